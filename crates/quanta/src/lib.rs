@@ -1,1 +1,21 @@
-//! Greenwave.
+//! Coroutines in which handlers run, so that waiting suspends the handler and never its thread.
+//!
+//! A handler is plain blocking Rust. It runs on a stack of its own, and when it has to wait (for a reply, for its
+//! turn) it calls [`suspend`], which gives the thread back to the cluster head; the head calls
+//! [`Coroutine::resume`] when there is a reason to go on. Nothing here decides *when*: that is policy's.
+//!
+//! What this crate takes care of is what makes that safe to offer:
+//! - stacks have a guard page below them and are pooled ([`StackPool`]), so a call costs no `mmap`;
+//! - a panic stays inside its coroutine and comes back as [`State::Panicked`] with the message;
+//! - a coroutine that is dropped half way is unwound, so what it holds is released.
+//!
+//! Yields are cooperative: they happen where the handler waits or says [`yield_now`].
+//!
+//! A coroutine never leaves the thread that made it. Thread-locals are shared by all coroutines of a thread, so a
+//! borrow of one must not live across a suspension point.
+
+mod coroutine;
+mod stack;
+
+pub use coroutine::{Coroutine, NotInCoroutine, State, in_coroutine, suspend, yield_now};
+pub use stack::{Stack, StackPool, StackSize};
