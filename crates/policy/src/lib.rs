@@ -1,1 +1,54 @@
-//! Greenwave.
+//! The decisions of Greenwave, and nothing but decisions.
+//!
+//! A request that has to answer on time passes queues, workers, wires and other services. At each of them something
+//! decides: is it still worth starting, who goes first, which worker takes it, which bytes leave next, is a second
+//! attempt allowed. Those decisions live here, one module each, as plain values: **no I/O, no threads, no clock**.
+//! Time comes in as an argument, so the same types serve a machine in production and a simulation in virtual time.
+//!
+//! # What is left of a request's time
+//! - [`deadline`]: the [`Budget`] that travels, the [`Deadline`] that a node makes of it.
+//! - [`stage`]: services in sequence, equations (2) and (3) of D2P; a budget shared out over the stages ahead.
+//! - [`parallel_unit`]: partition, computation, aggregation, equations (4) and (5).
+//! - [`forward_delay`]: what a budget owes for the wire. [`absolute`]: dates instead, where clocks are in sync.
+//!
+//! # Whose turn it is
+//! - [`ready_queue`]: the order in which a server's work runs. [`dispatch`]: the worker that runs it.
+//! - [`admission`]: whether it is let in at all. [`service_time`]: how long a method takes, learned while running.
+//! - [`hedge`]: when a second attempt may be made. [`split`]: which message's bytes leave next.
+//! - [`credit`]: how many chunks may be under way.
+//!
+//! # What holds everywhere
+//! Instants are [`Time`], nanoseconds on the caller's monotonic clock; spans are [`Duration`](std::time::Duration).
+//! Arithmetic saturates: no input, however absurd, panics or wraps. Nothing allocates in steady state.
+//!
+//! D2P is Ren, Ma, Sui and Bao's distributed deadline propagation; the other sources are named where they are used.
+
+#![forbid(unsafe_code)]
+
+pub mod absolute;
+pub mod admission;
+pub mod credit;
+pub mod deadline;
+pub mod dispatch;
+pub mod forward_delay;
+pub mod hedge;
+pub mod parallel_unit;
+pub mod ready_queue;
+pub mod service_time;
+pub mod split;
+pub mod stage;
+pub mod time;
+
+pub use absolute::AbsoluteClock;
+pub use admission::{Admission, AdmissionConfig, AdmissionConfigError, AdmissionCounters, Mode, Refusal, Verdict};
+pub use credit::{CreditError, Credits, Returns};
+pub use deadline::{Budget, Deadline, DeadlineField};
+pub use dispatch::{Dispatch, DispatchRule, Load};
+pub use forward_delay::ForwardDelay;
+pub use hedge::Hedge;
+pub use parallel_unit::ParallelUnit;
+pub use ready_queue::{Order, ReadyQueue, Urgency};
+pub use service_time::ServiceTimes;
+pub use split::SplitQueue;
+pub use stage::StageService;
+pub use time::Time;

@@ -1,0 +1,320 @@
+//! Whether a request is let in.
+//!
+//! Under overload, deadline order without dropping is worse than first come, first served: every request is served a
+//! moment too late. So what can't be answered in time is refused, at once and with a reason: it has *expired*, it is
+//! *infeasible* (it needs more than it has left), or the queue is *full*. It is asked twice, on arrival and when the
+//! request comes up to run.
+//!
+//! That something is infeasible is an estimate, learned from the requests that ran. An estimate that is too high
+//! would refuse them all and never learn better. So refusals for that reason are capped: at every moment, of the
+//! requests that arrived in the current window and were neither expired nor too many, at most a share was refused as
+//! infeasible. Expiry and a full queue are facts, and exempt. Keep one [`Admission`] for each method whose times are
+//! learned apart; with one for all, a method whose estimate is wrong could stay shut out within the cap.
+
+use crate::deadline::Budget;
+use crate::time::Time;
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// What admission does about its decisions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// Everything is admitted.
+    Off,
+    /// Decides and counts, refuses nothing: to see on live traffic what [`Mode::On`] would do.
+    Dark,
+    /// Refuses.
+    #[default]
+    On,
+}
+
+impl Mode {
+    /// All modes.
+    pub const ALL: [Self; 3] = [Self::Off, Self::Dark, Self::On];
+
+    /// The name in configurations and reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Dark => "dark",
+            Self::On => "on",
+        }
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Mode {
+    type Err = UnknownMode;
+
+    fn from_str(name: &str) -> Result<Self, UnknownMode> {
+        Self::ALL.into_iter().find(|mode| mode.name() == name).ok_or_else(|| UnknownMode(name.to_owned()))
+    }
+}
+
+/// A name that is no [`Mode`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownMode(pub String);
+
+impl fmt::Display for UnknownMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "no admission mode is called {:?}; use off, dark or on", self.0)
+    }
+}
+
+impl std::error::Error for UnknownMode {}
+
+/// How much may be refused.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AdmissionConfig {
+    /// Whether to refuse at all.
+    pub mode: Mode,
+    /// The longest queue, in requests: 1 or more.
+    pub max_queue: usize,
+    /// The largest share of requests that may be refused as infeasible within a window: 0 to 1.
+    pub reject_cap: f64,
+    /// The length of a window, more than zero. A window starts with the first decision after the one before ended.
+    pub window: Duration,
+}
+
+impl AdmissionConfig {
+    /// Whether every value is in its range.
+    ///
+    /// # Errors
+    /// The first one that isn't, with what is allowed.
+    pub fn validate(&self) -> Result<(), AdmissionConfigError> {
+        if self.max_queue == 0 {
+            return Err(AdmissionConfigError::MaxQueue);
+        }
+        if !(0.0..=1.0).contains(&self.reject_cap) {
+            return Err(AdmissionConfigError::RejectCap { given: self.reject_cap });
+        }
+        if self.window.is_zero() {
+            return Err(AdmissionConfigError::Window);
+        }
+        Ok(())
+    }
+}
+
+impl Default for AdmissionConfig {
+    /// On, 4096 requests, half of them, 10 seconds.
+    fn default() -> Self {
+        Self { mode: Mode::On, max_queue: 4096, reject_cap: 0.5, window: Duration::from_secs(10) }
+    }
+}
+
+/// A value of [`AdmissionConfig`] that is out of its range.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum AdmissionConfigError {
+    /// A queue without room refuses everything.
+    MaxQueue,
+    /// A share is a number from 0 to 1.
+    RejectCap {
+        /// What was configured.
+        given: f64,
+    },
+    /// A share of nothing can't be kept.
+    Window,
+}
+
+impl fmt::Display for AdmissionConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::MaxQueue => f.write_str("admission.max_queue is 0, which refuses every request; allowed: 1 or more"),
+            Self::RejectCap { given } => write!(f, "admission.reject_cap is {given}; allowed: 0 to 1"),
+            Self::Window => f.write_str("admission.window is 0; allowed: any longer time, such as 10s"),
+        }
+    }
+}
+
+impl std::error::Error for AdmissionConfigError {}
+
+/// Why a request isn't served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Its deadline has passed.
+    Expired {
+        /// How long ago.
+        late: Duration,
+    },
+    /// It needs at least as much time as it has left, so that its answer would be late.
+    Infeasible {
+        /// What it is estimated to need.
+        needed: Duration,
+        /// What it has left.
+        left: Duration,
+    },
+    /// Too many wait already.
+    QueueFull {
+        /// As many as may.
+        limit: usize,
+    },
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Expired { late } => write!(f, "the deadline passed {late:?} ago"),
+            Self::Infeasible { needed, left } => write!(f, "it needs about {needed:?} and has {left:?} left"),
+            Self::QueueFull { limit } => write!(f, "the queue is full, {limit} requests wait"),
+        }
+    }
+}
+
+/// What admission decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Verdict {
+    /// Serve it.
+    Admit,
+    /// Answer at once that it won't be served.
+    Refuse(Refusal),
+}
+
+/// What admission did so far, in requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AdmissionCounters {
+    /// Admitted on arrival. Those refused when they came up to run are counted again as what they were refused for.
+    pub admitted: u64,
+    /// Refused as expired, on arrival or later.
+    pub expired: u64,
+    /// Refused as infeasible, on arrival or later.
+    pub infeasible: u64,
+    /// Refused as the queue was full.
+    pub full: u64,
+    /// Would have been refused as expired, in dark mode.
+    pub dark_expired: u64,
+    /// Would have been refused as infeasible, in dark mode.
+    pub dark_infeasible: u64,
+    /// Would have been refused as the queue was full, in dark mode.
+    pub dark_full: u64,
+    /// Infeasible, but served as the cap was reached; in dark mode too.
+    pub capped: u64,
+}
+
+/// Decides who is let in, and counts.
+#[derive(Clone, Debug)]
+pub struct Admission {
+    config: AdmissionConfig,
+    window_started: Option<Time>,
+    /// Requests that arrived in this window, less those that were expired or too many.
+    arrived: u64,
+    /// Requests refused as infeasible in this window, at most `reject_cap` of `arrived`.
+    rejected: u64,
+    counters: AdmissionCounters,
+}
+
+impl Admission {
+    /// An admission that has decided nothing yet. Whether `config` makes sense is for
+    /// [`validate`](AdmissionConfig::validate) to say; here anything goes, and a cap that isn't a number caps all.
+    #[must_use]
+    pub fn new(config: AdmissionConfig) -> Self {
+        let counters = AdmissionCounters::default();
+        Self { config, window_started: None, arrived: 0, rejected: 0, counters }
+    }
+
+    /// Decides on arrival.
+    ///
+    /// `needed` is the estimated time until the answer, waiting included as far as the caller can tell; `None` if it
+    /// isn't known, in which case nothing is infeasible. `queued` is how many wait already.
+    pub fn decide(&mut self, now: Time, budget: Budget, needed: Option<Duration>, queued: usize) -> Verdict {
+        let refusal = match self.config.mode {
+            Mode::Off => None,
+            Mode::Dark | Mode::On => self.refuse_on_arrival(now, budget, needed, queued),
+        };
+        let verdict = self.settle(refusal);
+        if verdict == Verdict::Admit {
+            self.counters.admitted += 1;
+        }
+        verdict
+    }
+
+    /// Decides when a request that was admitted comes up to run: it may have waited too long.
+    pub fn recheck(&mut self, now: Time, budget: Budget, needed: Option<Duration>) -> Verdict {
+        if self.config.mode == Mode::Off {
+            return Verdict::Admit;
+        }
+        self.turn_window(now);
+        let refusal = expired(budget).or_else(|| self.infeasible(budget, needed));
+        self.settle(refusal)
+    }
+
+    /// What was decided so far.
+    #[must_use]
+    pub const fn counters(&self) -> AdmissionCounters {
+        self.counters
+    }
+
+    /// What it was made with.
+    #[must_use]
+    pub const fn config(&self) -> &AdmissionConfig {
+        &self.config
+    }
+
+    fn refuse_on_arrival(
+        &mut self,
+        now: Time,
+        budget: Budget,
+        needed: Option<Duration>,
+        queued: usize,
+    ) -> Option<Refusal> {
+        self.turn_window(now);
+        if let Some(refusal) = expired(budget) {
+            return Some(refusal);
+        }
+        if queued >= self.config.max_queue {
+            return Some(Refusal::QueueFull { limit: self.config.max_queue });
+        }
+        self.arrived += 1;
+        self.infeasible(budget, needed)
+    }
+
+    fn infeasible(&mut self, budget: Budget, needed: Option<Duration>) -> Option<Refusal> {
+        let needed = needed?;
+        if !budget.laxity(needed).is_spent() {
+            return None;
+        }
+        let allowed = self.config.reject_cap * self.arrived as f64;
+        if allowed.is_nan() || (self.rejected + 1) as f64 > allowed {
+            self.counters.capped += 1;
+            return None;
+        }
+        self.rejected += 1;
+        Some(Refusal::Infeasible { needed, left: budget.remaining().unwrap_or(Duration::MAX) })
+    }
+
+    fn turn_window(&mut self, now: Time) {
+        if self.window_started.is_none_or(|started| now.since(started) >= self.config.window) {
+            self.window_started = Some(now);
+            self.arrived = 0;
+            self.rejected = 0;
+        }
+    }
+
+    /// Counts a refusal, and makes it one unless in the dark.
+    fn settle(&mut self, refusal: Option<Refusal>) -> Verdict {
+        let Some(refusal) = refusal else { return Verdict::Admit };
+        let dark = self.config.mode == Mode::Dark;
+        let counters = &mut self.counters;
+        let counter = match (refusal, dark) {
+            (Refusal::Expired { .. }, false) => &mut counters.expired,
+            (Refusal::Expired { .. }, true) => &mut counters.dark_expired,
+            (Refusal::Infeasible { .. }, false) => &mut counters.infeasible,
+            (Refusal::Infeasible { .. }, true) => &mut counters.dark_infeasible,
+            (Refusal::QueueFull { .. }, false) => &mut counters.full,
+            (Refusal::QueueFull { .. }, true) => &mut counters.dark_full,
+        };
+        *counter += 1;
+        if dark { Verdict::Admit } else { Verdict::Refuse(refusal) }
+    }
+}
+
+fn expired(budget: Budget) -> Option<Refusal> {
+    budget.is_spent().then(|| Refusal::Expired { late: budget.late() })
+}

@@ -1,0 +1,87 @@
+//! What a budget owes for the wire, learned per connection without comparing clocks.
+//!
+//! The caller measures a round trip, the callee returns the time it had the request. The difference is what both ways
+//! took together. Its minimum over a window is the part that isn't chance, half of it the estimate of one way. The
+//! true forward delay of that fastest exchange lies between nothing and the whole, so the estimate is off by at most
+//! itself: the bound. A request that queues on the way takes longer than any estimate made of minima; that is for
+//! receive timestamps to find, not for this module.
+
+use crate::time::Time;
+use std::time::Duration;
+
+/// The estimated time from sender to receiver on one connection.
+#[derive(Clone, Debug)]
+pub struct ForwardDelay {
+    /// Half the window: minima are kept for the current half and the one before.
+    half: Duration,
+    since: Time,
+    current: Option<Duration>,
+    previous: Option<Duration>,
+    samples: u64,
+}
+
+impl ForwardDelay {
+    /// How long a minimum counts, unless told otherwise: long enough to hold a quiet moment, short enough to follow
+    /// a route that changes (BBR keeps its minimum for as long).
+    pub const WINDOW: Duration = Duration::from_secs(10);
+
+    /// An estimator that has seen nothing and forgets after [`ForwardDelay::WINDOW`].
+    #[must_use]
+    pub const fn new() -> Self {
+        Self::with_window(Self::WINDOW)
+    }
+
+    /// An estimator that forgets a sample between half of `window` and the whole of it after it was made.
+    #[must_use]
+    pub const fn with_window(window: Duration) -> Self {
+        let half = Duration::from_nanos(crate::time::nanos(window) / 2);
+        Self { half, since: Time::ZERO, current: None, previous: None, samples: 0 }
+    }
+
+    /// Takes in an exchange that ended at `now`: its `round_trip`, and the time that the `callee` says it used.
+    ///
+    /// A callee that claims more than the round trip counts as a wire that takes no time.
+    pub fn observe(&mut self, now: Time, round_trip: Duration, callee: Duration) {
+        let both_ways = round_trip.saturating_sub(callee);
+        let age = now.since(self.since);
+        if self.current.is_some() && age < self.half {
+            self.current = self.current.min(Some(both_ways));
+        } else {
+            self.previous = if age < self.half.saturating_mul(2) { self.current } else { None };
+            self.current = Some(both_ways);
+            self.since = now;
+        }
+        self.samples = self.samples.saturating_add(1);
+    }
+
+    /// The estimated time one way; zero until something was observed.
+    #[must_use]
+    pub fn estimate(&self) -> Duration {
+        self.both_ways().unwrap_or_default() / 2
+    }
+
+    /// By how much the estimate may be off, up or down, as the way back may have taken all of the time or none.
+    #[must_use]
+    pub fn bound(&self) -> Duration {
+        self.both_ways().map_or(Duration::ZERO, |both_ways| both_ways - both_ways / 2)
+    }
+
+    /// How many exchanges were observed.
+    #[must_use]
+    pub const fn samples(&self) -> u64 {
+        self.samples
+    }
+
+    fn both_ways(&self) -> Option<Duration> {
+        match (self.previous, self.current) {
+            (Some(previous), Some(current)) => Some(previous.min(current)),
+            (previous, current) => previous.or(current),
+        }
+    }
+}
+
+impl Default for ForwardDelay {
+    fn default() -> Self {
+        Self::new()
+    }
+}
