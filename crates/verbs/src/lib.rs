@@ -1,1 +1,70 @@
-//! Greenwave.
+//! Endpoints, registered buffers and completion queues.
+//!
+//! The verbs of remote direct memory access (post a send, keep receives posted, poll a completion queue) make a server
+//! quick because nothing stands between the wire and the thread that does the work. This crate offers them over what
+//! machines have: sockets through io_uring ([`Backend::Uring`]), sockets through epoll where io_uring is missing or
+//! forbidden ([`Backend::Epoll`]), and a network within the process, with faults, in virtual time
+//! ([`Backend::Memory`]). All of them are a [`CompletionQueue`], opened with [`open`].
+//!
+//! Source: Stuedi et al., DaRPC: Data Center RPC, SoCC 2014; there a queue is shared by the connections of one
+//! cluster and polled by one thread, its cluster head. That is how a queue is meant to be used here.
+//!
+//! A connection carries *chunks*: byte strings of 1 to [`QueueConfig::chunk_bytes`] bytes, which arrive whole and in
+//! order. One receive buffer holds one chunk. Over stream sockets each chunk has its length before it, four bytes,
+//! little-endian; a transport that keeps messages apart needs no prefix.
+//!
+//! ```
+//! use greenwave_policy::Time;
+//! use greenwave_verbs::{Event, QueueConfig, open};
+//!
+//! let mut queue = open(&QueueConfig::default())?;
+//! let listener = queue.listen(&"tcp://127.0.0.1:0".parse()?)?;
+//! let client = queue.connect(&queue.local_address(listener)?)?;
+//! queue.post_send(client, &[b"hello, ", b"world"])?;
+//! let mut heard = Vec::new();
+//! while heard.is_empty() {
+//!     queue.wait(Time::ZERO, None);
+//!     queue.poll(Time::ZERO, &mut |event| {
+//!         if let Event::Received { chunk, .. } = event {
+//!             heard.extend_from_slice(chunk);
+//!         }
+//!     });
+//! }
+//! assert_eq!(heard, b"hello, world");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod address;
+mod config;
+mod detached;
+mod error;
+mod event;
+pub mod memory;
+mod queue;
+mod slots;
+mod wake;
+
+pub use address::{Address, ParseAddressError};
+pub use config::{Backend, Choice, QueueConfig};
+pub use detached::DetachedEndpoint;
+pub use error::VerbsError;
+pub use event::{Close, CloseReason, EndpointId, Event, ListenerId};
+pub use queue::{AcceptMode, CompletionQueue, QueueStats};
+pub use wake::Waker;
+
+/// Opens a completion queue.
+///
+/// # Errors
+/// [`VerbsError::Config`] if a key has a value that can't be, [`VerbsError::Unavailable`] if the backend doesn't run
+/// here.
+pub fn open(config: &QueueConfig) -> Result<Box<dyn CompletionQueue>, VerbsError> {
+    config.validate()?;
+    match &config.backend {
+        Choice::Memory(network) => Ok(Box::new(memory::MemoryQueue::new(network, config))),
+        Choice::Auto | Choice::Uring | Choice::Epoll => Err(VerbsError::Unavailable {
+            backend: Backend::Epoll,
+            remedy: "use the memory backend",
+            source: std::io::ErrorKind::Unsupported.into(),
+        }),
+    }
+}

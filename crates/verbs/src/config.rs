@@ -1,0 +1,156 @@
+//! How a completion queue is set up.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::{VerbsError, memory};
+
+/// What carries a queue's connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Backend {
+    /// TCP and Unix sockets through io_uring.
+    Uring,
+    /// TCP and Unix sockets through epoll.
+    Epoll,
+    /// A [`memory::Network`] within the process.
+    Memory,
+}
+
+impl fmt::Display for Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Uring => "uring",
+            Self::Epoll => "epoll",
+            Self::Memory => "memory",
+        })
+    }
+}
+
+/// Which backend to open.
+#[derive(Clone, Debug, Default)]
+pub enum Choice {
+    /// `uring` where the kernel has it and allows it, otherwise `epoll`. A queue that is
+    /// [`movable`](QueueConfig::movable) gets `epoll`.
+    #[default]
+    Auto,
+    /// `uring` or an error.
+    Uring,
+    /// `epoll`.
+    Epoll,
+    /// A part of this network.
+    Memory(memory::Network),
+}
+
+impl FromStr for Choice {
+    type Err = VerbsError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "uring" => Ok(Self::Uring),
+            "epoll" => Ok(Self::Epoll),
+            _ => Err(VerbsError::Config { key: "backend", value: text.to_owned(), allowed: "auto, uring or epoll" }),
+        }
+    }
+}
+
+/// How a completion queue is set up.
+///
+/// Both ends of a connection must agree on `chunk_bytes`, or at least no side may post a chunk longer than the
+/// other's.
+#[derive(Clone, Debug)]
+pub struct QueueConfig {
+    /// Which backend to open. Default: [`Choice::Auto`].
+    pub backend: Choice,
+    /// Length of the largest chunk in bytes, and so of a receive buffer. Default: 16 KiB, what one write to a socket
+    /// moves well, and short enough that a small message never waits long behind a chunk of a large one.
+    pub chunk_bytes: usize,
+    /// Receive buffers of the queue, shared by its endpoints; a power of two. Default: 256, together 4 MiB. They
+    /// bound what one poll hands out, not what a peer may send: a buffer is posted again once its chunks are handled.
+    pub receive_buffers: u16,
+    /// Entries of the submission queue (`uring`), and events of one system call (`epoll`). Default: 256.
+    pub entries: u32,
+    /// Unwritten bytes of an endpoint beyond which [`send_room`](crate::CompletionQueue::send_room) is 0.
+    /// Default: 64 KiB. An endpoint holds at most this and one chunk.
+    pub backlog_bytes: usize,
+    /// Whether the queue may be polled by different threads, one after the other. Default: no. io_uring ties requests
+    /// to the thread that made them, so that a queue over it belongs to the first thread that submits, polls or waits.
+    pub movable: bool,
+    /// How long [`Close::Flush`](crate::Close::Flush) waits for the peer to close after everything was written, in
+    /// milliseconds. Default: 1000. Without it, bytes from the peer that nobody reads any more would make TCP throw
+    /// away what it has yet to deliver.
+    pub linger_millis: u32,
+}
+
+impl Default for QueueConfig {
+    fn default() -> Self {
+        Self {
+            backend: Choice::Auto,
+            chunk_bytes: 16 * 1024,
+            receive_buffers: 256,
+            entries: 256,
+            backlog_bytes: 64 * 1024,
+            movable: false,
+            linger_millis: 1000,
+        }
+    }
+}
+
+impl QueueConfig {
+    /// Checks every key. [`open`](crate::open) does it first of all.
+    ///
+    /// # Errors
+    /// [`VerbsError::Config`] with the key, its value and what is allowed.
+    pub fn validate(&self) -> Result<(), VerbsError> {
+        let check = |key, value: usize, fits: bool, allowed| {
+            if fits { Ok(()) } else { Err(VerbsError::Config { key, value: value.to_string(), allowed }) }
+        };
+        let (chunk, backlog) = (self.chunk_bytes, self.backlog_bytes);
+        let (buffers, entries) = (usize::from(self.receive_buffers), self.entries as usize);
+        check("chunk_bytes", chunk, (64..=1 << 24).contains(&chunk), "64 bytes to 16 MiB")?;
+        check(
+            "receive_buffers",
+            buffers,
+            buffers.is_power_of_two() && (2..=1 << 14).contains(&buffers),
+            "a power of two from 2 to 16384",
+        )?;
+        check("entries", entries, (8..=1 << 14).contains(&entries), "8 to 16384")?;
+        check("backlog_bytes", backlog, (1..=1 << 30).contains(&backlog), "1 byte to 1 GiB")?;
+        if self.movable && matches!(self.backend, Choice::Uring) {
+            return Err(VerbsError::Config {
+                key: "movable",
+                value: "true".to_owned(),
+                allowed: "false with the backend uring; choose epoll for a queue that moves between threads",
+            });
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_allowed() {
+        QueueConfig::default().validate().unwrap();
+    }
+
+    #[test]
+    fn a_wrong_value_is_refused_by_key() {
+        let wrong: [(&str, fn(&mut QueueConfig)); 6] = [
+            ("chunk_bytes", |config| config.chunk_bytes = 0),
+            ("chunk_bytes", |config| config.chunk_bytes = usize::MAX),
+            ("receive_buffers", |config| config.receive_buffers = 100),
+            ("entries", |config| config.entries = 0),
+            ("backlog_bytes", |config| config.backlog_bytes = 0),
+            ("movable", |config| (config.movable, config.backend) = (true, Choice::Uring)),
+        ];
+        for (key, spoil) in wrong {
+            let mut config = QueueConfig::default();
+            spoil(&mut config);
+            let error = config.validate().unwrap_err();
+            assert!(matches!(error, VerbsError::Config { key: named, .. } if named == key), "{error}");
+        }
+    }
+}

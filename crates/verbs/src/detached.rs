@@ -1,0 +1,29 @@
+//! A connection on its way from one queue to another.
+
+use rustix::fd::OwnedFd;
+
+use crate::{Address, memory};
+
+/// A connection that was accepted by one queue and is to be [adopted](crate::CompletionQueue::adopt) by another.
+///
+/// Owns the connection: dropping it closes it. Nothing of the stream has been read yet, so nothing can be lost on
+/// the way.
+#[derive(Debug)]
+pub struct DetachedEndpoint {
+    pub(crate) peer: Address,
+    pub(crate) carrier: Carrier,
+}
+
+/// What a detached connection lives in.
+#[derive(Debug)]
+pub(crate) enum Carrier {
+    Socket(OwnedFd),
+    Memory(memory::LooseEnd),
+}
+
+impl DetachedEndpoint {
+    /// The other side of the connection.
+    pub fn peer(&self) -> &Address {
+        &self.peer
+    }
+}

@@ -1,0 +1,91 @@
+//! What a call of this crate can be refused for.
+
+use std::io;
+
+use crate::{Address, Backend, EndpointId, ListenerId};
+
+/// An operation on a completion queue that was refused. The queue and all its other endpoints are as they were.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum VerbsError {
+    /// A key of [`QueueConfig`](crate::QueueConfig) has a value that can't be.
+    #[error("`{key}` is {value}; allowed is {allowed}")]
+    Config {
+        /// The key.
+        key: &'static str,
+        /// Its value.
+        value: String,
+        /// What is allowed.
+        allowed: &'static str,
+    },
+    /// The backend doesn't run here.
+    #[error("the backend `{backend}` is not available: {source}; {remedy}")]
+    Unavailable {
+        /// The backend that was asked for.
+        backend: Backend,
+        /// What to do about it.
+        remedy: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The address is of a kind that the backend doesn't carry.
+    #[error("{address} can't be used with the backend `{backend}`")]
+    WrongTransport {
+        /// The address.
+        address: Address,
+        /// The backend of the queue.
+        backend: Backend,
+    },
+    /// Listening failed.
+    #[error("can't listen at {address}: {source}")]
+    Listen {
+        /// Where.
+        address: Address,
+        /// Why not.
+        source: io::Error,
+    },
+    /// A connection couldn't even be begun; a refusal by the other side is an event instead.
+    #[error("can't connect to {address}: {source}")]
+    Connect {
+        /// Where to.
+        address: Address,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The endpoint is closed, closing, or was never one of this queue's.
+    #[error("{0} is closed or belongs to another queue")]
+    StaleEndpoint(EndpointId),
+    /// The listener is closed or was never one of this queue's.
+    #[error("{0} is closed or belongs to another queue")]
+    StaleListener(ListenerId),
+    /// The chunk is empty or too long.
+    #[error("a chunk of {len} bytes can't be sent, allowed are 1 to {limit}; cut the message into chunks")]
+    ChunkLength {
+        /// Length of the chunk, in bytes.
+        len: usize,
+        /// `chunk_bytes` of this queue.
+        limit: usize,
+    },
+    /// Too many bytes are unwritten already.
+    #[error("there is no room for {len} bytes at {endpoint}; wait for its Writable event")]
+    NoRoom {
+        /// Where the chunk was to go.
+        endpoint: EndpointId,
+        /// Length of the chunk, in bytes.
+        len: usize,
+    },
+    /// The detached endpoint comes from another kind of queue.
+    #[error("a connection accepted by another kind of queue can't be adopted by one with the backend `{0}`")]
+    Adopt(Backend),
+    /// The queue has all the endpoints or listeners that it can name.
+    #[error("a completion queue can't have more than {0} endpoints")]
+    Full(usize),
+    /// The system refused something else.
+    #[error("{doing}: {source}")]
+    System {
+        /// What was being done.
+        doing: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+}

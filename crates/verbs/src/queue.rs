@@ -1,0 +1,128 @@
+//! The contract of a completion queue.
+
+use std::time::Duration;
+
+use greenwave_policy::Time;
+
+use crate::{Address, Backend, Close, DetachedEndpoint, EndpointId, Event, ListenerId, VerbsError, Waker};
+
+/// Connections, what is posted to them, and what came of it.
+///
+/// Work is posted with [`post_send`](Self::post_send), handed over with [`submit`](Self::submit), and its
+/// completions, together with whatever the peers sent, are reaped with [`poll`](Self::poll). Receives need no posting
+/// by the caller: the queue keeps its receive buffers posted. A chunk arrives whole, once, in order, or the
+/// connection ends.
+///
+/// One thread at a time uses a queue. Another one that wants its attention has a [`Waker`].
+pub trait CompletionQueue: Send {
+    /// What carries the connections.
+    fn backend(&self) -> Backend;
+
+    /// Length of the largest chunk, in bytes.
+    fn chunk_bytes(&self) -> usize;
+
+    /// Begins to accept connections. A TCP address is reused at once after a restart; the socket file of a Unix
+    /// address is replaced if nobody listens at it any more.
+    ///
+    /// # Errors
+    /// [`VerbsError::Listen`] and [`VerbsError::WrongTransport`].
+    fn listen(&mut self, address: &Address) -> Result<ListenerId, VerbsError>;
+
+    /// Where a listener listens, with the port or the name that it was given.
+    ///
+    /// # Errors
+    /// [`VerbsError::StaleListener`].
+    fn local_address(&self, listener: ListenerId) -> Result<Address, VerbsError>;
+
+    /// What becomes of connections that come in from now on.
+    ///
+    /// # Errors
+    /// [`VerbsError::StaleListener`].
+    fn set_accept_mode(&mut self, listener: ListenerId, mode: AcceptMode) -> Result<(), VerbsError>;
+
+    /// Stops accepting. Connections that were accepted stay. A stale id is ignored.
+    fn close_listener(&mut self, listener: ListenerId);
+
+    /// Begins a connection and doesn't wait for it: [`Event::Connected`] or [`Event::Closed`] follows. Chunks may be
+    /// posted at once; they leave when the connection is up.
+    ///
+    /// # Errors
+    /// [`VerbsError::Connect`] if there is no socket to be had, [`VerbsError::WrongTransport`].
+    fn connect(&mut self, address: &Address) -> Result<EndpointId, VerbsError>;
+
+    /// Takes over a connection that another queue of the same transport accepted.
+    ///
+    /// # Errors
+    /// [`VerbsError::Adopt`] and [`VerbsError::Full`]. The connection is closed then.
+    fn adopt(&mut self, endpoint: DetachedEndpoint) -> Result<EndpointId, VerbsError>;
+
+    /// Ends a connection. A stale id is ignored.
+    fn close(&mut self, endpoint: EndpointId, how: Close);
+
+    /// Payload bytes that may be posted now, in one chunk or several.
+    ///
+    /// Either 0 or at least [`chunk_bytes`](Self::chunk_bytes). Once it was 0, [`Event::Writable`] tells that it is
+    /// no longer. 0 too for an endpoint that is closed or closing.
+    fn send_room(&self, endpoint: EndpointId) -> usize;
+
+    /// Posts one chunk, the concatenation of `parts`. They are copied or registered before the call returns.
+    ///
+    /// # Errors
+    /// [`VerbsError::ChunkLength`] unless the parts sum up to 1 to `chunk_bytes` bytes, [`VerbsError::NoRoom`],
+    /// [`VerbsError::StaleEndpoint`].
+    fn post_send(&mut self, endpoint: EndpointId, parts: &[&[u8]]) -> Result<(), VerbsError>;
+
+    /// Hands everything posted to the kernel: one write per endpoint, however many chunks.
+    fn submit(&mut self);
+
+    /// Hands completions to `sink`, and says how many. Never blocks; when there is nothing it costs next to nothing,
+    /// so that a thread may spin on it. `now` is the time by the caller's clock, the same in all calls.
+    fn poll(&mut self, now: Time, sink: &mut dyn FnMut(Event<'_>)) -> usize;
+
+    /// Submits, then blocks until a poll would find something, a waker woke, or `timeout` is over. May return early.
+    fn wait(&mut self, now: Time, timeout: Option<Duration>);
+
+    /// A handle by which other threads end this queue's [`wait`](Self::wait).
+    fn waker(&self) -> Waker;
+
+    /// What the queue did since it was opened.
+    fn stats(&self) -> QueueStats;
+}
+
+/// What becomes of a connection that comes in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AcceptMode {
+    /// It belongs to the queue that accepted it.
+    #[default]
+    Keep,
+    /// It is handed out, for some queue to [`adopt`](CompletionQueue::adopt).
+    Detach,
+}
+
+/// What a queue did since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct QueueStats {
+    /// System calls of polls, submits and waits.
+    pub system_calls: u64,
+    /// Connections that came in.
+    pub accepted: u64,
+    /// Failures to accept one, for want of descriptors or of memory for the most part. Accepting goes on.
+    pub accept_errors: u64,
+    /// Chunks that arrived.
+    pub chunks_in: u64,
+    /// Chunks that were posted.
+    pub chunks_out: u64,
+    /// Payload bytes that arrived.
+    pub bytes_in: u64,
+    /// Payload bytes that were posted.
+    pub bytes_out: u64,
+    /// Writes that were handed to the kernel; `chunks_out` over this is how well they batch.
+    pub writes: u64,
+    /// Connections ended because of a chunk whose announced length is not allowed.
+    pub oversized: u64,
+    /// Connections that ended within a chunk.
+    pub truncated: u64,
+    /// Times that arriving bytes found no receive buffer and had to wait for one.
+    pub out_of_buffers: u64,
+}

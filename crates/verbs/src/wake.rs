@@ -1,0 +1,251 @@
+//! Waking a queue from other threads, without a system call while its thread is busy polling.
+//!
+//! # Protocol
+//!
+//! The *flag* is Busy, Waiting or Notified. The queue's thread alone makes it Waiting; any thread makes it Notified.
+//!
+//! - A waker first publishes whatever it wants seen, then swaps in Notified. If it swapped out Waiting, it also rings
+//!   the *bell* (an eventfd, or a condition variable), else it is done: no system call.
+//! - A poll that loads Notified swaps in Busy and reports the wake. The swap reads what the last waker wrote, and as
+//!   every write to the flag is a read-modify-write, it synchronises with all wakers since the last one; what they
+//!   published is visible to the caller.
+//! - A wait exchanges Busy for Waiting. If that fails the flag is Notified, and the wait returns at once. Otherwise it
+//!   sleeps in the kernel until the bell or something else ends it, and then exchanges Waiting for Busy; if that
+//!   fails the flag is Notified, and stays so for the next poll to report.
+//!
+//! No wake is lost: a waker's swap comes, in the order of all writes to the flag, either before the exchange for
+//! Waiting, which fails then, or after it, and then the first such waker sees Waiting and rings; the bell remembers
+//! that it was rung. A waker that saw Waiting may ring after the wait ended for another reason. The bell then ends a
+//! later wait early, once, which is allowed.
+
+use std::fmt;
+use std::sync::Arc;
+
+#[cfg(loom)]
+use loom::sync::atomic::{AtomicU8, Ordering};
+#[cfg(not(loom))]
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use crate::VerbsError;
+
+const BUSY: u8 = 0;
+const WAITING: u8 = 1;
+const NOTIFIED: u8 = 2;
+
+/// The flag of the protocol.
+#[derive(Debug)]
+pub(crate) struct WakeFlag(AtomicU8);
+
+impl WakeFlag {
+    pub(crate) fn new() -> Self {
+        Self(AtomicU8::new(BUSY))
+    }
+
+    /// A waker's step. True: the bell must be rung.
+    pub(crate) fn notify(&self) -> bool {
+        self.0.swap(NOTIFIED, Ordering::AcqRel) == WAITING
+    }
+
+    /// A poll's step: whether there was a wake since the last time.
+    #[inline]
+    pub(crate) fn take(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == NOTIFIED && self.0.swap(BUSY, Ordering::AcqRel) == NOTIFIED
+    }
+
+    /// Whether there is a wake that no poll took yet.
+    pub(crate) fn is_notified(&self) -> bool {
+        self.0.load(Ordering::Acquire) == NOTIFIED
+    }
+
+    /// The first step of a wait. False: there is a wake to report, don't sleep.
+    pub(crate) fn begin_wait(&self) -> bool {
+        self.0.compare_exchange(BUSY, WAITING, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    /// The last step of a wait.
+    pub(crate) fn end_wait(&self) {
+        // Failure means Notified, which the next poll takes.
+        let _ = self.0.compare_exchange(WAITING, BUSY, Ordering::AcqRel, Ordering::Acquire);
+    }
+}
+
+/// Ends the wait of a queue from any thread.
+///
+/// Costs one atomic operation while the queue's thread is polling, one system call when it sleeps. Wakes don't add
+/// up: the queue reports [`Event::Woken`](crate::Event::Woken) once, however often it was woken in between.
+#[derive(Clone)]
+pub struct Waker(Arc<dyn Bell>);
+
+impl Waker {
+    pub(crate) fn new(bell: Arc<dyn Bell>) -> Self {
+        Self(bell)
+    }
+
+    /// Makes the queue's wait return, the present one or the next, and its next poll report
+    /// [`Event::Woken`](crate::Event::Woken). What this thread wrote before is visible to the queue's thread then.
+    pub fn wake(&self) {
+        if self.0.flag().notify() {
+            self.0.ring();
+        }
+    }
+}
+
+impl fmt::Debug for Waker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Waker")
+    }
+}
+
+/// A flag and what ends the sleep of the thread that set it to Waiting.
+pub(crate) trait Bell: Send + Sync {
+    fn flag(&self) -> &WakeFlag;
+    fn ring(&self);
+}
+
+/// A bell for threads that sleep in the kernel waiting for descriptors.
+#[derive(Debug)]
+pub(crate) struct EventBell {
+    flag: WakeFlag,
+    eventfd: OwnedFd,
+}
+
+impl EventBell {
+    pub(crate) fn new() -> Result<Arc<Self>, VerbsError> {
+        let eventfd = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)
+            .map_err(|errno| VerbsError::System { doing: "making an eventfd", source: errno.into() })?;
+        Ok(Arc::new(Self { flag: WakeFlag::new(), eventfd }))
+    }
+
+    /// Forgets that the bell was rung.
+    pub(crate) fn silence(&self) {
+        // The only error of a nonblocking read is that nobody rang.
+        let _ = rustix::io::read(&self.eventfd, &mut [0; 8]);
+    }
+}
+
+impl AsFd for EventBell {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.eventfd.as_fd()
+    }
+}
+
+impl Bell for EventBell {
+    fn flag(&self) -> &WakeFlag {
+        &self.flag
+    }
+
+    fn ring(&self) {
+        // The only error is a counter at its maximum, and then the bell is ringing already.
+        let _ = rustix::io::write(&self.eventfd, &1_u64.to_ne_bytes());
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicU64;
+
+    #[test]
+    fn wakes_before_a_poll_are_reported_once() {
+        let flag = WakeFlag::new();
+        assert!(!flag.take());
+        assert!(!flag.notify() && !flag.notify(), "nobody waits, nothing to ring");
+        assert!(flag.take() && !flag.take());
+    }
+
+    #[test]
+    fn a_wake_before_the_wait_keeps_it_from_sleeping() {
+        let flag = WakeFlag::new();
+        flag.notify();
+        assert!(!flag.begin_wait());
+        assert!(flag.take() && flag.begin_wait());
+        assert!(flag.notify(), "the first wake rings");
+        assert!(!flag.notify(), "the second need not");
+        flag.end_wait();
+        assert!(flag.take(), "the wake outlives the wait");
+    }
+
+    /// Each number is published before a wake; a consumer that sleeps for ever when a wake is lost never sees the last.
+    #[test]
+    fn every_wake_of_many_threads_reaches_a_sleeper() {
+        const ROUNDS: u64 = 20_000;
+        let bell = EventBell::new().unwrap();
+        let published: Arc<[AtomicU64; 2]> = Arc::default();
+        let wakers = [0, 1].map(|which| {
+            let (waker, published) = (Waker::new(bell.clone()), published.clone());
+            std::thread::spawn(move || {
+                for round in 1..=ROUNDS {
+                    published[which].store(round, Ordering::Relaxed);
+                    waker.wake();
+                }
+            })
+        });
+        let mut seen = [0; 2];
+        while seen != [ROUNDS; 2] {
+            if bell.flag().begin_wait() {
+                let mut ready = [rustix::event::PollFd::new(&*bell, rustix::event::PollFlags::IN)];
+                rustix::event::poll(&mut ready, None).unwrap();
+                bell.silence();
+                bell.flag().end_wait();
+            }
+            if bell.flag().take() {
+                for which in [0, 1] {
+                    let now = published[which].load(Ordering::Relaxed);
+                    assert!(now >= seen[which], "what a waker published is never taken back");
+                    seen[which] = now;
+                }
+            }
+        }
+        for waker in wakers {
+            waker.join().unwrap();
+        }
+    }
+}
+
+/// Run with `RUSTFLAGS="--cfg loom" cargo test -p greenwave-verbs --release --lib wake`.
+#[cfg(all(test, loom))]
+mod model {
+    use super::*;
+    use loom::sync::{Condvar, Mutex};
+
+    /// Every interleaving of two wakers and a sleeper: the sleeper sees both publications and doesn't sleep for ever.
+    #[test]
+    fn no_wake_is_lost() {
+        loom::model(|| {
+            let flag = loom::sync::Arc::new(WakeFlag::new());
+            let bell = loom::sync::Arc::new((Mutex::new(false), Condvar::new()));
+            let published = loom::sync::Arc::new([AtomicU8::new(0), AtomicU8::new(0)]);
+            let wakers = [0, 1].map(|which| {
+                let (flag, bell, published) = (flag.clone(), bell.clone(), published.clone());
+                loom::thread::spawn(move || {
+                    published[which].store(1, Ordering::Relaxed);
+                    if flag.notify() {
+                        *bell.0.lock().unwrap() = true;
+                        bell.1.notify_one();
+                    }
+                })
+            });
+            let mut seen = 0;
+            while seen < 2 {
+                if flag.begin_wait() {
+                    let mut rung = bell.0.lock().unwrap();
+                    while !*rung {
+                        rung = bell.1.wait(rung).unwrap();
+                    }
+                    *rung = false;
+                    drop(rung);
+                    flag.end_wait();
+                }
+                if flag.take() {
+                    seen = published.iter().map(|one| one.load(Ordering::Relaxed)).sum();
+                }
+            }
+            for waker in wakers {
+                waker.join().unwrap();
+            }
+        });
+    }
+}
