@@ -1,1 +1,34 @@
-//! Bench.
+//! How Greenwave is measured: load, results, report.
+//!
+//! A benchmark of answers that have to be on time goes wrong in one way above all: it waits for a slow answer before
+//! it sends the next request, and so leaves out the requests that would have suffered (*coordinated omission*).
+//! Everything here is built against that:
+//!
+//! - [`arrivals`] fixes the time of every request before the first is sent, [`classes`] its expected deadline.
+//! - [`load`] sends at those times, never skips, and measures from the *scheduled* time. A generator that falls behind
+//!   adds its lateness to the latencies and reports it.
+//! - [`measured`] counts as goodput what was answered within its deadline. Whatever else happened to a request (a late
+//!   answer, a refusal, an error, silence) is a miss, and is counted by name.
+//! - [`capacity`] measures what a target can serve, so that load can be stated as a share of it.
+//! - [`result`] is the JSON that every benchmark writes, [`machine`] the facts about the machine that go with it, and
+//!   [`report`] a page that people can read.
+//!
+//! What is driven is a [`target::Target`]. It brings its own clock, so the same generator runs in real time against a
+//! server and in virtual time in this crate's tests.
+
+#![forbid(unsafe_code)]
+
+pub mod arrivals;
+pub mod capacity;
+pub mod classes;
+pub mod clock;
+pub mod latencies;
+pub mod load;
+pub mod machine;
+pub mod measured;
+pub mod progress;
+pub mod report;
+pub mod result;
+pub mod stages;
+pub mod table;
+pub mod target;

@@ -1,0 +1,131 @@
+//! What a target can serve.
+//!
+//! Capacity is the rate at which results come back while enough requests are always outstanding to keep the target
+//! busy. The classes are mixed as in the benchmark, since their work may differ, but all get a deadline that is out of
+//! reach: capacity is about work, and a target that refuses would be measured at the speed of its refusals.
+
+use std::time::Duration;
+
+use crate::arrivals::Arrivals;
+use crate::classes::Classes;
+use crate::load::{self, Plan};
+use crate::measured::Measured;
+use crate::progress::Progress;
+use crate::target::{Payloads, Target};
+
+/// A deadline that no request of a working target misses.
+const OUT_OF_REACH: Duration = Duration::from_secs(60);
+/// The share of requests that may fail for the rate of the others to be called a capacity.
+const TOLERATED: f64 = 0.01;
+
+/// How capacity is measured.
+#[derive(Clone, Debug)]
+pub struct Trial {
+    /// How many requests are outstanding at any time.
+    pub in_flight: usize,
+    /// How long load is on before measuring begins.
+    pub warm_up: Duration,
+    /// How many windows are measured, one after another; the median counts.
+    pub windows: usize,
+    /// How long each is.
+    pub window: Duration,
+    /// Decides the sequence of classes.
+    pub seed: u64,
+}
+
+impl Default for Trial {
+    /// 64 requests in flight, five windows of a second.
+    fn default() -> Self {
+        let second = Duration::from_secs(1);
+        Self { in_flight: 64, warm_up: second, windows: 5, window: second, seed: 1 }
+    }
+}
+
+/// A measured capacity.
+#[derive(Clone, Debug)]
+pub struct Capacity {
+    /// Results per second: the median of the windows.
+    pub per_second: f64,
+    /// Results per second in each window.
+    pub windows: Vec<f64>,
+    /// Everything else that the closed loop showed.
+    pub measured: Measured,
+}
+
+/// Why a capacity couldn't be measured.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum CapacityError {
+    /// Nothing was answered.
+    #[error("the target answered nothing within {within:?}; is it running, and does it have this method?")]
+    Silent {
+        /// How long it had.
+        within: Duration,
+    },
+    /// Too much failed.
+    #[error(
+        "{share:.1}% of the requests failed, mostly as {mostly}; remove the cause, or measure with fewer in flight"
+    )]
+    Failing {
+        /// The share that failed, in percent.
+        share: f64,
+        /// The most frequent failure.
+        mostly: &'static str,
+    },
+}
+
+/// Measures the capacity of `target` for this mix of classes.
+pub fn measure(
+    trial: &Trial,
+    classes: &Classes,
+    target: &mut dyn Target,
+    payloads: &mut dyn Payloads,
+    progress: &mut Progress,
+) -> Result<Capacity, CapacityError> {
+    let plan = Plan {
+        warm_up: trial.warm_up,
+        interval: trial.window,
+        samples: 0,
+        seed: trial.seed,
+        ..Plan::new(
+            Arrivals::Closed { in_flight: trial.in_flight },
+            classes.with_deadline(OUT_OF_REACH),
+            trial.window * trial.windows as u32,
+        )
+    };
+    let measured = load::run(&plan, target, payloads, progress);
+    if measured.total.results.count() == 0 {
+        return Err(CapacityError::Silent { within: plan.warm_up + plan.time + plan.drain });
+    }
+    if let Some((mostly, _)) = measured.total.misses.iter().max_by_key(|(_, count)| **count)
+        && measured.total.missed_share() > TOLERATED
+    {
+        return Err(CapacityError::Failing { share: measured.total.missed_share() * 100.0, mostly });
+    }
+    let mut windows: Vec<f64> =
+        measured.series.iter().map(|one| one.good as f64 / trial.window.as_secs_f64()).collect();
+    windows.resize(trial.windows, 0.0);
+    Ok(Capacity { per_second: median(&windows), windows, measured })
+}
+
+/// The middle one of some values, or the mean of the middle two; 0 if there are none.
+pub fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    match (sorted.len(), sorted.len() / 2) {
+        (0, _) => 0.0,
+        (length, middle) if length % 2 == 1 => sorted[middle],
+        (_, middle) => f64::midpoint(sorted[middle - 1], sorted[middle]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_the_middle_or_the_mean_of_the_middle_two() {
+        assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), 2.5);
+        assert_eq!(median(&[]), 0.0);
+    }
+}

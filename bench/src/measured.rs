@@ -1,0 +1,276 @@
+//! What a run of load showed.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use greenwave_policy::Time;
+
+use crate::classes::{Class, Classes};
+use crate::latencies::Latencies;
+use crate::stages::{Reservoir, Sample, StageTallies, StageTally};
+use crate::target::{Answer, Reply};
+
+/// The name under which answers after the deadline are counted.
+pub const LATE: &str = "late";
+/// The name under which requests are counted that had no answer when the drain time was over.
+pub const UNANSWERED: &str = "unanswered";
+/// The name under which requests are counted that the generator was too far behind to send.
+pub const UNSENT: &str = "unsent";
+
+/// The requests of one class, or of all.
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    /// Requests that were due in the measured time.
+    pub scheduled: u64,
+    /// Requests answered with a result within their deadline.
+    pub good: u64,
+    /// All others, by what became of them.
+    pub misses: BTreeMap<&'static str, u64>,
+    /// From the scheduled send to the result, late results included. Requests without a result have no part in it, so
+    /// read it beside [`missed_share`](Self::missed_share), or take [`quantile_of_all`](Self::quantile_of_all).
+    pub results: Latencies,
+}
+
+impl Tally {
+    /// How many requests weren't answered with a result within their deadline.
+    pub fn missed(&self) -> u64 {
+        self.misses.values().sum()
+    }
+
+    /// The share of requests that weren't answered with a result within their deadline; 0 without requests.
+    pub fn missed_share(&self) -> f64 {
+        if self.scheduled == 0 { 0.0 } else { self.missed() as f64 / self.scheduled as f64 }
+    }
+
+    /// The time within which a share `q` of all requests got a result; `None` if fewer ever did.
+    pub fn quantile_of_all(&self, q: f64) -> Option<Duration> {
+        let rank = q * self.scheduled as f64;
+        let results = self.results.count() as f64;
+        (rank <= results).then(|| self.results.quantile(rank / results)).flatten()
+    }
+
+    fn settle(&mut self, settled: &Settled<'_>) {
+        self.scheduled += 1;
+        if let Some(latency) = settled.result_after() {
+            self.results.record(latency);
+        }
+        match settled.miss() {
+            None => self.good += 1,
+            Some(name) => *self.misses.entry(name).or_default() += 1,
+        }
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.scheduled += other.scheduled;
+        self.good += other.good;
+        self.results.merge(&other.results);
+        for (name, count) in &other.misses {
+            *self.misses.entry(name).or_default() += count;
+        }
+    }
+}
+
+/// The requests that were due in one interval of the run.
+#[derive(Clone, Debug, Default)]
+pub struct Interval {
+    /// How many there were.
+    pub scheduled: u64,
+    /// Those answered with a result within their deadline.
+    pub good: u64,
+    /// Those answered with a result at all.
+    pub results: u64,
+    /// The mean time to a result.
+    pub mean: Duration,
+    /// The slowest result.
+    pub slowest: Duration,
+}
+
+/// Service time by what it was good for, as far as receipts tell.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Work {
+    /// On all requests.
+    pub all: Duration,
+    /// On requests that missed.
+    pub wasted: Duration,
+    /// Requests without a receipt: what was spent on them is in neither figure.
+    pub unknown: u64,
+}
+
+impl Work {
+    /// The share of service time spent on requests that missed; `None` without receipts.
+    pub fn wasted_share(&self) -> Option<f64> {
+        (!self.all.is_zero()).then(|| self.wasted.as_secs_f64() / self.all.as_secs_f64())
+    }
+}
+
+/// What a run of load showed.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// How long it was measured, warm-up and drain excluded.
+    pub time: Duration,
+    /// All requests.
+    pub total: Tally,
+    /// The requests of each class.
+    pub classes: Vec<(Class, Tally)>,
+    /// The run cut into intervals, by the time at which requests were due.
+    pub series: Vec<Interval>,
+    /// How long an interval is.
+    pub interval: Duration,
+    /// What each stage spent.
+    pub stages: Vec<StageTally>,
+    /// Some whole requests, chosen evenly.
+    pub samples: Vec<Sample>,
+    /// What the service time was good for.
+    pub work: Work,
+    /// The longest that a request was sent behind its time. It's part of the latencies.
+    pub max_send_lag: Duration,
+    /// Answers to nothing that was asked, or to something that was answered before.
+    pub strays: u64,
+}
+
+impl Measured {
+    /// Requests due per second.
+    pub fn offered_per_s(&self) -> f64 {
+        self.total.scheduled as f64 / self.time.as_secs_f64()
+    }
+
+    /// Results within their deadline, per second.
+    pub fn goodput_per_s(&self) -> f64 {
+        self.total.good as f64 / self.time.as_secs_f64()
+    }
+}
+
+/// The end of one request.
+pub(crate) struct Settled<'a> {
+    pub(crate) class: usize,
+    pub(crate) deadline: Duration,
+    pub(crate) scheduled: Time,
+    pub(crate) end: End<'a>,
+}
+
+pub(crate) enum End<'a> {
+    Replied(Reply<'a>),
+    /// No reply came, for the reason of this name.
+    Lost(&'static str),
+}
+
+impl Settled<'_> {
+    /// The time to the result, if there was one.
+    fn result_after(&self) -> Option<Duration> {
+        match &self.end {
+            End::Replied(reply) if reply.answer == Answer::Ok => Some(reply.received.since(self.scheduled)),
+            _ => None,
+        }
+    }
+
+    /// What kind of miss it is, if it's one.
+    fn miss(&self) -> Option<&'static str> {
+        match &self.end {
+            End::Lost(name) => Some(name),
+            End::Replied(Reply { answer: Answer::Miss(name), .. }) => Some(name),
+            End::Replied(reply) => (reply.received.since(self.scheduled) > self.deadline).then_some(LATE),
+        }
+    }
+}
+
+/// Gathers what becomes [`Measured`].
+pub(crate) struct Gathering {
+    begin: Time,
+    classes: Vec<(Class, Tally)>,
+    series: Vec<Interval>,
+    interval: Duration,
+    time: Duration,
+    stages: StageTallies,
+    samples: Reservoir,
+    work: Work,
+    pub(crate) max_send_lag: Duration,
+    pub(crate) strays: u64,
+}
+
+impl Gathering {
+    /// Gathers from `begin` on, for `time`.
+    pub(crate) fn new(classes: &Classes, begin: Time, time: Duration, interval: Duration, samples: Reservoir) -> Self {
+        let classes = classes.as_slice().iter().map(|class| (class.clone(), Tally::default())).collect();
+        Self {
+            begin,
+            classes,
+            series: Vec::new(),
+            interval,
+            time,
+            stages: StageTallies::default(),
+            samples,
+            work: Work::default(),
+            max_send_lag: Duration::ZERO,
+            strays: 0,
+        }
+    }
+
+    /// Notes the end of a request, unless it was due during the warm-up.
+    pub(crate) fn settle(&mut self, settled: &Settled<'_>) {
+        if settled.scheduled < self.begin {
+            return;
+        }
+        self.classes[settled.class].1.settle(settled);
+        self.settle_interval(settled);
+        self.settle_receipts(settled);
+    }
+
+    pub(crate) fn finish(self) -> Measured {
+        let mut total = Tally::default();
+        self.classes.iter().for_each(|(_, tally)| total.merge(tally));
+        Measured {
+            time: self.time,
+            total,
+            classes: self.classes,
+            series: self.series,
+            interval: self.interval,
+            stages: self.stages.into_tallies(),
+            samples: self.samples.into_samples(),
+            work: self.work,
+            max_send_lag: self.max_send_lag,
+            strays: self.strays,
+        }
+    }
+
+    fn settle_interval(&mut self, settled: &Settled<'_>) {
+        let offset = settled.scheduled.since(self.begin).as_nanos();
+        let index = (offset / self.interval.as_nanos().max(1)) as usize;
+        if self.series.len() <= index {
+            self.series.resize_with(index + 1, Interval::default);
+        }
+        let interval = &mut self.series[index];
+        interval.scheduled += 1;
+        interval.good += u64::from(settled.miss().is_none());
+        if let Some(latency) = settled.result_after() {
+            interval.results += 1;
+            interval.slowest = interval.slowest.max(latency);
+            let mean = interval.mean.as_secs_f64();
+            let mean = mean + (latency.as_secs_f64() - mean) / interval.results as f64;
+            interval.mean = Duration::try_from_secs_f64(mean).unwrap_or_default();
+        }
+    }
+
+    fn settle_receipts(&mut self, settled: &Settled<'_>) {
+        let reply = match &settled.end {
+            End::Replied(reply) if !reply.stages.is_empty() => reply,
+            _ => {
+                self.work.unknown += 1;
+                return;
+            }
+        };
+        self.stages.record(reply.stages);
+        let service = reply.stages.iter().map(|stage| stage.service).sum();
+        self.work.all += service;
+        if settled.miss().is_some() {
+            self.work.wasted += service;
+        }
+        let class = &self.classes[settled.class].0;
+        self.samples.offer(|| Sample {
+            class: class.name.clone(),
+            deadline: settled.deadline,
+            latency: reply.received.since(settled.scheduled),
+            answered: reply.answer == Answer::Ok,
+            stages: reply.stages.iter().map(Into::into).collect(),
+        });
+    }
+}

@@ -1,0 +1,194 @@
+//! The JSON that every benchmark writes.
+//!
+//! One row per case, system and metric; peers and physical limits are systems like any other. Metrics of a class of
+//! requests carry its name in front, as in `tight/p99_ms`. Where nothing was measured, as with the p99 of a system that
+//! answered nothing, there is no row.
+
+use std::env;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::machine::{self, Machine};
+use crate::measured::{Measured, Tally};
+use crate::table::{Table, significant};
+
+/// What a benchmark found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Results {
+    /// The benchmark, for example `rpc`.
+    pub bench: String,
+    /// What was measured.
+    pub commit: String,
+    /// Where.
+    pub machine: Machine,
+    /// The figures.
+    pub rows: Vec<Row>,
+}
+
+/// One figure.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// What was done, for example `chain/load-0.9`.
+    pub case: String,
+    /// By whom, for example `edf`.
+    pub system: String,
+    /// What was measured, unit included, for example `p99_ms`.
+    pub metric: String,
+    /// The figure.
+    pub value: f64,
+}
+
+/// Why results couldn't be written.
+#[derive(Debug, thiserror::Error)]
+#[error("can't write {path}: {source}; make the folder writable or set CARGO_TARGET_DIR", path = path.display())]
+pub struct WriteError {
+    path: PathBuf,
+    source: io::Error,
+}
+
+impl Results {
+    /// No figures yet, of the commit that is checked out and on this machine.
+    pub fn new(bench: impl Into<String>) -> Self {
+        Self { bench: bench.into(), commit: machine::commit(), machine: Machine::this(), rows: Vec::new() }
+    }
+
+    /// Adds a figure; nothing if it isn't a number.
+    pub fn push(&mut self, case: &str, system: &str, metric: impl Into<String>, value: f64) {
+        if value.is_finite() {
+            let (case, system) = (case.to_owned(), system.to_owned());
+            self.rows.push(Row { case, system, metric: metric.into(), value });
+        }
+    }
+
+    /// Adds everything that a run of load showed: of all requests, and of each class if there are several.
+    pub fn push_load(&mut self, case: &str, system: &str, measured: &Measured) {
+        self.push_tally(case, system, "", &measured.total, measured.time);
+        self.push(case, system, "offered_per_s", measured.offered_per_s());
+        self.push(case, system, "max_send_lag_ms", ms(measured.max_send_lag));
+        if let Some(share) = measured.work.wasted_share() {
+            self.push(case, system, "wasted_work_share", share);
+        }
+        if let [_, _, ..] = measured.classes[..] {
+            for (class, tally) in &measured.classes {
+                self.push_tally(case, system, &format!("{}/", class.name), tally, measured.time);
+            }
+        }
+    }
+
+    /// A figure that was added.
+    pub fn value(&self, case: &str, system: &str, metric: &str) -> Option<f64> {
+        let mut rows = self.rows.iter();
+        rows.find(|row| row.case == case && row.system == system && row.metric == metric).map(|row| row.value)
+    }
+
+    /// The cases, or whatever `key` takes from a row, each once and in the order in which they were added.
+    pub fn distinct<'a>(&'a self, key: impl Fn(&'a Row) -> &'a str) -> Vec<&'a str> {
+        let mut seen = Vec::new();
+        for row in &self.rows {
+            if !seen.contains(&key(row)) {
+                seen.push(key(row));
+            }
+        }
+        seen
+    }
+
+    /// A table with one line per case and system and one column per metric, of the metrics named; of all if none is.
+    pub fn table(&self, metrics: &[&str]) -> Table {
+        let metrics = if metrics.is_empty() { self.distinct(|row| &row.metric) } else { metrics.to_vec() };
+        let mut table = Table::new(["case", "system"].iter().chain(&metrics).copied());
+        for (index, case) in self.distinct(|row| &row.case).into_iter().enumerate() {
+            if index > 0 {
+                table.gap();
+            }
+            for system in self.distinct(|row| &row.system) {
+                let values: Vec<_> = metrics.iter().map(|metric| self.value(case, system, metric)).collect();
+                if values.iter().any(Option::is_some) {
+                    let values = values.into_iter().map(|value| value.map_or_else(|| "–".to_owned(), significant));
+                    table.row([case.to_owned(), system.to_owned()].into_iter().chain(values));
+                }
+            }
+        }
+        table
+    }
+
+    /// Writes `bench/NAME.json` in Cargo's target folder and returns its path.
+    pub fn write(&self) -> Result<PathBuf, WriteError> {
+        let path = bench_folder().join(format!("{}.json", self.bench));
+        let text = serde_json::to_string_pretty(self).map_err(io::Error::from);
+        write(&path, &text.map_err(|source| WriteError { path: path.clone(), source })?)?;
+        Ok(path)
+    }
+
+    fn push_tally(&mut self, case: &str, system: &str, prefix: &str, tally: &Tally, time: Duration) {
+        let mut push = |metric: &str, value| self.push(case, system, format!("{prefix}{metric}"), value);
+        for (metric, q) in [("p50_ms", 0.5), ("p95_ms", 0.95), ("p99_ms", 0.99), ("p999_ms", 0.999)] {
+            push(metric, tally.results.quantile(q).map_or(f64::NAN, ms));
+        }
+        push("max_ms", tally.results.max().map_or(f64::NAN, ms));
+        push("mean_ms", tally.results.mean().map_or(f64::NAN, ms));
+        push("missed_share", tally.missed_share());
+        push("goodput_per_s", tally.good as f64 / time.as_secs_f64());
+        for (name, count) in &tally.misses {
+            push(&format!("{}_share", name.replace([' ', '-'], "_")), *count as f64 / tally.scheduled as f64);
+        }
+    }
+}
+
+/// The folder of results: `bench` in Cargo's target folder, which is looked for upwards from the working directory.
+pub fn bench_folder() -> PathBuf {
+    let workspace = || {
+        let here = env::current_dir().ok()?;
+        here.ancestors().find(|folder| folder.join("Cargo.lock").is_file()).map(|folder| folder.join("target"))
+    };
+    let target = env::var_os("CARGO_TARGET_DIR").map(PathBuf::from).or_else(workspace);
+    target.unwrap_or_else(|| PathBuf::from("target")).join("bench")
+}
+
+/// Writes a file, and the folders to it if there are none.
+pub fn write(path: &Path, text: &str) -> Result<(), WriteError> {
+    let folders = path.parent().map_or(Ok(()), fs::create_dir_all);
+    folders.and_then(|()| fs::write(path, text)).map_err(|source| WriteError { path: path.to_owned(), source })
+}
+
+fn ms(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn results() -> Results {
+        let mut results = Results { bench: "t".into(), commit: "c".into(), machine: Machine::default(), rows: vec![] };
+        results.push("one", "fifo", "p50_ms", 1.5);
+        results.push("one", "edf", "p50_ms", 1.25);
+        results.push("two", "edf", "rate_per_s", 1e6);
+        results.push("two", "edf", "p50_ms", f64::NAN);
+        results
+    }
+
+    #[test]
+    fn results_survive_json() {
+        let text = serde_json::to_string(&results()).expect("plain data");
+        assert_eq!(serde_json::from_str::<Results>(&text).expect("as written"), results());
+        assert!(text.contains(r#"{"case":"one","system":"fifo","metric":"p50_ms","value":1.5}"#));
+    }
+
+    #[test]
+    fn a_figure_that_is_no_number_is_no_row() {
+        assert_eq!(results().value("two", "edf", "p50_ms"), None);
+    }
+
+    #[test]
+    fn a_table_has_a_line_per_case_and_system_that_were_measured() {
+        let shown = results().table(&[]).to_string();
+        let lines: Vec<Vec<&str>> = shown.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(lines[0], ["case", "system", "p50_ms", "rate_per_s"]);
+        assert_eq!(lines[2], ["one", "fifo", "1.50", "–"]);
+        assert_eq!(lines.last(), Some(&vec!["two", "edf", "–", "1000000"]));
+    }
+}
