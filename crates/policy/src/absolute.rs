@@ -73,7 +73,10 @@ impl AbsoluteClock {
     /// Doubt grows with the age of what is known of the clocks, so a connection that stops pinging falls back too.
     #[must_use]
     pub fn budget(&self, expires_realtime: u64, now_realtime: u64) -> Option<Budget> {
-        self.usable_at(now_realtime).then(|| difference(expires_realtime, now_realtime))
+        self.usable_at(now_realtime).then(|| {
+            let left = difference(expires_realtime, now_realtime);
+            Budget::from_nanos(left).min(Budget::LONGEST)
+        })
     }
 
     fn usable_at(&self, now: u64) -> bool {
@@ -104,10 +107,10 @@ impl Exchange {
     fn new(sent: u64, remote: u64, received: u64) -> Self {
         let round_trip = received - sent;
         let middle = sent + round_trip / 2;
-        Self { offset: difference(remote, middle).as_nanos(), doubt: round_trip.div_ceil(2), received }
+        Self { offset: difference(remote, middle), doubt: round_trip.div_ceil(2), received }
     }
 
-    /// Clocks drift apart by 15 in a million, PHI in RFC 5905; 1/65536 is near enough.
+    /// Disciplined clocks drift apart by up to 15 in a million, PHI in RFC 5905; 1/65536 is near enough.
     fn doubt_at(&self, now: u64) -> u64 {
         self.doubt.saturating_add(now.abs_diff(self.received) >> 16)
     }
@@ -117,9 +120,7 @@ impl Exchange {
     }
 }
 
-/// `a - b` as a budget that isn't unlimited.
-fn difference(a: u64, b: u64) -> Budget {
-    let longest = Budget::LONGEST.as_nanos();
-    let difference = i128::from(a) - i128::from(b);
-    Budget::from_nanos(i64::try_from(difference).unwrap_or(if a > b { longest } else { i64::MIN }).min(longest))
+/// `a - b`, saturating.
+fn difference(a: u64, b: u64) -> i64 {
+    a.checked_signed_diff(b).unwrap_or(if a > b { i64::MAX } else { i64::MIN })
 }

@@ -32,13 +32,13 @@ impl Budget {
         Self(i64::try_from(nanos(deadline)).unwrap_or(i64::MAX))
     }
 
-    /// A budget as it stands on the wire.
+    /// A budget of so many nanoseconds, as it stands on the wire. [`i64::MAX`] is unlimited, the rest is a span.
     #[must_use]
     pub const fn from_nanos(nanos: i64) -> Self {
         Self(nanos)
     }
 
-    /// A budget as it stands on the wire.
+    /// Nanoseconds, as they stand on the wire.
     #[must_use]
     pub const fn as_nanos(self) -> i64 {
         self.0

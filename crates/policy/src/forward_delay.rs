@@ -14,6 +14,7 @@ use std::time::Duration;
 pub struct ForwardDelay {
     /// Half the window: minima are kept for the current half and the one before.
     half: Duration,
+    /// When the current half began.
     since: Time,
     current: Option<Duration>,
     previous: Option<Duration>,
@@ -31,7 +32,8 @@ impl ForwardDelay {
         Self::with_window(Self::WINDOW)
     }
 
-    /// An estimator that forgets a sample between half of `window` and the whole of it after it was made.
+    /// An estimator in which a sample counts for at least half of `window`, and not for longer than all of it once
+    /// there are newer ones. On an idle connection the last estimate stands.
     #[must_use]
     pub const fn with_window(window: Duration) -> Self {
         let half = Duration::from_nanos(crate::time::nanos(window) / 2);
@@ -47,9 +49,10 @@ impl ForwardDelay {
         if self.current.is_some() && age < self.half {
             self.current = self.current.min(Some(both_ways));
         } else {
-            self.previous = if age < self.half.saturating_mul(2) { self.current } else { None };
+            let next_half = age < self.half.saturating_mul(2);
+            self.previous = self.current.filter(|_| next_half);
             self.current = Some(both_ways);
-            self.since = now;
+            self.since = if next_half { self.since + self.half } else { now };
         }
         self.samples = self.samples.saturating_add(1);
     }

@@ -12,8 +12,8 @@ use std::time::Duration;
 /// The distribution of one method's service times, the recent ones foremost.
 ///
 /// 1. `octaves[o]` is the sum of `buckets[o]`, and `weight` is the sum of `octaves`.
-/// 2. `weight` is under `FULL`, so no sum overflows.
-#[derive(Clone)]
+/// 2. `weight` is under `FULL`, so no weight overflows 32 bits.
+/// 3. `sum` stands for about as many times up to `LONGEST`, so it is under 2^53 and `ONE` times it fits into 64 bits.
 pub struct ServiceTimes {
     buckets: Box<[[u32; STEPS]; OCTAVES]>,
     octaves: [u32; OCTAVES],
@@ -61,8 +61,8 @@ impl ServiceTimes {
     /// The mean; `None` before the first observation.
     #[must_use]
     pub fn mean(&self) -> Option<Duration> {
-        let observations = u64::from(self.weight / ONE);
-        (observations > 0).then(|| Duration::from_nanos(self.sum / observations))
+        let mean = (self.sum * u64::from(ONE)).checked_div(u64::from(self.weight))?;
+        Some(Duration::from_nanos(mean))
     }
 
     /// How many were observed, the forgotten ones included.
