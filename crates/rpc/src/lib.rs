@@ -1,1 +1,5 @@
 //! Greenwave.
+
+pub mod receipt;
+pub mod status;
+pub mod wire;

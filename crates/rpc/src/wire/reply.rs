@@ -1,0 +1,154 @@
+//! REPLY: how a call ended, what the callee spent on it, and the first part of the answer.
+
+use std::time::Duration;
+
+use super::fields::{u16_at, u32_at, u64_at};
+use super::head::nanos;
+use super::header::{HAS_RECEIPTS, Header};
+use super::{CallId, FAILURE_TEXT_MOST, Head, Kind, Problem, RECEIPT_BYTES_MOST, WireError};
+use crate::status::{Code, Reason};
+
+const MESSAGE_OFFSET: usize = 8;
+const STATUS_OFFSET: usize = 12;
+const REASON_OFFSET: usize = 13;
+const RECEIPTS_OFFSET: usize = 14;
+const QUEUE_OFFSET: usize = 16;
+const SERVICE_OFFSET: usize = 24;
+const TOTAL_OFFSET: usize = 32;
+
+/// Bytes of a REPLY's fixed part.
+pub const REPLY_FIXED: usize = 40;
+
+/// What a REPLY states before its receipts and its body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReplyHeader {
+    /// The call answered, by the caller's number.
+    pub call: CallId,
+    /// Receive buffers given back along with it.
+    pub credits: u16,
+    /// Bytes of the whole message, of which this frame holds the first part; of a failure's text, which is whole.
+    pub message_len: u32,
+    /// How the call ended.
+    pub code: Code,
+    /// Why, if it failed.
+    pub reason: Reason,
+    /// Bytes of the receipts, which are whole in this frame.
+    pub receipts_len: u16,
+    /// How long the call waited for the callee's workers.
+    pub queue: Duration,
+    /// How long it ran.
+    pub service: Duration,
+    /// How long the callee had it, from the receipt of the CALL to the writing of this frame.
+    pub total: Duration,
+}
+
+impl ReplyHeader {
+    /// The head to send before the receipts and the body.
+    pub fn encode(&self) -> Head {
+        let flags = if self.receipts_len != 0 { HAS_RECEIPTS } else { 0 };
+        Head::new(Kind::Reply, flags, self.credits, Some(self.call), REPLY_FIXED)
+            .with(MESSAGE_OFFSET, self.message_len.to_le_bytes())
+            .with(STATUS_OFFSET, [self.code.as_u8()])
+            .with(REASON_OFFSET, [self.reason.as_u8()])
+            .with(RECEIPTS_OFFSET, self.receipts_len.to_le_bytes())
+            .with(QUEUE_OFFSET, nanos(self.queue).to_le_bytes())
+            .with(SERVICE_OFFSET, nanos(self.service).to_le_bytes())
+            .with(TOTAL_OFFSET, nanos(self.total).to_le_bytes())
+    }
+}
+
+/// A REPLY as it arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reply<'a> {
+    /// What it states.
+    pub header: ReplyHeader,
+    /// The receipts of the stages behind the callee, of `receipts_len` bytes: see
+    /// [`Receipt::decode`](crate::receipt::Receipt::decode).
+    pub receipts: &'a [u8],
+    /// The first part of the answer, or the text of a failure: see [`Reply::failure`].
+    pub body: &'a [u8],
+}
+
+impl<'a> Reply<'a> {
+    /// The text of a failure, `None` if the call succeeded.
+    pub fn failure(&self) -> Option<&'a str> {
+        // A reply that was parsed is UTF-8; one that was put together by hand need not be.
+        (self.header.code != Code::Ok).then(|| std::str::from_utf8(self.body).unwrap_or_default())
+    }
+
+    #[inline]
+    pub(super) fn parse(chunk: &'a [u8]) -> Result<Self, WireError> {
+        let Some((fixed, rest)) = chunk.split_first_chunk::<REPLY_FIXED>() else {
+            return Err(WireError::short(Some(Kind::Reply), REPLY_FIXED, chunk.len()));
+        };
+        let head = Header::of(fixed);
+        let call = head.about_a_call(Kind::Reply, HAS_RECEIPTS)?;
+        let message_len = u32_at(fixed, MESSAGE_OFFSET);
+        let receipts_len = u16_at(fixed, RECEIPTS_OFFSET);
+        let (status, reason) = (fixed[STATUS_OFFSET], fixed[REASON_OFFSET]);
+        let Some(code) = Code::from_u8(status) else {
+            return Err(WireError::at(Some(Kind::Reply), STATUS_OFFSET, Problem::UnknownStatus { found: status }));
+        };
+        let has_receipts = head.flags & HAS_RECEIPTS != 0;
+        if has_receipts != (receipts_len != 0) || usize::from(receipts_len) > RECEIPT_BYTES_MOST {
+            return Err(wrong_receipts(has_receipts, receipts_len));
+        }
+        let Some((receipts, body)) = rest.split_at_checked(usize::from(receipts_len)) else {
+            let needed = REPLY_FIXED + usize::from(receipts_len);
+            return Err(WireError::short(Some(Kind::Reply), needed, chunk.len()));
+        };
+        if code != Code::Ok {
+            whole_text(chunk, body, message_len)?;
+        } else if reason != 0 || body.len() > message_len as usize {
+            return Err(wrong_success(chunk, body, message_len, reason));
+        }
+        let header = ReplyHeader {
+            call,
+            credits: head.credits,
+            message_len,
+            code,
+            reason: Reason::from_u8(reason),
+            receipts_len,
+            queue: Duration::from_nanos(u64_at(fixed, QUEUE_OFFSET)),
+            service: Duration::from_nanos(u64_at(fixed, SERVICE_OFFSET)),
+            total: Duration::from_nanos(u64_at(fixed, TOTAL_OFFSET)),
+        };
+        Ok(Self { header, receipts, body })
+    }
+}
+
+#[cold]
+fn wrong_receipts(has_receipts: bool, receipts_len: u16) -> WireError {
+    let problem = if has_receipts != (receipts_len != 0) {
+        Problem::FlagAgainstLength { len: receipts_len }
+    } else {
+        Problem::ReceiptsTooLong { found: receipts_len }
+    };
+    WireError::at(Some(Kind::Reply), RECEIPTS_OFFSET, problem)
+}
+
+#[cold]
+fn wrong_success(chunk: &[u8], body: &[u8], message_len: u32, reason: u8) -> WireError {
+    if reason != 0 {
+        return WireError::at(Some(Kind::Reply), REASON_OFFSET, Problem::ReasonOnSuccess { found: reason });
+    }
+    let problem = Problem::BeyondMessage { part: body.len(), message: message_len };
+    WireError::at(Some(Kind::Reply), chunk.len() - body.len(), problem)
+}
+
+/// Checks the text of a failure: whole, short enough, UTF-8.
+#[cold]
+fn whole_text(chunk: &[u8], text: &[u8], message_len: u32) -> Result<(), WireError> {
+    let starts = chunk.len() - text.len();
+    if text.len() != message_len as usize {
+        let problem = Problem::TextNotWhole { stated: message_len, found: text.len() };
+        return Err(WireError::at(Some(Kind::Reply), MESSAGE_OFFSET, problem));
+    }
+    if text.len() > FAILURE_TEXT_MOST {
+        return Err(WireError::failure_text(starts, text.len()));
+    }
+    match std::str::from_utf8(text) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(WireError::at(Some(Kind::Reply), starts + error.valid_up_to(), Problem::NotUtf8)),
+    }
+}
