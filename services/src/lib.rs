@@ -1,1 +1,24 @@
-//! Services.
+//! Two real services on Greenwave, with real data and real work.
+//!
+//! - [`search`] is a *parallel unit*: an aggregator asks every shard of a full-text index and merges what came back in
+//!   time. By default it searches the sources and documentation of the crates in the local Cargo registry.
+//! - [`recommend`] is a *chain* of three stages (profile, history, recommendation) over the dependency graph of the
+//!   same crates.
+//!
+//! Both do their work in steps with a [`Checkpoint`] between them: there the server lets other calls run, and the
+//! service sees what is left of the budget. With little left it does less, and its reply says how much less
+//! ([`Precision`]).
+//!
+//! The data layers ([`search::index`], [`search::shard`], [`recommend::profile`], ...) are plain libraries without a
+//! network.
+
+#![forbid(unsafe_code)]
+
+pub mod checkpoint;
+pub mod draw;
+pub mod kept;
+pub mod recommend;
+pub mod search;
+pub mod settings;
+
+pub use checkpoint::{Checkpoint, Precision};
