@@ -264,4 +264,4 @@ fn push_varint(mut value: u64, out: &mut Vec<u8>) {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -32,13 +32,13 @@ impl Iterator for Siblings<'_> {
     }
 }
 
-/// Branches of one parallel unit, as far as they were seen: siblings in a row that have an index each.
+/// Branches of one parallel unit, as far as they were seen: siblings in a row that have an index each, and of which
+/// each was sent while an answer to an earlier one was missing.
 ///
-/// A parent may have several units, one after the other. The next one has begun when the indices start over and all
-/// earlier branches were answered; a hedge has an index that occurred before, but is sent while an answer is missing.
+/// By time, not by index: a parent may have several units one after the other, a hedge repeats an index, and of
+/// a unit that was trimmed the first branch may be gone.
 struct Unit {
     slowest: Subtree,
-    highest: u16,
     answered: Duration,
 }
 
@@ -148,17 +148,17 @@ fn visit_critical<'a>(
     let mut unit: Option<Unit> = None;
     for subtree in (Siblings { stages, next, end }) {
         let root = &stages[subtree.root];
-        let joined =
-            root.branch.is_some_and(|branch| unit.as_mut().is_some_and(|unit| unit.join(stages, subtree, branch)));
+        let joined = root.branch.is_some() && unit.as_mut().is_some_and(|unit| unit.join(stages, subtree));
         if joined {
             continue;
         }
         if let Some(unit) = unit.take() {
             visit_subtree(stages, unit.slowest, visit);
         }
-        match root.branch {
-            Some(highest) => unit = Some(Unit { slowest: subtree, highest, answered: root.answered_after() }),
-            None => visit_subtree(stages, subtree, visit),
+        if root.branch.is_some() {
+            unit = Some(Unit { slowest: subtree, answered: root.answered_after() });
+        } else {
+            visit_subtree(stages, subtree, visit);
         }
     }
     if let Some(unit) = unit {
@@ -173,15 +173,14 @@ fn visit_subtree<'a>(stages: &'a [StageReceipt], subtree: Subtree, visit: &mut d
 
 impl Unit {
     /// Takes a branch in, unless it belongs to a later unit.
-    fn join(&mut self, stages: &[StageReceipt], subtree: Subtree, branch: u16) -> bool {
-        let root = &stages[subtree.root];
-        if branch <= self.highest && root.sent_after >= self.answered {
+    fn join(&mut self, stages: &[StageReceipt], branch: Subtree) -> bool {
+        let root = &stages[branch.root];
+        if root.sent_after >= self.answered {
             return false;
         }
         if root.round_trip() > stages[self.slowest.root].round_trip() {
-            self.slowest = subtree;
+            self.slowest = branch;
         }
-        self.highest = self.highest.max(branch);
         self.answered = self.answered.max(root.answered_after());
         true
     }

@@ -1,0 +1,228 @@
+//! Which check a call failed at, and what can be done about it.
+
+use super::Code;
+
+/// Where on its way a call was when its deadline was found to have passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Check {
+    /// At the caller, before it was written.
+    Send,
+    /// At the callee, when it arrived.
+    Enqueue,
+    /// At the callee, when a worker took it from the queue.
+    Dequeue,
+    /// At the callee, by admission.
+    Admission,
+    /// At the callee, before the answer was written.
+    Reply,
+    /// At the caller, by its own clock, while it waited for the answer.
+    Wait,
+}
+
+/// Why a call failed, more closely than its code says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Reason {
+    /// Nothing to add: the handler's own failure.
+    #[default]
+    None,
+    /// The deadline had passed.
+    Expired(Check),
+    /// What was left was less than what the method is known to need.
+    Infeasible,
+    /// The callee's queue was full.
+    QueueFull,
+    /// More calls were under way than the peer or a limit allows.
+    TooManyCalls,
+    /// The message was longer than the receiver takes.
+    MessageTooLarge,
+    /// The callee has no such method.
+    UnknownMethod,
+    /// The handler panicked.
+    Panicked,
+    /// The connection broke before the answer came.
+    ConnectionLost,
+    /// No connection could be made.
+    Unreachable,
+    /// The callee shuts down and took no further calls.
+    GoingAway,
+    /// The message is not of the type that the method takes or returns.
+    Decode,
+    /// The call's metadata are not what they should be.
+    Metadata,
+    /// The caller gave up.
+    Cancelled,
+    /// The peer broke the protocol.
+    Violation,
+    /// A reason that this version doesn't know, by its number.
+    Other(u8),
+}
+
+impl Reason {
+    /// The reason with this number.
+    pub const fn from_u8(number: u8) -> Self {
+        match number {
+            0 => Self::None,
+            1 => Self::Expired(Check::Send),
+            2 => Self::Expired(Check::Enqueue),
+            3 => Self::Expired(Check::Dequeue),
+            4 => Self::Expired(Check::Admission),
+            5 => Self::Expired(Check::Reply),
+            6 => Self::Expired(Check::Wait),
+            7 => Self::Infeasible,
+            8 => Self::QueueFull,
+            9 => Self::TooManyCalls,
+            10 => Self::MessageTooLarge,
+            11 => Self::UnknownMethod,
+            12 => Self::Panicked,
+            13 => Self::ConnectionLost,
+            14 => Self::Unreachable,
+            15 => Self::GoingAway,
+            16 => Self::Decode,
+            17 => Self::Metadata,
+            18 => Self::Cancelled,
+            19 => Self::Violation,
+            other => Self::Other(other),
+        }
+    }
+
+    /// Its number.
+    pub const fn as_u8(self) -> u8 {
+        match self {
+            Self::None => 0,
+            Self::Expired(Check::Send) => 1,
+            Self::Expired(Check::Enqueue) => 2,
+            Self::Expired(Check::Dequeue) => 3,
+            Self::Expired(Check::Admission) => 4,
+            Self::Expired(Check::Reply) => 5,
+            Self::Expired(Check::Wait) => 6,
+            Self::Infeasible => 7,
+            Self::QueueFull => 8,
+            Self::TooManyCalls => 9,
+            Self::MessageTooLarge => 10,
+            Self::UnknownMethod => 11,
+            Self::Panicked => 12,
+            Self::ConnectionLost => 13,
+            Self::Unreachable => 14,
+            Self::GoingAway => 15,
+            Self::Decode => 16,
+            Self::Metadata => 17,
+            Self::Cancelled => 18,
+            Self::Violation => 19,
+            Self::Other(number) => number,
+        }
+    }
+
+    /// The code that goes with it, where it is not the handler's to choose.
+    pub const fn code(self) -> Code {
+        match self {
+            Self::None | Self::Other(_) => Code::Unknown,
+            Self::Expired(_) | Self::Infeasible => Code::DeadlineExceeded,
+            Self::QueueFull | Self::TooManyCalls | Self::MessageTooLarge => Code::ResourceExhausted,
+            Self::UnknownMethod => Code::Unimplemented,
+            Self::Panicked | Self::Violation => Code::Internal,
+            Self::ConnectionLost | Self::Unreachable | Self::GoingAway => Code::Unavailable,
+            Self::Decode | Self::Metadata => Code::InvalidArgument,
+            Self::Cancelled => Code::Cancelled,
+        }
+    }
+
+    /// Whether the handler was never started, so that the call can be made again, elsewhere, without doing
+    /// anything twice.
+    pub const fn was_refused(self) -> bool {
+        match self {
+            Self::Expired(check) => matches!(check, Check::Send | Check::Enqueue | Check::Dequeue | Check::Admission),
+            Self::Infeasible
+            | Self::QueueFull
+            | Self::TooManyCalls
+            | Self::MessageTooLarge
+            | Self::UnknownMethod
+            | Self::Unreachable
+            | Self::GoingAway
+            | Self::Metadata => true,
+            Self::None
+            | Self::Panicked
+            | Self::ConnectionLost
+            | Self::Decode
+            | Self::Cancelled
+            | Self::Violation
+            | Self::Other(_) => false,
+        }
+    }
+
+    /// What happened, and what can be done about it. Nothing for what the handler's own text has to say.
+    pub(super) const fn cause_and_remedy(self) -> Option<(&'static str, &'static str)> {
+        Some(match self {
+            Self::None | Self::Other(_) => return None,
+            Self::Expired(Check::Send) => (
+                "the deadline passed before the request was written",
+                "expect the answer later, or look at what used the time up before this call",
+            ),
+            Self::Expired(Check::Enqueue) => (
+                "the deadline had passed when the request arrived",
+                "expect the answer later, or look at the stages before this one",
+            ),
+            Self::Expired(Check::Dequeue) => {
+                ("the deadline passed in the callee's queue", "add workers, or let admission refuse earlier")
+            }
+            Self::Expired(Check::Admission) => {
+                ("the deadline had passed at admission", "expect the answer later, or add workers")
+            }
+            Self::Expired(Check::Reply) => (
+                "the deadline passed while the handler ran",
+                "expect the answer later, or let the handler do less when its budget is small",
+            ),
+            Self::Expired(Check::Wait) => (
+                "the deadline passed without an answer",
+                "expect the answer later, or look at the receipts for the stage that takes the time",
+            ),
+            Self::Infeasible => {
+                ("less time was left than the method needs", "expect the answer later, or ask for less")
+            }
+            Self::QueueFull => ("the callee's queue is full", "send less, try another server, or raise its max_queue"),
+            Self::TooManyCalls => {
+                ("too many calls are under way on the connection", "wait for some to end, or open another connection")
+            }
+            Self::MessageTooLarge => (
+                "the message is longer than the receiver takes",
+                "send it in pieces, or raise the receiver's message_bytes",
+            ),
+            Self::UnknownMethod => {
+                ("the callee has no such method", "check the address, and that both were built from the same .proto")
+            }
+            Self::Panicked => ("the handler panicked", "look for the panic in the callee's log"),
+            Self::ConnectionLost => {
+                ("the connection broke before the answer came", "call again if the method may run twice")
+            }
+            Self::Unreachable => ("no connection could be made", "check the address, and that the server runs"),
+            Self::GoingAway => ("the callee is shutting down", "call again: another server or connection will answer"),
+            Self::Decode => {
+                ("the message is not of the method's type", "check that both were built from the same .proto")
+            }
+            Self::Metadata => ("the call's metadata can't be read", "write them as pairs of a name and a value"),
+            Self::Cancelled => ("the caller gave up", "nothing to do"),
+            Self::Violation => ("the peer broke the protocol", "check the versions of both, and report it"),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_number_of_a_reason_leads_back_to_it() {
+        for number in 0..=u8::MAX {
+            assert_eq!(Reason::from_u8(number).as_u8(), number);
+        }
+    }
+
+    #[test]
+    fn every_reason_but_the_handlers_own_tells_a_cause_and_a_remedy() {
+        for number in 0..=u8::MAX {
+            let reason = Reason::from_u8(number);
+            let handlers_own = matches!(reason, Reason::None | Reason::Other(_));
+            assert_eq!(reason.cause_and_remedy().is_none(), handlers_own);
+            assert_eq!(reason.code() == Code::Unknown, handlers_own);
+        }
+    }
+}
