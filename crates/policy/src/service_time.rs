@@ -14,6 +14,7 @@ use std::time::Duration;
 /// 1. `octaves[o]` is the sum of `buckets[o]`, and `weight` is the sum of `octaves`.
 /// 2. `weight` is under `FULL`, so no weight overflows 32 bits.
 /// 3. `sum` stands for about as many times up to `LONGEST`, so it is under 2^53 and `ONE` times it fits into 64 bits.
+#[derive(Clone)]
 pub struct ServiceTimes {
     buckets: Box<[[u32; STEPS]; OCTAVES]>,
     octaves: [u32; OCTAVES],
