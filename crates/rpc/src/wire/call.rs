@@ -35,10 +35,10 @@ pub struct CallHeader {
     pub credits: u16,
     /// The method called.
     pub method: MethodId,
-    /// What is left of the expected deadline when the frame is written, and whether the request is a branch of a
-    /// parallel unit.
+    /// What will be left of the expected deadline when the frame arrives, by the caller's estimate of the way, and
+    /// whether the request is a branch of a parallel unit. `Budget::UNLIMITED` without a deadline.
     pub deadline: DeadlineField,
-    /// The time since the request's birth, at the first client.
+    /// The time since the request's birth, at the first client, likewise on arrival.
     pub elapsed: Duration,
     /// Bytes of the whole message, of which this frame holds the first part.
     pub message_len: u32,

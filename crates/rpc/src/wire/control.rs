@@ -151,14 +151,14 @@ const CODE_OFFSET: usize = 8;
 const LAST_OFFSET: usize = 9;
 const GO_AWAY_FIXED: usize = 13;
 
-/// GOAWAY: the sender takes no calls after `last`.
+/// GOAWAY: the sender takes no further calls. Those that it reads all the same, it answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GoAway<'a> {
     /// Receive buffers given back along with it.
     pub credits: u16,
     /// Why.
     pub code: GoAwayCode,
-    /// The last call of the receiver's that was or will be answered. None: none was.
+    /// The last call that the sender read, if it says: for the log, nothing follows from it. Written as 0 if not.
     pub last: Option<CallId>,
     /// More about it, for people.
     pub text: &'a str,

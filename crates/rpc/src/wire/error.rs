@@ -3,8 +3,8 @@
 use std::fmt;
 
 use super::{
-    CHUNK_BYTES_LEAST, CHUNK_BYTES_MOST, FAILURE_TEXT_MOST, Features, GO_AWAY_TEXT_MOST, Kind, META_BYTES_MOST,
-    NameError, RECEIPT_BYTES_MOST, Versions,
+    CALLS_MOST, CHUNK_BYTES_LEAST, CHUNK_BYTES_MOST, FAILURE_TEXT_MOST, Features, GO_AWAY_TEXT_MOST, Kind,
+    META_BYTES_MOST, NameError, RECEIPT_BYTES_MOST, Versions,
 };
 
 /// A chunk that is not a frame of the format, or a HELLO that can't be agreed with.
@@ -176,6 +176,20 @@ pub enum Problem {
     Credits {
         /// Credits offered.
         found: u32,
+    },
+    /// A number of calls outside the limits.
+    #[error("{found} calls at once are offered, expected at most {CALLS_MOST}")]
+    Calls {
+        /// Calls offered.
+        found: u32,
+    },
+    /// An answer that is longer than this peer said it accepts.
+    #[error("the message has {found} bytes, expected at most the {limit} that were offered")]
+    MessageTooLong {
+        /// Bytes of the message.
+        found: u32,
+        /// Bytes accepted.
+        limit: u32,
     },
     /// A frame uses a feature that the two peers did not agree on.
     #[error("the frame uses {feature}, expected none of it: the peers did not agree on it")]

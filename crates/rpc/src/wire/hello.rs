@@ -10,8 +10,8 @@ use std::ops::{BitAnd, BitOr};
 use super::fields::{bytes_at, u16_at, u32_at};
 use super::header::Header;
 use super::{
-    CHUNK_BYTES_LEAST, CHUNK_BYTES_MOST, CREDITS_MOST, CREDITS_OFFSET, Frame, HEADER_BYTES, Head, Kind, Problem,
-    StageName, VERSION, WireError,
+    CALLS_MOST, CHUNK_BYTES_LEAST, CHUNK_BYTES_MOST, CREDITS_MOST, CREDITS_OFFSET, Frame, HEADER_BYTES, Head, Kind,
+    Problem, StageName, VERSION, WireError,
 };
 
 const MAGIC: [u8; 4] = *b"GRNW";
@@ -117,7 +117,7 @@ pub struct Limits {
     pub chunk_bytes: u32,
     /// Bytes of the largest message.
     pub message_bytes: u32,
-    /// Calls that may be under way at once. A peer that only calls states 0.
+    /// Calls that may be under way at once: at most [`CALLS_MOST`]. A peer that only calls states 0.
     pub calls: u32,
 }
 
@@ -211,6 +211,9 @@ impl Limits {
         if !(CHUNK_BYTES_LEAST..=CHUNK_BYTES_MOST).contains(&self.chunk_bytes) {
             return Err(wrong(CHUNK_BYTES_OFFSET, Problem::ChunkBytes { found: self.chunk_bytes }));
         }
+        if self.calls > CALLS_MOST {
+            return Err(wrong(CALLS_OFFSET, Problem::Calls { found: self.calls }));
+        }
         Ok(())
     }
 }
@@ -242,17 +245,33 @@ impl Negotiated {
         self.send.chunk_bytes as usize - checksum
     }
 
-    /// Checks that a frame uses only what was agreed on.
+    /// Checks that a frame uses only what was agreed on. A CALL's message may be longer than accepted: that is for
+    /// the callee to answer, and no reason to end the connection.
     pub fn check(&self, frame: &Frame<'_>) -> Result<(), WireError> {
-        let (feature, at) = match frame {
-            Frame::Call(call) if call.header.expires.is_some() => (Features::ABSOLUTE_DEADLINE, super::CALL_FIXED),
-            Frame::Reply(reply) if !reply.receipts.is_empty() => (Features::RECEIPTS, super::REPLY_FIXED),
-            _ => return Ok(()),
-        };
+        match frame {
+            Frame::Call(call) if call.header.expires.is_some() => {
+                self.allows(Features::ABSOLUTE_DEADLINE, Kind::Call, super::CALL_FIXED)
+            }
+            Frame::Reply(reply) => {
+                let (found, limit) = (reply.header.message_len, self.receive.message_bytes);
+                if found > limit {
+                    let problem = Problem::MessageTooLong { found, limit };
+                    return Err(WireError::at(Some(Kind::Reply), super::REPLY_MESSAGE_OFFSET, problem));
+                }
+                if reply.receipts.is_empty() {
+                    return Ok(());
+                }
+                self.allows(Features::RECEIPTS, Kind::Reply, super::REPLY_FIXED)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn allows(&self, feature: Features, kind: Kind, at: usize) -> Result<(), WireError> {
         if self.features.contains(feature) {
             return Ok(());
         }
-        Err(WireError::at(Some(frame.kind()), at, Problem::NotNegotiated { feature }))
+        Err(WireError::at(Some(kind), at, Problem::NotNegotiated { feature }))
     }
 }
 

@@ -17,6 +17,9 @@ pub const CHUNK_BYTES_MOST: u32 = 1 << 20;
 /// Most receive buffers a peer may offer: credits come back in a field of 16 bits.
 pub const CREDITS_MOST: u32 = u16::MAX as u32;
 
+/// Most calls a peer may accept at once on a connection: a call's number has 16 bits for its slot.
+pub const CALLS_MOST: u32 = 1 << 16;
+
 /// Most bytes of a call's metadata: what HTTP servers commonly allow for all headers together. It also has to fit
 /// in the CALL's own chunk.
 pub const META_BYTES_MOST: usize = 8 * 1024;

@@ -46,6 +46,7 @@ pub use names::{CallId, MethodId, NameError, Realtime, StageName};
 pub use reply::{REPLY_FIXED, Reply, ReplyHeader};
 
 pub(crate) use head::nanos;
+use reply::REPLY_MESSAGE_OFFSET;
 
 /// What one chunk holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,18 +1,19 @@
 //! What frames refer to: calls, methods, stages and moments.
 
 use std::fmt;
-use std::num::NonZeroU32;
+use std::num::{NonZeroU16, NonZeroU32};
 
 use super::STAGE_NAME_MOST;
 
-/// The number of a call, chosen by the caller. Each peer numbers its own calls; zero stands for no call.
+/// The number of a call, chosen by the caller: its low 16 bits are a *slot* below the number of calls that the callee
+/// accepts at once, its high 16 bits a generation of the slot. Never zero, which stands for no call.
+///
+/// A slot is taken from the CALL to the REPLY, so both peers find a call by indexing an array; the generation tells
+/// a late frame of an earlier call in the slot from one of this call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CallId(NonZeroU32);
 
 impl CallId {
-    /// The first number that a peer gives out.
-    pub const FIRST: Self = Self(NonZeroU32::MIN);
-
     /// The call with this number, `None` for zero.
     pub const fn new(number: u32) -> Option<Self> {
         match NonZeroU32::new(number) {
@@ -21,24 +22,25 @@ impl CallId {
         }
     }
 
+    /// The call of this generation in this slot.
+    pub const fn in_slot(slot: u16, generation: NonZeroU16) -> Self {
+        let number = (generation.get() as u32) << 16 | slot as u32;
+        Self(NonZeroU32::new(number).expect("a generation is not zero"))
+    }
+
     /// The number as it is written.
     pub const fn as_u32(self) -> u32 {
         self.0.get()
     }
 
-    /// The number after this one; after the last comes the first again.
-    #[must_use]
-    pub const fn next(self) -> Self {
-        match self.0.checked_add(1) {
-            Some(number) => Self(number),
-            None => Self::FIRST,
-        }
+    /// The slot.
+    pub const fn slot(self) -> u16 {
+        self.0.get() as u16
     }
 
-    /// Whether this number was given out after `other`, by serial number arithmetic (RFC 1982), so that it holds
-    /// across the wrap as long as fewer than 2^31 numbers lie between the two.
-    pub const fn is_after(self, other: Self) -> bool {
-        (self.0.get().wrapping_sub(other.0.get()) as i32) > 0
+    /// The generation of the slot.
+    pub const fn generation(self) -> u16 {
+        (self.0.get() >> 16) as u16
     }
 }
 
@@ -199,12 +201,11 @@ mod tests {
     }
 
     #[test]
-    fn call_numbers_skip_zero_when_they_wrap() {
-        let last = CallId::new(u32::MAX).unwrap();
-        assert_eq!(last.next(), CallId::FIRST);
-        assert!(last.next().is_after(last));
-        assert!(!last.is_after(last.next()));
-        assert!(!last.is_after(last));
+    fn a_calls_number_is_its_slot_and_its_generation() {
+        let call = CallId::in_slot(0xffff, NonZeroU16::MIN);
+        assert_eq!(call.as_u32(), 0x0001_ffff);
+        assert_eq!((call.slot(), call.generation()), (0xffff, 1));
+        assert_eq!(CallId::new(call.as_u32()), Some(call));
         assert_eq!(CallId::new(0), None);
     }
 

@@ -8,7 +8,7 @@ use super::header::{HAS_RECEIPTS, Header};
 use super::{CallId, FAILURE_TEXT_MOST, Head, Kind, Problem, RECEIPT_BYTES_MOST, WireError};
 use crate::status::{Code, Reason};
 
-const MESSAGE_OFFSET: usize = 8;
+pub(super) const REPLY_MESSAGE_OFFSET: usize = 8;
 const STATUS_OFFSET: usize = 12;
 const REASON_OFFSET: usize = 13;
 const RECEIPTS_OFFSET: usize = 14;
@@ -47,7 +47,7 @@ impl ReplyHeader {
     pub fn encode(&self) -> Head {
         let flags = if self.receipts_len != 0 { HAS_RECEIPTS } else { 0 };
         Head::new(Kind::Reply, flags, self.credits, Some(self.call), REPLY_FIXED)
-            .with(MESSAGE_OFFSET, self.message_len.to_le_bytes())
+            .with(REPLY_MESSAGE_OFFSET, self.message_len.to_le_bytes())
             .with(STATUS_OFFSET, [self.code.as_u8()])
             .with(REASON_OFFSET, [self.reason.as_u8()])
             .with(RECEIPTS_OFFSET, self.receipts_len.to_le_bytes())
@@ -83,7 +83,7 @@ impl<'a> Reply<'a> {
         };
         let head = Header::of(fixed);
         let call = head.about_a_call(Kind::Reply, HAS_RECEIPTS)?;
-        let message_len = u32_at(fixed, MESSAGE_OFFSET);
+        let message_len = u32_at(fixed, REPLY_MESSAGE_OFFSET);
         let receipts_len = u16_at(fixed, RECEIPTS_OFFSET);
         let (status, reason) = (fixed[STATUS_OFFSET], fixed[REASON_OFFSET]);
         let Some(code) = Code::from_u8(status) else {
@@ -142,7 +142,7 @@ fn whole_text(chunk: &[u8], text: &[u8], message_len: u32) -> Result<(), WireErr
     let starts = chunk.len() - text.len();
     if text.len() != message_len as usize {
         let problem = Problem::TextNotWhole { stated: message_len, found: text.len() };
-        return Err(WireError::at(Some(Kind::Reply), MESSAGE_OFFSET, problem));
+        return Err(WireError::at(Some(Kind::Reply), REPLY_MESSAGE_OFFSET, problem));
     }
     if text.len() > FAILURE_TEXT_MOST {
         return Err(WireError::failure_text(starts, text.len()));

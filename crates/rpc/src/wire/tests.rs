@@ -10,6 +10,11 @@ use proptest::sample::{Index, select};
 use super::*;
 use crate::status::{Code, Reason};
 
+const FIRST: CallId = match CallId::new(0x0001_0000) {
+    Some(call) => call,
+    None => panic!("not zero"),
+};
+
 /// A frame that owns its parts, so that it can be made up.
 #[derive(Clone, Debug)]
 enum Owned {
@@ -54,7 +59,7 @@ fn bytes(most: usize) -> impl Strategy<Value = Vec<u8>> {
 
 fn hello() -> impl Strategy<Value = Owned> {
     let versions = (1..=u16::MAX, any::<u16>()).prop_map(|(min, span)| Versions { min, max: min.saturating_add(span) });
-    let limits = (1..=CREDITS_MOST, CHUNK_BYTES_LEAST..=CHUNK_BYTES_MOST, any::<u32>(), any::<u32>())
+    let limits = (1..=CREDITS_MOST, CHUNK_BYTES_LEAST..=CHUNK_BYTES_MOST, any::<u32>(), 0..=CALLS_MOST)
         .prop_map(|(credits, chunk_bytes, message_bytes, calls)| Limits { credits, chunk_bytes, message_bytes, calls });
     let name = "[a-zé/0-9]{0,32}".prop_map(|name| StageName::new(&name).expect("at most 64 bytes"));
     (versions, any::<u32>(), limits, name, bytes(20)).prop_map(|(versions, features, limits, name, later)| {
@@ -248,7 +253,7 @@ fn refusal(chunk: &[u8]) -> String {
 
 fn simple_call() -> CallHeader {
     CallHeader {
-        call: CallId::FIRST,
+        call: FIRST,
         credits: 0,
         method: MethodId::of("a.B/C"),
         deadline: DeadlineField { budget: Budget::UNLIMITED, parallel_unit: false },
@@ -256,6 +261,20 @@ fn simple_call() -> CallHeader {
         message_len: 0,
         meta_len: 0,
         expires: None,
+    }
+}
+
+fn simple_failure() -> ReplyHeader {
+    ReplyHeader {
+        call: FIRST,
+        credits: 0,
+        message_len: 5,
+        code: Code::Internal,
+        reason: Reason::Panicked,
+        receipts_len: 0,
+        queue: Duration::ZERO,
+        service: Duration::ZERO,
+        total: Duration::ZERO,
     }
 }
 
@@ -295,6 +314,20 @@ fn a_feature_is_used_only_where_both_offered_it() {
     assert_eq!(
         agreed.check(&call).unwrap_err().to_string(),
         "CALL frame, byte 40: the frame uses ABSOLUTE_DEADLINE, expected none of it: the peers did not agree on it"
+    );
+}
+
+#[test]
+fn an_answer_longer_than_offered_is_refused_and_a_request_is_left_to_the_callee() {
+    let limits = Limits { credits: 8, chunk_bytes: 16 << 10, message_bytes: 1000, calls: 4 };
+    let hello = Hello::new(Features::NONE, limits, StageName::UNNAMED);
+    let agreed = Hello::negotiate(&hello, &hello).unwrap();
+    let call = CallHeader { message_len: 1001, ..simple_call() };
+    assert_eq!(agreed.check(&Frame::Call(Call { header: call, meta: &[], body: &[] })), Ok(()));
+    let header = ReplyHeader { code: Code::Ok, reason: Reason::None, message_len: 1001, ..simple_failure() };
+    assert_eq!(
+        agreed.check(&Frame::Reply(Reply { header, receipts: &[], body: &[] })).unwrap_err().to_string(),
+        "REPLY frame, byte 8: the message has 1001 bytes, expected at most the 1000 that were offered"
     );
 }
 
@@ -346,17 +379,7 @@ fn a_hello_outside_the_limits_is_refused() {
 
 #[test]
 fn a_failures_text_is_whole_and_utf_8() {
-    let header = ReplyHeader {
-        call: CallId::FIRST,
-        credits: 0,
-        message_len: 5,
-        code: Code::Internal,
-        reason: Reason::Panicked,
-        receipts_len: 0,
-        queue: Duration::ZERO,
-        service: Duration::ZERO,
-        total: Duration::ZERO,
-    };
+    let header = simple_failure();
     let chunk = |header: ReplyHeader, body: &[u8]| [&header.encode(), body].concat();
     assert_eq!(
         refusal(&chunk(header, b"oh")),
