@@ -68,7 +68,7 @@ pub struct QueueConfig {
     /// Receive buffers of the queue, shared by its endpoints; a power of two. Default: 256, together 4 MiB. They
     /// bound what one poll hands out, not what a peer may send: a buffer is posted again once its chunks are handled.
     pub receive_buffers: u16,
-    /// Entries of the submission queue (`uring`), and events of one system call (`epoll`). Default: 256.
+    /// Entries of the submission queue of `uring`. Default: 256.
     pub entries: u32,
     /// Unwritten bytes of an endpoint beyond which [`send_room`](crate::CompletionQueue::send_room) is 0.
     /// Default: 64 KiB. An endpoint holds at most this and one chunk.

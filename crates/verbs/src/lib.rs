@@ -37,11 +37,16 @@
 mod address;
 mod config;
 mod detached;
+mod epoll;
 mod error;
 mod event;
+mod framing;
 pub mod memory;
+mod outbox;
 mod queue;
 mod slots;
+mod socket;
+mod stream;
 mod wake;
 
 pub use address::{Address, ParseAddressError};
@@ -61,10 +66,6 @@ pub fn open(config: &QueueConfig) -> Result<Box<dyn CompletionQueue>, VerbsError
     config.validate()?;
     match &config.backend {
         Choice::Memory(network) => Ok(Box::new(memory::MemoryQueue::new(network, config))),
-        Choice::Auto | Choice::Uring | Choice::Epoll => Err(VerbsError::Unavailable {
-            backend: Backend::Epoll,
-            remedy: "use the memory backend",
-            source: std::io::ErrorKind::Unsupported.into(),
-        }),
+        Choice::Auto | Choice::Uring | Choice::Epoll => Ok(Box::new(epoll::EpollQueue::open(config)?)),
     }
 }

@@ -1,0 +1,191 @@
+//! What an [`EpollQueue`] does when a descriptor is ready.
+
+use std::time::Duration;
+
+use rustix::event::epoll::{self, EventFlags};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+
+use super::{EpollQueue, about};
+use crate::detached::Carrier;
+use crate::socket::{connect_outcome, peer_of, reason_of, set_up};
+use crate::stream::{Due, Note, Phase, Stream};
+use crate::{AcceptMode, CloseReason, DetachedEndpoint, EndpointId, Event, ListenerId};
+
+impl EpollQueue {
+    /// How long a listener rests after the system had no descriptor for a connection.
+    pub(super) const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
+    /// Connections accepted, and reads of an endpoint, before it is the others' turn.
+    const ROUNDS: usize = 8;
+    /// Reports after which an endpoint must be read to its end, as there will be no further report.
+    const ENDED: EventFlags = EventFlags::RDHUP.union(EventFlags::HUP).union(EventFlags::ERR);
+
+    pub(super) fn handle_ready(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> usize {
+        let mut found = 0;
+        let mut reports = std::mem::take(&mut self.ready);
+        for (data, flags) in reports.drain(..) {
+            let key = data & !about::MASK;
+            match data & about::MASK {
+                about::ENDPOINT => found += self.handle_endpoint(key, flags, sink),
+                about::LISTENER => found += self.accept(key, sink),
+                // The flag tells whether there was a wake; the bell has done its job by ending the wait.
+                _ => {}
+            }
+        }
+        // Endpoints with bytes left were listed meanwhile; keep them, and the longer of the two allocations.
+        reports.append(&mut self.ready);
+        self.ready = reports;
+        found
+    }
+
+    pub(super) fn read_hot(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> usize {
+        let keys = self.hot.keys();
+        let found = keys.into_iter().flatten().map(|key| self.read(key, false, sink)).sum();
+        self.hot.settle(found > 0);
+        found
+    }
+
+    fn handle_endpoint(&mut self, key: u64, flags: EventFlags, sink: &mut dyn FnMut(Event<'_>)) -> usize {
+        let Some(stream) = self.streams.at_mut(key) else { return 0 };
+        let mut found = 0;
+        if let Phase::Connecting { closing } = stream.phase {
+            match connect_outcome(&stream.socket) {
+                Err(reason) => return self.end(key, reason, sink),
+                Ok(()) if !flags.contains(EventFlags::OUT) => return 0,
+                Ok(()) => {}
+            }
+            stream.phase = if closing { Phase::Flushing } else { Phase::Open };
+            if !closing {
+                sink(Event::Connected { endpoint: EndpointId(key) });
+                found += 1;
+            }
+        }
+        if flags.contains(EventFlags::OUT) {
+            self.write(key);
+        }
+        if flags.intersects(EventFlags::IN | Self::ENDED) {
+            found += self.read(key, flags.intersects(Self::ENDED), sink);
+        }
+        found
+    }
+
+    /// Reads an endpoint until it is drained, or it is the others' turn. `to_the_end`: a read that fills only part
+    /// of the buffer doesn't mean that nothing follows, for the end of the stream does.
+    fn read(&mut self, key: u64, to_the_end: bool, sink: &mut dyn FnMut(Event<'_>)) -> usize {
+        let Some(stream) = self.streams.at_mut(key) else {
+            self.hot.forget(key);
+            return 0;
+        };
+        let mut found = 0;
+        for _ in 0..Self::ROUNDS {
+            self.stats.system_calls += 1;
+            let reason = match recv(&stream.socket, &mut *self.scratch, RecvFlags::DONTWAIT) {
+                Ok((0, _)) => CloseReason::PeerClosed,
+                Ok((count, _)) => {
+                    let limit = self.posting.chunk_bytes;
+                    let bytes = &self.scratch[..count];
+                    match stream.receive(EndpointId(key), bytes, limit, &mut self.stats, sink) {
+                        Ok(chunks) => found += chunks,
+                        Err(reason) => return found + self.end(key, reason, sink),
+                    }
+                    if count < self.scratch.len() && !to_the_end {
+                        return found;
+                    }
+                    continue;
+                }
+                Err(Errno::AGAIN) => return found,
+                Err(Errno::INTR) => continue,
+                Err(errno) => reason_of(errno),
+            };
+            let reason = stream.reason_at_end(reason, &mut self.stats);
+            return found + self.end(key, reason, sink);
+        }
+        let flags = if to_the_end { EventFlags::IN | EventFlags::RDHUP } else { EventFlags::IN };
+        self.ready.push((key | about::ENDPOINT, flags));
+        found
+    }
+
+    /// Writes what was posted to an endpoint, as far as its socket takes it.
+    pub(super) fn write(&mut self, key: u64) {
+        let Some(stream) = self.streams.at_mut(key) else { return };
+        while stream.may_write() {
+            self.stats.system_calls += 1;
+            self.stats.writes += 1;
+            let sent = send(&stream.socket, stream.outbox.take_off(), SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+            match sent {
+                Ok(count) => {
+                    if stream.outbox.advance(count, self.posting.mark, &mut self.posting.spare) {
+                        self.notes.push_back((key, Note::Writable));
+                    }
+                }
+                Err(Errno::AGAIN) => break,
+                Err(Errno::INTR) => {}
+                Err(errno) => {
+                    stream.outbox.clear(&mut self.posting.spare);
+                    stream.break_off(reason_of(errno));
+                    self.ready.push((key | about::ENDPOINT, EventFlags::IN | EventFlags::RDHUP));
+                }
+            }
+        }
+        if stream.finish_flush() {
+            self.timers.set(self.now + self.linger, Due::Linger(key));
+        }
+    }
+
+    fn end(&mut self, key: u64, reason: CloseReason, sink: &mut dyn FnMut(Event<'_>)) -> usize {
+        self.streams.remove(key);
+        self.hot.forget(key);
+        sink(Event::Closed { endpoint: EndpointId(key), reason });
+        1
+    }
+
+    fn accept(&mut self, key: u64, sink: &mut dyn FnMut(Event<'_>)) -> usize {
+        let mut found = 0;
+        for _ in 0..Self::ROUNDS {
+            let Some(listener) = self.listeners.at(key) else { break };
+            self.stats.system_calls += 1;
+            let socket = match listener.socket.accept() {
+                Ok(socket) => socket,
+                Err(Errno::AGAIN) => break,
+                Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
+                    self.stats.accept_errors += 1;
+                    self.rest(key);
+                    break;
+                }
+                // This connection failed before it was accepted; the next one need not.
+                Err(_) => {
+                    self.stats.accept_errors += 1;
+                    continue;
+                }
+            };
+            let peer = peer_of(&socket, &listener.socket.address);
+            set_up(&socket, &peer);
+            self.stats.accepted += 1;
+            let listener = (ListenerId(key), listener.mode);
+            found += 1;
+            match listener {
+                (listener, AcceptMode::Detach) => {
+                    let endpoint = DetachedEndpoint { peer: peer.clone(), carrier: Carrier::Socket(socket) };
+                    sink(Event::AcceptedDetached { listener, endpoint, peer });
+                }
+                (listener, AcceptMode::Keep) => match self.admit(Stream::new(socket, Phase::Open)) {
+                    Ok(endpoint) => sink(Event::Accepted { listener, endpoint: EndpointId(endpoint), peer }),
+                    Err(_) => {
+                        self.stats.accept_errors += 1;
+                        found -= 1;
+                    }
+                },
+            }
+        }
+        found
+    }
+
+    /// Leaves a listener alone for a while: it stays ready as long as connections wait, and would keep the queue busy.
+    fn rest(&mut self, key: u64) {
+        let Some(listener) = self.listeners.at(key) else { return };
+        let data = epoll::EventData::new_u64(key | about::LISTENER);
+        if epoll::modify(&self.epoll, &listener.socket.socket, data, EventFlags::empty()).is_ok() {
+            self.timers.set(self.now + Self::ACCEPT_PAUSE, Due::Accept(key));
+        }
+    }
+}

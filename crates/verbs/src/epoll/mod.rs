@@ -1,0 +1,312 @@
+//! Completion queues over epoll, for where io_uring is missing or forbidden.
+//!
+//! Sockets are registered once, edge-triggered, for reading and writing, and are read until they are drained, so that
+//! no system call is spent on changing what is of interest. A write goes to the socket at submit; what the socket
+//! doesn't take is written when it reports room.
+//!
+//! A thread that spins on one or two connections would pay for two system calls a message, one to learn that there
+//! is something and one to read it. So the endpoints active last are *hot*: a poll just tries to read them, and asks
+//! epoll about all the others only every few polls.
+
+mod hot;
+mod io;
+
+use std::collections::VecDeque;
+use std::mem::MaybeUninit;
+use std::sync::Arc;
+use std::time::Duration;
+
+use greenwave_policy::Time;
+use rustix::event::{Timespec, epoll};
+use rustix::fd::{AsFd, OwnedFd};
+
+use crate::detached::Carrier;
+use crate::outbox::Spare;
+use crate::slots::Slots;
+use crate::socket::{ListeningSocket, Progress, begin_connect};
+use crate::stream::{Due, Note, Phase, Posting, Stream, Timers};
+use crate::wake::{Bell, EventBell};
+use crate::{
+    AcceptMode, Address, Backend, Close, CloseReason, CompletionQueue, DetachedEndpoint, EndpointId, Event, ListenerId,
+    QueueConfig, QueueStats, VerbsError, Waker,
+};
+use hot::Hot;
+
+/// What a report of epoll is about, in the bits between slot and generation of a key.
+mod about {
+    pub(super) const MASK: u64 = 0xff << 24;
+    pub(super) const ENDPOINT: u64 = 0;
+    pub(super) const LISTENER: u64 = 1 << 24;
+    pub(super) const BELL: u64 = 2 << 24;
+}
+
+/// A completion queue over epoll.
+///
+/// Invariants:
+/// 1. A stream in `streams` is registered with the epoll instance, and no other descriptor of it exists, so that
+///    dropping it takes it out.
+/// 2. A stream that may have unread bytes is in `ready`, is hot, or epoll has yet to report it.
+/// 3. A stream whose outbox holds something is in `dirty`, is connecting, or waits for epoll to report room.
+#[derive(Debug)]
+pub(crate) struct EpollQueue {
+    epoll: OwnedFd,
+    bell: Arc<EventBell>,
+    streams: Slots<Stream>,
+    listeners: Slots<Listener>,
+    posting: Posting,
+    scratch: Box<[u8]>,
+    /// Reported, not handled.
+    ready: Vec<(u64, epoll::EventFlags)>,
+    hot: Hot,
+    dirty: Vec<u64>,
+    notes: VecDeque<(u64, Note)>,
+    timers: Timers,
+    linger: Duration,
+    now: Time,
+    stats: QueueStats,
+}
+
+#[derive(Debug)]
+struct Listener {
+    socket: ListeningSocket,
+    mode: AcceptMode,
+}
+
+impl EpollQueue {
+    /// Bytes of one read, at least.
+    const READ: usize = 64 * 1024;
+    /// Reports that one system call fetches.
+    const REPORTS: usize = 128;
+
+    pub(crate) fn open(config: &QueueConfig) -> Result<Self, VerbsError> {
+        let system = |errno: rustix::io::Errno| VerbsError::System { doing: "setting up epoll", source: errno.into() };
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(system)?;
+        let bell = EventBell::new()?;
+        let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
+        epoll::add(&epoll, &*bell, epoll::EventData::new_u64(about::BELL), flags).map_err(system)?;
+        let longest = config.chunk_bytes + crate::framing::PREFIX;
+        Ok(Self {
+            epoll,
+            bell,
+            streams: Slots::new(),
+            listeners: Slots::new(),
+            posting: Posting { chunk_bytes: config.chunk_bytes, mark: config.backlog_bytes, spare: Spare::default() },
+            scratch: vec![0; longest.max(Self::READ)].into_boxed_slice(),
+            ready: Vec::new(),
+            hot: Hot::default(),
+            dirty: Vec::new(),
+            notes: VecDeque::new(),
+            timers: Timers::default(),
+            linger: Duration::from_millis(config.linger_millis.into()),
+            now: Time::ZERO,
+            stats: QueueStats::default(),
+        })
+    }
+
+    /// Takes in a connection. The caller has set up the socket.
+    fn admit(&mut self, stream: Stream) -> Result<u64, VerbsError> {
+        let key = self.streams.insert(stream)?;
+        let Some(stream) = self.streams.at(key) else { return Ok(key) };
+        let flags = epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
+        let added = epoll::add(&self.epoll, &stream.socket, epoll::EventData::new_u64(key | about::ENDPOINT), flags);
+        if let Err(errno) = added {
+            self.streams.remove(key);
+            return Err(VerbsError::System { doing: "registering a socket with epoll", source: errno.into() });
+        }
+        Ok(key)
+    }
+
+    fn watch(&self, key: u64, socket: impl AsFd, flags: epoll::EventFlags) -> rustix::io::Result<()> {
+        epoll::add(&self.epoll, socket, epoll::EventData::new_u64(key | about::LISTENER), flags)
+    }
+
+    fn resume_accepting(&mut self, key: u64) {
+        let Some(listener) = self.listeners.at(key) else { return };
+        let data = epoll::EventData::new_u64(key | about::LISTENER);
+        if epoll::modify(&self.epoll, &listener.socket.socket, data, epoll::EventFlags::IN).is_err() {
+            self.timers.set(self.now + Self::ACCEPT_PAUSE, Due::Accept(key));
+        }
+    }
+
+    /// Asks epoll what is ready.
+    fn reap(&mut self, timeout: Option<&Timespec>) {
+        self.stats.system_calls += 1;
+        let mut reports = [const { MaybeUninit::uninit() }; Self::REPORTS];
+        // The only error that can come of valid arguments is an interruption, and then there is nothing to report.
+        let Ok((reports, _)) = epoll::wait(&self.epoll, &mut reports, timeout) else { return };
+        let endpoints = reports.iter().map(|report| report.data.u64());
+        self.hot.note(endpoints.filter(|data| data & about::MASK == about::ENDPOINT));
+        self.ready.extend(reports.iter().map(|report| (report.data.u64(), report.flags)));
+    }
+
+    fn run_timers(&mut self) {
+        while let Some(due) = self.timers.pop(self.now) {
+            match due {
+                Due::Linger(key) => {
+                    if self.streams.at(key).is_some_and(|stream| stream.phase == Phase::Lingering) {
+                        self.notes.push_back((key, Note::Closed(CloseReason::Flushed)));
+                    }
+                }
+                Due::Accept(key) => self.resume_accepting(key),
+            }
+        }
+    }
+
+    fn tell_notes(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> usize {
+        let mut told = 0;
+        while let Some((key, note)) = self.notes.pop_front() {
+            let Some(stream) = self.streams.at_mut(key) else { continue };
+            let endpoint = EndpointId(key);
+            match note {
+                Note::Connected if stream.takes_posts() => sink(Event::Connected { endpoint }),
+                Note::Writable if stream.takes_posts() => sink(Event::Writable { endpoint }),
+                Note::Connected | Note::Writable => continue,
+                Note::Closed(reason) => {
+                    self.streams.remove(key);
+                    sink(Event::Closed { endpoint, reason });
+                }
+            }
+            told += 1;
+        }
+        told
+    }
+}
+
+impl CompletionQueue for EpollQueue {
+    fn backend(&self) -> Backend {
+        Backend::Epoll
+    }
+
+    fn chunk_bytes(&self) -> usize {
+        self.posting.chunk_bytes
+    }
+
+    fn listen(&mut self, address: &Address) -> Result<ListenerId, VerbsError> {
+        let socket = ListeningSocket::open(address, Backend::Epoll)?;
+        let key = self.listeners.insert(Listener { socket, mode: AcceptMode::Keep })?;
+        let socket = self.listeners.at(key).map(|listener| listener.socket.socket.as_fd());
+        let added = socket.map_or(Ok(()), |socket| self.watch(key, socket, epoll::EventFlags::IN));
+        if let Err(errno) = added {
+            self.listeners.remove(key);
+            return Err(VerbsError::Listen { address: address.clone(), source: errno.into() });
+        }
+        Ok(ListenerId(key))
+    }
+
+    fn local_address(&self, listener: ListenerId) -> Result<Address, VerbsError> {
+        let found = self.listeners.at(listener.0).ok_or(VerbsError::StaleListener(listener))?;
+        Ok(found.socket.address.clone())
+    }
+
+    fn set_accept_mode(&mut self, listener: ListenerId, mode: AcceptMode) -> Result<(), VerbsError> {
+        self.listeners.at_mut(listener.0).ok_or(VerbsError::StaleListener(listener))?.mode = mode;
+        Ok(())
+    }
+
+    fn close_listener(&mut self, listener: ListenerId) {
+        self.listeners.remove(listener.0);
+    }
+
+    fn connect(&mut self, address: &Address) -> Result<EndpointId, VerbsError> {
+        let (socket, progress) = begin_connect(address, Backend::Epoll)?;
+        let phase = match progress {
+            Progress::Connected => Phase::Open,
+            Progress::Underway | Progress::Failed(_) => Phase::Connecting { closing: false },
+        };
+        let key = self.admit(Stream::new(socket, phase))?;
+        match progress {
+            Progress::Connected => self.notes.push_back((key, Note::Connected)),
+            Progress::Failed(reason) => self.notes.push_back((key, Note::Closed(reason))),
+            Progress::Underway => {}
+        }
+        Ok(EndpointId(key))
+    }
+
+    fn adopt(&mut self, endpoint: DetachedEndpoint) -> Result<EndpointId, VerbsError> {
+        let Carrier::Socket(socket) = endpoint.carrier else {
+            return Err(VerbsError::Adopt(Backend::Epoll));
+        };
+        self.admit(Stream::new(socket, Phase::Open)).map(EndpointId)
+    }
+
+    fn close(&mut self, endpoint: EndpointId, how: Close) {
+        let Some(stream) = self.streams.at_mut(endpoint.0) else { return };
+        match (how, stream.phase) {
+            (Close::Abort, _) => drop(self.streams.remove(endpoint.0)),
+            (Close::Flush, Phase::Connecting { .. }) => stream.phase = Phase::Connecting { closing: true },
+            (Close::Flush, Phase::Open) => {
+                stream.phase = Phase::Flushing;
+                self.write(endpoint.0);
+            }
+            (Close::Flush, _) => {}
+        }
+    }
+
+    fn send_room(&self, endpoint: EndpointId) -> usize {
+        self.streams.at(endpoint.0).map_or(0, |stream| self.posting.room(stream))
+    }
+
+    fn post_send(&mut self, endpoint: EndpointId, parts: &[&[u8]]) -> Result<(), VerbsError> {
+        let stream = self.streams.at_mut(endpoint.0).filter(|stream| stream.takes_posts());
+        let stream = stream.ok_or(VerbsError::StaleEndpoint(endpoint))?;
+        self.posting.post(endpoint, stream, parts, &mut self.stats)?;
+        if !stream.dirty {
+            stream.dirty = true;
+            self.dirty.push(endpoint.0);
+        }
+        Ok(())
+    }
+
+    fn submit(&mut self) {
+        while let Some(key) = self.dirty.pop() {
+            if let Some(stream) = self.streams.at_mut(key) {
+                stream.dirty = false;
+                self.write(key);
+            }
+        }
+    }
+
+    fn poll(&mut self, now: Time, sink: &mut dyn FnMut(Event<'_>)) -> usize {
+        self.now = now;
+        let mut found = 0;
+        if self.bell.flag().take() {
+            sink(Event::Woken);
+            found += 1;
+        }
+        self.run_timers();
+        if self.ready.is_empty() && self.hot.lets_others_wait() {
+            found += self.read_hot(sink);
+        } else {
+            // What a wait or an unfinished read left over goes first, and keeps epoll from being asked this time only.
+            if self.ready.is_empty() {
+                self.reap(Some(&Timespec::default()));
+            }
+            found += self.handle_ready(sink);
+        }
+        if !self.notes.is_empty() {
+            found += self.tell_notes(sink);
+        }
+        found
+    }
+
+    fn wait(&mut self, now: Time, timeout: Option<Duration>) {
+        self.now = now;
+        self.submit();
+        if !self.notes.is_empty() || !self.ready.is_empty() || !self.bell.flag().begin_wait() {
+            return;
+        }
+        let timer = self.timers.next().map(|at| at.since(now));
+        let timeout = timer.into_iter().chain(timeout).min();
+        let timeout = timeout.map(|span| Timespec::try_from(span).unwrap_or(Timespec { tv_sec: i64::MAX, tv_nsec: 0 }));
+        self.reap(timeout.as_ref());
+        self.bell.flag().end_wait();
+    }
+
+    fn waker(&self) -> Waker {
+        Waker::new(self.bell.clone())
+    }
+
+    fn stats(&self) -> QueueStats {
+        self.stats
+    }
+}

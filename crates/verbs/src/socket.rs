@@ -1,0 +1,162 @@
+//! Stream sockets, the carriers of the `uring` and `epoll` backends.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, getpeername,
+    getsockname, listen, socket_with, sockopt,
+};
+
+use crate::{Address, Backend, CloseReason, VerbsError};
+
+const FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
+
+/// Connections that may wait to be accepted; the system cuts it down to its own limit.
+const BACKLOG: i32 = 4096;
+
+/// A socket that listens. Removes its socket file, if it has one, when dropped.
+#[derive(Debug)]
+pub(crate) struct ListeningSocket {
+    pub(crate) socket: OwnedFd,
+    pub(crate) address: Address,
+}
+
+impl ListeningSocket {
+    pub(crate) fn open(address: &Address, backend: Backend) -> Result<Self, VerbsError> {
+        let failed = |source: io::Error| VerbsError::Listen { address: address.clone(), source };
+        match address {
+            Address::Tcp(socket) => Self::tcp(*socket).map_err(|errno| failed(errno.into())),
+            Address::Unix(path) => Self::unix(path).map_err(failed),
+            Address::Memory(_) => Err(VerbsError::WrongTransport { address: address.clone(), backend }),
+        }
+    }
+
+    fn tcp(address: SocketAddr) -> Result<Self, Errno> {
+        let socket = socket_with(family_of(address), SocketType::STREAM, FLAGS, None)?;
+        sockopt::set_socket_reuseaddr(&socket, true)?;
+        bind(&socket, &address)?;
+        listen(&socket, BACKLOG)?;
+        let address = Address::Tcp(getsockname(&socket)?.try_into()?);
+        Ok(Self { socket, address })
+    }
+
+    fn unix(path: &Path) -> io::Result<Self> {
+        let name = SocketAddrUnix::new(path)?;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, FLAGS, None)?;
+        match bind(&socket, &name) {
+            Err(Errno::ADDRINUSE) if is_stale(path, &name)? => {
+                std::fs::remove_file(path)?;
+                bind(&socket, &name)?;
+            }
+            bound => bound?,
+        }
+        listen(&socket, BACKLOG)?;
+        Ok(Self { socket, address: Address::Unix(path.to_owned()) })
+    }
+
+    /// The next connection that waits, if any.
+    pub(crate) fn accept(&self) -> Result<OwnedFd, Errno> {
+        accept_with(&self.socket, FLAGS)
+    }
+}
+
+impl Drop for ListeningSocket {
+    fn drop(&mut self) {
+        if let Address::Unix(path) = &self.address {
+            // Somebody may have removed it already, which is what was wanted.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// Whether a path is a socket at which nobody listens.
+fn is_stale(path: &Path, name: &SocketAddrUnix) -> io::Result<bool> {
+    use std::os::unix::fs::FileTypeExt as _;
+    if !std::fs::symlink_metadata(path)?.file_type().is_socket() {
+        return Ok(false);
+    }
+    let probe = socket_with(AddressFamily::UNIX, SocketType::STREAM, FLAGS, None)?;
+    Ok(connect(&probe, name) == Err(Errno::CONNREFUSED))
+}
+
+/// How far a connection is that was begun.
+#[derive(Debug)]
+pub(crate) enum Progress {
+    Connected,
+    Underway,
+    Failed(CloseReason),
+}
+
+/// Begins a connection.
+pub(crate) fn begin_connect(address: &Address, backend: Backend) -> Result<(OwnedFd, Progress), VerbsError> {
+    let failed = |errno: Errno| VerbsError::Connect { address: address.clone(), source: errno.into() };
+    let open = |family| socket_with(family, SocketType::STREAM, FLAGS, None).map_err(failed);
+    let (socket, begun) = match address {
+        Address::Tcp(name) => {
+            let socket = open(family_of(*name))?;
+            set_up(&socket, address);
+            let begun = connect(&socket, name);
+            (socket, begun)
+        }
+        Address::Unix(path) => {
+            let name = SocketAddrUnix::new(path.as_path()).map_err(failed)?;
+            let socket = open(AddressFamily::UNIX)?;
+            let begun = connect(&socket, &name);
+            (socket, begun)
+        }
+        Address::Memory(_) => return Err(VerbsError::WrongTransport { address: address.clone(), backend }),
+    };
+    let progress = match begun {
+        Ok(()) => Progress::Connected,
+        // An interrupted connect goes on by itself.
+        Err(Errno::INPROGRESS | Errno::INTR) => Progress::Underway,
+        Err(errno) => Progress::Failed(reason_of(errno)),
+    };
+    Ok((socket, progress))
+}
+
+/// How a connection that was under way has ended up, now that the socket reports something.
+pub(crate) fn connect_outcome(socket: impl AsFd) -> Result<(), CloseReason> {
+    match sockopt::socket_error(socket) {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(errno)) | Err(errno) => Err(reason_of(errno)),
+    }
+}
+
+/// Readies the socket of a connection: small chunks leave at once.
+pub(crate) fn set_up(socket: &OwnedFd, address: &Address) {
+    if matches!(address, Address::Tcp(_)) {
+        // Fails only when the peer is gone already, which the first read tells.
+        let _ = sockopt::set_tcp_nodelay(socket, true);
+    }
+}
+
+/// The other side of a connection. One that is gone already has the address of nobody.
+pub(crate) fn peer_of(socket: &OwnedFd, listener: &Address) -> Address {
+    let peer = getpeername(socket).ok().flatten();
+    match listener {
+        Address::Tcp(own) => {
+            let nobody = SocketAddr::new(if own.is_ipv4() { [0; 4].into() } else { [0; 16].into() }, 0);
+            Address::Tcp(peer.and_then(|any| SocketAddr::try_from(any).ok()).unwrap_or(nobody))
+        }
+        _ => Address::Unix(peer.and_then(path_of).unwrap_or_default()),
+    }
+}
+
+/// Why a connection ended that ended with this error.
+pub(crate) fn reason_of(errno: Errno) -> CloseReason {
+    CloseReason::of_io(io::Error::from(errno).kind())
+}
+
+fn path_of(any: SocketAddrAny) -> Option<PathBuf> {
+    let name = SocketAddrUnix::try_from(any).ok()?;
+    Some(PathBuf::from(std::ffi::OsStr::new(name.path()?.to_str().ok()?)))
+}
+
+fn family_of(address: SocketAddr) -> AddressFamily {
+    if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 }
+}
