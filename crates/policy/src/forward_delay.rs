@@ -46,13 +46,18 @@ impl ForwardDelay {
     pub fn observe(&mut self, now: Time, round_trip: Duration, callee: Duration) {
         let both_ways = round_trip.saturating_sub(callee);
         let age = now.since(self.since);
-        if self.current.is_some() && age < self.half {
-            self.current = self.current.min(Some(both_ways));
-        } else {
-            let next_half = age < self.half.saturating_mul(2);
-            self.previous = self.current.filter(|_| next_half);
-            self.current = Some(both_ways);
-            self.since = if next_half { self.since + self.half } else { now };
+        match self.current {
+            Some(current) if age < self.half => self.current = Some(current.min(both_ways)),
+            Some(current) if age < self.half.saturating_mul(2) => {
+                self.previous = Some(current);
+                self.current = Some(both_ways);
+                self.since = self.since + self.half;
+            }
+            _ => {
+                self.previous = None;
+                self.current = Some(both_ways);
+                self.since = now;
+            }
         }
         self.samples = self.samples.saturating_add(1);
     }

@@ -68,11 +68,12 @@ impl<T> SplitQueue<T> {
 
     /// Like [`next`](Self::next), where the size of the chunk depends on the message, for instance on its header.
     pub fn next_with(&mut self, chunk: impl FnOnce(&T) -> usize) -> Option<(&mut T, usize, bool)> {
+        let look_again = self.look_again;
         self.choose();
         let chunk = chunk(&self.in_hand.as_ref()?.message);
         if chunk == 0 {
             self.heap.extend(self.in_hand.take());
-            self.look_again = self.turn;
+            self.look_again = look_again;
             return None;
         }
         self.turn += 1;

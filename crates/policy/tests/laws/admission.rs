@@ -1,0 +1,190 @@
+//! Who is refused, and that the cap is kept.
+
+use crate::strategies::span;
+use greenwave_policy::{
+    Admission, AdmissionConfig, AdmissionConfigError, AdmissionCounters, Budget, Mode, Refusal, Time, Verdict,
+};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use std::time::Duration;
+
+const MS: Duration = Duration::from_millis(1);
+const LIMIT: usize = 8;
+const WINDOW: Duration = Duration::from_millis(100);
+
+#[test]
+fn what_may_be_refused_is_on_by_default_and_valid() {
+    let config = AdmissionConfig::default();
+    assert_eq!(config.validate(), Ok(()));
+    assert_eq!(config.mode, Mode::On);
+}
+
+#[test]
+fn a_wrong_configuration_names_the_key_and_what_is_allowed() {
+    let sound = AdmissionConfig::default();
+    let wrong = AdmissionConfig { max_queue: 0, ..sound }.validate();
+    assert_eq!(wrong, Err(AdmissionConfigError::MaxQueue));
+    let wrong = AdmissionConfig { window: Duration::ZERO, ..sound }.validate();
+    assert_eq!(wrong, Err(AdmissionConfigError::Window));
+    for given in [-0.1, 1.1, f64::INFINITY, f64::NAN] {
+        let wrong = AdmissionConfig { reject_cap: given, ..sound }.validate().unwrap_err();
+        assert_eq!(wrong.to_string(), format!("admission.reject_cap is {given}; allowed: 0 to 1"));
+    }
+}
+
+#[test]
+fn modes_are_known_by_their_names() {
+    Mode::ALL.iter().for_each(|mode| assert_eq!(mode.to_string().parse(), Ok(*mode)));
+    assert!("maybe".parse::<Mode>().is_err());
+}
+
+#[test]
+fn an_answer_that_would_come_at_the_deadline_itself_is_infeasible() {
+    let mut admission = Admission::new(AdmissionConfig { reject_cap: 1.0, ..AdmissionConfig::default() });
+    let left = Budget::expected(5 * MS);
+    assert_eq!(admission.decide(Time::ZERO, left, Some(4 * MS), 0), Verdict::Admit);
+    let refusal = Refusal::Infeasible { needed: 5 * MS, left: 5 * MS };
+    assert_eq!(admission.decide(Time::ZERO, left, Some(5 * MS), 0), Verdict::Refuse(refusal));
+    assert_eq!(refusal.to_string(), "it needs about 5ms and has 5ms left");
+}
+
+#[test]
+fn an_estimate_that_is_far_too_high_does_not_shut_everyone_out() {
+    let mut admission = Admission::new(AdmissionConfig::default());
+    for request in 0..1000 {
+        let _ = admission.decide(Time::from_nanos(request), Budget::expected(MS), Some(Duration::MAX), 0);
+    }
+    let counters = admission.counters();
+    assert_eq!((counters.admitted, counters.infeasible, counters.capped), (500, 500, 500));
+}
+
+/// A request at arrival or when it comes up to run, so long after the one before.
+#[derive(Clone, Debug)]
+struct Asked {
+    after: Duration,
+    budget: Budget,
+    needed: Option<Duration>,
+    /// `None` when it comes up to run.
+    queued: Option<usize>,
+}
+
+fn asked() -> impl Strategy<Value = Vec<Asked>> {
+    let needed = proptest::option::of((0..20_u32).prop_map(|ms| ms * MS));
+    let budget = prop_oneof![
+        9 => (-2_i64..20).prop_map(|ms| Budget::from_nanos(ms * 1_000_000)),
+        1 => Just(Budget::UNLIMITED),
+    ];
+    let queued = proptest::option::weighted(0.8, 0..LIMIT + 2);
+    let request = (0..20_u32, budget, needed, queued);
+    vec(request.prop_map(|(after, budget, needed, queued)| Asked { after: after * MS, budget, needed, queued }), 0..300)
+}
+
+fn config(mode: Mode, reject_cap: f64) -> AdmissionConfig {
+    AdmissionConfig { mode, max_queue: LIMIT, reject_cap, window: WINDOW }
+}
+
+fn verdicts(admission: &mut Admission, asked: &[Asked]) -> Vec<(Time, Verdict)> {
+    let mut now = Time::from_nanos(1);
+    let ask = |asked: &Asked| {
+        now = now + asked.after;
+        let verdict = match asked.queued {
+            Some(queued) => admission.decide(now, asked.budget, asked.needed, queued),
+            None => admission.recheck(now, asked.budget, asked.needed),
+        };
+        (now, verdict)
+    };
+    asked.iter().map(ask).collect()
+}
+
+proptest! {
+    /// In every window and at every moment of it. Expired and surplus requests count on neither side.
+    #[test]
+    fn the_cap_is_kept(asked in asked(), cap in 0.0..=1.0_f64) {
+        let mut admission = Admission::new(config(Mode::On, cap));
+        let (mut window_ends, mut eligible, mut infeasible) = (Time::ZERO, 0, 0);
+        for (asked, (now, verdict)) in asked.iter().zip(verdicts(&mut admission, &asked)) {
+            if now >= window_ends {
+                (window_ends, eligible, infeasible) = (now + WINDOW, 0, 0);
+            }
+            let in_time_and_room = !asked.budget.is_spent() && asked.queued.is_some_and(|queued| queued < LIMIT);
+            eligible += u32::from(in_time_and_room);
+            infeasible += u32::from(matches!(verdict, Verdict::Refuse(Refusal::Infeasible { .. })));
+            prop_assert!(f64::from(infeasible) <= cap * f64::from(eligible), "{infeasible} of {eligible}");
+        }
+    }
+
+    /// Facts are refused always, estimates only if they say so; what is feasible is never refused.
+    #[test]
+    fn every_refusal_has_its_reason(asked in asked(), cap in 0.0..=1.0_f64) {
+        let mut admission = Admission::new(config(Mode::On, cap));
+        for (asked, (_, verdict)) in asked.iter().zip(verdicts(&mut admission, &asked)) {
+            let full = asked.queued.is_some_and(|queued| queued >= LIMIT);
+            match verdict {
+                Verdict::Admit => prop_assert!(!asked.budget.is_spent() && !full),
+                Verdict::Refuse(Refusal::Expired { late }) => {
+                    prop_assert!(asked.budget.is_spent());
+                    prop_assert_eq!(late, asked.budget.late());
+                }
+                Verdict::Refuse(Refusal::QueueFull { limit }) => prop_assert!(full && limit == LIMIT),
+                Verdict::Refuse(Refusal::Infeasible { needed, left }) => {
+                    prop_assert_eq!((Some(needed), Some(left)), (asked.needed, asked.budget.remaining()));
+                    prop_assert!(needed >= left && !asked.budget.is_spent());
+                }
+            }
+        }
+    }
+
+    /// Under a cap of 1 nothing infeasible gets past arrival, under a cap of 0 all of it does.
+    #[test]
+    fn the_ends_of_the_cap_are_all_and_nothing(asked in asked()) {
+        for (cap, spared) in [(1.0, 0), (0.0, 1)] {
+            let arrivals: Vec<Asked> = asked.iter().filter(|asked| asked.queued.is_some()).cloned().collect();
+            let mut admission = Admission::new(config(Mode::On, cap));
+            let _ = verdicts(&mut admission, &arrivals);
+            let counters = admission.counters();
+            prop_assert_eq!(if spared == 0 { counters.capped } else { counters.infeasible }, 0);
+        }
+    }
+
+    #[test]
+    fn the_dark_refuses_nothing_and_counts_what_it_would_refuse(asked in asked(), cap in 0.0..=1.0_f64) {
+        let (mut on, mut dark) = (Admission::new(config(Mode::On, cap)), Admission::new(config(Mode::Dark, cap)));
+        let _ = verdicts(&mut on, &asked);
+        let refused = verdicts(&mut dark, &asked).into_iter().filter(|(_, verdict)| *verdict != Verdict::Admit);
+        prop_assert_eq!(refused.count(), 0);
+        let (on, dark) = (on.counters(), dark.counters());
+        let arrivals = asked.iter().filter(|asked| asked.queued.is_some()).count() as u64;
+        prop_assert_eq!(dark, AdmissionCounters {
+            admitted: arrivals,
+            dark_expired: on.expired,
+            dark_infeasible: on.infeasible,
+            dark_full: on.full,
+            capped: on.capped,
+            ..AdmissionCounters::default()
+        });
+    }
+
+    #[test]
+    fn what_is_off_admits_everything(asked in asked()) {
+        let mut off = Admission::new(config(Mode::Off, 1.0));
+        prop_assert!(verdicts(&mut off, &asked).iter().all(|(_, verdict)| *verdict == Verdict::Admit));
+        let admitted = asked.iter().filter(|asked| asked.queued.is_some()).count() as u64;
+        prop_assert_eq!(off.counters(), AdmissionCounters { admitted, ..AdmissionCounters::default() });
+    }
+
+    #[test]
+    fn every_arrival_is_counted_once(asked in asked(), cap in 0.0..=1.0_f64) {
+        let arrivals: Vec<Asked> = asked.into_iter().filter(|asked| asked.queued.is_some()).collect();
+        let mut admission = Admission::new(config(Mode::On, cap));
+        let _ = verdicts(&mut admission, &arrivals);
+        let it = admission.counters();
+        prop_assert_eq!(it.admitted + it.expired + it.infeasible + it.full, arrivals.len() as u64);
+    }
+
+    #[test]
+    fn without_a_deadline_or_an_estimate_nothing_is_infeasible(needed in span(), left in 1..i64::MAX) {
+        let mut admission = Admission::new(config(Mode::On, 1.0));
+        prop_assert_eq!(admission.decide(Time::ZERO, Budget::UNLIMITED, Some(needed), 0), Verdict::Admit);
+        prop_assert_eq!(admission.decide(Time::ZERO, Budget::from_nanos(left), None, 0), Verdict::Admit);
+    }
+}

@@ -1,0 +1,15 @@
+//! What the policies promise, as properties of whatever input they are given.
+
+mod absolute;
+mod admission;
+mod any_input;
+mod arithmetic;
+mod credit;
+mod d2p;
+mod dispatch;
+mod forward_delay;
+mod hedge;
+mod ready_queue;
+mod service_time;
+mod split;
+mod strategies;

@@ -1,0 +1,190 @@
+//! The orders, against a list that is searched from end to end.
+
+use crate::strategies::{budget, exact, span, time, urgency};
+use greenwave_policy::{Deadline, Order, ReadyQueue, Time, Urgency};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use std::time::Duration;
+
+#[test]
+fn orders_are_known_by_their_names() {
+    for order in Order::ALL {
+        assert_eq!(order.to_string().parse(), Ok(order));
+    }
+    let unknown = "lifo".parse::<Order>().unwrap_err();
+    assert_eq!(
+        unknown.to_string(),
+        "no order is called \"lifo\"; use one of fcfs ps edf least-laxity oldest-first stage-laxity"
+    );
+}
+
+#[test]
+fn work_that_yielded_goes_on_first_under_fcfs_and_last_under_processor_sharing() {
+    for (order, expected) in [(Order::Fcfs, [1, 2, 3]), (Order::ProcessorSharing, [2, 3, 1])] {
+        let mut queue = ReadyQueue::new(order);
+        (1..=3).for_each(|work| queue.push(Time::ZERO, Urgency::default(), work));
+        let (urgency, yielded) = queue.pop().expect("three were pushed");
+        queue.put_back(Time::ZERO, urgency, yielded);
+        assert_eq!(queue.drain().map(|(_, work)| work).collect::<Vec<_>>(), expected, "{order}");
+    }
+}
+
+#[test]
+fn a_late_request_with_much_to_do_overtakes_one_that_can_wait() {
+    let at = |ms| Time::ZERO + Duration::from_millis(ms);
+    let work = |deadline, here| Urgency {
+        deadline: Deadline::at(Time::ZERO, greenwave_policy::Budget::expected(Duration::from_millis(deadline))),
+        here: Duration::from_millis(here),
+        ..Urgency::default()
+    };
+    let first = |order| {
+        let mut queue = ReadyQueue::new(order);
+        queue.push(at(1), work(50, 1), "short");
+        queue.push(at(1), work(80, 60), "long");
+        queue.pop().map(|(_, name)| name)
+    };
+    assert_eq!(first(Order::EarliestDeadline), Some("short"));
+    assert_eq!(first(Order::LeastLaxity), Some("long"));
+}
+
+fn order() -> impl Strategy<Value = Order> {
+    proptest::sample::select(&Order::ALL[..])
+}
+
+/// What is done to a queue. Urgencies are few, so that there are ties.
+#[derive(Clone, Debug)]
+enum Act {
+    Push(usize),
+    PutBack(usize),
+    Pop,
+    Cancel(u64),
+}
+
+fn acts() -> impl Strategy<Value = (Vec<Urgency>, Vec<(Time, Act)>)> {
+    let act = prop_oneof![
+        4 => (0..5_usize).prop_map(Act::Push),
+        1 => (0..5_usize).prop_map(Act::PutBack),
+        3 => Just(Act::Pop),
+        1 => (0..40_u64).prop_map(Act::Cancel),
+    ];
+    (vec(urgency(), 5), vec((time(), act), 0..80))
+}
+
+/// What an order goes by, in plain arithmetic: the smaller the sooner.
+fn key(order: Order, now: Time, urgency: &Urgency) -> i128 {
+    let at = |time: Time| i128::from(time.as_nanos());
+    let Some(expires) = urgency.deadline.expires().map(at) else {
+        return if order == Order::OldestFirst { at(urgency.birth) } else { i128::MAX };
+    };
+    let (here, ahead) = (exact(urgency.here), exact(urgency.ahead));
+    match order {
+        Order::Fcfs | Order::ProcessorSharing => 0,
+        Order::EarliestDeadline => expires,
+        Order::LeastLaxity => expires - here - ahead,
+        Order::OldestFirst => at(urgency.birth),
+        Order::StageLaxity => {
+            let left = expires - at(now);
+            let share = if left > 0 && ahead > 0 { left * here / (here + ahead) } else { left };
+            at(now) + share - here
+        }
+    }
+}
+
+proptest! {
+    /// Each pop gives what a search of the whole list would, ties in the order of arrival; nothing is lost.
+    #[test]
+    fn a_queue_is_a_list_kept_in_order(order in order(), (urgencies, acts) in acts()) {
+        let mut queue = ReadyQueue::new(order);
+        let mut list: Vec<((i128, i64), u64)> = Vec::new();
+        let is_line = matches!(order, Order::Fcfs | Order::ProcessorSharing);
+        for (turn, (now, act)) in (1_i64..).zip(acts) {
+            let id = turn.unsigned_abs();
+            let rank = |at: usize, turn| (if is_line { 0 } else { key(order, now, &urgencies[at]) }, turn);
+            match act {
+                Act::Push(at) => {
+                    queue.push(now, urgencies[at], id);
+                    list.push((rank(at, turn), id));
+                }
+                Act::PutBack(at) => {
+                    queue.put_back(now, urgencies[at], id);
+                    list.push((rank(at, if order == Order::ProcessorSharing { turn } else { -turn }), id));
+                }
+                Act::Pop => {
+                    let first = list.iter().enumerate().min_by_key(|(_, (rank, _))| *rank).map(|(at, _)| at);
+                    let expected = first.map(|at| list.remove(at).1);
+                    prop_assert_eq!(queue.pop().map(|(_, id)| id), expected);
+                }
+                Act::Cancel(cancelled) => {
+                    queue.retain(|_, id| id % 40 != cancelled);
+                    list.retain(|(_, id)| id % 40 != cancelled);
+                }
+            }
+            prop_assert_eq!(queue.len(), list.len());
+            prop_assert_eq!(queue.is_empty(), list.is_empty());
+            prop_assert_eq!(queue.iter().count(), list.len());
+        }
+        list.sort_unstable();
+        let rest: Vec<u64> = queue.drain().map(|(_, id)| id).collect();
+        prop_assert_eq!(rest, list.into_iter().map(|(_, id)| id).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn the_ends_of_the_queue_are_what_leaves_first_and_last(order in order(), all in vec(urgency(), 1..30), now in time()) {
+        let mut queue = ReadyQueue::new(order);
+        all.iter().for_each(|urgency| queue.push(now, *urgency, ()));
+        let (first, last) = (queue.most_urgent().copied(), queue.least_urgent().copied());
+        let left: Vec<Urgency> = queue.drain().map(|(urgency, ())| urgency).collect();
+        prop_assert_eq!((first, last), (left.first().copied(), left.last().copied()));
+        prop_assert_eq!(queue.most_urgent(), None);
+        prop_assert_eq!(queue.least_urgent(), None);
+    }
+
+    /// Laxity shrinks for all alike while they wait, so an order made on arrival holds at any time.
+    #[test]
+    fn least_laxity_is_least_whenever_it_is_asked(all in vec(urgency(), 0..30), pushed in vec(time(), 30), now in time()) {
+        let mut queue = ReadyQueue::new(Order::LeastLaxity);
+        all.iter().zip(pushed).for_each(|(urgency, at)| queue.push(at, *urgency, ()));
+        let laxities: Vec<_> =
+            queue.drain().map(|(it, ())| it.deadline.budget(now).laxity(it.here + it.ahead)).collect();
+        prop_assert!(laxities.is_sorted(), "{laxities:?}");
+    }
+
+    /// With one expected deadline for all, deadline order is order of birth.
+    #[test]
+    fn one_deadline_for_all_is_oldest_first(births in vec(time(), 0..30), expected in budget(), now in time()) {
+        let order_of = |order| {
+            let mut queue = ReadyQueue::new(order);
+            for (id, &birth) in births.iter().enumerate() {
+                let deadline = Deadline::at(birth, expected);
+                queue.push(now, Urgency { arrived: now, birth, deadline, ..Urgency::default() }, id);
+            }
+            queue.drain().map(|(_, id)| id).collect::<Vec<_>>()
+        };
+        prop_assume!(!expected.is_unlimited());
+        prop_assert_eq!(order_of(Order::EarliestDeadline), order_of(Order::OldestFirst));
+    }
+
+    /// At the last stage the share is the whole.
+    #[test]
+    fn stage_laxity_of_the_last_stage_is_laxity(all in vec(urgency(), 0..30), now in time()) {
+        let order_of = |order| {
+            let mut queue = ReadyQueue::new(order);
+            for (id, urgency) in all.iter().enumerate() {
+                queue.push(now, Urgency { ahead: Duration::ZERO, ..*urgency }, id);
+            }
+            queue.drain().map(|(_, id)| id).collect::<Vec<_>>()
+        };
+        prop_assert_eq!(order_of(Order::StageLaxity), order_of(Order::LeastLaxity));
+    }
+
+    /// Of two that are alike here, the one with more ahead has less to spare.
+    #[test]
+    fn more_ahead_is_more_urgent(urgency in urgency(), more in span(), now in time()) {
+        for order in [Order::LeastLaxity, Order::StageLaxity] {
+            let mut queue = ReadyQueue::new(order);
+            queue.push(now, Urgency { ahead: urgency.ahead + more, ..urgency }, "more");
+            queue.push(now, urgency, "less");
+            prop_assert_eq!(queue.pop().map(|(_, name)| name), Some("more"), "{}", order);
+        }
+    }
+}

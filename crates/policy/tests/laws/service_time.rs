@@ -1,0 +1,102 @@
+//! Quantiles, against the sorted observations.
+
+use greenwave_policy::ServiceTimes;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use std::time::Duration;
+
+const US: Duration = Duration::from_micros(1);
+
+fn observed(times: impl IntoIterator<Item = Duration>) -> ServiceTimes {
+    let mut learned = ServiceTimes::new();
+    times.into_iter().for_each(|took| learned.observe(took));
+    learned
+}
+
+/// Within a bucket's relative error.
+fn is_near(estimate: Duration, exact: Duration) -> bool {
+    estimate.abs_diff(exact) <= exact / 32
+}
+
+#[test]
+fn nothing_is_known_of_what_was_not_observed() {
+    let times = ServiceTimes::new();
+    assert_eq!((times.quantile(0.5), times.mean(), times.count()), (None, None, 0));
+}
+
+#[test]
+fn a_method_that_became_slower_is_known_as_slower() {
+    let mut times = observed([US; 10_000]);
+    (0..20_000).for_each(|_| times.observe(100 * US));
+    let slow = times.quantile(0.01).expect("observed");
+    assert!(is_near(slow, 100 * US), "{slow:?}");
+    assert!(is_near(times.mean().expect("observed"), 100 * US), "{times:?}");
+    assert_eq!(times.count(), 30_000);
+}
+
+#[test]
+fn what_was_seen_2048_observations_ago_counts_for_half() {
+    let mut times = observed([US; 4096]);
+    (0..2047).for_each(|_| times.observe(100 * US));
+    assert!(is_near(times.quantile(0.5).expect("observed"), US), "{times:?}");
+    (0..2).for_each(|_| times.observe(100 * US));
+    assert!(is_near(times.quantile(0.51).expect("observed"), 100 * US), "{times:?}");
+}
+
+/// One call in a hundred is slow, at times that never repeat: each bucket holds a few, which must not be forgotten
+/// before the many.
+#[test]
+fn the_rare_slow_calls_keep_their_share() {
+    let slow = |call: u32| Duration::from_millis(1) + call * 10 * US;
+    let times = observed((0..100_000).map(|call| if call % 100 == 0 { slow(call / 100) } else { US }));
+    assert!(is_near(times.quantile(0.985).expect("observed"), US), "{times:?}");
+    assert!(times.quantile(0.995).expect("observed") > Duration::from_millis(1), "{times:?}");
+}
+
+#[test]
+fn absurd_times_count_as_the_longest_there_are() {
+    let times = observed([Duration::MAX]);
+    let longest = Duration::from_nanos(1 << 40);
+    assert!(is_near(times.quantile(1.0).expect("observed"), longest), "{times:?}");
+    assert!(times.mean().expect("observed") < longest);
+}
+
+/// Times of all magnitudes.
+fn times() -> impl Strategy<Value = Vec<Duration>> {
+    let took = (0..40_u32, any::<u64>()).prop_map(|(bits, nanos)| Duration::from_nanos(nanos % (2 << bits)));
+    vec(took.prop_map(|took| took.min(Duration::from_nanos((1 << 40) - 1))), 1..400)
+}
+
+proptest! {
+    #[test]
+    fn a_quantile_is_within_a_buckets_error(mut times in times(), quantile in 0.0..=1.0_f64) {
+        let learned = observed(times.iter().copied());
+        times.sort_unstable();
+        let rank = (quantile * times.len() as f64).ceil().max(1.0) as usize;
+        let (estimate, exact) = (learned.quantile(quantile).expect("observed"), times[rank - 1]);
+        prop_assert!(is_near(estimate, exact), "{estimate:?} for {exact:?}");
+    }
+
+    #[test]
+    fn a_higher_quantile_is_no_shorter(times in times(), one in 0.0..=1.0_f64, other in 0.0..=1.0_f64) {
+        let learned = observed(times);
+        prop_assert!(learned.quantile(one.min(other)) <= learned.quantile(one.max(other)));
+    }
+
+    #[test]
+    fn the_mean_is_exact_until_something_is_forgotten(times in times()) {
+        let mean = times.iter().sum::<Duration>() / times.len() as u32;
+        let learned = observed(times).mean().expect("observed");
+        prop_assert!(learned.abs_diff(mean) <= Duration::from_nanos(1), "{learned:?} for {mean:?}");
+    }
+
+    /// A constant is learned as it is, however long it goes on.
+    #[test]
+    fn forgetting_changes_nothing_of_what_is_constant(nanos in 1000..1_u64 << 39, repeated in 4000..12_000_usize) {
+        let took = Duration::from_nanos(nanos);
+        let learned = observed(std::iter::repeat_n(took, repeated));
+        let mean = learned.mean().expect("observed");
+        prop_assert!(mean.abs_diff(took) <= took / 500, "{mean:?} for {took:?}");
+        prop_assert!(is_near(learned.quantile(0.5).expect("observed"), took));
+    }
+}
