@@ -15,7 +15,7 @@ pub struct StageTally {
     pub name: String,
     /// How many calls lie between it and the client's own call.
     pub depth: u8,
-    /// Time on the way there, one way.
+    /// Time on the way, there and back.
     pub network: Latencies,
     /// Time in its queues.
     pub queue: Latencies,
@@ -66,7 +66,7 @@ pub struct Sample {
 pub struct SampledStage {
     pub name: String,
     pub depth: u8,
-    pub arrived: Duration,
+    pub sent: Duration,
     pub network: Duration,
     pub queue: Duration,
     pub service: Duration,
@@ -75,8 +75,8 @@ pub struct SampledStage {
 
 impl From<&StageReceipt<'_>> for SampledStage {
     fn from(receipt: &StageReceipt<'_>) -> Self {
-        let StageReceipt { name, depth, arrived, network, queue, service, total } = *receipt;
-        Self { name: name.to_owned(), depth, arrived, network, queue, service, total }
+        let StageReceipt { name, depth, sent, network, queue, service, total } = *receipt;
+        Self { name: name.to_owned(), depth, sent, network, queue, service, total }
     }
 }
 
@@ -144,7 +144,7 @@ mod tests {
 
     fn receipt(name: &str, depth: u8, micros: u64) -> StageReceipt<'_> {
         let time = Duration::from_micros(micros);
-        StageReceipt { name, depth, arrived: time, network: time, queue: time, service: time, total: time }
+        StageReceipt { name, depth, sent: time, network: time, queue: time, service: time, total: time }
     }
 
     #[test]

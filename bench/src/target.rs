@@ -73,11 +73,11 @@ pub struct StageReceipt<'a> {
     pub name: &'a str,
     /// How many calls lie between it and the client's own call.
     pub depth: u8,
-    /// How long after the request's birth it arrived here.
-    pub arrived: Duration,
-    /// Time on the way here, one way.
+    /// How long after the client's call its caller sent the request here.
+    pub sent: Duration,
+    /// Time on the way, there and back.
     pub network: Duration,
-    /// Time from arrival to the first instruction of the handler, and ready but not running after that.
+    /// Time for which it was ready and not at work.
     pub queue: Duration,
     /// Time at work.
     pub service: Duration,

@@ -73,8 +73,8 @@ impl Target for OneQueue {
             let failed = matches!(self.oddity, Oddity::Fails(n) if (tag >> 32).is_multiple_of(n));
             let answer = if failed { Answer::Miss("error") } else { Answer::Ok };
             let (service, total) = (self.service, queue + self.service);
-            let (network, arrived) = (Duration::ZERO, Duration::ZERO);
-            let stages = [StageReceipt { name: "queue", depth: 0, arrived, network, queue, service, total }];
+            let (network, sent) = (Duration::ZERO, Duration::ZERO);
+            let stages = [StageReceipt { name: "queue", depth: 0, sent, network, queue, service, total }];
             let reply = Reply { tag, received: at, answer, stages: &stages };
             sink(reply);
             if self.oddity == Oddity::Stutters {
