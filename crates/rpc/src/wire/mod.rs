@@ -20,6 +20,8 @@ mod call;
 mod checksum;
 mod control;
 mod data;
+#[cfg(test)]
+mod document;
 mod error;
 mod fields;
 mod head;

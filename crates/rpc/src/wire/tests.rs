@@ -293,7 +293,7 @@ fn a_refusal_names_the_frame_the_byte_and_what_was_expected() {
     chunk[38] = 0;
     chunk.push(0);
     assert_eq!(refusal(&chunk), "CALL frame, byte 40: the part has 1 bytes, expected at most the message's 0");
-    chunk[4] = 0;
+    chunk[4..8].fill(0);
     assert_eq!(refusal(&chunk), "CALL frame, byte 4: the call is 0, expected the number of a call");
 }
 

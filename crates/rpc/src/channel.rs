@@ -1,0 +1,216 @@
+//! A client's way to a server.
+//!
+//! In a handler, a channel's calls go over a connection of the handler's own cluster, and waiting suspends the handler.
+//! On an ordinary thread they go over the channel's own connection; who polls that is [`Mode`]'s to say.
+
+use crate::client::core::Core;
+use crate::client::slot::SharedSlot;
+use crate::config::{ChannelConfig, ConfigError, Mode};
+use crate::context::Context;
+use crate::local::{self, CallSlot, Mailbox};
+use crate::outcome::{Failure, Outcome, Reply};
+use crate::receipt::{Receipt, StageReceipt};
+use crate::status::{Code, Reason, Status};
+use crate::wire::{MethodId, StageName};
+use greenwave_policy::Time;
+use greenwave_verbs::Address;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::task::{Context as TaskContext, Poll};
+use std::time::Duration;
+
+/// A way to one server. Cheap to clone; clones share the connection.
+#[derive(Clone)]
+pub struct Channel(Arc<Inner>);
+
+struct Inner {
+    id: u64,
+    address: Address,
+    config: ChannelConfig,
+    stage: StageName,
+    core: OnceLock<Result<Arc<Core>, Status>>,
+}
+
+impl Channel {
+    /// A channel to `address`. It connects with the first call, and again when the connection is lost.
+    ///
+    /// # Errors
+    /// A setting that can't be meant.
+    pub fn new(address: Address, config: ChannelConfig) -> Result<Self, ConfigError> {
+        static IDS: AtomicU64 = AtomicU64::new(0);
+        config.validate()?;
+        let id = IDS.fetch_add(1, Ordering::Relaxed);
+        let stage = short_name(&address);
+        Ok(Self(Arc::new(Inner { id, address, config, stage, core: OnceLock::new() })))
+    }
+
+    /// The address it leads to.
+    pub fn address(&self) -> &Address {
+        &self.0.address
+    }
+
+    pub(crate) fn id(&self) -> u64 {
+        self.0.id
+    }
+
+    pub(crate) fn config(&self) -> &ChannelConfig {
+        &self.0.config
+    }
+
+    /// Calls and waits for the answer.
+    ///
+    /// # Errors
+    /// Anything but an answer in time: see [`Code`] and [`Reason`].
+    pub fn call(&self, context: &Context, method: MethodId, request: &[u8]) -> Result<Reply, Status> {
+        self.call_detailed(context, method, request.to_vec()).map_err(|failure| failure.status)
+    }
+
+    /// Calls and waits; a failure comes with the receipt of where the time went, if there is one.
+    ///
+    /// # Errors
+    /// Anything but an answer in time.
+    pub fn call_detailed(&self, context: &Context, method: MethodId, request: Vec<u8>) -> Result<Reply, Failure> {
+        if let Err(status) = context.alive() {
+            return Err(Failure { status, receipt: None });
+        }
+        if let Some(mailbox) = local::mailbox() {
+            return self.call_suspended(&mailbox, context, method, request).into_reply();
+        }
+        let core = self.core().map_err(|status| Failure { status, receipt: None })?;
+        if self.0.config.mode == Mode::Dispatched {
+            core.ensure_dispatcher().map_err(|status| Failure { status, receipt: None })?;
+        }
+        core.call(context, method, request).into_reply()
+    }
+
+    /// Calls; the answer comes as a future. A thread of the channel's own polls for it.
+    pub fn call_async(&self, context: &Context, method: MethodId, request: &[u8]) -> CallFuture {
+        let started = crate::clock::monotonic();
+        let begun = context.alive().and_then(|()| self.core()).and_then(|core| {
+            core.ensure_dispatcher()?;
+            let slot = core.start(context, method, request.to_vec(), started);
+            Ok(UnderWay { core, slot, finished: false })
+        });
+        CallFuture(begun)
+    }
+
+    fn core(&self) -> Result<Arc<Core>, Status> {
+        let core = self.0.core.get_or_init(|| Core::new(&self.0.address, &self.0.config).map(Arc::new));
+        core.clone()
+    }
+
+    /// Calls from a coroutine, which is suspended meanwhile.
+    fn call_suspended(&self, mailbox: &Mailbox, context: &Context, method: MethodId, request: Vec<u8>) -> Outcome {
+        let sent = crate::clock::monotonic();
+        let slot = mailbox.start(self, context, method, request);
+        loop {
+            mailbox.sleep(1, None);
+            if let Some(outcome) = slot.outcome.take() {
+                self.record(mailbox, sent, None, &outcome);
+                return outcome;
+            }
+            if context.is_cancelled() {
+                mailbox.abandon(slot);
+                return Outcome::local(Status::refused(Reason::Cancelled, ""), crate::clock::monotonic().since(sent));
+            }
+        }
+    }
+
+    /// Keeps what a call that a handler made has cost, for the handler's own receipt.
+    pub(crate) fn record(&self, mailbox: &Mailbox, sent: Time, branch: Option<u16>, outcome: &Outcome) {
+        let empty = Receipt::default();
+        let behind = outcome.receipt.as_ref().unwrap_or(&empty);
+        let stage = StageReceipt {
+            stage: outcome.stage.unwrap_or(self.0.stage),
+            branch,
+            depth: 0,
+            sent_after: sent.since(mailbox.received.get()),
+            network: outcome.total.saturating_sub(behind.total),
+            queue: behind.queue,
+            service: behind.service,
+            total: behind.total,
+            status: outcome.result.as_ref().map_or_else(|status| status.code, |_| Code::Ok),
+        };
+        mailbox.record(stage, behind);
+    }
+
+    pub(crate) fn start_suspended(
+        &self,
+        mailbox: &Mailbox,
+        context: &Context,
+        method: MethodId,
+        request: Vec<u8>,
+    ) -> Rc<CallSlot> {
+        mailbox.start(self, context, method, request)
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if let Some(Ok(core)) = self.core.get() {
+            core.stop();
+        }
+    }
+}
+
+impl std::fmt::Debug for Channel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Channel").field(&self.0.address.to_string()).finish()
+    }
+}
+
+/// What a stage is called until it has introduced itself.
+fn short_name(address: &Address) -> StageName {
+    let text = address.to_string();
+    StageName::new(&text[..text.floor_char_boundary(64)]).unwrap_or(StageName::UNNAMED)
+}
+
+/// A call that is under way. Dropping it takes the call back.
+pub struct CallFuture(Result<UnderWay, Status>);
+
+struct UnderWay {
+    core: Arc<Core>,
+    slot: Arc<SharedSlot>,
+    finished: bool,
+}
+
+impl Future for CallFuture {
+    type Output = Result<Reply, Status>;
+
+    fn poll(mut self: Pin<&mut Self>, task: &mut TaskContext<'_>) -> Poll<Self::Output> {
+        match &mut self.0 {
+            Err(status) => Poll::Ready(Err(status.clone())),
+            Ok(under_way) => under_way.slot.poll(task).map(|outcome| {
+                under_way.finished = true;
+                outcome.into_reply().map_err(|failure| failure.status)
+            }),
+        }
+    }
+}
+
+impl CallFuture {
+    /// The outcome, if it is there; otherwise `waker` will be woken when it is.
+    pub(crate) fn outcome(&mut self, waker: &std::task::Waker) -> Option<Outcome> {
+        match &mut self.0 {
+            Err(status) => Some(Outcome::local(status.clone(), Duration::ZERO)),
+            Ok(under_way) => match under_way.slot.poll(&TaskContext::from_waker(waker)) {
+                Poll::Ready(outcome) => {
+                    under_way.finished = true;
+                    Some(outcome)
+                }
+                Poll::Pending => None,
+            },
+        }
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        if !self.finished {
+            self.core.abandon(&self.slot);
+        }
+    }
+}

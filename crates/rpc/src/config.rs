@@ -1,0 +1,282 @@
+//! How servers and channels are set up, and what is refused at start.
+
+use greenwave_policy::{AdmissionConfig, Order};
+use greenwave_quanta::StackSize;
+use greenwave_verbs::{Address, Choice};
+use std::time::Duration;
+
+/// What a thread does when there is nothing to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// Polls for ever: the least latency, a whole core.
+    Spin,
+    /// Blocks in the kernel at once: the least CPU, a wake-up per message.
+    Block,
+    /// Polls for this long, then blocks.
+    Adaptive {
+        /// How long to poll before blocking.
+        spin: Duration,
+    },
+}
+
+impl Default for Wait {
+    /// Blocking after 20 us: longer than a round trip on one machine takes, too short to be seen in an idle server's load.
+    fn default() -> Self {
+        Self::Adaptive { spin: Duration::from_micros(20) }
+    }
+}
+
+impl Wait {
+    /// How long to poll before blocking; `None` for ever.
+    pub(crate) fn patience(self) -> Option<Duration> {
+        match self {
+            Self::Spin => None,
+            Self::Block => Some(Duration::ZERO),
+            Self::Adaptive { spin } => Some(spin),
+        }
+    }
+}
+
+/// What a server does about requests whose deadline has passed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Deadlines {
+    /// They are answered DEADLINE_EXCEEDED, at the latest check that finds out.
+    #[default]
+    Enforce,
+    /// They are counted and served all the same: for introducing deadlines, and as the baseline of measurements.
+    Dark,
+}
+
+/// What one side of a connection accepts from the other. Both sides state theirs when they connect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The largest chunk in bytes, which is also the size of a receive buffer. 512 to 1 MiB.
+    pub chunk_bytes: usize,
+    /// How many chunks the peer may have on their way to us: one credit is one receive buffer. 4 to 65535.
+    pub credits: u32,
+    /// How many calls the peer may have open at once on a connection. 1 to 65535.
+    pub calls: u32,
+    /// The largest message in bytes, up to 1 GiB.
+    pub message_bytes: usize,
+    /// How many bytes of unfinished messages a connection may hold.
+    pub assembly_bytes: usize,
+    /// How long a connection may take to introduce itself.
+    pub handshake: Duration,
+    /// How long a connection may have something to write or to finish without any progress.
+    pub stall: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            chunk_bytes: 16 << 10,
+            credits: 256,
+            calls: 1024,
+            message_bytes: 16 << 20,
+            assembly_bytes: 64 << 20,
+            handshake: Duration::from_secs(5),
+            stall: Duration::from_secs(30),
+        }
+    }
+}
+
+/// A setting that can't be meant: which, what it was, what is allowed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("setting `{key}` is {value}; allowed: {allowed}")]
+pub struct ConfigError {
+    /// The name of the setting.
+    pub key: &'static str,
+    /// What it was set to.
+    pub value: String,
+    /// What it may be.
+    pub allowed: &'static str,
+}
+
+impl ConfigError {
+    fn unless(fits: bool, key: &'static str, value: impl ToString, allowed: &'static str) -> Result<(), Self> {
+        if fits { Ok(()) } else { Err(Self { key, value: value.to_string(), allowed }) }
+    }
+}
+
+impl Limits {
+    /// Says which limit can't be meant.
+    ///
+    /// # Errors
+    /// The first setting out of its range.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        ConfigError::unless((512..=1 << 20).contains(&self.chunk_bytes), "limits.chunk_bytes", self.chunk_bytes, "512 to 1048576")?;
+        ConfigError::unless((4..=65535).contains(&self.credits), "limits.credits", self.credits, "4 to 65535")?;
+        ConfigError::unless((1..=65535).contains(&self.calls), "limits.calls", self.calls, "1 to 65535")?;
+        ConfigError::unless((1..=1 << 30).contains(&self.message_bytes), "limits.message_bytes", self.message_bytes, "1 to 1073741824")?;
+        ConfigError::unless(
+            self.assembly_bytes >= self.message_bytes,
+            "limits.assembly_bytes",
+            self.assembly_bytes,
+            "at least limits.message_bytes",
+        )?;
+        ConfigError::unless(!self.handshake.is_zero(), "limits.handshake", "0", "more than nothing")?;
+        ConfigError::unless(!self.stall.is_zero(), "limits.stall", "0", "more than nothing")
+    }
+}
+
+/// How a server is set up.
+#[derive(Clone, Debug)]
+pub struct ServerConfig {
+    /// The stage's name in receipts, up to 64 bytes.
+    pub name: String,
+    /// Where it listens. Port 0 picks a free one.
+    pub listen: Vec<Address>,
+    /// How many clusters: completion queues, each polled by its own head thread.
+    pub clusters: usize,
+    /// How many worker threads per cluster run its handlers; with none they run in place, on the head.
+    pub workers: usize,
+    /// Which cores the threads are pinned to, the clusters first and then the workers, round robin; empty: not pinned.
+    pub cores: Vec<usize>,
+    /// What runs next.
+    pub order: Order,
+    /// What is refused on arrival.
+    pub admission: AdmissionConfig,
+    /// What becomes of requests that are late.
+    pub deadlines: Deadlines,
+    /// What an idle thread does.
+    pub wait: Wait,
+    /// Which kernel interface moves the bytes.
+    pub backend: Choice,
+    /// What is accepted from peers.
+    pub limits: Limits,
+    /// Each running handler's stack.
+    pub stack: StackSize,
+    /// How many handlers of a cluster may be begun and unfinished at once; further requests wait in the queue.
+    pub coroutines: usize,
+    /// Whether frames carry a CRC32C, if the peer wants it too.
+    pub checksums: bool,
+    /// Whether deadlines are read as dates where clocks agree within this skew; `None`: only as what is left.
+    pub absolute: Option<Duration>,
+    /// Which quantile of the learned work a request must have time for, 0 to 1.
+    pub confidence: f64,
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        Self {
+            name: "server".into(),
+            listen: Vec::new(),
+            clusters: 1,
+            workers: 0,
+            cores: Vec::new(),
+            order: Order::LeastLaxity,
+            admission: AdmissionConfig::default(),
+            deadlines: Deadlines::default(),
+            wait: Wait::default(),
+            backend: Choice::Auto,
+            limits: Limits::default(),
+            stack: StackSize::default(),
+            coroutines: 1024,
+            checksums: false,
+            absolute: None,
+            confidence: 0.5,
+        }
+    }
+}
+
+impl ServerConfig {
+    /// Says which setting can't be meant.
+    ///
+    /// # Errors
+    /// The first setting out of its range.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        stage_name(&self.name)?;
+        ConfigError::unless(!self.listen.is_empty(), "listen", "empty", "at least one address, such as tcp://127.0.0.1:7000")?;
+        ConfigError::unless((1..=256).contains(&self.clusters), "clusters", self.clusters, "1 to 256")?;
+        ConfigError::unless(self.workers <= 256, "workers", self.workers, "0 to 256")?;
+        ConfigError::unless((1..=65536).contains(&self.coroutines), "coroutines", self.coroutines, "1 to 65536")?;
+        ConfigError::unless((0.0..=1.0).contains(&self.confidence), "confidence", self.confidence, "0 to 1")?;
+        let available = std::thread::available_parallelism().map_or(usize::MAX, usize::from);
+        for core in &self.cores {
+            ConfigError::unless(*core < available.max(1024), "cores", core, "cores that this machine has")?;
+        }
+        self.limits.validate()?;
+        self.admission
+            .validate()
+            .map_err(|wrong| ConfigError { key: "admission", value: wrong.to_string(), allowed: "see AdmissionConfig" })
+    }
+}
+
+/// Who moves a channel's bytes when it is used outside of handlers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// The thread that waits for a reply polls the completion queue itself, for others too: no thread, no hand-over.
+    #[default]
+    Direct,
+    /// A thread of the channel's own polls and hands completions over; needed for futures, which it wakes.
+    Dispatched,
+}
+
+/// How a client's channel is set up.
+#[derive(Clone, Debug)]
+pub struct ChannelConfig {
+    /// What the peer sees in its logs, up to 64 bytes.
+    pub name: String,
+    /// Who polls.
+    pub mode: Mode,
+    /// What a waiting thread does.
+    pub wait: Wait,
+    /// Which kernel interface moves the bytes.
+    pub backend: Choice,
+    /// What is accepted from the server.
+    pub limits: Limits,
+    /// Whether frames carry a CRC32C, if the server wants it too.
+    pub checksums: bool,
+    /// Whether calls also carry their deadline as a date, for servers with clocks in sync.
+    pub absolute: Option<Duration>,
+    /// How long to wait after a failed connection before the next attempt; doubles up to 64 times this.
+    pub reconnect: Duration,
+}
+
+impl Default for ChannelConfig {
+    fn default() -> Self {
+        Self {
+            name: "client".into(),
+            mode: Mode::default(),
+            wait: Wait::default(),
+            backend: Choice::Auto,
+            limits: Limits::default(),
+            checksums: false,
+            absolute: None,
+            reconnect: Duration::from_millis(10),
+        }
+    }
+}
+
+impl ChannelConfig {
+    /// Says which setting can't be meant.
+    ///
+    /// # Errors
+    /// The first setting out of its range.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        stage_name(&self.name)?;
+        ConfigError::unless(!self.reconnect.is_zero(), "reconnect", "0", "more than nothing")?;
+        self.limits.validate()
+    }
+}
+
+fn stage_name(name: &str) -> Result<(), ConfigError> {
+    ConfigError::unless(name.len() <= 64 && !name.is_empty(), "name", format!("`{name}`"), "1 to 64 bytes")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_setting_is_named_with_what_is_allowed() {
+        let listen = vec![Address::Memory("here".into())];
+        let right = ServerConfig { listen, ..ServerConfig::default() };
+        assert_eq!(right.validate(), Ok(()));
+        let wrong = ServerConfig { clusters: 0, ..right.clone() }.validate().unwrap_err();
+        assert_eq!(wrong.to_string(), "setting `clusters` is 0; allowed: 1 to 256");
+        let limits = Limits { credits: 1, ..Limits::default() };
+        assert_eq!(ServerConfig { limits, ..right }.validate().unwrap_err().key, "limits.credits");
+        assert!(ChannelConfig { name: "x".repeat(65), ..ChannelConfig::default() }.validate().is_err());
+    }
+}

@@ -1,0 +1,219 @@
+//! What travels with a request: how much time is left, since when it lives, whether anybody still waits.
+//!
+//! Every outgoing call needs a [`Context`], so that forgetting the deadline takes more effort than passing it on.
+//! A handler is given one; calls that it makes with it inherit what is left ([`Context::tighten`] leaves them less).
+//! Work that should outlive the request says so in so many words: [`Context::detach`].
+
+use crate::clock::monotonic;
+use crate::status::{Check, Reason, Status};
+use greenwave_policy::{Budget, Deadline, Time};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// A request's deadline, age and cancellation. Cheap to clone; clones are the same request.
+#[derive(Clone, Debug)]
+pub struct Context(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    deadline: Deadline,
+    birth: Time,
+    parallel_unit: bool,
+    /// Whether this side gives up when the deadline passes; if not, it is propagated and scored all the same.
+    enforced: bool,
+    cancelled: AtomicBool,
+    parent: Option<Context>,
+    method: &'static str,
+}
+
+impl Context {
+    /// A request that is made now and expected to be answered within `expected`.
+    pub fn with_deadline(expected: Duration) -> Self {
+        Self::born(monotonic(), Budget::expected(expected), true)
+    }
+
+    /// A request without a deadline. It can still be cancelled.
+    pub fn unlimited() -> Self {
+        Self::born(monotonic(), Budget::UNLIMITED, true)
+    }
+
+    /// A request whose deadline travels and is scored, but whose client waits for the answer however late it is.
+    ///
+    /// For measuring, and for introducing deadlines where nobody knows yet what they should be.
+    pub fn observed(expected: Duration) -> Self {
+        Self::born(monotonic(), Budget::expected(expected), false)
+    }
+
+    fn born(now: Time, budget: Budget, enforced: bool) -> Self {
+        Self::new(Inner {
+            deadline: Deadline::at(now, budget),
+            birth: now,
+            parallel_unit: false,
+            enforced,
+            cancelled: AtomicBool::new(false),
+            parent: None,
+            method: "",
+        })
+    }
+
+    /// The context of a request that came in over the wire.
+    pub(crate) fn received(
+        deadline: Deadline,
+        birth: Time,
+        parallel_unit: bool,
+        enforced: bool,
+        method: &'static str,
+    ) -> Self {
+        let cancelled = AtomicBool::new(false);
+        Self::new(Inner { deadline, birth, parallel_unit, enforced, cancelled, parent: None, method })
+    }
+
+    fn new(inner: Inner) -> Self {
+        Self(Arc::new(inner))
+    }
+
+    /// The same request with at most `limit` left from now on. Cancelling it does not cancel this one.
+    #[must_use]
+    pub fn tighten(&self, limit: Duration) -> Self {
+        self.tighten_to(Deadline::at(monotonic(), Budget::expected(limit)))
+    }
+
+    pub(crate) fn tighten_to(&self, limit: Deadline) -> Self {
+        self.child(self.0.deadline.tighten(limit), self.0.parallel_unit)
+    }
+
+    /// The context of the branches of a parallel unit, which have until `limit`.
+    pub(crate) fn branch(&self, limit: Deadline) -> Self {
+        self.child(self.0.deadline.tighten(limit), true)
+    }
+
+    fn child(&self, deadline: Deadline, parallel_unit: bool) -> Self {
+        Self::new(Inner {
+            deadline,
+            birth: self.0.birth,
+            parallel_unit,
+            enforced: self.0.enforced,
+            cancelled: AtomicBool::new(false),
+            parent: Some(self.clone()),
+            method: self.0.method,
+        })
+    }
+
+    /// A new request that outlives this one: no deadline, not cancelled with it, born now.
+    #[must_use]
+    pub fn detach(&self) -> Self {
+        Self::unlimited()
+    }
+
+    /// What is left of the expected deadline.
+    pub fn budget(&self) -> Budget {
+        self.0.deadline.budget(monotonic())
+    }
+
+    /// When the time is up, on this machine's monotonic clock.
+    pub fn deadline(&self) -> Deadline {
+        self.0.deadline
+    }
+
+    /// When the request was made, as far as this machine knows: its first client's clock, carried along as an age.
+    pub fn birth(&self) -> Time {
+        self.0.birth
+    }
+
+    /// How long ago the request was made.
+    pub fn elapsed(&self) -> Duration {
+        monotonic().since(self.0.birth)
+    }
+
+    /// What the request was given at its birth; `None` without a deadline.
+    pub fn expected(&self) -> Option<Duration> {
+        self.0.deadline.expires().map(|expires| expires.since(self.0.birth))
+    }
+
+    /// Whether the deadline has passed.
+    pub fn is_spent(&self) -> bool {
+        self.0.deadline.is_past(monotonic())
+    }
+
+    /// Whether this is a branch of a parallel unit (D2P's PU flag).
+    pub fn parallel_unit(&self) -> bool {
+        self.0.parallel_unit
+    }
+
+    /// The method that is being served, as `package.Service/Method`; empty for a request made here.
+    pub fn method(&self) -> &str {
+        self.0.method
+    }
+
+    /// Whether somebody said that the answer is no longer wanted, here or further up.
+    pub fn is_cancelled(&self) -> bool {
+        self.0.cancelled.load(Ordering::Relaxed) || self.0.parent.as_ref().is_some_and(Self::is_cancelled)
+    }
+
+    /// Says that the answer is no longer wanted. Calls made with this context, and theirs, are cancelled too.
+    pub fn cancel(&self) {
+        self.0.cancelled.store(true, Ordering::Relaxed);
+    }
+
+    /// Lets more urgent requests pass, then says whether going on makes sense. Long handlers call it between steps.
+    ///
+    /// # Errors
+    /// `CANCELLED`, or `DEADLINE_EXCEEDED` where deadlines are enforced; a handler passes either on with `?`.
+    pub fn checkpoint(&self) -> Result<(), Status> {
+        crate::local::give_way();
+        self.alive()
+    }
+
+    /// An error if nobody wants the answer any more.
+    pub(crate) fn alive(&self) -> Result<(), Status> {
+        if self.is_cancelled() {
+            return Err(Status::refused(Reason::Cancelled, ""));
+        }
+        if self.0.enforced && self.is_spent() {
+            return Err(Status::refused(Reason::Expired(Check::Reply), ""));
+        }
+        Ok(())
+    }
+
+    /// Whether this side gives up at the deadline.
+    pub(crate) fn enforced(&self) -> bool {
+        self.0.enforced
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::status::Code;
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    #[test]
+    fn a_child_never_has_more_time_than_its_parent() {
+        let parent = Context::with_deadline(HOUR);
+        assert_eq!(parent.tighten(2 * HOUR).deadline(), parent.deadline());
+        assert!(parent.tighten(HOUR / 2).deadline() < parent.deadline());
+        assert_eq!(parent.tighten(HOUR / 2).birth(), parent.birth());
+    }
+
+    #[test]
+    fn cancellation_goes_down_and_not_up() {
+        let parent = Context::with_deadline(HOUR);
+        let (child, detached) = (parent.tighten(HOUR), parent.detach());
+        let grandchild = child.tighten(HOUR);
+        child.cancel();
+        assert!(!parent.is_cancelled() && grandchild.is_cancelled());
+        assert_eq!(grandchild.checkpoint().unwrap_err().code, Code::Cancelled);
+        parent.cancel();
+        assert!(!detached.is_cancelled());
+        assert!(detached.budget().is_unlimited());
+    }
+
+    #[test]
+    fn a_deadline_of_nothing_is_past_at_once_and_one_for_ever_never() {
+        assert!(Context::with_deadline(Duration::ZERO).is_spent());
+        assert!(!Context::with_deadline(Duration::MAX).is_spent());
+        assert!(Context::observed(Duration::ZERO).checkpoint().is_ok());
+    }
+}

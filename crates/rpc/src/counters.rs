@@ -1,0 +1,89 @@
+//! What a server counts. Read at any time by any thread; each number is exact, the set of them a snapshot in passing.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// A number that goes up, or up and down.
+#[derive(Debug, Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    #[inline]
+    pub(crate) fn add(&self, count: u64) {
+        self.0.fetch_add(count, Relaxed);
+    }
+
+    pub(crate) fn sub(&self, count: u64) {
+        self.0.fetch_sub(count, Relaxed);
+    }
+
+    pub(crate) fn load(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// The counters of one server, shared by its threads.
+        #[derive(Debug, Default)]
+        pub(crate) struct Counters {
+            $(pub(crate) $name: Counter,)*
+        }
+
+        /// What a server did since it was started.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        #[non_exhaustive]
+        pub struct Snapshot {
+            $($(#[$doc])* pub $name: u64,)*
+        }
+
+        impl Counters {
+            pub(crate) fn snapshot(&self) -> Snapshot {
+                Snapshot { $($name: self.$name.load(),)* }
+            }
+        }
+
+        impl Snapshot {
+            /// Names and values, in the order of the fields.
+            pub fn entries(&self) -> impl Iterator<Item = (&'static str, u64)> {
+                [$((stringify!($name), self.$name),)*].into_iter()
+            }
+        }
+    };
+}
+
+counters! {
+    /// Connections that came in.
+    accepted,
+    /// Connections that are open.
+    connections,
+    /// Connections closed because the peer broke the protocol.
+    violations,
+    /// Calls that came in whole.
+    calls,
+    /// Calls answered with OK in time.
+    answered,
+    /// Calls answered with OK after their deadline, where deadlines are not enforced.
+    late,
+    /// Calls that were late on arrival.
+    expired_on_arrival,
+    /// Calls whose time ran out in the queue.
+    expired_in_queue,
+    /// Calls whose time ran out while they were served.
+    expired_in_service,
+    /// Calls refused because less time was left than their method needs.
+    infeasible,
+    /// Calls refused because the queue was full.
+    queue_full,
+    /// Calls that their caller took back.
+    cancelled,
+    /// Calls that failed by their handler's own decision.
+    failed,
+    /// Calls whose handler panicked.
+    panicked,
+    /// Calls of methods that there are not.
+    unknown_method,
+    /// Nanoseconds that handlers ran.
+    service_nanos,
+    /// Nanoseconds that handlers ran for calls that were not answered with OK in time.
+    wasted_nanos,
+}

@@ -1,0 +1,360 @@
+//! Parallel units: one request split over many servers, whose answers are put together again.
+//!
+//! The branches inherit what is left less the time that putting together takes (D2P, equations (4) and (5)), and carry
+//! the parallel-unit flag. When that time is up the aggregator goes on with what it has: a partial answer in time beats
+//! a complete one too late. A branch that takes longer than most may be sent once more to a replica, within a ratio and
+//! only if an answer can still be in time.
+
+use crate::channel::{CallFuture, Channel};
+use crate::clock::monotonic;
+use crate::context::Context;
+use crate::local::{self, CallSlot, Mailbox};
+use crate::outcome::{Outcome, Reply};
+use crate::status::{Check, Reason, Status};
+use crate::wire::MethodId;
+use greenwave_policy::{Deadline, Hedge, ServiceTimes, Time};
+use std::rc::Rc;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+use std::time::Duration;
+
+/// How an aggregator is set up.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AggregatorConfig {
+    /// Second attempts per branch, 0 to 1. 0: none.
+    pub hedge_ratio: f64,
+    /// A branch is slow when it took longer than this share of branches, 0 to 1.
+    pub hedge_quantile: f64,
+    /// And longer than this.
+    pub hedge_after: Duration,
+    /// How long putting together takes until it was learned.
+    pub aggregation: Duration,
+}
+
+impl Default for AggregatorConfig {
+    fn default() -> Self {
+        Self {
+            hedge_ratio: 0.05,
+            hedge_quantile: 0.95,
+            hedge_after: Duration::from_millis(1),
+            aggregation: Duration::from_micros(200),
+        }
+    }
+}
+
+/// What an aggregator has learned: how long branches take, how long putting together takes, how many hedges it may
+/// make. One per method, shared by its calls.
+#[derive(Debug)]
+pub struct Aggregator {
+    config: AggregatorConfig,
+    learned: Mutex<Learned>,
+}
+
+#[derive(Debug)]
+struct Learned {
+    branches: ServiceTimes,
+    aggregation: ServiceTimes,
+    hedge: Hedge,
+}
+
+impl Aggregator {
+    /// An aggregator that has learned nothing.
+    pub fn new(config: AggregatorConfig) -> Self {
+        let hedge = Hedge::new(config.hedge_ratio, config.hedge_quantile, config.hedge_after);
+        let learned = Learned { branches: ServiceTimes::new(), aggregation: ServiceTimes::new(), hedge };
+        Self { config, learned: Mutex::new(learned) }
+    }
+
+    /// Splits a request.
+    pub fn unit<'a>(&'a self, context: &'a Context) -> ParallelUnit<'a> {
+        ParallelUnit { aggregator: self, context, branches: Vec::new() }
+    }
+
+    fn learned(&self) -> MutexGuard<'_, Learned> {
+        self.learned.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The time to leave for putting together.
+    fn reserve(&self) -> Duration {
+        self.learned().aggregation.quantile(0.9).unwrap_or(self.config.aggregation)
+    }
+}
+
+/// A request that is being split.
+pub struct ParallelUnit<'a> {
+    aggregator: &'a Aggregator,
+    context: &'a Context,
+    branches: Vec<Branch>,
+}
+
+struct Branch {
+    /// The server, then its replicas.
+    channels: Vec<Channel>,
+    method: MethodId,
+    request: Vec<u8>,
+    attempts: Vec<Attempt>,
+    tried: usize,
+    hedged: bool,
+    result: Option<Result<Reply, Status>>,
+}
+
+struct Attempt {
+    channel: usize,
+    sent: Time,
+    ticket: Ticket,
+}
+
+/// How an attempt's outcome arrives: in a handler, or on an ordinary thread.
+enum Ticket {
+    Suspended(Rc<CallSlot>),
+    Future(CallFuture),
+}
+
+/// What came of a parallel unit. How long this value lives counts as the time that putting together takes.
+pub struct Partial<'a> {
+    /// The branches, in the order in which they were added.
+    pub branches: Vec<Answered>,
+    aggregator: &'a Aggregator,
+    gathered: Time,
+}
+
+/// What came of one branch.
+#[derive(Debug)]
+pub struct Answered {
+    /// The answer, or why there is none.
+    pub result: Result<Reply, Status>,
+    /// Whether it was sent to a replica too.
+    pub hedged: bool,
+}
+
+impl ParallelUnit<'_> {
+    /// Adds a branch.
+    #[must_use]
+    pub fn branch(self, channel: &Channel, method: MethodId, request: Vec<u8>) -> Self {
+        self.branch_with_replicas([channel.clone()], method, request)
+    }
+
+    /// Adds a branch that any of several servers can answer; the first is asked first. At least one.
+    #[must_use]
+    pub fn branch_with_replicas(
+        mut self,
+        channels: impl IntoIterator<Item = Channel>,
+        method: MethodId,
+        request: Vec<u8>,
+    ) -> Self {
+        let channels: Vec<Channel> = channels.into_iter().collect();
+        let result = channels.is_empty().then(|| Err(Status::refused(Reason::Unreachable, "the branch has no server")));
+        let (attempts, tried, hedged) = (Vec::new(), 0, false);
+        self.branches.push(Branch { channels, method, request, attempts, tried, hedged, result });
+        self
+    }
+}
+
+impl<'a> ParallelUnit<'a> {
+    /// Sends all branches and waits until all have answered, or until it is time to put together what there is.
+    pub fn gather(self) -> Partial<'a> {
+        let Self { aggregator, context, branches } = self;
+        let now = monotonic();
+        let reserve = aggregator.reserve();
+        let budget = greenwave_policy::ParallelUnit::branch_budget(context.deadline().budget(now), reserve);
+        let limit = Deadline::at(now, budget);
+        let mailbox = local::mailbox();
+        let mut gathering = Gathering {
+            aggregator,
+            context: context.branch(limit),
+            limit: limit.expires().filter(|_| context.enforced()),
+            waker: if mailbox.is_some() { Waker::noop().clone() } else { crate::client::slot::Unpark::current() },
+            mailbox: mailbox.as_deref(),
+            branches,
+        };
+        gathering.run();
+        let branches = gathering.branches.into_iter().map(Branch::into_answered).collect();
+        Partial { branches, aggregator, gathered: monotonic() }
+    }
+}
+
+struct Gathering<'a> {
+    aggregator: &'a Aggregator,
+    context: Context,
+    limit: Option<Time>,
+    mailbox: Option<&'a Mailbox>,
+    waker: Waker,
+    branches: Vec<Branch>,
+}
+
+impl Gathering<'_> {
+    fn run(&mut self) {
+        for index in 0..self.branches.len() {
+            self.aggregator.learned().hedge.on_request();
+            self.send(index);
+        }
+        loop {
+            let pending: usize = (0..self.branches.len()).map(|index| self.collect(index)).sum();
+            let now = monotonic();
+            if pending == 0 {
+                return;
+            }
+            let over = if self.context.is_cancelled() {
+                Some(Status::refused(Reason::Cancelled, ""))
+            } else if self.limit.is_some_and(|limit| now >= limit) {
+                Some(Status::refused(Reason::Expired(Check::Wait), "the aggregator's budget was reached"))
+            } else {
+                None
+            };
+            if let Some(status) = over {
+                return self.give_up(&status);
+            }
+            let hedge = self.hedge_slow(now);
+            self.wait(now, pending, hedge);
+        }
+    }
+
+    /// Sends a branch to the next server that it has not been sent to. Whether there was one.
+    fn send(&mut self, index: usize) -> bool {
+        let branch = &mut self.branches[index];
+        let Some(channel) = branch.channels.get(branch.tried) else { return false };
+        let sent = monotonic();
+        let ticket = match self.mailbox {
+            Some(mailbox) => {
+                Ticket::Suspended(channel.start_suspended(mailbox, &self.context, branch.method, branch.request.clone()))
+            }
+            None => Ticket::Future(channel.call_async(&self.context, branch.method, &branch.request)),
+        };
+        branch.attempts.push(Attempt { channel: branch.tried, sent, ticket });
+        branch.tried += 1;
+        true
+    }
+
+    /// Takes in what a branch's attempts have brought. How many are still under way.
+    fn collect(&mut self, index: usize) -> usize {
+        let branch = &mut self.branches[index];
+        let mut at = 0;
+        while branch.result.is_none() && at < branch.attempts.len() {
+            let Some(outcome) = branch.attempts[at].ticket.outcome(&self.waker) else {
+                at += 1;
+                continue;
+            };
+            let attempt = branch.attempts.swap_remove(at);
+            if let Some(mailbox) = self.mailbox {
+                let branch_number = u16::try_from(index).ok();
+                branch.channels[attempt.channel].record(mailbox, attempt.sent, branch_number, &outcome);
+            }
+            if outcome.result.is_ok() {
+                self.aggregator.learned().branches.observe(outcome.total);
+            }
+            match outcome.into_reply() {
+                Ok(reply) => branch.result = Some(Ok(reply)),
+                Err(_) if !branch.attempts.is_empty() => {}
+                Err(failure) if elsewhere(&failure.status) && branch.tried < branch.channels.len() => {
+                    self.send(index);
+                    return self.branches[index].attempts.len();
+                }
+                Err(failure) => branch.result = Some(Err(failure.status)),
+            }
+        }
+        if branch.result.is_some() {
+            let mailbox = self.mailbox;
+            branch.attempts.drain(..).for_each(|attempt| attempt.ticket.abandon(mailbox));
+        }
+        branch.attempts.len()
+    }
+
+    /// Sends slow branches once more, as far as that is allowed; says when the next one will be slow.
+    fn hedge_slow(&mut self, now: Time) -> Option<Time> {
+        let mut next: Option<Time> = None;
+        for index in 0..self.branches.len() {
+            let branch = &self.branches[index];
+            let Some(first) = branch.attempts.first().filter(|_| branch.can_hedge()) else { continue };
+            let mut learned = self.aggregator.learned();
+            let Learned { branches, hedge, .. } = &mut *learned;
+            let Some(delay) = hedge.delay(branches) else { return None };
+            let slow_from = first.sent + delay;
+            if now < slow_from {
+                next = Some(next.map_or(slow_from, |next| next.min(slow_from)));
+                continue;
+            }
+            let expected = branches.quantile(0.5).unwrap_or_default();
+            let allowed = hedge.try_hedge(self.context.deadline().budget(now), expected);
+            drop(learned);
+            self.branches[index].hedged = allowed && self.send(index);
+        }
+        next
+    }
+
+    fn wait(&self, now: Time, pending: usize, hedge: Option<Time>) {
+        let until = self.limit.into_iter().chain(hedge).min();
+        match self.mailbox {
+            // A failure is acted on at once where there is somebody else to ask; otherwise all may as well be awaited.
+            Some(mailbox) => {
+                let single = self.branches.iter().all(|branch| branch.channels.len() == 1);
+                mailbox.sleep(if single { pending } else { 1 }, until);
+            }
+            None => match until {
+                Some(until) => std::thread::park_timeout(until.since(now)),
+                None => std::thread::park(),
+            },
+        }
+    }
+
+    fn give_up(&mut self, status: &Status) {
+        let mailbox = self.mailbox;
+        for branch in self.branches.iter_mut().filter(|branch| branch.result.is_none()) {
+            branch.attempts.drain(..).for_each(|attempt| attempt.ticket.abandon(mailbox));
+            branch.result = Some(Err(status.clone()));
+        }
+    }
+}
+
+/// Whether another server may answer where this one did not: it certainly did nothing, or its machine is gone.
+fn elsewhere(status: &Status) -> bool {
+    matches!(status.reason, Reason::Unreachable | Reason::GoingAway | Reason::ConnectionLost | Reason::QueueFull)
+}
+
+impl Branch {
+    fn can_hedge(&self) -> bool {
+        self.result.is_none() && !self.hedged && self.attempts.len() == 1 && self.tried < self.channels.len()
+    }
+
+    fn into_answered(self) -> Answered {
+        let unanswered = || Err(Status::refused(Reason::Expired(Check::Wait), ""));
+        Answered { result: self.result.unwrap_or_else(unanswered), hedged: self.hedged }
+    }
+}
+
+impl Ticket {
+    fn outcome(&mut self, waker: &Waker) -> Option<Outcome> {
+        match self {
+            Self::Suspended(slot) => slot.outcome.take(),
+            Self::Future(future) => future.outcome(waker),
+        }
+    }
+
+    fn abandon(self, mailbox: Option<&Mailbox>) {
+        if let (Self::Suspended(slot), Some(mailbox)) = (self, mailbox) {
+            mailbox.abandon(slot);
+        }
+    }
+}
+
+impl Partial<'_> {
+    /// Whether every branch has answered.
+    pub fn is_complete(&self) -> bool {
+        self.branches.iter().all(|branch| branch.result.is_ok())
+    }
+
+    /// The answers that are there, with their branches' numbers.
+    pub fn replies(&self) -> impl Iterator<Item = (usize, &Reply)> {
+        self.branches.iter().enumerate().filter_map(|(index, branch)| branch.result.as_ref().ok().map(|reply| (index, reply)))
+    }
+
+    /// The branches that have not answered, and why.
+    pub fn missing(&self) -> impl Iterator<Item = (usize, &Status)> {
+        self.branches.iter().enumerate().filter_map(|(index, branch)| branch.result.as_ref().err().map(|status| (index, status)))
+    }
+}
+
+impl Drop for Partial<'_> {
+    fn drop(&mut self) {
+        self.aggregator.learned().aggregation.observe(monotonic().since(self.gathered));
+    }
+}

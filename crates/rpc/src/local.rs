@@ -1,0 +1,127 @@
+//! Between a coroutine and the head that runs it: what the coroutine asks for, and what comes back.
+//!
+//! Both live on one thread, and a coroutine only runs while its head waits in `resume`. So the protocol is a mailbox:
+//! 1. the coroutine puts [`Command`]s into the thread's [`Mailbox`] and suspends;
+//! 2. the head, back from `resume`, carries them out;
+//! 3. completions are stored in the [`CallSlot`]s that the coroutine holds, and the head resumes it when enough of
+//!    them are there, or when the time that it named has come.
+//!
+//! No borrow of the mailbox lives across a suspension.
+
+use crate::channel::Channel;
+use crate::clock::monotonic;
+use crate::context::Context;
+use crate::outcome::Outcome;
+use crate::receipt::{Receipt, StageReceipt};
+use crate::wire::MethodId;
+use greenwave_policy::Time;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+thread_local! {
+    static MAILBOX: RefCell<Option<Rc<Mailbox>>> = const { RefCell::new(None) };
+}
+
+/// How long a handler may run before [`give_way`] looks whether somebody else should.
+const SLICE: Duration = Duration::from_micros(50);
+
+/// What a coroutine asks of its head.
+pub(crate) enum Command {
+    /// Send a call; its outcome goes into the slot.
+    Start(Box<Start>),
+    /// Nobody waits for this call any more.
+    Abandon(Rc<CallSlot>),
+    /// Resume me when this many more calls have completed, or at that time.
+    Sleep { completions: usize, until: Option<Time> },
+    /// Resume me when it is my turn.
+    GiveWay,
+}
+
+/// A call to be sent.
+pub(crate) struct Start {
+    pub(crate) channel: Channel,
+    pub(crate) context: Context,
+    pub(crate) method: MethodId,
+    pub(crate) body: Vec<u8>,
+    pub(crate) slot: Rc<CallSlot>,
+}
+
+/// Where a call's outcome is put for the coroutine that waits for it.
+#[derive(Default)]
+pub(crate) struct CallSlot {
+    pub(crate) outcome: RefCell<Option<Outcome>>,
+    /// The head's name for the call while it is under way.
+    pub(crate) token: Cell<Option<usize>>,
+}
+
+/// One head's mailbox.
+#[derive(Default)]
+pub(crate) struct Mailbox {
+    pub(crate) commands: RefCell<Vec<Command>>,
+    /// What the running coroutine's calls have brought back so far, for its own receipt.
+    pub(crate) behind: RefCell<Receipt>,
+    /// When the running coroutine's task came in and when it was resumed last.
+    pub(crate) received: Cell<Time>,
+    pub(crate) resumed: Cell<Time>,
+}
+
+impl Mailbox {
+    /// Makes this the mailbox of the calling thread until the guard is dropped.
+    pub(crate) fn install(self: &Rc<Self>) -> Installed {
+        Installed(MAILBOX.replace(Some(Rc::clone(self))))
+    }
+}
+
+/// Puts the former mailbox back.
+pub(crate) struct Installed(Option<Rc<Mailbox>>);
+
+impl Drop for Installed {
+    fn drop(&mut self) {
+        MAILBOX.set(self.0.take());
+    }
+}
+
+/// The mailbox of the head that runs the calling coroutine; `None` outside of handlers.
+pub(crate) fn mailbox() -> Option<Rc<Mailbox>> {
+    if !greenwave_quanta::in_coroutine() {
+        return None;
+    }
+    MAILBOX.with_borrow(Clone::clone)
+}
+
+impl Mailbox {
+    /// Asks for a call to be sent and returns at once; it leaves with the next suspension.
+    pub(crate) fn start(&self, channel: &Channel, context: &Context, method: MethodId, body: Vec<u8>) -> Rc<CallSlot> {
+        let slot = Rc::new(CallSlot::default());
+        let start = Start { channel: channel.clone(), context: context.clone(), method, body, slot: Rc::clone(&slot) };
+        self.commands.borrow_mut().push(Command::Start(Box::new(start)));
+        slot
+    }
+
+    /// Waits for `completions` calls more, at most until `until`. May return early: the caller looks at its slots.
+    pub(crate) fn sleep(&self, completions: usize, until: Option<Time>) {
+        self.commands.borrow_mut().push(Command::Sleep { completions, until });
+        greenwave_quanta::yield_now();
+    }
+
+    /// Says that nobody waits for a call any more.
+    pub(crate) fn abandon(&self, slot: Rc<CallSlot>) {
+        self.commands.borrow_mut().push(Command::Abandon(slot));
+    }
+
+    /// Keeps what a completed call reports of itself and of the stages behind it.
+    pub(crate) fn record(&self, call: StageReceipt, behind: &Receipt) {
+        self.behind.borrow_mut().add(call, behind);
+    }
+}
+
+/// Lets somebody more urgent run, if the calling handler has run for a while.
+pub(crate) fn give_way() {
+    let Some(mailbox) = mailbox() else { return };
+    if monotonic().since(mailbox.resumed.get()) < SLICE {
+        return;
+    }
+    mailbox.commands.borrow_mut().push(Command::GiveWay);
+    greenwave_quanta::yield_now();
+}
