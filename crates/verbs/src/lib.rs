@@ -47,6 +47,7 @@ mod queue;
 mod slots;
 mod socket;
 mod stream;
+mod uring;
 mod wake;
 
 pub use address::{Address, ParseAddressError};
@@ -66,6 +67,12 @@ pub fn open(config: &QueueConfig) -> Result<Box<dyn CompletionQueue>, VerbsError
     config.validate()?;
     match &config.backend {
         Choice::Memory(network) => Ok(Box::new(memory::MemoryQueue::new(network, config))),
-        Choice::Auto | Choice::Uring | Choice::Epoll => Ok(Box::new(epoll::EpollQueue::open(config)?)),
+        Choice::Uring => Ok(Box::new(uring::UringQueue::open(config)?)),
+        Choice::Auto if !config.movable => match uring::UringQueue::open(config) {
+            Ok(queue) => Ok(Box::new(queue)),
+            Err(VerbsError::Unavailable { .. }) => Ok(Box::new(epoll::EpollQueue::open(config)?)),
+            Err(other) => Err(other),
+        },
+        Choice::Auto | Choice::Epoll => Ok(Box::new(epoll::EpollQueue::open(config)?)),
     }
 }

@@ -49,6 +49,11 @@ impl Outbox {
         self.unwritten() == 0
     }
 
+    /// Whether bytes were taken off and are not written yet.
+    pub(crate) fn is_flying(&self) -> bool {
+        !self.flight.is_empty()
+    }
+
     /// Adds a chunk of `len` bytes. `starved`: there is no room for another one.
     pub(crate) fn push(&mut self, parts: &[&[u8]], len: usize, mark: usize, spare: &mut Spare) {
         if self.filling.capacity() == 0 {

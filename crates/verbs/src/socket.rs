@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, getpeername,
-    getsockname, listen, socket_with, sockopt,
+    AddressFamily, Shutdown, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect,
+    getpeername, getsockname, listen, shutdown, socket_with, sockopt,
 };
 
 use crate::{Address, Backend, CloseReason, VerbsError};
@@ -58,18 +58,32 @@ impl ListeningSocket {
         Ok(Self { socket, address: Address::Unix(path.to_owned()) })
     }
 
+    /// Stops listening while the socket stays open, because a request still names it. Gives the address up.
+    pub(crate) fn stop(&mut self) {
+        // Fails only if it doesn't listen.
+        let _ = shutdown(&self.socket, Shutdown::Both);
+        self.remove_file();
+    }
+
     /// The next connection that waits, if any.
     pub(crate) fn accept(&self) -> Result<OwnedFd, Errno> {
         accept_with(&self.socket, FLAGS)
+    }
+
+    fn remove_file(&mut self) {
+        if let Address::Unix(path) = &self.address
+            && !path.as_os_str().is_empty()
+        {
+            // Somebody may have removed it already, which is what was wanted.
+            let _ = std::fs::remove_file(path);
+            self.address = Address::Unix(PathBuf::new());
+        }
     }
 }
 
 impl Drop for ListeningSocket {
     fn drop(&mut self) {
-        if let Address::Unix(path) = &self.address {
-            // Somebody may have removed it already, which is what was wanted.
-            let _ = std::fs::remove_file(path);
-        }
+        self.remove_file();
     }
 }
 

@@ -1,0 +1,324 @@
+//! What a [`UringQueue`] does when a request completes.
+
+use std::time::Duration;
+
+use io_uring::cqueue;
+use rustix::fd::{AsFd, FromRawFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::net::{Shutdown, shutdown};
+
+use super::{Connection, UringQueue, request};
+use crate::detached::Carrier;
+use crate::socket::{connect_outcome, peer_of, reason_of, set_up};
+use crate::stream::{Due, Note, Phase, Stream};
+use crate::{AcceptMode, CloseReason, DetachedEndpoint, EndpointId, Event, ListenerId};
+
+impl UringQueue {
+    /// How long a listener rests after the system had no descriptor for a connection.
+    const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
+    /// How long dropping the queue waits for the kernel to give back what it was handed, twenty times over.
+    const PATIENCE: Duration = Duration::from_millis(50);
+
+    /// Takes the completions that are there.
+    pub(super) fn reap(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> usize {
+        let mut found = 0;
+        // As many as the ring holds at the default size: a bound in case they come in as fast as they are taken.
+        for _ in 0..1024 {
+            let Some(completion) = self.ring.next() else { break };
+            found += self.handle(&completion, sink);
+        }
+        found
+    }
+
+    fn handle(&mut self, completion: &cqueue::Entry, sink: &mut dyn FnMut(Event<'_>)) -> usize {
+        let key = completion.user_data() & !request::MASK;
+        let result = outcome(completion);
+        let more = cqueue::more(completion.flags());
+        match completion.user_data() & request::MASK {
+            request::RECEIVE => {
+                let buffer = cqueue::buffer_select(completion.flags());
+                let found = self.received(key, result, buffer, more, sink);
+                if let (Some(id), Some(buffers)) = (buffer, &mut self.buffers) {
+                    buffers.post(id);
+                }
+                self.settle(key);
+                found
+            }
+            request::SEND => {
+                self.sent(key, result);
+                self.settle(key);
+                0
+            }
+            request::CONNECT => self.connected(key, result, sink),
+            request::ACCEPT => self.accepted(key, result, more, sink),
+            request::BELL => {
+                // The flag tells whether there was a wake; the bell has done its job by ending the wait.
+                if !more {
+                    self.ring.watch_bell(self.bell.as_fd(), request::BELL);
+                }
+                0
+            }
+            _ => 0,
+        }
+    }
+
+    /// A receive completed, and goes on if there is `more`. The buffer is posted again by the caller.
+    fn received(
+        &mut self,
+        key: u64,
+        result: Result<usize, Errno>,
+        buffer: Option<u16>,
+        more: bool,
+        sink: &mut dyn FnMut(Event<'_>),
+    ) -> usize {
+        let Some(connection) = self.connections.at_mut(key) else { return 0 };
+        connection.receiving = more;
+        let stream = &mut connection.stream;
+        let reason = match (result, buffer, &self.buffers) {
+            _ if stream.phase == Phase::Dead => return 0,
+            (Ok(count @ 1..), Some(id), Some(buffers)) => {
+                // SAFETY: the completion named the buffer and how many bytes it holds; it is posted again only after
+                // this function has returned.
+                let bytes = unsafe { buffers.bytes(id, count) };
+                let limit = self.posting.chunk_bytes;
+                match stream.receive(EndpointId(key), bytes, limit, &mut self.stats, sink) {
+                    Ok(chunks) => return chunks,
+                    Err(reason) => reason,
+                }
+            }
+            (Ok(_), ..) => stream.reason_at_end(CloseReason::PeerClosed, &mut self.stats),
+            (Err(Errno::NOBUFS), ..) => {
+                self.stats.out_of_buffers += 1;
+                return 0;
+            }
+            (Err(Errno::INTR | Errno::AGAIN), ..) => return 0,
+            (Err(errno), ..) => stream.reason_at_end(reason_of(errno), &mut self.stats),
+        };
+        self.retire(key);
+        sink(Event::Closed { endpoint: EndpointId(key), reason });
+        1
+    }
+
+    /// A send completed.
+    fn sent(&mut self, key: u64, result: Result<usize, Errno>) {
+        let Some(connection) = self.connections.at_mut(key) else { return };
+        connection.sending = false;
+        let stream = &mut connection.stream;
+        if stream.phase == Phase::Dead {
+            return;
+        }
+        match result {
+            Ok(count) => {
+                if stream.outbox.advance(count, self.posting.mark, &mut self.posting.spare) {
+                    self.notes.push_back((key, Note::Writable));
+                }
+            }
+            Err(Errno::INTR | Errno::AGAIN) => connection.send_again = true,
+            Err(errno) => {
+                stream.outbox.clear(&mut self.posting.spare);
+                stream.break_off(reason_of(errno));
+            }
+        }
+        if connection.send_again || connection.stream.outbox.is_flying() || stream_flushes(&connection.stream) {
+            self.send(key);
+        }
+    }
+
+    /// A socket that was connecting is writable, or failed.
+    fn connected(&mut self, key: u64, result: Result<usize, Errno>, sink: &mut dyn FnMut(Event<'_>)) -> usize {
+        let Some(connection) = self.connections.at_mut(key) else { return 0 };
+        connection.connecting = false;
+        let endpoint = EndpointId(key);
+        let Phase::Connecting { closing } = connection.stream.phase else {
+            self.settle(key);
+            return 0;
+        };
+        let outcome = result.map_err(reason_of).and_then(|_| connect_outcome(&connection.stream.socket));
+        if let Err(reason) = outcome {
+            self.retire(key);
+            sink(Event::Closed { endpoint, reason });
+            return 1;
+        }
+        connection.stream.phase = if closing { Phase::Flushing } else { Phase::Open };
+        self.receive_from(key);
+        self.send(key);
+        if closing {
+            return 0;
+        }
+        sink(Event::Connected { endpoint });
+        1
+    }
+
+    /// A connection came in, or could not.
+    fn accepted(
+        &mut self,
+        key: u64,
+        result: Result<usize, Errno>,
+        more: bool,
+        sink: &mut dyn FnMut(Event<'_>),
+    ) -> usize {
+        // SAFETY: a descriptor that the kernel has just made for this request, and that nobody else knows of.
+        let socket = result.map(|number| unsafe { OwnedFd::from_raw_fd(number as i32) });
+        let Some(listener) = self.listeners.at_mut(key) else { return 0 };
+        listener.accepting = more;
+        if listener.closed {
+            if !more {
+                self.listeners.remove(key);
+            }
+            return 0;
+        }
+        let mode = listener.mode;
+        let own = listener.socket.address.clone();
+        if !more && matches!(socket, Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)) {
+            // There won't be one at once, and trying again at once would keep the queue busy.
+            self.timers.set(self.now + Self::ACCEPT_PAUSE, Due::Accept(key));
+        } else if !more {
+            self.accept_at(key);
+        }
+        let Ok(socket) = socket else {
+            self.stats.accept_errors += 1;
+            return 0;
+        };
+        let peer = peer_of(&socket, &own);
+        set_up(&socket, &peer);
+        self.stats.accepted += 1;
+        let listener = ListenerId(key);
+        if mode == AcceptMode::Detach {
+            let endpoint = DetachedEndpoint { peer: peer.clone(), carrier: Carrier::Socket(socket) };
+            sink(Event::AcceptedDetached { listener, endpoint, peer });
+            return 1;
+        }
+        let Ok(endpoint) = self.admit(Stream::new(socket, Phase::Open)) else {
+            self.stats.accept_errors += 1;
+            return 0;
+        };
+        sink(Event::Accepted { listener, endpoint: EndpointId(endpoint), peer });
+        1
+    }
+
+    /// After a completion of a connection: receives again if that has ended, or lets go of what is over.
+    fn settle(&mut self, key: u64) {
+        let Some(connection) = self.connections.at(key) else { return };
+        if connection.stream.phase == Phase::Dead {
+            if !connection.is_pending() {
+                self.connections.remove(key);
+            }
+        } else if !connection.receiving && !connection.connecting {
+            self.receive_from(key);
+        }
+    }
+
+    pub(super) fn receive_from(&mut self, key: u64) {
+        if let Some(connection) = self.connections.at_mut(key) {
+            connection.receiving = true;
+            self.ring.receive(connection.stream.socket.as_fd(), key | request::RECEIVE);
+        }
+    }
+
+    pub(super) fn accept_at(&mut self, key: u64) {
+        if let Some(listener) = self.listeners.at_mut(key)
+            && !listener.closed
+            && !listener.accepting
+        {
+            listener.accepting = true;
+            self.ring.accept(listener.socket.socket.as_fd(), key | request::ACCEPT);
+        }
+    }
+
+    /// Sends what was posted to a connection, or has it sent after what is being sent now.
+    pub(super) fn send(&mut self, key: u64) {
+        let Some(connection) = self.connections.at_mut(key) else { return };
+        if connection.sending {
+            connection.send_again = true;
+            return;
+        }
+        connection.send_again = false;
+        let stream = &mut connection.stream;
+        if stream.may_write() {
+            connection.sending = true;
+            self.stats.writes += 1;
+            let bytes: *const [u8] = stream.outbox.take_off();
+            // SAFETY: the outbox neither changes nor frees these bytes before it is told that they are written or is
+            // cleared, which happens when the send has completed (invariant 2 of the queue).
+            unsafe { self.ring.send(stream.socket.as_fd(), bytes, key | request::SEND) };
+        } else if stream.finish_flush() {
+            self.timers.set(self.now + self.linger, Due::Linger(key));
+        }
+    }
+
+    /// Ends a connection without a word. It goes at once if the kernel has no request of it, or else when the kernel
+    /// has given back the last one.
+    pub(super) fn retire(&mut self, key: u64) {
+        let Some(connection) = self.connections.at_mut(key) else { return };
+        connection.stream.phase = Phase::Dead;
+        if !connection.is_pending() {
+            self.connections.remove(key);
+            return;
+        }
+        // Tells the peer now; the socket itself is closed later.
+        let _ = shutdown(&connection.stream.socket, Shutdown::Both);
+        for (pending, kind) in [
+            (connection.receiving, request::RECEIVE),
+            (connection.sending, request::SEND),
+            (connection.connecting, request::CONNECT),
+        ] {
+            if pending {
+                self.ring.cancel(key | kind, request::CANCEL);
+            }
+        }
+    }
+
+    pub(super) fn retire_listener(&mut self, key: u64) {
+        let Some(listener) = self.listeners.at_mut(key) else { return };
+        if !listener.accepting {
+            self.listeners.remove(key);
+        } else if !listener.closed {
+            listener.closed = true;
+            listener.socket.stop();
+            self.ring.cancel(key | request::ACCEPT, request::CANCEL);
+        }
+    }
+
+    /// Ends everything, and gets back from the kernel whatever refers to memory of this queue. What it doesn't give
+    /// back is leaked, never freed.
+    pub(super) fn shut_down(&mut self) {
+        for key in self.connections.keys().collect::<Vec<_>>() {
+            self.retire(key);
+        }
+        for key in self.listeners.keys().collect::<Vec<_>>() {
+            self.retire_listener(key);
+        }
+        if !self.ring.is_enabled() {
+            // The kernel has never seen a request.
+            return;
+        }
+        for _ in 0..20 {
+            self.reap(&mut |_| {});
+            if self.connections.len() + self.listeners.len() == 0 || self.ring.failure().is_some() {
+                break;
+            }
+            self.ring.enter_and_wait(Some(Self::PATIENCE));
+        }
+        if self.connections.len() > 0 {
+            self.connections.drain().for_each(|connection| std::mem::forget(connection.stream.outbox.into_flight()));
+            std::mem::forget(self.buffers.take());
+        }
+    }
+}
+
+impl Connection {
+    /// Whether the kernel has, or will have, a request of this connection.
+    fn is_pending(&self) -> bool {
+        self.receiving || self.sending || self.connecting
+    }
+}
+
+/// Whether a stream is being closed, so that everything posted is to be sent without a further submit.
+fn stream_flushes(stream: &Stream) -> bool {
+    stream.phase == Phase::Flushing
+}
+
+fn outcome(completion: &cqueue::Entry) -> Result<usize, Errno> {
+    let result = completion.result();
+    usize::try_from(result).map_err(|_| Errno::from_raw_os_error(-result))
+}

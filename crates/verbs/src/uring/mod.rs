@@ -1,0 +1,341 @@
+//! Completion queues over io_uring.
+//!
+//! Receives and accepts are posted once and go on by themselves; what arrives lies in the buffers of one ring that
+//! all endpoints of the queue share. What was posted to endpoints is handed over in one system call, one request for
+//! each endpoint. A poll that finds nothing reads two words of memory and doesn't enter the kernel.
+//!
+//! Needs Linux 6.0, for receives that go on by themselves; since 6.1 the kernel leaves the polling thread alone until
+//! it enters.
+
+mod buffers;
+mod io;
+mod ring;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use greenwave_policy::Time;
+use rustix::fd::AsFd;
+
+use crate::detached::Carrier;
+use crate::framing::PREFIX;
+use crate::outbox::Spare;
+use crate::slots::Slots;
+use crate::socket::{ListeningSocket, Progress, begin_connect};
+use crate::stream::{Due, Note, Phase, Posting, Stream, Timers};
+use crate::wake::{Bell, EventBell};
+use crate::{
+    AcceptMode, Address, Backend, Close, CloseReason, CompletionQueue, DetachedEndpoint, EndpointId, Event, ListenerId,
+    QueueConfig, QueueStats, VerbsError, Waker,
+};
+use buffers::Buffers;
+use ring::Ring;
+
+/// What a request is, in the bits between slot and generation of a key.
+mod request {
+    pub(super) const MASK: u64 = 0xff << 24;
+    pub(super) const RECEIVE: u64 = 0;
+    pub(super) const SEND: u64 = 1 << 24;
+    pub(super) const CONNECT: u64 = 2 << 24;
+    pub(super) const ACCEPT: u64 = 3 << 24;
+    pub(super) const BELL: u64 = 4 << 24;
+    pub(super) const CANCEL: u64 = 5 << 24;
+}
+
+/// A completion queue over io_uring.
+///
+/// Invariants:
+/// 1. A connection or listener stays in its table, and its socket open, until the last completion of each of its
+///    requests was taken; once it is over it is [`Phase::Dead`], or `closed`, and known to the kernel's requests alone.
+/// 2. The flight of an outbox is the kernel's while `sending`.
+/// 3. `ring` is dropped before `buffers`, and `buffers` is leaked if a receive may still be going on.
+#[derive(Debug)]
+pub(crate) struct UringQueue {
+    ring: Ring,
+    /// `None` only while the queue is dropped.
+    buffers: Option<Buffers>,
+    bell: Arc<EventBell>,
+    connections: Slots<Connection>,
+    listeners: Slots<Listener>,
+    posting: Posting,
+    dirty: Vec<u64>,
+    notes: VecDeque<(u64, Note)>,
+    timers: Timers,
+    linger: Duration,
+    now: Time,
+    stats: QueueStats,
+}
+
+/// A connection and the requests of it that the kernel has, or will have at the next submit.
+#[derive(Debug)]
+struct Connection {
+    stream: Stream,
+    receiving: bool,
+    sending: bool,
+    connecting: bool,
+    /// Chunks were submitted while `sending`; they are to follow.
+    send_again: bool,
+}
+
+#[derive(Debug)]
+struct Listener {
+    socket: ListeningSocket,
+    mode: AcceptMode,
+    accepting: bool,
+    closed: bool,
+}
+
+impl UringQueue {
+    pub(crate) fn open(config: &QueueConfig) -> Result<Self, VerbsError> {
+        let unavailable = |source| VerbsError::Unavailable {
+            backend: Backend::Uring,
+            remedy: "it needs Linux 6.0 or later that allows io_uring; choose epoll, or auto",
+            source,
+        };
+        let bell = EventBell::new()?;
+        let buffers = Buffers::new(config.receive_buffers, config.chunk_bytes + PREFIX).map_err(unavailable)?;
+        // SAFETY: invariant 3.
+        let mut ring = unsafe { Ring::open(config.entries, &buffers) }.map_err(unavailable)?;
+        ring.watch_bell(bell.as_fd(), request::BELL);
+        Ok(Self {
+            ring,
+            buffers: Some(buffers),
+            bell,
+            connections: Slots::new(),
+            listeners: Slots::new(),
+            posting: Posting { chunk_bytes: config.chunk_bytes, mark: config.backlog_bytes, spare: Spare::default() },
+            dirty: Vec::new(),
+            notes: VecDeque::new(),
+            timers: Timers::default(),
+            linger: Duration::from_millis(config.linger_millis.into()),
+            now: Time::ZERO,
+            stats: QueueStats::default(),
+        })
+    }
+
+    /// The stream of an endpoint that isn't over.
+    fn alive(&self, key: u64) -> Option<&Stream> {
+        self.connections.at(key).map(|connection| &connection.stream).filter(|stream| stream.phase != Phase::Dead)
+    }
+
+    fn listener(&self, listener: ListenerId) -> Result<&Listener, VerbsError> {
+        self.listeners.at(listener.0).filter(|found| !found.closed).ok_or(VerbsError::StaleListener(listener))
+    }
+
+    /// Refuses new work if the ring has failed.
+    fn check(&self) -> Result<(), VerbsError> {
+        match self.ring.failure() {
+            None => Ok(()),
+            Some(kind) => {
+                Err(VerbsError::System { doing: "using a completion queue that failed", source: kind.into() })
+            }
+        }
+    }
+
+    /// Takes in a connection that is up. The caller has set up the socket.
+    fn admit(&mut self, stream: Stream) -> Result<u64, VerbsError> {
+        let connection = Connection { stream, receiving: false, sending: false, connecting: false, send_again: false };
+        let key = self.connections.insert(connection)?;
+        self.receive_from(key);
+        Ok(key)
+    }
+
+    fn run_timers(&mut self) {
+        while let Some(due) = self.timers.pop(self.now) {
+            match due {
+                Due::Linger(key) => {
+                    if self.alive(key).is_some_and(|stream| stream.phase == Phase::Lingering) {
+                        self.notes.push_back((key, Note::Closed(CloseReason::Flushed)));
+                    }
+                }
+                Due::Accept(key) => self.accept_at(key),
+            }
+        }
+    }
+
+    fn tell_notes(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> usize {
+        let mut told = 0;
+        while let Some((key, note)) = self.notes.pop_front() {
+            let Some(stream) = self.alive(key) else { continue };
+            let endpoint = EndpointId(key);
+            match note {
+                Note::Connected if stream.takes_posts() => sink(Event::Connected { endpoint }),
+                Note::Writable if stream.takes_posts() => sink(Event::Writable { endpoint }),
+                Note::Connected | Note::Writable => continue,
+                Note::Closed(reason) => {
+                    self.retire(key);
+                    sink(Event::Closed { endpoint, reason });
+                }
+            }
+            told += 1;
+        }
+        told
+    }
+
+    /// Ends everything because the ring failed. What the kernel may still refer to stays until the queue is dropped.
+    fn fail(&mut self, kind: std::io::ErrorKind, sink: &mut dyn FnMut(Event<'_>)) -> usize {
+        let mut told = 0;
+        for key in self.connections.keys().collect::<Vec<_>>() {
+            if self.alive(key).is_some() {
+                self.retire(key);
+                sink(Event::Closed { endpoint: EndpointId(key), reason: CloseReason::QueueFailed(kind) });
+                told += 1;
+            }
+        }
+        told
+    }
+}
+
+impl CompletionQueue for UringQueue {
+    fn backend(&self) -> Backend {
+        Backend::Uring
+    }
+
+    fn chunk_bytes(&self) -> usize {
+        self.posting.chunk_bytes
+    }
+
+    fn listen(&mut self, address: &Address) -> Result<ListenerId, VerbsError> {
+        self.check()?;
+        let socket = ListeningSocket::open(address, Backend::Uring)?;
+        let listener = Listener { socket, mode: AcceptMode::Keep, accepting: false, closed: false };
+        let key = self.listeners.insert(listener)?;
+        self.accept_at(key);
+        Ok(ListenerId(key))
+    }
+
+    fn local_address(&self, listener: ListenerId) -> Result<Address, VerbsError> {
+        Ok(self.listener(listener)?.socket.address.clone())
+    }
+
+    fn set_accept_mode(&mut self, listener: ListenerId, mode: AcceptMode) -> Result<(), VerbsError> {
+        self.listener(listener)?;
+        if let Some(found) = self.listeners.at_mut(listener.0) {
+            found.mode = mode;
+        }
+        Ok(())
+    }
+
+    fn close_listener(&mut self, listener: ListenerId) {
+        self.retire_listener(listener.0);
+    }
+
+    fn connect(&mut self, address: &Address) -> Result<EndpointId, VerbsError> {
+        self.check()?;
+        let (socket, progress) = begin_connect(address, Backend::Uring)?;
+        if matches!(progress, Progress::Connected) {
+            let key = self.admit(Stream::new(socket, Phase::Open))?;
+            self.notes.push_back((key, Note::Connected));
+            return Ok(EndpointId(key));
+        }
+        let stream = Stream::new(socket, Phase::Connecting { closing: false });
+        let connecting = matches!(progress, Progress::Underway);
+        let connection = Connection { stream, receiving: false, sending: false, connecting, send_again: false };
+        let key = self.connections.insert(connection)?;
+        match (progress, self.connections.at(key)) {
+            (Progress::Failed(reason), _) => self.notes.push_back((key, Note::Closed(reason))),
+            (_, Some(found)) => self.ring.watch_writable(found.stream.socket.as_fd(), key | request::CONNECT),
+            (_, None) => {}
+        }
+        Ok(EndpointId(key))
+    }
+
+    fn adopt(&mut self, endpoint: DetachedEndpoint) -> Result<EndpointId, VerbsError> {
+        self.check()?;
+        let Carrier::Socket(socket) = endpoint.carrier else {
+            return Err(VerbsError::Adopt(Backend::Uring));
+        };
+        self.admit(Stream::new(socket, Phase::Open)).map(EndpointId)
+    }
+
+    fn close(&mut self, endpoint: EndpointId, how: Close) {
+        if self.alive(endpoint.0).is_none() {
+            return;
+        }
+        let Some(connection) = self.connections.at_mut(endpoint.0) else { return };
+        match (how, connection.stream.phase) {
+            (Close::Abort, _) => self.retire(endpoint.0),
+            (Close::Flush, Phase::Connecting { .. }) => connection.stream.phase = Phase::Connecting { closing: true },
+            (Close::Flush, Phase::Open) => {
+                connection.stream.phase = Phase::Flushing;
+                self.send(endpoint.0);
+            }
+            (Close::Flush, _) => {}
+        }
+    }
+
+    fn send_room(&self, endpoint: EndpointId) -> usize {
+        self.alive(endpoint.0).map_or(0, |stream| self.posting.room(stream))
+    }
+
+    fn post_send(&mut self, endpoint: EndpointId, parts: &[&[u8]]) -> Result<(), VerbsError> {
+        let connection = self.connections.at_mut(endpoint.0).filter(|found| found.stream.takes_posts());
+        let stream = &mut connection.ok_or(VerbsError::StaleEndpoint(endpoint))?.stream;
+        self.posting.post(endpoint, stream, parts, &mut self.stats)?;
+        if !stream.dirty {
+            stream.dirty = true;
+            self.dirty.push(endpoint.0);
+        }
+        Ok(())
+    }
+
+    fn submit(&mut self) {
+        while let Some(key) = self.dirty.pop() {
+            if let Some(connection) = self.connections.at_mut(key) {
+                connection.stream.dirty = false;
+                self.send(key);
+            }
+        }
+        if self.ring.needs_kernel() {
+            self.ring.enter();
+        }
+    }
+
+    fn poll(&mut self, now: Time, sink: &mut dyn FnMut(Event<'_>)) -> usize {
+        self.now = now;
+        let mut found = 0;
+        if self.bell.flag().take() {
+            sink(Event::Woken);
+            found += 1;
+        }
+        self.run_timers();
+        if self.ring.needs_kernel() {
+            self.ring.enter();
+        }
+        found += self.reap(sink);
+        if !self.notes.is_empty() {
+            found += self.tell_notes(sink);
+        }
+        if let Some(kind) = self.ring.failure() {
+            found += self.fail(kind, sink);
+        }
+        found
+    }
+
+    fn wait(&mut self, now: Time, timeout: Option<Duration>) {
+        self.now = now;
+        self.submit();
+        let something = !self.notes.is_empty() || self.ring.has_completion() || self.ring.failure().is_some();
+        if something || !self.bell.flag().begin_wait() {
+            return;
+        }
+        let timer = self.timers.next().map(|at| at.since(now));
+        self.ring.enter_and_wait(timer.into_iter().chain(timeout).min());
+        self.bell.flag().end_wait();
+    }
+
+    fn waker(&self) -> Waker {
+        Waker::new(self.bell.clone())
+    }
+
+    fn stats(&self) -> QueueStats {
+        QueueStats { system_calls: self.stats.system_calls + self.ring.system_calls, ..self.stats }
+    }
+}
+
+impl Drop for UringQueue {
+    fn drop(&mut self) {
+        self.shut_down();
+    }
+}
