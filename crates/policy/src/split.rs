@@ -16,14 +16,17 @@ use std::mem;
 
 /// The messages that wait to be sent on a connection, with how much of each is left.
 ///
-/// 1. `in_hand` is the message that sent last. If it is done it has left the queue and is only kept.
-/// 2. `waits_since` of a message is the turn at which it was pushed or last sent, so it was passed over
-///    `turn - waits_since` times.
-/// 3. Nobody in `heap` can be helped before the turn `look_again`.
+/// 1. Each message lies in a slot of its own, and exactly one ticket says which: in `in_hand` or in `tickets`.
+/// 2. `in_hand` is of the message that sent last, or of the only one. If it is done the message has left the queue,
+///    and is only kept.
+/// 3. `waits_since` is the turn at which a message was pushed or last sent, so it was passed over
+///    `turn - waits_since` times. Nobody in `tickets` can be helped before the turn `look_again`.
 #[derive(Clone, Debug)]
 pub struct SplitQueue<T> {
-    in_hand: Option<Message<T>>,
-    heap: BinaryHeap<Message<T>>,
+    slots: Vec<Option<T>>,
+    free: Vec<usize>,
+    in_hand: Option<Ticket>,
+    tickets: BinaryHeap<Ticket>,
     patience: u64,
     /// Chunks handed out so far.
     turn: u64,
@@ -48,52 +51,70 @@ impl<T> SplitQueue<T> {
     #[must_use]
     pub const fn with_patience(patience: u32) -> Self {
         let patience = patience as u64;
-        Self { in_hand: None, heap: BinaryHeap::new(), patience, turn: 0, look_again: patience, pushed: 0 }
+        Self {
+            slots: Vec::new(),
+            free: Vec::new(),
+            in_hand: None,
+            tickets: BinaryHeap::new(),
+            patience,
+            turn: 0,
+            look_again: patience,
+            pushed: 0,
+        }
     }
 
     /// Adds a message of `remaining` bytes; an empty one has a turn too.
     pub fn push(&mut self, remaining: usize, deadline: Deadline, message: T) {
+        self.put_down_sent();
         self.pushed += 1;
         let rank = Rank { remaining, deadline, pushed: self.pushed };
-        self.heap.push(Message { rank, waits_since: self.turn, done: false, message });
+        let ticket = Ticket { rank, waits_since: self.turn, done: false, slot: self.occupy(message) };
+        if self.is_empty() {
+            self.in_hand = Some(ticket);
+        } else {
+            self.tickets.push(ticket);
+        }
     }
 
     /// The message whose turn it is, how many of its bytes to send now, and whether those are its last.
     ///
     /// At most `chunk` bytes; `None` if nothing waits or `chunk` is 0. With its last bytes a message leaves the queue,
-    /// which keeps it for [`take_sent`](Self::take_sent) until the next call.
+    /// which keeps it for [`take_sent`](Self::take_sent) until the next call or the next message.
     pub fn next(&mut self, chunk: usize) -> Option<(&mut T, usize, bool)> {
         self.next_with(|_| chunk)
     }
 
     /// Like [`next`](Self::next), where the size of the chunk depends on the message, for instance on its header.
     pub fn next_with(&mut self, chunk: impl FnOnce(&T) -> usize) -> Option<(&mut T, usize, bool)> {
+        self.put_down_sent();
         let look_again = self.look_again;
         self.choose();
-        let chunk = chunk(&self.in_hand.as_ref()?.message);
+        let chosen = self.in_hand.as_mut()?;
+        let message = self.slots[chosen.slot].as_mut()?;
+        let chunk = chunk(message);
         if chunk == 0 {
-            self.heap.extend(self.in_hand.take());
+            self.tickets.extend(self.in_hand.take());
             self.look_again = look_again;
             return None;
         }
         self.turn += 1;
-        let chosen = self.in_hand.as_mut()?;
         let bytes = chosen.rank.remaining.min(chunk);
         chosen.rank.remaining -= bytes;
         chosen.waits_since = self.turn;
         chosen.done = chosen.rank.remaining == 0;
-        Some((&mut chosen.message, bytes, chosen.done))
+        Some((message, bytes, chosen.done))
     }
 
     /// The message that left the queue with the latest [`next`](Self::next), if it did.
     pub fn take_sent(&mut self) -> Option<T> {
-        self.in_hand.take_if(|message| message.done).map(|message| message.message)
+        let sent = self.in_hand.take_if(|ticket| ticket.done)?;
+        self.vacate(sent.slot)
     }
 
     /// How many messages have bytes left.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.heap.len() + usize::from(self.in_hand.as_ref().is_some_and(|message| !message.done))
+        self.tickets.len() + usize::from(self.in_hand.is_some_and(|ticket| !ticket.done))
     }
 
     /// Whether no message has bytes left.
@@ -104,40 +125,67 @@ impl<T> SplitQueue<T> {
 
     /// Drops the messages that `keep` is false for, those of a cancelled call for instance. Linear.
     pub fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
-        self.in_hand.take_if(|message| !message.done && !keep(&message.message));
-        self.heap.retain(|message| keep(&message.message));
+        self.put_down_sent();
+        let Self { slots, free, in_hand, tickets, .. } = self;
+        let mut stays = |ticket: &Ticket| {
+            let slot = &mut slots[ticket.slot];
+            let dropped = slot.take_if(|message| !keep(message)).is_some();
+            if dropped {
+                free.push(ticket.slot);
+            }
+            !dropped
+        };
+        in_hand.take_if(|ticket| !stays(ticket));
+        tickets.retain(stays);
     }
 
-    /// Takes the message whose turn it is into the hand.
+    /// Takes the ticket of the message whose turn it is into the hand.
     fn choose(&mut self) {
-        self.in_hand.take_if(|message| message.done);
         if self.turn >= self.look_again
             && let Some(longest_wait) = self.out_of_patience()
         {
-            self.heap.extend(self.in_hand.replace(longest_wait));
+            self.tickets.extend(self.in_hand.replace(longest_wait));
             return;
         }
-        match (&mut self.in_hand, self.heap.peek_mut()) {
+        match (&mut self.in_hand, self.tickets.peek_mut()) {
             (Some(held), Some(mut top)) if top.rank < held.rank => mem::swap(held, &mut top),
             (None, Some(top)) => self.in_hand = Some(PeekMut::pop(top)),
             (_, _) => {}
         }
     }
 
-    /// Takes the message that has waited longest out of the heap, if it was passed over too often.
+    /// Takes out the ticket of the message that has waited longest, if it was passed over too often.
     #[cold]
-    fn out_of_patience(&mut self) -> Option<Message<T>> {
-        let waits = self.heap.as_slice().iter().enumerate();
-        let (at, longest) = waits.min_by_key(|(_, message)| (message.waits_since, message.rank.pushed))?;
+    fn out_of_patience(&mut self) -> Option<Ticket> {
+        let waits = self.tickets.as_slice().iter().enumerate();
+        let (at, longest) = waits.min_by_key(|(_, ticket)| (ticket.waits_since, ticket.rank.pushed))?;
         if self.turn - longest.waits_since < self.patience {
             self.look_again = longest.waits_since + self.patience;
             return None;
         }
         self.look_again = self.turn + 1 + self.patience;
-        let mut messages = mem::take(&mut self.heap).into_vec();
-        let longest = messages.swap_remove(at);
-        self.heap = messages.into();
+        let mut tickets = mem::take(&mut self.tickets).into_vec();
+        let longest = tickets.swap_remove(at);
+        self.tickets = tickets.into();
         Some(longest)
+    }
+
+    fn put_down_sent(&mut self) {
+        drop(self.take_sent());
+    }
+
+    fn occupy(&mut self, message: T) -> usize {
+        let slot = self.free.pop().unwrap_or(self.slots.len());
+        match self.slots.get_mut(slot) {
+            Some(free) => *free = Some(message),
+            None => self.slots.push(Some(message)),
+        }
+        slot
+    }
+
+    fn vacate(&mut self, slot: usize) -> Option<T> {
+        self.free.push(slot);
+        self.slots[slot].take()
     }
 }
 
@@ -147,13 +195,13 @@ impl<T> Default for SplitQueue<T> {
     }
 }
 
-/// A message in the heap, where the greatest comes out first: the one of the smallest rank.
-#[derive(Clone, Debug)]
-struct Message<T> {
+/// A message's place in the order. Of tickets the greatest comes out first: the one of the smallest rank.
+#[derive(Clone, Copy, Debug)]
+struct Ticket {
     rank: Rank,
     waits_since: u64,
     done: bool,
-    message: T,
+    slot: usize,
 }
 
 /// What messages are compared by, in this order.
@@ -164,22 +212,22 @@ struct Rank {
     pushed: u64,
 }
 
-impl<T> Ord for Message<T> {
+impl Ord for Ticket {
     fn cmp(&self, other: &Self) -> Ordering {
         other.rank.cmp(&self.rank)
     }
 }
 
-impl<T> PartialOrd for Message<T> {
+impl PartialOrd for Ticket {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl<T> PartialEq for Message<T> {
+impl PartialEq for Ticket {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl<T> Eq for Message<T> {}
+impl Eq for Ticket {}
