@@ -43,8 +43,8 @@ mod about {
 /// A completion queue over epoll.
 ///
 /// Invariants:
-/// 1. A stream in `streams` is registered with the epoll instance, and no other descriptor of it exists, so that
-///    dropping it takes it out.
+/// 1. A stream in `streams` is registered with the epoll instance, unless connecting failed, and no other descriptor
+///    of it exists, so that dropping it takes it out.
 /// 2. A stream that may have unread bytes is in `ready`, is hot, or epoll has yet to report it.
 /// 3. A stream whose outbox holds something is in `dirty`, is connecting, or waits for epoll to report room.
 #[derive(Debug)]
@@ -209,16 +209,21 @@ impl CompletionQueue for EpollQueue {
 
     fn connect(&mut self, address: &Address) -> Result<EndpointId, VerbsError> {
         let (socket, progress) = begin_connect(address, Backend::Epoll)?;
-        let phase = match progress {
-            Progress::Connected => Phase::Open,
-            Progress::Underway | Progress::Failed(_) => Phase::Connecting { closing: false },
+        let connecting = Phase::Connecting { closing: false };
+        let key = match progress {
+            Progress::Underway => self.admit(Stream::new(socket, connecting))?,
+            Progress::Connected => {
+                let key = self.admit(Stream::new(socket, Phase::Open))?;
+                self.notes.push_back((key, Note::Connected));
+                key
+            }
+            // Not registered: a socket that isn't connected has much to report, and nothing of interest.
+            Progress::Failed(reason) => {
+                let key = self.streams.insert(Stream::new(socket, connecting))?;
+                self.notes.push_back((key, Note::Closed(reason)));
+                key
+            }
         };
-        let key = self.admit(Stream::new(socket, phase))?;
-        match progress {
-            Progress::Connected => self.notes.push_back((key, Note::Connected)),
-            Progress::Failed(reason) => self.notes.push_back((key, Note::Closed(reason))),
-            Progress::Underway => {}
-        }
         Ok(EndpointId(key))
     }
 
@@ -274,6 +279,8 @@ impl CompletionQueue for EpollQueue {
             found += 1;
         }
         self.run_timers();
+        // First, as a connection is up before something arrives over it.
+        found += self.tell_notes(sink);
         if self.ready.is_empty() && self.hot.lets_others_wait() {
             found += self.read_hot(sink);
         } else {
@@ -283,10 +290,7 @@ impl CompletionQueue for EpollQueue {
             }
             found += self.handle_ready(sink);
         }
-        if !self.notes.is_empty() {
-            found += self.tell_notes(sink);
-        }
-        found
+        found + self.tell_notes(sink)
     }
 
     fn wait(&mut self, now: Time, timeout: Option<Duration>) {

@@ -300,13 +300,13 @@ impl CompletionQueue for UringQueue {
             found += 1;
         }
         self.run_timers();
+        // First, as a connection is up before something arrives over it.
+        found += self.tell_notes(sink);
         if self.ring.needs_kernel() {
             self.ring.enter();
         }
         found += self.reap(sink);
-        if !self.notes.is_empty() {
-            found += self.tell_notes(sink);
-        }
+        found += self.tell_notes(sink);
         if let Some(kind) = self.ring.failure() {
             found += self.fail(kind, sink);
         }
