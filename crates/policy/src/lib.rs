@@ -17,6 +17,40 @@
 //! - [`hedge`]: when a second attempt may be made. [`split`]: which message's bytes leave next.
 //! - [`credit`]: how many chunks may be under way.
 //!
+//! # A request meets them
+//! ```
+//! use greenwave_policy::*;
+//! use std::time::Duration;
+//!
+//! const MS: Duration = Duration::from_millis(1);
+//!
+//! // It arrives with 30 ms left on its sender's wire, 20 ms after its birth.
+//! let now = Time::from_nanos(5_000_000_000);
+//! let mut wire = ForwardDelay::new();
+//! wire.observe(now - 9 * MS, 6 * MS, 2 * MS);
+//! let budget = Budget::expected(30 * MS).after_wire(wire.estimate());
+//! assert_eq!(budget, Budget::expected(28 * MS));
+//!
+//! // Its method takes 4 ms, as has been learned; the queue is short. So it is let in.
+//! let mut times = ServiceTimes::new();
+//! (0..100).for_each(|_| times.observe(4 * MS));
+//! let mut admission = Admission::new(AdmissionConfig::default());
+//! assert_eq!(admission.decide(now, budget, times.quantile(0.5), 0), Verdict::Admit);
+//!
+//! // Until a core is free it waits with others, the one with the least time to spare in front.
+//! let mut queue = ReadyQueue::new(Order::LeastLaxity);
+//! let here = times.mean().unwrap_or_default();
+//! let deadline = Deadline::at(now, budget);
+//! queue.push(now, Urgency { arrived: now, birth: now - 20 * MS, deadline, here, ahead: 10 * MS }, "this one");
+//! queue.push(now, Urgency { arrived: now, birth: now, deadline, here, ahead: MS }, "another");
+//! assert_eq!(queue.pop().map(|(_, call)| call), Some("this one"));
+//!
+//! // It comes up too late to be worth the while.
+//! let later = now + 28 * MS;
+//! let verdict = admission.recheck(later, deadline.budget(later), times.quantile(0.5));
+//! assert_eq!(verdict, Verdict::Refuse(Refusal::Expired { late: Duration::ZERO }));
+//! ```
+//!
 //! # What holds everywhere
 //! Instants are [`Time`], nanoseconds on the caller's monotonic clock; spans are [`Duration`](std::time::Duration).
 //! Arithmetic saturates: no input, however absurd, panics or wraps. Nothing allocates in steady state.
