@@ -100,10 +100,8 @@ impl Results {
     pub fn table(&self, metrics: &[&str]) -> Table {
         let metrics = if metrics.is_empty() { self.distinct(|row| &row.metric) } else { metrics.to_vec() };
         let mut table = Table::new(["case", "system"].iter().chain(&metrics).copied());
-        for (index, case) in self.distinct(|row| &row.case).into_iter().enumerate() {
-            if index > 0 {
-                table.gap();
-            }
+        for case in self.distinct(|row| &row.case) {
+            table.gap();
             for system in self.distinct(|row| &row.system) {
                 let values: Vec<_> = metrics.iter().map(|metric| self.value(case, system, metric)).collect();
                 if values.iter().any(Option::is_some) {

@@ -22,9 +22,11 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// Adds a line that only sets the rows after it apart.
+    /// Sets the rows after this apart from those before it, if there are any.
     pub fn gap(&mut self) {
-        self.rows.push(Vec::new());
+        if self.rows.last().is_some_and(|row| !row.is_empty()) {
+            self.rows.push(Vec::new());
+        }
     }
 
     fn widths(&self) -> Vec<usize> {
@@ -43,7 +45,8 @@ impl fmt::Display for Table {
         let widths = self.widths();
         write_row(out, &self.headings, &widths)?;
         writeln!(out, "{}", "─".repeat(widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1)))?;
-        self.rows.iter().try_for_each(|row| write_row(out, row, &widths))
+        let shown = self.rows.iter().rposition(|row| !row.is_empty()).map_or(0, |last| last + 1);
+        self.rows[..shown].iter().try_for_each(|row| write_row(out, row, &widths))
     }
 }
 

@@ -77,6 +77,12 @@ impl Curve {
         Some(edge(self.first + index + 1))
     }
 
+    /// The share of requests that took no longer than so many nanoseconds, give or take a bin.
+    pub(super) fn share_within(&self, nanos: f64) -> f64 {
+        let points = self.cumulative();
+        points.into_iter().take_while(|point| point.0 <= nanos * 1.001).last().map_or(0.0, |point| point.1)
+    }
+
     fn share(&self, count: u64) -> f64 {
         if self.of == 0 { 0.0 } else { count as f64 / self.of as f64 }
     }
@@ -125,5 +131,6 @@ mod tests {
         let median = curve.quantile(0.5).expect("not empty");
         assert!((median / 500_000.0).ln().abs() < 0.06, "{median}");
         assert_eq!(Curve::default().quantile(0.5), None);
+        assert!((curve.share_within(500_000.0) - 0.5).abs() < 0.06);
     }
 }

@@ -38,7 +38,7 @@ pub(super) fn beside(lines: &[Labelled<'_>], area: [f64; 4], taken: &[[f64; 4]])
         if let Some((place, _)) = best.filter(|(_, room)| *room >= GAP) {
             let (x, y) = (place.left, place.bottom - 2.5);
             svg.push_str(&format!(
-                "<text class=\"name {}\" x={x:.1} y={y:.1}>{}</text>",
+                "<text class=\"name halo {}\" x={x:.1} y={y:.1}>{}</text>",
                 line.class,
                 escape(line.text)
             ));
@@ -57,7 +57,11 @@ pub(super) fn at_the_end(lines: &[Labelled<'_>], x: f64, top: f64, bottom: f64) 
     let mut svg = String::new();
     for ((_, line), y) in ends.iter().zip(spread(&wanted, HEIGHT + 1.0, top, bottom)) {
         let y = y + 3.5;
-        svg.push_str(&format!("<text class=\"name {}\" x={x:.1} y={y:.1}>{}</text>", line.class, escape(line.text)));
+        svg.push_str(&format!(
+            "<text class=\"name halo {}\" x={x:.1} y={y:.1}>{}</text>",
+            line.class,
+            escape(line.text)
+        ));
     }
     svg
 }

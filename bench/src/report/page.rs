@@ -31,8 +31,8 @@ pub fn page(data: &Data) -> String {
 
 /// The one or two figures of each service that matter most.
 fn tiles(data: &Data) -> String {
-    let tiles: String =
-        data.services.iter().flat_map(|it| [overload_tile(data, it), tight_tile(data, it)]).flatten().collect();
+    let of = |it| [overload_tile(data, it), tight_tile(data, it), changes_tile(data, it)];
+    let tiles: String = data.services.iter().flat_map(of).flatten().collect();
     format!("<section class=tiles>{tiles}</section>")
 }
 
@@ -61,6 +61,15 @@ fn tight_tile(data: &Data, service: &Service) -> Option<String> {
         &what,
         &format!("{}: {}", baseline.system, scale::percent(share)),
     ))
+}
+
+/// How many figures got worse, and how many better.
+fn changes_tile(data: &Data, service: &Service) -> Option<String> {
+    let changes = verdict::changes(data, service);
+    let better = changes.iter().filter(|change| change.better).count();
+    let worse = (changes.len() - better).to_string();
+    let what = format!("figures got noticeably worse than under {}", data.systems.first()?.name);
+    Some(tile(&service.name, &worse, &what, &format!("better: {better}")))
 }
 
 /// The first system's run at a load, and the run among the others' for which `badness` is least.
@@ -92,7 +101,7 @@ fn service(data: &Data, service: &Service, index: usize) -> String {
     let details = by_load(&format!("d{index}"), &loads, |load| details(data, service, load));
     format!(
         "<section><h2>{name}</h2><p>{about} Capacity: {capacity} requests per second.</p>{key}\
-         <h3>Goodput and misses</h3><div class=grid>{goodput}{misses}</div>\
+         <h3>Goodput and misses</h3><div class=\"grid two\">{goodput}{misses}</div>\
          <h3>What got better, what got worse</h3>{changes}\
          <h3>Where the time goes</h3>{details}<h3>All figures</h3>{figures}</section>",
         name = escape(&service.name),

@@ -7,8 +7,10 @@ use super::scale::{Scale, Tick};
 
 const WIDTH: f64 = 360.0;
 const LEFT: f64 = 46.0;
-const TOP: f64 = 26.0;
-const BOTTOM: f64 = 36.0;
+const TOP: f64 = 38.0;
+/// Height under the plot: the marks' labels, and the title of the axis if there is one.
+const LABELS: f64 = 20.0;
+const AXIS_TITLE: f64 = 15.0;
 
 /// What an axis shows.
 pub(super) struct Axis {
@@ -38,14 +40,19 @@ pub(super) struct Panel {
     y: Scale,
     height: f64,
     right: f64,
-    marks: String,
+    bottom: f64,
     head: String,
+    marks: String,
+    /// Drawn over everything else.
+    words: String,
 }
 
 impl Panel {
     /// A frame of this height with room for `right` units of text at the right edge.
     pub(super) fn new(title: &str, x: &Axis, y: &Axis, height: f64, right: f64) -> Self {
-        let mut panel = Self { x: x.scale, y: y.scale, height, right, marks: String::new(), head: String::new() };
+        let bottom = LABELS + if x.title.is_empty() { 0.0 } else { AXIS_TITLE };
+        let [head, marks, words] = [const { String::new() }; 3];
+        let mut panel = Self { x: x.scale, y: y.scale, height, right, bottom, head, marks, words };
         panel.head = format!(
             "<svg class=panel viewBox=\"0 0 {WIDTH} {height}\" role=img aria-label=\"{title}\">\
              <text class=title x=0 y=12>{title}</text>",
@@ -64,7 +71,7 @@ impl Panel {
 
     /// Width and height of the plotting area.
     pub(super) fn size(&self) -> (f64, f64) {
-        (WIDTH - LEFT - self.right, self.height - TOP - BOTTOM)
+        (WIDTH - LEFT - self.right, self.height - TOP - self.bottom)
     }
 
     /// The plotting area: left, top, right, bottom.
@@ -91,27 +98,26 @@ impl Panel {
         let width = word.chars().count() as f64 * 5.6;
         let begin = if at + width + 4.0 > right { (at - width - 4.0).max(left) } else { at + 4.0 };
         let base = bottom - 5.0;
-        self.marks.push_str(&format!(
-            "<path class=deadline d=\"M{at:.1} {top}V{bottom}\"/><text class=note x={begin:.1} y={base:.1}>{}</text>",
-            escape(word)
-        ));
+        self.marks.push_str(&format!("<path class=deadline d=\"M{at:.1} {top}V{bottom}\"/>"));
+        self.words.push_str(&format!("<text class=\"note halo\" x={begin:.1} y={base:.1}>{}</text>", escape(word)));
         [begin, base - 9.0, begin + width, base + 2.0]
     }
 
     /// The picture.
     pub(super) fn finish(self) -> String {
-        format!("{}{}</svg>", self.head, self.marks)
+        format!("{}{}{}</svg>", self.head, self.marks, self.words)
     }
 
     fn draw_x(&mut self, axis: &Axis) {
-        let [left, top, right, bottom] = self.area();
+        let [_, top, right, bottom] = self.area();
         for tick in axis.ticks() {
             let (x, _) = self.at(tick.value, 0.0);
             let class = if tick.major { "grid" } else { "grid minor" };
             self.head.push_str(&format!("<path class=\"{class}\" d=\"M{x:.1} {top}V{bottom}\"/>"));
             if tick.major {
                 let label = (axis.label)(tick.value);
-                let (y, x) = (bottom + 13.0, x.clamp(left + 4.0, right));
+                let half = label.chars().count() as f64 * 2.9;
+                let (y, x) = (bottom + 13.0, x.min(WIDTH - half));
                 self.head.push_str(&format!("<text class=tick text-anchor=middle x={x:.1} y={y:.1}>{label}</text>"));
             }
         }
@@ -128,8 +134,7 @@ impl Panel {
             let (label, y) = ((axis.label)(tick.value), y + 3.5);
             self.head.push_str(&format!("<text class=tick text-anchor=end x={} y={y:.1}>{label}</text>", left - 6.0));
         }
-        let y = self.height - 6.0;
-        self.head.push_str(&format!("<text class=axis x=0 y={y:.1}>{}</text>", axis.title));
+        self.head.push_str(&format!("<text class=axis x=0 y=25>{}</text>", axis.title));
     }
 }
 

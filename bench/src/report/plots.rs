@@ -6,7 +6,7 @@ use super::labels::{self, Labelled};
 use super::panel::{Axis, Panel};
 use super::scale::{self, Scale};
 
-const HEIGHT: f64 = 236.0;
+const HEIGHT: f64 = 226.0;
 /// Bins of a curve in one point of a density: twenty points per factor of ten.
 const DENSITY_BINS: usize = 2;
 
@@ -28,7 +28,7 @@ pub(super) fn goodput(data: &Data, service: &Service) -> String {
     let highest =
         service.runs.iter().map(|run| share_of_capacity(service, run.total.goodput_per_s)).fold(1.0, f64::max);
     let y = Axis::new(Scale::up_to(highest), "answers in time, share of capacity", scale::percent);
-    let mut panel = Panel::new("Goodput against load", &x, &y, 280.0, 92.0);
+    let mut panel = Panel::new("Goodput against load", &x, &y, 300.0, 92.0);
 
     let mut ideal: Vec<f64> = loads.iter().copied().chain([least - margin, most + margin, 1.0]).collect();
     ideal.retain(|load| (least - margin..=most + margin).contains(load));
@@ -59,18 +59,27 @@ pub(super) fn goodput(data: &Data, service: &Service) -> String {
     panel.finish()
 }
 
-/// The shares of requests that got a result within a time, on an axis that spreads the tail out.
+/// The shares of requests that got a result within a time, on an axis that spreads the tail out; on an even one where
+/// even the best system is late with every tenth request, since then there is no tail to speak of.
 pub(super) fn cumulative(title: &str, lines: &[Line<'_>], range: Scale, deadline: Option<f64>) -> String {
-    let x = Axis::new(range, "time", scale::time);
-    let y = Axis::new(Scale::Nines { nines: 3 }, "share within that time", scale::percent);
-    distribution(title, &x, &y, lines, deadline, Curve::cumulative)
+    let in_time = |line: &Line<'_>| deadline.map_or(1.0, |deadline| line.curve.share_within(deadline));
+    let best = lines.iter().map(in_time).fold(0.0, f64::max);
+    let shares = if best < 0.9 { Scale::Linear { begin: 0.0, end: 1.0 } } else { Scale::Nines { nines: 3 } };
+    let x = Axis::new(range, "", scale::time);
+    let y = Axis::new(shares, "share within that time", scale::percent);
+    let to_the_end = |curve: &Curve| {
+        let mut points = curve.cumulative();
+        points.extend(points.last().map(|last| (f64::MAX, last.1)));
+        points
+    };
+    distribution(title, &x, &y, lines, deadline, to_the_end)
 }
 
 /// How often each duration occurred.
 pub(super) fn density(title: &str, lines: &[Line<'_>], range: Scale, deadline: Option<f64>) -> String {
     let densities = lines.iter().flat_map(|line| line.curve.density(DENSITY_BINS));
     let highest = densities.map(|point| point.1).fold(0.01, f64::max);
-    let x = Axis::new(range, "time", scale::time);
+    let x = Axis::new(range, "", scale::time);
     let y = Axis::new(Scale::up_to(highest), "share per 1/20 of a decade", scale::percent);
     distribution(title, &x, &y, lines, deadline, |curve| curve.density(DENSITY_BINS))
 }
@@ -106,10 +115,7 @@ fn distribution(
     }
     for line in lines.iter().filter(|line| !line.curve.is_empty()) {
         let class = format!("s{}", line.index);
-        let mut points = points(line.curve);
-        if let Some(&(_, last)) = points.last().filter(|point| point.1 > 0.0 && y.scale == Scale::Nines { nines: 3 }) {
-            points.push((f64::MAX, last));
-        }
+        let points = points(line.curve);
         panel.line(&class, &points);
         let points = points.iter().map(|&(x, y)| panel.at(x, y)).collect();
         labelled.push(Labelled { text: line.system, class, points });

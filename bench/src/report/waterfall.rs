@@ -17,9 +17,13 @@ const TOP: f64 = 36.0;
 /// Stages of one depth are drawn one by one up to this number; of more, only the last to answer are.
 const ROWS_PER_DEPTH: usize = 6;
 
+/// The axis doesn't go beyond this many deadlines: what is so late may be cut off, for the others to be seen.
+const DEADLINES: u32 = 3;
+
 /// The time axis on which all of these can be compared.
 pub(super) fn axis<'a>(samples: impl Iterator<Item = &'a Sample>) -> Scale {
-    let longest = samples.map(|sample| sample.latency.max(sample.deadline)).max().unwrap_or_default();
+    let shown = samples.map(|sample| sample.latency.clamp(sample.deadline, sample.deadline * DEADLINES));
+    let longest = shown.max().unwrap_or_default();
     Scale::Linear { begin: 0.0, end: (longest.as_nanos() as f64 * 1.04).max(1.0) }
 }
 
@@ -114,10 +118,11 @@ impl Picture {
     fn end(&mut self, sample: &Sample, bottom: f64) {
         let (deadline, answered) = (self.x(nanos(sample.deadline)), self.x(nanos(sample.latency)));
         let top = TOP - 4.0;
-        self.svg.push_str(&format!(
-            "<path class=answered d=\"M{answered:.1} {top}V{bottom}\"/>\
-             <path class=deadline d=\"M{deadline:.1} {top}V{bottom}\"/>"
-        ));
+        self.svg.push_str(&format!("<path class=deadline d=\"M{deadline:.1} {top}V{bottom}\"/>"));
+        self.svg.push_str(&match self.axis.place(nanos(sample.latency)) {
+            place if place < 1.0 => format!("<path class=answered d=\"M{answered:.1} {top}V{bottom}\"/>"),
+            _ => format!("<text class=\"note halo\" text-anchor=end x={WIDTH} y={:.1}>goes on ▸</text>", TOP + 11.0),
+        });
     }
 }
 
