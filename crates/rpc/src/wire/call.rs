@@ -90,7 +90,7 @@ pub struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    #[inline]
+    #[inline(always)]
     pub(super) fn parse(chunk: &'a [u8]) -> Result<Self, WireError> {
         let Some((fixed, rest)) = chunk.split_first_chunk::<CALL_FIXED>() else {
             return Err(WireError::short(Some(Kind::Call), CALL_FIXED, chunk.len()));

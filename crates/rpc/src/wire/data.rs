@@ -53,7 +53,7 @@ pub struct Data<'a> {
 }
 
 impl<'a> Data<'a> {
-    #[inline]
+    #[inline(always)]
     pub(super) fn parse(chunk: &'a [u8]) -> Result<Self, WireError> {
         let Some((fixed, body)) = chunk.split_first_chunk::<DATA_FIXED>() else {
             return Err(WireError::short(Some(Kind::Data), DATA_FIXED, chunk.len()));

@@ -76,7 +76,10 @@ pub enum Frame<'a> {
 impl<'a> Frame<'a> {
     /// The frame in a chunk. `crc`: the peers agreed on checksums ([`Negotiated::crc`]), so the chunk ends in one;
     /// before the peer's HELLO was read they can't have.
-    #[inline]
+    //
+    // One function, not inlined, into which those of the frequent frames are: so each writes its frame where the
+    // caller wants it. Left to the compiler, it was moved once more, which took three times as long.
+    #[inline(never)]
     pub fn parse(chunk: &'a [u8], crc: bool) -> Result<Self, WireError> {
         let chunk = if crc { checksum::verified(chunk)? } else { chunk };
         let Some(&number) = chunk.first() else {

@@ -144,7 +144,7 @@ impl StageName {
         let Some(len) = u8::try_from(name.len()).ok().filter(|_| name.len() <= STAGE_NAME_MOST) else {
             return Err(NameError::TooLong { len: name.len() });
         };
-        if let Some((at, _)) = name.char_indices().find(|(_, letter)| letter.is_control()) {
+        if let Some(at) = control_character(name) {
             return Err(NameError::Control { at });
         }
         let mut bytes = [0; STAGE_NAME_MOST];
@@ -167,6 +167,15 @@ impl StageName {
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
     }
+}
+
+/// Where the first control character stands.
+fn control_character(name: &str) -> Option<usize> {
+    if name.is_ascii() {
+        // Receipts bring many names, and nearly all are ASCII.
+        return name.bytes().position(|letter| letter.is_ascii_control());
+    }
+    name.char_indices().find(|(_, letter)| letter.is_control()).map(|(at, _)| at)
 }
 
 impl std::str::FromStr for StageName {
@@ -216,6 +225,7 @@ mod tests {
         assert_eq!(StageName::new(&"x".repeat(300)), Err(NameError::TooLong { len: 300 }));
         assert_eq!(StageName::from_bytes(b"ab\xff"), Err(NameError::NotUtf8 { valid: 2 }));
         assert_eq!(StageName::new("a\x1b[2J"), Err(NameError::Control { at: 1 }));
+        assert_eq!(StageName::new("é\u{85}"), Err(NameError::Control { at: 2 }));
         assert_eq!(StageName::UNNAMED.to_string(), "(unnamed)");
     }
 }

@@ -76,7 +76,7 @@ impl<'a> Reply<'a> {
         (self.header.code != Code::Ok).then(|| std::str::from_utf8(self.body).unwrap_or_default())
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn parse(chunk: &'a [u8]) -> Result<Self, WireError> {
         let Some((fixed, rest)) = chunk.split_first_chunk::<REPLY_FIXED>() else {
             return Err(WireError::short(Some(Kind::Reply), REPLY_FIXED, chunk.len()));
