@@ -79,14 +79,14 @@ impl Ring {
 
     /// Reports when a socket is writable, once.
     pub(super) fn watch_writable(&mut self, socket: BorrowedFd<'_>, user_data: u64) {
-        let entry = opcode::PollAdd::new(Fd(socket.as_raw_fd()), PollFlags::OUT.bits().into()).build();
+        let entry = opcode::PollAdd::new(Fd(socket.as_raw_fd()), PollFlags::OUT.bits() as u32).build();
         // SAFETY: the request refers to no memory.
         unsafe { self.push(entry.user_data(user_data)) }
     }
 
     /// Reports each time that a bell is rung, until told otherwise.
     pub(super) fn watch_bell(&mut self, bell: BorrowedFd<'_>, user_data: u64) {
-        let entry = opcode::PollAdd::new(Fd(bell.as_raw_fd()), PollFlags::IN.bits().into()).multi(true).build();
+        let entry = opcode::PollAdd::new(Fd(bell.as_raw_fd()), PollFlags::IN.bits() as u32).multi(true).build();
         // SAFETY: the request refers to no memory.
         unsafe { self.push(entry.user_data(user_data)) }
     }
