@@ -1,19 +1,21 @@
 //! What a server counts. Read at any time by any thread; each number is exact, the set of them a snapshot in passing.
+//!
+//! Every thread of a server has a set of its own, so counting is a load and a store and no two threads share a line.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// A number that goes up, or up and down.
+/// A number that one thread changes and others read.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
     #[inline]
     pub(crate) fn add(&self, count: u64) {
-        self.0.fetch_add(count, Relaxed);
+        self.0.store(self.0.load(Relaxed).wrapping_add(count), Relaxed);
     }
 
     pub(crate) fn sub(&self, count: u64) {
-        self.0.fetch_sub(count, Relaxed);
+        self.0.store(self.0.load(Relaxed).wrapping_sub(count), Relaxed);
     }
 
     pub(crate) fn load(&self) -> u64 {
@@ -23,8 +25,9 @@ impl Counter {
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// The counters of one server, shared by its threads.
+        /// The counters of one thread of a server.
         #[derive(Debug, Default)]
+        #[repr(align(64))]
         pub(crate) struct Counters {
             $(pub(crate) $name: Counter,)*
         }
@@ -39,6 +42,12 @@ macro_rules! counters {
         impl Counters {
             pub(crate) fn snapshot(&self) -> Snapshot {
                 Snapshot { $($name: self.$name.load(),)* }
+            }
+        }
+
+        impl std::iter::Sum for Snapshot {
+            fn sum<I: Iterator<Item = Self>>(threads: I) -> Self {
+                threads.fold(Self::default(), |sum, one| Self { $($name: sum.$name.wrapping_add(one.$name),)* })
             }
         }
 

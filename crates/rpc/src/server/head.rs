@@ -23,9 +23,7 @@ use crate::receipt::Receipt;
 use crate::service::Router;
 use crate::status::{Check, Code, Reason, Status};
 use crate::wire::CallId;
-use greenwave_policy::{
-    Admission, Dispatch, DispatchRule, Load, ReadyQueue, Refusal, Time, Urgency, Verdict,
-};
+use greenwave_policy::{Admission, Dispatch, DispatchRule, Load, ReadyQueue, Refusal, Time, Urgency, Verdict};
 use greenwave_quanta::{Coroutine, StackPool, State};
 use greenwave_verbs::ListenerId;
 use slab::Slab;
@@ -102,7 +100,7 @@ impl Head {
             stacks: StackPool::new(config.stack, config.coroutines),
             mailbox: Rc::default(),
             methods: (0..role.router.len()).map(|_| Learned::new(config.confidence)).collect(),
-            admission: Admission::new(config.admission.clone()),
+            admission: Admission::new(config.admission),
             dispatch: Dispatch::new(DispatchRule::JoinShortestQueue, 1),
             loads: Vec::new(),
             happened: Vec::new(),
@@ -232,30 +230,39 @@ impl Head {
         let context = Context::received(arrival.deadline, arrival.birth, arrival.parallel_unit, enforced, name);
         let urgency =
             Urgency { arrived: arrival.received, birth: arrival.birth, deadline: arrival.deadline, here, ahead };
-        let head = Arc::clone(&self.role.inbox);
-        let job = Job { head, peer, arrival, method, context, urgency };
         if self.role.workers.is_empty() {
             self.role.inbox.given();
-            return self.enqueue(now, None, job);
+            return self.enqueue(now, None, peer, arrival, method, context, urgency);
         }
         self.loads.clear();
         self.loads.extend(self.role.workers.iter().map(|worker| worker.load()));
         let worker = &self.role.workers[self.dispatch.choose(&self.loads)];
         worker.given();
+        let head = Arc::clone(&self.role.inbox);
+        let job = Job { head, peer, arrival, method, context, urgency };
         worker.send(Message::Serve(Box::new(job)));
     }
 
-    /// A worker takes on what a head gave it.
+    /// A worker takes on what a head gave it, by what it knows of the method itself.
     fn take_on(&mut self, now: Time, job: Job) {
-        let head = Arc::clone(&job.head);
-        self.enqueue(now, Some(head), job);
-    }
-
-    fn enqueue(&mut self, now: Time, head: Option<Arc<Inbox>>, job: Job) {
-        let Job { peer, arrival, method, context, mut urgency, .. } = job;
+        let Job { head, peer, arrival, method, context, mut urgency } = job;
         if let Some((here, ahead)) = self.methods[method].estimate {
             (urgency.here, urgency.ahead) = (here, ahead);
         }
+        self.enqueue(now, Some(head), peer, arrival, method, context, urgency);
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "each is a field of the task")]
+    fn enqueue(
+        &mut self,
+        now: Time,
+        head: Option<Arc<Inbox>>,
+        peer: PeerKey,
+        arrival: Arrival,
+        method: usize,
+        context: Context,
+        urgency: Urgency,
+    ) {
         let task = self.tasks.insert(Task {
             head,
             peer,
@@ -493,7 +500,8 @@ impl Head {
     fn start(&mut self, now: Time, index: usize, start: Start) {
         let Start { channel, context, method, body, slot } = start;
         let Self { net, channels, calls, .. } = self;
-        let peer = *channels.entry(channel.id()).or_insert_with(|| net.open(channel.address().clone(), channel.config()));
+        let peer =
+            *channels.entry(channel.id()).or_insert_with(|| net.open(channel.address().clone(), channel.config()));
         let token = calls.insert(Calling { task: index, peer, slot: Rc::clone(&slot) });
         slot.token.set(Some(token));
         self.tasks[index].outstanding += 1;
@@ -519,7 +527,8 @@ impl Head {
     fn finish(&mut self, now: Time, index: usize, mut result: Result<Vec<u8>, Status>) {
         if self.tasks[index].outstanding > 0 {
             // Its handler went without waiting for them, by a panic perhaps.
-            let left: Vec<usize> = self.calls.iter().filter(|(_, call)| call.task == index).map(|(token, _)| token).collect();
+            let left: Vec<usize> =
+                self.calls.iter().filter(|(_, call)| call.task == index).map(|(token, _)| token).collect();
             left.into_iter().for_each(|token| self.abandon(token));
         }
         let mut task = self.tasks.remove(index);

@@ -10,13 +10,13 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 /// The full name of the method that lists methods.
-pub const METHODS: &str = "greenwave.Meta/Methods";
+pub(crate) const METHODS: &str = "greenwave.Meta/Methods";
 /// The full name of the method that gives descriptors.
-pub const DESCRIPTORS: &str = "greenwave.Meta/Descriptors";
+pub(crate) const DESCRIPTORS: &str = "greenwave.Meta/Descriptors";
 /// The full name of the method that gives counters.
-pub const COUNTERS: &str = "greenwave.Meta/Counters";
+pub(crate) const COUNTERS: &str = "greenwave.Meta/Counters";
 
-pub(super) fn with_meta(router: Router, name: &str, counters: &Arc<Counters>) -> Router {
+pub(super) fn with_meta(router: Router, name: &str, counters: &Arc<[Arc<Counters>]>) -> Router {
     let mut methods = format!("{name}\n");
     methods.extend(router.names().flat_map(|name| [name, "\n"]));
     // Protobuf messages merge when they are concatenated, and descriptor sets are lists of files.
@@ -33,7 +33,7 @@ pub(super) fn with_meta(router: Router, name: &str, counters: &Arc<Counters>) ->
         })
         .method(COUNTERS, move |_, _, reply| {
             let mut text = String::new();
-            for (name, value) in counters.snapshot().entries() {
+            for (name, value) in super::snapshot(&counters).entries() {
                 let _writing_to_a_string_never_fails = writeln!(text, "{name} {value}");
             }
             reply.extend_from_slice(text.as_bytes());

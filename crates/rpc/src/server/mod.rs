@@ -44,7 +44,7 @@ pub enum StartError {
 /// A server that runs. Dropping it stops it at once; see [`ServerHandle::drain`] for a gentle end.
 pub struct ServerHandle {
     addresses: Vec<Address>,
-    counters: Arc<Counters>,
+    counters: Arc<[Arc<Counters>]>,
     inboxes: Vec<Arc<Inbox>>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -56,16 +56,16 @@ impl Server {
     /// [`StartError`]: a wrong setting, methods with the same id, an address in use.
     pub fn start(config: ServerConfig, router: impl Into<Router>) -> Result<ServerHandle, StartError> {
         config.validate()?;
-        let counters: Arc<Counters> = Arc::default();
+        let threads = config.clusters * (1 + config.workers);
+        let counters: Arc<[Arc<Counters>]> = (0..threads).map(|_| Arc::default()).collect();
         let router = meta::with_meta(router.into(), &config.name, &counters);
         router.check()?;
         let router = Arc::new(router);
-        let serving =
-            Serving { name: config.name.clone(), checksums: config.checksums, absolute: config.absolute };
+        let serving = Serving { name: config.name.clone(), checksums: config.checksums, absolute: config.absolute };
         let mut nets = Vec::new();
-        for _ in 0..config.clusters * (1 + config.workers) {
-            let mut net = Net::new(config.backend.clone(), &config.limits, Clock::Monotonic)?;
-            net.serve(serving.clone(), Arc::clone(&counters));
+        for counters in &*counters {
+            let mut net = Net::new(config.backend.clone(), &config.limits, Clock::Monotonic, false)?;
+            net.serve(serving.clone(), Arc::clone(counters));
             nets.push(net);
         }
         let (listeners, addresses) = listen(&mut nets[0], &config)?;
@@ -82,7 +82,7 @@ impl Server {
             let role = Role {
                 config: config.clone(),
                 router: Arc::clone(&router),
-                counters: Arc::clone(&handle.counters),
+                counters: Arc::clone(&handle.counters[index]),
                 inbox: Arc::clone(&handle.inboxes[index]),
                 workers: own_workers,
                 heads: if index == 0 { heads.clone() } else { Vec::new() },
@@ -127,7 +127,7 @@ impl ServerHandle {
 
     /// What it did so far.
     pub fn counters(&self) -> Snapshot {
-        self.counters.snapshot()
+        snapshot(&self.counters)
     }
 
     /// Takes no further connections and calls, finishes those that were accepted, at most within `limit`, then stops.
@@ -152,6 +152,11 @@ impl ServerHandle {
             }
         }
     }
+}
+
+/// The counters of all threads together.
+fn snapshot(threads: &[Arc<Counters>]) -> Snapshot {
+    threads.iter().map(|counters| counters.snapshot()).sum()
 }
 
 impl Drop for ServerHandle {
