@@ -96,10 +96,16 @@ const BUFFERS: usize = 1024;
 const BUFFER_BYTES: usize = 64 << 10;
 
 impl Net {
-    pub(crate) fn new(backend: Choice, limits: &Limits, clock: Clock) -> Result<Self, VerbsError> {
+    /// `movable`: several threads use it, one after the other.
+    pub(crate) fn new(backend: Choice, limits: &Limits, clock: Clock, movable: bool) -> Result<Self, VerbsError> {
         let receive_buffers = limits.credits.clamp(64, 1024).next_power_of_two() as u16;
-        let config =
-            QueueConfig { backend, chunk_bytes: limits.chunk_bytes, receive_buffers, ..QueueConfig::default() };
+        let config = QueueConfig {
+            backend,
+            chunk_bytes: limits.chunk_bytes,
+            receive_buffers,
+            movable,
+            ..QueueConfig::default()
+        };
         Ok(Self {
             queue: greenwave_verbs::open(&config)?,
             clock,
@@ -174,8 +180,7 @@ impl Net {
 
     fn add_callee(&mut self, endpoint: EndpointId, now: Time) {
         let Some(serving) = &self.serving else { return self.queue.close(endpoint, Close::Abort) };
-        let link =
-            Link::new(&serving.name, &self.limits, self.limits.calls, serving.checksums, serving.absolute, now);
+        let link = Link::new(&serving.name, &self.limits, self.limits.calls, serving.checksums, serving.absolute, now);
         let key = self.add(Some(endpoint), Half::Callee(Box::new(Callee::new(link, &self.limits))));
         self.counters.connections.add(1);
         self.next_sweep = Time::ZERO;
@@ -250,7 +255,9 @@ impl Net {
     /// The stage at the other end of a connection, once it introduced itself.
     pub(crate) fn stage(&mut self, key: PeerKey) -> StageName {
         match self.peer(key).map(|peer| &peer.half) {
-            Some(Half::Caller(calling)) => calling.caller.link.agreed().map_or(StageName::UNNAMED, |agreed| agreed.peer),
+            Some(Half::Caller(calling)) => {
+                calling.caller.link.agreed().map_or(StageName::UNNAMED, |agreed| agreed.peer)
+            }
             _ => StageName::UNNAMED,
         }
     }
@@ -460,8 +467,12 @@ impl Net {
     /// Tells all peers that no further calls are taken.
     pub(crate) fn go_away(&mut self, text: &str) {
         self.draining = true;
-        let serving: Vec<usize> =
-            self.peers.iter().filter(|(_, peer)| matches!(peer.half, Half::Callee(_))).map(|(index, _)| index).collect();
+        let serving: Vec<usize> = self
+            .peers
+            .iter()
+            .filter(|(_, peer)| matches!(peer.half, Half::Callee(_)))
+            .map(|(index, _)| index)
+            .collect();
         for index in serving {
             self.peers[index].link().say_farewell(GoAwayCode::Shutdown, text);
             self.mark(index);

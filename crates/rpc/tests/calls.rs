@@ -76,7 +76,8 @@ fn a_message_beyond_the_limit_is_refused_and_the_connection_goes_on() {
 #[test]
 fn a_method_that_is_not_there_is_named() {
     let server = serve(echo());
-    let status = channel(&server).call(&Context::with_deadline(MINUTE), MethodId::of("test.Echo/Ekko"), b"").unwrap_err();
+    let status =
+        channel(&server).call(&Context::with_deadline(MINUTE), MethodId::of("test.Echo/Ekko"), b"").unwrap_err();
     assert_eq!((status.code, status.reason), (Code::Unimplemented, Reason::UnknownMethod));
 }
 
@@ -320,9 +321,8 @@ fn draining_answers_what_was_accepted() {
         Ok(())
     }));
     let channel = channel(&server);
-    let asking = std::thread::spawn(move || {
-        channel.call(&Context::with_deadline(MINUTE), MethodId::of("test.Slow/Work"), b"")
-    });
+    let asking =
+        std::thread::spawn(move || channel.call(&Context::with_deadline(MINUTE), MethodId::of("test.Slow/Work"), b""));
     begins.recv_timeout(MINUTE).unwrap();
     server.drain(MINUTE);
     assert_eq!(&asking.join().unwrap().unwrap().body[..], [1]);
@@ -363,8 +363,8 @@ fn a_parallel_unit_goes_on_without_the_branch_that_is_late() {
         let gone = serve(echo());
         channel(&gone)
     };
-    let aggregator = Aggregator::new(AggregatorConfig::default());
-    let context = Context::with_deadline(SECOND / 5);
+    let aggregator = Aggregator::new(AggregatorConfig { aggregation: SECOND * 9, ..Default::default() });
+    let context = Context::with_deadline(SECOND * 10);
     let unit = aggregator.unit(&context).branch(&channel(&quick), ECHO, vec![1]);
     let unit = unit.branch(&channel(&slow), ECHO, vec![2]).branch(&dead, ECHO, vec![3]);
     let partial = unit.branch_with_replicas([dead.clone(), channel(&quick)], ECHO, vec![4]).gather();
