@@ -219,10 +219,7 @@ impl<'a> Cursor<'a> {
     }
 
     fn byte(&mut self) -> Result<u8, ReceiptError> {
-        let short = ReceiptError { at: self.at, problem: ReceiptProblem::Short };
-        let byte = *self.bytes.get(self.at).ok_or(short)?;
-        self.at += 1;
-        Ok(byte)
+        Ok(self.take(1)?[0])
     }
 
     fn u16(&mut self) -> Result<u16, ReceiptError> {
