@@ -1,0 +1,115 @@
+//! The main job, shown: both services, the usual scheduling and the deadline-aware one, three loads, one page.
+
+use super::path::{LOADS, Times, measure_capacity, run};
+use super::service::Service;
+use super::system::{FIFO, LEAST_LAXITY};
+use super::fleet;
+use anyhow::{Context as _, Result};
+use clap::Args;
+use greenwave_bench::progress::Progress;
+use greenwave_bench::report::{self, Data, Run};
+use greenwave_bench::result::Results;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What to show.
+#[derive(Args, Debug)]
+pub(crate) struct DemoArgs {
+    /// The text that is searched and the crates that are recommended [default: the local Cargo registry].
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Processes that a search is split over.
+    #[arg(long, default_value_t = 18)]
+    shards: usize,
+    /// Seconds of load per run.
+    #[arg(long, value_name = "S", default_value_t = 4.0)]
+    seconds: f64,
+    /// Where the page goes [default: target/bench/demo.html].
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Decides arrivals, classes and requests.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+impl DemoArgs {
+    /// Runs, prints the table, writes the page.
+    pub(crate) fn run(self) -> Result<()> {
+        let ms = Duration::from_millis;
+        let load = Duration::from_secs_f64(self.seconds);
+        let times = Times { warm_up: ms(500), load, drain: ms(1000), capacity: ms(400) };
+        println!("preparing the chain's stores and the search index");
+        let services =
+            [Service::chain(self.dir.as_ref(), self.seed)?, Service::unit(self.dir.as_ref(), self.shards, self.seed)?];
+        let systems = [FIFO, LEAST_LAXITY];
+        let mut results = Results::new("demo");
+        let mut data = Data::new(
+            "Answers on time",
+            "Two services under load: first come, first served, beside requests that carry their deadlines.",
+        );
+        data.systems = systems
+            .iter()
+            .map(|system| report::System { name: system.name.into(), about: system.about.into() })
+            .collect();
+        let mut progress = Progress::new(services.len() * (1 + LOADS.len() * systems.len()));
+        fleet::pin(1);
+        for mut service in services {
+            let capacity = measure_capacity(&mut service, &times, &mut progress)?;
+            results.push(&format!("{}/capacity", service.case), FIFO.name, "capacity_per_s", capacity);
+            let mut runs = Vec::new();
+            for load in LOADS {
+                for system in &systems {
+                    progress.step(format!("{} {} at {load}", service.case, system.name));
+                    let measured = run(&mut service, system, capacity * load, &times, self.seed, &mut progress)?;
+                    results.push_load(&format!("{}/load-{load}", service.case), system.name, &measured);
+                    runs.push(Run::new(system.name, load, &measured));
+                }
+            }
+            data.services.push(report::Service {
+                name: service.title.into(),
+                about: service.about.clone(),
+                capacity_per_s: capacity,
+                runs,
+            });
+        }
+        drop(progress);
+        data.method = method(&times);
+        println!("{}", results.table(&METRICS));
+        let page = self.out.unwrap_or_else(|| greenwave_bench::result::bench_folder().join("demo.html"));
+        greenwave_bench::result::write(&page, &report::page(&data)).context("writing the page")?;
+        results.write()?;
+        println!("\nthe page: {}", page.display());
+        Ok(())
+    }
+}
+
+const METRICS: [&str; 12] = [
+    "capacity_per_s",
+    "p50_ms",
+    "p95_ms",
+    "p99_ms",
+    "p999_ms",
+    "goodput_per_s",
+    "missed_share",
+    "tight/missed_share",
+    "normal/missed_share",
+    "loose/missed_share",
+    "tight/p99_ms",
+    "wasted_work_share",
+];
+
+fn method(times: &Times) -> Vec<String> {
+    vec![
+        format!(
+            "Open loop: requests arrive at random (Poisson) at a share of the measured capacity for {:?}, after {:?} \
+             of warm-up, whether or not earlier ones were answered. Latency counts from the scheduled send.",
+            times.load, times.warm_up
+        ),
+        "Capacity is what the service answers with 16 requests in flight, first come, first served.".into(),
+        "Three classes: tight (50 ms, a fifth of requests), normal (200 ms, half), loose (800 ms).".into(),
+        "A request that is late, refused or unanswered is a miss. Goodput counts answers within the deadline.".into(),
+        "All processes of a service share core 0; the load generator has core 1. Both systems get the same requests \
+         at the same times, and the handlers do the same work under both."
+            .into(),
+    ]
+}

@@ -1,0 +1,88 @@
+//! Processes that serve, started from this same program and ended with it.
+
+use anyhow::{Context as _, Result, bail};
+use greenwave::Address;
+use rustix::process::{Pid, Signal, kill_process};
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A process that serves, and where.
+pub(crate) struct Serving {
+    child: Child,
+    pub(crate) address: Address,
+}
+
+/// How long a process may take to end by itself.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+impl Serving {
+    /// Starts `greenwave` with these arguments and waits until it says where it listens.
+    ///
+    /// # Errors
+    /// When it can't be started, or ends before it listens.
+    pub(crate) fn start(arguments: &[String]) -> Result<Self> {
+        let program = std::env::current_exe().context("this program's own path")?;
+        let mut child = Command::new(program)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("starting greenwave {}", arguments.join(" ")))?;
+        let lines = child.stdout.take().map(BufReader::new).into_iter().flat_map(BufRead::lines);
+        let address = lines.map_while(Result::ok).find_map(|line| ready(&line));
+        let Some(address) = address else {
+            let status = child.wait().context("waiting for a process")?;
+            bail!("greenwave {} ended before it listened: {status}", arguments.join(" "));
+        };
+        Ok(Self { child, address })
+    }
+
+    fn signal(&self, signal: Signal) {
+        if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
+            // It may have ended by itself, which is what is wanted.
+            let _gone = kill_process(pid, signal);
+        }
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.signal(Signal::TERM);
+        let begun = Instant::now();
+        while begun.elapsed() < PATIENCE {
+            match self.child.try_wait() {
+                Ok(None) => std::thread::sleep(Duration::from_millis(5)),
+                _ => return,
+            }
+        }
+        self.signal(Signal::KILL);
+        let _reaped = self.child.wait();
+    }
+}
+
+/// The address in the line that a server prints when it listens: `listening tcp://127.0.0.1:7000 name=...`.
+fn ready(line: &str) -> Option<Address> {
+    line.strip_prefix("listening ")?.split_whitespace().next()?.parse().ok()
+}
+
+/// Keeps the calling thread on one core. Where that is forbidden it goes on unpinned.
+pub(crate) fn pin(core: usize) {
+    let mut cores = rustix::thread::CpuSet::new();
+    cores.set(core);
+    if let Err(error) = rustix::thread::sched_setaffinity(None, &cores) {
+        eprintln!("note: not pinned to core {core}: {error}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ready_line_says_where_a_server_listens() {
+        let address = "tcp://127.0.0.1:7100".parse().ok();
+        assert_eq!(ready("listening tcp://127.0.0.1:7100 name=profile"), address);
+        assert_eq!(ready("indexing"), None);
+    }
+}

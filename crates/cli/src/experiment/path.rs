@@ -1,0 +1,206 @@
+//! Deadline scheduling against the usual: a chain and a parallel unit at 0.7, 0.9 and 1.3 of what they can do.
+//!
+//! Every system gets the same requests at the same times: open loop, Poisson, three classes. Capacity is measured in the
+//! same run with the usual system and again at the end, so that a machine that changed its speed meanwhile is seen.
+
+use super::service::Service;
+use super::system::{ALL, FIFO, LEAST_LAXITY, System, classes};
+use super::{fleet, hops};
+use anyhow::Result;
+use clap::Args;
+use greenwave_bench::arrivals::Arrivals;
+use greenwave_bench::capacity::{self, Trial};
+use greenwave_bench::load::{self, Plan};
+use greenwave_bench::measured::Measured;
+use greenwave_bench::progress::Progress;
+use greenwave_bench::result::Results;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Loads as shares of capacity.
+pub(crate) const LOADS: [f64; 3] = [0.7, 0.9, 1.3];
+
+/// What to run.
+#[derive(Args, Debug)]
+pub(crate) struct PathArgs {
+    /// Less of everything, within 45 seconds.
+    #[arg(long)]
+    quick: bool,
+    /// The text that is searched and the crates that are recommended [default: the local Cargo registry].
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Seconds of load per run.
+    #[arg(long, value_name = "S")]
+    seconds: Option<f64>,
+    /// Processes that a search is split over.
+    #[arg(long, default_value_t = 18)]
+    shards: usize,
+    /// Only the cases that begin with this: chain, parallel-unit or five-hops.
+    #[arg(long)]
+    case: Option<String>,
+    /// Decides arrivals, classes and requests.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// How long things run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Times {
+    pub(crate) warm_up: Duration,
+    pub(crate) load: Duration,
+    pub(crate) drain: Duration,
+    pub(crate) capacity: Duration,
+}
+
+impl PathArgs {
+    /// Runs the benchmark, prints the table and writes `path.json`.
+    pub(crate) fn run(self) -> Result<()> {
+        let wanted = |case: &str| self.case.as_ref().is_none_or(|prefix| case.starts_with(prefix.as_str()));
+        let times = Times::new(self.seconds, self.quick);
+        let mut services = Vec::new();
+        if wanted("chain") {
+            services.push((Service::chain(self.dir.as_ref(), self.seed)?, ALL.to_vec()));
+        }
+        if wanted("parallel-unit") {
+            let systems = if self.quick { vec![FIFO, LEAST_LAXITY] } else { ALL.to_vec() };
+            services.push((Service::unit(self.dir.as_ref(), self.shards, self.seed)?, systems));
+        }
+        let runs: usize = services.iter().map(|(_, systems)| systems.len() * LOADS.len() + 2).sum();
+        let mut progress = Progress::new(runs + usize::from(wanted("five-hops")));
+        let mut results = Results::new("path");
+        if wanted("five-hops") {
+            progress.step("five-hops");
+            hops::measure(if self.quick { 2_000 } else { 20_000 }, &mut results)?;
+        }
+        fleet::pin(1);
+        for (service, systems) in &mut services {
+            run_service(service, systems, &times, self.seed, &mut results, &mut progress)?;
+        }
+        drop(progress);
+        print(&results);
+        println!("\n{}", results.write()?.display());
+        Ok(())
+    }
+}
+
+impl Times {
+    fn new(seconds: Option<f64>, quick: bool) -> Self {
+        let ms = Duration::from_millis;
+        let (warm_up, load, drain, capacity) =
+            if quick { (ms(200), ms(900), ms(300), ms(300)) } else { (ms(1000), ms(8000), ms(3000), ms(1000)) };
+        Self { warm_up, load: seconds.map_or(load, Duration::from_secs_f64), drain, capacity }
+    }
+}
+
+fn run_service(
+    service: &mut Service,
+    systems: &[System],
+    times: &Times,
+    seed: u64,
+    results: &mut Results,
+    progress: &mut Progress,
+) -> Result<()> {
+    let capacity_case = format!("{}/capacity", service.case);
+    let capacity = measure_capacity(service, times, progress)?;
+    results.push(&capacity_case, FIFO.name, "capacity_per_s", capacity);
+    for load in LOADS {
+        for system in systems {
+            progress.step(format!("{} {} at {load}", service.case, system.name));
+            let measured = run(service, system, capacity * load, times, seed, progress)?;
+            let case = format!("{}/load-{load}", service.case);
+            results.push_load(&case, system.name, &measured);
+            results.push(&case, system.name, "goodput_of_capacity", measured.goodput_per_s() / capacity);
+        }
+    }
+    let again = measure_capacity(service, times, progress)?;
+    results.push(&capacity_case, FIFO.name, "capacity_at_the_end_per_s", again);
+    Ok(())
+}
+
+/// What the service can do, first come, first served.
+pub(crate) fn measure_capacity(service: &mut Service, times: &Times, progress: &mut Progress) -> Result<f64> {
+    progress.step(format!("{} capacity", service.case));
+    let serving = service.start(&FIFO)?;
+    let mut target = service.connect(&serving.address)?;
+    let trial = Trial { in_flight: 16, warm_up: times.warm_up, windows: 5, window: times.capacity, seed: 1 };
+    let measured = capacity::measure(&trial, &classes(), &mut target, &mut service.requests, progress)?;
+    Ok(measured.per_second)
+}
+
+/// One run of load on fresh processes.
+pub(crate) fn run(
+    service: &mut Service,
+    system: &System,
+    rate: f64,
+    times: &Times,
+    seed: u64,
+    progress: &mut Progress,
+) -> Result<Measured> {
+    let serving = service.start(system)?;
+    let mut target = service.connect(&serving.address)?;
+    let plan = Plan {
+        warm_up: times.warm_up,
+        drain: times.drain,
+        seed,
+        ..Plan::new(Arrivals::Poisson { per_second: rate }, classes(), times.load)
+    };
+    Ok(load::run(&plan, &mut target, &mut service.requests, progress))
+}
+
+fn print(results: &Results) {
+    let metrics = [
+        "capacity_per_s",
+        "p50_ms",
+        "p99_ms",
+        "p999_ms",
+        "missed_share",
+        "tight/missed_share",
+        "tight/p99_ms",
+        "normal/p99_ms",
+        "loose/p99_ms",
+        "goodput_per_s",
+        "goodput_of_capacity",
+        "wasted_work_share",
+        "budget_error_p99_us",
+        "last_hop_budget_error_p99_us",
+    ];
+    println!("{}", results.table(&metrics));
+    for line in worse(results) {
+        println!("worse: {line}");
+    }
+}
+
+/// Where a class's p99 got worse than 1.25 times what it is first come, first served: said, not left to be found.
+fn worse(results: &Results) -> Vec<String> {
+    let mut lines = Vec::new();
+    for case in results.distinct(|row| &row.case) {
+        for system in ALL.iter().filter(|system| system.deadlines) {
+            for class in classes().as_slice() {
+                let metric = format!("{}/p99_ms", class.name);
+                let usual = results.value(case, FIFO.name, &metric);
+                let here = results.value(case, system.name, &metric);
+                if let Some((usual, here)) = usual.zip(here).filter(|(usual, here)| *here > 1.25 * usual) {
+                    let (name, class) = (system.name, &class.name);
+                    lines.push(format!("{case}: {class} requests have a p99 of {here:.1} ms under {name}, {usual:.1} ms under fifo"));
+                }
+            }
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_class_that_got_worse_is_named() {
+        let mut results = Results::new("path");
+        results.push("chain/load-0.7", "fifo", "loose/p99_ms", 10.0);
+        results.push("chain/load-0.7", "edf", "loose/p99_ms", 12.4);
+        assert!(worse(&results).is_empty());
+        results.push("chain/load-0.7", "least-laxity", "loose/p99_ms", 12.6);
+        assert_eq!(worse(&results).len(), 1);
+        assert!(worse(&results)[0].contains("loose requests have a p99 of 12.6 ms under least-laxity"));
+    }
+}

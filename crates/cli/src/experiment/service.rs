@@ -1,0 +1,80 @@
+//! The two services as experiments start them: pinned to one core, the load generator on another.
+
+use super::fleet::Serving;
+use super::system::System;
+use anyhow::Result;
+use greenwave::rpc::Wait;
+use greenwave::{Address, ChannelConfig};
+use greenwave_bench::rpc::{Patience, RpcTarget};
+use greenwave_bench::target::Rotation;
+use std::path::PathBuf;
+
+/// A service to be measured.
+pub(crate) struct Service {
+    /// The case that its rows belong to.
+    pub(crate) case: &'static str,
+    pub(crate) title: &'static str,
+    pub(crate) about: String,
+    /// What `greenwave serve` calls it.
+    name: &'static str,
+    /// Its first stage, as receipts name it.
+    stage: &'static str,
+    method: &'static str,
+    options: Vec<String>,
+    pub(crate) requests: Rotation,
+}
+
+/// How many different requests are sent, over and over.
+const REQUESTS: usize = 4096;
+
+impl Service {
+    /// The chain: three stages over the dependency graph.
+    pub(crate) fn chain(directory: Option<&PathBuf>, seed: u64) -> Result<Self> {
+        Ok(Self {
+            case: "chain",
+            title: "recommend: a chain of three stages",
+            about: "profile calls history calls recommendation, each a process with a store of its own".into(),
+            name: "recommend",
+            stage: "profile",
+            method: "greenwave.recommend.Profile/Recommend",
+            options: directory_option(directory),
+            requests: Rotation::new(crate::samples::recommend(directory, REQUESTS, seed)?),
+        })
+    }
+
+    /// The parallel unit: an aggregator and its shards.
+    pub(crate) fn unit(directory: Option<&PathBuf>, shards: usize, seed: u64) -> Result<Self> {
+        let mut options = directory_option(directory);
+        options.push(format!("--shards={shards}"));
+        Ok(Self {
+            case: "parallel-unit",
+            title: "search: a parallel unit",
+            about: format!("an aggregator asks {shards} shards, each a process with an index of its own"),
+            name: "search",
+            stage: "aggregator",
+            method: "greenwave.search.Search/Query",
+            options,
+            requests: Rotation::new(crate::samples::search(directory, REQUESTS, seed)?),
+        })
+    }
+
+    /// Starts its processes.
+    pub(crate) fn start(&self, system: &System) -> Result<Serving> {
+        let mut arguments = vec!["serve".to_owned(), self.name.to_owned()];
+        arguments.extend(self.options.iter().cloned());
+        arguments.extend(system.options());
+        arguments.extend(["--listen=tcp://127.0.0.1:0", "--wait=block", "--cores=0", "--adapt=off"].map(str::to_owned));
+        Serving::start(&arguments)
+    }
+
+    /// A connection that load is put on. The client waits for every answer, however late, so that all systems are
+    /// scored by what their servers do.
+    pub(crate) fn connect(&self, address: &Address) -> Result<RpcTarget> {
+        let config = ChannelConfig { wait: Wait::default(), ..ChannelConfig::default() };
+        Ok(RpcTarget::connect(address, &config, self.method, self.stage, Patience::Observed)?)
+    }
+}
+
+fn directory_option(directory: Option<&PathBuf>) -> Vec<String> {
+    directory.map(|directory| format!("--dir={}", directory.display())).into_iter().collect()
+}
