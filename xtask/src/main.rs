@@ -1,2 +1,50 @@
-//! Main.
-fn main() {}
+//! The project's own commands, `cargo xtask NAME`: everything that takes more than one call of Cargo.
+//!
+//! Each command is a list of steps, announced with their number and the command line that they run, so that each can
+//! be repeated by hand. The first step that fails ends the command.
+
+#![forbid(unsafe_code)]
+
+mod bench;
+mod demo;
+mod fuzz;
+mod step;
+mod test;
+
+use std::process::ExitCode;
+
+const HELP: &str = "\
+Greenwave's project commands.
+
+Usage: cargo xtask COMMAND [OPTIONS]
+
+Commands:
+  test [--quick]                        formatting, lints, documentation, models, fuzz targets, tests
+  demo [ARGS]                           builds `greenwave` and runs `greenwave demo ARGS`
+  bench path|rpc|verbs [--quick] [ARGS] builds and runs a benchmark; results go to target/bench/NAME.json
+  fuzz [TARGET] [--seconds N]           runs the fuzz targets, or one of them
+
+`cargo xtask COMMAND --help` says more.";
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let (command, rest) = match words.split_first() {
+        Some((command, rest)) => (command.as_str(), rest),
+        None => ("--help", &[][..]),
+    };
+    let done = match command {
+        "test" => test::run(rest),
+        "demo" => demo::run(rest),
+        "bench" => bench::run(rest),
+        "fuzz" => fuzz::run(rest),
+        "help" | "--help" | "-h" => step::say(HELP),
+        other => Err(step::wrong_use(format!("no command is called `{other}`"), "cargo xtask --help")),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::from(if error.is::<step::WrongUse>() { 2 } else { 1 })
+        }
+    }
+}

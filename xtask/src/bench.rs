@@ -1,0 +1,36 @@
+//! `cargo xtask bench`: what the README's numbers come from.
+
+use anyhow::Result;
+
+use crate::step::{Steps, asks_for_help, cargo, say, wrong_use};
+
+const HELP: &str = "\
+Builds and runs a benchmark and prints a table. What is measured for others to read goes to target/bench/NAME.json.
+
+Usage: cargo xtask bench NAME [--quick] [ARGS]
+
+Benchmarks:
+  path   the services under five orders of service, with load as a share of their capacity
+  rpc    calls of 64 bytes against raw sockets, tonic and tarpc
+  verbs  ping-pong over each backend against raw sockets; prints alone
+
+Options:
+  --quick  ends within 45 s once built, with rougher numbers
+
+Further ARGS go to the benchmark.";
+
+pub(crate) fn run(words: &[String]) -> Result<()> {
+    let Some((name, rest)) = words.split_first().filter(|_| !asks_for_help(words)) else { return say(HELP) };
+    let quick = rest.iter().any(|word| word == "--quick");
+    let (target, words): (_, &[&str]) = match name.as_str() {
+        "path" => (["--package", "greenwave-cli", "--bin", "greenwave"], &["reproduce", "path"]),
+        "rpc" => (["--package", "greenwave-peers", "--bin", "greenwave-peers"], &["bench"]),
+        "verbs" if quick => (["--package", "greenwave-verbs", "--example", "ping_pong"], &["3"]),
+        "verbs" => (["--package", "greenwave-verbs", "--example", "ping_pong"], &[]),
+        _ => return Err(wrong_use(format!("no benchmark is called `{name}`"), "cargo xtask bench --help")),
+    };
+    let rest = rest.iter().filter(|word| name != "verbs" || *word != "--quick");
+    let mut steps = Steps::new(2);
+    steps.run("build", cargo(["build", "--release"]).args(target))?;
+    steps.run(name, cargo(["run", "--quiet", "--release"]).args(target).arg("--").args(words).args(rest))
+}

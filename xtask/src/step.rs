@@ -1,0 +1,136 @@
+//! Steps: commands that are announced, run and timed.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+
+/// The steps of a command, counted as they are run.
+pub(crate) struct Steps {
+    done: usize,
+    of: usize,
+    began: Instant,
+}
+
+impl Steps {
+    /// So many steps are to come.
+    pub(crate) fn new(of: usize) -> Self {
+        Self { done: 0, of, began: Instant::now() }
+    }
+
+    /// Runs a step.
+    ///
+    /// # Errors
+    /// When the command can't be started, or fails.
+    pub(crate) fn run(&mut self, name: &str, command: &mut Command) -> Result<()> {
+        self.announce(name, &shown(command));
+        let began = Instant::now();
+        let status = command.status().with_context(|| format!("can't run `{}`", shown(command)))?;
+        if !status.success() {
+            bail!("{name} failed ({status}); to repeat it: {}", shown(command));
+        }
+        println!("step {} of {}: {name} passed in {:.0?}", self.done, self.of, began.elapsed());
+        Ok(())
+    }
+
+    /// Passes a step over, and says why and what to do about it.
+    pub(crate) fn pass_over(&mut self, name: &str, why: &str) {
+        self.announce(name, why);
+    }
+
+    /// Says that all is well.
+    pub(crate) fn finish(&self) {
+        println!("{} of {} steps in {:.0?}", self.done, self.of, self.began.elapsed());
+    }
+
+    fn announce(&mut self, name: &str, what: &str) {
+        self.done += 1;
+        println!("\nstep {} of {}: {name} ({what})", self.done, self.of);
+    }
+}
+
+/// Cargo, in the root of the workspace.
+pub(crate) fn cargo<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(arguments).current_dir(root());
+    command
+}
+
+/// The root of the workspace.
+pub(crate) fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().unwrap_or(here).to_path_buf()
+}
+
+/// Whether a command runs and says that all is well. What it prints is not shown.
+pub(crate) fn works(command: &mut Command) -> bool {
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|it| it.success())
+}
+
+/// Prints a text.
+pub(crate) fn say(text: &str) -> Result<()> {
+    println!("{text}");
+    Ok(())
+}
+
+/// Whether one of the words asks for help.
+pub(crate) fn asks_for_help(words: &[String]) -> bool {
+    words.iter().any(|word| matches!(word.as_str(), "--help" | "-h"))
+}
+
+/// Words that a command doesn't understand.
+#[derive(Debug)]
+pub(crate) struct WrongUse {
+    what: String,
+    remedy: &'static str,
+}
+
+impl fmt::Display for WrongUse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}; see {}", self.what, self.remedy)
+    }
+}
+
+impl std::error::Error for WrongUse {}
+
+pub(crate) fn wrong_use(what: String, remedy: &'static str) -> anyhow::Error {
+    WrongUse { what, remedy }.into()
+}
+
+/// The command as one would type it.
+fn shown(command: &Command) -> String {
+    let settings =
+        command.get_envs().filter_map(|(key, value)| Some((key.to_string_lossy(), value?.to_string_lossy())));
+    let settings = settings
+        .map(|(key, value)| if value.contains(' ') { format!("{key}=\"{value}\"") } else { format!("{key}={value}") });
+    let program = Path::new(command.get_program()).file_name().unwrap_or(command.get_program()).to_string_lossy();
+    let arguments = command.get_args().map(|argument| argument.to_string_lossy().into_owned());
+    settings.chain([program.into_owned()]).chain(arguments).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_shown_as_one_would_type_it() {
+        let mut command = Command::new("/somewhere/bin/cargo");
+        command.args(["doc", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings");
+        assert_eq!(shown(&command), "RUSTDOCFLAGS=\"-D warnings\" cargo doc --no-deps");
+    }
+
+    #[test]
+    fn the_root_holds_the_workspace() {
+        assert!(root().join("rust-toolchain.toml").is_file());
+    }
+
+    #[test]
+    fn a_command_that_fails_ends_the_steps_with_its_name() {
+        let mut steps = Steps::new(1);
+        let error = steps.run("asking for nonsense", &mut cargo(["no-such-command"])).unwrap_err();
+        assert!(error.to_string().starts_with("asking for nonsense failed"), "{error}");
+    }
+}

@@ -1,0 +1,53 @@
+//! `cargo xtask test`: everything that has to hold before a change goes in.
+//!
+//! The tests come last, so that what they say stands at the end. Lints and documentation share one set of checked
+//! dependencies, the tests need them built: each dependency is compiled twice, once of them without code.
+
+use anyhow::Result;
+
+use crate::fuzz;
+use crate::step::{Steps, asks_for_help, cargo, root, say, wrong_use};
+
+const HELP: &str = "\
+Checks formatting, lints, documentation, the models of lock-free code, fuzz targets, and runs all tests.
+
+Usage: cargo xtask test [--quick]
+
+Options:
+  --quick  formatting, lints and tests alone
+
+The fuzz targets run for a few seconds each, where the nightly toolchain and cargo-fuzz are installed.";
+
+/// How long each fuzz target runs.
+const FUZZ_SECONDS: u32 = 10;
+
+pub(crate) fn run(words: &[String]) -> Result<()> {
+    if asks_for_help(words) {
+        return say(HELP);
+    }
+    let quick = match words {
+        [] => false,
+        [word] if word == "--quick" => true,
+        _ => return Err(wrong_use(format!("`{}` is not understood", words.join(" ")), "cargo xtask test --help")),
+    };
+    let mut steps = Steps::new(if quick { 3 } else { 6 });
+    steps.run("formatting", &mut cargo(["fmt", "--all", "--check"]))?;
+    let lints = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
+    steps.run("lints", &mut cargo(lints))?;
+    if !quick {
+        let documentation = ["doc", "--workspace", "--no-deps", "--document-private-items"];
+        steps.run("documentation", cargo(documentation).env("RUSTDOCFLAGS", "-D warnings"))?;
+        models(&mut steps)?;
+        fuzz::smoke(&mut steps, FUZZ_SECONDS)?;
+    }
+    steps.run("tests", &mut cargo(["test", "--workspace", "--no-fail-fast"]))?;
+    steps.finish();
+    Ok(())
+}
+
+/// Every interleaving of the lock-free protocols, by loom. Its own target folder keeps the flag from rebuilding all else.
+fn models(steps: &mut Steps) -> Result<()> {
+    let model = ["test", "--package", "greenwave-verbs", "--release", "--lib", "wake"];
+    let folder = root().join("target").join("loom");
+    steps.run("models", cargo(model).env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", folder))
+}
