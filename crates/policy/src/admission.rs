@@ -6,10 +6,14 @@
 //! request comes up to run.
 //!
 //! That something is infeasible is an estimate, learned from the requests that ran. An estimate that is too high
-//! would refuse them all and never learn better. So refusals for that reason are capped: at every moment, of the
-//! requests that arrived in the current window and were neither expired nor too many, at most a share was refused as
-//! infeasible. Expiry and a full queue are facts, and exempt. Keep one [`Admission`] for each method whose times are
-//! learned apart; with one for all, a method whose estimate is wrong could stay shut out within the cap.
+//! would refuse them all and never learn better. So refusals for that reason are capped: at every moment of a window,
+//! at most a share of its requests was refused as infeasible. Its requests are those that arrived in it or those that
+//! came up to run in it, whichever are more; expired and surplus ones don't count, as expiry and a full queue are
+//! facts, and exempt.
+//!
+//! Keep one [`Admission`] for each method whose times are learned apart. With one for all, a method whose estimate is
+//! wrong could stay shut out within the cap. Where one thread decides on arrival and another when the request comes
+//! up, each has its own and keeps the cap by itself.
 
 use crate::deadline::Budget;
 use crate::time::Time;
@@ -205,7 +209,9 @@ pub struct Admission {
     window_started: Option<Time>,
     /// Requests that arrived in this window, less those that were expired or too many.
     arrived: u64,
-    /// Requests refused as infeasible in this window, at most `reject_cap` of `arrived`.
+    /// Requests that came up to run in this window, less those that were expired.
+    came_up: u64,
+    /// Requests refused as infeasible in this window, at most `reject_cap` of the more of those two.
     rejected: u64,
     counters: AdmissionCounters,
 }
@@ -216,7 +222,7 @@ impl Admission {
     #[must_use]
     pub fn new(config: AdmissionConfig) -> Self {
         let counters = AdmissionCounters::default();
-        Self { config, window_started: None, arrived: 0, rejected: 0, counters }
+        Self { config, window_started: None, arrived: 0, came_up: 0, rejected: 0, counters }
     }
 
     /// Decides on arrival.
@@ -240,8 +246,7 @@ impl Admission {
         if self.config.mode == Mode::Off {
             return Verdict::Admit;
         }
-        self.turn_window(now);
-        let refusal = expired(budget).or_else(|| self.infeasible(budget, needed));
+        let refusal = self.refuse_as_it_comes_up(now, budget, needed);
         self.settle(refusal)
     }
 
@@ -275,12 +280,21 @@ impl Admission {
         self.infeasible(budget, needed)
     }
 
+    fn refuse_as_it_comes_up(&mut self, now: Time, budget: Budget, needed: Option<Duration>) -> Option<Refusal> {
+        self.turn_window(now);
+        if let Some(refusal) = expired(budget) {
+            return Some(refusal);
+        }
+        self.came_up += 1;
+        self.infeasible(budget, needed)
+    }
+
     fn infeasible(&mut self, budget: Budget, needed: Option<Duration>) -> Option<Refusal> {
         let needed = needed?;
         if !budget.laxity(needed).is_spent() {
             return None;
         }
-        let allowed = self.config.reject_cap * self.arrived as f64;
+        let allowed = self.config.reject_cap * self.arrived.max(self.came_up) as f64;
         if allowed.is_nan() || (self.rejected + 1) as f64 > allowed {
             self.counters.capped += 1;
             return None;
@@ -293,6 +307,7 @@ impl Admission {
         if self.window_started.is_none_or(|started| now.since(started) >= self.config.window) {
             self.window_started = Some(now);
             self.arrived = 0;
+            self.came_up = 0;
             self.rejected = 0;
         }
     }

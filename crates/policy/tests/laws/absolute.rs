@@ -43,6 +43,29 @@ fn clocks_that_differ_by_more_than_the_limit_make_budgets_count() {
 }
 
 #[test]
+fn skew_and_doubt_may_be_as_much_as_the_limit_together() {
+    let at_limit = |ahead, there, back| {
+        let mut clock = AbsoluteClock::new(LIMIT);
+        exchange(&mut clock, NOW, ahead, there, back);
+        clock.usable()
+    };
+    assert!(at_limit(1_000_000, 0, 0) && !at_limit(1_000_001, 0, 0));
+    assert!(at_limit(400_000, 600 * US, 600 * US) && !at_limit(400_001, 600 * US, 600 * US));
+}
+
+/// All the time was spent on the way there, or all on the way back: the two ends of one doubt.
+#[test]
+fn the_most_uneven_exchanges_agree() {
+    let mut clock = AbsoluteClock::new(LIMIT);
+    exchange(&mut clock, NOW, 0, 0, 100);
+    assert_eq!(clock.skew(), Some(-50));
+    exchange(&mut clock, NOW, 0, 100, 0);
+    assert_eq!(clock.skew(), Some(-50), "the first is still known");
+    exchange(&mut clock, NOW, 1, 100, 0);
+    assert_eq!(clock.skew(), Some(51), "the first can't be true any more");
+}
+
+#[test]
 fn an_exchange_slower_than_the_limit_proves_nothing() {
     let mut clock = AbsoluteClock::new(LIMIT);
     exchange(&mut clock, NOW, 0, 2 * MS, 2 * MS);

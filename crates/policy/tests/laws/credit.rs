@@ -42,6 +42,18 @@ fn more_than_a_frame_can_say_goes_back_in_two() {
 }
 
 #[test]
+fn half_of_the_ring_is_due() {
+    for (ring, half) in [(8, 4), (9, 4)] {
+        let mut returns = Returns::new(ring);
+        (0..ring).for_each(|_| returns.received().expect("within the ring"));
+        returns.freed(half - 1);
+        assert!(!returns.is_due());
+        returns.freed(1);
+        assert!(returns.is_due());
+    }
+}
+
+#[test]
 fn a_ring_of_one_is_due_at_once() {
     let mut returns = Returns::new(1);
     assert!(!returns.is_due());

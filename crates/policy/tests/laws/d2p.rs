@@ -36,6 +36,13 @@ fn an_aggregation_of_nothing_has_no_elapsed_time() {
     assert_eq!(ParallelUnit::split(StageService::new(Budget::expected(MS))).aggregate(MS), None);
 }
 
+#[test]
+fn a_stage_of_which_nothing_is_known_may_use_everything() {
+    let budget = Budget::expected(MS);
+    assert_eq!(budget.for_stage(Duration::ZERO, Duration::ZERO), budget);
+    assert_eq!(budget.for_stage(MS, Duration::ZERO), budget);
+}
+
 /// Hops of a chain: the wire to a stage, and the time in it.
 fn chain() -> impl Strategy<Value = Vec<(Duration, Duration)>> {
     vec((span(), span()), 0..12)

@@ -72,6 +72,16 @@ proptest! {
     }
 
     #[test]
+    fn another_seed_makes_other_choices(one: u64, other: u64) {
+        prop_assume!(one != other);
+        let choices = |seed| {
+            let mut dispatch = Dispatch::new(DispatchRule::Random, seed);
+            [(); 40].map(|()| dispatch.choose(&[Load::default(); 8]))
+        };
+        prop_assert_ne!(choices(one), choices(other));
+    }
+
+    #[test]
     fn the_same_seed_makes_the_same_choices(loads in loads(), seed: u64) {
         for rule in DispatchRule::ALL {
             let (mut one, mut other) = (Dispatch::new(rule, seed), Dispatch::new(rule, seed));

@@ -77,6 +77,17 @@ proptest! {
         prop_assert!(is_near(estimate, exact), "{estimate:?} for {exact:?}");
     }
 
+    /// A share that ends between two observations ends with the shorter one.
+    #[test]
+    fn a_quantile_is_an_observation_and_not_the_next(mut times in times(), rank in any::<proptest::sample::Index>()) {
+        let learned = observed(times.iter().copied());
+        times.sort_unstable();
+        let at = rank.index(times.len());
+        let share = (at + 1) as f64 / times.len() as f64;
+        prop_assume!(share * times.len() as f64 == (at + 1) as f64);
+        prop_assert!(is_near(learned.quantile(share).expect("observed"), times[at]));
+    }
+
     #[test]
     fn a_higher_quantile_is_no_shorter(times in times(), one in 0.0..=1.0_f64, other in 0.0..=1.0_f64) {
         let learned = observed(times);
