@@ -10,15 +10,18 @@
 //! ([`Precision`]).
 //!
 //! The data layers ([`search::index`], [`search::shard`], [`recommend::profile`], ...) are plain libraries without a
-//! network.
+//! network; [`search::serve_shard`], [`search::serve_aggregator`] and [`recommend::serve_stage`] put them on one.
 
 #![forbid(unsafe_code)]
 
 pub mod checkpoint;
 pub mod draw;
 pub mod kept;
+pub mod proto;
 pub mod recommend;
 pub mod search;
+mod serving;
 pub mod settings;
 
 pub use checkpoint::{Checkpoint, Precision};
+pub use serving::ServeError;

@@ -10,5 +10,8 @@ pub mod profile;
 pub mod recommendation;
 pub mod registry;
 pub mod sampler;
+pub mod serve;
 pub mod store;
 pub mod users;
+
+pub use serve::{StageConfig, StageRole, serve_stage};

@@ -1,1 +1,288 @@
-//! Settings.
+//! Settings as people write them, `key=value`, and what is refused.
+//!
+//! A service takes the settings that it knows out of [`Settings`]; a value that can't be meant, one that is missing
+//! and one that nobody took are errors that name the key, the value and what is allowed.
+
+use std::collections::BTreeMap;
+use std::str::FromStr;
+use std::time::Duration;
+
+use greenwave::policy::{Mode, Order};
+use greenwave::rpc::{Deadlines, Wait};
+use greenwave::verbs::Choice;
+use greenwave::{Address, ServerConfig};
+use thiserror::Error;
+
+/// Settings that nobody has taken yet.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    open: BTreeMap<String, String>,
+    known: Vec<&'static str>,
+}
+
+impl Settings {
+    /// Takes words of the form `key=value`.
+    ///
+    /// # Errors
+    /// When a word has another form, or a key comes twice.
+    pub fn parse<W: AsRef<str>>(words: impl IntoIterator<Item = W>) -> Result<Self, SettingError> {
+        let mut settings = Self::default();
+        for word in words {
+            let word = word.as_ref();
+            let (key, value) = word.split_once('=').ok_or_else(|| SettingError::Form { word: word.to_owned() })?;
+            settings = settings.with(key, value)?;
+        }
+        Ok(settings)
+    }
+
+    /// Adds a setting.
+    ///
+    /// # Errors
+    /// When it is there already.
+    pub fn with(mut self, key: &str, value: impl Into<String>) -> Result<Self, SettingError> {
+        let value = value.into();
+        match self.open.insert(key.to_owned(), value.clone()) {
+            None => Ok(self),
+            Some(first) => Err(SettingError::Twice { key: key.to_owned(), first, second: value }),
+        }
+    }
+
+    /// Takes a setting out, if it is there.
+    ///
+    /// # Errors
+    /// When `parse` finds no meaning in it.
+    pub fn take<T>(
+        &mut self,
+        key: &'static str,
+        allowed: &'static str,
+        parse: impl FnOnce(&str) -> Option<T>,
+    ) -> Result<Option<T>, SettingError> {
+        self.known.push(key);
+        let Some(value) = self.open.remove(key) else { return Ok(None) };
+        match parse(&value) {
+            Some(meaning) => Ok(Some(meaning)),
+            None => Err(SettingError::Wrong { key, value, allowed }),
+        }
+    }
+
+    /// Takes a setting out that must be there.
+    ///
+    /// # Errors
+    /// When it isn't, or `parse` finds no meaning in it.
+    pub fn require<T>(
+        &mut self,
+        key: &'static str,
+        allowed: &'static str,
+        parse: impl FnOnce(&str) -> Option<T>,
+    ) -> Result<T, SettingError> {
+        self.take(key, allowed, parse)?.ok_or(SettingError::Missing { key, allowed })
+    }
+
+    /// Takes out what is about the server itself; the rest is as by default.
+    ///
+    /// # Errors
+    /// When one of them can't be meant.
+    pub fn server(&mut self, name: String) -> Result<ServerConfig, SettingError> {
+        let default = ServerConfig::default();
+        let mut admission = default.admission;
+        admission.mode = self.take("admission", "off, dark or on", value::<Mode>)?.unwrap_or(admission.mode);
+        admission.max_queue = self.take("max_queue", "a number", value)?.unwrap_or(admission.max_queue);
+        admission.reject_cap = self.take("reject_cap", "0 to 1", value)?.unwrap_or(admission.reject_cap);
+        Ok(ServerConfig {
+            name: self.take("name", "1 to 64 bytes", value)?.unwrap_or(name),
+            listen: self.require("listen", ADDRESSES, addresses)?,
+            clusters: self.take("clusters", "1 to 256", value)?.unwrap_or(default.clusters),
+            workers: self.take("workers", "0 to 256", value)?.unwrap_or(default.workers),
+            cores: self.take("cores", "numbers with commas between them", list)?.unwrap_or(default.cores),
+            order: self.take("order", ORDERS, value::<Order>)?.unwrap_or(default.order),
+            admission,
+            deadlines: self.take("deadlines", "enforce or dark", deadlines)?.unwrap_or(default.deadlines),
+            wait: self.take("wait", "spin, block or a time, such as 20us", wait)?.unwrap_or(default.wait),
+            backend: self.take("backend", "auto, uring or epoll", value::<Choice>)?.unwrap_or(default.backend.clone()),
+            coroutines: self.take("coroutines", "1 to 65536", value)?.unwrap_or(default.coroutines),
+            confidence: self.take("confidence", "0 to 1", value)?.unwrap_or(default.confidence),
+            ..default
+        })
+    }
+
+    /// Whether the service does less when its budget is short: `adapt`, `on` if nothing is said.
+    ///
+    /// # Errors
+    /// When it is neither `on` nor `off`.
+    pub fn adapt(&mut self) -> Result<bool, SettingError> {
+        let parse = |text: &str| match text {
+            "on" => Some(true),
+            "off" => Some(false),
+            _ => None,
+        };
+        Ok(self.take("adapt", "on or off", parse)?.unwrap_or(true))
+    }
+
+    /// Makes sure that every setting was taken.
+    ///
+    /// # Errors
+    /// When one wasn't: nobody knows it.
+    pub fn finish(self) -> Result<(), SettingError> {
+        match self.open.into_iter().next() {
+            None => Ok(()),
+            Some((key, value)) => Err(SettingError::Unknown { key, value, known: self.known }),
+        }
+    }
+}
+
+/// A setting that can't be meant.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum SettingError {
+    /// Not `key=value`.
+    #[error("`{word}` is no setting; settings are written key=value")]
+    Form {
+        /// What was said.
+        word: String,
+    },
+    /// Said twice.
+    #[error("setting `{key}` is both `{first}` and `{second}`; say it once")]
+    Twice {
+        /// The key.
+        key: String,
+        /// What it was first.
+        first: String,
+        /// What it was then.
+        second: String,
+    },
+    /// Without meaning.
+    #[error("setting `{key}` is `{value}`; allowed: {allowed}")]
+    Wrong {
+        /// The key.
+        key: &'static str,
+        /// What it was.
+        value: String,
+        /// What it may be.
+        allowed: &'static str,
+    },
+    /// Not there.
+    #[error("setting `{key}` is missing; allowed: {allowed}")]
+    Missing {
+        /// The key.
+        key: &'static str,
+        /// What it may be.
+        allowed: &'static str,
+    },
+    /// Not known.
+    #[error("nobody knows the setting `{key}` (`{value}`); there are: {}", known.join(", "))]
+    Unknown {
+        /// The key.
+        key: String,
+        /// What it was.
+        value: String,
+        /// The keys that there are.
+        known: Vec<&'static str>,
+    },
+}
+
+/// What is allowed for a list of addresses.
+pub(crate) const ADDRESSES: &str = "addresses such as tcp://127.0.0.1:7000 or unix:///run/x.sock, with commas between";
+
+const ORDERS: &str = "fcfs, ps, edf, least-laxity, oldest-first or stage-laxity";
+
+/// Anything that can be read from text.
+pub(crate) fn value<T: FromStr>(text: &str) -> Option<T> {
+    text.parse().ok()
+}
+
+/// Addresses with commas between them, one at least.
+pub(crate) fn addresses(text: &str) -> Option<Vec<Address>> {
+    list(text)
+}
+
+/// Things with commas between them.
+pub(crate) fn list<T: FromStr>(text: &str) -> Option<Vec<T>> {
+    text.split(',').map(|part| part.trim().parse().ok()).collect()
+}
+
+/// A time with its unit: `250us`, `5ms`, `2s`.
+pub(crate) fn span(text: &str) -> Option<Duration> {
+    let digits = text.find(|c: char| !c.is_ascii_digit())?;
+    let (number, unit) = text.split_at(digits);
+    let number: u64 = number.parse().ok()?;
+    match unit {
+        "ns" => Some(Duration::from_nanos(number)),
+        "us" => Some(Duration::from_micros(number)),
+        "ms" => Some(Duration::from_millis(number)),
+        "s" => Some(Duration::from_secs(number)),
+        _ => None,
+    }
+}
+
+fn deadlines(text: &str) -> Option<Deadlines> {
+    match text {
+        "enforce" => Some(Deadlines::Enforce),
+        "dark" => Some(Deadlines::Dark),
+        _ => None,
+    }
+}
+
+fn wait(text: &str) -> Option<Wait> {
+    match text {
+        "spin" => Some(Wait::Spin),
+        "block" => Some(Wait::Block),
+        _ => span(text).map(|spin| Wait::Adaptive { spin }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn server(words: &[&str]) -> Result<ServerConfig, SettingError> {
+        let mut settings = Settings::parse(words)?;
+        let server = settings.server("stage".to_owned())?;
+        settings.finish().map(|()| server)
+    }
+
+    #[test]
+    fn what_is_not_said_is_as_by_default() {
+        let config = server(&["listen=tcp://127.0.0.1:0"]).unwrap();
+        assert_eq!((config.name.as_str(), config.clusters), ("stage", ServerConfig::default().clusters));
+        assert_eq!(config.validate(), Ok(()));
+    }
+
+    #[test]
+    fn what_is_said_counts() {
+        let words = [
+            "listen=tcp://127.0.0.1:1,unix:///x",
+            "order=edf",
+            "admission=off",
+            "wait=7us",
+            "cores=0,1",
+            "deadlines=dark",
+        ];
+        let config = server(&words).unwrap();
+        assert_eq!(config.listen.len(), 2);
+        assert_eq!(config.order, Order::EarliestDeadline);
+        assert_eq!(config.admission.mode, Mode::Off);
+        assert_eq!(config.wait, Wait::Adaptive { spin: Duration::from_micros(7) });
+        assert_eq!((config.cores, config.deadlines), (vec![0, 1], Deadlines::Dark));
+    }
+
+    #[test]
+    fn an_error_names_the_key_the_value_and_what_is_allowed() {
+        let error = |words: &[&str]| server(words).unwrap_err().to_string();
+        assert_eq!(
+            error(&["listen=tcp://127.0.0.1:0", "deadlines=maybe"]),
+            "setting `deadlines` is `maybe`; allowed: enforce or dark"
+        );
+        assert!(error(&[]).starts_with("setting `listen` is missing; allowed: addresses such as"));
+        assert!(error(&["listen=nowhere"]).starts_with("setting `listen` is `nowhere`"));
+        assert_eq!(error(&["order=edf", "order=fcfs"]), "setting `order` is both `edf` and `fcfs`; say it once");
+        assert_eq!(error(&["order"]), "`order` is no setting; settings are written key=value");
+        let unknown = error(&["listen=tcp://127.0.0.1:0", "odrer=edf"]);
+        assert!(unknown.starts_with("nobody knows the setting `odrer` (`edf`); there are: admission,"), "{unknown}");
+    }
+
+    #[test]
+    fn a_time_needs_a_unit() {
+        assert_eq!(span("20us"), Some(Duration::from_micros(20)));
+        assert_eq!(span("3s"), Some(Duration::from_secs(3)));
+        assert_eq!([span("20"), span("us"), span("1.5ms"), span("2 ms"), span("")], [None; 5]);
+    }
+}

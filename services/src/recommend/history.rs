@@ -16,7 +16,7 @@ use super::store::{Stage, Store, StoreError, holders_of, number};
 use super::users::Trait;
 
 /// Traits scanned between two checkpoints.
-const STEP: usize = 2;
+const STEP: usize = 1;
 
 /// What scanning the holders of a trait costs before anything is known of it.
 const FIRST_GUESS: Duration = Duration::from_micros(20);

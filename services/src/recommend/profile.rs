@@ -17,7 +17,7 @@ use super::store::{Stage, Store, StoreError, StoredTraits, number};
 use super::users::Trait;
 
 /// Dependencies read between two checkpoints.
-const STEP: usize = 2;
+const STEP: usize = 1;
 
 /// What reading a dependency costs before anything is known of it.
 const FIRST_GUESS: Duration = Duration::from_micros(20);

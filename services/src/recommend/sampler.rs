@@ -6,6 +6,7 @@
 use std::path::Path;
 
 use crate::draw::{Draw, Zipf};
+use crate::proto::recommend::ProfileRequest;
 
 use super::registry::{Manifests, RegistryError};
 use super::users;
@@ -47,6 +48,11 @@ impl Sampler {
     pub fn user(&mut self) -> Option<&str> {
         let rank = self.popularity.rank(&mut self.draw);
         self.users.get(rank).map(String::as_str)
+    }
+
+    /// The next user's request for `limit` crates; `None` if there are no users at all.
+    pub fn request(&mut self, limit: u32) -> Option<ProfileRequest> {
+        self.user().map(|user| ProfileRequest { user: user.to_owned(), limit })
     }
 }
 

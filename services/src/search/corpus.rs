@@ -7,13 +7,15 @@
 //! Symbolic links below the root aren't followed, so a loop of links can't hold the walk up.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 use thiserror::Error;
 use walkdir::{DirEntry, WalkDir};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
+
+use super::skipped::{Skip, Skipped};
 
 /// Which files make up a corpus.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -160,69 +162,6 @@ impl Corpus {
     }
 }
 
-/// Files that can't be searched, by reason.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Skipped {
-    /// The first of them by name; at most [`Skipped::NAMED`].
-    pub named: Vec<(PathBuf, Skip)>,
-    more: usize,
-}
-
-impl Skipped {
-    /// How many are remembered by name.
-    pub const NAMED: usize = 1000;
-
-    /// How many there are.
-    pub fn count(&self) -> usize {
-        self.named.len() + self.more
-    }
-
-    /// Takes note of one.
-    pub fn add(&mut self, path: PathBuf, why: Skip) {
-        if self.named.len() < Self::NAMED { self.named.push((path, why)) } else { self.more += 1 }
-    }
-
-    /// Adds what another walk, or another thread, skipped.
-    pub fn append(&mut self, other: Self) {
-        self.more += other.more;
-        for (path, why) in other.named {
-            self.add(path, why);
-        }
-    }
-}
-
-/// Why a file isn't searched.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum Skip {
-    /// The system refused to read it.
-    #[error("unreadable ({0})")]
-    Unreadable(io::ErrorKind),
-    /// It is not text.
-    #[error("not UTF-8 from byte {at}")]
-    NotUtf8 {
-        /// Where the first bad byte is.
-        at: usize,
-    },
-    /// It is larger than the configuration allows.
-    #[error("larger than {limit} bytes")]
-    TooLarge {
-        /// What is allowed.
-        limit: u64,
-    },
-    /// It was there when the directory was walked, and gone when it was to be read.
-    #[error("vanished")]
-    Vanished,
-}
-
-impl Skip {
-    fn of(error: &io::Error) -> Self {
-        match error.kind() {
-            io::ErrorKind::NotFound => Self::Vanished,
-            kind => Self::Unreadable(kind),
-        }
-    }
-}
-
 /// Why there is nothing to search.
 #[derive(Debug, Error)]
 pub enum CorpusError {
@@ -292,6 +231,7 @@ fn sample(files: Vec<CorpusFile>, max_bytes: u64) -> (Vec<CorpusFile>, u64) {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::io;
     use std::os::unix::fs::symlink;
 
     use super::*;
@@ -395,17 +335,5 @@ mod tests {
     fn a_missing_directory_is_refused() {
         let error = Corpus::walk(&CorpusConfig::new("/nowhere/at/all")).unwrap_err();
         assert!(matches!(error, CorpusError::NotADirectory { .. }));
-    }
-
-    #[test]
-    fn only_so_many_skipped_files_are_named_but_all_are_counted() {
-        let mut skipped = Skipped::default();
-        for i in 0..Skipped::NAMED + 5 {
-            skipped.add(PathBuf::from(i.to_string()), Skip::Vanished);
-        }
-        let mut all = Skipped::default();
-        all.append(skipped);
-        assert_eq!(all.count(), Skipped::NAMED + 5);
-        assert_eq!(all.named.len(), Skipped::NAMED);
     }
 }

@@ -18,8 +18,9 @@ use thiserror::Error;
 
 use crate::kept::{self, Files, Kept, KeptError, Outcome};
 
-use super::corpus::{Corpus, CorpusConfig, CorpusError, Skipped};
+use super::corpus::{Corpus, CorpusConfig, CorpusError};
 use super::section::sections;
+use super::skipped::Skipped;
 use super::vocabulary::{Gathered, Vocabulary};
 
 /// Raised whenever what is written changes, so that older directories are built again.

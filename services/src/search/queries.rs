@@ -7,6 +7,7 @@
 use std::fmt;
 
 use crate::draw::{Draw, Zipf};
+use crate::proto::search::QueryRequest;
 
 use super::vocabulary::{Vocabulary, Word};
 
@@ -50,6 +51,13 @@ pub struct Question {
     pub kind: Kind,
     /// Its text.
     pub text: String,
+}
+
+impl Question {
+    /// The request that asks it.
+    pub fn request(&self, limit: u32) -> QueryRequest {
+        QueryRequest { text: self.text.clone(), limit }
+    }
 }
 
 /// An endless source of questions.

@@ -19,8 +19,8 @@ use crate::checkpoint::{Pace, Pass, Precision, Steps};
 use super::index::{self, Fields, IndexError, shard_path};
 use super::passage::{self, Reading};
 
-/// Candidates read between two checkpoints: well under 100 us of work.
-const STEP: usize = 8;
+/// Candidates read between two checkpoints: some 50 us of work.
+const STEP: usize = 4;
 
 /// What reading a candidate costs before anything is known of it.
 const FIRST_GUESS: Duration = Duration::from_micros(10);

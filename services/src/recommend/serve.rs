@@ -1,0 +1,245 @@
+//! The recommend service's servers: one for each stage, each calling the next.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use greenwave::rpc::MethodId;
+use greenwave::{Address, Channel, ChannelConfig, Code, Context, Router, Server, ServerConfig, ServerHandle, Status};
+use prost::Message;
+
+use crate::checkpoint::Precision;
+use crate::proto::DESCRIPTORS;
+use crate::proto::recommend as proto;
+use crate::serving::{Adapt, Ahead, ServeError, limit_or_default, method};
+use crate::settings::{SettingError, Settings, value};
+
+use super::history::{Histories, Neighbour};
+use super::profile::{Profiles, ReadError};
+use super::recommendation::{Recommendations, Request, Suggestion};
+use super::store::Stage;
+use super::users::Trait;
+
+/// How a stage is served.
+#[derive(Clone, Debug)]
+pub struct StageConfig {
+    /// The directory of the stores.
+    pub store: PathBuf,
+    /// Which stage, and where the next one is.
+    pub stage: StageRole,
+    /// Whether less is done when the budget is short.
+    pub adapt: bool,
+    /// How the next stage is called.
+    pub channel: ChannelConfig,
+    /// The server.
+    pub server: ServerConfig,
+}
+
+/// Which stage a server is; all but the last know where the next one is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StageRole {
+    /// The first.
+    Profile {
+        /// Where the history stage is.
+        next: Address,
+    },
+    /// The second.
+    History {
+        /// Where the recommendation stage is.
+        next: Address,
+    },
+    /// The last.
+    Recommendation,
+}
+
+impl StageConfig {
+    /// Understands `stage`, `store`, `next`, `adapt` and the server's settings.
+    ///
+    /// # Errors
+    /// The first setting that can't be meant.
+    pub fn from_settings(mut settings: Settings) -> Result<Self, SettingError> {
+        let named = |text: &str| Stage::ALL.into_iter().find(|stage| stage.name() == text);
+        let stage = settings.require("stage", "profile, history or recommendation", named)?;
+        let mut next = || settings.require("next", "the next stage's address, such as tcp://127.0.0.1:7002", value);
+        let role = match stage {
+            Stage::Profile => StageRole::Profile { next: next()? },
+            Stage::History => StageRole::History { next: next()? },
+            Stage::Recommendation => StageRole::Recommendation,
+        };
+        let store = settings.require("store", "the directory of the stores", value)?;
+        let adapt = settings.adapt()?;
+        let server = settings.server(stage.name().to_owned())?;
+        let channel =
+            ChannelConfig { name: server.name.clone(), backend: server.backend.clone(), ..ChannelConfig::default() };
+        settings.finish().map(|()| Self { store, stage: role, adapt, channel, server })
+    }
+}
+
+/// Serves a stage.
+///
+/// # Errors
+/// When its store wasn't built or is open elsewhere, or the server can't start.
+pub fn serve_stage(config: StageConfig) -> Result<ServerHandle, ServeError> {
+    let StageConfig { store, stage, adapt, channel, server } = config;
+    let adapt = Adapt(adapt);
+    let router = match stage {
+        StageRole::Profile { next } => {
+            let next = Next::new(next, channel, proto::HISTORY)?;
+            let stage = ProfileStage { profiles: Profiles::open(&store)?, next, adapt };
+            Router::new().method(proto::PROFILE, method(move |context, request| stage.answer(context, request)))
+        }
+        StageRole::History { next } => {
+            let next = Next::new(next, channel, proto::RECOMMENDATION)?;
+            let stage = HistoryStage { histories: Histories::open(&store)?, next, adapt };
+            Router::new().method(proto::HISTORY, method(move |context, request| stage.answer(context, request)))
+        }
+        StageRole::Recommendation => {
+            let stage = LastStage { recommendations: Recommendations::open(&store)?, adapt };
+            Router::new().method(proto::RECOMMENDATION, method(move |context, request| stage.answer(context, request)))
+        }
+    };
+    Ok(Server::start(server, router.descriptors(DESCRIPTORS))?)
+}
+
+/// The stage behind this one.
+struct Next {
+    channel: Channel,
+    method: MethodId,
+    ahead: Ahead,
+}
+
+impl Next {
+    fn new(address: Address, config: ChannelConfig, method: &str) -> Result<Self, ServeError> {
+        Ok(Self { channel: Channel::new(address, config)?, method: MethodId::of(method), ahead: Ahead::unknown() })
+    }
+
+    fn call(&self, context: &Context, request: &impl Message) -> Result<proto::RecommendReply, Status> {
+        let began = Instant::now();
+        let reply = self.channel.call(context, self.method, &request.encode_to_vec())?;
+        self.ahead.observe(began.elapsed());
+        proto::RecommendReply::decode(&*reply.body)
+            .map_err(|error| Status::new(Code::Internal, format!("the next stage's answer is broken: {error}")))
+    }
+}
+
+struct ProfileStage {
+    profiles: Profiles,
+    next: Next,
+    adapt: Adapt,
+}
+
+impl ProfileStage {
+    fn answer(&self, context: &Context, request: proto::ProfileRequest) -> Result<proto::RecommendReply, Status> {
+        let limit = checked_limit(request.limit)?;
+        let work = self.adapt.work(context, self.next.ahead.expected(), |pass| self.profiles.of(&request.user, pass));
+        let profile = work??;
+        let next = proto::HistoryRequest {
+            user: request.user,
+            traits: profile.traits.into_iter().map(proto::Trait::from).collect(),
+            has: profile.has,
+            limit,
+        };
+        Ok(through(Stage::Profile, profile.precision, self.next.call(context, &next)?))
+    }
+}
+
+struct HistoryStage {
+    histories: Histories,
+    next: Next,
+    adapt: Adapt,
+}
+
+impl HistoryStage {
+    fn answer(&self, context: &Context, request: proto::HistoryRequest) -> Result<proto::RecommendReply, Status> {
+        let proto::HistoryRequest { user, traits, has, limit } = request;
+        let known: Vec<Trait> = traits.iter().cloned().map(Trait::from).collect();
+        let of = user.split_once('@').map_or(user.as_str(), |(name, _)| name);
+        let work = self.adapt.work(context, self.next.ahead.expected(), |pass| self.histories.like(&known, of, pass));
+        let history = work??;
+        let neighbours = history.neighbours.into_iter().map(proto::Neighbour::from).collect();
+        let next = proto::RecommendationRequest { traits, has, neighbours, limit };
+        Ok(through(Stage::History, history.precision, self.next.call(context, &next)?))
+    }
+}
+
+struct LastStage {
+    recommendations: Recommendations,
+    adapt: Adapt,
+}
+
+impl LastStage {
+    fn answer(
+        &self,
+        context: &Context,
+        request: proto::RecommendationRequest,
+    ) -> Result<proto::RecommendReply, Status> {
+        let request = Request {
+            limit: limit_or_default(request.limit),
+            traits: request.traits.into_iter().map(Trait::from).collect(),
+            has: request.has,
+            neighbours: request.neighbours.into_iter().map(Neighbour::from).collect(),
+        };
+        let work = self.adapt.work(context, Duration::ZERO, |pass| self.recommendations.rank(&request, pass));
+        let recommended = work??;
+        let crates = recommended.crates.into_iter().map(proto::Suggestion::from).collect();
+        let reply = proto::RecommendReply { crates, stages: Vec::new() };
+        Ok(through(Stage::Recommendation, recommended.precision, reply))
+    }
+}
+
+/// Adds what a stage says of itself to the answer that passes through it.
+fn through(stage: Stage, precision: Precision, mut reply: proto::RecommendReply) -> proto::RecommendReply {
+    let Precision { examined, wanted } = precision;
+    reply.stages.insert(0, proto::StagePrecision { stage: stage.name().to_owned(), examined, wanted });
+    reply
+}
+
+/// Refuses at the first stage what the last one would refuse.
+fn checked_limit(limit: u32) -> Result<u32, Status> {
+    let given = limit_or_default(limit);
+    if given > Recommendations::MOST {
+        return Err(ReadError::TooMany { what: "crates are wanted", given, most: Recommendations::MOST }.into());
+    }
+    Ok(limit)
+}
+
+impl From<ReadError> for Status {
+    fn from(error: ReadError) -> Self {
+        let code = match error {
+            ReadError::NoSuchUser { .. } => Code::NotFound,
+            ReadError::TooMany { .. } => Code::InvalidArgument,
+            ReadError::Broken(_) => Code::DataLoss,
+            ReadError::Engine(_) => Code::Internal,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<Trait> for proto::Trait {
+    fn from(Trait { name, weight }: Trait) -> Self {
+        Self { name, weight }
+    }
+}
+
+impl From<proto::Trait> for Trait {
+    fn from(proto::Trait { name, weight }: proto::Trait) -> Self {
+        Self { name, weight }
+    }
+}
+
+impl From<Neighbour> for proto::Neighbour {
+    fn from(Neighbour { user, similarity }: Neighbour) -> Self {
+        Self { user, similarity }
+    }
+}
+
+impl From<proto::Neighbour> for Neighbour {
+    fn from(proto::Neighbour { user, similarity }: proto::Neighbour) -> Self {
+        Self { user, similarity }
+    }
+}
+
+impl From<Suggestion> for proto::Suggestion {
+    fn from(Suggestion { name, score, because }: Suggestion) -> Self {
+        Self { name, score, because }
+    }
+}

@@ -1,0 +1,253 @@
+//! The search service's servers: a shard, and the aggregator in front of all shards.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use greenwave::rpc::{self, Aggregator, MethodId, Partial};
+use greenwave::{Address, Channel, ChannelConfig, Code, Context, Router, Server, ServerConfig, ServerHandle, Status};
+use prost::Message;
+
+use crate::checkpoint::Precision;
+use crate::proto::search as proto;
+use crate::proto::{DESCRIPTORS, search::QUERY, search::SHARD_QUERY};
+use crate::serving::{Adapt, ServeError, limit_or_default, method};
+use crate::settings::{SettingError, Settings, span, value};
+
+use super::aggregate::{Found, Merged, Merger};
+use super::index::IndexConfig;
+use super::shard::{Answer, Depth, Hit, Query, QueryError, Shard};
+
+/// How a shard is served.
+#[derive(Clone, Debug)]
+pub struct ShardConfig {
+    /// The directory of the index.
+    pub index: PathBuf,
+    /// Which of its shards, from 0.
+    pub shard: usize,
+    /// How many candidates are worth reading.
+    pub depth: Depth,
+    /// Whether fewer are read when the budget is short.
+    pub adapt: bool,
+    /// The server.
+    pub server: ServerConfig,
+}
+
+impl ShardConfig {
+    /// Understands `index`, `shard`, `depth_least`, `depth_one_in`, `depth_most`, `adapt` and the server's settings.
+    ///
+    /// # Errors
+    /// The first setting that can't be meant.
+    pub fn from_settings(mut settings: Settings) -> Result<Self, SettingError> {
+        let shard = settings.require("shard", "0 to 255", shard_number)?;
+        let mut depth = Depth::default();
+        let number = |text: &str| value(text).filter(|number| *number > 0);
+        depth.least = settings.take("depth_least", "a number above 0", number)?.unwrap_or(depth.least);
+        depth.one_in = settings.take("depth_one_in", "a number above 0", number)?.unwrap_or(depth.one_in);
+        depth.most = settings.take("depth_most", "a number above 0", number)?.unwrap_or(depth.most);
+        let config = Self {
+            index: settings.require("index", "the directory of an index", value)?,
+            shard,
+            depth,
+            adapt: settings.adapt()?,
+            server: settings.server(format!("shard-{shard:02}"))?,
+        };
+        settings.finish().map(|()| config)
+    }
+}
+
+/// Serves one shard.
+///
+/// # Errors
+/// When the index isn't there, or the server can't start.
+pub fn serve_shard(config: ShardConfig) -> Result<ServerHandle, ServeError> {
+    let shard = Shard::open(&config.index, config.shard, config.depth)?;
+    let adapt = Adapt(config.adapt);
+    let handler = method(move |context, request: proto::QueryRequest| {
+        let query = parse(&request)?;
+        let answer = adapt.work(context, Duration::ZERO, |pass| shard.answer(&query, pass))?;
+        answer.map(proto::ShardReply::from).map_err(Status::from)
+    });
+    let router = Router::new().method(SHARD_QUERY, handler).descriptors(DESCRIPTORS);
+    Ok(Server::start(config.server, router)?)
+}
+
+/// How the aggregator is served.
+#[derive(Clone, Debug)]
+pub struct AggregatorConfig {
+    /// The addresses of each shard's servers: the one that is asked, then its replicas.
+    pub shards: Vec<Vec<Address>>,
+    /// When branches are sent once more, and how much time is kept for merging.
+    pub unit: rpc::AggregatorConfig,
+    /// How the shards are called.
+    pub channel: ChannelConfig,
+    /// The server.
+    pub server: ServerConfig,
+}
+
+impl AggregatorConfig {
+    /// Understands `shards`, `hedge_ratio`, `hedge_after`, `aggregation` and the server's settings.
+    ///
+    /// # Errors
+    /// The first setting that can't be meant.
+    pub fn from_settings(mut settings: Settings) -> Result<Self, SettingError> {
+        let mut unit = rpc::AggregatorConfig::default();
+        let share = |text: &str| value(text).filter(|share| (0.0..=1.0).contains(share));
+        unit.hedge_ratio = settings.take("hedge_ratio", "0 to 1", share)?.unwrap_or(unit.hedge_ratio);
+        unit.hedge_after = settings.take("hedge_after", "a time, such as 1ms", span)?.unwrap_or(unit.hedge_after);
+        unit.aggregation = settings.take("aggregation", "a time, such as 200us", span)?.unwrap_or(unit.aggregation);
+        let shards = settings.require("shards", SHARDS, shard_addresses)?;
+        let server = settings.server("aggregator".to_owned())?;
+        let channel =
+            ChannelConfig { name: server.name.clone(), backend: server.backend.clone(), ..ChannelConfig::default() };
+        settings.finish().map(|()| Self { shards, unit, channel, server })
+    }
+}
+
+/// Serves the aggregator. It starts whether or not the shards are there; those that aren't are missing in the answers.
+///
+/// # Errors
+/// When the server can't start.
+pub fn serve_aggregator(config: AggregatorConfig) -> Result<ServerHandle, ServeError> {
+    let AggregatorConfig { shards, unit, channel, server } = config;
+    let mut channels = Vec::with_capacity(shards.len());
+    for replicas in shards {
+        let open = |address| Channel::new(address, channel.clone());
+        channels.push(replicas.into_iter().map(open).collect::<Result<Vec<_>, _>>()?);
+    }
+    let front =
+        Arc::new(Front { shards: channels, aggregator: Aggregator::new(unit), query: MethodId::of(SHARD_QUERY) });
+    let handler = method(move |context, request| front.answer(context, &request));
+    let router = Router::new().method(QUERY, handler).descriptors(DESCRIPTORS);
+    Ok(Server::start(server, router)?)
+}
+
+/// The aggregator: what a query is split over.
+struct Front {
+    shards: Vec<Vec<Channel>>,
+    aggregator: Aggregator,
+    query: MethodId,
+}
+
+impl Front {
+    fn answer(&self, context: &Context, request: &proto::QueryRequest) -> Result<proto::QueryReply, Status> {
+        let query = parse(request)?;
+        let bytes = request.encode_to_vec();
+        let mut unit = self.aggregator.unit(context);
+        for replicas in &self.shards {
+            unit = unit.branch_with_replicas(replicas.iter().cloned(), self.query, bytes.clone());
+        }
+        let partial = unit.gather();
+        let merged = merge(&partial, query.limit)?;
+        context.checkpoint()?;
+        Ok(reply(merged, self.shards.len()))
+    }
+}
+
+/// Merges what has come; if that is nothing at all, the first shard's failure stands for all.
+fn merge(partial: &Partial<'_>, limit: usize) -> Result<Merged, Status> {
+    let mut merger = Merger::new();
+    let mut answered = 0;
+    for (shard, reply) in partial.replies() {
+        match proto::ShardReply::decode(&*reply.body) {
+            Ok(reply) => {
+                answered += 1;
+                merger.add(reply.into());
+            }
+            Err(error) => merger.missing(number(shard), format!("its answer is broken: {error}")),
+        }
+    }
+    for (shard, status) in partial.missing() {
+        merger.missing(number(shard), status.to_string());
+    }
+    match partial.missing().next() {
+        Some((_, status)) if answered == 0 => Err(status.clone()),
+        _ => Ok(merger.finish(limit)),
+    }
+}
+
+fn reply(merged: Merged, shards: usize) -> proto::QueryReply {
+    let Merged { hits, matching, precision, missing, .. } = merged;
+    let missing = missing.into_iter().map(|it| proto::MissingShard { shard: it.shard, why: it.why });
+    proto::QueryReply {
+        hits: hits.into_iter().map(|Found { hit, copies }| proto::Hit { copies, ..hit.into() }).collect(),
+        matching,
+        precision: Some(precision.into()),
+        shards: number(shards),
+        missing: missing.collect(),
+    }
+}
+
+fn parse(request: &proto::QueryRequest) -> Result<Query, Status> {
+    Query::parse(&request.text, limit_or_default(request.limit)).map_err(Status::from)
+}
+
+fn number(shard: usize) -> u32 {
+    u32::try_from(shard).unwrap_or(u32::MAX)
+}
+
+const SHARDS: &str = "addresses of the shards in their order, with commas between; replicas of a shard with | between";
+
+fn shard_addresses(text: &str) -> Option<Vec<Vec<Address>>> {
+    let replicas = |shard: &str| shard.split('|').map(|address| address.trim().parse().ok()).collect();
+    text.split(',').map(replicas).collect()
+}
+
+fn shard_number(text: &str) -> Option<usize> {
+    value(text).filter(|shard| *shard < IndexConfig::MOST_SHARDS)
+}
+
+impl From<QueryError> for Status {
+    fn from(error: QueryError) -> Self {
+        let code = match error {
+            QueryError::NoWord | QueryError::TooManyWords | QueryError::Limit { .. } => Code::InvalidArgument,
+            QueryError::Engine(_) => Code::Internal,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<Precision> for proto::Precision {
+    fn from(precision: Precision) -> Self {
+        Self { examined: precision.examined, wanted: precision.wanted }
+    }
+}
+
+impl From<proto::Precision> for Precision {
+    fn from(precision: proto::Precision) -> Self {
+        Self { examined: precision.examined, wanted: precision.wanted }
+    }
+}
+
+impl From<Hit> for proto::Hit {
+    fn from(Hit { file, line, score, passage }: Hit) -> Self {
+        Self { file, line, score, passage, copies: 0 }
+    }
+}
+
+impl From<proto::Hit> for Hit {
+    fn from(proto::Hit { file, line, score, passage, .. }: proto::Hit) -> Self {
+        Self { file, line, score, passage }
+    }
+}
+
+impl From<Answer> for proto::ShardReply {
+    fn from(answer: Answer) -> Self {
+        Self {
+            hits: answer.hits.into_iter().map(proto::Hit::from).collect(),
+            matching: answer.matching,
+            precision: Some(answer.precision.into()),
+        }
+    }
+}
+
+impl From<proto::ShardReply> for Answer {
+    fn from(reply: proto::ShardReply) -> Self {
+        Self {
+            hits: reply.hits.into_iter().map(Hit::from).collect(),
+            matching: reply.matching,
+            precision: reply.precision.unwrap_or_default().into(),
+            stopped: false,
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! What the servers of both services have in common: messages in and out, and work that watches its budget.
+
+use std::time::Duration;
+
+use greenwave::rpc::{ConfigError, StartError};
+use greenwave::{Code, Context, Status};
+use prost::Message;
+use thiserror::Error;
+
+use crate::checkpoint::{Checkpoint, Pace, Pass};
+use crate::recommend::store::StoreError;
+use crate::search::shard::ShardError;
+use crate::settings::SettingError;
+
+/// Why a service doesn't start.
+#[derive(Debug, Error)]
+pub enum ServeError {
+    /// A setting can't be meant.
+    #[error(transparent)]
+    Setting(#[from] SettingError),
+    /// A setting of a channel can't be meant.
+    #[error(transparent)]
+    Channel(#[from] ConfigError),
+    /// The shard can't be opened.
+    #[error(transparent)]
+    Shard(#[from] ShardError),
+    /// The stage's store can't be opened.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The server can't start.
+    #[error(transparent)]
+    Start(#[from] StartError),
+}
+
+/// Makes a handler of bytes from one of messages.
+pub(crate) fn method<Q: Message + Default, R: Message>(
+    answer: impl Fn(&Context, Q) -> Result<R, Status> + Send + Sync + 'static,
+) -> impl Fn(&Context, &[u8], &mut Vec<u8>) -> Result<(), Status> + Send + Sync + 'static {
+    move |context, request, reply| {
+        let request = Q::decode(request).map_err(|error| Status::new(Code::InvalidArgument, error.to_string()))?;
+        let answer = answer(context, request)?;
+        reply.reserve(answer.encoded_len());
+        answer.encode(reply).map_err(|error| Status::new(Code::Internal, error.to_string()))
+    }
+}
+
+/// Whether a service does less when its budget is short.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Adapt(pub(crate) bool);
+
+impl Adapt {
+    /// Does work that passes checkpoints, keeping `ahead` of the budget back for the stages behind this one.
+    ///
+    /// # Errors
+    /// What a checkpoint said, if it called the work off.
+    pub(crate) fn work<T>(
+        self,
+        context: &Context,
+        ahead: Duration,
+        work: impl FnOnce(Pass<'_>) -> T,
+    ) -> Result<T, Status> {
+        let mut refused = None;
+        let result = work(&mut || match context.checkpoint() {
+            Ok(()) => Checkpoint { left: self.left(context, ahead), stop: false },
+            Err(status) => {
+                refused = Some(status);
+                Checkpoint { left: None, stop: true }
+            }
+        });
+        refused.map_or(Ok(result), Err)
+    }
+
+    fn left(self, context: &Context, ahead: Duration) -> Option<Duration> {
+        let left = context.budget().remaining().filter(|_| self.0);
+        left.map(|left| left.saturating_sub(ahead))
+    }
+}
+
+/// How long the stages behind this one take, learned from their answers.
+pub(crate) struct Ahead(Pace);
+
+impl Ahead {
+    pub(crate) fn unknown() -> Self {
+        Self(Pace::guess(Duration::ZERO))
+    }
+
+    pub(crate) fn observe(&self, took: Duration) {
+        self.0.observe(1, took);
+    }
+
+    pub(crate) fn expected(&self) -> Duration {
+        self.0.unit()
+    }
+}
+
+/// How many hits or crates are wanted, when the request leaves it open.
+pub(crate) fn limit_or_default(limit: u32) -> usize {
+    if limit == 0 { 10 } else { limit as usize }
+}

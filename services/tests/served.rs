@@ -1,0 +1,249 @@
+//! Both services over TCP, as their processes serve them: clients, servers and stores are the real ones.
+
+use std::fs;
+use std::time::Duration;
+
+use greenwave::rpc::MethodId;
+use greenwave::{Address, Channel, ChannelConfig, Code, Context, ServerHandle, Status};
+use greenwave_services::proto::{recommend as rec, search as proto};
+use greenwave_services::recommend::{StageConfig, serve_stage, store};
+use greenwave_services::search::corpus::CorpusConfig;
+use greenwave_services::search::index::{self, IndexConfig};
+use greenwave_services::search::{AggregatorConfig, ShardConfig, serve_aggregator, serve_shard};
+use greenwave_services::settings::Settings;
+use prost::Message;
+
+const LONG: Duration = Duration::from_secs(60);
+const LISTEN: &str = "listen=tcp://127.0.0.1:0";
+
+fn call<R: Message + Default>(address: &Address, method: &str, request: &impl Message) -> Result<R, Status> {
+    call_within(&Context::with_deadline(LONG), address, method, request)
+}
+
+fn call_within<R: Message + Default>(
+    context: &Context,
+    address: &Address,
+    method: &str,
+    request: &impl Message,
+) -> Result<R, Status> {
+    let channel = Channel::new(address.clone(), ChannelConfig::default()).unwrap();
+    let reply = channel.call(context, MethodId::of(method), &request.encode_to_vec())?;
+    Ok(R::decode(&*reply.body).unwrap())
+}
+
+fn settings(words: &[String]) -> Settings {
+    Settings::parse([LISTEN].into_iter().chain(words.iter().map(String::as_str))).unwrap()
+}
+
+/// An index of three shards over a small corpus, each shard served.
+struct Search {
+    _root: tempfile::TempDir,
+    shards: Vec<ServerHandle>,
+    aggregator: ServerHandle,
+}
+
+impl Search {
+    fn start(more: &[&str]) -> Self {
+        let root = tempfile::tempdir().unwrap();
+        let text = root.path().join("text");
+        fs::create_dir(&text).unwrap();
+        for i in 0..60 {
+            fs::write(text.join(format!("note{i}.md")), format!("note number {i}\n\nthe queue is long\n")).unwrap();
+        }
+        fs::write(text.join("best.md"), "nothing\n\nthe completion queue drains\n").unwrap();
+        let config = IndexConfig { shards: 3, ..IndexConfig::new(root.path().join("index")) };
+        index::ensure(&CorpusConfig::new(&text), &config, &|_| {}).unwrap();
+        let shard = |number: usize| {
+            let mut words = vec![format!("index={}", config.directory.display()), format!("shard={number}")];
+            words.extend(more.iter().map(|word| (*word).to_owned()));
+            serve_shard(ShardConfig::from_settings(settings(&words)).unwrap()).unwrap()
+        };
+        let shards: Vec<_> = (0..3).map(shard).collect();
+        let addresses: Vec<_> = shards.iter().map(|shard| shard.addresses()[0].to_string()).collect();
+        let words = [format!("shards={}", addresses.join(","))];
+        let aggregator = serve_aggregator(AggregatorConfig::from_settings(settings(&words)).unwrap()).unwrap();
+        Self { _root: root, shards, aggregator }
+    }
+
+    fn ask(&self, text: &str) -> Result<proto::QueryReply, Status> {
+        let request = proto::QueryRequest { text: text.to_owned(), limit: 5 };
+        call(&self.aggregator.addresses()[0], proto::QUERY, &request)
+    }
+}
+
+#[test]
+fn the_aggregator_finds_the_best_of_all_shards() {
+    let search = Search::start(&[]);
+    let reply = search.ask("completion queue").unwrap();
+    assert_eq!((reply.hits[0].file.as_str(), reply.hits[0].line), ("best.md", 3));
+    assert_eq!(reply.hits[0].passage, "the completion queue drains");
+    assert_eq!((reply.shards, reply.missing.len()), (3, 0));
+    let precision = reply.precision.unwrap();
+    assert!(precision.wanted > 0 && precision.examined == precision.wanted);
+}
+
+#[test]
+fn copies_of_a_passage_in_other_shards_are_shown_once() {
+    let search = Search::start(&[]);
+    let reply = search.ask("long").unwrap();
+    assert_eq!(reply.hits.len(), 1);
+    assert!(reply.hits[0].copies >= 10, "{}", reply.hits[0].copies);
+}
+
+#[test]
+fn a_shard_that_died_is_missing_and_the_others_answer() {
+    let mut search = Search::start(&[]);
+    search.ask("queue").unwrap();
+    search.shards.remove(1).shutdown();
+    let reply = search.ask("queue").unwrap();
+    let missing: Vec<_> = reply.missing.iter().map(|it| it.shard).collect();
+    assert_eq!(missing, [1]);
+    assert!(!reply.missing[0].why.is_empty());
+    assert!(!reply.hits.is_empty());
+}
+
+#[test]
+fn without_any_shard_there_is_an_error_and_no_empty_answer() {
+    let mut search = Search::start(&[]);
+    search.shards.drain(..).for_each(ServerHandle::shutdown);
+    assert_eq!(search.ask("queue").unwrap_err().code, Code::Unavailable);
+}
+
+#[test]
+fn a_question_without_words_is_refused_by_the_aggregator_itself() {
+    let search = Search::start(&[]);
+    let status = search.ask("?!").unwrap_err();
+    assert_eq!(status.code, Code::InvalidArgument);
+    assert!(status.message.contains("one word at least"), "{status}");
+    assert_eq!(search.shards.iter().map(|shard| shard.counters().calls).sum::<u64>(), 0);
+}
+
+#[test]
+fn bytes_that_are_no_message_are_refused() {
+    let search = Search::start(&[]);
+    let channel = Channel::new(search.aggregator.addresses()[0].clone(), ChannelConfig::default()).unwrap();
+    let status = channel.call(&Context::with_deadline(LONG), MethodId::of(proto::QUERY), &[0xff; 7]).unwrap_err();
+    assert_eq!(status.code, Code::InvalidArgument);
+}
+
+#[test]
+fn a_late_question_that_is_served_all_the_same_degrades_unless_told_not_to() {
+    let spent = Context::observed(Duration::ZERO);
+    let request = proto::QueryRequest { text: "queue".to_owned(), limit: 5 };
+    let precision = |more: &[&str]| {
+        let words: Vec<_> = ["admission=off", "deadlines=dark"].into_iter().chain(more.iter().copied()).collect();
+        let search = Search::start(&words);
+        let shard = &search.shards[0].addresses()[0];
+        let reply: proto::ShardReply = call_within(&spent, shard, proto::SHARD_QUERY, &request).unwrap();
+        assert!(!reply.hits.is_empty());
+        reply.precision.unwrap()
+    };
+    let adapting = precision(&[]);
+    assert!(adapting.examined == 0 && adapting.wanted > 0);
+    let stubborn = precision(&["adapt=off"]);
+    assert_eq!(stubborn.examined, stubborn.wanted);
+}
+
+/// The three stages over a small registry, each served.
+struct Chain {
+    _root: tempfile::TempDir,
+    profile: ServerHandle,
+    _later: [ServerHandle; 2],
+}
+
+impl Chain {
+    fn start() -> Self {
+        let root = tempfile::tempdir().unwrap();
+        let crates = root.path().join("crates");
+        for (name, dependencies) in [("web1", "http log tls"), ("web2", "http log tls"), ("newcomer", "http log")] {
+            let listed: String = dependencies.split(' ').map(|it| format!("{it} = \"1\"\n")).collect();
+            fs::create_dir_all(crates.join(name)).unwrap();
+            let manifest = format!("[package]\nname = \"{name}\"\nversion = \"1.0.0\"\n[dependencies]\n{listed}");
+            fs::write(crates.join(name).join("Cargo.toml"), manifest).unwrap();
+        }
+        let stores = root.path().join("stores");
+        store::ensure(&crates, &stores).unwrap();
+        let last = Self::stage(&stores, "recommendation", None);
+        let middle = Self::stage(&stores, "history", Some(&last));
+        let profile = Self::stage(&stores, "profile", Some(&middle));
+        Self { _root: root, profile, _later: [middle, last] }
+    }
+
+    fn stage(stores: &std::path::Path, stage: &str, next: Option<&ServerHandle>) -> ServerHandle {
+        let mut words = vec![format!("store={}", stores.display()), format!("stage={stage}")];
+        words.extend(next.map(|next| format!("next={}", next.addresses()[0])));
+        serve_stage(StageConfig::from_settings(settings(&words)).unwrap()).unwrap()
+    }
+
+    fn ask(&self, user: &str, limit: u32) -> Result<rec::RecommendReply, Status> {
+        call(&self.profile.addresses()[0], rec::PROFILE, &rec::ProfileRequest { user: user.to_owned(), limit })
+    }
+}
+
+#[test]
+fn the_chain_recommends_and_every_stage_says_how_precise_it_was() {
+    let chain = Chain::start();
+    let reply = chain.ask("newcomer@1.0.0", 3).unwrap();
+    assert_eq!(reply.crates[0].name, "tls");
+    assert!(reply.crates[0].because.starts_with("web"));
+    let stages: Vec<_> = reply.stages.iter().map(|it| it.stage.as_str()).collect();
+    assert_eq!(stages, ["profile", "history", "recommendation"]);
+    assert!(reply.stages.iter().skip(1).all(|it| it.examined == it.wanted && it.wanted > 0));
+}
+
+#[test]
+fn the_receipt_of_the_chain_names_the_stages_behind_the_first() {
+    let chain = Chain::start();
+    let channel = Channel::new(chain.profile.addresses()[0].clone(), ChannelConfig::default()).unwrap();
+    let request = rec::ProfileRequest { user: "newcomer@1.0.0".to_owned(), limit: 3 };
+    let context = Context::with_deadline(LONG);
+    let reply = channel.call(&context, MethodId::of(rec::PROFILE), &request.encode_to_vec()).unwrap();
+    let text = format!("{:?}", reply.receipt);
+    assert!(text.contains("history") && text.contains("recommendation"), "{text}");
+}
+
+#[test]
+fn an_unknown_user_and_an_impossible_limit_are_refused_by_the_first_stage() {
+    let chain = Chain::start();
+    assert_eq!(chain.ask("nobody@1.0.0", 3).unwrap_err().code, Code::NotFound);
+    assert_eq!(chain.ask("newcomer@1.0.0", 101).unwrap_err().code, Code::InvalidArgument);
+}
+
+#[test]
+fn a_stage_whose_next_one_is_gone_says_so() {
+    let Chain { _root, profile, _later } = Chain::start();
+    for stage in _later {
+        stage.shutdown();
+    }
+    let request = rec::ProfileRequest { user: "newcomer@1.0.0".to_owned(), limit: 3 };
+    let result: Result<rec::RecommendReply, _> = call(&profile.addresses()[0], rec::PROFILE, &request);
+    assert_eq!(result.unwrap_err().code, Code::Unavailable);
+}
+
+#[test]
+fn a_wrong_configuration_stops_at_start_and_names_the_key() {
+    let shard = |words: &[&str]| ShardConfig::from_settings(Settings::parse(words).unwrap()).unwrap_err().to_string();
+    assert_eq!(shard(&[LISTEN, "index=/x", "shard=999"]), "setting `shard` is `999`; allowed: 0 to 255");
+    assert!(shard(&[LISTEN, "shard=1"]).starts_with("setting `index` is missing"));
+    assert!(shard(&[LISTEN, "shard=1", "index=/x", "next=here"]).starts_with("nobody knows the setting `next`"));
+    let aggregator = |words: &[&str]| AggregatorConfig::from_settings(Settings::parse(words).unwrap()).unwrap_err();
+    assert!(aggregator(&[LISTEN, "shards=tcp://127.0.0.1:1,oops"]).to_string().contains("`tcp://127.0.0.1:1,oops`"));
+    let stage = |words: &[&str]| StageConfig::from_settings(Settings::parse(words).unwrap()).unwrap_err();
+    assert!(stage(&[LISTEN, "stage=profile", "store=/x"]).to_string().starts_with("setting `next` is missing"));
+    assert!(stage(&[LISTEN, "stage=last", "store=/x"]).to_string().contains("profile, history or recommendation"));
+}
+
+#[test]
+fn a_shard_without_an_index_does_not_start() {
+    let root = tempfile::tempdir().unwrap();
+    let config = ShardConfig::from_settings(settings(&[format!("index={}", root.path().display()), "shard=0".into()]));
+    let error = serve_shard(config.unwrap()).err().unwrap();
+    assert!(error.to_string().contains("nothing was built"), "{error}");
+}
+
+#[test]
+fn replicas_of_a_shard_are_separated_by_a_bar() {
+    let words = [LISTEN, "shards=tcp://127.0.0.1:1|tcp://127.0.0.1:2,tcp://127.0.0.1:3"];
+    let config = AggregatorConfig::from_settings(Settings::parse(words).unwrap()).unwrap();
+    assert_eq!(config.shards.iter().map(Vec::len).collect::<Vec<_>>(), [2, 1]);
+}
