@@ -9,7 +9,7 @@
 //! 2. Every call that was taken in is answered once. What the peer hears of it is [`Callee`](crate::connection)'s.
 //! 3. Nothing borrowed from `self` lives while a coroutine runs, except through the mailbox.
 
-use super::inbox::{Inbox, Job, Message};
+use super::inbox::{Answered, Inbox, Job, Message};
 use super::methods::Learned;
 use super::task::{Product, Progress, Task, Waiting};
 use crate::clock::Clock;
@@ -23,7 +23,7 @@ use crate::receipt::Receipt;
 use crate::service::Router;
 use crate::status::{Check, Code, Reason, Status};
 use crate::wire::CallId;
-use greenwave_policy::{Admission, Dispatch, DispatchRule, Load, ReadyQueue, Refusal, Time, Urgency, Verdict};
+use greenwave_policy::{Admission, Budget, Dispatch, DispatchRule, Load, ReadyQueue, Refusal, Time, Urgency, Verdict};
 use greenwave_quanta::{Coroutine, StackPool, State};
 use greenwave_verbs::ListenerId;
 use slab::Slab;
@@ -59,7 +59,7 @@ pub(super) struct Head {
     role: Role,
     net: Net,
     ready: ReadyQueue<usize>,
-    stalled: Vec<usize>,
+    stalled: ReadyQueue<usize>,
     tasks: Slab<Task>,
     begun: usize,
     /// Calls that handlers here made.
@@ -70,7 +70,8 @@ pub(super) struct Head {
     stacks: StackPool,
     mailbox: Rc<Mailbox>,
     methods: Vec<Learned>,
-    admission: Admission,
+    /// One per method, so that a method that was judged wrongly costs no other its place.
+    admissions: Vec<Admission>,
     dispatch: Dispatch,
     loads: Vec<Load>,
     happened: Vec<Happening>,
@@ -90,7 +91,7 @@ impl Head {
         let config = &role.config;
         Self {
             ready: ReadyQueue::new(config.order),
-            stalled: Vec::new(),
+            stalled: ReadyQueue::new(config.order),
             tasks: Slab::new(),
             begun: 0,
             calls: Slab::new(),
@@ -100,7 +101,7 @@ impl Head {
             stacks: StackPool::new(config.stack, config.coroutines),
             mailbox: Rc::default(),
             methods: (0..role.router.len()).map(|_| Learned::new(config.confidence)).collect(),
-            admission: Admission::new(config.admission),
+            admissions: (0..role.router.len()).map(|_| Admission::new(config.admission)).collect(),
             dispatch: Dispatch::new(DispatchRule::JoinShortestQueue, 1),
             loads: Vec::new(),
             happened: Vec::new(),
@@ -160,7 +161,14 @@ impl Head {
         match message {
             Message::Adopt(endpoint) => self.net.adopt(endpoint, now),
             Message::Serve(job) => self.take_on(now, *job),
-            Message::Answer(peer, answer) => self.net.answer(peer, *answer),
+            Message::Answer(answered) => {
+                let Answered { peer, method, answer } = *answered;
+                if answer.result.is_ok() {
+                    // Admission is the head's: it has to know what its workers have learned.
+                    self.methods[method].observe(answer.receipt.service, &answer.receipt.children);
+                }
+                self.net.answer(peer, answer);
+            }
             Message::Cancel(peer, call) => self.cancel(now, peer, call),
             Message::Drain(until) => {
                 self.drain_until = Some(until);
@@ -214,15 +222,18 @@ impl Head {
         };
         let learned = &self.methods[method];
         let (here, ahead) = learned.estimate.unwrap_or_default();
-        let budget = arrival.deadline.budget(now);
         let enforced = self.role.config.deadlines == Deadlines::Enforce;
-        if enforced && budget.is_spent() {
+        let budget = if enforced { arrival.deadline.budget(now) } else { Budget::UNLIMITED };
+        if budget.is_spent() {
             self.role.counters.expired_on_arrival.add(1);
             let text = format!("it arrived {:?} late", budget.late());
             return self.refuse(now, peer, &arrival, Status::refused(Reason::Expired(Check::Enqueue), text));
         }
-        let queued = self.ready.len() + self.stalled.len();
-        if let Verdict::Refuse(refusal) = self.admission.decide(now, budget, learned.needed(), queued) {
+        self.loads.clear();
+        self.loads.extend(self.role.workers.iter().map(|worker| worker.load()));
+        let given: usize = self.loads.iter().map(|load| load.unfinished as usize).sum();
+        let queued = self.ready.len() + self.stalled.len() + given;
+        if let Verdict::Refuse(refusal) = self.admissions[method].decide(now, budget, learned.needed(), queued) {
             let status = self.refusal(&refusal, Check::Admission);
             return self.refuse(now, peer, &arrival, status);
         }
@@ -234,8 +245,6 @@ impl Head {
             self.role.inbox.given();
             return self.enqueue(now, None, peer, arrival, method, context, urgency);
         }
-        self.loads.clear();
-        self.loads.extend(self.role.workers.iter().map(|worker| worker.load()));
         let worker = &self.role.workers[self.dispatch.choose(&self.loads)];
         worker.given();
         let head = Arc::clone(&self.role.inbox);
@@ -336,9 +345,7 @@ impl Head {
         let Some(task) = self.tasks.get_mut(index) else { return };
         if task.waiting.take().is_some() {
             task.since = now;
-            // What is left of the work here is what the method usually takes less what it has had.
-            task.urgency.here = task.urgency.here.saturating_sub(task.service);
-            self.ready.push(now, task.urgency, index);
+            self.ready.push(now, task.urgency_now(), index);
         }
     }
 
@@ -414,16 +421,16 @@ impl Head {
     /// Gives a fresh task its coroutine, if it still makes sense to serve it. Whether it has one now.
     fn begin(&mut self, now: Time, index: usize) -> bool {
         let task = &mut self.tasks[index];
-        let budget = task.urgency.deadline.budget(now);
         let enforced = self.role.config.deadlines == Deadlines::Enforce;
+        let budget = if enforced { task.urgency.deadline.budget(now) } else { Budget::UNLIMITED };
         let refused = if task.context.is_cancelled() {
             Some(Status::refused(Reason::Cancelled, ""))
-        } else if enforced && budget.is_spent() {
+        } else if budget.is_spent() {
             self.role.counters.expired_in_queue.add(1);
             Some(Status::refused(Reason::Expired(Check::Dequeue), format!("late by {:?}", budget.late())))
         } else {
             let needed = self.methods[task.method].needed();
-            match self.admission.recheck(now, budget, needed) {
+            match self.admissions[task.method].recheck(now, budget, needed) {
                 Verdict::Admit => None,
                 Verdict::Refuse(refusal) => Some(self.refusal(&refusal, Check::Dequeue)),
             }
@@ -436,7 +443,7 @@ impl Head {
             return false;
         }
         if self.begun >= self.role.config.coroutines {
-            self.stalled.push(index);
+            self.stalled.push(now, task.urgency, index);
             return false;
         }
         let stack = match self.stacks.take() {
@@ -489,7 +496,7 @@ impl Head {
         self.mailbox.commands.replace(commands);
         if resume {
             let task = &mut self.tasks[index];
-            self.ready.put_back(now, task.urgency, index);
+            self.ready.put_back(now, task.urgency_now(), index);
         }
         // A call can fail at once; its completion must find the task waiting, so it is delivered now.
         if !self.happened.is_empty() {
@@ -533,8 +540,7 @@ impl Head {
         }
         let mut task = self.tasks.remove(index);
         self.begun -= 1;
-        if let Some(stalled) = self.stalled.pop() {
-            let urgency = self.tasks[stalled].urgency;
+        if let Some((urgency, stalled)) = self.stalled.pop() {
             self.ready.push(now, urgency, stalled);
         }
         let counters = &self.role.counters;
@@ -564,7 +570,9 @@ impl Head {
         let answer = Answer { call: task.call, result, receipt, deadline: task.urgency.deadline };
         match &task.head {
             None => self.net.answer(task.peer, answer),
-            Some(head) => head.send(Message::Answer(task.peer, Box::new(answer))),
+            Some(head) => {
+                head.send(Message::Answer(Box::new(Answered { peer: task.peer, method: task.method, answer })))
+            }
         }
     }
 

@@ -17,7 +17,7 @@ pub(super) enum Message {
     /// A call that a head admitted and this worker is to serve.
     Serve(Box<Job>),
     /// What a worker answers to a call of this head's.
-    Answer(PeerKey, Box<Answer>),
+    Answer(Box<Answered>),
     /// The caller of this call no longer wants the answer.
     Cancel(PeerKey, CallId),
     /// Take no further calls, finish the others, stop. Whoever is late at the time given is cut off.
@@ -34,6 +34,13 @@ pub(super) struct Job {
     pub(super) method: usize,
     pub(super) context: Context,
     pub(super) urgency: Urgency,
+}
+
+/// A worker's answer on its way to the head that has the connection.
+pub(super) struct Answered {
+    pub(super) peer: PeerKey,
+    pub(super) method: usize,
+    pub(super) answer: Answer,
 }
 
 /// A thread's inbox, and what it publishes of its load. The load has a cache line of its own, so that reading it does

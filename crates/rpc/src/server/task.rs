@@ -59,6 +59,11 @@ pub(super) struct Waiting {
 }
 
 impl Task {
+    /// How urgent it is once it has had some service: of the work here only the rest is left.
+    pub(super) fn urgency_now(&self) -> Urgency {
+        Urgency { here: self.urgency.here.saturating_sub(self.service), ..self.urgency }
+    }
+
     /// What it has cost until `now`.
     pub(super) fn receipt(&mut self, now: Time) -> Receipt {
         let behind = std::mem::take(&mut self.behind);
