@@ -41,6 +41,7 @@ mod epoll;
 mod error;
 mod event;
 mod framing;
+mod hot;
 pub mod memory;
 mod outbox;
 mod queue;

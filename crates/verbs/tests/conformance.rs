@@ -3,7 +3,7 @@
 mod hosts;
 
 use greenwave_verbs::memory::Network;
-use greenwave_verbs::{AcceptMode, Address, Choice, Close, CloseReason, QueueConfig, VerbsError};
+use greenwave_verbs::{AcceptMode, Address, Choice, Close, CloseReason, EndpointId, QueueConfig, VerbsError};
 use hosts::{Host, Seen, connect, until};
 use tempfile::TempDir;
 
@@ -80,6 +80,8 @@ conformance! {
     two_at_one_address_are_refused
     a_queue_that_is_dropped_closes_its_connections
     many_connections_are_kept_apart
+    an_endpoint_that_was_busy_alone_is_like_any_other
+    a_busy_endpoint_is_written_when_its_peer_reads_again
 }
 
 fn what_is_sent_comes_back(site: &Site, mut server: Host, mut client: Host) {
@@ -174,10 +176,15 @@ fn where_nobody_listens_the_connection_is_refused(site: &Site, mut server: Host,
 
 fn a_peer_that_never_reads_stops_the_sender_until_it_reads(site: &Site, mut server: Host, mut client: Host) {
     let (_, at_client) = connect(&mut server, &mut client, &site.address);
+    stall_and_resume(site, &mut server, (&mut client, at_client));
+}
+
+fn stall_and_resume(site: &Site, server: &mut Host, (client, at_client): (&mut Host, EndpointId)) {
+    server.log.clear();
+    client.log.clear();
     let chunk = vec![7; site.config.chunk_bytes];
-    let mut posted = 0;
+    let (mut posted, mut fruitless) = (0, 0);
     // The client alone takes turns. What it may post ends once the buffers between the two are full.
-    let mut fruitless = 0;
     while fruitless < 1000 {
         fruitless += 1;
         while client.queue.send_room(at_client) > 0 {
@@ -190,9 +197,7 @@ fn a_peer_that_never_reads_stops_the_sender_until_it_reads(site: &Site, mut serv
     }
     assert!(matches!(client.queue.post_send(at_client, &[b"x"]), Err(VerbsError::NoRoom { .. })));
     client.log.clear();
-    until([&mut server, &mut client], |[server, client]| {
-        client.is_writable(at_client) && server.chunks().len() == posted
-    });
+    until([server, client], |[server, client]| client.is_writable(at_client) && server.chunks().len() == posted);
     assert!(client.queue.send_room(at_client) >= site.config.chunk_bytes);
     assert!(server.chunks().iter().all(|received| *received == chunk));
 }
@@ -381,4 +386,53 @@ fn many_connections_are_kept_apart(site: &Site, mut server: Host, mut client: Ho
         let number = chunks[0][0];
         assert_eq!(*chunks, [[number, 0], [number, 1], [number, 2]]);
     }
+}
+
+/// Sends one chunk there and back, so often that a queue may treat the two ends specially.
+fn keep_busy(server: (&mut Host, EndpointId), client: (&mut Host, EndpointId), rounds: usize) {
+    let ((server, at_server), (client, at_client)) = (server, client);
+    server.log.clear();
+    client.log.clear();
+    for round in 1..=rounds {
+        client.queue.post_send(at_client, &[b"ping"]).unwrap();
+        until([server, client], |[server, _]| server.chunks().len() == round);
+        server.queue.post_send(at_server, &[b"pong"]).unwrap();
+        until([server, client], |[_, client]| client.chunks().len() == round);
+    }
+}
+
+fn an_endpoint_that_was_busy_alone_is_like_any_other(site: &Site, mut server: Host, mut client: Host) {
+    let (at_server, at_client) = connect(&mut server, &mut client, &site.address);
+    let address = match &site.address {
+        Address::Unix(path) => Address::Unix(path.with_extension("other")),
+        other => other.clone(),
+    };
+    let other = connect(&mut server, &mut client, &address);
+    for _ in 0..3 {
+        keep_busy((&mut server, at_server), (&mut client, at_client), 200);
+        // Others are heard all the same,
+        keep_busy((&mut server, other.0), (&mut client, other.1), 200);
+        // silence doesn't make it deaf,
+        keep_busy((&mut server, at_server), (&mut client, at_client), 1);
+        keep_busy((&mut server, at_server), (&mut client, at_client), 200);
+        // and its arrivals end a wait.
+        client.queue.post_send(at_client, &[b"wake up"]).unwrap();
+        client.queue.submit();
+        server.log.clear();
+        while server.chunks().is_empty() {
+            server.queue.wait(server.now(), None);
+            server.turn();
+        }
+    }
+    keep_busy((&mut server, at_server), (&mut client, at_client), 200);
+    client.queue.close(at_client, Close::Flush);
+    until([&mut server, &mut client], |[server, client]| {
+        server.closed(at_server).is_some() && client.closed(at_client).is_some()
+    });
+}
+
+fn a_busy_endpoint_is_written_when_its_peer_reads_again(site: &Site, mut server: Host, mut client: Host) {
+    let (at_server, at_client) = connect(&mut server, &mut client, &site.address);
+    keep_busy((&mut server, at_server), (&mut client, at_client), 200);
+    stall_and_resume(site, &mut server, (&mut client, at_client));
 }

@@ -8,6 +8,7 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use super::{EpollQueue, about};
 use crate::detached::Carrier;
+use crate::hot::Change;
 use crate::socket::{connect_outcome, peer_of, reason_of, set_up};
 use crate::stream::{Due, Note, Phase, Stream};
 use crate::{AcceptMode, CloseReason, DetachedEndpoint, EndpointId, Event, ListenerId};
@@ -38,11 +39,31 @@ impl EpollQueue {
         found
     }
 
-    pub(super) fn read_hot(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> usize {
-        let keys = self.hot.keys();
-        let found = keys.into_iter().flatten().map(|key| self.read(key, false, sink)).sum();
-        self.hot.settle(found > 0);
+    pub(super) fn read_direct(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> usize {
+        let direct = self.hot.direct();
+        let found = direct.into_iter().flatten().map(|key| self.read(key, false, sink)).sum();
+        if found == 0 {
+            let change = self.hot.miss();
+            self.apply(change);
+        }
         found
+    }
+
+    /// Takes endpoints out of epoll and puts them back. One that can't be put back is left to its own reads.
+    pub(super) fn apply(&mut self, change: Change) {
+        if let Some(key) = change.direct {
+            match self.streams.at(key) {
+                // Fails only for a socket that isn't registered.
+                Some(stream) if !stream.may_write() => drop(epoll::delete(&self.epoll, &stream.socket)),
+                // Gone, or epoll is to report when there is room for what is still unwritten.
+                _ => drop(self.hot.forget(key)),
+            }
+        }
+        for key in change.told.into_iter().flatten() {
+            if let Err(errno) = self.register(key) {
+                self.notes.push_back((key, Note::Closed(reason_of(errno))));
+            }
+        }
     }
 
     fn handle_endpoint(&mut self, key: u64, flags: EventFlags, sink: &mut dyn FnMut(Event<'_>)) -> usize {
@@ -69,9 +90,19 @@ impl EpollQueue {
         found
     }
 
+    /// Reads an endpoint, and keeps count of how active it is.
+    fn read(&mut self, key: u64, to_the_end: bool, sink: &mut dyn FnMut(Event<'_>)) -> usize {
+        let found = self.drain(key, to_the_end, sink);
+        if found > 0 {
+            let change = self.hot.note(key);
+            self.apply(change);
+        }
+        found
+    }
+
     /// Reads an endpoint until it is drained, or it is the others' turn. `to_the_end`: a read that fills only part
     /// of the buffer doesn't mean that nothing follows, for the end of the stream does.
-    fn read(&mut self, key: u64, to_the_end: bool, sink: &mut dyn FnMut(Event<'_>)) -> usize {
+    fn drain(&mut self, key: u64, to_the_end: bool, sink: &mut dyn FnMut(Event<'_>)) -> usize {
         let Some(stream) = self.streams.at_mut(key) else {
             self.hot.forget(key);
             return 0;
@@ -108,7 +139,8 @@ impl EpollQueue {
     /// Writes what was posted to an endpoint, as far as its socket takes it.
     pub(super) fn write(&mut self, key: u64) {
         let Some(stream) = self.streams.at_mut(key) else { return };
-        while stream.may_write() {
+        let mut blocked = false;
+        while stream.may_write() && !blocked {
             self.stats.system_calls += 1;
             self.stats.writes += 1;
             let sent = send(&stream.socket, stream.outbox.take_off(), SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
@@ -118,7 +150,7 @@ impl EpollQueue {
                         self.notes.push_back((key, Note::Writable));
                     }
                 }
-                Err(Errno::AGAIN) => break,
+                Err(Errno::AGAIN) => blocked = true,
                 Err(Errno::INTR) => {}
                 Err(errno) => {
                     stream.outbox.clear(&mut self.posting.spare);
@@ -129,6 +161,10 @@ impl EpollQueue {
         }
         if stream.finish_flush() {
             self.timers.set(self.now + self.linger, Due::Linger(key));
+        }
+        if blocked && self.hot.forget(key) {
+            // Epoll is to report when there is room.
+            self.apply(Change { told: [Some(key), None], ..Change::default() });
         }
     }
 

@@ -5,10 +5,9 @@
 //! doesn't take is written when it reports room.
 //!
 //! A thread that spins on one or two connections would pay for two system calls a message, one to learn that there
-//! is something and one to read it. So the endpoints active last are *hot*: a poll just tries to read them, and asks
-//! epoll about all the others only every few polls.
+//! is something and one to read it. So the endpoints that are most active are direct (see [`Hot`]): they are taken out
+//! of epoll, every poll tries to read them, and epoll is asked about all the others every few polls only.
 
-mod hot;
 mod io;
 
 use std::collections::VecDeque;
@@ -21,6 +20,7 @@ use rustix::event::{Timespec, epoll};
 use rustix::fd::{AsFd, OwnedFd};
 
 use crate::detached::Carrier;
+use crate::hot::Hot;
 use crate::outbox::Spare;
 use crate::slots::Slots;
 use crate::socket::{ListeningSocket, Progress, begin_connect};
@@ -30,7 +30,6 @@ use crate::{
     AcceptMode, Address, Backend, Close, CloseReason, CompletionQueue, DetachedEndpoint, EndpointId, Event, ListenerId,
     QueueConfig, QueueStats, VerbsError, Waker,
 };
-use hot::Hot;
 
 /// What a report of epoll is about, in the bits between slot and generation of a key.
 mod about {
@@ -43,9 +42,9 @@ mod about {
 /// A completion queue over epoll.
 ///
 /// Invariants:
-/// 1. A stream in `streams` is registered with the epoll instance, unless connecting failed, and no other descriptor
-///    of it exists, so that dropping it takes it out.
-/// 2. A stream that may have unread bytes is in `ready`, is hot, or epoll has yet to report it.
+/// 1. A stream in `streams` is registered with the epoll instance, unless it is direct or connecting failed; and no
+///    other descriptor of it exists, so that dropping it takes it out.
+/// 2. A stream that may have unread bytes is in `ready`, is direct, or epoll has yet to report it.
 /// 3. A stream whose outbox holds something is in `dirty`, is connecting, or waits for epoll to report room.
 #[derive(Debug)]
 pub(crate) struct EpollQueue {
@@ -58,6 +57,8 @@ pub(crate) struct EpollQueue {
     /// Reported, not handled.
     ready: Vec<(u64, epoll::EventFlags)>,
     hot: Hot,
+    /// Polls since epoll was asked.
+    turn: u32,
     dirty: Vec<u64>,
     notes: VecDeque<(u64, Note)>,
     timers: Timers,
@@ -77,6 +78,8 @@ impl EpollQueue {
     const READ: usize = 64 * 1024;
     /// Reports that one system call fetches.
     const REPORTS: usize = 128;
+    /// One poll in so many asks epoll, whatever is direct. This is what the others may be kept waiting.
+    const TURNS: u32 = 16;
 
     pub(crate) fn open(config: &QueueConfig) -> Result<Self, VerbsError> {
         let system = |errno: rustix::io::Errno| VerbsError::System { doing: "setting up epoll", source: errno.into() };
@@ -94,6 +97,7 @@ impl EpollQueue {
             scratch: vec![0; longest.max(Self::READ)].into_boxed_slice(),
             ready: Vec::new(),
             hot: Hot::default(),
+            turn: 0,
             dirty: Vec::new(),
             notes: VecDeque::new(),
             timers: Timers::default(),
@@ -106,14 +110,17 @@ impl EpollQueue {
     /// Takes in a connection. The caller has set up the socket.
     fn admit(&mut self, stream: Stream) -> Result<u64, VerbsError> {
         let key = self.streams.insert(stream)?;
-        let Some(stream) = self.streams.at(key) else { return Ok(key) };
-        let flags = epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
-        let added = epoll::add(&self.epoll, &stream.socket, epoll::EventData::new_u64(key | about::ENDPOINT), flags);
-        if let Err(errno) = added {
+        if let Err(errno) = self.register(key) {
             self.streams.remove(key);
             return Err(VerbsError::System { doing: "registering a socket with epoll", source: errno.into() });
         }
         Ok(key)
+    }
+
+    fn register(&self, key: u64) -> rustix::io::Result<()> {
+        let Some(stream) = self.streams.at(key) else { return Ok(()) };
+        let flags = epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
+        epoll::add(&self.epoll, &stream.socket, epoll::EventData::new_u64(key | about::ENDPOINT), flags)
     }
 
     fn watch(&self, key: u64, socket: impl AsFd, flags: epoll::EventFlags) -> rustix::io::Result<()> {
@@ -134,8 +141,6 @@ impl EpollQueue {
         let mut reports = [const { MaybeUninit::uninit() }; Self::REPORTS];
         // The only error that can come of valid arguments is an interruption, and then there is nothing to report.
         let Ok((reports, _)) = epoll::wait(&self.epoll, &mut reports, timeout) else { return };
-        let endpoints = reports.iter().map(|report| report.data.u64());
-        self.hot.note(endpoints.filter(|data| data & about::MASK == about::ENDPOINT));
         self.ready.extend(reports.iter().map(|report| (report.data.u64(), report.flags)));
     }
 
@@ -281,13 +286,15 @@ impl CompletionQueue for EpollQueue {
         self.run_timers();
         // First, as a connection is up before something arrives over it.
         found += self.tell_notes(sink);
-        if self.ready.is_empty() && self.hot.lets_others_wait() {
-            found += self.read_hot(sink);
-        } else {
-            // What a wait or an unfinished read left over goes first, and keeps epoll from being asked this time only.
-            if self.ready.is_empty() {
-                self.reap(Some(&Timespec::default()));
-            }
+        self.turn += 1;
+        if self.hot.is_any_direct() {
+            found += self.read_direct(sink);
+        }
+        if self.ready.is_empty() && (self.turn >= Self::TURNS || !self.hot.is_any_direct()) {
+            self.turn = 0;
+            self.reap(Some(&Timespec::default()));
+        }
+        if !self.ready.is_empty() {
             found += self.handle_ready(sink);
         }
         found + self.tell_notes(sink)
@@ -296,6 +303,8 @@ impl CompletionQueue for EpollQueue {
     fn wait(&mut self, now: Time, timeout: Option<Duration>) {
         self.now = now;
         self.submit();
+        let cooled = self.hot.cool();
+        self.apply(cooled);
         if !self.notes.is_empty() || !self.ready.is_empty() || !self.bell.flag().begin_wait() {
             return;
         }

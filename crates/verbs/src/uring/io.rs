@@ -82,7 +82,11 @@ impl UringQueue {
                 let bytes = unsafe { buffers.bytes(id, count) };
                 let limit = self.posting.chunk_bytes;
                 match stream.receive(EndpointId(key), bytes, limit, &mut self.stats, sink) {
-                    Ok(chunks) => return chunks,
+                    Ok(chunks) => {
+                        let change = self.hot.note(key);
+                        self.apply(change);
+                        return chunks;
+                    }
                     Err(reason) => reason,
                 }
             }
@@ -91,7 +95,8 @@ impl UringQueue {
                 self.stats.out_of_buffers += 1;
                 return 0;
             }
-            (Err(Errno::INTR | Errno::AGAIN), ..) => return 0,
+            // Cancelled, because the endpoint is direct now or was meant to be.
+            (Err(Errno::CANCELED | Errno::INTR | Errno::AGAIN), ..) => return 0,
             (Err(errno), ..) => stream.reason_at_end(reason_of(errno), &mut self.stats),
         };
         self.retire(key);
@@ -197,13 +202,13 @@ impl UringQueue {
     }
 
     /// After a completion of a connection: receives again if that has ended, or lets go of what is over.
-    fn settle(&mut self, key: u64) {
+    pub(super) fn settle(&mut self, key: u64) {
         let Some(connection) = self.connections.at(key) else { return };
         if connection.stream.phase == Phase::Dead {
             if !connection.is_pending() {
                 self.connections.remove(key);
             }
-        } else if !connection.receiving && !connection.connecting {
+        } else if !connection.receiving && !connection.connecting && !connection.direct {
             self.receive_from(key);
         }
     }
@@ -307,6 +312,10 @@ impl UringQueue {
 }
 
 impl Connection {
+    pub(super) fn new(stream: Stream) -> Self {
+        Self { stream, receiving: false, sending: false, connecting: false, send_again: false, direct: false }
+    }
+
     /// Whether the kernel has, or will have, a request of this connection.
     fn is_pending(&self) -> bool {
         self.receiving || self.sending || self.connecting

@@ -4,10 +4,15 @@
 //! all endpoints of the queue share. What was posted to endpoints is handed over in one system call, one request for
 //! each endpoint. A poll that finds nothing reads two words of memory and doesn't enter the kernel.
 //!
+//! For a thread that spins on one or two connections even this is more than a plain read and write would cost. So the
+//! endpoints that are most active are direct (see [`Hot`]): their receives are taken back from the kernel and every
+//! poll tries to read them. The ring tells of all the others, at no cost while they are silent.
+//!
 //! Needs Linux 6.0, for receives that go on by themselves; since 6.1 the kernel leaves the polling thread alone until
 //! it enters.
 
 mod buffers;
+mod direct;
 mod io;
 mod ring;
 
@@ -20,6 +25,7 @@ use rustix::fd::AsFd;
 
 use crate::detached::Carrier;
 use crate::framing::PREFIX;
+use crate::hot::Hot;
 use crate::outbox::Spare;
 use crate::slots::Slots;
 use crate::socket::{ListeningSocket, Progress, begin_connect};
@@ -59,6 +65,9 @@ pub(crate) struct UringQueue {
     connections: Slots<Connection>,
     listeners: Slots<Listener>,
     posting: Posting,
+    hot: Hot,
+    /// What direct reads are read into.
+    scratch: Box<[u8]>,
     dirty: Vec<u64>,
     notes: VecDeque<(u64, Note)>,
     timers: Timers,
@@ -76,6 +85,8 @@ struct Connection {
     connecting: bool,
     /// Chunks were submitted while `sending`; they are to follow.
     send_again: bool,
+    /// Read directly; the ring isn't to receive from it.
+    direct: bool,
 }
 
 #[derive(Debug)]
@@ -87,6 +98,9 @@ struct Listener {
 }
 
 impl UringQueue {
+    /// Bytes of a direct read, at least.
+    const READ: usize = 64 * 1024;
+
     pub(crate) fn open(config: &QueueConfig) -> Result<Self, VerbsError> {
         let unavailable = |source| VerbsError::Unavailable {
             backend: Backend::Uring,
@@ -105,6 +119,8 @@ impl UringQueue {
             connections: Slots::new(),
             listeners: Slots::new(),
             posting: Posting { chunk_bytes: config.chunk_bytes, mark: config.backlog_bytes, spare: Spare::default() },
+            hot: Hot::default(),
+            scratch: vec![0; (config.chunk_bytes + PREFIX).max(Self::READ)].into_boxed_slice(),
             dirty: Vec::new(),
             notes: VecDeque::new(),
             timers: Timers::default(),
@@ -135,8 +151,7 @@ impl UringQueue {
 
     /// Takes in a connection that is up. The caller has set up the socket.
     fn admit(&mut self, stream: Stream) -> Result<u64, VerbsError> {
-        let connection = Connection { stream, receiving: false, sending: false, connecting: false, send_again: false };
-        let key = self.connections.insert(connection)?;
+        let key = self.connections.insert(Connection::new(stream))?;
         self.receive_from(key);
         Ok(key)
     }
@@ -230,12 +245,13 @@ impl CompletionQueue for UringQueue {
             return Ok(EndpointId(key));
         }
         let stream = Stream::new(socket, Phase::Connecting { closing: false });
-        let connecting = matches!(progress, Progress::Underway);
-        let connection = Connection { stream, receiving: false, sending: false, connecting, send_again: false };
-        let key = self.connections.insert(connection)?;
-        match (progress, self.connections.at(key)) {
+        let key = self.connections.insert(Connection::new(stream))?;
+        match (progress, self.connections.at_mut(key)) {
             (Progress::Failed(reason), _) => self.notes.push_back((key, Note::Closed(reason))),
-            (_, Some(found)) => self.ring.watch_writable(found.stream.socket.as_fd(), key | request::CONNECT),
+            (_, Some(found)) => {
+                found.connecting = true;
+                self.ring.watch_writable(found.stream.socket.as_fd(), key | request::CONNECT);
+            }
             (_, None) => {}
         }
         Ok(EndpointId(key))
@@ -281,6 +297,12 @@ impl CompletionQueue for UringQueue {
     }
 
     fn submit(&mut self) {
+        if let [key] = *self.dirty
+            && !self.ring.needs_kernel()
+        {
+            // With nothing else to do in the kernel, a write is all that is needed.
+            self.send_directly(key);
+        }
         while let Some(key) = self.dirty.pop() {
             if let Some(connection) = self.connections.at_mut(key) {
                 connection.stream.dirty = false;
@@ -302,6 +324,9 @@ impl CompletionQueue for UringQueue {
         self.run_timers();
         // First, as a connection is up before something arrives over it.
         found += self.tell_notes(sink);
+        if self.hot.is_any_direct() {
+            found += self.read_direct(sink);
+        }
         if self.ring.needs_kernel() {
             self.ring.enter();
         }
@@ -316,6 +341,8 @@ impl CompletionQueue for UringQueue {
     fn wait(&mut self, now: Time, timeout: Option<Duration>) {
         self.now = now;
         self.submit();
+        let cooled = self.hot.cool();
+        self.apply(cooled);
         let something = !self.notes.is_empty() || self.ring.has_completion() || self.ring.failure().is_some();
         if something || !self.bell.flag().begin_wait() {
             return;

@@ -135,6 +135,7 @@ pub(crate) fn until<const N: usize>(mut hosts: [&mut Host; N], condition: impl F
 pub(crate) fn connect(server: &mut Host, client: &mut Host, address: &Address) -> (EndpointId, EndpointId) {
     let (_, address) = server.listen(address);
     let at_client = client.queue.connect(&address).unwrap();
+    server.log.clear();
     until([server, client], |[server, client]| server.accepted().is_some() && client.is_connected(at_client));
     (server.accepted().unwrap(), at_client)
 }

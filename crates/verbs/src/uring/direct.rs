@@ -1,0 +1,93 @@
+//! What a [`UringQueue`] does without its ring, because a plain system call is cheaper.
+
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+
+use super::{UringQueue, request};
+use crate::hot::Change;
+use crate::socket::reason_of;
+use crate::stream::{Note, Phase};
+use crate::{CloseReason, EndpointId, Event};
+
+impl UringQueue {
+    /// Reads the direct endpoints whose receives the kernel has given back.
+    pub(super) fn read_direct(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> usize {
+        let direct = self.hot.direct();
+        let found = direct.into_iter().flatten().map(|key| self.read(key, sink)).sum();
+        if found == 0 {
+            let change = self.hot.miss();
+            self.apply(change);
+        }
+        found
+    }
+
+    /// Has endpoints received by the ring or read directly.
+    pub(super) fn apply(&mut self, change: Change) {
+        if let Some(key) = change.direct
+            && let Some(connection) = self.connections.at_mut(key)
+        {
+            connection.direct = true;
+            if connection.receiving {
+                self.ring.cancel(key | request::RECEIVE, request::CANCEL);
+            }
+        }
+        for key in change.told.into_iter().flatten() {
+            if let Some(connection) = self.connections.at_mut(key) {
+                connection.direct = false;
+                self.settle(key);
+            }
+        }
+    }
+
+    fn read(&mut self, key: u64, sink: &mut dyn FnMut(Event<'_>)) -> usize {
+        let Some(connection) = self.connections.at_mut(key).filter(|found| found.stream.phase != Phase::Dead) else {
+            self.hot.forget(key);
+            return 0;
+        };
+        if connection.receiving {
+            return 0;
+        }
+        let stream = &mut connection.stream;
+        self.stats.system_calls += 1;
+        let reason = match recv(&stream.socket, &mut *self.scratch, RecvFlags::DONTWAIT) {
+            Ok((count @ 1.., _)) => {
+                let (bytes, limit) = (&self.scratch[..count], self.posting.chunk_bytes);
+                match stream.receive(EndpointId(key), bytes, limit, &mut self.stats, sink) {
+                    Ok(chunks) => {
+                        let change = self.hot.note(key);
+                        self.apply(change);
+                        return chunks;
+                    }
+                    Err(reason) => reason,
+                }
+            }
+            Ok((0, _)) => stream.reason_at_end(CloseReason::PeerClosed, &mut self.stats),
+            Err(Errno::AGAIN | Errno::INTR) => return 0,
+            Err(errno) => stream.reason_at_end(reason_of(errno), &mut self.stats),
+        };
+        self.retire(key);
+        sink(Event::Closed { endpoint: EndpointId(key), reason });
+        1
+    }
+
+    /// Writes what was posted to the only endpoint that has something to write, as far as its socket takes it.
+    pub(super) fn send_directly(&mut self, key: u64) {
+        let Some(connection) = self.connections.at_mut(key).filter(|found| !found.sending) else { return };
+        let stream = &mut connection.stream;
+        while stream.may_write() {
+            self.stats.system_calls += 1;
+            self.stats.writes += 1;
+            let sent = send(&stream.socket, stream.outbox.take_off(), SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+            match sent {
+                Ok(count) => {
+                    if stream.outbox.advance(count, self.posting.mark, &mut self.posting.spare) {
+                        self.notes.push_back((key, Note::Writable));
+                    }
+                }
+                Err(Errno::INTR) => {}
+                // Whatever else it is, the ring's send will meet it.
+                Err(_) => return,
+            }
+        }
+    }
+}
