@@ -13,7 +13,7 @@
 //! - [`result`] is the JSON that every benchmark writes, [`machine`] the facts about the machine that go with it, and
 //!   [`report`] a page that people can read.
 //!
-//! What is driven is a [`target::Target`]. It brings its own clock, so the same generator runs in real time against a
+//! What is driven is a [`target::Target`]; a Greenwave service is one by [`rpc::RpcTarget`]. A target brings its own clock, so the same generator runs in real time against a
 //! server and in virtual time in this crate's tests.
 
 #![forbid(unsafe_code)]
@@ -29,6 +29,7 @@ pub mod measured;
 pub mod progress;
 pub mod report;
 pub mod result;
+pub mod rpc;
 pub mod stages;
 pub mod table;
 pub mod target;

@@ -128,12 +128,12 @@ impl Picture {
 
 /// The stages to draw, in order, and how many aren't.
 fn rows(stages: &[SampledStage]) -> (Vec<&SampledStage>, usize) {
-    let answered = |stage: &SampledStage| stage.sent + stage.network + stage.total;
-    let is_drawn = |stage: &&SampledStage| {
-        let later = stages.iter().filter(|other| other.depth == stage.depth && answered(other) > answered(stage));
-        later.count() < ROWS_PER_DEPTH
+    let answered = |at: usize| (stages[at].sent + stages[at].network + stages[at].total, at);
+    let is_drawn = |at: &usize| {
+        let siblings = (0..stages.len()).filter(|&other| stages[other].depth == stages[*at].depth);
+        siblings.filter(|&other| answered(other) > answered(*at)).count() < ROWS_PER_DEPTH
     };
-    let drawn: Vec<_> = stages.iter().filter(is_drawn).collect();
+    let drawn: Vec<_> = (0..stages.len()).filter(is_drawn).map(|at| &stages[at]).collect();
     let left_out = stages.len() - drawn.len();
     (drawn, left_out)
 }

@@ -1,0 +1,92 @@
+//! How every client is measured.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use greenwave_bench::clock;
+use greenwave_bench::latencies::Latencies;
+use greenwave_policy::Time;
+use serde::Serialize;
+
+/// What a client notes its calls in. Calls that end during the warm-up are left out.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    from: Time,
+    until: Time,
+    latencies: Latencies,
+}
+
+impl Recorder {
+    /// Records for `time` from now on, after a warm-up.
+    pub(crate) fn start(warm_up: Duration, time: Duration) -> Self {
+        let from = clock::now() + warm_up;
+        Self { from, until: from + time, latencies: Latencies::new() }
+    }
+
+    /// Notes the end at `now` of a call sent at `sent`. Whether to make another.
+    #[inline]
+    pub(crate) fn record(&mut self, sent: Time, now: Time) -> bool {
+        if now >= self.until {
+            return false;
+        }
+        if now >= self.from {
+            self.latencies.record(now.since(sent));
+        }
+        true
+    }
+
+    pub(crate) fn figures(&self) -> Figures {
+        let us = |q| self.latencies.quantile(q).map_or(f64::NAN, |time| time.as_secs_f64() * 1e6);
+        Figures {
+            p50_us: us(0.5),
+            p99_us: us(0.99),
+            p999_us: us(0.999),
+            rate_per_s: self.latencies.count() as f64 / self.until.since(self.from).as_secs_f64(),
+        }
+    }
+}
+
+/// A recorder that the tasks of one thread share.
+pub(crate) type Shared = Arc<Mutex<Recorder>>;
+
+/// Notes the end of a task's call, now. Whether to make another.
+pub(crate) fn record(recorder: &Shared, sent: Time) -> bool {
+    let now = clock::now();
+    recorder.lock().is_ok_and(|mut recorder| recorder.record(sent, now))
+}
+
+/// What one run showed.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Figures {
+    pub(crate) p50_us: f64,
+    pub(crate) p99_us: f64,
+    pub(crate) p999_us: f64,
+    pub(crate) rate_per_s: f64,
+}
+
+impl Figures {
+    /// By name, as results have them.
+    pub(crate) fn rows(&self) -> [(&'static str, f64); 4] {
+        let Self { p50_us, p99_us, p999_us, rate_per_s } = *self;
+        [("p50_us", p50_us), ("p99_us", p99_us), ("p999_us", p999_us), ("rate_per_s", rate_per_s)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_calls_that_end_in_the_measured_time_count() {
+        let second = Duration::from_secs(1);
+        let mut recorder = Recorder::start(second, second);
+        let begin = recorder.from - second;
+        assert!(recorder.record(begin, begin + second / 2));
+        assert!(recorder.record(begin + second / 2, begin + second));
+        assert!(recorder.record(begin, begin + second + second / 2));
+        assert!(!recorder.record(begin + second, begin + 2 * second));
+        let figures = recorder.figures();
+        assert_eq!(figures.rate_per_s, 2.0);
+        assert!((figures.p50_us / 500_000.0 - 1.0).abs() < 0.001, "{figures:?}");
+    }
+}

@@ -1,0 +1,80 @@
+//! tarpc: Rust's own RPC, over TCP with bincode.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use futures::StreamExt;
+use greenwave_bench::clock;
+use serde_bytes::ByteBuf;
+use tarpc::server::{BaseChannel, Channel};
+use tarpc::{client, context, serde_transport};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_serde::formats::Bincode;
+use tokio_util::codec::{Framed, LengthDelimitedCodec};
+
+use crate::case::{Case, MESSAGE};
+use crate::child;
+use crate::harness::{Recorder, Shared, record};
+use crate::tokio_runtime::{self, Idle};
+
+#[tarpc::service]
+trait Echo {
+    async fn echo(message: ByteBuf) -> ByteBuf;
+}
+
+#[derive(Clone)]
+struct Server;
+
+impl Echo for Server {
+    async fn echo(self, _: context::Context, message: ByteBuf) -> ByteBuf {
+        message
+    }
+}
+
+pub(crate) fn serve(idle: Idle) -> anyhow::Result<()> {
+    tokio_runtime::run(idle, async {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        child::announce(listener.local_addr()?);
+        loop {
+            let (stream, _) = listener.accept().await?;
+            let transport = serde_transport::new(framed(stream)?, Bincode::default());
+            let requests = BaseChannel::with_defaults(transport).execute(Server.serve());
+            tokio::spawn(requests.for_each(async |request| {
+                tokio::spawn(request);
+            }));
+        }
+    })
+}
+
+/// Keeps calls in flight, one task for each, on one connection.
+pub(crate) fn drive(idle: Idle, address: SocketAddr, case: Case, recorder: Recorder) -> anyhow::Result<Recorder> {
+    tokio_runtime::run(idle, async {
+        let stream = TcpStream::connect(address).await?;
+        let transport = serde_transport::new(framed(stream)?, Bincode::default());
+        let client = EchoClient::new(client::Config::default(), transport).spawn();
+        let recorder: Shared = Arc::new(Mutex::new(recorder));
+        let callers: Vec<_> =
+            (0..case.in_flight()).map(|_| tokio::spawn(call(client.clone(), recorder.clone()))).collect();
+        for caller in callers {
+            caller.await??;
+        }
+        let recorder = Arc::into_inner(recorder).and_then(|mutex| mutex.into_inner().ok());
+        recorder.ok_or_else(|| anyhow::anyhow!("a caller panicked"))
+    })
+}
+
+async fn call(client: EchoClient, recorder: Shared) -> anyhow::Result<()> {
+    loop {
+        let sent = clock::now();
+        let reply = client.echo(context::current(), ByteBuf::from([7; MESSAGE])).await?;
+        anyhow::ensure!(reply.len() == MESSAGE, "the echo is {} bytes long", reply.len());
+        if !record(&recorder, sent) {
+            return Ok(());
+        }
+    }
+}
+
+fn framed(stream: TcpStream) -> anyhow::Result<Framed<TcpStream, LengthDelimitedCodec>> {
+    stream.set_nodelay(true)?;
+    Ok(Framed::new(stream, LengthDelimitedCodec::new()))
+}

@@ -1,0 +1,157 @@
+//! tonic: gRPC over HTTP/2.
+//!
+//! The service is written by hand, as generated code would have it, with a codec that passes bytes on as they are: less
+//! work than protobuf would be, to tonic's advantage.
+
+use std::convert::Infallible;
+use std::future::{Ready, ready};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+
+use bytes::{Buf, BufMut, Bytes};
+use greenwave_bench::clock;
+use tokio::net::TcpListener;
+use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
+use tonic::codegen::{Body, BoxFuture, Service, StdError, http};
+use tonic::server::{Grpc, NamedService, UnaryService};
+use tonic::transport::server::TcpIncoming;
+use tonic::transport::{Channel, Endpoint, Server};
+use tonic::{Request, Response, Status};
+
+use crate::case::{Case, MESSAGE};
+use crate::child;
+use crate::harness::{Recorder, Shared, record};
+use crate::tokio_runtime::{self, Idle};
+
+/// Windows that no 64 messages ever fill.
+const WINDOW: u32 = 1 << 20;
+
+pub(crate) fn serve(idle: Idle) -> anyhow::Result<()> {
+    tokio_runtime::run(idle, async {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        child::announce(listener.local_addr()?);
+        let mut server = Server::builder()
+            .initial_stream_window_size(WINDOW)
+            .initial_connection_window_size(WINDOW)
+            .max_concurrent_streams(1024);
+        let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+        Ok(server.add_service(Echo).serve_with_incoming(incoming).await?)
+    })
+}
+
+/// Keeps calls in flight, one task for each, spread over some connections.
+pub(crate) fn drive(
+    idle: Idle,
+    connections: usize,
+    address: SocketAddr,
+    case: Case,
+    recorder: Recorder,
+) -> anyhow::Result<Recorder> {
+    tokio_runtime::run(idle, async {
+        let endpoint = Endpoint::from_shared(format!("http://{address}"))?
+            .tcp_nodelay(true)
+            .initial_stream_window_size(WINDOW)
+            .initial_connection_window_size(WINDOW);
+        let mut channels = Vec::new();
+        for _ in 0..connections {
+            channels.push(endpoint.connect().await?);
+        }
+        let recorder: Shared = Arc::new(Mutex::new(recorder));
+        let callers: Vec<_> = (0..case.in_flight())
+            .map(|number| tokio::spawn(call(channels[number % connections].clone(), recorder.clone())))
+            .collect();
+        for caller in callers {
+            caller.await??;
+        }
+        let recorder = Arc::into_inner(recorder).and_then(|mutex| mutex.into_inner().ok());
+        recorder.ok_or_else(|| anyhow::anyhow!("a caller panicked"))
+    })
+}
+
+async fn call(channel: Channel, recorder: Shared) -> anyhow::Result<()> {
+    let mut client = tonic::client::Grpc::new(channel);
+    let message = Bytes::from_static(&[7; MESSAGE]);
+    loop {
+        let sent = clock::now();
+        client.ready().await?;
+        let path = http::uri::PathAndQuery::from_static("/peers.Echo/Echo");
+        let reply = client.unary(Request::new(message.clone()), path, AsIs).await?;
+        anyhow::ensure!(reply.get_ref().len() == MESSAGE, "the echo is {} bytes long", reply.get_ref().len());
+        if !record(&recorder, sent) {
+            return Ok(());
+        }
+    }
+}
+
+#[derive(Clone)]
+struct Echo;
+
+impl NamedService for Echo {
+    const NAME: &'static str = "peers.Echo";
+}
+
+impl<B> Service<http::Request<B>> for Echo
+where
+    B: Body + Send + 'static,
+    B::Error: Into<StdError> + Send + 'static,
+{
+    type Response = http::Response<tonic::body::Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<Self::Response, Self::Error>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<B>) -> Self::Future {
+        Box::pin(async move { Ok(Grpc::new(AsIs).unary(Self, request).await) })
+    }
+}
+
+impl UnaryService<Bytes> for Echo {
+    type Response = Bytes;
+    type Future = Ready<Result<Response<Bytes>, Status>>;
+
+    fn call(&mut self, request: Request<Bytes>) -> Self::Future {
+        ready(Ok(Response::new(request.into_inner())))
+    }
+}
+
+/// Messages are bytes.
+#[derive(Clone, Copy, Default)]
+struct AsIs;
+
+impl Codec for AsIs {
+    type Encode = Bytes;
+    type Decode = Bytes;
+    type Encoder = Self;
+    type Decoder = Self;
+
+    fn encoder(&mut self) -> Self {
+        Self
+    }
+
+    fn decoder(&mut self) -> Self {
+        Self
+    }
+}
+
+impl Encoder for AsIs {
+    type Item = Bytes;
+    type Error = Status;
+
+    fn encode(&mut self, message: Bytes, buffer: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        buffer.put(message);
+        Ok(())
+    }
+}
+
+impl Decoder for AsIs {
+    type Item = Bytes;
+    type Error = Status;
+
+    fn decode(&mut self, buffer: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
+        Ok(Some(buffer.copy_to_bytes(buffer.remaining())))
+    }
+}

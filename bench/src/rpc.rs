@@ -1,0 +1,142 @@
+//! A Greenwave service as a target of load.
+
+use std::time::Duration;
+
+use greenwave::rpc::status::{Check, Reason};
+use greenwave::rpc::{Completion, MethodId};
+use greenwave::{Address, ChannelConfig, CompletionStream, Context, Receipt, Status};
+use greenwave_policy::Time;
+
+use crate::clock;
+use crate::target::{Answer, Reply, Request, StageReceipt, Target};
+
+/// What the client does when an expected deadline passes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Patience {
+    /// It gives up and cancels the call.
+    Enforced,
+    /// It waits for the answer however late it is: for systems that know no deadlines.
+    Observed,
+}
+
+/// One method of a Greenwave service, called over one connection that the generator's own thread polls.
+pub struct RpcTarget {
+    stream: CompletionStream,
+    method: MethodId,
+    stage: String,
+    patience: Patience,
+    /// What ended a wait, until it's polled for.
+    held: Option<Completion>,
+}
+
+impl RpcTarget {
+    /// Calls `method` (`package.Service/Method`) of the service at `address`. Its receipts are listed as those of
+    /// `stage`, since a service doesn't state its own name in a reply.
+    ///
+    /// # Errors
+    /// Those of [`CompletionStream::connect`]. A service that isn't there shows in the answers.
+    pub fn connect(
+        address: &Address,
+        config: &ChannelConfig,
+        method: &str,
+        stage: impl Into<String>,
+        patience: Patience,
+    ) -> Result<Self, Status> {
+        let stream = CompletionStream::connect(address, config)?;
+        Ok(Self { stream, method: MethodId::of(method), stage: stage.into(), patience, held: None })
+    }
+}
+
+impl Target for RpcTarget {
+    fn now(&self) -> Time {
+        clock::now()
+    }
+
+    fn submit(&mut self, request: &Request<'_>) -> Result<(), &'static str> {
+        let left = request.expires().since(self.now());
+        let context = match self.patience {
+            Patience::Enforced => Context::with_deadline(left),
+            Patience::Observed => Context::observed(left),
+        };
+        self.stream.submit(&context, self.method, request.payload, request.tag);
+        Ok(())
+    }
+
+    fn poll(&mut self, sink: &mut dyn FnMut(Reply<'_>)) {
+        while let Some(completion) = self.held.take().or_else(|| self.stream.poll()) {
+            let (received, tag) = (clock::now(), completion.tag);
+            match completion.result {
+                Ok(reply) => {
+                    let way = Way { waited: reply.total, network: reply.network };
+                    let stages = stages(&self.stage, &reply.receipt, way);
+                    sink(Reply { tag, received, answer: Answer::Ok, stages: &stages });
+                    self.stream.recycle(reply);
+                }
+                Err(failure) => {
+                    let way = Way { waited: completion.total, network: Duration::ZERO };
+                    let stages = failure.receipt.iter().flat_map(|receipt| stages(&self.stage, receipt, way));
+                    let stages: Vec<_> = stages.collect();
+                    sink(Reply { tag, received, answer: Answer::Miss(miss(&failure.status)), stages: &stages });
+                }
+            }
+        }
+    }
+
+    fn wait(&mut self, until: Time) {
+        if self.held.is_none() {
+            self.held = self.stream.take_timeout(until.since(clock::now()));
+        }
+    }
+}
+
+/// What the caller knows of the time around the callee's own.
+#[derive(Clone, Copy)]
+struct Way {
+    /// From the call to the reply.
+    waited: Duration,
+    /// Both ways on the wire.
+    network: Duration,
+}
+
+/// The receipts of the callee and of the stages behind it, with the times at which each was called made absolute.
+fn stages<'a>(name: &'a str, receipt: &'a Receipt, way: Way) -> Vec<StageReceipt<'a>> {
+    let sent = way.waited.saturating_sub(way.network).saturating_sub(receipt.total);
+    let (queue, service, total) = (receipt.queue, receipt.service, receipt.total);
+    let mut stages = vec![StageReceipt { name, depth: 0, sent, network: way.network, queue, service, total }];
+    // When the stage at each depth received its request; children follow their parent.
+    let mut received = vec![sent + way.network / 2];
+    for child in &receipt.children {
+        let depth = usize::from(child.depth) + 1;
+        received.truncate(depth);
+        let sent = received.last().copied().unwrap_or_default() + child.sent_after;
+        received.push(sent + child.network / 2);
+        stages.push(StageReceipt {
+            name: child.stage.as_str(),
+            depth: depth.min(usize::from(u8::MAX)) as u8,
+            sent,
+            network: child.network,
+            queue: child.queue,
+            service: child.service,
+            total: child.total,
+        });
+    }
+    stages
+}
+
+/// The name under which a failed call is counted.
+fn miss(status: &Status) -> &'static str {
+    match status.reason {
+        Reason::Expired(Check::Send) => "expired-before-sending",
+        Reason::Expired(Check::Enqueue | Check::Admission) => "expired-on-arrival",
+        Reason::Expired(Check::Dequeue) => "expired-in-queue",
+        Reason::Expired(Check::Reply) => "expired-at-work",
+        Reason::Expired(Check::Wait) => "given-up",
+        Reason::Infeasible => "infeasible",
+        Reason::QueueFull => "queue-full",
+        Reason::TooManyCalls => "too-many-calls",
+        Reason::UnknownMethod => "unknown-method",
+        Reason::Unreachable | Reason::GoingAway => "unreachable",
+        Reason::ConnectionLost => "connection-lost",
+        _ => "error",
+    }
+}
