@@ -52,7 +52,7 @@ impl Stream {
         matches!(self.phase, Phase::Open | Phase::Flushing) && !self.outbox.is_empty() && self.broken.is_none()
     }
 
-    /// Hands on the chunks in what was read.
+    /// Hands on the chunks in what was read. An error ends the connection.
     pub(crate) fn receive(
         &mut self,
         id: EndpointId,
@@ -60,25 +60,20 @@ impl Stream {
         limit: usize,
         stats: &mut QueueStats,
         sink: &mut dyn FnMut(Event<'_>),
-    ) -> Result<usize, CloseReason> {
+    ) -> Result<(), CloseReason> {
         if self.phase != Phase::Open {
-            return Ok(0);
+            return Ok(());
         }
-        let (chunks, volume) = (stats.chunks_in, &mut stats.bytes_in);
-        let mut delivered = 0;
+        let (chunks_in, bytes_in) = (&mut stats.chunks_in, &mut stats.bytes_in);
         let fed = self.framer.feed(bytes, limit, &mut |chunk| {
-            delivered += 1;
-            *volume += chunk.len() as u64;
+            *chunks_in += 1;
+            *bytes_in += chunk.len() as u64;
             sink(Event::Received { endpoint: id, chunk });
         });
-        stats.chunks_in = chunks + delivered;
-        match fed {
-            Ok(()) => Ok(delivered as usize),
-            Err(WrongLength(len)) => {
-                stats.oversized += 1;
-                Err(CloseReason::Oversized { len, limit })
-            }
-        }
+        fed.map_err(|WrongLength(len)| {
+            stats.oversized += 1;
+            CloseReason::Oversized { len, limit }
+        })
     }
 
     /// The next step of a close that flushes. True: all is written, and the connection lingers from now on.

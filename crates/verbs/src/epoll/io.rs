@@ -21,14 +21,13 @@ impl EpollQueue {
     /// Reports after which an endpoint must be read to its end, as there will be no further report.
     const ENDED: EventFlags = EventFlags::RDHUP.union(EventFlags::HUP).union(EventFlags::ERR);
 
-    pub(super) fn handle_ready(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> usize {
-        let mut found = 0;
+    pub(super) fn handle_ready(&mut self, sink: &mut dyn FnMut(Event<'_>)) {
         let mut reports = std::mem::take(&mut self.ready);
         for (data, flags) in reports.drain(..) {
             let key = data & !about::MASK;
             match data & about::MASK {
-                about::ENDPOINT => found += self.handle_endpoint(key, flags, sink),
-                about::LISTENER => found += self.accept(key, sink),
+                about::ENDPOINT => self.handle_endpoint(key, flags, sink),
+                about::LISTENER => self.accept(key, sink),
                 // The flag tells whether there was a wake; the bell has done its job by ending the wait.
                 _ => {}
             }
@@ -36,17 +35,14 @@ impl EpollQueue {
         // Endpoints with bytes left were listed meanwhile; keep them, and the longer of the two allocations.
         reports.append(&mut self.ready);
         self.ready = reports;
-        found
     }
 
-    pub(super) fn read_direct(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> usize {
-        let direct = self.hot.direct();
-        let found = direct.into_iter().flatten().map(|key| self.read(key, false, sink)).sum();
-        if found == 0 {
+    pub(super) fn read_direct(&mut self, sink: &mut dyn FnMut(Event<'_>)) {
+        let found = self.hot.direct().map(|key| key.is_some_and(|key| self.read(key, false, sink)));
+        if found == [false; 2] {
             let change = self.hot.miss();
             self.apply(change);
         }
-        found
     }
 
     /// Takes endpoints out of epoll and puts them back. One that can't be put back is left to its own reads.
@@ -66,34 +62,31 @@ impl EpollQueue {
         }
     }
 
-    fn handle_endpoint(&mut self, key: u64, flags: EventFlags, sink: &mut dyn FnMut(Event<'_>)) -> usize {
-        let Some(stream) = self.streams.at_mut(key) else { return 0 };
-        let mut found = 0;
+    fn handle_endpoint(&mut self, key: u64, flags: EventFlags, sink: &mut dyn FnMut(Event<'_>)) {
+        let Some(stream) = self.streams.at_mut(key) else { return };
         if let Phase::Connecting { closing } = stream.phase {
             match connect_outcome(&stream.socket) {
                 Err(reason) => return self.end(key, reason, sink),
-                Ok(()) if !flags.contains(EventFlags::OUT) => return 0,
+                Ok(()) if !flags.contains(EventFlags::OUT) => return,
                 Ok(()) => {}
             }
             stream.phase = if closing { Phase::Flushing } else { Phase::Open };
             if !closing {
                 sink(Event::Connected { endpoint: EndpointId(key) });
-                found += 1;
             }
         }
         if flags.contains(EventFlags::OUT) {
             self.write(key);
         }
         if flags.intersects(EventFlags::IN | Self::ENDED) {
-            found += self.read(key, flags.intersects(Self::ENDED), sink);
+            self.read(key, flags.intersects(Self::ENDED), sink);
         }
-        found
     }
 
-    /// Reads an endpoint, and keeps count of how active it is.
-    fn read(&mut self, key: u64, to_the_end: bool, sink: &mut dyn FnMut(Event<'_>)) -> usize {
+    /// Reads an endpoint, and keeps count of how active it is. False: there was nothing.
+    fn read(&mut self, key: u64, to_the_end: bool, sink: &mut dyn FnMut(Event<'_>)) -> bool {
         let found = self.drain(key, to_the_end, sink);
-        if found > 0 {
+        if found {
             let change = self.hot.note(key);
             self.apply(change);
         }
@@ -102,34 +95,31 @@ impl EpollQueue {
 
     /// Reads an endpoint until it is drained, or it is the others' turn. `to_the_end`: a read that fills only part
     /// of the buffer doesn't mean that nothing follows, for the end of the stream does.
-    fn drain(&mut self, key: u64, to_the_end: bool, sink: &mut dyn FnMut(Event<'_>)) -> usize {
+    fn drain(&mut self, key: u64, to_the_end: bool, sink: &mut dyn FnMut(Event<'_>)) -> bool {
         let Some(stream) = self.streams.at_mut(key) else {
             self.hot.forget(key);
-            return 0;
+            return false;
         };
-        let mut found = 0;
+        let mut found = false;
         for _ in 0..Self::ROUNDS {
             self.stats.system_calls += 1;
             let reason = match recv(&stream.socket, &mut *self.scratch, RecvFlags::DONTWAIT) {
-                Ok((0, _)) => CloseReason::PeerClosed,
-                Ok((count, _)) => {
-                    let limit = self.posting.chunk_bytes;
-                    let bytes = &self.scratch[..count];
+                Ok((count @ 1.., _)) => {
+                    found = true;
+                    let (bytes, limit) = (&self.scratch[..count], self.posting.chunk_bytes);
                     match stream.receive(EndpointId(key), bytes, limit, &mut self.stats, sink) {
-                        Ok(chunks) => found += chunks,
-                        Err(reason) => return found + self.end(key, reason, sink),
+                        Ok(()) if count < self.scratch.len() && !to_the_end => return true,
+                        Ok(()) => continue,
+                        Err(reason) => reason,
                     }
-                    if count < self.scratch.len() && !to_the_end {
-                        return found;
-                    }
-                    continue;
                 }
+                Ok((0, _)) => stream.reason_at_end(CloseReason::PeerClosed, &mut self.stats),
                 Err(Errno::AGAIN) => return found,
                 Err(Errno::INTR) => continue,
-                Err(errno) => reason_of(errno),
+                Err(errno) => stream.reason_at_end(reason_of(errno), &mut self.stats),
             };
-            let reason = stream.reason_at_end(reason, &mut self.stats);
-            return found + self.end(key, reason, sink);
+            self.end(key, reason, sink);
+            return found;
         }
         let flags = if to_the_end { EventFlags::IN | EventFlags::RDHUP } else { EventFlags::IN };
         self.ready.push((key | about::ENDPOINT, flags));
@@ -168,15 +158,13 @@ impl EpollQueue {
         }
     }
 
-    fn end(&mut self, key: u64, reason: CloseReason, sink: &mut dyn FnMut(Event<'_>)) -> usize {
+    fn end(&mut self, key: u64, reason: CloseReason, sink: &mut dyn FnMut(Event<'_>)) {
         self.streams.remove(key);
         self.hot.forget(key);
         sink(Event::Closed { endpoint: EndpointId(key), reason });
-        1
     }
 
-    fn accept(&mut self, key: u64, sink: &mut dyn FnMut(Event<'_>)) -> usize {
-        let mut found = 0;
+    fn accept(&mut self, key: u64, sink: &mut dyn FnMut(Event<'_>)) {
         for _ in 0..Self::ROUNDS {
             let Some(listener) = self.listeners.at(key) else { break };
             self.stats.system_calls += 1;
@@ -197,23 +185,17 @@ impl EpollQueue {
             let peer = peer_of(&socket, &listener.socket.address);
             set_up(&socket, &peer);
             self.stats.accepted += 1;
-            let listener = (ListenerId(key), listener.mode);
-            found += 1;
-            match listener {
-                (listener, AcceptMode::Detach) => {
-                    let endpoint = DetachedEndpoint { peer: peer.clone(), carrier: Carrier::Socket(socket) };
-                    sink(Event::AcceptedDetached { listener, endpoint, peer });
-                }
-                (listener, AcceptMode::Keep) => match self.admit(Stream::new(socket, Phase::Open)) {
-                    Ok(endpoint) => sink(Event::Accepted { listener, endpoint: EndpointId(endpoint), peer }),
-                    Err(_) => {
-                        self.stats.accept_errors += 1;
-                        found -= 1;
-                    }
-                },
+            let (listener, mode) = (ListenerId(key), listener.mode);
+            if mode == AcceptMode::Detach {
+                let endpoint = DetachedEndpoint { peer: peer.clone(), carrier: Carrier::Socket(socket) };
+                sink(Event::AcceptedDetached { listener, endpoint, peer });
+                continue;
+            }
+            match self.admit(Stream::new(socket, Phase::Open)) {
+                Ok(endpoint) => sink(Event::Accepted { listener, endpoint: EndpointId(endpoint), peer }),
+                Err(_) => self.stats.accept_errors += 1,
             }
         }
-        found
     }
 
     /// Leaves a listener alone for a while: it stays ready as long as connections wait, and would keep the queue busy.

@@ -11,14 +11,12 @@ use crate::{CloseReason, EndpointId, Event};
 
 impl UringQueue {
     /// Reads the direct endpoints whose receives the kernel has given back.
-    pub(super) fn read_direct(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> usize {
-        let direct = self.hot.direct();
-        let found = direct.into_iter().flatten().map(|key| self.read(key, sink)).sum();
-        if found == 0 {
+    pub(super) fn read_direct(&mut self, sink: &mut dyn FnMut(Event<'_>)) {
+        let found = self.hot.direct().map(|key| key.is_some_and(|key| self.read(key, sink)));
+        if found == [false; 2] {
             let change = self.hot.miss();
             self.apply(change);
         }
-        found
     }
 
     /// Has endpoints received by the ring or read directly.
@@ -39,13 +37,14 @@ impl UringQueue {
         }
     }
 
-    fn read(&mut self, key: u64, sink: &mut dyn FnMut(Event<'_>)) -> usize {
+    /// Reads an endpoint once. False: there was nothing.
+    fn read(&mut self, key: u64, sink: &mut dyn FnMut(Event<'_>)) -> bool {
         let Some(connection) = self.connections.at_mut(key).filter(|found| found.stream.phase != Phase::Dead) else {
             self.hot.forget(key);
-            return 0;
+            return false;
         };
         if connection.receiving {
-            return 0;
+            return false;
         }
         let stream = &mut connection.stream;
         self.stats.system_calls += 1;
@@ -53,21 +52,20 @@ impl UringQueue {
             Ok((count @ 1.., _)) => {
                 let (bytes, limit) = (&self.scratch[..count], self.posting.chunk_bytes);
                 match stream.receive(EndpointId(key), bytes, limit, &mut self.stats, sink) {
-                    Ok(chunks) => {
+                    Ok(()) => {
                         let change = self.hot.note(key);
                         self.apply(change);
-                        return chunks;
+                        return true;
                     }
                     Err(reason) => reason,
                 }
             }
             Ok((0, _)) => stream.reason_at_end(CloseReason::PeerClosed, &mut self.stats),
-            Err(Errno::AGAIN | Errno::INTR) => return 0,
+            Err(Errno::AGAIN | Errno::INTR) => return false,
             Err(errno) => stream.reason_at_end(reason_of(errno), &mut self.stats),
         };
-        self.retire(key);
-        sink(Event::Closed { endpoint: EndpointId(key), reason });
-        1
+        self.end(key, reason, sink);
+        true
     }
 
     /// Writes what was posted to the only endpoint that has something to write, as far as its socket takes it.

@@ -20,45 +20,36 @@ impl UringQueue {
     const PATIENCE: Duration = Duration::from_millis(50);
 
     /// Takes the completions that are there.
-    pub(super) fn reap(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> usize {
-        let mut found = 0;
+    pub(super) fn reap(&mut self, sink: &mut dyn FnMut(Event<'_>)) {
         // As many as the ring holds at the default size: a bound in case they come in as fast as they are taken.
         for _ in 0..1024 {
             let Some(completion) = self.ring.next() else { break };
-            found += self.handle(&completion, sink);
+            self.handle(&completion, sink);
         }
-        found
     }
 
-    fn handle(&mut self, completion: &cqueue::Entry, sink: &mut dyn FnMut(Event<'_>)) -> usize {
+    fn handle(&mut self, completion: &cqueue::Entry, sink: &mut dyn FnMut(Event<'_>)) {
         let key = completion.user_data() & !request::MASK;
         let result = outcome(completion);
         let more = cqueue::more(completion.flags());
         match completion.user_data() & request::MASK {
             request::RECEIVE => {
                 let buffer = cqueue::buffer_select(completion.flags());
-                let found = self.received(key, result, buffer, more, sink);
+                self.received(key, result, buffer, more, sink);
                 if let (Some(id), Some(buffers)) = (buffer, &mut self.buffers) {
                     buffers.post(id);
                 }
                 self.settle(key);
-                found
             }
             request::SEND => {
                 self.sent(key, result);
                 self.settle(key);
-                0
             }
             request::CONNECT => self.connected(key, result, sink),
             request::ACCEPT => self.accepted(key, result, more, sink),
-            request::BELL => {
-                // The flag tells whether there was a wake; the bell has done its job by ending the wait.
-                if !more {
-                    self.ring.watch_bell(self.bell.as_fd(), request::BELL);
-                }
-                0
-            }
-            _ => 0,
+            // The flag tells whether there was a wake; the bell has done its job by ending the wait.
+            request::BELL if !more => self.ring.watch_bell(self.bell.as_fd(), request::BELL),
+            _ => {}
         }
     }
 
@@ -70,38 +61,37 @@ impl UringQueue {
         buffer: Option<u16>,
         more: bool,
         sink: &mut dyn FnMut(Event<'_>),
-    ) -> usize {
-        let Some(connection) = self.connections.at_mut(key) else { return 0 };
+    ) {
+        let Some(connection) = self.connections.at_mut(key) else { return };
         connection.receiving = more;
         let stream = &mut connection.stream;
+        if stream.phase == Phase::Dead {
+            return;
+        }
         let reason = match (result, buffer, &self.buffers) {
-            _ if stream.phase == Phase::Dead => return 0,
             (Ok(count @ 1..), Some(id), Some(buffers)) => {
                 // SAFETY: the completion named the buffer and how many bytes it holds; it is posted again only after
                 // this function has returned.
                 let bytes = unsafe { buffers.bytes(id, count) };
                 let limit = self.posting.chunk_bytes;
                 match stream.receive(EndpointId(key), bytes, limit, &mut self.stats, sink) {
-                    Ok(chunks) => {
+                    Ok(()) => {
                         let change = self.hot.note(key);
-                        self.apply(change);
-                        return chunks;
+                        return self.apply(change);
                     }
                     Err(reason) => reason,
                 }
             }
-            (Ok(_), ..) => stream.reason_at_end(CloseReason::PeerClosed, &mut self.stats),
             (Err(Errno::NOBUFS), ..) => {
                 self.stats.out_of_buffers += 1;
-                return 0;
+                return;
             }
             // Cancelled, because the endpoint is direct now or was meant to be.
-            (Err(Errno::CANCELED | Errno::INTR | Errno::AGAIN), ..) => return 0,
+            (Err(Errno::CANCELED | Errno::INTR | Errno::AGAIN), ..) => return,
             (Err(errno), ..) => stream.reason_at_end(reason_of(errno), &mut self.stats),
+            (Ok(_), ..) => stream.reason_at_end(CloseReason::PeerClosed, &mut self.stats),
         };
-        self.retire(key);
-        sink(Event::Closed { endpoint: EndpointId(key), reason });
-        1
+        self.end(key, reason, sink);
     }
 
     /// A send completed.
@@ -130,47 +120,35 @@ impl UringQueue {
     }
 
     /// A socket that was connecting is writable, or failed.
-    fn connected(&mut self, key: u64, result: Result<usize, Errno>, sink: &mut dyn FnMut(Event<'_>)) -> usize {
-        let Some(connection) = self.connections.at_mut(key) else { return 0 };
+    fn connected(&mut self, key: u64, result: Result<usize, Errno>, sink: &mut dyn FnMut(Event<'_>)) {
+        let Some(connection) = self.connections.at_mut(key) else { return };
         connection.connecting = false;
-        let endpoint = EndpointId(key);
         let Phase::Connecting { closing } = connection.stream.phase else {
-            self.settle(key);
-            return 0;
+            return self.settle(key);
         };
         let outcome = result.map_err(reason_of).and_then(|_| connect_outcome(&connection.stream.socket));
         if let Err(reason) = outcome {
-            self.retire(key);
-            sink(Event::Closed { endpoint, reason });
-            return 1;
+            return self.end(key, reason, sink);
         }
         connection.stream.phase = if closing { Phase::Flushing } else { Phase::Open };
         self.receive_from(key);
         self.send(key);
-        if closing {
-            return 0;
+        if !closing {
+            sink(Event::Connected { endpoint: EndpointId(key) });
         }
-        sink(Event::Connected { endpoint });
-        1
     }
 
     /// A connection came in, or could not.
-    fn accepted(
-        &mut self,
-        key: u64,
-        result: Result<usize, Errno>,
-        more: bool,
-        sink: &mut dyn FnMut(Event<'_>),
-    ) -> usize {
+    fn accepted(&mut self, key: u64, result: Result<usize, Errno>, more: bool, sink: &mut dyn FnMut(Event<'_>)) {
         // SAFETY: a descriptor that the kernel has just made for this request, and that nobody else knows of.
         let socket = result.map(|number| unsafe { OwnedFd::from_raw_fd(number as i32) });
-        let Some(listener) = self.listeners.at_mut(key) else { return 0 };
+        let Some(listener) = self.listeners.at_mut(key) else { return };
         listener.accepting = more;
         if listener.closed {
             if !more {
                 self.listeners.remove(key);
             }
-            return 0;
+            return;
         }
         let mode = listener.mode;
         let own = listener.socket.address.clone();
@@ -182,7 +160,7 @@ impl UringQueue {
         }
         let Ok(socket) = socket else {
             self.stats.accept_errors += 1;
-            return 0;
+            return;
         };
         let peer = peer_of(&socket, &own);
         set_up(&socket, &peer);
@@ -190,15 +168,13 @@ impl UringQueue {
         let listener = ListenerId(key);
         if mode == AcceptMode::Detach {
             let endpoint = DetachedEndpoint { peer: peer.clone(), carrier: Carrier::Socket(socket) };
-            sink(Event::AcceptedDetached { listener, endpoint, peer });
-            return 1;
+            return sink(Event::AcceptedDetached { listener, endpoint, peer });
         }
         let Ok(endpoint) = self.admit(Stream::new(socket, Phase::Open)) else {
             self.stats.accept_errors += 1;
-            return 0;
+            return;
         };
         sink(Event::Accepted { listener, endpoint: EndpointId(endpoint), peer });
-        1
     }
 
     /// After a completion of a connection: receives again if that has ended, or lets go of what is over.
@@ -249,6 +225,12 @@ impl UringQueue {
         } else if stream.finish_flush() {
             self.timers.set(self.now + self.linger, Due::Linger(key));
         }
+    }
+
+    /// Ends a connection and tells the owner.
+    pub(super) fn end(&mut self, key: u64, reason: CloseReason, sink: &mut dyn FnMut(Event<'_>)) {
+        self.retire(key);
+        sink(Event::Closed { endpoint: EndpointId(key), reason });
     }
 
     /// Ends a connection without a word. It goes at once if the kernel has no request of it, or else when the kernel

@@ -169,36 +169,26 @@ impl UringQueue {
         }
     }
 
-    fn tell_notes(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> usize {
-        let mut told = 0;
+    fn tell_notes(&mut self, sink: &mut dyn FnMut(Event<'_>)) {
         while let Some((key, note)) = self.notes.pop_front() {
             let Some(stream) = self.alive(key) else { continue };
             let endpoint = EndpointId(key);
             match note {
                 Note::Connected if stream.takes_posts() => sink(Event::Connected { endpoint }),
                 Note::Writable if stream.takes_posts() => sink(Event::Writable { endpoint }),
-                Note::Connected | Note::Writable => continue,
-                Note::Closed(reason) => {
-                    self.retire(key);
-                    sink(Event::Closed { endpoint, reason });
-                }
+                Note::Connected | Note::Writable => {}
+                Note::Closed(reason) => self.end(key, reason, sink),
             }
-            told += 1;
         }
-        told
     }
 
     /// Ends everything because the ring failed. What the kernel may still refer to stays until the queue is dropped.
-    fn fail(&mut self, kind: std::io::ErrorKind, sink: &mut dyn FnMut(Event<'_>)) -> usize {
-        let mut told = 0;
+    fn fail(&mut self, kind: std::io::ErrorKind, sink: &mut dyn FnMut(Event<'_>)) {
         for key in self.connections.keys().collect::<Vec<_>>() {
             if self.alive(key).is_some() {
-                self.retire(key);
-                sink(Event::Closed { endpoint: EndpointId(key), reason: CloseReason::QueueFailed(kind) });
-                told += 1;
+                self.end(key, CloseReason::QueueFailed(kind), sink);
             }
         }
-        told
     }
 }
 
@@ -315,25 +305,28 @@ impl CompletionQueue for UringQueue {
     }
 
     fn poll(&mut self, now: Time, sink: &mut dyn FnMut(Event<'_>)) -> usize {
-        self.now = now;
         let mut found = 0;
+        let sink = &mut |event: Event<'_>| {
+            found += 1;
+            sink(event);
+        };
+        self.now = now;
         if self.bell.flag().take() {
             sink(Event::Woken);
-            found += 1;
         }
         self.run_timers();
         // First, as a connection is up before something arrives over it.
-        found += self.tell_notes(sink);
+        self.tell_notes(sink);
         if self.hot.is_any_direct() {
-            found += self.read_direct(sink);
+            self.read_direct(sink);
         }
         if self.ring.needs_kernel() {
             self.ring.enter();
         }
-        found += self.reap(sink);
-        found += self.tell_notes(sink);
+        self.reap(sink);
+        self.tell_notes(sink);
         if let Some(kind) = self.ring.failure() {
-            found += self.fail(kind, sink);
+            self.fail(kind, sink);
         }
         found
     }
