@@ -215,9 +215,12 @@ impl Gathering<'_> {
         let Some(channel) = branch.channels.get(branch.tried) else { return false };
         let sent = monotonic();
         let ticket = match self.mailbox {
-            Some(mailbox) => {
-                Ticket::Suspended(channel.start_suspended(mailbox, &self.context, branch.method, branch.request.clone()))
-            }
+            Some(mailbox) => Ticket::Suspended(channel.start_suspended(
+                mailbox,
+                &self.context,
+                branch.method,
+                branch.request.clone(),
+            )),
             None => Ticket::Future(channel.call_async(&self.context, branch.method, &branch.request)),
         };
         branch.attempts.push(Attempt { channel: branch.tried, sent, ticket });
@@ -344,12 +347,18 @@ impl Partial<'_> {
 
     /// The answers that are there, with their branches' numbers.
     pub fn replies(&self) -> impl Iterator<Item = (usize, &Reply)> {
-        self.branches.iter().enumerate().filter_map(|(index, branch)| branch.result.as_ref().ok().map(|reply| (index, reply)))
+        self.branches
+            .iter()
+            .enumerate()
+            .filter_map(|(index, branch)| branch.result.as_ref().ok().map(|reply| (index, reply)))
     }
 
     /// The branches that have not answered, and why.
     pub fn missing(&self) -> impl Iterator<Item = (usize, &Status)> {
-        self.branches.iter().enumerate().filter_map(|(index, branch)| branch.result.as_ref().err().map(|status| (index, status)))
+        self.branches
+            .iter()
+            .enumerate()
+            .filter_map(|(index, branch)| branch.result.as_ref().err().map(|status| (index, status)))
     }
 }
 

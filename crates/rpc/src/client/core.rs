@@ -14,8 +14,8 @@
 
 use super::slot::{SharedSlot, Unpark};
 use crate::config::{ChannelConfig, Wait};
-use crate::context::Context;
 use crate::connection::NewCall;
+use crate::context::Context;
 use crate::net::{Happening, Net, PeerKey};
 use crate::outcome::Outcome;
 use crate::status::{Code, Reason, Status};
@@ -30,7 +30,13 @@ use std::time::Duration;
 
 /// What threads that do not lead ask of the one that does.
 enum Request {
-    Start { context: Context, method: MethodId, body: Vec<u8>, started: Time, slot: Arc<SharedSlot> },
+    Start {
+        context: Context,
+        method: MethodId,
+        body: Vec<u8>,
+        started: Time,
+        slot: Arc<SharedSlot>,
+    },
     /// Look for abandoned slots.
     Abandoned,
     Stop,
@@ -63,7 +69,7 @@ enum Waiting {
 impl Core {
     /// A core for one address. Connects with the first call.
     pub(crate) fn new(address: &Address, config: &ChannelConfig) -> Result<Self, Status> {
-        let mut net = Net::new(config.backend.clone(), &config.limits, crate::clock::Clock::Monotonic)
+        let mut net = Net::new(config.backend.clone(), &config.limits, crate::clock::Clock::Monotonic, true)
             .map_err(|error| Status::refused(Reason::Unreachable, error.to_string()))?;
         let peer = net.open(address.clone(), config);
         let (calls, happened) = (Slab::new(), Vec::new());
@@ -249,7 +255,8 @@ impl Driven {
                 self.send(token, &context, method, body, started);
             }
             Request::Abandoned => {
-                let gone: Vec<usize> = self.calls.iter().filter(|(_, call)| call.is_abandoned()).map(|it| it.0).collect();
+                let gone: Vec<usize> =
+                    self.calls.iter().filter(|(_, call)| call.is_abandoned()).map(|it| it.0).collect();
                 for token in gone {
                     self.net.abandon(self.peer, token);
                     self.calls.remove(token);

@@ -5,8 +5,8 @@
 
 use crate::clock::monotonic;
 use crate::config::{ChannelConfig, Wait};
-use crate::context::Context;
 use crate::connection::NewCall;
+use crate::context::Context;
 use crate::net::{Happening, Net, PeerKey};
 use crate::outcome::{Failure, Reply};
 use crate::status::{Reason, Status};
@@ -44,9 +44,10 @@ impl CompletionStream {
     /// # Errors
     /// `INVALID_ARGUMENT` for a setting that can't be meant, `UNAVAILABLE` if no completion queue can be had.
     pub fn connect(address: &Address, config: &ChannelConfig) -> Result<Self, Status> {
-        let wrong = |error: crate::config::ConfigError| Status::new(crate::status::Code::InvalidArgument, error.to_string());
+        let wrong =
+            |error: crate::config::ConfigError| Status::new(crate::status::Code::InvalidArgument, error.to_string());
         config.validate().map_err(wrong)?;
-        let mut net = Net::new(config.backend.clone(), &config.limits, crate::clock::Clock::Monotonic)
+        let mut net = Net::new(config.backend.clone(), &config.limits, crate::clock::Clock::Monotonic, false)
             .map_err(|error| Status::refused(Reason::Unreachable, error.to_string()))?;
         let peer = net.open(address.clone(), config);
         let (tags, happened, done) = (Slab::new(), Vec::new(), VecDeque::new());

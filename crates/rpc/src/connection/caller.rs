@@ -16,7 +16,9 @@ use crate::context::Context;
 use crate::outcome::Outcome;
 use crate::receipt::Receipt;
 use crate::status::{Check, Code, Reason, Status};
-use crate::wire::{CallHeader, CallId, Cancel, Data, Direction, Features, Frame, GoAway, MethodId, Realtime, Reply, StageName};
+use crate::wire::{
+    CallHeader, CallId, Cancel, Data, Direction, Features, Frame, GoAway, MethodId, Realtime, Reply, StageName,
+};
 use greenwave_policy::{DeadlineField, Time};
 use greenwave_verbs::{CompletionQueue, EndpointId, VerbsError};
 use std::collections::VecDeque;
@@ -141,7 +143,10 @@ impl Caller {
             call: id,
             credits: 0,
             method,
-            deadline: DeadlineField { budget: greenwave_policy::Budget::UNLIMITED, parallel_unit: context.parallel_unit() },
+            deadline: DeadlineField {
+                budget: greenwave_policy::Budget::UNLIMITED,
+                parallel_unit: context.parallel_unit(),
+            },
             elapsed: Duration::ZERO,
             message_len: body.len() as u32,
             meta_len: 0,
@@ -165,7 +170,12 @@ impl Caller {
     }
 
     /// Reads a chunk; finished calls go to `done`.
-    pub(crate) fn receive(&mut self, now: Time, chunk: &[u8], done: &mut impl FnMut(Finished)) -> Result<(), Violation> {
+    pub(crate) fn receive(
+        &mut self,
+        now: Time,
+        chunk: &[u8],
+        done: &mut impl FnMut(Finished),
+    ) -> Result<(), Violation> {
         let met = self.link.agreed().is_some();
         let frame = self.link.receive(now, chunk)?;
         if !met {
@@ -226,7 +236,9 @@ impl Caller {
         }
         let result = match reply.failure() {
             None => Ok(reply.body.to_vec()),
-            Some(text) => Err(Status { code: reply.header.code, reason: reply.header.reason, message: text.into(), stage: None }),
+            Some(text) => {
+                Err(Status { code: reply.header.code, reason: reply.header.reason, message: text.into(), stage: None })
+            }
         };
         self.answered(slot, now, now, receipt, result, done);
         Ok(())
@@ -356,7 +368,8 @@ impl Caller {
         }
         let waiting = self.queued.iter().map(|call| &call.context);
         let contexts = waiting.chain(self.open_slots().map(|(_, open)| &open.context));
-        let next = contexts.filter(|context| context.enforced()).filter_map(|context| context.deadline().expires()).min();
+        let next =
+            contexts.filter(|context| context.enforced()).filter_map(|context| context.deadline().expires()).min();
         // Expiries that lie close together are dealt with in one go.
         self.earliest = next.map_or(Time::MAX, |next| next.max(now + GRAIN));
         next.map(|_| self.earliest)

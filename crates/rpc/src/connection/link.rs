@@ -87,11 +87,7 @@ impl Outgoing {
 
     /// How many bytes of the body fit into the next chunk of `room` bytes.
     fn part(&self, room: usize) -> usize {
-        if self.begun {
-            room - wire::DATA_FIXED
-        } else {
-            room.saturating_sub(self.head.len() + self.extra.len())
-        }
+        if self.begun { room - wire::DATA_FIXED } else { room.saturating_sub(self.head.len() + self.extra.len()) }
     }
 }
 
@@ -123,7 +119,14 @@ pub(crate) struct Link {
 const PING_EVERY: Duration = Duration::from_secs(5);
 
 impl Link {
-    pub(crate) fn new(name: &str, limits: &Limits, calls: u32, checksums: bool, absolute: Option<Duration>, now: Time) -> Self {
+    pub(crate) fn new(
+        name: &str,
+        limits: &Limits,
+        calls: u32,
+        checksums: bool,
+        absolute: Option<Duration>,
+        now: Time,
+    ) -> Self {
         let mut offered = Features::RECEIPTS;
         if checksums {
             offered = offered | Features::CRC32C;
@@ -250,7 +253,11 @@ impl Link {
 
     /// Whether anything waits to be sent.
     pub(crate) fn has_output(&self) -> bool {
-        self.waiting > 0 || !self.control.is_empty() || !self.hello_sent || self.farewell.is_some() || self.returns.is_due()
+        self.waiting > 0
+            || !self.control.is_empty()
+            || !self.hello_sent
+            || self.farewell.is_some()
+            || self.returns.is_due()
     }
 
     /// How many messages wait.
