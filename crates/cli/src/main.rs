@@ -1,2 +1,95 @@
-//! Main.
-fn main() {}
+//! The `greenwave` command: serves the two services, calls the methods of any, and drives any with load.
+//!
+//! One file or folder per subcommand. Results go to standard output, everything else to standard error. What goes
+//! wrong is one line, [`problem::Problem`].
+
+#![forbid(unsafe_code)]
+
+mod address;
+mod bench;
+mod call;
+mod data;
+mod problem;
+mod samples;
+mod schema;
+mod serve;
+
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+use clap::{Parser, Subcommand};
+use problem::Problem;
+
+/// RPC for services that have to answer on time: serve, call and measure
+#[derive(Parser)]
+#[command(name = "greenwave", version, max_term_width = 100, after_help = EXAMPLES)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Serve(serve::Serve),
+    Call(call::Call),
+    Bench(bench::Bench),
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  greenwave serve search --dir ~/notes
+  greenwave call tcp://127.0.0.1:7100 Search/Query '{\"text\": \"completion queue\"}' --receipt
+  greenwave bench tcp://127.0.0.1:7100 Search/Query --json '{\"text\": \"queue\"}' --rate 200";
+
+fn main() -> ExitCode {
+    tracing_subscriber::fmt().with_max_level(tracing::Level::WARN).with_writer(std::io::stderr).compact().init();
+    let done = match Cli::try_parse() {
+        Ok(Cli { command }) => match command {
+            Command::Serve(serve) => serve.run(),
+            Command::Call(call) => call.run(),
+            Command::Bench(bench) => bench.run(),
+        },
+        Err(shown) if shown.kind() == ErrorKind::DisplayHelp || shown.kind() == ErrorKind::DisplayVersion => {
+            return print(&shown, ExitCode::SUCCESS);
+        }
+        Err(shown) if shown.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            return print(&shown, ExitCode::from(2));
+        }
+        Err(error) => Err(Problem::from(error)),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problem) => {
+            eprintln!("error: {problem}");
+            problem.exit_code()
+        }
+    }
+}
+
+/// Prints help or the version. Whoever closed the stream doesn't want it.
+fn print(shown: &clap::Error, code: ExitCode) -> ExitCode {
+    let _nobody_reads_it = shown.print();
+    code
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_subcommand_explains_itself_with_an_example() {
+        fn check(command: &clap::Command) {
+            assert!(command.get_about().is_some(), "{}", command.get_name());
+            let shown = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(shown.contains("Examples:"), "{}", command.get_name());
+            command.get_subcommands().for_each(check);
+        }
+        check(&Cli::command());
+    }
+}

@@ -1,0 +1,43 @@
+//! Addresses as people write them on a command line.
+
+use std::net::ToSocketAddrs;
+
+use greenwave::Address;
+
+/// Reads an address. The host of a TCP address may be a name, and `tcp://` may be left out.
+pub(crate) fn parse(text: &str) -> Result<Address, String> {
+    let refused = match text.parse() {
+        Ok(address) => return Ok(address),
+        Err(error) => error,
+    };
+    let host = match text.split_once("://") {
+        Some(("tcp", host)) => host,
+        None if text.contains(':') => text,
+        _ => return Err(refused.to_string()),
+    };
+    let mut found = host.to_socket_addrs().map_err(|error| format!("can't find {host}: {error}"))?;
+    found.next().map(Address::Tcp).ok_or_else(|| format!("{host} has no address"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_scheme_of_a_tcp_address_may_be_left_out() {
+        assert_eq!(parse("127.0.0.1:7100").unwrap().to_string(), "tcp://127.0.0.1:7100");
+        assert_eq!(parse("tcp://[::1]:1").unwrap().to_string(), "tcp://[::1]:1");
+    }
+
+    #[test]
+    fn a_host_may_have_a_name() {
+        assert!(matches!(parse("tcp://localhost:7100"), Ok(Address::Tcp(found)) if found.ip().is_loopback()));
+    }
+
+    #[test]
+    fn what_is_no_address_is_refused_with_an_example() {
+        for text in ["", "7100", "http://127.0.0.1:80"] {
+            assert!(parse(text).unwrap_err().contains("tcp://127.0.0.1:7000"), "{text}");
+        }
+    }
+}

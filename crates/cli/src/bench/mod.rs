@@ -1,0 +1,153 @@
+//! `greenwave bench`: load on any method of any server.
+//!
+//! By default the loop is open: requests are sent when they are due, whether or not earlier ones were answered, and
+//! their latency counts from then.
+
+mod class;
+mod requests;
+mod summary;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use greenwave::{Address, ChannelConfig};
+use greenwave_bench::arrivals::Arrivals as Pace;
+use greenwave_bench::classes::{Class, Classes};
+use greenwave_bench::load::{self, Plan};
+use greenwave_bench::progress::Progress;
+use greenwave_bench::result::{self, Results};
+use greenwave_bench::rpc::{Patience, RpcTarget};
+use greenwave_bench::target::Rotation;
+
+use crate::address;
+use crate::problem::Problem;
+use crate::schema::{self, Schema};
+use requests::Source;
+
+/// Put load on a method of any server, and measure what becomes of it
+#[derive(Args)]
+#[command(after_help = "\
+Latency counts from the time at which a request was due. Late answers, refusals and silence are misses.
+
+Examples:
+  greenwave bench tcp://127.0.0.1:7100 Search/Query --json '{\"text\": \"queue\"}' --rate 200
+  greenwave bench tcp://127.0.0.1:7100 Search/Query --sample search --rate 500 \\
+      --class tight=50ms:0.2 --class normal=200ms:0.5 --class loose=800ms:0.3 --out result.json
+  greenwave bench tcp://127.0.0.1:7200 Profile/Recommend --sample recommend --in-flight 16")]
+pub(crate) struct Bench {
+    /// Where the server is, such as tcp://127.0.0.1:7100
+    #[arg(value_parser = address::parse)]
+    address: Address,
+    /// What to call: package.Service/Method, the package may be left out
+    method: String,
+    #[command(flatten)]
+    source: Source,
+    /// Open loop: so many requests a second are sent, whatever becomes of them
+    #[arg(long, value_name = "PER_SECOND", conflicts_with = "in_flight", help_heading = "Load")]
+    rate: Option<f64>,
+    /// How the requests of an open loop follow one another
+    #[arg(long, value_enum, default_value = "poisson", help_heading = "Load")]
+    arrivals: Arrivals,
+    /// Closed loop: so many requests are outstanding at any time [default without --rate: 8]
+    #[arg(long, value_name = "N", help_heading = "Load")]
+    in_flight: Option<usize>,
+    /// For how long it is measured
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = humantime::parse_duration, help_heading = "Load")]
+    duration: Duration,
+    /// How long the load is on before that
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = humantime::parse_duration, help_heading = "Load")]
+    warm_up: Duration,
+    /// How long outstanding answers are waited for after that
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = humantime::parse_duration, help_heading = "Load")]
+    drain: Duration,
+    /// A class of requests: its name, how soon its answers have to be there, its share. May be repeated
+    #[arg(long, value_name = "NAME=TIME:SHARE", value_parser = class::parse, help_heading = "Load")]
+    class: Vec<Class>,
+    /// How soon answers have to be there, without classes
+    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = humantime::parse_duration, conflicts_with = "class", help_heading = "Load")]
+    deadline: Duration,
+    /// Wait for late answers instead of giving up at the deadline
+    #[arg(long, help_heading = "Load")]
+    patient: bool,
+    /// Decides times, classes and samples: the same seed sends the same requests
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Load")]
+    seed: u64,
+    /// Where the figures go, as JSON
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+/// How the requests of an open loop follow one another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Arrivals {
+    /// At random, as those of many people who know nothing of one another
+    Poisson,
+    /// Evenly spaced
+    Fixed,
+}
+
+/// Requests in flight of a closed loop, unless more or fewer are asked for.
+const IN_FLIGHT: usize = 8;
+
+impl Bench {
+    /// Puts the load on, prints the tables and writes the file.
+    pub(crate) fn run(self) -> Result<(), Problem> {
+        let plan = self.plan()?;
+        let schema = Schema::fetch(&schema::channel(&self.address)?)?;
+        let method = schema.method(&self.method)?;
+        let mut requests = Rotation::new(self.source.requests(&method, self.seed)?);
+        let patience = if self.patient { Patience::Observed } else { Patience::Enforced };
+        let config = ChannelConfig { name: "bench".into(), ..ChannelConfig::default() };
+        let mut target = RpcTarget::connect(&self.address, &config, &method.name, &schema.server, patience)
+            .map_err(|status| schema::failed(&status, &method.name, &self.address))?;
+        let mut progress = Progress::new(1);
+        progress.step(format!("{} at {}", method.name, self.address));
+        let measured = load::run(&plan, &mut target, &mut requests, &mut progress);
+        drop(progress);
+        print!("{}", summary::of(&measured));
+        if let Some(path) = &self.out {
+            let mut results = Results::new("bench");
+            results.push_load(&format!("{}/{}", method.name, self.case()), &schema.server, &measured);
+            let text = serde_json::to_string_pretty(&results).map_err(Problem::failure)?;
+            result::write(path, &text).map_err(Problem::failure)?;
+        }
+        if measured.total.results.count() == 0 {
+            let mostly = measured.total.misses.iter().max_by_key(|(_, count)| **count);
+            let mostly = mostly.map(|(name, _)| format!(", mostly `{name}`")).unwrap_or_default();
+            let problem = Problem::failure(format!("no request was answered with a result{mostly}"));
+            return Err(problem.at(&self.address).remedy("try one with `greenwave call`, or expect answers later"));
+        }
+        Ok(())
+    }
+
+    fn plan(&self) -> Result<Plan, Problem> {
+        let positive = |key: &str, value: f64| {
+            let allowed = if value.is_finite() && value > 0.0 { Ok(value) } else { Err(()) };
+            allowed.map_err(|()| Problem::wrong_use(format!("--{key} is {value}; allowed: more than 0")))
+        };
+        positive("duration", self.duration.as_secs_f64())?;
+        let pace = match (self.rate, self.arrivals) {
+            (Some(rate), Arrivals::Poisson) => Pace::Poisson { per_second: positive("rate", rate)? },
+            (Some(rate), Arrivals::Fixed) => Pace::Fixed { per_second: positive("rate", rate)? },
+            (None, _) => {
+                let in_flight = self.in_flight.unwrap_or(IN_FLIGHT);
+                positive("in-flight", in_flight as f64)?;
+                Pace::Closed { in_flight }
+            }
+        };
+        let classes = match self.class[..] {
+            [] => Classes::single(self.deadline),
+            _ => Classes::new(self.class.clone()).map_err(Problem::wrong_use)?,
+        };
+        let Self { warm_up, drain, seed, duration, .. } = *self;
+        Ok(Plan { warm_up, drain, seed, ..Plan::new(pace, classes, duration) })
+    }
+
+    fn case(&self) -> String {
+        match self.rate {
+            Some(rate) => format!("rate-{rate}"),
+            None => format!("inflight-{}", self.in_flight.unwrap_or(IN_FLIGHT)),
+        }
+    }
+}

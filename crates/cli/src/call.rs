@@ -1,0 +1,113 @@
+//! `greenwave call`: one call, with JSON in and out.
+//!
+//! The server describes its methods' messages itself, so that nothing has to be known here but its address.
+
+use std::io::{self, Read, Write};
+use std::time::Duration;
+
+use clap::Args;
+use greenwave::rpc::MethodId;
+use greenwave::{Address, Context, Receipt};
+
+use crate::address;
+use crate::problem::Problem;
+use crate::schema::{self, Method, Schema};
+
+/// Call a method of any server, with JSON in and out
+#[derive(Args)]
+#[command(after_help = "\
+Without a method, the server's methods are listed. The reply goes to standard output, the receipt to standard error.
+
+Examples:
+  greenwave call tcp://127.0.0.1:7100
+  greenwave call tcp://127.0.0.1:7100 Search/Query '{\"text\": \"completion queue\", \"limit\": 3}'
+  greenwave call tcp://127.0.0.1:7100 Search/Query '{\"text\": \"queue\"}' --deadline 2ms --receipt
+  echo '{\"user\": \"serde@1.0.228\"}' | greenwave call tcp://127.0.0.1:7200 Profile/Recommend -
+  greenwave call tcp://127.0.0.1:7100 greenwave.Meta/Counters")]
+pub(crate) struct Call {
+    /// Where the server is, such as tcp://127.0.0.1:7100 or unix:///run/shop.sock
+    #[arg(value_parser = address::parse)]
+    address: Address,
+    /// What to call: package.Service/Method, the package may be left out
+    method: Option<String>,
+    /// The request; - reads it from standard input
+    #[arg(value_name = "JSON", default_value = "{}", hide_default_value = true)]
+    request: String,
+    /// How soon the answer has to be there
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = humantime::parse_duration)]
+    deadline: Duration,
+    /// Show where the time went
+    #[arg(long)]
+    receipt: bool,
+}
+
+/// Columns of a receipt's bars.
+const COLUMNS: usize = 48;
+
+impl Call {
+    /// Calls, and prints the answer.
+    pub(crate) fn run(self) -> Result<(), Problem> {
+        let channel = schema::channel(&self.address)?;
+        let schema = Schema::fetch(&channel)?;
+        let Some(name) = &self.method else { return list(&schema) };
+        let method = schema.method(name)?;
+        let request = method.request(&self.json()?)?;
+        let context = Context::with_deadline(self.deadline);
+        match channel.call_detailed(&context, MethodId::of(&method.name), request) {
+            Ok(reply) => {
+                print(&method.reply(&reply.body)?)?;
+                if self.receipt {
+                    eprintln!("\n{} in all, {:.1?} of it on the way", shown(reply.total), reply.network);
+                    waterfall(&reply.receipt, &schema.server);
+                }
+                Ok(())
+            }
+            Err(failure) => {
+                if let Some(receipt) = failure.receipt.filter(|_| self.receipt) {
+                    waterfall(&receipt, &schema.server);
+                }
+                Err(self.failed(&failure.status, &method))
+            }
+        }
+    }
+
+    fn json(&self) -> Result<String, Problem> {
+        if self.request != "-" {
+            return Ok(self.request.clone());
+        }
+        let mut text = String::new();
+        let read = io::stdin().lock().read_to_string(&mut text);
+        read.map_err(|error| Problem::failure(error).at("standard input"))?;
+        Ok(text)
+    }
+
+    fn failed(&self, status: &greenwave::Status, method: &Method) -> Problem {
+        schema::failed(status, &method.name, &self.address)
+    }
+}
+
+fn list(schema: &Schema) -> Result<(), Problem> {
+    let mut lines = vec![format!("{} has", schema.server)];
+    lines.extend(schema.methods().map(|(name, messages)| match messages {
+        Some((takes, returns)) => format!("  {name} ({takes}) returns ({returns})"),
+        None => format!("  {name}"),
+    }));
+    print(&lines.join("\n"))
+}
+
+fn waterfall(receipt: &Receipt, server: &str) {
+    eprint!("{}", receipt.waterfall(server, COLUMNS));
+    eprintln!("· network  ▒ queue  █ service  ─ waiting for the stages below");
+}
+
+fn shown(time: Duration) -> String {
+    format!("{time:.2?}")
+}
+
+/// Prints on standard output; a reader that went away wanted no more.
+fn print(text: &str) -> Result<(), Problem> {
+    match writeln!(io::stdout().lock(), "{text}") {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Problem::failure(error).at("standard output")),
+        _ => Ok(()),
+    }
+}

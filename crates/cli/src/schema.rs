@@ -1,0 +1,229 @@
+//! What a server can be asked, by its own account: its methods, and the types of their messages.
+
+use greenwave::rpc::MethodId;
+use greenwave::{Address, Channel, ChannelConfig, Context, Status};
+use prost::Message;
+use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor, MethodDescriptor, SerializeOptions};
+use std::time::Duration;
+
+use crate::problem::Problem;
+
+/// How long a server may take to describe itself.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The methods that every server has, whose answers are text, and the one whose isn't.
+const METHODS: &str = "greenwave.Meta/Methods";
+const COUNTERS: &str = "greenwave.Meta/Counters";
+const DESCRIPTORS: &str = "greenwave.Meta/Descriptors";
+
+/// A server's account of itself.
+pub(crate) struct Schema {
+    address: Address,
+    /// The name that it has in receipts.
+    pub(crate) server: String,
+    methods: Vec<String>,
+    pool: DescriptorPool,
+}
+
+/// A method that a server has.
+#[derive(Clone, Debug)]
+pub(crate) struct Method {
+    /// `package.Service/Method`.
+    pub(crate) name: String,
+    messages: Messages,
+}
+
+/// What a method takes and returns.
+#[derive(Clone, Debug)]
+enum Messages {
+    /// Messages that the server described.
+    Described(MethodDescriptor),
+    /// Nothing, and text.
+    Text,
+}
+
+impl Schema {
+    /// Asks the server.
+    ///
+    /// # Errors
+    /// When it isn't there, or what it says of itself makes no sense.
+    pub(crate) fn fetch(channel: &Channel) -> Result<Self, Problem> {
+        let ask = |method: &str| {
+            let reply = channel.call(&Context::with_deadline(PATIENCE), MethodId::of(method), b"");
+            reply.map_err(|status| failed(&status, method, channel.address()))
+        };
+        let broken = |what: &dyn std::fmt::Display| {
+            let what = format!("the server's account of itself can't be read: {what}");
+            Problem::failure(what).at(channel.address()).remedy("check the versions of both")
+        };
+        let listed = ask(METHODS)?;
+        let listed = std::str::from_utf8(&listed.body).map_err(|error| broken(&error))?;
+        let mut lines = listed.lines().map(str::to_owned);
+        let server = lines.next().unwrap_or_default();
+        let pool = DescriptorPool::decode(&*ask(DESCRIPTORS)?.body).map_err(|error| broken(&error))?;
+        Ok(Self { address: channel.address().clone(), server, methods: lines.collect(), pool })
+    }
+
+    /// The methods with their messages, those included that every server has.
+    pub(crate) fn methods(&self) -> impl Iterator<Item = (String, Option<(String, String)>)> {
+        let described = self.methods.iter().map(|name| {
+            let messages = self
+                .described(name)
+                .map(|method| (method.input().name().to_owned(), method.output().name().to_owned()));
+            (name.clone(), messages)
+        });
+        described.chain([METHODS, COUNTERS].map(|name| (name.to_owned(), None)))
+    }
+
+    /// Finds a method by its name, which may leave out the package if that is clear.
+    ///
+    /// # Errors
+    /// When there is none, or more than one, or the server didn't describe it.
+    pub(crate) fn method(&self, name: &str) -> Result<Method, Problem> {
+        if [METHODS, COUNTERS].iter().any(|text| is_meant(name, text)) {
+            let name = if is_meant(name, METHODS) { METHODS } else { COUNTERS };
+            return Ok(Method { name: name.to_owned(), messages: Messages::Text });
+        }
+        let exact = self.methods.iter().filter(|method| *method == name);
+        let meant = self.methods.iter().filter(|method| *method != name && is_meant(name, method));
+        let found: Vec<_> = exact.chain(meant).collect();
+        let name = match found[..] {
+            [] => {
+                let problem = Problem::failure(format!("no method is called `{name}`")).at(&self.address);
+                return Err(problem.remedy(format!("it has {}", self.methods.join(", "))));
+            }
+            [only] => only,
+            [exact, ..] if exact == name => exact,
+            [..] => {
+                let found: Vec<_> = found.into_iter().map(String::as_str).collect();
+                let problem = Problem::failure(format!("`{name}` may be {}", found.join(" or "))).at(&self.address);
+                return Err(problem.remedy("write the whole name"));
+            }
+        };
+        let Some(described) = self.described(name) else {
+            let problem = Problem::failure(format!("the server does not describe `{name}`")).at(&self.address);
+            return Err(problem.remedy("add the descriptors of its .proto to the server's router"));
+        };
+        Ok(Method { name: name.clone(), messages: Messages::Described(described) })
+    }
+
+    fn described(&self, name: &str) -> Option<MethodDescriptor> {
+        let (service, method) = name.split_once('/')?;
+        let service = self.pool.get_service_by_name(service)?;
+        service.methods().find(|it| it.name() == method)
+    }
+}
+
+impl Method {
+    /// The request with this JSON.
+    ///
+    /// # Errors
+    /// When it is no JSON, or not of the method's type.
+    pub(crate) fn request(&self, json: &str) -> Result<Vec<u8>, Problem> {
+        let Messages::Described(method) = &self.messages else { return Ok(Vec::new()) };
+        let wrong = |error: serde_json::Error| {
+            let what = format!("the request is no {}: {error}", method.input().name());
+            Problem::wrong_use(what).remedy(format!("it has the fields {}", fields(&method.input())))
+        };
+        let mut reader = serde_json::Deserializer::from_str(json);
+        let message = DynamicMessage::deserialize(method.input(), &mut reader).map_err(wrong)?;
+        reader.end().map_err(wrong)?;
+        Ok(message.encode_to_vec())
+    }
+
+    /// The reply as JSON, or as the text that it is.
+    ///
+    /// # Errors
+    /// When it is not of the method's type.
+    pub(crate) fn reply(&self, body: &[u8]) -> Result<String, Problem> {
+        let broken = |error: &dyn std::fmt::Display| {
+            Problem::failure(format!("the reply can't be read: {error}")).remedy("check the versions of both")
+        };
+        let Messages::Described(method) = &self.messages else {
+            return Ok(String::from_utf8_lossy(body).trim_end().to_owned());
+        };
+        let message = DynamicMessage::decode(method.output(), body).map_err(|error| broken(&error))?;
+        let options = SerializeOptions::new()
+            .skip_default_fields(false)
+            .stringify_64_bit_integers(false)
+            .use_proto_field_name(true);
+        let mut text = Vec::new();
+        let mut writer = serde_json::Serializer::pretty(&mut text);
+        message.serialize_with_options(&mut writer, &options).map_err(|error| broken(&error))?;
+        String::from_utf8(text).map_err(|error| broken(&error))
+    }
+}
+
+/// A channel to `address` for this command.
+///
+/// # Errors
+/// Never with the settings as they are.
+pub(crate) fn channel(address: &Address) -> Result<Channel, Problem> {
+    Channel::new(address.clone(), ChannelConfig::default()).map_err(Problem::wrong_use)
+}
+
+/// A call that failed.
+pub(crate) fn failed(status: &Status, method: &str, address: &Address) -> Problem {
+    Problem::failure(format!("{method} failed: {status}")).at(address)
+}
+
+/// Whether `name` is the end of the method's full name, from a word on.
+fn is_meant(name: &str, method: &str) -> bool {
+    method.strip_suffix(name).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+}
+
+fn fields(message: &MessageDescriptor) -> String {
+    let fields: Vec<_> = message.fields().map(|field| format!("{} ({:?})", field.name(), field.kind())).collect();
+    if fields.is_empty() { "none".to_owned() } else { fields.join(", ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use greenwave_services::proto::{DESCRIPTORS, search};
+
+    fn schema() -> Schema {
+        let methods = [search::QUERY, search::SHARD_QUERY].map(str::to_owned).to_vec();
+        let pool = DescriptorPool::decode(DESCRIPTORS).unwrap();
+        Schema { address: "tcp://127.0.0.1:1".parse().unwrap(), server: "both".into(), methods, pool }
+    }
+
+    #[test]
+    fn the_package_may_be_left_out() {
+        for name in ["search.Search/Query", "Search/Query"] {
+            assert_eq!(schema().method(name).unwrap().name, "search.Search/Query");
+        }
+        assert_eq!(schema().method("SearchShard/Query").unwrap().name, "search.SearchShard/Query");
+        assert_eq!(schema().method("Meta/Counters").unwrap().name, COUNTERS);
+    }
+
+    #[test]
+    fn a_method_that_is_not_there_is_refused_with_those_that_are() {
+        for name in ["Query", "earch/Query", "Search/Find", ""] {
+            let told = schema().method(name).unwrap_err().to_string();
+            assert!(told.ends_with("it has search.Search/Query, search.SearchShard/Query"), "{told}");
+        }
+    }
+
+    #[test]
+    fn json_becomes_the_message_and_the_message_json() {
+        let method = schema().method("Search/Query").unwrap();
+        let request = method.request(r#"{"text": "queue", "limit": 3}"#).unwrap();
+        let expected = search::QueryRequest { text: "queue".into(), limit: 3 };
+        assert_eq!(search::QueryRequest::decode(&*request).unwrap(), expected);
+        let reply = search::QueryReply { matching: u64::MAX, ..Default::default() };
+        let json: serde_json::Value = serde_json::from_str(&method.reply(&reply.encode_to_vec()).unwrap()).unwrap();
+        assert_eq!((json["matching"].as_u64(), json["shards"].as_u64()), (Some(u64::MAX), Some(0)));
+    }
+
+    #[test]
+    fn a_request_that_is_not_of_the_type_is_refused_with_its_fields() {
+        let method = schema().method("Search/Query").unwrap();
+        for json in ["", "{", "{}x", "[]", r#"{"txt": "queue"}"#, r#"{"limit": "many"}"#, r#"{"limit": -1}"#] {
+            let told = method.request(json).unwrap_err().to_string();
+            assert!(told.starts_with("the request is no QueryRequest: "), "{told}");
+            assert!(told.ends_with("it has the fields text (string), limit (uint32)"), "{told}");
+        }
+        assert!(method.reply(&[0xff]).is_err());
+    }
+}

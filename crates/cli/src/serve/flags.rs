@@ -1,0 +1,263 @@
+//! The options of `greenwave serve`.
+//!
+//! They are texts: what they may say is the services' to know, which also read them from files. The names of the
+//! fields are the keys of a file.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use serde::Serialize;
+
+use super::Keys;
+use super::events::Ending;
+use crate::problem::Problem;
+
+/// Serve full-text search over a directory: a process for each shard of an index, an aggregator in front
+#[derive(Args, Serialize)]
+#[command(after_help = "\
+Examples:
+  greenwave serve search                       the sources of the crates in the local Cargo registry
+  greenwave serve search --dir ~/notes --shards 4 --listen tcp://127.0.0.1:7100
+  greenwave call tcp://127.0.0.1:7100 Search/Query '{\"text\": \"completion queue\"}'")]
+pub(crate) struct SearchFlags {
+    /// The directory that is searched [default: the local Cargo registry]
+    #[arg(long, value_name = "DIR")]
+    pub(super) dir: Option<PathBuf>,
+    /// Where the index is kept [default: below ~/.cache/greenwave]
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// How many shards the index is cut into, 1 to 256 [default: 18]
+    #[arg(long, value_name = "N")]
+    shards: Option<String>,
+    /// Which files are searched, by extension; * for all [default: rs,md,toml,txt]
+    #[arg(long, value_name = "LIST")]
+    extensions: Option<String>,
+    /// How much text is indexed at most, in MiB: an even sample if there is more [default: 64]
+    #[arg(long, value_name = "MIB")]
+    max_mib: Option<String>,
+    #[command(flatten)]
+    #[serde(flatten)]
+    depth: DepthFlags,
+    #[command(flatten)]
+    #[serde(flatten)]
+    unit: UnitFlags,
+    #[command(flatten)]
+    #[serde(flatten)]
+    adapt: AdaptFlag,
+    #[command(flatten)]
+    #[serde(flatten)]
+    server: ServerFlags,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub(super) run: RunFlags,
+}
+
+/// Serve recommendations from the crates below a directory: a chain of three processes
+#[derive(Args, Serialize)]
+#[command(after_help = "\
+Examples:
+  greenwave serve recommend                    the crates in the local Cargo registry
+  greenwave serve recommend --order edf --admission off --listen tcp://127.0.0.1:7200
+  greenwave call tcp://127.0.0.1:7200 Profile/Recommend '{\"user\": \"serde@1.0.228\"}'")]
+pub(crate) struct RecommendFlags {
+    /// The directory with the crates [default: the local Cargo registry]
+    #[arg(long, value_name = "DIR")]
+    pub(super) dir: Option<PathBuf>,
+    /// Where the stages' stores are kept [default: below ~/.cache/greenwave]
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    #[command(flatten)]
+    #[serde(flatten)]
+    adapt: AdaptFlag,
+    #[command(flatten)]
+    #[serde(flatten)]
+    server: ServerFlags,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub(super) run: RunFlags,
+}
+
+/// Serve one shard of an index that `serve search` made
+#[derive(Args, Serialize)]
+#[command(after_help = "\
+Examples:
+  greenwave serve search-shard --index ~/.cache/greenwave/search-0123456789abcdef --shard 3 --listen tcp://0.0.0.0:7103")]
+pub(crate) struct ShardFlags {
+    /// The directory of the index
+    #[arg(long, value_name = "DIR")]
+    index: Option<PathBuf>,
+    /// Which of its shards, from 0
+    #[arg(long, value_name = "N")]
+    shard: Option<String>,
+    #[command(flatten)]
+    #[serde(flatten)]
+    depth: DepthFlags,
+    #[command(flatten)]
+    #[serde(flatten)]
+    adapt: AdaptFlag,
+    #[command(flatten)]
+    #[serde(flatten)]
+    server: ServerFlags,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub(super) run: RunFlags,
+}
+
+/// Serve the aggregator in front of shards that run elsewhere
+#[derive(Args, Serialize)]
+#[command(after_help = "\
+Examples:
+  greenwave serve search-aggregator --shards tcp://10.0.0.1:7100,tcp://10.0.0.2:7100 --listen tcp://0.0.0.0:7100")]
+pub(crate) struct AggregatorFlags {
+    /// The addresses of the shards in their order, with commas between them; replicas of a shard with | between them
+    #[arg(long, value_name = "ADDRESSES")]
+    shards: Option<String>,
+    #[command(flatten)]
+    #[serde(flatten)]
+    unit: UnitFlags,
+    #[command(flatten)]
+    #[serde(flatten)]
+    server: ServerFlags,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub(super) run: RunFlags,
+}
+
+/// Serve one stage of the chain from stores that `serve recommend` made
+#[derive(Args, Serialize)]
+#[command(after_help = "\
+Examples:
+  greenwave serve recommend-stage --stage recommendation --store ~/.cache/greenwave/recommend-0123456789abcdef
+  greenwave serve recommend-stage --stage history --store DIR --next tcp://10.0.0.3:7202")]
+pub(crate) struct StageFlags {
+    /// The stage: profile, history or recommendation
+    #[arg(long, value_name = "NAME")]
+    stage: Option<String>,
+    /// The directory of the stores
+    #[arg(long, value_name = "DIR")]
+    store: Option<PathBuf>,
+    /// Where the next stage is
+    #[arg(long, value_name = "ADDRESS")]
+    next: Option<String>,
+    #[command(flatten)]
+    #[serde(flatten)]
+    adapt: AdaptFlag,
+    #[command(flatten)]
+    #[serde(flatten)]
+    server: ServerFlags,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub(super) run: RunFlags,
+}
+
+/// How deep a shard looks.
+#[derive(Args, Serialize)]
+struct DepthFlags {
+    /// Candidates that are worth reading however few match
+    #[arg(long, value_name = "N", help_heading = "Work")]
+    depth_least: Option<String>,
+    /// One in so many matching sections is worth reading
+    #[arg(long, value_name = "N", help_heading = "Work")]
+    depth_one_in: Option<String>,
+    /// Candidates that are worth reading however many match
+    #[arg(long, value_name = "N", help_heading = "Work")]
+    depth_most: Option<String>,
+}
+
+/// What the aggregator does about slow shards.
+#[derive(Args, Serialize)]
+struct UnitFlags {
+    /// How many of the calls to shards may be sent a second time, 0 to 1
+    #[arg(long, value_name = "SHARE", help_heading = "Work")]
+    hedge_ratio: Option<String>,
+    /// How long a shard may take before it is asked a second time
+    #[arg(long, value_name = "TIME", help_heading = "Work")]
+    hedge_after: Option<String>,
+    /// How much of the budget is kept for merging
+    #[arg(long, value_name = "TIME", help_heading = "Work")]
+    aggregation: Option<String>,
+}
+
+#[derive(Args, Serialize)]
+struct AdaptFlag {
+    /// Whether less is done when the budget is short: on or off [default: on]
+    #[arg(long, value_name = "SWITCH", help_heading = "Work")]
+    adapt: Option<String>,
+}
+
+/// What every server can be told.
+#[derive(Args, Serialize)]
+#[command(next_help_heading = "Server")]
+struct ServerFlags {
+    /// Where it listens; port 0 picks a free port
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<String>,
+    /// Its name in receipts, up to 64 bytes
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// What runs next: fcfs, ps, edf, least-laxity, oldest-first, stage-laxity [default: least-laxity]
+    #[arg(long, value_name = "ORDER")]
+    order: Option<String>,
+    /// Whether what can't be answered in time is refused: on, dark (counted alone) or off [default: on]
+    #[arg(long, value_name = "MODE")]
+    admission: Option<String>,
+    /// The longest queue, in requests
+    #[arg(long, value_name = "N")]
+    max_queue: Option<String>,
+    /// The largest share of requests that may be refused as infeasible, 0 to 1
+    #[arg(long, value_name = "SHARE")]
+    reject_cap: Option<String>,
+    /// For which quantile of its learned work a request must have time, 0 to 1
+    #[arg(long, value_name = "QUANTILE")]
+    confidence: Option<String>,
+    /// What becomes of late requests: enforce (given up) or dark (counted alone) [default: enforce]
+    #[arg(long, value_name = "MODE")]
+    deadlines: Option<String>,
+    /// What an idle thread does: spin, block, or adaptive:20us (spins so long, then blocks)
+    #[arg(long, value_name = "MODE")]
+    wait: Option<String>,
+    /// How many clusters, each a completion queue with its thread, 1 to 256
+    #[arg(long, value_name = "N")]
+    clusters: Option<String>,
+    /// How many worker threads for each cluster, 0 to 256; 0 runs handlers in place
+    #[arg(long, value_name = "N")]
+    workers: Option<String>,
+    /// How many requests of a cluster may be begun and unfinished at once
+    #[arg(long, value_name = "N")]
+    coroutines: Option<String>,
+    /// The cores that its threads are pinned to, such as 0,1 [default: not pinned]
+    #[arg(long, value_name = "LIST")]
+    cores: Option<String>,
+    /// What moves the bytes: auto, uring or epoll [default: auto]
+    #[arg(long, value_name = "NAME")]
+    backend: Option<String>,
+}
+
+/// How the process itself is run.
+#[derive(Args, Serialize)]
+#[command(next_help_heading = "Process")]
+pub(super) struct RunFlags {
+    /// A TOML file with the same keys, underscores for hyphens; options count more than the file
+    #[arg(long, value_name = "FILE")]
+    #[serde(skip)]
+    config: Option<PathBuf>,
+    /// How long what was accepted may take to be finished at the end [default: 10s]
+    #[arg(long, value_name = "TIME")]
+    drain: Option<String>,
+    /// Ends when standard input does, at once, or after the line `drain`
+    #[arg(long, hide = true)]
+    #[serde(skip)]
+    follow_stdin: bool,
+}
+
+/// Everything that was said, in options and in the file, and how the process is to end. It listens at `listen` if
+/// nothing else was said.
+pub(super) fn gather(flags: &impl Serialize, run: &RunFlags, listen: &str) -> Result<(Keys, Ending), Problem> {
+    let mut keys = Keys::gather(flags, run.config.as_deref())?;
+    let limit = keys.take_as("drain", "a time, such as 10s", |text| humantime::parse_duration(text).ok())?;
+    let limit = limit.unwrap_or(Duration::from_secs(10));
+    keys.put_default("listen", listen);
+    keys.reword("wait", |wait| wait.strip_prefix("adaptive:").unwrap_or(wait).to_owned());
+    Ok((keys, Ending { limit, follow_stdin: run.follow_stdin }))
+}

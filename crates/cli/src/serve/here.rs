@@ -1,0 +1,114 @@
+//! A server in this process: its start line, its life, its gentle end.
+
+use std::io::{self, Write};
+
+use greenwave::rpc::{Deadlines, StartError};
+use greenwave::verbs::{Backend, QueueConfig};
+use greenwave::{ServerConfig, ServerHandle};
+use greenwave_services::ServeError;
+
+use super::events::{self, Ending, Event};
+use crate::problem::Problem;
+
+/// Starts a server, and serves until the process is told to end.
+///
+/// # Errors
+/// When it doesn't start.
+pub(super) fn serve(
+    config: &ServerConfig,
+    ending: Ending,
+    start: impl FnOnce() -> Result<ServerHandle, ServeError>,
+) -> Result<(), Problem> {
+    let facts = Facts::of(config)?;
+    let (_kept_open, events) = events::listen(ending)?;
+    let server = start().map_err(|error| problem(&error))?;
+    facts.announce(&server);
+    for event in events {
+        match event {
+            Event::Drain => {
+                drain(server, &facts.name, ending);
+                return Ok(());
+            }
+            Event::Stop => return Ok(()),
+            Event::Told { .. } | Event::Said { .. } | Event::Closed { .. } => {}
+        }
+    }
+    Ok(())
+}
+
+/// Finishes what was accepted, and says how the server did.
+pub(super) fn drain(server: ServerHandle, name: &str, ending: Ending) {
+    if !ending.follow_stdin {
+        eprintln!("{name}: finishing what was accepted, for {:?} at most", ending.limit);
+    }
+    let counters = server.counters();
+    server.drain(ending.limit);
+    if !ending.follow_stdin {
+        let refused = counters.infeasible + counters.queue_full;
+        let late =
+            counters.expired_on_arrival + counters.expired_in_queue + counters.expired_in_service + counters.late;
+        eprintln!("{name}: {} answered in time, {late} late, {refused} refused", counters.answered);
+    }
+}
+
+/// What a start line says of a server, beside its addresses.
+#[derive(Clone, Debug)]
+pub(super) struct Facts {
+    /// Its name in receipts.
+    pub(super) name: String,
+    line: String,
+}
+
+impl Facts {
+    /// Checks the settings, and finds out what moves the bytes.
+    ///
+    /// # Errors
+    /// A setting that can't be meant, or a backend that doesn't run here.
+    pub(super) fn of(config: &ServerConfig) -> Result<Self, Problem> {
+        config.validate().map_err(|error| Problem::wrong_use(error).remedy("see --help"))?;
+        let backend = backend(config)?;
+        let ServerConfig { name, order, admission, deadlines, .. } = config;
+        let admission = admission.mode;
+        let deadlines = match deadlines {
+            Deadlines::Enforce => "enforce",
+            Deadlines::Dark => "dark",
+        };
+        let line = format!(
+            "name={name} backend={backend} order={order} admission={admission} deadlines={deadlines} \
+             scheduling=cooperative pid={}",
+            std::process::id()
+        );
+        Ok(Self { name: name.clone(), line })
+    }
+
+    /// Prints a line for each address, for people and for programs that wait for it.
+    pub(super) fn announce(&self, server: &ServerHandle) {
+        server.addresses().iter().for_each(|address| tell(&format!("listening {address} {}", self.line)));
+    }
+}
+
+/// Prints a line on standard output at once, whether or not anybody reads it.
+pub(super) fn tell(line: &str) {
+    let mut out = io::stdout().lock();
+    let _nobody_reads_it = writeln!(out, "{line}").and_then(|()| out.flush());
+}
+
+/// What `auto` comes to here.
+fn backend(config: &ServerConfig) -> Result<Backend, Problem> {
+    let queue = QueueConfig { backend: config.backend.clone(), ..QueueConfig::default() };
+    let queue = greenwave::verbs::open(&queue).map_err(Problem::failure)?;
+    Ok(queue.backend())
+}
+
+/// Whose fault it is that a service doesn't start.
+pub(super) fn problem(error: &ServeError) -> Problem {
+    match error {
+        ServeError::Setting(_) | ServeError::Channel(_) | ServeError::Start(StartError::Config(_)) => {
+            Problem::wrong_use(error).remedy("see --help")
+        }
+        ServeError::Start(StartError::Verbs(_)) => {
+            Problem::failure(error).remedy("stop what listens there, or choose another address with --listen")
+        }
+        _ => Problem::failure(error),
+    }
+}
