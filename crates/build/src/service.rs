@@ -1,0 +1,307 @@
+//! The code of a service: what [`ServiceCode`] appends to the messages that prost made.
+//!
+//! It is thin on purpose. What can be written once is in Greenwave; here is only what depends on names and types, with
+//! every path in full, so that no name in a `.proto` can get in its way.
+
+use heck::ToSnakeCase;
+use prost_build::{Comments, Method, Service, ServiceGenerator};
+
+use crate::builder::descriptors_file;
+
+/// What is to be made, and where it finds what it is made of.
+#[derive(Clone)]
+pub(crate) struct Emit {
+    pub(crate) greenwave: String,
+    pub(crate) prost: String,
+    pub(crate) server: bool,
+    pub(crate) client: bool,
+}
+
+impl Default for Emit {
+    fn default() -> Self {
+        Self { greenwave: "::greenwave".to_owned(), prost: "::prost".to_owned(), server: true, client: true }
+    }
+}
+
+impl Emit {
+    /// The names that a service takes in its package's module.
+    pub(crate) fn names_of(&self, service: &str) -> impl Iterator<Item = String> {
+        let server = self.server.then(|| [service.to_owned(), format!("{service}Server")]);
+        let client = self.client.then(|| format!("{service}Client"));
+        server.into_iter().flatten().chain(client)
+    }
+}
+
+/// `package.Service`, or the service alone where there is no package.
+pub(crate) fn full_service_name(package: &str, service: &str) -> String {
+    if package.is_empty() { service.to_owned() } else { format!("{package}.{service}") }
+}
+
+/// Makes the code of services.
+pub(crate) struct ServiceCode {
+    emit: Emit,
+}
+
+impl ServiceCode {
+    pub(crate) fn new(emit: Emit) -> Self {
+        Self { emit }
+    }
+}
+
+impl ServiceGenerator for ServiceCode {
+    fn generate(&mut self, service: Service, code: &mut String) {
+        let service = Named { emit: &self.emit, service: &service };
+        service.methods(code);
+        if self.emit.server {
+            service.implemented(code);
+            service.server(code);
+        }
+        if self.emit.client {
+            service.client(code);
+        }
+    }
+
+    fn finalize_package(&mut self, package: &str, code: &mut String) {
+        let Emit { greenwave, prost, server, client } = &self.emit;
+        let file = descriptors_file(package);
+        code.push_str(&format!(
+            r#"
+/// The files that this was made of, as an encoded `google.protobuf.FileDescriptorSet`.
+pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!("{file}");
+"#
+        ));
+        if !server && !client {
+            return;
+        }
+        code.push_str(
+            r#"
+/// How the services above turn messages into bytes and back.
+mod greenwave_codec {"#,
+        );
+        if *server {
+            code.push_str(&format!(
+                r#"
+    /// Decodes a request, has it answered, and encodes the reply.
+    pub(super) fn serve<Q: {prost}::Message + ::core::default::Default, A: {prost}::Message>(
+        request: &[u8],
+        reply: &mut ::std::vec::Vec<u8>,
+        answer: impl ::core::ops::FnOnce(Q) -> ::core::result::Result<A, {greenwave}::rpc::Status>,
+    ) -> ::core::result::Result<(), {greenwave}::rpc::Status> {{
+        let request = Q::decode(request).map_err(|error| {{
+            {greenwave}::rpc::Status::refused({greenwave}::rpc::Reason::Decode, error.to_string())
+        }})?;
+        answer(request)?
+            .encode(reply)
+            .map_err(|error| {greenwave}::rpc::Status::new({greenwave}::rpc::Code::Internal, error.to_string()))
+    }}
+"#
+            ));
+        }
+        if *client {
+            code.push_str(&format!(
+                r#"
+    /// Decodes a reply. One that is not of its type is the server's fault, not the caller's.
+    pub(super) fn decode<A: {prost}::Message + ::core::default::Default>(
+        reply: &[u8],
+    ) -> ::core::result::Result<A, {greenwave}::rpc::Status> {{
+        A::decode(reply).map_err(|error| {{
+            let status = {greenwave}::rpc::Status::refused({greenwave}::rpc::Reason::Decode, error.to_string());
+            {greenwave}::rpc::Status {{ code: {greenwave}::rpc::Code::Internal, ..status }}
+        }})
+    }}
+"#
+            ));
+        }
+        code.push_str("}\n");
+    }
+}
+
+/// A service and what its code refers to.
+struct Named<'a> {
+    emit: &'a Emit,
+    service: &'a Service,
+}
+
+impl Named<'_> {
+    fn full_name(&self) -> String {
+        full_service_name(&self.service.package, &self.service.proto_name)
+    }
+
+    /// The module of the methods' names.
+    fn methods_module(&self) -> String {
+        format!("{}_methods", self.service.name.to_snake_case())
+    }
+
+    fn methods(&self, code: &mut String) {
+        let Emit { greenwave, .. } = self.emit;
+        let (module, service) = (self.methods_module(), self.full_name());
+        code.push_str(&format!(
+            r#"
+/// The methods of `{service}`: their full names, and the numbers by which calls name them.
+pub mod {module} {{"#
+        ));
+        for method in &self.service.methods {
+            let (constant, proto_name) = (constant(method), &method.proto_name);
+            code.push_str(&format!(
+                r#"
+    /// The full name of `{proto_name}`.
+    pub const {constant}: &str = "{service}/{proto_name}";
+    /// The number of `{proto_name}`.
+    pub const {constant}_ID: {greenwave}::rpc::MethodId = {greenwave}::rpc::MethodId::of({constant});
+"#
+            ));
+        }
+        code.push_str("}\n");
+    }
+
+    fn implemented(&self, code: &mut String) {
+        let Emit { greenwave, .. } = self.emit;
+        let Service { name, comments, methods, .. } = self.service;
+        code.push('\n');
+        push_docs(code, 0, comments, &format!("The service `{}`.", self.full_name()));
+        code.push_str(&format!("pub trait {name}: ::core::marker::Send + ::core::marker::Sync + 'static {{\n"));
+        for method in methods {
+            let Method { name, comments, input_type, output_type, .. } = method;
+            push_docs(code, 1, comments, &format!("Answers `{}`.", method.proto_name));
+            code.push_str(&format!(
+                r#"    fn {name}(
+        &self,
+        ctx: &{greenwave}::rpc::Context,
+        request: {input_type},
+    ) -> ::core::result::Result<{output_type}, {greenwave}::rpc::Status>;
+"#
+            ));
+        }
+        code.push_str("}\n");
+    }
+
+    fn server(&self, code: &mut String) {
+        let Emit { greenwave, .. } = self.emit;
+        let Service { name, methods, .. } = self.service;
+        let module = self.methods_module();
+        code.push_str(&format!(
+            r#"
+/// Serves a [`{name}`].
+pub struct {name}Server<S: ?::core::marker::Sized>(::std::sync::Arc<S>);
+
+impl<S: {name} + ?::core::marker::Sized> {name}Server<S> {{
+    /// A server of this implementation.
+    pub fn new(service: ::std::sync::Arc<S>) -> Self {{
+        Self(service)
+    }}
+
+    /// Its methods, for a server to start with; merge routers to serve several services.
+    pub fn into_router(self) -> {greenwave}::rpc::Router {{
+        {greenwave}::rpc::Router::new()
+            .descriptors(FILE_DESCRIPTOR_SET)"#
+        ));
+        for method in methods {
+            let (constant, method) = (constant(method), &method.name);
+            code.push_str(&format!(
+                r#"
+            .method({module}::{constant}, {{
+                let service = ::std::sync::Arc::clone(&self.0);
+                move |ctx, request, reply| {{
+                    greenwave_codec::serve(request, reply, |request| <S as {name}>::{method}(&service, ctx, request))
+                }}
+            }})"#
+            ));
+        }
+        code.push_str(&format!(
+            r#"
+    }}
+}}
+
+impl<S: {name} + ?::core::marker::Sized> ::core::convert::From<{name}Server<S>> for {greenwave}::rpc::Router {{
+    fn from(server: {name}Server<S>) -> Self {{
+        server.into_router()
+    }}
+}}
+"#
+        ));
+    }
+
+    fn client(&self, code: &mut String) {
+        let Emit { greenwave, .. } = self.emit;
+        let Service { name, methods, .. } = self.service;
+        let full_name = self.full_name();
+        code.push_str(&format!(
+            r#"
+/// Calls a server of `{full_name}`. Cheap to clone; clones share the channel.
+#[derive(Clone, Debug)]
+pub struct {name}Client {{
+    channel: {greenwave}::rpc::Channel,
+}}
+
+impl {name}Client {{
+    /// A client that calls over this channel.
+    pub const fn new(channel: {greenwave}::rpc::Channel) -> Self {{
+        Self {{ channel }}
+    }}
+
+    /// The channel that it calls over.
+    pub const fn channel(&self) -> &{greenwave}::rpc::Channel {{
+        &self.channel
+    }}
+"#
+        ));
+        methods.iter().for_each(|method| self.calls(method, code));
+        code.push_str("}\n");
+    }
+
+    /// The two ways to call a method: to wait for the reply, and to be given a future of it.
+    fn calls(&self, method: &Method, code: &mut String) {
+        let Emit { greenwave, prost, .. } = self.emit;
+        let Method { name, comments, input_type, output_type, proto_name, .. } = method;
+        let (module, constant, plain) = (self.methods_module(), constant(method), name.trim_start_matches("r#"));
+        code.push('\n');
+        push_docs(code, 1, comments, &format!("Calls `{proto_name}`."));
+        code.push_str(&format!(
+            r#"    ///
+    /// Waits for the reply: in a handler, the handler is suspended and not its thread.
+    ///
+    /// # Errors
+    /// Anything but a reply in time.
+    pub fn {name}(
+        &self,
+        ctx: &{greenwave}::rpc::Context,
+        request: &{input_type},
+    ) -> ::core::result::Result<{greenwave}::rpc::Typed<{output_type}>, {greenwave}::rpc::Status> {{
+        let request = {prost}::Message::encode_to_vec(request);
+        self.channel.call(ctx, {module}::{constant}_ID, &request)?.decode(greenwave_codec::decode)
+    }}
+
+    /// Like [`{plain}`](Self::{plain}), with the reply as a future. Dropping that takes the call back.
+    pub fn {plain}_async(
+        &self,
+        ctx: &{greenwave}::rpc::Context,
+        request: &{input_type},
+    ) -> impl ::core::future::Future<
+        Output = ::core::result::Result<{greenwave}::rpc::Typed<{output_type}>, {greenwave}::rpc::Status>,
+    > + ::core::marker::Send
+    + use<> {{
+        let request = {prost}::Message::encode_to_vec(request);
+        let reply = self.channel.call_async(ctx, {module}::{constant}_ID, &request);
+        async move {{ reply.await?.decode(greenwave_codec::decode) }}
+    }}
+"#
+        ));
+    }
+}
+
+/// The constant of a method's name.
+fn constant(method: &Method) -> String {
+    method.name.trim_start_matches("r#").to_uppercase()
+}
+
+/// The comments in the `.proto` as documentation; where there are none, `otherwise`.
+fn push_docs(code: &mut String, indent: u8, comments: &Comments, otherwise: &str) {
+    if comments.leading.is_empty() && comments.trailing.is_empty() {
+        let spaces = "    ".repeat(indent.into());
+        code.push_str(&format!("{spaces}/// {otherwise}\n"));
+        return;
+    }
+    // Detached comments are about the file, not about what happens to follow them.
+    let attached = Comments { leading_detached: Vec::new(), ..comments.clone() };
+    attached.append_with_indent(indent, code);
+}

@@ -1,0 +1,144 @@
+//! The golden code compiles, without a warning, and calls go through it from end to end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use greenwave::rpc::{
+    Channel, ChannelConfig, Code, Context, MethodId, Reason, Router, Server, ServerConfig, ServerHandle, Status,
+};
+use prost::Message;
+
+/// The modules as packages nest.
+pub mod shop {
+    /// Of `protos/stock.proto`.
+    pub mod stock {
+        include!("golden/shop.stock.rs");
+    }
+    /// Of `protos/shop.proto`.
+    pub mod v1 {
+        include!("golden/shop.v1.rs");
+    }
+}
+
+use shop::stock::Level;
+use shop::v1::{FILE_DESCRIPTOR_SET, FindRequest, Item, Shop, ShopClient, ShopServer, Till, TillServer, shop_methods};
+
+struct Corner;
+
+impl Shop for Corner {
+    fn find(&self, _: &Context, request: FindRequest) -> Result<Item, Status> {
+        match request.name.as_str() {
+            "tea" => Ok(Item { name: request.name, price: 250, ..Item::default() }),
+            other => Err(Status::new(Code::NotFound, format!("no {other} here"))),
+        }
+    }
+
+    fn r#type(&self, _: &Context, request: Level) -> Result<FindRequest, Status> {
+        Ok(FindRequest { name: format!("{} left", request.left) })
+    }
+
+    fn clone(&self, _: &Context, request: Item) -> Result<Item, Status> {
+        Ok(Item { price: request.price * 2, ..request })
+    }
+}
+
+impl Till for Corner {}
+
+fn serve(router: impl Into<Router>) -> (ServerHandle, Channel) {
+    let listen = vec!["tcp://127.0.0.1:0".parse().unwrap()];
+    let server = Server::start(ServerConfig { listen, ..ServerConfig::default() }, router).unwrap();
+    let channel = Channel::new(server.addresses()[0].clone(), ChannelConfig::default()).unwrap();
+    (server, channel)
+}
+
+fn context() -> Context {
+    Context::with_deadline(Duration::from_secs(60))
+}
+
+fn named(name: &str) -> FindRequest {
+    FindRequest { name: name.to_owned() }
+}
+
+#[test]
+fn a_call_brings_the_reply_and_what_it_cost() {
+    let (_server, channel) = serve(ShopServer::new(Arc::new(Corner)));
+    let shop = ShopClient::new(channel);
+    let item = shop.find(&context(), &named("tea")).unwrap();
+    assert_eq!(item.price, 250);
+    assert!(item.receipt.total <= item.total);
+    let doubled = shop.clone(&context(), &item.into_inner()).unwrap();
+    assert_eq!(doubled.price, 500);
+}
+
+#[test]
+fn a_handlers_failure_arrives_as_it_was_made() {
+    let (_server, channel) = serve(ShopServer::new(Arc::new(Corner)));
+    let status = ShopClient::new(channel).find(&context(), &named("gold")).unwrap_err();
+    assert_eq!((status.code, status.message.as_str()), (Code::NotFound, "no gold here"));
+}
+
+#[test]
+fn a_future_brings_the_reply_and_needs_neither_client_nor_context() {
+    let (_server, channel) = serve(ShopServer::new(Arc::new(Corner)));
+    let reply = {
+        let shop = ShopClient::new(channel);
+        shop.type_async(&context(), &Level { left: 3 })
+    };
+    assert_eq!(wait(reply).unwrap().name, "3 left");
+}
+
+#[test]
+fn bytes_that_are_no_request_are_refused_as_such() {
+    let (_server, channel) = serve(ShopServer::new(Arc::new(Corner)));
+    let status = channel.call(&context(), shop_methods::FIND_ID, b"\xff").unwrap_err();
+    assert_eq!((status.code, status.reason), (Code::InvalidArgument, Reason::Decode));
+}
+
+#[test]
+fn bytes_that_are_no_reply_are_the_servers_fault() {
+    let (_server, channel) = serve(Router::new().method(shop_methods::FIND, |_, _, reply| {
+        reply.push(0xff);
+        Ok(())
+    }));
+    let status = ShopClient::new(channel).find(&context(), &named("tea")).unwrap_err();
+    assert_eq!((status.code, status.reason), (Code::Internal, Reason::Decode));
+}
+
+#[test]
+fn routers_of_services_merge() {
+    let service: Arc<dyn Shop> = Arc::new(Corner);
+    let router = ShopServer::new(service).into_router().merge(TillServer::new(Arc::new(Corner)).into_router());
+    assert_eq!(router.names().collect::<Vec<_>>(), [shop_methods::FIND, shop_methods::TYPE, shop_methods::CLONE]);
+    let (_server, channel) = serve(router);
+    assert_eq!(ShopClient::new(channel).find(&context(), &named("tea")).unwrap().price, 250);
+}
+
+#[test]
+fn the_descriptors_describe_the_service_and_what_it_imports() {
+    use protox::prost_reflect::DescriptorPool;
+    let pool = DescriptorPool::decode(FILE_DESCRIPTOR_SET).unwrap();
+    let service = pool.get_service_by_name("shop.v1.Shop").unwrap();
+    let methods: Vec<_> = service.methods().map(|method| method.full_name().to_owned()).collect();
+    assert_eq!(methods, ["shop.v1.Shop.Find", "shop.v1.Shop.Type", "shop.v1.Shop.Clone"]);
+    assert!(pool.get_message_by_name("shop.stock.Level").is_some());
+    assert_eq!(shop_methods::FIND_ID, MethodId::of("shop.v1.Shop/Find"));
+    assert!(Level::decode(&b"\x08\x03"[..]).is_ok_and(|level| level.left == 3));
+}
+
+/// Blocks on a future.
+fn wait<F: Future>(future: F) -> F::Output {
+    struct Unpark(std::thread::Thread);
+    impl std::task::Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Arc::new(Unpark(std::thread::current())).into();
+    let mut future = std::pin::pin!(future);
+    loop {
+        match future.as_mut().poll(&mut std::task::Context::from_waker(&waker)) {
+            std::task::Poll::Ready(output) => return output,
+            std::task::Poll::Pending => std::thread::park(),
+        }
+    }
+}
