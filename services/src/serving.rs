@@ -1,13 +1,15 @@
 //! What the servers of both services have in common: messages in and out, and work that watches its budget.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use greenwave::policy::ServiceTimes;
 use greenwave::rpc::{ConfigError, StartError};
 use greenwave::{Code, Context, Status};
 use prost::Message;
 use thiserror::Error;
 
-use crate::checkpoint::{Checkpoint, Pace, Pass};
+use crate::checkpoint::{Checkpoint, Pass};
 use crate::recommend::store::StoreError;
 use crate::search::shard::ShardError;
 use crate::settings::SettingError;
@@ -77,19 +79,24 @@ impl Adapt {
 }
 
 /// How long the stages behind this one take, learned from their answers.
-pub(crate) struct Ahead(Pace);
+pub(crate) struct Ahead(Mutex<ServiceTimes>);
 
 impl Ahead {
     pub(crate) fn unknown() -> Self {
-        Self(Pace::guess(Duration::ZERO))
+        Self(Mutex::new(ServiceTimes::new()))
     }
 
     pub(crate) fn observe(&self, took: Duration) {
-        self.0.observe(1, took);
+        self.times().observe(took);
     }
 
+    /// What most answers take; nothing until one was seen.
     pub(crate) fn expected(&self) -> Duration {
-        self.0.unit()
+        self.times().quantile(0.9).unwrap_or_default()
+    }
+
+    fn times(&self) -> MutexGuard<'_, ServiceTimes> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

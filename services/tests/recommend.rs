@@ -8,6 +8,7 @@ use greenwave_services::kept::{KeptError, Outcome};
 use greenwave_services::recommend::history::Histories;
 use greenwave_services::recommend::profile::{Profile, Profiles, ReadError};
 use greenwave_services::recommend::recommendation::{Recommendations, Recommended, Request};
+use greenwave_services::recommend::sampler::Sampler;
 use greenwave_services::recommend::store::{self, StoreError};
 use greenwave_services::{Checkpoint, Precision};
 
@@ -143,6 +144,17 @@ fn a_store_that_is_open_elsewhere_is_refused_with_a_remedy() {
     assert!(matches!(error, StoreError::Locked { .. }), "{error}");
     drop(first);
     assert!(Profiles::open(&world.stores()).is_ok());
+}
+
+#[test]
+fn users_are_drawn_from_the_stores_even_while_they_are_served() {
+    let world = World::new().built();
+    let profiles = Profiles::open(&world.stores()).unwrap();
+    let mut sampler = Sampler::read(&world.stores(), 1).unwrap();
+    for _ in 0..50 {
+        let request = sampler.request(10).unwrap();
+        assert!(profiles.of(&request.user, &mut || Checkpoint::FREE).is_ok(), "{}", request.user);
+    }
 }
 
 #[test]

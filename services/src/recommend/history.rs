@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use fjall::Keyspace;
 
-use crate::checkpoint::{Pace, Pass, Precision, Steps};
+use crate::checkpoint::{Effort, Pass, Precision, Steps};
 
 use super::profile::ReadError;
 use super::store::{Stage, Store, StoreError, holders_of, number};
@@ -27,7 +27,7 @@ const HOLDERS: usize = 2000;
 /// The history stage with its store.
 pub struct Histories {
     holders: Keyspace,
-    pace: Pace,
+    effort: Effort,
     _store: Store,
 }
 
@@ -63,7 +63,7 @@ impl Histories {
     /// When it wasn't built, or is open in another process.
     pub fn open(directory: &Path) -> Result<Self, StoreError> {
         let store = Store::open(directory, Stage::History)?;
-        Ok(Self { holders: store.keyspace("holders")?, pace: Pace::guess(FIRST_GUESS), _store: store })
+        Ok(Self { holders: store.keyspace("holders")?, effort: Effort::guess(FIRST_GUESS), _store: store })
     }
 
     /// Finds users with these traits other than those of the crate `of`, passing a checkpoint before every few traits.
@@ -76,14 +76,15 @@ impl Histories {
         }
         let own = format!("{of}@");
         let mut similarities = HashMap::new();
-        let mut steps = Steps::new(traits.len(), STEP, &self.pace, pass);
+        let mut steps = Steps::new(traits.len(), STEP, &self.effort, pass);
         while let Some(range) = steps.step() {
             for it in &traits[range] {
                 self.scan(it, own.as_bytes(), &mut similarities)?;
             }
         }
-        let (precision, stopped) = (steps.precision(), steps.is_stopped());
-        Ok(History { neighbours: nearest(similarities), precision, stopped })
+        let closed = steps.close();
+        let neighbours = nearest(similarities);
+        Ok(History { neighbours, precision: closed.precision, stopped: closed.stopped })
     }
 
     fn scan(&self, it: &Trait, own: &[u8], similarities: &mut HashMap<Vec<u8>, f32>) -> Result<(), ReadError> {

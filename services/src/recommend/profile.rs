@@ -11,7 +11,7 @@ use fjall::Keyspace;
 use prost::Message;
 use thiserror::Error;
 
-use crate::checkpoint::{Pace, Pass, Precision, Steps};
+use crate::checkpoint::{Effort, Pass, Precision, Steps};
 
 use super::store::{Stage, Store, StoreError, StoredTraits, number};
 use super::users::Trait;
@@ -30,7 +30,7 @@ pub struct Profiles {
     users: Keyspace,
     latest: Keyspace,
     rarity: Keyspace,
-    pace: Pace,
+    effort: Effort,
     store: Store,
 }
 
@@ -63,7 +63,7 @@ impl Profiles {
             users: store.keyspace("users")?,
             latest: store.keyspace("latest")?,
             rarity: store.keyspace("rarity")?,
-            pace: Pace::guess(FIRST_GUESS),
+            effort: Effort::guess(FIRST_GUESS),
             store,
         })
     }
@@ -86,7 +86,7 @@ impl Profiles {
 
         let mut mixture = Mixture { rarity: &self.rarity, weights: HashMap::new() };
         mixture.add(own, 1.0)?;
-        let mut steps = Steps::new(dependencies.len(), STEP, &self.pace, pass);
+        let mut steps = Steps::new(dependencies.len(), STEP, &self.effort, pass);
         while let Some(range) = steps.step() {
             for dependency in &dependencies[range] {
                 let latest = self.latest.get(dependency.dependency().unwrap_or_default())?;
@@ -95,8 +95,9 @@ impl Profiles {
                 }
             }
         }
-        let (precision, stopped) = (steps.precision(), steps.is_stopped());
-        Ok(Profile { traits: mixture.strongest(Profile::TRAITS), has, precision, stopped })
+        let closed = steps.close();
+        let traits = mixture.strongest(Profile::TRAITS);
+        Ok(Profile { traits, has, precision: closed.precision, stopped: closed.stopped })
     }
 
     fn traits_of(&self, user: &[u8]) -> Result<Option<Vec<Trait>>, ReadError> {

@@ -12,7 +12,7 @@ use std::time::Duration;
 use fjall::Keyspace;
 use prost::Message;
 
-use crate::checkpoint::{Pace, Pass, Precision, Steps};
+use crate::checkpoint::{Effort, Pass, Precision, Steps};
 
 use super::history::Neighbour;
 use super::profile::ReadError;
@@ -32,7 +32,7 @@ const RELEVANCE: f32 = 0.7;
 pub struct Recommendations {
     users: Keyspace,
     crates: Keyspace,
-    pace: Pace,
+    effort: Effort,
     _store: Store,
 }
 
@@ -85,7 +85,7 @@ impl Recommendations {
     pub fn open(directory: &Path) -> Result<Self, StoreError> {
         let store = Store::open(directory, Stage::Recommendation)?;
         let (users, crates) = (store.keyspace("users")?, store.keyspace("crates")?);
-        Ok(Self { users, crates, pace: Pace::guess(FIRST_GUESS), _store: store })
+        Ok(Self { users, crates, effort: Effort::guess(FIRST_GUESS), _store: store })
     }
 
     /// Ranks crates for a user, passing a checkpoint before every few neighbours.
@@ -96,7 +96,7 @@ impl Recommendations {
         check("crates are wanted", request.limit, 1, Self::MOST)?;
         check("neighbours", request.neighbours.len(), 0, Self::MOST_NEIGHBOURS)?;
         let mut votes = Votes::new(request);
-        let mut steps = Steps::new(request.neighbours.len(), STEP, &self.pace, pass);
+        let mut steps = Steps::new(request.neighbours.len(), STEP, &self.effort, pass);
         while let Some(range) = steps.step() {
             for neighbour in &request.neighbours[range] {
                 if let Some(stored) = self.users.get(&neighbour.user)? {
@@ -104,9 +104,9 @@ impl Recommendations {
                 }
             }
         }
-        let (precision, stopped) = (steps.precision(), steps.is_stopped());
-        let crates = if stopped { Vec::new() } else { self.choose(votes.best(request.limit), request.limit)? };
-        Ok(Recommended { crates, precision, stopped })
+        let closed = steps.close();
+        let crates = if closed.stopped { Vec::new() } else { self.choose(votes.best(request.limit), request.limit)? };
+        Ok(Recommended { crates, precision: closed.precision, stopped: closed.stopped })
     }
 
     /// Chooses `limit` of the candidates, one after the other.

@@ -14,6 +14,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 use prost::Message;
@@ -26,7 +27,10 @@ use super::registry::{Manifests, Registry, RegistryError};
 use super::users::{self, Trait, User};
 
 /// Raised whenever what is written changes, so that older directories are built again.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
+
+/// The list of users, beside the first stage's store.
+const USERS: &str = "users.txt";
 
 /// Blocks that a stage keeps in memory.
 const CACHE_BYTES: u64 = 64 << 20;
@@ -95,6 +99,19 @@ pub fn ensure(root: &Path, directory: &Path) -> Result<(Contents, [Outcome; 3]),
     Ok((contents, outcomes))
 }
 
+/// The users that the stores in `directory` were built with, in the order of their names.
+///
+/// They lie beside the first stage's store, where they can be read while it is served.
+///
+/// # Errors
+/// When the stores weren't built.
+pub fn users(directory: &Path) -> Result<Vec<String>, StoreError> {
+    let kept = kept::open::<Contents>(&directory.join(Stage::Profile.name()))?;
+    let path = kept.path.join(USERS);
+    let text = fs::read_to_string(&path).map_err(|source| StoreError::Users { path, source })?;
+    Ok(text.lines().map(str::to_owned).collect())
+}
+
 /// A stage's store, opened.
 pub(crate) struct Store {
     database: Database,
@@ -132,6 +149,14 @@ pub enum StoreError {
     Locked {
         /// Which store.
         path: PathBuf,
+    },
+    /// The list of users can't be written or read.
+    #[error("{}: {source}; build the stores again", path.display())]
+    Users {
+        /// Where it is.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
     },
     /// The store engine failed.
     #[error("store {}: {source}", path.display())]
@@ -235,7 +260,14 @@ impl Graph {
             let keyspace = database.keyspace(name, KeyspaceCreateOptions::default).map_err(failed(&path))?;
             fill(&keyspace, pairs).map_err(failed(&path))?;
         }
-        database.persist(PersistMode::SyncAll).map_err(failed(&path))
+        database.persist(PersistMode::SyncAll).map_err(failed(&path))?;
+        if stage == Stage::Profile { self.write_users(directory) } else { Ok(()) }
+    }
+
+    fn write_users(&self, directory: &Path) -> Result<(), StoreError> {
+        let path = directory.join(USERS);
+        let lines: String = self.users.iter().flat_map(|user| [user.id.as_str(), "\n"]).collect();
+        fs::write(&path, lines).map_err(|source| StoreError::Users { path, source })
     }
 
     fn users(&self) -> (&'static str, Pairs) {

@@ -133,16 +133,26 @@ impl Front {
     fn answer(&self, context: &Context, request: &proto::QueryRequest) -> Result<proto::QueryReply, Status> {
         let query = parse(request)?;
         let bytes = request.encode_to_vec();
-        let mut unit = self.aggregator.unit(context);
+        let unit_context = self.within(context);
+        let mut unit = self.aggregator.unit(&unit_context);
         for replicas in &self.shards {
             unit = unit.branch_with_replicas(replicas.iter().cloned(), self.query, bytes.clone());
         }
         let partial = unit.gather();
-        let merged = merge(&partial, query.limit)?;
-        context.checkpoint()?;
-        Ok(reply(merged, self.shards.len()))
+        Ok(reply(merge(&partial, query.limit)?, self.shards.len()))
+    }
+
+    /// What the shards are given: less than the aggregator has, so that an answer without the late ones is in time.
+    fn within(&self, context: &Context) -> Context {
+        match context.budget().remaining() {
+            Some(left) => context.tighten(left - (left / 10).min(WAY_BACK)),
+            None => context.clone(),
+        }
     }
 }
+
+/// The most that is kept back of a budget for noticing that it was reached and for the way back.
+const WAY_BACK: Duration = Duration::from_millis(1);
 
 /// Merges what has come; if that is nothing at all, the first shard's failure stands for all.
 fn merge(partial: &Partial<'_>, limit: usize) -> Result<Merged, Status> {

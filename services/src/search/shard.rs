@@ -14,7 +14,7 @@ use tantivy::schema::{Field, Value};
 use tantivy::{DocAddress, Index, ReloadPolicy, Searcher, TantivyDocument, TantivyError, Term};
 use thiserror::Error;
 
-use crate::checkpoint::{Pace, Pass, Precision, Steps};
+use crate::checkpoint::{Effort, Pass, Precision, Steps};
 
 use super::index::{self, Fields, IndexError, shard_path};
 use super::passage::{self, Reading};
@@ -138,7 +138,7 @@ pub struct Shard {
     searcher: Searcher,
     fields: Fields,
     depth: Depth,
-    pace: Pace,
+    effort: Effort,
 }
 
 impl Shard {
@@ -155,7 +155,7 @@ impl Shard {
         let fields = Fields::of(&index).map_err(IndexError::from)?;
         let reader = index.reader_builder().reload_policy(ReloadPolicy::Manual);
         let reader = reader.try_into().map_err(IndexError::from)?;
-        Ok(Self { searcher: reader.searcher(), fields, depth, pace: Pace::guess(FIRST_GUESS) })
+        Ok(Self { searcher: reader.searcher(), fields, depth, effort: Effort::guess(FIRST_GUESS) })
     }
 
     /// How many sections it holds.
@@ -175,17 +175,18 @@ impl Shard {
         let mut candidates = self.candidates(terms, depth.max(query.limit))?;
 
         let worth_reading = candidates.len().min(depth.max(query.limit));
-        let mut steps = Steps::new(worth_reading, STEP, &self.pace, pass);
+        let mut steps = Steps::new(worth_reading, STEP, &self.effort, pass);
         while let Some(range) = steps.step() {
             for candidate in &mut candidates[range] {
                 self.read(candidate, &query.words)?;
             }
         }
-        let (precision, stopped) = (steps.precision(), steps.is_stopped());
+        let closed = steps.close();
         candidates.sort_by(|a, b| b.score.partial_cmp(&a.score).unwrap_or(Ordering::Equal));
         candidates.truncate(query.limit);
-        let hits = if stopped { Ok(Vec::new()) } else { candidates.into_iter().map(|it| self.hit(it)).collect() };
-        Ok(Answer { hits: hits?, matching, precision, stopped })
+        let hits =
+            if closed.stopped { Ok(Vec::new()) } else { candidates.into_iter().map(|it| self.hit(it)).collect() };
+        Ok(Answer { hits: hits?, matching, precision: closed.precision, stopped: closed.stopped })
     }
 
     /// How many sections match at most, from the words' frequencies alone.
@@ -314,7 +315,7 @@ mod tests {
     #[test]
     fn a_short_budget_reads_some_of_the_candidates() {
         let (_root, shard) = shard();
-        let mut lefts = [3 * FIRST_GUESS, Duration::ZERO].into_iter();
+        let mut lefts = [5 * FIRST_GUESS, Duration::ZERO].into_iter();
         let query = Query::parse("queue", 5).unwrap();
         let answer = shard.answer(&query, &mut || Checkpoint::with(lefts.next().unwrap_or_default())).unwrap();
         assert_eq!(answer.precision, Precision { examined: 2, wanted: 40 });
