@@ -138,17 +138,15 @@ mod tests {
 
     #[test]
     fn a_wrong_value_is_refused_by_key() {
-        let wrong: [(&str, fn(&mut QueueConfig)); 6] = [
-            ("chunk_bytes", |config| config.chunk_bytes = 0),
-            ("chunk_bytes", |config| config.chunk_bytes = usize::MAX),
-            ("receive_buffers", |config| config.receive_buffers = 100),
-            ("entries", |config| config.entries = 0),
-            ("backlog_bytes", |config| config.backlog_bytes = 0),
-            ("movable", |config| (config.movable, config.backend) = (true, Choice::Uring)),
-        ];
-        for (key, spoil) in wrong {
-            let mut config = QueueConfig::default();
-            spoil(&mut config);
+        let config = QueueConfig::default;
+        for (key, config) in [
+            ("chunk_bytes", QueueConfig { chunk_bytes: 0, ..config() }),
+            ("chunk_bytes", QueueConfig { chunk_bytes: usize::MAX, ..config() }),
+            ("receive_buffers", QueueConfig { receive_buffers: 100, ..config() }),
+            ("entries", QueueConfig { entries: 0, ..config() }),
+            ("backlog_bytes", QueueConfig { backlog_bytes: 0, ..config() }),
+            ("movable", QueueConfig { movable: true, backend: Choice::Uring, ..config() }),
+        ] {
             let error = config.validate().unwrap_err();
             assert!(matches!(error, VerbsError::Config { key: named, .. } if named == key), "{error}");
         }

@@ -57,13 +57,13 @@ impl MemoryQueue {
                 return None;
             }
             let Reverse(arrival) = heap.pop()?;
-            if let Some(event) = self.handle(&mut state, arrival) {
+            if let Some(event) = self.handle(&mut state, &arrival) {
                 return Some(event);
             }
         }
     }
 
-    fn handle(&mut self, state: &mut State, arrival: Arrival) -> Option<Owned> {
+    fn handle(&mut self, state: &mut State, arrival: &Arrival) -> Option<Owned> {
         match arrival.what {
             What::Offer { listener, link } => self.accept(state, listener, link),
             What::Connected { endpoint } => {
