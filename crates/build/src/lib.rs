@@ -10,7 +10,7 @@
 //!
 //! and in the crate, which depends on `greenwave` and `prost`:
 //!
-//! ```ignore
+//! ```rust,ignore
 //! mod search {
 //!     include!(concat!(env!("OUT_DIR"), "/search.rs"));
 //! }

@@ -217,6 +217,12 @@ impl<S: {name} + ?::core::marker::Sized> ::core::convert::From<{name}Server<S>> 
         server.into_router()
     }}
 }}
+
+impl<S: ?::core::marker::Sized> ::core::fmt::Debug for {name}Server<S> {{
+    fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {{
+        f.write_str("{name}Server")
+    }}
+}}
 "#
         ));
     }

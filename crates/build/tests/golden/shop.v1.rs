@@ -150,6 +150,12 @@ impl<S: Shop + ?::core::marker::Sized> ::core::convert::From<ShopServer<S>> for 
     }
 }
 
+impl<S: ?::core::marker::Sized> ::core::fmt::Debug for ShopServer<S> {
+    fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+        f.write_str("ShopServer")
+    }
+}
+
 /// Calls a server of `shop.v1.Shop`. Cheap to clone; clones share the channel.
 #[derive(Clone, Debug)]
 pub struct ShopClient {
@@ -281,6 +287,12 @@ impl<S: Till + ?::core::marker::Sized> TillServer<S> {
 impl<S: Till + ?::core::marker::Sized> ::core::convert::From<TillServer<S>> for ::greenwave::rpc::Router {
     fn from(server: TillServer<S>) -> Self {
         server.into_router()
+    }
+}
+
+impl<S: ?::core::marker::Sized> ::core::fmt::Debug for TillServer<S> {
+    fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+        f.write_str("TillServer")
     }
 }
 
