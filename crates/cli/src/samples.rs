@@ -14,7 +14,7 @@ use crate::data;
 use crate::problem::Problem;
 use crate::serve::Indexing;
 
-/// So many encoded requests to `search.Search/Query`, made of the words of `directory` (the local Cargo registry if
+/// So many encoded requests to `greenwave.search.Search/Query`, made of the words of `directory` (the local Cargo registry if
 /// none is named). The index of that directory is made if there is none.
 ///
 /// # Errors
@@ -35,7 +35,7 @@ pub(crate) fn search(directory: Option<&PathBuf>, count: usize, seed: u64) -> Re
     Ok(requests.map(|request| request.encode_to_vec()).collect())
 }
 
-/// So many encoded requests to `recommend.Profile/Recommend`, for the crates below `directory` (the local Cargo
+/// So many encoded requests to `greenwave.recommend.Profile/Recommend`, for the crates below `directory` (the local Cargo
 /// registry if none is named).
 ///
 /// # Errors

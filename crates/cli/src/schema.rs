@@ -164,7 +164,7 @@ pub(crate) fn channel(address: &Address) -> Result<Channel, Problem> {
 
 /// A call that failed.
 pub(crate) fn failed(status: &Status, method: &str, address: &Address) -> Problem {
-    Problem::failure(format!("{method} failed: {status}")).at(address)
+    Problem::failure(format!("{method} at {address} failed: {status}"))
 }
 
 /// Whether `name` is the end of the method's full name, from a word on.
@@ -190,10 +190,10 @@ mod tests {
 
     #[test]
     fn the_package_may_be_left_out() {
-        for name in ["search.Search/Query", "Search/Query"] {
-            assert_eq!(schema().method(name).unwrap().name, "search.Search/Query");
+        for name in ["greenwave.search.Search/Query", "search.Search/Query", "Search/Query"] {
+            assert_eq!(schema().method(name).unwrap().name, "greenwave.search.Search/Query");
         }
-        assert_eq!(schema().method("SearchShard/Query").unwrap().name, "search.SearchShard/Query");
+        assert_eq!(schema().method("SearchShard/Query").unwrap().name, "greenwave.search.SearchShard/Query");
         assert_eq!(schema().method("Meta/Counters").unwrap().name, COUNTERS);
     }
 
@@ -201,7 +201,7 @@ mod tests {
     fn a_method_that_is_not_there_is_refused_with_those_that_are() {
         for name in ["Query", "earch/Query", "Search/Find", ""] {
             let told = schema().method(name).unwrap_err().to_string();
-            assert!(told.ends_with("it has search.Search/Query, search.SearchShard/Query"), "{told}");
+            assert!(told.ends_with("it has greenwave.search.Search/Query, greenwave.search.SearchShard/Query"), "{told}");
         }
     }
 

@@ -36,19 +36,18 @@ pub(super) fn serve(
     Ok(())
 }
 
-/// Finishes what was accepted, and says how the server did.
+/// Says how the server did, and finishes what it accepted.
 pub(super) fn drain(server: ServerHandle, name: &str, ending: Ending) {
-    if !ending.follow_stdin {
-        eprintln!("{name}: finishing what was accepted, for {:?} at most", ending.limit);
-    }
     let counters = server.counters();
-    server.drain(ending.limit);
+    let late = counters.late + counters.expired_on_arrival + counters.expired_in_queue + counters.expired_in_service;
+    let refused = counters.infeasible + counters.queue_full;
+    let (answered, limit) = (counters.answered, ending.limit);
+    // Whoever started this process says it for all of them.
     if !ending.follow_stdin {
-        let refused = counters.infeasible + counters.queue_full;
-        let late =
-            counters.expired_on_arrival + counters.expired_in_queue + counters.expired_in_service + counters.late;
-        eprintln!("{name}: {} answered in time, {late} late, {refused} refused", counters.answered);
+        eprintln!("{name}: {answered} calls answered in time, {late} late, {refused} refused");
+        eprintln!("{name}: finishing what was accepted, for {limit:?} at most");
     }
+    server.drain(limit);
 }
 
 /// What a start line says of a server, beside its addresses.
