@@ -114,12 +114,7 @@ pub enum GoAwayCode {
     Shutdown,
     /// It received what the format does not allow; the text says what.
     Violation,
-    /// The two have no version in common.
-    Version,
-    /// Nothing arrived for longer than it waits.
-    Idle,
-    /// A reason that this version doesn't know, by its number: 4 or more. Advice, as all of them; a peer that
-    /// hears it does the same for each.
+    /// A reason that this version doesn't know, by its number: 2 or more. Whoever hears it does the same for each.
     Other(u8),
 }
 
@@ -129,8 +124,6 @@ impl GoAwayCode {
         match number {
             0 => Self::Shutdown,
             1 => Self::Violation,
-            2 => Self::Version,
-            3 => Self::Idle,
             other => Self::Other(other),
         }
     }
@@ -140,8 +133,6 @@ impl GoAwayCode {
         match self {
             Self::Shutdown => 0,
             Self::Violation => 1,
-            Self::Version => 2,
-            Self::Idle => 3,
             Self::Other(number) => number,
         }
     }
