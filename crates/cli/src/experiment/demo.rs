@@ -1,9 +1,9 @@
 //! The main job, shown: both services, the usual scheduling and the deadline-aware one, three loads, one page.
 
+use super::fleet;
 use super::path::{LOADS, Times, measure_capacity, run};
 use super::service::Service;
 use super::system::{FIFO, LEAST_LAXITY};
-use super::fleet;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use greenwave_bench::progress::Progress;
@@ -12,9 +12,13 @@ use greenwave_bench::result::Results;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What to show.
+/// Show both services under load, first come first served and by deadline, as a table and a page
 #[derive(Args, Debug)]
-pub(crate) struct DemoArgs {
+#[command(after_help = "\
+Examples:
+  greenwave demo
+  greenwave demo --dir ~/notes --shards 6 --seconds 10 --out notes.html")]
+pub(crate) struct Demo {
     /// The text that is searched and the crates that are recommended [default: the local Cargo registry].
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
@@ -32,7 +36,7 @@ pub(crate) struct DemoArgs {
     seed: u64,
 }
 
-impl DemoArgs {
+impl Demo {
     /// Runs, prints the table, writes the page.
     pub(crate) fn run(self) -> Result<()> {
         let ms = Duration::from_millis;

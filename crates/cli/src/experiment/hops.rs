@@ -18,7 +18,7 @@ const RELAY: &str = "greenwave.Relay/Pass";
 const HOPS: usize = 5;
 const EXPECTED: Duration = Duration::from_millis(100);
 
-/// One hop.
+/// Serve one hop of the measurement of budgets
 #[derive(Args, Debug)]
 pub(crate) struct Relay {
     /// Where the next hop is; without one this is the last.
@@ -51,7 +51,8 @@ impl Relay {
             Ok(())
         });
         let listen = vec!["tcp://127.0.0.1:0".parse().context("the loopback address")?];
-        let server = Server::start(ServerConfig { name: self.name.clone(), listen, wait, ..ServerConfig::default() }, router)?;
+        let server =
+            Server::start(ServerConfig { name: self.name.clone(), listen, wait, ..ServerConfig::default() }, router)?;
         println!("listening {} name={}", server.addresses()[0], self.name);
         server.join();
         Ok(())

@@ -20,7 +20,7 @@ use std::time::Duration;
 /// Loads as shares of capacity.
 pub(crate) const LOADS: [f64; 3] = [0.7, 0.9, 1.3];
 
-/// What to run.
+/// Compare deadline scheduling with first come, first served on a chain and on a parallel unit
 #[derive(Args, Debug)]
 pub(crate) struct PathArgs {
     /// Less of everything, within 45 seconds.
@@ -181,7 +181,9 @@ fn worse(results: &Results) -> Vec<String> {
                 let here = results.value(case, system.name, &metric);
                 if let Some((usual, here)) = usual.zip(here).filter(|(usual, here)| *here > 1.25 * usual) {
                     let (name, class) = (system.name, &class.name);
-                    lines.push(format!("{case}: {class} requests have a p99 of {here:.1} ms under {name}, {usual:.1} ms under fifo"));
+                    lines.push(format!(
+                        "{case}: {class} requests have a p99 of {here:.1} ms under {name}, {usual:.1} ms under fifo"
+                    ));
                 }
             }
         }

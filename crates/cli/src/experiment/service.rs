@@ -36,7 +36,7 @@ impl Service {
             about: "profile calls history calls recommendation, each a process with a store of its own".into(),
             name: "recommend",
             stage: "profile",
-            method: "greenwave.recommend.Profile/Recommend",
+            method: greenwave_services::proto::recommend::PROFILE,
             options: directory_option(directory),
             requests: Rotation::new(crate::samples::recommend(directory, REQUESTS, seed)?),
         })
@@ -52,7 +52,7 @@ impl Service {
             about: format!("an aggregator asks {shards} shards, each a process with an index of its own"),
             name: "search",
             stage: "aggregator",
-            method: "greenwave.search.Search/Query",
+            method: greenwave_services::proto::search::QUERY,
             options,
             requests: Rotation::new(crate::samples::search(directory, REQUESTS, seed)?),
         })

@@ -58,13 +58,8 @@ pub(crate) const ALL: [System; 5] = [
 impl System {
     /// The options of `greenwave serve` that make a server schedule like this.
     pub(crate) fn options(&self) -> [String; 3] {
-        let (admission, deadlines) =
-            if self.deadlines { (Mode::On, "enforce") } else { (Mode::Off, "dark") };
-        [
-            format!("--order={}", self.order),
-            format!("--admission={admission}"),
-            format!("--deadlines={deadlines}"),
-        ]
+        let (admission, deadlines) = if self.deadlines { (Mode::On, "enforce") } else { (Mode::Off, "dark") };
+        [format!("--order={}", self.order), format!("--admission={admission}"), format!("--deadlines={deadlines}")]
     }
 }
 
