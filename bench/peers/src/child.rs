@@ -1,7 +1,7 @@
 //! The server as a process of its own.
 //!
-//! Protocol: the child prints the address it listens on as one line and serves until its standard input ends. It does
-//! when the parent drops its handle, and also when the parent dies.
+//! Protocol: the child prints the address it listens on as one line and serves until it is killed, which the parent
+//! does when it drops its handle, or until its standard input ends, which it does when the parent dies.
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
@@ -42,8 +42,8 @@ impl ServerProcess {
 
 impl Drop for ServerProcess {
     fn drop(&mut self) {
-        drop(self.child.stdin.take());
-        // Nothing depends on how it ended, and no one is left to tell.
+        // It has nothing to finish; should it be gone already, all the better.
+        let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }

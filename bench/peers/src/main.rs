@@ -21,6 +21,7 @@ mod system;
 mod tarpc_peer;
 mod tokio_runtime;
 mod tonic_peer;
+mod watchdog;
 
 use std::time::Duration;
 
