@@ -201,7 +201,10 @@ mod tests {
     fn a_method_that_is_not_there_is_refused_with_those_that_are() {
         for name in ["Query", "earch/Query", "Search/Find", ""] {
             let told = schema().method(name).unwrap_err().to_string();
-            assert!(told.ends_with("it has greenwave.search.Search/Query, greenwave.search.SearchShard/Query"), "{told}");
+            assert!(
+                told.ends_with("it has greenwave.search.Search/Query, greenwave.search.SearchShard/Query"),
+                "{told}"
+            );
         }
     }
 
