@@ -114,7 +114,9 @@ pub enum GoAwayCode {
     Shutdown,
     /// It received what the format does not allow; the text says what.
     Violation,
-    /// A reason that this version doesn't know, by its number: 2 or more. Whoever hears it does the same for each.
+    /// The two have no version in common.
+    Version,
+    /// A reason that this version doesn't know, by its number: 3 or more. Whoever hears it does the same for each.
     Other(u8),
 }
 
@@ -124,6 +126,7 @@ impl GoAwayCode {
         match number {
             0 => Self::Shutdown,
             1 => Self::Violation,
+            2 => Self::Version,
             other => Self::Other(other),
         }
     }
@@ -133,6 +136,7 @@ impl GoAwayCode {
         match self {
             Self::Shutdown => 0,
             Self::Violation => 1,
+            Self::Version => 2,
             Self::Other(number) => number,
         }
     }
