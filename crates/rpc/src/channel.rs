@@ -73,7 +73,7 @@ impl Channel {
     /// # Errors
     /// Anything but an answer in time.
     pub fn call_detailed(&self, context: &Context, method: MethodId, request: Vec<u8>) -> Result<Reply, Failure> {
-        if let Err(status) = context.alive() {
+        if let Err(status) = context.alive_to_send(crate::clock::monotonic()) {
             return Err(Failure { status, receipt: None });
         }
         if let Some(mailbox) = local::mailbox() {
@@ -89,10 +89,10 @@ impl Channel {
     /// Calls; the answer comes as a future. A thread of the channel's own polls for it.
     pub fn call_async(&self, context: &Context, method: MethodId, request: &[u8]) -> CallFuture {
         let started = crate::clock::monotonic();
-        let begun = context.alive().and_then(|()| self.core()).and_then(|core| {
+        let begun = context.alive_to_send(started).and_then(|()| self.core()).and_then(|core| {
             core.ensure_dispatcher()?;
             let slot = core.start(context, method, request.to_vec(), started);
-            Ok(UnderWay { core, slot, finished: false })
+            Ok(UnderWay { _channel: self.clone(), core, slot, finished: false })
         });
         CallFuture(begun)
     }
@@ -172,6 +172,8 @@ fn short_name(address: &Address) -> StageName {
 pub struct CallFuture(Result<UnderWay, Status>);
 
 struct UnderWay {
+    /// Kept, or the channel would end with the call under way.
+    _channel: Channel,
     core: Arc<Core>,
     slot: Arc<SharedSlot>,
     finished: bool,

@@ -1,18 +1,14 @@
 //! A channel's connection as used by ordinary threads: one completion queue, shared.
 //!
-//! Who polls? *The leader*, whoever holds the lock on [`Driven`]. In direct mode that is one of the threads that wait
-//! for a reply: it polls for all of them until its own reply is there (DaRPC's direct access to the completion queue,
-//! without its lock convoy). In dispatched mode it is a thread of the channel's own, for ever.
+//! Who polls? *The leader*. In direct mode that is one of the threads that wait for a reply: it polls for all of them
+//! until its own reply is there (DaRPC's direct access to the completion queue, without its lock convoy). In dispatched
+//! mode it is a thread of the channel's own, for ever. How the lead changes hands is [`Helm`]'s.
 //!
-//! Protocol:
-//! 1. A thread with a call tries the lock. Holding it, it sends the call itself and leads.
-//! 2. Otherwise it puts the call into the inbox, rings the waker, and tries the lock again before it parks. So a
-//!    leader that left without seeing the inbox is followed by this very thread.
-//! 3. A leader that leaves looks at the inbox after it let go of the lock, and nudges one waiting thread; that one
-//!    tries the lock.
-//! 4. Completions go into the slots; each slot wakes its own waiter.
+//! What a thread that doesn't lead wants goes into the inbox; the leader is woken and looks. Completions go into slots,
+//! each of which wakes its own waiter.
 
-use super::slot::{SharedSlot, Unpark};
+use super::helm::{Helm, Seat};
+use super::slot::{SharedSlot, Turn, Unpark};
 use crate::config::{ChannelConfig, Wait};
 use crate::connection::NewCall;
 use crate::context::Context;
@@ -25,7 +21,7 @@ use greenwave_policy::Time;
 use greenwave_verbs::{Address, Waker};
 use slab::Slab;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// What threads that do not lead ask of the one that does.
@@ -37,17 +33,19 @@ enum Request {
         started: Time,
         slot: Arc<SharedSlot>,
     },
-    /// Look for abandoned slots.
-    Abandoned,
+    /// Nobody waits for this call any more.
+    Abandon(Arc<SharedSlot>),
     Stop,
 }
 
 /// A connection and the threads that share it.
 pub(crate) struct Core {
+    helm: Helm,
     inbox: SegQueue<Request>,
     waker: Waker,
     wait: Wait,
     dispatched: AtomicBool,
+    /// Locked by the leader alone, so never waited for.
     driven: Mutex<Driven>,
 }
 
@@ -63,8 +61,11 @@ struct Driven {
 enum Waiting {
     /// The leader's own call, and its outcome.
     Leader(Option<Outcome>),
-    Shared(Arc<SharedSlot>, Context),
+    Shared(Arc<SharedSlot>),
 }
+
+/// The lead, while it is held. It is handed on however its holder ends: one that panics harms no other.
+struct Leading<'a>(&'a Core);
 
 impl Core {
     /// A core for one address. Connects with the first call.
@@ -74,6 +75,7 @@ impl Core {
         let peer = net.open(address.clone(), config);
         let (calls, happened) = (Slab::new(), Vec::new());
         Ok(Self {
+            helm: Helm::default(),
             inbox: SegQueue::new(),
             waker: net.waker(),
             wait: config.wait,
@@ -85,29 +87,25 @@ impl Core {
     /// Calls and waits, leading if nobody else does.
     pub(crate) fn call(&self, context: &Context, method: MethodId, body: Vec<u8>) -> Outcome {
         let started = crate::clock::monotonic();
-        if let Some(mut driven) = self.try_lead() {
-            let outcome = self.lead_own(&mut driven, context, method, body, started);
-            drop(driven);
-            self.hand_over();
-            return outcome;
+        if self.helm.try_lead() {
+            return Leading(self).call(context, method, body, started);
         }
         let slot = self.start(context, method, body, started);
-        slot.wake_with(&Unpark::current());
-        loop {
-            if let Some(outcome) = slot.take() {
-                return outcome;
-            }
-            match self.try_lead() {
-                Some(mut driven) => {
-                    self.lead_until(&mut driven, &|| slot.is_done());
-                    drop(driven);
-                    self.hand_over();
+        let unpark = Unpark::current();
+        match self.helm.lead_or_wait(&slot) {
+            Seat::Leads => Leading(self).until(&slot),
+            Seat::Waits(seat) => match slot.wait(&unpark) {
+                Turn::Leads => Leading(self).until(&slot),
+                Turn::Done(outcome) => {
+                    self.helm.rise(seat);
+                    return outcome;
                 }
-                None => {
-                    std::thread::park();
-                    slot.wake_with(&Unpark::current());
-                }
-            }
+            },
+        }
+        // Whoever led until the slot had its outcome finds it there.
+        match slot.wait(&unpark) {
+            Turn::Done(outcome) => outcome,
+            Turn::Leads => Outcome::local(Status::new(Code::Internal, "the lead was handed on twice"), Duration::ZERO),
         }
     }
 
@@ -115,15 +113,17 @@ impl Core {
     pub(crate) fn start(&self, context: &Context, method: MethodId, body: Vec<u8>, started: Time) -> Arc<SharedSlot> {
         let slot = Arc::new(SharedSlot::default());
         let context = context.clone();
-        self.inbox.push(Request::Start { context, method, body, started, slot: Arc::clone(&slot) });
-        self.waker.wake();
+        self.ask(Request::Start { context, method, body, started, slot: Arc::clone(&slot) });
         slot
     }
 
     /// Says that nobody waits for this slot any more.
-    pub(crate) fn abandon(&self, slot: &SharedSlot) {
-        slot.abandon();
-        self.inbox.push(Request::Abandoned);
+    pub(crate) fn abandon(&self, slot: &Arc<SharedSlot>) {
+        self.ask(Request::Abandon(Arc::clone(slot)));
+    }
+
+    fn ask(&self, request: Request) {
+        self.inbox.push(request);
         self.waker.wake();
     }
 
@@ -141,62 +141,25 @@ impl Core {
         })
     }
 
-    /// Ends the dispatcher, if there is one.
+    /// Ends the dispatcher, if there is one. Nobody calls any more.
     pub(crate) fn stop(&self) {
-        self.inbox.push(Request::Stop);
-        self.waker.wake();
+        self.ask(Request::Stop);
     }
 
     fn dispatch(&self) {
-        let mut driven = self.driven.lock().unwrap_or_else(PoisonError::into_inner);
-        self.lead_until(&mut driven, &|| false);
+        let slot = Arc::new(SharedSlot::default());
+        if !self.helm.dispatch(&slot) {
+            slot.wait(&Unpark::current());
+        }
+        Leading(self).until(&slot);
     }
 
-    fn try_lead(&self) -> Option<MutexGuard<'_, Driven>> {
-        match self.driven.try_lock() {
-            Ok(driven) => Some(driven),
-            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
-    }
-
-    fn lead_own(
-        &self,
-        driven: &mut Driven,
-        context: &Context,
-        method: MethodId,
-        body: Vec<u8>,
-        started: Time,
-    ) -> Outcome {
-        let token = driven.calls.insert(Waiting::Leader(None));
-        driven.send(token, context, method, body, started);
-        let mut idle_since = None;
-        loop {
-            self.turn(driven, &mut idle_since, Some(context));
-            if let Some(Waiting::Leader(done @ Some(_))) = driven.calls.get_mut(token) {
-                let outcome = done.take();
-                driven.calls.remove(token);
-                return outcome.expect("it was there a line ago");
-            }
-            if context.is_cancelled() {
-                driven.net.abandon(driven.peer, token);
-                driven.calls.remove(token);
-                driven.net.flush(crate::clock::monotonic());
-                let elapsed = crate::clock::monotonic().since(started);
-                return Outcome::local(Status::refused(Reason::Cancelled, ""), elapsed);
-            }
-        }
-    }
-
-    fn lead_until(&self, driven: &mut Driven, done: &dyn Fn() -> bool) {
-        let mut idle_since = None;
-        while !done() && !driven.stop {
-            self.turn(driven, &mut idle_since, None);
-        }
+    fn driven(&self) -> MutexGuard<'_, Driven> {
+        self.driven.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// One round: inbox, completions, timers, writes; and if there was nothing, waiting as configured.
-    fn turn(&self, driven: &mut Driven, idle_since: &mut Option<Time>, own: Option<&Context>) {
+    fn turn(&self, driven: &mut Driven, idle_since: &mut Option<Time>) {
         while let Some(request) = self.inbox.pop() {
             driven.accept(request);
         }
@@ -210,35 +173,49 @@ impl Core {
         }
         let idle = now.since(*idle_since.get_or_insert(now));
         if self.wait.patience().is_some_and(|patience| idle >= patience) && self.inbox.is_empty() {
-            // A cancellation from another thread rings no waker, so a leader with a call of its own looks up at times.
-            let glance = own.map(|_| Duration::from_millis(10));
-            let due = next.map(|next| next.since(now));
-            driven.net.wait(now, due.into_iter().chain(glance).min());
+            driven.net.wait(now, next.map(|next| next.since(now)));
         } else {
             std::hint::spin_loop();
         }
     }
+}
 
-    /// After letting go of the lock: makes sure that somebody leads if there is anything to do.
-    fn hand_over(&self) {
-        while !self.inbox.is_empty() || self.dispatched.load(Ordering::Relaxed) {
-            let Some(mut driven) = self.try_lead() else { return };
-            while let Some(request) = self.inbox.pop() {
-                driven.accept(request);
-            }
-            let now = crate::clock::monotonic();
-            driven.net.flush(now);
-            if driven.nudge() {
-                return;
-            }
-            drop(driven);
-            if self.inbox.is_empty() {
-                return;
+impl Leading<'_> {
+    /// Makes a call of one's own, and leads until it is over.
+    fn call(&self, context: &Context, method: MethodId, body: Vec<u8>, started: Time) -> Outcome {
+        let driven = &mut *self.0.driven();
+        let token = driven.calls.insert(Waiting::Leader(None));
+        driven.send(token, context, method, body, started);
+        let mut idle_since = None;
+        loop {
+            self.0.turn(driven, &mut idle_since);
+            if let Some(Waiting::Leader(done @ Some(_))) = driven.calls.get_mut(token)
+                && let Some(outcome) = done.take()
+            {
+                driven.calls.remove(token);
+                return outcome;
             }
         }
-        if let Some(driven) = self.try_lead() {
-            driven.nudge();
+    }
+
+    /// Leads until a slot has its outcome, or until the channel is gone.
+    fn until(&self, slot: &SharedSlot) {
+        let driven = &mut *self.0.driven();
+        let mut idle_since = None;
+        while !slot.is_done() && !driven.stop {
+            self.0.turn(driven, &mut idle_since);
         }
+    }
+}
+
+impl Drop for Leading<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            // What the connection is like now nobody knows: its calls fail, and the next one has a new connection.
+            self.0.dispatched.store(false, Ordering::Release);
+            self.0.driven().fail_all();
+        }
+        self.0.helm.leave();
     }
 }
 
@@ -251,22 +228,26 @@ impl Driven {
     fn accept(&mut self, request: Request) {
         match request {
             Request::Start { context, method, body, started, slot } => {
-                let token = self.calls.insert(Waiting::Shared(slot, context.clone()));
+                let token = self.calls.insert(Waiting::Shared(Arc::clone(&slot)));
+                slot.set_token(token);
                 self.send(token, &context, method, body, started);
             }
-            Request::Abandoned => {
-                let gone: Vec<usize> =
-                    self.calls.iter().filter(|(_, call)| call.is_abandoned()).map(|it| it.0).collect();
-                for token in gone {
+            Request::Abandon(slot) => {
+                if let Some(token) = slot.token() {
                     self.net.abandon(self.peer, token);
                     self.calls.remove(token);
                 }
             }
             Request::Stop => {
                 self.stop = true;
-                self.net.close_all();
+                self.fail_all();
             }
         }
+    }
+
+    fn fail_all(&mut self) {
+        self.net.close_all(crate::clock::monotonic(), &mut self.happened);
+        self.deliver();
     }
 
     fn deliver(&mut self) {
@@ -274,23 +255,13 @@ impl Driven {
             let Happening::Done { token, outcome } = happening else { continue };
             match self.calls.get_mut(token) {
                 Some(Waiting::Leader(place)) => *place = Some(outcome),
-                Some(Waiting::Shared(slot, _)) => {
-                    slot.complete(outcome);
-                    self.calls.remove(token);
+                Some(Waiting::Shared(_)) => {
+                    if let Waiting::Shared(slot) = self.calls.remove(token) {
+                        slot.complete(outcome);
+                    }
                 }
                 None => {}
             }
         }
-    }
-
-    /// Wakes one thread that waits for a call, so that it leads. Whether there was one.
-    fn nudge(&self) -> bool {
-        self.calls.iter().any(|(_, call)| matches!(call, Waiting::Shared(slot, _) if slot.nudge()))
-    }
-}
-
-impl Waiting {
-    fn is_abandoned(&self) -> bool {
-        matches!(self, Self::Shared(slot, context) if slot.is_abandoned() || context.is_cancelled())
     }
 }

@@ -1,19 +1,39 @@
 //! Where a call's outcome is put for a thread or a task that waits elsewhere than on the completion queue.
 
 use crate::outcome::Outcome;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context as TaskContext, Poll, Wake, Waker};
 use std::thread::Thread;
 
-/// One call's place: empty, then an outcome, then empty again once it was taken.
+/// One call's place: pending, then done, then taken.
 #[derive(Default)]
 pub(crate) struct SharedSlot(Mutex<State>);
 
-#[derive(Default)]
-struct State {
-    outcome: Option<Outcome>,
-    waker: Option<Waker>,
-    abandoned: bool,
+enum State {
+    Pending {
+        waker: Option<Waker>,
+        /// The leader's name for the call, once it was sent.
+        token: Option<usize>,
+        /// The lead was handed to who waits here.
+        leads: bool,
+    },
+    Done(Outcome),
+    Taken,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self::Pending { waker: None, token: None, leads: false }
+    }
+}
+
+/// Why a waiting thread goes on.
+#[derive(Debug)]
+pub(crate) enum Turn {
+    Done(Outcome),
+    /// It was handed the lead.
+    Leads,
 }
 
 impl SharedSlot {
@@ -23,51 +43,78 @@ impl SharedSlot {
 
     /// Puts the outcome in and wakes who waits for it.
     pub(crate) fn complete(&self, outcome: Outcome) {
-        let mut state = self.state();
-        state.outcome = Some(outcome);
-        let waker = state.waker.take();
-        drop(state);
-        waker.into_iter().for_each(Waker::wake);
+        // Bound to a name first: the lock must not be held while somebody else's code runs.
+        let before = std::mem::replace(&mut *self.state(), State::Done(outcome));
+        let State::Pending { waker: Some(waker), .. } = before else { return };
+        // That code must not take down the thread that polls for everybody.
+        if catch_unwind(AssertUnwindSafe(|| waker.wake())).is_err() {
+            tracing::error!("the waker of a task panicked");
+        }
     }
 
-    pub(crate) fn take(&self) -> Option<Outcome> {
-        self.state().outcome.take()
-    }
-
+    /// Whether the outcome is there, or was.
     pub(crate) fn is_done(&self) -> bool {
-        self.state().outcome.is_some()
+        !matches!(*self.state(), State::Pending { .. })
     }
 
     /// Takes the outcome, or leaves word whom to wake when it is there.
     pub(crate) fn poll(&self, task: &TaskContext<'_>) -> Poll<Outcome> {
         let mut state = self.state();
-        match state.outcome.take() {
-            Some(outcome) => Poll::Ready(outcome),
-            None => {
-                state.waker = Some(task.waker().clone());
+        match &mut *state {
+            State::Pending { waker, .. } => {
+                match waker {
+                    Some(waker) => waker.clone_from(task.waker()),
+                    None => *waker = Some(task.waker().clone()),
+                }
                 Poll::Pending
             }
+            // Asked again although it has answered: as other futures that are over, it never does.
+            State::Taken => Poll::Pending,
+            State::Done(_) => match std::mem::replace(&mut *state, State::Taken) {
+                State::Done(outcome) => Poll::Ready(outcome),
+                State::Pending { .. } | State::Taken => Poll::Pending,
+            },
         }
     }
 
-    /// Leaves word whom to wake.
-    pub(crate) fn wake_with(&self, waker: &Waker) {
-        self.state().waker = Some(waker.clone());
+    /// Parks the calling thread, which `unpark` wakes, until there is an outcome or a lead to take.
+    pub(crate) fn wait(&self, unpark: &Waker) -> Turn {
+        let task = TaskContext::from_waker(unpark);
+        loop {
+            if let Poll::Ready(outcome) = self.poll(&task) {
+                return Turn::Done(outcome);
+            }
+            if let State::Pending { leads, .. } = &mut *self.state()
+                && std::mem::take(leads)
+            {
+                return Turn::Leads;
+            }
+            std::thread::park();
+        }
     }
 
-    /// Wakes who waits although there is no outcome yet, so that it looks after the completion queue itself.
-    pub(crate) fn nudge(&self) -> bool {
-        let waker = self.state().waker.take();
-        waker.map(Waker::wake).is_some()
+    /// Hands the lead to the thread that waits here.
+    pub(crate) fn lead(&self) {
+        let waker = match &mut *self.state() {
+            State::Pending { waker, leads, .. } => {
+                *leads = true;
+                waker.take()
+            }
+            State::Done(_) | State::Taken => None,
+        };
+        waker.into_iter().for_each(Waker::wake);
     }
 
-    /// Says that nobody will take the outcome.
-    pub(crate) fn abandon(&self) {
-        self.state().abandoned = true;
+    /// Notes the leader's name for the call.
+    pub(super) fn set_token(&self, sent_as: usize) {
+        if let State::Pending { token, .. } = &mut *self.state() {
+            *token = Some(sent_as);
+        }
     }
 
-    pub(crate) fn is_abandoned(&self) -> bool {
-        self.state().abandoned
+    /// The leader's name for the call, while it is under way.
+    pub(super) fn token(&self) -> Option<usize> {
+        if let State::Pending { token, .. } = &*self.state() { *token } else { None }
     }
 }
 
