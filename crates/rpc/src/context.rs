@@ -166,12 +166,21 @@ impl Context {
     }
 
     /// An error if nobody wants the answer any more.
-    pub(crate) fn alive(&self) -> Result<(), Status> {
+    fn alive(&self) -> Result<(), Status> {
+        self.wanted(monotonic(), Check::Reply)
+    }
+
+    /// An error if a call made now would be made for nothing.
+    pub(crate) fn alive_to_send(&self, now: Time) -> Result<(), Status> {
+        self.wanted(now, Check::Send)
+    }
+
+    fn wanted(&self, now: Time, check: Check) -> Result<(), Status> {
         if self.is_cancelled() {
             return Err(Status::refused(Reason::Cancelled, ""));
         }
-        if self.0.enforced && self.is_spent() {
-            return Err(Status::refused(Reason::Expired(Check::Reply), ""));
+        if self.0.enforced && self.0.deadline.is_past(now) {
+            return Err(Status::refused(Reason::Expired(check), ""));
         }
         Ok(())
     }

@@ -67,6 +67,8 @@ counters! {
     connections,
     /// Connections closed because the peer broke the protocol.
     violations,
+    /// Connections that ended within a frame.
+    truncated,
     /// Calls that came in whole.
     calls,
     /// Calls answered with OK in time.
@@ -89,6 +91,9 @@ counters! {
     failed,
     /// Calls whose handler panicked.
     panicked,
+    /// Calls refused before anybody looked for their method: too large, with metadata that can't be read, or made
+    /// after the client had heard that the server goes away.
+    refused,
     /// Calls of methods that there are not.
     unknown_method,
     /// Nanoseconds that handlers ran.

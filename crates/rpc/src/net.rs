@@ -1,25 +1,36 @@
 //! The connections of one thread over its completion queue.
 //!
-//! Used by cluster heads, workers and clients alike. It moves chunks between the queue and the [`Caller`]s and
-//! [`Callee`]s, opens connections when calls need them, and keeps their timers. What it finds out it reports as
-//! [`Happening`]s; it runs nothing.
+//! Used by cluster heads, workers and clients alike. It moves chunks between the queue and the ends of connections
+//! ([`Caller`](crate::connection::Caller), [`Callee`](crate::connection::Callee)), opens connections when calls need
+//! them, and keeps their timers. What it finds out it reports as [`Happening`]s; it runs nothing.
 //!
 //! Calls, replies and cancellations are posted by [`Net::flush`], many in one system call.
+//!
+//! How connections end:
+//! - A peer that breaks the rules is told why, if there is room to tell it, and closed on.
+//! - A server that goes away keeps its connection until it has answered what it has heard of. Other calls, those that
+//!   were waiting included, are made on a new connection.
+//! - A server that drains says GOAWAY and goes on serving what was sent before its clients heard of that.
+
+mod calling;
+mod ends;
+mod mixer;
+mod pool;
 
 use crate::clock::Clock;
 use crate::config::{ChannelConfig, Limits};
-use crate::connection::{Answer, Arrival, Callee, Caller, Finished, Link, NewCall, Served, Violation};
+use crate::connection::{Answer, Arrival, Finished, NewCall, Violation};
 use crate::counters::Counters;
 use crate::outcome::Outcome;
 use crate::status::{Reason, Status};
-use crate::wire::{CallId, GoAwayCode, StageName};
+use crate::wire::CallId;
+use calling::Calling;
+use ends::{Ends, Fate, Half, Peer};
 use greenwave_policy::Time;
 use greenwave_verbs::{
-    AcceptMode, Address, Choice, Close, CompletionQueue, DetachedEndpoint, EndpointId, Event, ListenerId, QueueConfig,
-    VerbsError, Waker,
+    AcceptMode, Address, Choice, Close, CloseReason, CompletionQueue, DetachedEndpoint, EndpointId, ListenerId,
+    QueueConfig, VerbsError, Waker,
 };
-use slab::Slab;
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -54,46 +65,24 @@ pub(crate) struct Serving {
 pub(crate) struct Net {
     queue: Box<dyn CompletionQueue>,
     clock: Clock,
-    limits: Limits,
-    serving: Option<Serving>,
-    peers: Slab<Peer>,
-    by_endpoint: HashMap<EndpointId, usize, Mixed>,
-    /// Connections with something to post.
-    dirty: Vec<usize>,
-    buffers: Vec<Vec<u8>>,
-    serial: u64,
-    next_sweep: Time,
-    counters: Arc<Counters>,
-    draining: bool,
+    ends: Ends,
+    /// Endpoints that are closed once all is written, and when they are cut off at the latest.
+    closing: Vec<(Time, EndpointId)>,
+    polled: Time,
+    /// Connections that ended within a chunk, as far as they are counted.
+    truncated: u64,
+    drained_since: Option<Time>,
 }
 
-struct Peer {
-    serial: u64,
-    endpoint: Option<EndpointId>,
-    dirty: bool,
-    half: Half,
-}
+/// How long a peer may take to read what was written to it before the connection was closed.
+const CLOSING: Duration = Duration::from_secs(2);
 
-enum Half {
-    Caller(Box<Calling>),
-    Callee(Box<Callee>),
-}
+/// After how long without a poll calls are made only once it is known what became of the connection meanwhile.
+const STALE: Duration = Duration::from_millis(10);
 
-/// A calling end, and how to get it connected again.
-struct Calling {
-    caller: Caller,
-    address: Address,
-    config: ChannelConfig,
-    connected: bool,
-    /// How often connecting has failed in a row, and when to try again.
-    failures: u32,
-    retry: Time,
-    last_failure: String,
-}
-
-/// How many empty buffers are kept for messages, and how large one may be to be kept.
-const BUFFERS: usize = 1024;
-const BUFFER_BYTES: usize = 64 << 10;
+/// How long a drained server listens for calls of clients that have not heard of it yet. Those that read hear of it at
+/// once and say so; who doesn't read has no calls under way, as a rule.
+const FAREWELL: Duration = Duration::from_millis(100);
 
 impl Net {
     /// `movable`: several threads use it, one after the other.
@@ -109,23 +98,18 @@ impl Net {
         Ok(Self {
             queue: greenwave_verbs::open(&config)?,
             clock,
-            limits: *limits,
-            serving: None,
-            peers: Slab::new(),
-            by_endpoint: HashMap::default(),
-            dirty: Vec::new(),
-            buffers: Vec::new(),
-            serial: 0,
-            next_sweep: Time::ZERO,
-            counters: Arc::default(),
-            draining: false,
+            ends: Ends::new(limits),
+            closing: Vec::new(),
+            polled: Time::ZERO,
+            truncated: 0,
+            drained_since: None,
         })
     }
 
     /// Serves connections too, counting into `counters`.
     pub(crate) fn serve(&mut self, serving: Serving, counters: Arc<Counters>) {
-        self.serving = Some(serving);
-        self.counters = counters;
+        self.ends.serving = Some(serving);
+        self.ends.counters = counters;
     }
 
     pub(crate) fn waker(&self) -> Waker {
@@ -148,248 +132,234 @@ impl Net {
     /// Takes over a connection that another thread accepted.
     pub(crate) fn adopt(&mut self, endpoint: DetachedEndpoint, now: Time) {
         match self.queue.adopt(endpoint) {
-            Ok(endpoint) => self.add_callee(endpoint, now),
+            Ok(endpoint) => {
+                if !self.ends.welcome(now, endpoint) {
+                    self.queue.close(endpoint, Close::Abort);
+                }
+            }
             Err(error) => tracing::warn!(%error, "a connection was lost between clusters"),
         }
     }
 
     /// Names a connection to an address. It connects with the first call.
     pub(crate) fn open(&mut self, address: Address, config: &ChannelConfig) -> PeerKey {
-        let now = self.clock.now();
-        let calling = Calling {
-            caller: Caller::new(calling_link(config, now)),
-            address,
-            config: config.clone(),
-            connected: false,
-            failures: 0,
-            retry: Time::ZERO,
-            last_failure: String::new(),
-        };
-        self.add(None, Half::Caller(Box::new(calling)))
+        let calling = Calling::new(address, config, self.queue.chunk_bytes(), self.clock.now());
+        self.ends.add(Half::Caller(Box::new(calling)))
     }
 
-    fn add(&mut self, endpoint: Option<EndpointId>, half: Half) -> PeerKey {
-        self.serial += 1;
-        let serial = self.serial;
-        let index = self.peers.insert(Peer { serial, endpoint, dirty: false, half });
-        if let Some(endpoint) = endpoint {
-            self.by_endpoint.insert(endpoint, index);
-        }
-        PeerKey { index, serial }
-    }
-
-    fn add_callee(&mut self, endpoint: EndpointId, now: Time) {
-        let Some(serving) = &self.serving else { return self.queue.close(endpoint, Close::Abort) };
-        let link = Link::new(&serving.name, &self.limits, self.limits.calls, serving.checksums, serving.absolute, now);
-        let key = self.add(Some(endpoint), Half::Callee(Box::new(Callee::new(link, &self.limits))));
-        self.counters.connections.add(1);
-        self.next_sweep = Time::ZERO;
-        self.mark(key.index);
-    }
-
-    fn peer(&mut self, key: PeerKey) -> Option<&mut Peer> {
-        self.peers.get_mut(key.index).filter(|peer| peer.serial == key.serial)
-    }
-
-    fn mark(&mut self, index: usize) {
-        let peer = &mut self.peers[index];
-        if !peer.dirty {
-            peer.dirty = true;
-            self.dirty.push(index);
+    /// Gives up a connection that [`open`](Self::open) named. No call is under way on it.
+    pub(crate) fn forget(&mut self, key: PeerKey) {
+        if self.ends.peer(key).is_some() {
+            if let Some(endpoint) = self.ends.disconnect(key.index) {
+                self.queue.close(endpoint, Close::Abort);
+            }
+            self.ends.remove(key.index);
         }
     }
 
     /// Makes a call. It finishes as a [`Happening::Done`], possibly at once.
     pub(crate) fn call(&mut self, key: PeerKey, call: NewCall, now: Time, happened: &mut Vec<Happening>) {
-        let (queue, by_endpoint) = (&mut self.queue, &mut self.by_endpoint);
-        let Some(peer) = self.peers.get_mut(key.index).filter(|peer| peer.serial == key.serial) else { return };
-        let Half::Caller(calling) = &mut peer.half else { return };
-        let refused = if let Err(status) = call.context.alive() {
-            Some(status)
-        } else if peer.endpoint.is_none() && now < calling.retry {
-            let text = format!("{}: {}", calling.address, calling.last_failure);
-            Some(Status::refused(Reason::Unreachable, text))
-        } else if peer.endpoint.is_none() {
-            calling.caller = Caller::new(calling_link(&calling.config, now));
-            match queue.connect(&calling.address) {
-                Ok(endpoint) => {
-                    peer.endpoint = Some(endpoint);
-                    by_endpoint.insert(endpoint, key.index);
-                    None
-                }
-                Err(error) => {
-                    calling.failed(now, error.to_string());
-                    Some(Status::refused(Reason::Unreachable, calling.last_failure.clone()))
-                }
-            }
-        } else {
-            None
+        if now.since(self.polled) > STALE {
+            self.poll(now, happened);
+        }
+        self.place(key.index, call, now, happened);
+    }
+
+    /// Makes a call on the connection that there is, or on a new one.
+    fn place(&mut self, index: usize, call: NewCall, now: Time, happened: &mut Vec<Happening>) {
+        let Some(Peer { half: Half::Caller(calling), endpoint, .. }) = self.ends.peers.get_mut(index) else { return };
+        let connected = match (&*endpoint, call.context.alive_to_send(now)) {
+            (_, Err(status)) => Err(status),
+            (Some(_), Ok(())) => Ok(()),
+            (None, Ok(())) => match calling.resting(now) {
+                Some(status) => Err(status),
+                None => self.connect(index, now),
+            },
         };
-        match refused {
-            Some(status) => {
+        let Some(Peer { half: Half::Caller(calling), .. }) = self.ends.peers.get_mut(index) else { return };
+        match connected {
+            Err(status) => {
                 let outcome = Outcome::local(status, now.since(call.started));
                 happened.push(Happening::Done { token: call.token, outcome });
             }
-            None => {
-                calling.caller.call(call, &mut |done| happened.push(done.into()));
-                self.next_sweep = Time::ZERO;
-                self.mark(key.index);
+            Ok(()) => {
+                calling.caller.call(now, call, &mut |done| happened.push(done.into()));
+                self.ends.mark(index);
+                self.ends.expect(index);
+            }
+        }
+    }
+
+    fn connect(&mut self, index: usize, now: Time) -> Result<(), Status> {
+        let Half::Caller(calling) = &mut self.ends.peers[index].half else { return Ok(()) };
+        match self.queue.connect(&calling.address) {
+            Ok(endpoint) => {
+                // The time for saying HELLO runs from now.
+                calling.renew(now);
+                self.ends.connect(index, endpoint);
+                Ok(())
+            }
+            Err(error) => {
+                calling.failed(now, false, error.to_string());
+                Err(calling.unreachable())
             }
         }
     }
 
     /// Nobody waits for this call any more; it will not be reported.
     pub(crate) fn abandon(&mut self, key: PeerKey, token: usize) {
-        let Some(Peer { half: Half::Caller(calling), .. }) = self.peer(key) else { return };
-        calling.caller.abandon(token);
-        self.mark(key.index);
+        let now = self.clock.now();
+        let mut found = None;
+        for (index, peer) in &mut self.ends.peers {
+            let abandoned = match &mut peer.half {
+                Half::Caller(calling) if index == key.index => calling.caller.abandon(now, token),
+                Half::Leaving { caller, home } if *home == key.index => {
+                    let here = caller.abandon(now, token);
+                    if here && caller.unfinished() == 0 {
+                        self.ends.fates.push(Fate::Leave(PeerKey { index, serial: peer.serial }));
+                    }
+                    here
+                }
+                _ => false,
+            };
+            if abandoned {
+                found = Some(index);
+                break;
+            }
+        }
+        if let Some(index) = found {
+            self.ends.mark(index);
+        }
     }
 
     /// Answers a call. If its connection is gone meanwhile there is nobody to answer.
     pub(crate) fn answer(&mut self, key: PeerKey, answer: Answer) {
-        let Some(Peer { half: Half::Callee(callee), .. }) = self.peer(key) else { return };
+        let Some(Peer { half: Half::Callee(callee), .. }) = self.ends.peer(key) else { return };
         callee.answer(answer);
-        self.mark(key.index);
-    }
-
-    /// The stage at the other end of a connection, once it introduced itself.
-    pub(crate) fn stage(&mut self, key: PeerKey) -> StageName {
-        match self.peer(key).map(|peer| &peer.half) {
-            Some(Half::Caller(calling)) => {
-                calling.caller.link.agreed().map_or(StageName::UNNAMED, |agreed| agreed.peer)
-            }
-            _ => StageName::UNNAMED,
-        }
+        self.ends.mark(key.index);
     }
 
     /// An empty buffer.
     pub(crate) fn buffer(&mut self) -> Vec<u8> {
-        self.buffers.pop().unwrap_or_default()
+        self.ends.pool.take()
     }
 
     /// Takes a buffer back.
-    pub(crate) fn recycle(&mut self, mut buffer: Vec<u8>) {
-        if self.buffers.len() < BUFFERS && buffer.capacity() > 0 && buffer.capacity() <= BUFFER_BYTES {
-            buffer.clear();
-            self.buffers.push(buffer);
-        }
+    pub(crate) fn recycle(&mut self, buffer: Vec<u8>) {
+        self.ends.pool.put(buffer);
     }
 
     /// Reaps completions, without blocking. How many there were.
     pub(crate) fn poll(&mut self, now: Time, happened: &mut Vec<Happening>) -> usize {
-        let Self { queue, peers, by_endpoint, dirty, buffers, counters, .. } = self;
-        let mut fate: Vec<(EndpointId, Fate)> = Vec::new();
-        let events = queue.poll(now, &mut |event| match event {
-            Event::Received { endpoint, chunk } => {
-                let Some(&index) = by_endpoint.get(&endpoint) else { return };
-                let peer = &mut peers[index];
-                let received = match &mut peer.half {
-                    Half::Caller(calling) => calling.caller.receive(now, chunk, &mut |done| happened.push(done.into())),
-                    Half::Callee(callee) => {
-                        let buffer = || buffers.pop().unwrap_or_default();
-                        callee.receive(now, chunk, buffer).map(|served| {
-                            let key = PeerKey { index, serial: peer.serial };
-                            match served {
-                                Some(Served::Arrived(arrival)) => happened.push(Happening::Call(key, arrival)),
-                                Some(Served::Cancelled(call)) => happened.push(Happening::Cancelled(key, call)),
-                                None => {}
-                            }
-                        })
-                    }
-                };
-                if let Err(violation) = received {
-                    if !fate.iter().any(|(other, _)| *other == endpoint) {
-                        fate.push((endpoint, Fate::Violation(violation)));
-                    }
-                } else if !peer.dirty && peer.has_output() {
-                    peer.dirty = true;
-                    dirty.push(index);
-                }
-            }
-            Event::Writable { endpoint } | Event::Connected { endpoint } => {
-                let Some(&index) = by_endpoint.get(&endpoint) else { return };
-                let peer = &mut peers[index];
-                if let Half::Caller(calling) = &mut peer.half {
-                    calling.connected = true;
-                    calling.failures = 0;
-                }
-                if !peer.dirty {
-                    peer.dirty = true;
-                    dirty.push(index);
-                }
-            }
-            Event::Accepted { endpoint, .. } => fate.push((endpoint, Fate::Welcome)),
-            Event::AcceptedDetached { endpoint, .. } => {
-                counters.accepted.add(1);
-                happened.push(Happening::Accepted(endpoint));
-            }
-            Event::Closed { endpoint, reason } => fate.push((endpoint, Fate::Gone(reason.to_string()))),
-            Event::Woken => {}
-        });
-        for (endpoint, fate) in fate {
-            self.meet(now, endpoint, fate, happened);
+        self.polled = now;
+        let ends = &mut self.ends;
+        let events = self.queue.poll(now, &mut |event| ends.on_event(now, event, happened));
+        if !self.ends.fates.is_empty() {
+            self.meet_fates(now, happened);
         }
         events
     }
 
-    fn meet(&mut self, now: Time, endpoint: EndpointId, fate: Fate, happened: &mut Vec<Happening>) {
-        match fate {
-            Fate::Welcome if self.draining => self.queue.close(endpoint, Close::Abort),
-            Fate::Welcome => {
-                self.counters.accepted.add(1);
-                self.add_callee(endpoint, now);
-            }
-            Fate::Gone(reason) => {
-                if let Some(index) = self.by_endpoint.remove(&endpoint) {
-                    self.lose(now, index, Reason::ConnectionLost, &reason, happened);
-                }
-            }
-            Fate::Violation(violation) => {
-                if let Some(index) = self.by_endpoint.remove(&endpoint) {
-                    self.expel(now, index, endpoint, &violation, happened);
-                }
+    fn meet_fates(&mut self, now: Time, happened: &mut Vec<Happening>) {
+        // In order: a server that goes away and closes has gone away first.
+        for fate in std::mem::take(&mut self.ends.fates) {
+            match fate {
+                Fate::Abort(endpoint) => self.queue.close(endpoint, Close::Abort),
+                Fate::Gone(endpoint, reason) => self.gone(now, endpoint, reason, happened),
+                Fate::Expel(key, violation) => self.expel(now, key, &violation, happened),
+                Fate::Leave(key) => self.leave(now, key, happened),
             }
         }
     }
 
+    fn gone(&mut self, now: Time, endpoint: EndpointId, reason: CloseReason, happened: &mut Vec<Happening>) {
+        self.closing.retain(|(_, closing)| *closing != endpoint);
+        let Some(index) = self.ends.index_of(endpoint) else { return };
+        let truncated = self.queue.stats().truncated;
+        self.ends.counters.truncated.add(truncated - std::mem::replace(&mut self.truncated, truncated));
+        if let CloseReason::Oversized { .. } = reason {
+            self.ends.counters.violations.add(1);
+        }
+        self.ends.disconnect(index);
+        self.lose(now, index, Reason::ConnectionLost, &reason.to_string(), happened);
+    }
+
     /// Ends a connection whose peer broke the rules, and tells it why.
-    fn expel(
-        &mut self,
-        now: Time,
-        index: usize,
-        endpoint: EndpointId,
-        violation: &Violation,
-        happened: &mut Vec<Happening>,
-    ) {
-        self.counters.violations.add(1);
-        let text = violation.to_string();
-        tracing::debug!(%endpoint, %text, "connection closed");
-        let peer = &mut self.peers[index];
-        let link = peer.link();
-        link.say_farewell(GoAwayCode::Violation, &text);
-        // What can still be told is told; what can't, is not: the connection ends either way.
-        let told = link.transmit(now, &mut *self.queue, endpoint, |_, _, _| {});
-        self.queue.close(endpoint, if told.is_ok() { Close::Flush } else { Close::Abort });
-        self.lose(now, index, Reason::Violation, &text, happened);
+    fn expel(&mut self, now: Time, key: PeerKey, violation: &Violation, happened: &mut Vec<Happening>) {
+        let Some(endpoint) = self.ends.peer(key).and_then(|peer| peer.endpoint) else { return };
+        self.ends.disconnect(key.index);
+        self.ends.counters.violations.add(1);
+        tracing::debug!(%endpoint, %violation, "closed on");
+        let told = self.ends.peers[key.index].link().dismiss(&mut *self.queue, endpoint, violation);
+        self.close(now, endpoint, if matches!(told, Ok(true)) { Close::Flush } else { Close::Abort });
+        self.lose(now, key.index, Reason::Violation, &violation.to_string(), happened);
+    }
+
+    fn close(&mut self, now: Time, endpoint: EndpointId, how: Close) {
+        self.queue.close(endpoint, how);
+        if how == Close::Flush {
+            let until = now + CLOSING;
+            self.closing.push((until, endpoint));
+            self.ends.next_sweep = self.ends.next_sweep.min(until);
+        }
+    }
+
+    /// A server goes away, or has answered the last call before it does.
+    fn leave(&mut self, now: Time, key: PeerKey, happened: &mut Vec<Happening>) {
+        let Some(peer) = self.ends.peer(key) else { return };
+        match &mut peer.half {
+            Half::Caller(calling) if calling.caller.going().is_some() => {
+                let mut caller = Box::new(calling.renew(now));
+                let unsent = caller.take_unsent(now);
+                let was_of_use = caller.was_of_use() || caller.unfinished() > 0;
+                let text = caller.going().unwrap_or_default().to_owned();
+                calling.failed(now, was_of_use, format!("the server went away: {text}"));
+                let endpoint = self.ends.disconnect(key.index);
+                if let Some(endpoint) = endpoint {
+                    if caller.unfinished() > 0 {
+                        let left = self.ends.add(Half::Leaving { caller, home: key.index });
+                        self.ends.connect(left.index, endpoint);
+                    } else {
+                        self.close(now, endpoint, Close::Flush);
+                    }
+                }
+                for call in unsent {
+                    self.place(key.index, call, now, happened);
+                }
+            }
+            Half::Leaving { caller, .. } if caller.unfinished() == 0 => {
+                if let Some(endpoint) = self.ends.disconnect(key.index) {
+                    self.close(now, endpoint, Close::Flush);
+                }
+                self.ends.remove(key.index);
+            }
+            _ => {}
+        }
     }
 
     /// A connection is gone. Calls made on it fail, calls that came by it are cancelled.
     fn lose(&mut self, now: Time, index: usize, reason: Reason, text: &str, happened: &mut Vec<Happening>) {
-        let Some(peer) = self.peers.get_mut(index) else { return };
-        peer.endpoint = None;
+        let Some(peer) = self.ends.peers.get_mut(index) else { return };
         match &mut peer.half {
             Half::Caller(calling) => {
-                let reason = if calling.connected { reason } else { Reason::Unreachable };
-                calling.failed(now, text.to_owned());
+                // Before HELLO was read nothing was sent, so nothing was lost.
+                let reason = if calling.caller.link.agreed().is_some() { reason } else { Reason::Unreachable };
+                let mut lost = calling.renew(now);
+                let text = told(lost.going(), text);
                 let status = Status::refused(reason, format!("{}: {text}", calling.address));
-                calling.caller.lose(now, &status, &mut |done| happened.push(done.into()));
+                calling.failed(now, lost.was_of_use(), text);
+                lost.lose(now, &status, &mut |done| happened.push(done.into()));
+            }
+            Half::Leaving { caller, .. } => {
+                let status = Status::refused(reason, told(caller.going(), text));
+                caller.lose(now, &status, &mut |done| happened.push(done.into()));
+                self.ends.remove(index);
             }
             Half::Callee(callee) => {
                 let key = PeerKey { index, serial: peer.serial };
                 happened.extend(callee.open_calls().map(|call| Happening::Cancelled(key, call)));
-                self.counters.connections.sub(1);
-                self.peers.remove(index);
-                self.dirty.retain(|dirty| *dirty != index);
+                self.ends.counters.connections.sub(1);
+                self.ends.remove(index);
             }
         }
     }
@@ -397,26 +367,16 @@ impl Net {
     /// Posts what waits, and hands it to the kernel.
     pub(crate) fn flush(&mut self, now: Time) {
         let mut posted = false;
-        while let Some(index) = self.dirty.pop() {
-            let Self { queue, peers, buffers, .. } = self;
+        while let Some(index) = self.ends.next_dirty() {
+            let Ends { peers, pool, .. } = &mut self.ends;
             let peer = &mut peers[index];
-            peer.dirty = false;
             let Some(endpoint) = peer.endpoint else { continue };
             posted = true;
-            let spare = |mut buffer: Vec<u8>| {
-                if buffers.len() < BUFFERS && buffer.capacity() > 0 && buffer.capacity() <= BUFFER_BYTES {
-                    buffer.clear();
-                    buffers.push(buffer);
-                }
-            };
-            let sent = match &mut peer.half {
-                Half::Caller(calling) => calling.caller.transmit(now, &mut **queue, endpoint, spare),
-                Half::Callee(callee) => callee.transmit(now, &mut **queue, endpoint, spare),
-            };
-            if let Err(error) = sent {
+            if let Err(error) = peer.transmit(now, &mut *self.queue, endpoint, |buffer| pool.put(buffer)) {
                 // The queue reports the connection's end on its own; until then there is nothing to be done for it.
                 tracing::debug!(%endpoint, %error, "not sent");
             }
+            self.ends.expect(index);
         }
         if posted {
             self.queue.submit();
@@ -424,153 +384,113 @@ impl Net {
     }
 
     /// Does what is overdue: expired calls, silent and stalled peers. When to ask again.
+    #[inline]
     pub(crate) fn sweep(&mut self, now: Time, happened: &mut Vec<Happening>) -> Option<Time> {
-        if now < self.next_sweep {
-            return Some(self.next_sweep).filter(|next| *next < Time::MAX);
+        if now >= self.ends.next_sweep {
+            self.sweep_all(now, happened);
         }
-        let mut next = Time::MAX;
-        let mut violations = Vec::new();
-        for (index, peer) in &mut self.peers {
-            let Some(endpoint) = peer.endpoint else { continue };
-            let due = match &mut peer.half {
-                Half::Caller(calling) => {
-                    let expiry = calling.caller.expire(now, &mut |done| happened.push(done.into()));
-                    calling.caller.sweep(now).map(|due| expiry.into_iter().chain(due).min())
-                }
-                Half::Callee(callee) => callee.sweep(now),
-            };
-            match due {
-                Ok(due) => next = next.min(due.unwrap_or(Time::MAX)),
-                Err(violation) => violations.push((index, endpoint, violation)),
-            }
-            if !peer.dirty && peer.has_output() {
-                peer.dirty = true;
-                self.dirty.push(index);
-            }
-        }
-        for (index, endpoint, violation) in violations {
-            self.by_endpoint.remove(&endpoint);
-            self.expel(now, index, endpoint, &violation, happened);
-        }
-        // Stalls begin between sweeps, so there is one now and then as long as there are connections.
-        let regular = if self.by_endpoint.is_empty() { Time::MAX } else { now + REGULAR };
-        self.next_sweep = next.min(regular);
-        Some(self.next_sweep).filter(|next| *next < Time::MAX)
+        Some(self.ends.next_sweep).filter(|next| *next < Time::MAX)
     }
 
-    /// Posts what waits, then blocks until something happens or `timeout` is over.
+    fn sweep_all(&mut self, now: Time, happened: &mut Vec<Happening>) {
+        let Self { queue, closing, ends, .. } = self;
+        closing.retain(|&(until, endpoint)| {
+            let overdue = now >= until;
+            if overdue {
+                queue.close(endpoint, Close::Abort);
+            }
+            !overdue
+        });
+        ends.next_sweep = closing.iter().map(|(until, _)| *until).min().unwrap_or(Time::MAX);
+        let indices: Vec<usize> = ends.peers.iter().map(|(index, _)| index).collect();
+        for index in indices {
+            let peer = &mut ends.peers[index];
+            if peer.endpoint.is_none() {
+                continue;
+            }
+            let key = PeerKey { index, serial: peer.serial };
+            if let Err(violation) = peer.sweep(now, happened) {
+                ends.fates.push(Fate::Expel(key, violation));
+            } else if matches!(&peer.half, Half::Leaving { caller, .. } if caller.unfinished() == 0) {
+                ends.fates.push(Fate::Leave(key));
+            }
+            if ends.peers[index].link().has_output() {
+                ends.mark(index);
+            }
+            ends.expect(index);
+        }
+        self.meet_fates(now, happened);
+    }
+
+    /// Posts what waits, then blocks until something happens, is due, or `timeout` is over.
     pub(crate) fn wait(&mut self, now: Time, timeout: Option<Duration>) {
         self.flush(now);
-        self.queue.wait(now, timeout);
+        // Asked here and not before: what was just posted, or could not be, may be due earlier than anything else.
+        let due = (self.ends.next_sweep < Time::MAX).then(|| self.ends.next_sweep.since(now));
+        self.queue.wait(now, due.into_iter().chain(timeout).min());
     }
 
     /// Tells all peers that no further calls are taken.
     pub(crate) fn go_away(&mut self, text: &str) {
-        self.draining = true;
-        let serving: Vec<usize> = self
-            .peers
-            .iter()
-            .filter(|(_, peer)| matches!(peer.half, Half::Callee(_)))
-            .map(|(index, _)| index)
-            .collect();
+        self.ends.draining = true;
+        let serving = self.ends.peers.iter().filter(|(_, peer)| matches!(peer.half, Half::Callee(_)));
+        let serving: Vec<usize> = serving.map(|(index, _)| index).collect();
         for index in serving {
-            self.peers[index].link().say_farewell(GoAwayCode::Shutdown, text);
-            self.mark(index);
+            self.ends.peers[index].link().go_away(text);
+            self.ends.mark(index);
         }
     }
 
-    /// Calls served here and not answered, or answered and not written yet.
-    pub(crate) fn unanswered(&self) -> usize {
-        let unanswered = |peer: &Peer| match &peer.half {
-            Half::Callee(callee) => callee.unanswered() + callee.link.messages(),
-            Half::Caller(_) => 0,
-        };
-        self.peers.iter().map(|(_, peer)| unanswered(peer)).sum()
+    /// Whether everything is answered and posted, and nothing more is to be expected from clients that were told.
+    pub(crate) fn is_drained(&mut self, now: Time) -> bool {
+        let (mut answered, mut left_alone) = (true, true);
+        for (_, peer) in &self.ends.peers {
+            let Half::Callee(callee) = &peer.half else { continue };
+            answered &= callee.unanswered() == 0;
+            left_alone &= callee.link.is_left_alone() || callee.link.agreed().is_none();
+        }
+        if !answered {
+            self.drained_since = None;
+            return false;
+        }
+        let since = *self.drained_since.get_or_insert(now);
+        left_alone || now.since(since) >= FAREWELL
     }
 
-    /// Closes every connection; what was posted is still written.
-    pub(crate) fn close_all(&mut self) {
-        let how = Close::Flush;
-        for (_, peer) in &mut self.peers {
-            peer.endpoint.take().into_iter().for_each(|endpoint| self.queue.close(endpoint, how));
+    /// Closes every connection; what was posted is still written. Calls made on them are over.
+    pub(crate) fn close_all(&mut self, now: Time, happened: &mut Vec<Happening>) {
+        let indices: Vec<usize> = self.ends.peers.iter().map(|(index, _)| index).collect();
+        for index in indices {
+            if let Some(endpoint) = self.ends.disconnect(index) {
+                self.close(now, endpoint, Close::Flush);
+                self.lose(now, index, Reason::ConnectionLost, "closed from this side", happened);
+            }
         }
-        self.by_endpoint.clear();
         self.queue.submit();
     }
-}
 
-/// How often connections are looked at although none is known to be due.
-const REGULAR: Duration = Duration::from_millis(250);
-
-enum Fate {
-    Welcome,
-    Gone(String),
-    Violation(Violation),
-}
-
-impl Peer {
-    fn link(&mut self) -> &mut Link {
-        match &mut self.half {
-            Half::Caller(calling) => &mut calling.caller.link,
-            Half::Callee(callee) => &mut callee.link,
-        }
-    }
-
-    fn has_output(&self) -> bool {
-        match &self.half {
-            Half::Caller(calling) => calling.caller.link.has_output(),
-            Half::Callee(callee) => callee.link.has_output(),
+    /// Waits until what was closed is written and read, for as long as that may take.
+    pub(crate) fn linger(&mut self, happened: &mut Vec<Happening>) {
+        while !self.closing.is_empty() {
+            let now = self.clock.now();
+            let next = self.sweep(now, happened);
+            if self.poll(now, happened) == 0 && !self.closing.is_empty() {
+                self.queue.wait(now, next.map(|next| next.since(now)));
+            }
         }
     }
 }
 
-impl Calling {
-    fn failed(&mut self, now: Time, text: String) {
-        let pause = self.config.reconnect * (1 << self.failures.min(6));
-        // The first attempt after a connection that worked is made at once.
-        self.retry = if self.connected { now } else { now + pause };
-        self.connected = false;
-        self.failures += 1;
-        self.last_failure = text;
+/// What the peer said of why it closes, if it did, rather than what the transport makes of it.
+fn told(going: Option<&str>, text: &str) -> String {
+    match going {
+        Some(reason) if !reason.is_empty() => format!("{text}; before that the server said: {reason}"),
+        _ => text.to_owned(),
     }
-}
-
-fn calling_link(config: &ChannelConfig, now: Time) -> Link {
-    // A peer that only calls serves none.
-    Link::new(&config.name, &config.limits, 0, config.checksums, config.absolute, now)
 }
 
 impl From<Finished> for Happening {
     fn from(done: Finished) -> Self {
         Self::Done { token: done.token, outcome: done.outcome }
-    }
-}
-
-/// Endpoint ids are small numbers that the peer doesn't choose: one multiplication spreads them.
-#[derive(Clone, Copy, Default)]
-struct Mixed;
-
-impl std::hash::BuildHasher for Mixed {
-    type Hasher = Mixer;
-
-    fn build_hasher(&self) -> Mixer {
-        Mixer(0)
-    }
-}
-
-struct Mixer(u64);
-
-impl std::hash::Hasher for Mixer {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
-    }
-
-    fn write_u64(&mut self, number: u64) {
-        let mixed = (self.0 ^ number).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        self.0 = mixed ^ mixed >> 32;
     }
 }

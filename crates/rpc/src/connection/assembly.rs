@@ -1,6 +1,6 @@
 //! A message that arrives in parts.
 
-use super::link::Violation;
+use super::violation::Violation;
 use crate::wire::CallId;
 
 /// What has arrived of a message. Grows with what arrives, not with what was announced.
@@ -61,9 +61,9 @@ impl Discarding {
 }
 
 fn check(call: CallId, found: u32, part: usize, expected: usize, message_len: usize) -> Result<(), Violation> {
-    if found as usize == expected && part <= message_len - expected {
-        Ok(())
-    } else {
-        Err(Violation::Offset { call, found, expected })
+    if found as usize != expected {
+        return Err(Violation::Offset { call, found, expected });
     }
+    // What has arrived was checked when it did, so it is no more than the message.
+    if part > message_len - expected { Err(Violation::BeyondMessage { call, message_len }) } else { Ok(()) }
 }

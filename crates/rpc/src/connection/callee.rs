@@ -1,14 +1,22 @@
 //! The end of a connection that serves calls.
 //!
 //! A slot is *free*, then *receiving* while a message comes in parts, then *open* until its answer is handed in. A call
-//! refused before its message was complete is answered at once, and the rest of the message is thrown away.
+//! refused before its message was complete is *answered* at once, and the rest of the message is thrown away.
+//!
+//! Invariants:
+//! 1. Every CALL is answered once: [`Callee::send_answer`] is reached once for each call that left *free*.
+//! 2. `open` counts the calls that are not answered, `receiving` and `assembling` those that are being received.
+//! 3. What the peer makes this end hold is bounded: slots by `calls`, answers unread by `calls` too, messages half
+//!    received by `assembly_bytes` of what they announce, and they take memory only as they arrive.
 
 use super::assembly::{Assembly, Discarding};
-use super::link::{Link, Outgoing, Violation};
+use super::link::Link;
+use super::outgoing::Outgoing;
 use super::slot_of;
+use super::violation::Violation;
 use crate::receipt::Receipt;
 use crate::status::{Code, Reason, Status};
-use crate::wire::{self, Call, CallHeader, CallId, Data, Direction, Features, Frame, MethodId, ReplyHeader};
+use crate::wire::{self, Call, CallHeader, CallId, Data, Direction, Features, Frame, Meta, MethodId, ReplyHeader};
 use greenwave_policy::{Budget, Deadline, Time};
 use greenwave_verbs::{CompletionQueue, EndpointId, VerbsError};
 
@@ -35,7 +43,7 @@ pub(crate) struct Answer {
 enum Slot {
     Free,
     Receiving(Box<Receiving>),
-    /// Being served, under this number. If it was refused while its message came in, the rest of that.
+    /// Being served, under this number.
     Open(CallId),
     /// Answered, but parts of its message are still to come.
     Answered(CallId, Discarding),
@@ -49,7 +57,12 @@ struct Receiving {
 /// What a chunk brought.
 pub(crate) enum Served {
     Arrived(Arrival),
+    /// The caller of an open call no longer wants the answer.
     Cancelled(CallId),
+    /// A call was answered with a refusal at once.
+    Refused,
+    /// The caller of a call that was not there yet took it back; that was answered.
+    Withdrawn,
 }
 
 /// The serving end.
@@ -79,9 +92,9 @@ impl Callee {
         }
     }
 
-    /// Calls that are not answered.
+    /// Calls that are not answered, and answers that are not posted.
     pub(crate) fn unanswered(&self) -> usize {
-        self.open
+        self.open + self.link.messages()
     }
 
     /// The calls that are being served.
@@ -96,11 +109,11 @@ impl Callee {
         chunk: &[u8],
         buffer: impl FnOnce() -> Vec<u8>,
     ) -> Result<Option<Served>, Violation> {
-        match self.link.receive(now, chunk)? {
+        match self.link.receive(chunk)? {
             None => Ok(None),
             Some(Frame::Call(call)) => self.on_call(now, &call, buffer),
-            Some(Frame::Data(data)) => self.on_data(&data),
-            Some(Frame::Cancel(cancel)) => Ok(self.on_cancel(cancel.call)),
+            Some(Frame::Data(data)) => self.on_data(now, &data),
+            Some(Frame::Cancel(cancel)) => Ok(self.on_cancel(now, cancel.call)),
             Some(Frame::GoAway(_)) => Ok(None),
             Some(other) => Err(Violation::WrongEnd(other.kind())),
         }
@@ -114,26 +127,16 @@ impl Callee {
     ) -> Result<Option<Served>, Violation> {
         let header = &call.header;
         let (id, slot) = (header.call, slot_of(header.call));
-        if slot >= self.calls as usize {
-            return Err(Violation::Slot { call: id, slot, limit: self.calls });
-        }
-        // A caller takes a slot again only when it has read the REPLY, so replies that it doesn't read count as well.
-        if self.open + self.link.messages() >= self.calls as usize {
-            return Err(Violation::Unread { limit: self.calls });
-        }
-        if slot >= self.slots.len() {
-            self.slots.resize_with(slot + 1, || Slot::Free);
-        }
-        if !matches!(self.slots[slot], Slot::Free) {
-            return Err(Violation::Duplicate(id));
-        }
+        self.admit(id, slot)?;
         let message_len = header.message_len as usize;
         let complete = call.body.len() == message_len;
         self.open += 1;
-        if message_len > self.message_bytes || (!complete && self.assembling + message_len > self.assembly_bytes) {
-            self.slots[slot] = Slot::Answered(id, Discarding::begin(call.body.len(), message_len));
-            self.refuse_size(id, message_len);
-            return Ok(None);
+        if let Some(status) = self.refusal(call, complete) {
+            if !complete {
+                self.slots[slot] = Slot::Answered(id, Discarding::begin(call.body.len(), message_len));
+            }
+            self.refuse(id, status);
+            return Ok(Some(Served::Refused));
         }
         let assembly = Assembly::begin(buffer(), call.body, message_len);
         let arrival = self.arrival(now, header);
@@ -143,8 +146,47 @@ impl Callee {
         }
         self.assembling += message_len;
         self.receiving += 1;
+        self.link.received_part(now, self.receiving);
         self.slots[slot] = Slot::Receiving(Box::new(Receiving { arrival, assembly }));
         Ok(None)
+    }
+
+    /// Whether the caller may begin this call in this slot.
+    fn admit(&mut self, call: CallId, slot: usize) -> Result<(), Violation> {
+        let limit = self.calls;
+        if slot >= limit as usize {
+            return Err(Violation::Slot { call, slot, limit });
+        }
+        if call.generation() == 0 {
+            return Err(Violation::Generation(call));
+        }
+        // A caller takes a slot again only when it has read the REPLY, so replies that it doesn't read count as well.
+        if self.unanswered() >= limit as usize {
+            return Err(Violation::Unread { limit });
+        }
+        if slot >= self.slots.len() {
+            self.slots.resize_with(slot + 1, || Slot::Free);
+        }
+        if matches!(self.slots[slot], Slot::Free) { Ok(()) } else { Err(Violation::Duplicate(call)) }
+    }
+
+    /// Why a call is not taken in, if it isn't.
+    fn refusal(&self, call: &Call<'_>, complete: bool) -> Option<Status> {
+        let (len, limit) = (call.header.message_len as usize, self.message_bytes);
+        if self.link.is_left_alone() {
+            return Some(Status::refused(Reason::GoingAway, ""));
+        }
+        if len > limit {
+            let text = format!("the request has {len} bytes, accepted are {limit}");
+            return Some(Status::refused(Reason::MessageTooLarge, text));
+        }
+        if !complete && self.assembling + len > self.assembly_bytes {
+            let (held, most) = (self.assembling, self.assembly_bytes);
+            let text = format!("messages of {held} bytes are half received, with this one more than {most}");
+            return Some(Status::refused(Reason::TooManyCalls, text));
+        }
+        let wrong = Meta::parse(call.meta).err()?;
+        Some(Status::refused(Reason::Metadata, wrong.to_string()))
     }
 
     fn arrival(&self, now: Time, header: &CallHeader) -> Arrival {
@@ -168,14 +210,12 @@ impl Callee {
             .unwrap_or(header.deadline.budget)
     }
 
-    fn refuse_size(&mut self, call: CallId, message_len: usize) {
-        let text = format!("the request has {message_len} bytes, accepted are {}", self.message_bytes);
-        let result = Err(Status::refused(Reason::MessageTooLarge, text));
+    fn refuse(&mut self, call: CallId, status: Status) {
         let receipt = Receipt::default();
-        self.send_answer(Answer { call, result, receipt, deadline: Deadline::NEVER });
+        self.send_answer(Answer { call, result: Err(status), receipt, deadline: Deadline::NEVER });
     }
 
-    fn on_data(&mut self, data: &Data<'_>) -> Result<Option<Served>, Violation> {
+    fn on_data(&mut self, now: Time, data: &Data<'_>) -> Result<Option<Served>, Violation> {
         let call = data.header.call;
         let unexpected = Err(Violation::UnexpectedData(call));
         let Some(state) = self.slots.get_mut(slot_of(call)) else { return unexpected };
@@ -185,6 +225,7 @@ impl Callee {
         match state {
             Slot::Receiving(receiving) if receiving.arrival.call == call => {
                 if !receiving.assembly.add(call, data.header.offset, data.body)? {
+                    self.link.received_part(now, self.receiving);
                     return Ok(None);
                 }
             }
@@ -196,21 +237,22 @@ impl Callee {
             }
             _ => return unexpected,
         }
-        Ok(self.take_received(slot_of(call)).map(|received| {
+        Ok(self.take_received(now, slot_of(call)).map(|received| {
             self.slots[slot_of(call)] = Slot::Open(call);
             Served::Arrived(Arrival { body: received.assembly.into_body(), ..received.arrival })
         }))
     }
 
     /// Takes a message that is being received out of its slot, which is free then.
-    fn take_received(&mut self, slot: usize) -> Option<Box<Receiving>> {
+    fn take_received(&mut self, now: Time, slot: usize) -> Option<Box<Receiving>> {
         let Slot::Receiving(receiving) = std::mem::replace(&mut self.slots[slot], Slot::Free) else { return None };
         self.assembling -= receiving.assembly.message_len();
         self.receiving -= 1;
+        self.link.received_part(now, self.receiving);
         Some(receiving)
     }
 
-    fn on_cancel(&mut self, call: CallId) -> Option<Served> {
+    fn on_cancel(&mut self, now: Time, call: CallId) -> Option<Served> {
         let slot = slot_of(call);
         match self.slots.get(slot)? {
             Slot::Open(open) if *open == call => Some(Served::Cancelled(call)),
@@ -219,10 +261,9 @@ impl Callee {
                 None
             }
             Slot::Receiving(receiving) if receiving.arrival.call == call => {
-                self.take_received(slot);
-                let result = Err(Status::refused(Reason::Cancelled, ""));
-                self.send_answer(Answer { call, result, receipt: Receipt::default(), deadline: Deadline::NEVER });
-                None
+                self.take_received(now, slot);
+                self.refuse(call, Status::refused(Reason::Cancelled, ""));
+                Some(Served::Withdrawn)
             }
             // It crossed our answer.
             _ => None,
@@ -245,7 +286,7 @@ impl Callee {
         let Answer { call, result, receipt, deadline } = answer;
         self.open -= 1;
         let Some(agreed) = self.link.agreed() else { return };
-        let room = agreed.chunk_room() - wire::REPLY_FIXED;
+        let room = self.link.room(agreed) - wire::REPLY_FIXED;
         let limit = agreed.send.message_bytes as usize;
         let result = result.and_then(|body| match body.len() {
             fits if fits <= limit => Ok(body),
@@ -258,7 +299,8 @@ impl Callee {
             Ok(body) => (Code::Ok, Reason::None, body),
             Err(status) => {
                 let text = status.message;
-                let end = text.floor_char_boundary(wire::FAILURE_TEXT_MOST.min(room));
+                // It is a message too, and can't be sent in parts.
+                let end = text.floor_char_boundary(wire::FAILURE_TEXT_MOST.min(room).min(limit));
                 let mut text = text.into_bytes();
                 text.truncate(end);
                 // No handler can succeed by failing.
@@ -266,12 +308,11 @@ impl Callee {
                 (code, status.reason, text)
             }
         };
-        let failed = code != Code::Ok;
         let mut receipts = Vec::new();
         if !receipt.children.is_empty() && agreed.features.contains(Features::RECEIPTS) {
-            // The text of a failure is whole in its chunk; a body can follow in others.
-            let room = (room - if failed { body.len() } else { 0 }).min(wire::RECEIPT_BYTES_MOST);
-            receipt.encode_stages(room, &mut receipts);
+            // The text of a failure is whole in its chunk; of a body there is a byte, and the rest can follow.
+            let kept = if code == Code::Ok { 1 } else { body.len().max(1) };
+            receipt.encode_stages(room.saturating_sub(kept).min(wire::RECEIPT_BYTES_MOST), &mut receipts);
         }
         let header = ReplyHeader {
             call,
@@ -296,10 +337,5 @@ impl Callee {
         mut spare: impl FnMut(Vec<u8>),
     ) -> Result<(), VerbsError> {
         self.link.transmit(now, queue, endpoint, |_, _, body| body.into_iter().for_each(&mut spare))
-    }
-
-    /// What is overdue on the connection, and when to ask again.
-    pub(crate) fn sweep(&mut self, now: Time) -> Result<Option<Time>, Violation> {
-        self.link.sweep(now, self.receiving > 0)
     }
 }

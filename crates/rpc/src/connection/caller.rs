@@ -4,28 +4,36 @@
 //! then finished, by its REPLY, its deadline, a cancellation or the loss of the connection. One that finished before
 //! its REPLY leaves its slot *haunted* until the REPLY comes.
 //!
+//! When the peer goes away, calls that it has not heard of are taken out, to be made on another connection.
+//!
 //! Invariants:
-//! 1. Every call handed in is finished exactly once.
-//! 2. A slot is free, open or haunted; `free` lists the free ones.
-//! 3. No open or queued call expires before `earliest`.
+//! 1. Every call handed in is finished exactly once, abandoned, or taken out.
+//! 2. A slot is free, open or haunted; `free` lists the free ones that were used before.
+//! 3. No open or queued call expires before `earliest`, and none is cancelled for longer than [`GLANCE`] unnoticed.
+//! 4. A slot's reply is half received only while the slot is open or haunted; `receiving` counts the open ones.
+
+mod over;
 
 use super::assembly::{Assembly, Discarding};
-use super::link::{Link, Outgoing, Unsent, Violation};
+use super::link::Link;
+use super::outgoing::{Outgoing, Unsent};
+use super::violation::Violation;
 use super::{call_in, next_generation, slot_of};
 use crate::context::Context;
 use crate::outcome::Outcome;
 use crate::receipt::Receipt;
-use crate::status::{Check, Code, Reason, Status};
-use crate::wire::{
-    CallHeader, CallId, Cancel, Data, Direction, Features, Frame, GoAway, MethodId, Realtime, Reply, StageName,
-};
-use greenwave_policy::{DeadlineField, Time};
+use crate::status::{Reason, Status};
+use crate::wire::{CallHeader, CallId, Cancel, Data, Direction, Features, Frame, GoAway, MethodId, Realtime, Reply};
+use greenwave_policy::{Budget, DeadlineField, Time};
 use greenwave_verbs::{CompletionQueue, EndpointId, VerbsError};
 use std::collections::VecDeque;
 use std::time::Duration;
 
 /// Deadlines are kept to within this.
 const GRAIN: Duration = Duration::from_micros(50);
+
+/// A cancellation by another thread rings no bell, so calls that are under way are looked at this often.
+const GLANCE: Duration = Duration::from_millis(10);
 
 /// A call to be made. `token` is its maker's name for it.
 pub(crate) struct NewCall {
@@ -53,6 +61,7 @@ enum Slot {
 struct Open {
     token: usize,
     context: Context,
+    method: MethodId,
     started: Time,
     /// When its first chunk was posted.
     posted: Option<Time>,
@@ -68,14 +77,14 @@ pub(crate) struct Caller {
     open: usize,
     receiving: usize,
     earliest: Time,
-    /// The peer takes no further calls.
-    going: bool,
-    absolute: bool,
+    /// Whether any REPLY came over this connection.
+    answered: bool,
+    /// The peer takes no further calls, for this reason.
+    going: Option<String>,
 }
 
 impl Caller {
     pub(crate) fn new(link: Link) -> Self {
-        let absolute = link.absolute.is_some();
         Self {
             link,
             slots: Vec::new(),
@@ -84,8 +93,8 @@ impl Caller {
             open: 0,
             receiving: 0,
             earliest: Time::MAX,
-            going: false,
-            absolute,
+            answered: false,
+            going: None,
         }
     }
 
@@ -94,26 +103,39 @@ impl Caller {
         self.open + self.queued.len()
     }
 
-    /// Whether the peer said that it takes no further calls.
-    pub(crate) fn is_going(&self) -> bool {
-        self.going
+    /// Why the peer takes no further calls, if it said so.
+    pub(crate) fn going(&self) -> Option<&str> {
+        self.going.as_deref()
+    }
+
+    /// Whether the connection was of use: a call was answered over it.
+    pub(crate) fn was_of_use(&self) -> bool {
+        self.answered
     }
 
     /// Takes a call on. It may have to wait for a slot; the time counts.
-    pub(crate) fn call(&mut self, call: NewCall, done: &mut impl FnMut(Finished)) {
-        let limit = self.link.agreed().map_or(u32::MAX, |agreed| agreed.send.message_bytes);
-        if call.body.len() > limit as usize {
-            let text = format!("the request has {} bytes, the server accepts {limit}", call.body.len());
-            let outcome = Outcome::local(Status::refused(Reason::MessageTooLarge, text), Duration::ZERO);
-            return done(Finished { token: call.token, outcome });
-        }
-        if call.context.enforced() {
-            self.earliest = self.earliest.min(call.context.deadline().expires().unwrap_or(Time::MAX));
-        }
-        if self.queued.is_empty() {
-            if let Some(slot) = self.take_slot() {
-                return self.open(slot, call);
+    pub(crate) fn call(&mut self, now: Time, call: NewCall, done: &mut impl FnMut(Finished)) {
+        if let Some(agreed) = self.link.agreed() {
+            let (limit, len) = (agreed.send.message_bytes, call.body.len());
+            let refused = if len > limit as usize {
+                let text = format!("the request has {len} bytes, the server accepts {limit}");
+                Some(Status::refused(Reason::MessageTooLarge, text))
+            } else if agreed.send.calls == 0 {
+                Some(Status::refused(Reason::TooManyCalls, "the server accepts none on this connection"))
+            } else {
+                None
+            };
+            if let Some(status) = refused {
+                let outcome = Outcome::local(status, now.since(call.started));
+                return done(Finished { token: call.token, outcome });
             }
+        }
+        let expires = call.context.deadline().expires().filter(|_| call.context.enforced());
+        self.earliest = self.earliest.min(expires.unwrap_or(Time::MAX)).min(now + GLANCE);
+        if self.queued.is_empty()
+            && let Some(slot) = self.take_slot()
+        {
+            return self.open(now, slot, call);
         }
         self.queued.push_back(call);
     }
@@ -123,47 +145,45 @@ impl Caller {
         if let Some(slot) = self.free.pop() {
             return Some(slot.into());
         }
-        (self.slots.len() < limit.min(1 << 16)).then(|| {
+        (self.slots.len() < limit).then(|| {
             self.slots.push((0, Slot::Free));
             self.slots.len() - 1
         })
     }
 
-    fn open(&mut self, slot: usize, call: NewCall) {
+    fn open(&mut self, now: Time, slot: usize, call: NewCall) {
         let NewCall { token, context, method, body, started } = call;
         let (generation, state) = &mut self.slots[slot];
         *generation = next_generation(*generation);
         let id = call_in(slot, *generation);
-        let agreed = self.link.agreed().expect("a slot is taken only once limits are agreed on");
-        let expires = (self.absolute && agreed.features.contains(Features::ABSOLUTE_DEADLINE))
-            .then(|| context.budget().remaining())
+        let dated = self.link.agreed().is_some_and(|agreed| agreed.features.contains(Features::ABSOLUTE_DEADLINE));
+        let expires = dated
+            .then(|| context.deadline().budget(now).remaining())
             .flatten()
-            .map(|left| Realtime::from_nanos(crate::clock::realtime().saturating_add(left.as_nanos() as u64)));
+            .map(|left| Realtime::from_nanos(crate::clock::realtime().saturating_add(crate::wire::nanos(left))));
         let header = CallHeader {
             call: id,
             credits: 0,
             method,
-            deadline: DeadlineField {
-                budget: greenwave_policy::Budget::UNLIMITED,
-                parallel_unit: context.parallel_unit(),
-            },
+            // The budget and the time elapsed are written when the frame is.
+            deadline: DeadlineField { budget: Budget::UNLIMITED, parallel_unit: context.parallel_unit() },
             elapsed: Duration::ZERO,
             message_len: body.len() as u32,
             meta_len: 0,
             expires,
         };
         let message = Outgoing::call(id, header.encode(), body, context.deadline(), context.birth());
-        *state = Slot::Open(Open { token, context, started, posted: None, reply: None });
+        *state = Slot::Open(Open { token, context, method, started, posted: None, reply: None });
         self.open += 1;
         self.link.push(message);
     }
 
-    fn free_slot(&mut self, slot: usize) {
+    fn free_slot(&mut self, now: Time, slot: usize) {
         self.slots[slot].1 = Slot::Free;
         self.free.push(slot as u16);
         while let Some(call) = self.queued.pop_front() {
             match self.take_slot() {
-                Some(slot) => self.open(slot, call),
+                Some(slot) => self.open(now, slot, call),
                 None => return self.queued.push_front(call),
             }
         }
@@ -177,9 +197,9 @@ impl Caller {
         done: &mut impl FnMut(Finished),
     ) -> Result<(), Violation> {
         let met = self.link.agreed().is_some();
-        let frame = self.link.receive(now, chunk)?;
+        let frame = self.link.receive(chunk)?;
         if !met {
-            self.begin(done);
+            self.begin(now, done);
         }
         match frame {
             None => Ok(()),
@@ -194,44 +214,50 @@ impl Caller {
     }
 
     /// The peer's limits are known: lets the queue go.
-    fn begin(&mut self, done: &mut impl FnMut(Finished)) {
+    fn begin(&mut self, now: Time, done: &mut impl FnMut(Finished)) {
         for call in std::mem::take(&mut self.queued) {
-            self.call(call, done);
+            self.call(now, call, done);
         }
     }
 
     fn on_go_away(&mut self, away: &GoAway<'_>) {
         tracing::debug!(text = away.text, "the server goes away");
-        self.going = true;
+        self.going.get_or_insert_with(|| away.text.to_owned());
     }
 
     fn slot(&mut self, call: CallId) -> Option<(usize, &mut Slot)> {
         let slot = slot_of(call);
         let (generation, state) = self.slots.get_mut(slot)?;
-        (call_in(slot, *generation) == call).then_some((slot, state))
+        (*generation == call.generation()).then_some((slot, state))
     }
 
     fn on_reply(&mut self, now: Time, reply: &Reply<'_>, done: &mut impl FnMut(Finished)) -> Result<(), Violation> {
         let call = reply.header.call;
-        let complete = reply.header.code != Code::Ok || reply.body.len() == reply.header.message_len as usize;
+        let message_len = reply.header.message_len as usize;
+        let complete = reply.body.len() == message_len;
+        self.link.peer_progressed(now);
         let Some((slot, state)) = self.slot(call) else { return Err(Violation::UnknownReply(call)) };
         let open = match state {
             Slot::Free => return Err(Violation::UnknownReply(call)),
+            Slot::Haunted(Some(_)) => return Err(Violation::SecondReply(call)),
             Slot::Haunted(rest) => {
                 if complete {
-                    self.free_slot(slot);
+                    self.free_slot(now, slot);
                 } else {
-                    *rest = Some(Discarding::begin(reply.body.len(), reply.header.message_len as usize));
+                    *rest = Some(Discarding::begin(reply.body.len(), message_len));
                 }
                 return Ok(());
             }
+            Slot::Open(Open { reply: Some(_), .. }) => return Err(Violation::SecondReply(call)),
+            // It answers what we have not asked yet.
+            Slot::Open(Open { posted: None, .. }) => return Err(Violation::UnknownReply(call)),
             Slot::Open(open) => open,
         };
         let receipt = Receipt::decode(&reply.header, reply.receipts).unwrap_or_default();
         if !complete {
-            let message_len = reply.header.message_len as usize;
             open.reply = Some((Assembly::begin(Vec::new(), reply.body, message_len), receipt, now));
             self.receiving += 1;
+            self.link.received_part(now, self.receiving);
             return Ok(());
         }
         let result = match reply.failure() {
@@ -249,16 +275,18 @@ impl Caller {
         if data.header.direction != Direction::Reply {
             return Err(Violation::UnexpectedData(call));
         }
+        self.link.peer_progressed(now);
         let Some((slot, state)) = self.slot(call) else { return Err(Violation::UnexpectedData(call)) };
         match state {
             Slot::Open(Open { reply: Some((assembly, ..)), .. }) => {
                 if !assembly.add(call, data.header.offset, data.body)? {
+                    self.link.received_part(now, self.receiving);
                     return Ok(());
                 }
             }
             Slot::Haunted(Some(rest)) => {
                 if rest.add(call, data.header.offset, data.body)? {
-                    self.free_slot(slot);
+                    self.free_slot(now, slot);
                 }
                 return Ok(());
             }
@@ -267,11 +295,12 @@ impl Caller {
         let Slot::Open(open) = state else { return Ok(()) };
         let Some((assembly, receipt, first)) = open.reply.take() else { return Ok(()) };
         self.receiving -= 1;
+        self.link.received_part(now, self.receiving);
         self.answered(slot, now, first, receipt, Ok(assembly.into_body()), done);
         Ok(())
     }
 
-    /// The REPLY is here, whole.
+    /// The REPLY is here, whole; its first part came at `first`.
     fn answered(
         &mut self,
         slot: usize,
@@ -285,33 +314,21 @@ impl Caller {
         let call = call_in(slot, *generation);
         let Slot::Open(open) = std::mem::replace(state, Slot::Free) else { return };
         self.open -= 1;
-        let total = now.since(open.started);
-        let mut network = total.saturating_sub(receipt.total);
-        if let Some(posted) = open.posted {
-            let round_trip = first.since(posted);
-            self.link.forward.observe(now, round_trip, receipt.total);
-            network = now.since(posted).saturating_sub(receipt.total);
-        }
+        self.answered = true;
+        let posted = open.posted.unwrap_or(open.started);
+        self.link.forward.observe(now, first.since(posted), receipt.total);
         if self.link.withdraw(call) == Unsent::Rest {
             self.link.push_control(Cancel { call, credits: 0 }.encode());
         }
-        let result = result.map(Into::into);
-        let stage = self.link.agreed().map(|agreed| agreed.peer);
-        let outcome = Outcome { result, receipt: Some(receipt), network, total, stage };
+        let outcome = Outcome {
+            result: result.map(Into::into),
+            network: now.since(posted).saturating_sub(receipt.total),
+            total: now.since(open.started),
+            receipt: Some(receipt),
+            stage: self.link.agreed().map(|agreed| agreed.peer),
+        };
         done(Finished { token: open.token, outcome });
-        self.free_slot(slot);
-    }
-
-    /// Nobody waits for this call any more. It is finished without a word.
-    pub(crate) fn abandon(&mut self, token: usize) {
-        if let Some(at) = self.queued.iter().position(|call| call.token == token) {
-            self.queued.remove(at);
-            return;
-        }
-        let slot = self.open_slots().find(|(_, open)| open.token == token).map(|(slot, _)| slot);
-        if let Some(slot) = slot {
-            self.haunt(slot);
-        }
+        self.free_slot(now, slot);
     }
 
     fn open_slots(&self) -> impl Iterator<Item = (usize, &Open)> {
@@ -319,74 +336,6 @@ impl Caller {
             Slot::Open(open) => Some((slot, open)),
             _ => None,
         })
-    }
-
-    /// Takes the call out of an open slot and tells the peer, if it knows of it.
-    fn haunt(&mut self, slot: usize) -> Option<Open> {
-        let (generation, state) = &mut self.slots[slot];
-        let call = call_in(slot, *generation);
-        let Slot::Open(mut open) = std::mem::replace(state, Slot::Haunted(None)) else { return None };
-        self.open -= 1;
-        if let Some((assembly, ..)) = &open.reply {
-            *state = Slot::Haunted(Some(Discarding::begin(assembly.arrived(), assembly.message_len())));
-            self.receiving -= 1;
-            open.reply = None;
-        }
-        if self.link.withdraw(call) == Unsent::All {
-            self.free_slot(slot);
-        } else {
-            self.link.push_control(Cancel { call, credits: 0 }.encode());
-        }
-        Some(open)
-    }
-
-    /// Finishes the calls whose time is up, and says when to ask again.
-    pub(crate) fn expire(&mut self, now: Time, done: &mut impl FnMut(Finished)) -> Option<Time> {
-        if now < self.earliest {
-            return Some(self.earliest).filter(|earliest| *earliest < Time::MAX);
-        }
-        let expired = |context: &Context| context.enforced() && context.deadline().is_past(now);
-        let peer = self.link.agreed().map_or(StageName::UNNAMED, |agreed| agreed.peer);
-        let late = |started: Time, check: Check, text: String| {
-            Outcome::local(Status::refused(Reason::Expired(check), text), now.since(started))
-        };
-        self.queued.retain(|call| {
-            let stays = !expired(&call.context);
-            if !stays {
-                let text = format!("the budget ran out before the call could be sent to {peer}");
-                done(Finished { token: call.token, outcome: late(call.started, Check::Send, text) });
-            }
-            stays
-        });
-        let text = format!("no answer from {peer} in time");
-        let slots: Vec<usize> =
-            self.open_slots().filter(|(_, open)| expired(&open.context)).map(|(slot, _)| slot).collect();
-        for slot in slots {
-            if let Some(open) = self.haunt(slot) {
-                done(Finished { token: open.token, outcome: late(open.started, Check::Wait, text.clone()) });
-            }
-        }
-        let waiting = self.queued.iter().map(|call| &call.context);
-        let contexts = waiting.chain(self.open_slots().map(|(_, open)| &open.context));
-        let next =
-            contexts.filter(|context| context.enforced()).filter_map(|context| context.deadline().expires()).min();
-        // Expiries that lie close together are dealt with in one go.
-        self.earliest = next.map_or(Time::MAX, |next| next.max(now + GRAIN));
-        next.map(|_| self.earliest)
-    }
-
-    /// The connection is gone, and with it every call.
-    pub(crate) fn lose(&mut self, now: Time, status: &Status, done: &mut impl FnMut(Finished)) {
-        let fail = |started: Time| Outcome::local(status.clone(), now.since(started));
-        for call in std::mem::take(&mut self.queued) {
-            done(Finished { token: call.token, outcome: fail(call.started) });
-        }
-        for (_, state) in std::mem::take(&mut self.slots) {
-            if let Slot::Open(open) = state {
-                done(Finished { token: open.token, outcome: fail(open.started) });
-            }
-        }
-        self.open = 0;
     }
 
     /// Posts what can be posted; bodies that left come back through `spare`.
@@ -399,17 +348,15 @@ impl Caller {
     ) -> Result<(), VerbsError> {
         let slots = &mut self.slots;
         self.link.transmit(now, queue, endpoint, |call, first, body| {
-            if first {
-                if let Slot::Open(open) = &mut slots[slot_of(call)].1 {
-                    open.posted = Some(now);
-                }
+            if first && let Slot::Open(open) = &mut slots[slot_of(call)].1 {
+                open.posted = Some(now);
             }
             body.into_iter().for_each(&mut spare);
         })
     }
 
-    /// What is overdue on the connection itself, and when to ask again.
-    pub(crate) fn sweep(&mut self, now: Time) -> Result<Option<Time>, Violation> {
-        self.link.sweep(now, self.receiving > 0)
+    /// When there is something to sweep.
+    pub(crate) fn due(&self) -> Time {
+        self.earliest.min(self.link.due())
     }
 }

@@ -5,90 +5,33 @@
 //! Rules:
 //! 1. HELLO is the first frame from either side; until the peer's is there only ours is sent.
 //! 2. A CALL, REPLY or DATA takes a credit of the peer's ring; without one it waits here. Control frames take none
-//!    and go first.
+//!    and go first, in order.
 //! 3. Which message sends its next chunk is [`SplitQueue`]'s to say. A message's body is cut when its chunk is posted,
 //!    and a call's budget is written into its first chunk then: time spent in this queue counts.
 //! 4. A violation ends the connection. What was owed to it is told by the halves above.
+//! 5. Progress is a message's chunk posted, or a message's part received. PINGs are none, so they keep nobody alive
+//!    who neither reads nor writes.
 
+use super::outgoing::{Outgoing, Unsent};
+use super::violation::Violation;
 use crate::config::Limits;
 use crate::wire::{
     self, CallId, Credit, DataHeader, Direction, Features, Frame, GoAway, GoAwayCode, Head, Hello, Negotiated, Ping,
-    Probe, Realtime, StageName, WireError, checksum,
+    Probe, Realtime, StageName, checksum,
 };
-use greenwave_policy::{AbsoluteClock, Credits, Deadline, ForwardDelay, Returns, SplitQueue, Time};
+use greenwave_policy::{AbsoluteClock, Credits, ForwardDelay, Returns, SplitQueue, Time};
 use greenwave_verbs::{CompletionQueue, EndpointId, VerbsError};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// What a peer did that the protocol doesn't allow. The connection is closed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Violation {
-    #[error("{0}")]
-    Wire(#[from] WireError),
-    #[error("{0}")]
-    Credit(#[from] greenwave_policy::CreditError),
-    #[error("the first frame was a {0}, expected HELLO")]
-    NoHello(wire::Kind),
-    #[error("a second HELLO")]
-    SecondHello,
-    #[error("a {0} frame is not for this end of a connection")]
-    WrongEnd(wire::Kind),
-    #[error("call {call} has slot {slot}, allowed are {limit}")]
-    Slot { call: CallId, slot: usize, limit: u32 },
-    #[error("call {0} was begun while the call before it in the same slot is unanswered")]
-    Duplicate(CallId),
-    #[error("more than {limit} calls are open or their replies unread")]
-    Unread { limit: u32 },
-    #[error("DATA for call {0}, which expects none")]
-    UnexpectedData(CallId),
-    #[error("DATA for call {call} at {found}, expected {expected}")]
-    Offset { call: CallId, found: u32, expected: usize },
-    #[error("REPLY for call {0}, which is not open")]
-    UnknownReply(CallId),
-    #[error("no HELLO within {0:?}")]
-    Handshake(Duration),
-    #[error("no progress for {0:?}")]
-    Stalled(Duration),
-}
-
-/// How much of a message had not been sent when it was withdrawn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unsent {
-    Nothing,
-    Rest,
-    All,
-}
-
-/// A message on its way out.
-pub(crate) struct Outgoing {
-    pub(crate) call: CallId,
-    pub(crate) direction: Direction,
-    pub(crate) head: Head,
-    /// What stands between the head and the body in the first chunk: metadata or receipts.
-    pub(crate) extra: Vec<u8>,
-    pub(crate) body: Vec<u8>,
-    /// For a call: when it expires and was born, to state what is left at the last write.
-    pub(crate) deadline: Deadline,
-    pub(crate) birth: Time,
-    sent: usize,
-    begun: bool,
-}
-
-impl Outgoing {
-    pub(crate) fn call(call: CallId, head: Head, body: Vec<u8>, deadline: Deadline, birth: Time) -> Self {
-        let direction = Direction::Request;
-        Self { call, direction, head, extra: Vec::new(), body, deadline, birth, sent: 0, begun: false }
-    }
-
-    pub(crate) fn reply(call: CallId, head: Head, extra: Vec<u8>, body: Vec<u8>, deadline: Deadline) -> Self {
-        let direction = Direction::Reply;
-        Self { call, direction, head, extra, body, deadline, birth: Time::ZERO, sent: 0, begun: false }
-    }
-
-    /// How many bytes of the body fit into the next chunk of `room` bytes.
-    fn part(&self, room: usize) -> usize {
-        if self.begun { room - wire::DATA_FIXED } else { room.saturating_sub(self.head.len() + self.extra.len()) }
-    }
+/// How one end of a connection is set up.
+pub(crate) struct Setup<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) limits: &'a Limits,
+    /// The calls that this end serves at once; 0 if it makes them.
+    pub(crate) calls: u32,
+    pub(crate) checksums: bool,
+    pub(crate) absolute: Option<Duration>,
 }
 
 /// One end of a connection.
@@ -104,61 +47,90 @@ pub(crate) struct Link {
     returns: Returns,
     out: SplitQueue<Outgoing>,
     waiting: usize,
-    control: VecDeque<Head>,
-    farewell: Option<(GoAwayCode, String)>,
-    pub(crate) forward: ForwardDelay,
+    waiting_bytes: usize,
+    /// With more bytes than this waiting, no credits are given back: a peer that doesn't read may not ask for more.
+    most_waiting_bytes: usize,
+    control: VecDeque<Control>,
+    pub(super) forward: ForwardDelay,
     /// Where clocks are compared.
-    pub(crate) absolute: Option<AbsoluteClock>,
+    pub(super) absolute: Option<AbsoluteClock>,
+    /// Whether this end compares them, and what it asked last.
+    pings: bool,
+    pinged: Option<u64>,
     next_ping: Time,
-    pub(crate) opened: Time,
-    /// Since when there is something to be written, or something half received, without any progress.
-    idle_since: Option<Time>,
+    barrier: Barrier,
+    opened: Time,
+    /// Since when messages wait to be sent without any progress.
+    unsent_since: Option<Time>,
+    /// Since when messages are half received without any progress.
+    half_since: Option<Time>,
+}
+
+/// A frame that overtakes messages.
+enum Control {
+    Frame(Head),
+    /// A GOAWAY because of a shutdown, with its text.
+    GoAway(String),
+}
+
+/// Whether the peer has heard our GOAWAY. A PING behind it asks; what it sent before is there when the PONG is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Barrier {
+    None,
+    Asked,
+    Passed,
 }
 
 /// How often clocks are compared.
 const PING_EVERY: Duration = Duration::from_secs(5);
 
+/// Control frames beyond which no answers to PINGs are added, and no PINGs.
+const CONTROL_MOST: usize = 64;
+
+/// What the PING behind a GOAWAY asks. Others ask dates, and this is none.
+const BARRIER: u64 = u64::MAX;
+
 impl Link {
-    pub(crate) fn new(
-        name: &str,
-        limits: &Limits,
-        calls: u32,
-        checksums: bool,
-        absolute: Option<Duration>,
-        now: Time,
-    ) -> Self {
+    pub(crate) fn new(setup: &Setup<'_>, now: Time) -> Self {
         let mut offered = Features::RECEIPTS;
-        if checksums {
+        if setup.checksums {
             offered = offered | Features::CRC32C;
         }
-        if absolute.is_some() {
+        if setup.absolute.is_some() {
             offered = offered | Features::ABSOLUTE_DEADLINE;
         }
-        let receive = wire::Limits {
-            credits: limits.credits,
-            chunk_bytes: limits.chunk_bytes as u32,
-            message_bytes: limits.message_bytes as u32,
-            calls,
+        let limits = wire::Limits {
+            credits: setup.limits.credits,
+            chunk_bytes: setup.limits.chunk_bytes as u32,
+            message_bytes: setup.limits.message_bytes as u32,
+            calls: setup.calls,
         };
+        let serves = setup.calls > 0;
         Self {
-            name: StageName::new(name).unwrap_or(StageName::UNNAMED),
+            name: StageName::new(setup.name).unwrap_or(StageName::UNNAMED),
             offered,
-            stall: limits.stall,
-            handshake: limits.handshake,
-            limits: receive,
+            stall: setup.limits.stall,
+            handshake: setup.limits.handshake,
+            limits,
             hello_sent: false,
             agreed: None,
             credits: Credits::new(0),
-            returns: Returns::new(limits.credits),
+            returns: Returns::new(setup.limits.credits),
             out: SplitQueue::new(),
             waiting: 0,
+            waiting_bytes: 0,
+            most_waiting_bytes: if serves { setup.limits.assembly_bytes } else { usize::MAX },
             control: VecDeque::new(),
-            farewell: None,
             forward: ForwardDelay::new(),
-            absolute: absolute.map(AbsoluteClock::new),
+            absolute: setup.absolute.map(AbsoluteClock::new),
+            // It is the callee that has to know how far the caller's clock is off.
+            pings: setup.absolute.is_some() && serves,
+            pinged: None,
             next_ping: now,
+            barrier: Barrier::None,
             opened: now,
-            idle_since: None,
+            unsent_since: None,
+            half_since: None,
         }
     }
 
@@ -167,13 +139,17 @@ impl Link {
         self.agreed.as_ref()
     }
 
+    /// Bytes of a chunk to send, its checksum left out: what the peer accepts, and what this end's queue takes.
+    pub(super) fn room(&self, agreed: &Negotiated) -> usize {
+        let checksum = if agreed.crc() { wire::CHECKSUM_BYTES } else { 0 };
+        agreed.chunk_room().min(self.limits.chunk_bytes as usize - checksum)
+    }
+
     /// Reads a chunk. What concerns the connection alone is dealt with here and comes back as `None`.
-    pub(crate) fn receive<'a>(&mut self, now: Time, chunk: &'a [u8]) -> Result<Option<Frame<'a>>, Violation> {
-        self.idle_since = None;
+    pub(super) fn receive<'a>(&mut self, chunk: &'a [u8]) -> Result<Option<Frame<'a>>, Violation> {
         let Some(agreed) = &self.agreed else { return self.greeting(chunk).map(|()| None) };
         let frame = Frame::parse(chunk, agreed.crc())?;
-        let kind = frame.kind();
-        if kind.uses_credit() {
+        if frame.kind().uses_credit() {
             agreed.check(&frame)?;
             self.returns.received()?;
             // The chunk is read to its end before the next one is looked at: its buffer is free again.
@@ -189,16 +165,13 @@ impl Link {
             Frame::Ping(ping) => {
                 let own = self.absolute.is_some().then(|| Realtime::from_nanos(crate::clock::realtime()));
                 // A peer that pings faster than it reads answers gets fewer of them.
-                if self.control.len() < 64 {
-                    self.control.push_back(ping.answer(own).encode());
+                if self.control.len() < CONTROL_MOST {
+                    self.push_control(ping.answer(own).encode());
                 }
                 Ok(None)
             }
             Frame::Pong(pong) => {
-                if let (Some(clock), Some(theirs)) = (&mut self.absolute, pong.0.sent) {
-                    clock.observe(pong.0.opaque, theirs.as_nanos(), crate::clock::realtime());
-                }
-                let _ = now;
+                self.on_pong(&pong.0);
                 Ok(None)
             }
             other => Ok(Some(other)),
@@ -218,46 +191,65 @@ impl Link {
         }
     }
 
+    /// An answer counts once, and only if it was asked for.
+    fn on_pong(&mut self, pong: &Probe) {
+        if self.barrier == Barrier::Asked && pong.opaque == BARRIER {
+            self.barrier = Barrier::Passed;
+        } else if self.pinged == Some(pong.opaque) {
+            self.pinged = None;
+            if let (Some(clock), Some(theirs)) = (&mut self.absolute, pong.sent) {
+                clock.observe(pong.opaque, theirs.as_nanos(), crate::clock::realtime());
+            }
+        }
+    }
+
     /// Adds a message to those that wait to be sent.
-    pub(crate) fn push(&mut self, message: Outgoing) {
+    pub(super) fn push(&mut self, mut message: Outgoing) {
+        let len = message.body.get_mut().len();
         self.waiting += 1;
-        self.out.push(message.body.len(), message.deadline, message);
+        self.waiting_bytes += len;
+        self.out.push(len, message.deadline, message);
     }
 
     /// Adds a frame that overtakes messages.
-    pub(crate) fn push_control(&mut self, frame: Head) {
-        self.control.push_back(frame);
+    pub(super) fn push_control(&mut self, frame: Head) {
+        self.control.push_back(Control::Frame(frame));
     }
 
-    /// Says why the connection is about to end, once.
-    pub(crate) fn say_farewell(&mut self, code: GoAwayCode, text: &str) {
-        let end = text.floor_char_boundary(wire::GO_AWAY_TEXT_MOST);
-        self.farewell.get_or_insert_with(|| (code, text[..end].to_owned()));
+    /// Tells the peer that no further calls are taken.
+    pub(crate) fn go_away(&mut self, text: &str) {
+        if self.barrier == Barrier::None {
+            self.barrier = Barrier::Asked;
+            self.control.push_back(Control::GoAway(cut(text)));
+            self.push_control(Ping(Probe { credits: 0, opaque: BARRIER, sent: None }).encode());
+        }
     }
 
-    /// Drops what is unsent of a call's message, and says how much of it there was.
-    pub(crate) fn withdraw(&mut self, call: CallId) -> Unsent {
+    /// Whether whatever the peer sent before it heard of our GOAWAY is there.
+    pub(crate) fn is_left_alone(&self) -> bool {
+        self.barrier == Barrier::Passed
+    }
+
+    /// Withdraws a call's message, and says what had not been posted of it.
+    pub(super) fn withdraw(&mut self, call: CallId) -> Unsent {
         let mut unsent = Unsent::Nothing;
         if self.waiting == 0 {
             return unsent;
         }
+        let (mut messages, mut bytes) = (0, 0);
         self.out.retain(|message| {
-            if message.call == call {
-                unsent = if message.begun { Unsent::Rest } else { Unsent::All };
-                self.waiting -= 1;
+            if message.call != call {
+                return true;
             }
-            message.call != call
+            let body = message.body.take();
+            messages += 1;
+            bytes += body.len() - message.sent;
+            unsent = if message.begun { Unsent::Rest } else { Unsent::All(body) };
+            false
         });
+        self.waiting -= messages;
+        self.waiting_bytes -= bytes;
         unsent
-    }
-
-    /// Whether anything waits to be sent.
-    pub(crate) fn has_output(&self) -> bool {
-        self.waiting > 0
-            || !self.control.is_empty()
-            || !self.hello_sent
-            || self.farewell.is_some()
-            || self.returns.is_due()
     }
 
     /// How many messages wait.
@@ -265,49 +257,83 @@ impl Link {
         self.waiting
     }
 
-    /// Posts as much as the peer's credits and the queue's room allow. `begun` is told of each message's first chunk,
+    /// Whether anything waits to be sent.
+    pub(crate) fn has_output(&self) -> bool {
+        self.waiting > 0 || !self.control.is_empty() || !self.hello_sent || self.owes_credits()
+    }
+
+    fn owes_credits(&self) -> bool {
+        self.returns.is_due() && self.waiting_bytes <= self.most_waiting_bytes
+    }
+
+    fn returned(&mut self) -> u16 {
+        if self.waiting_bytes <= self.most_waiting_bytes { self.returns.take() } else { 0 }
+    }
+
+    /// Posts as much as the peer's credits and the queue's room allow. `posted` is told of each message's first chunk,
     /// and given the body back with its last.
-    pub(crate) fn transmit(
+    pub(super) fn transmit(
+        &mut self,
+        now: Time,
+        queue: &mut dyn CompletionQueue,
+        endpoint: EndpointId,
+        posted: impl FnMut(CallId, bool, Option<Vec<u8>>),
+    ) -> Result<(), VerbsError> {
+        let before = self.waiting_bytes + self.waiting;
+        let sent = self.transmit_all(now, queue, endpoint, posted);
+        if self.waiting == 0 {
+            self.unsent_since = None;
+        } else if self.waiting_bytes + self.waiting < before {
+            self.unsent_since = Some(now);
+        } else {
+            self.unsent_since.get_or_insert(now);
+        }
+        sent
+    }
+
+    fn transmit_all(
         &mut self,
         now: Time,
         queue: &mut dyn CompletionQueue,
         endpoint: EndpointId,
         mut posted: impl FnMut(CallId, bool, Option<Vec<u8>>),
     ) -> Result<(), VerbsError> {
-        if !self.hello_sent {
+        if !self.hello_sent && !self.greet(queue, endpoint)? {
+            return Ok(());
+        }
+        let Some(agreed) = self.agreed else { return Ok(()) };
+        let (crc, room) = (agreed.crc(), self.room(&agreed));
+        while !self.control.is_empty() {
             if queue.send_room(endpoint) == 0 {
                 return Ok(());
             }
-            let hello = Hello::new(self.offered, self.limits, self.name);
-            queue.post_send(endpoint, &[&hello.encode(), self.name.as_bytes()])?;
-            self.hello_sent = true;
-        }
-        let Some(agreed) = self.agreed else { return Ok(()) };
-        let crc = agreed.crc();
-        let room = agreed.chunk_room().min(queue.chunk_bytes() - if crc { wire::CHECKSUM_BYTES } else { 0 });
-        while let Some(head) = self.control.front_mut() {
-            if queue.send_room(endpoint) == 0 {
-                return Ok(self.blocked(now));
+            let credits = self.returned();
+            match self.control.pop_front() {
+                Some(Control::Frame(mut head)) => {
+                    head.set_credits(credits);
+                    post(queue, endpoint, crc, [&head, &[], &[]])?;
+                }
+                Some(Control::GoAway(text)) => {
+                    say_farewell(queue, endpoint, crc, credits, GoAwayCode::Shutdown, &text)?;
+                }
+                None => {}
             }
-            head.set_credits(self.returns.take());
-            post(queue, endpoint, crc, [head, &[], &[]])?;
-            self.control.pop_front();
         }
-        while self.waiting > 0 {
+        while self.waiting > 0 && self.credits.available() > 0 {
             if queue.send_room(endpoint) == 0 {
-                return Ok(self.blocked(now));
-            }
-            if !self.credits.take() {
-                // What we owe must go all the same, or both sides could wait for each other.
-                self.blocked(now);
-                break;
+                return Ok(());
             }
             let Some((message, bytes, last)) = self.out.next_with(|message| message.part(room)) else { break };
+            let _there_is_one = self.credits.take();
             let (begun, from) = (message.begun, message.sent);
             message.begun = true;
             message.sent += bytes;
-            let part = &message.body[from..from + bytes];
-            let credits = self.returns.take();
+            self.waiting_bytes -= bytes;
+            let body = message.body.get_mut();
+            let part = &body[from..from + bytes];
+            // As `returned`, which would borrow the message's queue too.
+            let full = self.waiting_bytes > self.most_waiting_bytes;
+            let credits = if full { 0 } else { self.returns.take() };
             if begun {
                 let (call, direction, offset) = (message.call, message.direction, from as u32);
                 let head = DataHeader { call, credits, direction, offset }.encode();
@@ -321,50 +347,108 @@ impl Link {
                 }
                 post(queue, endpoint, crc, [&message.head, &message.extra, part])?;
             }
-            self.idle_since = None;
-            let call = message.call;
-            let body = if last { Some(std::mem::take(&mut message.body)) } else { None };
+            let (call, body) = (message.call, if last { Some(std::mem::take(body)) } else { None });
             self.waiting -= usize::from(last);
             posted(call, !begun, body);
         }
-        if self.returns.is_due() && queue.send_room(endpoint) > 0 {
-            let credit = Credit { credits: self.returns.take() };
+        // What we owe must go whether messages can or not, or both sides could wait for each other.
+        if self.owes_credits() && queue.send_room(endpoint) > 0 {
+            let credit = Credit { credits: self.returned() };
             post(queue, endpoint, crc, [&credit.encode(), &[], &[]])?;
-        }
-        if let Some((code, text)) = self.farewell.take() {
-            let away = GoAway { credits: 0, code, last: None, text: &text };
-            post(queue, endpoint, crc, [&away.encode(), text.as_bytes(), &[]])?;
         }
         Ok(())
     }
 
-    fn blocked(&mut self, now: Time) {
-        self.idle_since.get_or_insert(now);
+    /// Says HELLO. Whether there was room for it.
+    fn greet(&mut self, queue: &mut dyn CompletionQueue, endpoint: EndpointId) -> Result<bool, VerbsError> {
+        if queue.send_room(endpoint) == 0 {
+            return Ok(false);
+        }
+        let hello = Hello::new(self.offered, self.limits, self.name);
+        queue.post_send(endpoint, &[&hello.encode(), self.name.as_bytes()])?;
+        self.hello_sent = true;
+        Ok(true)
     }
 
-    /// What is overdue, and when to ask again.
-    pub(crate) fn sweep(&mut self, now: Time, half_received: bool) -> Result<Option<Time>, Violation> {
-        if self.agreed.is_none() {
-            let until = self.opened + self.handshake;
-            return if now >= until { Err(Violation::Handshake(self.handshake)) } else { Ok(Some(until)) };
+    /// Tells a peer that is about to be closed on why, and nothing else: before versions were agreed on, by our HELLO
+    /// alone. Whether there was room for it.
+    pub(crate) fn dismiss(
+        &mut self,
+        queue: &mut dyn CompletionQueue,
+        endpoint: EndpointId,
+        violation: &Violation,
+    ) -> Result<bool, VerbsError> {
+        if !self.hello_sent && !self.greet(queue, endpoint)? {
+            return Ok(false);
         }
-        if self.absolute.is_some() && now >= self.next_ping {
-            self.next_ping = now + PING_EVERY;
-            let own = crate::clock::realtime();
-            let sent = Some(Realtime::from_nanos(own));
-            self.control.push_back(Ping(Probe { credits: 0, opaque: own, sent }).encode());
+        let Some(agreed) = self.agreed else { return Ok(true) };
+        if queue.send_room(endpoint) == 0 {
+            return Ok(false);
         }
-        let ping = self.absolute.is_some().then_some(self.next_ping);
-        if !half_received && self.waiting == 0 {
-            self.idle_since = None;
-            return Ok(ping);
-        }
-        let until = *self.idle_since.get_or_insert(now) + self.stall;
-        if now >= until {
-            return Err(Violation::Stalled(self.stall));
-        }
-        Ok(ping.into_iter().chain([until]).min())
+        say_farewell(queue, endpoint, agreed.crc(), 0, GoAwayCode::Violation, &cut(&violation.to_string()))?;
+        Ok(true)
     }
+
+    /// A part of a message was received, or the last message that was half received is there or gone.
+    pub(super) fn received_part(&mut self, now: Time, half_received: usize) {
+        self.half_since = (half_received > 0).then_some(now);
+    }
+
+    /// The peer works on what it got: what waits for its credits does not wait for nothing.
+    pub(super) fn peer_progressed(&mut self, now: Time) {
+        if let Some(since) = &mut self.unsent_since {
+            *since = now;
+        }
+    }
+
+    /// When something is overdue, unless there is progress until then.
+    pub(crate) fn due(&self) -> Time {
+        if self.agreed.is_none() {
+            return self.opened + self.handshake;
+        }
+        let stalled = self.stalled_at();
+        if self.pings { stalled.min(self.next_ping) } else { stalled }
+    }
+
+    fn stalled_at(&self) -> Time {
+        let since = self.unsent_since.unwrap_or(Time::MAX).min(self.half_since.unwrap_or(Time::MAX));
+        since + self.stall
+    }
+
+    /// Does what is due.
+    pub(crate) fn sweep(&mut self, now: Time) -> Result<(), Violation> {
+        if self.agreed.is_none() {
+            let silent = now >= self.opened + self.handshake;
+            return if silent { Err(Violation::Handshake(self.handshake)) } else { Ok(()) };
+        }
+        if self.pings && now >= self.next_ping {
+            self.next_ping = now + PING_EVERY;
+            if self.control.len() < CONTROL_MOST {
+                let own = crate::clock::realtime();
+                self.pinged = Some(own);
+                let sent = Some(Realtime::from_nanos(own));
+                self.push_control(Ping(Probe { credits: 0, opaque: own, sent }).encode());
+            }
+        }
+        if now >= self.stalled_at() { Err(Violation::Stalled(self.stall)) } else { Ok(()) }
+    }
+}
+
+/// A text as long as a GOAWAY's may be.
+fn cut(text: &str) -> String {
+    text[..text.floor_char_boundary(wire::GO_AWAY_TEXT_MOST)].to_owned()
+}
+
+fn say_farewell(
+    queue: &mut dyn CompletionQueue,
+    endpoint: EndpointId,
+    crc: bool,
+    credits: u16,
+    code: GoAwayCode,
+    text: &str,
+) -> Result<(), VerbsError> {
+    let away = GoAway { credits, code, last: None, text };
+    post(queue, endpoint, crc, [&away.encode(), text.as_bytes(), &[]])
 }
 
 /// Posts one chunk, with its checksum if that was agreed on.

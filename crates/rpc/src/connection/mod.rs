@@ -10,16 +10,19 @@ mod assembly;
 mod callee;
 mod caller;
 mod link;
+mod outgoing;
+mod violation;
 
 pub(crate) use callee::{Answer, Arrival, Callee, Served};
 pub(crate) use caller::{Caller, Finished, NewCall};
-pub(crate) use link::{Link, Violation};
+pub(crate) use link::{Link, Setup};
+pub(crate) use violation::Violation;
 
 use crate::wire::CallId;
 
 /// The slot that a call's number names.
 fn slot_of(call: CallId) -> usize {
-    (call.as_u32() & 0xffff) as usize
+    call.slot().into()
 }
 
 /// The number of the call of this generation in this slot. Generations start at 1, so no call is number 0.

@@ -132,7 +132,10 @@ impl Head {
                 std::hint::spin_loop();
             }
         }
-        self.net.close_all();
+        self.net.close_all(self.role.clock.now(), &mut self.happened);
+        if self.drain_until.is_some() {
+            self.net.linger(&mut self.happened);
+        }
     }
 
     /// One turn. Whether there was anything to do, and when there will be something next.
@@ -593,7 +596,7 @@ impl Head {
 
     fn check_drained(&mut self, now: Time) {
         let Some(until) = self.drain_until else { return };
-        if now >= until || (self.tasks.is_empty() && self.net.unanswered() == 0) {
+        if now >= until || (self.tasks.is_empty() && self.net.is_drained(now)) {
             self.stopped = true;
         }
     }

@@ -1,0 +1,128 @@
+//! How calls end before their REPLY: given up by their maker, late, lost, or taken to another connection.
+
+use super::{Caller, Finished, GLANCE, GRAIN, NewCall, Open, Slot};
+use crate::connection::assembly::Discarding;
+use crate::connection::call_in;
+use crate::connection::outgoing::Unsent;
+use crate::context::Context;
+use crate::outcome::Outcome;
+use crate::status::{Check, Reason, Status};
+use crate::wire::{Cancel, StageName};
+use greenwave_policy::Time;
+
+impl Caller {
+    /// Nobody waits for this call any more. It is finished without a word. Whether it was here.
+    pub(crate) fn abandon(&mut self, now: Time, token: usize) -> bool {
+        if let Some(at) = self.queued.iter().position(|call| call.token == token) {
+            self.queued.remove(at);
+            return true;
+        }
+        let slot = self.open_slots().find(|(_, open)| open.token == token).map(|(slot, _)| slot);
+        slot.is_some_and(|slot| self.haunt(now, slot).is_some())
+    }
+
+    /// Takes the call out of an open slot and tells the peer, if it knows of it.
+    fn haunt(&mut self, now: Time, slot: usize) -> Option<Open> {
+        let (generation, state) = &mut self.slots[slot];
+        let call = call_in(slot, *generation);
+        let Slot::Open(mut open) = std::mem::replace(state, Slot::Haunted(None)) else { return None };
+        self.open -= 1;
+        if let Some((assembly, ..)) = open.reply.take() {
+            *state = Slot::Haunted(Some(Discarding::begin(assembly.arrived(), assembly.message_len())));
+            self.receiving -= 1;
+            self.link.received_part(now, self.receiving);
+        }
+        if matches!(self.link.withdraw(call), Unsent::All(_)) {
+            self.free_slot(now, slot);
+        } else {
+            self.link.push_control(Cancel { call, credits: 0 }.encode());
+        }
+        Some(open)
+    }
+
+    /// Finishes the calls whose time is up, or whose answer nobody wants any more.
+    pub(crate) fn expire(&mut self, now: Time, done: &mut impl FnMut(Finished)) {
+        if now < self.earliest {
+            return;
+        }
+        let peer = self.link.agreed().map_or(StageName::UNNAMED, |agreed| agreed.peer);
+        self.queued.retain(|call| {
+            let over = over(now, &call.context, false, peer);
+            let stays = over.is_none();
+            if let Some(status) = over {
+                done(Finished { token: call.token, outcome: Outcome::local(status, now.since(call.started)) });
+            }
+            stays
+        });
+        let ended: Vec<(usize, Status)> = self
+            .open_slots()
+            .filter_map(|(slot, open)| Some((slot, over(now, &open.context, open.posted.is_some(), peer)?)))
+            .collect();
+        for (slot, status) in ended {
+            if let Some(open) = self.haunt(now, slot) {
+                done(Finished { token: open.token, outcome: Outcome::local(status, now.since(open.started)) });
+            }
+        }
+        let waiting = self.queued.iter().map(|call| &call.context);
+        let contexts = waiting.chain(self.open_slots().map(|(_, open)| &open.context));
+        let next = contexts.map(|context| context.deadline().expires().filter(|_| context.enforced())).min_by_key(
+            // Those without a deadline are to be looked at too.
+            |expires| expires.unwrap_or(Time::MAX),
+        );
+        self.earliest = match next {
+            None => Time::MAX,
+            // Expiries that lie close together are dealt with in one go.
+            Some(expires) => expires.unwrap_or(Time::MAX).clamp(now + GRAIN, now + GLANCE),
+        };
+    }
+
+    /// Takes out the calls that the peer has not heard of.
+    pub(crate) fn take_unsent(&mut self, now: Time) -> Vec<NewCall> {
+        let queued = std::mem::take(&mut self.queued);
+        let mut unsent = Vec::new();
+        let slots: Vec<usize> =
+            self.open_slots().filter(|(_, open)| open.posted.is_none()).map(|(slot, _)| slot).collect();
+        for slot in slots {
+            let (generation, _) = self.slots[slot];
+            let Unsent::All(body) = self.link.withdraw(call_in(slot, generation)) else { continue };
+            let Slot::Open(open) = std::mem::replace(&mut self.slots[slot].1, Slot::Free) else { continue };
+            self.open -= 1;
+            self.free_slot(now, slot);
+            let Open { token, context, method, started, .. } = open;
+            unsent.push(NewCall { token, context, method, body, started });
+        }
+        unsent.extend(queued);
+        unsent
+    }
+
+    /// The connection is gone, and with it every call.
+    pub(crate) fn lose(&mut self, now: Time, status: &Status, done: &mut impl FnMut(Finished)) {
+        let fail = |started: Time| Outcome::local(status.clone(), now.since(started));
+        for call in std::mem::take(&mut self.queued) {
+            done(Finished { token: call.token, outcome: fail(call.started) });
+        }
+        for (_, state) in std::mem::take(&mut self.slots) {
+            if let Slot::Open(open) = state {
+                done(Finished { token: open.token, outcome: fail(open.started) });
+            }
+        }
+        self.free.clear();
+        (self.open, self.receiving, self.earliest) = (0, 0, Time::MAX);
+    }
+}
+
+/// Why a call is over before it was answered, if it is.
+fn over(now: Time, context: &Context, posted: bool, peer: StageName) -> Option<Status> {
+    if context.is_cancelled() {
+        return Some(Status::refused(Reason::Cancelled, ""));
+    }
+    if !context.enforced() || !context.deadline().is_past(now) {
+        return None;
+    }
+    Some(if posted {
+        Status::refused(Reason::Expired(Check::Wait), format!("no answer from {peer} in time"))
+    } else {
+        let text = format!("the budget ran out before the call could be sent to {peer}");
+        Status::refused(Reason::Expired(Check::Send), text)
+    })
+}

@@ -1,0 +1,60 @@
+//! A message on its way out.
+
+use crate::wire::{self, CallId, Direction, Head};
+use greenwave_policy::{Deadline, Time};
+use std::cell::Cell;
+
+/// A message, and how much of it was posted.
+pub(crate) struct Outgoing {
+    pub(super) call: CallId,
+    pub(super) direction: Direction,
+    pub(super) head: Head,
+    /// What stands between the head and the body in the first chunk: metadata or receipts. With the head it leaves
+    /// room for a byte of the body at least.
+    pub(super) extra: Vec<u8>,
+    /// A cell, so that it can be taken out of a message that is withdrawn.
+    pub(super) body: Cell<Vec<u8>>,
+    /// For a call: when it expires and was born, to state what is left at the last write.
+    pub(super) deadline: Deadline,
+    pub(super) birth: Time,
+    pub(super) sent: usize,
+    pub(super) begun: bool,
+}
+
+/// What had not been posted of a message when it was withdrawn.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Unsent {
+    Nothing,
+    Rest,
+    /// The peer has not heard of it; this is the body.
+    All(Vec<u8>),
+}
+
+impl Outgoing {
+    pub(crate) fn call(call: CallId, head: Head, body: Vec<u8>, deadline: Deadline, birth: Time) -> Self {
+        Self::new(call, Direction::Request, head, Vec::new(), body, deadline, birth)
+    }
+
+    pub(crate) fn reply(call: CallId, head: Head, extra: Vec<u8>, body: Vec<u8>, deadline: Deadline) -> Self {
+        Self::new(call, Direction::Reply, head, extra, body, deadline, Time::ZERO)
+    }
+
+    fn new(
+        call: CallId,
+        direction: Direction,
+        head: Head,
+        extra: Vec<u8>,
+        body: Vec<u8>,
+        deadline: Deadline,
+        birth: Time,
+    ) -> Self {
+        Self { call, direction, head, extra, body: Cell::new(body), deadline, birth, sent: 0, begun: false }
+    }
+
+    /// How many bytes of the body fit into the next chunk of `room` bytes.
+    pub(super) fn part(&self, room: usize) -> usize {
+        let before = if self.begun { wire::DATA_FIXED } else { self.head.len() + self.extra.len() };
+        debug_assert!(before < room, "the head and what follows it take up the whole chunk");
+        room.saturating_sub(before)
+    }
+}

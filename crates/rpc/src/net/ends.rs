@@ -1,0 +1,272 @@
+//! The ends of connections that a queue's events are for, and what they make of them.
+//!
+//! Apart from the queue itself, because the queue lends out chunks while it is polled: what has to be done to the queue
+//! is noted here and done by [`Net`](super::Net) after the poll.
+
+use super::calling::Calling;
+use super::mixer::Mixed;
+use super::pool::Pool;
+use super::{Happening, PeerKey, Serving};
+use crate::config::Limits;
+use crate::connection::{Callee, Caller, Link, Served, Setup, Violation};
+use crate::counters::Counters;
+use greenwave_policy::Time;
+use greenwave_verbs::{CloseReason, CompletionQueue, EndpointId, Event, VerbsError};
+use slab::Slab;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// The ends of a thread's connections.
+///
+/// Invariants:
+/// 1. `by_endpoint` leads to the peers that have an endpoint, except those that are about to be expelled.
+/// 2. A peer is in `dirty` exactly if its flag says so; all in it exist.
+/// 3. Nothing is due before `next_sweep`.
+pub(super) struct Ends {
+    pub(super) limits: Limits,
+    pub(super) serving: Option<Serving>,
+    pub(super) peers: Slab<Peer>,
+    by_endpoint: HashMap<EndpointId, usize, Mixed>,
+    /// Connections with something to post.
+    dirty: Vec<usize>,
+    pub(super) pool: Pool,
+    serial: u64,
+    pub(super) next_sweep: Time,
+    pub(super) counters: Arc<Counters>,
+    pub(super) draining: bool,
+    /// What is to be done to the queue, or to ends that it is not the time to take apart.
+    pub(super) fates: Vec<Fate>,
+}
+
+/// One end of one connection.
+pub(super) struct Peer {
+    pub(super) serial: u64,
+    pub(super) endpoint: Option<EndpointId>,
+    dirty: bool,
+    pub(super) half: Half,
+}
+
+pub(super) enum Half {
+    Caller(Box<Calling>),
+    /// A calling end whose server goes away: it finishes what the server has heard of.
+    Leaving {
+        caller: Box<Caller>,
+        home: usize,
+    },
+    Callee(Box<Callee>),
+}
+
+/// What is to be done once the queue is no longer being polled.
+pub(super) enum Fate {
+    /// Close an endpoint that nobody wants.
+    Abort(EndpointId),
+    /// The transport closed the endpoint.
+    Gone(EndpointId, CloseReason),
+    /// Close on the peer, because it broke the rules.
+    Expel(PeerKey, Violation),
+    /// The server of this calling end takes no further calls, or has answered the last one.
+    Leave(PeerKey),
+}
+
+impl Ends {
+    pub(super) fn new(limits: &Limits) -> Self {
+        Self {
+            limits: *limits,
+            serving: None,
+            peers: Slab::new(),
+            by_endpoint: HashMap::default(),
+            dirty: Vec::new(),
+            pool: Pool::default(),
+            serial: 0,
+            next_sweep: Time::MAX,
+            counters: Arc::default(),
+            draining: false,
+            fates: Vec::new(),
+        }
+    }
+
+    /// Adds an end.
+    pub(super) fn add(&mut self, half: Half) -> PeerKey {
+        self.serial += 1;
+        let serial = self.serial;
+        let index = self.peers.insert(Peer { serial, endpoint: None, dirty: false, half });
+        PeerKey { index, serial }
+    }
+
+    /// Gives an end its connection.
+    pub(super) fn connect(&mut self, index: usize, endpoint: EndpointId) {
+        self.peers[index].endpoint = Some(endpoint);
+        self.by_endpoint.insert(endpoint, index);
+        self.mark(index);
+        self.expect(index);
+    }
+
+    /// Takes an end's connection from it.
+    pub(super) fn disconnect(&mut self, index: usize) -> Option<EndpointId> {
+        let endpoint = self.peers.get_mut(index)?.endpoint.take()?;
+        self.by_endpoint.remove(&endpoint);
+        Some(endpoint)
+    }
+
+    /// Forgets an end that has no connection.
+    pub(super) fn remove(&mut self, index: usize) {
+        if self.peers.remove(index).dirty {
+            self.dirty.retain(|dirty| *dirty != index);
+        }
+    }
+
+    pub(super) fn peer(&mut self, key: PeerKey) -> Option<&mut Peer> {
+        self.peers.get_mut(key.index).filter(|peer| peer.serial == key.serial)
+    }
+
+    pub(super) fn index_of(&self, endpoint: EndpointId) -> Option<usize> {
+        self.by_endpoint.get(&endpoint).copied()
+    }
+
+    /// Notes that an end may have something to post.
+    pub(super) fn mark(&mut self, index: usize) {
+        let peer = &mut self.peers[index];
+        if !peer.dirty {
+            peer.dirty = true;
+            self.dirty.push(index);
+        }
+    }
+
+    /// The next end that may have something to post.
+    pub(super) fn next_dirty(&mut self) -> Option<usize> {
+        let index = self.dirty.pop()?;
+        self.peers[index].dirty = false;
+        Some(index)
+    }
+
+    /// Sees to it that an end is swept in time.
+    #[inline]
+    pub(super) fn expect(&mut self, index: usize) {
+        self.next_sweep = self.next_sweep.min(self.peers[index].due());
+    }
+
+    /// Adds the serving end of a connection that came in. Whether there is to be one.
+    pub(super) fn welcome(&mut self, now: Time, endpoint: EndpointId) -> bool {
+        let Some(Serving { name, checksums, absolute }) = self.serving.as_ref().filter(|_| !self.draining) else {
+            return false;
+        };
+        let limits = &self.limits;
+        let setup = Setup { name, limits, calls: limits.calls, checksums: *checksums, absolute: *absolute };
+        let callee = Callee::new(Link::new(&setup, now), limits);
+        let key = self.add(Half::Callee(Box::new(callee)));
+        self.counters.connections.add(1);
+        self.connect(key.index, endpoint);
+        true
+    }
+
+    /// Takes in what the queue found.
+    pub(super) fn on_event(&mut self, now: Time, event: Event<'_>, happened: &mut Vec<Happening>) {
+        match event {
+            Event::Received { endpoint, chunk } => self.receive(now, endpoint, chunk, happened),
+            Event::Writable { endpoint } | Event::Connected { endpoint } => {
+                if let Some(index) = self.index_of(endpoint) {
+                    self.mark(index);
+                }
+            }
+            Event::Accepted { endpoint, .. } => {
+                if self.welcome(now, endpoint) {
+                    self.counters.accepted.add(1);
+                } else {
+                    self.fates.push(Fate::Abort(endpoint));
+                }
+            }
+            Event::AcceptedDetached { endpoint, .. } => {
+                self.counters.accepted.add(1);
+                happened.push(Happening::Accepted(endpoint));
+            }
+            Event::Closed { endpoint, reason } => self.fates.push(Fate::Gone(endpoint, reason)),
+            Event::Woken => {}
+        }
+    }
+
+    fn receive(&mut self, now: Time, endpoint: EndpointId, chunk: &[u8], happened: &mut Vec<Happening>) {
+        let Some(index) = self.index_of(endpoint) else { return };
+        let Self { peers, pool, counters, .. } = self;
+        let peer = &mut peers[index];
+        let key = PeerKey { index, serial: peer.serial };
+        let mut done = |done| happened.push(Happening::from(done));
+        let received = match &mut peer.half {
+            Half::Caller(calling) => calling.caller.receive(now, chunk, &mut done).map(|()| {
+                if calling.caller.going().is_some() {
+                    self.fates.push(Fate::Leave(key));
+                }
+            }),
+            Half::Leaving { caller, .. } => caller.receive(now, chunk, &mut done).map(|()| {
+                if caller.unfinished() == 0 {
+                    self.fates.push(Fate::Leave(key));
+                }
+            }),
+            Half::Callee(callee) => callee.receive(now, chunk, || pool.take()).map(|served| match served {
+                Some(Served::Arrived(arrival)) => happened.push(Happening::Call(key, arrival)),
+                Some(Served::Cancelled(call)) => happened.push(Happening::Cancelled(key, call)),
+                Some(Served::Refused) => counters.refused.add(1),
+                Some(Served::Withdrawn) => counters.cancelled.add(1),
+                None => {}
+            }),
+        };
+        match received {
+            Ok(()) => {
+                if peer.link().has_output() {
+                    self.mark(index);
+                }
+                self.expect(index);
+            }
+            Err(violation) => {
+                // Whatever else it sent is not looked at.
+                self.by_endpoint.remove(&endpoint);
+                self.fates.push(Fate::Expel(key, violation));
+            }
+        }
+    }
+}
+
+impl Peer {
+    pub(super) fn link(&mut self) -> &mut Link {
+        match &mut self.half {
+            Half::Caller(calling) => &mut calling.caller.link,
+            Half::Leaving { caller, .. } => &mut caller.link,
+            Half::Callee(callee) => &mut callee.link,
+        }
+    }
+
+    /// When there is something to sweep.
+    fn due(&self) -> Time {
+        match &self.half {
+            _ if self.endpoint.is_none() => Time::MAX,
+            Half::Caller(calling) => calling.caller.due(),
+            Half::Leaving { caller, .. } => caller.due(),
+            Half::Callee(callee) => callee.link.due(),
+        }
+    }
+
+    /// Posts what can be posted.
+    pub(super) fn transmit(
+        &mut self,
+        now: Time,
+        queue: &mut dyn CompletionQueue,
+        endpoint: EndpointId,
+        spare: impl FnMut(Vec<u8>),
+    ) -> Result<(), VerbsError> {
+        match &mut self.half {
+            Half::Caller(calling) => calling.caller.transmit(now, queue, endpoint, spare),
+            Half::Leaving { caller, .. } => caller.transmit(now, queue, endpoint, spare),
+            Half::Callee(callee) => callee.transmit(now, queue, endpoint, spare),
+        }
+    }
+
+    /// Does what is overdue.
+    pub(super) fn sweep(&mut self, now: Time, happened: &mut Vec<Happening>) -> Result<(), Violation> {
+        let mut done = |done| happened.push(Happening::from(done));
+        match &mut self.half {
+            Half::Caller(calling) => calling.caller.expire(now, &mut done),
+            Half::Leaving { caller, .. } => caller.expire(now, &mut done),
+            Half::Callee(_) => {}
+        }
+        self.link().sweep(now)
+    }
+}
