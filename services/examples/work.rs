@@ -99,7 +99,7 @@ fn recommend(directory: &std::path::Path) -> Result<(), Failure> {
     );
     let (profiles, histories) = (Profiles::open(directory)?, Histories::open(directory)?);
     let recommendations = Recommendations::open(directory)?;
-    let mut sampler = recommend::sampler::Sampler::read(directory, 1)?;
+    let mut sampler = recommend::sampler::Sampler::stored(directory, 1)?;
     let mut spent = Spent::default();
     let mut free = || Checkpoint::FREE;
     for _ in 0..USERS {

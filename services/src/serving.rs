@@ -1,12 +1,11 @@
-//! What the servers of both services have in common: messages in and out, and work that watches its budget.
+//! What the servers of both services have in common: work that watches its budget, and why they don't start.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use greenwave::policy::ServiceTimes;
-use greenwave::rpc::{ConfigError, StartError};
-use greenwave::{Code, Context, Status};
-use prost::Message;
+use greenwave::rpc::{ConfigError, StartError, Typed};
+use greenwave::{Context, Status};
 use thiserror::Error;
 
 use crate::checkpoint::{Checkpoint, Pass};
@@ -32,18 +31,6 @@ pub enum ServeError {
     /// The server can't start.
     #[error(transparent)]
     Start(#[from] StartError),
-}
-
-/// Makes a handler of bytes from one of messages.
-pub(crate) fn method<Q: Message + Default, R: Message>(
-    answer: impl Fn(&Context, Q) -> Result<R, Status> + Send + Sync + 'static,
-) -> impl Fn(&Context, &[u8], &mut Vec<u8>) -> Result<(), Status> + Send + Sync + 'static {
-    move |context, request, reply| {
-        let request = Q::decode(request).map_err(|error| Status::new(Code::InvalidArgument, error.to_string()))?;
-        let answer = answer(context, request)?;
-        reply.reserve(answer.encoded_len());
-        answer.encode(reply).map_err(|error| Status::new(Code::Internal, error.to_string()))
-    }
 }
 
 /// Whether a service does less when its budget is short.
@@ -86,8 +73,10 @@ impl Ahead {
         Self(Mutex::new(ServiceTimes::new()))
     }
 
-    pub(crate) fn observe(&self, took: Duration) {
-        self.times().observe(took);
+    /// Takes note of how long an answer took.
+    pub(crate) fn noted<T>(&self, answer: Typed<T>) -> T {
+        self.times().observe(answer.total);
+        answer.into_inner()
     }
 
     /// What most answers take; nothing until one was seen.

@@ -150,7 +150,7 @@ fn a_store_that_is_open_elsewhere_is_refused_with_a_remedy() {
 fn users_are_drawn_from_the_stores_even_while_they_are_served() {
     let world = World::new().built();
     let profiles = Profiles::open(&world.stores()).unwrap();
-    let mut sampler = Sampler::read(&world.stores(), 1).unwrap();
+    let mut sampler = Sampler::stored(&world.stores(), 1).unwrap();
     for _ in 0..50 {
         let request = sampler.request(10).unwrap();
         assert!(profiles.of(&request.user, &mut || Checkpoint::FREE).is_ok(), "{}", request.user);

@@ -9,7 +9,9 @@ use std::path::Path;
 use crate::draw::{Draw, Zipf};
 use crate::proto::recommend::ProfileRequest;
 
+use super::registry::{Manifests, RegistryError};
 use super::store::{self, StoreError};
+use super::users;
 
 /// An endless source of users.
 #[derive(Clone, Debug)]
@@ -27,8 +29,18 @@ impl Sampler {
     ///
     /// # Errors
     /// When they weren't built.
-    pub fn read(directory: &Path, seed: u64) -> Result<Self, StoreError> {
+    pub fn stored(directory: &Path, seed: u64) -> Result<Self, StoreError> {
         Ok(Self::new(store::users(directory)?, seed))
+    }
+
+    /// Draws from the users that the crates below `root` make. Stores that were built before a crate was added don't
+    /// know its users; [`Sampler::stored`] never draws such.
+    ///
+    /// # Errors
+    /// When there are no crates.
+    pub fn read(root: &Path, seed: u64) -> Result<Self, RegistryError> {
+        let registry = Manifests::find(root)?.read()?;
+        Ok(Self::new(registry.crates.iter().flat_map(users::of).map(|user| user.id).collect(), seed))
     }
 
     /// Draws from these users.

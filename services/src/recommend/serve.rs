@@ -1,16 +1,14 @@
 //! The recommend service's servers: one for each stage, each calling the next.
 
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
-use greenwave::rpc::MethodId;
 use greenwave::{Address, Channel, ChannelConfig, Code, Context, Router, Server, ServerConfig, ServerHandle, Status};
-use prost::Message;
 
 use crate::checkpoint::Precision;
-use crate::proto::DESCRIPTORS;
 use crate::proto::recommend as proto;
-use crate::serving::{Adapt, Ahead, ServeError, limit_or_default, method};
+use crate::serving::{Adapt, Ahead, ServeError, limit_or_default};
 use crate::settings::{SettingError, Settings, value};
 
 use super::history::{Histories, Neighbour};
@@ -81,56 +79,37 @@ impl StageConfig {
 pub fn serve_stage(config: StageConfig) -> Result<ServerHandle, ServeError> {
     let StageConfig { store, stage, adapt, channel, server } = config;
     let adapt = Adapt(adapt);
-    let router = match stage {
+    let ahead = Ahead::unknown();
+    let router: Router = match stage {
         StageRole::Profile { next } => {
-            let next = Next::new(next, channel, proto::HISTORY)?;
-            let stage = ProfileStage { profiles: Profiles::open(&store)?, next, adapt };
-            Router::new().method(proto::PROFILE, method(move |context, request| stage.answer(context, request)))
+            let next = proto::HistoryClient::new(Channel::new(next, channel)?);
+            let stage = ProfileStage { profiles: Profiles::open(&store)?, next, ahead, adapt };
+            proto::ProfileServer::new(Arc::new(stage)).into()
         }
         StageRole::History { next } => {
-            let next = Next::new(next, channel, proto::RECOMMENDATION)?;
-            let stage = HistoryStage { histories: Histories::open(&store)?, next, adapt };
-            Router::new().method(proto::HISTORY, method(move |context, request| stage.answer(context, request)))
+            let next = proto::RecommendationClient::new(Channel::new(next, channel)?);
+            let stage = HistoryStage { histories: Histories::open(&store)?, next, ahead, adapt };
+            proto::HistoryServer::new(Arc::new(stage)).into()
         }
         StageRole::Recommendation => {
             let stage = LastStage { recommendations: Recommendations::open(&store)?, adapt };
-            Router::new().method(proto::RECOMMENDATION, method(move |context, request| stage.answer(context, request)))
+            proto::RecommendationServer::new(Arc::new(stage)).into()
         }
     };
-    Ok(Server::start(server, router.descriptors(DESCRIPTORS))?)
-}
-
-/// The stage behind this one.
-struct Next {
-    channel: Channel,
-    method: MethodId,
-    ahead: Ahead,
-}
-
-impl Next {
-    fn new(address: Address, config: ChannelConfig, method: &str) -> Result<Self, ServeError> {
-        Ok(Self { channel: Channel::new(address, config)?, method: MethodId::of(method), ahead: Ahead::unknown() })
-    }
-
-    fn call(&self, context: &Context, request: &impl Message) -> Result<proto::RecommendReply, Status> {
-        let began = Instant::now();
-        let reply = self.channel.call(context, self.method, &request.encode_to_vec())?;
-        self.ahead.observe(began.elapsed());
-        proto::RecommendReply::decode(&*reply.body)
-            .map_err(|error| Status::new(Code::Internal, format!("the next stage's answer is broken: {error}")))
-    }
+    Ok(Server::start(server, router)?)
 }
 
 struct ProfileStage {
     profiles: Profiles,
-    next: Next,
+    next: proto::HistoryClient,
+    ahead: Ahead,
     adapt: Adapt,
 }
 
-impl ProfileStage {
-    fn answer(&self, context: &Context, request: proto::ProfileRequest) -> Result<proto::RecommendReply, Status> {
+impl proto::Profile for ProfileStage {
+    fn recommend(&self, context: &Context, request: proto::ProfileRequest) -> Result<proto::RecommendReply, Status> {
         let limit = checked_limit(request.limit)?;
-        let work = self.adapt.work(context, self.next.ahead.expected(), |pass| self.profiles.of(&request.user, pass));
+        let work = self.adapt.work(context, self.ahead.expected(), |pass| self.profiles.of(&request.user, pass));
         let profile = work??;
         let next = proto::HistoryRequest {
             user: request.user,
@@ -138,26 +117,27 @@ impl ProfileStage {
             has: profile.has,
             limit,
         };
-        Ok(through(Stage::Profile, profile.precision, self.next.call(context, &next)?))
+        Ok(through(Stage::Profile, profile.precision, self.ahead.noted(self.next.recommend(context, &next)?)))
     }
 }
 
 struct HistoryStage {
     histories: Histories,
-    next: Next,
+    next: proto::RecommendationClient,
+    ahead: Ahead,
     adapt: Adapt,
 }
 
-impl HistoryStage {
-    fn answer(&self, context: &Context, request: proto::HistoryRequest) -> Result<proto::RecommendReply, Status> {
+impl proto::History for HistoryStage {
+    fn recommend(&self, context: &Context, request: proto::HistoryRequest) -> Result<proto::RecommendReply, Status> {
         let proto::HistoryRequest { user, traits, has, limit } = request;
         let known: Vec<Trait> = traits.iter().cloned().map(Trait::from).collect();
         let of = user.split_once('@').map_or(user.as_str(), |(name, _)| name);
-        let work = self.adapt.work(context, self.next.ahead.expected(), |pass| self.histories.like(&known, of, pass));
+        let work = self.adapt.work(context, self.ahead.expected(), |pass| self.histories.like(&known, of, pass));
         let history = work??;
         let neighbours = history.neighbours.into_iter().map(proto::Neighbour::from).collect();
         let next = proto::RecommendationRequest { traits, has, neighbours, limit };
-        Ok(through(Stage::History, history.precision, self.next.call(context, &next)?))
+        Ok(through(Stage::History, history.precision, self.ahead.noted(self.next.recommend(context, &next)?)))
     }
 }
 
@@ -166,8 +146,8 @@ struct LastStage {
     adapt: Adapt,
 }
 
-impl LastStage {
-    fn answer(
+impl proto::Recommendation for LastStage {
+    fn recommend(
         &self,
         context: &Context,
         request: proto::RecommendationRequest,

@@ -4,14 +4,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use greenwave::rpc::{self, Aggregator, MethodId, Partial};
-use greenwave::{Address, Channel, ChannelConfig, Code, Context, Router, Server, ServerConfig, ServerHandle, Status};
+use greenwave::rpc::{self, Aggregator, Partial};
+use greenwave::{Address, Channel, ChannelConfig, Code, Context, Server, ServerConfig, ServerHandle, Status};
 use prost::Message;
 
 use crate::checkpoint::Precision;
 use crate::proto::search as proto;
-use crate::proto::{DESCRIPTORS, search::QUERY, search::SHARD_QUERY};
-use crate::serving::{Adapt, ServeError, limit_or_default, method};
+use crate::serving::{Adapt, ServeError, limit_or_default};
 use crate::settings::{SettingError, Settings, span, value};
 
 use super::aggregate::{Found, Merged, Merger};
@@ -62,14 +61,21 @@ impl ShardConfig {
 /// When the index isn't there, or the server can't start.
 pub fn serve_shard(config: ShardConfig) -> Result<ServerHandle, ServeError> {
     let shard = Shard::open(&config.index, config.shard, config.depth)?;
-    let adapt = Adapt(config.adapt);
-    let handler = method(move |context, request: proto::QueryRequest| {
+    let served = ServedShard { shard, adapt: Adapt(config.adapt) };
+    Ok(Server::start(config.server, proto::SearchShardServer::new(Arc::new(served)))?)
+}
+
+struct ServedShard {
+    shard: Shard,
+    adapt: Adapt,
+}
+
+impl proto::SearchShard for ServedShard {
+    fn query(&self, context: &Context, request: proto::QueryRequest) -> Result<proto::ShardReply, Status> {
         let query = parse(&request)?;
-        let answer = adapt.work(context, Duration::ZERO, |pass| shard.answer(&query, pass))?;
+        let answer = self.adapt.work(context, Duration::ZERO, |pass| self.shard.answer(&query, pass))?;
         answer.map(proto::ShardReply::from).map_err(Status::from)
-    });
-    let router = Router::new().method(SHARD_QUERY, handler).descriptors(DESCRIPTORS);
-    Ok(Server::start(config.server, router)?)
+    }
 }
 
 /// How the aggregator is served.
@@ -115,33 +121,35 @@ pub fn serve_aggregator(config: AggregatorConfig) -> Result<ServerHandle, ServeE
         let open = |address| Channel::new(address, channel.clone());
         channels.push(replicas.into_iter().map(open).collect::<Result<Vec<_>, _>>()?);
     }
-    let front =
-        Arc::new(Front { shards: channels, aggregator: Aggregator::new(unit), query: MethodId::of(SHARD_QUERY) });
-    let handler = method(move |context, request| front.answer(context, &request));
-    let router = Router::new().method(QUERY, handler).descriptors(DESCRIPTORS);
-    Ok(Server::start(server, router)?)
+    let front = Front { shards: channels, aggregator: Aggregator::new(unit) };
+    Ok(Server::start(server, proto::SearchServer::new(Arc::new(front)))?)
 }
 
 /// The aggregator: what a query is split over.
 struct Front {
     shards: Vec<Vec<Channel>>,
     aggregator: Aggregator,
-    query: MethodId,
 }
 
-impl Front {
-    fn answer(&self, context: &Context, request: &proto::QueryRequest) -> Result<proto::QueryReply, Status> {
-        let query = parse(request)?;
+impl proto::Search for Front {
+    fn query(&self, context: &Context, request: proto::QueryRequest) -> Result<proto::QueryReply, Status> {
+        let query = parse(&request)?;
         let bytes = request.encode_to_vec();
         let unit_context = self.within(context);
         let mut unit = self.aggregator.unit(&unit_context);
         for replicas in &self.shards {
-            unit = unit.branch_with_replicas(replicas.iter().cloned(), self.query, bytes.clone());
+            unit = unit.branch_with_replicas(
+                replicas.iter().cloned(),
+                proto::search_shard_methods::QUERY_ID,
+                bytes.clone(),
+            );
         }
         let partial = unit.gather();
         Ok(reply(merge(&partial, query.limit)?, self.shards.len()))
     }
+}
 
+impl Front {
     /// What the shards are given: less than the aggregator has, so that an answer without the late ones is in time.
     fn within(&self, context: &Context) -> Context {
         match context.budget().remaining() {
