@@ -50,6 +50,8 @@ pub(super) enum News {
     Listening(Listening),
     /// A child ended by itself.
     Died(Problem),
+    /// A child ended that was asked to.
+    Ended,
     /// This process is to finish what was accepted, and to end.
     Drain,
     /// This process is to end now.
@@ -127,6 +129,7 @@ impl Children {
                 Some(News::Listening(one)) => listening.push(one),
                 Some(News::Died(problem)) => return Err(problem),
                 Some(News::Drain | News::Stop) => return Ok(None),
+                Some(News::Ended) => {}
                 None => {
                     let silent = self.members.iter().filter(|member| matches!(member.state, State::Starting));
                     let silent: Vec<_> = silent.map(|member| member.name.as_str()).collect();
@@ -191,7 +194,7 @@ impl Children {
                 let member = &mut self.members[child];
                 let asked = member.orders.is_none();
                 let status = member.reap();
-                (!asked).then(|| News::Died(member.obituary(status)))
+                Some(if asked { News::Ended } else { News::Died(member.obituary(status)) })
             }
         }
     }

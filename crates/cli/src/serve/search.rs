@@ -108,7 +108,7 @@ impl Plan {
                     return Ok(());
                 }
                 Some(News::Stop) => return Ok(()),
-                Some(News::Listening(_)) | None => {}
+                Some(News::Listening(_) | News::Ended) | None => {}
             }
         }
     }

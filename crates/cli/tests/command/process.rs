@@ -5,7 +5,8 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, test_kill_process};
 
 /// Longer than anything takes on a machine that others use, too.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -116,6 +117,14 @@ pub(crate) fn pid_of(line: &str) -> u32 {
 
 pub(crate) fn kill(process: u32) {
     kill_process(pid(process), Signal::KILL).unwrap();
+}
+
+/// Waits for the end of a process that isn't our child.
+pub(crate) fn await_end(process: u32) {
+    let Ok(handle) = pidfd_open(pid(process), PidfdFlags::empty()) else { return };
+    let patience = Timespec::try_from(PATIENCE).unwrap();
+    let ended = poll(&mut [PollFd::new(&handle, PollFlags::IN)], Some(&patience)).unwrap();
+    assert_eq!(ended, 1, "process {process} still runs");
 }
 
 pub(crate) fn is_gone(process: u32) -> bool {

@@ -51,7 +51,9 @@ fn a_users_mistake_comes_back_as_the_services_own_words() {
 
 #[test]
 fn on_sigterm_every_stage_ends_and_the_exit_is_clean() {
-    let recommend = serve(&[]);
+    let recommend = serve(&["--drain=1h"]);
+    let request = r#"{"user": "newcomer@1.0.0"}"#;
+    run(&["call", &recommend.address, "Profile/Recommend", request, "--deadline=60s"]);
     recommend.running.terminate();
     let finished = recommend.running.finish();
     assert!(finished.status.success(), "{}", finished.err);
