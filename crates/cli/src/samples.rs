@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use greenwave_services::proto::{recommend, search};
 use greenwave_services::recommend::sampler::Sampler as Users;
+use greenwave_services::recommend::store;
 use greenwave_services::search::corpus::{CorpusConfig, cargo_registry};
 use greenwave_services::search::index::{self, IndexConfig};
 use greenwave_services::search::queries::Sampler as Questions;
@@ -41,7 +42,10 @@ pub(crate) fn search(directory: Option<&PathBuf>, count: usize, seed: u64) -> Re
 /// # Errors
 /// When there are no crates.
 pub(crate) fn recommend(directory: Option<&PathBuf>, count: usize, seed: u64) -> Result<Vec<Vec<u8>>, Problem> {
-    let mut users = Users::read(&corpus(directory)?, seed).map_err(Problem::failure)?;
+    let crates = corpus(directory)?;
+    let stores = data::folder("recommend", &crates)?;
+    store::ensure(&crates, &stores).map_err(Problem::failure)?;
+    let mut users = Users::stored(&stores, seed).map_err(Problem::failure)?;
     let users = std::iter::from_fn(|| users.user().map(str::to_owned)).take(count);
     Ok(users.map(|user| recommend::ProfileRequest { user, limit: 10 }.encode_to_vec()).collect())
 }

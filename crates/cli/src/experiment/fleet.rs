@@ -3,8 +3,9 @@
 use anyhow::{Context as _, Result, bail};
 use greenwave::Address;
 use rustix::process::{Pid, Signal, kill_process};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// A process that serves, and where.
@@ -27,13 +28,16 @@ impl Serving {
             .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
             .spawn()
             .with_context(|| format!("starting greenwave {}", arguments.join(" ")))?;
+        let said = child.stderr.take().map(keep_last);
         let lines = child.stdout.take().map(BufReader::new).into_iter().flat_map(BufRead::lines);
         let address = lines.map_while(Result::ok).find_map(|line| ready(&line));
         let Some(address) = address else {
             let status = child.wait().context("waiting for a process")?;
-            bail!("greenwave {} ended before it listened: {status}", arguments.join(" "));
+            let said = said.and_then(|said| said.join().ok()).unwrap_or_default();
+            bail!("greenwave {} ended before it listened: {status}\n{said}", arguments.join(" "));
         };
         Ok(Self { child, address })
     }
@@ -59,6 +63,21 @@ impl Drop for Serving {
         self.signal(Signal::KILL);
         let _reaped = self.child.wait();
     }
+}
+
+/// Reads what a process says, so that it never waits for a reader, and keeps the end of it.
+fn keep_last(stderr: impl Read + Send + 'static) -> JoinHandle<String> {
+    const LINES: usize = 12;
+    std::thread::spawn(move || {
+        let mut last: Vec<String> = Vec::new();
+        for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+            if last.len() == LINES {
+                last.remove(0);
+            }
+            last.push(line);
+        }
+        last.join("\n")
+    })
 }
 
 /// The address in the line that a server prints when it listens: `listening tcp://127.0.0.1:7000 name=...`.

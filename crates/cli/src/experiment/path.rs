@@ -38,6 +38,15 @@ pub(crate) struct PathArgs {
     /// Only the cases that begin with this: chain, parallel-unit or five-hops.
     #[arg(long)]
     case: Option<String>,
+    /// Only these systems.
+    #[arg(long, value_delimiter = ',', value_name = "NAMES")]
+    systems: Vec<String>,
+    /// Loads as shares of capacity.
+    #[arg(long, value_delimiter = ',', value_name = "SHARES", default_values_t = LOADS)]
+    loads: Vec<f64>,
+    /// A further option of `greenwave serve` for the systems that know deadlines.
+    #[arg(long, value_name = "OPTION", allow_hyphen_values = true)]
+    with: Vec<String>,
     /// Decides arrivals, classes and requests.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -65,7 +74,11 @@ impl PathArgs {
             let systems = if self.quick { vec![FIFO, LEAST_LAXITY] } else { ALL.to_vec() };
             services.push((Service::unit(self.dir.as_ref(), self.shards, self.seed)?, systems));
         }
-        let runs: usize = services.iter().map(|(_, systems)| systems.len() * LOADS.len() + 2).sum();
+        for (service, systems) in &mut services {
+            service.further.clone_from(&self.with);
+            systems.retain(|system| self.systems.is_empty() || self.systems.iter().any(|name| name == system.name));
+        }
+        let runs: usize = services.iter().map(|(_, systems)| systems.len() * self.loads.len() + 2).sum();
         let mut progress = Progress::new(runs + usize::from(wanted("five-hops")));
         let mut results = Results::new("path");
         if wanted("five-hops") {
@@ -74,7 +87,8 @@ impl PathArgs {
         }
         fleet::pin(1);
         for (service, systems) in &mut services {
-            run_service(service, systems, &times, self.seed, &mut results, &mut progress)?;
+            let plan = Comparison { systems, loads: &self.loads, times: &times, seed: self.seed };
+            plan.run(service, &mut results, &mut progress)?;
         }
         drop(progress);
         print(&results);
@@ -92,29 +106,33 @@ impl Times {
     }
 }
 
-fn run_service(
-    service: &mut Service,
-    systems: &[System],
-    times: &Times,
+/// What is compared on a service.
+struct Comparison<'a> {
+    systems: &'a [System],
+    loads: &'a [f64],
+    times: &'a Times,
     seed: u64,
-    results: &mut Results,
-    progress: &mut Progress,
-) -> Result<()> {
-    let capacity_case = format!("{}/capacity", service.case);
-    let capacity = measure_capacity(service, times, progress)?;
-    results.push(&capacity_case, FIFO.name, "capacity_per_s", capacity);
-    for load in LOADS {
-        for system in systems {
-            progress.step(format!("{} {} at {load}", service.case, system.name));
-            let measured = run(service, system, capacity * load, times, seed, progress)?;
-            let case = format!("{}/load-{load}", service.case);
-            results.push_load(&case, system.name, &measured);
-            results.push(&case, system.name, "goodput_of_capacity", measured.goodput_per_s() / capacity);
+}
+
+impl Comparison<'_> {
+    fn run(&self, service: &mut Service, results: &mut Results, progress: &mut Progress) -> Result<()> {
+        let Self { systems, loads, times, seed } = *self;
+        let capacity_case = format!("{}/capacity", service.case);
+        let capacity = measure_capacity(service, times, progress)?;
+        results.push(&capacity_case, FIFO.name, "capacity_per_s", capacity);
+        for &load in loads {
+            for system in systems {
+                progress.step(format!("{} {} at {load}", service.case, system.name));
+                let measured = run(service, system, capacity * load, times, seed, progress)?;
+                let case = format!("{}/load-{load}", service.case);
+                results.push_load(&case, system.name, &measured);
+                results.push(&case, system.name, "goodput_of_capacity", measured.goodput_per_s() / capacity);
+            }
         }
+        let again = measure_capacity(service, times, progress)?;
+        results.push(&capacity_case, FIFO.name, "capacity_at_the_end_per_s", again);
+        Ok(())
     }
-    let again = measure_capacity(service, times, progress)?;
-    results.push(&capacity_case, FIFO.name, "capacity_at_the_end_per_s", again);
-    Ok(())
 }
 
 /// What the service can do, first come, first served.

@@ -21,6 +21,8 @@ pub(crate) struct Service {
     stage: &'static str,
     method: &'static str,
     options: Vec<String>,
+    /// Further options for the systems that know deadlines.
+    pub(crate) further: Vec<String>,
     pub(crate) requests: Rotation,
 }
 
@@ -38,6 +40,7 @@ impl Service {
             stage: "profile",
             method: greenwave_services::proto::recommend::PROFILE,
             options: directory_option(directory),
+            further: Vec::new(),
             requests: Rotation::new(crate::samples::recommend(directory, REQUESTS, seed)?),
         })
     }
@@ -54,6 +57,7 @@ impl Service {
             stage: "aggregator",
             method: greenwave_services::proto::search::QUERY,
             options,
+            further: Vec::new(),
             requests: Rotation::new(crate::samples::search(directory, REQUESTS, seed)?),
         })
     }
@@ -63,6 +67,9 @@ impl Service {
         let mut arguments = vec!["serve".to_owned(), self.name.to_owned()];
         arguments.extend(self.options.iter().cloned());
         arguments.extend(system.options());
+        if system.deadlines {
+            arguments.extend(self.further.iter().cloned());
+        }
         arguments.extend(["--listen=tcp://127.0.0.1:0", "--wait=block", "--cores=0", "--adapt=off"].map(str::to_owned));
         Serving::start(&arguments)
     }
