@@ -116,7 +116,7 @@ impl Panel {
             self.head.push_str(&format!("<path class=\"{class}\" d=\"M{x:.1} {top}V{bottom}\"/>"));
             if tick.major {
                 let label = (axis.label)(tick.value);
-                let half = label.chars().count() as f64 * 2.9;
+                let half = label.chars().count() as f64 * 3.2;
                 let (y, x) = (bottom + 13.0, x.min(WIDTH - half));
                 self.head.push_str(&format!("<text class=tick text-anchor=middle x={x:.1} y={y:.1}>{label}</text>"));
             }
