@@ -189,6 +189,13 @@ fn an_address_that_a_backend_does_not_carry_is_refused() {
 }
 
 #[test]
+fn auto_is_uring_where_it_runs_and_epoll_elsewhere() {
+    let auto = Host::new(&QueueConfig::default()).expect("there is a backend in any case");
+    let uring = Host::new(&QueueConfig { backend: Choice::Uring, ..QueueConfig::default() });
+    assert_eq!(auto.queue.backend(), if uring.is_some() { Backend::Uring } else { Backend::Epoll });
+}
+
+#[test]
 fn few_receive_buffers_and_entries_slow_the_traffic_down_and_lose_nothing() {
     let config = QueueConfig { backend: Choice::Uring, receive_buffers: 2, entries: 8, ..QueueConfig::default() };
     let Some(mut site) = Site::new(config) else { return };

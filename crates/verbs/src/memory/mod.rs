@@ -8,6 +8,7 @@
 //! What a network does to chunks is set per listener name and [`Direction`] by [`Faults`]. It carries messages, as
 //! RDMA does: a chunk is delivered whole or not at all.
 
+mod bell;
 mod lane;
 mod queue;
 mod state;

@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 
 use greenwave_policy::Time;
 
+use super::bell::MemoryBell;
 use super::state::{Arrival, End, Listener, Side, State, Taken, What};
 use super::{LooseEnd, Network};
 use crate::detached::Carrier;
-use crate::wake::{Bell, WakeFlag};
+use crate::wake::Bell;
 use crate::{
     AcceptMode, Address, Backend, Close, CloseReason, CompletionQueue, DetachedEndpoint, EndpointId, Event, ListenerId,
     QueueConfig, QueueStats, VerbsError, Waker,
@@ -38,7 +39,7 @@ impl MemoryQueue {
             backlog_bytes: config.backlog_bytes,
             now: Time::ZERO,
             dirty: Vec::new(),
-            bell: Arc::new(MemoryBell { flag: WakeFlag::new(), network: network.clone() }),
+            bell: Arc::new(MemoryBell::new(network)),
             stats: QueueStats::default(),
         }
     }
@@ -97,7 +98,11 @@ impl MemoryQueue {
         match mode {
             AcceptMode::Keep => {
                 let end = self.new_end(Some((link, Side::Listening)));
-                let endpoint = state.inboxes[self.inbox].endpoints.insert(end).ok()?;
+                let Ok(endpoint) = state.inboxes[self.inbox].endpoints.insert(end) else {
+                    state.leave(link, Side::Listening);
+                    self.stats.accept_errors += 1;
+                    return None;
+                };
                 state.own(link, Side::Listening, (self.inbox, endpoint));
                 Some(Owned::Event(Event::Accepted { listener: id, endpoint: EndpointId(endpoint), peer }))
             }
@@ -310,7 +315,7 @@ impl CompletionQueue for MemoryQueue {
 
     fn poll(&mut self, now: Time, sink: &mut dyn FnMut(Event<'_>)) -> usize {
         let mut found = 0;
-        if self.bell.flag.take() {
+        if self.bell.flag().take() {
             sink(Event::Woken);
             found += 1;
         }
@@ -339,7 +344,7 @@ impl CompletionQueue for MemoryQueue {
         let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let started = Instant::now();
         let mut state = self.network.lock();
-        if !self.bell.flag.begin_wait() {
+        if !self.bell.flag().begin_wait() {
             return;
         }
         state.sleepers += 1;
@@ -348,20 +353,20 @@ impl CompletionQueue for MemoryQueue {
             let due = due.and_then(|due| started.checked_add(due));
             let Some(until) = due.into_iter().chain(end).min() else {
                 state = self.network.0.arrived.wait(state).unwrap_or_else(PoisonError::into_inner);
-                if self.bell.flag.is_notified() {
+                if self.bell.flag().is_notified() {
                     break;
                 }
                 continue;
             };
             let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() || self.bell.flag.is_notified() {
+            if left.is_zero() || self.bell.flag().is_notified() {
                 break;
             }
             let slept = self.network.0.arrived.wait_timeout(state, left);
             state = slept.unwrap_or_else(PoisonError::into_inner).0;
         }
         state.sleepers -= 1;
-        self.bell.flag.end_wait();
+        self.bell.flag().end_wait();
     }
 
     fn waker(&self) -> Waker {
@@ -393,24 +398,5 @@ impl Drop for MemoryQueue {
         offers.into_iter().for_each(|link| state.leave(link, Side::Listening));
         drop(state);
         self.network.announce();
-    }
-}
-
-/// Wakes a queue that sleeps on the network's condition variable.
-#[derive(Debug)]
-struct MemoryBell {
-    flag: WakeFlag,
-    network: Network,
-}
-
-impl Bell for MemoryBell {
-    fn flag(&self) -> &WakeFlag {
-        &self.flag
-    }
-
-    fn ring(&self) {
-        // The sleeper set the flag to Waiting under the lock, so that it sleeps by the time this gets the lock.
-        drop(self.network.lock());
-        self.network.0.arrived.notify_all();
     }
 }
