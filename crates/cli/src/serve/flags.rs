@@ -261,3 +261,70 @@ pub(super) fn gather(flags: &impl Serialize, run: &RunFlags, listen: &str) -> Re
     keys.reword("wait", |wait| wait.strip_prefix("adaptive:").unwrap_or(wait).to_owned());
     Ok((keys, Ending { limit, follow_stdin: run.follow_stdin }))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::FromArgMatches;
+    use greenwave::ServerConfig;
+    use greenwave_services::recommend::StageConfig;
+    use greenwave_services::search::{AggregatorConfig, ShardConfig};
+    use greenwave_services::settings::{SettingError, Settings};
+
+    /// The keys of the flags that are the service's to understand.
+    fn keys<F: Args + Serialize>() -> Vec<String> {
+        let command = F::augment_args(clap::Command::new("test"));
+        let flags = F::from_arg_matches(&command.get_matches_from(["test"])).unwrap();
+        let flags = serde_json::to_value(flags).unwrap();
+        flags.as_object().unwrap().keys().filter(|key| *key != "drain").cloned().collect()
+    }
+
+    /// The keys that a service understands, by its own account.
+    fn understood<C>(words: &[&str], from: impl FnOnce(Settings) -> Result<C, SettingError>) -> Vec<String> {
+        let words = words.iter().chain(&["listen=tcp://127.0.0.1:0", "nonsense=1"]);
+        match from(Settings::parse(words).unwrap()).err() {
+            Some(SettingError::Unknown { known, .. }) => {
+                let mut known: Vec<_> = known.into_iter().map(str::to_owned).collect();
+                known.sort_unstable();
+                known
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_service_has_an_option_for_each_setting_that_it_understands() {
+        assert_eq!(keys::<ShardFlags>(), understood(&["shard=0", "index=/"], ShardConfig::from_settings));
+        let shards = "shards=tcp://127.0.0.1:1";
+        assert_eq!(keys::<AggregatorFlags>(), understood(&[shards], AggregatorConfig::from_settings));
+        let stage = ["stage=history", "store=/", "next=tcp://127.0.0.1:1"];
+        assert_eq!(keys::<StageFlags>(), understood(&stage, StageConfig::from_settings));
+    }
+
+    #[test]
+    fn whoever_starts_all_processes_can_say_what_each_of_them_understands() {
+        let of_search = keys::<SearchFlags>();
+        let of_its_processes = [keys::<ShardFlags>(), keys::<AggregatorFlags>()].concat();
+        for key in of_its_processes.iter().filter(|key| !["index", "shard"].contains(&key.as_str())) {
+            assert!(of_search.contains(key), "{key}");
+        }
+        let of_recommend = keys::<RecommendFlags>();
+        for key in keys::<StageFlags>().iter().filter(|key| !["stage", "store", "next"].contains(&key.as_str())) {
+            assert!(of_recommend.contains(key), "{key}");
+        }
+    }
+
+    #[test]
+    fn the_help_states_the_defaults_that_there_are() {
+        let ServerConfig { order, admission, .. } = ServerConfig::default();
+        let command = ServerFlags::augment_args(clap::Command::new("test"));
+        let helps = |key: &str| {
+            let option = command.get_arguments().find(|option| option.get_id() == key);
+            option.and_then(|option| option.get_help()).map(ToString::to_string).unwrap_or_default()
+        };
+        let defaults = [("order", order.name()), ("admission", admission.mode.name()), ("deadlines", "enforce")];
+        for (key, default) in defaults.into_iter().chain([("backend", "auto")]) {
+            assert!(helps(key).contains(&format!("[default: {default}]")), "{key}: {}", helps(key));
+        }
+    }
+}
