@@ -12,6 +12,9 @@ use serde::Serialize;
 /// enough for hundreds of calls of the slowest system, shorter than what a scheduler takes away at once.
 const WINDOW: Duration = Duration::from_millis(20);
 
+/// A run goes on until it has as many calls, be the machine ever so busy with other things.
+const LEAST: u64 = 64;
+
 /// What a client notes its calls in. Calls that end during the warm-up are left out.
 #[derive(Debug)]
 pub(crate) struct Recorder {
@@ -33,7 +36,10 @@ impl Recorder {
     #[inline]
     pub(crate) fn record(&mut self, sent: Time, now: Time) -> bool {
         if now >= self.until {
-            return false;
+            if self.latencies.count() >= LEAST {
+                return false;
+            }
+            self.until = now;
         }
         if now >= self.from {
             self.latencies.record(now.since(sent));
@@ -95,17 +101,28 @@ impl Figures {
 mod tests {
     use super::*;
 
+    const SECOND: Duration = Duration::from_secs(1);
+
     #[test]
     fn only_calls_that_end_in_the_measured_time_count() {
-        let second = Duration::from_secs(1);
-        let mut recorder = Recorder::start(second, second);
-        let begin = recorder.from - second;
-        assert!(recorder.record(begin, begin + second / 2));
-        assert!(recorder.record(begin + second / 2, begin + second));
-        assert!(recorder.record(begin, begin + second + second / 2));
-        assert!(!recorder.record(begin + second, begin + 2 * second));
+        let mut recorder = Recorder::start(SECOND, SECOND);
+        let begin = recorder.from - SECOND;
+        assert!(recorder.record(begin, begin + SECOND / 2));
+        for _ in 0..100 {
+            assert!(recorder.record(begin + SECOND, begin + SECOND + SECOND / 2));
+        }
+        assert!(!recorder.record(begin + SECOND, begin + 2 * SECOND));
         let figures = recorder.figures();
-        assert_eq!((figures.rate_per_s, figures.best_rate_per_s), (2.0, 50.0));
+        assert_eq!((figures.rate_per_s, figures.best_rate_per_s), (100.0, 5000.0));
         assert!((figures.p50_us / 500_000.0 - 1.0).abs() < 0.001, "{figures:?}");
+    }
+
+    #[test]
+    fn a_run_with_too_few_calls_goes_on_and_its_rate_is_that_of_the_longer_time() {
+        let mut recorder = Recorder::start(Duration::ZERO, SECOND);
+        let begin = recorder.from;
+        let calls = (1..).take_while(|&call| recorder.record(begin, begin + call * SECOND)).count();
+        assert_eq!(calls as u64, LEAST);
+        assert_eq!(recorder.figures().rate_per_s, 1.0);
     }
 }
