@@ -17,7 +17,7 @@ pub(super) fn of(measured: &Measured) -> String {
         let _writing_to_a_string_never_fails = write!(text, "\n{}", stages(measured));
     }
     let facts = [
-        format!("{} requests a second were due", significant(measured.offered_per_s())),
+        format!("{} requests a second", significant(measured.offered_per_s())),
         format!("sent up to {:.1?} late", measured.max_send_lag),
     ];
     let wasted = measured

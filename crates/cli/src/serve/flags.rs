@@ -265,7 +265,6 @@ pub(super) fn gather(flags: &impl Serialize, run: &RunFlags, listen: &str) -> Re
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::FromArgMatches;
     use greenwave::ServerConfig;
     use greenwave_services::recommend::StageConfig;
     use greenwave_services::search::{AggregatorConfig, ShardConfig};
