@@ -7,7 +7,7 @@ use crate::client::core::Core;
 use crate::client::slot::SharedSlot;
 use crate::config::{ChannelConfig, ConfigError, Mode};
 use crate::context::Context;
-use crate::local::{self, CallSlot, Mailbox};
+use crate::local::{self, Mailbox};
 use crate::outcome::{Failure, Outcome, Reply};
 use crate::receipt::{Receipt, StageReceipt};
 use crate::status::{Code, Reason, Status};
@@ -16,9 +16,8 @@ use greenwave_policy::Time;
 use greenwave_verbs::Address;
 use std::future::Future;
 use std::pin::Pin;
-use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context as TaskContext, Poll};
 use std::time::Duration;
 
@@ -54,6 +53,11 @@ impl Channel {
 
     pub(crate) fn id(&self) -> u64 {
         self.0.id
+    }
+
+    /// Tells whether the channel is still in use, without being a use of it.
+    pub(crate) fn lifeline(&self) -> Lifeline {
+        Lifeline(Arc::downgrade(&self.0))
     }
 
     pub(crate) fn config(&self) -> &ChannelConfig {
@@ -106,10 +110,12 @@ impl Channel {
     fn call_suspended(&self, mailbox: &Mailbox, context: &Context, method: MethodId, request: Vec<u8>) -> Outcome {
         let sent = crate::clock::monotonic();
         let slot = mailbox.start(self, context, method, request);
+        let nothing = Receipt::default();
         loop {
             mailbox.sleep(1, None);
             if let Some(outcome) = slot.outcome.take() {
-                self.record(mailbox, sent, None, &outcome);
+                let behind = outcome.receipt.as_ref().unwrap_or(&nothing);
+                mailbox.record(self.cost(mailbox, sent, None, &outcome), behind);
                 return outcome;
             }
             if context.is_cancelled() {
@@ -119,32 +125,30 @@ impl Channel {
         }
     }
 
-    /// Keeps what a call that a handler made has cost, for the handler's own receipt.
-    pub(crate) fn record(&self, mailbox: &Mailbox, sent: Time, branch: Option<u16>, outcome: &Outcome) {
-        let empty = Receipt::default();
-        let behind = outcome.receipt.as_ref().unwrap_or(&empty);
-        let stage = StageReceipt {
+    /// What a call that a handler made has cost, for the handler's own receipt.
+    pub(crate) fn cost(&self, mailbox: &Mailbox, sent: Time, branch: Option<u16>, outcome: &Outcome) -> StageReceipt {
+        let (queue, service, total) =
+            outcome.receipt.as_ref().map_or_else(Default::default, |it| (it.queue, it.service, it.total));
+        StageReceipt {
             stage: outcome.stage.unwrap_or(self.0.stage),
             branch,
             depth: 0,
             sent_after: sent.since(mailbox.received.get()),
-            network: outcome.total.saturating_sub(behind.total),
-            queue: behind.queue,
-            service: behind.service,
-            total: behind.total,
+            network: outcome.total.saturating_sub(total),
+            queue,
+            service,
+            total,
             status: outcome.result.as_ref().map_or_else(|status| status.code, |_| Code::Ok),
-        };
-        mailbox.record(stage, behind);
+        }
     }
+}
 
-    pub(crate) fn start_suspended(
-        &self,
-        mailbox: &Mailbox,
-        context: &Context,
-        method: MethodId,
-        request: Vec<u8>,
-    ) -> Rc<CallSlot> {
-        mailbox.start(self, context, method, request)
+/// Whether a channel is still in use.
+pub(crate) struct Lifeline(Weak<Inner>);
+
+impl Lifeline {
+    pub(crate) fn is_alive(&self) -> bool {
+        self.0.strong_count() > 0
     }
 }
 

@@ -10,6 +10,7 @@ use crate::clock::monotonic;
 use crate::context::Context;
 use crate::local::{self, CallSlot, Mailbox};
 use crate::outcome::{Outcome, Reply};
+use crate::receipt::{Receipt, StageReceipt};
 use crate::status::{Check, Reason, Status};
 use crate::wire::MethodId;
 use greenwave_policy::{Deadline, Hedge, ServiceTimes, Time};
@@ -166,8 +167,10 @@ impl<'a> ParallelUnit<'a> {
             waker: if mailbox.is_some() { Waker::noop().clone() } else { crate::client::slot::Unpark::current() },
             mailbox: mailbox.as_deref(),
             branches,
+            costs: Vec::new(),
         };
         gathering.run();
+        gathering.account();
         let branches = gathering.branches.into_iter().map(Branch::into_answered).collect();
         Partial { branches, aggregator, gathered: monotonic() }
     }
@@ -180,6 +183,8 @@ struct Gathering<'a> {
     mailbox: Option<&'a Mailbox>,
     waker: Waker,
     branches: Vec<Branch>,
+    /// What attempts have cost, and when they were made.
+    costs: Vec<(Time, StageReceipt, Receipt)>,
 }
 
 impl Gathering<'_> {
@@ -189,11 +194,12 @@ impl Gathering<'_> {
             self.send(index);
         }
         loop {
+            // Each attempt is asked before each wait, since that is how it learns whom to wake.
             let pending: usize = (0..self.branches.len()).map(|index| self.collect(index)).sum();
-            let now = monotonic();
             if pending == 0 {
                 return;
             }
+            let now = monotonic();
             let over = if self.context.is_cancelled() {
                 Some(Status::refused(Reason::Cancelled, ""))
             } else if self.limit.is_some_and(|limit| now >= limit) {
@@ -202,59 +208,45 @@ impl Gathering<'_> {
                 None
             };
             if let Some(status) = over {
-                return self.give_up(&status);
+                return self.give_up(now, &status);
             }
-            let hedge = self.hedge_slow(now);
-            self.wait(now, pending, hedge);
+            match self.hedge_slow(now) {
+                Hedged::Sent => {}
+                Hedged::Next(hedge) => self.wait(now, pending, hedge),
+            }
         }
     }
 
     /// Sends a branch to the next server that it has not been sent to. Whether there was one.
     fn send(&mut self, index: usize) -> bool {
-        let branch = &mut self.branches[index];
+        let Self { context, mailbox, branches, .. } = self;
+        let branch = &mut branches[index];
         let Some(channel) = branch.channels.get(branch.tried) else { return false };
-        let sent = monotonic();
-        let ticket = match self.mailbox {
-            Some(mailbox) => Ticket::Suspended(channel.start_suspended(
-                mailbox,
-                &self.context,
-                branch.method,
-                branch.request.clone(),
-            )),
-            None => Ticket::Future(channel.call_async(&self.context, branch.method, &branch.request)),
+        let ticket = match mailbox {
+            Some(mailbox) => Ticket::Suspended(mailbox.start(channel, context, branch.method, branch.request.clone())),
+            None => Ticket::Future(channel.call_async(context, branch.method, &branch.request)),
         };
-        branch.attempts.push(Attempt { channel: branch.tried, sent, ticket });
+        branch.attempts.push(Attempt { channel: branch.tried, sent: monotonic(), ticket });
         branch.tried += 1;
         true
     }
 
     /// Takes in what a branch's attempts have brought. How many are still under way.
     fn collect(&mut self, index: usize) -> usize {
-        let branch = &mut self.branches[index];
-        let mut at = 0;
-        while branch.result.is_none() && at < branch.attempts.len() {
-            let Some(outcome) = branch.attempts[at].ticket.outcome(&self.waker) else {
-                at += 1;
-                continue;
-            };
-            let attempt = branch.attempts.swap_remove(at);
-            if let Some(mailbox) = self.mailbox {
-                let branch_number = u16::try_from(index).ok();
-                branch.channels[attempt.channel].record(mailbox, attempt.sent, branch_number, &outcome);
-            }
+        while let Some((attempt, outcome)) = self.branches[index].next_outcome(&self.waker) {
+            self.keep_account(index, &attempt, &outcome);
             if outcome.result.is_ok() {
                 self.aggregator.learned().branches.observe(outcome.total);
             }
+            let branch = &mut self.branches[index];
             match outcome.into_reply() {
                 Ok(reply) => branch.result = Some(Ok(reply)),
                 Err(_) if !branch.attempts.is_empty() => {}
-                Err(failure) if elsewhere(&failure.status) && branch.tried < branch.channels.len() => {
-                    self.send(index);
-                    return self.branches[index].attempts.len();
-                }
-                Err(failure) => branch.result = Some(Err(failure.status)),
+                Err(failure) if elsewhere(&failure.status) && self.send(index) => {}
+                Err(failure) => self.branches[index].result = Some(Err(failure.status)),
             }
         }
+        let branch = &mut self.branches[index];
         if branch.result.is_some() {
             let mailbox = self.mailbox;
             branch.attempts.drain(..).for_each(|attempt| attempt.ticket.abandon(mailbox));
@@ -262,26 +254,37 @@ impl Gathering<'_> {
         branch.attempts.len()
     }
 
+    /// Keeps what an attempt has cost, for the receipt of the handler that this is in.
+    fn keep_account(&mut self, index: usize, attempt: &Attempt, outcome: &Outcome) {
+        let Some(mailbox) = self.mailbox else { return };
+        let channel = &self.branches[index].channels[attempt.channel];
+        let stage = channel.cost(mailbox, attempt.sent, u16::try_from(index).ok(), outcome);
+        self.costs.push((attempt.sent, stage, outcome.receipt.clone().unwrap_or_default()));
+    }
+
     /// Sends slow branches once more, as far as that is allowed; says when the next one will be slow.
-    fn hedge_slow(&mut self, now: Time) -> Option<Time> {
-        let mut next: Option<Time> = None;
+    fn hedge_slow(&mut self, now: Time) -> Hedged {
+        let (mut sent, mut next) = (false, None);
         for index in 0..self.branches.len() {
             let branch = &self.branches[index];
             let Some(first) = branch.attempts.first().filter(|_| branch.can_hedge()) else { continue };
             let mut learned = self.aggregator.learned();
             let Learned { branches, hedge, .. } = &mut *learned;
-            let Some(delay) = hedge.delay(branches) else { return None };
+            let Some(delay) = hedge.delay(branches) else { break };
             let slow_from = first.sent + delay;
             if now < slow_from {
-                next = Some(next.map_or(slow_from, |next| next.min(slow_from)));
+                next = Some(next.map_or(slow_from, |next: Time| next.min(slow_from)));
                 continue;
             }
             let expected = branches.quantile(0.5).unwrap_or_default();
             let allowed = hedge.try_hedge(self.context.deadline().budget(now), expected);
             drop(learned);
-            self.branches[index].hedged = allowed && self.send(index);
+            if allowed && self.send(index) {
+                self.branches[index].hedged = true;
+                sent = true;
+            }
         }
-        next
+        if sent { Hedged::Sent } else { Hedged::Next(next) }
     }
 
     fn wait(&self, now: Time, pending: usize, hedge: Option<Time>) {
@@ -299,13 +302,34 @@ impl Gathering<'_> {
         }
     }
 
-    fn give_up(&mut self, status: &Status) {
-        let mailbox = self.mailbox;
-        for branch in self.branches.iter_mut().filter(|branch| branch.result.is_none()) {
-            branch.attempts.drain(..).for_each(|attempt| attempt.ticket.abandon(mailbox));
-            branch.result = Some(Err(status.clone()));
+    /// Ends the branches that have not answered. What their attempts cost so far is accounted for all the same.
+    fn give_up(&mut self, now: Time, status: &Status) {
+        for index in 0..self.branches.len() {
+            if self.branches[index].result.is_some() {
+                continue;
+            }
+            for attempt in std::mem::take(&mut self.branches[index].attempts) {
+                let outcome = Outcome::local(status.clone(), now.since(attempt.sent));
+                self.keep_account(index, &attempt, &outcome);
+                attempt.ticket.abandon(self.mailbox);
+            }
+            self.branches[index].result = Some(Err(status.clone()));
         }
     }
+
+    /// Puts what the attempts cost into the receipt, in the order in which they were made.
+    fn account(&mut self) {
+        let Some(mailbox) = self.mailbox else { return };
+        self.costs.sort_by_key(|(sent, ..)| *sent);
+        self.costs.drain(..).for_each(|(_, stage, behind)| mailbox.record(stage, &behind));
+    }
+}
+
+/// What came of looking for slow branches.
+enum Hedged {
+    Sent,
+    /// Nothing; the next branch will be slow then, if any.
+    Next(Option<Time>),
 }
 
 /// Whether another server may answer where this one did not: it certainly did nothing, or its machine is gone.
@@ -314,6 +338,16 @@ fn elsewhere(status: &Status) -> bool {
 }
 
 impl Branch {
+    /// The next outcome among those of the attempts; the others know whom to wake.
+    fn next_outcome(&mut self, waker: &Waker) -> Option<(Attempt, Outcome)> {
+        if self.result.is_some() {
+            return None;
+        }
+        let mut attempts = self.attempts.iter_mut().enumerate();
+        let (at, outcome) = attempts.find_map(|(at, attempt)| Some((at, attempt.ticket.outcome(waker)?)))?;
+        Some((self.attempts.remove(at), outcome))
+    }
+
     fn can_hedge(&self) -> bool {
         self.result.is_none() && !self.hedged && self.attempts.len() == 1 && self.tried < self.channels.len()
     }

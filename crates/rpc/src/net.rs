@@ -19,7 +19,7 @@ mod pool;
 
 use crate::clock::Clock;
 use crate::config::{ChannelConfig, Limits};
-use crate::connection::{Answer, Arrival, Finished, NewCall, Violation};
+use crate::connection::{Answer, Arrival, Caller, Finished, Going, NewCall, Violation};
 use crate::counters::Counters;
 use crate::outcome::Outcome;
 use crate::status::{Reason, Status};
@@ -206,9 +206,10 @@ impl Net {
         }
     }
 
-    /// Nobody waits for this call any more; it will not be reported.
-    pub(crate) fn abandon(&mut self, key: PeerKey, token: usize) {
+    /// Nobody waits for this call any more; it will not be reported, and its token may be given to another.
+    pub(crate) fn abandon(&mut self, key: PeerKey, token: usize, happened: &mut Vec<Happening>) {
         let now = self.clock.now();
+        happened.retain(|happening| !matches!(happening, Happening::Done { token: over, .. } if *over == token));
         let mut found = None;
         for (index, peer) in &mut self.ends.peers {
             let abandoned = match &mut peer.half {
@@ -312,17 +313,8 @@ impl Net {
                 let mut caller = Box::new(calling.renew(now));
                 let unsent = caller.take_unsent(now);
                 let was_of_use = caller.was_of_use() || caller.unfinished() > 0;
-                let text = caller.going().unwrap_or_default().to_owned();
-                calling.failed(now, was_of_use, format!("the server went away: {text}"));
-                let endpoint = self.ends.disconnect(key.index);
-                if let Some(endpoint) = endpoint {
-                    if caller.unfinished() > 0 {
-                        let left = self.ends.add(Half::Leaving { caller, home: key.index });
-                        self.ends.connect(left.index, endpoint);
-                    } else {
-                        self.close(now, endpoint, Close::Flush);
-                    }
-                }
+                calling.failed(now, was_of_use, told(caller.going(), "the server takes no further calls"));
+                self.part(now, key.index, caller, happened);
                 for call in unsent {
                     self.place(key.index, call, now, happened);
                 }
@@ -334,6 +326,21 @@ impl Net {
                 self.ends.remove(key.index);
             }
             _ => {}
+        }
+    }
+
+    /// Leaves a connection to the calls that are under way on it, if they can still be answered.
+    fn part(&mut self, now: Time, home: usize, mut caller: Box<Caller>, happened: &mut Vec<Happening>) {
+        let Some(endpoint) = self.ends.disconnect(home) else { return };
+        if caller.going().is_some_and(|going| going.at_once) {
+            let status = Status::refused(Reason::ConnectionLost, told(caller.going(), "closed by the server"));
+            caller.lose(now, &status, &mut |done| happened.push(done.into()));
+        }
+        if caller.unfinished() > 0 {
+            let left = self.ends.add(Half::Leaving { caller, home });
+            self.ends.connect(left.index, endpoint);
+        } else {
+            self.close(now, endpoint, Close::Flush);
         }
     }
 
@@ -481,10 +488,10 @@ impl Net {
     }
 }
 
-/// What the peer said of why it closes, if it did, rather than what the transport makes of it.
-fn told(going: Option<&str>, text: &str) -> String {
+/// What happened to a connection, and what its peer had said of it before.
+fn told(going: Option<&Going>, text: &str) -> String {
     match going {
-        Some(reason) if !reason.is_empty() => format!("{text}; before that the server said: {reason}"),
+        Some(Going { text: reason, .. }) if !reason.is_empty() => format!("{text}, which had said: {reason}"),
         _ => text.to_owned(),
     }
 }

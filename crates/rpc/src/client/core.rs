@@ -234,7 +234,7 @@ impl Driven {
             }
             Request::Abandon(slot) => {
                 if let Some(token) = slot.token() {
-                    self.net.abandon(self.peer, token);
+                    self.net.abandon(self.peer, token, &mut self.happened);
                     self.calls.remove(token);
                 }
             }

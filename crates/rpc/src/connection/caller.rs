@@ -23,7 +23,9 @@ use crate::context::Context;
 use crate::outcome::Outcome;
 use crate::receipt::Receipt;
 use crate::status::{Reason, Status};
-use crate::wire::{CallHeader, CallId, Cancel, Data, Direction, Features, Frame, GoAway, MethodId, Realtime, Reply};
+use crate::wire::{
+    CallHeader, CallId, Cancel, Data, Direction, Features, Frame, GoAway, GoAwayCode, MethodId, Realtime, Reply,
+};
 use greenwave_policy::{Budget, DeadlineField, Time};
 use greenwave_verbs::{CompletionQueue, EndpointId, VerbsError};
 use std::collections::VecDeque;
@@ -79,8 +81,14 @@ pub(crate) struct Caller {
     earliest: Time,
     /// Whether any REPLY came over this connection.
     answered: bool,
-    /// The peer takes no further calls, for this reason.
-    going: Option<String>,
+    going: Option<Going>,
+}
+
+/// What the peer said when it went away.
+pub(crate) struct Going {
+    pub(crate) text: String,
+    /// Whether it closes at once. What is under way is lost then.
+    pub(crate) at_once: bool,
 }
 
 impl Caller {
@@ -104,8 +112,8 @@ impl Caller {
     }
 
     /// Why the peer takes no further calls, if it said so.
-    pub(crate) fn going(&self) -> Option<&str> {
-        self.going.as_deref()
+    pub(crate) fn going(&self) -> Option<&Going> {
+        self.going.as_ref()
     }
 
     /// Whether the connection was of use: a call was answered over it.
@@ -222,7 +230,8 @@ impl Caller {
 
     fn on_go_away(&mut self, away: &GoAway<'_>) {
         tracing::debug!(text = away.text, "the server goes away");
-        self.going.get_or_insert_with(|| away.text.to_owned());
+        let at_once = matches!(away.code, GoAwayCode::Violation | GoAwayCode::Version);
+        self.going.get_or_insert_with(|| Going { text: away.text.to_owned(), at_once });
     }
 
     fn slot(&mut self, call: CallId) -> Option<(usize, &mut Slot)> {

@@ -370,8 +370,7 @@ impl Link {
         Ok(true)
     }
 
-    /// Tells a peer that is about to be closed on why, and nothing else: before versions were agreed on, by our HELLO
-    /// alone. Whether there was room for it.
+    /// Tells a peer that is about to be closed on why, and nothing else. Whether there was room for it.
     pub(crate) fn dismiss(
         &mut self,
         queue: &mut dyn CompletionQueue,
@@ -381,11 +380,11 @@ impl Link {
         if !self.hello_sent && !self.greet(queue, endpoint)? {
             return Ok(false);
         }
-        let Some(agreed) = self.agreed else { return Ok(true) };
         if queue.send_room(endpoint) == 0 {
             return Ok(false);
         }
-        say_farewell(queue, endpoint, agreed.crc(), 0, GoAwayCode::Violation, &cut(&violation.to_string()))?;
+        let crc = self.agreed.is_some_and(|agreed| agreed.crc());
+        say_farewell(queue, endpoint, crc, 0, violation.code(), &cut(&violation.to_string()))?;
         Ok(true)
     }
 

@@ -14,7 +14,7 @@ mod outgoing;
 mod violation;
 
 pub(crate) use callee::{Answer, Arrival, Callee, Served};
-pub(crate) use caller::{Caller, Finished, NewCall};
+pub(crate) use caller::{Caller, Finished, Going, NewCall};
 pub(crate) use link::{Link, Setup};
 pub(crate) use violation::Violation;
 

@@ -1,6 +1,6 @@
 //! What a peer did that the protocol doesn't allow.
 
-use crate::wire::{self, CallId, WireError};
+use crate::wire::{self, CallId, GoAwayCode, Problem, WireError};
 use std::time::Duration;
 
 /// What a peer did that the protocol doesn't allow. The connection is closed, and the peer is told this text.
@@ -38,4 +38,14 @@ pub(crate) enum Violation {
     Handshake(Duration),
     #[error("no progress for {0:?}")]
     Stalled(Duration),
+}
+
+impl Violation {
+    /// How a GOAWAY sums it up.
+    pub(super) fn code(&self) -> GoAwayCode {
+        match self {
+            Self::Wire(WireError { problem: Problem::NoCommonVersion { .. }, .. }) => GoAwayCode::Version,
+            _ => GoAwayCode::Violation,
+        }
+    }
 }

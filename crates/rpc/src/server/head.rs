@@ -12,6 +12,7 @@
 use super::inbox::{Answered, Inbox, Job, Message};
 use super::methods::Learned;
 use super::task::{Product, Progress, Task, Waiting};
+use crate::channel::{Channel, Lifeline};
 use crate::clock::Clock;
 use crate::config::{Deadlines, ServerConfig};
 use crate::connection::{Answer, Arrival, NewCall};
@@ -64,7 +65,8 @@ pub(super) struct Head {
     begun: usize,
     /// Calls that handlers here made.
     calls: Slab<Calling>,
-    channels: HashMap<u64, PeerKey>,
+    /// The connections of channels that handlers here used.
+    channels: HashMap<u64, (Lifeline, PeerKey)>,
     timers: BinaryHeap<Reverse<(Time, u64, usize)>>,
     epoch: u64,
     stacks: StackPool,
@@ -133,6 +135,8 @@ impl Head {
             }
         }
         self.net.close_all(self.role.clock.now(), &mut self.happened);
+        // Workers serve what their head was sent before it was drained, so they end after it.
+        self.role.workers.iter().for_each(|worker| worker.send(Message::Stop));
         if self.drain_until.is_some() {
             self.net.linger(&mut self.happened);
         }
@@ -146,7 +150,7 @@ impl Head {
             self.hear(now, message);
         }
         let polled = self.net.poll(now, &mut self.happened) > 0;
-        self.role.inbox.publish_poll(polled);
+        self.role.inbox.publish_poll(polled, self.role.counters.connections.load());
         let mut next = self.net.sweep(now, &mut self.happened);
         worked |= polled | !self.happened.is_empty();
         self.attend(now);
@@ -366,6 +370,18 @@ impl Head {
         None
     }
 
+    /// Sets a timer. Those of waits that are over go when they are most: a wait is over long before its time, as a rule.
+    fn set_timer(&mut self, until: Time, epoch: u64, index: usize) {
+        let Self { timers, tasks, .. } = self;
+        if timers.len() >= 64 + 4 * tasks.len() {
+            let waits = |epoch, index: usize| {
+                tasks.get(index).and_then(|task| task.waiting).is_some_and(|waiting| waiting.epoch == epoch)
+            };
+            timers.retain(|Reverse((_, epoch, index))| waits(*epoch, *index));
+        }
+        timers.push(Reverse((until, epoch, index)));
+    }
+
     /// Runs ready tasks until it is time to look at the completion queue again.
     fn run_ready(&mut self, begun: Time) {
         let mut now = begun;
@@ -406,12 +422,14 @@ impl Head {
             }
             State::Finished => {
                 self.stacks.put(coroutine.into_stack());
+                self.mailbox.commands.borrow_mut().clear();
                 let (result, request) = product.take().unwrap_or_else(|| (Err(unfinished()), Vec::new()));
                 self.net.recycle(request);
                 self.finish(after, index, result);
             }
             State::Panicked(message) => {
                 self.stacks.put(coroutine.into_stack());
+                self.mailbox.commands.borrow_mut().clear();
                 self.role.counters.panicked.add(1);
                 let name = task.context.method().to_owned();
                 tracing::error!(method = %name, %message, "a handler panicked");
@@ -490,7 +508,7 @@ impl Head {
                     let epoch = self.epoch;
                     self.tasks[index].waiting = Some(Waiting { completions, epoch });
                     if let Some(until) = until {
-                        self.timers.push(Reverse((until, epoch, index)));
+                        self.set_timer(until, epoch, index);
                     }
                 }
                 Command::GiveWay => {}
@@ -509,19 +527,36 @@ impl Head {
 
     fn start(&mut self, now: Time, index: usize, start: Start) {
         let Start { channel, context, method, body, slot } = start;
-        let Self { net, channels, calls, .. } = self;
-        let peer =
-            *channels.entry(channel.id()).or_insert_with(|| net.open(channel.address().clone(), channel.config()));
+        let peer = self.connection_of(&channel);
+        let Self { net, calls, .. } = self;
         let token = calls.insert(Calling { task: index, peer, slot: Rc::clone(&slot) });
         slot.token.set(Some(token));
         self.tasks[index].outstanding += 1;
         net.call(peer, NewCall { token, context, method, body, started: now }, now, &mut self.happened);
     }
 
+    /// The connection that a channel's calls go over. Those of channels that are gone are closed when one is added.
+    fn connection_of(&mut self, channel: &Channel) -> PeerKey {
+        let Self { net, channels, .. } = self;
+        if let Some((_, peer)) = channels.get(&channel.id()) {
+            return *peer;
+        }
+        channels.retain(|_, (channel, peer)| {
+            let stays = channel.is_alive();
+            if !stays {
+                net.forget(*peer);
+            }
+            stays
+        });
+        let peer = net.open(channel.address().clone(), channel.config());
+        channels.insert(channel.id(), (channel.lifeline(), peer));
+        peer
+    }
+
     fn abandon(&mut self, token: usize) {
         let Some(calling) = self.calls.try_remove(token) else { return };
         calling.slot.token.set(None);
-        self.net.abandon(calling.peer, token);
+        self.net.abandon(calling.peer, token, &mut self.happened);
         if let Some(task) = self.tasks.get_mut(calling.task) {
             task.outstanding = task.outstanding.saturating_sub(1);
         }

@@ -110,7 +110,12 @@ impl Inbox {
         (polls.checked_ilog2().unwrap_or(0) / 4, self.load.connections.load(Ordering::Relaxed))
     }
 
-    pub(super) fn publish_poll(&self, successful: bool) {
+    /// `connections`: those that the thread has now. Those on their way to it are forgotten until it has them.
+    pub(super) fn publish_poll(&self, successful: bool, connections: u64) {
+        let connections = u32::try_from(connections).unwrap_or(u32::MAX);
+        if successful && self.load.connections.load(Ordering::Relaxed) != connections {
+            self.load.connections.store(connections, Ordering::Relaxed);
+        }
         let polls = self.load.busy_polls.load(Ordering::Relaxed);
         if successful || polls > 0 {
             self.load.busy_polls.store(if successful { polls.saturating_add(1) } else { 0 }, Ordering::Relaxed);

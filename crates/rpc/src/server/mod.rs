@@ -45,7 +45,9 @@ pub enum StartError {
 pub struct ServerHandle {
     addresses: Vec<Address>,
     counters: Arc<[Arc<Counters>]>,
+    /// Of the heads, then of the workers.
     inboxes: Vec<Arc<Inbox>>,
+    heads: usize,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -70,7 +72,7 @@ impl Server {
         }
         let (listeners, addresses) = listen(&mut nets[0], &config)?;
         let inboxes: Vec<Arc<Inbox>> = nets.iter().map(|net| Arc::new(Inbox::new(net.waker()))).collect();
-        let mut handle = ServerHandle { addresses, counters, inboxes, threads: Vec::new() };
+        let mut handle = ServerHandle { addresses, counters, inboxes, heads: config.clusters, threads: Vec::new() };
         let (heads, workers) = handle.inboxes.split_at(config.clusters);
         let (heads, workers) = (heads.to_vec(), workers.to_vec());
         for (index, net) in nets.into_iter().enumerate() {
@@ -133,7 +135,8 @@ impl ServerHandle {
     /// Takes no further connections and calls, finishes those that were accepted, at most within `limit`, then stops.
     pub fn drain(mut self, limit: Duration) {
         let until = crate::clock::monotonic() + limit;
-        self.inboxes.iter().for_each(|inbox| inbox.send(Message::Drain(until)));
+        // Each head stops its workers once it has their answers.
+        self.inboxes[..self.heads].iter().for_each(|head| head.send(Message::Drain(until)));
         self.join_threads();
     }
 

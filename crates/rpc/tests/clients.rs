@@ -1,0 +1,275 @@
+//! What clients rely on when several of them share a channel, when they change their minds, and at the limits.
+
+mod raw;
+
+use greenwave_rpc::*;
+use greenwave_verbs::Address;
+use raw::within_reason;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::{Poll, Wake};
+use std::time::Duration;
+
+const ECHO: MethodId = MethodId::of("test.Echo/Echo");
+const NEVER: MethodId = MethodId::of("test.Echo/Never");
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Echoes; or answers only once it was cancelled.
+fn echo() -> Router {
+    Router::new()
+        .method("test.Echo/Echo", |_, request, reply| {
+            reply.extend_from_slice(request);
+            Ok(())
+        })
+        .method("test.Echo/Never", move |context, _, _| {
+            while context.checkpoint().is_ok() {}
+            context.checkpoint()
+        })
+}
+
+fn serve() -> ServerHandle {
+    start(ServerConfig::default(), echo())
+}
+
+fn start(config: ServerConfig, router: Router) -> ServerHandle {
+    let listen = vec!["tcp://127.0.0.1:0".parse::<Address>().unwrap()];
+    Server::start(ServerConfig { listen, ..config }, router).unwrap()
+}
+
+fn channel(server: &ServerHandle) -> Channel {
+    channel_with(server, ChannelConfig::default())
+}
+
+fn channel_with(server: &ServerHandle, config: ChannelConfig) -> Channel {
+    Channel::new(server.addresses()[0].clone(), config).unwrap()
+}
+
+struct Unpark(std::thread::Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+fn block_on<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    let waker = Arc::new(Unpark(std::thread::current())).into();
+    loop {
+        match future.as_mut().poll(&mut std::task::Context::from_waker(&waker)) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => std::thread::park(),
+        }
+    }
+}
+
+#[test]
+fn a_future_outlives_its_channel() {
+    let server = serve();
+    let reply = within_reason("a future without its channel", move || {
+        let future = channel(&server).call_async(&Context::with_deadline(MINUTE), ECHO, b"still wanted");
+        block_on(future).unwrap()
+    });
+    assert_eq!(&reply.body[..], b"still wanted");
+}
+
+#[test]
+fn a_waker_that_panics_harms_no_other_call() {
+    struct Panicking;
+    impl Wake for Panicking {
+        fn wake(self: Arc<Self>) {
+            panic!("on purpose");
+        }
+    }
+    let server = serve();
+    let replies = within_reason("a channel with a waker that panics", move || {
+        let channel = channel(&server);
+        let context = Context::with_deadline(MINUTE);
+        let mut panicking = Box::pin(channel.call_async(&context, ECHO, b""));
+        let waker = Arc::new(Panicking).into();
+        let _pending_or_there = panicking.as_mut().poll(&mut std::task::Context::from_waker(&waker));
+        let futures: Vec<_> = (0..20_u8).map(|call| channel.call_async(&context, ECHO, &[call])).collect();
+        futures.into_iter().map(|future| block_on(future).unwrap().body[0]).collect::<Vec<u8>>()
+    });
+    assert_eq!(replies, (0..20).collect::<Vec<u8>>());
+}
+
+/// One thread leads with a call that takes for ever; another waits for it, and is cancelled from outside.
+#[test]
+fn a_call_that_waits_for_another_threads_lead_can_be_cancelled() {
+    for mode in [Mode::Direct, Mode::Dispatched] {
+        let server = serve();
+        let channel = channel_with(&server, ChannelConfig { mode, ..Default::default() });
+        let contexts = [Context::unlimited(), Context::unlimited()];
+        let calls = contexts.clone().map(|context| {
+            let channel = channel.clone();
+            std::thread::spawn(move || channel.call(&context, NEVER, b"").unwrap_err())
+        });
+        // Both are being served, so whoever leads has sent both.
+        raw::eventually("both calls are served", || server.counters().calls == 2);
+        for (cancelled, (context, call)) in (1..).zip(contexts.iter().zip(calls)) {
+            context.cancel();
+            let status = within_reason("a cancelled call", move || call.join().unwrap());
+            assert_eq!((status.code, status.reason), (Code::Cancelled, Reason::Cancelled));
+            raw::eventually("the server hears of it", || server.counters().cancelled == cancelled);
+        }
+    }
+}
+
+#[test]
+fn a_future_that_is_dropped_takes_no_other_call_with_it() {
+    let server = serve();
+    let channel = channel(&server);
+    let (kept, dropped) = (Context::unlimited(), Context::unlimited());
+    let waiting = std::thread::spawn({
+        let (channel, context) = (channel.clone(), kept.clone());
+        move || channel.call(&context, NEVER, b"").unwrap_err()
+    });
+    let future = channel.call_async(&dropped, NEVER, b"");
+    raw::eventually("both calls are served", || server.counters().calls == 2);
+    // The waiting call is cancelled when the other is taken back: each has to hear of its own.
+    kept.cancel();
+    drop(future);
+    let status = within_reason("a cancelled call", move || waiting.join().unwrap());
+    assert_eq!(status.reason, Reason::Cancelled);
+    raw::eventually("the server hears of both", || server.counters().cancelled == 2);
+}
+
+#[test]
+fn a_streams_call_can_be_cancelled() {
+    let server = serve();
+    let mut stream = CompletionStream::connect(&server.addresses()[0], &ChannelConfig::default()).unwrap();
+    let context = Context::unlimited();
+    stream.submit(&context, NEVER, b"", 7);
+    stream.flush();
+    context.cancel();
+    let done = stream.take_timeout(MINUTE).expect("a completion");
+    assert_eq!((done.tag, done.result.unwrap_err().status.reason), (7, Reason::Cancelled));
+    stream.flush();
+    raw::eventually("the server hears of it", || server.counters().cancelled == 1);
+}
+
+#[test]
+fn a_call_without_time_left_was_never_sent() {
+    let server = serve();
+    let status = channel(&server).call(&Context::with_deadline(Duration::ZERO), ECHO, b"").unwrap_err();
+    assert_eq!(status.reason, Reason::Expired(status::Check::Send));
+    assert!(status.reason.was_refused());
+}
+
+#[test]
+fn a_failure_is_told_however_small_the_chunks_are() {
+    let failing = Router::new().method("test.Echo/Echo", |_, _, _| Err(Status::new(Code::NotFound, "x".repeat(2000))));
+    let small = Limits { chunk_bytes: 512, ..Default::default() };
+    for (server, client) in [(small, Limits::default()), (Limits::default(), small), (small, small)] {
+        for checksums in [false, true] {
+            let server = start(ServerConfig { limits: server, checksums, ..Default::default() }, failing.clone());
+            let channel = channel_with(&server, ChannelConfig { limits: client, checksums, ..Default::default() });
+            let status = within_reason("a failure with a long text", move || {
+                channel.call(&Context::unlimited(), ECHO, b"").unwrap_err()
+            });
+            assert_eq!(status.code, Code::NotFound);
+            assert!(status.message.len() > 400, "as much of the text as fits");
+        }
+    }
+}
+
+#[test]
+fn a_failure_is_told_to_a_client_that_takes_small_messages_only() {
+    let failing = Router::new().method("test.Echo/Echo", |_, _, _| Err(Status::new(Code::NotFound, "no such thing")));
+    let server = start(ServerConfig::default(), failing);
+    let limits = Limits { message_bytes: 4, ..Default::default() };
+    let channel = channel_with(&server, ChannelConfig { limits, ..Default::default() });
+    let status = channel.call(&Context::with_deadline(MINUTE), ECHO, b"").unwrap_err();
+    assert_eq!((status.code, status.message.as_str()), (Code::NotFound, "no s"));
+}
+
+/// The receipts of a fan-out fill whatever room the chunk has; the body must still find a place.
+#[test]
+fn receipts_leave_room_for_the_answer_whatever_the_size_of_the_chunks() {
+    let back = start(ServerConfig { name: "b".repeat(60), ..Default::default() }, echo());
+    for chunk_bytes in 512..512 + 96 {
+        let limits = Limits { chunk_bytes, ..Default::default() };
+        let behind = channel(&back);
+        let front = Router::new().method("test.Front/Ask", move |context, request, reply| {
+            for _ in 0..6 {
+                reply.extend_from_slice(&behind.call(context, ECHO, request)?.body);
+            }
+            Ok(())
+        });
+        let front = start(ServerConfig { limits, ..Default::default() }, front);
+        let channel = channel(&front);
+        let reply = within_reason("an answer with many receipts", move || {
+            channel.call(&Context::unlimited(), MethodId::of("test.Front/Ask"), b"four").unwrap()
+        });
+        assert_eq!(reply.body.len(), 24);
+        assert_eq!(reply.receipt.children.len() as u32 + reply.receipt.omitted, 6);
+    }
+}
+
+#[test]
+fn a_server_with_small_chunks_calls_one_with_large_ones() {
+    let back = start(ServerConfig::default(), echo());
+    let behind = channel(&back);
+    let front = Router::new().method("test.Front/Ask", move |context, request, reply| {
+        reply.extend_from_slice(&behind.call(context, ECHO, request)?.body);
+        Ok(())
+    });
+    let limits = Limits { chunk_bytes: 512, ..Default::default() };
+    let front = start(ServerConfig { limits, ..Default::default() }, front);
+    let request: Vec<u8> = (0..20_000_u32).map(|at| at as u8).collect();
+    let reply =
+        channel(&front).call(&Context::with_deadline(MINUTE), MethodId::of("test.Front/Ask"), &request).unwrap();
+    assert!(reply.body[..] == request[..]);
+}
+
+/// Channels come and go; the connections that handlers had over them go too.
+#[test]
+fn a_handlers_channel_that_is_dropped_takes_its_connection_along() {
+    let back = start(ServerConfig::default(), echo());
+    let address = back.addresses()[0].clone();
+    let front = Router::new().method("test.Front/Ask", move |context, _, _| {
+        let behind = Channel::new(address.clone(), ChannelConfig::default()).unwrap();
+        behind.call(context, ECHO, b"").map(drop)
+    });
+    let front = start(ServerConfig::default(), front);
+    let channel = channel(&front);
+    for _ in 0..50 {
+        channel.call(&Context::with_deadline(MINUTE), MethodId::of("test.Front/Ask"), b"").unwrap();
+    }
+    assert_eq!(back.counters().accepted, 50);
+    raw::eventually("connections without a channel are closed", || back.counters().connections <= 2);
+}
+
+#[test]
+fn a_drained_server_with_workers_answers_what_crossed_its_farewell() {
+    for round in 0..10 {
+        let server = start(ServerConfig { workers: 2, ..Default::default() }, echo());
+        let (stop, answered) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let clients: Vec<_> = (0..3)
+            .map(|_| {
+                let (stop, answered, channel) = (Arc::clone(&stop), Arc::clone(&answered), channel(&server));
+                std::thread::spawn(move || {
+                    let mut refused = Vec::new();
+                    while !stop.load(Ordering::Relaxed) {
+                        match channel.call(&Context::with_deadline(MINUTE), ECHO, b"") {
+                            Ok(_) => drop(answered.fetch_add(1, Ordering::Relaxed)),
+                            Err(status) => refused.push(status.reason),
+                        }
+                    }
+                    refused
+                })
+            })
+            .collect();
+        raw::eventually("calls are made", || answered.load(Ordering::Relaxed) > 20 + round);
+        within_reason("draining", move || server.drain(MINUTE));
+        stop.store(true, Ordering::Relaxed);
+        for client in clients {
+            let refused = client.join().unwrap();
+            // A call is answered, or certainly never began: none is lost on the way.
+            assert!(refused.iter().all(|reason| reason.was_refused()), "{refused:?}");
+        }
+    }
+}
