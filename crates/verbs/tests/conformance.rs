@@ -82,6 +82,7 @@ conformance! {
     many_connections_are_kept_apart
     an_endpoint_that_was_busy_alone_is_like_any_other
     a_busy_endpoint_is_written_when_its_peer_reads_again
+    two_threads_that_spin_and_sleep_by_turns_lose_nothing
 }
 
 fn what_is_sent_comes_back(site: &Site, mut server: Host, mut client: Host) {
@@ -435,4 +436,63 @@ fn a_busy_endpoint_is_written_when_its_peer_reads_again(site: &Site, mut server:
     let (at_server, at_client) = connect(&mut server, &mut client, &site.address);
     keep_busy((&mut server, at_server), (&mut client, at_client), 200);
     stall_and_resume(site, &mut server, (&mut client, at_client));
+}
+
+fn two_threads_that_spin_and_sleep_by_turns_lose_nothing(site: &Site, mut server: Host, mut client: Host) {
+    const CHUNKS: usize = 4000;
+    let (_, address) = server.listen(&site.address);
+    let echo = std::thread::spawn(move || {
+        let mut ended = 0;
+        while ended < 3 {
+            spin_then_sleep(&mut server);
+            for seen in std::mem::take(&mut server.log) {
+                match seen {
+                    Seen::Received(endpoint, chunk) => server.queue.post_send(endpoint, &[&chunk]).unwrap(),
+                    Seen::Closed(..) => ended += 1,
+                    _ => {}
+                }
+            }
+        }
+    });
+    let endpoints = [(); 3].map(|()| client.queue.connect(&address).unwrap());
+    let (mut posted, mut answered) = ([0_usize; 3], [0_usize; 3]);
+    while answered.iter().sum::<usize>() < CHUNKS {
+        // One of them alone for a while, then two by turns, then all three; some chunks alone, some in batches.
+        let round: usize = answered.iter().sum();
+        let busy = 1 + round / 500 % 3;
+        for which in 0..busy {
+            let batch = if round % 7 == 0 { 5 } else { 1 };
+            while posted[which] < answered[which] + batch {
+                client.queue.post_send(endpoints[which], &[&posted[which].to_le_bytes()]).unwrap();
+                posted[which] += 1;
+            }
+        }
+        spin_then_sleep(&mut client);
+        for seen in std::mem::take(&mut client.log) {
+            if let Seen::Received(endpoint, chunk) = seen {
+                let which = endpoints.iter().position(|id| *id == endpoint).unwrap();
+                assert_eq!(chunk, answered[which].to_le_bytes());
+                answered[which] += 1;
+            }
+        }
+    }
+    endpoints.iter().for_each(|endpoint| client.queue.close(*endpoint, Close::Flush));
+    until([&mut client], |[client]| endpoints.iter().all(|endpoint| client.closed(*endpoint).is_some()));
+    echo.join().unwrap();
+}
+
+/// Polls until something is found, and sleeps in between if that takes long. A host that sleeps for ever has lost
+/// what would have woken it; the limit ends the test then.
+fn spin_then_sleep(host: &mut Host) {
+    let limit = std::time::Duration::from_secs(20);
+    for polls in 0.. {
+        if host.turn() > 0 {
+            return;
+        }
+        if polls % 300 == 299 {
+            let asleep = std::time::Instant::now();
+            host.queue.wait(host.now(), Some(limit));
+            assert!(asleep.elapsed() < limit, "nothing woke it");
+        }
+    }
 }
