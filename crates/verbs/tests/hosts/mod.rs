@@ -1,7 +1,9 @@
 //! Queues in the hands of a test: what they saw, in order, and how to go on until something is seen.
 
 // Each test binary uses a part of this.
-#![allow(dead_code)]
+#![allow(dead_code, unused_imports, unused_macros)]
+
+pub(crate) mod site;
 
 use std::time::{Duration, Instant};
 

@@ -1,0 +1,67 @@
+//! The carriers that a test runs over.
+
+pub(crate) use greenwave_verbs::Choice;
+use greenwave_verbs::{Address, QueueConfig};
+use tempfile::TempDir;
+
+pub(crate) use greenwave_verbs::memory::Network;
+
+/// A carrier to run the tests over.
+pub(crate) struct Site {
+    pub(crate) config: QueueConfig,
+    pub(crate) address: Address,
+    _directory: TempDir,
+}
+
+impl Site {
+    pub(crate) fn new(backend: Choice, scheme: &str) -> Self {
+        let directory = TempDir::new().unwrap();
+        let address = match scheme {
+            "tcp" => "tcp://127.0.0.1:0".parse().unwrap(),
+            "unix" => Address::Unix(directory.path().join("socket")),
+            _ => "memory://".parse().unwrap(),
+        };
+        let config = QueueConfig { backend, chunk_bytes: 4096, ..QueueConfig::default() };
+        Self { config, address, _directory: directory }
+    }
+
+    /// An address of the kind at which nobody listens.
+    pub(crate) fn deserted(&self) -> Address {
+        match &self.address {
+            Address::Tcp(_) => {
+                let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+                Address::Tcp(gone.local_addr().unwrap())
+            }
+            Address::Unix(path) => Address::Unix(path.with_extension("none")),
+            Address::Memory(_) => Address::Memory("nobody".to_owned()),
+        }
+    }
+}
+
+/// Runs each test over each carrier, with a server and a client that are yet to do anything.
+macro_rules! over_every_carrier {
+    ($($test:ident)*) => {
+        over_every_carrier!(@carrier uring_tcp, Choice::Uring, "tcp", $($test)*);
+        over_every_carrier!(@carrier uring_unix, Choice::Uring, "unix", $($test)*);
+        over_every_carrier!(@carrier epoll_tcp, Choice::Epoll, "tcp", $($test)*);
+        over_every_carrier!(@carrier epoll_unix, Choice::Epoll, "unix", $($test)*);
+        over_every_carrier!(@carrier memory, Choice::Memory(Network::new(1)), "memory", $($test)*);
+    };
+    (@carrier $carrier:ident, $backend:expr, $scheme:literal, $($test:ident)*) => {
+        mod $carrier {
+            use $crate::hosts::Host;
+            // Each carrier uses a part of this.
+            #[allow(unused_imports)]
+            use $crate::hosts::site::{Choice, Network, Site};
+
+            $(#[test] fn $test() {
+                let site = Site::new($backend, $scheme);
+                if let (Some(server), Some(client)) = (Host::new(&site.config), Host::new(&site.config)) {
+                    super::$test(&site, server, client);
+                }
+            })*
+        }
+    };
+}
+
+pub(crate) use over_every_carrier;
