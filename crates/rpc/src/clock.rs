@@ -4,26 +4,30 @@
 
 use greenwave_policy::Time;
 use rustix::time::{ClockId, clock_gettime};
+#[cfg(test)]
 use std::sync::Arc;
+#[cfg(test)]
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// A source of monotonic time.
 #[derive(Clone, Debug, Default)]
-pub enum Clock {
+pub(crate) enum Clock {
     /// `CLOCK_MONOTONIC`, the same for all processes of a machine. About 20 ns a reading, without a system call.
     #[default]
     Monotonic,
     /// Nanoseconds that a test sets.
+    #[cfg(test)]
     Virtual(Arc<AtomicU64>),
 }
 
 impl Clock {
     /// The time now.
     #[inline]
-    pub fn now(&self) -> Time {
+    pub(crate) fn now(&self) -> Time {
         match self {
             Self::Monotonic => monotonic(),
+            #[cfg(test)]
             Self::Virtual(nanos) => Time::from_nanos(nanos.load(Ordering::Relaxed)),
         }
     }
