@@ -1,5 +1,6 @@
 //! How servers and channels are set up, and what is refused at start.
 
+use crate::wire::StageName;
 use greenwave_policy::{AdmissionConfig, Order};
 use greenwave_quanta::StackSize;
 use greenwave_verbs::{Address, Choice};
@@ -58,7 +59,8 @@ pub struct Limits {
     pub calls: u32,
     /// The largest message in bytes, up to 1 GiB.
     pub message_bytes: usize,
-    /// How many bytes of unfinished messages a connection may hold.
+    /// How many bytes of unfinished messages a connection may hold: of requests that are half received, by what they
+    /// announce. With more than that of answers that the peer has yet to read it is given no further credits.
     pub assembly_bytes: usize,
     /// How long a connection may take to introduce itself.
     pub handshake: Duration,
@@ -279,7 +281,8 @@ impl ChannelConfig {
 }
 
 fn stage_name(name: &str) -> Result<(), ConfigError> {
-    ConfigError::unless(name.len() <= 64 && !name.is_empty(), "name", format!("`{name}`"), "1 to 64 bytes")
+    let fits = !name.is_empty() && StageName::new(name).is_ok();
+    ConfigError::unless(fits, "name", format!("{name:?}"), "1 to 64 bytes, no control characters")
 }
 
 #[cfg(test)]
@@ -295,6 +298,8 @@ mod tests {
         assert_eq!(wrong.to_string(), "setting `clusters` is 0; allowed: 1 to 256");
         let limits = Limits { credits: 1, ..Limits::default() };
         assert_eq!(ServerConfig { limits, ..right }.validate().unwrap_err().key, "limits.credits");
-        assert!(ChannelConfig { name: "x".repeat(65), ..ChannelConfig::default() }.validate().is_err());
+        for name in ["x".repeat(65), String::new(), "two\nlines".into()] {
+            assert_eq!(ChannelConfig { name, ..ChannelConfig::default() }.validate().unwrap_err().key, "name");
+        }
     }
 }

@@ -1,4 +1,125 @@
 //! RPC whose requests carry their deadline from the first hop to the last.
+//!
+//! A client says by when it expects an answer. What is left of that time travels with the request, is charged for every
+//! queue and wire on the way, decides who is served next, and refuses what can't be in time any more before it costs
+//! anything. The answer brings back a receipt of where the time went.
+//!
+//! ```
+//! use greenwave_rpc::{Channel, ChannelConfig, Code, Context, MethodId, Router, Server, ServerConfig, Status};
+//! use std::time::Duration;
+//!
+//! const GREET: MethodId = MethodId::of("hello.Greeter/Greet");
+//!
+//! // A server is its methods and its settings. A handler is plain blocking Rust.
+//! let router = Router::new().method("hello.Greeter/Greet", |context, request, reply| {
+//!     let name = std::str::from_utf8(request).map_err(|_| Status::new(Code::InvalidArgument, "no UTF-8"))?;
+//!     // With little time left a handler may do less. Calls that it makes inherit what is left.
+//!     let polite = context.budget().remaining().is_none_or(|left| left > Duration::from_millis(1));
+//!     reply.extend_from_slice(format!("{} {name}", if polite { "Good morning," } else { "Hi" }).as_bytes());
+//!     Ok(())
+//! });
+//! let listen = vec!["tcp://127.0.0.1:0".parse()?];
+//! let server = Server::start(ServerConfig { name: "greeter".into(), listen, ..Default::default() }, router)?;
+//!
+//! // A channel connects with its first call, and again whenever it has to. Every call needs a context.
+//! let channel = Channel::new(server.addresses()[0].clone(), ChannelConfig::default())?;
+//! let context = Context::with_deadline(Duration::from_secs(10));
+//! let reply = channel.call(&context, GREET, b"Ada")?;
+//! assert_eq!(&reply.body[..], b"Good morning, Ada");
+//! assert!(reply.receipt.service <= reply.receipt.total && reply.receipt.total <= reply.total);
+//!
+//! // A failure has a code to act on, and a reason that tells which check refused the call.
+//! let late = channel.call(&Context::with_deadline(Duration::ZERO), GREET, b"Ada").unwrap_err();
+//! assert_eq!(late.code, Code::DeadlineExceeded);
+//! assert!(late.reason.was_refused(), "the handler never ran");
+//!
+//! server.drain(Duration::from_secs(5));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Services are mostly generated from `.proto` files, by the crate `greenwave-build`; what is generated uses no more than
+//! is shown here.
+//!
+//! # How a request flows
+//! 1. **The caller** makes a [`Context`] and a call. Waiting for a connection, for one of the slots that the server
+//!    offers, or for a credit counts: what is left is written into the frame when it goes to the transport, less the
+//!    estimated time of the way there.
+//! 2. **The wire.** A message is cut into chunks, and the message with the least left to send goes first, so that a
+//!    short one does not wait behind a long one. One credit is one receive buffer of the peer's is one chunk. The
+//!    format is documented in `docs/wire.md` and implemented in [`wire`].
+//! 3. **The cluster's head** reaps the chunk from its completion queue, puts the message together, and admits the call
+//!    or refuses it: it is too late, it can't be in time, the queue is full.
+//! 4. **The ready queue** gives each turn to the most urgent call. Its handler runs in a coroutine, in place on the
+//!    head or on a worker of the cluster; when it waits for a call of its own, or is polite
+//!    ([`Context::checkpoint`]), others have their turn.
+//! 5. **The reply** is checked against the deadline once more. It carries the [`Receipt`]: how long the call was
+//!    queued and served here and at every stage behind. [`Reply::network`] is what is left of the round trip.
+//!
+//! | the deadline is checked | by | [`Reason`] |
+//! |---|---|---|
+//! | until the call is written | the caller | `Expired(Send)` |
+//! | on arrival | the head | `Expired(Enqueue)`, or `Infeasible`: less is left than the method is known to need |
+//! | when its turn has come | the head or the worker | `Expired(Dequeue)` |
+//! | when it has been served | the head or the worker | `Expired(Reply)` |
+//! | while the caller waits | the caller | `Expired(Wait)`; the server is told to stop |
+//!
+//! With [`Deadlines::Dark`] a server counts all that and serves the call all the same; with [`Context::observed`] a
+//! client waits all the same. That is how deadlines are introduced where nobody knows yet what they should be.
+//!
+//! # Three ways to call
+//! - [`Channel::call`] blocks. In a handler it suspends the coroutine and goes over a connection of the handler's own
+//!   cluster. On an ordinary thread it polls the connection itself, for all threads that share the channel
+//!   ([`Mode::Direct`]): no other thread, no hand-over.
+//! - [`Channel::call_async`] is a future for any executor. A thread of the channel's own polls for it
+//!   ([`Mode::Dispatched`] has it poll for blocking calls too).
+//! - [`CompletionStream`] owns its connection and completes any number of calls in any order, on one thread: for load
+//!   generators, proxies and whoever has an event loop.
+//!
+//! A call is taken back by [`Context::cancel`], by dropping its future, and by its deadline. Cancelling is noticed
+//! within 10 ms, and is passed on to the server and to whatever it called.
+//!
+//! A [`ParallelUnit`] splits a request over several servers. Its branches have until it is time to put the answers
+//! together; what has not answered by then is left out. Replicas are asked where a server is gone, or slow
+//! (hedging, within a ratio).
+//!
+//! # When things fail
+//! Every call ends exactly once, with an answer or with a [`Status`]. [`Reason::was_refused`] says that the handler
+//! certainly never ran, so that the call can be made again, elsewhere.
+//!
+//! - A connection that is lost fails the calls that were sent on it; the next call opens another one. Attempts that
+//!   come to nothing are spaced out, from `reconnect` to 64 times that, and calls in between fail at once.
+//! - A server that [drains](ServerHandle::drain) says so. It serves what was on its way to it when its clients heard
+//!   of that. They make further calls, and those that were still waiting, on a new connection.
+//! - A peer that breaks the rules of the format is told why and closed on, and no other connection is harmed. What a
+//!   peer can make this end hold is bounded by [`Limits`].
+//! - A handler that panics fails its call.
+//!
+//! # Defaults, and why
+//! | setting | default | because |
+//! |---|---|---|
+//! | `limits.chunk_bytes` | 16 KiB | what one write to a socket moves well; a short message never waits long behind one |
+//! | `limits.credits` | 256 | 4 MiB under way, enough for 10 Gbit/s over 3 ms |
+//! | `limits.calls` | 1024 | far more than a connection needs, and all that a peer can make a server remember |
+//! | `limits.message_bytes` | 16 MiB | beyond that a message should be several |
+//! | `limits.assembly_bytes` | 64 MiB | four of the largest at a time on one connection, half received or not yet read |
+//! | `limits.handshake` | 5 s | two retransmissions of a lost SYN |
+//! | `limits.stall` | 30 s | longer than any pause of a network that is still there |
+//! | `clusters`, `workers` | 1, 0 | handlers run where their requests arrive: nothing is handed over; add clusters first |
+//! | `order` | least laxity | the least time to spare first; it knows how long methods take |
+//! | `admission` | on, 4096, 50 % | a refusal in time is better than an answer too late; never more than half, as it is an estimate |
+//! | `confidence` | 0.5 | a call is infeasible if less is left than half of its kind need |
+//! | `deadlines` | enforced | what is late is of no use to anybody |
+//! | `wait` | 20 us, then block | longer than a round trip on one machine, too short to be seen in an idle machine's load |
+//! | `stack`, `coroutines` | 512 KiB, 1024 | address space alone: a page that was never touched takes no memory |
+//! | `checksums` | off | TCP and the links below have theirs; on where a byte that flipped in a switch must be noticed |
+//! | `absolute` | off | needs clocks in sync; what is left needs none |
+//! | `reconnect` | 10 ms | a server that restarts is back soon; 64 times that is kind to one that isn't |
+//!
+//! # What is not here
+//! No encryption and no authentication: connections are trusted, as within a data center or behind a proxy. No streams
+//! of messages: a call has one request and one answer. No retries but those of parallel units: whether a call may be
+//! made twice is for its maker to know.
+
 #![forbid(unsafe_code)]
 
 mod channel;

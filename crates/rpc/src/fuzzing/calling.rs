@@ -1,6 +1,7 @@
 //! A calling end under arbitrary steps.
 
 use super::bytes::Bytes;
+use super::peer::Peer;
 use crate::config::Limits;
 use crate::connection::{Caller, Finished, Link, NewCall, Setup};
 use crate::context::Context;
@@ -8,7 +9,7 @@ use crate::status::{Reason, Status};
 use crate::wire::{Frame, MethodId};
 use greenwave_policy::{Budget, Time};
 use greenwave_verbs::memory::Network;
-use greenwave_verbs::{Address, Choice, CompletionQueue, EndpointId, QueueConfig, VerbsError};
+use greenwave_verbs::{Address, Choice, CompletionQueue, EndpointId, Event, QueueConfig, VerbsError};
 use std::time::Duration;
 
 /// What became of a call.
@@ -20,6 +21,7 @@ enum Fate {
 
 struct Calling {
     caller: Caller,
+    peer: Peer,
     here: Box<dyn CompletionQueue>,
     there: Box<dyn CompletionQueue>,
     endpoint: EndpointId,
@@ -45,22 +47,22 @@ pub(super) fn drive(bytes: &mut Bytes<'_>) {
     if bytes.below(4) == 0 {
         calling.call(bytes);
     }
-    let hello = Frame::Hello(bytes.hello(crc, 4)).encode(false);
+    let hello = calling.peer.hello(bytes);
     let mut goes_on = calling.feed(&hello);
     while goes_on && !bytes.is_empty() {
-        match bytes.below(12) {
-            0..=4 => {
-                let chunk = bytes.chunk(crc);
+        match bytes.below(32) {
+            0..12 => {
+                let chunk = calling.peer.chunk(bytes);
                 goes_on = calling.feed(&chunk);
             }
-            5..=7 => calling.call(bytes),
-            8 => {
-                if let Some(context) = calling.contexts.get(bytes.below(16)) {
+            12..20 => calling.call(bytes),
+            20 => {
+                if let Some(context) = calling.contexts.get(bytes.below(64)) {
                     context.cancel();
                 }
             }
-            9 => calling.abandon(bytes.below(16)),
-            10 => goes_on = calling.pass(Duration::from_millis(bytes.number() % 20_000)),
+            21..23 => calling.abandon(bytes.below(64)),
+            23 => goes_on = calling.pass(Duration::from_millis(bytes.number() % 20_000)),
             _ => calling.transmit(),
         }
         calling.caller.check();
@@ -83,7 +85,8 @@ impl Calling {
         let now = Time::from_nanos(1_000_000_000);
         let setup = Setup { name: "here", limits: &LIMITS, calls: 0, checksums: crc, absolute: None };
         let caller = Caller::new(Link::new(&setup, now));
-        Ok(Self { caller, here, there, endpoint, now, fates: Vec::new(), contexts: Vec::new() })
+        let peer = Peer::new(crc, false, LIMITS.credits);
+        Ok(Self { caller, peer, here, there, endpoint, now, fates: Vec::new(), contexts: Vec::new() })
     }
 
     fn under_way(&self) -> usize {
@@ -130,11 +133,18 @@ impl Calling {
     }
 
     fn transmit(&mut self) {
-        let Self { caller, here, there, endpoint, now, .. } = self;
+        let Self { caller, peer, here, there, endpoint, now, .. } = self;
         let sent = caller.transmit(*now, &mut **here, *endpoint, |_| {});
         assert!(sent.is_ok(), "there was no room for what was posted: {sent:?}");
         here.submit();
-        while there.poll(*now, &mut |_| {}) > 0 {
+        while there.poll(*now, &mut |event| {
+            let Event::Received { chunk, .. } = event else { return };
+            match Frame::parse(chunk, peer.crc).or_else(|_| Frame::parse(chunk, false)) {
+                Ok(frame) => peer.hear(&frame),
+                Err(error) => panic!("what was written can't be read: {error}"),
+            }
+        }) > 0
+        {
             here.poll(*now, &mut |_| {});
         }
     }

@@ -8,6 +8,7 @@
 
 mod bytes;
 mod calling;
+mod peer;
 mod serving;
 
 use bytes::Bytes;
@@ -43,8 +44,8 @@ mod tests {
 
     #[test]
     fn arbitrary_steps_break_no_promise() {
-        for seed in 0..3000 {
-            connection(&random_bytes(seed, 20 + seed as usize % 600));
+        for seed in 0..4000 {
+            connection(&random_bytes(seed, 20 + seed as usize % 2000));
         }
     }
 }

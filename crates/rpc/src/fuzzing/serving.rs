@@ -1,6 +1,7 @@
 //! A serving end under arbitrary steps.
 
 use super::bytes::Bytes;
+use super::peer::Peer;
 use crate::config::Limits;
 use crate::connection::{Answer, Callee, Link, Served, Setup};
 use crate::receipt::Receipt;
@@ -15,6 +16,7 @@ use std::time::Duration;
 /// A serving end, and what its peer hears of it.
 struct Serving {
     callee: Callee,
+    peer: Peer,
     here: Box<dyn CompletionQueue>,
     there: Box<dyn CompletionQueue>,
     endpoint: EndpointId,
@@ -39,29 +41,29 @@ pub(super) fn drive(bytes: &mut Bytes<'_>) {
     let crc = bytes.below(2) == 0;
     let absolute = (bytes.below(4) == 0).then_some(Duration::from_secs(1));
     let Ok(mut serving) = Serving::new(crc, absolute) else { return };
-    let hello = Frame::Hello(bytes.hello(crc, 0)).encode(false);
-    if !serving.feed(&hello, crc) {
+    let hello = serving.peer.hello(bytes);
+    if !serving.feed(&hello) {
         return;
     }
     while !bytes.is_empty() {
-        let goes_on = match bytes.below(12) {
-            0..=6 => {
-                let chunk = bytes.chunk(crc);
-                serving.feed(&chunk, crc)
+        let goes_on = match bytes.below(32) {
+            0..16 => {
+                let chunk = serving.peer.chunk(bytes);
+                serving.feed(&chunk)
             }
-            7..=8 => {
+            16..22 => {
                 serving.answer(bytes);
                 true
             }
-            9 => serving.pass(Duration::from_millis(bytes.number() % 20_000)),
-            10 => {
-                if bytes.below(8) == 0 {
+            22 => serving.pass(Duration::from_millis(bytes.number() % 20_000)),
+            23 => {
+                if bytes.seldom() {
                     serving.callee.link.go_away("done");
                 }
                 true
             }
             _ => {
-                serving.transmit(crc);
+                serving.transmit();
                 true
             }
         };
@@ -73,7 +75,7 @@ pub(super) fn drive(bytes: &mut Bytes<'_>) {
     while !serving.arrived.is_empty() {
         serving.answer(bytes);
     }
-    serving.transmit(crc);
+    serving.transmit();
     serving.callee.check();
 }
 
@@ -90,15 +92,15 @@ impl Serving {
         let setup = Setup { name: "here", limits: &LIMITS, calls: LIMITS.calls, checksums: crc, absolute };
         let callee = Callee::new(Link::new(&setup, now), &LIMITS);
         let (asked, replied, arrived) = (HashMap::new(), HashMap::new(), Vec::new());
-        Ok(Self { callee, here, there, endpoint, now, asked, replied, arrived })
+        let peer = Peer::new(crc, true, LIMITS.credits);
+        Ok(Self { callee, peer, here, there, endpoint, now, asked, replied, arrived })
     }
 
     /// Feeds a chunk. Whether the connection goes on.
-    fn feed(&mut self, chunk: &[u8], crc: bool) -> bool {
+    fn feed(&mut self, chunk: &[u8]) -> bool {
         let fed = self.callee.receive(self.now, chunk, Vec::new);
         let Ok(served) = fed else { return false };
-        let agreed = crc && self.callee.link.agreed().is_some_and(|agreed| agreed.crc());
-        if let Ok(Frame::Call(call)) = Frame::parse(chunk, agreed) {
+        if let Ok(Frame::Call(call)) = Frame::parse(chunk, self.peer.crc) {
             *self.asked.entry(call.header.call).or_default() += 1;
         }
         match served {
@@ -131,19 +133,24 @@ impl Serving {
     }
 
     /// Posts what can be posted, and counts what the peer hears.
-    fn transmit(&mut self, crc: bool) {
-        let Self { callee, here, there, endpoint, now, replied, .. } = self;
+    fn transmit(&mut self) {
+        let Self { callee, peer, here, there, endpoint, now, replied, .. } = self;
         let sent = callee.transmit(*now, &mut **here, *endpoint, |_| {});
         assert!(sent.is_ok(), "there was no room for what was posted: {sent:?}");
         here.submit();
-        let agreed = crc && callee.link.agreed().is_some_and(|agreed| agreed.crc());
-        let most = callee.link.agreed().map_or(0, |agreed| agreed.send.chunk_bytes as usize);
+        let Some(agreed) = callee.link.agreed() else { return };
+        let most = agreed.send.chunk_bytes as usize;
         while there.poll(*now, &mut |event| {
             let Event::Received { chunk, .. } = event else { return };
-            assert!(chunk.len() <= most.max(256), "a chunk beyond what the peer takes");
-            match Frame::parse(chunk, agreed).or_else(|_| Frame::parse(chunk, false)) {
-                Ok(Frame::Reply(reply)) => *replied.entry(reply.header.call).or_default() += 1,
-                Ok(_) => {}
+            assert!(chunk.len() <= most, "a chunk beyond what the peer takes");
+            // HELLO has no checksum.
+            match Frame::parse(chunk, peer.crc).or_else(|_| Frame::parse(chunk, false)) {
+                Ok(frame) => {
+                    peer.hear(&frame);
+                    if let Frame::Reply(reply) = frame {
+                        *replied.entry(reply.header.call).or_default() += 1;
+                    }
+                }
                 Err(error) => panic!("what was written can't be read: {error}"),
             }
         }) > 0

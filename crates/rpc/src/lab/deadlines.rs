@@ -1,7 +1,7 @@
 //! Deadlines are kept to the nanosecond, at each of the checks on a request's way.
 
 use super::*;
-use crate::status::{Check, Reason};
+use crate::status::Check;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -130,12 +130,24 @@ fn a_short_deadline_is_kept_on_an_idle_connection() {
 #[test]
 fn a_cancelled_call_is_over_within_a_glance_and_the_server_hears_of_it() {
     let mut lab = Lab::new().connected();
-    lab.faults(Direction::FromListener, Faults { stall: true, ..Faults::default() });
     let context = lab.within(MINUTE);
-    lab.submit(&context, ECHO, b"", 1);
+    lab.submit(&context, NAP, &MINUTE.as_nanos().to_le_bytes()[..8], 1);
     lab.run_for(100 * MS);
     assert!(lab.done.is_empty());
     context.cancel();
     lab.run_for(10 * MS);
     assert_eq!(lab.done.iter().map(reason).collect::<Vec<_>>(), [Some(Reason::Cancelled)]);
+    assert_eq!(lab.counters().cancelled, 1);
+}
+
+/// The same for one whose time is over: whoever works for it is told to stop.
+#[test]
+fn a_call_that_was_given_up_is_taken_back_from_the_server() {
+    let mut lab = Setup { delays: [MS; 2], ..Setup::default() }.build().connected();
+    let context = lab.within(20 * MS);
+    lab.submit(&context, NAP, &MINUTE.as_nanos().to_le_bytes()[..8], 1);
+    lab.run_for(20 * MS);
+    assert_eq!((lab.done.len(), lab.counters().cancelled), (1, 0), "CANCEL is on its way");
+    lab.run_for(MS);
+    assert_eq!(lab.counters().cancelled, 1);
 }

@@ -1,7 +1,6 @@
 //! Networks that damage, repeat, reorder and cut: every call ends once, and none with another's answer.
 
 use super::*;
-use crate::status::Reason;
 use std::collections::BTreeMap;
 
 const MINUTE: Duration = Duration::from_secs(60);

@@ -16,6 +16,7 @@ use crate::counters::{Counters, Snapshot};
 use crate::local::{self, Installed};
 use crate::server::{Head, head_by_hand};
 use crate::service::Router;
+use crate::status::{Reason, Status};
 use crate::wire::MethodId;
 use greenwave_policy::{Budget, Order, Time};
 use greenwave_verbs::memory::{Direction, Faults, Network};
@@ -115,10 +116,13 @@ fn methods(hand: &Hand) -> Router {
             working.pass(nanos(request));
             Ok(())
         })
-        // Waits for as many nanoseconds.
-        .method("lab.Lab/Nap", move |_, request, _| {
+        // Waits for as many nanoseconds, unless it is cancelled.
+        .method("lab.Lab/Nap", move |context, request, _| {
             let until = napping.now() + nanos(request);
             local::mailbox().expect("in a handler").sleep(1, Some(until));
+            if context.is_cancelled() {
+                return Err(Status::refused(Reason::Cancelled, ""));
+            }
             assert_eq!(napping.now(), until, "it is woken at the very instant");
             Ok(())
         })

@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::connection::{Caller, Link, Setup as End};
-use crate::status::Reason;
 use crate::wire::{Frame, Hello};
 use greenwave_verbs::{Close, Event, QueueConfig};
 
@@ -58,8 +57,10 @@ fn an_answer_that_is_stuck_is_given_up_by_the_server_at_the_very_instant() {
     let mut lab = Setup::default().limits(Limits { credits: 4, stall: 500 * MS, ..limits() });
     lab.client.limits.stall = Duration::from_secs(3600);
     let mut lab = lab.build().connected();
+    // Idle for so long that no earlier timer is left.
+    lab.run_for(Duration::from_secs(10));
     lab.faults(Direction::FromListener, Faults { stall: true, ..Faults::default() });
-    let context = lab.within(Duration::from_secs(60));
+    let context = lab.observed(Duration::from_secs(60));
     lab.submit(&context, LARGE, b"", 0);
     lab.run_for(500 * MS - NS);
     assert_eq!(lab.counters().violations, 0);
