@@ -10,18 +10,19 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// A source of monotonic time.
 #[derive(Clone, Debug, Default)]
-pub enum Clock {
+pub(crate) enum Clock {
     /// `CLOCK_MONOTONIC`, the same for all processes of a machine. About 20 ns a reading, without a system call.
     #[default]
     Monotonic,
     /// Nanoseconds that a test sets.
+    #[allow(dead_code, reason = "for tests that turn it by hand")]
     Virtual(Arc<AtomicU64>),
 }
 
 impl Clock {
     /// The time now.
     #[inline]
-    pub fn now(&self) -> Time {
+    pub(crate) fn now(&self) -> Time {
         match self {
             Self::Monotonic => monotonic(),
             Self::Virtual(nanos) => Time::from_nanos(nanos.load(Ordering::Relaxed)),

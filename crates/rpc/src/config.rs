@@ -93,6 +93,7 @@ pub struct ConfigError {
 }
 
 impl ConfigError {
+    #[expect(clippy::needless_pass_by_value, reason = "numbers and texts, by whatever is at hand")]
     fn unless(fits: bool, key: &'static str, value: impl ToString, allowed: &'static str) -> Result<(), Self> {
         if fits { Ok(()) } else { Err(Self { key, value: value.to_string(), allowed }) }
     }
@@ -104,10 +105,20 @@ impl Limits {
     /// # Errors
     /// The first setting out of its range.
     pub fn validate(&self) -> Result<(), ConfigError> {
-        ConfigError::unless((512..=1 << 20).contains(&self.chunk_bytes), "limits.chunk_bytes", self.chunk_bytes, "512 to 1048576")?;
+        ConfigError::unless(
+            (512..=1 << 20).contains(&self.chunk_bytes),
+            "limits.chunk_bytes",
+            self.chunk_bytes,
+            "512 to 1048576",
+        )?;
         ConfigError::unless((4..=65535).contains(&self.credits), "limits.credits", self.credits, "4 to 65535")?;
         ConfigError::unless((1..=65535).contains(&self.calls), "limits.calls", self.calls, "1 to 65535")?;
-        ConfigError::unless((1..=1 << 30).contains(&self.message_bytes), "limits.message_bytes", self.message_bytes, "1 to 1073741824")?;
+        ConfigError::unless(
+            (1..=1 << 30).contains(&self.message_bytes),
+            "limits.message_bytes",
+            self.message_bytes,
+            "1 to 1073741824",
+        )?;
         ConfigError::unless(
             self.assembly_bytes >= self.message_bytes,
             "limits.assembly_bytes",
@@ -186,7 +197,12 @@ impl ServerConfig {
     /// The first setting out of its range.
     pub fn validate(&self) -> Result<(), ConfigError> {
         stage_name(&self.name)?;
-        ConfigError::unless(!self.listen.is_empty(), "listen", "empty", "at least one address, such as tcp://127.0.0.1:7000")?;
+        ConfigError::unless(
+            !self.listen.is_empty(),
+            "listen",
+            "empty",
+            "at least one address, such as tcp://127.0.0.1:7000",
+        )?;
         ConfigError::unless((1..=256).contains(&self.clusters), "clusters", self.clusters, "1 to 256")?;
         ConfigError::unless(self.workers <= 256, "workers", self.workers, "0 to 256")?;
         ConfigError::unless((1..=65536).contains(&self.coroutines), "coroutines", self.coroutines, "1 to 65536")?;
@@ -196,9 +212,11 @@ impl ServerConfig {
             ConfigError::unless(*core < available.max(1024), "cores", core, "cores that this machine has")?;
         }
         self.limits.validate()?;
-        self.admission
-            .validate()
-            .map_err(|wrong| ConfigError { key: "admission", value: wrong.to_string(), allowed: "see AdmissionConfig" })
+        self.admission.validate().map_err(|wrong| ConfigError {
+            key: "admission",
+            value: wrong.to_string(),
+            allowed: "see AdmissionConfig",
+        })
     }
 }
 

@@ -609,7 +609,7 @@ impl Head {
         match &task.head {
             None => self.net.answer(task.peer, answer),
             Some(head) => {
-                head.send(Message::Answer(Box::new(Answered { peer: task.peer, method: task.method, answer })))
+                head.send(Message::Answer(Box::new(Answered { peer: task.peer, method: task.method, answer })));
             }
         }
     }

@@ -56,6 +56,7 @@ impl Server {
     ///
     /// # Errors
     /// [`StartError`]: a wrong setting, methods with the same id, an address in use.
+    #[expect(clippy::needless_pass_by_value, reason = "a configuration is used up by the server made of it")]
     pub fn start(config: ServerConfig, router: impl Into<Router>) -> Result<ServerHandle, StartError> {
         config.validate()?;
         let threads = config.clusters * (1 + config.workers);
