@@ -1,7 +1,7 @@
 //! The connections of one thread over its completion queue.
 //!
 //! Used by cluster heads, workers and clients alike. It moves chunks between the queue and the ends of connections
-//! ([`Caller`](crate::connection::Caller), [`Callee`](crate::connection::Callee)), opens connections when calls need
+//! ([`Caller`], [`Callee`]), opens connections when calls need
 //! them, and keeps their timers. What it finds out it reports as [`Happening`]s; it runs nothing.
 //!
 //! Calls, replies and cancellations are posted by [`Net::flush`], many in one system call.
