@@ -4,7 +4,9 @@
 
 use greenwave_policy::Time;
 use rustix::time::{ClockId, clock_gettime};
+#[cfg(test)]
 use std::sync::Arc;
+#[cfg(test)]
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -15,7 +17,7 @@ pub(crate) enum Clock {
     #[default]
     Monotonic,
     /// Nanoseconds that a test sets.
-    #[allow(dead_code, reason = "for tests that turn it by hand")]
+    #[cfg(test)]
     Virtual(Arc<AtomicU64>),
 }
 
@@ -25,6 +27,7 @@ impl Clock {
     pub(crate) fn now(&self) -> Time {
         match self {
             Self::Monotonic => monotonic(),
+            #[cfg(test)]
             Self::Virtual(nanos) => Time::from_nanos(nanos.load(Ordering::Relaxed)),
         }
     }

@@ -93,7 +93,7 @@ pub struct ConfigError {
 }
 
 impl ConfigError {
-    #[expect(clippy::needless_pass_by_value, reason = "numbers and texts, by whatever is at hand")]
+    #[expect(clippy::needless_pass_by_value, reason = "numbers are as welcome as references")]
     fn unless(fits: bool, key: &'static str, value: impl ToString, allowed: &'static str) -> Result<(), Self> {
         if fits { Ok(()) } else { Err(Self { key, value: value.to_string(), allowed }) }
     }

@@ -45,7 +45,7 @@ impl Context {
         Self::born(monotonic(), Budget::expected(expected), false)
     }
 
-    fn born(now: Time, budget: Budget, enforced: bool) -> Self {
+    pub(crate) fn born(now: Time, budget: Budget, enforced: bool) -> Self {
         Self::new(Inner {
             deadline: Deadline::at(now, budget),
             birth: now,

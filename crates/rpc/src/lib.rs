@@ -9,6 +9,8 @@ mod connection;
 mod context;
 mod counters;
 mod fanout;
+#[cfg(test)]
+mod lab;
 mod local;
 mod net;
 mod outcome;

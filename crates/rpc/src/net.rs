@@ -16,10 +16,12 @@ mod calling;
 mod ends;
 mod mixer;
 mod pool;
+#[cfg(test)]
+mod tests;
 
 use crate::clock::Clock;
 use crate::config::{ChannelConfig, Limits};
-use crate::connection::{Answer, Arrival, Caller, Finished, Going, NewCall, Violation};
+use crate::connection::{Answer, Arrival, Callee, Caller, Finished, Going, NewCall, Violation};
 use crate::counters::Counters;
 use crate::outcome::Outcome;
 use crate::status::{Reason, Status};
@@ -450,18 +452,25 @@ impl Net {
 
     /// Whether everything is answered and posted, and nothing more is to be expected from clients that were told.
     pub(crate) fn is_drained(&mut self, now: Time) -> bool {
-        let (mut answered, mut left_alone) = (true, true);
-        for (_, peer) in &self.ends.peers {
-            let Half::Callee(callee) = &peer.half else { continue };
-            answered &= callee.unanswered() == 0;
-            left_alone &= callee.link.is_left_alone() || callee.link.agreed().is_none();
-        }
-        if !answered {
+        if !self.is_answered() {
             self.drained_since = None;
             return false;
         }
         let since = *self.drained_since.get_or_insert(now);
-        left_alone || now.since(since) >= FAREWELL
+        let left_alone = |callee: &Callee| callee.link.is_left_alone() || callee.link.agreed().is_none();
+        now.since(since) >= FAREWELL || self.callees().all(left_alone)
+    }
+
+    /// Whether every call that came in is answered, and every answer posted.
+    pub(crate) fn is_answered(&self) -> bool {
+        self.callees().all(|callee| callee.unanswered() == 0)
+    }
+
+    fn callees(&self) -> impl Iterator<Item = &Callee> {
+        self.ends.peers.iter().filter_map(|(_, peer)| match &peer.half {
+            Half::Callee(callee) => Some(&**callee),
+            _ => None,
+        })
     }
 
     /// Closes every connection; what was posted is still written. Calls made on them are over.

@@ -338,6 +338,18 @@ fn a_call_in_a_slot_that_is_taken_is_closed_on_and_its_handler_cancelled() {
 }
 
 #[test]
+fn a_call_that_comes_twice_is_served_once() {
+    let siege = Siege::new();
+    let mut attacker = siege.attacker();
+    attacker.send(&call(call_id(0, 1), COUNT, b""));
+    assert_eq!(attacker.reply_to(call_id(0, 1)).0, Code::Ok);
+    attacker.send(&call(call_id(0, 1), COUNT, b""));
+    let counted = Arc::clone(&siege.counted);
+    siege.expels(&mut attacker, "begun again");
+    assert_eq!(counted.load(Ordering::Relaxed), 1);
+}
+
+#[test]
 fn a_slot_or_a_generation_outside_its_range_is_closed_on() {
     let no_generation = CallId::new(5).unwrap();
     for (id, words) in

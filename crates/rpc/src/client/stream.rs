@@ -3,7 +3,7 @@
 //! The client side of DaRPC's direct access to the completion queue: no other thread, no lock, no hand-over. Calls are
 //! written together at [`CompletionStream::flush`], or when the stream is polled.
 
-use crate::clock::monotonic;
+use crate::clock::Clock;
 use crate::config::{ChannelConfig, Wait};
 use crate::connection::NewCall;
 use crate::context::Context;
@@ -20,6 +20,7 @@ use std::time::Duration;
 /// A connection that is polled for completions.
 pub struct CompletionStream {
     net: Net,
+    clock: Clock,
     peer: PeerKey,
     wait: Wait,
     tags: Slab<u64>,
@@ -44,19 +45,23 @@ impl CompletionStream {
     /// # Errors
     /// `INVALID_ARGUMENT` for a setting that can't be meant, `UNAVAILABLE` if no completion queue can be had.
     pub fn connect(address: &Address, config: &ChannelConfig) -> Result<Self, Status> {
+        Self::with_clock(address, config, Clock::Monotonic)
+    }
+
+    pub(crate) fn with_clock(address: &Address, config: &ChannelConfig, clock: Clock) -> Result<Self, Status> {
         let wrong =
             |error: crate::config::ConfigError| Status::new(crate::status::Code::InvalidArgument, error.to_string());
         config.validate().map_err(wrong)?;
-        let mut net = Net::new(config.backend.clone(), &config.limits, crate::clock::Clock::Monotonic, false)
+        let mut net = Net::new(config.backend.clone(), &config.limits, clock.clone(), false)
             .map_err(|error| Status::refused(Reason::Unreachable, error.to_string()))?;
         let peer = net.open(address.clone(), config);
         let (tags, happened, done) = (Slab::new(), Vec::new(), VecDeque::new());
-        Ok(Self { net, peer, wait: config.wait, tags, happened, done })
+        Ok(Self { net, clock, peer, wait: config.wait, tags, happened, done })
     }
 
     /// Makes a call that will complete under `tag`. Without a credit or a free slot it waits; its budget runs.
     pub fn submit(&mut self, context: &Context, method: MethodId, request: &[u8], tag: u64) {
-        let now = monotonic();
+        let now = self.clock.now();
         let token = self.tags.insert(tag);
         let mut body = self.net.buffer();
         body.extend_from_slice(request);
@@ -66,13 +71,13 @@ impl CompletionStream {
 
     /// Writes the calls made so far.
     pub fn flush(&mut self) {
-        self.net.flush(monotonic());
+        self.net.flush(self.clock.now());
     }
 
     /// A call that is over, if there is one. Never blocks.
     pub fn poll(&mut self) -> Option<Completion> {
         if self.done.is_empty() {
-            self.turn(monotonic());
+            self.turn(self.clock.now());
         }
         self.done.pop_front()
     }
@@ -84,7 +89,7 @@ impl CompletionStream {
 
     /// Waits for the next call that is over, for at most `timeout`.
     pub fn take_timeout(&mut self, timeout: Duration) -> Option<Completion> {
-        self.take_until(Some(monotonic() + timeout))
+        self.take_until(Some(self.clock.now() + timeout))
     }
 
     /// How many calls are not over, those included that [`poll`](Self::poll) has yet to hand out.
@@ -103,7 +108,7 @@ impl CompletionStream {
             if let Some(completion) = self.done.pop_front() {
                 return Some(completion);
             }
-            let now = monotonic();
+            let now = self.clock.now();
             if (until.is_none() && self.tags.is_empty()) || until.is_some_and(|until| now >= until) {
                 return None;
             }
@@ -122,7 +127,7 @@ impl CompletionStream {
     }
 
     /// Posts, reaps, expires. When there will be something to expire.
-    fn turn(&mut self, now: Time) -> Option<Time> {
+    pub(crate) fn turn(&mut self, now: Time) -> Option<Time> {
         self.net.flush(now);
         self.net.poll(now, &mut self.happened);
         let next = self.net.sweep(now, &mut self.happened);

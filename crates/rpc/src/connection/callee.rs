@@ -68,7 +68,8 @@ pub(crate) enum Served {
 /// The serving end.
 pub(crate) struct Callee {
     pub(crate) link: Link,
-    slots: Vec<Slot>,
+    /// With the generation that each slot had last.
+    slots: Vec<(u16, Slot)>,
     calls: u32,
     message_bytes: usize,
     assembly_bytes: usize,
@@ -99,7 +100,7 @@ impl Callee {
 
     /// The calls that are being served.
     pub(crate) fn open_calls(&self) -> impl Iterator<Item = CallId> {
-        self.slots.iter().filter_map(|slot| if let Slot::Open(call) = slot { Some(*call) } else { None })
+        self.slots.iter().filter_map(|(_, slot)| if let Slot::Open(call) = slot { Some(*call) } else { None })
     }
 
     /// Reads a chunk. `buffer` gives an empty buffer for a message.
@@ -133,7 +134,7 @@ impl Callee {
         self.open += 1;
         if let Some(status) = self.refusal(call, complete) {
             if !complete {
-                self.slots[slot] = Slot::Answered(id, Discarding::begin(call.body.len(), message_len));
+                self.slots[slot].1 = Slot::Answered(id, Discarding::begin(call.body.len(), message_len));
             }
             self.refuse(id, status);
             return Ok(Some(Served::Refused));
@@ -141,13 +142,13 @@ impl Callee {
         let assembly = Assembly::begin(buffer(), call.body, message_len);
         let arrival = self.arrival(now, header);
         if complete {
-            self.slots[slot] = Slot::Open(id);
+            self.slots[slot].1 = Slot::Open(id);
             return Ok(Some(Served::Arrived(Arrival { body: assembly.into_body(), ..arrival })));
         }
         self.assembling += message_len;
         self.receiving += 1;
         self.link.received_part(now, self.receiving);
-        self.slots[slot] = Slot::Receiving(Box::new(Receiving { arrival, assembly }));
+        self.slots[slot].1 = Slot::Receiving(Box::new(Receiving { arrival, assembly }));
         Ok(None)
     }
 
@@ -165,9 +166,17 @@ impl Callee {
             return Err(Violation::Unread { limit });
         }
         if slot >= self.slots.len() {
-            self.slots.resize_with(slot + 1, || Slot::Free);
+            self.slots.resize_with(slot + 1, || (0, Slot::Free));
         }
-        if matches!(self.slots[slot], Slot::Free) { Ok(()) } else { Err(Violation::Duplicate(call)) }
+        let (last, state) = &mut self.slots[slot];
+        if !matches!(state, Slot::Free) {
+            return Err(Violation::Duplicate(call));
+        }
+        // A call that comes twice must not be served twice.
+        if std::mem::replace(last, call.generation()) == call.generation() {
+            return Err(Violation::Again(call));
+        }
+        Ok(())
     }
 
     /// Why a call is not taken in, if it isn't.
@@ -218,7 +227,7 @@ impl Callee {
     fn on_data(&mut self, now: Time, data: &Data<'_>) -> Result<Option<Served>, Violation> {
         let call = data.header.call;
         let unexpected = Err(Violation::UnexpectedData(call));
-        let Some(state) = self.slots.get_mut(slot_of(call)) else { return unexpected };
+        let Some((_, state)) = self.slots.get_mut(slot_of(call)) else { return unexpected };
         if data.header.direction != Direction::Request {
             return unexpected;
         }
@@ -238,14 +247,14 @@ impl Callee {
             _ => return unexpected,
         }
         Ok(self.take_received(now, slot_of(call)).map(|received| {
-            self.slots[slot_of(call)] = Slot::Open(call);
+            self.slots[slot_of(call)].1 = Slot::Open(call);
             Served::Arrived(Arrival { body: received.assembly.into_body(), ..received.arrival })
         }))
     }
 
     /// Takes a message that is being received out of its slot, which is free then.
     fn take_received(&mut self, now: Time, slot: usize) -> Option<Box<Receiving>> {
-        let Slot::Receiving(receiving) = std::mem::replace(&mut self.slots[slot], Slot::Free) else { return None };
+        let Slot::Receiving(receiving) = std::mem::replace(&mut self.slots[slot].1, Slot::Free) else { return None };
         self.assembling -= receiving.assembly.message_len();
         self.receiving -= 1;
         self.link.received_part(now, self.receiving);
@@ -254,10 +263,10 @@ impl Callee {
 
     fn on_cancel(&mut self, now: Time, call: CallId) -> Option<Served> {
         let slot = slot_of(call);
-        match self.slots.get(slot)? {
+        match &self.slots.get(slot)?.1 {
             Slot::Open(open) if *open == call => Some(Served::Cancelled(call)),
             Slot::Answered(answered, _) if *answered == call => {
-                self.slots[slot] = Slot::Free;
+                self.slots[slot].1 = Slot::Free;
                 None
             }
             Slot::Receiving(receiving) if receiving.arrival.call == call => {
@@ -274,8 +283,8 @@ impl Callee {
     pub(crate) fn answer(&mut self, answer: Answer) {
         let slot = slot_of(answer.call);
         match self.slots.get(slot) {
-            Some(Slot::Open(open)) if *open == answer.call => {
-                self.slots[slot] = Slot::Free;
+            Some((_, Slot::Open(open))) if *open == answer.call => {
+                self.slots[slot].1 = Slot::Free;
                 self.send_answer(answer);
             }
             _ => {}

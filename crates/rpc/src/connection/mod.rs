@@ -11,6 +11,8 @@ mod callee;
 mod caller;
 mod link;
 mod outgoing;
+#[cfg(test)]
+mod tests;
 mod violation;
 
 pub(crate) use callee::{Answer, Arrival, Callee, Served};

@@ -22,6 +22,8 @@ pub(crate) enum Violation {
     Generation(CallId),
     #[error("call {0} was begun while the call before it in the same slot is unanswered")]
     Duplicate(CallId),
+    #[error("call {0} was begun again")]
+    Again(CallId),
     #[error("more than {limit} calls are open or their replies unread")]
     Unread { limit: u32 },
     #[error("DATA for call {0}, which expects none")]

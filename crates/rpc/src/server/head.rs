@@ -56,7 +56,7 @@ pub(super) struct Role {
 }
 
 /// A head or a worker.
-pub(super) struct Head {
+pub(crate) struct Head {
     role: Role,
     net: Net,
     ready: ReadyQueue<usize>,
@@ -143,7 +143,7 @@ impl Head {
     }
 
     /// One turn. Whether there was anything to do, and when there will be something next.
-    pub(super) fn turn(&mut self, now: Time) -> (bool, Option<Time>) {
+    pub(crate) fn turn(&mut self, now: Time) -> (bool, Option<Time>) {
         let mut worked = false;
         while let Some(message) = self.role.inbox.take() {
             worked = true;
@@ -162,6 +162,18 @@ impl Head {
         self.check_drained(now);
         let drain = self.drain_until.map(|_| now + Duration::from_millis(1));
         (worked, next.into_iter().chain(drain).min())
+    }
+
+    /// Makes this head the calling thread's, as [`run`](Self::run) does.
+    #[cfg(test)]
+    pub(crate) fn install(&self) -> crate::local::Installed {
+        self.mailbox.install()
+    }
+
+    /// Whether nothing is left of any call.
+    #[cfg(test)]
+    pub(crate) fn is_idle(&self) -> bool {
+        self.tasks.is_empty() && self.calls.is_empty() && self.net.is_answered()
     }
 
     fn hear(&mut self, now: Time, message: Message) {

@@ -12,7 +12,11 @@ use crate::counters::{Counters, Snapshot};
 use crate::net::{Net, Serving};
 use crate::service::{Conflict, Router};
 use greenwave_verbs::{Address, ListenerId, VerbsError};
-use head::{Head, Role};
+#[cfg(test)]
+pub(crate) use head::Head;
+#[cfg(not(test))]
+use head::Head;
+use head::Role;
 use inbox::{Inbox, Message};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::io;
@@ -56,7 +60,7 @@ impl Server {
     ///
     /// # Errors
     /// [`StartError`]: a wrong setting, methods with the same id, an address in use.
-    #[expect(clippy::needless_pass_by_value, reason = "a configuration is used up by the server made of it")]
+    #[expect(clippy::needless_pass_by_value, reason = "a configuration is made for its server")]
     pub fn start(config: ServerConfig, router: impl Into<Router>) -> Result<ServerHandle, StartError> {
         config.validate()?;
         let threads = config.clusters * (1 + config.workers);
@@ -110,6 +114,32 @@ impl Server {
 fn listen(net: &mut Net, config: &ServerConfig) -> Result<(Vec<ListenerId>, Vec<Address>), VerbsError> {
     let listening = config.listen.iter().map(|address| net.listen(address, config.clusters > 1));
     Ok(listening.collect::<Result<Vec<_>, _>>()?.into_iter().unzip())
+}
+
+/// A head without a thread, for tests that turn it by hand.
+#[cfg(test)]
+pub(crate) fn head_by_hand(
+    config: &ServerConfig,
+    router: Router,
+    clock: Clock,
+) -> Result<(Head, Arc<Counters>), StartError> {
+    config.validate()?;
+    let counters: Arc<Counters> = Arc::default();
+    let mut net = Net::new(config.backend.clone(), &config.limits, clock.clone(), false)?;
+    let serving = Serving { name: config.name.clone(), checksums: config.checksums, absolute: config.absolute };
+    net.serve(serving, Arc::clone(&counters));
+    let (listeners, _) = listen(&mut net, config)?;
+    let role = Role {
+        config: config.clone(),
+        router: Arc::new(router),
+        counters: Arc::clone(&counters),
+        inbox: Arc::new(Inbox::new(net.waker())),
+        workers: Vec::new(),
+        heads: Vec::new(),
+        listeners,
+        clock,
+    };
+    Ok((Head::new(role, net), counters))
 }
 
 /// Binds the calling thread to a core. A machine that forbids it runs on unpinned.

@@ -1,0 +1,142 @@
+//! What a single end does with frames, where a whole server would be in the way.
+
+use super::*;
+use crate::config::Limits;
+use crate::receipt::{Receipt, StageReceipt};
+use crate::status::Code;
+use crate::wire::{self, CallHeader, Features, Frame, Hello, MethodId, REPLY_FIXED, StageName};
+use greenwave_policy::{Budget, Deadline, DeadlineField, Time};
+use greenwave_verbs::memory::Network;
+use greenwave_verbs::{Address, Choice, CompletionQueue, EndpointId, Event, QueueConfig};
+use std::time::Duration;
+
+/// A serving end, and a queue to which it posts; the other end of it is read here.
+struct Bench {
+    callee: Callee,
+    queues: [Box<dyn CompletionQueue>; 2],
+    endpoint: EndpointId,
+}
+
+impl Bench {
+    fn new(limits: Limits, theirs: wire::Limits) -> Self {
+        let network = Network::new(0);
+        let config = || QueueConfig { backend: Choice::Memory(network.clone()), ..QueueConfig::default() };
+        let mut queues = [(); 2].map(|()| greenwave_verbs::open(&config()).unwrap());
+        queues[1].listen(&Address::Memory("there".into())).unwrap();
+        let endpoint = queues[0].connect(&Address::Memory("there".into())).unwrap();
+        let setup = Setup { name: "here", limits: &limits, calls: limits.calls, checksums: false, absolute: None };
+        let mut callee = Callee::new(Link::new(&setup, Time::ZERO), &limits);
+        let hello = Frame::Hello(Hello::new(Features::RECEIPTS, theirs, StageName::UNNAMED)).encode(false);
+        assert!(callee.receive(Time::ZERO, &hello, Vec::new).is_ok());
+        Self { callee, queues, endpoint }
+    }
+
+    fn call(&mut self, slot: u16, generation: u16) -> CallId {
+        let call = call_in(slot.into(), generation);
+        let deadline = DeadlineField { budget: Budget::UNLIMITED, parallel_unit: false };
+        let header = CallHeader {
+            call,
+            credits: 0,
+            method: MethodId::of("any"),
+            deadline,
+            elapsed: Duration::ZERO,
+            message_len: 0,
+            meta_len: 0,
+            expires: None,
+        };
+        let frame = Frame::Call(wire::Call { header, meta: &[], body: &[] }).encode(false);
+        assert!(matches!(self.callee.receive(Time::ZERO, &frame, Vec::new), Ok(Some(Served::Arrived(_)))));
+        call
+    }
+
+    fn answer(&mut self, call: CallId, body: &[u8], receipt: Receipt) {
+        self.callee.answer(Answer { call, result: Ok(body.to_vec()), receipt, deadline: Deadline::NEVER });
+    }
+
+    /// Posts what can be posted, and returns the chunks that arrive.
+    fn transmit(&mut self) -> Vec<Vec<u8>> {
+        let Self { callee, queues: [here, there], endpoint } = self;
+        callee.transmit(Time::ZERO, &mut **here, *endpoint, |_| {}).unwrap();
+        here.submit();
+        let mut chunks = Vec::new();
+        while there.poll(Time::ZERO, &mut |event| {
+            if let Event::Received { chunk, .. } = event {
+                chunks.push(chunk.to_vec());
+            }
+        }) > 0
+        {}
+        chunks
+    }
+}
+
+const THEIRS: wire::Limits = wire::Limits { credits: 100, chunk_bytes: 2048, message_bytes: 1 << 20, calls: 0 };
+
+fn stage() -> StageReceipt {
+    StageReceipt {
+        stage: StageName::new(&"behind".repeat(8)).unwrap(),
+        branch: None,
+        depth: 0,
+        sent_after: Duration::ZERO,
+        network: Duration::ZERO,
+        queue: Duration::ZERO,
+        service: Duration::ZERO,
+        total: Duration::ZERO,
+        status: Code::Ok,
+    }
+}
+
+/// Receipts that would fill the first chunk to its last byte leave the body no room in it, and so none ever.
+#[test]
+fn receipts_as_long_as_the_chunk_do_not_stop_the_answer() {
+    let mut receipt = Receipt::default();
+    (0..6).for_each(|_| receipt.add(stage(), &Receipt::default()));
+    let mut encoded = Vec::new();
+    receipt.encode_stages(usize::MAX, &mut encoded);
+    for spare in [0, 1, 2] {
+        let chunk_bytes = (REPLY_FIXED + encoded.len() + spare) as u32;
+        for body in [&b""[..], b"b", b"body"] {
+            let mut bench = Bench::new(Limits::default(), wire::Limits { chunk_bytes, ..THEIRS });
+            let call = bench.call(0, 1);
+            bench.answer(call, body, receipt.clone());
+            let mut heard = Vec::new();
+            for chunk in bench.transmit() {
+                match Frame::parse(&chunk, false).unwrap() {
+                    Frame::Reply(reply) => heard.extend_from_slice(reply.body),
+                    Frame::Data(data) => heard.extend_from_slice(data.body),
+                    _ => {}
+                }
+            }
+            assert_eq!(heard, body);
+            assert_eq!(bench.callee.unanswered(), 0);
+        }
+    }
+}
+
+/// A caller that doesn't read gets no credits back, so that it can't ask for more; once it reads it does.
+#[test]
+fn credits_are_kept_back_while_too_much_waits_to_be_read() {
+    let limits = Limits { credits: 4, message_bytes: 1000, assembly_bytes: 2000, ..Limits::default() };
+    let mut bench = Bench::new(limits, wire::Limits { credits: 1, ..THEIRS });
+    let returned = |chunks: Vec<Vec<u8>>| -> u32 {
+        chunks.iter().map(|chunk| u32::from(Frame::parse(chunk, false).unwrap().credits())).sum()
+    };
+    let calls: Vec<CallId> = (0..4).map(|slot| bench.call(slot, 1)).collect();
+    for call in calls {
+        bench.answer(call, &[0; 1000], Receipt::default());
+    }
+    assert_eq!(returned(bench.transmit()), 0, "one answer leaves with the only credit, and brings none back");
+    let credit = Frame::Credit(wire::Credit { credits: 1 }).encode(false);
+    bench.callee.receive(Time::ZERO, &credit, Vec::new).unwrap();
+    assert_eq!(returned(bench.transmit()), 4, "two thousand bytes wait, which is not too much");
+}
+
+#[test]
+fn a_generation_comes_again_only_after_all_others() {
+    let mut generation = 0;
+    let mut seen = std::collections::HashSet::new();
+    for _ in 0..u16::MAX {
+        generation = next_generation(generation);
+        assert!(generation > 0 && seen.insert(generation));
+    }
+    assert_eq!(next_generation(generation), 1);
+}

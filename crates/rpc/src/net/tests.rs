@@ -1,0 +1,103 @@
+//! What only the connections of a thread can tell of themselves.
+
+use super::*;
+use greenwave_verbs::Event;
+use greenwave_verbs::memory::{Direction, Faults, Network};
+
+const SERVER: &str = "server";
+
+fn queue(network: &Network) -> Box<dyn CompletionQueue> {
+    let backend = Choice::Memory(network.clone());
+    greenwave_verbs::open(&QueueConfig { backend, ..QueueConfig::default() }).unwrap()
+}
+
+fn serving(network: &Network) -> Net {
+    let mut net = Net::new(Choice::Memory(network.clone()), &Limits::default(), Clock::default(), false).unwrap();
+    net.serve(Serving { name: SERVER.into(), checksums: false, absolute: None }, Arc::default());
+    net.listen(&Address::Memory(SERVER.into()), false).unwrap();
+    net
+}
+
+fn turn(net: &mut Net, now: Time) {
+    let mut happened = Vec::new();
+    net.poll(now, &mut happened);
+    net.sweep(now, &mut happened);
+    net.flush(now);
+}
+
+/// It breaks the rules and never reads why it is closed on. Without an end of its own the endpoint would stay for ever.
+#[test]
+fn a_peer_that_does_not_read_its_farewell_is_cut_off() {
+    let network = Network::new(0);
+    // One chunk fits on the way, so that HELLO keeps GOAWAY from leaving.
+    network.set_window(1);
+    network.set_faults(SERVER, Direction::FromListener, Faults { stall: true, ..Faults::default() });
+    let (mut net, mut peer) = (serving(&network), queue(&network));
+    let endpoint = peer.connect(&Address::Memory(SERVER.into())).unwrap();
+    peer.post_send(endpoint, &[b"no frame"]).unwrap();
+    peer.submit();
+    let begun = Time::from_nanos(1);
+    for _ in 0..3 {
+        turn(&mut net, begun);
+    }
+    assert_eq!(net.ends.counters.violations.load(), 1);
+    assert_eq!(net.closing.len(), 1, "GOAWAY is still to be written");
+    turn(&mut net, begun + (CLOSING - Duration::from_nanos(1)));
+    assert_eq!(net.closing.len(), 1);
+    turn(&mut net, begun + CLOSING);
+    assert_eq!((net.closing.len(), net.ends.peers.len()), (0, 0));
+    network.set_faults(SERVER, Direction::FromListener, Faults::default());
+    let mut heard = Vec::new();
+    peer.poll(begun + CLOSING, &mut |event| match event {
+        Event::Received { .. } => heard.push("a chunk"),
+        Event::Closed { .. } => heard.push("the end"),
+        _ => {}
+    });
+    assert_eq!(heard.last(), Some(&"the end"));
+}
+
+#[test]
+fn an_idle_connection_is_never_swept() {
+    let network = Network::new(0);
+    let mut net = serving(&network);
+    let mut client = Net::new(Choice::Memory(network.clone()), &Limits::default(), Clock::default(), false).unwrap();
+    let key = client.open(Address::Memory(SERVER.into()), &ChannelConfig::default());
+    let context = crate::context::Context::unlimited();
+    let method = crate::wire::MethodId::of("any");
+    let mut happened = Vec::new();
+    let now = Time::from_nanos(1);
+    let call = NewCall { token: 0, context, method, body: Vec::new(), started: now };
+    client.call(key, call, now, &mut happened);
+    for _ in 0..5 {
+        turn(&mut client, now);
+        turn(&mut net, now);
+    }
+    assert_eq!(
+        net.ends.next_sweep.min(now + Duration::from_secs(4)),
+        now + Duration::from_secs(4),
+        "HELLO was due in 5 s"
+    );
+    let later = now + Duration::from_secs(6);
+    turn(&mut net, later);
+    assert_eq!(net.ends.next_sweep, Time::MAX);
+    client.abandon(key, 0, &mut happened);
+    turn(&mut client, later);
+    turn(&mut client, later + Duration::from_secs(6));
+    assert_eq!(client.ends.next_sweep, Time::MAX);
+}
+
+/// A token is free for the next call as soon as its call was abandoned, although that was over already.
+#[test]
+fn what_became_of_an_abandoned_call_is_not_reported() {
+    let network = Network::new(0);
+    let mut client = Net::new(Choice::Memory(network), &Limits::default(), Clock::default(), false).unwrap();
+    let key = client.open(Address::Memory("nobody".into()), &ChannelConfig::default());
+    let mut happened = Vec::new();
+    let now = Time::from_nanos(1);
+    let context = crate::context::Context::born(now, greenwave_policy::Budget::from_nanos(-5), true);
+    let method = crate::wire::MethodId::of("any");
+    client.call(key, NewCall { token: 3, context, method, body: Vec::new(), started: now }, now, &mut happened);
+    assert_eq!(happened.len(), 1, "it had no time left");
+    client.abandon(key, 3, &mut happened);
+    assert!(happened.is_empty());
+}
