@@ -9,6 +9,9 @@ mod connection;
 mod context;
 mod counters;
 mod fanout;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 #[cfg(test)]
 mod lab;
 mod local;

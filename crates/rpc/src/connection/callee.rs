@@ -347,4 +347,21 @@ impl Callee {
     ) -> Result<(), VerbsError> {
         self.link.transmit(now, queue, endpoint, |_, _, body| body.into_iter().for_each(&mut spare))
     }
+
+    /// Panics unless the invariants hold.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(crate) fn check(&self) {
+        self.link.check();
+        let receiving = self.slots.iter().filter_map(|(_, slot)| match slot {
+            Slot::Receiving(receiving) => Some(&receiving.assembly),
+            _ => None,
+        });
+        let (count, announced, held) = receiving.fold((0, 0, 0), |(count, announced, held), assembly| {
+            (count + 1, announced + assembly.message_len(), held + assembly.arrived())
+        });
+        assert_eq!((count, announced), (self.receiving, self.assembling));
+        assert!(held <= announced && announced <= self.assembly_bytes, "{held} of {announced} bytes are half received");
+        assert_eq!(self.open, self.open_calls().count() + self.receiving);
+        assert!(self.unanswered() <= self.calls as usize && self.slots.len() <= self.calls as usize);
+    }
 }

@@ -433,6 +433,17 @@ impl Link {
     }
 }
 
+#[cfg(any(test, feature = "fuzzing"))]
+impl Link {
+    /// Panics unless what is counted is there.
+    pub(super) fn check(&self) {
+        assert_eq!(self.waiting, self.out.len());
+        assert!(self.waiting > 0 || self.waiting_bytes == 0);
+        // What a peer can have added, and a CANCEL for each slot.
+        assert!(self.control.len() <= CONTROL_MOST + 2 + (1 << 16));
+    }
+}
+
 /// A text as long as a GOAWAY's may be.
 fn cut(text: &str) -> String {
     text[..text.floor_char_boundary(wire::GO_AWAY_TEXT_MOST)].to_owned()

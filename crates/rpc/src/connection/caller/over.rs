@@ -111,6 +111,25 @@ impl Caller {
     }
 }
 
+#[cfg(any(test, feature = "fuzzing"))]
+impl Caller {
+    /// Panics unless the invariants hold.
+    pub(crate) fn check(&self) {
+        self.link.check();
+        let count = |is: fn(&Slot) -> bool| self.slots.iter().filter(|(_, slot)| is(slot)).count();
+        assert_eq!(self.open, count(|slot| matches!(slot, Slot::Open(_))));
+        assert_eq!(self.receiving, count(|slot| matches!(slot, Slot::Open(Open { reply: Some(_), .. }))));
+        assert_eq!(self.free.len(), count(|slot| matches!(slot, Slot::Free)));
+        assert!(self.free.iter().all(|slot| matches!(self.slots[usize::from(*slot)].1, Slot::Free)));
+        let contexts =
+            self.queued.iter().map(|call| &call.context).chain(self.open_slots().map(|(_, open)| &open.context));
+        for context in contexts.filter(|context| context.enforced()) {
+            let expires = context.deadline().expires().unwrap_or(Time::MAX);
+            assert!(self.earliest <= expires + GRAIN, "a deadline would be missed");
+        }
+    }
+}
+
 /// Why a call is over before it was answered, if it is.
 fn over(now: Time, context: &Context, posted: bool, peer: StageName) -> Option<Status> {
     if context.is_cancelled() {

@@ -1,0 +1,157 @@
+//! A serving end under arbitrary steps.
+
+use super::bytes::Bytes;
+use crate::config::Limits;
+use crate::connection::{Answer, Callee, Link, Served, Setup};
+use crate::receipt::Receipt;
+use crate::status::{Code, Status};
+use crate::wire::{CallId, Frame};
+use greenwave_policy::{Deadline, Time};
+use greenwave_verbs::memory::Network;
+use greenwave_verbs::{Address, Choice, CompletionQueue, EndpointId, Event, QueueConfig, VerbsError};
+use std::collections::HashMap;
+use std::time::Duration;
+
+/// A serving end, and what its peer hears of it.
+struct Serving {
+    callee: Callee,
+    here: Box<dyn CompletionQueue>,
+    there: Box<dyn CompletionQueue>,
+    endpoint: EndpointId,
+    now: Time,
+    /// Calls that were fed and not refused with the connection, and those replied to.
+    asked: HashMap<CallId, u64>,
+    replied: HashMap<CallId, u64>,
+    arrived: Vec<CallId>,
+}
+
+const LIMITS: Limits = Limits {
+    chunk_bytes: 8192,
+    credits: 5,
+    calls: 4,
+    message_bytes: 6000,
+    assembly_bytes: 10_000,
+    handshake: Duration::from_secs(5),
+    stall: Duration::from_secs(30),
+};
+
+pub(super) fn drive(bytes: &mut Bytes<'_>) {
+    let crc = bytes.below(2) == 0;
+    let absolute = (bytes.below(4) == 0).then_some(Duration::from_secs(1));
+    let Ok(mut serving) = Serving::new(crc, absolute) else { return };
+    let hello = Frame::Hello(bytes.hello(crc, 0)).encode(false);
+    if !serving.feed(&hello, crc) {
+        return;
+    }
+    while !bytes.is_empty() {
+        let goes_on = match bytes.below(12) {
+            0..=6 => {
+                let chunk = bytes.chunk(crc);
+                serving.feed(&chunk, crc)
+            }
+            7..=8 => {
+                serving.answer(bytes);
+                true
+            }
+            9 => serving.pass(Duration::from_millis(bytes.number() % 20_000)),
+            10 => {
+                if bytes.below(8) == 0 {
+                    serving.callee.link.go_away("done");
+                }
+                true
+            }
+            _ => {
+                serving.transmit(crc);
+                true
+            }
+        };
+        serving.callee.check();
+        if !goes_on {
+            return;
+        }
+    }
+    while !serving.arrived.is_empty() {
+        serving.answer(bytes);
+    }
+    serving.transmit(crc);
+    serving.callee.check();
+}
+
+impl Serving {
+    fn new(crc: bool, absolute: Option<Duration>) -> Result<Self, VerbsError> {
+        let network = Network::new(0);
+        let backend = Choice::Memory(network);
+        let config = QueueConfig { backend, chunk_bytes: LIMITS.chunk_bytes, ..QueueConfig::default() };
+        let (mut here, mut there) = (greenwave_verbs::open(&config)?, greenwave_verbs::open(&config)?);
+        let address = Address::Memory("there".into());
+        there.listen(&address)?;
+        let endpoint = here.connect(&address)?;
+        let now = Time::from_nanos(1_000_000_000);
+        let setup = Setup { name: "here", limits: &LIMITS, calls: LIMITS.calls, checksums: crc, absolute };
+        let callee = Callee::new(Link::new(&setup, now), &LIMITS);
+        let (asked, replied, arrived) = (HashMap::new(), HashMap::new(), Vec::new());
+        Ok(Self { callee, here, there, endpoint, now, asked, replied, arrived })
+    }
+
+    /// Feeds a chunk. Whether the connection goes on.
+    fn feed(&mut self, chunk: &[u8], crc: bool) -> bool {
+        let fed = self.callee.receive(self.now, chunk, Vec::new);
+        let Ok(served) = fed else { return false };
+        let agreed = crc && self.callee.link.agreed().is_some_and(|agreed| agreed.crc());
+        if let Ok(Frame::Call(call)) = Frame::parse(chunk, agreed) {
+            *self.asked.entry(call.header.call).or_default() += 1;
+        }
+        match served {
+            Some(Served::Arrived(arrival)) => {
+                assert!(arrival.body.len() <= LIMITS.message_bytes, "a message beyond the limit came in");
+                assert!(!self.arrived.contains(&arrival.call), "a call is served twice at once");
+                self.arrived.push(arrival.call);
+            }
+            Some(Served::Cancelled(call)) => assert!(self.arrived.contains(&call), "nobody serves the call"),
+            Some(Served::Refused | Served::Withdrawn) | None => {}
+        }
+        true
+    }
+
+    fn answer(&mut self, bytes: &mut Bytes<'_>) {
+        if self.arrived.is_empty() {
+            return;
+        }
+        let call = self.arrived.swap_remove(bytes.below(256) % self.arrived.len());
+        let result = match bytes.below(3) {
+            0 => Err(Status::new(Code::NotFound, "nothing ".repeat(bytes.below(200)))),
+            _ => Ok(vec![7; [0, 1, 100, 3000, 20_000][bytes.below(5)]]),
+        };
+        self.callee.answer(Answer { call, result, receipt: Receipt::default(), deadline: Deadline::NEVER });
+    }
+
+    fn pass(&mut self, span: Duration) -> bool {
+        self.now = self.now + span;
+        self.callee.link.sweep(self.now).is_ok()
+    }
+
+    /// Posts what can be posted, and counts what the peer hears.
+    fn transmit(&mut self, crc: bool) {
+        let Self { callee, here, there, endpoint, now, replied, .. } = self;
+        let sent = callee.transmit(*now, &mut **here, *endpoint, |_| {});
+        assert!(sent.is_ok(), "there was no room for what was posted: {sent:?}");
+        here.submit();
+        let agreed = crc && callee.link.agreed().is_some_and(|agreed| agreed.crc());
+        let most = callee.link.agreed().map_or(0, |agreed| agreed.send.chunk_bytes as usize);
+        while there.poll(*now, &mut |event| {
+            let Event::Received { chunk, .. } = event else { return };
+            assert!(chunk.len() <= most.max(256), "a chunk beyond what the peer takes");
+            match Frame::parse(chunk, agreed).or_else(|_| Frame::parse(chunk, false)) {
+                Ok(Frame::Reply(reply)) => *replied.entry(reply.header.call).or_default() += 1,
+                Ok(_) => {}
+                Err(error) => panic!("what was written can't be read: {error}"),
+            }
+        }) > 0
+        {
+            here.poll(*now, &mut |_| {});
+        }
+        for (call, replies) in replied.iter() {
+            assert!(Some(replies) <= self.asked.get(call), "call {call} was answered more often than asked");
+        }
+    }
+}
