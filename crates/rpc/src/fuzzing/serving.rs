@@ -97,7 +97,7 @@ impl Serving {
     fn feed(&mut self, chunk: &[u8], crc: bool) -> bool {
         let fed = self.callee.receive(self.now, chunk, Vec::new);
         let Ok(served) = fed else { return false };
-        let agreed = crc && self.callee.link.agreed().is_some_and(|agreed| agreed.crc());
+        let agreed = crc && self.callee.link.agreed().is_some_and(crate::wire::Negotiated::crc);
         if let Ok(Frame::Call(call)) = Frame::parse(chunk, agreed) {
             *self.asked.entry(call.header.call).or_default() += 1;
         }
@@ -136,7 +136,7 @@ impl Serving {
         let sent = callee.transmit(*now, &mut **here, *endpoint, |_| {});
         assert!(sent.is_ok(), "there was no room for what was posted: {sent:?}");
         here.submit();
-        let agreed = crc && callee.link.agreed().is_some_and(|agreed| agreed.crc());
+        let agreed = crc && callee.link.agreed().is_some_and(crate::wire::Negotiated::crc);
         let most = callee.link.agreed().map_or(0, |agreed| agreed.send.chunk_bytes as usize);
         while there.poll(*now, &mut |event| {
             let Event::Received { chunk, .. } = event else { return };
