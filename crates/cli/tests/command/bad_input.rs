@@ -157,6 +157,11 @@ fn line_about(finished: &Finished, address: &str) -> String {
     errors.find(|line| line.contains(address)).unwrap_or_default().to_owned()
 }
 
+/// What was said last: before it may stand what was indexed.
+fn last_line(finished: &Finished) -> String {
+    finished.err.lines().last().unwrap_or_default().to_owned()
+}
+
 #[test]
 fn help_is_no_error() {
     for arguments in [&["--help"][..], &["serve", "search", "--help"], &["call", "--help"], &["bench", "--help"]] {
