@@ -1,7 +1,7 @@
 //! The connections of one thread over its completion queue.
 //!
 //! Used by cluster heads, workers and clients alike. It moves chunks between the queue and the ends of connections
-//! ([`Caller`](crate::connection::Caller), [`Callee`](crate::connection::Callee)), opens connections when calls need
+//! ([`Caller`], [`Callee`]), opens connections when calls need
 //! them, and keeps their timers. What it finds out it reports as [`Happening`]s; it runs nothing.
 //!
 //! Calls, replies and cancellations are posted by [`Net::flush`], many in one system call.
@@ -255,8 +255,14 @@ impl Net {
     /// Reaps completions, without blocking. How many there were.
     pub(crate) fn poll(&mut self, now: Time, happened: &mut Vec<Happening>) -> usize {
         self.polled = now;
-        let ends = &mut self.ends;
-        let events = self.queue.poll(now, &mut |event| ends.on_event(now, event, happened));
+        let Self { ends, clock, queue, .. } = self;
+        // `now` was read before this thread looked, perhaps long before if it was preempted meanwhile: what arrived
+        // is stamped with the time at which it was found.
+        let mut found = None;
+        let events = queue.poll(now, &mut |event| {
+            let found = *found.get_or_insert_with(|| clock.now());
+            ends.on_event(found, event, happened);
+        });
         if !self.ends.fates.is_empty() {
             self.meet_fates(now, happened);
         }

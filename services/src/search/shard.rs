@@ -1,6 +1,6 @@
 //! One shard: answers a query from its part of the sections.
 //!
-//! First BM25 names the candidates. Then they are read one after the other ([`passage`](super::passage)) and ranked
+//! First BM25 names the candidates. Then they are read one after the other ([reading](super::passage)) and ranked
 //! anew. The commoner the words of a query are, the less BM25 tells its documents apart, and the more candidates are
 //! worth reading; with a short budget fewer are read, the best ones by BM25 first, and [`Answer::precision`] says so.
 

@@ -146,11 +146,18 @@ fn a_port_that_is_taken_is_refused_and_no_process_stays() {
         let shards: &[&str] = if service == "search" { &["--shards=2"] } else { &[] };
         let finished = run(&[&["serve", service, &dir, &data, &listen], shards].concat());
         // Its own streams are open until its children, which share none of them, are gone with it.
-        assert_refused(&Finished { err: last_line(&finished), ..finished }, 1, &[&address, "--listen"]);
+        let said = line_about(&finished, &address);
+        assert_refused(&Finished { err: said, ..finished }, 1, &[&address, "--listen"]);
     }
 }
 
-/// What was said last: before it may stand what was indexed and which processes listened.
+/// The error about this address. Around it stands what was indexed, which processes listened, and which ended.
+fn line_about(finished: &Finished, address: &str) -> String {
+    let mut errors = finished.err.lines().filter(|line| line.starts_with("error: "));
+    errors.find(|line| line.contains(address)).unwrap_or_default().to_owned()
+}
+
+/// What was said last: before it may stand what was indexed.
 fn last_line(finished: &Finished) -> String {
     finished.err.lines().last().unwrap_or_default().to_owned()
 }

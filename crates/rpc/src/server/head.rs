@@ -154,6 +154,7 @@ impl Head {
         let mut next = self.net.sweep(now, &mut self.happened);
         worked |= polled | !self.happened.is_empty();
         self.attend(now);
+        let now = self.role.clock.now();
         next = next.into_iter().chain(self.ring_timers(now)).min();
         worked |= !self.ready.is_empty();
         self.run_ready(now);
