@@ -100,7 +100,8 @@ fn a_waker_that_panics_harms_no_other_call() {
 #[test]
 fn a_call_that_waits_for_another_threads_lead_can_be_cancelled() {
     for mode in [Mode::Direct, Mode::Dispatched] {
-        let server = serve();
+        // One worker for each, or the one that is served would never let the other have its turn.
+        let server = start(ServerConfig { workers: 2, ..Default::default() }, echo());
         let channel = channel_with(&server, ChannelConfig { mode, ..Default::default() });
         let contexts = [Context::unlimited(), Context::unlimited()];
         let calls = contexts.clone().map(|context| {

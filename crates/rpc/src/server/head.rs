@@ -153,8 +153,9 @@ impl Head {
         self.role.inbox.publish_poll(polled, self.role.counters.connections.load());
         let mut next = self.net.sweep(now, &mut self.happened);
         worked |= polled | !self.happened.is_empty();
-        self.attend(now);
+        // What was found has the time at which it was found, which is later than that of the turn.
         let now = self.role.clock.now();
+        self.attend(now);
         next = next.into_iter().chain(self.ring_timers(now)).min();
         worked |= !self.ready.is_empty();
         self.run_ready(now);
