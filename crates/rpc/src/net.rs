@@ -255,14 +255,8 @@ impl Net {
     /// Reaps completions, without blocking. How many there were.
     pub(crate) fn poll(&mut self, now: Time, happened: &mut Vec<Happening>) -> usize {
         self.polled = now;
-        let Self { ends, clock, queue, .. } = self;
-        // `now` was read before this thread looked, perhaps long before if it was preempted meanwhile: what arrived
-        // is stamped with the time at which it was found.
-        let mut found = None;
-        let events = queue.poll(now, &mut |event| {
-            let found = *found.get_or_insert_with(|| clock.now());
-            ends.on_event(found, event, happened);
-        });
+        let ends = &mut self.ends;
+        let events = self.queue.poll(now, &mut |event| ends.on_event(now, event, happened));
         if !self.ends.fates.is_empty() {
             self.meet_fates(now, happened);
         }
