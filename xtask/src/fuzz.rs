@@ -44,7 +44,7 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
     }
     let mut steps = Steps::new(targets.len());
     for target in &targets {
-        steps.run(&format!("fuzz target {target}"), &mut fuzz(target, seconds))?;
+        steps.run(&format!("fuzz target {target}"), &mut fuzz(target, seconds)?)?;
     }
     steps.finish();
     Ok(())
@@ -60,7 +60,7 @@ pub(crate) fn smoke(steps: &mut Steps, seconds: u32) -> Result<()> {
     let mut steps_of_targets = Steps::new(targets.len());
     steps.pass_over("fuzz targets", &format!("{seconds} s each: {}", targets.join(", ")));
     for target in &targets {
-        steps_of_targets.run(&format!("fuzz target {target}"), &mut fuzz(target, seconds))?;
+        steps_of_targets.run(&format!("fuzz target {target}"), &mut fuzz(target, seconds)?)?;
     }
     Ok(())
 }
@@ -69,16 +69,18 @@ fn is_installed() -> bool {
     works(Command::new("rustup").args(["run", "nightly", "cargo", "fuzz", "--version"]))
 }
 
-fn fuzz(target: &str, seconds: u32) -> Command {
+fn fuzz(target: &str, seconds: u32) -> Result<Command> {
     let mut command = Command::new("rustup");
     command.args(["run", "nightly", "cargo", "fuzz", "run", target]).current_dir(root());
     let corpus = format!("fuzz/corpus/{target}");
     let seeds = format!("fuzz/seeds/{target}");
     if root().join(&seeds).is_dir() {
+        // libFuzzer refuses to start without it, and a fresh checkout has none.
+        fs::create_dir_all(root().join(&corpus)).with_context(|| format!("can't make {corpus}"))?;
         command.args([corpus, seeds]);
     }
     command.args(["--".to_owned(), format!("-max_total_time={seconds}"), "-verbosity=0".to_owned()]);
-    command
+    Ok(command)
 }
 
 /// The fuzz targets that there are, by name.
@@ -99,7 +101,7 @@ mod tests {
     #[test]
     fn the_frame_decoder_has_a_target_with_seeds() {
         assert!(targets().unwrap().contains(&"frame".to_owned()));
-        let words: Vec<_> = fuzz("frame", 7).get_args().map(|it| it.to_string_lossy().into_owned()).collect();
+        let words: Vec<_> = fuzz("frame", 7).unwrap().get_args().map(|it| it.to_string_lossy().into_owned()).collect();
         assert!(words.contains(&"fuzz/seeds/frame".to_owned()) && words.contains(&"-max_total_time=7".to_owned()));
     }
 
