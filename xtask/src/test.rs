@@ -9,7 +9,7 @@ use crate::fuzz;
 use crate::step::{Steps, asks_for_help, cargo, root, say, wrong_use};
 
 const HELP: &str = "\
-Checks formatting, lints, documentation, the models of lock-free code, fuzz targets, and runs all tests.
+Checks formatting, lints, panics, documentation, the models of lock-free code, fuzz targets, and runs all tests.
 
 Usage: cargo xtask test [--quick]
 
@@ -30,11 +30,14 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
         [word] if word == "--quick" => true,
         _ => return Err(wrong_use(format!("`{}` is not understood", words.join(" ")), "cargo xtask test --help")),
     };
-    let mut steps = Steps::new(if quick { 3 } else { 6 });
+    let mut steps = Steps::new(if quick { 3 } else { 7 });
     steps.run("formatting", &mut cargo(["fmt", "--all", "--check"]))?;
     let lints = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
     steps.run("lints", &mut cargo(lints))?;
     if !quick {
+        // Tests may unwrap, what users run may not.
+        let panics = ["-D", "clippy::unwrap_used", "-D", "clippy::panic", "-D", "clippy::unreachable"];
+        steps.run("panics", cargo(["clippy", "--workspace", "--lib", "--bins", "--"]).args(panics))?;
         let documentation = ["doc", "--workspace", "--no-deps", "--document-private-items"];
         steps.run("documentation", cargo(documentation).env("RUSTDOCFLAGS", "-D warnings"))?;
         models(&mut steps)?;
