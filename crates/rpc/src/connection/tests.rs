@@ -140,3 +140,44 @@ fn a_generation_comes_again_only_after_all_others() {
     }
     assert_eq!(next_generation(generation), 1);
 }
+
+/// With one credit, the second of two calls has not been written when its answer comes.
+#[test]
+fn an_answer_to_what_was_not_asked_yet_is_a_violation() {
+    let network = Network::new(0);
+    let config = QueueConfig { backend: Choice::Memory(network), ..QueueConfig::default() };
+    let (mut here, mut there) = (greenwave_verbs::open(&config).unwrap(), greenwave_verbs::open(&config).unwrap());
+    there.listen(&Address::Memory("there".into())).unwrap();
+    let endpoint = here.connect(&Address::Memory("there".into())).unwrap();
+    let limits = Limits::default();
+    let setup = Setup { name: "here", limits: &limits, calls: 0, checksums: false, absolute: None };
+    let mut caller = Caller::new(Link::new(&setup, Time::ZERO));
+    let theirs = wire::Limits { credits: 1, calls: 9, ..THEIRS };
+    let hello = Frame::Hello(Hello::new(Features::RECEIPTS, theirs, StageName::UNNAMED)).encode(false);
+    let mut ended = Vec::new();
+    caller.receive(Time::ZERO, &hello, &mut |done| ended.push(done.token)).unwrap();
+    for token in 0..2 {
+        let (context, method) = (crate::context::Context::unlimited(), MethodId::of("any"));
+        let call = NewCall { token, context, method, body: Vec::new(), started: Time::ZERO };
+        caller.call(Time::ZERO, call, &mut |done| ended.push(done.token));
+    }
+    caller.transmit(Time::ZERO, &mut *here, endpoint, |_| {}).unwrap();
+    let answer = |slot| {
+        let header = wire::ReplyHeader {
+            call: call_in(slot, 1),
+            credits: 0,
+            message_len: 0,
+            code: Code::Ok,
+            reason: crate::status::Reason::None,
+            receipts_len: 0,
+            queue: Duration::ZERO,
+            service: Duration::ZERO,
+            total: Duration::ZERO,
+        };
+        Frame::Reply(wire::Reply { header, receipts: &[], body: &[] }).encode(false)
+    };
+    let unasked = caller.receive(Time::ZERO, &answer(1), &mut |done| ended.push(done.token));
+    assert_eq!(unasked, Err(Violation::UnknownReply(call_in(1, 1))));
+    caller.receive(Time::ZERO, &answer(0), &mut |done| ended.push(done.token)).unwrap();
+    assert_eq!(ended, [0]);
+}

@@ -110,7 +110,11 @@ impl Calling {
 
     fn feed(&mut self, chunk: &[u8]) -> bool {
         let Self { caller, fates, now, .. } = self;
-        caller.receive(*now, chunk, &mut |done| end(fates, &done)).is_ok()
+        let fed = caller.receive(*now, chunk, &mut |done| end(fates, &done));
+        if let Err(violation) = &fed {
+            assert!(!self.peer.is_sound, "a peer that keeps to the rules is closed on: {violation}");
+        }
+        fed.is_ok()
     }
 
     fn abandon(&mut self, token: usize) {

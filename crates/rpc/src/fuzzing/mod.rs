@@ -8,21 +8,22 @@
 
 mod bytes;
 mod calling;
+mod pair;
 mod peer;
 mod serving;
 
 use bytes::Bytes;
 
-/// Drives a serving end, or a calling one.
+/// Drives a serving end, or a calling one, or one against the other.
 ///
 /// # Panics
 /// If one of them breaks a promise: that is what is looked for.
 pub fn connection(data: &[u8]) {
     let mut bytes = Bytes::new(data);
-    if bytes.below(2) == 0 {
-        serving::drive(&mut bytes);
-    } else {
-        calling::drive(&mut bytes);
+    match bytes.below(3) {
+        0 => serving::drive(&mut bytes),
+        1 => calling::drive(&mut bytes),
+        _ => pair::drive(&mut bytes),
     }
 }
 
@@ -44,7 +45,7 @@ mod tests {
 
     #[test]
     fn arbitrary_steps_break_no_promise() {
-        for seed in 0..4000 {
+        for seed in 0..10_000 {
             connection(&random_bytes(seed, 20 + seed as usize % 2000));
         }
     }

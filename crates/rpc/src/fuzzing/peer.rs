@@ -12,19 +12,23 @@ use std::num::NonZeroU16;
 use std::time::Duration;
 
 /// Bodies are parts of this.
-const BODY: [u8; 4096] = [0x5a; 4096];
+const BODY: [u8; 7000] = [0x5a; 7000];
 
 /// What lengths parts of messages have.
-const LENGTHS: [usize; 6] = [0, 1, 7, 200, 1000, 4000];
+const LENGTHS: [usize; 6] = [0, 1, 7, 200, 4000, 7000];
 
 /// A peer of the end that is looked at.
 pub(super) struct Peer {
     pub(super) crc: bool,
+    /// Whether it has kept to the rules so far.
+    pub(super) is_sound: bool,
     /// Whether it is the peer that calls.
     calls: bool,
     /// The generation of each slot, as the caller counts them, and whether its call is unanswered.
     generations: [u16; 6],
     taken: [bool; 6],
+    /// How much of each slot's answer it has yet to hear.
+    unheard: [usize; 6],
     /// Calls that it has heard of and not answered.
     heard: Vec<CallId>,
     /// Messages that it has begun to send: how much was sent, and how much there is.
@@ -37,8 +41,9 @@ pub(super) struct Peer {
 impl Peer {
     /// A peer that has this many credits.
     pub(super) fn new(crc: bool, calls: bool, credits: u32) -> Self {
-        let (generations, taken, heard, halves) = ([0; 6], [false; 6], Vec::new(), Vec::new());
-        Self { crc, calls, generations, taken, heard, halves, owed: 0, credits }
+        let (generations, taken, unheard) = ([0; 6], [false; 6], [0; 6]);
+        let (heard, halves) = (Vec::new(), Vec::new());
+        Self { crc, is_sound: true, calls, generations, taken, unheard, heard, halves, owed: 0, credits }
     }
 
     pub(super) fn hello(&self, bytes: &mut Bytes<'_>) -> Vec<u8> {
@@ -61,15 +66,26 @@ impl Peer {
         self.credits += u32::from(frame.credits());
         match frame {
             Frame::Call(call) => self.heard.push(call.header.call),
-            Frame::Reply(reply) => self.taken[usize::from(reply.header.call.slot()) % 6] = false,
+            Frame::Reply(reply) => self.hear_answer(reply.header.call, reply.header.message_len as usize, reply.body),
+            Frame::Data(part) if self.calls => {
+                let call = part.header.call;
+                self.hear_answer(call, self.unheard[usize::from(call.slot()) % 6], part.body);
+            }
             _ => {}
         }
+    }
+
+    fn hear_answer(&mut self, call: CallId, missing: usize, part: &[u8]) {
+        let slot = usize::from(call.slot()) % 6;
+        self.unheard[slot] = missing.saturating_sub(part.len());
+        self.taken[slot] = self.unheard[slot] > 0;
     }
 
     /// What it sends next.
     pub(super) fn chunk(&mut self, bytes: &mut Bytes<'_>) -> Vec<u8> {
         let mut chunk = if bytes.seldom() { self.breach(bytes) } else { self.sound(bytes) };
         if bytes.seldom() && !chunk.is_empty() {
+            self.is_sound = false;
             let at = usize::from(bytes.byte()) % chunk.len();
             chunk[at] ^= 1 << bytes.below(8);
         }
@@ -112,6 +128,7 @@ impl Peer {
 
     /// A frame that it may not send, or not now, or that is none.
     fn breach(&mut self, bytes: &mut Bytes<'_>) -> Vec<u8> {
+        self.is_sound = false;
         let crc = self.crc;
         let call = self.some_call(bytes);
         match bytes.below(9) {
@@ -173,7 +190,8 @@ impl Peer {
             elapsed: Duration::from_nanos(bytes.number()),
             message_len: message_len as u32,
             meta_len: meta.len() as u16,
-            expires: bytes.seldom().then(|| Realtime::from_nanos(bytes.number())),
+            // Where that was not agreed on it is a breach.
+            expires: (!self.is_sound && bytes.seldom()).then(|| Realtime::from_nanos(bytes.number())),
         };
         Frame::Call(Call { header, meta, body })
     }
@@ -187,7 +205,8 @@ impl Peer {
 
     fn reply_frame(&mut self, call: CallId, bytes: &mut Bytes<'_>) -> Frame<'static> {
         let code = bytes.one_of(&[Code::Ok, Code::Ok, Code::NotFound]);
-        let mut body = &BODY[..bytes.one_of(&LENGTHS)];
+        // No longer than what this end accepts.
+        let mut body = &BODY[..bytes.one_of(&LENGTHS).min(4000)];
         let mut message_len = body.len();
         if code == Code::Ok {
             message_len += bytes.one_of(&[0, 0, 1, 300, 1900]);

@@ -99,7 +99,13 @@ impl Serving {
     /// Feeds a chunk. Whether the connection goes on.
     fn feed(&mut self, chunk: &[u8]) -> bool {
         let fed = self.callee.receive(self.now, chunk, Vec::new);
-        let Ok(served) = fed else { return false };
+        let served = match fed {
+            Ok(served) => served,
+            Err(violation) => {
+                assert!(!self.peer.is_sound, "a peer that keeps to the rules is closed on: {violation}");
+                return false;
+            }
+        };
         if let Ok(Frame::Call(call)) = Frame::parse(chunk, self.peer.crc) {
             *self.asked.entry(call.header.call).or_default() += 1;
         }

@@ -3,6 +3,7 @@
 use super::*;
 use greenwave_verbs::Event;
 use greenwave_verbs::memory::{Direction, Faults, Network};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 const SERVER: &str = "server";
 
@@ -11,14 +12,24 @@ fn queue(network: &Network) -> Box<dyn CompletionQueue> {
     greenwave_verbs::open(&QueueConfig { backend, ..QueueConfig::default() }).unwrap()
 }
 
-fn serving(network: &Network) -> Net {
-    let mut net = Net::new(Choice::Memory(network.clone()), &Limits::default(), Clock::default(), false).unwrap();
-    net.serve(Serving { name: SERVER.into(), checksums: false, absolute: None }, Arc::default());
-    net.listen(&Address::Memory(SERVER.into()), false).unwrap();
-    net
+/// The connections of a thread, and the clock that it reads.
+struct Timed(Net, Arc<AtomicU64>);
+
+fn timed(network: &Network) -> Timed {
+    let nanos = Arc::<AtomicU64>::default();
+    let clock = Clock::Virtual(Arc::clone(&nanos));
+    Timed(Net::new(Choice::Memory(network.clone()), &Limits::default(), clock, false).unwrap(), nanos)
 }
 
-fn turn(net: &mut Net, now: Time) {
+fn serving(network: &Network) -> Timed {
+    let Timed(mut net, nanos) = timed(network);
+    net.serve(Serving { name: SERVER.into(), checksums: false, absolute: None }, Arc::default());
+    net.listen(&Address::Memory(SERVER.into()), false).unwrap();
+    Timed(net, nanos)
+}
+
+fn turn(Timed(net, nanos): &mut Timed, now: Time) {
+    nanos.store(now.as_nanos(), Ordering::Relaxed);
     let mut happened = Vec::new();
     net.poll(now, &mut happened);
     net.sweep(now, &mut happened);
@@ -40,12 +51,12 @@ fn a_peer_that_does_not_read_its_farewell_is_cut_off() {
     for _ in 0..3 {
         turn(&mut net, begun);
     }
-    assert_eq!(net.ends.counters.violations.load(), 1);
-    assert_eq!(net.closing.len(), 1, "GOAWAY is still to be written");
+    assert_eq!(net.0.ends.counters.violations.load(), 1);
+    assert_eq!(net.0.closing.len(), 1, "GOAWAY is still to be written");
     turn(&mut net, begun + (CLOSING - Duration::from_nanos(1)));
-    assert_eq!(net.closing.len(), 1);
+    assert_eq!(net.0.closing.len(), 1);
     turn(&mut net, begun + CLOSING);
-    assert_eq!((net.closing.len(), net.ends.peers.len()), (0, 0));
+    assert_eq!((net.0.closing.len(), net.0.ends.peers.len()), (0, 0));
     network.set_faults(SERVER, Direction::FromListener, Faults::default());
     let mut heard = Vec::new();
     peer.poll(begun + CLOSING, &mut |event| match event {
@@ -60,37 +71,37 @@ fn a_peer_that_does_not_read_its_farewell_is_cut_off() {
 fn an_idle_connection_is_never_swept() {
     let network = Network::new(0);
     let mut net = serving(&network);
-    let mut client = Net::new(Choice::Memory(network.clone()), &Limits::default(), Clock::default(), false).unwrap();
-    let key = client.open(Address::Memory(SERVER.into()), &ChannelConfig::default());
+    let mut client = timed(&network);
+    let key = client.0.open(Address::Memory(SERVER.into()), &ChannelConfig::default());
     let context = crate::context::Context::unlimited();
     let method = crate::wire::MethodId::of("any");
     let mut happened = Vec::new();
     let now = Time::from_nanos(1);
     let call = NewCall { token: 0, context, method, body: Vec::new(), started: now };
-    client.call(key, call, now, &mut happened);
+    client.0.call(key, call, now, &mut happened);
     for _ in 0..5 {
         turn(&mut client, now);
         turn(&mut net, now);
     }
     assert_eq!(
-        net.ends.next_sweep.min(now + Duration::from_secs(4)),
+        net.0.ends.next_sweep.min(now + Duration::from_secs(4)),
         now + Duration::from_secs(4),
         "HELLO was due in 5 s"
     );
     let later = now + Duration::from_secs(6);
     turn(&mut net, later);
-    assert_eq!(net.ends.next_sweep, Time::MAX);
-    client.abandon(key, 0, &mut happened);
+    assert_eq!(net.0.ends.next_sweep, Time::MAX);
+    client.0.abandon(key, 0, &mut happened);
     turn(&mut client, later);
     turn(&mut client, later + Duration::from_secs(6));
-    assert_eq!(client.ends.next_sweep, Time::MAX);
+    assert_eq!(client.0.ends.next_sweep, Time::MAX);
 }
 
 /// A token is free for the next call as soon as its call was abandoned, although that was over already.
 #[test]
 fn what_became_of_an_abandoned_call_is_not_reported() {
     let network = Network::new(0);
-    let mut client = Net::new(Choice::Memory(network), &Limits::default(), Clock::default(), false).unwrap();
+    let mut client = timed(&network).0;
     let key = client.open(Address::Memory("nobody".into()), &ChannelConfig::default());
     let mut happened = Vec::new();
     let now = Time::from_nanos(1);
