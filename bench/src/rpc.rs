@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use greenwave::rpc::status::{Check, Reason};
-use greenwave::rpc::{Completion, MethodId};
+use greenwave::rpc::status::{Check, Code, Reason};
+use greenwave::rpc::{self, Completion, MethodId};
 use greenwave::{Address, ChannelConfig, CompletionStream, Context, Receipt, Status};
 use greenwave_policy::Time;
 
@@ -69,7 +69,9 @@ impl Target for RpcTarget {
                 Ok(reply) => {
                     let way = Way { waited: reply.total, network: reply.network };
                     let stages = stages(&self.stage, &reply.receipt, way);
-                    sink(Reply { tag, received, answer: Answer::Ok, stages: &stages });
+                    let complete = is_complete(&reply.receipt);
+                    let answer = if complete { Answer::Ok } else { Answer::Miss(INCOMPLETE) };
+                    sink(Reply { tag, received, answer, stages: &stages });
                     self.stream.recycle(reply);
                 }
                 Err(failure) => {
@@ -123,6 +125,24 @@ fn stages<'a>(name: &'a str, receipt: &'a Receipt, way: Way) -> Vec<StageReceipt
     stages
 }
 
+/// The name under which answers are counted that went without a branch of a parallel unit: they are of use, but a
+/// comparison in which one system may leave work out is none.
+pub const INCOMPLETE: &str = "incomplete";
+
+/// Whether every branch of every parallel unit has answered, itself or its hedge.
+fn is_complete(receipt: &Receipt) -> bool {
+    let children = &receipt.children;
+    children.iter().enumerate().filter(|(_, child)| child.branch.is_some() && child.status != Code::Ok).all(
+        |(at, failed)| {
+            let is_sibling = |it: &&rpc::StageReceipt| it.depth >= failed.depth;
+            let (before, after) = children.split_at(at);
+            let siblings = before.iter().rev().take_while(is_sibling).chain(after.iter().take_while(is_sibling));
+            let mut same = siblings.filter(|it| (it.depth, it.branch) == (failed.depth, failed.branch));
+            same.any(|it| it.status == Code::Ok)
+        },
+    )
+}
+
 /// The name under which a failed call is counted.
 fn miss(status: &Status) -> &'static str {
     match status.reason {
@@ -138,5 +158,40 @@ fn miss(status: &Status) -> &'static str {
         Reason::Unreachable | Reason::GoingAway => "unreachable",
         Reason::ConnectionLost => "connection-lost",
         _ => "error",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use greenwave::rpc::StageName;
+
+    fn child(depth: u8, branch: Option<u16>, status: Code) -> rpc::StageReceipt {
+        rpc::StageReceipt {
+            stage: StageName::UNNAMED,
+            branch,
+            depth,
+            sent_after: Duration::ZERO,
+            network: Duration::ZERO,
+            queue: Duration::ZERO,
+            service: Duration::ZERO,
+            total: Duration::ZERO,
+            status,
+        }
+    }
+
+    fn complete<const N: usize>(children: [rpc::StageReceipt; N]) -> bool {
+        is_complete(&Receipt { children: children.into(), ..Receipt::default() })
+    }
+
+    #[test]
+    fn an_answer_is_complete_if_each_branch_has_answered_once() {
+        let (ok, late) = (Code::Ok, Code::DeadlineExceeded);
+        assert!(complete([]));
+        assert!(complete([child(0, Some(0), ok), child(1, None, late), child(0, Some(1), ok)]), "no branch failed");
+        assert!(!complete([child(0, Some(0), ok), child(0, Some(1), late)]));
+        assert!(complete([child(0, Some(1), late), child(0, Some(0), ok), child(0, Some(1), ok)]), "its hedge did");
+        let other_unit = [child(0, None, ok), child(1, Some(1), ok), child(0, None, ok), child(1, Some(1), late)];
+        assert!(!complete(other_unit));
     }
 }

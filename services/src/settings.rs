@@ -101,6 +101,7 @@ impl Settings {
             backend: self.take("backend", "auto, uring or epoll", value::<Choice>)?.unwrap_or(default.backend.clone()),
             coroutines: self.take("coroutines", "1 to 65536", value)?.unwrap_or(default.coroutines),
             confidence: self.take("confidence", "0 to 1", value)?.unwrap_or(default.confidence),
+            late_share: self.take("late_share", "0 to 1", value)?.unwrap_or(default.late_share),
             ..default
         })
     }

@@ -13,7 +13,8 @@
 //!
 //! # Whose turn it is
 //! - [`ready_queue`]: the order in which a server's work runs. [`dispatch`]: the worker that runs it.
-//! - [`admission`]: whether it is let in at all. [`service_time`]: how long a method takes, learned while running.
+//! - [`admission`]: whether it is let in at all. [`service_time`]: how long a method takes, learned while running;
+//!   [`confidence`]: how sure one has to be of it. [`begin_limit`]: how many may be begun at once.
 //! - [`hedge`]: when a second attempt may be made. [`split`]: which message's bytes leave next.
 //! - [`credit`]: how many chunks may be under way.
 //!
@@ -61,6 +62,8 @@
 
 pub mod absolute;
 pub mod admission;
+pub mod begin_limit;
+pub mod confidence;
 pub mod credit;
 pub mod deadline;
 pub mod dispatch;
@@ -75,6 +78,8 @@ pub mod time;
 
 pub use absolute::AbsoluteClock;
 pub use admission::{Admission, AdmissionConfig, AdmissionConfigError, AdmissionCounters, Mode, Refusal, Verdict};
+pub use begin_limit::BeginLimit;
+pub use confidence::Confidence;
 pub use credit::{CreditError, Credits, Returns};
 pub use deadline::{Budget, Deadline, DeadlineField};
 pub use dispatch::{Dispatch, DispatchRule, Load};

@@ -159,14 +159,17 @@ pub struct ServerConfig {
     pub limits: Limits,
     /// Each running handler's stack.
     pub stack: StackSize,
-    /// How many handlers of a cluster may be begun and unfinished at once; further requests wait in the queue.
+    /// How many handlers of a thread may be begun and unfinished at once, at most; further requests wait in the queue.
+    /// With admission on, as few are begun as keep the stages behind busy.
     pub coroutines: usize,
     /// Whether frames carry a CRC32C, if the peer wants it too.
     pub checksums: bool,
     /// Whether deadlines are read as dates where clocks agree within this skew; `None`: only as what is left.
     pub absolute: Option<Duration>,
-    /// Which quantile of the learned work a request must have time for, 0 to 1.
+    /// Which quantile of the learned times a request must have time for at first, 0 to 1. It follows the outcomes.
     pub confidence: f64,
+    /// The share of begun requests that may come too late, 0 to 1: the confidence rises while more do.
+    pub late_share: f64,
 }
 
 impl Default for ServerConfig {
@@ -188,6 +191,7 @@ impl Default for ServerConfig {
             checksums: false,
             absolute: None,
             confidence: 0.5,
+            late_share: 0.02,
         }
     }
 }
@@ -209,6 +213,7 @@ impl ServerConfig {
         ConfigError::unless(self.workers <= 256, "workers", self.workers, "0 to 256")?;
         ConfigError::unless((1..=65536).contains(&self.coroutines), "coroutines", self.coroutines, "1 to 65536")?;
         ConfigError::unless((0.0..=1.0).contains(&self.confidence), "confidence", self.confidence, "0 to 1")?;
+        ConfigError::unless((0.0..=1.0).contains(&self.late_share), "late_share", self.late_share, "0 to 1")?;
         let available = std::thread::available_parallelism().map_or(usize::MAX, usize::from);
         for core in &self.cores {
             ConfigError::unless(*core < available.max(1024), "cores", core, "cores that this machine has")?;

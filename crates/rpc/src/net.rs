@@ -255,8 +255,14 @@ impl Net {
     /// Reaps completions, without blocking. How many there were.
     pub(crate) fn poll(&mut self, now: Time, happened: &mut Vec<Happening>) -> usize {
         self.polled = now;
-        let ends = &mut self.ends;
-        let events = self.queue.poll(now, &mut |event| ends.on_event(now, event, happened));
+        let Self { queue, clock, ends, .. } = self;
+        // What is found has the time at which it is found: a thread that was kept from running since `now` would
+        // otherwise claim to have had it all the while.
+        let mut found = None;
+        let events = queue.poll(now, &mut |event| {
+            let found = *found.get_or_insert_with(|| clock.now());
+            ends.on_event(found, event, happened);
+        });
         if !self.ends.fates.is_empty() {
             self.meet_fates(now, happened);
         }

@@ -4,6 +4,8 @@ mod absolute;
 mod admission;
 mod any_input;
 mod arithmetic;
+mod begin_limit;
+mod confidence;
 mod credit;
 mod d2p;
 mod dispatch;

@@ -1,5 +1,6 @@
 //! What other threads tell a head or a worker.
 
+use super::methods::Lesson;
 use crate::connection::{Answer, Arrival};
 use crate::context::Context;
 use crate::net::PeerKey;
@@ -40,6 +41,7 @@ pub(super) struct Job {
 pub(super) struct Answered {
     pub(super) peer: PeerKey,
     pub(super) method: usize,
+    pub(super) lesson: Option<Lesson>,
     pub(super) answer: Answer,
 }
 

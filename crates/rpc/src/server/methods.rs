@@ -1,17 +1,51 @@
-//! What is learned of each method while running: how much work it is here, and at the stages behind.
+//! What is learned of each method while running: how much work it is here and at the stages behind, how long its
+//! calls take once begun, and how many of those come too late.
 
 use crate::receipt::StageReceipt;
-use greenwave_policy::ServiceTimes;
+use crate::status::Code;
+use greenwave_policy::{Confidence, ServiceTimes};
 use std::time::Duration;
 
 /// What one method was seen to need.
 pub(super) struct Learned {
     here: ServiceTimes,
     ahead: ServiceTimes,
-    confidence: f64,
+    since_begin: ServiceTimes,
+    confidence: Confidence,
     stale: u32,
-    /// The work at this stage, and that of the stages behind, without anybody's queues.
+    /// The usual work at this stage, and that of the stages behind, without anybody's queues.
     pub(super) estimate: Option<(Duration, Duration)>,
+    needed: Option<Duration>,
+}
+
+/// What a call that had begun teaches.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lesson {
+    /// Work of this stage.
+    pub(super) service: Duration,
+    pub(super) behind: Behind,
+    /// From its begin to its end.
+    pub(super) since_begin: Duration,
+    pub(super) outcome: Outcome,
+}
+
+/// How a call ended, as far as something is learned from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    InTime,
+    /// Done, after its deadline.
+    Late,
+    /// Given up as its time ran out; done, it would have taken longer than it did.
+    Expired,
+}
+
+/// What the stages behind spent on a call, as receipts tell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Behind {
+    /// The work and the wires: what the call would take behind on an idle system.
+    pub(super) work: Duration,
+    /// The queues, of what was waited for.
+    pub(super) queued: Duration,
 }
 
 /// After how many calls the estimates are computed anew. Quantiles cost about as much as a null call.
@@ -21,54 +55,91 @@ const REFRESH: u32 = 16;
 const ENOUGH: u64 = 16;
 
 impl Learned {
-    pub(super) fn new(confidence: f64) -> Self {
-        Self { here: ServiceTimes::new(), ahead: ServiceTimes::new(), confidence, stale: 0, estimate: None }
+    pub(super) fn new(confidence: Confidence) -> Self {
+        Self {
+            here: ServiceTimes::new(),
+            ahead: ServiceTimes::new(),
+            since_begin: ServiceTimes::new(),
+            confidence,
+            stale: 0,
+            estimate: None,
+            needed: None,
+        }
     }
 
-    /// Takes in a call that was served to its end.
-    pub(super) fn observe(&mut self, service: Duration, children: &[StageReceipt]) {
-        self.here.observe(service);
-        self.ahead.observe(work_behind(children));
+    /// Takes in a call that had begun.
+    pub(super) fn observe(&mut self, lesson: &Lesson) {
+        self.confidence.observe(lesson.outcome != Outcome::InTime);
+        self.since_begin.observe(lesson.since_begin);
+        if lesson.outcome != Outcome::Expired {
+            self.here.observe(lesson.service);
+            self.ahead.observe(lesson.behind.work);
+        }
         self.stale += 1;
         if self.stale >= REFRESH && self.here.count() >= ENOUGH {
             self.stale = 0;
-            let estimate = |times: &ServiceTimes| times.quantile(self.confidence).unwrap_or_default();
-            self.estimate = Some((estimate(&self.here), estimate(&self.ahead)));
+            let usual = |times: &ServiceTimes| times.quantile(0.5).unwrap_or_default();
+            self.estimate = Some((usual(&self.here), usual(&self.ahead)));
+            self.needed = self.since_begin.quantile(self.confidence.level());
         }
     }
 
-    /// All the work that a call of this method needs before it can be answered.
+    /// How long a call of this method takes once begun, with as much confidence as the outcomes so far ask for.
     pub(super) fn needed(&self) -> Option<Duration> {
-        self.estimate.map(|(here, ahead)| here.saturating_add(ahead))
+        self.needed
     }
 }
 
-/// The work and the wires behind a stage, without queues: what a call would take on an idle system. Calls one after
-/// the other add up; of the branches of a parallel unit the longest counts.
-fn work_behind(children: &[StageReceipt]) -> Duration {
-    let (mut total, mut longest_branch) = (Duration::ZERO, Duration::ZERO);
-    let mut at = 0;
-    while let Some(child) = children.get(at) {
-        let behind = children[at + 1..].iter().take_while(|later| later.depth > child.depth).count();
-        let queues: Duration = children[at..=at + behind].iter().map(|stage| stage.queue).sum();
-        let work = child.round_trip().saturating_sub(queues);
-        match child.branch {
-            Some(_) => longest_branch = longest_branch.max(work),
-            None => total += work,
-        }
-        at += 1 + behind;
+impl Lesson {
+    /// How long the call was in queues since it began, if it was in those of this stage for `here`; and the rest.
+    pub(super) fn work_and_queues(&self, here: Duration) -> (Duration, Duration) {
+        let queued = here.saturating_add(self.behind.queued).min(self.since_begin);
+        (self.since_begin - queued, queued)
     }
-    total + longest_branch
+}
+
+impl Behind {
+    /// Calls one after the other add up; of the branches of a parallel unit the one with the most work counts, and
+    /// the queues of the one that took longest.
+    pub(super) fn of(children: &[StageReceipt]) -> Self {
+        let (mut total, mut branches) = (Self::default(), Self::default());
+        let (mut at, mut longest) = (0, Duration::ZERO);
+        while let Some(child) = children.get(at) {
+            let deeper = children[at + 1..].iter().take_while(|later| later.depth > child.depth).count();
+            let stages = &children[at..=at + deeper];
+            let took = child.round_trip();
+            // Who gave up has no receipt that would tell: what kept the call was the others, not its work.
+            let queued = if child.status == Code::Ok {
+                stages.iter().map(|stage| stage.queue).sum::<Duration>().min(took)
+            } else {
+                took - stages.iter().map(|stage| stage.service).sum::<Duration>().min(took)
+            };
+            let work = took - queued;
+            if child.branch.is_some() {
+                branches.work = branches.work.max(work);
+                if took >= longest {
+                    (longest, branches.queued) = (took, queued);
+                }
+            } else {
+                total.work += work;
+                total.queued += queued;
+            }
+            at += 1 + deeper;
+        }
+        Self { work: total.work + branches.work, queued: total.queued + branches.queued }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::status::Code;
     use crate::wire::StageName;
 
+    const fn ms(count: u64) -> Duration {
+        Duration::from_millis(count)
+    }
+
     fn stage(depth: u8, branch: Option<u16>, network: u64, queue: u64, service: u64, total: u64) -> StageReceipt {
-        let ms = Duration::from_millis;
         StageReceipt {
             stage: StageName::UNNAMED,
             branch,
@@ -82,24 +153,46 @@ mod tests {
         }
     }
 
+    fn lesson(took: u64, outcome: Outcome) -> Lesson {
+        Lesson { service: ms(2), behind: Behind::default(), since_begin: ms(took), outcome }
+    }
+
     #[test]
     fn queues_behind_are_no_work_and_branches_run_side_by_side() {
         let chain = [stage(0, None, 1, 10, 3, 20), stage(1, None, 1, 4, 2, 6)];
-        assert_eq!(work_behind(&chain), Duration::from_millis(21 - 14));
+        assert_eq!(Behind::of(&chain), Behind { work: ms(21 - 14), queued: ms(14) });
         let unit = [stage(0, Some(0), 1, 5, 3, 8), stage(0, Some(1), 1, 0, 7, 7)];
-        assert_eq!(work_behind(&unit), Duration::from_millis(8));
-        assert_eq!(work_behind(&[]), Duration::ZERO);
+        assert_eq!(Behind::of(&unit), Behind { work: ms(8), queued: ms(5) });
+        assert_eq!(Behind::of(&[]), Behind::default());
+    }
+
+    #[test]
+    fn a_call_that_was_given_up_has_waited_not_worked() {
+        let given_up = StageReceipt { status: Code::DeadlineExceeded, ..stage(0, None, 30, 0, 0, 0) };
+        assert_eq!(Behind::of(&[given_up]), Behind { work: ms(0), queued: ms(30) });
     }
 
     #[test]
     fn nothing_is_claimed_before_enough_was_seen() {
-        let mut learned = Learned::new(0.5);
+        let mut learned = Learned::new(Confidence::new(0.5, 0.02));
         for _ in 0..ENOUGH - 1 {
-            learned.observe(Duration::from_millis(2), &[]);
+            learned.observe(&lesson(2, Outcome::InTime));
             assert_eq!(learned.needed(), None);
         }
-        learned.observe(Duration::from_millis(2), &[]);
+        learned.observe(&lesson(2, Outcome::InTime));
         let needed = learned.needed().expect("enough was seen");
-        assert!(needed.abs_diff(Duration::from_millis(2)) < Duration::from_micros(100), "{needed:?}");
+        assert!(needed.abs_diff(ms(2)) < Duration::from_micros(100), "{needed:?}");
+    }
+
+    #[test]
+    fn what_comes_too_late_makes_it_careful() {
+        let mut learned = Learned::new(Confidence::new(0.5, 0.02));
+        for round in 0..320 {
+            let slow = round % 10 == 0;
+            learned.observe(&lesson(if slow { 40 } else { 4 }, if slow { Outcome::Expired } else { Outcome::InTime }));
+        }
+        assert!(learned.needed() >= Some(ms(39)), "{:?}", learned.needed());
+        (0..2000).for_each(|_| learned.observe(&lesson(4, Outcome::InTime)));
+        assert!(learned.needed() <= Some(ms(5)), "{:?}", learned.needed());
     }
 }

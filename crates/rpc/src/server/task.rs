@@ -29,12 +29,21 @@ pub(super) struct Task {
     pub(super) queue: Duration,
     pub(super) service: Duration,
     pub(super) turns: u32,
+    /// `None` until its handler begins.
+    pub(super) begin: Option<Begin>,
     /// Calls of its own that are not over.
     pub(super) outstanding: usize,
     /// The stages that its own calls went to.
     pub(super) behind: Receipt,
     pub(super) progress: Progress,
     pub(super) waiting: Option<Waiting>,
+}
+
+/// When a call's handler began, and how long the call had been queued by then.
+#[derive(Clone, Copy)]
+pub(super) struct Begin {
+    pub(super) at: Time,
+    pub(super) queued: Duration,
 }
 
 /// How far a call's handler is.

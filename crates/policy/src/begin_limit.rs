@@ -1,0 +1,90 @@
+//! How many handlers may be begun and unfinished at once, found out while running.
+//!
+//! A request that has begun and calls other services waits in *their* queues, where it can no longer be passed over or
+//! refused for free. With too many begun, the backlog of an overload stands behind instead of here: requests die there
+//! of which half the work is done. With too few, the stages behind run dry.
+//!
+//! Little's law says how many is right: what is begun on average is the rate times the time from begin to end; the
+//! rate times the *work* in that time is what would be begun if nothing queued. A server knows both, as receipts tell
+//! queue from work. So the limit goes to [`BeginLimit::SLACK`] times what would be begun without queues, and one more:
+//! it falls when requests queue longer than they are worked on, and grows while it is reached and they don't.
+//!
+//! It is the window of TCP Vegas (Brakmo and Peterson, 1995) and of gradient concurrency limits, with the receipts'
+//! work in place of the least round trip seen, which needs no idle moment to be learned and fits mixed methods.
+
+use crate::time::nanos;
+use std::time::Duration;
+
+/// Limits how many handlers are begun.
+#[derive(Clone, Debug)]
+pub struct BeginLimit {
+    most: usize,
+    limit: f64,
+    window: Window,
+}
+
+/// What was seen since the limit was last reviewed.
+#[derive(Clone, Copy, Debug, Default)]
+struct Window {
+    finished: u32,
+    begun: f64,
+    work: f64,
+    queued: f64,
+    reached: bool,
+}
+
+impl BeginLimit {
+    /// How much longer the time from begin to end may be than the work in it.
+    pub const SLACK: f64 = 2.0;
+
+    /// After how many finished requests the limit is reviewed.
+    pub const REVIEW: u32 = 16;
+
+    /// A limit that never exceeds `most` (taken as 1 if it is 0), and begins there.
+    #[must_use]
+    pub fn new(most: usize) -> Self {
+        let most = most.max(1);
+        Self { most, limit: most as f64, window: Window::default() }
+    }
+
+    /// How many may be begun at once: 1 to the most.
+    #[must_use]
+    pub fn limit(&self) -> usize {
+        (self.limit as usize).clamp(1, self.most)
+    }
+
+    /// Whether one more may begin while `begun` are.
+    pub fn may_begin(&mut self, begun: usize) -> bool {
+        let may = begun < self.limit();
+        self.window.reached |= !may;
+        may
+    }
+
+    /// Takes in a request that has finished: how long it was worked on since it began, here and behind, how long it
+    /// stood in queues since then, and how many were begun, itself included.
+    pub fn observe(&mut self, work: Duration, queued: Duration, begun: usize) {
+        let window = &mut self.window;
+        window.finished += 1;
+        window.begun += begun as f64;
+        window.work += nanos(work) as f64;
+        window.queued += nanos(queued) as f64;
+        if window.finished >= Self::REVIEW {
+            self.review();
+        }
+    }
+
+    fn review(&mut self) {
+        let Window { finished, begun, work, queued, reached } = std::mem::take(&mut self.window);
+        // Requests that took no time at all say nothing.
+        if work <= 0.0 {
+            return;
+        }
+        let without_queues = begun / f64::from(finished) * (work / (work + queued));
+        let enough = 1.0 + Self::SLACK * without_queues;
+        if queued > (Self::SLACK - 1.0) * work {
+            self.limit = self.limit.min(enough);
+        } else if reached {
+            self.limit = self.limit.max(enough.min(1.0 + 1.5 * self.limit)).min(self.most as f64);
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! How calls come in: found, judged, put into the ready queue or given to a worker.
+
+use super::Head;
+use crate::config::Deadlines;
+use crate::connection::{Answer, Arrival};
+use crate::context::Context;
+use crate::net::PeerKey;
+use crate::receipt::Receipt;
+use crate::server::inbox::{Inbox, Job, Message};
+use crate::server::task::{Progress, Task};
+use crate::status::{Check, Reason, Status};
+use greenwave_policy::{Budget, Refusal, Time, Urgency, Verdict};
+use std::sync::Arc;
+use std::time::Duration;
+
+impl Head {
+    /// A call came in: admit it or refuse it, here or for a worker.
+    pub(super) fn arrive(&mut self, now: Time, peer: PeerKey, arrival: Arrival) {
+        self.role.counters.calls.add(1);
+        let Some(method) = self.role.router.find(arrival.method) else {
+            self.role.counters.unknown_method.add(1);
+            let text = format!("no method has the id {} here", arrival.method);
+            return self.refuse(now, peer, &arrival, Status::refused(Reason::UnknownMethod, text));
+        };
+        let learned = &self.methods[method];
+        let (here, ahead) = learned.estimate.unwrap_or_default();
+        let enforced = self.role.config.deadlines == Deadlines::Enforce;
+        let budget = if enforced { arrival.deadline.budget(now) } else { Budget::UNLIMITED };
+        if budget.is_spent() {
+            self.role.counters.expired_on_arrival.add(1);
+            let text = format!("it arrived {:?} late", budget.late());
+            return self.refuse(now, peer, &arrival, Status::refused(Reason::Expired(Check::Enqueue), text));
+        }
+        self.loads.clear();
+        self.loads.extend(self.role.workers.iter().map(|worker| worker.load()));
+        let given: usize = self.loads.iter().map(|load| load.unfinished as usize).sum();
+        let queued = self.ready.len() + self.stalled.len() + given;
+        if let Verdict::Refuse(refusal) = self.admissions[method].decide(now, budget, learned.needed(), queued) {
+            let status = self.refusal(&refusal, Check::Admission);
+            return self.refuse(now, peer, &arrival, status);
+        }
+        let name = self.role.router.at(method).name;
+        let context = Context::received(arrival.deadline, arrival.birth, arrival.parallel_unit, enforced, name);
+        let urgency =
+            Urgency { arrived: arrival.received, birth: arrival.birth, deadline: arrival.deadline, here, ahead };
+        if self.role.workers.is_empty() {
+            self.role.inbox.given();
+            return self.enqueue(now, None, peer, arrival, method, context, urgency);
+        }
+        let worker = &self.role.workers[self.dispatch.choose(&self.loads)];
+        worker.given();
+        let head = Arc::clone(&self.role.inbox);
+        let job = Job { head, peer, arrival, method, context, urgency };
+        worker.send(Message::Serve(Box::new(job)));
+    }
+
+    /// A worker takes on what a head gave it, by what it knows of the method itself.
+    pub(super) fn take_on(&mut self, now: Time, job: Job) {
+        let Job { head, peer, arrival, method, context, mut urgency } = job;
+        if let Some((here, ahead)) = self.methods[method].estimate {
+            (urgency.here, urgency.ahead) = (here, ahead);
+        }
+        self.enqueue(now, Some(head), peer, arrival, method, context, urgency);
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "each is a field of the task")]
+    fn enqueue(
+        &mut self,
+        now: Time,
+        head: Option<Arc<Inbox>>,
+        peer: PeerKey,
+        arrival: Arrival,
+        method: usize,
+        context: Context,
+        urgency: Urgency,
+    ) {
+        let task = self.tasks.insert(Task {
+            head,
+            peer,
+            call: arrival.call,
+            method,
+            context,
+            urgency,
+            received: arrival.received,
+            since: arrival.received,
+            queue: Duration::ZERO,
+            service: Duration::ZERO,
+            turns: 0,
+            begin: None,
+            outstanding: 0,
+            behind: Receipt::default(),
+            progress: Progress::Fresh(arrival.body),
+            waiting: None,
+        });
+        self.ready.push(now, urgency, task);
+    }
+
+    pub(super) fn refusal(&self, refusal: &Refusal, check: Check) -> Status {
+        let counters = &self.role.counters;
+        let reason = match refusal {
+            Refusal::Expired { .. } => {
+                counters.expired_in_queue.add(1);
+                Reason::Expired(check)
+            }
+            Refusal::Infeasible { .. } => {
+                counters.infeasible.add(1);
+                Reason::Infeasible
+            }
+            Refusal::QueueFull { .. } => {
+                counters.queue_full.add(1);
+                Reason::QueueFull
+            }
+        };
+        Status::refused(reason, refusal.to_string())
+    }
+
+    /// Answers a call that never became a task.
+    fn refuse(&mut self, now: Time, peer: PeerKey, arrival: &Arrival, status: Status) {
+        let queue = now.since(arrival.received);
+        let receipt = Receipt { queue, total: queue, ..Default::default() };
+        let deadline = arrival.deadline;
+        self.net.answer(peer, Answer { call: arrival.call, result: Err(status), receipt, deadline });
+    }
+}

@@ -1,0 +1,181 @@
+//! How tasks are run: the next of the ready queue is begun or resumed, and what it asks for is done.
+
+use super::{BATCH, Head, POLL_EVERY};
+use crate::config::Deadlines;
+use crate::local::Command;
+use crate::server::task::{Begin, Product, Progress, Waiting};
+use crate::status::{Check, Code, Reason, Status};
+use greenwave_policy::{Budget, Mode, Order, Time, Verdict};
+use greenwave_quanta::{Coroutine, State};
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+impl Head {
+    /// Runs ready tasks until it is time to look at the completion queue again.
+    pub(super) fn run_ready(&mut self, begun: Time) {
+        let mut now = begun;
+        for _ in 0..BATCH {
+            let Some((_, index)) = self.ready.pop() else { return };
+            now = self.step(now, index);
+            if now.since(begun) >= POLL_EVERY {
+                return;
+            }
+        }
+    }
+
+    /// Runs one task until it suspends or ends. The time then.
+    fn step(&mut self, now: Time, index: usize) -> Time {
+        if matches!(self.tasks[index].progress, Progress::Fresh(_)) && !self.begin(now, index) {
+            return now;
+        }
+        let task = &mut self.tasks[index];
+        task.queue += now.since(task.since);
+        task.turns += 1;
+        let Progress::Begun(mut coroutine, product) = std::mem::replace(&mut task.progress, Progress::Away) else {
+            return now;
+        };
+        self.mailbox.behind.replace(std::mem::take(&mut task.behind));
+        self.mailbox.received.set(task.received);
+        self.mailbox.resumed.set(now);
+        let state = coroutine.resume();
+        let after = self.role.clock.now();
+        let task = &mut self.tasks[index];
+        task.behind = self.mailbox.behind.take();
+        task.service += after.since(now);
+        task.since = after;
+        self.role.inbox.turn_served();
+        match state {
+            State::Suspended => {
+                task.progress = Progress::Begun(coroutine, product);
+                self.obey(after, index);
+            }
+            State::Finished => {
+                self.stacks.put(coroutine.into_stack());
+                self.mailbox.commands.borrow_mut().clear();
+                let (result, request) = product.take().unwrap_or_else(|| (Err(unfinished()), Vec::new()));
+                self.net.recycle(request);
+                self.finish(after, index, result);
+            }
+            State::Panicked(message) => {
+                self.stacks.put(coroutine.into_stack());
+                self.mailbox.commands.borrow_mut().clear();
+                self.role.counters.panicked.add(1);
+                let name = task.context.method().to_owned();
+                tracing::error!(method = %name, %message, "a handler panicked");
+                self.finish(after, index, Err(Status::refused(Reason::Panicked, format!("{name} panicked"))));
+            }
+        }
+        after
+    }
+
+    /// Gives a fresh task its coroutine, if it still makes sense to serve it. Whether it has one now.
+    fn begin(&mut self, now: Time, index: usize) -> bool {
+        let task = &mut self.tasks[index];
+        let enforced = self.role.config.deadlines == Deadlines::Enforce;
+        let budget = if enforced { task.urgency.deadline.budget(now) } else { Budget::UNLIMITED };
+        let refused = if task.context.is_cancelled() {
+            Some(Status::refused(Reason::Cancelled, ""))
+        } else if budget.is_spent() {
+            self.role.counters.expired_in_queue.add(1);
+            Some(Status::refused(Reason::Expired(Check::Dequeue), format!("late by {:?}", budget.late())))
+        } else {
+            let needed = self.methods[task.method].needed();
+            match self.admissions[task.method].recheck(now, budget, needed) {
+                Verdict::Admit => None,
+                Verdict::Refuse(refusal) => Some(self.refusal(&refusal, Check::Dequeue)),
+            }
+        };
+        let task = &mut self.tasks[index];
+        if let Some(status) = refused {
+            task.queue += now.since(task.since);
+            task.since = now;
+            self.finish(now, index, Err(status));
+            return false;
+        }
+        let urgency = task.urgency;
+        if !self.may_begin() {
+            self.stalled.push(now, urgency, index);
+            return false;
+        }
+        let stack = match self.stacks.take() {
+            Ok(stack) => stack,
+            Err(error) => {
+                let text = format!("no stack for the handler: {error}; lower `coroutines` or raise vm.max_map_count");
+                self.finish(now, index, Err(Status::new(Code::ResourceExhausted, text)));
+                return false;
+            }
+        };
+        let task = &mut self.tasks[index];
+        let Progress::Fresh(request) = std::mem::replace(&mut task.progress, Progress::Away) else { return false };
+        let handler = Arc::clone(&self.role.router.at(task.method).handler);
+        let context = task.context.clone();
+        let mut reply = self.net.buffer();
+        let product: Rc<Product> = Rc::new(RefCell::new(None));
+        let place = Rc::clone(&product);
+        let coroutine = Coroutine::new(stack, move || {
+            let result = handler(&context, &request, &mut reply).map(|()| reply);
+            *place.borrow_mut() = Some((result, request));
+        });
+        self.begun += 1;
+        let task = &mut self.tasks[index];
+        task.begin = Some(Begin { at: now, queued: task.queue + now.since(task.since) });
+        task.progress = Progress::Begun(coroutine, product);
+        true
+    }
+
+    /// How many tasks may be begun. Where nothing is refused nothing is held back either; and sharing the processor
+    /// means that all who are there have begun.
+    pub(super) fn places(&self) -> usize {
+        let most = self.role.config.coroutines;
+        if self.limits_begun() { self.begin_limit.limit() } else { most }
+    }
+
+    fn may_begin(&mut self) -> bool {
+        if self.limits_begun() { self.begin_limit.may_begin(self.begun) } else { self.begun < self.places() }
+    }
+
+    fn limits_begun(&self) -> bool {
+        let config = &self.role.config;
+        config.admission.mode == Mode::On && config.order != Order::ProcessorSharing
+    }
+
+    /// Does what a coroutine asked for before it suspended.
+    fn obey(&mut self, now: Time, index: usize) {
+        let mut resume = true;
+        let mut commands = self.mailbox.commands.take();
+        for command in commands.drain(..) {
+            match command {
+                Command::Start(start) => self.start(now, index, *start),
+                Command::Abandon(slot) => {
+                    if let Some(token) = slot.token.take() {
+                        self.abandon(token);
+                    }
+                }
+                Command::Sleep { completions, until } => {
+                    resume = false;
+                    self.epoch += 1;
+                    let epoch = self.epoch;
+                    self.tasks[index].waiting = Some(Waiting { completions, epoch });
+                    if let Some(until) = until {
+                        self.set_timer(until, epoch, index);
+                    }
+                }
+                Command::GiveWay => {}
+            }
+        }
+        self.mailbox.commands.replace(commands);
+        if resume {
+            let task = &mut self.tasks[index];
+            self.ready.put_back(now, task.urgency_now(), index);
+        }
+        // A call can fail at once; its completion must find the task waiting, so it is delivered now.
+        if !self.happened.is_empty() {
+            self.attend(now);
+        }
+    }
+}
+
+fn unfinished() -> Status {
+    Status::new(Code::Internal, "the handler left no result")
+}

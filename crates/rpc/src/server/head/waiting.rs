@@ -1,0 +1,108 @@
+//! Tasks that wait: for calls of their own, for a time; and what ends a wait.
+
+use super::{Calling, Head};
+use crate::channel::Channel;
+use crate::connection::NewCall;
+use crate::local::Start;
+use crate::net::PeerKey;
+use crate::server::inbox::Message;
+use crate::server::task::Waiting;
+use crate::wire::CallId;
+use greenwave_policy::Time;
+use std::cmp::Reverse;
+use std::rc::Rc;
+
+impl Head {
+    /// The caller of a call no longer wants the answer: the task, if it waits, goes on to find that out.
+    pub(super) fn cancel(&mut self, now: Time, peer: PeerKey, call: CallId) {
+        self.role.workers.iter().for_each(|worker| worker.send(Message::Cancel(peer, call)));
+        let found = self.tasks.iter().find(|(_, task)| task.peer == peer && task.call == call).map(|(index, _)| index);
+        if let Some(index) = found {
+            self.tasks[index].context.cancel();
+            self.wake(now, index);
+        }
+    }
+
+    /// One of a task's own calls is over.
+    pub(super) fn completed(&mut self, now: Time, index: usize) {
+        let Some(Waiting { completions, .. }) = self.tasks.get_mut(index).and_then(|task| task.waiting.as_mut()) else {
+            return;
+        };
+        *completions = completions.saturating_sub(1);
+        if *completions == 0 {
+            self.wake(now, index);
+        }
+    }
+
+    /// Puts a waiting task into the ready queue.
+    fn wake(&mut self, now: Time, index: usize) {
+        let Some(task) = self.tasks.get_mut(index) else { return };
+        if task.waiting.take().is_some() {
+            task.since = now;
+            self.ready.push(now, task.urgency_now(), index);
+        }
+    }
+
+    /// Wakes whoever named a time that has come; says when the next one will.
+    pub(super) fn ring_timers(&mut self, now: Time) -> Option<Time> {
+        while let Some(&Reverse((time, epoch, index))) = self.timers.peek() {
+            if time > now {
+                return Some(time);
+            }
+            self.timers.pop();
+            if self.tasks.get(index).and_then(|task| task.waiting).is_some_and(|waiting| waiting.epoch == epoch) {
+                self.wake(now, index);
+            }
+        }
+        None
+    }
+
+    /// Sets a timer. Those of waits that are over go when they are most: a wait is over long before its time, as a rule.
+    pub(super) fn set_timer(&mut self, until: Time, epoch: u64, index: usize) {
+        let Self { timers, tasks, .. } = self;
+        if timers.len() >= 64 + 4 * tasks.len() {
+            let waits = |epoch, index: usize| {
+                tasks.get(index).and_then(|task| task.waiting).is_some_and(|waiting| waiting.epoch == epoch)
+            };
+            timers.retain(|Reverse((_, epoch, index))| waits(*epoch, *index));
+        }
+        timers.push(Reverse((until, epoch, index)));
+    }
+
+    pub(super) fn start(&mut self, now: Time, index: usize, start: Start) {
+        let Start { channel, context, method, body, slot } = start;
+        let peer = self.connection_of(&channel);
+        let Self { net, calls, .. } = self;
+        let token = calls.insert(Calling { task: index, peer, slot: Rc::clone(&slot) });
+        slot.token.set(Some(token));
+        self.tasks[index].outstanding += 1;
+        net.call(peer, NewCall { token, context, method, body, started: now }, now, &mut self.happened);
+    }
+
+    /// The connection that a channel's calls go over. Those of channels that are gone are closed when one is added.
+    fn connection_of(&mut self, channel: &Channel) -> PeerKey {
+        let Self { net, channels, .. } = self;
+        if let Some((_, peer)) = channels.get(&channel.id()) {
+            return *peer;
+        }
+        channels.retain(|_, (channel, peer)| {
+            let stays = channel.is_alive();
+            if !stays {
+                net.forget(*peer);
+            }
+            stays
+        });
+        let peer = net.open(channel.address().clone(), channel.config());
+        channels.insert(channel.id(), (channel.lifeline(), peer));
+        peer
+    }
+
+    pub(super) fn abandon(&mut self, token: usize) {
+        let Some(calling) = self.calls.try_remove(token) else { return };
+        calling.slot.token.set(None);
+        self.net.abandon(calling.peer, token, &mut self.happened);
+        if let Some(task) = self.tasks.get_mut(calling.task) {
+            task.outstanding = task.outstanding.saturating_sub(1);
+        }
+    }
+}
