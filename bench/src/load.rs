@@ -79,7 +79,7 @@ pub fn run(plan: &Plan, target: &mut dyn Target, payloads: &mut dyn Payloads, pr
             tick = now + TICK;
             progress.show(generator.share_done(now), generator.pending.len());
         }
-        let until = generator.next_due().min(tick);
+        let until = generator.next_due(now).min(tick);
         if until > now {
             target.wait(until);
         }
@@ -179,9 +179,11 @@ impl<'a> Generator<'a> {
     }
 
     /// When there is something to do other than taking answers.
-    fn next_due(&self) -> Time {
+    fn next_due(&self, now: Time) -> Time {
         match self.source {
             Source::Open { next, .. } if next < self.end => next,
+            // An answer has made room, so it is the next one's turn.
+            Source::Closed { in_flight } if self.pending.len() < in_flight && now < self.end => now,
             _ => self.end + self.plan.drain,
         }
     }

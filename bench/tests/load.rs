@@ -224,3 +224,14 @@ fn a_target_that_fails_or_is_silent_has_no_capacity() {
     assert!(matches!(measure(Oddity::Fails(2)), Some(CapacityError::Failing { mostly: "error", .. })));
     assert!(matches!(measure(Oddity::Loses(1)), Some(CapacityError::Silent { .. })));
 }
+
+/// With one request in flight the answer is all that happens, and the next request follows it at once.
+#[test]
+fn a_closed_loop_of_one_keeps_the_server_busy() {
+    let plan = Plan {
+        warm_up: Duration::ZERO,
+        ..Plan::new(Arrivals::Closed { in_flight: 1 }, Classes::single(SECOND), SECOND)
+    };
+    let measured = drive(&plan, &mut OneQueue::new(MS, Oddity::Nothing));
+    assert!((999..=1000).contains(&measured.total.good), "{:?}", measured.total);
+}

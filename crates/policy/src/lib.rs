@@ -14,7 +14,7 @@
 //! # Whose turn it is
 //! - [`ready_queue`]: the order in which a server's work runs. [`dispatch`]: the worker that runs it.
 //! - [`admission`]: whether it is let in at all. [`service_time`]: how long a method takes, learned while running;
-//!   [`confidence`]: how sure one has to be of it. [`begin_limit`]: how many may be begun at once.
+//!   [`margin`]: how much longer than that it may need. [`begin_limit`]: how many may be begun at once.
 //! - [`hedge`]: when a second attempt may be made. [`split`]: which message's bytes leave next.
 //! - [`credit`]: how many chunks may be under way.
 //!
@@ -63,12 +63,12 @@
 pub mod absolute;
 pub mod admission;
 pub mod begin_limit;
-pub mod confidence;
 pub mod credit;
 pub mod deadline;
 pub mod dispatch;
 pub mod forward_delay;
 pub mod hedge;
+pub mod margin;
 pub mod parallel_unit;
 pub mod ready_queue;
 pub mod service_time;
@@ -79,12 +79,12 @@ pub mod time;
 pub use absolute::AbsoluteClock;
 pub use admission::{Admission, AdmissionConfig, AdmissionConfigError, AdmissionCounters, Mode, Refusal, Verdict};
 pub use begin_limit::BeginLimit;
-pub use confidence::Confidence;
 pub use credit::{CreditError, Credits, Returns};
 pub use deadline::{Budget, Deadline, DeadlineField};
 pub use dispatch::{Dispatch, DispatchRule, Load};
 pub use forward_delay::ForwardDelay;
 pub use hedge::Hedge;
+pub use margin::Margin;
 pub use parallel_unit::ParallelUnit;
 pub use ready_queue::{Order, ReadyQueue, Urgency};
 pub use service_time::ServiceTimes;

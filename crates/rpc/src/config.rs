@@ -166,9 +166,10 @@ pub struct ServerConfig {
     pub checksums: bool,
     /// Whether deadlines are read as dates where clocks agree within this skew; `None`: only as what is left.
     pub absolute: Option<Duration>,
-    /// Which quantile of the learned times a request must have time for at first, 0 to 1. It follows the outcomes.
+    /// Which quantile of the learned work a request must have time for, 0 to 1. A low one is the work of an idle
+    /// system; the margin on it follows the outcomes.
     pub confidence: f64,
-    /// The share of begun requests that may come too late, 0 to 1: the confidence rises while more do.
+    /// The share of begun requests that may come too late, 0 to 1: the margin widens while more do.
     pub late_share: f64,
 }
 
@@ -190,8 +191,8 @@ impl Default for ServerConfig {
             coroutines: 1024,
             checksums: false,
             absolute: None,
-            confidence: 0.5,
-            late_share: 0.02,
+            confidence: 0.1,
+            late_share: 0.01,
         }
     }
 }

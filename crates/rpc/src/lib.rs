@@ -107,8 +107,8 @@
 //! | `clusters`, `workers` | 1, 0 | handlers run where their requests arrive: nothing is handed over; add clusters first |
 //! | `order` | least laxity | the least time to spare first; it knows how long methods take |
 //! | `admission` | on, 4096, 50 % | a refusal in time is better than an answer too late; never more than half, as it is an estimate |
-//! | `confidence` | 0.5 | a call is infeasible if less is left than half of its kind need, until outcomes say better |
-//! | `late_share` | 2 % | of what has begun; with less, more is refused that would have been in time |
+//! | `confidence` | 0.1 | what its kind needs when all is idle, times a margin that outcomes teach |
+//! | `late_share` | 1 % | of what has begun; with less, more is refused that would have been in time |
 //! | `deadlines` | enforced | what is late is of no use to anybody |
 //! | `wait` | 20 us, then block | longer than a round trip on one machine, too short to be seen in an idle machine's load |
 //! | `stack`, `coroutines` | 512 KiB, 1024 | address space alone: a page that was never touched takes no memory |

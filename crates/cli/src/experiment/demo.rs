@@ -110,8 +110,10 @@ fn method(times: &Times) -> Vec<String> {
             times.load, times.warm_up
         ),
         "Capacity is what the service answers with 16 requests in flight, first come, first served.".into(),
-        "Three classes: tight (50 ms, a fifth of requests), normal (200 ms, half), loose (800 ms).".into(),
-        "A request that is late, refused or unanswered is a miss. Goodput counts answers within the deadline.".into(),
+        "Three classes: tight (a fifth of the requests), normal (half) and loose. Recommendations are wanted within \
+         50, 200 and 800 ms, search results, which are more work, within 150, 500 and 2000 ms."
+            .into(),
+        "A request that is late, refused, unanswered or answered without some of the shards is a miss. Goodput counts answers within the deadline.".into(),
         "All processes of a service share core 0; the load generator has core 1. Both systems get the same requests \
          at the same times, and the handlers do the same work under both."
             .into(),

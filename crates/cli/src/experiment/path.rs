@@ -1,10 +1,11 @@
 //! Deadline scheduling against the usual: a chain and a parallel unit at 0.7, 0.9 and 1.3 of what they can do.
 //!
-//! Every system gets the same requests at the same times: open loop, Poisson, three classes. Capacity is measured in the
-//! same run with the usual system and again at the end, so that a machine that changed its speed meanwhile is seen.
+//! Every system gets the same requests at the same times: open loop, Poisson, three classes. Capacity is measured with
+//! the usual system before each load and after the last, as a machine that others use too changes its speed: a load is a
+//! share of the capacity measured right before it, and a goodput is compared with the mean of those around it.
 
 use super::service::Service;
-use super::system::{ALL, FIFO, LEAST_LAXITY, System, classes};
+use super::system::{ALL, FIFO, LEAST_LAXITY, System};
 use super::{fleet, hops};
 use anyhow::Result;
 use clap::Args;
@@ -78,7 +79,7 @@ impl PathArgs {
             service.further.clone_from(&self.with);
             systems.retain(|system| self.systems.is_empty() || self.systems.iter().any(|name| name == system.name));
         }
-        let runs: usize = services.iter().map(|(_, systems)| systems.len() * self.loads.len() + 2).sum();
+        let runs: usize = services.iter().map(|(_, systems)| (systems.len() + 1) * self.loads.len() + 1).sum();
         let mut progress = Progress::new(runs + usize::from(wanted("five-hops")));
         let mut results = Results::new("path");
         if wanted("five-hops") {
@@ -117,20 +118,29 @@ struct Comparison<'a> {
 impl Comparison<'_> {
     fn run(&self, service: &mut Service, results: &mut Results, progress: &mut Progress) -> Result<()> {
         let Self { systems, loads, times, seed } = *self;
-        let capacity_case = format!("{}/capacity", service.case);
-        let capacity = measure_capacity(service, times, progress)?;
-        results.push(&capacity_case, FIFO.name, "capacity_per_s", capacity);
+        let mut capacities = vec![measure_capacity(service, times, progress)?];
         for &load in loads {
+            let capacity = capacities[capacities.len() - 1];
+            let case = format!("{}/load-{load}", service.case);
+            let mut goodputs = Vec::new();
             for system in systems {
                 progress.step(format!("{} {} at {load}", service.case, system.name));
                 let measured = run(service, system, capacity * load, times, seed, progress)?;
-                let case = format!("{}/load-{load}", service.case);
                 results.push_load(&case, system.name, &measured);
-                results.push(&case, system.name, "goodput_of_capacity", measured.goodput_per_s() / capacity);
+                goodputs.push((system.name, measured.goodput_per_s()));
             }
+            let after = measure_capacity(service, times, progress)?;
+            for (system, goodput) in goodputs {
+                results.push(&case, system, "goodput_of_capacity", goodput / f64::midpoint(capacity, after));
+            }
+            capacities.push(after);
         }
-        let again = measure_capacity(service, times, progress)?;
-        results.push(&capacity_case, FIFO.name, "capacity_at_the_end_per_s", again);
+        let case = format!("{}/capacity", service.case);
+        let (least, most) =
+            (capacities.iter().copied().fold(f64::MAX, f64::min), capacities.iter().copied().fold(0.0, f64::max));
+        results.push(&case, FIFO.name, "capacity_per_s", capacity::median(&capacities));
+        results.push(&case, FIFO.name, "least_capacity_per_s", least);
+        results.push(&case, FIFO.name, "most_capacity_per_s", most);
         Ok(())
     }
 }
@@ -141,7 +151,7 @@ pub(crate) fn measure_capacity(service: &mut Service, times: &Times, progress: &
     let serving = service.start(&FIFO)?;
     let mut target = service.connect(&serving.address)?;
     let trial = Trial { in_flight: 16, warm_up: times.warm_up, windows: 5, window: times.capacity, seed: 1 };
-    let measured = capacity::measure(&trial, &classes(), &mut target, &mut service.requests, progress)?;
+    let measured = capacity::measure(&trial, &service.classes, &mut target, &mut service.requests, progress)?;
     Ok(measured.per_second)
 }
 
@@ -160,7 +170,7 @@ pub(crate) fn run(
         warm_up: times.warm_up,
         drain: times.drain,
         seed,
-        ..Plan::new(Arrivals::Poisson { per_second: rate }, classes(), times.load)
+        ..Plan::new(Arrivals::Poisson { per_second: rate }, service.classes.clone(), times.load)
     };
     Ok(load::run(&plan, &mut target, &mut service.requests, progress))
 }
@@ -168,11 +178,15 @@ pub(crate) fn run(
 fn print(results: &Results) {
     let metrics = [
         "capacity_per_s",
+        "least_capacity_per_s",
+        "most_capacity_per_s",
         "p50_ms",
         "p99_ms",
         "p999_ms",
         "missed_share",
         "tight/missed_share",
+        "normal/missed_share",
+        "loose/missed_share",
         "tight/p99_ms",
         "normal/p99_ms",
         "loose/p99_ms",
@@ -193,12 +207,12 @@ fn worse(results: &Results) -> Vec<String> {
     let mut lines = Vec::new();
     for case in results.distinct(|row| &row.case) {
         for system in ALL.iter().filter(|system| system.deadlines) {
-            for class in classes().as_slice() {
-                let metric = format!("{}/p99_ms", class.name);
+            for class in ["tight", "normal", "loose"] {
+                let metric = format!("{class}/p99_ms");
                 let usual = results.value(case, FIFO.name, &metric);
                 let here = results.value(case, system.name, &metric);
                 if let Some((usual, here)) = usual.zip(here).filter(|(usual, here)| *here > 1.25 * usual) {
-                    let (name, class) = (system.name, &class.name);
+                    let name = system.name;
                     lines.push(format!(
                         "{case}: {class} requests have a p99 of {here:.1} ms under {name}, {usual:.1} ms under fifo"
                     ));

@@ -1,13 +1,15 @@
 //! The two services as experiments start them: pinned to one core, the load generator on another.
 
 use super::fleet::Serving;
-use super::system::System;
+use super::system::{System, classes};
 use anyhow::Result;
 use greenwave::rpc::Wait;
 use greenwave::{Address, ChannelConfig};
+use greenwave_bench::classes::Classes;
 use greenwave_bench::rpc::{Patience, RpcTarget};
 use greenwave_bench::target::Rotation;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// A service to be measured.
 pub(crate) struct Service {
@@ -24,7 +26,11 @@ pub(crate) struct Service {
     /// Further options for the systems that know deadlines.
     pub(crate) further: Vec<String>,
     pub(crate) requests: Rotation,
+    /// Requests by how soon they have to be answered.
+    pub(crate) classes: Classes,
 }
+
+const MS: Duration = Duration::from_millis(1);
 
 /// How many different requests are sent, over and over.
 const REQUESTS: usize = 4096;
@@ -42,6 +48,7 @@ impl Service {
             options: directory_option(directory),
             further: Vec::new(),
             requests: Rotation::new(crate::samples::recommend(directory, REQUESTS, seed)?),
+            classes: classes(50 * MS, 200 * MS, 800 * MS),
         })
     }
 
@@ -59,6 +66,8 @@ impl Service {
             options,
             further: Vec::new(),
             requests: Rotation::new(crate::samples::search(directory, REQUESTS, seed)?),
+            // A query is five times the work of a recommendation, and the longest are four times the usual ones.
+            classes: classes(150 * MS, 500 * MS, 2000 * MS),
         })
     }
 

@@ -63,9 +63,9 @@ impl System {
     }
 }
 
-/// Three kinds of requests: somebody waits, somebody may wait, nobody is in a hurry.
-pub(crate) fn classes() -> Classes {
-    let class = |name: &str, share: f64, ms: u64| Class::new(name, share, Duration::from_millis(ms));
-    let classes = vec![class("tight", 0.2, 50), class("normal", 0.5, 200), class("loose", 0.3, 800)];
-    Classes::new(classes).expect("the shares add up to one")
+/// Three kinds of requests: somebody waits, somebody may wait, nobody is in a hurry. A fifth, half and the rest of them.
+pub(crate) fn classes(tight: Duration, normal: Duration, loose: Duration) -> Classes {
+    let classes = [("tight", 0.2, tight), ("normal", 0.5, normal), ("loose", 0.3, loose)];
+    let classes = classes.map(|(name, share, deadline)| Class::new(name, share, deadline));
+    Classes::new(classes.into()).expect("the shares add up to one")
 }

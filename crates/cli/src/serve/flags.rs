@@ -208,7 +208,7 @@ struct ServerFlags {
     /// The largest share of requests that may be refused as infeasible, 0 to 1
     #[arg(long, value_name = "SHARE")]
     reject_cap: Option<String>,
-    /// For which quantile of its learned times a request must have time at first, 0 to 1; it follows the outcomes
+    /// For which quantile of its learned work a request must have time, 0 to 1; the margin on it follows the outcomes
     #[arg(long, value_name = "QUANTILE")]
     confidence: Option<String>,
     /// The share of begun requests that may come too late, 0 to 1

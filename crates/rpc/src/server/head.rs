@@ -24,7 +24,7 @@ use crate::counters::Counters;
 use crate::local::{CallSlot, Mailbox};
 use crate::net::{Happening, Net, PeerKey};
 use crate::service::Router;
-use greenwave_policy::{Admission, BeginLimit, Confidence, Dispatch, DispatchRule, Load, ReadyQueue, Time};
+use greenwave_policy::{Admission, BeginLimit, Dispatch, DispatchRule, Load, Margin, ReadyQueue, Time};
 use greenwave_quanta::StackPool;
 use greenwave_verbs::ListenerId;
 use slab::Slab;
@@ -91,7 +91,7 @@ struct Calling {
 impl Head {
     pub(super) fn new(role: Role, net: Net) -> Self {
         let config = &role.config;
-        let confidence = Confidence::new(config.confidence, config.late_share);
+        let learned = || Learned::new(config.confidence, Margin::new(config.late_share));
         Self {
             ready: ReadyQueue::new(config.order),
             stalled: ReadyQueue::new(config.order),
@@ -104,7 +104,7 @@ impl Head {
             epoch: 0,
             stacks: StackPool::new(config.stack, config.coroutines),
             mailbox: Rc::default(),
-            methods: (0..role.router.len()).map(|_| Learned::new(confidence.clone())).collect(),
+            methods: std::iter::repeat_with(learned).take(role.router.len()).collect(),
             admissions: (0..role.router.len()).map(|_| Admission::new(config.admission)).collect(),
             dispatch: Dispatch::new(DispatchRule::JoinShortestQueue, 1),
             loads: Vec::new(),

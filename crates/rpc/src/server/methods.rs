@@ -1,21 +1,22 @@
-//! What is learned of each method while running: how much work it is here and at the stages behind, how long its
-//! calls take once begun, and how many of those come too late.
+//! What is learned of each method while running: how much work it is here and at the stages behind, and how much longer
+//! than that its calls take once begun.
 
 use crate::receipt::StageReceipt;
 use crate::status::Code;
-use greenwave_policy::{Confidence, ServiceTimes};
+use greenwave_policy::{Margin, ServiceTimes};
 use std::time::Duration;
 
 /// What one method was seen to need.
 pub(super) struct Learned {
     here: ServiceTimes,
     ahead: ServiceTimes,
-    since_begin: ServiceTimes,
-    confidence: Confidence,
+    margin: Margin,
+    confidence: f64,
     stale: u32,
-    /// The usual work at this stage, and that of the stages behind, without anybody's queues.
+    /// The work at this stage, and that of the stages behind, without anybody's queues.
     pub(super) estimate: Option<(Duration, Duration)>,
-    needed: Option<Duration>,
+    /// What a call needs when nobody holds it up.
+    least: Duration,
 }
 
 /// What a call that had begun teaches.
@@ -55,38 +56,32 @@ const REFRESH: u32 = 16;
 const ENOUGH: u64 = 16;
 
 impl Learned {
-    pub(super) fn new(confidence: Confidence) -> Self {
-        Self {
-            here: ServiceTimes::new(),
-            ahead: ServiceTimes::new(),
-            since_begin: ServiceTimes::new(),
-            confidence,
-            stale: 0,
-            estimate: None,
-            needed: None,
-        }
+    /// `confidence`: which quantile of the work a call must have time for, and the margin on it.
+    pub(super) fn new(confidence: f64, margin: Margin) -> Self {
+        let (here, ahead) = (ServiceTimes::new(), ServiceTimes::new());
+        Self { here, ahead, margin, confidence, stale: 0, estimate: None, least: Duration::ZERO }
     }
 
     /// Takes in a call that had begun.
     pub(super) fn observe(&mut self, lesson: &Lesson) {
-        self.confidence.observe(lesson.outcome != Outcome::InTime);
-        self.since_begin.observe(lesson.since_begin);
-        if lesson.outcome != Outcome::Expired {
-            self.here.observe(lesson.service);
-            self.ahead.observe(lesson.behind.work);
+        self.margin.observe(lesson.outcome != Outcome::InTime);
+        if lesson.outcome == Outcome::Expired {
+            return;
         }
+        self.here.observe(lesson.service);
+        self.ahead.observe(lesson.behind.work);
         self.stale += 1;
         if self.stale >= REFRESH && self.here.count() >= ENOUGH {
             self.stale = 0;
-            let usual = |times: &ServiceTimes| times.quantile(0.5).unwrap_or_default();
-            self.estimate = Some((usual(&self.here), usual(&self.ahead)));
-            self.needed = self.since_begin.quantile(self.confidence.level());
+            let of = |times: &ServiceTimes, quantile| times.quantile(quantile).unwrap_or_default();
+            self.estimate = Some((of(&self.here, 0.5), of(&self.ahead, 0.5)));
+            self.least = of(&self.here, self.confidence) + of(&self.ahead, self.confidence);
         }
     }
 
-    /// How long a call of this method takes once begun, with as much confidence as the outcomes so far ask for.
+    /// How long a call of this method is taken to need once it begins.
     pub(super) fn needed(&self) -> Option<Duration> {
-        self.needed
+        self.estimate.map(|_| self.margin.needed(self.least))
     }
 }
 
@@ -174,7 +169,7 @@ mod tests {
 
     #[test]
     fn nothing_is_claimed_before_enough_was_seen() {
-        let mut learned = Learned::new(Confidence::new(0.5, 0.02));
+        let mut learned = Learned::new(0.5, Margin::new(0.02));
         for _ in 0..ENOUGH - 1 {
             learned.observe(&lesson(2, Outcome::InTime));
             assert_eq!(learned.needed(), None);
@@ -186,13 +181,11 @@ mod tests {
 
     #[test]
     fn what_comes_too_late_makes_it_careful() {
-        let mut learned = Learned::new(Confidence::new(0.5, 0.02));
-        for round in 0..320 {
-            let slow = round % 10 == 0;
-            learned.observe(&lesson(if slow { 40 } else { 4 }, if slow { Outcome::Expired } else { Outcome::InTime }));
-        }
-        assert!(learned.needed() >= Some(ms(39)), "{:?}", learned.needed());
-        (0..2000).for_each(|_| learned.observe(&lesson(4, Outcome::InTime)));
-        assert!(learned.needed() <= Some(ms(5)), "{:?}", learned.needed());
+        let mut learned = Learned::new(0.5, Margin::new(0.02));
+        (0..ENOUGH).for_each(|_| learned.observe(&lesson(2, Outcome::InTime)));
+        (0..4).for_each(|_| learned.observe(&lesson(9, Outcome::Expired)));
+        assert!(learned.needed() > Some(ms(5)), "{:?}", learned.needed());
+        (0..400).for_each(|_| learned.observe(&lesson(2, Outcome::InTime)));
+        assert!(learned.needed() < Some(ms(3)), "{:?}", learned.needed());
     }
 }
