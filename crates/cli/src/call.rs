@@ -36,6 +36,9 @@ pub(crate) struct Call {
     /// How soon the answer has to be there
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = humantime::parse_duration)]
     deadline: Duration,
+    /// Something to say of the request, such as user=ada; every stage can read it
+    #[arg(long, value_name = "NAME=VALUE", value_parser = metadata)]
+    metadata: Vec<(String, String)>,
     /// Show where the time went
     #[arg(long)]
     receipt: bool,
@@ -52,7 +55,10 @@ impl Call {
         let Some(name) = &self.method else { return list(&schema) };
         let method = schema.method(name)?;
         let request = method.request(&self.json()?)?;
-        let context = Context::with_deadline(self.deadline);
+        let mut context = Context::with_deadline(self.deadline);
+        for (name, value) in &self.metadata {
+            context = context.with_metadata(name, value).map_err(Problem::wrong_use)?;
+        }
         match channel.call_detailed(&context, MethodId::of(&method.name), request) {
             Ok(reply) => {
                 print(&method.reply(&reply.body)?)?;
@@ -84,6 +90,11 @@ impl Call {
     fn failed(&self, status: &greenwave::Status, method: &Method) -> Problem {
         schema::failed(status, &method.name, &self.address)
     }
+}
+
+fn metadata(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("allowed: a name and a value, such as user=ada")?;
+    Ok((name.to_owned(), value.to_owned()))
 }
 
 fn list(schema: &Schema) -> Result<(), Problem> {

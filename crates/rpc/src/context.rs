@@ -6,6 +6,7 @@
 
 use crate::clock::monotonic;
 use crate::status::{Check, Reason, Status};
+use crate::wire::{Meta, MetaError, push_meta};
 use greenwave_policy::{Budget, Deadline, Time};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,6 +26,8 @@ struct Inner {
     cancelled: AtomicBool,
     parent: Option<Context>,
     method: &'static str,
+    /// Entries as they are on the wire, sound.
+    metadata: Option<Arc<[u8]>>,
 }
 
 impl Context {
@@ -54,6 +57,7 @@ impl Context {
             cancelled: AtomicBool::new(false),
             parent: None,
             method: "",
+            metadata: None,
         })
     }
 
@@ -64,9 +68,10 @@ impl Context {
         parallel_unit: bool,
         enforced: bool,
         method: &'static str,
+        metadata: Option<Arc<[u8]>>,
     ) -> Self {
         let cancelled = AtomicBool::new(false);
-        Self::new(Inner { deadline, birth, parallel_unit, enforced, cancelled, parent: None, method })
+        Self::new(Inner { deadline, birth, parallel_unit, enforced, cancelled, parent: None, method, metadata })
     }
 
     fn new(inner: Inner) -> Self {
@@ -80,15 +85,36 @@ impl Context {
     }
 
     pub(crate) fn tighten_to(&self, limit: Deadline) -> Self {
-        self.child(self.0.deadline.tighten(limit), self.0.parallel_unit)
+        self.child(self.0.deadline.tighten(limit), self.0.parallel_unit, self.0.metadata.clone())
+    }
+
+    /// The same request with something more to say of it, such as who asks or which trace it belongs to. Whoever
+    /// serves it can read that, and so can those whom they call with their contexts. Cancelling it does not cancel
+    /// this one.
+    ///
+    /// # Errors
+    /// When the name is not 1 to 255 ASCII characters, or all that is said has more than 8192 bytes.
+    pub fn with_metadata(&self, name: &str, value: impl AsRef<[u8]>) -> Result<Self, MetaError> {
+        let mut entries = self.encoded_metadata().to_vec();
+        push_meta(&mut entries, name, value.as_ref())?;
+        Ok(self.child(self.0.deadline, self.0.parallel_unit, Some(entries.into())))
+    }
+
+    /// What was said of the request, by [`with_metadata`](Self::with_metadata) here or further up, in that order.
+    pub fn metadata(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        Meta::parse(self.encoded_metadata()).into_iter().flatten()
+    }
+
+    pub(crate) fn encoded_metadata(&self) -> &[u8] {
+        self.0.metadata.as_deref().unwrap_or_default()
     }
 
     /// The context of the branches of a parallel unit, which have until `limit`.
     pub(crate) fn branch(&self, limit: Deadline) -> Self {
-        self.child(self.0.deadline.tighten(limit), true)
+        self.child(self.0.deadline.tighten(limit), true, self.0.metadata.clone())
     }
 
-    fn child(&self, deadline: Deadline, parallel_unit: bool) -> Self {
+    fn child(&self, deadline: Deadline, parallel_unit: bool, metadata: Option<Arc<[u8]>>) -> Self {
         Self::new(Inner {
             deadline,
             birth: self.0.birth,
@@ -97,10 +123,11 @@ impl Context {
             cancelled: AtomicBool::new(false),
             parent: Some(self.clone()),
             method: self.0.method,
+            metadata,
         })
     }
 
-    /// A new request that outlives this one: no deadline, not cancelled with it, born now.
+    /// A new request that outlives this one: no deadline, not cancelled with it, born now, nothing said of it.
     #[must_use]
     pub fn detach(&self) -> Self {
         Self::unlimited()
@@ -217,6 +244,20 @@ mod tests {
         parent.cancel();
         assert!(!detached.is_cancelled());
         assert!(detached.budget().is_unlimited());
+    }
+
+    #[test]
+    fn what_is_said_of_a_request_is_inherited_in_order() {
+        let parent = Context::with_deadline(HOUR).with_metadata("user", "ada").unwrap();
+        let child = parent.tighten(HOUR / 2).with_metadata("user", [0, 255]).unwrap();
+        let said: Vec<_> = child.metadata().collect();
+        assert_eq!(said, [("user", &b"ada"[..]), ("user", &[0, 255])]);
+        assert_eq!(parent.metadata().count(), 1);
+        assert_eq!(child.detach().metadata().count(), 0);
+        parent.cancel();
+        assert!(child.is_cancelled());
+        assert!(parent.with_metadata("", "").is_err());
+        assert!(parent.with_metadata("long", vec![0; 8192]).is_err());
     }
 
     #[test]

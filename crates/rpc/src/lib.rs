@@ -156,4 +156,4 @@ pub use receipt::{Receipt, StageReceipt};
 pub use server::{Server, ServerHandle, StartError};
 pub use service::{Conflict, Handler, Router};
 pub use status::{Code, Reason, Status};
-pub use wire::{MethodId, StageName};
+pub use wire::{MetaError, MethodId, StageName};

@@ -374,3 +374,39 @@ fn a_parallel_unit_goes_on_without_the_branch_that_is_late() {
     assert_eq!(missing, [Code::DeadlineExceeded, Code::Unavailable]);
     assert!(!context.is_spent(), "there is time left to put together");
 }
+
+#[test]
+fn what_is_said_of_a_request_reaches_every_stage() {
+    fn said(context: &Context) -> String {
+        let entries = context.metadata().map(|(name, value)| format!("{name}={} ", String::from_utf8_lossy(value)));
+        entries.collect()
+    }
+    const SAID: MethodId = MethodId::of("test.Last/Said");
+    let last = serve(Router::new().method("test.Last/Said", |context, _, reply| {
+        reply.extend_from_slice(said(context).as_bytes());
+        Ok(())
+    }));
+    let behind = channel(&last);
+    let first = serve(Router::new().method("test.First/Said", move |context, _, reply| {
+        let context =
+            context.with_metadata("hop", "1").map_err(|error| Status::new(Code::Internal, error.to_string()))?;
+        reply.extend_from_slice(&behind.call(&context, SAID, b"")?.body);
+        Ok(())
+    }));
+    let context = Context::with_deadline(MINUTE).with_metadata("user", "ada").unwrap();
+    let reply = channel(&first).call(&context, MethodId::of("test.First/Said"), b"").unwrap();
+    assert_eq!(String::from_utf8_lossy(&reply.body), "user=ada hop=1 ");
+}
+
+#[test]
+fn more_metadata_than_fit_into_the_servers_chunks_are_refused_here() {
+    let limits = Limits { chunk_bytes: 512, ..Default::default() };
+    let server = serve_with(echo(), ServerConfig { limits, ..Default::default() });
+    let channel = channel(&server);
+    channel.call(&Context::with_deadline(MINUTE), ECHO, b"hello").unwrap();
+    for (len, fits) in [(440, true), (480, false)] {
+        let context = Context::with_deadline(MINUTE).with_metadata("much", vec![7; len]).unwrap();
+        let reply = channel.call(&context, ECHO, &[9; 2000]);
+        assert_eq!(reply.as_ref().map_err(|status| status.reason).err(), (!fits).then_some(Reason::Metadata));
+    }
+}

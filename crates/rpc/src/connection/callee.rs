@@ -19,6 +19,7 @@ use crate::status::{Code, Reason, Status};
 use crate::wire::{self, Call, CallHeader, CallId, Data, Direction, Features, Frame, Meta, MethodId, ReplyHeader};
 use greenwave_policy::{Budget, Deadline, Time};
 use greenwave_verbs::{CompletionQueue, EndpointId, VerbsError};
+use std::sync::Arc;
 
 /// A call that came in whole.
 pub(crate) struct Arrival {
@@ -29,6 +30,8 @@ pub(crate) struct Arrival {
     pub(crate) parallel_unit: bool,
     /// When its first chunk was taken in.
     pub(crate) received: Time,
+    /// Entries as they are on the wire, checked.
+    pub(crate) metadata: Option<Arc<[u8]>>,
     pub(crate) body: Vec<u8>,
 }
 
@@ -140,7 +143,7 @@ impl Callee {
             return Ok(Some(Served::Refused));
         }
         let assembly = Assembly::begin(buffer(), call.body, message_len);
-        let arrival = self.arrival(now, header);
+        let arrival = self.arrival(now, call);
         if complete {
             self.slots[slot].1 = Slot::Open(id);
             return Ok(Some(Served::Arrived(Arrival { body: assembly.into_body(), ..arrival })));
@@ -198,7 +201,8 @@ impl Callee {
         Some(Status::refused(Reason::Metadata, wrong.to_string()))
     }
 
-    fn arrival(&self, now: Time, header: &CallHeader) -> Arrival {
+    fn arrival(&self, now: Time, call: &Call<'_>) -> Arrival {
+        let header = &call.header;
         let budget = self.budget(header);
         Arrival {
             call: header.call,
@@ -207,6 +211,7 @@ impl Callee {
             birth: now - header.elapsed,
             parallel_unit: header.deadline.parallel_unit,
             received: now,
+            metadata: (!call.meta.is_empty()).then(|| call.meta.into()),
             body: Vec::new(),
         }
     }

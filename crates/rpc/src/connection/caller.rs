@@ -24,7 +24,8 @@ use crate::outcome::Outcome;
 use crate::receipt::Receipt;
 use crate::status::{Reason, Status};
 use crate::wire::{
-    CallHeader, CallId, Cancel, Data, Direction, Features, Frame, GoAway, GoAwayCode, MethodId, Realtime, Reply,
+    CALL_FIXED, CallHeader, CallId, Cancel, Data, Direction, Features, Frame, GoAway, GoAwayCode, MethodId, Realtime,
+    Reply,
 };
 use greenwave_policy::{Budget, DeadlineField, Time};
 use greenwave_verbs::{CompletionQueue, EndpointId, VerbsError};
@@ -125,7 +126,13 @@ impl Caller {
     pub(crate) fn call(&mut self, now: Time, call: NewCall, done: &mut impl FnMut(Finished)) {
         if let Some(agreed) = self.link.agreed() {
             let (limit, len) = (agreed.send.message_bytes, call.body.len());
-            let refused = if len > limit as usize {
+            let metadata = call.context.encoded_metadata().len();
+            // The head, with a date, and a byte of the message have to fit beside them.
+            let room = agreed.chunk_room().saturating_sub(CALL_FIXED + size_of::<u64>() + 1);
+            let refused = if metadata > room {
+                let text = format!("they have {metadata} bytes, with the server's chunks they may have {room}");
+                Some(Status::refused(Reason::Metadata, text))
+            } else if len > limit as usize {
                 let text = format!("the request has {len} bytes, the server accepts {limit}");
                 Some(Status::refused(Reason::MessageTooLarge, text))
             } else if agreed.send.calls == 0 {
@@ -177,10 +184,17 @@ impl Caller {
             deadline: DeadlineField { budget: Budget::UNLIMITED, parallel_unit: context.parallel_unit() },
             elapsed: Duration::ZERO,
             message_len: body.len() as u32,
-            meta_len: 0,
+            meta_len: context.encoded_metadata().len() as u16,
             expires,
         };
-        let message = Outgoing::call(id, header.encode(), body, context.deadline(), context.birth());
+        let message = Outgoing::call(
+            id,
+            header.encode(),
+            context.encoded_metadata().to_vec(),
+            body,
+            context.deadline(),
+            context.birth(),
+        );
         *state = Slot::Open(Open { token, context, method, started, posted: None, reply: None });
         self.open += 1;
         self.link.push(message);

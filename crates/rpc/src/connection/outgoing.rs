@@ -31,8 +31,15 @@ pub(crate) enum Unsent {
 }
 
 impl Outgoing {
-    pub(crate) fn call(call: CallId, head: Head, body: Vec<u8>, deadline: Deadline, birth: Time) -> Self {
-        Self::new(call, Direction::Request, head, Vec::new(), body, deadline, birth)
+    pub(crate) fn call(
+        call: CallId,
+        head: Head,
+        extra: Vec<u8>,
+        body: Vec<u8>,
+        deadline: Deadline,
+        birth: Time,
+    ) -> Self {
+        Self::new(call, Direction::Request, head, extra, body, deadline, birth)
     }
 
     pub(crate) fn reply(call: CallId, head: Head, extra: Vec<u8>, body: Vec<u8>, deadline: Deadline) -> Self {

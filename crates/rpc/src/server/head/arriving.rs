@@ -40,7 +40,9 @@ impl Head {
             return self.refuse(now, peer, &arrival, status);
         }
         let name = self.role.router.at(method).name;
-        let context = Context::received(arrival.deadline, arrival.birth, arrival.parallel_unit, enforced, name);
+        let metadata = arrival.metadata.clone();
+        let context =
+            Context::received(arrival.deadline, arrival.birth, arrival.parallel_unit, enforced, name, metadata);
         let urgency =
             Urgency { arrived: arrival.received, birth: arrival.birth, deadline: arrival.deadline, here, ahead };
         if self.role.workers.is_empty() {
