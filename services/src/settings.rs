@@ -97,7 +97,7 @@ impl Settings {
             order: self.take("order", ORDERS, value::<Order>)?.unwrap_or(default.order),
             admission,
             deadlines: self.take("deadlines", "enforce or dark", deadlines)?.unwrap_or(default.deadlines),
-            wait: self.take("wait", "spin, block or a time, such as 20us", wait)?.unwrap_or(default.wait),
+            wait: self.take("wait", "spin, block or adaptive:20us", wait)?.unwrap_or(default.wait),
             backend: self.take("backend", "auto, uring or epoll", value::<Choice>)?.unwrap_or(default.backend.clone()),
             coroutines: self.take("coroutines", "1 to 65536", value)?.unwrap_or(default.coroutines),
             confidence: self.take("confidence", "0 to 1", value)?.unwrap_or(default.confidence),
@@ -226,7 +226,7 @@ fn wait(text: &str) -> Option<Wait> {
     match text {
         "spin" => Some(Wait::Spin),
         "block" => Some(Wait::Block),
-        _ => span(text).map(|spin| Wait::Adaptive { spin }),
+        _ => span(text.strip_prefix("adaptive:").unwrap_or(text)).map(|spin| Wait::Adaptive { spin }),
     }
 }
 

@@ -100,7 +100,7 @@ fn service(data: &Data, service: &Service, index: usize) -> String {
     let first = data.systems.first().map_or("", |system| &system.name);
     let details = by_load(&format!("d{index}"), &loads, |load| details(data, service, load));
     format!(
-        "<section><h2>{name}</h2><p>{about} Capacity: {capacity} requests per second.</p>{key}\
+        "<section><h2>{name}</h2><p>{about}. Capacity: {capacity} requests per second.</p>{key}\
          <h3>Goodput and misses</h3><div class=\"grid two\">{goodput}{misses}</div>\
          <h3>What got better, what got worse</h3>{changes}\
          <h3>Where the time goes</h3>{details}<h3>All figures</h3>{figures}</section>",

@@ -11,7 +11,7 @@ use super::scale::{self, Scale};
 use crate::stages::{Sample, SampledStage};
 
 const WIDTH: f64 = 360.0;
-const NAMES: f64 = 84.0;
+const NAMES: f64 = 104.0;
 const ROW: f64 = 17.0;
 const TOP: f64 = 36.0;
 /// Stages of one depth are drawn one by one up to this number; of more, only the last to answer are.

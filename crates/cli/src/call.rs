@@ -36,7 +36,7 @@ pub(crate) struct Call {
     /// How soon the answer has to be there
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = humantime::parse_duration)]
     deadline: Duration,
-    /// Something to say of the request, such as user=ada; every stage can read it
+    /// Something to say of the request, such as user=ada; every stage can read it. May be repeated
     #[arg(long, value_name = "NAME=VALUE", value_parser = metadata)]
     metadata: Vec<(String, String)>,
     /// Show where the time went

@@ -30,7 +30,10 @@ pub(crate) fn search(directory: Option<&PathBuf>, count: usize, seed: u64) -> Re
     }
     let kept = index::open(&index).map_err(Problem::failure)?;
     let vocabulary = Vocabulary::read(&kept.path).map_err(|error| Problem::failure(error).at(kept.path.display()))?;
-    let nothing = || Problem::failure("no word occurs twice, so there is nothing to ask for").at(corpus.display());
+    let nothing = || {
+        let problem = Problem::failure("no word occurs twice, so there is nothing to ask for").at(corpus.display());
+        problem.remedy("name a directory with more text with --dir")
+    };
     let mut questions = Questions::new(&vocabulary, seed).ok_or_else(nothing)?;
     let requests = (0..count).map(|_| search::QueryRequest { text: questions.question().text.clone(), limit: 10 });
     Ok(requests.map(|request| request.encode_to_vec()).collect())

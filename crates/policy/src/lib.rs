@@ -32,11 +32,12 @@
 //! let budget = Budget::expected(30 * MS).after_wire(wire.estimate());
 //! assert_eq!(budget, Budget::expected(28 * MS));
 //!
-//! // Its method takes 4 ms, as has been learned; the queue is short. So it is let in.
+//! // Its method takes 4 ms, as has been learned, and was never late; the queue is short. So it is let in.
 //! let mut times = ServiceTimes::new();
 //! (0..100).for_each(|_| times.observe(4 * MS));
 //! let mut admission = Admission::new(AdmissionConfig::default());
-//! assert_eq!(admission.decide(now, budget, times.quantile(0.5), 0), Verdict::Admit);
+//! let needed = times.quantile(0.1).map(|work| Margin::new(0.01).needed(work));
+//! assert_eq!(admission.decide(now, budget, needed, 0), Verdict::Admit);
 //!
 //! // Until a core is free it waits with others, the one with the least time to spare in front.
 //! let mut queue = ReadyQueue::new(Order::LeastLaxity);
@@ -48,7 +49,7 @@
 //!
 //! // It comes up too late to be worth the while.
 //! let later = now + 28 * MS;
-//! let verdict = admission.recheck(later, deadline.budget(later), times.quantile(0.5));
+//! let verdict = admission.recheck(later, deadline.budget(later), needed);
 //! assert_eq!(verdict, Verdict::Refuse(Refusal::Expired { late: Duration::ZERO }));
 //! ```
 //!

@@ -58,8 +58,8 @@
 //! | the deadline is checked | by | [`Reason`] |
 //! |---|---|---|
 //! | until the call is written | the caller | `Expired(Send)` |
-//! | on arrival | the head | `Expired(Enqueue)`, or `Infeasible`: less is left than the method is known to need |
-//! | when its turn has come | the head or the worker | `Expired(Dequeue)` |
+//! | on arrival | the head | `Expired(Enqueue)`, or `Infeasible`: less is left than the method is taken to need |
+//! | when its turn has come | the head or the worker | `Expired(Dequeue)`, or `Infeasible` |
 //! | when it has been served | the head or the worker | `Expired(Reply)` |
 //! | while the caller waits | the caller | `Expired(Wait)`; the server is told to stop |
 //!
@@ -111,7 +111,7 @@
 //! | `late_share` | 1 % | of what has begun; with less, more is refused that would have been in time |
 //! | `deadlines` | enforced | what is late is of no use to anybody |
 //! | `wait` | 20 us, then block | longer than a round trip on one machine, too short to be seen in an idle machine's load |
-//! | `stack`, `coroutines` | 512 KiB, 1024 | address space alone: a page that was never touched takes no memory |
+//! | `stack`, `coroutines` | 512 KiB, 1024 | address space alone: a page that was never touched takes no memory; with admission on fewer begin, as many as keep the stages behind busy |
 //! | `checksums` | off | TCP and the links below have theirs; on where a byte that flipped in a switch must be noticed |
 //! | `absolute` | off | needs clocks in sync; what is left needs none |
 //! | `reconnect` | 10 ms | a server that restarts is back soon; 64 times that is kind to one that isn't |

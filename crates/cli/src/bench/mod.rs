@@ -74,7 +74,7 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Load")]
     seed: u64,
     /// Where the figures go, as JSON
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
     out: Option<PathBuf>,
 }
 

@@ -26,8 +26,8 @@ pub(crate) struct Demo {
     #[arg(long, default_value_t = 18)]
     shards: usize,
     /// Seconds of load per run.
-    #[arg(long, value_name = "S", default_value_t = 4.0)]
-    seconds: f64,
+    #[arg(long, value_name = "S", default_value = "4", value_parser = super::seconds)]
+    seconds: Duration,
     /// Where the page goes [default: target/bench/demo.html].
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -40,7 +40,7 @@ impl Demo {
     /// Runs, prints the table, writes the page.
     pub(crate) fn run(self) -> Result<()> {
         let ms = Duration::from_millis;
-        let load = Duration::from_secs_f64(self.seconds);
+        let load = self.seconds;
         let times = Times { warm_up: ms(500), load, drain: ms(1000), capacity: ms(400) };
         println!("preparing the chain's stores and the search index");
         let services =

@@ -15,8 +15,9 @@ pub(crate) use hops::Relay;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
+use std::time::Duration;
 
-/// Run an experiment whose results this project states
+/// Run an experiment that compares ways to schedule
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -37,6 +38,36 @@ impl Reproduce {
     pub(crate) fn run(self) -> Result<()> {
         match self.experiment {
             Experiment::Path(path) => path.run(),
+        }
+    }
+}
+
+/// A number of seconds, as options say it.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let fits = |time: &Duration| (Duration::from_millis(100)..=Duration::from_secs(86_400)).contains(time);
+    seconds.filter(fits).ok_or_else(|| "allowed: 0.1 to 86400 seconds".into())
+}
+
+/// A load as a share of capacity, as options say it.
+fn share(text: &str) -> Result<f64, String> {
+    let share = text.parse().ok().filter(|share| (0.01..=100.0).contains(share));
+    share.ok_or_else(|| "allowed: 0.01 to 100, such as 0.9".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_or_a_load_that_makes_no_sense_is_refused() {
+        assert_eq!(seconds("1.5"), Ok(Duration::from_millis(1500)));
+        for text in ["-1", "NaN", "0", "inf", "1e300", "", "4s"] {
+            assert!(seconds(text).is_err(), "{text}");
+        }
+        assert_eq!(share("0.9"), Ok(0.9));
+        for text in ["-1", "NaN", "0", "inf", ""] {
+            assert!(share(text).is_err(), "{text}");
         }
     }
 }

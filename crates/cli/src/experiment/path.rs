@@ -9,6 +9,7 @@ use super::system::{ALL, FIFO, LEAST_LAXITY, System};
 use super::{fleet, hops};
 use anyhow::Result;
 use clap::Args;
+use clap::builder::PossibleValuesParser;
 use greenwave_bench::arrivals::Arrivals;
 use greenwave_bench::capacity::{self, Trial};
 use greenwave_bench::load::{self, Plan};
@@ -31,21 +32,21 @@ pub(crate) struct PathArgs {
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// Seconds of load per run.
-    #[arg(long, value_name = "S")]
-    seconds: Option<f64>,
+    #[arg(long, value_name = "S", value_parser = super::seconds)]
+    seconds: Option<Duration>,
     /// Processes that a search is split over.
     #[arg(long, default_value_t = 18)]
     shards: usize,
-    /// Only the cases that begin with this: chain, parallel-unit or five-hops.
-    #[arg(long)]
+    /// Only one of the cases: chain, parallel-unit or five-hops.
+    #[arg(long, value_parser = ["chain", "parallel-unit", "five-hops"], hide_possible_values = true)]
     case: Option<String>,
-    /// Only these systems.
-    #[arg(long, value_delimiter = ',', value_name = "NAMES")]
+    /// Only these systems: fifo, edf, least-laxity, oldest-first, stage-laxity.
+    #[arg(long, value_delimiter = ',', value_name = "NAMES", value_parser = PossibleValuesParser::new(ALL.map(|it| it.name)), hide_possible_values = true)]
     systems: Vec<String>,
     /// Loads as shares of capacity.
-    #[arg(long, value_delimiter = ',', value_name = "SHARES", default_values_t = LOADS)]
+    #[arg(long, value_delimiter = ',', value_name = "SHARES", default_values_t = LOADS, value_parser = super::share)]
     loads: Vec<f64>,
-    /// A further option of `greenwave serve` for the systems that know deadlines.
+    /// A further option of `greenwave serve` for the systems that know deadlines. May be repeated.
     #[arg(long, value_name = "OPTION", allow_hyphen_values = true)]
     with: Vec<String>,
     /// Decides arrivals, classes and requests.
@@ -99,11 +100,11 @@ impl PathArgs {
 }
 
 impl Times {
-    fn new(seconds: Option<f64>, quick: bool) -> Self {
+    fn new(seconds: Option<Duration>, quick: bool) -> Self {
         let ms = Duration::from_millis;
         let (warm_up, load, drain, capacity) =
             if quick { (ms(200), ms(900), ms(300), ms(300)) } else { (ms(1000), ms(8000), ms(3000), ms(1000)) };
-        Self { warm_up, load: seconds.map_or(load, Duration::from_secs_f64), drain, capacity }
+        Self { warm_up, load: seconds.unwrap_or(load), drain, capacity }
     }
 }
 

@@ -133,7 +133,8 @@ impl Children {
                 None => {
                     let silent = self.members.iter().filter(|member| matches!(member.state, State::Starting));
                     let silent: Vec<_> = silent.map(|member| member.name.as_str()).collect();
-                    return Err(Problem::failure(format!("{} did not start within {START:?}", silent.join(", "))));
+                    let problem = Problem::failure(format!("{} did not start within {START:?}", silent.join(", ")));
+                    return Err(problem.remedy("try fewer --shards, or a machine with less to do"));
                 }
             }
         }

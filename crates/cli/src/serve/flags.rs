@@ -128,8 +128,9 @@ pub(crate) struct AggregatorFlags {
 #[derive(Args, Serialize)]
 #[command(after_help = "\
 Examples:
-  greenwave serve recommend-stage --stage recommendation --store ~/.cache/greenwave/recommend-0123456789abcdef
-  greenwave serve recommend-stage --stage history --store DIR --next tcp://10.0.0.3:7202")]
+  greenwave serve recommend-stage --stage recommendation --store ~/.cache/greenwave/recommend-0123456789abcdef \\
+      --listen tcp://0.0.0.0:7202
+  greenwave serve recommend-stage --stage history --store DIR --next tcp://10.0.0.3:7202 --listen tcp://0.0.0.0:7201")]
 pub(crate) struct StageFlags {
     /// The stage: profile, history or recommendation
     #[arg(long, value_name = "NAME")]
@@ -168,13 +169,13 @@ struct DepthFlags {
 /// What the aggregator does about slow shards.
 #[derive(Args, Serialize)]
 struct UnitFlags {
-    /// How many of the calls to shards may be sent a second time, 0 to 1
+    /// How many of the calls to shards may be sent a second time, 0 to 1 [default: 0.05]
     #[arg(long, value_name = "SHARE", help_heading = "Work")]
     hedge_ratio: Option<String>,
-    /// How long a shard may take before it is asked a second time
+    /// How long a shard may take at least before it is asked a second time; it is learned [default: 1ms]
     #[arg(long, value_name = "TIME", help_heading = "Work")]
     hedge_after: Option<String>,
-    /// How much of the budget is kept for merging
+    /// How much of the budget is kept for merging, until that is learned [default: 200us]
     #[arg(long, value_name = "TIME", help_heading = "Work")]
     aggregation: Option<String>,
 }
@@ -202,31 +203,34 @@ struct ServerFlags {
     /// Whether what can't be answered in time is refused: on, dark (counted alone) or off [default: on]
     #[arg(long, value_name = "MODE")]
     admission: Option<String>,
-    /// The longest queue, in requests
+    /// The longest queue, in requests [default: 4096]
     #[arg(long, value_name = "N")]
     max_queue: Option<String>,
-    /// The largest share of requests that may be refused as infeasible, 0 to 1
+    /// The largest share of requests that may be refused as infeasible, 0 to 1 [default: 0.5]
     #[arg(long, value_name = "SHARE")]
     reject_cap: Option<String>,
     /// For which quantile of its learned work a request must have time, 0 to 1; the margin on it follows the outcomes
+    /// [default: 0.1]
     #[arg(long, value_name = "QUANTILE")]
     confidence: Option<String>,
-    /// The share of begun requests that may come too late, 0 to 1
+    /// The share of begun requests that may come too late, 0 to 1 [default: 0.01]
     #[arg(long, value_name = "SHARE")]
     late_share: Option<String>,
     /// What becomes of late requests: enforce (given up) or dark (counted alone) [default: enforce]
     #[arg(long, value_name = "MODE")]
     deadlines: Option<String>,
     /// What an idle thread does: spin, block, or adaptive:20us (spins so long, then blocks)
+    /// [default: adaptive:20us]
     #[arg(long, value_name = "MODE")]
     wait: Option<String>,
-    /// How many clusters, each a completion queue with its thread, 1 to 256
+    /// How many clusters, each a completion queue with its thread, 1 to 256 [default: 1]
     #[arg(long, value_name = "N")]
     clusters: Option<String>,
-    /// How many worker threads for each cluster, 0 to 256; 0 runs handlers in place
+    /// How many worker threads for each cluster, 0 to 256; 0 runs handlers in place [default: 0]
     #[arg(long, value_name = "N")]
     workers: Option<String>,
-    /// How many requests of a cluster may be begun and unfinished at once
+    /// How many requests each thread may have begun and unfinished, at most; with admission on it begins as few as
+    /// keep the stages behind busy [default: 1024]
     #[arg(long, value_name = "N")]
     coroutines: Option<String>,
     /// The cores that its threads are pinned to, such as 0,1 [default: not pinned]
@@ -261,7 +265,6 @@ pub(super) fn gather(flags: &impl Serialize, run: &RunFlags, listen: &str) -> Re
     let limit = keys.take_as("drain", "a time, such as 10s", |text| humantime::parse_duration(text).ok())?;
     let limit = limit.unwrap_or(Duration::from_secs(10));
     keys.put_default("listen", listen);
-    keys.reword("wait", |wait| wait.strip_prefix("adaptive:").unwrap_or(wait).to_owned());
     Ok((keys, Ending { limit, follow_stdin: run.follow_stdin }))
 }
 
@@ -318,14 +321,25 @@ mod tests {
 
     #[test]
     fn the_help_states_the_defaults_that_there_are() {
-        let ServerConfig { order, admission, .. } = ServerConfig::default();
+        let ServerConfig { order, admission, coroutines, confidence, late_share, clusters, workers, .. } =
+            ServerConfig::default();
         let command = ServerFlags::augment_args(clap::Command::new("test"));
         let helps = |key: &str| {
             let option = command.get_arguments().find(|option| option.get_id() == key);
             option.and_then(|option| option.get_help()).map(ToString::to_string).unwrap_or_default()
         };
-        let defaults = [("order", order.name()), ("admission", admission.mode.name()), ("deadlines", "enforce")];
-        for (key, default) in defaults.into_iter().chain([("backend", "auto")]) {
+        let numbers = [
+            ("max_queue", admission.max_queue.to_string()),
+            ("reject_cap", admission.reject_cap.to_string()),
+            ("coroutines", coroutines.to_string()),
+            ("confidence", confidence.to_string()),
+            ("late_share", late_share.to_string()),
+            ("clusters", clusters.to_string()),
+            ("workers", workers.to_string()),
+        ];
+        let names = [("order", order.name()), ("admission", admission.mode.name()), ("deadlines", "enforce")];
+        let names = names.into_iter().chain([("backend", "auto")]).map(|(key, name)| (key, name.to_owned()));
+        for (key, default) in names.chain(numbers) {
             assert!(helps(key).contains(&format!("[default: {default}]")), "{key}: {}", helps(key));
         }
     }

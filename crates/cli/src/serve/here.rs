@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use greenwave::rpc::{Deadlines, StartError};
+use greenwave::verbs::VerbsError;
 use greenwave::verbs::{Backend, QueueConfig};
 use greenwave::{ServerConfig, ServerHandle};
 use greenwave_services::ServeError;
@@ -105,7 +106,7 @@ pub(super) fn problem(error: &ServeError) -> Problem {
         ServeError::Setting(_) | ServeError::Channel(_) | ServeError::Start(StartError::Config(_)) => {
             Problem::wrong_use(error).remedy("see --help")
         }
-        ServeError::Start(StartError::Verbs(_)) => {
+        ServeError::Start(StartError::Verbs(VerbsError::Listen { .. })) => {
             Problem::failure(error).remedy("stop what listens there, or choose another address with --listen")
         }
         _ => Problem::failure(error),

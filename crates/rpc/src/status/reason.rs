@@ -198,7 +198,10 @@ impl Reason {
             Self::Decode => {
                 ("the message is not of the method's type", "check that both were built from the same .proto")
             }
-            Self::Metadata => ("the call's metadata can't be read", "write them as pairs of a name and a value"),
+            Self::Metadata => (
+                "the call's metadata can't be read, or don't fit into the server's chunks",
+                "write pairs of a name and a value, and what is long into the message",
+            ),
             Self::Cancelled => ("the caller gave up", "nothing to do"),
             Self::Violation => ("the peer broke the protocol", "check the versions of both, and report it"),
         })

@@ -1,0 +1,3 @@
+fn main() -> Result<(), greenwave_build::BuildError> {
+    greenwave_build::compile(&["proto/hello.proto"], &["proto"])
+}

@@ -1,0 +1,9 @@
+//! The README shows this service as it is.
+
+#[test]
+fn the_readme_shows_the_files_of_this_example() {
+    let readme = include_str!("../../../README.md");
+    for file in [include_str!("../proto/hello.proto"), include_str!("../build.rs"), include_str!("../src/main.rs")] {
+        assert!(readme.contains(file), "the README doesn't have\n{file}");
+    }
+}
