@@ -138,7 +138,11 @@ fn is_complete(receipt: &Receipt) -> bool {
             let (before, after) = children.split_at(at);
             let siblings = before.iter().rev().take_while(is_sibling).chain(after.iter().take_while(is_sibling));
             let mut same = siblings.filter(|it| (it.depth, it.branch) == (failed.depth, failed.branch));
-            same.any(|it| it.status == Code::Ok)
+            // A stage may have several units, one after the other: a second attempt is made meanwhile.
+            let meanwhile = |it: &rpc::StageReceipt| {
+                it.sent_after <= failed.answered_after() && failed.sent_after <= it.answered_after()
+            };
+            same.any(|it| it.status == Code::Ok && meanwhile(it))
         },
     )
 }

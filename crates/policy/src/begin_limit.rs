@@ -9,10 +9,15 @@
 //! queue from work. So the limit goes to [`BeginLimit::SLACK`] times what would be begun without queues, and one more:
 //! it falls when requests queue longer than they are worked on, and grows while it is reached and they don't.
 //!
+//! One limit a method: methods differ in what they call, and one that waits for another of the same server must not
+//! keep it from beginning. A method that waits for *itself* further down would; so a limit that is reached gives way by
+//! one whenever nothing has finished for a few times the usual work, at least [`BeginLimit::PATIENCE`]. Where others keep
+//! the stages behind congested, whatever is begun here queues there, and the limit goes down to one.
+//!
 //! It is the window of TCP Vegas (Brakmo and Peterson, 1995) and of gradient concurrency limits, with the receipts'
 //! work in place of the least round trip seen, which needs no idle moment to be learned and fits mixed methods.
 
-use crate::time::nanos;
+use crate::time::{Time, nanos};
 use std::time::Duration;
 
 /// Limits how many handlers are begun.
@@ -21,6 +26,10 @@ pub struct BeginLimit {
     most: usize,
     limit: f64,
     window: Window,
+    /// A moving average over the last few requests.
+    usual_work: Duration,
+    /// When a request last finished, or one was let in beyond the limit.
+    progressed: Time,
 }
 
 /// What was seen since the limit was last reviewed.
@@ -40,11 +49,15 @@ impl BeginLimit {
     /// After how many finished requests the limit is reviewed.
     pub const REVIEW: u32 = 16;
 
+    /// The least time without progress after which one more may begin.
+    pub const PATIENCE: Duration = Duration::from_millis(2);
+
     /// A limit that never exceeds `most` (taken as 1 if it is 0), and begins there.
     #[must_use]
     pub fn new(most: usize) -> Self {
         let most = most.max(1);
-        Self { most, limit: most as f64, window: Window::default() }
+        let window = Window::default();
+        Self { most, limit: most as f64, window, usual_work: Duration::ZERO, progressed: Time::ZERO }
     }
 
     /// How many may be begun at once: 1 to the most.
@@ -53,16 +66,30 @@ impl BeginLimit {
         (self.limit as usize).clamp(1, self.most)
     }
 
-    /// Whether one more may begin while `begun` are.
-    pub fn may_begin(&mut self, begun: usize) -> bool {
-        let may = begun < self.limit();
-        self.window.reached |= !may;
-        may
+    /// Whether one more may begin while `begun` are; never more than the most.
+    pub fn may_begin(&mut self, now: Time, begun: usize) -> bool {
+        if begun < self.limit() {
+            return true;
+        }
+        self.window.reached = true;
+        let relieved = begun < self.most && now >= self.relief();
+        if relieved {
+            self.progressed = now;
+        }
+        relieved
+    }
+
+    /// When one more may begin although the limit is reached, if nothing finishes until then.
+    #[must_use]
+    pub fn relief(&self) -> Time {
+        self.progressed + (4 * self.usual_work.min(Duration::from_secs(60))).max(Self::PATIENCE)
     }
 
     /// Takes in a request that has finished: how long it was worked on since it began, here and behind, how long it
-    /// stood in queues since then, and how many were begun, itself included.
-    pub fn observe(&mut self, work: Duration, queued: Duration, begun: usize) {
+    /// stood in the queues behind, and how many were begun, itself included.
+    pub fn observe(&mut self, now: Time, work: Duration, queued: Duration, begun: usize) {
+        self.progressed = now;
+        self.usual_work = self.usual_work - self.usual_work / 8 + work / 8;
         let window = &mut self.window;
         window.finished += 1;
         window.begun += begun as f64;
@@ -76,13 +103,13 @@ impl BeginLimit {
     fn review(&mut self) {
         let Window { finished, begun, work, queued, reached } = std::mem::take(&mut self.window);
         // Requests that took no time at all say nothing.
-        if work <= 0.0 {
+        if work + queued <= 0.0 {
             return;
         }
         let without_queues = begun / f64::from(finished) * (work / (work + queued));
         let enough = 1.0 + Self::SLACK * without_queues;
         if queued > (Self::SLACK - 1.0) * work {
-            self.limit = self.limit.min(enough);
+            self.limit = self.limit.min(enough).min(self.most as f64);
         } else if reached {
             self.limit = self.limit.max(enough.min(1.0 + 1.5 * self.limit)).min(self.most as f64);
         }

@@ -399,14 +399,17 @@ fn what_is_said_of_a_request_reaches_every_stage() {
 }
 
 #[test]
-fn more_metadata_than_fit_into_the_servers_chunks_are_refused_here() {
-    let limits = Limits { chunk_bytes: 512, ..Default::default() };
-    let server = serve_with(echo(), ServerConfig { limits, ..Default::default() });
-    let channel = channel(&server);
-    channel.call(&Context::with_deadline(MINUTE), ECHO, b"hello").unwrap();
-    for (len, fits) in [(440, true), (480, false)] {
-        let context = Context::with_deadline(MINUTE).with_metadata("much", vec![7; len]).unwrap();
-        let reply = channel.call(&context, ECHO, &[9; 2000]);
-        assert_eq!(reply.as_ref().map_err(|status| status.reason).err(), (!fits).then_some(Reason::Metadata));
+fn more_metadata_than_fit_into_a_chunk_are_refused_here() {
+    let small = Limits { chunk_bytes: 512, ..Default::default() };
+    for (here, there) in [(small, Limits::default()), (Limits::default(), small)] {
+        let server = serve_with(echo(), ServerConfig { limits: there, ..Default::default() });
+        let config = ChannelConfig { limits: here, ..Default::default() };
+        let channel = Channel::new(server.addresses()[0].clone(), config).unwrap();
+        channel.call(&Context::with_deadline(MINUTE), ECHO, b"hello").unwrap();
+        for (len, fits) in [(440, true), (480, false)] {
+            let context = Context::with_deadline(MINUTE).with_metadata("much", vec![7; len]).unwrap();
+            let reply = channel.call(&context, ECHO, &[9; 2000]);
+            assert_eq!(reply.as_ref().map_err(|status| status.reason).err(), (!fits).then_some(Reason::Metadata));
+        }
     }
 }

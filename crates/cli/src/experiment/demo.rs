@@ -22,9 +22,9 @@ pub(crate) struct Demo {
     /// The text that is searched and the crates that are recommended [default: the local Cargo registry].
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Processes that a search is split over.
-    #[arg(long, default_value_t = 18)]
-    shards: usize,
+    /// Processes that a search is split over, 1 to 60: receipts have to hold them all.
+    #[arg(long, default_value_t = 18, value_parser = clap::value_parser!(u16).range(1..=60))]
+    shards: u16,
     /// Seconds of load per run.
     #[arg(long, value_name = "S", default_value = "4", value_parser = super::seconds)]
     seconds: Duration,

@@ -62,7 +62,7 @@ impl Relay {
 /// Measures, and adds the rows of the case `five-hops`.
 ///
 /// # Errors
-/// When a hop doesn't start or a call fails.
+/// When a hop doesn't start or more than one call in a hundred fails.
 pub(crate) fn measure(calls: usize, results: &mut Results) -> Result<()> {
     let mut hops: Vec<Serving> = Vec::new();
     for hop in (1..=HOPS).rev() {
@@ -78,7 +78,15 @@ pub(crate) fn measure(calls: usize, results: &mut Results) -> Result<()> {
         let begun = clock::now();
         let context = Context::with_deadline(EXPECTED);
         let expires = context.deadline().expires().context("the call has a deadline")?;
-        let reply = channel.call(&context, method, &[])?;
+        let reply = match channel.call(&context, method, &[]) {
+            Ok(reply) => reply,
+            // A machine may be busy with something else for a while; hops that don't work at all are another matter.
+            Err(_) if exact.failed < calls / 100 => {
+                exact.failed += 1;
+                continue;
+            }
+            Err(status) => return Err(status).context("more than one call in a hundred failed"),
+        };
         let measured = clock::now().since(begun);
         // The first tenth lets connections open and estimates settle.
         if call < calls / 10 {
@@ -100,6 +108,8 @@ pub(crate) fn measure(calls: usize, results: &mut Results) -> Result<()> {
 /// How far off things were.
 #[derive(Default)]
 struct Exactness {
+    /// Calls without an answer, which tell nothing of exactness.
+    failed: usize,
     receipts: Latencies,
     budgets: Latencies,
     round_trips: Latencies,
@@ -120,5 +130,6 @@ impl Exactness {
                 results.push("five-hops", "greenwave", metric, error.as_secs_f64() * 1e6);
             }
         }
+        results.push("five-hops", "greenwave", "failed_calls", self.failed as f64);
     }
 }

@@ -53,7 +53,7 @@ impl Service {
     }
 
     /// The parallel unit: an aggregator and its shards.
-    pub(crate) fn unit(directory: Option<&PathBuf>, shards: usize, seed: u64) -> Result<Self> {
+    pub(crate) fn unit(directory: Option<&PathBuf>, shards: u16, seed: u64) -> Result<Self> {
         let mut options = directory_option(directory);
         options.push(format!("--shards={shards}"));
         Ok(Self {

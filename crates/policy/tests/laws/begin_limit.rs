@@ -1,20 +1,21 @@
 //! As many are begun as keep the stages behind busy, and hardly more.
 
-use greenwave_policy::BeginLimit;
+use greenwave_policy::{BeginLimit, Time};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::collections::VecDeque;
 use std::time::Duration;
 
 const US: Duration = Duration::from_micros(1);
+const NOW: Time = Time::from_nanos(1_000_000_000);
 
 #[test]
 fn it_begins_at_the_most_and_never_forbids_everything() {
     for most in [0, 1, 7] {
         let mut limit = BeginLimit::new(most);
         assert_eq!(limit.limit(), most.max(1));
-        (0..1000).for_each(|_| limit.observe(US, 1000 * US, 1));
-        assert!(limit.may_begin(0), "{limit:?}");
+        (0..1000).for_each(|_| limit.observe(NOW, US, 1000 * US, 1));
+        assert!(limit.may_begin(NOW, 0), "{limit:?}");
     }
 }
 
@@ -22,18 +23,18 @@ fn it_begins_at_the_most_and_never_forbids_everything() {
 fn queues_behind_lower_it_at_once() {
     let mut limit = BeginLimit::new(1024);
     // 200 are begun, and of a hundred parts of their time one is work: two would do.
-    (0..BeginLimit::REVIEW).for_each(|_| limit.observe(US, 99 * US, 200));
+    (0..BeginLimit::REVIEW).for_each(|_| limit.observe(NOW, US, 99 * US, 200));
     assert_eq!(limit.limit(), 5);
 }
 
 #[test]
 fn it_grows_only_where_it_is_reached_and_nothing_queues() {
     let mut limit = BeginLimit::new(1024);
-    (0..BeginLimit::REVIEW).for_each(|_| limit.observe(US, 99 * US, 200));
-    (0..BeginLimit::REVIEW).for_each(|_| limit.observe(US, Duration::ZERO, 5));
+    (0..BeginLimit::REVIEW).for_each(|_| limit.observe(NOW, US, 99 * US, 200));
+    (0..BeginLimit::REVIEW).for_each(|_| limit.observe(NOW, US, Duration::ZERO, 5));
     assert_eq!(limit.limit(), 5, "nobody was held back");
-    assert!(!limit.may_begin(5));
-    (0..BeginLimit::REVIEW).for_each(|_| limit.observe(US, Duration::ZERO, 5));
+    assert!(!limit.may_begin(NOW, 5));
+    (0..BeginLimit::REVIEW).for_each(|_| limit.observe(NOW, US, Duration::ZERO, 5));
     assert_eq!(limit.limit(), 8);
 }
 
@@ -53,8 +54,9 @@ fn pipeline(stages: &[u64], limit: &mut BeginLimit, steps: u64, adapt: bool) -> 
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         mean / 3 + (seed >> 33) % (4 * mean / 3)
     };
+    let at = |step| NOW + Duration::from_micros(step);
     for step in 0..steps {
-        while if adapt { limit.may_begin(begun) } else { begun < limit.limit() } {
+        while if adapt { limit.may_begin(at(step), begun) } else { begun < limit.limit() } {
             begun += 1;
             queues[0].push_back(Request { left: cost(stages[0]), work: 0, queued: 0 });
         }
@@ -75,7 +77,7 @@ fn pipeline(stages: &[u64], limit: &mut BeginLimit, steps: u64, adapt: bool) -> 
                 } else {
                     if adapt {
                         let micros = Duration::from_micros;
-                        limit.observe(micros(request.work), micros(request.queued), begun);
+                        limit.observe(at(step), micros(request.work), micros(request.queued), begun);
                     }
                     begun -= 1;
                     finished += u64::from(step >= steps / 2);
@@ -98,6 +100,21 @@ fn a_pipeline_is_kept_full_with_few_begun() {
     }
 }
 
+/// A method that calls itself through others must not wait for ever for the places that its callers hold.
+#[test]
+fn where_nothing_finishes_one_more_may_begin_now_and_then() {
+    let mut limit = BeginLimit::new(3);
+    (0..BeginLimit::REVIEW).for_each(|_| limit.observe(NOW, US, 99 * US, 1));
+    assert_eq!(limit.limit(), 1);
+    let relief = limit.relief();
+    assert_eq!(relief, NOW + BeginLimit::PATIENCE);
+    assert!(!limit.may_begin(relief - US, 1));
+    assert!(limit.may_begin(relief, 1));
+    assert!(!limit.may_begin(relief, 2), "one at a time");
+    assert!(limit.may_begin(limit.relief(), 2));
+    assert!(!limit.may_begin(NOW + Duration::from_secs(9), 3), "the most stays the most");
+}
+
 proptest! {
     #[test]
     fn it_stays_within_its_bounds(
@@ -105,9 +122,10 @@ proptest! {
     ) {
         let mut limit = BeginLimit::new(most);
         for (work, queued, begun, ask) in seen {
-            limit.observe(Duration::from_nanos(work), Duration::from_nanos(queued), begun);
+            let now = Time::from_nanos(work ^ queued);
+            limit.observe(now, Duration::from_nanos(work), Duration::from_nanos(queued), begun);
             if ask {
-                prop_assert_eq!(limit.may_begin(begun), begun < limit.limit());
+                prop_assert_eq!(limit.may_begin(now, begun), begun < limit.limit());
             }
             prop_assert!((1..=most.max(1)).contains(&limit.limit()), "{:?}", limit);
         }

@@ -57,6 +57,13 @@ struct Receiving {
     assembly: Assembly,
 }
 
+impl Receiving {
+    /// What it holds, or will.
+    fn announced(&self) -> usize {
+        self.assembly.message_len() + self.arrival.metadata.as_ref().map_or(0, |metadata| metadata.len())
+    }
+}
+
 /// What a chunk brought.
 pub(crate) enum Served {
     Arrived(Arrival),
@@ -148,7 +155,7 @@ impl Callee {
             self.slots[slot].1 = Slot::Open(id);
             return Ok(Some(Served::Arrived(Arrival { body: assembly.into_body(), ..arrival })));
         }
-        self.assembling += message_len;
+        self.assembling += message_len + call.meta.len();
         self.receiving += 1;
         self.link.received_part(now, self.receiving);
         self.slots[slot].1 = Slot::Receiving(Box::new(Receiving { arrival, assembly }));
@@ -192,7 +199,7 @@ impl Callee {
             let text = format!("the request has {len} bytes, accepted are {limit}");
             return Some(Status::refused(Reason::MessageTooLarge, text));
         }
-        if !complete && self.assembling + len > self.assembly_bytes {
+        if !complete && self.assembling + len + call.meta.len() > self.assembly_bytes {
             let (held, most) = (self.assembling, self.assembly_bytes);
             let text = format!("messages of {held} bytes are half received, with this one more than {most}");
             return Some(Status::refused(Reason::TooManyCalls, text));
@@ -260,7 +267,7 @@ impl Callee {
     /// Takes a message that is being received out of its slot, which is free then.
     fn take_received(&mut self, now: Time, slot: usize) -> Option<Box<Receiving>> {
         let Slot::Receiving(receiving) = std::mem::replace(&mut self.slots[slot].1, Slot::Free) else { return None };
-        self.assembling -= receiving.assembly.message_len();
+        self.assembling -= receiving.announced();
         self.receiving -= 1;
         self.link.received_part(now, self.receiving);
         Some(receiving)
@@ -358,11 +365,11 @@ impl Callee {
     pub(crate) fn check(&self) {
         self.link.check();
         let receiving = self.slots.iter().filter_map(|(_, slot)| match slot {
-            Slot::Receiving(receiving) => Some(&receiving.assembly),
+            Slot::Receiving(receiving) => Some(receiving),
             _ => None,
         });
-        let (count, announced, held) = receiving.fold((0, 0, 0), |(count, announced, held), assembly| {
-            (count + 1, announced + assembly.message_len(), held + assembly.arrived())
+        let (count, announced, held) = receiving.fold((0, 0, 0), |(count, announced, held), one| {
+            (count + 1, announced + one.announced(), held + one.assembly.arrived())
         });
         assert_eq!((count, announced), (self.receiving, self.assembling));
         assert!(held <= announced && announced <= self.assembly_bytes, "{held} of {announced} bytes are half received");

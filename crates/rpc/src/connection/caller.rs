@@ -128,9 +128,9 @@ impl Caller {
             let (limit, len) = (agreed.send.message_bytes, call.body.len());
             let metadata = call.context.encoded_metadata().len();
             // The head, with a date, and a byte of the message have to fit beside them.
-            let room = agreed.chunk_room().saturating_sub(CALL_FIXED + size_of::<u64>() + 1);
+            let room = self.link.room(agreed).saturating_sub(CALL_FIXED + size_of::<u64>() + 1);
             let refused = if metadata > room {
-                let text = format!("they have {metadata} bytes, with the server's chunks they may have {room}");
+                let text = format!("they have {metadata} bytes, with chunks of this size they may have {room}");
                 Some(Status::refused(Reason::Metadata, text))
             } else if len > limit as usize {
                 let text = format!("the request has {len} bytes, the server accepts {limit}");

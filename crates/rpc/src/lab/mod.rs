@@ -6,6 +6,7 @@
 mod deadlines;
 mod delays;
 mod faults;
+mod places;
 mod stalls;
 
 use crate::client::stream::{Completion, CompletionStream};

@@ -5,7 +5,7 @@
 //! Handlers run in place, each in a coroutine; one that waits is suspended and the turn goes on.
 //!
 //! Invariants:
-//! 1. A task is in exactly one place: in `ready`, in `stalled` (as many have begun as may), waiting, or being run.
+//! 1. A task is in exactly one queue or none: in `ready`, in the line for a place of its method, waiting, or being run.
 //! 2. Every call that was taken in is answered once. What the peer hears of it is [`Callee`](crate::connection)'s.
 //! 3. Nothing borrowed from `self` lives while a coroutine runs, except through the mailbox.
 
@@ -16,6 +16,7 @@ mod waiting;
 
 use super::inbox::{Answered, Inbox, Message};
 use super::methods::Learned;
+use super::places::Places;
 use super::task::Task;
 use crate::channel::Lifeline;
 use crate::clock::Clock;
@@ -24,7 +25,7 @@ use crate::counters::Counters;
 use crate::local::{CallSlot, Mailbox};
 use crate::net::{Happening, Net, PeerKey};
 use crate::service::Router;
-use greenwave_policy::{Admission, BeginLimit, Dispatch, DispatchRule, Load, Margin, ReadyQueue, Time};
+use greenwave_policy::{Admission, Dispatch, DispatchRule, Load, Margin, ReadyQueue, Time};
 use greenwave_quanta::StackPool;
 use greenwave_verbs::ListenerId;
 use slab::Slab;
@@ -59,10 +60,15 @@ pub(crate) struct Head {
     role: Role,
     net: Net,
     ready: ReadyQueue<usize>,
-    stalled: ReadyQueue<usize>,
     tasks: Slab<Task>,
+    /// Those that have a place, of any method.
     begun: usize,
-    begin_limit: BeginLimit,
+    /// Those that wait for one.
+    stalled: usize,
+    /// When to look after them, though nothing else happens.
+    relieve_at: Time,
+    /// One per method, so that methods that wait for one another don't take each other's places.
+    places: Vec<Places>,
     /// Calls that handlers here made.
     calls: Slab<Calling>,
     /// The connections of channels that handlers here used.
@@ -94,10 +100,11 @@ impl Head {
         let learned = || Learned::new(config.confidence, Margin::new(config.late_share));
         Self {
             ready: ReadyQueue::new(config.order),
-            stalled: ReadyQueue::new(config.order),
             tasks: Slab::new(),
             begun: 0,
-            begin_limit: BeginLimit::new(config.coroutines),
+            stalled: 0,
+            relieve_at: Time::MAX,
+            places: (0..role.router.len()).map(|_| Places::new(config)).collect(),
             calls: Slab::new(),
             channels: HashMap::new(),
             timers: BinaryHeap::new(),
@@ -158,7 +165,7 @@ impl Head {
         // What was found has the time at which it was found, which is later than that of the turn.
         let now = self.role.clock.now();
         self.attend(now);
-        next = next.into_iter().chain(self.ring_timers(now)).min();
+        next = next.into_iter().chain(self.ring_timers(now)).chain(self.relieve(now)).min();
         worked |= !self.ready.is_empty();
         self.run_ready(now);
         let now = self.role.clock.now();

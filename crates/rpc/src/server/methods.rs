@@ -24,9 +24,8 @@ pub(super) struct Learned {
 pub(super) struct Lesson {
     /// Work of this stage.
     pub(super) service: Duration,
-    pub(super) behind: Behind,
-    /// From its begin to its end.
-    pub(super) since_begin: Duration,
+    /// Work of the stages behind.
+    pub(super) work_behind: Duration,
     pub(super) outcome: Outcome,
 }
 
@@ -69,7 +68,7 @@ impl Learned {
             return;
         }
         self.here.observe(lesson.service);
-        self.ahead.observe(lesson.behind.work);
+        self.ahead.observe(lesson.work_behind);
         self.stale += 1;
         if self.stale >= REFRESH && self.here.count() >= ENOUGH {
             self.stale = 0;
@@ -82,14 +81,6 @@ impl Learned {
     /// How long a call of this method is taken to need once it begins.
     pub(super) fn needed(&self) -> Option<Duration> {
         self.estimate.map(|_| self.margin.needed(self.least))
-    }
-}
-
-impl Lesson {
-    /// How long the call was in queues since it began, if it was in those of this stage for `here`; and the rest.
-    pub(super) fn work_and_queues(&self, here: Duration) -> (Duration, Duration) {
-        let queued = here.saturating_add(self.behind.queued).min(self.since_begin);
-        (self.since_begin - queued, queued)
     }
 }
 
@@ -148,8 +139,8 @@ mod tests {
         }
     }
 
-    fn lesson(took: u64, outcome: Outcome) -> Lesson {
-        Lesson { service: ms(2), behind: Behind::default(), since_begin: ms(took), outcome }
+    fn lesson(outcome: Outcome) -> Lesson {
+        Lesson { service: ms(2), work_behind: Duration::ZERO, outcome }
     }
 
     #[test]
@@ -171,10 +162,10 @@ mod tests {
     fn nothing_is_claimed_before_enough_was_seen() {
         let mut learned = Learned::new(0.5, Margin::new(0.02));
         for _ in 0..ENOUGH - 1 {
-            learned.observe(&lesson(2, Outcome::InTime));
+            learned.observe(&lesson(Outcome::InTime));
             assert_eq!(learned.needed(), None);
         }
-        learned.observe(&lesson(2, Outcome::InTime));
+        learned.observe(&lesson(Outcome::InTime));
         let needed = learned.needed().expect("enough was seen");
         assert!(needed.abs_diff(ms(2)) < Duration::from_micros(100), "{needed:?}");
     }
@@ -182,10 +173,10 @@ mod tests {
     #[test]
     fn what_comes_too_late_makes_it_careful() {
         let mut learned = Learned::new(0.5, Margin::new(0.02));
-        (0..ENOUGH).for_each(|_| learned.observe(&lesson(2, Outcome::InTime)));
-        (0..4).for_each(|_| learned.observe(&lesson(9, Outcome::Expired)));
+        (0..ENOUGH).for_each(|_| learned.observe(&lesson(Outcome::InTime)));
+        (0..4).for_each(|_| learned.observe(&lesson(Outcome::Expired)));
         assert!(learned.needed() > Some(ms(5)), "{:?}", learned.needed());
-        (0..400).for_each(|_| learned.observe(&lesson(2, Outcome::InTime)));
+        (0..400).for_each(|_| learned.observe(&lesson(Outcome::InTime)));
         assert!(learned.needed() < Some(ms(3)), "{:?}", learned.needed());
     }
 }

@@ -4,6 +4,7 @@ mod head;
 mod inbox;
 mod meta;
 mod methods;
+mod places;
 mod task;
 
 use crate::clock::Clock;

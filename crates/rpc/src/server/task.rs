@@ -1,6 +1,7 @@
 //! A call while it is served.
 
 use super::inbox::Inbox;
+use super::places::Place;
 use crate::context::Context;
 use crate::net::PeerKey;
 use crate::receipt::Receipt;
@@ -29,6 +30,7 @@ pub(super) struct Task {
     pub(super) queue: Duration,
     pub(super) service: Duration,
     pub(super) turns: u32,
+    pub(super) place: Place,
     /// `None` until its handler begins.
     pub(super) begin: Option<Begin>,
     /// Calls of its own that are not over.

@@ -199,7 +199,7 @@ impl Reason {
                 ("the message is not of the method's type", "check that both were built from the same .proto")
             }
             Self::Metadata => (
-                "the call's metadata can't be read, or don't fit into the server's chunks",
+                "the call's metadata can't be read, or don't fit into a chunk",
                 "write pairs of a name and a value, and what is long into the message",
             ),
             Self::Cancelled => ("the caller gave up", "nothing to do"),

@@ -7,6 +7,7 @@ use crate::context::Context;
 use crate::net::PeerKey;
 use crate::receipt::Receipt;
 use crate::server::inbox::{Inbox, Job, Message};
+use crate::server::places::Place;
 use crate::server::task::{Progress, Task};
 use crate::status::{Check, Reason, Status};
 use greenwave_policy::{Budget, Refusal, Time, Urgency, Verdict};
@@ -34,7 +35,7 @@ impl Head {
         self.loads.clear();
         self.loads.extend(self.role.workers.iter().map(|worker| worker.load()));
         let given: usize = self.loads.iter().map(|load| load.unfinished as usize).sum();
-        let queued = self.ready.len() + self.stalled.len() + given;
+        let queued = self.ready.len() + self.stalled + given;
         if let Verdict::Refuse(refusal) = self.admissions[method].decide(now, budget, learned.needed(), queued) {
             let status = self.refusal(&refusal, Check::Admission);
             return self.refuse(now, peer, &arrival, status);
@@ -88,6 +89,7 @@ impl Head {
             queue: Duration::ZERO,
             service: Duration::ZERO,
             turns: 0,
+            place: Place::None,
             begin: None,
             outstanding: 0,
             behind: Receipt::default(),

@@ -3,9 +3,10 @@
 use super::Head;
 use crate::config::Deadlines;
 use crate::connection::Answer;
-use crate::receipt::Receipt;
+use crate::receipt::{Receipt, StageReceipt};
 use crate::server::inbox::{Answered, Message};
 use crate::server::methods::{Behind, Lesson, Outcome};
+use crate::server::places::Place;
 use crate::server::task::Task;
 use crate::status::{Check, Code, Reason, Status};
 use greenwave_policy::Time;
@@ -22,8 +23,9 @@ impl Head {
         let mut task = self.tasks.remove(index);
         let receipt = task.receipt(now);
         let late = task.urgency.deadline.is_past(now);
-        let lesson = lesson(&task, now, &receipt, late, &result);
-        self.leave_place(now, &task, lesson.as_ref());
+        let behind = Behind::of(&receipt.children);
+        let lesson = lesson(&task, &receipt, behind, late, &result);
+        self.leave_place(now, &task, behind);
         if let Some(lesson) = &lesson {
             self.methods[task.method].observe(lesson);
         }
@@ -57,22 +59,21 @@ impl Head {
         }
     }
 
-    /// Gives the place of a task among the begun to those that wait for one.
-    fn leave_place(&mut self, now: Time, task: &Task, lesson: Option<&Lesson>) {
-        if let Some(begin) = task.begin {
-            if let Some(lesson) = lesson {
-                let (work, queued) = lesson.work_and_queues(task.queue.saturating_sub(begin.queued));
-                self.begin_limit.observe(work, queued, self.begun);
-            }
+    /// Gives back the place of a task, if it had one, for those that wait.
+    fn leave_place(&mut self, now: Time, task: &Task, behind: Behind) {
+        if task.place == Place::Taken {
+            // The own queue is no reason to hold back: who waits in it can be passed over.
+            let seen = task.begin.map(|begin| {
+                let here = task.queue.saturating_sub(begin.queued);
+                let away = now.since(begin.at).saturating_sub(here);
+                let queued = behind.queued.min(away);
+                (away - queued, queued)
+            });
+            self.places[task.method].leave(now, seen);
             self.begun -= 1;
         }
-        // Two at once where the limit has grown, one where a place was left or the one before was refused.
-        for _ in 0..2 {
-            if self.begun >= self.places() {
-                break;
-            }
-            let Some((urgency, stalled)) = self.stalled.pop() else { break };
-            self.ready.push(now, urgency, stalled);
+        if self.stalled > 0 {
+            self.give_places(now, task.method);
         }
     }
 
@@ -93,18 +94,26 @@ impl Head {
 }
 
 /// What there is to be learned from a task that is over: nothing if it never began, or failed for reasons of its own.
-fn lesson<T>(task: &Task, now: Time, receipt: &Receipt, late: bool, result: &Result<T, Status>) -> Option<Lesson> {
-    let begin = task.begin?;
+fn lesson<T>(task: &Task, receipt: &Receipt, behind: Behind, late: bool, result: &Result<T, Status>) -> Option<Lesson> {
+    task.begin?;
     let outcome = match result {
         // A parallel unit that went without some of its branches took less time than it should have had.
-        Ok(_) if receipt.children.iter().any(|it| it.branch.is_some() && it.status == Code::DeadlineExceeded) => {
-            Outcome::Expired
-        }
+        Ok(_) if lacks_a_branch(&receipt.children) => Outcome::Expired,
         Ok(_) if late => Outcome::Late,
         Ok(_) => Outcome::InTime,
         Err(status) if late || matches!(status.reason, Reason::Expired(_) | Reason::Infeasible) => Outcome::Expired,
         Err(_) => return None,
     };
-    let behind = Behind::of(&receipt.children);
-    Some(Lesson { service: task.service, behind, since_begin: now.since(begin.at), outcome })
+    Some(Lesson { service: task.service, work_behind: behind.work, outcome })
+}
+
+/// Whether a branch came too late and no second attempt stood in for it.
+fn lacks_a_branch(children: &[StageReceipt]) -> bool {
+    let own = || children.iter().filter(|child| child.depth == 0 && child.branch.is_some());
+    own().filter(|child| child.status == Code::DeadlineExceeded).any(|late| {
+        !own().any(|other| {
+            let meanwhile = other.sent_after <= late.answered_after() && late.sent_after <= other.answered_after();
+            other.branch == late.branch && other.status == Code::Ok && meanwhile
+        })
+    })
 }

@@ -3,9 +3,10 @@
 use super::{BATCH, Head, POLL_EVERY};
 use crate::config::Deadlines;
 use crate::local::Command;
+use crate::server::places::Place;
 use crate::server::task::{Begin, Product, Progress, Waiting};
 use crate::status::{Check, Code, Reason, Status};
-use greenwave_policy::{Budget, Mode, Order, Time, Verdict};
+use greenwave_policy::{Budget, Time, Verdict};
 use greenwave_quanta::{Coroutine, State};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -79,9 +80,12 @@ impl Head {
         } else if budget.is_spent() {
             self.role.counters.expired_in_queue.add(1);
             Some(Status::refused(Reason::Expired(Check::Dequeue), format!("late by {:?}", budget.late())))
+        } else if !self.take_place(now, index) {
+            return false;
         } else {
-            let needed = self.methods[task.method].needed();
-            match self.admissions[task.method].recheck(now, budget, needed) {
+            // Who has a place is asked this once.
+            let method = self.tasks[index].method;
+            match self.admissions[method].recheck(now, budget, self.methods[method].needed()) {
                 Verdict::Admit => None,
                 Verdict::Refuse(refusal) => Some(self.refusal(&refusal, Check::Dequeue)),
             }
@@ -91,11 +95,6 @@ impl Head {
             task.queue += now.since(task.since);
             task.since = now;
             self.finish(now, index, Err(status));
-            return false;
-        }
-        let urgency = task.urgency;
-        if !self.may_begin() {
-            self.stalled.push(now, urgency, index);
             return false;
         }
         let stack = match self.stacks.take() {
@@ -117,27 +116,30 @@ impl Head {
             let result = handler(&context, &request, &mut reply).map(|()| reply);
             *place.borrow_mut() = Some((result, request));
         });
-        self.begun += 1;
         let task = &mut self.tasks[index];
         task.begin = Some(Begin { at: now, queued: task.queue + now.since(task.since) });
         task.progress = Progress::Begun(coroutine, product);
         true
     }
 
-    /// How many tasks may be begun. Where nothing is refused nothing is held back either; and sharing the processor
-    /// means that all who are there have begun.
-    pub(super) fn places(&self) -> usize {
-        let most = self.role.config.coroutines;
-        if self.limits_begun() { self.begin_limit.limit() } else { most }
-    }
-
-    fn may_begin(&mut self) -> bool {
-        if self.limits_begun() { self.begin_limit.may_begin(self.begun) } else { self.begun < self.places() }
-    }
-
-    fn limits_begun(&self) -> bool {
-        let config = &self.role.config;
-        config.admission.mode == Mode::On && config.order != Order::ProcessorSharing
+    /// Takes a place for a task among the begun of its method, or lets it wait for one. Whether it has one now.
+    fn take_place(&mut self, now: Time, index: usize) -> bool {
+        let task = &mut self.tasks[index];
+        if task.place == Place::Taken {
+            return true;
+        }
+        let places = &mut self.places[task.method];
+        let any_left = self.begun < self.role.config.coroutines;
+        if any_left && places.take(now) {
+            task.place = Place::Taken;
+            self.begun += 1;
+            return true;
+        }
+        task.place = Place::Awaited;
+        places.wait(now, task.urgency, index);
+        self.stalled += 1;
+        self.relieve_at = self.relieve_at.min(places.due(any_left).unwrap_or(Time::MAX));
+        false
     }
 
     /// Does what a coroutine asked for before it suspended.

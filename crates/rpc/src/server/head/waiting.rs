@@ -6,6 +6,7 @@ use crate::connection::NewCall;
 use crate::local::Start;
 use crate::net::PeerKey;
 use crate::server::inbox::Message;
+use crate::server::places::Place;
 use crate::server::task::Waiting;
 use crate::wire::CallId;
 use greenwave_policy::Time;
@@ -20,6 +21,7 @@ impl Head {
         if let Some(index) = found {
             self.tasks[index].context.cancel();
             self.wake(now, index);
+            self.withdraw(now, index);
         }
     }
 
@@ -55,6 +57,54 @@ impl Head {
             }
         }
         None
+    }
+
+    /// Takes a task out of the line for a place, to be answered as it is.
+    fn withdraw(&mut self, now: Time, index: usize) {
+        let task = &mut self.tasks[index];
+        if task.place == Place::Awaited && self.places[task.method].withdraw(index) {
+            task.place = Place::None;
+            self.stalled -= 1;
+            self.ready.push(now, task.urgency, index);
+        }
+    }
+
+    /// Looks after those that wait for a place, if it is time to; says when it will be.
+    pub(super) fn relieve(&mut self, now: Time) -> Option<Time> {
+        if self.stalled == 0 {
+            self.relieve_at = Time::MAX;
+            return None;
+        }
+        if now >= self.relieve_at {
+            let mut expired = Vec::new();
+            for method in &mut self.places {
+                method.expire(now, &mut expired);
+            }
+            self.stalled -= expired.len();
+            for (urgency, index) in expired {
+                self.tasks[index].place = Place::None;
+                self.ready.push(now, urgency, index);
+            }
+            self.give_places(now, 0);
+            let any_left = self.begun < self.role.config.coroutines;
+            let due = self.places.iter().filter_map(|places| places.due(any_left));
+            self.relieve_at = due.min().unwrap_or(Time::MAX);
+        }
+        Some(self.relieve_at)
+    }
+
+    /// Gives the places that there are to those that wait, those of the method `first` foremost.
+    pub(super) fn give_places(&mut self, now: Time, first: usize) {
+        let methods = self.places.len();
+        for method in (first..methods).chain(0..first) {
+            while self.stalled > 0 && self.begun < self.role.config.coroutines {
+                let Some((urgency, index)) = self.places[method].give(now) else { break };
+                self.stalled -= 1;
+                self.begun += 1;
+                self.tasks[index].place = Place::Taken;
+                self.ready.put_back(now, urgency, index);
+            }
+        }
     }
 
     /// Sets a timer. Those of waits that are over go when they are most: a wait is over long before its time, as a rule.

@@ -1,0 +1,70 @@
+//! Calls that wait for a place among the begun.
+
+use super::*;
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn nanos(span: Duration) -> [u8; 8] {
+    (span.as_nanos() as u64).to_le_bytes()
+}
+
+fn one_place() -> Lab {
+    let server = ServerConfig { coroutines: 1, ..ServerConfig::default() };
+    Setup { server, ..Setup::default() }.build().connected()
+}
+
+/// The only place is taken for long. Who can't wait for it hears of that when its time is over, not when it is free.
+#[test]
+fn who_expires_before_it_has_a_place_is_answered_at_the_very_instant() {
+    let mut lab = one_place();
+    let begun = lab.now();
+    let long = lab.observed(HOUR);
+    lab.submit(&long, NAP, &nanos(10_000 * MS), 0);
+    lab.settle();
+    for (tag, expected) in [(1, 50 * MS), (2, 20 * MS)] {
+        let context = lab.observed(expected);
+        lab.submit(&context, NAP, &nanos(MS), tag);
+        lab.settle();
+    }
+    lab.run_until(begun + 20 * MS);
+    assert_eq!(lab.done.iter().map(|done| done.tag).collect::<Vec<_>>(), [2]);
+    lab.run_until(begun + 50 * MS);
+    assert_eq!(lab.done.iter().map(|done| done.tag).collect::<Vec<_>>(), [2, 1]);
+    for done in &lab.done {
+        let status = &done.result.as_ref().expect_err("it never began").status;
+        assert_eq!(status.reason, Reason::Expired(crate::status::Check::Dequeue));
+    }
+    assert!(lab.finish().into_iter().all(|done| done.tag != 0 || done.result.is_ok()));
+    assert!(lab.head.is_idle());
+}
+
+/// Whose client gives up is answered then, so that the client can use the slot again.
+#[test]
+fn who_is_cancelled_before_it_has_a_place_is_answered_at_once() {
+    let mut lab = one_place();
+    let begun = lab.now();
+    let long = lab.observed(HOUR);
+    lab.submit(&long, NAP, &nanos(10_000 * MS), 0);
+    lab.settle();
+    let context = lab.within(HOUR);
+    lab.submit(&context, NAP, &nanos(MS), 1);
+    lab.run_until(begun + 5 * MS);
+    context.cancel();
+    lab.run_until(begun + 100 * MS);
+    assert_eq!(lab.done.len(), 1);
+    assert_eq!(lab.counters().cancelled, 1, "the server has answered it");
+    lab.finish();
+    assert!(lab.head.is_idle());
+}
+
+#[test]
+fn places_are_given_first_come_first_served_where_that_is_the_order() {
+    let mut lab = one_place();
+    let context = lab.observed(HOUR);
+    for tag in 0..8 {
+        lab.submit(&context, NAP, &nanos(3 * MS), tag);
+        lab.settle();
+    }
+    let order: Vec<_> = lab.finish().into_iter().map(|done| done.tag).collect();
+    assert_eq!(order, [0, 1, 2, 3, 4, 5, 6, 7]);
+}
