@@ -1,6 +1,7 @@
 //! How far a benchmark has come: a bar on a terminal, elsewhere a plain line every few seconds.
 
 use std::io::IsTerminal;
+use std::io::Write as _;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -71,7 +72,10 @@ impl Progress {
                 if now >= *next {
                     *next = now + LINE_EVERY;
                     let Self { begun, steps, step, .. } = self;
-                    eprintln!("{begun} of {steps}: {step}, {:.0}%, {outstanding} outstanding", share.min(1.0) * 100.0);
+                    let percent = share.min(1.0) * 100.0;
+                    let mut err = std::io::stderr();
+                    let _nobody_reads_it =
+                        writeln!(err, "{begun} of {steps}: {step}, {percent:.0}%, {outstanding} outstanding");
                 }
             }
         }

@@ -13,7 +13,12 @@ pub(crate) fn parse(text: &str) -> Result<Address, String> {
     let host = match text.split_once("://") {
         Some(("tcp", host)) => host,
         None if text.contains(':') => text,
-        _ => return Err(refused.to_string()),
+        // Memory is for tests: no other process can be reached there.
+        _ => {
+            return Err(refused
+                .to_string()
+                .replace(", unix:///run/shop.sock or memory://shop", " or unix:///run/shop.sock"));
+        }
     };
     let mut found = host.to_socket_addrs().map_err(|error| format!("can't find {host}: {error}"))?;
     found.next().map(Address::Tcp).ok_or_else(|| format!("{host} has no address"))

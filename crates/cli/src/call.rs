@@ -63,7 +63,7 @@ impl Call {
             Ok(reply) => {
                 print(&method.reply(&reply.body)?)?;
                 if self.receipt {
-                    eprintln!("\n{} in all, {:.1?} of it on the way", shown(reply.total), reply.network);
+                    tell!("\n{} in all, {:.1?} of it on the way", shown(reply.total), reply.network);
                     waterfall(&reply.receipt, &schema.server);
                 }
                 Ok(())
@@ -107,8 +107,8 @@ fn list(schema: &Schema) -> Result<(), Problem> {
 }
 
 fn waterfall(receipt: &Receipt, server: &str) {
-    eprint!("{}", receipt.waterfall(server, COLUMNS));
-    eprintln!("· network  ▒ queue  █ service  ─ waiting for the stages below");
+    tell!("{}", receipt.waterfall(server, COLUMNS).to_string().trim_end());
+    tell!("· network  ▒ queue  █ service  ─ waiting for the stages below");
 }
 
 fn shown(time: Duration) -> String {

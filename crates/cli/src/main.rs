@@ -5,6 +5,22 @@
 
 #![forbid(unsafe_code)]
 
+/// Writes a line to standard error. If nobody reads it any more, that is no reason to stop serving.
+macro_rules! tell {
+    ($($text:tt)*) => {{
+        use std::io::Write as _;
+        let _nobody_reads_it = writeln!(std::io::stderr(), $($text)*);
+    }};
+}
+
+/// Writes a line to standard output, likewise.
+macro_rules! show {
+    ($($text:tt)*) => {{
+        use std::io::Write as _;
+        let _nobody_reads_it = writeln!(std::io::stdout(), $($text)*);
+    }};
+}
+
 mod address;
 mod bench;
 mod call;
@@ -68,7 +84,7 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(problem) => {
-            eprintln!("error: {problem}");
+            tell!("error: {problem}");
             problem.exit_code()
         }
     }

@@ -47,7 +47,9 @@ impl Source {
     pub(super) fn requests(&self, method: &Method, seed: u64) -> Result<Vec<Vec<u8>>, Problem> {
         match (&self.requests, self.sample) {
             (Some(file), _) => {
-                let text = fs::read_to_string(file).map_err(|error| Problem::wrong_use(error).at(file.display()))?;
+                let unreadable =
+                    |error| Problem::wrong_use(error).at(file.display()).remedy("name a file that can be read");
+                let text = fs::read_to_string(file).map_err(unreadable)?;
                 of_lines(&text, method).map_err(|(line, problem)| match line {
                     Some(line) => Problem::wrong_use(format!("line {line}: {problem}")).at(file.display()),
                     None => problem.at(file.display()),

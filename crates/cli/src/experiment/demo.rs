@@ -42,7 +42,7 @@ impl Demo {
         let ms = Duration::from_millis;
         let load = self.seconds;
         let times = Times { warm_up: ms(500), load, drain: ms(1000), capacity: ms(400) };
-        println!("preparing the chain's stores and the search index");
+        show!("preparing the chain's stores and the search index");
         let services =
             [Service::chain(self.dir.as_ref(), self.seed)?, Service::unit(self.dir.as_ref(), self.shards, self.seed)?];
         let systems = [FIFO, LEAST_LAXITY];
@@ -78,11 +78,11 @@ impl Demo {
         }
         drop(progress);
         data.method = method(&times);
-        println!("{}", results.table(&METRICS));
+        show!("{}", results.table(&METRICS));
         let page = self.out.unwrap_or_else(|| greenwave_bench::result::bench_folder().join("demo.html"));
         greenwave_bench::result::write(&page, &report::page(&data)).context("writing the page")?;
         results.write()?;
-        println!("\nthe page: {}", page.display());
+        show!("\nthe page: {}", page.display());
         Ok(())
     }
 }

@@ -90,7 +90,7 @@ pub(crate) fn pin(core: usize) {
     let mut cores = rustix::thread::CpuSet::new();
     cores.set(core);
     if let Err(error) = rustix::thread::sched_setaffinity(None, &cores) {
-        eprintln!("note: not pinned to core {core}: {error}");
+        tell!("note: not pinned to core {core}: {error}");
     }
 }
 

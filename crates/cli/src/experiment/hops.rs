@@ -53,7 +53,7 @@ impl Relay {
         let listen = vec!["tcp://127.0.0.1:0".parse().context("the loopback address")?];
         let server =
             Server::start(ServerConfig { name: self.name.clone(), listen, wait, ..ServerConfig::default() }, router)?;
-        println!("listening {} name={}", server.addresses()[0], self.name);
+        show!("listening {} name={}", server.addresses()[0], self.name);
         server.join();
         Ok(())
     }

@@ -94,7 +94,7 @@ impl PathArgs {
         }
         drop(progress);
         print(&results);
-        println!("\n{}", results.write()?.display());
+        show!("\n{}", results.write()?.display());
         Ok(())
     }
 }
@@ -103,7 +103,7 @@ impl Times {
     fn new(seconds: Option<Duration>, quick: bool) -> Self {
         let ms = Duration::from_millis;
         let (warm_up, load, drain, capacity) =
-            if quick { (ms(200), ms(900), ms(300), ms(300)) } else { (ms(1000), ms(8000), ms(3000), ms(1000)) };
+            if quick { (ms(150), ms(700), ms(250), ms(200)) } else { (ms(1000), ms(8000), ms(3000), ms(1000)) };
         Self { warm_up, load: seconds.unwrap_or(load), drain, capacity }
     }
 }
@@ -199,9 +199,9 @@ fn print(results: &Results) {
         "budget_error_p99_us",
         "last_hop_budget_error_p99_us",
     ];
-    println!("{}", results.table(&metrics));
+    show!("{}", results.table(&metrics));
     for line in worse(results) {
-        println!("worse: {line}");
+        show!("worse: {line}");
     }
 }
 

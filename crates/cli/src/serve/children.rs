@@ -181,7 +181,7 @@ impl Children {
                 let member = &mut self.members[child];
                 // An error at the start becomes this process's own.
                 if !(matches!(member.state, State::Starting) && line.starts_with("error: ")) {
-                    eprintln!("{}: {line}", member.name);
+                    tell!("{}: {line}", member.name);
                 }
                 member.said = line;
                 None

@@ -45,8 +45,8 @@ pub(super) fn drain(server: ServerHandle, name: &str, ending: Ending) {
     let (answered, limit) = (counters.answered, ending.limit);
     // Whoever started this process says it for all of them.
     if !ending.follow_stdin {
-        eprintln!("{name}: {answered} calls answered in time, {late} late, {refused} refused");
-        eprintln!("{name}: finishing what was accepted, for {limit:?} at most");
+        tell!("{name}: {answered} calls answered in time, {late} late, {refused} refused");
+        tell!("{name}: finishing what was accepted, for {limit:?} at most");
     }
     server.drain(limit);
 }

@@ -26,7 +26,7 @@ impl Indexing {
         let bar = self.bar.get_or_init(|| {
             let bar = ProgressBar::new(progress.of as u64);
             if bar.is_hidden() {
-                eprintln!("indexing {} files below {}", progress.of, self.directory.display());
+                tell!("indexing {} files below {}", progress.of, self.directory.display());
             }
             let style = ProgressStyle::with_template("{bar:32.green/dim} {pos} of {len} files  {wide_msg} {eta} left");
             bar.set_style(style.expect("the template is fixed and well-formed").progress_chars("━━─"));
@@ -51,9 +51,9 @@ impl Indexing {
         };
         let shards = sections.len();
         let how = described(outcome, self.began.elapsed());
-        eprintln!("index of {files} files, {mib:.1} MiB in {shards} shards{left_out}: {how} ({})", kept.display());
+        tell!("index of {files} files, {mib:.1} MiB in {shards} shards{left_out}: {how} ({})", kept.display());
         for (file, why) in contents.named.iter().take(3) {
-            eprintln!("  not readable: {file}: {why}");
+            tell!("  not readable: {file}: {why}");
         }
     }
 }

@@ -149,7 +149,7 @@ impl Keys {
 
 fn read(file: &Path) -> Result<Table, Problem> {
     let refuse = |error: &dyn std::fmt::Display| Problem::wrong_use(error).at(file.display());
-    let text = fs::read_to_string(file).map_err(|error| refuse(&error))?;
+    let text = fs::read_to_string(file).map_err(|error| refuse(&error).remedy("name a file that can be read"))?;
     text.parse::<Table>().map_err(|error| {
         let line = error.span().map(|span| 1 + text[..span.start.min(text.len())].matches('\n').count());
         let line = line.map(|line| format!("line {line}: ")).unwrap_or_default();

@@ -45,14 +45,14 @@ impl Plan {
 
     fn ensure_stores(&self) -> Result<(), Problem> {
         let began = Instant::now();
-        eprintln!("reading the crates below {}", self.crates.display());
+        tell!("reading the crates below {}", self.crates.display());
         let made = store::ensure(&self.crates, &self.stores);
         let (contents, [outcome, ..]) = made.map_err(|error| match error {
             StoreError::Registry(_) => Problem::wrong_use(error),
             _ => Problem::failure(error),
         })?;
         let (crates, users, how) = (contents.crates, contents.users, described(outcome, began.elapsed()));
-        eprintln!("stores of {crates} crates, {users} users: {how} ({})", self.stores.display());
+        tell!("stores of {crates} crates, {users} users: {how} ({})", self.stores.display());
         Ok(())
     }
 
@@ -68,7 +68,7 @@ impl Plan {
             for Listening { address, line, .. } in listening {
                 match stage {
                     Stage::Profile => tell(&line),
-                    Stage::History | Stage::Recommendation => eprintln!("{line}"),
+                    Stage::History | Stage::Recommendation => tell!("{line}"),
                 }
                 next = Some(address.to_string());
             }

@@ -92,7 +92,7 @@ impl Plan {
         }
         let Some(mut listening) = children.await_listening(self.index.shards, &events)? else { return Ok(()) };
         listening.sort_by_key(|shard| shard.child);
-        listening.iter().for_each(|shard| eprintln!("{}", shard.line));
+        listening.iter().for_each(|shard| tell!("{}", shard.line));
         let shards: Vec<_> = listening.iter().map(|shard| shard.address.to_string()).collect();
         let config = self.aggregator(&shards)?;
         let facts = Facts::of(&config.server)?;
@@ -100,7 +100,7 @@ impl Plan {
         facts.announce(&server);
         loop {
             match children.next(&events, None) {
-                Some(News::Died(problem)) => eprintln!("warning: {problem}; answers lack its part of the index"),
+                Some(News::Died(problem)) => tell!("warning: {problem}; answers lack its part of the index"),
                 Some(News::Drain) => {
                     here::drain(server, &facts.name, self.ending);
                     let shards: Vec<_> = (0..self.index.shards).collect();
