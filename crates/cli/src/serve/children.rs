@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use greenwave::Address;
@@ -99,14 +99,20 @@ impl Children {
             said: String::new(),
             state: State::Starting,
         });
+        let (saying, all_said) = mpsc::channel::<()>();
         if let Some(err) = err {
             let told = self.events.clone();
-            events::spawn("said", move || lines(err, |line| told.send(Event::Said { child, line }).is_ok()))?;
+            events::spawn("said", move || {
+                let _all_is_said = saying;
+                lines(err, |line| told.send(Event::Said { child, line }).is_ok());
+            })?;
         }
         if let Some(out) = out {
             let told = self.events.clone();
             events::spawn("told", move || {
                 lines(out, |line| told.send(Event::Told { child, line }).is_ok());
+                // Its last words come first: they say why.
+                let _silent_or_said = all_said.recv_timeout(GRACE);
                 let _ended_anyway = told.send(Event::Closed { child });
             })?;
         }
