@@ -1,6 +1,7 @@
 //! Calls that wait for a place among the begun.
 
 use super::*;
+use crate::config::Deadlines;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -67,4 +68,43 @@ fn places_are_given_first_come_first_served_where_that_is_the_order() {
     }
     let order: Vec<_> = lab.finish().into_iter().map(|done| done.tag).collect();
     assert_eq!(order, [0, 1, 2, 3, 4, 5, 6, 7]);
+}
+
+/// Where deadlines are counted alone, nobody is taken out of the line for one, and nothing turns in circles.
+#[test]
+fn who_is_late_waits_on_where_deadlines_are_dark() {
+    let server = ServerConfig { coroutines: 1, deadlines: Deadlines::Dark, ..ServerConfig::default() };
+    let mut lab = Setup { server, ..Setup::default() }.build().connected();
+    let long = lab.observed(HOUR);
+    lab.submit(&long, NAP, &nanos(100 * MS), 0);
+    lab.settle();
+    for tag in 1..4 {
+        let context = lab.observed(5 * MS);
+        lab.submit(&context, NAP, &nanos(MS), tag);
+        lab.settle();
+    }
+    let done = lab.finish();
+    assert_eq!(done.iter().map(|done| done.tag).collect::<Vec<_>>(), [0, 1, 2, 3]);
+    assert!(done.iter().all(|done| done.result.is_ok()));
+    assert_eq!(lab.counters().late, 3);
+    assert!(lab.head.is_idle());
+}
+
+/// All places but one are taken by one method; another still begins.
+#[test]
+fn a_method_does_not_take_the_last_place_of_another() {
+    let server = ServerConfig { coroutines: 16, ..ServerConfig::default() };
+    let mut lab = Setup { server, ..Setup::default() }.build().connected();
+    let context = lab.observed(HOUR);
+    for tag in 0..40 {
+        lab.submit(&context, NAP, &nanos(1000 * MS), tag);
+    }
+    lab.settle();
+    let begun = lab.now();
+    lab.submit(&context, ECHO, b"", 99);
+    lab.settle();
+    assert_eq!(lab.done.iter().map(|done| done.tag).collect::<Vec<_>>(), [99]);
+    assert_eq!(lab.now(), begun);
+    assert_eq!(lab.finish().len(), 41);
+    assert!(lab.head.is_idle());
 }

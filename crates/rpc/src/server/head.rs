@@ -184,7 +184,8 @@ impl Head {
     /// Whether nothing is left of any call.
     #[cfg(test)]
     pub(crate) fn is_idle(&self) -> bool {
-        self.tasks.is_empty() && self.calls.is_empty() && self.net.is_answered()
+        let no_places = self.begun == 0 && self.stalled == 0 && self.places.iter().all(Places::is_idle);
+        no_places && self.tasks.is_empty() && self.calls.is_empty() && self.net.is_answered()
     }
 
     fn hear(&mut self, now: Time, message: Message) {

@@ -5,7 +5,7 @@
 //! handed back to be answered.
 
 use crate::config::{Deadlines, ServerConfig};
-use greenwave_policy::{BeginLimit, Deadline, Mode, Order, ReadyQueue, Time, Urgency};
+use greenwave_policy::{BeginLimit, Mode, Order, ReadyQueue, Time, Urgency};
 use std::time::Duration;
 
 /// Whether a call has a place.
@@ -25,10 +25,13 @@ pub(super) struct Places {
     /// Whether the limit holds. Where nothing is refused nothing is held back either; and sharing the processor means
     /// that all who are there have begun.
     limited: bool,
+    /// Whether calls expire at all.
+    enforced: bool,
     taken: usize,
     line: ReadyQueue<usize>,
     /// Nobody in the line expires before this.
     earliest: Time,
+    searched: Time,
 }
 
 /// How often the line is searched for calls that have expired, at most: it is a search.
@@ -36,15 +39,18 @@ const SEARCH_EVERY: Duration = Duration::from_millis(1);
 
 impl Places {
     pub(super) fn new(config: &ServerConfig) -> Self {
-        let limited = config.admission.mode == Mode::On
-            && config.deadlines == Deadlines::Enforce
-            && config.order != Order::ProcessorSharing;
+        let enforced = config.deadlines == Deadlines::Enforce;
+        let limited = config.admission.mode == Mode::On && enforced && config.order != Order::ProcessorSharing;
         let (limit, line) = (BeginLimit::new(config.coroutines), ReadyQueue::new(config.order));
-        Self { limit, limited, taken: 0, line, earliest: Time::MAX }
+        Self { limit, limited, enforced, taken: 0, line, earliest: Time::MAX, searched: Time::ZERO }
     }
 
-    /// Takes a place if there is one.
+    /// Takes a place if there is one, and nobody waits for it.
     pub(super) fn take(&mut self, now: Time) -> bool {
+        self.line.is_empty() && self.take_next(now)
+    }
+
+    fn take_next(&mut self, now: Time) -> bool {
         let may = !self.limited || self.limit.may_begin(now, self.taken);
         self.taken += usize::from(may);
         may
@@ -52,7 +58,7 @@ impl Places {
 
     /// Lets a call wait for a place.
     pub(super) fn wait(&mut self, now: Time, urgency: Urgency, call: usize) {
-        self.earliest = self.earliest.min(expiry(urgency.deadline));
+        self.earliest = self.earliest.min(self.expiry(urgency));
         self.line.push(now, urgency, call);
     }
 
@@ -66,7 +72,7 @@ impl Places {
 
     /// Gives a place to the call that goes first, if there are both.
     pub(super) fn give(&mut self, now: Time) -> Option<(Urgency, usize)> {
-        if self.line.is_empty() || !self.take(now) {
+        if self.line.is_empty() || !self.take_next(now) {
             return None;
         }
         self.line.pop()
@@ -81,12 +87,12 @@ impl Places {
 
     /// Takes those out of the line that have expired.
     pub(super) fn expire(&mut self, now: Time, expired: &mut Vec<(Urgency, usize)>) {
-        if now < self.earliest {
+        if now < self.search_at() {
             return;
         }
         let mut earliest = Time::MAX;
         self.line.retain(|urgency, call| {
-            let expires = expiry(urgency.deadline);
+            let expires = urgency.deadline.expires().unwrap_or(Time::MAX);
             let stays = now < expires;
             if stays {
                 earliest = earliest.min(expires);
@@ -95,25 +101,40 @@ impl Places {
             }
             stays
         });
-        self.earliest = earliest.max(now + SEARCH_EVERY);
+        (self.earliest, self.searched) = (earliest, now);
     }
 
     /// When to look after those that wait, though nothing else happens: somebody expires, or nothing has finished for
     /// so long that one more may begin; unless no thread's place is left.
     pub(super) fn due(&self, any_left: bool) -> Option<Time> {
         let relief = if any_left { self.limit.relief() } else { Time::MAX };
-        (!self.line.is_empty()).then(|| self.earliest.min(relief))
+        (!self.line.is_empty()).then(|| self.search_at().min(relief))
     }
-}
 
-fn expiry(deadline: Deadline) -> Time {
-    deadline.expires().unwrap_or(Time::MAX)
+    /// Whether nobody has a place.
+    pub(super) fn is_untaken(&self) -> bool {
+        self.taken == 0
+    }
+
+    /// Whether nobody has a place or waits for one.
+    #[cfg(test)]
+    pub(super) fn is_idle(&self) -> bool {
+        self.taken == 0 && self.line.is_empty()
+    }
+
+    fn search_at(&self) -> Time {
+        self.earliest.max(self.searched + SEARCH_EVERY)
+    }
+
+    fn expiry(&self, urgency: Urgency) -> Time {
+        urgency.deadline.expires().filter(|_| self.enforced).unwrap_or(Time::MAX)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use greenwave_policy::Budget;
+    use greenwave_policy::{Budget, Deadline};
 
     const MS: Duration = Duration::from_millis(1);
 

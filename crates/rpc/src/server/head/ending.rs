@@ -74,6 +74,7 @@ impl Head {
         }
         if self.stalled > 0 {
             self.give_places(now, task.method);
+            self.set_relief();
         }
     }
 

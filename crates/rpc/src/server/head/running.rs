@@ -128,17 +128,16 @@ impl Head {
         if task.place == Place::Taken {
             return true;
         }
-        let places = &mut self.places[task.method];
-        let any_left = self.begun < self.role.config.coroutines;
-        if any_left && places.take(now) {
-            task.place = Place::Taken;
+        let (method, urgency) = (task.method, task.urgency);
+        if self.is_left_for(method) && self.places[method].take(now) {
+            self.tasks[index].place = Place::Taken;
             self.begun += 1;
             return true;
         }
-        task.place = Place::Awaited;
-        places.wait(now, task.urgency, index);
+        self.tasks[index].place = Place::Awaited;
+        self.places[method].wait(now, urgency, index);
         self.stalled += 1;
-        self.relieve_at = self.relieve_at.min(places.due(any_left).unwrap_or(Time::MAX));
+        self.relieve_at = self.relieve_at.min(self.places[method].due(self.is_left_for(method)).unwrap_or(Time::MAX));
         false
     }
 

@@ -86,24 +86,49 @@ impl Head {
                 self.ready.push(now, urgency, index);
             }
             self.give_places(now, 0);
-            let any_left = self.begun < self.role.config.coroutines;
-            let due = self.places.iter().filter_map(|places| places.due(any_left));
-            self.relieve_at = due.min().unwrap_or(Time::MAX);
+            self.relieve_at = Time::MAX;
+            self.set_relief();
         }
         Some(self.relieve_at)
     }
 
-    /// Gives the places that there are to those that wait, those of the method `first` foremost.
-    pub(super) fn give_places(&mut self, now: Time, first: usize) {
+    /// Sees to it that those who wait for a place are looked after when there is something to be done for them.
+    pub(super) fn set_relief(&mut self) {
+        let due = (0..self.places.len()).filter_map(|method| self.places[method].due(self.is_left_for(method)));
+        self.relieve_at = due.min().unwrap_or(Time::MAX).min(self.relieve_at);
+    }
+
+    /// Whether the thread has a place left for a method: all of them together have so many, and where that is more
+    /// than there are methods one is kept for each, so that none keeps the others from beginning.
+    pub(super) fn is_left_for(&self, method: usize) -> bool {
+        let (all, methods) = (self.role.config.coroutines, self.places.len());
+        if self.begun + methods < all {
+            return true;
+        }
+        let kept = if all <= methods || self.places[method].is_untaken() {
+            0
+        } else {
+            self.places.iter().filter(|places| places.is_untaken()).count()
+        };
+        self.begun + kept < all
+    }
+
+    /// Gives the places that there are to those that wait; those of the method `last` come last.
+    pub(super) fn give_places(&mut self, now: Time, last: usize) {
         let methods = self.places.len();
-        for method in (first..methods).chain(0..first) {
-            while self.stalled > 0 && self.begun < self.role.config.coroutines {
+        let mut given = Vec::new();
+        for method in (last + 1..methods).chain(0..=last) {
+            while self.stalled > 0 && self.is_left_for(method) {
                 let Some((urgency, index)) = self.places[method].give(now) else { break };
                 self.stalled -= 1;
                 self.begun += 1;
                 self.tasks[index].place = Place::Taken;
-                self.ready.put_back(now, urgency, index);
+                given.push((urgency, index));
             }
+        }
+        // They go before their equals, the first of them first.
+        for (urgency, index) in given.into_iter().rev() {
+            self.ready.put_back(now, urgency, index);
         }
     }
 
