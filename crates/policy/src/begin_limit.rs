@@ -7,7 +7,7 @@
 //! Little's law says how many is right: what is begun on average is the rate times the time from begin to end; the
 //! rate times the *work* in that time is what would be begun if nothing queued. A server knows both, as receipts tell
 //! queue from work. So the limit goes to [`BeginLimit::SLACK`] times what would be begun without queues, and one more:
-//! it falls when requests queue longer than they are worked on, and grows while it is reached and they don't.
+//! it falls when requests queue for twice as long as they are worked on, and grows while it is reached and they don't.
 //!
 //! One limit a method: methods differ in what they call, and one that waits for another of the same server must not
 //! keep it from beginning. A method that waits for *itself* further down would; so a limit that is reached gives way by
@@ -44,7 +44,7 @@ struct Window {
 
 impl BeginLimit {
     /// How much longer the time from begin to end may be than the work in it.
-    pub const SLACK: f64 = 2.0;
+    pub const SLACK: f64 = 3.0;
 
     /// After how many finished requests the limit is reviewed.
     pub const REVIEW: u32 = 16;

@@ -58,7 +58,7 @@ impl Demo {
         let mut progress = Progress::new(services.len() * (1 + LOADS.len() * systems.len()));
         fleet::pin(1);
         for mut service in services {
-            let capacity = measure_capacity(&mut service, &times, &mut progress)?;
+            let capacity = measure_capacity(&mut service, &times.trial(), &mut progress)?;
             results.push(&format!("{}/capacity", service.case), FIFO.name, "capacity_per_s", capacity);
             let mut runs = Vec::new();
             for load in LOADS {

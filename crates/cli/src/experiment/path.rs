@@ -1,8 +1,9 @@
 //! Deadline scheduling against the usual: a chain and a parallel unit at 0.7, 0.9 and 1.3 of what they can do.
 //!
 //! Every system gets the same requests at the same times: open loop, Poisson, three classes. Capacity is measured with
-//! the usual system before each load and after the last, as a machine that others use too changes its speed: a load is a
-//! share of the capacity measured right before it, and a goodput is compared with the mean of those around it.
+//! the usual system before each load, and once more, in short, after each run, as a machine that others use too changes
+//! its speed: a load is a share of the capacity measured before it, and a goodput is compared with the mean of the two
+//! capacities around its run.
 
 use super::service::Service;
 use super::system::{ALL, FIFO, LEAST_LAXITY, System};
@@ -80,7 +81,7 @@ impl PathArgs {
             service.further.clone_from(&self.with);
             systems.retain(|system| self.systems.is_empty() || self.systems.iter().any(|name| name == system.name));
         }
-        let runs: usize = services.iter().map(|(_, systems)| (systems.len() + 1) * self.loads.len() + 1).sum();
+        let runs: usize = services.iter().map(|(_, systems)| (2 * systems.len() + 1) * self.loads.len()).sum();
         let mut progress = Progress::new(runs + usize::from(wanted("five-hops")));
         let mut results = Results::new("path");
         if wanted("five-hops") {
@@ -106,6 +107,17 @@ impl Times {
             if quick { (ms(150), ms(700), ms(250), ms(200)) } else { (ms(1000), ms(8000), ms(3000), ms(1000)) };
         Self { warm_up, load: seconds.unwrap_or(load), drain, capacity }
     }
+
+    /// How capacity is measured.
+    pub(crate) fn trial(&self) -> Trial {
+        Trial { in_flight: 16, warm_up: self.warm_up, windows: 5, window: self.capacity, seed: 1 }
+    }
+
+    /// How it is measured in short; not at all where there is no time for it.
+    fn probe(&self) -> Option<Trial> {
+        let probe = Trial { warm_up: self.warm_up / 3, windows: 3, window: self.capacity / 2, ..self.trial() };
+        (self.capacity >= Duration::from_millis(500)).then_some(probe)
+    }
 }
 
 /// What is compared on a service.
@@ -119,24 +131,28 @@ struct Comparison<'a> {
 impl Comparison<'_> {
     fn run(&self, service: &mut Service, results: &mut Results, progress: &mut Progress) -> Result<()> {
         let Self { systems, loads, times, seed } = *self;
-        let mut capacities = vec![measure_capacity(service, times, progress)?];
+        let mut capacities = Vec::new();
         for (round, &load) in loads.iter().enumerate() {
-            let capacity = capacities[capacities.len() - 1];
+            let capacity = measure_capacity(service, &times.trial(), progress)?;
+            capacities.push(capacity);
             let case = format!("{}/load-{load}", service.case);
-            let mut goodputs = Vec::new();
+            let mut before = capacity;
             // In another order each time: none has the machine at its best or worst for being the first or the last.
             let (after, first) = systems.split_at(round % systems.len().max(1));
             for system in first.iter().chain(after) {
                 progress.step(format!("{} {} at {load}", service.case, system.name));
                 let measured = run(service, system, capacity * load, times, seed, progress)?;
+                let after = match times.probe() {
+                    Some(trial) => measure_capacity(service, &trial, progress)?,
+                    None => capacity,
+                };
+                capacities.push(after);
+                let near = f64::midpoint(before, after);
                 results.push_load(&case, system.name, &measured);
-                goodputs.push((system.name, measured.goodput_per_s()));
+                results.push(&case, system.name, "capacity_meanwhile_per_s", near);
+                results.push(&case, system.name, "goodput_of_capacity", measured.goodput_per_s() / near);
+                before = after;
             }
-            let after = measure_capacity(service, times, progress)?;
-            for (system, goodput) in goodputs {
-                results.push(&case, system, "goodput_of_capacity", goodput / f64::midpoint(capacity, after));
-            }
-            capacities.push(after);
         }
         let case = format!("{}/capacity", service.case);
         let (least, most) =
@@ -149,12 +165,11 @@ impl Comparison<'_> {
 }
 
 /// What the service can do, first come, first served.
-pub(crate) fn measure_capacity(service: &mut Service, times: &Times, progress: &mut Progress) -> Result<f64> {
+pub(crate) fn measure_capacity(service: &mut Service, trial: &Trial, progress: &mut Progress) -> Result<f64> {
     progress.step(format!("{} capacity", service.case));
     let serving = service.start(&FIFO)?;
     let mut target = service.connect(&serving.address)?;
-    let trial = Trial { in_flight: 16, warm_up: times.warm_up, windows: 5, window: times.capacity, seed: 1 };
-    let measured = capacity::measure(&trial, &service.classes, &mut target, &mut service.requests, progress)?;
+    let measured = capacity::measure(trial, &service.classes, &mut target, &mut service.requests, progress)?;
     Ok(measured.per_second)
 }
 
@@ -194,6 +209,7 @@ fn print(results: &Results) {
         "normal/p99_ms",
         "loose/p99_ms",
         "goodput_per_s",
+        "capacity_meanwhile_per_s",
         "goodput_of_capacity",
         "wasted_work_share",
         "budget_error_p99_us",

@@ -22,20 +22,20 @@ fn it_begins_at_the_most_and_never_forbids_everything() {
 #[test]
 fn queues_behind_lower_it_at_once() {
     let mut limit = BeginLimit::new(1024);
-    // 200 are begun, and of a hundred parts of their time one is work: two would do.
+    // 200 are begun, and of a hundred parts of their time one is work: two would do without queues.
     (0..BeginLimit::REVIEW).for_each(|_| limit.observe(NOW, US, 99 * US, 200));
-    assert_eq!(limit.limit(), 5);
+    assert_eq!(limit.limit(), 7);
 }
 
 #[test]
 fn it_grows_only_where_it_is_reached_and_nothing_queues() {
     let mut limit = BeginLimit::new(1024);
     (0..BeginLimit::REVIEW).for_each(|_| limit.observe(NOW, US, 99 * US, 200));
-    (0..BeginLimit::REVIEW).for_each(|_| limit.observe(NOW, US, Duration::ZERO, 5));
-    assert_eq!(limit.limit(), 5, "nobody was held back");
-    assert!(!limit.may_begin(NOW, 5));
-    (0..BeginLimit::REVIEW).for_each(|_| limit.observe(NOW, US, Duration::ZERO, 5));
-    assert_eq!(limit.limit(), 8);
+    (0..BeginLimit::REVIEW).for_each(|_| limit.observe(NOW, US, Duration::ZERO, 7));
+    assert_eq!(limit.limit(), 7, "nobody was held back");
+    assert!(!limit.may_begin(NOW, 7));
+    (0..BeginLimit::REVIEW).for_each(|_| limit.observe(NOW, US, Duration::ZERO, 7));
+    assert_eq!(limit.limit(), 11);
 }
 
 /// Stages one after the other, each serving one request at a time in the order of arrival, and an endless backlog.
