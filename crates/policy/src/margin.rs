@@ -20,7 +20,7 @@ pub struct Margin {
 
 impl Margin {
     /// By how many times the work one late request widens the margin.
-    pub const STEP: f64 = 0.5;
+    pub const STEP: f64 = 1.0;
     /// The narrowest, the work alone, and the widest.
     pub const RANGE: (f64, f64) = (1.0, 64.0);
 
