@@ -136,13 +136,8 @@ fn is_complete(receipt: &Receipt) -> bool {
         |(at, failed)| {
             let is_sibling = |it: &&rpc::StageReceipt| it.depth >= failed.depth;
             let (before, after) = children.split_at(at);
-            let siblings = before.iter().rev().take_while(is_sibling).chain(after.iter().take_while(is_sibling));
-            let mut same = siblings.filter(|it| (it.depth, it.branch) == (failed.depth, failed.branch));
-            // A stage may have several units, one after the other: a second attempt is made meanwhile.
-            let meanwhile = |it: &rpc::StageReceipt| {
-                it.sent_after <= failed.answered_after() && failed.sent_after <= it.answered_after()
-            };
-            same.any(|it| it.status == Code::Ok && meanwhile(it))
+            let mut siblings = before.iter().rev().take_while(is_sibling).chain(after.iter().take_while(is_sibling));
+            siblings.any(|sibling| sibling.stands_in_for(failed))
         },
     )
 }

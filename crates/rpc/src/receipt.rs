@@ -83,4 +83,12 @@ impl StageReceipt {
     pub fn answered_after(&self) -> Duration {
         self.sent_after.saturating_add(self.round_trip())
     }
+
+    /// Whether it answered in place of `failed`, another attempt at the same branch by the same parent. A parent may have
+    /// several parallel units, one after the other, whose branches have the same numbers: a second attempt is made
+    /// while the first is under way.
+    pub fn stands_in_for(&self, failed: &Self) -> bool {
+        let meanwhile = self.sent_after <= failed.answered_after() && failed.sent_after <= self.answered_after();
+        self.status == Code::Ok && (self.depth, self.branch) == (failed.depth, failed.branch) && meanwhile
+    }
 }

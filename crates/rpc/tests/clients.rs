@@ -1,15 +1,15 @@
 //! What clients rely on when several of them share a channel, when they change their minds, and at the limits.
 
+mod block_on;
 mod raw;
 
+use block_on::block_on;
 use greenwave_rpc::*;
 use greenwave_verbs::Address;
 use raw::within_reason;
-use std::future::Future;
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::task::{Poll, Wake};
+use std::task::Wake;
 use std::time::Duration;
 
 const ECHO: MethodId = MethodId::of("test.Echo/Echo");
@@ -44,25 +44,6 @@ fn channel(server: &ServerHandle) -> Channel {
 
 fn channel_with(server: &ServerHandle, config: ChannelConfig) -> Channel {
     Channel::new(server.addresses()[0].clone(), config).unwrap()
-}
-
-struct Unpark(std::thread::Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
-fn block_on<F: Future>(future: F) -> F::Output {
-    let mut future = pin!(future);
-    let waker = Arc::new(Unpark(std::thread::current())).into();
-    loop {
-        match future.as_mut().poll(&mut std::task::Context::from_waker(&waker)) {
-            Poll::Ready(output) => return output,
-            Poll::Pending => std::thread::park(),
-        }
-    }
 }
 
 #[test]

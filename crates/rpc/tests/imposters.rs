@@ -1,18 +1,17 @@
 //! Servers that break the rules, against our clients: a call ends with a status that says so, never with a hang or a
 //! panic, and whoever calls again is connected again.
 
+mod block_on;
 mod raw;
 
+use block_on::block_on;
 use greenwave_rpc::wire::{CallId, Credit, Frame, GoAway, GoAwayCode, Hello, Limits as WireLimits, MethodId, Versions};
 use greenwave_rpc::*;
 use greenwave_verbs::Address;
 use raw::{Raw, reply, reply_data, server_hello, within_reason};
-use std::future::Future;
 use std::net::TcpListener;
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Poll, Wake};
 use std::time::Duration;
 
 const ECHO: MethodId = MethodId::of("test.Echo/Echo");
@@ -54,25 +53,6 @@ impl Imposter {
 
     fn accepted(&self) -> usize {
         self.accepted.load(Ordering::SeqCst)
-    }
-}
-
-struct Unpark(std::thread::Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
-fn block_on<F: Future>(future: F) -> F::Output {
-    let mut future = pin!(future);
-    let waker = Arc::new(Unpark(std::thread::current())).into();
-    loop {
-        match future.as_mut().poll(&mut std::task::Context::from_waker(&waker)) {
-            Poll::Ready(output) => return output,
-            Poll::Pending => std::thread::park(),
-        }
     }
 }
 

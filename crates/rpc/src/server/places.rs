@@ -58,7 +58,7 @@ impl Places {
 
     /// Lets a call wait for a place.
     pub(super) fn wait(&mut self, now: Time, urgency: Urgency, call: usize) {
-        self.earliest = self.earliest.min(self.expiry(urgency));
+        self.earliest = self.earliest.min(expiry(urgency, self.enforced));
         self.line.push(now, urgency, call);
     }
 
@@ -90,9 +90,9 @@ impl Places {
         if now < self.search_at() {
             return;
         }
-        let mut earliest = Time::MAX;
+        let (mut earliest, enforced) = (Time::MAX, self.enforced);
         self.line.retain(|urgency, call| {
-            let expires = urgency.deadline.expires().unwrap_or(Time::MAX);
+            let expires = expiry(*urgency, enforced);
             let stays = now < expires;
             if stays {
                 earliest = earliest.min(expires);
@@ -125,10 +125,10 @@ impl Places {
     fn search_at(&self) -> Time {
         self.earliest.max(self.searched + SEARCH_EVERY)
     }
+}
 
-    fn expiry(&self, urgency: Urgency) -> Time {
-        urgency.deadline.expires().filter(|_| self.enforced).unwrap_or(Time::MAX)
-    }
+fn expiry(urgency: Urgency, enforced: bool) -> Time {
+    urgency.deadline.expires().filter(|_| enforced).unwrap_or(Time::MAX)
 }
 
 #[cfg(test)]

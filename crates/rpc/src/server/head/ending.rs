@@ -111,10 +111,7 @@ fn lesson<T>(task: &Task, receipt: &Receipt, behind: Behind, late: bool, result:
 /// Whether a branch came too late and no second attempt stood in for it.
 fn lacks_a_branch(children: &[StageReceipt]) -> bool {
     let own = || children.iter().filter(|child| child.depth == 0 && child.branch.is_some());
-    own().filter(|child| child.status == Code::DeadlineExceeded).any(|late| {
-        !own().any(|other| {
-            let meanwhile = other.sent_after <= late.answered_after() && late.sent_after <= other.answered_after();
-            other.branch == late.branch && other.status == Code::Ok && meanwhile
-        })
-    })
+    own()
+        .filter(|child| child.status == Code::DeadlineExceeded)
+        .any(|late| !own().any(|other| other.stands_in_for(late)))
 }
