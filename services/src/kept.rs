@@ -119,6 +119,14 @@ pub fn open<T: DeserializeOwned>(directory: &Path) -> Result<Kept<T>, KeptError>
     Ok(Kept { path, fingerprint: manifest.fingerprint, about: manifest.about })
 }
 
+/// Reads all files below a folder, so that they are in memory when they are first needed and no request waits for the
+/// disk. A file that can't be read is passed over: whoever needs it will say what is wrong with it.
+pub(crate) fn read_ahead(directory: &Path) {
+    for entry in WalkDir::new(directory).into_iter().flatten().filter(|entry| entry.file_type().is_file()) {
+        let _passed_over = File::open(entry.path()).and_then(|mut file| io::copy(&mut file, &mut io::sink()));
+    }
+}
+
 /// Why kept data can't be used or made.
 #[derive(Debug, Error)]
 pub enum KeptError {

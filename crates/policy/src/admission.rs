@@ -2,14 +2,22 @@
 //!
 //! Under overload, deadline order without dropping is worse than first come, first served: every request is served a
 //! moment too late. So what can't be answered in time is refused, at once and with a reason: it has *expired*, it is
-//! *infeasible* (it needs more than it has left), or the queue is *full*. It is asked twice, on arrival and when the
-//! request comes up to run.
+//! *infeasible* (it needs more than it has left), it has *waited* too long, or the queue is *full*. It is asked twice,
+//! on arrival and when the request comes up to run.
+//!
+//! Who has waited for most of the budget is turned away, if others wait, although the rest might do. Where more is asked for than can be
+//! served, everybody in a queue by deadlines drifts to the edge of what is feasible: those with seconds to spare wait
+//! until they are as urgent as those with milliseconds, and all of them begin with hardly enough. With a share of the
+//! budget kept in *reserve*, those who are in no hurry have to begin while they are in none, and so they are the ones
+//! who are turned away; those in a hurry go before them, and what has begun is done in time. It is the idea of Robust
+//! Earliest Deadline (Buttazzo and Stankovic, 1993), that under overload the least important is rejected, with urgency
+//! in the place of importance.
 //!
 //! That something is infeasible is an estimate, learned from the requests that ran. An estimate that is too high
 //! would refuse them all and never learn better. So refusals for that reason are capped: at every moment of a window,
 //! at most a share of its requests was refused as infeasible. Its requests are those that arrived in it or those that
-//! came up to run in it, whichever are more; expired and surplus ones don't count, as expiry and a full queue are
-//! facts, and exempt.
+//! came up to run in it, whichever are more; expired, surplus and overdue ones don't count, as expiry, a full
+//! queue and long waits are facts, and exempt.
 //!
 //! Keep one [`Admission`] for each method whose times are learned apart. With one for all, a method whose estimate is
 //! wrong could stay shut out within the cap. Where one thread decides on arrival and another when the request comes
@@ -83,6 +91,9 @@ pub struct AdmissionConfig {
     pub max_queue: usize,
     /// The largest share of requests that may be refused as infeasible within a window: 0 to 1.
     pub reject_cap: f64,
+    /// The share of the budget it arrived with that a request must still have when it begins while others wait, 0 to
+    /// less than 1; 0 turns nobody away for having waited.
+    pub reserve: f64,
     /// The length of a window, more than zero. A window starts with the first decision after the one before ended.
     pub window: Duration,
 }
@@ -99,6 +110,9 @@ impl AdmissionConfig {
         if !(0.0..=1.0).contains(&self.reject_cap) {
             return Err(AdmissionConfigError::RejectCap { given: self.reject_cap });
         }
+        if !(0.0..1.0).contains(&self.reserve) {
+            return Err(AdmissionConfigError::Reserve { given: self.reserve });
+        }
         if self.window.is_zero() {
             return Err(AdmissionConfigError::Window);
         }
@@ -107,9 +121,9 @@ impl AdmissionConfig {
 }
 
 impl Default for AdmissionConfig {
-    /// On, 4096 requests, half of them, 10 seconds.
+    /// On, 4096 requests, half of them, 30 % of the budget, 10 seconds.
     fn default() -> Self {
-        Self { mode: Mode::On, max_queue: 4096, reject_cap: 0.5, window: Duration::from_secs(10) }
+        Self { mode: Mode::On, max_queue: 4096, reject_cap: 0.5, reserve: 0.3, window: Duration::from_secs(10) }
     }
 }
 
@@ -123,6 +137,11 @@ pub enum AdmissionConfigError {
         /// What was configured.
         given: f64,
     },
+    /// Who is served at once has all of the budget, and no more.
+    Reserve {
+        /// What was configured.
+        given: f64,
+    },
     /// A share of nothing can't be kept.
     Window,
 }
@@ -132,6 +151,7 @@ impl fmt::Display for AdmissionConfigError {
         match self {
             Self::MaxQueue => f.write_str("admission.max_queue is 0, which refuses every request; allowed: 1 or more"),
             Self::RejectCap { given } => write!(f, "admission.reject_cap is {given}; allowed: 0 to 1"),
+            Self::Reserve { given } => write!(f, "admission.reserve is {given}; allowed: 0 to less than 1"),
             Self::Window => f.write_str("admission.window is 0; allowed: any longer time, such as 10s"),
         }
     }
@@ -154,6 +174,13 @@ pub enum Refusal {
         /// What it has left.
         left: Duration,
     },
+    /// It waited until less was left than the share of its budget that it must have when it begins.
+    Waited {
+        /// What it has left.
+        left: Duration,
+        /// What it arrived with.
+        whole: Duration,
+    },
     /// Too many wait already.
     QueueFull {
         /// As many as may.
@@ -166,6 +193,7 @@ impl fmt::Display for Refusal {
         match self {
             Self::Expired { late } => write!(f, "the deadline passed {late:?} ago"),
             Self::Infeasible { needed, left } => write!(f, "it needs about {needed:?} and has {left:?} left"),
+            Self::Waited { left, whole } => write!(f, "it waited until only {left:?} of its {whole:?} were left"),
             Self::QueueFull { limit } => write!(f, "the queue is full, {limit} requests wait"),
         }
     }
@@ -190,12 +218,16 @@ pub struct AdmissionCounters {
     pub expired: u64,
     /// Refused as infeasible, on arrival or later.
     pub infeasible: u64,
+    /// Refused as it came up to run, for having waited too long.
+    pub waited: u64,
     /// Refused as the queue was full.
     pub full: u64,
     /// Would have been refused as expired, in dark mode.
     pub dark_expired: u64,
     /// Would have been refused as infeasible, in dark mode.
     pub dark_infeasible: u64,
+    /// Would have been refused for having waited too long, in dark mode.
+    pub dark_waited: u64,
     /// Would have been refused as the queue was full, in dark mode.
     pub dark_full: u64,
     /// Infeasible, but served as the cap was reached; in dark mode too.
@@ -209,7 +241,7 @@ pub struct Admission {
     window_started: Option<Time>,
     /// Requests that arrived in this window, less those that were expired or too many.
     arrived: u64,
-    /// Requests that came up to run in this window, less those that were expired.
+    /// Requests that came up to run in this window, less those that were expired or had waited too long.
     came_up: u64,
     /// Requests refused as infeasible in this window, at most `reject_cap` of the more of those two.
     rejected: u64,
@@ -242,11 +274,21 @@ impl Admission {
     }
 
     /// Decides when a request that was admitted comes up to run: it may have waited too long.
-    pub fn recheck(&mut self, now: Time, budget: Budget, needed: Option<Duration>) -> Verdict {
+    ///
+    /// `whole` is the budget that it arrived with, and `queued` how many others wait: where nobody does, there is
+    /// nobody to make room for.
+    pub fn recheck(
+        &mut self,
+        now: Time,
+        budget: Budget,
+        whole: Budget,
+        needed: Option<Duration>,
+        queued: usize,
+    ) -> Verdict {
         if self.config.mode == Mode::Off {
             return Verdict::Admit;
         }
-        let refusal = self.refuse_as_it_comes_up(now, budget, needed);
+        let refusal = self.refuse_as_it_comes_up(now, budget, whole, needed, queued);
         self.settle(refusal)
     }
 
@@ -280,9 +322,16 @@ impl Admission {
         self.infeasible(budget, needed)
     }
 
-    fn refuse_as_it_comes_up(&mut self, now: Time, budget: Budget, needed: Option<Duration>) -> Option<Refusal> {
+    fn refuse_as_it_comes_up(
+        &mut self,
+        now: Time,
+        budget: Budget,
+        whole: Budget,
+        needed: Option<Duration>,
+        queued: usize,
+    ) -> Option<Refusal> {
         self.turn_window(now);
-        if let Some(refusal) = expired(budget) {
+        if let Some(refusal) = expired(budget).or_else(|| self.waited(budget, whole).filter(|_| queued > 0)) {
             return Some(refusal);
         }
         self.came_up += 1;
@@ -301,6 +350,11 @@ impl Admission {
         }
         self.rejected += 1;
         Some(Refusal::Infeasible { needed, left: budget.remaining().unwrap_or(Duration::MAX) })
+    }
+
+    fn waited(&self, budget: Budget, whole: Budget) -> Option<Refusal> {
+        let (left, whole) = budget.remaining().zip(whole.remaining())?;
+        (left.as_secs_f64() < self.config.reserve * whole.as_secs_f64()).then_some(Refusal::Waited { left, whole })
     }
 
     fn turn_window(&mut self, now: Time) {
@@ -322,6 +376,8 @@ impl Admission {
             (Refusal::Expired { .. }, true) => &mut counters.dark_expired,
             (Refusal::Infeasible { .. }, false) => &mut counters.infeasible,
             (Refusal::Infeasible { .. }, true) => &mut counters.dark_infeasible,
+            (Refusal::Waited { .. }, false) => &mut counters.waited,
+            (Refusal::Waited { .. }, true) => &mut counters.dark_waited,
             (Refusal::QueueFull { .. }, false) => &mut counters.full,
             (Refusal::QueueFull { .. }, true) => &mut counters.dark_full,
         };

@@ -6,8 +6,10 @@
 //!
 //! Little's law says how many is right: what is begun on average is the rate times the time from begin to end; the
 //! rate times the *work* in that time is what would be begun if nothing queued. A server knows both, as receipts tell
-//! queue from work. So the limit goes to [`BeginLimit::SLACK`] times what would be begun without queues, and one more:
-//! it falls when requests queue for twice as long as they are worked on, and grows while it is reached and they don't.
+//! queue from work. What comes and goes at random needs a few more to stay busy, by the square root of their number
+//! (Halfin and Whitt, Heavy-Traffic Limits for Queues with Many Exponential Servers, 1981), and there is one for the
+//! moment between an end and the next begin. So w + sqrt(w) + 1 are enough where w would be begun without queues: the
+//! limit falls to that when more are begun on average, and grows to it while it is reached.
 //!
 //! One limit a method: methods differ in what they call, and one that waits for another of the same server must not
 //! keep it from beginning. A method that waits for *itself* further down would; so a limit that is reached gives way by
@@ -43,9 +45,6 @@ struct Window {
 }
 
 impl BeginLimit {
-    /// How much longer the time from begin to end may be than the work in it.
-    pub const SLACK: f64 = 3.0;
-
     /// After how many finished requests the limit is reviewed.
     pub const REVIEW: u32 = 16;
 
@@ -106,10 +105,11 @@ impl BeginLimit {
         if work + queued <= 0.0 {
             return;
         }
-        let without_queues = begun / f64::from(finished) * (work / (work + queued));
-        let enough = 1.0 + Self::SLACK * without_queues;
-        if queued > (Self::SLACK - 1.0) * work {
-            self.limit = self.limit.min(enough).min(self.most as f64);
+        let begun = begun / f64::from(finished);
+        let without_queues = begun * (work / (work + queued));
+        let enough = without_queues + without_queues.sqrt() + 1.0;
+        if begun > enough {
+            self.limit = self.limit.min(enough);
         } else if reached {
             self.limit = self.limit.max(enough.min(1.0 + 1.5 * self.limit)).min(self.most as f64);
         }

@@ -49,7 +49,7 @@
 //!
 //! // It comes up too late to be worth the while.
 //! let later = now + 28 * MS;
-//! let verdict = admission.recheck(later, deadline.budget(later), needed);
+//! let verdict = admission.recheck(later, deadline.budget(later), budget, needed, queue.len());
 //! assert_eq!(verdict, Verdict::Refuse(Refusal::Expired { late: Duration::ZERO }));
 //! ```
 //!

@@ -5,7 +5,8 @@
 //! time, and all of them come too late; judged too carefully, an idle server turns away requests that it should
 //! simply try. How much is right depends on the load and on the machine, so the margin follows the outcomes: each
 //! begun request that comes too late widens it a little, each that is in time narrows it by less, so that it rests
-//! where the chosen share comes too late. That is online quantile tracking (Gibbs and Candès, Adaptive Conformal
+//! where the chosen share comes too late. A late one that today's margin would have turned away teaches nothing: of a
+//! burst that was let in at once the first few say it all. That is online quantile tracking (Gibbs and Candès, Adaptive Conformal
 //! Inference, NeurIPS 2021; Angelopoulos, Candès and Tibshirani, Conformal PID Control, NeurIPS 2023, section 2.1),
 //! which keeps the share whatever the times' distribution, and however it drifts.
 
@@ -43,8 +44,12 @@ impl Margin {
         Duration::try_from_secs_f64(work.as_secs_f64() * self.factor).unwrap_or(Duration::MAX).max(work)
     }
 
-    /// Takes in a request that had begun, and whether it came too late.
-    pub fn observe(&mut self, late: bool) {
+    /// Takes in a request that had begun, whether it came too late, of how much work it was taken to be, and what it
+    /// had left as it began; `None` if it had no deadline.
+    pub fn observe(&mut self, late: bool, work: Duration, left: Option<Duration>) {
+        if late && left.is_some_and(|left| left < self.needed(work)) {
+            return;
+        }
         let missed = if late { 1.0 } else { 0.0 };
         let factor = self.factor + Self::STEP * (missed - self.late_share);
         self.factor = factor.clamp(Self::RANGE.0, Self::RANGE.1);

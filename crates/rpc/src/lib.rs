@@ -59,7 +59,7 @@
 //! |---|---|---|
 //! | until the call is written | the caller | `Expired(Send)` |
 //! | on arrival | the head | `Expired(Enqueue)`, or `Infeasible`: less is left than the method is taken to need |
-//! | when its turn has come | the head or the worker | `Expired(Dequeue)`, or `Infeasible` |
+//! | when its turn has come | the head or the worker | `Expired(Dequeue)`, or `Infeasible`: also where it has waited for most of the budget |
 //! | when it has been served | the head or the worker | `Expired(Reply)` |
 //! | while the caller waits | the caller | `Expired(Wait)`; the server is told to stop |
 //!
@@ -106,7 +106,7 @@
 //! | `limits.stall` | 30 s | longer than any pause of a network that is still there |
 //! | `clusters`, `workers` | 1, 0 | handlers run where their requests arrive: nothing is handed over; add clusters first |
 //! | `order` | least laxity | the least time to spare first; it knows how long methods take |
-//! | `admission` | on, 4096, 50 % | a refusal in time is better than an answer too late; never more than half, as it is an estimate |
+//! | `admission` | on, 4096, 50 %, 30 % | a refusal in time is better than an answer too late; never more than half, as it is an estimate; who has waited until less than 30 % of the budget is left makes room for others, if there are any |
 //! | `confidence` | 0.1 | what its kind needs when all is idle, times a margin that outcomes teach |
 //! | `late_share` | 1 % | of what has begun; with less, more is refused that would have been in time |
 //! | `deadlines` | enforced | what is late is of no use to anybody |

@@ -125,6 +125,7 @@ impl Store {
     pub(crate) fn open(directory: &Path, stage: Stage) -> Result<Self, StoreError> {
         let kept = kept::open(&directory.join(stage.name()))?;
         let path = kept.path.join("store");
+        kept::read_ahead(&path);
         let database = open(&path)?;
         Ok(Self { database, path, contents: kept.about })
     }

@@ -15,6 +15,7 @@ use tantivy::{DocAddress, Index, ReloadPolicy, Searcher, TantivyDocument, Tantiv
 use thiserror::Error;
 
 use crate::checkpoint::{Effort, Pass, Precision, Steps};
+use crate::kept;
 
 use super::index::{self, Fields, IndexError, shard_path};
 use super::passage::{self, Reading};
@@ -151,7 +152,9 @@ impl Shard {
         if shard >= kept.about.sections.len() {
             return Err(ShardError::NoSuchShard { shard, shards: kept.about.sections.len() });
         }
-        let index = Index::open_in_dir(shard_path(&kept.path, shard)).map_err(IndexError::from)?;
+        let path = shard_path(&kept.path, shard);
+        kept::read_ahead(&path);
+        let index = Index::open_in_dir(path).map_err(IndexError::from)?;
         let fields = Fields::of(&index).map_err(IndexError::from)?;
         let reader = index.reader_builder().reload_policy(ReloadPolicy::Manual);
         let reader = reader.try_into().map_err(IndexError::from)?;

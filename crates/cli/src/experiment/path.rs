@@ -1,7 +1,7 @@
 //! Deadline scheduling against the usual: a chain and a parallel unit at 0.7, 0.9 and 1.3 of what they can do.
 //!
 //! Every system gets the same requests at the same times: open loop, Poisson, three classes. Capacity is measured with
-//! the usual system before each load, and once more, in short, after each run, as a machine that others use too changes
+//! the usual system before each load, and once more after each run, as a machine that others use too changes
 //! its speed: a load is a share of the capacity measured before it, and a goodput is compared with the mean of the two
 //! capacities around its run.
 
@@ -113,9 +113,10 @@ impl Times {
         Trial { in_flight: 16, warm_up: self.warm_up, windows: 5, window: self.capacity, seed: 1 }
     }
 
-    /// How it is measured in short; not at all where there is no time for it.
+    /// How it is measured between runs, on fresh processes that are as warm as those of a run; not at all where there
+    /// is no time for it.
     fn probe(&self) -> Option<Trial> {
-        let probe = Trial { warm_up: self.warm_up / 3, windows: 3, window: self.capacity / 2, ..self.trial() };
+        let probe = Trial { windows: 4, ..self.trial() };
         (self.capacity >= Duration::from_millis(500)).then_some(probe)
     }
 }

@@ -209,6 +209,11 @@ struct ServerFlags {
     /// The largest share of requests that may be refused as infeasible, 0 to 1 [default: 0.5]
     #[arg(long, value_name = "SHARE")]
     reject_cap: Option<String>,
+    /// The share of the budget it came with that a request must still have when it begins and others wait, 0 to less
+    /// than 1
+    /// [default: 0.3]
+    #[arg(long, value_name = "SHARE")]
+    reserve: Option<String>,
     /// For which quantile of its learned work a request must have time, 0 to 1; the margin on it follows the outcomes
     /// [default: 0.1]
     #[arg(long, value_name = "QUANTILE")]
@@ -331,6 +336,7 @@ mod tests {
         let numbers = [
             ("max_queue", admission.max_queue.to_string()),
             ("reject_cap", admission.reject_cap.to_string()),
+            ("reserve", admission.reserve.to_string()),
             ("coroutines", coroutines.to_string()),
             ("confidence", confidence.to_string()),
             ("late_share", late_share.to_string()),

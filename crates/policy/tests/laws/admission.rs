@@ -10,6 +10,7 @@ use std::time::Duration;
 
 const MS: Duration = Duration::from_millis(1);
 const LIMIT: usize = 8;
+const RESERVE: f64 = 0.25;
 const WINDOW: Duration = Duration::from_millis(100);
 
 #[test]
@@ -24,6 +25,10 @@ fn a_wrong_configuration_names_the_key_and_what_is_allowed() {
     let sound = AdmissionConfig::default();
     let wrong = AdmissionConfig { max_queue: 0, ..sound }.validate();
     assert_eq!(wrong, Err(AdmissionConfigError::MaxQueue));
+    for given in [-0.1, 1.0, f64::NAN] {
+        let wrong = AdmissionConfig { reserve: given, ..sound }.validate().unwrap_err();
+        assert_eq!(wrong.to_string(), format!("admission.reserve is {given}; allowed: 0 to less than 1"));
+    }
     let wrong = AdmissionConfig { window: Duration::ZERO, ..sound }.validate();
     assert_eq!(wrong, Err(AdmissionConfigError::Window));
     for given in [-0.1, 1.1, f64::INFINITY, f64::NAN] {
@@ -62,9 +67,26 @@ fn an_estimate_that_is_far_too_high_does_not_shut_everyone_out() {
 fn what_was_let_in_can_become_infeasible_while_it_waits() {
     let mut admission = Admission::new(AdmissionConfig { reject_cap: 1.0, ..AdmissionConfig::default() });
     assert_eq!(admission.decide(Time::ZERO, Budget::expected(9 * MS), Some(5 * MS), 0), Verdict::Admit);
-    let verdict = admission.recheck(Time::ZERO + 6 * MS, Budget::expected(3 * MS), Some(5 * MS));
+    let verdict =
+        admission.recheck(Time::ZERO + 6 * MS, Budget::expected(3 * MS), Budget::expected(9 * MS), Some(5 * MS), 0);
     assert_eq!(verdict, Verdict::Refuse(Refusal::Infeasible { needed: 5 * MS, left: 3 * MS }));
     assert_eq!((admission.counters().admitted, admission.counters().infeasible), (1, 1));
+}
+
+/// However many they are: that they have waited is no estimate.
+#[test]
+fn who_has_waited_for_most_of_the_budget_is_turned_away() {
+    let mut admission = Admission::new(AdmissionConfig { reject_cap: 0.0, reserve: 0.3, ..AdmissionConfig::default() });
+    let whole = Budget::expected(10 * MS);
+    let mut recheck = |left, queued| admission.recheck(Time::ZERO, Budget::expected(left), whole, None, queued);
+    assert_eq!(recheck(3 * MS, 1), Verdict::Admit);
+    assert_eq!(recheck(2 * MS, 0), Verdict::Admit, "there is nobody to make room for");
+    for _ in 0..100 {
+        let refusal = Refusal::Waited { left: 2 * MS, whole: 10 * MS };
+        assert_eq!(recheck(2 * MS, 1), Verdict::Refuse(refusal));
+        assert_eq!(refusal.to_string(), "it waited until only 2ms of its 10ms were left");
+    }
+    assert_eq!(admission.counters().waited, 100);
 }
 
 /// A worker that is handed requests which somebody else let in keeps the cap by what it sees.
@@ -72,7 +94,7 @@ fn what_was_let_in_can_become_infeasible_while_it_waits() {
 fn a_cap_can_be_kept_without_seeing_arrivals() {
     let mut worker = Admission::new(AdmissionConfig::default());
     for request in 0..1000 {
-        let _ = worker.recheck(Time::from_nanos(request), Budget::expected(MS), Some(2 * MS));
+        let _ = worker.recheck(Time::from_nanos(request), Budget::expected(MS), Budget::expected(MS), Some(2 * MS), 0);
     }
     assert_eq!((worker.counters().infeasible, worker.counters().capped), (500, 500));
 }
@@ -82,9 +104,18 @@ fn a_cap_can_be_kept_without_seeing_arrivals() {
 struct Asked {
     after: Duration,
     budget: Budget,
+    whole: Budget,
     needed: Option<Duration>,
     /// `None` when it comes up to run.
     queued: Option<usize>,
+}
+
+impl Asked {
+    /// Whether it comes up to run after it has waited too long.
+    fn is_overdue(&self) -> bool {
+        let left = self.budget.remaining().zip(self.whole.remaining());
+        self.queued.is_none() && left.is_some_and(|(left, whole)| left < whole.mul_f64(RESERVE))
+    }
 }
 
 fn asked() -> impl Strategy<Value = Vec<Asked>> {
@@ -94,12 +125,16 @@ fn asked() -> impl Strategy<Value = Vec<Asked>> {
         1 => Just(Budget::UNLIMITED),
     ];
     let queued = proptest::option::weighted(0.8, 0..LIMIT + 2);
-    let request = (0..20_u32, budget, needed, queued);
-    vec(request.prop_map(|(after, budget, needed, queued)| Asked { after: after * MS, budget, needed, queued }), 0..300)
+    let request = (0..20_u32, budget, 0..40_i64, needed, queued).prop_map(|(after, budget, waited, needed, queued)| {
+        let whole =
+            if budget.is_unlimited() { budget } else { Budget::from_nanos(budget.as_nanos() + waited * 1_000_000) };
+        Asked { after: after * MS, budget, whole, needed, queued }
+    });
+    vec(request, 0..300)
 }
 
 fn config(mode: Mode, reject_cap: f64) -> AdmissionConfig {
-    AdmissionConfig { mode, max_queue: LIMIT, reject_cap, window: WINDOW }
+    AdmissionConfig { mode, max_queue: LIMIT, reject_cap, reserve: RESERVE, window: WINDOW }
 }
 
 fn verdicts(admission: &mut Admission, asked: &[Asked]) -> Vec<(Time, Verdict)> {
@@ -108,7 +143,7 @@ fn verdicts(admission: &mut Admission, asked: &[Asked]) -> Vec<(Time, Verdict)> 
         now = now + asked.after;
         let verdict = match asked.queued {
             Some(queued) => admission.decide(now, asked.budget, asked.needed, queued),
-            None => admission.recheck(now, asked.budget, asked.needed),
+            None => admission.recheck(now, asked.budget, asked.whole, asked.needed, 1),
         };
         (now, verdict)
     };
@@ -128,7 +163,7 @@ proptest! {
             match asked.queued {
                 _ if asked.budget.is_spent() => {}
                 Some(queued) => arrived += u32::from(queued < LIMIT),
-                None => came_up += 1,
+                None => came_up += u32::from(!asked.is_overdue()),
             }
             let eligible = arrived.max(came_up);
             infeasible += u32::from(matches!(verdict, Verdict::Refuse(Refusal::Infeasible { .. })));
@@ -143,10 +178,14 @@ proptest! {
         for (asked, (_, verdict)) in asked.iter().zip(verdicts(&mut admission, &asked)) {
             let full = asked.queued.is_some_and(|queued| queued >= LIMIT);
             match verdict {
-                Verdict::Admit => prop_assert!(!asked.budget.is_spent() && !full),
+                Verdict::Admit => prop_assert!(!asked.budget.is_spent() && !full && !asked.is_overdue()),
                 Verdict::Refuse(Refusal::Expired { late }) => {
                     prop_assert!(asked.budget.is_spent());
                     prop_assert_eq!(late, asked.budget.late());
+                }
+                Verdict::Refuse(Refusal::Waited { left, whole }) => {
+                    prop_assert_eq!((Some(left), Some(whole)), (asked.budget.remaining(), asked.whole.remaining()));
+                    prop_assert!(asked.is_overdue() && !asked.budget.is_spent());
                 }
                 Verdict::Refuse(Refusal::QueueFull { limit }) => prop_assert!(full && limit == LIMIT),
                 Verdict::Refuse(Refusal::Infeasible { needed, left }) => {
@@ -181,6 +220,7 @@ proptest! {
             admitted: arrivals,
             dark_expired: on.expired,
             dark_infeasible: on.infeasible,
+            dark_waited: on.waited,
             dark_full: on.full,
             capped: on.capped,
             ..AdmissionCounters::default()

@@ -47,13 +47,13 @@ proptest! {
 
     #[test]
     fn admission_takes_anything(
-        mode in select(&Mode::ALL[..]), max_queue: usize, reject_cap in any_share(), window in any_span(),
-        asked in vec((any_time(), any_budget(), proptest::option::of(any_span()), any::<usize>()), 0..40),
+        mode in select(&Mode::ALL[..]), max_queue: usize, reject_cap in any_share(), reserve in any_share(),
+        window in any_span(), asked in vec((any_time(), any_budget(), any_budget(), proptest::option::of(any_span()), any::<usize>()), 0..40),
     ) {
-        let mut admission = Admission::new(AdmissionConfig { mode, max_queue, reject_cap, window });
-        for (now, budget, needed, queued) in &asked {
+        let mut admission = Admission::new(AdmissionConfig { mode, max_queue, reject_cap, reserve, window });
+        for (now, budget, whole, needed, queued) in &asked {
             let _ = admission.decide(*now, *budget, *needed, *queued);
-            let _ = admission.recheck(*now, *budget, *needed);
+            let _ = admission.recheck(*now, *budget, *whole, *needed, *queued);
         }
         let it = admission.counters();
         prop_assert!(it.admitted <= asked.len() as u64);

@@ -24,18 +24,18 @@ fn queues_behind_lower_it_at_once() {
     let mut limit = BeginLimit::new(1024);
     // 200 are begun, and of a hundred parts of their time one is work: two would do without queues.
     (0..BeginLimit::REVIEW).for_each(|_| limit.observe(NOW, US, 99 * US, 200));
-    assert_eq!(limit.limit(), 7);
+    assert_eq!(limit.limit(), 4);
 }
 
 #[test]
 fn it_grows_only_where_it_is_reached_and_nothing_queues() {
     let mut limit = BeginLimit::new(1024);
     (0..BeginLimit::REVIEW).for_each(|_| limit.observe(NOW, US, 99 * US, 200));
-    (0..BeginLimit::REVIEW).for_each(|_| limit.observe(NOW, US, Duration::ZERO, 7));
-    assert_eq!(limit.limit(), 7, "nobody was held back");
-    assert!(!limit.may_begin(NOW, 7));
-    (0..BeginLimit::REVIEW).for_each(|_| limit.observe(NOW, US, Duration::ZERO, 7));
-    assert_eq!(limit.limit(), 11);
+    (0..BeginLimit::REVIEW).for_each(|_| limit.observe(NOW, US, Duration::ZERO, 4));
+    assert_eq!(limit.limit(), 4, "nobody was held back");
+    assert!(!limit.may_begin(NOW, 4));
+    (0..BeginLimit::REVIEW).for_each(|_| limit.observe(NOW, US, Duration::ZERO, 4));
+    assert_eq!(limit.limit(), 7);
 }
 
 /// Stages one after the other, each serving one request at a time in the order of arrival, and an endless backlog.
@@ -104,7 +104,7 @@ fn a_pipeline_is_kept_full_with_few_begun() {
 #[test]
 fn where_nothing_finishes_one_more_may_begin_now_and_then() {
     let mut limit = BeginLimit::new(3);
-    (0..BeginLimit::REVIEW).for_each(|_| limit.observe(NOW, US, 99 * US, 1));
+    (0..BeginLimit::REVIEW).for_each(|_| limit.observe(NOW, Duration::ZERO, 99 * US, 2));
     assert_eq!(limit.limit(), 1);
     let relief = limit.relief();
     assert_eq!(relief, NOW + BeginLimit::PATIENCE);

@@ -10,21 +10,29 @@ const MS: Duration = Duration::from_millis(1);
 fn it_begins_with_the_work_widens_fast_and_narrows_slowly() {
     let mut margin = Margin::new(0.02);
     assert_eq!(margin.needed(4 * MS), 4 * MS);
-    (0..10).for_each(|_| margin.observe(true));
+    (0..10).for_each(|_| margin.observe(true, MS, None));
     assert!(margin.needed(4 * MS) > 23 * MS, "{margin:?}");
-    (0..10).for_each(|_| margin.observe(false));
+    (0..10).for_each(|_| margin.observe(false, MS, None));
     assert!(margin.needed(4 * MS) > 23 * MS, "{margin:?}");
-    (0..1000).for_each(|_| margin.observe(false));
+    (0..1000).for_each(|_| margin.observe(false, MS, None));
     assert_eq!(margin.needed(4 * MS), 4 * MS, "{margin:?}");
 }
 
 #[test]
 fn a_share_that_is_no_number_is_none() {
     let mut margin = Margin::new(f64::NAN);
-    margin.observe(true);
+    margin.observe(true, MS, None);
     let wide = margin.factor();
-    margin.observe(false);
+    margin.observe(false, MS, None);
     assert!((margin.factor() - wide).abs() < 1e-12);
+}
+
+#[test]
+fn who_would_be_turned_away_by_now_teaches_nothing() {
+    let mut margin = Margin::new(0.02);
+    (0..100).for_each(|_| margin.observe(true, 2 * MS, Some(7 * MS)));
+    assert!(margin.needed(2 * MS) > 7 * MS, "{margin:?}");
+    assert!(margin.needed(2 * MS) < 10 * MS, "{margin:?}");
 }
 
 proptest! {
@@ -42,7 +50,7 @@ proptest! {
             let luck = ((state >> 11) as f64 / (1_u64 << 53) as f64).max(1e-9);
             let is_late = luck.powf(-0.5) > margin.factor();
             late += u32::from(is_late);
-            margin.observe(is_late);
+            margin.observe(is_late, MS, None);
         }
         let seen = f64::from(late) / f64::from(REQUESTS);
         prop_assert!((seen - share).abs() < 0.01, "{} for {}", seen, share);
@@ -54,7 +62,7 @@ proptest! {
         let (least, most) = Margin::RANGE;
         let work = Duration::from_nanos(nanos);
         for late in outcomes {
-            margin.observe(late);
+            margin.observe(late, MS, None);
             prop_assert!((least..=most).contains(&margin.factor()), "{:?}", margin);
             prop_assert!(margin.needed(work) >= work);
         }

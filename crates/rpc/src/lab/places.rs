@@ -39,6 +39,28 @@ fn who_expires_before_it_has_a_place_is_answered_at_the_very_instant() {
     assert!(lab.head.is_idle());
 }
 
+/// A call that has waited for most of its budget makes room, where there is somebody to make room for.
+#[test]
+fn who_has_waited_for_most_of_the_budget_is_turned_away_if_others_wait() {
+    for others in [1, 0] {
+        let mut lab = one_place();
+        let (long, short) = (lab.observed(HOUR), lab.observed(10 * MS));
+        lab.submit(&long, NAP, &nanos(8 * MS), 0);
+        lab.settle();
+        lab.submit(&short, NAP, &nanos(NS), 1);
+        lab.settle();
+        (0..others).for_each(|_| lab.submit(&long, NAP, &nanos(NS), 2));
+        let done = lab.finish();
+        let reason = |tag| {
+            let of_tag = |done: &&Completion| done.tag == tag;
+            done.iter().find(of_tag).and_then(|done| done.result.as_ref().err().map(|failure| failure.status.reason))
+        };
+        assert_eq!((reason(0), reason(2)), (None, None));
+        assert_eq!(reason(1), (others > 0).then_some(Reason::Infeasible));
+        assert!(lab.head.is_idle());
+    }
+}
+
 /// Whose client gives up is answered then, so that the client can use the slot again.
 #[test]
 fn who_is_cancelled_before_it_has_a_place_is_answered_at_once() {

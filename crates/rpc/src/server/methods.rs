@@ -27,6 +27,8 @@ pub(super) struct Lesson {
     /// Work of the stages behind.
     pub(super) work_behind: Duration,
     pub(super) outcome: Outcome,
+    /// What was left of its budget as it began.
+    pub(super) left: Option<Duration>,
 }
 
 /// How a call ended, as far as something is learned from it.
@@ -63,7 +65,7 @@ impl Learned {
 
     /// Takes in a call that had begun.
     pub(super) fn observe(&mut self, lesson: &Lesson) {
-        self.margin.observe(lesson.outcome != Outcome::InTime);
+        self.margin.observe(lesson.outcome != Outcome::InTime, self.least, lesson.left);
         if lesson.outcome == Outcome::Expired {
             return;
         }
@@ -140,7 +142,7 @@ mod tests {
     }
 
     fn lesson(outcome: Outcome) -> Lesson {
-        Lesson { service: ms(2), work_behind: Duration::ZERO, outcome }
+        Lesson { service: ms(2), work_behind: Duration::ZERO, outcome, left: None }
     }
 
     #[test]

@@ -27,7 +27,8 @@ pub enum Reason {
     None,
     /// The deadline had passed.
     Expired(Check),
-    /// What was left was less than what the method is known to need.
+    /// What was left was less than what the method is known to need, or than the share of the budget that a call must
+    /// still have when it begins.
     Infeasible,
     /// The callee's queue was full.
     QueueFull,

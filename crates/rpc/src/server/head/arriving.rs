@@ -106,7 +106,7 @@ impl Head {
                 counters.expired_in_queue.add(1);
                 Reason::Expired(check)
             }
-            Refusal::Infeasible { .. } => {
+            Refusal::Infeasible { .. } | Refusal::Waited { .. } => {
                 counters.infeasible.add(1);
                 Reason::Infeasible
             }

@@ -96,7 +96,7 @@ impl Head {
 
 /// What there is to be learned from a task that is over: nothing if it never began, or failed for reasons of its own.
 fn lesson<T>(task: &Task, receipt: &Receipt, behind: Behind, late: bool, result: &Result<T, Status>) -> Option<Lesson> {
-    task.begin?;
+    let left = task.urgency.deadline.budget(task.begin?.at).remaining();
     let outcome = match result {
         // A parallel unit that went without some of its branches took less time than it should have had.
         Ok(_) if lacks_a_branch(&receipt.children) => Outcome::Expired,
@@ -105,7 +105,7 @@ fn lesson<T>(task: &Task, receipt: &Receipt, behind: Behind, late: bool, result:
         Err(status) if late || matches!(status.reason, Reason::Expired(_) | Reason::Infeasible) => Outcome::Expired,
         Err(_) => return None,
     };
-    Some(Lesson { service: task.service, work_behind: behind.work, outcome })
+    Some(Lesson { service: task.service, work_behind: behind.work, outcome, left })
 }
 
 /// Whether a branch came too late and no second attempt stood in for it.

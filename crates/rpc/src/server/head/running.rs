@@ -4,7 +4,7 @@ use super::{BATCH, Head, POLL_EVERY};
 use crate::config::Deadlines;
 use crate::local::Command;
 use crate::server::places::Place;
-use crate::server::task::{Begin, Product, Progress, Waiting};
+use crate::server::task::{Begin, Product, Progress, Task, Waiting};
 use crate::status::{Check, Code, Reason, Status};
 use greenwave_policy::{Budget, Time, Verdict};
 use greenwave_quanta::{Coroutine, State};
@@ -84,8 +84,10 @@ impl Head {
             return false;
         } else {
             // Who has a place is asked this once.
-            let method = self.tasks[index].method;
-            match self.admissions[method].recheck(now, budget, self.methods[method].needed()) {
+            let Task { method, urgency, received, .. } = self.tasks[index];
+            let (whole, needed) = (urgency.deadline.budget(received), self.methods[method].needed());
+            let queued = self.ready.len() + self.stalled;
+            match self.admissions[method].recheck(now, budget, whole, needed, queued) {
                 Verdict::Admit => None,
                 Verdict::Refuse(refusal) => Some(self.refusal(&refusal, Check::Dequeue)),
             }
