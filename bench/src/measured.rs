@@ -138,6 +138,31 @@ impl Measured {
     pub fn goodput_per_s(&self) -> f64 {
         self.total.good as f64 / self.time.as_secs_f64()
     }
+
+    /// Adds a further run of the same load: the figures are then those of all requests of both.
+    pub fn append(&mut self, further: Self) {
+        self.time += further.time;
+        self.total.merge(&further.total);
+        for (class, tally) in &further.classes {
+            match self.classes.iter_mut().find(|(known, _)| known.name == class.name) {
+                Some((_, known)) => known.merge(tally),
+                None => self.classes.push((class.clone(), tally.clone())),
+            }
+        }
+        for stage in further.stages {
+            match self.stages.iter_mut().find(|known| known.depth == stage.depth && known.name == stage.name) {
+                Some(known) => known.merge(&stage),
+                None => self.stages.push(stage),
+            }
+        }
+        self.series.extend(further.series);
+        self.samples.extend(further.samples);
+        self.work.all += further.work.all;
+        self.work.wasted += further.work.wasted;
+        self.work.unknown += further.work.unknown;
+        self.max_send_lag = self.max_send_lag.max(further.max_send_lag);
+        self.strays += further.strays;
+    }
 }
 
 /// The end of one request.

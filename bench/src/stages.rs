@@ -37,6 +37,13 @@ impl StageTally {
         }
     }
 
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.network.merge(&other.network);
+        self.queue.merge(&other.queue);
+        self.service.merge(&other.service);
+        self.here.merge(&other.here);
+    }
+
     fn record(&mut self, receipt: &StageReceipt<'_>) {
         self.network.record(receipt.network);
         self.queue.record(receipt.queue);

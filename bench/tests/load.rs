@@ -114,6 +114,18 @@ fn an_idle_server_answers_within_its_service_time() {
 }
 
 #[test]
+fn two_runs_put_together_are_all_their_requests() {
+    let mut sum = drive(&fixed(100.0, 2 * MS, SECOND), &mut OneQueue::new(MS, Oddity::Nothing));
+    let slow = drive(&fixed(50.0, 2 * MS, 2 * SECOND), &mut OneQueue::new(3 * MS, Oddity::Nothing));
+    assert_eq!((sum.total.good, slow.total.good), (99, 0));
+    sum.append(slow);
+    assert_complete(&sum, 198);
+    assert_eq!((sum.time, sum.goodput_per_s(), sum.total.missed_share()), (3 * SECOND, 33.0, 0.5));
+    assert_eq!(sum.classes[0].1.scheduled, 198);
+    assert_eq!(sum.total.results.quantile(0.9).map(|late| late.as_millis()), Some(3));
+}
+
+#[test]
 fn a_stuck_sender_sends_all_it_missed_and_their_wait_counts() {
     let stuck = Oddity::StuckAt(100, 500 * MS);
     let measured = drive(&fixed(1000.0, 10 * MS, SECOND), &mut OneQueue::new(MS / 10, stuck));

@@ -41,7 +41,7 @@ impl Demo {
     pub(crate) fn run(self) -> Result<()> {
         let ms = Duration::from_millis;
         let load = self.seconds;
-        let times = Times { warm_up: ms(500), load, drain: ms(1000), capacity: ms(400) };
+        let times = Times { rounds: 1, warm_up: ms(500), load, drain: ms(1000), capacity: ms(400) };
         show!("preparing the chain's stores and the search index");
         let services =
             [Service::chain(self.dir.as_ref(), self.seed)?, Service::unit(self.dir.as_ref(), self.shards, self.seed)?];

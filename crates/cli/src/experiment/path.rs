@@ -1,9 +1,10 @@
 //! Deadline scheduling against the usual: a chain and a parallel unit at 0.7, 0.9 and 1.3 of what they can do.
 //!
-//! Every system gets the same requests at the same times: open loop, Poisson, three classes. Capacity is measured with
-//! the usual system before each load, and once more after each run, as a machine that others use too changes
-//! its speed: a load is a share of the capacity measured before it, and a goodput is compared with the mean of the two
-//! capacities around its run.
+//! Every system gets the same requests at the same times: open loop, Poisson, three classes. A machine that others use
+//! too changes its speed by the second, so each load is put on in rounds, the systems in another order each time, and
+//! capacity is measured with the usual system at first and after each run: a load is a share of the median of
+//! the capacities measured so far, the figures of a system are those of all its requests in all rounds, and its goodput
+//! is compared with the capacities around its runs.
 
 use super::service::Service;
 use super::system::{ALL, FIFO, LEAST_LAXITY, System};
@@ -23,6 +24,9 @@ use std::time::Duration;
 /// Loads as shares of capacity.
 pub(crate) const LOADS: [f64; 3] = [0.7, 0.9, 1.3];
 
+/// How often each load is put on each system.
+const ROUNDS: usize = 3;
+
 /// Compare deadline scheduling with first come, first served on a chain and on a parallel unit
 #[derive(Args, Debug)]
 pub(crate) struct PathArgs {
@@ -32,7 +36,7 @@ pub(crate) struct PathArgs {
     /// The text that is searched and the crates that are recommended [default: the local Cargo registry].
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Seconds of load per run.
+    /// Seconds of load per run; a system has three runs at each load.
     #[arg(long, value_name = "S", value_parser = super::seconds)]
     seconds: Option<Duration>,
     /// Processes that a search is split over, 1 to 60: receipts have to hold them all.
@@ -58,6 +62,7 @@ pub(crate) struct PathArgs {
 /// How long things run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
+    pub(crate) rounds: usize,
     pub(crate) warm_up: Duration,
     pub(crate) load: Duration,
     pub(crate) drain: Duration,
@@ -81,7 +86,7 @@ impl PathArgs {
             service.further.clone_from(&self.with);
             systems.retain(|system| self.systems.is_empty() || self.systems.iter().any(|name| name == system.name));
         }
-        let runs: usize = services.iter().map(|(_, systems)| (2 * systems.len() + 1) * self.loads.len()).sum();
+        let runs: usize = services.iter().map(|(_, systems)| times.runs(systems.len()) * self.loads.len()).sum();
         let mut progress = Progress::new(runs + usize::from(wanted("five-hops")));
         let mut results = Results::new("path");
         if wanted("five-hops") {
@@ -103,9 +108,17 @@ impl PathArgs {
 impl Times {
     fn new(seconds: Option<Duration>, quick: bool) -> Self {
         let ms = Duration::from_millis;
-        let (warm_up, load, drain, capacity) =
-            if quick { (ms(150), ms(700), ms(250), ms(200)) } else { (ms(1000), ms(8000), ms(3000), ms(1000)) };
-        Self { warm_up, load: seconds.unwrap_or(load), drain, capacity }
+        let (rounds, warm_up, load, drain, capacity) = if quick {
+            (1, ms(150), ms(700), ms(250), ms(200))
+        } else {
+            (ROUNDS, ms(1000), ms(4000), ms(3000), ms(1000))
+        };
+        Self { rounds, warm_up, load: seconds.unwrap_or(load), drain, capacity }
+    }
+
+    /// How many runs and measurements of capacity a load takes.
+    fn runs(&self, systems: usize) -> usize {
+        1 + self.rounds * systems * if self.probe().is_some() { 2 } else { 1 }
     }
 
     /// How capacity is measured.
@@ -116,8 +129,7 @@ impl Times {
     /// How it is measured between runs, on fresh processes that are as warm as those of a run; not at all where there
     /// is no time for it.
     fn probe(&self) -> Option<Trial> {
-        let probe = Trial { windows: 4, ..self.trial() };
-        (self.capacity >= Duration::from_millis(500)).then_some(probe)
+        (self.rounds > 1).then(|| Trial { windows: 3, ..self.trial() })
     }
 }
 
@@ -133,36 +145,77 @@ impl Comparison<'_> {
     fn run(&self, service: &mut Service, results: &mut Results, progress: &mut Progress) -> Result<()> {
         let Self { systems, loads, times, seed } = *self;
         let mut capacities = Vec::new();
-        for (round, &load) in loads.iter().enumerate() {
-            let capacity = measure_capacity(service, &times.trial(), progress)?;
-            capacities.push(capacity);
+        for (turn, &load) in loads.iter().enumerate() {
+            let mut sums: Vec<Option<Sum>> = systems.iter().map(|_| None).collect();
+            let mut before = measure_capacity(service, &times.trial(), progress)?;
+            capacities.push(before);
+            for round in 0..times.rounds {
+                let rate = capacity::median(&capacities) * load;
+                // In another order each time: none has the machine at its best or worst for being the first or the last.
+                for place in 0..systems.len() {
+                    let index = (place + turn + round) % systems.len();
+                    let system = &systems[index];
+                    progress.step(format!("{} {} at {load}", service.case, system.name));
+                    let measured = run(service, system, rate, times, seed + round as u64, progress)?;
+                    let after = match times.probe() {
+                        Some(trial) => measure_capacity(service, &trial, progress)?,
+                        None => before,
+                    };
+                    capacities.push(after);
+                    Sum::add(&mut sums[index], measured, f64::midpoint(before, after));
+                    before = after;
+                }
+            }
             let case = format!("{}/load-{load}", service.case);
-            let mut before = capacity;
-            // In another order each time: none has the machine at its best or worst for being the first or the last.
-            let (after, first) = systems.split_at(round % systems.len().max(1));
-            for system in first.iter().chain(after) {
-                progress.step(format!("{} {} at {load}", service.case, system.name));
-                let measured = run(service, system, capacity * load, times, seed, progress)?;
-                let after = match times.probe() {
-                    Some(trial) => measure_capacity(service, &trial, progress)?,
-                    None => capacity,
-                };
-                capacities.push(after);
-                let near = f64::midpoint(before, after);
-                results.push_load(&case, system.name, &measured);
-                results.push(&case, system.name, "capacity_meanwhile_per_s", near);
-                results.push(&case, system.name, "goodput_of_capacity", measured.goodput_per_s() / near);
-                before = after;
+            for (system, sum) in systems.iter().zip(sums) {
+                sum.into_iter().for_each(|sum| sum.push(results, &case, system.name));
             }
         }
+        let (least, most) = extremes(&capacities);
         let case = format!("{}/capacity", service.case);
-        let (least, most) =
-            (capacities.iter().copied().fold(f64::MAX, f64::min), capacities.iter().copied().fold(0.0, f64::max));
         results.push(&case, FIFO.name, "capacity_per_s", capacity::median(&capacities));
         results.push(&case, FIFO.name, "least_capacity_per_s", least);
         results.push(&case, FIFO.name, "most_capacity_per_s", most);
         Ok(())
     }
+}
+
+/// The rounds of a system at a load.
+struct Sum {
+    measured: Measured,
+    /// The capacities around its runs.
+    near: Vec<f64>,
+    /// The goodput of each run as a share of that.
+    of_capacity: Vec<f64>,
+}
+
+impl Sum {
+    fn add(sum: &mut Option<Self>, measured: Measured, near: f64) {
+        let share = measured.goodput_per_s() / near;
+        match sum {
+            None => *sum = Some(Self { measured, near: vec![near], of_capacity: vec![share] }),
+            Some(sum) => {
+                sum.measured.append(measured);
+                sum.near.push(near);
+                sum.of_capacity.push(share);
+            }
+        }
+    }
+
+    fn push(&self, results: &mut Results, case: &str, system: &str) {
+        results.push_load(case, system, &self.measured);
+        let near = self.near.iter().sum::<f64>() / self.near.len() as f64;
+        let (least, most) = extremes(&self.of_capacity);
+        results.push(case, system, "capacity_meanwhile_per_s", near);
+        results.push(case, system, "goodput_of_capacity", self.measured.goodput_per_s() / near);
+        results.push(case, system, "least_goodput_of_capacity", least);
+        results.push(case, system, "most_goodput_of_capacity", most);
+    }
+}
+
+/// The least and the most of some values.
+fn extremes(values: &[f64]) -> (f64, f64) {
+    (values.iter().copied().fold(f64::INFINITY, f64::min), values.iter().copied().fold(0.0, f64::max))
 }
 
 /// What the service can do, first come, first served.
@@ -212,6 +265,8 @@ fn print(results: &Results) {
         "goodput_per_s",
         "capacity_meanwhile_per_s",
         "goodput_of_capacity",
+        "least_goodput_of_capacity",
+        "most_goodput_of_capacity",
         "wasted_work_share",
         "budget_error_p99_us",
         "last_hop_budget_error_p99_us",
