@@ -3,8 +3,11 @@
 //! How `suspend` finds its coroutine: the thread-local `RUNNING` points to the yielder of the coroutine that runs now.
 //! 1. A coroutine stores its own yielder there when it starts, and again whenever it comes back from a suspension.
 //! 2. [`Coroutine::resume`] restores what was there before, so that coroutines nest.
-//! 3. While a coroutine is unwound it is null: destructors must not suspend, for nobody would resume them.
+//! 3. What a probe suspends has `PREEMPTED` set, which tells it from what suspends by itself. It may be anywhere, so it
+//!    is never unwound there: it runs on until it suspends by itself or is done.
+//! 4. While a coroutine is unwound it is null: destructors must not suspend, for nobody would resume them.
 
+use crate::preempt::{Ticks, with_quantum};
 use crate::stack::Stack;
 use corosensei::stack::DefaultStack;
 use corosensei::{CoroutineResult, Yielder};
@@ -18,6 +21,8 @@ type Inner = corosensei::Coroutine<(), (), Result<(), String>, DefaultStack>;
 thread_local! {
     /// The yielder of the coroutine that runs on this thread now; null on the thread's own stack.
     static RUNNING: Cell<*const Yielder<(), ()>> = const { Cell::new(ptr::null()) };
+    /// Whether the coroutine that came back last was preempted.
+    static PREEMPTED: Cell<bool> = const { Cell::new(false) };
 }
 
 /// How a coroutine came back from [`Coroutine::resume`].
@@ -47,6 +52,8 @@ impl std::error::Error for NotInCoroutine {}
 pub struct Coroutine {
     /// `None` only after the stack was taken back.
     inner: Option<Inner>,
+    /// Whether it was left by 3 above.
+    preempted: bool,
 }
 
 impl Coroutine {
@@ -56,19 +63,43 @@ impl Coroutine {
             RUNNING.set(ptr::from_ref(own));
             catch_unwind(AssertUnwindSafe(body)).map_err(message)
         });
-        Self { inner: Some(inner) }
+        Self { inner: Some(inner), preempted: false }
     }
 
     /// Runs it until it suspends, returns or panics. Resuming one that is done says [`State::Finished`] again.
+    ///
+    /// Where the caller itself has a quantum that ends meanwhile, it is the caller who is preempted.
     pub fn resume(&mut self) -> State {
-        let Some(inner) = self.inner.as_mut().filter(|inner| !inner.done()) else { return State::Finished };
+        loop {
+            match self.enter() {
+                Some(state) => return state,
+                None => preempt(),
+            }
+        }
+    }
+
+    /// [`resume`](Self::resume), for one quantum: in a program that `cargo quanta` has built it comes back with `None`
+    /// soon after so many ticks, wherever it is, and goes on from there when it is resumed. In others it runs on. The
+    /// thread must not have a quantum of its own.
+    pub fn resume_for(&mut self, quantum: Ticks) -> Option<State> {
+        with_quantum(quantum, || self.enter())
+    }
+
+    /// Runs it until it comes back; `None` if it was preempted.
+    // Without probes: between the switch and the next line `RUNNING` names a coroutine that is no longer running.
+    #[inline(never)]
+    #[unsafe(link_section = ".text.quanta.unprobed")]
+    fn enter(&mut self) -> Option<State> {
+        let Some(inner) = self.inner.as_mut().filter(|inner| !inner.done()) else { return Some(State::Finished) };
         let outer = RUNNING.get();
         let result = inner.resume(());
         RUNNING.set(outer);
+        self.preempted = PREEMPTED.replace(false);
         match result {
-            CoroutineResult::Yield(()) => State::Suspended,
-            CoroutineResult::Return(Ok(())) => State::Finished,
-            CoroutineResult::Return(Err(message)) => State::Panicked(message),
+            CoroutineResult::Yield(()) if self.preempted => None,
+            CoroutineResult::Yield(()) => Some(State::Suspended),
+            CoroutineResult::Return(Ok(())) => Some(State::Finished),
+            CoroutineResult::Return(Err(message)) => Some(State::Panicked(message)),
         }
     }
 
@@ -80,6 +111,9 @@ impl Coroutine {
     }
 
     fn unwind(&mut self) {
+        while self.preempted {
+            self.enter();
+        }
         let Some(inner) = self.inner.as_mut().filter(|inner| !inner.done()) else { return };
         let outer = RUNNING.replace(ptr::null());
         inner.force_unwind();
@@ -114,6 +148,18 @@ pub fn suspend() -> Result<(), NotInCoroutine> {
     Ok(())
 }
 
+/// What a probe does when the quantum has ended; nothing on a thread's own stack.
+pub(crate) fn preempt() {
+    let yielder = RUNNING.get();
+    if yielder.is_null() {
+        return;
+    }
+    PREEMPTED.set(true);
+    // SAFETY: as in `suspend`. Nothing is borrowed here, and the probe has saved the registers that its caller uses.
+    unsafe { (*yielder).suspend(()) };
+    RUNNING.set(yielder);
+}
+
 /// [`suspend`], where being unable to is no error: a polite long computation calls this now and then.
 pub fn yield_now() {
     let _on_a_plain_thread_the_kernel_does_it = suspend();
@@ -132,7 +178,7 @@ fn message(payload: Box<dyn Any + Send>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{StackPool, StackSize};
+    use crate::{StackPool, StackSize, critical};
     use std::cell::RefCell;
     use std::rc::Rc;
 
@@ -201,6 +247,78 @@ mod tests {
         let stack = half.into_stack();
         assert_eq!(Rc::strong_count(&held), 1);
         drop(Coroutine::new(stack, || ()));
+    }
+
+    unsafe extern "C" {
+        #[link_name = "__quanta_probe"]
+        fn raw_probe();
+    }
+
+    /// As `cargo quanta` would have put it there.
+    fn probe() {
+        // SAFETY: it takes nothing, returns nothing and keeps more registers than this convention asks for.
+        unsafe { raw_probe() }
+    }
+
+    #[test]
+    fn a_coroutine_is_preempted_at_a_probe_once_its_quantum_has_ended() {
+        let turns = Rc::new(Cell::new(0));
+        let inside = Rc::clone(&turns);
+        let mut endless = Coroutine::new(stack(), move || {
+            while inside.get() < 1000 {
+                inside.set(inside.get() + 1);
+                probe();
+            }
+        });
+        assert_eq!(endless.resume_for(Ticks(0)), None);
+        assert_eq!((turns.get(), endless.resume_for(Ticks(0))), (1, None));
+        assert_eq!((turns.get(), endless.resume_for(Ticks(u64::MAX))), (2, Some(State::Finished)));
+        assert_eq!(turns.get(), 1000);
+        probe();
+    }
+
+    #[test]
+    fn a_critical_section_is_left_before_its_coroutine_is_preempted() {
+        let step = Rc::new(Cell::new(0));
+        let inside = Rc::clone(&step);
+        let mut coroutine = Coroutine::new(stack(), move || {
+            critical(|| {
+                probe();
+                critical(probe);
+                inside.set(1);
+            });
+            inside.set(2);
+        });
+        assert_eq!((coroutine.resume_for(Ticks(0)), step.get()), (None, 1));
+        assert_eq!((coroutine.resume_for(Ticks(0)), step.get()), (Some(State::Finished), 2));
+    }
+
+    #[test]
+    fn what_was_preempted_runs_on_to_where_it_can_be_unwound() {
+        let held = Rc::new(Cell::new(0));
+        let inside = Rc::clone(&held);
+        let mut coroutine = Coroutine::new(stack(), move || {
+            probe();
+            inside.set(1);
+            suspend().unwrap();
+            inside.set(2);
+        });
+        assert_eq!(coroutine.resume_for(Ticks(0)), None);
+        drop(coroutine);
+        assert_eq!((held.get(), Rc::strong_count(&held)), (1, 1));
+    }
+
+    #[test]
+    fn the_quantum_of_the_outer_coroutine_holds_for_the_inner_one() {
+        let mut outer = Coroutine::new(stack(), || {
+            let mut inner = Coroutine::new(stack(), || {
+                probe();
+                suspend().unwrap();
+            });
+            assert_eq!(inner.resume(), State::Suspended);
+        });
+        assert_eq!(outer.resume_for(Ticks(0)), None);
+        assert_eq!(outer.resume_for(Ticks(u64::MAX)), Some(State::Finished));
     }
 
     #[test]

@@ -9,13 +9,16 @@
 //! - a panic stays inside its coroutine and comes back as [`State::Panicked`] with the message;
 //! - a coroutine that is dropped half way is unwound, so what it holds is released.
 //!
-//! Yields are cooperative: they happen where the handler waits or says [`yield_now`].
+//! Yields happen where the handler waits or says [`yield_now`]; and, in a program that `cargo quanta` has built, wherever
+//! it is when its quantum ends ([`Coroutine::resume_for`]), but for [`critical`] sections.
 //!
 //! A coroutine never leaves the thread that made it. Thread-locals are shared by all coroutines of a thread, so a
 //! borrow of one must not live across a suspension point.
 
 mod coroutine;
+mod preempt;
 mod stack;
 
 pub use coroutine::{Coroutine, NotInCoroutine, State, in_coroutine, suspend, yield_now};
+pub use preempt::{Critical, Ticks, critical, is_instrumented};
 pub use stack::{Stack, StackPool, StackSize};

@@ -1,7 +1,7 @@
 //! How servers and channels are set up, and what is refused at start.
 
 use crate::wire::StageName;
-use greenwave_policy::{AdmissionConfig, Order};
+use greenwave_policy::{AdmissionConfig, AdmissionConfigError, Order};
 use greenwave_quanta::StackSize;
 use greenwave_verbs::{Address, Choice};
 use std::time::Duration;
@@ -220,10 +220,14 @@ impl ServerConfig {
             ConfigError::unless(*core < available.max(1024), "cores", core, "cores that this machine has")?;
         }
         self.limits.validate()?;
-        self.admission.validate().map_err(|wrong| ConfigError {
-            key: "admission",
-            value: wrong.to_string(),
-            allowed: "see AdmissionConfig",
+        self.admission.validate().map_err(|wrong| {
+            let (key, value, allowed) = match wrong {
+                AdmissionConfigError::MaxQueue => ("max_queue", "0".to_owned(), "1 or more"),
+                AdmissionConfigError::RejectCap { given } => ("reject_cap", given.to_string(), "0 to 1"),
+                AdmissionConfigError::Reserve { given } => ("reserve", given.to_string(), "0 to less than 1"),
+                AdmissionConfigError::Window => ("admission.window", "0".to_owned(), "any longer time, such as 10s"),
+            };
+            ConfigError { key, value, allowed }
         })
     }
 }

@@ -1,0 +1,241 @@
+//! The linker's face: takes what rustc hands to a linker, replaces bitcode by machine code with probes, and calls the
+//! usual linker with the rest as it was.
+//!
+//! Native objects pass through untouched: those of the standard library, of C code built without `-flto`. Archives with
+//! bitcode in them are written anew.
+
+use crate::cache::Cache;
+use crate::module::{Module, Options};
+use anyhow::{Context, Result};
+use ar_archive_writer::{ArchiveKind, NewArchiveMember, write_archive_to_stream};
+use object::read::archive::ArchiveFile;
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The variable in which [`crate::command`] tells the linker its settings.
+pub(crate) const SETTINGS: &str = "CARGO_QUANTA_LINK";
+
+/// What the linker is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Settings {
+    /// Where machine code is kept.
+    pub(crate) cache: PathBuf,
+    pub(crate) bound: u32,
+}
+
+impl fmt::Display for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "bound={};cache={}", self.bound, self.cache.display())
+    }
+}
+
+impl Settings {
+    fn parse(text: &str) -> Option<Self> {
+        let (bound, cache) = text.strip_prefix("bound=")?.split_once(";cache=")?;
+        Some(Self { cache: PathBuf::from(cache), bound: bound.parse().ok()? })
+    }
+}
+
+/// What every program that was built with probes has: a byte that the runtime looks for, the threads' counters, and the
+/// probe of programs without that runtime.
+const STAMP: &str = "
+.weak __quanta_probe
+.type __quanta_probe, @function
+.section .text.__quanta_probe, \"ax\", @progbits
+__quanta_probe: ret
+.size __quanta_probe, . - __quanta_probe
+.globl __quanta_instrumented
+.section .rodata.__quanta_instrumented, \"a\", @progbits
+__quanta_instrumented: .byte 1
+.globl __quanta_credit
+.section .tbss, \"awT\", @nobits
+.p2align 2
+.type __quanta_credit, @object
+.size __quanta_credit, 4
+__quanta_credit: .zero 4
+.section .note.GNU-stack, \"\", @progbits
+";
+
+pub(crate) fn run(arguments: Vec<OsString>) -> Result<ExitCode> {
+    let settings = std::env::var(SETTINGS).ok().and_then(|text| Settings::parse(&text));
+    let settings = settings.with_context(|| format!("{SETTINGS} is not what `cargo quanta` sets"))?;
+    let mut plain = Vec::new();
+    for argument in arguments {
+        match argument.to_str().and_then(|text| text.strip_prefix('@')) {
+            Some(file) => {
+                let text = fs::read_to_string(file).with_context(|| format!("can't read the arguments in {file}"))?;
+                plain.extend(unescaped(&text));
+            }
+            None => plain.push(argument),
+        }
+    }
+    let options = Options {
+        level: plugin_option(&plain, "O").map_or_else(|| "O2".into(), |level| format!("O{level}")),
+        cpu: plugin_option(&plain, "mcpu=").unwrap_or_else(|| "x86-64".into()),
+        bound: settings.bound,
+    };
+    let salt = format!("{} {options:?} {:?}", env!("CARGO_PKG_VERSION"), own_stamp());
+    let cache = Cache::new(settings.cache, salt)?;
+    let folder = tempfile::Builder::new().prefix("cargo-quanta-").tempdir().context("no room for temporary files")?;
+    plain.retain(|argument| !argument.to_string_lossy().contains("-plugin-opt="));
+    let replaced = replace(&plain, &options, &cache, folder.path())?;
+    let stamp = folder.path().join("quanta-stamp.o");
+    fs::write(&stamp, cache.get(STAMP.as_bytes(), || Module::assembly(STAMP))?)?;
+    let linker = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
+    let status = Command::new(&linker).args(replaced).arg(stamp).status();
+    let status = status.with_context(|| format!("can't run the linker {}", linker.display()))?;
+    Ok(status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from))
+}
+
+/// Tells builds of this program apart whose version is the same, so that work on it never finds old objects.
+fn own_stamp() -> Option<(u64, std::time::SystemTime)> {
+    let about = fs::metadata(std::env::current_exe().ok()?).ok()?;
+    Some((about.len(), about.modified().ok()?))
+}
+
+/// The arguments of a response file as rustc writes it: one a line, with backslashes before what is special.
+fn unescaped(text: &str) -> impl Iterator<Item = OsString> + '_ {
+    text.lines().map(|line| {
+        let mut plain = String::with_capacity(line.len());
+        let mut characters = line.chars();
+        while let Some(character) = characters.next() {
+            plain.extend(if character == '\\' { characters.next() } else { Some(character) });
+        }
+        OsString::from(plain)
+    })
+}
+
+/// What rustc tells the plugin of a linker that has one: `-Wl,-plugin-opt=O3,-plugin-opt=mcpu=x86-64`.
+fn plugin_option(arguments: &[OsString], name: &str) -> Option<String> {
+    let options = arguments.iter().filter_map(|argument| argument.to_str()).flat_map(|text| text.split(','));
+    let mut values = options.filter_map(|option| option.strip_prefix("-plugin-opt=")?.strip_prefix(name));
+    values.next().map(str::to_owned)
+}
+
+/// A piece of work: a file that is or contains bitcode, and where its replacement goes.
+struct Job<'a> {
+    argument: usize,
+    path: &'a Path,
+    bytes: Vec<u8>,
+    out: PathBuf,
+}
+
+fn replace(arguments: &[OsString], options: &Options, cache: &Cache, folder: &Path) -> Result<Vec<OsString>> {
+    let mut jobs = Vec::new();
+    for (argument, text) in arguments.iter().enumerate() {
+        let path = Path::new(text);
+        if !matches!(path.extension().and_then(OsStr::to_str), Some("o" | "rlib" | "a")) || !path.is_file() {
+            continue;
+        }
+        let bytes = fs::read(path).with_context(|| format!("can't read {}", path.display()))?;
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let out = folder.join(format!("{argument}-{name}")).with_extension(if is_bitcode(&bytes) { "o" } else { "a" });
+        if is_bitcode(&bytes) || bytes.starts_with(b"!<arch>\n") {
+            jobs.push(Job { argument, path, bytes, out });
+        }
+    }
+    // Workers take the next job until there is none.
+    let (next, replaced) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let work = || -> Result<()> {
+        while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let made = replacement(job, options, cache).with_context(|| format!("in {}", job.path.display()))?;
+            if let Some(bytes) = made {
+                fs::write(&job.out, bytes).with_context(|| format!("can't write {}", job.out.display()))?;
+                replaced.lock().expect("no worker panics with it").push((job.argument, job.out.clone()));
+            }
+        }
+        Ok(())
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().try_for_each(|worker| worker.join().expect("a worker returns its failure"))
+    })?;
+    let mut arguments = arguments.to_vec();
+    for (argument, path) in replaced.into_inner().expect("no worker panics with it") {
+        arguments[argument] = path.into_os_string();
+    }
+    Ok(arguments)
+}
+
+/// What takes a file's place; `None` if it may stay as it is.
+fn replacement(job: &Job<'_>, options: &Options, cache: &Cache) -> Result<Option<Vec<u8>>> {
+    let compile = |name: &str, bitcode: &[u8]| cache.get(bitcode, || compile(name, bitcode, options));
+    if is_bitcode(&job.bytes) {
+        return compile(&job.path.to_string_lossy(), &job.bytes).map(Some);
+    }
+    let archive = ArchiveFile::parse(&*job.bytes).context("it is no archive that can be read")?;
+    if archive.is_thin() {
+        return Ok(None);
+    }
+    let (mut members, mut any) = (Vec::new(), false);
+    for member in archive.members() {
+        let member = member.context("it is a broken archive")?;
+        let name = String::from_utf8_lossy(member.name()).into_owned();
+        let data = member.data(&*job.bytes).context("it is a broken archive")?;
+        // Metadata are for the compiler alone.
+        if name.ends_with(".rmeta") {
+            continue;
+        }
+        let data = if is_bitcode(data) {
+            any = true;
+            compile(&name, data).with_context(|| format!("in its member {name}"))?
+        } else {
+            data.to_vec()
+        };
+        members.push((name, data));
+    }
+    if !any {
+        return Ok(None);
+    }
+    let members: Vec<NewArchiveMember<'_>> = members
+        .into_iter()
+        .map(|(name, data)| NewArchiveMember::new(data, &ar_archive_writer::DEFAULT_OBJECT_READER, name))
+        .collect();
+    let mut bytes = std::io::Cursor::new(Vec::new());
+    write_archive_to_stream(&mut bytes, &members, ArchiveKind::Gnu, false, None).context("can't write the archive")?;
+    Ok(Some(bytes.into_inner()))
+}
+
+fn compile(name: &str, bitcode: &[u8], options: &Options) -> Result<Vec<u8>> {
+    let module = Module::read(name, bitcode, options)?;
+    module.optimise(&options.level)?;
+    module.instrument(options.bound)?;
+    module.emit()
+}
+
+/// Bitcode, alone or wrapped.
+fn is_bitcode(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"BC\xc0\xde") || bytes.starts_with(&[0xde, 0xc0, 0x17, 0x0b])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_read_as_they_are_written() {
+        let settings = Settings { cache: "/a folder;x=1/objects".into(), bound: 700 };
+        assert_eq!(Settings::parse(&settings.to_string()), Some(settings));
+        assert_eq!(Settings::parse("bound=many;cache=/"), None);
+    }
+
+    #[test]
+    fn response_files_are_read_as_rustc_writes_them() {
+        let arguments: Vec<_> = unescaped("-o\n/with\\ space/a\\\\b\n").collect();
+        assert_eq!(arguments, ["-o", "/with space/a\\b"]);
+    }
+
+    #[test]
+    fn the_optimisation_level_is_what_rustc_says() {
+        let arguments = ["-m64", "-Wl,-plugin-opt=O3,-plugin-opt=mcpu=x86-64-v3"].map(OsString::from);
+        assert_eq!(plugin_option(&arguments, "O").as_deref(), Some("3"));
+        assert_eq!(plugin_option(&arguments, "mcpu=").as_deref(), Some("x86-64-v3"));
+        assert_eq!(plugin_option(&arguments, "X"), None);
+    }
+}

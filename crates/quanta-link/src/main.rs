@@ -1,0 +1,40 @@
+//! `cargo quanta`: builds programs whose code can be preempted every few microseconds, on the stable toolchain.
+//!
+//! The one executable has two faces:
+//!
+//! 1. `cargo quanta build ...` ([`command`]) runs cargo with this executable as the linker, and has rustc hand over LLVM
+//!    bitcode in place of machine code.
+//! 2. As the linker ([`link`]) it optimises each module with the LLVM that is part of the Rust toolchain, puts *probes*
+//!    where code could run long without one ([`place`] decides where, [`module`] does it), makes machine code of it and
+//!    calls the usual linker.
+//!
+//! A probe reads the clock when enough work has been counted since the last one, and gives control back to the scheduler
+//! when the quantum is used up (`greenwave-quanta`). Programs that don't use that runtime are built and run all the
+//! same: then a probe returns at once.
+//!
+//! What one module becomes depends on its bitcode and the options alone, so it is kept by their hash and made once.
+
+mod cache;
+mod command;
+mod link;
+mod module;
+mod place;
+mod toolchain;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let arguments: Vec<_> = std::env::args_os().skip(1).collect();
+    let ended = match arguments.first() {
+        Some(first) if first == "quanta" => command::run(),
+        Some(_) if std::env::var_os(link::SETTINGS).is_some() => link::run(arguments),
+        _ => {
+            eprintln!("cargo-quanta is run by cargo: try `cargo quanta --help`");
+            return ExitCode::from(2);
+        }
+    };
+    ended.unwrap_or_else(|error| {
+        eprintln!("error: {error:#}");
+        ExitCode::FAILURE
+    })
+}
