@@ -5,13 +5,13 @@
 //! *infeasible* (it needs more than it has left), it has *waited* too long, or the queue is *full*. It is asked twice,
 //! on arrival and when the request comes up to run.
 //!
-//! Who has waited for most of the budget is turned away, if others wait, although the rest might do. Where more is asked for than can be
-//! served, everybody in a queue by deadlines drifts to the edge of what is feasible: those with seconds to spare wait
-//! until they are as urgent as those with milliseconds, and all of them begin with hardly enough. With a share of the
-//! budget kept in *reserve*, those who are in no hurry have to begin while they are in none, and so they are the ones
-//! who are turned away; those in a hurry go before them, and what has begun is done in time. It is the idea of Robust
-//! Earliest Deadline (Buttazzo and Stankovic, 1993), that under overload the least important is rejected, with urgency
-//! in the place of importance.
+//! Who has waited for most of the budget is turned away, if others wait, although the rest might do. Where more is
+//! asked for than can be served, everybody in a queue by deadlines drifts to the edge of what is feasible: those with
+//! seconds to spare wait until they are as urgent as those with milliseconds, and all of them begin with hardly enough.
+//! With a share of the budget kept in *reserve*, those who are in no hurry have to begin while they are in none, and so
+//! they are the ones who are turned away; those in a hurry go before them, and what has begun is done in time. It is
+//! the idea of Robust Earliest Deadline (Buttazzo and Stankovic, 1993), that under overload the least important is
+//! rejected, with urgency in the place of importance.
 //!
 //! That something is infeasible is an estimate, learned from the requests that ran. An estimate that is too high
 //! would refuse them all and never learn better. So refusals for that reason are capped: at every moment of a window,
@@ -288,7 +288,12 @@ impl Admission {
         if self.config.mode == Mode::Off {
             return Verdict::Admit;
         }
-        let refusal = self.refuse_as_it_comes_up(now, budget, whole, needed, queued);
+        self.turn_window(now);
+        let fact = expired(budget).or_else(|| self.waited(budget, whole).filter(|_| queued > 0));
+        let refusal = fact.or_else(|| {
+            self.came_up += 1;
+            self.infeasible(budget, needed)
+        });
         self.settle(refusal)
     }
 
@@ -319,22 +324,6 @@ impl Admission {
             return Some(Refusal::QueueFull { limit: self.config.max_queue });
         }
         self.arrived += 1;
-        self.infeasible(budget, needed)
-    }
-
-    fn refuse_as_it_comes_up(
-        &mut self,
-        now: Time,
-        budget: Budget,
-        whole: Budget,
-        needed: Option<Duration>,
-        queued: usize,
-    ) -> Option<Refusal> {
-        self.turn_window(now);
-        if let Some(refusal) = expired(budget).or_else(|| self.waited(budget, whole).filter(|_| queued > 0)) {
-            return Some(refusal);
-        }
-        self.came_up += 1;
         self.infeasible(budget, needed)
     }
 

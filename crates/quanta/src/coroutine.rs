@@ -136,6 +136,9 @@ pub fn in_coroutine() -> bool {
 ///
 /// # Errors
 /// [`NotInCoroutine`] on a thread's own stack.
+// Without probes: between the switch and the last line `RUNNING` is not the caller's.
+#[inline(never)]
+#[unsafe(link_section = ".text.quanta.unprobed")]
 pub fn suspend() -> Result<(), NotInCoroutine> {
     let yielder = RUNNING.get();
     if yielder.is_null() {
@@ -149,6 +152,9 @@ pub fn suspend() -> Result<(), NotInCoroutine> {
 }
 
 /// What a probe does when the quantum has ended; nothing on a thread's own stack.
+// Without probes, as `suspend`.
+#[inline(never)]
+#[unsafe(link_section = ".text.quanta.unprobed")]
 pub(crate) fn preempt() {
     let yielder = RUNNING.get();
     if yielder.is_null() {
