@@ -15,11 +15,16 @@
 //! A coroutine never leaves the thread that made it. Thread-locals are shared by all coroutines of a thread, so a
 //! borrow of one must not live across a suspension point.
 
+mod bell;
 mod clock;
 mod coroutine;
 mod preempt;
+mod published;
+pub mod ring;
 mod slot;
 mod stack;
+mod sync;
+pub mod two_level;
 mod wait;
 pub mod worker;
 
