@@ -16,7 +16,11 @@
 
 mod cache;
 mod command;
+mod counted;
+mod flow;
+mod insert;
 mod link;
+mod loops;
 mod module;
 mod place;
 mod toolchain;

@@ -7,7 +7,7 @@
 //!    is never unwound there: it runs on until it suspends by itself or is done.
 //! 4. While a coroutine is unwound it is null: destructors must not suspend, for nobody would resume them.
 
-use crate::preempt::{Ticks, with_quantum};
+use crate::preempt::{Pace, Ticks, with_quantum};
 use crate::stack::Stack;
 use corosensei::stack::DefaultStack;
 use corosensei::{CoroutineResult, Yielder};
@@ -54,6 +54,8 @@ pub struct Coroutine {
     inner: Option<Inner>,
     /// Whether it was left by 3 above.
     preempted: bool,
+    /// How fast its code has been.
+    pace: Pace,
 }
 
 impl Coroutine {
@@ -63,7 +65,7 @@ impl Coroutine {
             RUNNING.set(ptr::from_ref(own));
             catch_unwind(AssertUnwindSafe(body)).map_err(message)
         });
-        Self { inner: Some(inner), preempted: false }
+        Self { inner: Some(inner), preempted: false, pace: Pace::default() }
     }
 
     /// Runs it until it suspends, returns or panics. Resuming one that is done says [`State::Finished`] again.
@@ -81,8 +83,13 @@ impl Coroutine {
     /// [`resume`](Self::resume), for one quantum: in a program that `cargo quanta` has built it comes back with `None`
     /// soon after so many ticks, wherever it is, and goes on from there when it is resumed. In others it runs on. The
     /// thread must not have a quantum of its own.
+    // Without charges: nothing but the coroutine may use up what it is granted.
+    #[unsafe(link_section = ".text.quanta.unprobed")]
     pub fn resume_for(&mut self, quantum: Ticks) -> Option<State> {
-        with_quantum(quantum, || self.enter())
+        let mut pace = self.pace;
+        let state = with_quantum(quantum, &mut pace, || self.enter());
+        self.pace = pace;
+        state
     }
 
     /// Runs it until it comes back; `None` if it was preempted.

@@ -16,6 +16,7 @@
 //! borrow of one must not live across a suspension point.
 
 mod coroutine;
+mod machine;
 mod preempt;
 mod stack;
 
