@@ -60,6 +60,7 @@ pub(crate) unsafe fn callee_of(call: LLVMValueRef) -> Callee {
             }
             name if IS_NOTHING.iter().any(|nothing| name.starts_with(nothing)) => Callee::Intrinsic(0),
             name if name.starts_with("llvm.") => Callee::Intrinsic(2),
+            "__quanta_enter" | "__quanta_leave" => Callee::Intrinsic(1),
             name if MATHS.contains(&name) => Callee::Intrinsic(40),
             _ => Callee::Other(name),
         }
@@ -75,11 +76,16 @@ const MATHS: [&str; 26] = [
     "sinf", "cos", "cosf", "tan", "atan", "atan2", "asin", "acos", "sinh", "cosh", "tanh", "fmod",
 ];
 
-/// A function's blocks, and how they follow one another. `leaves` are the functions that don't charge, with their cost.
+/// A function's blocks, and how they follow one another. `leaves` are the functions that don't charge, with their cost;
+/// `comes_back` says of which others the function may be called in turn.
 ///
 /// # Safety
 /// The function has a body.
-pub(crate) unsafe fn flow_of(function: LLVMValueRef, leaves: &HashMap<LLVMValueRef, u32>) -> (Blocks, Vec<Block>) {
+pub(crate) unsafe fn flow_of(
+    function: LLVMValueRef,
+    leaves: &HashMap<LLVMValueRef, u32>,
+    comes_back: &dyn Fn(LLVMValueRef) -> bool,
+) -> (Blocks, Vec<Block>) {
     // SAFETY: the blocks and instructions are those of the function.
     unsafe {
         let mut all = Vec::new();
@@ -95,6 +101,7 @@ pub(crate) unsafe fn flow_of(function: LLVMValueRef, leaves: &HashMap<LLVMValueR
                 let (cost, calls) = cost_of(instruction, leaves);
                 seen.cost = seen.cost.saturating_add(cost);
                 seen.calls |= calls;
+                seen.comes_back |= calls && comes_back(LLVMGetCalledValue(instruction));
             }
             let last = LLVMGetBasicBlockTerminator(*block);
             seen.is_end = LLVMGetInstructionOpcode(last) == LLVMOpcode::LLVMUnreachable;
@@ -105,6 +112,15 @@ pub(crate) unsafe fn flow_of(function: LLVMValueRef, leaves: &HashMap<LLVMValueR
         });
         let mut flow: Vec<Block> = flow.collect();
         spread_ends(&mut flow);
+        // A call that is a block's last instruction comes back in the next.
+        for (at, block) in all.iter().enumerate() {
+            if LLVMGetInstructionOpcode(LLVMGetBasicBlockTerminator(*block)) == LLVMOpcode::LLVMInvoke
+                && flow[at].comes_back
+            {
+                let next = flow[at].next[0];
+                (flow[at].comes_back, flow[next].comes_back) = (false, true);
+            }
+        }
         (Blocks { all, index }, flow)
     }
 }

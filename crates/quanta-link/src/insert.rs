@@ -41,7 +41,7 @@ pub(crate) struct Charges {
     probe_kind: LLVMTypeRef,
     strip_kind: LLVMTypeRef,
     gate_kind: LLVMTypeRef,
-    credit: LLVMValueRef,
+    pub(crate) credit: LLVMValueRef,
     narrow: Set,
     wide: Set,
 }
@@ -251,17 +251,9 @@ impl Function<'_> {
         }
     }
 
-    /// What is inlined into a function with debug information needs a place in the source; line 0 is none.
     unsafe fn nowhere(&self) {
         // SAFETY: see the module's documentation.
-        unsafe {
-            let scope = LLVMGetSubprogram(self.function);
-            if !scope.is_null() {
-                let context = self.charges.context;
-                let location = LLVMDIBuilderCreateDebugLocation(context, 0, 0, scope, ptr::null_mut());
-                LLVMSetCurrentDebugLocation2(self.builder, location);
-            }
-        }
+        unsafe { nowhere(self.charges.context, self.builder, self.function) }
     }
 
     unsafe fn gate(&self, counter: LLVMValueRef, cost: LLVMValueRef) {
@@ -662,7 +654,27 @@ unsafe fn uses_wide_registers(function: LLVMValueRef) -> bool {
     }
 }
 
-unsafe fn attribute(context: LLVMContextRef, function: LLVMValueRef, name: &str) {
+/// Has what is built next come from no place in the source: what is inlined into a function with debug information needs
+/// one, and line 0 is none.
+///
+/// # Safety
+/// They belong together.
+pub(crate) unsafe fn nowhere(context: LLVMContextRef, builder: LLVMBuilderRef, function: LLVMValueRef) {
+    // SAFETY: as above.
+    unsafe {
+        let scope = LLVMGetSubprogram(function);
+        if !scope.is_null() {
+            let location = LLVMDIBuilderCreateDebugLocation(context, 0, 0, scope, ptr::null_mut());
+            LLVMSetCurrentDebugLocation2(builder, location);
+        }
+    }
+}
+
+/// Gives a function an attribute that has no value.
+///
+/// # Safety
+/// They belong together.
+pub(crate) unsafe fn attribute(context: LLVMContextRef, function: LLVMValueRef, name: &str) {
     // SAFETY: see the module's documentation.
     unsafe {
         let kind = LLVMGetEnumAttributeKindForName(name.as_ptr().cast(), name.len());

@@ -23,6 +23,7 @@ mod link;
 mod loops;
 mod module;
 mod place;
+mod sections;
 mod toolchain;
 
 use std::process::ExitCode;

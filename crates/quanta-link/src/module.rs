@@ -10,7 +10,8 @@ use crate::counted::{Test, test_of};
 use crate::flow::flow_of;
 use crate::insert::Charges;
 use crate::loops::Shape;
-use crate::place::{bottom_up, place};
+use crate::place::{bottom_up, cycles, place};
+use crate::sections::{self, Marks};
 use anyhow::{Result, bail};
 use llvm_sys::LLVMOpcode;
 use llvm_sys::analysis::{LLVMVerifierFailureAction, LLVMVerifyModule};
@@ -137,6 +138,8 @@ impl Module {
 
     /// Runs LLVM's usual passes.
     pub(crate) fn optimise(&self, level: &str) -> Result<()> {
+        // SAFETY: see the module's documentation.
+        unsafe { sections::mark(self.context, self.module, &self.functions()) };
         self.passes(&format!("default<{level}>"))
     }
 
@@ -168,12 +171,19 @@ impl Module {
             let calls = calls_of(&functions);
             let charges = Charges::declare(self.context, self.module, options.is_program);
             let mut leaves = HashMap::new();
-            for function in bottom_up(&calls).into_iter().map(|at| functions[at]) {
+            let (cycle, index) = (cycles(&calls), numbered(&functions));
+            for at in bottom_up(&calls) {
+                let function = functions[at];
+                let own = cycle[at];
+                let recursive = calls[at].contains(&at) || cycle.iter().filter(|other| **other == own).count() > 1;
+                let comes_back = |callee| recursive && index.get(&callee).is_some_and(|callee| cycle[*callee] == own);
+                let (blocks, mut flow) = flow_of(function, &leaves, &comes_back);
+                let shape = Shape::of(&flow);
+                let marks = Marks::find(&blocks, &shape, &mut flow);
                 if is_unprobed(function) {
+                    marks.settle(self.context, None);
                     continue;
                 }
-                let (blocks, flow) = flow_of(function, &leaves);
-                let shape = Shape::of(&flow);
                 let test = |this| test_of(self.module, &blocks, &shape, this);
                 let tests: Vec<_> = shape.loops.iter().map(test).collect();
                 let counted: Vec<_> = tests.iter().map(|test| test.as_ref().map(Test::counted)).collect();
@@ -181,6 +191,7 @@ impl Module {
                 if placement.entry.is_none() {
                     leaves.insert(function, placement.longest);
                 }
+                marks.settle(self.context, Some(charges.credit));
                 charges.insert(function, &blocks, &shape, &tests, &placement);
                 counts.functions += 1;
                 counts.gates += placement.gates.len();
@@ -267,12 +278,16 @@ extern "C" fn keep_error(diagnostic: LLVMDiagnosticInfoRef, said: *mut c_void) {
     }
 }
 
+fn numbered(functions: &[LLVMValueRef]) -> HashMap<LLVMValueRef, usize> {
+    functions.iter().enumerate().map(|(at, one)| (*one, at)).collect()
+}
+
 /// Which of these functions each of them calls by name.
 ///
 /// # Safety
 /// They are functions of one module, and have bodies.
 unsafe fn calls_of(functions: &[LLVMValueRef]) -> Vec<Vec<usize>> {
-    let index: HashMap<LLVMValueRef, usize> = functions.iter().enumerate().map(|(at, one)| (*one, at)).collect();
+    let index = numbered(functions);
     let called = |function: &LLVMValueRef| {
         let mut called = Vec::new();
         // SAFETY: see the module's documentation.

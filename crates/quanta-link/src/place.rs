@@ -16,6 +16,9 @@
 //!    on every cycle; if they call nobody, in a local copy of the credit, which is a register.
 //! 4. Loops of few iterations, known in advance, are paid for like straight code.
 //!
+//! What was paid at the entry of functions that call themselves is used up by the deepest; so their ways back have gates
+//! too.
+//!
 //! So: every cycle of a function contains a charge or a call; no way without a charge is longer than the bound and a
 //! block; each charge is at least what the longest way to it has cost.
 
@@ -32,6 +35,10 @@ pub(crate) struct Block {
     pub(crate) calls: bool,
     /// Whether it ends the function otherwise than by a return: a panic, whose cost doesn't matter.
     pub(crate) is_end: bool,
+    /// Whether a critical section is open at its end, where nothing can be suspended: no gate there.
+    pub(crate) is_held: bool,
+    /// Whether it comes back from a call by which the function may have called itself.
+    pub(crate) comes_back: bool,
 }
 
 /// A test that a loop makes in every iteration and that ends it at a limit known beforehand.
@@ -238,6 +245,9 @@ impl Planner<'_> {
             }
         }
         self.shape.irreducible.iter().for_each(|(from, _)| gated[*from] = true);
+        let back =
+            self.shape.sorted.iter().filter(|block| self.blocks[**block].comes_back && !self.blocks[**block].is_end);
+        back.for_each(|block| gated[*block] = true);
         let mut tail = 0;
         for &block in &self.shape.sorted {
             let cost = if paid[block] { 0 } else { self.costs[block] };
@@ -251,7 +261,10 @@ impl Planner<'_> {
             let ahead =
                 self.forward(block).map(|&next| if paid[next] { 0 } else { self.costs[next] }).max().unwrap_or(0);
             let long = into[block] > 0 && since[block].saturating_add(ahead) > self.bound;
-            if !paid[block] && (gated[block] || (long && !self.blocks[block].next.is_empty())) {
+            if !paid[block]
+                && !self.blocks[block].is_held
+                && (gated[block] || (long && !self.blocks[block].next.is_empty()))
+            {
                 placement.gates.push(Gate { block, cost: since[block].max(1), local: local[block] });
                 since[block] = 0;
             }
@@ -305,6 +318,26 @@ impl Planner<'_> {
             most: calls.then_some(FIRST),
         }
     }
+}
+
+/// Which functions lie on a common cycle of calls: those with the same number.
+pub(crate) fn cycles(calls: &[Vec<usize>]) -> Vec<usize> {
+    // Kosaraju: whoever is found, walking backwards, from the one that was left last, can reach it and be reached.
+    let mut callers = vec![Vec::new(); calls.len()];
+    for (caller, called) in calls.iter().enumerate() {
+        called.iter().for_each(|&called| callers[called].push(caller));
+    }
+    let mut cycle = vec![usize::MAX; calls.len()];
+    for root in bottom_up(calls).into_iter().rev() {
+        let mut open = vec![root];
+        while let Some(function) = open.pop() {
+            if cycle[function] == usize::MAX {
+                cycle[function] = root;
+                open.extend(&callers[function]);
+            }
+        }
+    }
+    cycle
 }
 
 /// An order in which functions that are called come before those that call them, but for recursion, where `calls` says
@@ -404,6 +437,20 @@ mod tests {
         assert!(placed(&blocks, &[]).gates.is_empty());
         blocks[1].cost = 2 * BESIDE_A_CALL;
         assert_eq!(placed(&blocks, &[]).gates, [Gate { block: 1, cost: 43, local: None }]);
+    }
+
+    #[test]
+    fn the_ways_back_from_recursion_have_gates() {
+        let mut blocks = function(&[(3, &[1, 2]), (12, &[2]), (2, &[])]);
+        (blocks[1].calls, blocks[1].comes_back) = (true, true);
+        assert_eq!(placed(&blocks, &[]).gates, [Gate { block: 1, cost: 15, local: None }]);
+    }
+
+    #[test]
+    fn who_calls_itself_through_others_shares_a_cycle_with_them() {
+        let cycle = cycles(&[vec![1, 4], vec![2], vec![3], vec![1], vec![], vec![5], vec![4]]);
+        assert!(cycle[1] == cycle[2] && cycle[2] == cycle[3] && cycle[0] != cycle[1] && cycle[4] != cycle[1]);
+        assert_eq!(cycles(&[]), [0; 0]);
     }
 
     #[test]

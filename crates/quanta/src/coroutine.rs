@@ -7,6 +7,7 @@
 //!    is never unwound there: it runs on until it suspends by itself or is done.
 //! 4. While a coroutine is unwound it is null: destructors must not suspend, for nobody would resume them.
 
+use crate::machine;
 use crate::preempt::{Pace, Ticks, with_quantum};
 use crate::stack::Stack;
 use corosensei::stack::DefaultStack;
@@ -56,6 +57,8 @@ pub struct Coroutine {
     preempted: bool,
     /// How fast its code has been.
     pace: Pace,
+    /// How many critical sections it was in when it was left.
+    sections: i64,
 }
 
 impl Coroutine {
@@ -65,7 +68,7 @@ impl Coroutine {
             RUNNING.set(ptr::from_ref(own));
             catch_unwind(AssertUnwindSafe(body)).map_err(message)
         });
-        Self { inner: Some(inner), preempted: false, pace: Pace::default() }
+        Self { inner: Some(inner), preempted: false, pace: Pace::default(), sections: 0 }
     }
 
     /// Runs it until it suspends, returns or panics. Resuming one that is done says [`State::Finished`] again.
@@ -99,8 +102,10 @@ impl Coroutine {
     fn enter(&mut self) -> Option<State> {
         let Some(inner) = self.inner.as_mut().filter(|inner| !inner.done()) else { return Some(State::Finished) };
         let outer = RUNNING.get();
+        let sections = machine::exchange_sections(self.sections);
         let result = inner.resume(());
         RUNNING.set(outer);
+        self.sections = machine::exchange_sections(sections);
         self.preempted = PREEMPTED.replace(false);
         match result {
             CoroutineResult::Yield(()) if self.preempted => None,

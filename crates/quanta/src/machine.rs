@@ -1,7 +1,7 @@
 //! The processor's side of preemption: the clock, the thread's credit, and the two functions that charges call, in
 //! assembly. `preempt` has the protocol.
 
-pub(crate) use this::{is_instrumented, now, stop, with_quantum};
+pub(crate) use this::{enter, exchange_sections, is_held, is_instrumented, leave, now, with_quantum};
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 #[path = "machine/x86_64.rs"]
@@ -11,6 +11,20 @@ mod this;
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
 mod this {
     pub(crate) fn stop() {}
+
+    pub(crate) fn enter() {}
+
+    pub(crate) fn leave() -> bool {
+        false
+    }
+
+    pub(crate) fn is_held() -> bool {
+        false
+    }
+
+    pub(crate) fn exchange_sections(_sections: i64) -> i64 {
+        0
+    }
 
     pub(crate) fn with_quantum<R>(_quantum: u64, _pace: &mut u64, body: impl FnOnce() -> R) -> R {
         body()

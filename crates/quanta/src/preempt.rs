@@ -9,28 +9,17 @@
 //!    scheduler's own code, which has charges like any other, doesn't probe.
 //! 2. [`Coroutine::resume_for`](crate::Coroutine::resume_for) sets both and afterwards takes them back. So does a probe
 //!    that preempts, first of all: nothing between there and the scheduler is preempted again.
-//! 3. In a critical section an expired quantum is only remembered; the section's end makes up for it.
+//! 3. In a critical section nothing is preempted: its end makes up for a quantum that has expired meanwhile. Borrowing a
+//!    thread-local and being in an allocator are such sections, which `cargo quanta` finds by itself.
 //! 4. The credit is zero or more but for the moment between a charge and its probe.
 //!
 //! A probe keeps all registers, by LLVM's `preserve_all` convention. It is called from arbitrary code, so all that runs
 //! until the switch is in this crate and touches this crate's own thread-locals only: no allocation, no lock, no other
 //! thread-local. Functions in the section `.text.quanta.unprobed` get no charges.
-//!
-//! What is not done yet: a handler that is preempted while it holds a lock, borrows a thread-local or is inside the
-//! allocator keeps it until it is resumed, so code that shares those with others on its thread needs a [`critical`]
-//! section. Servers don't preempt their handlers before that is taken care of.
 
 use crate::machine;
-use std::cell::Cell;
 use std::marker::PhantomData;
 use std::time::{Duration, Instant};
-
-thread_local! {
-    /// How many critical sections this thread is in.
-    static SECTIONS: Cell<u32> = const { Cell::new(0) };
-    /// Whether a quantum ended in one.
-    static OVERDUE: Cell<bool> = const { Cell::new(false) };
-}
 
 /// A span of the processor's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -74,16 +63,14 @@ impl Critical {
     /// Begins one; they nest.
     #[must_use]
     pub fn enter() -> Self {
-        SECTIONS.set(SECTIONS.get() + 1);
+        machine::enter();
         Self(PhantomData)
     }
 }
 
 impl Drop for Critical {
     fn drop(&mut self) {
-        let left = SECTIONS.get() - 1;
-        SECTIONS.set(left);
-        if left == 0 && OVERDUE.replace(false) {
+        if machine::leave() {
             expired();
         }
     }
@@ -109,10 +96,7 @@ pub(crate) fn with_quantum<R>(quantum: Ticks, pace: &mut Pace, body: impl FnOnce
 /// What a probe calls when the quantum has ended.
 #[unsafe(link_section = ".text.quanta.unprobed")]
 pub(crate) extern "C" fn expired() {
-    machine::stop();
-    if SECTIONS.get() > 0 {
-        OVERDUE.set(true);
-    } else {
+    if !machine::is_held() {
         crate::coroutine::preempt();
     }
 }

@@ -12,6 +12,9 @@ const NEVER: i64 = i64::MAX;
 /// A credit that is not used up in a lifetime. Charges of whole loops are at most this.
 const PLENTY: i64 = 1 << 62;
 
+/// The credit in a critical section whose quantum is over.
+const SOON: i64 = 256;
+
 /// The most ticks for which credit is granted at once.
 const MOST: u64 = 8192;
 
@@ -27,6 +30,8 @@ struct State {
     granted: Cell<i64>,
     /// Units of work a tick, scaled by 2^16.
     pace: Cell<u64>,
+    /// How many critical sections the thread is in.
+    sections: Cell<i64>,
 }
 
 global_asm!(
@@ -258,6 +263,39 @@ pub(crate) fn stop() {
     state.end.set(NEVER);
     state.credit.set(PLENTY);
     state.granted.set(PLENTY);
+}
+
+/// Enters a critical section.
+pub(crate) fn enter() {
+    let sections = &state().sections;
+    sections.set(sections.get() + 1);
+}
+
+/// Leaves one; says whether it was the last and the quantum is over.
+pub(crate) fn leave() -> bool {
+    let state = state();
+    state.sections.set(state.sections.get() - 1);
+    state.sections.get() == 0 && state.end.get() != NEVER && now() as i64 >= state.end.get()
+}
+
+/// What a probe does first whose quantum is over: in a critical section nothing but to look again soon, and it says so;
+/// otherwise it ends the quantum.
+#[unsafe(link_section = ".text.quanta.unprobed")]
+pub(crate) fn is_held() -> bool {
+    let state = state();
+    let held = state.sections.get() > 0;
+    if held {
+        state.credit.set(SOON);
+        state.granted.set(SOON);
+    } else {
+        stop();
+    }
+    held
+}
+
+/// How many critical sections the thread is in; those that are open stay so when something else runs meanwhile.
+pub(crate) fn exchange_sections(sections: i64) -> i64 {
+    state().sections.replace(sections)
 }
 
 /// Runs `body` with a quantum of so many ticks, granting credit at this pace at first; writes back what it was last.
