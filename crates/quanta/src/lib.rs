@@ -18,6 +18,7 @@
 mod bell;
 mod clock;
 mod coroutine;
+mod machine;
 pub mod pool;
 mod preempt;
 mod published;
