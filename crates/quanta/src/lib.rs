@@ -18,6 +18,7 @@
 mod bell;
 mod clock;
 mod coroutine;
+mod futex;
 mod machine;
 pub mod pool;
 mod preempt;
@@ -32,6 +33,7 @@ pub mod worker;
 
 pub use clock::Clock;
 pub use coroutine::{Coroutine, NotInCoroutine, State, in_coroutine, suspend, yield_now};
+pub use futex::{BlockingCall, blocking_calls};
 pub use pool::{Pool, Task};
 pub use preempt::{Critical, Ticks, critical, is_instrumented};
 pub use stack::{Stack, StackPool, StackSize};

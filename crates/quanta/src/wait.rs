@@ -46,6 +46,11 @@ impl Wait {
             Ends::Like(value) => now == value,
         }
     }
+
+    /// Whether it is for the thread's word for parking.
+    pub(crate) fn is_parked(&self) -> bool {
+        matches!(self.ends, Ends::Like(_))
+    }
 }
 
 /// Waits while `word` is `expected`, until then at the latest. May return for no reason.
