@@ -3,6 +3,7 @@
 use crate::clock::monotonic;
 use crate::coroutine::{in_coroutine, leave};
 use crate::slot::Why;
+use crate::spans::outside;
 use greenwave_policy::Time;
 use rustix::thread::futex;
 use std::ptr;
@@ -61,7 +62,7 @@ pub(crate) fn wait(word: &AtomicU32, expected: u32, until: Option<Time>) {
     if in_coroutine() {
         // SAFETY: `word` is borrowed until this function returns.
         let wait = unsafe { Wait::new(ptr::from_ref(word), Ends::Unlike(expected), until.unwrap_or(Time::MAX)) };
-        leave(Why::Waits(wait));
+        outside(|| leave(Why::Waits(wait)));
         return;
     }
     sleep(word, expected, until.map(|until| until.since(monotonic())));

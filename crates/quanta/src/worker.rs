@@ -17,6 +17,7 @@ mod waiting;
 use crate::clock::Clock;
 use crate::coroutine::{Back, Coroutine};
 use crate::futex::learn_parker;
+use crate::overflow::name_overflows;
 use crate::preempt::Ticks;
 use crate::stack::{StackPool, StackSize};
 use greenwave_policy::{Order, ReadyQueue, Time, Urgency};
@@ -147,6 +148,7 @@ impl<J: Job> Worker<J> {
     #[must_use]
     pub fn new(order: Order, quantum: Quantum, size: StackSize, keep: usize) -> Self {
         learn_parker();
+        name_overflows();
         let mut clock = Clock::new();
         Self {
             ready: ReadyQueue::new(order),

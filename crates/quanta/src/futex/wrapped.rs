@@ -52,7 +52,7 @@ pub(crate) fn take_unparked() -> bool {
 /// # Safety
 /// What the system call with this number asks for.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn __wrap_syscall(
+pub(super) unsafe extern "C" fn __wrap_syscall(
     number: c_long,
     a: c_long,
     b: c_long,
