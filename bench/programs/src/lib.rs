@@ -82,6 +82,10 @@ pub struct Scale(f64);
 impl Scale {
     /// The whole.
     pub const FULL: Self = Self(1.0);
+    /// Where there is little time.
+    pub const QUARTER: Self = Self(0.25);
+    /// Where a program is not timed but watched, instruction by instruction.
+    pub const TINY: Self = Self(0.02);
 
     /// The share.
     #[must_use]
@@ -175,12 +179,10 @@ pub(crate) fn checksum(values: impl IntoIterator<Item = u64>) -> u64 {
 mod tests {
     use super::*;
 
-    const TINY: Scale = Scale(0.001);
-
     #[test]
     fn every_program_comes_to_the_same_whenever_it_is_run_and_prepared() {
         for program in PROGRAMS {
-            let (first, second) = (program.prepare(TINY), program.prepare(TINY));
+            let (first, second) = (program.prepare(Scale::TINY), program.prepare(Scale::TINY));
             let once = first();
             assert_eq!((first(), second()), (once, once), "{}", program.name);
         }
@@ -198,7 +200,8 @@ mod tests {
 
     #[test]
     fn checksums_tell_values_and_places_apart() {
-        let sums = [checksum([1, 2, 3]), checksum([1, 3, 2]), checksum([1, 2]), checksum([1, 2, 0]), checksum([2, 2, 3])];
+        let sums =
+            [checksum([1, 2, 3]), checksum([1, 3, 2]), checksum([1, 2]), checksum([1, 2, 0]), checksum([2, 2, 3])];
         assert!((1..sums.len()).all(|at| !sums[..at].contains(&sums[at])));
     }
 

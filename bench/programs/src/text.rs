@@ -6,9 +6,8 @@ const VOCABULARY: usize = 8000;
 /// So many words with spaces and a few commas, full stops and line ends between them.
 pub(crate) fn words(seed: u64, count: usize) -> String {
     let mut random = fastrand::Rng::with_seed(seed);
-    let vocabulary: Vec<String> = (0..VOCABULARY)
-        .map(|_| (0..random.usize(2..5)).map(|_| syllable(&mut random)).collect::<String>())
-        .collect();
+    let vocabulary: Vec<String> =
+        (0..VOCABULARY).map(|_| (0..random.usize(2..5)).map(|_| syllable(&mut random)).collect::<String>()).collect();
     let mut text = String::new();
     for _ in 0..count {
         // The density of the n-th word falls about as 1/n, as Zipf found.
@@ -25,5 +24,8 @@ pub(crate) fn words(seed: u64, count: usize) -> String {
 
 fn syllable(random: &mut fastrand::Rng) -> String {
     let (consonants, vowels) = (b"bcdfghjklmnprstvwz", b"aeiou");
-    [consonants[random.usize(0..consonants.len())], vowels[random.usize(0..vowels.len())]].map(char::from).iter().collect()
+    [consonants[random.usize(0..consonants.len())], vowels[random.usize(0..vowels.len())]]
+        .map(char::from)
+        .iter()
+        .collect()
 }

@@ -4,12 +4,13 @@ use std::collections::HashMap;
 
 use crate::{Job, Scale, checksum};
 
-const KEYS: usize = 400_000;
+const KEYS: usize = 250_000;
 
 pub(crate) fn prepare(scale: Scale) -> Job {
     let mut random = fastrand::Rng::with_seed(42);
     let keys: Vec<u64> = (0..scale.of(KEYS)).map(|_| random.u64(..)).collect();
-    let wanted: Vec<u64> = (0..2 * keys.len()).map(|_| random.choice(&keys).map_or(0, |key| key ^ random.u64(0..2))).collect();
+    let wanted: Vec<u64> =
+        (0..2 * keys.len()).map(|_| random.choice(&keys).map_or(0, |key| key ^ random.u64(0..2))).collect();
     Box::new(move || {
         let map = map(&keys);
         checksum([map.len() as u64, found(&map, &wanted)])

@@ -2,7 +2,7 @@
 
 use crate::{Job, Scale};
 
-const BELOW: usize = 75_000;
+const BELOW: usize = 150_000;
 const REGISTERS: usize = 8;
 
 /// Registers are named by their number, instructions by theirs.

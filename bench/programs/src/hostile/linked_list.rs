@@ -2,7 +2,7 @@
 
 use crate::{Job, Scale, checksum};
 
-const NODES: usize = 400_000;
+const NODES: usize = 150_000;
 const ROUNDS: usize = 3;
 
 struct List {

@@ -5,7 +5,7 @@ use image::{Rgb, RgbImage};
 
 use crate::{Job, Scale, checksum};
 
-const SIDE: usize = 1200;
+const SIDE: usize = 2000;
 
 pub(crate) fn prepare(scale: Scale) -> Job {
     let side = scale.side(SIDE, 2).max(8) as u32;

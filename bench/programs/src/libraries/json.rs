@@ -55,7 +55,11 @@ fn orders(count: usize) -> Vec<Order> {
             paid: random.bool(),
             discount: random.bool().then(|| random.f64() / 2.0),
             items: (0..random.usize(1..4))
-                .map(|_| Item { name: word(), price: f64::from(random.u32(0..10_000)) / 100.0, count: random.u32(1..9) })
+                .map(|_| Item {
+                    name: word(),
+                    price: f64::from(random.u32(0..10_000)) / 100.0,
+                    count: random.u32(1..9),
+                })
                 .collect(),
             tags: (0..random.usize(0..3)).map(|_| word()).collect(),
         })

@@ -5,7 +5,7 @@ use regex::Regex;
 use crate::text;
 use crate::{Job, Scale, checksum};
 
-const LINES: usize = 20_000;
+const LINES: usize = 90_000;
 const WORDS_PER_LINE: usize = 12;
 
 pub(crate) fn prepare(scale: Scale) -> Job {
@@ -67,7 +67,8 @@ mod tests {
         let text = lines(300);
         let places = found(&patterns()[1], &text);
         let starts = text.match_indices('\n').map(|(end, _)| end + 1);
-        let expected: Vec<u64> = [0].into_iter().chain(starts).take(300).map(|at| (at << 32 | (at + 10)) as u64).collect();
+        let expected: Vec<u64> =
+            [0].into_iter().chain(starts).take(300).map(|at| (at << 32 | (at + 10)) as u64).collect();
         assert_eq!(places.iter().copied().step_by(2).collect::<Vec<_>>(), expected);
     }
 

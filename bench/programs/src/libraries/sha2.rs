@@ -4,7 +4,7 @@ use sha2::{Digest, Sha256};
 
 use crate::{Job, Scale, checksum};
 
-const MESSAGES: usize = 50_000;
+const MESSAGES: usize = 100_000;
 const LONGEST: usize = 2000;
 
 pub(crate) fn prepare(scale: Scale) -> Job {

@@ -2,7 +2,7 @@
 
 use crate::{Job, Scale, checksum};
 
-const PAIRS: usize = 2_000_000;
+const PAIRS: usize = 1_500_000;
 
 type Pair = (u32, u64);
 

@@ -12,7 +12,7 @@ use crate::{Job, Scale, checksum};
 
 const DOCUMENTS: usize = 10_000;
 const WORDS_PER_DOCUMENT: usize = 60;
-const QUERIES: usize = 100;
+const QUERIES: usize = 800;
 const HITS: usize = 10;
 const WRITER_BYTES: usize = 64 << 20;
 
@@ -25,8 +25,7 @@ struct Library {
 pub(crate) fn prepare(scale: Scale) -> Job {
     let documents = documents(scale.of(DOCUMENTS));
     let library = Library::of(&documents).expect("an index in memory can be written");
-    let queries: Vec<_> =
-        (0..QUERIES).map(|at| library.query(&documents[at * 31 % documents.len()], at)).collect();
+    let queries: Vec<_> = (0..QUERIES).map(|at| library.query(&documents[at * 31 % documents.len()], at)).collect();
     Box::new(move || checksum(queries.iter().flat_map(|query| library.search(query))))
 }
 

@@ -3,7 +3,7 @@
 
 use crate::{Job, Scale, checksum};
 
-const POINTS: usize = 1500;
+const POINTS: usize = 600;
 const DIMENSIONS: usize = 32;
 /// How many centres there should be.
 const CENTRES: std::ops::RangeInclusive<usize> = 10..=20;

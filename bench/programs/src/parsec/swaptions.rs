@@ -4,7 +4,7 @@
 use crate::{Job, Scale, checksum};
 
 const SWAPTIONS: usize = 4;
-const TRIALS: usize = 5000;
+const TRIALS: usize = 30_000;
 /// Points in time.
 const STEPS: usize = 11;
 const FACTORS: usize = 3;

@@ -2,7 +2,7 @@
 
 use crate::{Job, Scale, checksum};
 
-const PIXELS: usize = 24_000_000;
+const PIXELS: usize = 60_000_000;
 
 type Histogram = [[u32; 256]; 3];
 

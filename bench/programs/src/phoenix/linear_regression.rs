@@ -2,7 +2,7 @@
 
 use crate::{Job, Scale, checksum};
 
-const POINTS: usize = 120_000_000;
+const POINTS: usize = 80_000_000;
 
 /// Coordinates of one byte each, as in the original.
 type Point = [i8; 2];

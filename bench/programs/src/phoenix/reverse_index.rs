@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::{Job, Scale, checksum};
 
-const PAGES: usize = 3000;
+const PAGES: usize = 2000;
 const LINKS_PER_PAGE: usize = 100;
 const ADDRESSES: usize = 20_000;
 

@@ -2,7 +2,7 @@
 
 use crate::{Job, Scale, checksum};
 
-const WORDS: usize = 2_500_000;
+const WORDS: usize = 3_000_000;
 const LONGEST: usize = 16;
 const KEYS: [&str; 4] = ["Helloworld", "howareyou", "ferrari", "whotheman"];
 

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use crate::text;
 use crate::{Job, Scale, checksum};
 
-const WORDS: usize = 800_000;
+const WORDS: usize = 1_200_000;
 
 pub(crate) fn prepare(scale: Scale) -> Job {
     let text = text::words(8, scale.of(WORDS));

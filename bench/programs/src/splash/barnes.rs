@@ -2,7 +2,7 @@
 
 use crate::{Job, Scale, checksum};
 
-const BODIES: usize = 6000;
+const BODIES: usize = 12_000;
 const STEPS: usize = 2;
 const STEP: f64 = 0.025;
 /// A cell acts as one body where its side is less than this share of its distance.

@@ -4,7 +4,7 @@
 
 use crate::{Job, Scale, checksum};
 
-const SIZE: usize = 512;
+const SIZE: usize = 800;
 const BLOCK: usize = 16;
 
 pub(crate) fn prepare(scale: Scale) -> Job {

@@ -4,7 +4,7 @@
 use crate::{Job, Scale, checksum};
 
 const SIDE: usize = 514;
-const SWEEPS: usize = 100;
+const SWEEPS: usize = 180;
 const RELAXATION: f64 = 1.15;
 
 pub(crate) fn prepare(scale: Scale) -> Job {

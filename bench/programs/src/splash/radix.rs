@@ -2,7 +2,7 @@
 
 use crate::{Job, Scale, checksum};
 
-const KEYS: usize = 5_000_000;
+const KEYS: usize = 4_000_000;
 const DIGIT_BITS: u32 = 10;
 const RADIX: usize = 1 << DIGIT_BITS;
 /// Keys have this many digits.
