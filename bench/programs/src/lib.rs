@@ -85,7 +85,7 @@ impl Scale {
     /// Where there is little time.
     pub const QUARTER: Self = Self(0.25);
     /// Where a program is not timed but watched, instruction by instruction.
-    pub const TINY: Self = Self(0.02);
+    pub const TINY: Self = Self(0.05);
 
     /// The share.
     #[must_use]

@@ -73,7 +73,7 @@ fn turns(setting: &Setting, program: &Program, progress: &mut Progress) -> anyho
             progress.show(turns.len() as f64 / (processes * each) as f64, 0);
             let mut turn = [Run::default(); SYSTEMS.len()];
             for place in 0..SYSTEMS.len() {
-                let index = if turns.len() % 2 == 0 { place } else { SYSTEMS.len() - 1 - place };
+                let index = if turns.len().is_multiple_of(2) { place } else { SYSTEMS.len() - 1 - place };
                 let System { probes: instrumented, quantum, .. } = SYSTEMS[index];
                 turn[index] = if instrumented { probes.run(quantum)? } else { plain.run(None)? };
             }

@@ -2,8 +2,8 @@
 
 use crate::{Job, Scale, checksum};
 
-const NODES: usize = 150_000;
-const ROUNDS: usize = 3;
+const NODES: usize = 100_000;
+const ROUNDS: usize = 40;
 
 struct List {
     first: Option<Box<Node>>,

@@ -5,7 +5,7 @@ use crate::{Job, Scale, checksum};
 
 const ELEMENTS: usize = 200_000;
 const INPUTS: usize = 5;
-const SWAPS_PER_TEMPERATURE: usize = 25_000;
+const SWAPS_PER_TEMPERATURE: usize = 15_000;
 const TEMPERATURES: usize = 10;
 const HOTTEST: f64 = 2000.0;
 const COOLING: f64 = 1.5;

@@ -42,12 +42,13 @@ impl Swaption {
     fn new(strike: f64) -> Self {
         let mut forward = [0.0; STEPS];
         forward.iter_mut().enumerate().for_each(|(at, rate)| *rate = 0.05 + 0.001 * at as f64);
-        let mut volatility = [[0.01; STEPS - 1]; FACTORS];
-        for maturity in 0..STEPS - 1 {
-            volatility[1][maturity] = 0.008 * (-0.1 * maturity as f64).exp();
-            volatility[2][maturity] = 0.004 * (1.0 - 0.2 * maturity as f64);
+        let level = [0.01; STEPS - 1];
+        let (mut slope, mut twist) = (level, level);
+        for (maturity, (slope, twist)) in slope.iter_mut().zip(&mut twist).enumerate() {
+            *slope = 0.008 * (-0.1 * maturity as f64).exp();
+            *twist = 0.004 * (1.0 - 0.2 * maturity as f64);
         }
-        Self { strike, forward, volatility }
+        Self { strike, forward, volatility: [level, slope, twist] }
     }
 
     /// What keeps the model free of arbitrage: how far the rate of each maturity drifts a year.
@@ -90,8 +91,8 @@ fn path(swaption: &Swaption, drifts: &[f64; STEPS - 1], random: &mut Uniform) ->
     for time in 1..STEPS {
         for maturity in 0..STEPS - time {
             let mut shock = 0.0;
-            for factor in 0..FACTORS {
-                shock += swaption.volatility[factor][maturity] * shocks[time][factor];
+            for (volatility, random) in swaption.volatility.iter().zip(&shocks[time]) {
+                shock += volatility[maturity] * random;
             }
             path[time][maturity] = path[time - 1][maturity + 1] + drifts[maturity] * STEP + STEP.sqrt() * shock;
         }

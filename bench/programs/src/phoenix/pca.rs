@@ -30,11 +30,8 @@ fn covariances(matrix: &[Vec<i32>], means: &[i32]) -> Vec<Vec<i32>> {
     for i in 0..matrix.len() {
         let mut of_row = Vec::new();
         for j in i..matrix.len() {
-            let mut sum = 0;
-            for k in 0..matrix[i].len() {
-                sum += (matrix[i][k] - means[i]) * (matrix[j][k] - means[j]);
-            }
-            of_row.push(sum / (matrix[i].len() as i32 - 1));
+            let products = matrix[i].iter().zip(&matrix[j]).map(|(a, b)| (a - means[i]) * (b - means[j]));
+            of_row.push(products.sum::<i32>() / (matrix[i].len() as i32 - 1));
         }
         covariances.push(of_row);
     }
