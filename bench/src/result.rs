@@ -139,9 +139,25 @@ impl Results {
     /// Writes `bench/NAME.json` in Cargo's target folder and returns its path.
     pub fn write(&self) -> Result<PathBuf, WriteError> {
         let path = bench_folder().join(format!("{}.json", self.bench));
-        let text = serde_json::to_string_pretty(self).map_err(io::Error::from);
+        let text = self.text().map_err(io::Error::from);
         write(&path, &text.map_err(|source| WriteError { path: path.clone(), source })?)?;
         Ok(path)
+    }
+
+    /// JSON with a line for each row and each distribution, so that two results can be compared line by line.
+    fn text(&self) -> serde_json::Result<String> {
+        let Self { bench, commit, machine, rows, distributions } = self;
+        let mut fields = vec![
+            ("bench", serde_json::to_string(bench)?),
+            ("commit", serde_json::to_string(commit)?),
+            ("machine", serde_json::to_string(machine)?),
+            ("rows", lines(rows)?),
+        ];
+        if !distributions.is_empty() {
+            fields.push(("distributions", lines(distributions)?));
+        }
+        let fields: Vec<_> = fields.into_iter().map(|(name, value)| format!("  \"{name}\": {value}")).collect();
+        Ok(format!("{{\n{}\n}}\n", fields.join(",\n")))
     }
 
     fn push_tally(&mut self, case: &str, system: &str, prefix: &str, tally: &Tally, time: Duration) {
@@ -173,6 +189,11 @@ pub fn bench_folder() -> PathBuf {
 pub fn write(path: &Path, text: &str) -> Result<(), WriteError> {
     let folders = path.parent().map_or(Ok(()), fs::create_dir_all);
     folders.and_then(|()| fs::write(path, text)).map_err(|source| WriteError { path: path.to_owned(), source })
+}
+
+fn lines(items: &[impl Serialize]) -> serde_json::Result<String> {
+    let items = items.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>()?;
+    Ok(format!("[\n    {}\n  ]", items.join(",\n    ")))
 }
 
 fn ms(time: Duration) -> f64 {
@@ -208,6 +229,18 @@ mod tests {
         let text = serde_json::to_string(&results).expect("plain data");
         assert!(text.contains(r#""buckets":[[10,3],[20,1]]"#), "{text}");
         assert_eq!(serde_json::from_str::<Results>(&text).expect("as written"), results);
+    }
+
+    #[test]
+    fn what_is_written_has_a_line_for_each_row_and_reads_as_it_was() {
+        let mut results = results();
+        results.push_distribution("one", "edf", "wait_ns", vec![(10, 3)]);
+        let text = results.text().expect("plain data");
+        assert_eq!(serde_json::from_str::<Results>(&text).expect("as written"), results);
+        let rows = text.lines().filter(|line| line.trim_start().starts_with(r#"{"case":"#)).count();
+        assert_eq!(rows, results.rows.len() + results.distributions.len());
+        results.rows.clear();
+        assert_eq!(serde_json::from_str::<Results>(&results.text().expect("plain data")).expect("as written"), results);
     }
 
     #[test]
