@@ -24,6 +24,9 @@ const PRESERVE_ALL: u32 = 15;
 /// How many iterations a loop pays for that may end early.
 const FEW: u64 = 4;
 
+/// A loop that costs at most this in all is paid for as by a gate.
+const AS_BY_A_GATE: u64 = 512;
+
 /// The thread's credit.
 const CREDIT: &CStr = c"__quanta_credit";
 
@@ -399,17 +402,22 @@ impl Function<'_> {
             LLVMInstructionEraseFromParent(branch);
             LLVMPositionBuilderAtEnd(builder, met);
             self.nowhere();
-            let goes_on = LLVMBuildICmp(builder, test.goes_on, test.compared, test.end, c"".as_ptr());
+            // Where the limit has to be hit it says where the variable is. The variable itself must not be needed behind
+            // the loop: LLVM would keep one more in it, of what is left.
+            let is_hit = test.goes_on == LLVMIntNE;
+            let limit_now = LLVMBuildLoad2(builder, LLVMTypeOf(test.compared), limit, c"".as_ptr());
+            let here = if is_hit { limit_now } else { test.compared };
+            let goes_on = LLVMBuildICmp(builder, test.goes_on, here, test.end, c"".as_ptr());
             LLVMBuildCondBr(builder, goes_on, more, exit);
             LLVMPositionBuilderAtEnd(builder, more);
             self.nowhere();
-            let count = self.at_least_one(self.iterations(test, test.compared));
+            let count = self.at_least_one(self.iterations(test, here));
             let count = match strip.at_once {
                 Some((_, later)) => self.least(count, charges.constant((u64::from(later) / cost).max(1))),
                 None => count,
             };
             let paid = self.pay(count, cost);
-            let to = self.ahead(test, test.compared, paid);
+            let to = self.ahead(test, here, paid);
             LLVMBuildStore(builder, to, limit);
             LLVMBuildBr(builder, stays);
             self.comes_instead(exit, tested, met);
@@ -417,7 +425,8 @@ impl Function<'_> {
         }
     }
 
-    /// The preheader's end: all iterations at once, or as many as the credit covers.
+    /// The preheader's end: all iterations at once, or as many as the credit covers. A few are paid for as by a gate,
+    /// without asking whether the credit covers them.
     #[expect(clippy::too_many_arguments, reason = "they are what the caller has just made")]
     unsafe fn pay_for_all(
         &mut self,
@@ -430,42 +439,42 @@ impl Function<'_> {
         header: LLVMBasicBlockRef,
     ) {
         let (charges, builder) = (self.charges, self.builder);
-        let cost = u64::from(strip.cost);
+        let (cost, before) = (u64::from(strip.cost), charges.constant(u64::from(strip.before)));
         // SAFETY: see the module's documentation.
         unsafe {
             let block = |name: &CStr| LLVMAppendBasicBlockInContext(charges.context, self.function, name.as_ptr());
+            let (few, many) = (block(c"quanta.few"), block(c"quanta.many"));
             let (all, some, join) = (block(c"quanta.all"), block(c"quanta.some"), block(c"quanta.join"));
-            // So many steps are fewer than 2^63 if each is two or more, so that they can be compared as signed numbers,
-            // and what was done before be counted with them. Otherwise that has a gate of its own.
-            let is_signed = !matches!(test.step, Step::By(1 | -1) | Step::Up(_));
-            let before = if is_signed { u64::from(strip.before) } else { 0 };
-            if strip.before > 0 && !is_signed {
-                self.gate(charges.credit, charges.constant(u64::from(strip.before)));
+            let most = charges.constant((AS_BY_A_GATE / cost).max(1));
+            let are_many = LLVMBuildICmp(builder, LLVMIntUGT, count, most, c"".as_ptr());
+            let old = LLVMGetBasicBlockTerminator(preheader);
+            LLVMBuildCondBr(builder, are_many, many, few);
+            LLVMInstructionEraseFromParent(old);
+            let price_of = |count| LLVMBuildMul(builder, count, charges.constant(cost), c"".as_ptr());
+            LLVMPositionBuilderAtEnd(builder, few);
+            self.nowhere();
+            self.gate(charges.credit, LLVMBuildAdd(builder, price_of(count), before, c"".as_ptr()));
+            LLVMBuildStore(builder, test.end, limit);
+            LLVMBuildBr(builder, join);
+            LLVMPositionBuilderAtEnd(builder, many);
+            self.nowhere();
+            if strip.before > 0 {
+                self.gate(charges.credit, before);
             }
             // The credit is zero or more, so this is a number of iterations, rounded down.
             let now = LLVMBuildLoad2(builder, charges.number, charges.credit, c"".as_ptr());
             let shift = charges.constant(u64::from(cost.next_power_of_two().trailing_zeros()));
             let covered = LLVMBuildLShr(builder, now, shift, c"".as_ptr());
-            let covered = LLVMBuildSub(builder, covered, charges.constant(before.div_ceil(cost)), c"".as_ptr());
-            let more = if is_signed { LLVMIntSGT } else { LLVMIntUGT };
-            let too_many = LLVMBuildICmp(builder, more, count, covered, c"".as_ptr());
-            let old = LLVMGetBasicBlockTerminator(preheader);
+            let too_many = LLVMBuildICmp(builder, LLVMIntUGT, count, covered, c"".as_ptr());
             charges.seldom(LLVMBuildCondBr(builder, too_many, some, all));
-            LLVMInstructionEraseFromParent(old);
             LLVMPositionBuilderAtEnd(builder, all);
             self.nowhere();
-            let price = LLVMBuildMul(builder, count, charges.constant(cost), c"".as_ptr());
-            let left = LLVMBuildSub(builder, now, price, c"".as_ptr());
-            let left = LLVMBuildSub(builder, left, charges.constant(before), c"".as_ptr());
+            let left = LLVMBuildSub(builder, now, price_of(count), c"".as_ptr());
             LLVMBuildStore(builder, left, charges.credit);
             LLVMBuildStore(builder, test.end, limit);
             LLVMBuildBr(builder, join);
             LLVMPositionBuilderAtEnd(builder, some);
             self.nowhere();
-            if before > 0 {
-                let left = LLVMBuildSub(builder, now, charges.constant(before), c"".as_ptr());
-                LLVMBuildStore(builder, left, charges.credit);
-            }
             let count = if test.is_after_step() { self.at_least_one(count) } else { count };
             let paid = self.pay(count, cost);
             let to = self.ahead(test, start, paid);
