@@ -1,28 +1,33 @@
 //! One coroutine: started, resumed until it is done, unwound when dropped.
 //!
-//! How `suspend` finds its coroutine: the thread-local `RUNNING` points to the yielder of the coroutine that runs now.
-//! 1. A coroutine stores its own yielder there when it starts, and again whenever it comes back from a suspension.
+//! How `suspend` finds its coroutine: the thread-local `RUNNING` points to the slot of the coroutine that runs now, which
+//! is what belongs to its stack and stays with it, see [`Slot`].
+//! 1. A coroutine stores its own slot there when it starts, and again whenever it comes back from a suspension.
 //! 2. [`Coroutine::resume`] restores what was there before, so that coroutines nest.
-//! 3. What a probe suspends has `PREEMPTED` set, which tells it from what suspends by itself. It may be anywhere, so it
-//!    is never unwound there: it runs on until it suspends by itself or is done.
+//! 3. Who suspends says why. What a probe suspends may be anywhere, so it is never unwound there: it runs on until it
+//!    suspends by itself or is done.
 //! 4. While a coroutine is unwound it is null: destructors must not suspend, for nobody would resume them.
+//! 5. `errno` is a thread-local of C, and a probe may lie between a failed call and the look at it: who is preempted
+//!    takes it along. Those who suspend by themselves do so in a call, and no call promises to keep it.
+//! 6. Nobody is preempted while it unwinds: that a thread panics is a count in a thread-local of the standard library,
+//!    and others would find their locks poisoned.
 
 use crate::preempt::{Ticks, with_quantum};
+use crate::slot::{Slot, Why};
 use crate::stack::Stack;
+use crate::wait::Wait;
+use corosensei::CoroutineResult;
 use corosensei::stack::DefaultStack;
-use corosensei::{CoroutineResult, Yielder};
 use std::any::Any;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
-type Inner = corosensei::Coroutine<(), (), Result<(), String>, DefaultStack>;
+type Inner = corosensei::Coroutine<(), Why, Result<(), String>, DefaultStack>;
 
 thread_local! {
-    /// The yielder of the coroutine that runs on this thread now; null on the thread's own stack.
-    static RUNNING: Cell<*const Yielder<(), ()>> = const { Cell::new(ptr::null()) };
-    /// Whether the coroutine that came back last was preempted.
-    static PREEMPTED: Cell<bool> = const { Cell::new(false) };
+    /// The slot of the coroutine that runs on this thread now; null on the thread's own stack.
+    static RUNNING: Cell<*const Slot> = const { Cell::new(ptr::null()) };
 }
 
 /// How a coroutine came back from [`Coroutine::resume`].
@@ -33,6 +38,19 @@ pub enum State {
     /// It returned.
     Finished,
     /// It panicked with this message. Nothing outside it was harmed.
+    Panicked(String),
+}
+
+/// How a coroutine came back to its scheduler.
+#[derive(Debug)]
+pub(crate) enum Back {
+    /// Its quantum ended.
+    Preempted,
+    /// It suspended itself.
+    Suspended,
+    /// It waits for a word of memory.
+    Waits(Wait),
+    Finished,
     Panicked(String),
 }
 
@@ -51,7 +69,7 @@ impl std::error::Error for NotInCoroutine {}
 /// A function with a stack of its own, which can be left and entered again. It stays on the thread that made it.
 pub struct Coroutine {
     /// `None` only after the stack was taken back.
-    inner: Option<Inner>,
+    inner: Option<(Inner, Box<Slot>)>,
     /// Whether it was left by 3 above.
     preempted: bool,
 }
@@ -59,11 +77,21 @@ pub struct Coroutine {
 impl Coroutine {
     /// Prepares `body` to run on `stack`. Nothing runs before the first [`resume`](Self::resume).
     pub fn new(stack: Stack, body: impl FnOnce() + 'static) -> Self {
-        let inner = Inner::with_stack(stack.0, move |own, ()| {
-            RUNNING.set(ptr::from_ref(own));
+        Self::named(stack, "", body)
+    }
+
+    /// [`new`](Self::new), with a name for those who read of its stack's overflow.
+    pub fn named(stack: Stack, name: &'static str, body: impl FnOnce() + 'static) -> Self {
+        let Stack { memory, slot } = stack;
+        slot.name.set(name);
+        let own = ptr::from_ref::<Slot>(&slot);
+        let inner = Inner::with_stack(memory, move |yielder, ()| {
+            // SAFETY: the slot is boxed and stays until the stack is taken back, which is after this function's end.
+            unsafe { (*own).yielder.set(yielder) };
+            RUNNING.set(own);
             catch_unwind(AssertUnwindSafe(body)).map_err(message)
         });
-        Self { inner: Some(inner), preempted: false }
+        Self { inner: Some((inner, slot)), preempted: false }
     }
 
     /// Runs it until it suspends, returns or panics. Resuming one that is done says [`State::Finished`] again.
@@ -71,7 +99,7 @@ impl Coroutine {
     /// Where the caller itself has a quantum that ends meanwhile, it is the caller who is preempted.
     pub fn resume(&mut self) -> State {
         loop {
-            match self.enter() {
+            match self.enter().state() {
                 Some(state) => return state,
                 None => preempt(),
             }
@@ -82,42 +110,72 @@ impl Coroutine {
     /// soon after so many ticks, wherever it is, and goes on from there when it is resumed. In others it runs on. The
     /// thread must not have a quantum of its own.
     pub fn resume_for(&mut self, quantum: Ticks) -> Option<State> {
-        with_quantum(quantum, || self.enter())
+        self.run(Some(quantum)).state()
     }
 
-    /// Runs it until it comes back; `None` if it was preempted.
+    /// [`resume_for`](Self::resume_for), or without end; and what it waits for, if it does.
+    pub(crate) fn run(&mut self, quantum: Option<Ticks>) -> Back {
+        match quantum {
+            Some(quantum) => with_quantum(quantum, || self.enter()),
+            None => self.enter(),
+        }
+    }
+
+    /// Runs it until it comes back.
     // Without probes: between the switch and the next line `RUNNING` names a coroutine that is no longer running.
     #[inline(never)]
     #[unsafe(link_section = ".text.quanta.unprobed")]
-    fn enter(&mut self) -> Option<State> {
-        let Some(inner) = self.inner.as_mut().filter(|inner| !inner.done()) else { return Some(State::Finished) };
+    fn enter(&mut self) -> Back {
+        let Some(inner) = self.unfinished() else { return Back::Finished };
         let outer = RUNNING.get();
         let result = inner.resume(());
         RUNNING.set(outer);
-        self.preempted = PREEMPTED.replace(false);
+        self.preempted = matches!(result, CoroutineResult::Yield(Why::Preempted));
         match result {
-            CoroutineResult::Yield(()) if self.preempted => None,
-            CoroutineResult::Yield(()) => Some(State::Suspended),
-            CoroutineResult::Return(Ok(())) => Some(State::Finished),
-            CoroutineResult::Return(Err(message)) => Some(State::Panicked(message)),
+            CoroutineResult::Yield(Why::Preempted) => Back::Preempted,
+            CoroutineResult::Yield(Why::Asked) => Back::Suspended,
+            CoroutineResult::Yield(Why::Waits(wait)) => Back::Waits(wait),
+            CoroutineResult::Return(Ok(())) => Back::Finished,
+            CoroutineResult::Return(Err(message)) => Back::Panicked(message),
         }
+    }
+
+    /// The name it was given.
+    pub fn name(&self) -> &'static str {
+        self.inner.as_ref().map_or("", |(_, slot)| slot.name.get())
     }
 
     /// Takes the stack back for the next coroutine. One that has not finished is unwound first.
     pub fn into_stack(mut self) -> Stack {
         self.unwind();
-        let inner = self.inner.take().expect("the stack is taken once: this method consumes the coroutine");
-        Stack(inner.into_stack())
+        let (inner, slot) = self.inner.take().expect("the stack is taken once: this method consumes the coroutine");
+        Stack { memory: inner.into_stack(), slot }
+    }
+
+    fn unfinished(&mut self) -> Option<&mut Inner> {
+        self.inner.as_mut().map(|(inner, _)| inner).filter(|inner| !inner.done())
     }
 
     fn unwind(&mut self) {
         while self.preempted {
             self.enter();
         }
-        let Some(inner) = self.inner.as_mut().filter(|inner| !inner.done()) else { return };
+        let Some(inner) = self.unfinished() else { return };
         let outer = RUNNING.replace(ptr::null());
         inner.force_unwind();
         RUNNING.set(outer);
+    }
+}
+
+impl Back {
+    /// What those see who don't know of waits: to them a wait is a yield, and comes to the same.
+    fn state(self) -> Option<State> {
+        match self {
+            Self::Preempted => None,
+            Self::Suspended | Self::Waits(_) => Some(State::Suspended),
+            Self::Finished => Some(State::Finished),
+            Self::Panicked(message) => Some(State::Panicked(message)),
+        }
     }
 }
 
@@ -136,34 +194,44 @@ pub fn in_coroutine() -> bool {
 ///
 /// # Errors
 /// [`NotInCoroutine`] on a thread's own stack.
+pub fn suspend() -> Result<(), NotInCoroutine> {
+    if leave(Why::Asked) { Ok(()) } else { Err(NotInCoroutine) }
+}
+
+/// Leaves the running coroutine, and returns when it is resumed; false at once where there is none.
 // Without probes: between the switch and the last line `RUNNING` is not the caller's.
 #[inline(never)]
 #[unsafe(link_section = ".text.quanta.unprobed")]
-pub fn suspend() -> Result<(), NotInCoroutine> {
-    let yielder = RUNNING.get();
-    if yielder.is_null() {
-        return Err(NotInCoroutine);
+pub(crate) fn leave(why: Why) -> bool {
+    let slot = RUNNING.get();
+    if slot.is_null() {
+        return false;
     }
-    // SAFETY: by 1 and 2 above `RUNNING` is the yielder of the coroutine that runs on this thread now, that is, of the
-    // caller. The yielder lives at the base of the caller's own stack, which can't go away while the caller runs on it.
-    unsafe { (*yielder).suspend(()) };
-    RUNNING.set(yielder);
-    Ok(())
+    // SAFETY: by 1 and 2 above `RUNNING` is the slot of the coroutine that runs on this thread now, that is, of the
+    // caller, and its yielder was set before. The yielder lives at the base of the caller's own stack, which can't go
+    // away while the caller runs on it.
+    unsafe { (*(*slot).yielder.get()).suspend(why) };
+    RUNNING.set(slot);
+    true
 }
 
 /// What a probe does when the quantum has ended; nothing on a thread's own stack.
-// Without probes, as `suspend`.
+// Without probes, as `leave`. Nothing is borrowed here, and the probe has saved the registers that its caller uses.
 #[inline(never)]
 #[unsafe(link_section = ".text.quanta.unprobed")]
 pub(crate) fn preempt() {
-    let yielder = RUNNING.get();
-    if yielder.is_null() {
+    if RUNNING.get().is_null() || std::thread::panicking() {
         return;
     }
-    PREEMPTED.set(true);
-    // SAFETY: as in `suspend`. Nothing is borrowed here, and the probe has saved the registers that its caller uses.
-    unsafe { (*yielder).suspend(()) };
-    RUNNING.set(yielder);
+    let errno = errno::taken();
+    leave(Why::Preempted);
+    errno::put_back(errno);
+}
+
+/// The slot of the coroutine that runs now.
+pub(crate) fn running() -> Option<*const Slot> {
+    let slot = RUNNING.get();
+    (!slot.is_null()).then_some(slot)
 }
 
 /// [`suspend`], where being unable to is no error: a polite long computation calls this now and then.
@@ -171,7 +239,8 @@ pub fn yield_now() {
     let _on_a_plain_thread_the_kernel_does_it = suspend();
 }
 
-fn message(payload: Box<dyn Any + Send>) -> String {
+/// The text of a panic.
+pub(crate) fn message(payload: Box<dyn Any + Send>) -> String {
     match payload.downcast::<String>() {
         Ok(text) => *text,
         Err(payload) => match payload.downcast::<&'static str>() {
@@ -179,6 +248,29 @@ fn message(payload: Box<dyn Any + Send>) -> String {
             Err(_) => "a panic without a text".to_owned(),
         },
     }
+}
+
+#[cfg(target_os = "linux")]
+mod errno {
+    pub(super) fn taken() -> i32 {
+        // SAFETY: the C library's answer points to a number of this thread.
+        unsafe { *libc::__errno_location() }
+    }
+
+    pub(super) fn put_back(errno: i32) {
+        // SAFETY: as above.
+        unsafe { *libc::__errno_location() = errno }
+    }
+}
+
+/// Nothing is preempted elsewhere.
+#[cfg(not(target_os = "linux"))]
+mod errno {
+    pub(super) fn taken() -> i32 {
+        0
+    }
+
+    pub(super) fn put_back(_errno: i32) {}
 }
 
 #[cfg(test)]

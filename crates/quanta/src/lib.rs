@@ -15,10 +15,21 @@
 //! A coroutine never leaves the thread that made it. Thread-locals are shared by all coroutines of a thread, so a
 //! borrow of one must not live across a suspension point.
 
+mod bell;
+mod clock;
 mod coroutine;
 mod preempt;
+mod published;
+pub mod ring;
+mod slot;
 mod stack;
+mod sync;
+pub mod two_level;
+mod wait;
+pub mod worker;
 
+pub use clock::Clock;
 pub use coroutine::{Coroutine, NotInCoroutine, State, in_coroutine, suspend, yield_now};
 pub use preempt::{Critical, Ticks, critical, is_instrumented};
 pub use stack::{Stack, StackPool, StackSize};
+pub use worker::{Job, Quantum, Worker};

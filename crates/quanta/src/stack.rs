@@ -1,5 +1,6 @@
 //! Stacks: guarded, and pooled because `mmap`, the guard's `mprotect` and the first page faults cost more than most calls.
 
+use crate::slot::Slot;
 use corosensei::stack::DefaultStack;
 use std::io;
 
@@ -33,7 +34,12 @@ impl Default for StackSize {
 }
 
 /// A stack with a guard page at its low end: running over it is a fault, never a silent overwrite.
-pub struct Stack(pub(crate) DefaultStack);
+///
+/// What belongs to the coroutine on it, and is kept from one to the next, comes along.
+pub struct Stack {
+    pub(crate) memory: DefaultStack,
+    pub(crate) slot: Box<Slot>,
+}
 
 /// The stacks of one thread that are free to be used again, the last used first, because that one is in the cache.
 pub struct StackPool {
@@ -55,7 +61,11 @@ impl StackPool {
     pub fn take(&mut self) -> io::Result<Stack> {
         match self.free.pop() {
             Some(stack) => Ok(stack),
-            None => DefaultStack::new(self.size.bytes()).map(Stack),
+            None => {
+                let memory = DefaultStack::new(self.size.bytes())?;
+                let slot = Box::new(Slot::of(&memory));
+                Ok(Stack { memory, slot })
+            }
         }
     }
 

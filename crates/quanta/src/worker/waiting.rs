@@ -1,0 +1,83 @@
+//! The jobs of a worker that wait for words of memory: locks, channels, the results of other jobs.
+//!
+//! Their words are looked at a few at each turn, and all of them twice in [`NAP`] at least. Whoever waits is resumed after
+//! [`NAP`] for no reason, if its word hasn't changed: a word may have changed and changed back between two looks, and
+//! that is where the kernel would have woken it. With very many of them the nap is longer, so that they don't use up
+//! the worker.
+
+use crate::wait::Wait;
+use greenwave_policy::Time;
+use std::time::Duration;
+
+/// The longest wait without a reason, while less than [`CROWD`] wait.
+pub(super) const NAP: Duration = Duration::from_millis(1);
+
+/// How many may wait before naps grow with their number.
+const CROWD: u32 = 64;
+
+/// How many are looked at in a turn.
+const LOOKS: usize = 8;
+
+/// Those who wait, in no order.
+pub(super) struct Waiting {
+    list: Vec<Waiter>,
+    /// Who is looked at next.
+    next: usize,
+    /// When all of them had been looked at last.
+    round: Time,
+}
+
+struct Waiter {
+    wait: Wait,
+    /// When it is resumed for no reason.
+    nap: Time,
+    place: u32,
+}
+
+impl Waiting {
+    pub(super) const fn new() -> Self {
+        Self { list: Vec::new(), next: 0, round: Time::ZERO }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    pub(super) fn add(&mut self, now: Time, wait: Wait, place: u32) {
+        let crowd = (self.list.len() as u32 / CROWD).saturating_add(1);
+        if self.list.is_empty() {
+            self.round = now;
+        }
+        self.list.push(Waiter { wait, nap: now + NAP * crowd, place });
+    }
+
+    /// Looks at some, and tells `ready` of those who need not wait any more.
+    pub(super) fn look(&mut self, now: Time, mut ready: impl FnMut(u32)) {
+        let due = now.since(self.round) >= NAP / 2;
+        let mut left = if due { self.list.len() } else { LOOKS.min(self.list.len()) };
+        while left > 0 && !self.list.is_empty() {
+            if self.next >= self.list.len() {
+                (self.next, self.round) = (0, now);
+            }
+            let waiter = &self.list[self.next];
+            if waiter.nap <= now || waiter.wait.until <= now || waiter.wait.is_over() {
+                ready(self.list.swap_remove(self.next).place);
+            } else {
+                self.next += 1;
+            }
+            left -= 1;
+        }
+        if due {
+            self.round = now;
+        }
+    }
+
+    /// When the first of them has to be resumed.
+    pub(super) fn wakes_by(&self) -> Option<Time> {
+        self.list.iter().map(|waiter| waiter.nap.min(waiter.wait.until)).min()
+    }
+}
