@@ -45,8 +45,8 @@ impl Figures {
         let mut jobs: Vec<Vec<(f64, f64)>> = vec![Vec::new(); classes.len()];
         for (arrival, latency) in counted {
             let class = usize::from(arrival.class);
-            let took = latency.map_or(f64::INFINITY, |it| it.as_secs_f64() * 1e6);
-            jobs[class].push((took, took / (plan.service[class].as_secs_f64() * 1e6)));
+            let took = latency.map_or(f64::INFINITY, micros);
+            jobs[class].push((took, took / micros(plan.service[class])));
         }
         let all = Tally::of("", jobs.concat());
         let ended = outcome.latencies.iter().flatten().count() as f64;
@@ -97,6 +97,10 @@ impl Tally {
         let counts = counts.map(|(name, count)| (format!("{prefix}{name}"), count as f64));
         [named("latency_us", self.latency_us), named("slowdown", self.slowdown), counts.to_vec()].concat()
     }
+}
+
+fn micros(time: Duration) -> f64 {
+    time.as_nanos() as f64 / 1e3
 }
 
 /// What a share of the jobs, which are in order, stays at or below; infinite if there are none.
