@@ -41,23 +41,37 @@ impl Settings {
     }
 }
 
-/// What every program that was built with probes has: a byte that the runtime looks for, the threads' counters, and the
-/// probe of programs without that runtime.
+/// What every program that was built with probes has: a byte that the runtime looks for; and the credit, never used up,
+/// and the functions, never called, of programs without that runtime.
 const STAMP: &str = "
+.section .text.__quanta_probe, \"ax\", @progbits
 .weak __quanta_probe
 .type __quanta_probe, @function
-.section .text.__quanta_probe, \"ax\", @progbits
-__quanta_probe: ret
-.size __quanta_probe, . - __quanta_probe
+.weak __quanta_probe_wide
+.type __quanta_probe_wide, @function
+__quanta_probe:
+__quanta_probe_wide:
+movabs $0x4000000000000000, %r11
+movq %r11, %fs:__quanta_credit@tpoff
+ret
+.section .text.__quanta_strip, \"ax\", @progbits
+.weak __quanta_strip
+.type __quanta_strip, @function
+.weak __quanta_strip_wide
+.type __quanta_strip_wide, @function
+__quanta_strip:
+__quanta_strip_wide:
+movq %rdi, %rax
+ret
 .globl __quanta_instrumented
 .section .rodata.__quanta_instrumented, \"a\", @progbits
 __quanta_instrumented: .byte 1
-.globl __quanta_credit
-.section .tbss, \"awT\", @nobits
-.p2align 2
+.section .tdata.__quanta_credit, \"awT\", @progbits
+.weak __quanta_credit
+.p2align 3
 .type __quanta_credit, @object
-.size __quanta_credit, 4
-__quanta_credit: .zero 4
+.size __quanta_credit, 8
+__quanta_credit: .quad 0x4000000000000000
 .section .note.GNU-stack, \"\", @progbits
 ";
 
@@ -78,6 +92,7 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<ExitCode> {
         level: plugin_option(&plain, "O").map_or_else(|| "O2".into(), |level| format!("O{level}")),
         cpu: plugin_option(&plain, "mcpu=").unwrap_or_else(|| "x86-64".into()),
         bound: settings.bound,
+        is_program: !plain.iter().any(|argument| argument == "-shared"),
     };
     let salt = format!("{} {options:?} {:?}", env!("CARGO_PKG_VERSION"), own_stamp());
     let cache = Cache::new(settings.cache, salt)?;
@@ -205,7 +220,7 @@ fn replacement(job: &Job<'_>, options: &Options, cache: &Cache) -> Result<Option
 fn compile(name: &str, bitcode: &[u8], options: &Options) -> Result<Vec<u8>> {
     let module = Module::read(name, bitcode, options)?;
     module.optimise(&options.level)?;
-    module.instrument(options.bound)?;
+    module.instrument(options)?;
     module.emit()
 }
 

@@ -16,9 +16,14 @@
 
 mod cache;
 mod command;
+mod counted;
+mod flow;
+mod insert;
 mod link;
+mod loops;
 mod module;
 mod place;
+mod sections;
 mod toolchain;
 
 use std::process::ExitCode;

@@ -6,13 +6,17 @@
 //! Safety, in general: every pointer that is used came from LLVM in the same call of [`Module::read`] or from an object
 //! that is still owned by that module, and nothing is used after what owns it was disposed of, which only `drop` does.
 
-use crate::place::{Block, Gate, Placement, place, recursive};
+use crate::counted::{Test, test_of};
+use crate::flow::flow_of;
+use crate::insert::Charges;
+use crate::loops::Shape;
+use crate::place::{bottom_up, cycles, place};
+use crate::sections::{self, Marks};
 use anyhow::{Result, bail};
 use llvm_sys::LLVMOpcode;
 use llvm_sys::analysis::{LLVMVerifierFailureAction, LLVMVerifyModule};
 use llvm_sys::bit_reader::LLVMParseBitcodeInContext2;
 use llvm_sys::core::*;
-use llvm_sys::debuginfo::{LLVMDIBuilderCreateDebugLocation, LLVMGetSubprogram};
 use llvm_sys::error::{LLVMDisposeErrorMessage, LLVMGetErrorMessage};
 use llvm_sys::prelude::*;
 use llvm_sys::target_machine::*;
@@ -33,20 +37,8 @@ unsafe extern "C" {
     fn LLVMInitializeX86AsmParser();
 }
 
-/// The calling convention that keeps all general registers but r11 (LLVM's `preserve_most`).
-const PRESERVE_MOST: u32 = 14;
-
-/// The thread's counter of work in recursive calls.
-const CREDIT: &CStr = c"__quanta_credit";
-
 /// The section of functions that get no probes.
 const UNPROBED: &CStr = c".text.quanta.unprobed";
-
-/// What a call costs, without what is called.
-const CALL: u32 = 10;
-
-/// The runtime's function that reads the clock.
-const PROBE: &CStr = c"__quanta_probe";
 
 /// How modules are made into machine code.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,6 +49,8 @@ pub(crate) struct Options {
     pub(crate) cpu: String,
     /// How much may run without a probe, in instructions, roughly.
     pub(crate) bound: u32,
+    /// Whether an executable is linked, and not a library that is loaded.
+    pub(crate) is_program: bool,
 }
 
 /// What was done to a module.
@@ -64,6 +58,7 @@ pub(crate) struct Options {
 pub(crate) struct Counts {
     pub(crate) functions: usize,
     pub(crate) gates: usize,
+    pub(crate) strips: usize,
 }
 
 /// A module in memory, with what makes machine code of it.
@@ -143,6 +138,8 @@ impl Module {
 
     /// Runs LLVM's usual passes.
     pub(crate) fn optimise(&self, level: &str) -> Result<()> {
+        // SAFETY: see the module's documentation.
+        unsafe { sections::mark(self.context, self.module, &self.functions()) };
         self.passes(&format!("default<{level}>"))
     }
 
@@ -163,22 +160,44 @@ impl Module {
         Ok(())
     }
 
-    /// Puts probes into all functions but those that belong to the runtime.
-    pub(crate) fn instrument(&self, bound: u32) -> Result<Counts> {
+    /// Puts charges into all functions but those that are to have none.
+    pub(crate) fn instrument(&self, options: &Options) -> Result<Counts> {
+        // Loops get a block that leads to them alone, and others that only they lead to.
+        self.passes("function(loop-simplify)")?;
         let mut counts = Counts::default();
-        let gate = GateFunction::declare(self, bound);
-        // SAFETY: see the module's documentation. Neither the gate's own function nor the probe has a body yet.
+        // SAFETY: see the module's documentation. The charges' own functions are made after the list of functions is.
         unsafe {
             let functions = self.functions();
             let calls = calls_of(&functions);
-            for (&function, recursive) in functions.iter().zip(recursive(&calls)) {
-                if !is_unprobed(function) {
-                    counts.functions += 1;
-                    counts.gates += gate.insert(function, recursive);
+            let charges = Charges::declare(self.context, self.module, options.is_program);
+            let mut leaves = HashMap::new();
+            let (cycle, index) = (cycles(&calls), numbered(&functions));
+            for at in bottom_up(&calls) {
+                let function = functions[at];
+                let own = cycle[at];
+                let recursive = calls[at].contains(&at) || cycle.iter().filter(|other| **other == own).count() > 1;
+                let comes_back = |callee| recursive && index.get(&callee).is_some_and(|callee| cycle[*callee] == own);
+                let (blocks, mut flow) = flow_of(function, &leaves, &comes_back);
+                let shape = Shape::of(&flow);
+                let marks = Marks::find(&blocks, &shape, &mut flow);
+                if is_unprobed(function) {
+                    marks.settle(self.context, None);
+                    continue;
                 }
+                let test = |this| test_of(self.module, &blocks, &shape, this);
+                let tests: Vec<_> = shape.loops.iter().map(test).collect();
+                let counted: Vec<_> = tests.iter().map(|test| test.as_ref().map(Test::counted)).collect();
+                let placement = place(&flow, &shape, &counted, options.bound);
+                if placement.entry.is_none() {
+                    leaves.insert(function, placement.longest);
+                }
+                marks.settle(self.context, Some(charges.credit));
+                charges.insert(function, &blocks, &shape, &tests, &placement);
+                counts.functions += 1;
+                counts.gates += placement.gates.len();
+                counts.strips += placement.strips.len();
             }
         }
-        gate.define(self, bound);
         self.passes("always-inline,function(sroa,simplifycfg,early-cse)")?;
         Ok(counts)
     }
@@ -244,125 +263,6 @@ impl Drop for Module {
     }
 }
 
-/// `gate(counter, cost)`: takes the cost off the counter, and probes and starts again where nothing is left. Gates are
-/// calls of it at first, which LLVM inlines, so that no control flow is edited by hand.
-struct GateFunction {
-    context: LLVMContextRef,
-    function: LLVMValueRef,
-    kind: LLVMTypeRef,
-    number: LLVMTypeRef,
-    /// The thread's counter.
-    credit: LLVMValueRef,
-    bound: u32,
-}
-
-impl GateFunction {
-    fn declare(module: &Module, bound: u32) -> Self {
-        let context = module.context;
-        // SAFETY: see the module's documentation.
-        unsafe {
-            let number = LLVMInt32TypeInContext(context);
-            let mut parameters = [LLVMPointerTypeInContext(context, 0), number];
-            let kind = LLVMFunctionType(LLVMVoidTypeInContext(context), parameters.as_mut_ptr(), 2, 0);
-            let function = LLVMAddFunction(module.module, c"__quanta_gate".as_ptr(), kind);
-            let credit = LLVMAddGlobal(module.module, number, CREDIT.as_ptr());
-            LLVMSetThreadLocalMode(credit, llvm_sys::LLVMThreadLocalMode::LLVMInitialExecTLSModel);
-            Self { context, function, kind, number, credit, bound }
-        }
-    }
-
-    fn define(&self, module: &Module, bound: u32) {
-        let Self { context, function, number, .. } = *self;
-        // SAFETY: see the module's documentation.
-        unsafe {
-            LLVMSetLinkage(function, llvm_sys::LLVMLinkage::LLVMInternalLinkage);
-            for name in ["alwaysinline", "nounwind"] {
-                let kind = LLVMGetEnumAttributeKindForName(name.as_ptr().cast(), name.len());
-                let attribute = LLVMCreateEnumAttribute(context, kind, 0);
-                LLVMAddAttributeAtIndex(function, llvm_sys::LLVMAttributeFunctionIndex, attribute);
-            }
-            let probe_kind = LLVMFunctionType(LLVMVoidTypeInContext(context), ptr::null_mut(), 0, 0);
-            let probe = match LLVMGetNamedFunction(module.module, PROBE.as_ptr()) {
-                known if known.is_null() => LLVMAddFunction(module.module, PROBE.as_ptr(), probe_kind),
-                known => known,
-            };
-            LLVMSetFunctionCallConv(probe, PRESERVE_MOST);
-            let block = |name: &CStr| LLVMAppendBasicBlockInContext(context, function, name.as_ptr());
-            let (entry, used_up, over) = (block(c"entry"), block(c"used_up"), block(c"over"));
-            let builder = LLVMCreateBuilderInContext(context);
-            LLVMPositionBuilderAtEnd(builder, entry);
-            let (counter, cost) = (LLVMGetParam(function, 0), LLVMGetParam(function, 1));
-            let before = LLVMBuildLoad2(builder, number, counter, c"before".as_ptr());
-            let left = LLVMBuildSub(builder, before, cost, c"left".as_ptr());
-            LLVMBuildStore(builder, left, counter);
-            let less = llvm_sys::LLVMIntPredicate::LLVMIntSLT;
-            let none = LLVMBuildICmp(builder, less, left, LLVMConstInt(number, 0, 0), c"none".as_ptr());
-            let branch = LLVMBuildCondBr(builder, none, used_up, over);
-            let weights = [1, 2000].map(|weight| LLVMValueAsMetadata(LLVMConstInt(number, weight, 0)));
-            let text = LLVMMDStringInContext2(context, c"branch_weights".as_ptr(), 14);
-            let mut parts = [text, weights[0], weights[1]];
-            let node = LLVMMDNodeInContext2(context, parts.as_mut_ptr(), parts.len());
-            let profile = LLVMGetMDKindIDInContext(context, c"prof".as_ptr(), 4);
-            LLVMSetMetadata(branch, profile, LLVMMetadataAsValue(context, node));
-            LLVMPositionBuilderAtEnd(builder, used_up);
-            LLVMBuildStore(builder, LLVMConstInt(number, u64::from(bound), 0), counter);
-            let call = LLVMBuildCall2(builder, probe_kind, probe, ptr::null_mut(), 0, c"".as_ptr());
-            LLVMSetInstructionCallConv(call, PRESERVE_MOST);
-            LLVMBuildBr(builder, over);
-            LLVMPositionBuilderAtEnd(builder, over);
-            LLVMBuildRetVoid(builder);
-            LLVMDisposeBuilder(builder);
-        }
-    }
-
-    /// Puts gates into a function, one of them at its entry if it may call itself; says how many.
-    ///
-    /// # Safety
-    /// The function is one of the same module, and has a body.
-    unsafe fn insert(&self, function: LLVMValueRef, recursive: bool) -> usize {
-        // SAFETY: see the module's documentation.
-        unsafe {
-            let (blocks, flow) = flow_of(function);
-            let Placement { gates, tail } = place(&flow, self.bound);
-            if gates.is_empty() && !recursive {
-                return 0;
-            }
-            let scope = LLVMGetSubprogram(function);
-            let builder = LLVMCreateBuilderInContext(self.context);
-            let call = |counter: LLVMValueRef, cost: u32| {
-                // What is inlined into a function with debug information needs a place in the source; line 0 is none.
-                if !scope.is_null() {
-                    let location = LLVMDIBuilderCreateDebugLocation(self.context, 0, 0, scope, ptr::null_mut());
-                    LLVMSetCurrentDebugLocation2(builder, location);
-                }
-                let mut arguments = [counter, LLVMConstInt(self.number, u64::from(cost), 0)];
-                LLVMBuildCall2(builder, self.kind, self.function, arguments.as_mut_ptr(), 2, c"".as_ptr());
-            };
-            // Behind the entry's own allocas, so that they stay where LLVM looks for them.
-            let mut first = LLVMGetFirstInstruction(blocks[0]);
-            while LLVMGetInstructionOpcode(first) == LLVMOpcode::LLVMAlloca {
-                first = LLVMGetNextInstruction(first);
-            }
-            LLVMPositionBuilderBefore(builder, first);
-            if recursive {
-                call(self.credit, tail.max(CALL));
-            }
-            if gates.is_empty() {
-                LLVMDisposeBuilder(builder);
-                return 1;
-            }
-            let counter = LLVMBuildAlloca(builder, self.number, c"quanta".as_ptr());
-            LLVMBuildStore(builder, LLVMConstInt(self.number, u64::from(self.bound), 0), counter);
-            for Gate { block, cost } in &gates {
-                LLVMPositionBuilderBefore(builder, LLVMGetBasicBlockTerminator(blocks[*block]));
-                call(counter, *cost);
-            }
-            LLVMDisposeBuilder(builder);
-            gates.len() + usize::from(recursive)
-        }
-    }
-}
-
 /// Keeps the first error; remarks and warnings are not for whoever links.
 extern "C" fn keep_error(diagnostic: LLVMDiagnosticInfoRef, said: *mut c_void) {
     // SAFETY: LLVM passes a diagnostic that lives as long as this call, and what the handler was set with: the text of a
@@ -378,12 +278,16 @@ extern "C" fn keep_error(diagnostic: LLVMDiagnosticInfoRef, said: *mut c_void) {
     }
 }
 
+fn numbered(functions: &[LLVMValueRef]) -> HashMap<LLVMValueRef, usize> {
+    functions.iter().enumerate().map(|(at, one)| (*one, at)).collect()
+}
+
 /// Which of these functions each of them calls by name.
 ///
 /// # Safety
 /// They are functions of one module, and have bodies.
 unsafe fn calls_of(functions: &[LLVMValueRef]) -> Vec<Vec<usize>> {
-    let index: HashMap<LLVMValueRef, usize> = functions.iter().enumerate().map(|(at, one)| (*one, at)).collect();
+    let index = numbered(functions);
     let called = |function: &LLVMValueRef| {
         let mut called = Vec::new();
         // SAFETY: see the module's documentation.
@@ -407,60 +311,6 @@ unsafe fn calls_of(functions: &[LLVMValueRef]) -> Vec<Vec<usize>> {
     functions.iter().map(called).collect()
 }
 
-/// The blocks of a function and how they follow one another.
-///
-/// # Safety
-/// The function has a body.
-unsafe fn flow_of(function: LLVMValueRef) -> (Vec<LLVMBasicBlockRef>, Vec<Block>) {
-    // SAFETY: see the module's documentation.
-    unsafe {
-        let mut blocks = Vec::new();
-        let mut block = LLVMGetFirstBasicBlock(function);
-        while !block.is_null() {
-            blocks.push(block);
-            block = LLVMGetNextBasicBlock(block);
-        }
-        let index: HashMap<LLVMBasicBlockRef, usize> =
-            blocks.iter().enumerate().map(|(at, block)| (*block, at)).collect();
-        let flow = blocks.iter().map(|block| {
-            let mut cost = 0_u32;
-            let mut instruction = LLVMGetFirstInstruction(*block);
-            while !instruction.is_null() {
-                cost = cost.saturating_add(cost_of(instruction));
-                instruction = LLVMGetNextInstruction(instruction);
-            }
-            let last = LLVMGetBasicBlockTerminator(*block);
-            let next = (0..LLVMGetNumSuccessors(last)).map(|at| index[&LLVMGetSuccessor(last, at)]).collect();
-            Block { cost, next }
-        });
-        let flow = flow.collect();
-        (blocks, flow)
-    }
-}
-
-/// About how many simple instructions one costs. What is called is counted where it is; the call itself is charged.
-///
-/// # Safety
-/// It is an instruction.
-unsafe fn cost_of(instruction: LLVMValueRef) -> u32 {
-    // SAFETY: see the module's documentation.
-    unsafe {
-        match LLVMGetInstructionOpcode(instruction) {
-            LLVMOpcode::LLVMPHI | LLVMOpcode::LLVMBitCast | LLVMOpcode::LLVMAlloca => 0,
-            LLVMOpcode::LLVMUDiv | LLVMOpcode::LLVMSDiv | LLVMOpcode::LLVMURem | LLVMOpcode::LLVMSRem => 20,
-            LLVMOpcode::LLVMFDiv | LLVMOpcode::LLVMFRem => 10,
-            LLVMOpcode::LLVMAtomicRMW | LLVMOpcode::LLVMAtomicCmpXchg => 20,
-            LLVMOpcode::LLVMCall | LLVMOpcode::LLVMInvoke => match name_of(LLVMGetCalledValue(instruction)).as_str() {
-                name if name.starts_with("llvm.mem") => 20,
-                name if name.starts_with("llvm.dbg") || name.starts_with("llvm.lifetime") || name == "llvm.assume" => 0,
-                name if name.starts_with("llvm.") => 2,
-                _ => CALL,
-            },
-            _ => 1,
-        }
-    }
-}
-
 /// Whether a function is to have no probes: it says so by the section that it is in.
 ///
 /// # Safety
@@ -475,7 +325,7 @@ unsafe fn is_unprobed(function: LLVMValueRef) -> bool {
 
 /// # Safety
 /// It is a value of a module that is still there.
-unsafe fn name_of(value: LLVMValueRef) -> String {
+pub(crate) unsafe fn name_of(value: LLVMValueRef) -> String {
     let mut length = 0;
     // SAFETY: the name belongs to the value and is copied at once.
     unsafe {

@@ -12,7 +12,8 @@
 //! 6. Nobody is preempted while it unwinds: that a thread panics is a count in a thread-local of the standard library,
 //!    and others would find their locks poisoned.
 
-use crate::preempt::{Ticks, with_quantum};
+use crate::machine;
+use crate::preempt::{Pace, Ticks, with_quantum};
 use crate::slot::{Slot, Why};
 use crate::stack::Stack;
 use crate::wait::Wait;
@@ -72,6 +73,10 @@ pub struct Coroutine {
     inner: Option<(Inner, Box<Slot>)>,
     /// Whether it was left by 3 above.
     preempted: bool,
+    /// How fast its code has been.
+    pace: Pace,
+    /// How many critical sections it was in when it was left.
+    sections: i64,
 }
 
 impl Coroutine {
@@ -91,7 +96,7 @@ impl Coroutine {
             RUNNING.set(own);
             catch_unwind(AssertUnwindSafe(body)).map_err(message)
         });
-        Self { inner: Some((inner, slot)), preempted: false }
+        Self { inner: Some((inner, slot)), preempted: false, pace: Pace::default(), sections: 0 }
     }
 
     /// Runs it until it suspends, returns or panics. Resuming one that is done says [`State::Finished`] again.
@@ -114,11 +119,14 @@ impl Coroutine {
     }
 
     /// [`resume_for`](Self::resume_for), or without end; and what it waits for, if it does.
+    // Without charges: nothing but the coroutine may use up what it is granted.
+    #[unsafe(link_section = ".text.quanta.unprobed")]
     pub(crate) fn run(&mut self, quantum: Option<Ticks>) -> Back {
-        match quantum {
-            Some(quantum) => with_quantum(quantum, || self.enter()),
-            None => self.enter(),
-        }
+        let Some(quantum) = quantum else { return self.enter() };
+        let mut pace = self.pace;
+        let back = with_quantum(quantum, &mut pace, || self.enter());
+        self.pace = pace;
+        back
     }
 
     /// Runs it until it comes back.
@@ -126,10 +134,13 @@ impl Coroutine {
     #[inline(never)]
     #[unsafe(link_section = ".text.quanta.unprobed")]
     fn enter(&mut self) -> Back {
+        let own = self.sections;
         let Some(inner) = self.unfinished() else { return Back::Finished };
         let outer = RUNNING.get();
+        let sections = machine::exchange_sections(own);
         let result = inner.resume(());
         RUNNING.set(outer);
+        self.sections = machine::exchange_sections(sections);
         self.preempted = matches!(result, CoroutineResult::Yield(Why::Preempted));
         match result {
             CoroutineResult::Yield(Why::Preempted) => Back::Preempted,

@@ -18,6 +18,8 @@
 mod bell;
 mod clock;
 mod coroutine;
+mod machine;
+pub mod pool;
 mod preempt;
 mod published;
 pub mod ring;
@@ -30,6 +32,7 @@ pub mod worker;
 
 pub use clock::Clock;
 pub use coroutine::{Coroutine, NotInCoroutine, State, in_coroutine, suspend, yield_now};
+pub use pool::{Pool, Task};
 pub use preempt::{Critical, Ticks, critical, is_instrumented};
 pub use stack::{Stack, StackPool, StackSize};
 pub use worker::{Job, Quantum, Worker};

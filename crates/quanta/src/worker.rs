@@ -188,6 +188,11 @@ impl<J: Job> Worker<J> {
     /// Gives the most urgent job a turn of one quantum, which begins at `now`; afterwards [`now`](Self::now) is the
     /// time of its end.
     pub fn run_one(&mut self, now: Time) -> Event {
+        self.run_announced(now, |_| ())
+    }
+
+    /// [`run_one`](Self::run_one), with the name of the job told beforehand.
+    pub fn run_announced(&mut self, now: Time, announce: impl FnOnce(&'static str)) -> Event {
         if !self.waiting.is_empty() {
             let Self { waiting, ready, places, .. } = self;
             waiting.look(now, |place| ready.put_back(now, places[place as usize].urgency_now(), place));
@@ -204,6 +209,7 @@ impl<J: Job> Worker<J> {
             return Event::NoStack(id, error);
         }
         let Progress::Begun(coroutine) = &mut there.progress else { return Event::Idle };
+        announce(coroutine.name());
         let back = coroutine.run(self.quantum);
         let after = self.clock.now();
         self.now = after;

@@ -1,0 +1,195 @@
+//! What [`place`](crate::place) needs to know of a function, read off LLVM's code: blocks, costs, calls.
+
+use crate::counted::Blocks;
+use crate::module::name_of;
+use crate::place::Block;
+use llvm_sys::LLVMOpcode;
+use llvm_sys::core::*;
+use llvm_sys::prelude::*;
+use std::collections::HashMap;
+
+/// What a call costs, without what is called.
+const CALL: u32 = 10;
+/// What a call costs of which nothing is known but that it doesn't charge: it is in another language, or in the parts
+/// of the standard library that come compiled.
+const FOREIGN: u32 = 30;
+
+/// Who is called.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Callee {
+    /// LLVM's own, which is no call or one of those that it makes of memory operations; with its cost.
+    Intrinsic(u32),
+    /// A copy, a comparison or the like, whose cost goes with its length, which is this argument.
+    Sized(u32),
+    /// A function of the same module.
+    Known(LLVMValueRef),
+    /// A function of another module.
+    Other(String),
+    /// Whoever a pointer points to.
+    Pointer,
+    /// Assembly.
+    Assembly,
+}
+
+/// Tells who is called.
+///
+/// # Safety
+/// It is a call or an invoke.
+pub(crate) unsafe fn callee_of(call: LLVMValueRef) -> Callee {
+    // SAFETY: as above.
+    unsafe {
+        let called = LLVMGetCalledValue(call);
+        if !LLVMIsAInlineAsm(called).is_null() {
+            return Callee::Assembly;
+        }
+        if LLVMIsAFunction(called).is_null() {
+            return Callee::Pointer;
+        }
+        if LLVMIsDeclaration(called) == 0 {
+            return Callee::Known(called);
+        }
+        let name = name_of(called);
+        let constant = |at: u32| !LLVMIsAConstantInt(LLVMGetOperand(call, at)).is_null();
+        match name.as_str() {
+            "memcpy" | "memmove" | "memset" | "memcmp" | "bcmp" | "memchr" if !constant(2) => Callee::Sized(2),
+            "memcpy" | "memmove" | "memset" | "memcmp" | "bcmp" => Callee::Intrinsic(20),
+            "strlen" => Callee::Other(name),
+            name if name.starts_with("llvm.mem") && !constant(2) => Callee::Sized(2),
+            name if name.starts_with("llvm.mem") => {
+                Callee::Intrinsic(LLVMConstIntGetZExtValue(LLVMGetOperand(call, 2)).min(640) as u32 / 16 + 2)
+            }
+            name if IS_NOTHING.iter().any(|nothing| name.starts_with(nothing)) => Callee::Intrinsic(0),
+            name if name.starts_with("llvm.") => Callee::Intrinsic(2),
+            "__quanta_enter" | "__quanta_leave" => Callee::Intrinsic(1),
+            name if MATHS.contains(&name) => Callee::Intrinsic(40),
+            _ => Callee::Other(name),
+        }
+    }
+}
+
+const IS_NOTHING: [&str; 6] =
+    ["llvm.dbg", "llvm.lifetime", "llvm.assume", "llvm.experimental.noalias", "llvm.invariant", "llvm.donothing"];
+
+/// Functions of the C library that only compute.
+const MATHS: [&str; 26] = [
+    "exp", "expf", "exp2", "exp2f", "log", "logf", "log2", "log2f", "log10", "log1p", "expm1", "pow", "powf", "sin",
+    "sinf", "cos", "cosf", "tan", "atan", "atan2", "asin", "acos", "sinh", "cosh", "tanh", "fmod",
+];
+
+/// A function's blocks, and how they follow one another. `leaves` are the functions that don't charge, with their cost;
+/// `comes_back` says of which others the function may be called in turn.
+///
+/// # Safety
+/// The function has a body.
+pub(crate) unsafe fn flow_of(
+    function: LLVMValueRef,
+    leaves: &HashMap<LLVMValueRef, u32>,
+    comes_back: &dyn Fn(LLVMValueRef) -> bool,
+) -> (Blocks, Vec<Block>) {
+    // SAFETY: the blocks and instructions are those of the function.
+    unsafe {
+        let mut all = Vec::new();
+        let mut block = LLVMGetFirstBasicBlock(function);
+        while !block.is_null() {
+            all.push(block);
+            block = LLVMGetNextBasicBlock(block);
+        }
+        let index: HashMap<LLVMBasicBlockRef, usize> = all.iter().enumerate().map(|(at, block)| (*block, at)).collect();
+        let flow = all.iter().map(|block| {
+            let mut seen = Block::default();
+            for instruction in instructions(*block) {
+                let (cost, calls) = cost_of(instruction, leaves);
+                seen.cost = seen.cost.saturating_add(cost);
+                seen.calls |= calls;
+                seen.comes_back |= calls && comes_back(LLVMGetCalledValue(instruction));
+            }
+            let last = LLVMGetBasicBlockTerminator(*block);
+            seen.is_end = LLVMGetInstructionOpcode(last) == LLVMOpcode::LLVMUnreachable;
+            seen.next = (0..LLVMGetNumSuccessors(last)).map(|at| index[&LLVMGetSuccessor(last, at)]).collect();
+            // The way of a panic costs nothing that matters, wherever it is.
+            seen.is_end |= LLVMGetInstructionOpcode(last) == LLVMOpcode::LLVMResume;
+            seen
+        });
+        let mut flow: Vec<Block> = flow.collect();
+        spread_ends(&mut flow);
+        // A call that is a block's last instruction comes back in the next.
+        for (at, block) in all.iter().enumerate() {
+            if LLVMGetInstructionOpcode(LLVMGetBasicBlockTerminator(*block)) == LLVMOpcode::LLVMInvoke
+                && flow[at].comes_back
+            {
+                let next = flow[at].next[0];
+                (flow[at].comes_back, flow[next].comes_back) = (false, true);
+            }
+        }
+        (Blocks { all, index }, flow)
+    }
+}
+
+/// What leads to ends alone is on the way of a panic too.
+fn spread_ends(flow: &mut [Block]) {
+    let mut changed = true;
+    while std::mem::take(&mut changed) {
+        for at in (0..flow.len()).rev().filter(|at| *at > 0) {
+            let Block { next, is_end, .. } = &flow[at];
+            if !is_end && !next.is_empty() && next.iter().all(|next| flow[*next].is_end) {
+                (flow[at].is_end, changed) = (true, true);
+            }
+        }
+    }
+}
+
+/// The instructions of a block.
+///
+/// # Safety
+/// The block is one of a module that is still there, and isn't changed meanwhile.
+pub(crate) unsafe fn instructions(block: LLVMBasicBlockRef) -> Vec<LLVMValueRef> {
+    let mut found = Vec::new();
+    // SAFETY: as above.
+    unsafe {
+        let mut instruction = LLVMGetFirstInstruction(block);
+        while !instruction.is_null() {
+            found.push(instruction);
+            instruction = LLVMGetNextInstruction(instruction);
+        }
+    }
+    found
+}
+
+/// Whether it is a call or an invoke.
+///
+/// # Safety
+/// It is an instruction.
+pub(crate) unsafe fn is_call(instruction: LLVMValueRef) -> bool {
+    // SAFETY: as above.
+    matches!(unsafe { LLVMGetInstructionOpcode(instruction) }, LLVMOpcode::LLVMCall | LLVMOpcode::LLVMInvoke)
+}
+
+/// About how many simple instructions one costs, and whether it calls somebody who may charge.
+///
+/// # Safety
+/// It is an instruction.
+unsafe fn cost_of(instruction: LLVMValueRef, leaves: &HashMap<LLVMValueRef, u32>) -> (u32, bool) {
+    // SAFETY: as above.
+    unsafe {
+        let cost = match LLVMGetInstructionOpcode(instruction) {
+            LLVMOpcode::LLVMPHI | LLVMOpcode::LLVMBitCast | LLVMOpcode::LLVMAlloca | LLVMOpcode::LLVMUnreachable => 0,
+            LLVMOpcode::LLVMUDiv | LLVMOpcode::LLVMSDiv | LLVMOpcode::LLVMURem | LLVMOpcode::LLVMSRem => 10,
+            LLVMOpcode::LLVMFDiv | LLVMOpcode::LLVMFRem => 8,
+            LLVMOpcode::LLVMAtomicRMW | LLVMOpcode::LLVMAtomicCmpXchg => 15,
+            LLVMOpcode::LLVMCall | LLVMOpcode::LLVMInvoke => {
+                return match callee_of(instruction) {
+                    Callee::Intrinsic(cost) => (cost, false),
+                    Callee::Sized(_) => (CALL, false),
+                    Callee::Assembly => (CALL, false),
+                    Callee::Known(function) => {
+                        leaves.get(&function).map_or((CALL, true), |cost| (CALL / 2 + cost, false))
+                    }
+                    Callee::Other(_) => (FOREIGN, true),
+                    Callee::Pointer => (CALL, true),
+                };
+            }
+            _ => 1,
+        };
+        (cost, false)
+    }
+}

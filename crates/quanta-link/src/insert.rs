@@ -1,0 +1,684 @@
+//! Puts charges into a function.
+//!
+//! The probe and the strip's runtime function have LLVM's `preserve_all` convention, by which they keep every register,
+//! so that a charge costs the code around it no spilling. They are called where nothing is left, which is seldom.
+//!
+//! Safety, in general, is [`module`](crate::module)'s: all values are of one module and one function that has a body.
+
+use crate::counted::{Blocks, Step, Test};
+use crate::flow::{Callee, callee_of, instructions, is_call};
+use crate::loops::Shape;
+use crate::place::{Placement, Strip};
+use llvm_sys::LLVMIntPredicate::*;
+use llvm_sys::core::*;
+use llvm_sys::debuginfo::{LLVMDIBuilderCreateDebugLocation, LLVMGetSubprogram};
+use llvm_sys::prelude::*;
+use llvm_sys::{LLVMOpcode, LLVMThreadLocalMode, LLVMTypeKind};
+use std::collections::HashMap;
+use std::ffi::CStr;
+use std::ptr;
+
+/// LLVM's convention by which the called function keeps all registers but one.
+const PRESERVE_ALL: u32 = 15;
+
+/// The thread's credit.
+const CREDIT: &CStr = c"__quanta_credit";
+
+/// A set of runtime functions: there is one for code that uses the wide registers of AVX and one for code that doesn't,
+/// which has less to save.
+struct Set {
+    probe: LLVMValueRef,
+    /// How many of so many iterations, each of such a cost, the credit covers; pays for them.
+    strip: LLVMValueRef,
+    /// Ours, and inlined: takes a cost off a counter and probes where nothing is left.
+    gate: LLVMValueRef,
+}
+
+/// What charges are made of in a module.
+pub(crate) struct Charges {
+    context: LLVMContextRef,
+    number: LLVMTypeRef,
+    probe_kind: LLVMTypeRef,
+    strip_kind: LLVMTypeRef,
+    gate_kind: LLVMTypeRef,
+    pub(crate) credit: LLVMValueRef,
+    narrow: Set,
+    wide: Set,
+}
+
+impl Charges {
+    /// Declares what they need. `is_program` says that the module becomes part of an executable and not of a library
+    /// that is loaded, so that the credit's place is known to the linker.
+    ///
+    /// # Safety
+    /// The module is there, and its own.
+    pub(crate) unsafe fn declare(context: LLVMContextRef, module: LLVMModuleRef, is_program: bool) -> Self {
+        // SAFETY: as above.
+        unsafe {
+            let number = LLVMInt64TypeInContext(context);
+            let (void, pointer) = (LLVMVoidTypeInContext(context), LLVMPointerTypeInContext(context, 0));
+            let probe_kind = LLVMFunctionType(void, ptr::null_mut(), 0, 0);
+            let strip_kind = LLVMFunctionType(number, [number, number].as_mut_ptr(), 2, 0);
+            let gate_kind = LLVMFunctionType(void, [pointer, number].as_mut_ptr(), 2, 0);
+            let function = |name: &CStr, kind| match LLVMGetNamedFunction(module, name.as_ptr()) {
+                known if known.is_null() => {
+                    let made = LLVMAddFunction(module, name.as_ptr(), kind);
+                    LLVMSetFunctionCallConv(made, PRESERVE_ALL);
+                    attribute(context, made, "nounwind");
+                    made
+                }
+                known => known,
+            };
+            let credit = match LLVMGetNamedGlobal(module, CREDIT.as_ptr()) {
+                known if known.is_null() => LLVMAddGlobal(module, number, CREDIT.as_ptr()),
+                known => known,
+            };
+            let mode = LLVMThreadLocalMode::LLVMLocalExecTLSModel;
+            LLVMSetThreadLocalMode(
+                credit,
+                if is_program { mode } else { LLVMThreadLocalMode::LLVMInitialExecTLSModel },
+            );
+            let set = |probe, strip, gate: &CStr| {
+                let gate = LLVMAddFunction(module, gate.as_ptr(), gate_kind);
+                Set { probe: function(probe, probe_kind), strip: function(strip, strip_kind), gate }
+            };
+            let narrow = set(c"__quanta_probe", c"__quanta_strip", c"__quanta_gate");
+            let wide = set(c"__quanta_probe_wide", c"__quanta_strip_wide", c"__quanta_gate_wide");
+            let this = Self { context, number, probe_kind, strip_kind, gate_kind, credit, narrow, wide };
+            this.define_gate(&this.narrow);
+            this.define_gate(&this.wide);
+            this
+        }
+    }
+
+    /// `gate(counter, cost)`, which LLVM inlines, so that this control flow isn't edited by hand.
+    unsafe fn define_gate(&self, set: &Set) {
+        // SAFETY: see the module's documentation.
+        unsafe {
+            let (context, function) = (self.context, set.gate);
+            LLVMSetLinkage(function, llvm_sys::LLVMLinkage::LLVMInternalLinkage);
+            attribute(context, function, "alwaysinline");
+            attribute(context, function, "nounwind");
+            let block = |name: &CStr| LLVMAppendBasicBlockInContext(context, function, name.as_ptr());
+            let (entry, used_up, over) = (block(c"entry"), block(c"used_up"), block(c"over"));
+            let builder = LLVMCreateBuilderInContext(context);
+            LLVMPositionBuilderAtEnd(builder, entry);
+            let (counter, cost) = (LLVMGetParam(function, 0), LLVMGetParam(function, 1));
+            let before = LLVMBuildLoad2(builder, self.number, counter, c"".as_ptr());
+            let left = LLVMBuildSub(builder, before, cost, c"".as_ptr());
+            LLVMBuildStore(builder, left, counter);
+            let none = LLVMBuildICmp(builder, LLVMIntSLT, left, self.constant(0), c"".as_ptr());
+            self.seldom(LLVMBuildCondBr(builder, none, used_up, over));
+            LLVMPositionBuilderAtEnd(builder, used_up);
+            LLVMBuildStore(builder, left, self.credit);
+            let call = LLVMBuildCall2(builder, self.probe_kind, set.probe, ptr::null_mut(), 0, c"".as_ptr());
+            LLVMSetInstructionCallConv(call, PRESERVE_ALL);
+            let granted = LLVMBuildLoad2(builder, self.number, self.credit, c"".as_ptr());
+            LLVMBuildStore(builder, granted, counter);
+            LLVMBuildBr(builder, over);
+            LLVMPositionBuilderAtEnd(builder, over);
+            LLVMBuildRetVoid(builder);
+            LLVMDisposeBuilder(builder);
+        }
+    }
+
+    /// Marks the first successor of a branch as one that is hardly ever taken.
+    unsafe fn seldom(&self, branch: LLVMValueRef) {
+        // SAFETY: see the module's documentation.
+        unsafe {
+            let weight = LLVMInt32TypeInContext(self.context);
+            let weights = [1, 2000].map(|one| LLVMValueAsMetadata(LLVMConstInt(weight, one, 0)));
+            let text = LLVMMDStringInContext2(self.context, c"branch_weights".as_ptr(), 14);
+            let node = LLVMMDNodeInContext2(self.context, [text, weights[0], weights[1]].as_mut_ptr(), 3);
+            let profile = LLVMGetMDKindIDInContext(self.context, c"prof".as_ptr(), 4);
+            LLVMSetMetadata(branch, profile, LLVMMetadataAsValue(self.context, node));
+        }
+    }
+
+    fn constant(&self, value: u64) -> LLVMValueRef {
+        // SAFETY: the type is one of the context's.
+        unsafe { LLVMConstInt(self.number, value, 0) }
+    }
+
+    /// Carries out a placement.
+    ///
+    /// # Safety
+    /// The function is one of the module, and the rest was made from it as it is now.
+    pub(crate) unsafe fn insert(
+        &self,
+        function: LLVMValueRef,
+        blocks: &Blocks,
+        shape: &Shape,
+        tests: &[Option<Test>],
+        placement: &Placement,
+    ) {
+        // SAFETY: see the module's documentation.
+        unsafe {
+            let set = if uses_wide_registers(function) { &self.wide } else { &self.narrow };
+            let builder = LLVMCreateBuilderInContext(self.context);
+            let mut work = Function {
+                charges: self,
+                set,
+                function,
+                blocks,
+                shape,
+                builder,
+                locals: HashMap::new(),
+                anew: HashMap::new(),
+            };
+            work.find_locals(placement);
+            work.charge_lengths();
+            for gate in &placement.gates {
+                let counter = gate.local.map_or(self.credit, |local| work.locals[&local]);
+                work.before_end(blocks.all[gate.block]);
+                work.gate(counter, self.constant(u64::from(gate.cost)));
+            }
+            for strip in &placement.strips {
+                let test = tests[strip.of].as_ref().expect("only a loop that counts is planned as a strip");
+                let test = work.now(test);
+                work.strip(strip, &test);
+            }
+            if let Some(cost) = placement.entry {
+                work.at_entry();
+                work.gate(self.credit, self.constant(u64::from(cost)));
+            }
+            work.anew.keys().for_each(|phi| LLVMInstructionEraseFromParent(*phi));
+            LLVMDisposeBuilder(builder);
+        }
+    }
+}
+
+/// A function in work.
+struct Function<'a> {
+    charges: &'a Charges,
+    set: &'a Set,
+    function: LLVMValueRef,
+    blocks: &'a Blocks,
+    shape: &'a Shape,
+    builder: LLVMBuilderRef,
+    /// Where loops keep their copy of the credit.
+    locals: HashMap<usize, LLVMValueRef>,
+    /// What took the place of phis that were made anew. The old ones stay until the end, so that no other takes their
+    /// address.
+    anew: HashMap<LLVMValueRef, LLVMValueRef>,
+}
+
+impl Function<'_> {
+    /// A test with what has taken the place of its values meanwhile.
+    fn now(&self, test: &Test) -> Test {
+        let now = |mut value| {
+            while let Some(new) = self.anew.get(&value) {
+                value = *new;
+            }
+            value
+        };
+        let step = if let Step::Up(by) = test.step { Step::Up(now(by)) } else { test.step };
+        Test { header: now(test.header), compared: now(test.compared), end: now(test.end), step, ..*test }
+    }
+
+    /// To the end of a block, before its last instruction.
+    unsafe fn before_end(&self, block: LLVMBasicBlockRef) {
+        // SAFETY: see the module's documentation.
+        unsafe {
+            LLVMPositionBuilderBefore(self.builder, LLVMGetBasicBlockTerminator(block));
+            self.nowhere();
+        }
+    }
+
+    /// Behind the entry's own allocas, so that they stay where LLVM looks for them.
+    unsafe fn at_entry(&self) {
+        // SAFETY: see the module's documentation.
+        unsafe {
+            let mut first = LLVMGetFirstInstruction(LLVMGetEntryBasicBlock(self.function));
+            while LLVMGetInstructionOpcode(first) == LLVMOpcode::LLVMAlloca {
+                first = LLVMGetNextInstruction(first);
+            }
+            LLVMPositionBuilderBefore(self.builder, first);
+            self.nowhere();
+        }
+    }
+
+    /// To the first place of a block where something may stand.
+    unsafe fn at_start(&self, block: LLVMBasicBlockRef) {
+        // SAFETY: see the module's documentation.
+        unsafe {
+            let mut first = LLVMGetFirstInstruction(block);
+            while matches!(LLVMGetInstructionOpcode(first), LLVMOpcode::LLVMPHI | LLVMOpcode::LLVMLandingPad) {
+                first = LLVMGetNextInstruction(first);
+            }
+            LLVMPositionBuilderBefore(self.builder, first);
+            self.nowhere();
+        }
+    }
+
+    unsafe fn nowhere(&self) {
+        // SAFETY: see the module's documentation.
+        unsafe { nowhere(self.charges.context, self.builder, self.function) }
+    }
+
+    unsafe fn gate(&self, counter: LLVMValueRef, cost: LLVMValueRef) {
+        let mut arguments = [counter, cost];
+        // SAFETY: see the module's documentation.
+        unsafe {
+            let (kind, gate) = (self.charges.gate_kind, self.set.gate);
+            LLVMBuildCall2(self.builder, kind, gate, arguments.as_mut_ptr(), 2, c"".as_ptr());
+        }
+    }
+
+    unsafe fn alloca(&self, kind: LLVMTypeRef) -> LLVMValueRef {
+        // SAFETY: see the module's documentation.
+        unsafe {
+            let first = LLVMGetFirstInstruction(LLVMGetEntryBasicBlock(self.function));
+            LLVMPositionBuilderBefore(self.builder, first);
+            LLVMBuildAlloca(self.builder, kind, c"".as_ptr())
+        }
+    }
+
+    /// Copies the credit before the loops that keep their own, and back behind them.
+    unsafe fn find_locals(&mut self, placement: &Placement) {
+        let Charges { number, credit, .. } = *self.charges;
+        // SAFETY: see the module's documentation.
+        unsafe {
+            for &index in &placement.locals {
+                let this = &self.shape.loops[index];
+                let local = self.alloca(number);
+                let leads = |block: &&usize| {
+                    let last = LLVMGetBasicBlockTerminator(self.blocks.all[**block]);
+                    let next = (0..LLVMGetNumSuccessors(last)).map(|at| LLVMGetSuccessor(last, at));
+                    !this.contains(**block) && next.into_iter().any(|next| next == self.blocks.all[this.header])
+                };
+                let before = *self.shape.sorted.iter().find(leads).expect("a loop with a copy has a preheader");
+                self.before_end(self.blocks.all[before]);
+                let now = LLVMBuildLoad2(self.builder, number, credit, c"".as_ptr());
+                LLVMBuildStore(self.builder, now, local);
+                for exit in self.exits(index, None) {
+                    self.at_start(exit);
+                    let left = LLVMBuildLoad2(self.builder, number, local, c"".as_ptr());
+                    LLVMBuildStore(self.builder, left, credit);
+                }
+                self.locals.insert(index, local);
+            }
+        }
+    }
+
+    /// The blocks that follow a loop, each once, but for panics and what only one of its blocks leads to.
+    unsafe fn exits(&self, index: usize, but: Option<usize>) -> Vec<LLVMBasicBlockRef> {
+        let this = &self.shape.loops[index];
+        let mut exits = Vec::new();
+        // SAFETY: see the module's documentation.
+        unsafe {
+            for &block in this.blocks.iter().filter(|block| Some(**block) != but) {
+                let last = LLVMGetBasicBlockTerminator(self.blocks.all[block]);
+                for at in 0..LLVMGetNumSuccessors(last) {
+                    let next = LLVMGetSuccessor(last, at);
+                    let inside = self.blocks.index.get(&next).is_some_and(|next| this.contains(*next));
+                    if !inside && !exits.contains(&next) && !self.is_end(next) {
+                        exits.push(next);
+                    }
+                }
+            }
+        }
+        exits
+    }
+
+    /// Charges copies and comparisons by their length.
+    unsafe fn charge_lengths(&self) {
+        let Charges { number, credit, .. } = *self.charges;
+        // SAFETY: see the module's documentation.
+        unsafe {
+            for (index, &block) in self.blocks.all.iter().enumerate() {
+                let counter = self.locals.iter().find(|(local, _)| self.shape.loops[**local].contains(index));
+                let counter = counter.map_or(credit, |(_, counter)| *counter);
+                for call in instructions(block).into_iter().filter(|one| is_call(*one)) {
+                    let Callee::Sized(at) = callee_of(call) else { continue };
+                    let length = LLVMGetOperand(call, at);
+                    LLVMPositionBuilderBefore(self.builder, call);
+                    self.nowhere();
+                    let length = LLVMBuildIntCast2(self.builder, length, number, 0, c"".as_ptr());
+                    let cost = LLVMBuildLShr(self.builder, length, self.charges.constant(4), c"".as_ptr());
+                    let now = LLVMBuildLoad2(self.builder, number, counter, c"".as_ptr());
+                    let left = LLVMBuildSub(self.builder, now, cost, c"".as_ptr());
+                    LLVMBuildStore(self.builder, left, counter);
+                }
+            }
+        }
+    }
+
+    /// Makes a loop pay in advance, for as many iterations as it can, and stop where it has done those.
+    ///
+    /// The test's end is replaced by a limit, which is the end if the credit covers all iterations. Where the limit is
+    /// met, the test itself is made; if the loop isn't over the limit is moved.
+    unsafe fn strip(&mut self, strip: &Strip, test: &Test) {
+        let (charges, builder) = (self.charges, self.builder);
+        let cost = u64::from(strip.cost);
+        // SAFETY: see the module's documentation.
+        unsafe {
+            let limit = self.alloca(LLVMTypeOf(test.compared));
+            let (preheader, tested) = (self.blocks.all[strip.preheader], self.blocks.all[test.block]);
+            let header = LLVMGetInstructionParent(test.header);
+            let at = (0..LLVMCountIncoming(test.header)).find(|at| LLVMGetIncomingBlock(test.header, *at) == preheader);
+            let start = LLVMGetIncomingValue(test.header, at.expect("the header's variable comes from the preheader"));
+            self.before_end(preheader);
+            let count = self.iterations(test, start);
+            match strip.first {
+                Some(first) => {
+                    // What is paid for at first is a constant at most.
+                    let most = (u64::from(first) / cost).max(1);
+                    let all = LLVMBuildICmp(builder, LLVMIntULE, count, charges.constant(most), c"".as_ptr());
+                    let paid = LLVMBuildSelect(builder, all, count, charges.constant(most), c"".as_ptr());
+                    let price = LLVMBuildMul(builder, paid, charges.constant(cost), c"".as_ptr());
+                    let before = charges.constant(u64::from(strip.before));
+                    let price = LLVMBuildAdd(builder, price, before, c"".as_ptr());
+                    let some = self.ahead(test, start, charges.constant(most));
+                    let to = LLVMBuildSelect(builder, all, test.end, some, c"".as_ptr());
+                    LLVMBuildStore(builder, to, limit);
+                    self.gate(charges.credit, price);
+                }
+                None => {
+                    if strip.before > 0 {
+                        self.gate(charges.credit, charges.constant(u64::from(strip.before)));
+                    }
+                    self.pay_for_all(strip, test, start, count, limit, preheader, header);
+                }
+            }
+            let test = &self.now(test);
+            let early = self.exits(strip.of, Some(self.blocks.index[&tested]));
+            // The test.
+            let block = |name: &CStr| LLVMAppendBasicBlockInContext(charges.context, self.function, name.as_ptr());
+            let (met, more) = (block(c"quanta.met"), block(c"quanta.more"));
+            let branch = LLVMGetBasicBlockTerminator(tested);
+            let (out, stay) = if test.leaves_first { (0, 1) } else { (1, 0) };
+            let (exit, stays) = (LLVMGetSuccessor(branch, out), LLVMGetSuccessor(branch, stay));
+            self.before_end(tested);
+            let to = LLVMBuildLoad2(builder, LLVMTypeOf(test.compared), limit, c"".as_ptr());
+            let goes_on = LLVMBuildICmp(builder, test.goes_on, test.compared, to, c"".as_ptr());
+            LLVMBuildCondBr(builder, goes_on, stays, met);
+            LLVMInstructionEraseFromParent(branch);
+            LLVMPositionBuilderAtEnd(builder, met);
+            self.nowhere();
+            let goes_on = LLVMBuildICmp(builder, test.goes_on, test.compared, test.end, c"".as_ptr());
+            LLVMBuildCondBr(builder, goes_on, more, exit);
+            LLVMPositionBuilderAtEnd(builder, more);
+            self.nowhere();
+            let count = self.at_least_one(self.iterations(test, test.compared));
+            let count = match strip.most {
+                Some(most) => self.least(count, charges.constant((u64::from(most) / cost).max(1))),
+                None => count,
+            };
+            let paid = self.pay(count, cost);
+            let to = self.ahead(test, test.compared, paid);
+            LLVMBuildStore(builder, to, limit);
+            LLVMBuildBr(builder, stays);
+            self.comes_instead(exit, tested, met);
+            self.comes_too(stays, tested, more);
+            if strip.refund {
+                self.give_back(strip, test, limit, early);
+            }
+        }
+    }
+
+    /// The preheader's end: all iterations at once, or as many as the credit covers.
+    #[expect(clippy::too_many_arguments, reason = "they are what the caller has just made")]
+    unsafe fn pay_for_all(
+        &mut self,
+        strip: &Strip,
+        test: &Test,
+        start: LLVMValueRef,
+        count: LLVMValueRef,
+        limit: LLVMValueRef,
+        preheader: LLVMBasicBlockRef,
+        header: LLVMBasicBlockRef,
+    ) {
+        let (charges, builder) = (self.charges, self.builder);
+        let cost = u64::from(strip.cost);
+        // SAFETY: see the module's documentation.
+        unsafe {
+            let block = |name: &CStr| LLVMAppendBasicBlockInContext(charges.context, self.function, name.as_ptr());
+            let (all, some, join) = (block(c"quanta.all"), block(c"quanta.some"), block(c"quanta.join"));
+            // A gate or a strip leaves the credit at zero or more, so this is a number of iterations, and rounded down.
+            let now = LLVMBuildLoad2(builder, charges.number, charges.credit, c"".as_ptr());
+            let shift = charges.constant(u64::from(cost.next_power_of_two().trailing_zeros()));
+            let covered = LLVMBuildLShr(builder, now, shift, c"".as_ptr());
+            let too_many = LLVMBuildICmp(builder, LLVMIntUGT, count, covered, c"".as_ptr());
+            let old = LLVMGetBasicBlockTerminator(preheader);
+            charges.seldom(LLVMBuildCondBr(builder, too_many, some, all));
+            LLVMInstructionEraseFromParent(old);
+            LLVMPositionBuilderAtEnd(builder, all);
+            self.nowhere();
+            let price = LLVMBuildMul(builder, count, charges.constant(cost), c"".as_ptr());
+            let left = LLVMBuildSub(builder, now, price, c"".as_ptr());
+            LLVMBuildStore(builder, left, charges.credit);
+            LLVMBuildStore(builder, test.end, limit);
+            LLVMBuildBr(builder, join);
+            LLVMPositionBuilderAtEnd(builder, some);
+            self.nowhere();
+            let count = if test.is_after_step() { self.at_least_one(count) } else { count };
+            let paid = self.pay(count, cost);
+            let to = self.ahead(test, start, paid);
+            LLVMBuildStore(builder, to, limit);
+            LLVMBuildBr(builder, join);
+            LLVMPositionBuilderAtEnd(builder, join);
+            self.nowhere();
+            LLVMBuildBr(builder, header);
+            self.comes_instead(header, preheader, join);
+        }
+    }
+
+    unsafe fn pay(&self, count: LLVMValueRef, cost: u64) -> LLVMValueRef {
+        let Charges { strip_kind, .. } = *self.charges;
+        let mut arguments = [count, self.charges.constant(cost)];
+        // SAFETY: see the module's documentation.
+        unsafe {
+            let call =
+                LLVMBuildCall2(self.builder, strip_kind, self.set.strip, arguments.as_mut_ptr(), 2, c"".as_ptr());
+            LLVMSetInstructionCallConv(call, PRESERVE_ALL);
+            call
+        }
+    }
+
+    /// How many steps it is from a value of the variable to the end. Exact where the end has to be hit.
+    unsafe fn iterations(&self, test: &Test, from: LLVMValueRef) -> LLVMValueRef {
+        let builder = self.builder;
+        // SAFETY: see the module's documentation.
+        unsafe {
+            let (from, end) = (self.plain(from), self.plain(test.end));
+            let down = matches!(test.step, Step::By(by) if by < 0);
+            let (low, high) = if down { (end, from) } else { (from, end) };
+            let distance = LLVMBuildSub(builder, high, low, c"".as_ptr());
+            let steps = self.in_steps(distance, test.step);
+            let steps = LLVMBuildIntCast2(builder, steps, self.charges.number, 0, c"".as_ptr());
+            let begun = test.goes_on != LLVMIntNE && test.step != Step::By(1);
+            if begun { LLVMBuildAdd(builder, steps, self.charges.constant(1), c"".as_ptr()) } else { steps }
+        }
+    }
+
+    unsafe fn in_steps(&self, distance: LLVMValueRef, step: Step) -> LLVMValueRef {
+        // SAFETY: see the module's documentation.
+        unsafe {
+            let kind = LLVMTypeOf(distance);
+            let step = match step {
+                Step::By(by) if by.unsigned_abs().is_power_of_two() => {
+                    let shift = LLVMConstInt(kind, u64::from(by.unsigned_abs().trailing_zeros()), 0);
+                    return LLVMBuildLShr(self.builder, distance, shift, c"".as_ptr());
+                }
+                Step::By(by) => LLVMConstInt(kind, by.unsigned_abs(), 0),
+                Step::Up(by) => {
+                    let one = LLVMConstInt(kind, 1, 0);
+                    let none = LLVMBuildICmp(self.builder, LLVMIntEQ, by, LLVMConstInt(kind, 0, 0), c"".as_ptr());
+                    LLVMBuildSelect(self.builder, none, one, by, c"".as_ptr())
+                }
+            };
+            LLVMBuildUDiv(self.builder, distance, step, c"".as_ptr())
+        }
+    }
+
+    /// The value of the variable after so many steps, but not beyond the end where that is an order.
+    unsafe fn ahead(&self, test: &Test, from: LLVMValueRef, steps: LLVMValueRef) -> LLVMValueRef {
+        let builder = self.builder;
+        // SAFETY: see the module's documentation.
+        unsafe {
+            let plain = self.plain(from);
+            let kind = LLVMTypeOf(plain);
+            let steps = LLVMBuildIntCast2(builder, steps, kind, 0, c"".as_ptr());
+            let by = match test.step {
+                Step::By(by) => LLVMConstInt(kind, by as u64, 1),
+                Step::Up(by) => by,
+            };
+            let way = LLVMBuildMul(builder, steps, by, c"".as_ptr());
+            if LLVMGetTypeKind(LLVMTypeOf(from)) == LLVMTypeKind::LLVMPointerTypeKind {
+                let byte = LLVMInt8TypeInContext(self.charges.context);
+                let there = LLVMBuildGEP2(builder, byte, from, [way].as_mut_ptr(), 1, c"".as_ptr());
+                return self.not_beyond(test, there);
+            }
+            self.not_beyond(test, LLVMBuildAdd(builder, from, way, c"".as_ptr()))
+        }
+    }
+
+    unsafe fn not_beyond(&self, test: &Test, there: LLVMValueRef) -> LLVMValueRef {
+        if test.goes_on == LLVMIntNE {
+            return there;
+        }
+        // SAFETY: see the module's documentation.
+        unsafe {
+            let before = LLVMBuildICmp(self.builder, test.goes_on, there, test.end, c"".as_ptr());
+            LLVMBuildSelect(self.builder, before, there, test.end, c"".as_ptr())
+        }
+    }
+
+    unsafe fn at_least_one(&self, count: LLVMValueRef) -> LLVMValueRef {
+        // SAFETY: see the module's documentation.
+        unsafe {
+            let none = LLVMBuildICmp(self.builder, LLVMIntEQ, count, self.charges.constant(0), c"".as_ptr());
+            LLVMBuildSelect(self.builder, none, self.charges.constant(1), count, c"".as_ptr())
+        }
+    }
+
+    unsafe fn least(&self, one: LLVMValueRef, other: LLVMValueRef) -> LLVMValueRef {
+        // SAFETY: see the module's documentation.
+        unsafe {
+            let less = LLVMBuildICmp(self.builder, LLVMIntULT, one, other, c"".as_ptr());
+            LLVMBuildSelect(self.builder, less, one, other, c"".as_ptr())
+        }
+    }
+
+    /// A pointer as a number.
+    unsafe fn plain(&self, value: LLVMValueRef) -> LLVMValueRef {
+        // SAFETY: see the module's documentation.
+        unsafe {
+            if LLVMGetTypeKind(LLVMTypeOf(value)) == LLVMTypeKind::LLVMPointerTypeKind {
+                LLVMBuildPtrToInt(self.builder, value, self.charges.number, c"".as_ptr())
+            } else {
+                value
+            }
+        }
+    }
+
+    /// Gives back what was paid for iterations that an early exit leaves out.
+    unsafe fn give_back(&self, strip: &Strip, test: &Test, limit: LLVMValueRef, exits: Vec<LLVMBasicBlockRef>) {
+        let (charges, builder) = (self.charges, self.builder);
+        let Step::By(by) = test.step else { return };
+        // SAFETY: see the module's documentation.
+        unsafe {
+            for exit in exits {
+                self.at_start(exit);
+                let to = LLVMBuildLoad2(builder, LLVMTypeOf(test.compared), limit, c"".as_ptr());
+                let (here, to) = (self.plain(test.header), self.plain(to));
+                let (low, high) = if by < 0 { (to, here) } else { (here, to) };
+                let distance = LLVMBuildSub(builder, high, low, c"".as_ptr());
+                let steps = self.in_steps(distance, test.step);
+                let steps = LLVMBuildIntCast2(builder, steps, charges.number, 0, c"".as_ptr());
+                let price = LLVMBuildMul(builder, steps, charges.constant(u64::from(strip.cost)), c"".as_ptr());
+                let now = LLVMBuildLoad2(builder, charges.number, charges.credit, c"".as_ptr());
+                let left = LLVMBuildAdd(builder, now, price, c"".as_ptr());
+                LLVMBuildStore(builder, left, charges.credit);
+            }
+        }
+    }
+
+    unsafe fn is_end(&self, block: LLVMBasicBlockRef) -> bool {
+        // SAFETY: see the module's documentation.
+        unsafe { LLVMGetInstructionOpcode(LLVMGetBasicBlockTerminator(block)) == LLVMOpcode::LLVMUnreachable }
+    }
+
+    /// The block is now led to by `new` where it was by `old`.
+    unsafe fn comes_instead(&mut self, block: LLVMBasicBlockRef, old: LLVMBasicBlockRef, new: LLVMBasicBlockRef) {
+        // SAFETY: see the module's documentation. A phi's blocks can't be changed in place, so it is made anew.
+        unsafe {
+            for phi in phis(block).into_iter().filter(|phi| !self.anew.contains_key(phi)).collect::<Vec<_>>() {
+                LLVMPositionBuilderBefore(self.builder, phi);
+                let made = LLVMBuildPhi(self.builder, LLVMTypeOf(phi), c"".as_ptr());
+                for at in 0..LLVMCountIncoming(phi) {
+                    let from = LLVMGetIncomingBlock(phi, at);
+                    let mut from = [if from == old { new } else { from }];
+                    LLVMAddIncoming(made, [LLVMGetIncomingValue(phi, at)].as_mut_ptr(), from.as_mut_ptr(), 1);
+                }
+                LLVMReplaceAllUsesWith(phi, made);
+                self.anew.insert(phi, made);
+            }
+        }
+    }
+
+    /// The block is led to by `new` too, with the values that come from `old`.
+    unsafe fn comes_too(&self, block: LLVMBasicBlockRef, old: LLVMBasicBlockRef, new: LLVMBasicBlockRef) {
+        // SAFETY: see the module's documentation.
+        unsafe {
+            for phi in phis(block).into_iter().filter(|phi| !self.anew.contains_key(phi)) {
+                let at = (0..LLVMCountIncoming(phi)).find(|at| LLVMGetIncomingBlock(phi, *at) == old);
+                let value = LLVMGetIncomingValue(phi, at.expect("a block that leads to it"));
+                LLVMAddIncoming(phi, [value].as_mut_ptr(), [new].as_mut_ptr(), 1);
+            }
+        }
+    }
+}
+
+unsafe fn phis(block: LLVMBasicBlockRef) -> Vec<LLVMValueRef> {
+    // SAFETY: see the module's documentation.
+    unsafe {
+        let all = instructions(block).into_iter();
+        all.take_while(|one| LLVMGetInstructionOpcode(*one) == LLVMOpcode::LLVMPHI).collect()
+    }
+}
+
+/// Whether the function's code may use registers that not every x86-64 has.
+unsafe fn uses_wide_registers(function: LLVMValueRef) -> bool {
+    // SAFETY: see the module's documentation; the attribute's text belongs to it.
+    unsafe {
+        let (name, index) = ("target-features", llvm_sys::LLVMAttributeFunctionIndex);
+        let attribute = LLVMGetStringAttributeAtIndex(function, index, name.as_ptr().cast(), name.len() as u32);
+        if attribute.is_null() {
+            return false;
+        }
+        let mut length = 0;
+        let text = LLVMGetStringAttributeValue(attribute, &raw mut length);
+        std::slice::from_raw_parts(text.cast::<u8>(), length as usize).windows(4).any(|part| part == b"+avx")
+    }
+}
+
+/// Has what is built next come from no place in the source: what is inlined into a function with debug information needs
+/// one, and line 0 is none.
+///
+/// # Safety
+/// They belong together.
+pub(crate) unsafe fn nowhere(context: LLVMContextRef, builder: LLVMBuilderRef, function: LLVMValueRef) {
+    // SAFETY: as above.
+    unsafe {
+        let scope = LLVMGetSubprogram(function);
+        if !scope.is_null() {
+            let location = LLVMDIBuilderCreateDebugLocation(context, 0, 0, scope, ptr::null_mut());
+            LLVMSetCurrentDebugLocation2(builder, location);
+        }
+    }
+}
+
+/// Gives a function an attribute that has no value.
+///
+/// # Safety
+/// They belong together.
+pub(crate) unsafe fn attribute(context: LLVMContextRef, function: LLVMValueRef, name: &str) {
+    // SAFETY: see the module's documentation.
+    unsafe {
+        let kind = LLVMGetEnumAttributeKindForName(name.as_ptr().cast(), name.len());
+        let attribute = LLVMCreateEnumAttribute(context, kind, 0);
+        LLVMAddAttributeAtIndex(function, llvm_sys::LLVMAttributeFunctionIndex, attribute);
+    }
+}

@@ -1,0 +1,325 @@
+//! x86-64 with Linux.
+//!
+//! The thread's state is one cache line of thread-local storage. Its first word, the credit, is what instrumented code
+//! works on by itself; so it has a symbol, and lies where the linker finds it at a fixed distance from `fs`.
+
+use std::arch::global_asm;
+use std::cell::Cell;
+
+/// A quantum's end that never comes.
+const NEVER: i64 = i64::MAX;
+
+/// A credit that is not used up in a lifetime. Charges of whole loops are at most this.
+const PLENTY: i64 = 1 << 62;
+
+/// The credit in a critical section whose quantum is over.
+const SOON: i64 = 256;
+
+/// The most ticks for which credit is granted at once.
+const MOST: u64 = 8192;
+
+/// A thread's state; the assembly below knows its layout.
+#[repr(C, align(64))]
+struct State {
+    /// How much work may still be done before the clock is read.
+    credit: Cell<i64>,
+    /// When the quantum ends.
+    end: Cell<i64>,
+    /// When credit was granted last, and how much.
+    at: Cell<u64>,
+    granted: Cell<i64>,
+    /// Units of work a tick, scaled by 2^16.
+    pace: Cell<u64>,
+    /// How many critical sections the thread is in.
+    sections: Cell<i64>,
+}
+
+global_asm!(
+    ".section .tdata.__quanta_credit, \"awT\", @progbits",
+    ".globl __quanta_credit",
+    ".type __quanta_credit, @object",
+    ".size __quanta_credit, 64",
+    ".p2align 6",
+    "__quanta_credit:",
+    ".quad {plenty}, {never}, 0, {plenty}, 16384, 0, 0, 0",
+    ".section .text.greenwave_quanta_state, \"ax\", @progbits",
+    ".globl greenwave_quanta_state",
+    ".type greenwave_quanta_state, @function",
+    "greenwave_quanta_state:",
+    ".cfi_startproc",
+    "mov rax, qword ptr fs:0",
+    "add rax, qword ptr [rip + __quanta_credit@GOTTPOFF]",
+    "ret",
+    ".cfi_endproc",
+    ".size greenwave_quanta_state, . - greenwave_quanta_state",
+    // Whether the program has charges: defined by `cargo quanta` when it links, and zero otherwise.
+    ".weak __quanta_instrumented",
+    ".section .text.greenwave_quanta_instrumented, \"ax\", @progbits",
+    ".globl greenwave_quanta_instrumented",
+    ".type greenwave_quanta_instrumented, @function",
+    "greenwave_quanta_instrumented:",
+    ".cfi_startproc",
+    "mov rax, qword ptr [rip + __quanta_instrumented@GOTPCREL]",
+    "ret",
+    ".cfi_endproc",
+    ".size greenwave_quanta_instrumented, . - greenwave_quanta_instrumented",
+    // A probe: learns the pace from what was charged since credit was granted, and grants more; or, if the quantum is
+    // over (or nearly, so that another probe would not pay), calls `expired`. There are two, which differ in what they
+    // save for that call.
+    ".macro quanta_probe name, wide",
+    ".section .text.\\name, \"ax\", @progbits",
+    ".globl \\name",
+    ".type \\name, @function",
+    ".p2align 4",
+    "\\name\\():",
+    ".cfi_startproc",
+    "push rax",
+    ".cfi_adjust_cfa_offset 8",
+    "push rdx",
+    ".cfi_adjust_cfa_offset 8",
+    "push rcx",
+    ".cfi_adjust_cfa_offset 8",
+    "push rsi",
+    ".cfi_adjust_cfa_offset 8",
+    "mov r11, qword ptr [rip + __quanta_credit@GOTTPOFF]",
+    "rdtsc",
+    "shl rdx, 32",
+    "or rax, rdx",
+    // rcx: what is left of the quantum; rsi: what has passed since the grant; rax: what was charged for it.
+    "mov rcx, qword ptr fs:[r11 + 8]",
+    "sub rcx, rax",
+    "mov rsi, rax",
+    "sub rsi, qword ptr fs:[r11 + 16]",
+    "mov qword ptr fs:[r11 + 16], rax",
+    "or rsi, 1",
+    "mov rax, qword ptr fs:[r11 + 24]",
+    "sub rax, qword ptr fs:[r11]",
+    "xor edx, edx",
+    "shl rax, 16",
+    "div rsi",
+    // Slower code is believed within a few probes, faster code not at once: what counts is not to be late.
+    "mov rdx, qword ptr fs:[r11 + 32]",
+    "mov rsi, rdx",
+    "shr rsi, 1",
+    "lea rsi, [rsi + rdx + 1]",
+    "cmp rax, rsi",
+    "cmova rax, rsi",
+    "shr rdx, 3",
+    "cmp rax, rdx",
+    "cmovb rax, rdx",
+    "mov edx, 256",
+    "cmp rax, rdx",
+    "cmovb rax, rdx",
+    "mov qword ptr fs:[r11 + 32], rax",
+    "cmp rcx, 128",
+    "jl 2f",
+    // Three quarters of what is left.
+    "mov rdx, rcx",
+    "shr rdx, 2",
+    "sub rcx, rdx",
+    "mov edx, {most}",
+    "cmp rcx, rdx",
+    "cmova rcx, rdx",
+    "imul rax, rcx",
+    "shr rax, 16",
+    "mov qword ptr fs:[r11], rax",
+    "mov qword ptr fs:[r11 + 24], rax",
+    ".cfi_remember_state",
+    "pop rsi",
+    ".cfi_adjust_cfa_offset -8",
+    "pop rcx",
+    ".cfi_adjust_cfa_offset -8",
+    "pop rdx",
+    ".cfi_adjust_cfa_offset -8",
+    "pop rax",
+    ".cfi_adjust_cfa_offset -8",
+    "ret",
+    ".cfi_restore_state",
+    "2:",
+    "push rbp",
+    ".cfi_adjust_cfa_offset 8",
+    ".cfi_rel_offset rbp, 0",
+    "mov rbp, rsp",
+    ".cfi_def_cfa_register rbp",
+    "push rdi",
+    "push r8",
+    "push r9",
+    "push r10",
+    ".if \\wide",
+    "sub rsp, 2752",
+    "and rsp, -64",
+    // The header of the area is to be zero, or else what is in it is not in the usual format.
+    "xor eax, eax",
+    ".irp at, 512, 520, 528, 536, 544, 552, 560, 568",
+    "mov qword ptr [rsp + \\at], rax",
+    ".endr",
+    // Registers of SSE, AVX and AVX-512, of those that there are.
+    "mov eax, 0xe7",
+    "xor edx, edx",
+    "xsave64 [rsp]",
+    "call {expired}",
+    "mov eax, 0xe7",
+    "xor edx, edx",
+    "xrstor64 [rsp]",
+    ".else",
+    "sub rsp, 256",
+    "and rsp, -16",
+    ".irp n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15",
+    "movaps xmmword ptr [rsp + 16 * \\n], xmm\\n",
+    ".endr",
+    "call {expired}",
+    ".irp n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15",
+    "movaps xmm\\n, xmmword ptr [rsp + 16 * \\n]",
+    ".endr",
+    ".endif",
+    "lea rsp, [rbp - 32]",
+    "pop r10",
+    "pop r9",
+    "pop r8",
+    "pop rdi",
+    "pop rbp",
+    ".cfi_def_cfa rsp, 40",
+    "pop rsi",
+    ".cfi_adjust_cfa_offset -8",
+    "pop rcx",
+    ".cfi_adjust_cfa_offset -8",
+    "pop rdx",
+    ".cfi_adjust_cfa_offset -8",
+    "pop rax",
+    ".cfi_adjust_cfa_offset -8",
+    "ret",
+    ".cfi_endproc",
+    ".size \\name, . - \\name",
+    ".endm",
+    // A strip: of `rdi` iterations that cost `rsi` each, as many as the credit covers, but one at least. Where it covers
+    // hardly any, it probes first.
+    ".macro quanta_strip name, probe",
+    ".section .text.\\name, \"ax\", @progbits",
+    ".globl \\name",
+    ".type \\name, @function",
+    ".p2align 4",
+    "\\name\\():",
+    ".cfi_startproc",
+    "push rdx",
+    ".cfi_adjust_cfa_offset 8",
+    "mov r11, qword ptr [rip + __quanta_credit@GOTTPOFF]",
+    "mov rax, rsi",
+    "shl rax, 4",
+    "cmp qword ptr fs:[r11], rax",
+    "jge 3f",
+    "call \\probe",
+    "mov r11, qword ptr [rip + __quanta_credit@GOTTPOFF]",
+    "3:",
+    "mov rax, qword ptr fs:[r11]",
+    "xor edx, edx",
+    "test rax, rax",
+    "cmovs rax, rdx",
+    "div rsi",
+    "mov edx, 1",
+    "test rax, rax",
+    "cmovz rax, rdx",
+    "cmp rax, rdi",
+    "cmova rax, rdi",
+    "mov rdx, rax",
+    "imul rdx, rsi",
+    "sub qword ptr fs:[r11], rdx",
+    "jns 4f",
+    "mov qword ptr fs:[r11], 0",
+    "4:",
+    "pop rdx",
+    ".cfi_adjust_cfa_offset -8",
+    "ret",
+    ".cfi_endproc",
+    ".size \\name, . - \\name",
+    ".endm",
+    "quanta_probe __quanta_probe, 0",
+    "quanta_probe __quanta_probe_wide, 1",
+    "quanta_strip __quanta_strip, __quanta_probe",
+    "quanta_strip __quanta_strip_wide, __quanta_probe_wide",
+    ".purgem quanta_probe",
+    ".purgem quanta_strip",
+    ".text",
+    plenty = const PLENTY,
+    never = const NEVER,
+    most = const MOST,
+    expired = sym crate::preempt::expired,
+);
+
+unsafe extern "C" {
+    safe fn greenwave_quanta_instrumented() -> usize;
+    safe fn greenwave_quanta_state() -> *const State;
+}
+
+fn state() -> &'static State {
+    // SAFETY: it is the calling thread's, aligned and initialised, and lives as long as the thread, on which all users
+    // of it stay: the reference is not kept.
+    unsafe { &*greenwave_quanta_state() }
+}
+
+/// From now on this thread has no quantum.
+#[unsafe(link_section = ".text.quanta.unprobed")]
+pub(crate) fn stop() {
+    let state = state();
+    state.end.set(NEVER);
+    state.credit.set(PLENTY);
+    state.granted.set(PLENTY);
+}
+
+/// Enters a critical section.
+pub(crate) fn enter() {
+    let sections = &state().sections;
+    sections.set(sections.get() + 1);
+}
+
+/// Leaves one; says whether it was the last and the quantum is over.
+pub(crate) fn leave() -> bool {
+    let state = state();
+    state.sections.set(state.sections.get() - 1);
+    state.sections.get() == 0 && state.end.get() != NEVER && now() as i64 >= state.end.get()
+}
+
+/// What a probe does first whose quantum is over: in a critical section nothing but to look again soon, and it says so;
+/// otherwise it ends the quantum.
+#[unsafe(link_section = ".text.quanta.unprobed")]
+pub(crate) fn is_held() -> bool {
+    let state = state();
+    let held = state.sections.get() > 0;
+    if held {
+        state.credit.set(SOON);
+        state.granted.set(SOON);
+    } else {
+        stop();
+    }
+    held
+}
+
+/// How many critical sections the thread is in; those that are open stay so when something else runs meanwhile.
+pub(crate) fn exchange_sections(sections: i64) -> i64 {
+    state().sections.replace(sections)
+}
+
+/// Runs `body` with a quantum of so many ticks, granting credit at this pace at first; writes back what it was last.
+#[inline(always)]
+pub(crate) fn with_quantum<R>(quantum: u64, pace: &mut u64, body: impl FnOnce() -> R) -> R {
+    let state = state();
+    let now = now();
+    state.at.set(now);
+    state.pace.set(*pace);
+    let credit = (((quantum - quantum / 4).min(MOST) * *pace) >> 16) as i64;
+    state.granted.set(credit);
+    state.credit.set(credit);
+    state.end.set(now.saturating_add(quantum).min(NEVER as u64) as i64);
+    let result = body();
+    *pace = state.pace.get();
+    stop();
+    result
+}
+
+pub(crate) fn is_instrumented() -> bool {
+    greenwave_quanta_instrumented() != 0
+}
+
+pub(crate) fn now() -> u64 {
+    // SAFETY: every x86-64 processor has this instruction, and Linux lets all programs use it.
+    unsafe { std::arch::x86_64::_rdtsc() }
+}
