@@ -253,6 +253,10 @@ struct ServerFlags {
     /// What becomes of late requests: enforce (given up) or dark (counted alone) [default: enforce]
     #[arg(long, value_name = "MODE")]
     deadlines: Option<String>,
+    /// How long a handler runs before others have their turn: off, or a time such as 5us. It takes a program that
+    /// `cargo quanta` has built [default: 5us in such a one]
+    #[arg(long, value_name = "TIME")]
+    quantum: Option<String>,
     /// What an idle thread does: spin, block, or adaptive:20us (spins so long, then blocks)
     /// [default: adaptive:20us]
     #[arg(long, value_name = "MODE")]
