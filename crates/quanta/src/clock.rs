@@ -5,6 +5,7 @@
 //! made. So it stays within a few hundred nanoseconds of `CLOCK_MONOTONIC`, and its times can be compared with those of
 //! everybody else on the machine.
 
+use crate::machine;
 use crate::preempt::Ticks;
 use greenwave_policy::Time;
 use std::time::Duration;
@@ -44,7 +45,7 @@ impl Clock {
     /// The time now.
     #[inline]
     pub fn now(&mut self) -> Time {
-        let passed = ticks().wrapping_sub(self.last.ticks);
+        let passed = machine::now().wrapping_sub(self.last.ticks);
         if passed > self.renew {
             return self.renew();
         }
@@ -81,7 +82,7 @@ impl Default for Clock {
 
 impl Reading {
     fn new() -> Self {
-        Self { ticks: ticks(), time: monotonic() }
+        Self { ticks: machine::now(), time: monotonic() }
     }
 }
 
@@ -90,18 +91,6 @@ impl Reading {
 pub(crate) fn monotonic() -> Time {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     Time::from_nanos((now.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(now.tv_nsec as u64))
-}
-
-/// The unit of [`Ticks`].
-#[inline]
-fn ticks() -> u64 {
-    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-    // SAFETY: every x86-64 processor has this instruction, and Linux lets all programs use it.
-    unsafe {
-        std::arch::x86_64::_rdtsc()
-    }
-    #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
-    monotonic().as_nanos()
 }
 
 #[cfg(test)]

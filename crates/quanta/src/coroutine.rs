@@ -6,7 +6,8 @@
 //! 2. [`Coroutine::resume`] restores what was there before, so that coroutines nest.
 //! 3. Who suspends says why. What a probe suspends may be anywhere, so it is never unwound there: it runs on until it
 //!    suspends by itself or is done.
-//! 4. While a coroutine is unwound it is null: destructors must not suspend, for nobody would resume them.
+//! 4. While a coroutine that was dropped is unwound its slot says so, and nothing suspends: destructors would not be
+//!    resumed by anybody.
 //! 5. `errno` is a thread-local of C, and a probe may lie between a failed call and the look at it: who is preempted
 //!    takes it along. Those who suspend by themselves do so in a call, and no call promises to keep it.
 //! 6. Nobody is preempted while it unwinds: that a thread panics is a count in a thread-local of the standard library,
@@ -15,6 +16,7 @@
 use crate::machine;
 use crate::preempt::{Pace, Ticks, with_quantum};
 use crate::slot::{Slot, Why};
+use crate::spans::outside;
 use crate::stack::Stack;
 use crate::wait::Wait;
 use corosensei::CoroutineResult;
@@ -171,10 +173,12 @@ impl Coroutine {
         while self.preempted {
             self.enter();
         }
-        let Some(inner) = self.unfinished() else { return };
-        let outer = RUNNING.replace(ptr::null());
+        let Some((inner, slot)) = self.inner.as_mut().filter(|(inner, _)| !inner.done()) else { return };
+        slot.is_unwound.set(true);
+        let outer = RUNNING.replace(&raw const **slot);
         inner.force_unwind();
         RUNNING.set(outer);
+        slot.is_unwound.set(false);
     }
 }
 
@@ -198,7 +202,8 @@ impl Drop for Coroutine {
 
 /// Whether the calling code runs in a coroutine.
 pub fn in_coroutine() -> bool {
-    !RUNNING.get().is_null()
+    // SAFETY: by 1 and 2 above it is the slot of the coroutine that runs on this thread now, which lives.
+    running().is_some_and(|slot| unsafe { !(*slot).is_unwound.get() })
 }
 
 /// Gives the thread back to whoever resumed this coroutine; returns when it is resumed.
@@ -206,7 +211,7 @@ pub fn in_coroutine() -> bool {
 /// # Errors
 /// [`NotInCoroutine`] on a thread's own stack.
 pub fn suspend() -> Result<(), NotInCoroutine> {
-    if leave(Why::Asked) { Ok(()) } else { Err(NotInCoroutine) }
+    if in_coroutine() && outside(|| leave(Why::Asked)) { Ok(()) } else { Err(NotInCoroutine) }
 }
 
 /// Leaves the running coroutine, and returns when it is resumed; false at once where there is none.
@@ -215,7 +220,7 @@ pub fn suspend() -> Result<(), NotInCoroutine> {
 #[unsafe(link_section = ".text.quanta.unprobed")]
 pub(crate) fn leave(why: Why) -> bool {
     let slot = RUNNING.get();
-    if slot.is_null() {
+    if !in_coroutine() {
         return false;
     }
     // SAFETY: by 1 and 2 above `RUNNING` is the slot of the coroutine that runs on this thread now, that is, of the
@@ -231,7 +236,7 @@ pub(crate) fn leave(why: Why) -> bool {
 #[inline(never)]
 #[unsafe(link_section = ".text.quanta.unprobed")]
 pub(crate) fn preempt() {
-    if RUNNING.get().is_null() || std::thread::panicking() {
+    if !in_coroutine() || std::thread::panicking() {
         return;
     }
     let errno = errno::taken();
@@ -239,7 +244,7 @@ pub(crate) fn preempt() {
     errno::put_back(errno);
 }
 
-/// The slot of the coroutine that runs now.
+/// The slot of the coroutine that runs now, or is unwound.
 pub(crate) fn running() -> Option<*const Slot> {
     let slot = RUNNING.get();
     (!slot.is_null()).then_some(slot)
@@ -428,6 +433,73 @@ mod tests {
         });
         assert_eq!(outer.resume_for(Ticks(0)), None);
         assert_eq!(outer.resume_for(Ticks(u64::MAX)), Some(State::Finished));
+    }
+
+    #[test]
+    fn destructors_of_a_dropped_coroutine_do_not_suspend() {
+        struct Suspends(Rc<Cell<bool>>);
+        impl Drop for Suspends {
+            fn drop(&mut self) {
+                self.0.set(suspend().is_err() && !in_coroutine());
+            }
+        }
+        let refused = Rc::new(Cell::new(false));
+        let inside = Rc::clone(&refused);
+        let mut half = Coroutine::new(stack(), move || {
+            let _suspends = Suspends(inside);
+            suspend().unwrap();
+        });
+        half.resume();
+        drop(half);
+        assert!(refused.get());
+    }
+
+    #[inline(never)]
+    fn a_function_that_looks_around() -> String {
+        probe();
+        std::backtrace::Backtrace::force_capture().to_string()
+    }
+
+    #[test]
+    fn a_backtrace_of_a_preempted_coroutine_has_its_functions_and_ends() {
+        let seen = Rc::new(RefCell::new(String::new()));
+        let inside = Rc::clone(&seen);
+        let mut coroutine = Coroutine::new(StackPool::new(StackSize::DEFAULT, 0).take().unwrap(), move || {
+            *inside.borrow_mut() = a_function_that_looks_around()
+        });
+        assert_eq!(coroutine.resume_for(Ticks(0)), None);
+        assert_eq!(coroutine.resume(), State::Finished);
+        assert!(seen.borrow().contains("a_function_that_looks_around"), "{}", seen.borrow());
+    }
+
+    #[test]
+    fn a_probe_in_between_leaves_errno_alone() {
+        let mut coroutine = Coroutine::new(stack(), || {
+            errno::put_back(libc::ENOENT);
+            probe();
+            assert_eq!(errno::taken(), libc::ENOENT);
+        });
+        assert_eq!(coroutine.resume_for(Ticks(0)), None);
+        errno::put_back(libc::EPERM);
+        assert_eq!(coroutine.resume(), State::Finished);
+    }
+
+    #[test]
+    fn nobody_is_preempted_while_unwinding() {
+        struct Probes;
+        impl Drop for Probes {
+            fn drop(&mut self) {
+                probe();
+            }
+        }
+        let mut coroutine = Coroutine::new(stack(), || {
+            let caught = catch_unwind(|| {
+                let _probes = Probes;
+                panic!("no");
+            });
+            assert!(caught.is_err());
+        });
+        assert_eq!(coroutine.resume_for(Ticks(0)), Some(State::Finished));
     }
 
     #[test]

@@ -18,12 +18,16 @@
 mod bell;
 mod clock;
 mod coroutine;
+mod futex;
+mod locals;
 mod machine;
+mod overflow;
 pub mod pool;
 mod preempt;
 mod published;
 pub mod ring;
 mod slot;
+mod spans;
 mod stack;
 mod sync;
 pub mod two_level;
@@ -32,6 +36,7 @@ pub mod worker;
 
 pub use clock::Clock;
 pub use coroutine::{Coroutine, NotInCoroutine, State, in_coroutine, suspend, yield_now};
+pub use futex::{BlockingCall, blocking_calls};
 pub use pool::{Pool, Task};
 pub use preempt::{Critical, Ticks, critical, is_instrumented};
 pub use stack::{Stack, StackPool, StackSize};

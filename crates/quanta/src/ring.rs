@@ -135,14 +135,14 @@ mod tests {
 
     #[test]
     fn what_was_not_popped_is_dropped_with_the_last_end() {
-        let value = std::sync::Arc::new(());
+        let value = Arc::new(());
         let (mut producer, mut consumer) = ring(4);
         (0..3).for_each(|_| producer.push(value.clone()).unwrap());
         assert!(consumer.pop().is_some());
         drop(consumer);
-        assert_eq!(std::sync::Arc::strong_count(&value), 3);
+        assert_eq!(Arc::strong_count(&value), 3);
         drop(producer);
-        assert_eq!(std::sync::Arc::strong_count(&value), 1);
+        assert_eq!(Arc::strong_count(&value), 1);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What belongs to the coroutine on a stack. It is boxed and goes with the stack, so its address holds for as long as
 //! the stack is there, whoever runs on it and wherever the [`Coroutine`](crate::Coroutine) is moved to.
 
+use crate::locals::Locals;
 use crate::wait::Wait;
 use corosensei::Yielder;
 use corosensei::stack::{DefaultStack, Stack};
@@ -27,15 +28,20 @@ pub(crate) struct Slot {
     pub(crate) name: Cell<&'static str>,
     pub(crate) limit: usize,
     pub(crate) base: usize,
+    /// Whether the coroutine is being unwound because it was dropped: then it can't be left.
+    pub(crate) is_unwound: Cell<bool>,
+    pub(crate) locals: Locals,
 }
 
 impl Slot {
     pub(crate) fn of(stack: &DefaultStack) -> Self {
-        Self { limit: stack.limit().get(), base: stack.base().get(), ..Self::unused() }
-    }
-
-    /// Of no stack.
-    pub(crate) const fn unused() -> Self {
-        Self { yielder: Cell::new(ptr::null()), name: Cell::new(""), limit: 0, base: 0 }
+        Self {
+            yielder: Cell::new(ptr::null()),
+            name: Cell::new(""),
+            limit: stack.limit().get(),
+            base: stack.base().get(),
+            is_unwound: Cell::new(false),
+            locals: Locals::new(),
+        }
     }
 }

@@ -3,6 +3,7 @@
 use crate::clock::monotonic;
 use crate::coroutine::{in_coroutine, leave};
 use crate::slot::Why;
+use crate::spans::outside;
 use greenwave_policy::Time;
 use rustix::thread::futex;
 use std::ptr;
@@ -46,6 +47,11 @@ impl Wait {
             Ends::Like(value) => now == value,
         }
     }
+
+    /// Whether it is for the thread's word for parking.
+    pub(crate) fn is_parked(&self) -> bool {
+        matches!(self.ends, Ends::Like(_))
+    }
 }
 
 /// Waits while `word` is `expected`, until then at the latest. May return for no reason.
@@ -56,7 +62,7 @@ pub(crate) fn wait(word: &AtomicU32, expected: u32, until: Option<Time>) {
     if in_coroutine() {
         // SAFETY: `word` is borrowed until this function returns.
         let wait = unsafe { Wait::new(ptr::from_ref(word), Ends::Unlike(expected), until.unwrap_or(Time::MAX)) };
-        leave(Why::Waits(wait));
+        outside(|| leave(Why::Waits(wait)));
         return;
     }
     sleep(word, expected, until.map(|until| until.since(monotonic())));

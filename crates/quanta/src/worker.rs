@@ -16,6 +16,8 @@ mod waiting;
 
 use crate::clock::Clock;
 use crate::coroutine::{Back, Coroutine};
+use crate::futex::learn_parker;
+use crate::overflow::name_overflows;
 use crate::preempt::Ticks;
 use crate::stack::{StackPool, StackSize};
 use greenwave_policy::{Order, ReadyQueue, Time, Urgency};
@@ -145,6 +147,8 @@ impl<J: Job> Worker<J> {
     /// A worker without jobs, on this thread. It keeps up to `keep` stacks of `size` that are free.
     #[must_use]
     pub fn new(order: Order, quantum: Quantum, size: StackSize, keep: usize) -> Self {
+        learn_parker();
+        name_overflows();
         let mut clock = Clock::new();
         Self {
             ready: ReadyQueue::new(order),

@@ -12,7 +12,7 @@ use crossbeam_queue::ArrayQueue;
 use greenwave_policy::{DispatchRule, Order};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 use thiserror::Error;

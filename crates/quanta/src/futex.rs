@@ -1,0 +1,78 @@
+//! Locks of code that knows nothing of coroutines: a wait in the kernel becomes a wait of the coroutine.
+//!
+//! The standard library's locks, channels, `Once` and `park`, and `parking_lot` with all that is built on it, wait by
+//! the system call `futex`, through the C library's function `syscall`. `cargo quanta` links programs with
+//! `--wrap=syscall`, so that those calls come here. On a plain thread they go on to the kernel. In a coroutine a wait
+//! would hold up all others of the thread, maybe the one that has the lock; there it suspends. In a program that plain
+//! cargo has built nobody calls this.
+//!
+//! # Waits
+//! A wait says: sleep while this word is that value, until woken, or that time. It may end for no reason, and everybody
+//! who waits for a word looks again, because the kernel asks for that. So this is a correct wait:
+//! 1. The coroutine suspends, and its worker looks at the word now and then: it is resumed when the word has changed, when
+//!    the time is over, or after a nap. While it is suspended the word is there: whoever waits has borrowed it.
+//! 2. Who changes the word first and then wakes, as all do, finds nobody in the kernel. That is no error: how many were
+//!    woken is a hint. The change is seen by 1, with what was written before it, as the worker's look is an Acquire.
+//! 3. A word that changes and changes back between two looks wakes nobody, where the kernel would have woken. The nap's
+//!    end makes up for it.
+//!
+//! # Parking
+//! `thread::park` has one word for each thread, and all coroutines of a thread share it: 0 is Empty, 1 Notified, and -1
+//! Parked. A park takes 1 off and returns if the word was Notified; otherwise it waits while the word is Parked and
+//! returns when it can change Notified to Empty, or waits again. A park with a timeout waits once, stores Empty, and
+//! returns in any case. An unpark stores Notified. Two that park at once would leave -2, which is no state at all, and
+//! who was Parked could find its Notified taken by another. So waits for this very word are different:
+//! 4. The worker's thread learns the address of its word before it has jobs, by parking for a nanosecond
+//!    ([`learn_parker`]). Nothing else on the thread's own stack ever parks, so only coroutines do.
+//! 5. Whoever waits for it waits until it is Notified, or a nap's end, and not while it is Parked: so it doesn't matter
+//!    what the subtractions left there.
+//! 6. Before such a wait returns to `park`, the word is made Notified. So `park` finds what it looks for and returns,
+//!    leaving Empty. A return for no reason is allowed to `park`, and all that use it look again.
+//! 7. No wake is lost. It may be meant for any of those who wait, so all of them are resumed for it: when the worker sees
+//!    Notified, and when 6 finds it there, both by an exchange or an Acquire that makes visible what was written before.
+//!    Between those and the wake another coroutine's `park` may take it, with what it means for those who wait; they
+//!    return at the end of their naps. It can be late by a nap and not more.
+//! 8. A coroutine that is woken by mistake returns from `park`, which is 6 again.
+//!
+//! # Other calls
+//! In a coroutine all other calls hold up their thread for as long as they take. They are counted, by number:
+//! [`blocking_calls`]. The C library's own functions (`read`, `poll`, `pthread_join`) don't go through `syscall` and
+//! are not seen.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+pub(crate) use wrapped::{learn_parker, take_unparked};
+
+/// As many system calls as are told apart; those above count as the last.
+const CALLS: usize = 512;
+
+static COUNTS: [AtomicU64; CALLS] = [const { AtomicU64::new(0) }; CALLS];
+
+/// How often the code of coroutines made a system call that held up its thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockingCall {
+    /// The call's number on this system, `SYS_getrandom` for instance.
+    pub number: usize,
+    /// How often, since the program's start, on all threads.
+    pub count: u64,
+}
+
+/// The system calls through the C library's `syscall` that coroutines made and that held up their threads, waits for
+/// locks aside. Empty in a program that `cargo quanta` hasn't built.
+#[must_use]
+pub fn blocking_calls() -> Vec<BlockingCall> {
+    let counted = COUNTS.iter().map(|count| count.load(Ordering::Relaxed)).enumerate();
+    counted.filter(|(_, count)| *count > 0).map(|(number, count)| BlockingCall { number, count }).collect()
+}
+
+#[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
+pub(crate) fn learn_parker() {}
+
+#[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
+pub(crate) fn take_unparked() -> bool {
+    false
+}
+
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+mod wrapped;

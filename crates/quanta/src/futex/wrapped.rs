@@ -1,0 +1,169 @@
+//! The function that takes the place of the C library's `syscall`.
+
+use super::{CALLS, COUNTS};
+use crate::clock::monotonic;
+use crate::coroutine::{in_coroutine, leave};
+use crate::preempt::is_instrumented;
+use crate::slot::Why;
+use crate::wait::{Ends, Wait};
+use greenwave_policy::Time;
+use libc::{c_int, c_long, timespec};
+use rustix::time::{ClockId, clock_gettime};
+use std::arch::asm;
+use std::cell::Cell;
+use std::ptr;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+const NOTIFIED: u32 = 1;
+
+thread_local! {
+    /// This thread's word for parking, once it is known.
+    static PARKER: Cell<*const AtomicU32> = const { Cell::new(ptr::null()) };
+    /// Whether the next wait of this thread tells its address.
+    static LEARNS: Cell<bool> = const { Cell::new(false) };
+    /// Whether a wake for one coroutine that parked was found, which all others have to be told of.
+    static UNPARKED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Finds out where this thread's word for parking is, in a program whose calls come here. To be called on the thread's
+/// own stack.
+pub(crate) fn learn_parker() {
+    if !is_instrumented() || !PARKER.get().is_null() {
+        return;
+    }
+    LEARNS.set(true);
+    std::thread::park_timeout(Duration::from_nanos(1));
+    if LEARNS.get() {
+        // It was notified and didn't wait. Whoever notified gets it back.
+        std::thread::park_timeout(Duration::from_nanos(1));
+        std::thread::current().unpark();
+    }
+    LEARNS.set(false);
+}
+
+/// Whether all coroutines that parked are to be resumed, for a wake that may be meant for any of them.
+pub(crate) fn take_unparked() -> bool {
+    UNPARKED.replace(false)
+}
+
+/// The C library's `syscall`, with waits of coroutines made into suspensions.
+///
+/// # Safety
+/// What the system call with this number asks for.
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn __wrap_syscall(
+    number: c_long,
+    a: c_long,
+    b: c_long,
+    c: c_long,
+    d: c_long,
+    e: c_long,
+    f: c_long,
+) -> c_long {
+    if number == libc::SYS_futex {
+        if in_coroutine() {
+            // SAFETY: the caller keeps to what `futex` asks for.
+            if let Some(result) = unsafe { wait(a, b, c, d) } {
+                return result.map_or_else(failed, |()| 0);
+            }
+        } else if LEARNS.get() {
+            LEARNS.set(false);
+            PARKER.set(ptr::with_exposed_provenance(a as usize));
+        }
+    } else if in_coroutine() {
+        COUNTS[(number as usize).min(CALLS - 1)].fetch_add(1, Ordering::Relaxed);
+    }
+    // SAFETY: the caller's affair, as it was.
+    match unsafe { raw(number, [a, b, c, d, e, f]) } {
+        error @ -4095..=-1 => failed(-error as c_int),
+        result => result,
+    }
+}
+
+/// What `syscall` does when a call has failed.
+fn failed(errno: c_int) -> c_long {
+    // SAFETY: the C library's answer points to a number of this thread.
+    unsafe { *libc::__errno_location() = errno };
+    -1
+}
+
+/// The call itself.
+///
+/// # Safety
+/// What the system call with this number asks for.
+unsafe fn raw(number: c_long, [a, b, c, d, e, f]: [c_long; 6]) -> c_long {
+    let result;
+    // SAFETY: the kernel changes rcx, r11 and the result, and the memory that the caller has given it.
+    unsafe {
+        asm!(
+            "syscall",
+            inlateout("rax") number => result,
+            in("rdi") a, in("rsi") b, in("rdx") c, in("r10") d, in("r8") e, in("r9") f,
+            lateout("rcx") _, lateout("r11") _,
+            options(nostack),
+        );
+    }
+    result
+}
+
+/// A coroutine's `futex` call, if it is a wait: how it ended, with an errno if it failed. `None`: it is the kernel's.
+///
+/// # Safety
+/// The word stays where it is until this returns; the timeout is null or points to one.
+unsafe fn wait(word: c_long, operation: c_long, expected: c_long, timeout: c_long) -> Option<Result<(), c_int>> {
+    let operation = operation as c_int;
+    let is_absolute = match operation & !(libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME) {
+        libc::FUTEX_WAIT => false,
+        libc::FUTEX_WAIT_BITSET => true,
+        _ => return None,
+    };
+    let address: *const AtomicU32 = ptr::with_exposed_provenance(word as usize);
+    if address.is_null() || !address.is_aligned() {
+        return None;
+    }
+    let timeout: *const timespec = ptr::with_exposed_provenance(timeout as usize);
+    let until = if timeout.is_null() {
+        Time::MAX
+    } else {
+        // SAFETY: as promised.
+        let span = span(unsafe { &*timeout })?;
+        match (is_absolute, operation & libc::FUTEX_CLOCK_REALTIME != 0) {
+            (false, _) => monotonic() + span,
+            (true, false) => Time::ZERO + span,
+            (true, true) => {
+                let now = clock_gettime(ClockId::Realtime);
+                let now = Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec as u32);
+                monotonic() + span.saturating_sub(now)
+            }
+        }
+    };
+    let is_parker = ptr::eq(address, PARKER.get());
+    let ends = if is_parker { Ends::Like(NOTIFIED) } else { Ends::Unlike(expected as u32) };
+    // SAFETY: as promised.
+    let wait = unsafe { Wait::new(address, ends, until) };
+    if wait.is_over() && !is_parker {
+        return Some(Err(libc::EAGAIN));
+    }
+    if !wait.is_over() && monotonic() < until {
+        leave(Why::Waits(wait));
+    }
+    if is_parker {
+        // SAFETY: the word is this thread's, which runs this.
+        let before = unsafe { &*address }.swap(NOTIFIED, Ordering::AcqRel);
+        if before == NOTIFIED {
+            UNPARKED.set(true);
+        }
+        return Some(Ok(()));
+    }
+    Some(if !wait.is_over() && until <= monotonic() { Err(libc::ETIMEDOUT) } else { Ok(()) })
+}
+
+/// A timeout; `None` if it is none, which the kernel is to say.
+fn span(timeout: &timespec) -> Option<Duration> {
+    let nanos = u32::try_from(timeout.tv_nsec).ok().filter(|nanos| *nanos < 1_000_000_000)?;
+    Some(Duration::new(u64::try_from(timeout.tv_sec).ok()?, nanos))
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -1,0 +1,213 @@
+use super::*;
+use crate::worker::{Event, Worker};
+use crate::{Quantum, StackSize, yield_now};
+use greenwave_policy::{Order, Urgency};
+use std::rc::Rc;
+
+const WAIT: c_int = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
+const UNTIL: c_int = libc::FUTEX_WAIT_BITSET | libc::FUTEX_PRIVATE_FLAG;
+
+/// As the standard library calls it.
+fn futex(word: &AtomicU32, operation: c_int, expected: u32, timeout: Option<&timespec>) -> Result<(), c_int> {
+    let timeout = timeout.map_or(ptr::null(), ptr::from_ref);
+    let (address, timeout) = (ptr::from_ref(word).expose_provenance(), timeout.expose_provenance());
+    // SAFETY: the word is borrowed, the timeout is one or null.
+    let result = unsafe {
+        __wrap_syscall(
+            libc::SYS_futex,
+            address as c_long,
+            operation.into(),
+            expected.into(),
+            timeout as c_long,
+            0,
+            c_long::from(u32::MAX),
+        )
+    };
+    // SAFETY: errno is this thread's.
+    if result < 0 { Err(unsafe { *libc::__errno_location() }) } else { Ok(()) }
+}
+
+type Jobs = Worker<Box<dyn FnOnce()>>;
+
+fn worker() -> Jobs {
+    Worker::new(Order::Fcfs, Quantum::NONE, StackSize::at_least(64 << 10), 8)
+}
+
+fn add(worker: &mut Jobs, job: impl FnOnce() + 'static) {
+    worker.add(worker.now(), Urgency::default(), Box::new(job));
+}
+
+fn run(worker: &mut Jobs) {
+    while worker.unfinished() > 0 {
+        match worker.run_one(worker.now()) {
+            Event::Suspended(job) => worker.resume(worker.now(), job),
+            Event::Idle => _ = worker.clock(),
+            Event::Panicked(_, message) => panic!("{message}"),
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn a_word_that_has_changed_is_not_waited_for() {
+    let mut worker = worker();
+    add(&mut worker, || assert_eq!(futex(&AtomicU32::new(1), WAIT, 0, None), Err(libc::EAGAIN)));
+    run(&mut worker);
+    assert_eq!(futex(&AtomicU32::new(1), WAIT, 0, None), Err(libc::EAGAIN), "the kernel says the same");
+}
+
+#[test]
+fn a_wait_lets_the_one_run_that_ends_it() {
+    let (mut worker, word) = (worker(), Rc::new(AtomicU32::new(0)));
+    let (waits, changes) = (Rc::clone(&word), word);
+    add(&mut worker, move || {
+        while waits.load(Ordering::Acquire) == 0 {
+            assert_eq!(futex(&waits, WAIT, 0, None), Ok(()));
+        }
+    });
+    add(&mut worker, move || changes.store(1, Ordering::Release));
+    assert!(matches!(worker.run_one(worker.now()), Event::Waits(_)));
+    run(&mut worker);
+}
+
+#[test]
+fn a_wait_ends_at_its_time_whatever_clock_it_is_of() {
+    let mut worker = worker();
+    add(&mut worker, || {
+        let word = AtomicU32::new(0);
+        let later = |clock| {
+            let now = clock_gettime(clock);
+            let nanos = now.tv_nsec + 3_000_000;
+            timespec { tv_sec: now.tv_sec + nanos / 1_000_000_000, tv_nsec: nanos % 1_000_000_000 }
+        };
+        let until = [
+            (WAIT, None),
+            (UNTIL, Some(ClockId::Monotonic)),
+            (UNTIL | libc::FUTEX_CLOCK_REALTIME, Some(ClockId::Realtime)),
+        ];
+        for (operation, clock) in until {
+            let began = monotonic();
+            let timeout = clock.map_or(timespec { tv_sec: 0, tv_nsec: 3_000_000 }, later);
+            let mut naps = 0;
+            loop {
+                match futex(&word, operation, 0, Some(&timeout)) {
+                    Ok(()) => naps += 1,
+                    Err(errno) => break assert_eq!(errno, libc::ETIMEDOUT),
+                }
+                // A relative timeout begins anew at each call.
+                if operation == WAIT && naps > 1 {
+                    break;
+                }
+            }
+            assert!(monotonic().since(began) >= Duration::from_millis(1));
+        }
+    });
+    run(&mut worker);
+}
+
+#[test]
+fn what_makes_no_sense_is_the_kernels_to_refuse() {
+    let mut worker = worker();
+    add(&mut worker, || {
+        let bad = timespec { tv_sec: 0, tv_nsec: -1 };
+        assert_eq!(futex(&AtomicU32::new(0), WAIT, 0, Some(&bad)), Err(libc::EINVAL));
+        assert_eq!(futex(&AtomicU32::new(0), libc::FUTEX_WAKE, 1, None), Ok(()));
+    });
+    run(&mut worker);
+}
+
+#[test]
+fn other_calls_of_coroutines_are_counted() {
+    let count = || blocking(libc::SYS_getpid);
+    fn blocking(number: c_long) -> u64 {
+        let calls = crate::blocking_calls();
+        calls.iter().find(|call| call.number == number as usize).map_or(0, |call| call.count)
+    }
+    // SAFETY: it takes nothing.
+    let call = || unsafe { __wrap_syscall(libc::SYS_getpid, 0, 0, 0, 0, 0, 0) };
+    let before = count();
+    assert_eq!(call(), c_long::from(std::process::id()));
+    assert_eq!(count(), before, "a thread may take its time");
+    let mut worker = worker();
+    add(&mut worker, move || assert_eq!(call(), c_long::from(std::process::id())));
+    run(&mut worker);
+    assert_eq!(count(), before + 1);
+}
+
+/// The standard library's parker on a word of ours.
+struct Parker(AtomicU32);
+
+const PARKED: u32 = u32::MAX;
+
+impl Parker {
+    fn park(&self) {
+        if self.0.fetch_sub(1, Ordering::Acquire) == NOTIFIED {
+            return;
+        }
+        loop {
+            if self.0.load(Ordering::Relaxed) == PARKED {
+                let _ = futex(&self.0, UNTIL, PARKED, None);
+            } else if self.0.load(Ordering::Relaxed) != NOTIFIED {
+                // Without 6 this is where two coroutines that park at once would stay for ever.
+                let _ = futex(&self.0, UNTIL, self.0.load(Ordering::Relaxed), None);
+            }
+            if self.0.compare_exchange(NOTIFIED, 0, Ordering::Acquire, Ordering::Acquire).is_ok() {
+                return;
+            }
+        }
+    }
+
+    fn unpark(&self) {
+        self.0.swap(NOTIFIED, Ordering::Release);
+    }
+}
+
+#[test]
+fn all_who_park_on_one_thread_come_back() {
+    let parker: &'static Parker = Box::leak(Box::new(Parker(AtomicU32::new(0))));
+    PARKER.set(&raw const parker.0);
+    let mut worker = worker();
+    let turn = Rc::new(Cell::new(0));
+    for own in 0..20 {
+        let turn = Rc::clone(&turn);
+        add(&mut worker, move || {
+            // Each waits for the one before; a park may end for no reason.
+            while turn.get() != own {
+                parker.park();
+            }
+            turn.set(own + 1);
+            parker.unpark();
+            yield_now();
+        });
+    }
+    run(&mut worker);
+    assert_eq!(turn.get(), 20);
+    PARKER.set(ptr::null());
+}
+
+#[test]
+fn threads_unpark_coroutines_that_share_a_word() {
+    let parker: &'static Parker = Box::leak(Box::new(Parker(AtomicU32::new(0))));
+    PARKER.set(&raw const parker.0);
+    let mut worker = worker();
+    let rounds: &'static AtomicU32 = Box::leak(Box::new(AtomicU32::new(0)));
+    for _ in 0..8 {
+        add(&mut worker, move || {
+            for round in 1..=100 {
+                while rounds.load(Ordering::Acquire) < round {
+                    parker.park();
+                }
+            }
+        });
+    }
+    let other = std::thread::spawn(move || {
+        for _ in 0..100 {
+            rounds.fetch_add(1, Ordering::Release);
+            parker.unpark();
+            std::thread::yield_now();
+        }
+    });
+    run(&mut worker);
+    other.join().unwrap();
+    PARKER.set(ptr::null());
+}
