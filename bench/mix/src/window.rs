@@ -10,7 +10,7 @@
 use std::hint::spin_loop;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Barrier, Mutex, OnceLock, PoisonError};
-use std::thread;
+use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
@@ -38,6 +38,9 @@ const LONGEST: usize = 1 << 21;
 
 /// How long after the last job is due unfinished ones are waited for, at least.
 const DRAIN: Duration = Duration::from_millis(100);
+
+/// How long after that the worker may take to end: what it had begun it finishes.
+const STUCK: Duration = Duration::from_secs(10);
 
 /// When the job in each slot ended, in nanoseconds of the clock; 0 if it didn't, [`FAILED`] if its work couldn't be done.
 static ENDS: OnceLock<Vec<AtomicU64>> = OnceLock::new();
@@ -97,6 +100,7 @@ pub fn run(plan: &Plan, system: System, cores: Cores) -> anyhow::Result<Outcome>
                     pinned.and_then(|()| work(worker, inbox, stage, service))
                 });
                 let start = dispatch(plan, stage, |given| sender.push(given));
+                await_end(&worker, stage, system);
                 worker.join().map(|done| done.map(|()| start))
             }
             None => {
@@ -109,6 +113,7 @@ pub fn run(plan: &Plan, system: System, cores: Cores) -> anyhow::Result<Outcome>
                 });
                 let start = dispatch(plan, stage, |given| sender.send(given).map_err(|back| back.0));
                 drop(sender);
+                await_end(&worker, stage, system);
                 worker.join().map(|done| done.map(|()| start))
             }
         };
@@ -163,6 +168,19 @@ fn dispatch(plan: &Plan, stage: &Stage, mut give: impl FnMut(Given) -> Result<()
     }
     stage.closed.store(true, Ordering::Release);
     start
+}
+
+/// Waits until the worker has ended. One that has not long after it was to give up never will, and the process ends: it
+/// is stuck in the kernel, in a lock whose holder it has preempted.
+fn await_end<T>(worker: &ScopedJoinHandle<'_, T>, stage: &Stage, system: System) {
+    let end = Time::from_nanos(stage.give_up.load(Ordering::Relaxed)) + STUCK;
+    while !worker.is_finished() {
+        if clock::now() > end {
+            eprintln!("error: the worker is stuck ({system}); were all its waits for locks built by cargo quanta?");
+            std::process::exit(1);
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// A worker whose stacks are there: as many as may be needed have been entered at the same time.
