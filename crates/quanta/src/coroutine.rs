@@ -10,7 +10,10 @@
 //!    resumed by anybody.
 //! 5. `errno` is a thread-local of C, and a probe may lie between a failed call and the look at it: who is preempted
 //!    takes it along. Those who suspend by themselves do so in a call, and no call promises to keep it.
-//! 6. Nobody is preempted while it unwinds: that a thread panics is a count in a thread-local of the standard library,
+//! 6. The way from one stack to the other is a critical section, from before `RUNNING` and the stack disagree until they
+//!    agree again: a probe in between would suspend whoever doesn't run. The section is the coroutine's, whose count of
+//!    sections goes with it: it is entered before it is left or ends, and left when it has come back or begun.
+//! 7. Nobody is preempted while it unwinds: that a thread panics is a count in a thread-local of the standard library,
 //!    and others would find their locks poisoned.
 
 use crate::machine;
@@ -96,9 +99,12 @@ impl Coroutine {
             // SAFETY: the slot is boxed and stays until the stack is taken back, which is after this function's end.
             unsafe { (*own).yielder.set(yielder) };
             RUNNING.set(own);
-            catch_unwind(AssertUnwindSafe(body)).map_err(message)
+            end_switch();
+            let result = catch_unwind(AssertUnwindSafe(body)).map_err(message);
+            machine::enter();
+            result
         });
-        Self { inner: Some((inner, slot)), preempted: false, pace: Pace::default(), sections: 0 }
+        Self { inner: Some((inner, slot)), preempted: false, pace: Pace::default(), sections: 1 }
     }
 
     /// Runs it until it suspends, returns or panics. Resuming one that is done says [`State::Finished`] again.
@@ -132,9 +138,6 @@ impl Coroutine {
     }
 
     /// Runs it until it comes back.
-    // Without probes: between the switch and the next line `RUNNING` names a coroutine that is no longer running.
-    #[inline(never)]
-    #[unsafe(link_section = ".text.quanta.unprobed")]
     fn enter(&mut self) -> Back {
         let own = self.sections;
         let Some(inner) = self.unfinished() else { return Back::Finished };
@@ -175,9 +178,11 @@ impl Coroutine {
         }
         let Some((inner, slot)) = self.inner.as_mut().filter(|(inner, _)| !inner.done()) else { return };
         slot.is_unwound.set(true);
+        let sections = machine::exchange_sections(self.sections);
         let outer = RUNNING.replace(&raw const **slot);
         inner.force_unwind();
         RUNNING.set(outer);
+        machine::exchange_sections(sections);
         slot.is_unwound.set(false);
     }
 }
@@ -215,26 +220,28 @@ pub fn suspend() -> Result<(), NotInCoroutine> {
 }
 
 /// Leaves the running coroutine, and returns when it is resumed; false at once where there is none.
-// Without probes: between the switch and the last line `RUNNING` is not the caller's.
-#[inline(never)]
-#[unsafe(link_section = ".text.quanta.unprobed")]
 pub(crate) fn leave(why: Why) -> bool {
-    let slot = RUNNING.get();
     if !in_coroutine() {
         return false;
     }
+    machine::enter();
+    let slot = RUNNING.get();
     // SAFETY: by 1 and 2 above `RUNNING` is the slot of the coroutine that runs on this thread now, that is, of the
     // caller, and its yielder was set before. The yielder lives at the base of the caller's own stack, which can't go
     // away while the caller runs on it.
     unsafe { (*(*slot).yielder.get()).suspend(why) };
     RUNNING.set(slot);
+    end_switch();
     true
 }
 
+/// Ends the section of 6. The quantum has only begun; if it is over all the same, the next probe finds out.
+fn end_switch() {
+    let _ = machine::leave();
+}
+
 /// What a probe does when the quantum has ended; nothing on a thread's own stack.
-// Without probes, as `leave`. Nothing is borrowed here, and the probe has saved the registers that its caller uses.
-#[inline(never)]
-#[unsafe(link_section = ".text.quanta.unprobed")]
+// Nothing is borrowed here, and the probe has saved the registers that its caller uses.
 pub(crate) fn preempt() {
     if !in_coroutine() || std::thread::panicking() {
         return;
