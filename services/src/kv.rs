@@ -67,7 +67,7 @@ struct Service {
 
 impl proto::Kv for Service {
     fn get(&self, _context: &Context, request: proto::GetRequest) -> Result<proto::GetReply, Status> {
-        let Some(value) = self.kv.get(request.key.as_bytes()).map_err(refused)? else {
+        let Some(value) = self.kv.get(request.key.as_bytes()).map_err(|error| refused(&error))? else {
             return Ok(proto::GetReply::default());
         };
         let text = std::str::from_utf8(&value);
@@ -76,7 +76,7 @@ impl proto::Kv for Service {
     }
 
     fn put(&self, _context: &Context, request: proto::PutRequest) -> Result<proto::PutReply, Status> {
-        self.kv.put(request.key.as_bytes(), request.value.as_bytes()).map_err(refused)?;
+        self.kv.put(request.key.as_bytes(), request.value.as_bytes()).map_err(|error| refused(&error))?;
         Ok(proto::PutReply {})
     }
 
@@ -88,7 +88,7 @@ impl proto::Kv for Service {
             }
             if stopped.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         };
-        let scanned = self.kv.scan_while(request.prefix.as_bytes(), row).map_err(refused)?;
+        let scanned = self.kv.scan_while(request.prefix.as_bytes(), row).map_err(|error| refused(&error))?;
         stopped.map(|()| proto::ScanReply { rows: scanned.rows, bytes: scanned.bytes, digest: scanned.digest })
     }
 
@@ -98,7 +98,7 @@ impl proto::Kv for Service {
     }
 }
 
-fn refused(error: KvError) -> Status {
+fn refused(error: &KvError) -> Status {
     let code = match error {
         KvError::Key { .. } | KvError::Value { .. } => Code::InvalidArgument,
         KvError::Locked { .. } | KvError::OtherRows { .. } | KvError::Unknown { .. } | KvError::Engine { .. } => {

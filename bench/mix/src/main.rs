@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{bail, ensure};
 use clap::{Parser, Subcommand};
+use greenwave_bench::disturbance::{QUIET, Watch};
 use greenwave_bench::result::Results;
 use greenwave_mix::cores::Cores;
 use greenwave_mix::figures::{Figures, Tally};
@@ -68,6 +69,12 @@ struct Bench {
     /// These systems alone
     #[arg(long, value_name = "SYSTEM")]
     system: Vec<System>,
+    /// At these loads alone, as shares of what fcfs can do
+    #[arg(long, value_name = "SHARE")]
+    load: Vec<f64>,
+    /// How many times the search for the highest load halves
+    #[arg(long, value_name = "N")]
+    halvings: Option<usize>,
     /// So many rounds
     #[arg(long, value_name = "N")]
     rounds: Option<usize>,
@@ -135,12 +142,28 @@ impl Bench {
         if !self.system.is_empty() {
             scope.systems = self.system;
         }
+        if !self.load.is_empty() {
+            scope.loads = self.load;
+        }
+        scope.halvings = self.halvings.unwrap_or(scope.halvings);
         scope.rounds = self.rounds.unwrap_or(scope.rounds);
+        let possible = scope.loads.iter().all(|load| *load > 0.0 && load.is_finite());
+        ensure!(possible, "--load is {:?}; allowed: more than 0", scope.loads);
         ensure!(scope.rounds > 0, "--rounds is 0; allowed: more than 0");
         let mut results = Results::new("mix");
+        let watch = Watch::start();
         rounds::measure(&scope, Cores::first_two()?, &mut results)?;
+        let others = watch.others();
         println!("{}", results.table(&COLUMNS));
         claims::of(&results).iter().for_each(|claim| println!("{claim}"));
+        if let Some(others) = others {
+            results.push("machine", "others", "busy_cores", others);
+            if others > QUIET {
+                println!(
+                    "Others kept {others:.2} cores busy meanwhile: where they took the worker's, tails are theirs."
+                );
+            }
+        }
         println!("wrote {}", results.write()?.display());
         Ok(())
     }

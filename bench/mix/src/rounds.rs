@@ -164,10 +164,8 @@ impl Bench<'_> {
 
     fn search(&mut self, rounds: &[Round], results: &mut Results) -> anyhow::Result<()> {
         let scope = self.scope;
-        let bounds: [(&str, f64, fn(&Figures) -> f64); 2] =
-            [("max_load", SLOWDOWN, Figures::slowdown), ("max_load_short_50us", SHORT_US, Figures::short_us)];
         for (index, &system) in scope.systems.iter().enumerate() {
-            for (metric, limit, figure) in bounds {
+            for Bound { metric, limit, figure } in BOUNDS {
                 let at = |(place, load): (usize, &f64)| {
                     let values: Vec<f64> = rounds.iter().map(|round| figure(&round[index].1[place])).collect();
                     (*load, median(&values))
@@ -187,6 +185,18 @@ impl Bench<'_> {
         Ok(())
     }
 }
+
+/// What a system has to stay within, and how the highest load at which it does is called.
+struct Bound {
+    metric: &'static str,
+    limit: f64,
+    figure: fn(&Figures) -> f64,
+}
+
+const BOUNDS: [Bound; 2] = [
+    Bound { metric: "max_load", limit: SLOWDOWN, figure: Figures::slowdown },
+    Bound { metric: "max_load_short_50us", limit: SHORT_US, figure: Figures::short_us },
+];
 
 fn push(scope: &Scope, workload: Workload, capacity: f64, rounds: &[Round], results: &mut Results) {
     let case = format!("mix/{workload}");
