@@ -10,7 +10,8 @@
 //! - [`measured`] counts as goodput what was answered within its deadline. Whatever else happened to a request (a late
 //!   answer, a refusal, an error, silence) is a miss, and is counted by name.
 //! - [`capacity`] measures what a target can serve, so that load can be stated as a share of it.
-//! - [`result`] is the JSON that every benchmark writes, [`machine`] the facts about the machine that go with it, and
+//! - [`result`] is the JSON that every benchmark writes, [`machine`] the facts about the machine that go with it,
+//!   [`disturbance`] what others did to it meanwhile, and
 //!   [`report`] a page that people can read.
 //!
 //! What is driven is a [`target::Target`]; a Greenwave service is one by [`rpc::RpcTarget`]. A target brings its own clock, so the same generator runs in real time against a
@@ -22,6 +23,7 @@ pub mod arrivals;
 pub mod capacity;
 pub mod classes;
 pub mod clock;
+pub mod disturbance;
 pub mod latencies;
 pub mod load;
 pub mod machine;

@@ -19,10 +19,12 @@ pub enum Patience {
     Observed,
 }
 
-/// One method of a Greenwave service, called over one connection that the generator's own thread polls.
+/// A method of a Greenwave service, called over one connection that the generator's own thread polls. Some classes of
+/// requests may call another one.
 pub struct RpcTarget {
     stream: CompletionStream,
     method: MethodId,
+    others: Vec<(String, MethodId)>,
     stage: String,
     patience: Patience,
     /// What ended a wait, until it's polled for.
@@ -43,7 +45,14 @@ impl RpcTarget {
         patience: Patience,
     ) -> Result<Self, Status> {
         let stream = CompletionStream::connect(address, config)?;
-        Ok(Self { stream, method: MethodId::of(method), stage: stage.into(), patience, held: None })
+        Ok(Self { stream, method: MethodId::of(method), stage: stage.into(), patience, others: Vec::new(), held: None })
+    }
+
+    /// Requests of the class with this name call another method.
+    #[must_use]
+    pub fn calling(mut self, class: impl Into<String>, method: &str) -> Self {
+        self.others.push((class.into(), MethodId::of(method)));
+        self
     }
 }
 
@@ -58,7 +67,9 @@ impl Target for RpcTarget {
             Patience::Enforced => Context::with_deadline(left),
             Patience::Observed => Context::observed(left),
         };
-        self.stream.submit(&context, self.method, request.payload, request.tag);
+        let other = self.others.iter().find(|(class, _)| *class == request.class.name);
+        let method = other.map_or(self.method, |(_, method)| *method);
+        self.stream.submit(&context, method, request.payload, request.tag);
         Ok(())
     }
 

@@ -25,5 +25,22 @@ pub mod recommend {
     pub const RECOMMENDATION: &str = recommendation_methods::RECOMMEND;
 }
 
-/// Both files as an encoded `FileDescriptorSet`.
+/// The kv service.
+pub mod kv {
+    include!(concat!(env!("OUT_DIR"), "/greenwave.kv.rs"));
+
+    /// Reads a row.
+    pub const GET: &str = kv_methods::GET;
+
+    /// Writes a row.
+    pub const PUT: &str = kv_methods::PUT;
+
+    /// Reads all rows.
+    pub const SCAN: &str = kv_methods::SCAN;
+
+    /// Says what the store was made with.
+    pub const DESCRIBE: &str = kv_methods::DESCRIBE;
+}
+
+/// All files as an encoded `FileDescriptorSet`.
 pub const DESCRIPTORS: &[u8] = search::FILE_DESCRIPTOR_SET;

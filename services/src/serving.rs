@@ -1,4 +1,4 @@
-//! What the servers of both services have in common: work that watches its budget, and why they don't start.
+//! What the servers of the services have in common: work that watches its budget, and why they don't start.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -6,6 +6,7 @@ use std::time::Duration;
 use greenwave::policy::ServiceTimes;
 use greenwave::rpc::{ConfigError, StartError, Typed};
 use greenwave::{Context, Status};
+use greenwave_kv::KvError;
 use thiserror::Error;
 
 use crate::checkpoint::{Checkpoint, Pass};
@@ -28,6 +29,9 @@ pub enum ServeError {
     /// The stage's store can't be opened.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The store of keys and values can't be opened.
+    #[error(transparent)]
+    Kv(#[from] KvError),
     /// The server can't start.
     #[error(transparent)]
     Start(#[from] StartError),

@@ -100,6 +100,7 @@ impl Settings {
             deadlines: self.take("deadlines", "enforce or dark", deadlines)?.unwrap_or(default.deadlines),
             wait: self.take("wait", "spin, block or adaptive:20us", wait)?.unwrap_or(default.wait),
             backend: self.take("backend", "auto, uring or epoll", value::<Choice>)?.unwrap_or(default.backend.clone()),
+            quantum: self.take("quantum", "off, or a time such as 5us", quantum)?.unwrap_or(default.quantum),
             coroutines: self.take("coroutines", "1 to 65536", value)?.unwrap_or(default.coroutines),
             confidence: self.take("confidence", "0 to 1", value)?.unwrap_or(default.confidence),
             late_share: self.take("late_share", "0 to 1", value)?.unwrap_or(default.late_share),
@@ -215,6 +216,10 @@ pub(crate) fn span(text: &str) -> Option<Duration> {
     }
 }
 
+fn quantum(text: &str) -> Option<Option<Duration>> {
+    if text == "off" { Some(None) } else { span(text).map(Some) }
+}
+
 fn deadlines(text: &str) -> Option<Deadlines> {
     match text {
         "enforce" => Some(Deadlines::Enforce),
@@ -257,6 +262,7 @@ mod tests {
             "wait=7us",
             "cores=0,1",
             "deadlines=dark",
+            "quantum=2us",
         ];
         let config = server(&words).unwrap();
         assert_eq!(config.listen.len(), 2);
@@ -264,6 +270,8 @@ mod tests {
         assert_eq!(config.admission.mode, Mode::Off);
         assert_eq!(config.wait, Wait::Adaptive { spin: Duration::from_micros(7) });
         assert_eq!((config.cores, config.deadlines), (vec![0, 1], Deadlines::Dark));
+        assert_eq!(config.quantum, Some(Duration::from_micros(2)));
+        assert_eq!(server(&["listen=unix:///x", "quantum=off"]).unwrap().quantum, None);
     }
 
     #[test]

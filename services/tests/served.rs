@@ -1,11 +1,12 @@
-//! Both services over TCP, as their processes serve them: clients, servers and stores are the real ones.
+//! The services over TCP, as their processes serve them: clients, servers and stores are the real ones.
 
 use std::fs;
 use std::time::Duration;
 
 use greenwave::rpc::MethodId;
 use greenwave::{Address, Channel, ChannelConfig, Code, Context, ServerHandle, Status};
-use greenwave_services::proto::{recommend as rec, search as proto};
+use greenwave_services::kv::{KvServiceConfig, serve_kv};
+use greenwave_services::proto::{kv, recommend as rec, search as proto};
 use greenwave_services::recommend::{StageConfig, serve_stage, store};
 use greenwave_services::search::corpus::CorpusConfig;
 use greenwave_services::search::index::{self, IndexConfig};
@@ -220,6 +221,92 @@ fn a_stage_whose_next_one_is_gone_says_so() {
     assert_eq!(result.unwrap_err().code, Code::Unavailable);
 }
 
+/// A small store, served.
+struct KvServer {
+    root: tempfile::TempDir,
+    server: ServerHandle,
+}
+
+impl KvServer {
+    fn start(more: &[&str]) -> Self {
+        let root = tempfile::tempdir().unwrap();
+        let server = Self::serve(&root, more);
+        Self { root, server }
+    }
+
+    fn serve(root: &tempfile::TempDir, more: &[&str]) -> ServerHandle {
+        let data = format!("data={}", root.path().join("kv").display());
+        let words: Vec<_> = [data.as_str(), "rows=200", "value_bytes=50"].iter().chain(more).copied().collect();
+        let words: Vec<_> = words.into_iter().map(str::to_owned).collect();
+        serve_kv(KvServiceConfig::from_settings(settings(&words)).unwrap()).unwrap()
+    }
+
+    fn ask<R: Message + Default>(&self, method: &str, request: &impl Message) -> Result<R, Status> {
+        call(&self.server.addresses()[0], method, request)
+    }
+
+    fn get(&self, key: &str) -> kv::GetReply {
+        self.ask(kv::GET, &kv::GetRequest { key: key.to_owned() }).unwrap()
+    }
+
+    fn scan(&self, prefix: &str) -> Result<kv::ScanReply, Status> {
+        self.ask(kv::SCAN, &kv::ScanRequest { prefix: prefix.to_owned() })
+    }
+}
+
+#[test]
+fn a_store_is_read_written_and_scanned_over_the_network() {
+    let store = KvServer::start(&[]);
+    assert_eq!(store.get("row00000042").value.len(), 50);
+    assert_eq!(store.get("ada"), kv::GetReply::default());
+    let put = kv::PutRequest { key: "ada".into(), value: "lovelace".into() };
+    store.ask::<kv::PutReply>(kv::PUT, &put).unwrap();
+    assert_eq!(store.get("ada"), kv::GetReply { found: true, value: "lovelace".into() });
+    let all = store.scan("").unwrap();
+    assert_eq!((all.rows, all.bytes), (201, 200 * 61 + 11));
+    assert_eq!(store.scan("row0000001").unwrap().rows, 10);
+    let made: kv::DescribeReply = store.ask(kv::DESCRIBE, &kv::DescribeRequest {}).unwrap();
+    assert_eq!((made.rows, made.value_bytes), (200, 50));
+}
+
+#[test]
+fn what_was_put_outlives_the_server() {
+    let KvServer { root, server } = KvServer::start(&[]);
+    let put = kv::PutRequest { key: "ada".into(), value: "lovelace".into() };
+    call::<kv::PutReply>(&server.addresses()[0], kv::PUT, &put).unwrap();
+    server.shutdown();
+    let server = KvServer::serve(&root, &[]);
+    assert_eq!(KvServer { root, server }.get("ada").value, "lovelace");
+}
+
+#[test]
+fn a_scan_whose_time_is_up_is_given_up_and_one_in_time_reads_all_with_checkpoints_and_without() {
+    let spent = Context::with_deadline(Duration::from_nanos(1));
+    let store = KvServer::start(&["admission=off", "checkpoint_rows=1"]);
+    let address = &store.server.addresses()[0];
+    let status = call_within::<kv::ScanReply>(&spent, address, kv::SCAN, &kv::ScanRequest::default()).unwrap_err();
+    assert_eq!(status.code, Code::DeadlineExceeded);
+    let without = KvServer::start(&["checkpoint_rows=0"]);
+    assert_eq!(without.scan("").unwrap(), store.scan("").unwrap());
+}
+
+#[test]
+fn keys_that_no_row_can_have_are_the_callers_mistake() {
+    let store = KvServer::start(&[]);
+    let long = "k".repeat(1025);
+    let status = store.ask::<kv::GetReply>(kv::GET, &kv::GetRequest { key: long }).unwrap_err();
+    assert_eq!((status.code, status.message.contains("allowed are 1 to 1024")), (Code::InvalidArgument, true));
+}
+
+#[test]
+fn a_store_that_is_served_already_is_refused_with_a_remedy() {
+    let store = KvServer::start(&[]);
+    let data = format!("data={}", store.root.path().join("kv").display());
+    let config = KvServiceConfig::from_settings(settings(&[data, "rows=200".into(), "value_bytes=50".into()]));
+    let error = serve_kv(config.unwrap()).err().unwrap();
+    assert!(error.to_string().contains("open in another process; stop that one"), "{error}");
+}
+
 #[test]
 fn a_wrong_configuration_stops_at_start_and_names_the_key() {
     let shard = |words: &[&str]| ShardConfig::from_settings(Settings::parse(words).unwrap()).unwrap_err().to_string();
@@ -231,6 +318,14 @@ fn a_wrong_configuration_stops_at_start_and_names_the_key() {
     let stage = |words: &[&str]| StageConfig::from_settings(Settings::parse(words).unwrap()).unwrap_err();
     assert!(stage(&[LISTEN, "stage=profile", "store=/x"]).to_string().starts_with("setting `next` is missing"));
     assert!(stage(&[LISTEN, "stage=last", "store=/x"]).to_string().contains("profile, history or recommendation"));
+}
+
+#[test]
+fn a_store_of_impossible_rows_is_refused() {
+    let config = |words: &[&str]| KvServiceConfig::from_settings(Settings::parse(words).unwrap()).unwrap_err();
+    let error = config(&[LISTEN, "data=/x", "rows=100000000"]).to_string();
+    assert_eq!(error, "setting `rows` is `100000000`; allowed: 0 to 99999999");
+    assert!(config(&[LISTEN]).to_string().starts_with("setting `data` is missing"));
 }
 
 #[test]

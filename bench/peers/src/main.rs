@@ -11,7 +11,6 @@
 
 mod case;
 mod child;
-mod disturbance;
 mod greenwave_peer;
 mod harness;
 mod pin;

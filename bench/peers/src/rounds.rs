@@ -7,20 +7,17 @@
 use std::time::Duration;
 
 use greenwave_bench::capacity::median;
+use greenwave_bench::disturbance::{QUIET, Watch};
 use greenwave_bench::progress::Progress;
 use greenwave_bench::result::Results;
 
 use crate::Cores;
 use crate::case::Case;
 use crate::child::ServerProcess;
-use crate::disturbance::Watch;
 use crate::harness::{Figures, Recorder};
 use crate::pin;
 use crate::system::System;
 use crate::watchdog::Watchdog;
-
-/// Others may keep this many cores busy before it's worth a warning.
-const QUIET: f64 = 0.02;
 
 /// How much longer than planned a run may take.
 const PATIENCE: Duration = Duration::from_secs(10);

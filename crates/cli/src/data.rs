@@ -1,7 +1,8 @@
-//! Where the services keep what they derive from a directory: indices and stores.
+//! Where the services keep what they derive from a directory, and what they are given: indices and stores.
 
 use std::path::{Path, PathBuf};
 
+use greenwave_kv::Rows;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::problem::Problem;
@@ -15,6 +16,15 @@ pub(crate) fn folder(service: &str, source: &Path) -> Result<PathBuf, Problem> {
     let source = absolute.canonicalize().unwrap_or(absolute);
     let name = format!("{service}-{:016x}", xxh3_64(source.as_os_str().as_encoded_bytes()));
     Ok(cache()?.join("greenwave").join(name))
+}
+
+/// The folder for a store that is made with these rows, below the user's cache.
+///
+/// # Errors
+/// When the user has no home.
+pub(crate) fn store_of(rows: Rows) -> Result<PathBuf, Problem> {
+    let Rows { count, value_bytes } = rows;
+    Ok(cache()?.join("greenwave").join(format!("kv-{count}x{value_bytes}")))
 }
 
 /// The user's folder for what can be made again: `XDG_CACHE_HOME`, or `.cache` at home.

@@ -1,4 +1,4 @@
-//! The `greenwave` command: serves the two services, calls the methods of any, and drives any with load.
+//! The `greenwave` command: serves the three services, calls the methods of any, and drives any with load.
 //!
 //! One file or folder per subcommand. Results go to standard output, everything else to standard error. What goes
 //! wrong is one line, [`problem::Problem`].

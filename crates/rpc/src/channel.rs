@@ -113,7 +113,7 @@ impl Channel {
         let nothing = Receipt::default();
         loop {
             mailbox.sleep(1, None);
-            if let Some(outcome) = slot.outcome.take() {
+            if let Some(outcome) = slot.take() {
                 let behind = outcome.receipt.as_ref().unwrap_or(&nothing);
                 mailbox.record(self.cost(mailbox, sent, None, &outcome), behind);
                 return outcome;

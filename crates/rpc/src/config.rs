@@ -166,6 +166,10 @@ pub struct ServerConfig {
     pub checksums: bool,
     /// Whether deadlines are read as dates where clocks agree within this skew; `None`: only as what is left.
     pub absolute: Option<Duration>,
+    /// How long a handler runs at a time before the most urgent goes on; `None`: until it waits or says
+    /// [`checkpoint`](crate::Context::checkpoint). Only in a program that `cargo quanta` has built; others ignore it. At
+    /// least 500 ns, below which little but switching is done.
+    pub quantum: Option<Duration>,
     /// Which quantile of the learned work a request must have time for, 0 to 1. A low one is the work of an idle
     /// system; the margin on it follows the outcomes.
     pub confidence: f64,
@@ -191,11 +195,18 @@ impl Default for ServerConfig {
             coroutines: 1024,
             checksums: false,
             absolute: None,
+            quantum: greenwave_quanta::is_instrumented().then_some(QUANTUM),
             confidence: 0.1,
             late_share: 0.01,
         }
     }
 }
+
+/// Long enough that switching costs a few percent, and short beside what calls wait for anyway.
+const QUANTUM: Duration = Duration::from_micros(5);
+
+/// The shortest quantum.
+const SHORTEST_QUANTUM: Duration = Duration::from_nanos(500);
 
 impl ServerConfig {
     /// Says which setting can't be meant.
@@ -215,6 +226,14 @@ impl ServerConfig {
         ConfigError::unless((1..=65536).contains(&self.coroutines), "coroutines", self.coroutines, "1 to 65536")?;
         ConfigError::unless((0.0..=1.0).contains(&self.confidence), "confidence", self.confidence, "0 to 1")?;
         ConfigError::unless((0.0..=1.0).contains(&self.late_share), "late_share", self.late_share, "0 to 1")?;
+        if let Some(quantum) = self.quantum {
+            ConfigError::unless(
+                quantum >= SHORTEST_QUANTUM,
+                "quantum",
+                format!("{quantum:?}"),
+                "off, or 500ns or more",
+            )?;
+        }
         let available = std::thread::available_parallelism().map_or(usize::MAX, usize::from);
         for core in &self.cores {
             ConfigError::unless(*core < available.max(1024), "cores", core, "cores that this machine has")?;

@@ -8,13 +8,14 @@
 use crate::channel::{CallFuture, Channel};
 use crate::clock::monotonic;
 use crate::context::Context;
-use crate::local::{self, CallSlot, Mailbox};
+use crate::local::{self, CallSlot, Mailbox, Shared};
 use crate::outcome::{Outcome, Reply};
 use crate::receipt::{Receipt, StageReceipt};
 use crate::status::{Check, Reason, Status};
 use crate::wire::MethodId;
 use greenwave_policy::{Deadline, Hedge, ServiceTimes, Time};
-use std::rc::Rc;
+use greenwave_quanta::Critical;
+use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
@@ -58,6 +59,26 @@ struct Learned {
     hedge: Hedge,
 }
 
+/// The lock on what was learned, whose holder isn't preempted: others would wait for it. It is unlocked before that ends.
+struct Learning<'a> {
+    learned: MutexGuard<'a, Learned>,
+    _whole: Critical,
+}
+
+impl Deref for Learning<'_> {
+    type Target = Learned;
+
+    fn deref(&self) -> &Learned {
+        &self.learned
+    }
+}
+
+impl DerefMut for Learning<'_> {
+    fn deref_mut(&mut self) -> &mut Learned {
+        &mut self.learned
+    }
+}
+
 impl Aggregator {
     /// An aggregator that has learned nothing.
     pub fn new(config: AggregatorConfig) -> Self {
@@ -71,8 +92,9 @@ impl Aggregator {
         ParallelUnit { aggregator: self, context, branches: Vec::new() }
     }
 
-    fn learned(&self) -> MutexGuard<'_, Learned> {
-        self.learned.lock().unwrap_or_else(PoisonError::into_inner)
+    fn learned(&self) -> Learning<'_> {
+        let whole = Critical::enter();
+        Learning { learned: self.learned.lock().unwrap_or_else(PoisonError::into_inner), _whole: whole }
     }
 
     /// The time to leave for putting together.
@@ -107,7 +129,7 @@ struct Attempt {
 
 /// How an attempt's outcome arrives: in a handler, or on an ordinary thread.
 enum Ticket {
-    Suspended(Rc<CallSlot>),
+    Suspended(Shared<CallSlot>),
     Future(CallFuture),
 }
 
@@ -361,7 +383,7 @@ impl Branch {
 impl Ticket {
     fn outcome(&mut self, waker: &Waker) -> Option<Outcome> {
         match self {
-            Self::Suspended(slot) => slot.outcome.take(),
+            Self::Suspended(slot) => slot.take(),
             Self::Future(future) => future.outcome(waker),
         }
     }

@@ -6,7 +6,10 @@
 //! 3. completions are stored in the [`CallSlot`]s that the coroutine holds, and the head resumes it when enough of
 //!    them are there, or when the time that it named has come.
 //!
-//! No borrow of the mailbox lives across a suspension.
+//! No borrow of the mailbox lives across a suspension, and a handler may be suspended anywhere when its quantum ends. So
+//! it touches what it shares with the head (the mailbox, the slots, their counts) in critical sections alone, none of
+//! which suspends. What one handler has put into the mailbox is taken out when it is left, in whatever way, and is back
+//! when it goes on: commands are carried out when it suspends by itself, which is when it has said all of them.
 
 use crate::channel::Channel;
 use crate::clock::monotonic;
@@ -15,12 +18,16 @@ use crate::outcome::Outcome;
 use crate::receipt::{Receipt, StageReceipt};
 use crate::wire::MethodId;
 use greenwave_policy::Time;
+use greenwave_quanta::critical;
 use std::cell::{Cell, RefCell};
-use std::rc::Rc;
 use std::time::Duration;
 
+mod shared;
+
+pub(crate) use shared::Shared;
+
 thread_local! {
-    static MAILBOX: RefCell<Option<Rc<Mailbox>>> = const { RefCell::new(None) };
+    static MAILBOX: RefCell<Option<Shared<Mailbox>>> = const { RefCell::new(None) };
 }
 
 /// How long a handler may run before [`give_way`] looks whether somebody else should.
@@ -31,7 +38,7 @@ pub(crate) enum Command {
     /// Send a call; its outcome goes into the slot.
     Start(Box<Start>),
     /// Nobody waits for this call any more.
-    Abandon(Rc<CallSlot>),
+    Abandon(Shared<CallSlot>),
     /// Resume me when this many more calls have completed, or at that time.
     Sleep { completions: usize, until: Option<Time> },
     /// Resume me when it is my turn.
@@ -44,7 +51,7 @@ pub(crate) struct Start {
     pub(crate) context: Context,
     pub(crate) method: MethodId,
     pub(crate) body: Vec<u8>,
-    pub(crate) slot: Rc<CallSlot>,
+    pub(crate) slot: Shared<CallSlot>,
 }
 
 /// Where a call's outcome is put for the coroutine that waits for it.
@@ -53,6 +60,13 @@ pub(crate) struct CallSlot {
     pub(crate) outcome: RefCell<Option<Outcome>>,
     /// The head's name for the call while it is under way.
     pub(crate) token: Cell<Option<usize>>,
+}
+
+impl CallSlot {
+    /// The outcome, if it is there and wasn't taken before.
+    pub(crate) fn take(&self) -> Option<Outcome> {
+        critical(|| self.outcome.take())
+    }
 }
 
 /// One head's mailbox.
@@ -66,15 +80,15 @@ pub(crate) struct Mailbox {
     pub(crate) resumed: Cell<Time>,
 }
 
-impl Mailbox {
+impl Shared<Mailbox> {
     /// Makes this the mailbox of the calling thread until the guard is dropped.
-    pub(crate) fn install(self: &Rc<Self>) -> Installed {
-        Installed(MAILBOX.replace(Some(Rc::clone(self))))
+    pub(crate) fn install(&self) -> Installed {
+        Installed(MAILBOX.replace(Some(self.clone())))
     }
 }
 
 /// Puts the former mailbox back.
-pub(crate) struct Installed(Option<Rc<Mailbox>>);
+pub(crate) struct Installed(Option<Shared<Mailbox>>);
 
 impl Drop for Installed {
     fn drop(&mut self) {
@@ -83,36 +97,46 @@ impl Drop for Installed {
 }
 
 /// The mailbox of the head that runs the calling coroutine; `None` outside of handlers.
-pub(crate) fn mailbox() -> Option<Rc<Mailbox>> {
+pub(crate) fn mailbox() -> Option<Shared<Mailbox>> {
     if !greenwave_quanta::in_coroutine() {
         return None;
     }
-    MAILBOX.with_borrow(Clone::clone)
+    critical(|| MAILBOX.with_borrow(Clone::clone))
 }
 
 impl Mailbox {
     /// Asks for a call to be sent and returns at once; it leaves with the next suspension.
-    pub(crate) fn start(&self, channel: &Channel, context: &Context, method: MethodId, body: Vec<u8>) -> Rc<CallSlot> {
-        let slot = Rc::new(CallSlot::default());
-        let start = Start { channel: channel.clone(), context: context.clone(), method, body, slot: Rc::clone(&slot) };
-        self.commands.borrow_mut().push(Command::Start(Box::new(start)));
+    pub(crate) fn start(
+        &self,
+        channel: &Channel,
+        context: &Context,
+        method: MethodId,
+        body: Vec<u8>,
+    ) -> Shared<CallSlot> {
+        let slot = Shared::<CallSlot>::default();
+        let start = Start { channel: channel.clone(), context: context.clone(), method, body, slot: slot.clone() };
+        self.ask(Command::Start(Box::new(start)));
         slot
     }
 
     /// Waits for `completions` calls more, at most until `until`. May return early: the caller looks at its slots.
     pub(crate) fn sleep(&self, completions: usize, until: Option<Time>) {
-        self.commands.borrow_mut().push(Command::Sleep { completions, until });
+        self.ask(Command::Sleep { completions, until });
         greenwave_quanta::yield_now();
     }
 
     /// Says that nobody waits for a call any more.
-    pub(crate) fn abandon(&self, slot: Rc<CallSlot>) {
-        self.commands.borrow_mut().push(Command::Abandon(slot));
+    pub(crate) fn abandon(&self, slot: Shared<CallSlot>) {
+        self.ask(Command::Abandon(slot));
     }
 
     /// Keeps what a completed call reports of itself and of the stages behind it.
     pub(crate) fn record(&self, call: StageReceipt, behind: &Receipt) {
-        self.behind.borrow_mut().add(call, behind);
+        critical(|| self.behind.borrow_mut().add(call, behind));
+    }
+
+    fn ask(&self, command: Command) {
+        critical(|| self.commands.borrow_mut().push(command));
     }
 }
 
@@ -122,6 +146,6 @@ pub(crate) fn give_way() {
     if monotonic().since(mailbox.resumed.get()) < SLICE {
         return;
     }
-    mailbox.commands.borrow_mut().push(Command::GiveWay);
+    mailbox.ask(Command::GiveWay);
     greenwave_quanta::yield_now();
 }

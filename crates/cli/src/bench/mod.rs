@@ -4,6 +4,7 @@
 //! their latency counts from then.
 
 mod class;
+mod kv;
 mod requests;
 mod summary;
 
@@ -34,7 +35,8 @@ Examples:
   greenwave bench tcp://127.0.0.1:7100 Search/Query --json '{\"text\": \"queue\"}' --rate 200
   greenwave bench tcp://127.0.0.1:7100 Search/Query --sample search --rate 500 \\
       --class tight=50ms:0.2 --class normal=200ms:0.5 --class loose=800ms:0.3 --out result.json
-  greenwave bench tcp://127.0.0.1:7200 Profile/Recommend --sample recommend --in-flight 16")]
+  greenwave bench tcp://127.0.0.1:7200 Profile/Recommend --sample recommend --in-flight 16
+  greenwave bench tcp://127.0.0.1:7400 Kv/Get --sample kv --scan-percent 0.5 --rate 20000")]
 pub(crate) struct Bench {
     /// Where the server is, such as tcp://127.0.0.1:7100
     #[arg(value_parser = address::parse)]
@@ -64,6 +66,9 @@ pub(crate) struct Bench {
     /// A class of requests: its name, how soon its answers have to be there, its share. May be repeated
     #[arg(long, value_name = "NAME=TIME:SHARE", value_parser = class::parse, help_heading = "Load")]
     class: Vec<Class>,
+    /// Of the requests to a kv service, how many are SCANs, the others being GETs; they are two classes
+    #[arg(long, value_name = "PERCENT", requires = "sample", conflicts_with = "class", help_heading = "Requests")]
+    scan_percent: Option<f64>,
     /// How soon answers have to be there, without classes
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = humantime::parse_duration, conflicts_with = "class", help_heading = "Load")]
     deadline: Duration,
@@ -94,16 +99,22 @@ impl Bench {
     /// Puts the load on, prints the tables and writes the file.
     pub(crate) fn run(self) -> Result<(), Problem> {
         let plan = self.plan()?;
-        let schema = Schema::fetch(&schema::channel(&self.address)?)?;
+        let channel = schema::channel(&self.address)?;
+        let schema = Schema::fetch(&channel)?;
         let method = schema.method(&self.method)?;
-        let mut requests = Rotation::new(self.source.requests(&method, self.seed)?);
+        let mut requests = Rotation::new(self.source.requests(&method, &channel, self.seed)?);
         let patience = if self.patient { Patience::Observed } else { Patience::Enforced };
         let config = ChannelConfig { name: "bench".into(), ..ChannelConfig::default() };
         let mut target = RpcTarget::connect(&self.address, &config, &method.name, &schema.server, patience)
             .map_err(|status| schema::failed(&status, &method.name, &self.address))?;
         let mut progress = Progress::new(1);
         progress.step(format!("{} at {}", method.name, self.address));
-        let measured = load::run(&plan, &mut target, &mut requests, &mut progress);
+        let measured = if self.scan_percent.is_some() {
+            let mut target = kv::scanning(target, &method.name)?;
+            load::run(&plan, &mut target, &mut kv::Mix(requests), &mut progress)
+        } else {
+            load::run(&plan, &mut target, &mut requests, &mut progress)
+        };
         drop(progress);
         print!("{}", summary::of(&measured));
         if let Some(path) = &self.out {
@@ -136,8 +147,9 @@ impl Bench {
                 Pace::Closed { in_flight }
             }
         };
-        let classes = match self.class[..] {
-            [] => Classes::single(self.deadline),
+        let classes = match (&self.class[..], self.scan_percent) {
+            ([], None) => Classes::single(self.deadline),
+            ([], Some(percent)) => Classes::new(kv::classes(percent, self.deadline)?).map_err(Problem::wrong_use)?,
             _ => Classes::new(self.class.clone()).map_err(Problem::wrong_use)?,
         };
         let Self { warm_up, drain, seed, duration, .. } = *self;

@@ -4,10 +4,13 @@ use std::fs;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use greenwave::Channel;
 
 use crate::problem::Problem;
 use crate::samples;
 use crate::schema::Method;
+
+use super::kv;
 
 /// Where the requests come from: one of these.
 #[derive(Args)]
@@ -34,6 +37,8 @@ enum Sample {
     Search,
     /// Crates, some asked for more often than others
     Recommend,
+    /// Keys that the store was made with, each as often as another
+    Kv,
 }
 
 /// Different requests that are sampled.
@@ -43,8 +48,8 @@ impl Source {
     /// The encoded requests, at least one.
     ///
     /// # Errors
-    /// When the file can't be read, or a request is not of the method's type.
-    pub(super) fn requests(&self, method: &Method, seed: u64) -> Result<Vec<Vec<u8>>, Problem> {
+    /// When the file can't be read, a server doesn't say what it holds, or a request is not of the method's type.
+    pub(super) fn requests(&self, method: &Method, channel: &Channel, seed: u64) -> Result<Vec<Vec<u8>>, Problem> {
         match (&self.requests, self.sample) {
             (Some(file), _) => {
                 let unreadable =
@@ -57,6 +62,7 @@ impl Source {
             }
             (None, Some(Sample::Search)) => samples::search(self.dir.as_ref(), SAMPLES, seed),
             (None, Some(Sample::Recommend)) => samples::recommend(self.dir.as_ref(), SAMPLES, seed),
+            (None, Some(Sample::Kv)) => kv::gets(channel, SAMPLES, seed),
             (None, None) => Ok(vec![method.request(&self.json)?]),
         }
     }

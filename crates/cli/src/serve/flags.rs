@@ -78,6 +78,35 @@ pub(crate) struct RecommendFlags {
     pub(super) run: RunFlags,
 }
 
+/// Serve a store of keys and values: a GET takes about a microsecond, a SCAN of all rows hundreds
+#[derive(Args, Serialize)]
+#[command(after_help = "\
+Examples:
+  greenwave serve kv --listen tcp://127.0.0.1:7400
+  greenwave call tcp://127.0.0.1:7400 Kv/Put '{\"key\": \"ada\", \"value\": \"lovelace\"}'
+  greenwave call tcp://127.0.0.1:7400 Kv/Get '{\"key\": \"ada\"}'
+  greenwave call tcp://127.0.0.1:7400 Kv/Scan --receipt")]
+pub(crate) struct KvFlags {
+    /// Where the store is kept [default: below ~/.cache/greenwave]
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// How many rows the store is made with, if it is made [default: 2400]
+    #[arg(long, value_name = "N")]
+    rows: Option<String>,
+    /// Bytes of each of their values [default: 100]
+    #[arg(long, value_name = "N")]
+    value_bytes: Option<String>,
+    /// Rows that a SCAN reads before it lets others pass; 0 if it never does [default: 64]
+    #[arg(long, value_name = "N", help_heading = "Work")]
+    checkpoint_rows: Option<String>,
+    #[command(flatten)]
+    #[serde(flatten)]
+    server: ServerFlags,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub(super) run: RunFlags,
+}
+
 /// Serve one shard of an index that `serve search` made
 #[derive(Args, Serialize)]
 #[command(after_help = "\
@@ -224,6 +253,10 @@ struct ServerFlags {
     /// What becomes of late requests: enforce (given up) or dark (counted alone) [default: enforce]
     #[arg(long, value_name = "MODE")]
     deadlines: Option<String>,
+    /// How long a handler runs before others have their turn: off, or a time such as 5us. It takes a program that
+    /// `cargo quanta` has built [default: 5us in such a one]
+    #[arg(long, value_name = "TIME")]
+    quantum: Option<String>,
     /// What an idle thread does: spin, block, or adaptive:20us (spins so long, then blocks)
     /// [default: adaptive:20us]
     #[arg(long, value_name = "MODE")]
@@ -277,6 +310,7 @@ pub(super) fn gather(flags: &impl Serialize, run: &RunFlags, listen: &str) -> Re
 mod tests {
     use super::*;
     use greenwave::ServerConfig;
+    use greenwave_services::kv::KvServiceConfig;
     use greenwave_services::recommend::StageConfig;
     use greenwave_services::search::{AggregatorConfig, ShardConfig};
     use greenwave_services::settings::{SettingError, Settings};
@@ -309,6 +343,7 @@ mod tests {
         assert_eq!(keys::<AggregatorFlags>(), understood(&[shards], AggregatorConfig::from_settings));
         let stage = ["stage=history", "store=/", "next=tcp://127.0.0.1:1"];
         assert_eq!(keys::<StageFlags>(), understood(&stage, StageConfig::from_settings));
+        assert_eq!(keys::<KvFlags>(), understood(&["data=/"], KvServiceConfig::from_settings));
     }
 
     #[test]
@@ -321,6 +356,15 @@ mod tests {
         let of_recommend = keys::<RecommendFlags>();
         for key in keys::<StageFlags>().iter().filter(|key| !["stage", "store", "next"].contains(&key.as_str())) {
             assert!(of_recommend.contains(key), "{key}");
+        }
+    }
+
+    #[test]
+    fn the_help_states_the_rows_that_a_store_is_made_with() {
+        let command = KvFlags::augment_args(clap::Command::new("test")).render_long_help().to_string();
+        let rows = greenwave_kv::Rows::DEFAULT;
+        for default in [rows.count, rows.value_bytes, KvServiceConfig::CHECKPOINT_ROWS] {
+            assert!(command.contains(&format!("[default: {default}]")), "{default} in {command}");
         }
     }
 

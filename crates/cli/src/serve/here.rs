@@ -1,6 +1,7 @@
 //! A server in this process: its start line, its life, its gentle end.
 
 use std::io::{self, Write};
+use std::time::Duration;
 
 use greenwave::rpc::{Deadlines, StartError};
 use greenwave::verbs::VerbsError;
@@ -75,8 +76,9 @@ impl Facts {
         };
         let line = format!(
             "name={name} backend={backend} order={order} admission={admission} deadlines={deadlines} \
-             scheduling=cooperative pid={}",
-            std::process::id()
+             pid={} scheduling={}",
+            std::process::id(),
+            scheduling(config.quantum)
         );
         Ok(Self { name: name.clone(), line })
     }
@@ -91,6 +93,15 @@ impl Facts {
 pub(super) fn tell(line: &str) {
     let mut out = io::stdout().lock();
     let _nobody_reads_it = writeln!(out, "{line}").and_then(|()| out.flush());
+}
+
+/// Who decides when a handler gives way.
+fn scheduling(quantum: Option<Duration>) -> String {
+    match quantum {
+        _ if !greenwave::quanta::is_instrumented() => "cooperative (built without cargo quanta)".to_owned(),
+        None => "cooperative (quantum off)".to_owned(),
+        Some(quantum) => format!("preemptive (every {})", humantime::format_duration(quantum)),
+    }
 }
 
 /// What `auto` comes to here.

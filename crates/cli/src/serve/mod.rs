@@ -1,8 +1,8 @@
-//! `greenwave serve`: the two services, as one command each or process by process.
+//! `greenwave serve`: the three services, as one command each or process by process.
 //!
 //! `serve search` and `serve recommend` derive what they need from a directory and start the processes of the service.
 //! `serve search-shard`, `serve search-aggregator` and `serve recommend-stage` are those processes, for when they are
-//! to run on machines of their own.
+//! to run on machines of their own. `serve kv` is one process.
 //!
 //! Every process prints a line when it listens, and ends on SIGTERM and SIGINT once it has finished what it accepted.
 
@@ -12,6 +12,7 @@ mod flags;
 mod here;
 mod indexing;
 mod keys;
+mod kv;
 mod recommend;
 mod search;
 
@@ -20,11 +21,11 @@ use greenwave_services::recommend::{StageConfig, serve_stage};
 use greenwave_services::search::{AggregatorConfig, ShardConfig, serve_aggregator, serve_shard};
 
 use crate::problem::Problem;
-use flags::{AggregatorFlags, RecommendFlags, SearchFlags, ShardFlags, StageFlags};
+use flags::{AggregatorFlags, KvFlags, RecommendFlags, SearchFlags, ShardFlags, StageFlags};
 pub(crate) use indexing::Indexing;
 use keys::Keys;
 
-/// Serve full-text search or recommendations
+/// Serve full-text search, recommendations, or a store of keys and values
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Serve {
@@ -36,6 +37,7 @@ pub(crate) struct Serve {
 enum Service {
     Search(Box<SearchFlags>),
     Recommend(Box<RecommendFlags>),
+    Kv(Box<KvFlags>),
     SearchShard(Box<ShardFlags>),
     SearchAggregator(Box<AggregatorFlags>),
     RecommendStage(Box<StageFlags>),
@@ -55,6 +57,7 @@ impl Serve {
         match self.service {
             Service::Search(flags) => search::run(&flags),
             Service::Recommend(flags) => recommend::run(&flags),
+            Service::Kv(flags) => kv::run(&flags),
             Service::SearchShard(flags) => {
                 let (keys, ending) = flags::gather(&*flags, &flags.run, FREE_PORT)?;
                 let config = keys.read(ShardConfig::from_settings)?;

@@ -8,6 +8,8 @@
 //! 1. A task is in exactly one queue or none: in `ready`, in the line for a place of its method, waiting, or being run.
 //! 2. Every call that was taken in is answered once. What the peer hears of it is [`Callee`](crate::connection)'s.
 //! 3. Nothing borrowed from `self` lives while a coroutine runs, except through the mailbox.
+//! 4. The head's own code has no quantum, so it is never preempted; a handler that has one may be left anywhere but in a
+//!    critical section. The head waits for no lock that a handler could hold then, but for a subscriber's of `tracing`.
 
 mod arriving;
 mod ending;
@@ -22,16 +24,15 @@ use crate::channel::Lifeline;
 use crate::clock::Clock;
 use crate::config::ServerConfig;
 use crate::counters::Counters;
-use crate::local::{CallSlot, Mailbox};
+use crate::local::{CallSlot, Mailbox, Shared};
 use crate::net::{Happening, Net, PeerKey};
 use crate::service::Router;
 use greenwave_policy::{Admission, Dispatch, DispatchRule, Load, Margin, ReadyQueue, Time};
-use greenwave_quanta::StackPool;
+use greenwave_quanta::{StackPool, Ticks, is_instrumented};
 use greenwave_verbs::ListenerId;
 use slab::Slab;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
-use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -76,7 +77,9 @@ pub(crate) struct Head {
     timers: BinaryHeap<Reverse<(Time, u64, usize)>>,
     epoch: u64,
     stacks: StackPool,
-    mailbox: Rc<Mailbox>,
+    mailbox: Shared<Mailbox>,
+    /// How long a handler runs before others have their turn.
+    quantum: Option<Ticks>,
     methods: Vec<Learned>,
     /// One per method, so that a method that was judged wrongly costs no other its place.
     admissions: Vec<Admission>,
@@ -91,7 +94,7 @@ pub(crate) struct Head {
 struct Calling {
     task: usize,
     peer: PeerKey,
-    slot: Rc<CallSlot>,
+    slot: Shared<CallSlot>,
 }
 
 impl Head {
@@ -110,7 +113,8 @@ impl Head {
             timers: BinaryHeap::new(),
             epoch: 0,
             stacks: StackPool::new(config.stack, config.coroutines),
-            mailbox: Rc::default(),
+            mailbox: Shared::default(),
+            quantum: config.quantum.filter(|_| is_instrumented()).map(Ticks::of),
             methods: std::iter::repeat_with(learned).take(role.router.len()).collect(),
             admissions: (0..role.router.len()).map(|_| Admission::new(config.admission)).collect(),
             dispatch: Dispatch::new(DispatchRule::JoinShortestQueue, 1),
@@ -125,7 +129,7 @@ impl Head {
 
     /// Serves until told to stop.
     pub(super) fn run(mut self) {
-        let mailbox = Rc::clone(&self.mailbox);
+        let mailbox = self.mailbox.clone();
         let _installed = mailbox.install();
         let patience = self.role.config.wait.patience();
         let mut idle_since = None;

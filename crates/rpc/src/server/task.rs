@@ -3,6 +3,7 @@
 use super::inbox::Inbox;
 use super::places::Place;
 use crate::context::Context;
+use crate::local::Command;
 use crate::net::PeerKey;
 use crate::receipt::Receipt;
 use crate::status::Status;
@@ -37,6 +38,15 @@ pub(super) struct Task {
     pub(super) outstanding: usize,
     /// The stages that its own calls went to.
     pub(super) behind: Receipt,
+    /// What it had asked for and not been given when its quantum ended.
+    pub(super) commands: Vec<Command>,
+    /// Calls of its own that have completed since it last went on from a sleep. Its next sleep is shorter by so many: it
+    /// may have counted them among those to wait for.
+    pub(super) missed: usize,
+    /// Whether it goes on from a sleep next.
+    pub(super) slept: bool,
+    /// Times in a row that it suspended without asking for anything.
+    pub(super) idle: u32,
     pub(super) progress: Progress,
     pub(super) waiting: Option<Waiting>,
 }
@@ -63,8 +73,8 @@ pub(super) type Product = RefCell<Option<(Result<Vec<u8>, Status>, Vec<u8>)>>;
 /// What a suspended call waits for.
 #[derive(Clone, Copy)]
 pub(super) struct Waiting {
-    /// Calls of its own that have to complete.
-    pub(super) completions: usize,
+    /// Calls of its own that have to complete; `None` if it is the time alone that ends the wait.
+    pub(super) completions: Option<usize>,
     /// Tells this wait from earlier ones whose timers are still set.
     pub(super) epoch: u64,
 }

@@ -93,6 +93,10 @@ impl Head {
             begin: None,
             outstanding: 0,
             behind: Receipt::default(),
+            commands: Vec::new(),
+            missed: 0,
+            slept: false,
+            idle: 0,
             progress: Progress::Fresh(arrival.body),
             waiting: None,
         });

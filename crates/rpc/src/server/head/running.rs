@@ -11,6 +11,7 @@ use greenwave_quanta::{Coroutine, State};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 impl Head {
     /// Runs ready tasks until it is time to look at the completion queue again.
@@ -37,9 +38,18 @@ impl Head {
             return now;
         };
         self.mailbox.behind.replace(std::mem::take(&mut task.behind));
+        if !task.commands.is_empty() {
+            self.mailbox.commands.replace(std::mem::take(&mut task.commands));
+        }
+        if std::mem::take(&mut task.slept) {
+            task.missed = 0;
+        }
         self.mailbox.received.set(task.received);
         self.mailbox.resumed.set(now);
-        let state = coroutine.resume();
+        let state = match self.quantum {
+            Some(quantum) => coroutine.resume_for(quantum),
+            None => Some(coroutine.resume()),
+        };
         let after = self.role.clock.now();
         let task = &mut self.tasks[index];
         task.behind = self.mailbox.behind.take();
@@ -47,18 +57,26 @@ impl Head {
         task.since = after;
         self.role.inbox.turn_served();
         match state {
-            State::Suspended => {
+            None => {
+                task.progress = Progress::Begun(coroutine, product);
+                task.idle = 0;
+                if !self.mailbox.commands.borrow().is_empty() {
+                    task.commands = self.mailbox.commands.take();
+                }
+                self.ready.put_back(after, task.urgency_now(), index);
+            }
+            Some(State::Suspended) => {
                 task.progress = Progress::Begun(coroutine, product);
                 self.obey(after, index);
             }
-            State::Finished => {
+            Some(State::Finished) => {
                 self.stacks.put(coroutine.into_stack());
                 self.mailbox.commands.borrow_mut().clear();
                 let (result, request) = product.take().unwrap_or_else(|| (Err(unfinished()), Vec::new()));
                 self.net.recycle(request);
                 self.finish(after, index, result);
             }
-            State::Panicked(message) => {
+            Some(State::Panicked(message)) => {
                 self.stacks.put(coroutine.into_stack());
                 self.mailbox.commands.borrow_mut().clear();
                 self.role.counters.panicked.add(1);
@@ -147,6 +165,10 @@ impl Head {
     fn obey(&mut self, now: Time, index: usize) {
         let mut resume = true;
         let mut commands = self.mailbox.commands.take();
+        if commands.is_empty() && self.quantum.is_some() {
+            return self.back_off(now, index);
+        }
+        self.tasks[index].idle = 0;
         for command in commands.drain(..) {
             match command {
                 Command::Start(start) => self.start(now, index, *start),
@@ -156,10 +178,17 @@ impl Head {
                     }
                 }
                 Command::Sleep { completions, until } => {
+                    let task = &mut self.tasks[index];
+                    let missed = std::mem::take(&mut task.missed);
+                    task.slept = true;
+                    if missed > 0 && missed >= completions {
+                        // What it waits for came before it could say so.
+                        continue;
+                    }
                     resume = false;
                     self.epoch += 1;
                     let epoch = self.epoch;
-                    self.tasks[index].waiting = Some(Waiting { completions, epoch });
+                    task.waiting = Some(Waiting { completions: Some(completions - missed), epoch });
                     if let Some(until) = until {
                         self.set_timer(until, epoch, index);
                     }
@@ -177,7 +206,26 @@ impl Head {
             self.attend(now);
         }
     }
+
+    /// A coroutine that suspended without asking for anything waits for a lock, or was polite. It goes on when it is its
+    /// turn; if it does that again and again, after a while, for whoever has the lock may be less urgent than it is.
+    fn back_off(&mut self, now: Time, index: usize) {
+        let task = &mut self.tasks[index];
+        task.idle = task.idle.saturating_add(1);
+        if task.idle <= POLITE {
+            let urgency = task.urgency_now();
+            return self.ready.put_back(now, urgency, index);
+        }
+        self.epoch += 1;
+        let epoch = self.epoch;
+        task.waiting = Some(Waiting { completions: None, epoch });
+        self.set_timer(now + BACK_OFF, epoch, index);
+    }
 }
+
+/// How often in a row a coroutine may suspend without asking for anything before it has to wait, and for how long then.
+const POLITE: u32 = 2;
+const BACK_OFF: Duration = Duration::from_micros(50);
 
 fn unfinished() -> Status {
     Status::new(Code::Internal, "the handler left no result")

@@ -11,7 +11,6 @@ use crate::server::task::Waiting;
 use crate::wire::CallId;
 use greenwave_policy::Time;
 use std::cmp::Reverse;
-use std::rc::Rc;
 
 impl Head {
     /// The caller of a call no longer wants the answer: the task, if it waits, goes on to find that out.
@@ -19,7 +18,9 @@ impl Head {
         self.role.workers.iter().for_each(|worker| worker.send(Message::Cancel(peer, call)));
         let found = self.tasks.iter().find(|(_, task)| task.peer == peer && task.call == call).map(|(index, _)| index);
         if let Some(index) = found {
-            self.tasks[index].context.cancel();
+            let task = &mut self.tasks[index];
+            task.context.cancel();
+            task.missed = usize::MAX;
             self.wake(now, index);
             self.withdraw(now, index);
         }
@@ -27,7 +28,9 @@ impl Head {
 
     /// One of a task's own calls is over.
     pub(super) fn completed(&mut self, now: Time, index: usize) {
-        let Some(Waiting { completions, .. }) = self.tasks.get_mut(index).and_then(|task| task.waiting.as_mut()) else {
+        let Some(task) = self.tasks.get_mut(index) else { return };
+        let Some(Waiting { completions: Some(completions), .. }) = task.waiting.as_mut() else {
+            task.missed = task.missed.saturating_add(1);
             return;
         };
         *completions = completions.saturating_sub(1);
@@ -148,7 +151,7 @@ impl Head {
         let Start { channel, context, method, body, slot } = start;
         let peer = self.connection_of(&channel);
         let Self { net, calls, .. } = self;
-        let token = calls.insert(Calling { task: index, peer, slot: Rc::clone(&slot) });
+        let token = calls.insert(Calling { task: index, peer, slot: slot.clone() });
         slot.token.set(Some(token));
         self.tasks[index].outstanding += 1;
         net.call(peer, NewCall { token, context, method, body, started: now }, now, &mut self.happened);

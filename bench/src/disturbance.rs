@@ -4,22 +4,29 @@ use std::fs;
 use std::time::Instant;
 
 /// Begun before a benchmark, asked after it.
-pub(crate) struct Watch {
+#[derive(Debug)]
+pub struct Watch {
     begun: Instant,
     /// Clock ticks of the machine, and of this process and its children.
     busy: (f64, f64),
 }
 
+/// Others may keep this many cores busy before it is worth a warning.
+pub const QUIET: f64 = 0.02;
+
 /// `USER_HZ`, which is the same on all architectures that Rust's Linux targets have.
 const TICKS_PER_SECOND: f64 = 100.0;
 
 impl Watch {
-    pub(crate) fn start() -> Self {
+    /// From now on.
+    #[must_use]
+    pub fn start() -> Self {
         Self { begun: Instant::now(), busy: busy().unwrap_or_default() }
     }
 
     /// How many cores others kept busy since then, on average; `None` if the kernel doesn't tell.
-    pub(crate) fn others(&self) -> Option<f64> {
+    #[must_use]
+    pub fn others(&self) -> Option<f64> {
         let (machine, own) = busy()?;
         let ticks = (machine - self.busy.0) - (own - self.busy.1);
         Some((ticks / TICKS_PER_SECOND / self.begun.elapsed().as_secs_f64()).max(0.0))

@@ -1,0 +1,260 @@
+//! One window: a plan, run by a system.
+//!
+//! The protocol of the two threads:
+//! 1. The worker gets ready, so that its stacks are there and touched; then both wait for one another.
+//! 2. The dispatcher gives each job at its time, or as soon after it as there is room, and closes the ring after the last.
+//! 3. A job that ends writes the time into its own slot of [`ENDS`], which nobody else writes to.
+//! 4. The worker ends when the ring is closed and everything is finished, or at the time at which both give up.
+//! 5. The slots are read when the worker has been joined.
+
+use std::hint::spin_loop;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Barrier, Mutex, OnceLock, PoisonError};
+use std::thread::{self, ScopedJoinHandle};
+use std::time::Duration;
+
+use anyhow::{Context, bail, ensure};
+use greenwave_bench::clock;
+use greenwave_policy::{Budget, Deadline, Order, Time, Urgency};
+use greenwave_quanta::ring::{Consumer, ring};
+use greenwave_quanta::worker::Event;
+use greenwave_quanta::{Quantum, StackSize, Worker};
+
+use crate::cores::{Cores, pin};
+use crate::plan::Plan;
+use crate::system::{DEADLINE, System};
+use crate::task::Task;
+use crate::tokio_worker;
+
+/// Jobs that a worker takes from the ring before one of them has to be finished: more than ever are there at a load that
+/// it can serve, and few enough that their stacks stay in the cache.
+const MOST: usize = 256;
+
+/// Room in the ring.
+const RING: usize = 1024;
+
+/// Jobs of the longest plan.
+const LONGEST: usize = 1 << 21;
+
+/// How long after the last job is due unfinished ones are waited for, at least.
+const DRAIN: Duration = Duration::from_millis(100);
+
+/// How long after that the worker may take to end: what it had begun it finishes.
+const STUCK: Duration = Duration::from_secs(10);
+
+/// When the job in each slot ended, in nanoseconds of the clock; 0 if it didn't, [`FAILED`] if its work couldn't be done.
+static ENDS: OnceLock<Vec<AtomicU64>> = OnceLock::new();
+
+const FAILED: u64 = u64::MAX;
+
+/// What became of a plan's jobs.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// For each job, in the plan's order: how long after its scheduled time it ended; `None` if it didn't.
+    pub latencies: Vec<Option<Duration>>,
+    /// From the start to the end of the last.
+    pub took: Duration,
+}
+
+/// A job as the worker sees it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Given {
+    pub(crate) task: Task,
+    slot: u32,
+    class: u8,
+    scheduled: Time,
+}
+
+impl greenwave_quanta::Job for Given {
+    fn run(self) {
+        let done = self.task.run();
+        let end = if done.is_ok() { clock::now().as_nanos() } else { FAILED };
+        if let Some(slot) = ends().get(self.slot as usize) {
+            slot.store(end, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Runs a plan.
+///
+/// # Errors
+/// When a thread can't be pinned, a job's work can't be done, or there is no memory for stacks.
+pub fn run(plan: &Plan, system: System, cores: Cores) -> anyhow::Result<Outcome> {
+    // The slots are the process's.
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _others_wait = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let jobs = plan.arrivals.len();
+    ensure!(jobs <= LONGEST, "a window of {jobs} jobs; at most {LONGEST} are possible, so make it shorter");
+    ends()[..jobs].iter().for_each(|end| end.store(0, Ordering::Relaxed));
+    pin(cores.dispatcher)?;
+    let stage = Stage { ready: Barrier::new(2), closed: AtomicBool::new(false), give_up: AtomicU64::new(u64::MAX) };
+    let start = thread::scope(|scope| {
+        let start = match system.order() {
+            Some((order, quantum)) => {
+                let (mut sender, inbox) = ring(RING);
+                let (stage, service) = (&stage, &plan.service[..]);
+                let worker = scope.spawn(move || {
+                    let pinned = pin(cores.worker);
+                    let worker = ready_worker(order, quantum);
+                    stage.ready.wait();
+                    pinned.and_then(|()| work(worker, inbox, stage, service))
+                });
+                let start = dispatch(plan, stage, |given| sender.push(given));
+                await_end(&worker, stage, system);
+                worker.join().map(|done| done.map(|()| start))
+            }
+            None => {
+                let (sender, inbox) = tokio_worker::channel();
+                let stage = &stage;
+                let worker = scope.spawn(move || {
+                    let pinned = pin(cores.worker);
+                    stage.ready.wait();
+                    pinned.and_then(|()| tokio_worker::work(inbox, stage))
+                });
+                let start = dispatch(plan, stage, |given| sender.send(given).map_err(|back| back.0));
+                drop(sender);
+                await_end(&worker, stage, system);
+                worker.join().map(|done| done.map(|()| start))
+            }
+        };
+        start.unwrap_or_else(|_| bail!("the worker's thread panicked"))
+    })?;
+    outcome(plan, start)
+}
+
+/// What the two threads share beside the ring.
+pub(crate) struct Stage {
+    ready: Barrier,
+    closed: AtomicBool,
+    give_up: AtomicU64,
+}
+
+impl Stage {
+    /// Whether no job will come any more.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// Whether it is too late to finish anything.
+    pub(crate) fn is_over(&self, now: Time) -> bool {
+        now.as_nanos() > self.give_up.load(Ordering::Relaxed)
+    }
+}
+
+/// Gives every job at its time; returns when the first could have been due.
+fn dispatch(plan: &Plan, stage: &Stage, mut give: impl FnMut(Given) -> Result<(), Given>) -> Time {
+    stage.ready.wait();
+    let start = clock::now() + Duration::from_millis(1);
+    let work: Duration = plan.arrivals.iter().map(|arrival| plan.service[usize::from(arrival.class)]).sum();
+    // Ten times as long as all the work takes that could be left.
+    let patience = if plan.length.is_zero() { 10 * work } else { plan.length };
+    let give_up = start + plan.length + DRAIN.max(patience);
+    stage.give_up.store(give_up.as_nanos(), Ordering::Relaxed);
+    'all: for (slot, arrival) in plan.arrivals.iter().enumerate() {
+        let scheduled = start + arrival.at;
+        let mut now = clock::now();
+        while now < scheduled {
+            spin_loop();
+            now = clock::now();
+        }
+        let mut given = Given { task: arrival.task, slot: slot as u32, class: arrival.class, scheduled };
+        while let Err(back) = give(given) {
+            given = back;
+            spin_loop();
+            if stage.is_over(clock::now()) {
+                break 'all;
+            }
+        }
+    }
+    stage.closed.store(true, Ordering::Release);
+    start
+}
+
+/// Waits until the worker has ended. One that has not long after it was to give up never will, and the process ends: it
+/// is stuck in the kernel, in a lock whose holder it has preempted.
+fn await_end<T>(worker: &ScopedJoinHandle<'_, T>, stage: &Stage, system: System) {
+    let end = Time::from_nanos(stage.give_up.load(Ordering::Relaxed)) + STUCK;
+    while !worker.is_finished() {
+        if clock::now() > end {
+            eprintln!("error: the worker is stuck ({system}); were all its waits for locks built by cargo quanta?");
+            std::process::exit(1);
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// A worker whose stacks are there: as many as may be needed have been entered at the same time.
+fn ready_worker(order: Order, quantum: Quantum) -> Worker<Given> {
+    let mut worker = Worker::new(order, quantum, StackSize::at_least(128 << 10), MOST);
+    let touch = Given { task: Task::GiveWay, slot: u32::MAX, class: 0, scheduled: Time::ZERO };
+    (0..MOST).for_each(|_| _ = worker.add(worker.now(), Urgency::default(), touch));
+    let mut entered = Vec::with_capacity(MOST);
+    while worker.unfinished() > 0 {
+        match worker.run_one(worker.now()) {
+            Event::Suspended(job) => entered.push(job),
+            // All are in.
+            Event::Idle => entered.drain(..).for_each(|job| worker.resume(Time::ZERO, job)),
+            _ => {}
+        }
+    }
+    worker
+}
+
+fn work(
+    mut worker: Worker<Given>,
+    mut inbox: Consumer<Given>,
+    stage: &Stage,
+    service: &[Duration],
+) -> anyhow::Result<()> {
+    let mut turns = 0_u32;
+    worker.clock();
+    loop {
+        while worker.unfinished() < MOST
+            && let Some(given) = inbox.pop()
+        {
+            worker.add(worker.now(), urgency(&given, service), given);
+        }
+        turns = turns.wrapping_add(1);
+        match worker.run_one(worker.now()) {
+            Event::Idle => {
+                let now = worker.clock();
+                let finished = stage.is_closed() && inbox.is_empty() && worker.unfinished() == 0;
+                if finished || stage.is_over(now) {
+                    return Ok(());
+                }
+                spin_loop();
+            }
+            Event::Suspended(job) => worker.resume(worker.now(), job),
+            Event::Panicked(_, message) => bail!("a job panicked: {message}"),
+            Event::NoStack(_, error) => return Err(error).context("no stack for a job; raise vm.max_map_count"),
+            Event::Preempted(_) | Event::Finished(_) | Event::Waits(_) => {
+                if turns.is_multiple_of(1024) && stage.is_over(worker.now()) {
+                    return Ok(());
+                }
+            }
+        }
+    }
+}
+
+fn urgency(given: &Given, service: &[Duration]) -> Urgency {
+    let here = service[usize::from(given.class)];
+    let deadline = Deadline::at(given.scheduled, Budget::expected(here * DEADLINE));
+    Urgency { arrived: given.scheduled, birth: given.scheduled, deadline, here, ahead: Duration::ZERO }
+}
+
+fn outcome(plan: &Plan, start: Time) -> anyhow::Result<Outcome> {
+    let mut last = start;
+    let mut latencies = Vec::with_capacity(plan.arrivals.len());
+    for (arrival, end) in plan.arrivals.iter().zip(ends()) {
+        let end = end.load(Ordering::Relaxed);
+        ensure!(end != FAILED, "a job couldn't read its store; is there room in {}?", std::env::temp_dir().display());
+        let end = (end > 0).then(|| Time::from_nanos(end));
+        last = last.max(end.unwrap_or(start));
+        latencies.push(end.map(|end| end.since(start + arrival.at)));
+    }
+    Ok(Outcome { latencies, took: last.since(start) })
+}
+
+fn ends() -> &'static [AtomicU64] {
+    ENDS.get_or_init(|| (0..LONGEST).map(|_| AtomicU64::new(0)).collect())
+}

@@ -1,0 +1,88 @@
+//! The mix of a kv service: GETs of rows that it has, and SCANs of all of them.
+
+use std::time::Duration;
+
+use greenwave::rpc::MethodId;
+use greenwave::{Channel, Context};
+use greenwave_bench::classes::Class;
+use greenwave_bench::rpc::RpcTarget;
+use greenwave_bench::target::{Payloads, Rotation};
+use greenwave_kv::Keys;
+use greenwave_services::proto::kv;
+use prost::Message;
+
+use crate::problem::Problem;
+use crate::schema;
+
+/// The class of the requests that call [`kv::SCAN`].
+const SCAN: &str = "scan";
+
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// So many GETs of rows that the store was made with, by its own account.
+///
+/// # Errors
+/// When the server isn't there, or is no kv service.
+pub(super) fn gets(channel: &Channel, count: usize, seed: u64) -> Result<Vec<Vec<u8>>, Problem> {
+    let request = kv::DescribeRequest {}.encode_to_vec();
+    let reply = channel.call(&Context::with_deadline(PATIENCE), MethodId::of(kv::DESCRIBE), &request);
+    let reply = reply.map_err(|status| schema::failed(&status, kv::DESCRIBE, channel.address()))?;
+    let rows = kv::DescribeReply::decode(&*reply.body).map_err(Problem::failure)?.rows;
+    let mut keys = Keys::new(rows, seed);
+    let key = |_| String::from_utf8_lossy(&keys.key()).into_owned();
+    Ok((0..count).map(key).map(|key| kv::GetRequest { key }.encode_to_vec()).collect())
+}
+
+/// The two classes, with SCANs as so many percent of the requests.
+pub(super) fn classes(scan_percent: f64, deadline: Duration) -> Result<Vec<Class>, Problem> {
+    if !(scan_percent > 0.0 && scan_percent < 100.0) {
+        let problem =
+            Problem::wrong_use(format!("--scan-percent is {scan_percent}; allowed: more than 0, less than 100"));
+        return Err(problem.remedy("call Kv/Get or Kv/Scan alone without it"));
+    }
+    Ok(vec![Class::new("get", 100.0 - scan_percent, deadline), Class::new(SCAN, scan_percent, deadline)])
+}
+
+/// The target, to which SCANs are sent by their own method.
+///
+/// # Errors
+/// When the others wouldn't be GETs.
+pub(super) fn scanning(target: RpcTarget, method: &str) -> Result<RpcTarget, Problem> {
+    if method != kv::GET {
+        let problem = Problem::wrong_use(format!("--scan-percent mixes SCANs with {}, not with {method}", kv::GET));
+        return Err(problem.remedy("bench Kv/Get with --sample kv"));
+    }
+    Ok(target.calling(SCAN, kv::SCAN))
+}
+
+/// GETs in turn for the first class, the same SCAN for the second.
+pub(super) struct Mix(pub(super) Rotation);
+
+impl Payloads for Mix {
+    fn payload(&mut self, class: usize, sequence: u64) -> &[u8] {
+        // A SCAN of everything is an empty message.
+        if class == 0 { self.0.payload(class, sequence) } else { &[] }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_message_is_a_scan_of_everything() {
+        assert!(kv::ScanRequest::default().encode_to_vec().is_empty());
+        let mut mix = Mix(Rotation::single(vec![7]));
+        assert_eq!(mix.payload(0, 1), [7]);
+        assert!(mix.payload(1, 1).is_empty());
+    }
+
+    #[test]
+    fn a_mix_has_both_kinds() {
+        let classes = classes(0.5, PATIENCE).unwrap();
+        assert_eq!((classes[0].share, classes[1].share), (99.5, 0.5));
+        for percent in [0.0, 100.0, -1.0, f64::NAN] {
+            assert!(super::classes(percent, PATIENCE).unwrap_err().to_string().contains("more than 0"));
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! `serve kv`: one process with a store that stays.
+
+use serde_json::Value;
+
+use crate::process::{Running, run};
+use crate::world::World;
+
+const LISTEN: &str = "--listen=tcp://127.0.0.1:0";
+
+fn serve(world: &World, more: &[&str]) -> (Running, String) {
+    let data = world.option("--data", "kv");
+    let running = Running::start(&[&["serve", "kv", &data, LISTEN, "--rows=100"][..], more].concat());
+    let address = running.address();
+    (running, address)
+}
+
+fn call(address: &str, method: &str, request: &str) -> Value {
+    let finished = run(&["call", address, method, request, "--deadline=60s"]);
+    assert!(finished.status.success(), "{}", finished.err);
+    serde_json::from_str(&finished.out).unwrap()
+}
+
+#[test]
+fn what_one_process_was_given_the_next_one_has() {
+    let world = World::new();
+    let (running, address) = serve(&world, &[]);
+    call(&address, "Kv/Put", r#"{"key": "ada", "value": "lovelace"}"#);
+    assert_eq!(call(&address, "Kv/Scan", "{}")["rows"], 101);
+    running.terminate();
+    let finished = running.finish();
+    assert!(finished.status.success(), "{}", finished.err);
+    let (_running, address) = serve(&world, &["--checkpoint-rows=0"]);
+    assert_eq!(call(&address, "Kv/Get", r#"{"key": "ada"}"#)["value"], "lovelace");
+    assert_eq!(call(&address, "Kv/Get", r#"{"key": "row00000099"}"#)["found"], true);
+}
+
+#[test]
+fn a_mix_of_gets_and_scans_is_measured_class_by_class() {
+    let world = World::new();
+    let (_running, address) = serve(&world, &[]);
+    let bench = ["bench", &address, "Kv/Get", "--sample=kv", "--scan-percent=20", "--deadline=60s"];
+    let finished = run(&[&bench[..], &["--in-flight=4", "--warm-up=0s", "--duration=200ms"]].concat());
+    assert!(finished.status.success(), "{}", finished.err);
+    let classes = finished.out.lines().filter(|line| line.starts_with("get ") || line.starts_with("scan "));
+    assert_eq!(classes.count(), 2, "{}", finished.out);
+    assert!(!finished.out.contains("missed:"), "{}", finished.out);
+    let finished = run(&["bench", &address, "Kv/Scan", "--sample=kv", "--scan-percent=20"]);
+    assert!(finished.err.contains("mixes SCANs with greenwave.kv.Kv/Get"), "{}", finished.err);
+}
+
+#[test]
+fn other_rows_than_the_store_was_made_with_are_refused() {
+    let world = World::new();
+    drop(serve(&world, &[]));
+    let data = world.option("--data", "kv");
+    let finished = run(&["serve", "kv", &data, LISTEN, "--rows=101"]);
+    assert_eq!(finished.status.code(), Some(1));
+    assert!(finished.err.contains("was made with 100 rows of 100 bytes, not with 101"), "{}", finished.err);
+}

@@ -1,0 +1,127 @@
+//! A server whose handlers are preempted: a short call overtakes a long one on the same thread, and handlers that call on
+//! are left at every point of that and come to the same answers.
+//!
+//! ```console
+//! $ cargo quanta run --release -p greenwave-rpc --example preempted_server
+//! ```
+//!
+//! Built by plain cargo, the short call waits for the long one's end.
+
+use greenwave_quanta::is_instrumented;
+use greenwave_rpc::*;
+use greenwave_verbs::Address;
+use std::hint::black_box;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+const LONG: &str = "example.Preempted/Long";
+const SHORT: &str = "example.Preempted/Short";
+const SUM: &str = "example.Preempted/Sum";
+const SPLIT: &str = "example.Preempted/Split";
+
+/// The long handler has begun; the short one has run.
+static BEGUN: AtomicBool = AtomicBool::new(false);
+static OVERTAKEN: AtomicBool = AtomicBool::new(false);
+
+/// Rounds after which the long handler gives up: a few seconds.
+const ROUNDS: u64 = 2_000_000;
+
+/// Branches of a split call, and how many of those are made at the same time and in turn.
+const BRANCHES: u8 = 4;
+const CALLERS: u8 = 8;
+const CALLS: u8 = 200;
+
+fn churn(rounds: u64) -> u64 {
+    (0..rounds).fold(0xcbf2_9ce4_8422_2325, |hash, next| (hash ^ next).wrapping_mul(0x0100_0000_01b3))
+}
+
+fn long(_context: &Context, _request: &[u8], reply: &mut Vec<u8>) -> Result<(), Status> {
+    BEGUN.store(true, Ordering::Release);
+    let mut rounds = 0;
+    while rounds < ROUNDS && !OVERTAKEN.load(Ordering::Acquire) {
+        rounds += 1;
+        black_box(churn(1000));
+    }
+    reply.push(u8::from(OVERTAKEN.load(Ordering::Acquire)));
+    Ok(())
+}
+
+fn short(_context: &Context, _request: &[u8], _reply: &mut Vec<u8>) -> Result<(), Status> {
+    OVERTAKEN.store(true, Ordering::Release);
+    Ok(())
+}
+
+fn sum(_context: &Context, request: &[u8], reply: &mut Vec<u8>) -> Result<(), Status> {
+    black_box(churn(2000));
+    reply.push(request.iter().fold(0, |sum: u8, byte| sum.wrapping_add(*byte)));
+    Ok(())
+}
+
+fn server(router: Router, quantum: Option<Duration>) -> ServerHandle {
+    let listen = vec!["tcp://127.0.0.1:0".parse::<Address>().expect("an address")];
+    let config = ServerConfig { listen, ..ServerConfig::default() };
+    let quantum = config.quantum.and(quantum);
+    Server::start(ServerConfig { quantum, ..config }, router).expect("a server")
+}
+
+fn channel(server: &ServerHandle) -> Channel {
+    Channel::new(server.addresses()[0].clone(), ChannelConfig::default()).expect("a channel")
+}
+
+fn is_overtaken() -> bool {
+    let server = server(Router::new().method(LONG, long).method(SHORT, short), Some(Duration::from_micros(5)));
+    let patient = channel(&server);
+    std::thread::scope(|scope| {
+        let long =
+            scope.spawn(move || patient.call(&Context::unlimited(), MethodId::of(LONG), b"").expect("an answer"));
+        while !BEGUN.load(Ordering::Acquire) {
+            std::thread::yield_now();
+        }
+        let context = Context::with_deadline(Duration::from_secs(60));
+        channel(&server).call(&context, MethodId::of(SHORT), b"").expect("an answer");
+        *long.join().expect("it does not panic").body == [1]
+    })
+}
+
+/// Calls whose handlers each make several, on the shortest quantum there is. How many answers were right.
+fn right_answers() -> usize {
+    let quantum = Some(Duration::from_nanos(500));
+    let behind = server(Router::new().method(SUM, sum), quantum);
+    let next = channel(&behind);
+    let aggregator = Arc::new(Aggregator::new(AggregatorConfig { hedge_ratio: 0.0, ..AggregatorConfig::default() }));
+    let split = move |context: &Context, request: &[u8], reply: &mut Vec<u8>| {
+        let first = next.call(context, MethodId::of(SUM), request)?;
+        let unit = (0..BRANCHES).fold(aggregator.unit(context), |unit, branch| {
+            unit.branch(&next, MethodId::of(SUM), vec![first.body[0], branch])
+        });
+        let partial = unit.gather();
+        black_box(churn(2000));
+        context.checkpoint()?;
+        reply.extend(partial.replies().map(|(_, reply)| reply.body[0]));
+        Ok(())
+    };
+    let front = server(Router::new().method(SPLIT, split), quantum);
+    std::thread::scope(|scope| {
+        let caller = |caller: u8| {
+            let channel = channel(&front);
+            move || {
+                let right = (0..CALLS).filter(|call| {
+                    let context = Context::with_deadline(Duration::from_secs(60));
+                    let reply = channel.call(&context, MethodId::of(SPLIT), &[caller, *call]).expect("an answer");
+                    let first = caller.wrapping_add(*call);
+                    reply.body.iter().copied().eq((0..BRANCHES).map(|branch| first.wrapping_add(branch)))
+                });
+                right.count()
+            }
+        };
+        let callers: Vec<_> = (0..CALLERS).map(|number| scope.spawn(caller(number))).collect();
+        callers.into_iter().map(|caller| caller.join().expect("it does not panic")).sum()
+    })
+}
+
+fn main() {
+    println!("instrumented={}", is_instrumented());
+    println!("overtaken={}", is_overtaken());
+    println!("right={} of={}", right_answers(), usize::from(CALLERS) * usize::from(CALLS));
+}
