@@ -1,6 +1,7 @@
 //! `cargo quanta build|run|test|bench`: cargo, with this executable as the linker.
 
 use crate::link::{SETTINGS, Settings};
+use crate::report;
 use crate::toolchain::Toolchain;
 use anyhow::{Context, Result, bail};
 use clap::{Parser, ValueEnum};
@@ -15,6 +16,7 @@ use std::process::{Command, ExitCode};
   cargo quanta build --release
   cargo quanta run --release --bin server -- --listen tcp://127.0.0.1:7100
   cargo quanta --bound 500 test
+  cargo quanta report --release --bin server
 
 The result is in `target/quanta`, beside what `cargo build` makes.")]
 struct Arguments {
@@ -44,6 +46,8 @@ enum Task {
     Run,
     Test,
     Bench,
+    /// Builds, and says for how long the code may run without a charge, function by function
+    Report,
 }
 
 /// What rustc is told: hand bitcode to the linker, as it comes from the front end, so that all passes run there.
@@ -78,14 +82,19 @@ pub(crate) fn run() -> Result<ExitCode> {
     let itself = std::env::current_exe().context("can't find this executable")?;
     let triple = toolchain.host.to_uppercase().replace('-', "_");
     let mut cargo = Command::new(cargo());
+    let is_report = matches!(arguments.task, Task::Report);
+    let task = if is_report { Task::Build } else { arguments.task };
     cargo
-        .arg(arguments.task.to_possible_value().expect("every task has a name").get_name())
+        .arg(task.to_possible_value().expect("every task has a name").get_name())
         .args(["--target", &toolchain.host, "--target-dir"])
         .arg(&folder)
         .args(&arguments.rest)
         .env(format!("CARGO_TARGET_{triple}_LINKER"), itself)
         .env("CARGO_ENCODED_RUSTFLAGS", rustflags())
         .env(SETTINGS, serde_json::to_string(&settings)?);
+    if is_report {
+        return report::report(cargo.arg("--message-format=json-render-diagnostics"));
+    }
     let status = cargo.status().context("can't run cargo")?;
     Ok(status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from))
 }

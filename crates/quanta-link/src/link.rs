@@ -6,6 +6,7 @@
 
 use crate::cache::Cache;
 use crate::module::{Module, Options};
+use crate::report::{self, Fact};
 use anyhow::{Context, Result};
 use ar_archive_writer::{ArchiveKind, NewArchiveMember, write_archive_to_stream};
 use object::read::archive::ArchiveFile;
@@ -106,7 +107,10 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<ExitCode> {
     let cache = Cache::new(settings.cache, salt)?;
     let folder = tempfile::Builder::new().prefix("cargo-quanta-").tempdir().context("no room for temporary files")?;
     plain.retain(|argument| !argument.to_string_lossy().contains("-plugin-opt="));
-    let replaced = replace(&plain, &options, &cache, folder.path())?;
+    let (replaced, facts) = replace(&plain, &options, &cache, folder.path())?;
+    if let Some(made) = plain.iter().position(|argument| argument == "-o").and_then(|at| plain.get(at + 1)) {
+        report::keep(Path::new(made), &facts)?;
+    }
     let stamp = folder.path().join("quanta-stamp.o");
     fs::write(&stamp, cache.get(STAMP.as_bytes(), || Module::assembly(STAMP))?)?;
     let linker = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
@@ -154,7 +158,12 @@ struct Job<'a> {
     out: PathBuf,
 }
 
-fn replace(arguments: &[OsString], options: &Options, cache: &Cache, folder: &Path) -> Result<Vec<OsString>> {
+fn replace(
+    arguments: &[OsString],
+    options: &Options,
+    cache: &Cache,
+    folder: &Path,
+) -> Result<(Vec<OsString>, Vec<Fact>)> {
     let mut jobs = Vec::new();
     for (argument, text) in arguments.iter().enumerate() {
         let path = Path::new(text);
@@ -169,10 +178,11 @@ fn replace(arguments: &[OsString], options: &Options, cache: &Cache, folder: &Pa
         }
     }
     // Workers take the next job until there is none.
-    let (next, replaced) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let (next, replaced, facts) = (AtomicUsize::new(0), Mutex::new(Vec::new()), Mutex::new(Vec::new()));
     let work = || -> Result<()> {
         while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let made = replacement(job, options, cache).with_context(|| format!("in {}", job.path.display()))?;
+            let made =
+                replacement(job, options, cache, &facts).with_context(|| format!("in {}", job.path.display()))?;
             if let Some(bytes) = made {
                 fs::write(&job.out, bytes).with_context(|| format!("can't write {}", job.out.display()))?;
                 replaced.lock().expect("no worker panics with it").push((job.argument, job.out.clone()));
@@ -189,12 +199,16 @@ fn replace(arguments: &[OsString], options: &Options, cache: &Cache, folder: &Pa
     for (argument, path) in replaced.into_inner().expect("no worker panics with it") {
         arguments[argument] = path.into_os_string();
     }
-    Ok(arguments)
+    Ok((arguments, facts.into_inner().expect("no worker panics with it")))
 }
 
 /// What takes a file's place; `None` if it may stay as it is.
-fn replacement(job: &Job<'_>, options: &Options, cache: &Cache) -> Result<Option<Vec<u8>>> {
-    let compile = |name: &str, bitcode: &[u8]| cache.get(bitcode, || compile(name, bitcode, options));
+fn replacement(job: &Job<'_>, options: &Options, cache: &Cache, facts: &Mutex<Vec<Fact>>) -> Result<Option<Vec<u8>>> {
+    let compile = |name: &str, bitcode: &[u8]| {
+        let (object, said) = parts(cache.get(bitcode, || compile(name, bitcode, options))?)?;
+        facts.lock().expect("no worker panics with it").extend(said);
+        anyhow::Ok(object)
+    };
     if is_bitcode(&job.bytes) {
         return compile(&job.path.to_string_lossy(), &job.bytes).map(Some);
     }
@@ -231,11 +245,26 @@ fn replacement(job: &Job<'_>, options: &Options, cache: &Cache) -> Result<Option
     Ok(Some(bytes.into_inner()))
 }
 
+/// Machine code, and behind it what the report says of it: that is kept as one.
 fn compile(name: &str, bitcode: &[u8], options: &Options) -> Result<Vec<u8>> {
     let module = Module::read(name, bitcode, options)?;
     module.optimise(options)?;
-    module.instrument(options)?;
-    module.emit()
+    let facts = module.instrument(options)?;
+    let mut made = module.emit()?;
+    let length = (made.len() as u64).to_le_bytes();
+    serde_json::to_writer(&mut made, &facts)?;
+    made.extend(length);
+    Ok(made)
+}
+
+/// Takes the two apart.
+fn parts(mut made: Vec<u8>) -> Result<(Vec<u8>, Vec<Fact>)> {
+    let broken = "what was kept of an earlier build is broken; remove the folder `objects`";
+    let length = made.split_last_chunk::<8>().map(|(_, length)| u64::from_le_bytes(*length) as usize);
+    let length = length.filter(|length| *length <= made.len() - 8).context(broken)?;
+    let facts = serde_json::from_slice(&made[length..made.len() - 8]).context(broken)?;
+    made.truncate(length);
+    Ok((made, facts))
 }
 
 /// Bitcode, alone or wrapped.

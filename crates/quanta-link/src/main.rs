@@ -24,6 +24,7 @@ mod locals;
 mod loops;
 mod module;
 mod place;
+mod report;
 mod sections;
 mod toolchain;
 

@@ -7,11 +7,12 @@
 //! that is still owned by that module, and nothing is used after what owns it was disposed of, which only `drop` does.
 
 use crate::counted::{Test, test_of};
-use crate::flow::flow_of;
+use crate::flow::{Callee, callee_of, flow_of, instructions, is_call};
 use crate::insert::Charges;
 use crate::locals;
 use crate::loops::Shape;
-use crate::place::{bottom_up, cycles, place};
+use crate::place::{Placement, bottom_up, cycles, place};
+use crate::report::Fact;
 use crate::sections::{self, Marks};
 use anyhow::{Result, bail};
 use llvm_sys::LLVMOpcode;
@@ -83,14 +84,6 @@ pub(crate) fn path_of(name: &str) -> String {
 /// Whether a path is another one or leads on from it.
 pub(crate) fn is_within(path: &str, outer: &str) -> bool {
     path.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with("::") || rest.starts_with(' '))
-}
-
-/// What was done to a module.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counts {
-    pub(crate) functions: usize,
-    pub(crate) gates: usize,
-    pub(crate) strips: usize,
 }
 
 /// A module in memory, with what makes machine code of it.
@@ -197,10 +190,10 @@ impl Module {
     }
 
     /// Puts charges into all functions but those that are to have none.
-    pub(crate) fn instrument(&self, options: &Options) -> Result<Counts> {
+    pub(crate) fn instrument(&self, options: &Options) -> Result<Vec<Fact>> {
         // Loops get a block that leads to them alone, and others that only they lead to.
         self.passes("function(loop-simplify)")?;
-        let mut counts = Counts::default();
+        let mut facts = Vec::new();
         // SAFETY: see the module's documentation. The charges' own functions are made after the list of functions is.
         unsafe {
             let functions = self.functions();
@@ -217,6 +210,7 @@ impl Module {
                 let shape = Shape::of(&flow);
                 let marks = Marks::find(&blocks, &shape, &mut flow);
                 if is_unprobed(function) || options.leaves_out(function) {
+                    facts.push(fact_of(function, None));
                     marks.settle(self.context, None);
                     continue;
                 }
@@ -227,15 +221,13 @@ impl Module {
                 if placement.entry.is_none() {
                     leaves.insert(function, placement.longest);
                 }
+                facts.push(fact_of(function, Some(&placement)));
                 marks.settle(self.context, Some(charges.credit));
                 charges.insert(function, &blocks, &shape, &tests, &placement);
-                counts.functions += 1;
-                counts.gates += placement.gates.len();
-                counts.strips += placement.strips.len();
             }
         }
         self.passes("always-inline,function(sroa,simplifycfg,early-cse)")?;
-        Ok(counts)
+        Ok(facts)
     }
 
     /// Its functions that have a body.
@@ -316,6 +308,34 @@ extern "C" fn keep_error(diagnostic: LLVMDiagnosticInfoRef, said: *mut c_void) {
 
 fn numbered(functions: &[LLVMValueRef]) -> HashMap<LLVMValueRef, usize> {
     functions.iter().enumerate().map(|(at, one)| (*one, at)).collect()
+}
+
+/// What the report says of a function; without a placement it was left out.
+///
+/// # Safety
+/// It has a body.
+unsafe fn fact_of(function: LLVMValueRef, placement: Option<&Placement>) -> Fact {
+    // SAFETY: see the module's documentation.
+    unsafe {
+        let (mut calls, mut by_pointer) = (Vec::new(), false);
+        let mut block = LLVMGetFirstBasicBlock(function);
+        while !block.is_null() {
+            for call in instructions(block).into_iter().filter(|one| is_call(*one)) {
+                match callee_of(call) {
+                    Callee::Known(known) => calls.push(name_of(known)),
+                    Callee::Other(name) => calls.push(name),
+                    Callee::Pointer => by_pointer = true,
+                    Callee::Intrinsic(_) | Callee::Sized(_) | Callee::Assembly => {}
+                }
+            }
+            block = LLVMGetNextBasicBlock(block);
+        }
+        calls.sort_unstable();
+        calls.dedup();
+        let (longest, tail) = placement.map_or((None, 0), |placement| (Some(placement.longest), placement.tail));
+        let charges = placement.is_some_and(|placement| placement.entry.is_some());
+        Fact { name: name_of(function), longest, tail, charges, calls, by_pointer }
+    }
 }
 
 /// Which of these functions each of them calls by name.

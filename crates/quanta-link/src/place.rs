@@ -88,6 +88,8 @@ pub(crate) struct Placement {
     pub(crate) locals: Vec<usize>,
     /// The longest way without a charge, in cost; that of a whole leaf.
     pub(crate) longest: u32,
+    /// The longest way from a charge to a return.
+    pub(crate) tail: u32,
 }
 
 /// A function that costs at most this and neither loops nor calls is a leaf.
@@ -276,6 +278,7 @@ impl Planner<'_> {
         }
         let calls = self.shape.sorted.iter().any(|block| self.calls(*block));
         let is_leaf = !calls && placement.gates.is_empty() && placement.strips.is_empty() && placement.longest <= LEAF;
+        placement.tail = tail;
         placement.entry = (!is_leaf).then_some(tail.max(1));
         let ends = |this: &Loop| this.latches.iter().map(|latch| since[*latch]).max().unwrap_or(0);
         let carried = loops().map(|(_, (this, plan))| if let Plan::Gated { .. } = plan { ends(this) } else { 0 });
@@ -377,7 +380,7 @@ mod tests {
     #[test]
     fn a_small_function_charges_nothing_and_a_longer_one_as_it_is_entered() {
         let small = placed(&function(&[(3, &[1, 2]), (5, &[3]), (9, &[3]), (2, &[])]), &[]);
-        assert_eq!(small, Placement { longest: 14, ..Placement::default() });
+        assert_eq!(small, Placement { longest: 14, tail: 14, ..Placement::default() });
         let long = placed(&function(&[(30, &[1, 2]), (50, &[3]), (90, &[3]), (2, &[])]), &[]);
         assert_eq!((long.entry, long.gates.len()), (Some(122), 0));
     }
@@ -404,7 +407,7 @@ mod tests {
     fn a_loop_of_few_iterations_is_straight_code() {
         let blocks = function(&[(3, &[1]), (5, &[1, 2]), (2, &[])]);
         let placement = placed(&blocks, &[Counted { block: 1, most: Some(7), movable: true }]);
-        assert_eq!(placement, Placement { longest: 3 + 35 + 2, ..Placement::default() });
+        assert_eq!(placement, Placement { longest: 3 + 35 + 2, tail: 3 + 35 + 2, ..Placement::default() });
     }
 
     #[test]

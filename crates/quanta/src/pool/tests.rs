@@ -79,7 +79,9 @@ fn a_job_waits_for_another_of_the_same_worker() {
 fn jobs_waiting_for_room_give_way_to_those_that_make_it() {
     let pool = Arc::new(pool().capacity(2).build().unwrap());
     let inner = Arc::clone(&pool);
-    let outer = pool.spawn(None, move || (0..50).map(|number| inner.spawn(None, move || number)).count());
+    let outer = pool.spawn(None, move || {
+        (0..50).map(|number| drop(inner.spawn(None, move || number))).fold(0, |count, ()| count + 1)
+    });
     assert_eq!(outer.wait(), Ok(50));
 }
 
