@@ -151,9 +151,9 @@ fn plugin_option(arguments: &[OsString], name: &str) -> Option<String> {
 }
 
 /// A piece of work: a file that is or contains bitcode, and where its replacement goes.
-struct Job<'a> {
+struct Job {
     argument: usize,
-    path: &'a Path,
+    path: PathBuf,
     bytes: Vec<u8>,
     out: PathBuf,
 }
@@ -166,7 +166,8 @@ fn replace(
 ) -> Result<(Vec<OsString>, Vec<Fact>)> {
     let mut jobs = Vec::new();
     for (argument, text) in arguments.iter().enumerate() {
-        let path = Path::new(text);
+        let library = library(arguments, text);
+        let path = library.as_deref().unwrap_or_else(|| Path::new(text));
         if !matches!(path.extension().and_then(OsStr::to_str), Some("o" | "rlib" | "a")) || !path.is_file() {
             continue;
         }
@@ -174,7 +175,7 @@ fn replace(
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let out = folder.join(format!("{argument}-{name}")).with_extension(if is_bitcode(&bytes) { "o" } else { "a" });
         if is_bitcode(&bytes) || bytes.starts_with(b"!<arch>\n") {
-            jobs.push(Job { argument, path, bytes, out });
+            jobs.push(Job { argument, path: path.to_path_buf(), bytes, out });
         }
     }
     // Workers take the next job until there is none.
@@ -202,8 +203,19 @@ fn replace(
     Ok((arguments, facts.into_inner().expect("no worker panics with it")))
 }
 
+/// The archive that `-lNAME` stands for, if there is one in the folders that the linker is to search.
+fn library(arguments: &[OsString], text: &OsStr) -> Option<PathBuf> {
+    let name = text.to_str()?.strip_prefix("-l")?;
+    let next = arguments.iter().skip(1).map(Some).chain([None]);
+    let mut folders = arguments.iter().zip(next).filter_map(|(argument, next)| match argument.to_str()? {
+        "-L" => next.map(PathBuf::from),
+        argument => argument.strip_prefix("-L").map(PathBuf::from),
+    });
+    folders.find_map(|folder| Some(folder.join(format!("lib{name}.a"))).filter(|path| path.is_file()))
+}
+
 /// What takes a file's place; `None` if it may stay as it is.
-fn replacement(job: &Job<'_>, options: &Options, cache: &Cache, facts: &Mutex<Vec<Fact>>) -> Result<Option<Vec<u8>>> {
+fn replacement(job: &Job, options: &Options, cache: &Cache, facts: &Mutex<Vec<Fact>>) -> Result<Option<Vec<u8>>> {
     let compile = |name: &str, bitcode: &[u8]| {
         let (object, said) = parts(cache.get(bitcode, || compile(name, bitcode, options))?)?;
         facts.lock().expect("no worker panics with it").extend(said);
@@ -288,6 +300,17 @@ mod tests {
     fn response_files_are_read_as_rustc_writes_them() {
         let arguments: Vec<_> = unescaped("-o\n/with\\ space/a\\\\b\n").collect();
         assert_eq!(arguments, ["-o", "/with space/a\\b"]);
+    }
+
+    #[test]
+    fn a_library_is_looked_for_where_the_linker_looks() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("libcode.a");
+        fs::write(&path, "!<arch>\n").unwrap();
+        let arguments = [OsString::from("-L/nowhere"), "-L".into(), folder.path().into(), "-lcode".into()];
+        assert_eq!(library(&arguments, OsStr::new("-lcode")), Some(path));
+        assert_eq!(library(&arguments, OsStr::new("-lc")), None);
+        assert_eq!(library(&arguments, OsStr::new("code.o")), None);
     }
 
     #[test]

@@ -320,7 +320,9 @@ unsafe fn fact_of(function: LLVMValueRef, placement: Option<&Placement>) -> Fact
         let (mut calls, mut by_pointer) = (Vec::new(), false);
         let mut block = LLVMGetFirstBasicBlock(function);
         while !block.is_null() {
-            for call in instructions(block).into_iter().filter(|one| is_call(*one)) {
+            // A panic doesn't come back.
+            let ends = LLVMGetInstructionOpcode(LLVMGetBasicBlockTerminator(block)) == LLVMOpcode::LLVMUnreachable;
+            for call in instructions(block).into_iter().filter(|one| !ends && is_call(*one)) {
                 match callee_of(call) {
                     Callee::Known(known) => calls.push(name_of(known)),
                     Callee::Other(name) => calls.push(name),

@@ -100,6 +100,8 @@ const SMALL: u64 = 160;
 const AT_ONCE: (u32, u32) = (256, 4096);
 /// The same for one that may call somebody, who may use up the quantum; what is paid for in advance is then too much.
 const AT_ONCE_WITH_CALLS: (u32, u32) = (256, 1024);
+/// What may be done between the last charge and the return, in longer functions: such ways back add up.
+const TAIL: u32 = 130;
 /// How much of a cycle may go uncharged, if it calls functions that charge.
 const BESIDE_A_CALL: u32 = 20;
 
@@ -262,14 +264,13 @@ impl Planner<'_> {
             let ahead =
                 self.forward(block).map(|&next| if paid[next] { 0 } else { self.costs[next] }).max().unwrap_or(0);
             let long = into[block] > 0 && since[block].saturating_add(ahead) > self.bound;
-            if !paid[block]
-                && !self.blocks[block].is_held
-                && (gated[block] || (long && !self.blocks[block].next.is_empty()))
-            {
+            let returns = self.blocks[block].next.is_empty() && !self.blocks[block].is_end;
+            let is_late = if returns { since[block] > TAIL } else { long && !self.blocks[block].next.is_empty() };
+            if !paid[block] && !self.blocks[block].is_held && (gated[block] || is_late) {
                 placement.gates.push(Gate { block, cost: since[block].max(1), local: local[block] });
                 since[block] = 0;
             }
-            if self.blocks[block].next.is_empty() && !self.blocks[block].is_end {
+            if returns {
                 tail = tail.max(since[block]);
             }
             for &next in self.forward(block) {
