@@ -14,7 +14,9 @@ use std::time::{Duration, Instant};
 
 type Outcome = Result<String, Box<dyn std::error::Error>>;
 
-const JOBS: [(&str, fn(&Pool) -> Outcome); 8] = [
+type Job = fn(&Pool) -> Outcome;
+
+const JOBS: [(&str, Job); 8] = [
     ("never-returns", never_returns),
     ("recurses", recurses),
     ("panics", panics),

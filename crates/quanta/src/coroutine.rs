@@ -484,7 +484,7 @@ mod tests {
         let seen = Rc::new(RefCell::new(String::new()));
         let inside = Rc::clone(&seen);
         let mut coroutine = Coroutine::new(StackPool::new(StackSize::DEFAULT, 0).take().unwrap(), move || {
-            *inside.borrow_mut() = a_function_that_looks_around()
+            *inside.borrow_mut() = a_function_that_looks_around();
         });
         assert_eq!(coroutine.resume_for(Ticks(0)), None);
         assert_eq!(coroutine.resume(), State::Finished);

@@ -79,7 +79,6 @@ struct Room {
 
 impl Pool {
     /// The settings of a pool.
-    #[must_use]
     pub fn builder() -> PoolBuilder {
         PoolBuilder::new()
     }
