@@ -50,7 +50,9 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
 
 /// Every interleaving of the lock-free protocols, by loom. Its own target folder keeps the flag from rebuilding all else.
 fn models(steps: &mut Steps) -> Result<()> {
-    let model = ["test", "--package", "greenwave-verbs", "--release", "--lib", "wake"];
+    let packages = ["--package", "greenwave-verbs", "--package", "greenwave-quanta"];
+    let mut model = cargo(["test", "--release", "--lib"]);
+    model.args(packages).args(["--", "model"]);
     let folder = root().join("target").join("loom");
-    steps.run("models", cargo(model).env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", folder))
+    steps.run("models", model.env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", folder))
 }

@@ -33,8 +33,9 @@ struct Standard {
 struct ParkingLot {
     sum: parking_lot::Mutex<u64>,
     pair: parking_lot::RwLock<(u64, u64)>,
-    turn: parking_lot::Mutex<u64>,
-    turned: parking_lot::Condvar,
+    /// How many are in; eight at most.
+    inside: parking_lot::Mutex<u64>,
+    left: parking_lot::Condvar,
 }
 
 static LAZY: LazyLock<u64> = LazyLock::new(|| work(20_000));
@@ -83,13 +84,15 @@ fn parking_lot(all: &ParkingLot, number: u64) {
         work(300);
         assert_eq!(first, pair.1, "somebody wrote while we read");
     }
-    let mut turn = all.turn.lock();
-    while *turn + 100 < number {
-        all.turned.wait(&mut turn);
+    let mut inside = all.inside.lock();
+    while *inside == 8 {
+        all.left.wait(&mut inside);
     }
-    *turn += 1;
-    drop(turn);
-    all.turned.notify_all();
+    *inside += 1;
+    drop(inside);
+    work(300);
+    *all.inside.lock() -= 1;
+    all.left.notify_one();
 }
 
 /// Jobs that all do the same to what they share, and a thread that does it too until they are done.

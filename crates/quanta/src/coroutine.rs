@@ -165,6 +165,11 @@ impl Coroutine {
         self.inner.as_ref().map_or("", |(_, slot)| slot.name.get())
     }
 
+    /// Whether it is where it can't be unwound.
+    pub(crate) fn is_amid(&self) -> bool {
+        self.is_amid
+    }
+
     /// Takes the stack back for the next coroutine. One that has not finished is unwound first.
     pub fn into_stack(mut self) -> Stack {
         self.unwind();

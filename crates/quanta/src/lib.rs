@@ -12,6 +12,9 @@
 //! Yields happen where the handler waits or says [`yield_now`]; and, in a program that `cargo quanta` has built, wherever
 //! it is when its quantum ends ([`Coroutine::resume_for`]), but for [`critical`] sections.
 //!
+//! Above the coroutines there are a scheduler for one thread ([`Worker`]), scheduling on two levels ([`two_level`]), and a
+//! pool of threads for work that computes, on any async runtime or none ([`Pool`]).
+//!
 //! A coroutine never leaves the thread that made it. Thread-locals are shared by all coroutines of a thread, so a
 //! borrow of one must not live across a suspension point.
 

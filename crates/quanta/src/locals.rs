@@ -6,7 +6,8 @@
 //! uses what that returns. On a thread's own stack that is the address itself. In a coroutine it is a copy that belongs
 //! to the coroutine's stack.
 //!
-//! 1. A copy is made at the first use, from the thread-local's initial image, as a new thread would find it.
+//! 1. A copy is made at the first use, as a new thread would find it: from the initial image that the caller has, or else
+//!    from the program's own ([`image`]).
 //! 2. It goes with the stack from one coroutine to the next, as thread-locals go with a pool's thread from one job to the
 //!    next. So there are as many copies as there were coroutines at once, not as there were coroutines.
 //! 3. It is never freed nor moved while its thread lives. A thread-local with a destructor has registered the copy's
@@ -18,6 +19,8 @@
 //!    a copy is put into the list when it is finished.
 //!
 //! This crate's own thread-locals are the scheduler's and must not be redirected.
+
+mod image;
 
 use crate::coroutine::running;
 use std::cell::Cell;
@@ -48,6 +51,7 @@ struct Left {
 impl Locals {
     /// For a new stack: what one that is gone has left, or nothing.
     pub(crate) fn new() -> Self {
+        image::find();
         let left = LEFT.get();
         if left.is_null() {
             return Self(Cell::new(ptr::null_mut()));
@@ -72,7 +76,7 @@ impl Locals {
     }
 
     /// # Safety
-    /// `template` has so many bytes, or is null for zeros.
+    /// `template` has so many bytes, or is null.
     unsafe fn add(&self, of: *mut u8, size: usize, align: usize, template: *const u8) -> *mut u8 {
         let align = align.max(align_of::<Copy>());
         let before = size_of::<Copy>().next_multiple_of(align);
@@ -89,6 +93,8 @@ impl Locals {
             let bytes = memory.cast::<u8>().add(before);
             if template.is_null() {
                 bytes.write_bytes(0, size);
+                let image = image::of(of, size);
+                bytes.copy_from_nonoverlapping(image.as_ptr(), image.len());
             } else {
                 bytes.copy_from_nonoverlapping(template, size);
             }
@@ -113,7 +119,7 @@ impl Drop for Locals {
 ///
 /// # Safety
 /// `address` is a thread-local of the calling thread of this size and alignment, and `template` its initial image, or
-/// null if that is zeros.
+/// null if that is unknown: then it is one of the program itself, or zeros.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn __quanta_local(
     address: *mut u8,
@@ -144,8 +150,9 @@ mod tests {
     fn number() -> &'static Cell<u64> {
         NUMBER.with(|number| {
             let address = ptr::from_ref(number).cast_mut().cast();
+            let image = if cfg!(target_arch = "x86_64") { ptr::null() } else { (&raw const IMAGE).cast() };
             // SAFETY: it is a thread-local of eight bytes whose image is a seven; its copies live as long as the thread.
-            unsafe { &*__quanta_local(address, 8, 8, (&raw const IMAGE).cast()).cast() }
+            unsafe { &*__quanta_local(address, 8, 8, image).cast() }
         })
     }
 

@@ -301,17 +301,16 @@ impl<J: Job> Worker<J> {
     }
 }
 
-/// Jobs that weren't begun are dropped. Those that wait for locks or were preempted can't be unwound where they are: they
-/// have their turns until each is finished or suspends itself, where it is unwound.
+/// Jobs that weren't begun are dropped, and those that have suspended themselves or wait for a task are unwound. Those that
+/// wait for locks or were preempted can't be unwound where they are: all go on until none of them is at such a place.
 impl<J: Job> Drop for Worker<J> {
     fn drop(&mut self) {
         let Self { ready, places, .. } = self;
         ready.retain(|_, place| matches!(places[*place as usize].progress, Progress::Begun(_)));
-        loop {
-            match self.run_one(self.now) {
-                Event::Idle if self.waiting.is_empty() => return,
-                Event::Idle => _ = self.clock(),
-                _ => {}
+        let is_amid = |there: &Place<J>| matches!(&there.progress, Progress::Begun(coroutine) if coroutine.is_amid());
+        while self.places.iter().any(is_amid) {
+            if let Event::Idle = self.run_one(self.now) {
+                self.clock();
             }
         }
     }

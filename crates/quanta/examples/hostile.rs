@@ -1,0 +1,187 @@
+//! Jobs that behave badly, each with what becomes of it and of the others.
+//!
+//! ```console
+//! $ cargo quanta run --release -p greenwave-quanta --example hostile -- never-returns
+//! ```
+
+use greenwave_quanta::pool::{JobError, Terms};
+use greenwave_quanta::{Pool, StackSize, critical, is_instrumented, yield_now};
+use std::hint::black_box;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+type Outcome = Result<String, Box<dyn std::error::Error>>;
+
+type Job = fn(&Pool) -> Outcome;
+
+const JOBS: [(&str, Job); 8] = [
+    ("never-returns", never_returns),
+    ("recurses", recurses),
+    ("panics", panics),
+    ("blocks", blocks),
+    ("is-critical", is_critical),
+    ("keeps-a-lock", keeps_a_lock),
+    ("spins", spins),
+    ("unwinds-and-computes", unwinds_and_computes),
+];
+
+fn count(to: u64) -> u64 {
+    (0..to).fold(0, |sum, next| black_box(sum + next))
+}
+
+/// The others finish all the same.
+fn never_returns(pool: &Pool) -> Outcome {
+    let _never = pool.spawn(Terms::NONE.named("never"), || {
+        loop {
+            black_box(count(1000));
+        }
+    });
+    let others: Vec<_> = (0..100).map(|_| pool.spawn(None, || count(10_000))).collect();
+    for other in others {
+        other.wait()?;
+    }
+    Ok(format!("the others finished, stuck={}", pool.stuck()))
+}
+
+/// Ends the process, with its name.
+fn recurses(pool: &Pool) -> Outcome {
+    fn recurse(depth: u64) -> u64 {
+        let place = black_box([depth; 16]);
+        if black_box(depth) == u64::MAX { 0 } else { recurse(depth + 1) + place[3] }
+    }
+    pool.spawn(Terms::NONE.named("fibonacci"), || recurse(0)).wait()?;
+    Ok("it came back".into())
+}
+
+/// Its task says so.
+fn panics(pool: &Pool) -> Outcome {
+    let failing = pool.spawn(None, || assert_eq!(count(100_000), 1, "of course"));
+    let other = pool.spawn(None, || count(100_000));
+    let Err(JobError::Panicked { message }) = failing.wait() else { return Err("it did not panic".into()) };
+    other.wait()?;
+    Ok(format!("it said {:?}", message.lines().next().unwrap_or_default()))
+}
+
+/// Holds its worker, and is noticed.
+fn blocks(pool: &Pool) -> Outcome {
+    let sleeper = pool.spawn(Terms::NONE.named("sleeper"), || std::thread::sleep(Duration::from_millis(200)));
+    let other = pool.spawn(None, || ());
+    sleeper.wait()?;
+    other.wait()?;
+    Ok(format!("the others waited, stuck={}", pool.stuck()))
+}
+
+/// As above.
+fn is_critical(pool: &Pool) -> Outcome {
+    let began = Instant::now();
+    let critical = pool.spawn(Terms::NONE.named("critical"), move || {
+        critical(|| {
+            while began.elapsed() < Duration::from_millis(200) {
+                black_box(count(1000));
+            }
+        });
+    });
+    critical.wait()?;
+    Ok(format!("it was waited for, stuck={}", pool.stuck()))
+}
+
+/// Others who want it are suspended meanwhile.
+fn keeps_a_lock(pool: &Pool) -> Outcome {
+    let lock = Arc::new(Mutex::new(0));
+    let tasks: Vec<_> = (0..20)
+        .map(|_| {
+            let lock = Arc::clone(&lock);
+            pool.spawn(None, move || {
+                let mut held = lock.lock().expect("nobody panics with it");
+                for _ in 0..20 {
+                    *held += 1;
+                    yield_now();
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.wait()?;
+    }
+    Ok(format!("all had it, {}", lock.lock().map_or(0, |sum| *sum)))
+}
+
+/// Is preempted until the other has set what it spins on.
+fn spins(pool: &Pool) -> Outcome {
+    let flag = Arc::new(AtomicBool::new(false));
+    let (waits, sets) = (Arc::clone(&flag), flag);
+    let spins = pool.spawn(None, move || {
+        while !waits.load(Ordering::Acquire) {
+            std::hint::spin_loop();
+        }
+    });
+    let other = pool.spawn(None, move || sets.store(true, Ordering::Release));
+    spins.wait()?;
+    other.wait()?;
+    Ok("it saw the flag".into())
+}
+
+/// Destructors that compute while a panic unwinds hold their worker until they are done, and not the rest of the job.
+fn unwinds_and_computes(pool: &Pool) -> Outcome {
+    struct Computes;
+    impl Drop for Computes {
+        fn drop(&mut self) {
+            black_box(count(100_000));
+        }
+    }
+    let lock = Arc::new(Mutex::new(()));
+    let inside = Arc::clone(&lock);
+    let failing = pool.spawn(None, move || {
+        let _computes = Computes;
+        assert!(black_box(inside.is_poisoned()), "of course");
+    });
+    let others: Vec<_> = (0..20)
+        .map(|_| {
+            let lock = Arc::clone(&lock);
+            pool.spawn(None, move || (0..100).for_each(|_| drop(lock.lock().map(|_| count(100)))))
+        })
+        .collect();
+    if failing.wait().is_ok() {
+        return Err("it did not panic".into());
+    }
+    for other in others {
+        other.wait()?;
+    }
+    Ok(format!("poisoned={}", lock.is_poisoned()))
+}
+
+fn main() -> ExitCode {
+    let asked = std::env::args().nth(1);
+    let Some((_, job)) = JOBS.iter().find(|(name, _)| Some(*name) == asked.as_deref()) else {
+        let names: Vec<_> = JOBS.iter().map(|(name, _)| *name).collect();
+        eprintln!("say which: {}", names.join(", "));
+        return ExitCode::from(2);
+    };
+    if !is_instrumented() {
+        eprintln!(
+            "this needs preemption; run it by `cargo quanta run --release -p greenwave-quanta --example hostile`"
+        );
+        return ExitCode::from(2);
+    }
+    let pool = Pool::builder()
+        .workers(1)
+        .quantum(Duration::from_micros(2))
+        .stack_size(StackSize::at_least(64 << 10))
+        .stuck_after(Duration::from_millis(50))
+        .build();
+    match pool.map_err(Into::into).and_then(|pool| {
+        let outcome = job(&pool);
+        // Some of these never end, and shutting down would wait for them.
+        std::mem::forget(pool);
+        outcome
+    }) {
+        Ok(outcome) => println!("{outcome}"),
+        Err(error) => {
+            eprintln!("{error}");
+            return ExitCode::FAILURE;
+        }
+    }
+    ExitCode::SUCCESS
+}

@@ -1,0 +1,110 @@
+//! Programs that `cargo quanta` has built: preempted jobs among locks, and jobs that behave badly.
+#![cfg(all(not(loom), target_os = "linux", target_arch = "x86_64"))]
+
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+/// What a run that hangs is ended after, in seconds; it takes a few.
+const PATIENCE: &str = "120";
+
+/// The examples, built once for all tests. They stay, so that the second time is quick.
+fn examples() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("preempted");
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["run", "--quiet", "--package", "cargo-quanta", "--", "quanta", "build", "--release"]);
+        cargo.args(["--package", "greenwave-quanta", "--example", "locks", "--example", "hostile"]);
+        let output = cargo.env("CARGO_TARGET_DIR", &target).output().expect("cargo can be run");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        target.join("quanta/x86_64-unknown-linux-gnu/release/examples")
+    })
+}
+
+fn run(example: &str, argument: &str) -> (Output, String) {
+    let mut command = Command::new("timeout");
+    command.arg(PATIENCE).arg(examples().join(example)).arg(argument);
+    let output = command.output().expect("coreutils are there");
+    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    (output, said)
+}
+
+/// The outcome of a job that behaves badly.
+fn hostile(job: &str) -> String {
+    let (output, said) = run("hostile", job);
+    assert!(output.status.success(), "{job}: {said}");
+    said
+}
+
+fn locks(kind: &str) {
+    let (output, said) = run("locks", kind);
+    assert!(output.status.success() && said.contains("instrumented=true"), "{said}");
+    assert!(said.contains(&format!("{kind} ok")), "{said}");
+}
+
+#[test]
+fn ten_thousand_jobs_share_the_standard_librarys_locks() {
+    locks("std");
+}
+
+#[test]
+fn jobs_meet_at_barriers_and_park() {
+    locks("barriers");
+}
+
+#[test]
+#[ignore = "needs the linker to redirect `std::sync::mpmc::waker::current_thread_id::DUMMY` and to wrap `sched_yield`"]
+fn jobs_of_one_worker_send_each_other_messages() {
+    locks("channels");
+}
+
+#[test]
+#[ignore = "needs the linker to redirect thread-locals that are declared in other crates"]
+fn ten_thousand_jobs_share_the_locks_of_parking_lot() {
+    locks("parking_lot");
+}
+
+#[test]
+fn a_job_that_never_returns_keeps_nobody_from_finishing() {
+    assert!(hostile("never-returns").contains("the others finished, stuck=0"));
+}
+
+#[test]
+fn endless_recursion_ends_the_process_with_the_jobs_name() {
+    let (output, said) = run("hostile", "recurses");
+    let aborted = output.status.signal() == Some(libc::SIGABRT) || output.status.code() == Some(128 + libc::SIGABRT);
+    assert!(aborted, "{said}");
+    assert!(said.contains("stack overflow in job `fibonacci` (stack of 68 KiB"), "{said}");
+}
+
+#[test]
+fn a_panic_is_its_tasks_error() {
+    assert!(hostile("panics").contains("it said \"assertion `left == right` failed: of course\""));
+}
+
+#[test]
+fn a_system_call_holds_its_worker_and_is_noticed() {
+    assert!(hostile("blocks").contains("stuck=1"));
+}
+
+#[test]
+fn a_long_critical_section_holds_its_worker_and_is_noticed() {
+    assert!(hostile("is-critical").contains("stuck=1"));
+}
+
+#[test]
+fn a_lock_that_is_kept_across_yields_suspends_those_who_want_it() {
+    assert!(hostile("keeps-a-lock").contains("all had it, 400"));
+}
+
+#[test]
+fn who_spins_is_preempted_for_the_one_it_waits_for() {
+    assert!(hostile("spins").contains("it saw the flag"));
+}
+
+#[test]
+fn nobody_finds_a_lock_poisoned_by_the_panic_of_another() {
+    assert!(hostile("unwinds-and-computes").contains("poisoned=false"));
+}
