@@ -74,8 +74,9 @@ impl Progress {
                     let Self { begun, steps, step, .. } = self;
                     let percent = share.min(1.0) * 100.0;
                     let mut err = std::io::stderr();
-                    let _nobody_reads_it =
-                        writeln!(err, "{begun} of {steps}: {step}, {percent:.0}%, {outstanding} outstanding");
+                    let outstanding =
+                        if outstanding > 0 { format!(", {outstanding} outstanding") } else { String::new() };
+                    let _nobody_reads_it = writeln!(err, "{begun} of {steps}: {step}, {percent:.0}%{outstanding}");
                 }
             }
         }

@@ -27,6 +27,9 @@ pub struct Results {
     pub machine: Machine,
     /// The figures.
     pub rows: Vec<Row>,
+    /// Whole distributions, where a few quantiles don't tell enough.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub distributions: Vec<Distribution>,
 }
 
 /// One figure.
@@ -42,6 +45,19 @@ pub struct Row {
     pub value: f64,
 }
 
+/// How often which values occurred.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Distribution {
+    /// What was done.
+    pub case: String,
+    /// By whom.
+    pub system: String,
+    /// What was measured, unit included, for example `overshoot_ns`.
+    pub metric: String,
+    /// The upper bound of each bucket, which begins above that of the one before, with how many values were in it.
+    pub buckets: Vec<(u64, u64)>,
+}
+
 /// Why results couldn't be written.
 #[derive(Debug, thiserror::Error)]
 #[error("can't write {path}: {source}; make the folder writable or set CARGO_TARGET_DIR", path = path.display())]
@@ -53,7 +69,8 @@ pub struct WriteError {
 impl Results {
     /// No figures yet, of the commit that is checked out and on this machine.
     pub fn new(bench: impl Into<String>) -> Self {
-        Self { bench: bench.into(), commit: machine::commit(), machine: Machine::this(), rows: Vec::new() }
+        let (commit, machine) = (machine::commit(), Machine::this());
+        Self { bench: bench.into(), commit, machine, rows: Vec::new(), distributions: Vec::new() }
     }
 
     /// Adds a figure; nothing if it isn't a number.
@@ -62,6 +79,12 @@ impl Results {
             let (case, system) = (case.to_owned(), system.to_owned());
             self.rows.push(Row { case, system, metric: metric.into(), value });
         }
+    }
+
+    /// Adds a distribution, by the upper bounds of its buckets.
+    pub fn push_distribution(&mut self, case: &str, system: &str, metric: &str, buckets: Vec<(u64, u64)>) {
+        let (case, system, metric) = (case.to_owned(), system.to_owned(), metric.to_owned());
+        self.distributions.push(Distribution { case, system, metric, buckets });
     }
 
     /// Adds everything that a run of load showed: of all requests, and of each class if there are several.
@@ -116,9 +139,25 @@ impl Results {
     /// Writes `bench/NAME.json` in Cargo's target folder and returns its path.
     pub fn write(&self) -> Result<PathBuf, WriteError> {
         let path = bench_folder().join(format!("{}.json", self.bench));
-        let text = serde_json::to_string_pretty(self).map_err(io::Error::from);
+        let text = self.text().map_err(io::Error::from);
         write(&path, &text.map_err(|source| WriteError { path: path.clone(), source })?)?;
         Ok(path)
+    }
+
+    /// JSON with a line for each row and each distribution, so that two results can be compared line by line.
+    fn text(&self) -> serde_json::Result<String> {
+        let Self { bench, commit, machine, rows, distributions } = self;
+        let mut fields = vec![
+            ("bench", serde_json::to_string(bench)?),
+            ("commit", serde_json::to_string(commit)?),
+            ("machine", serde_json::to_string(machine)?),
+            ("rows", lines(rows)?),
+        ];
+        if !distributions.is_empty() {
+            fields.push(("distributions", lines(distributions)?));
+        }
+        let fields: Vec<_> = fields.into_iter().map(|(name, value)| format!("  \"{name}\": {value}")).collect();
+        Ok(format!("{{\n{}\n}}\n", fields.join(",\n")))
     }
 
     fn push_tally(&mut self, case: &str, system: &str, prefix: &str, tally: &Tally, time: Duration) {
@@ -152,6 +191,11 @@ pub fn write(path: &Path, text: &str) -> Result<(), WriteError> {
     folders.and_then(|()| fs::write(path, text)).map_err(|source| WriteError { path: path.to_owned(), source })
 }
 
+fn lines(items: &[impl Serialize]) -> serde_json::Result<String> {
+    let items = items.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>()?;
+    Ok(format!("[\n    {}\n  ]", items.join(",\n    ")))
+}
+
 fn ms(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
@@ -161,7 +205,8 @@ mod tests {
     use super::*;
 
     fn results() -> Results {
-        let mut results = Results { bench: "t".into(), commit: "c".into(), machine: Machine::default(), rows: vec![] };
+        let (commit, machine) = ("c".into(), Machine::default());
+        let mut results = Results { bench: "t".into(), commit, machine, rows: vec![], distributions: vec![] };
         results.push("one", "fifo", "p50_ms", 1.5);
         results.push("one", "edf", "p50_ms", 1.25);
         results.push("two", "edf", "rate_per_s", 1e6);
@@ -174,6 +219,28 @@ mod tests {
         let text = serde_json::to_string(&results()).expect("plain data");
         assert_eq!(serde_json::from_str::<Results>(&text).expect("as written"), results());
         assert!(text.contains(r#"{"case":"one","system":"fifo","metric":"p50_ms","value":1.5}"#));
+    }
+
+    #[test]
+    fn distributions_are_there_only_where_there_are_any() {
+        let mut results = results();
+        assert!(!serde_json::to_string(&results).expect("plain data").contains("distributions"));
+        results.push_distribution("one", "edf", "wait_ns", vec![(10, 3), (20, 1)]);
+        let text = serde_json::to_string(&results).expect("plain data");
+        assert!(text.contains(r#""buckets":[[10,3],[20,1]]"#), "{text}");
+        assert_eq!(serde_json::from_str::<Results>(&text).expect("as written"), results);
+    }
+
+    #[test]
+    fn what_is_written_has_a_line_for_each_row_and_reads_as_it_was() {
+        let mut results = results();
+        results.push_distribution("one", "edf", "wait_ns", vec![(10, 3)]);
+        let text = results.text().expect("plain data");
+        assert_eq!(serde_json::from_str::<Results>(&text).expect("as written"), results);
+        let rows = text.lines().filter(|line| line.trim_start().starts_with(r#"{"case":"#)).count();
+        assert_eq!(rows, results.rows.len() + results.distributions.len());
+        results.rows.clear();
+        assert_eq!(serde_json::from_str::<Results>(&results.text().expect("plain data")).expect("as written"), results);
     }
 
     #[test]

@@ -10,17 +10,23 @@ Builds and runs a benchmark and prints a table. What is measured for others to r
 Usage: cargo xtask bench NAME [--quick] [ARGS]
 
 Benchmarks:
-  path   the services under five orders of service, with load as a share of their capacity
-  rpc    calls of 64 bytes against raw sockets, tonic and tarpc
-  verbs  ping-pong over each backend against raw sockets; prints alone
+  path     the services under five orders of service, with load as a share of their capacity
+  preempt  thirty programs with probes and without: what they cost, and how exactly quanta end
+  rpc      calls of 64 bytes against raw sockets, tonic and tarpc
+  verbs    ping-pong over each backend against raw sockets; prints alone
 
 Options:
-  --quick  ends within 45 s once built, with rougher numbers
+  --quick                  ends within 45 s once built, with rougher numbers
+  --only overhead|gap|mix  of preempt: one part of it
+  --program NAME           of preempt: one program
 
 Further ARGS go to the benchmark.";
 
 pub(crate) fn run(words: &[String]) -> Result<()> {
     let Some((name, rest)) = words.split_first().filter(|_| !asks_for_help(words)) else { return say(HELP) };
+    if name == "preempt" {
+        return preempt(rest);
+    }
     let quick = rest.iter().any(|word| word == "--quick");
     let (target, words): (_, &[&str]) = match name.as_str() {
         "path" => (["--package", "greenwave-cli", "--bin", "greenwave"], &["reproduce", "path"]),
@@ -33,4 +39,14 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
     let mut steps = Steps::new(2);
     steps.run("build", cargo(["build", "--release"]).args(target))?;
     steps.run(name, cargo(["run", "--quiet", "--release"]).args(target).arg("--").args(words).args(rest))
+}
+
+/// The same programs twice, by cargo and by `cargo quanta`.
+fn preempt(words: &[String]) -> Result<()> {
+    const PACKAGE: [&str; 3] = ["--release", "--package", "greenwave-programs"];
+    let quanta = ["run", "--quiet", "--release", "--package", "cargo-quanta", "--bin", "cargo-quanta", "--"];
+    let mut steps = Steps::new(3);
+    steps.run("build", cargo(["build"]).args(PACKAGE))?;
+    steps.run("build with probes", cargo(quanta).args(["quanta", "build"]).args(PACKAGE))?;
+    steps.run("preempt", cargo(["run", "--quiet"]).args(PACKAGE).args(["--", "bench"]).args(words))
 }

@@ -21,7 +21,8 @@ Usage: cargo xtask COMMAND [OPTIONS]
 Commands:
   test [--quick]                        formatting, lints, panics, documentation, models, fuzz targets, tests
   demo [ARGS]                           builds `greenwave` and runs `greenwave demo ARGS`
-  bench path|rpc|verbs [--quick] [ARGS] builds and runs a benchmark; path and rpc write target/bench/NAME.json
+  bench path|preempt|rpc|verbs [--quick] [ARGS]
+                                        builds and runs a benchmark; all but verbs write target/bench/NAME.json
   fuzz [TARGET] [--seconds N]           runs the fuzz targets, or one of them
 
 `cargo xtask COMMAND --help` says more.";

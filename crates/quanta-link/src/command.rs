@@ -21,6 +21,15 @@ struct Arguments {
     /// How much code may run without a probe, in instructions, roughly: 50 to 1000000
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(50..=1_000_000))]
     bound: u32,
+    /// Leave out these crates or functions, by their paths, as `serde_json` or `my_crate::hot`
+    #[arg(long, value_name = "PATH", value_delimiter = ',')]
+    exclude: Vec<String>,
+    /// Put charges into these crates or functions alone
+    #[arg(long, value_name = "PATH", value_delimiter = ',')]
+    only: Vec<String>,
+    /// Thread-locals that each request is to have for itself, by their paths, as `my_crate::CURRENT`
+    #[arg(long, value_name = "PATH", value_delimiter = ',')]
+    local: Vec<String>,
     /// What cargo is to do
     #[arg(value_enum)]
     task: Task,
@@ -38,7 +47,8 @@ enum Task {
 }
 
 /// What rustc is told: hand bitcode to the linker, as it comes from the front end, so that all passes run there.
-const RUSTFLAGS: [&str; 3] = ["-Clinker-plugin-lto", "-Cno-prepopulate-passes", "--cfg=quanta"];
+/// A crate is one module, as nothing is inlined from one into another at that stage.
+const RUSTFLAGS: [&str; 4] = ["-Clinker-plugin-lto", "-Cno-prepopulate-passes", "-Ccodegen-units=1", "--cfg=quanta"];
 
 pub(crate) fn run() -> Result<ExitCode> {
     // Cargo passes the subcommand's own name first.
@@ -58,7 +68,13 @@ pub(crate) fn run() -> Result<ExitCode> {
         }
     }
     let folder = target_folder()?;
-    let settings = Settings { cache: folder.join("objects"), bound: arguments.bound };
+    let settings = Settings {
+        cache: folder.join("objects"),
+        bound: arguments.bound,
+        locals: arguments.local,
+        exclude: arguments.exclude,
+        only: arguments.only,
+    };
     let itself = std::env::current_exe().context("can't find this executable")?;
     let triple = toolchain.host.to_uppercase().replace('-', "_");
     let mut cargo = Command::new(cargo());
@@ -69,7 +85,7 @@ pub(crate) fn run() -> Result<ExitCode> {
         .args(&arguments.rest)
         .env(format!("CARGO_TARGET_{triple}_LINKER"), itself)
         .env("CARGO_ENCODED_RUSTFLAGS", rustflags())
-        .env(SETTINGS, settings.to_string());
+        .env(SETTINGS, serde_json::to_string(&settings)?);
     let status = cargo.status().context("can't run cargo")?;
     Ok(status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from))
 }

@@ -21,6 +21,12 @@ use std::ptr;
 /// LLVM's convention by which the called function keeps all registers but one.
 const PRESERVE_ALL: u32 = 15;
 
+/// How many iterations a loop pays for that may end early.
+const FEW: u64 = 4;
+
+/// A loop that costs at most this in all is paid for as by a gate.
+const AS_BY_A_GATE: u64 = 512;
+
 /// The thread's credit.
 const CREDIT: &CStr = c"__quanta_credit";
 
@@ -30,8 +36,10 @@ struct Set {
     probe: LLVMValueRef,
     /// How many of so many iterations, each of such a cost, the credit covers; pays for them.
     strip: LLVMValueRef,
-    /// Ours, and inlined: takes a cost off a counter and probes where nothing is left.
+    /// Ours, and inlined: takes a cost off the credit and probes where nothing is left.
     gate: LLVMValueRef,
+    /// The same for a local copy of the credit.
+    local_gate: LLVMValueRef,
 }
 
 /// What charges are made of in a module.
@@ -78,24 +86,27 @@ impl Charges {
                 credit,
                 if is_program { mode } else { LLVMThreadLocalMode::LLVMInitialExecTLSModel },
             );
-            let set = |probe, strip, gate: &CStr| {
-                let gate = LLVMAddFunction(module, gate.as_ptr(), gate_kind);
-                Set { probe: function(probe, probe_kind), strip: function(strip, strip_kind), gate }
+            let set = |probe, strip, gates: [&CStr; 2]| {
+                let [gate, local_gate] = gates.map(|gate| LLVMAddFunction(module, gate.as_ptr(), gate_kind));
+                Set { probe: function(probe, probe_kind), strip: function(strip, strip_kind), gate, local_gate }
             };
-            let narrow = set(c"__quanta_probe", c"__quanta_strip", c"__quanta_gate");
-            let wide = set(c"__quanta_probe_wide", c"__quanta_strip_wide", c"__quanta_gate_wide");
+            let narrow = set(c"__quanta_probe", c"__quanta_strip", [c"__quanta_gate", c"__quanta_local_gate"]);
+            let gates = [c"__quanta_gate_wide", c"__quanta_local_gate_wide"];
+            let wide = set(c"__quanta_probe_wide", c"__quanta_strip_wide", gates);
             let this = Self { context, number, probe_kind, strip_kind, gate_kind, credit, narrow, wide };
-            this.define_gate(&this.narrow);
-            this.define_gate(&this.wide);
+            for set in [&this.narrow, &this.wide] {
+                this.define_gate(set.probe, set.gate, false);
+                this.define_gate(set.probe, set.local_gate, true);
+            }
             this
         }
     }
 
     /// `gate(counter, cost)`, which LLVM inlines, so that this control flow isn't edited by hand.
-    unsafe fn define_gate(&self, set: &Set) {
+    unsafe fn define_gate(&self, probe: LLVMValueRef, function: LLVMValueRef, is_local: bool) {
         // SAFETY: see the module's documentation.
         unsafe {
-            let (context, function) = (self.context, set.gate);
+            let context = self.context;
             LLVMSetLinkage(function, llvm_sys::LLVMLinkage::LLVMInternalLinkage);
             attribute(context, function, "alwaysinline");
             attribute(context, function, "nounwind");
@@ -110,11 +121,15 @@ impl Charges {
             let none = LLVMBuildICmp(builder, LLVMIntSLT, left, self.constant(0), c"".as_ptr());
             self.seldom(LLVMBuildCondBr(builder, none, used_up, over));
             LLVMPositionBuilderAtEnd(builder, used_up);
-            LLVMBuildStore(builder, left, self.credit);
-            let call = LLVMBuildCall2(builder, self.probe_kind, set.probe, ptr::null_mut(), 0, c"".as_ptr());
+            if is_local {
+                LLVMBuildStore(builder, left, self.credit);
+            }
+            let call = LLVMBuildCall2(builder, self.probe_kind, probe, ptr::null_mut(), 0, c"".as_ptr());
             LLVMSetInstructionCallConv(call, PRESERVE_ALL);
-            let granted = LLVMBuildLoad2(builder, self.number, self.credit, c"".as_ptr());
-            LLVMBuildStore(builder, granted, counter);
+            if is_local {
+                let granted = LLVMBuildLoad2(builder, self.number, self.credit, c"".as_ptr());
+                LLVMBuildStore(builder, granted, counter);
+            }
             LLVMBuildBr(builder, over);
             LLVMPositionBuilderAtEnd(builder, over);
             LLVMBuildRetVoid(builder);
@@ -260,7 +275,8 @@ impl Function<'_> {
         let mut arguments = [counter, cost];
         // SAFETY: see the module's documentation.
         unsafe {
-            let (kind, gate) = (self.charges.gate_kind, self.set.gate);
+            let is_local = counter != self.charges.credit;
+            let (kind, gate) = (self.charges.gate_kind, if is_local { self.set.local_gate } else { self.set.gate });
             LLVMBuildCall2(self.builder, kind, gate, arguments.as_mut_ptr(), 2, c"".as_ptr());
         }
     }
@@ -291,7 +307,7 @@ impl Function<'_> {
                 self.before_end(self.blocks.all[before]);
                 let now = LLVMBuildLoad2(self.builder, number, credit, c"".as_ptr());
                 LLVMBuildStore(self.builder, now, local);
-                for exit in self.exits(index, None) {
+                for exit in self.exits(index) {
                     self.at_start(exit);
                     let left = LLVMBuildLoad2(self.builder, number, local, c"".as_ptr());
                     LLVMBuildStore(self.builder, left, credit);
@@ -301,13 +317,13 @@ impl Function<'_> {
         }
     }
 
-    /// The blocks that follow a loop, each once, but for panics and what only one of its blocks leads to.
-    unsafe fn exits(&self, index: usize, but: Option<usize>) -> Vec<LLVMBasicBlockRef> {
+    /// The blocks that follow a loop, each once, but for panics.
+    unsafe fn exits(&self, index: usize) -> Vec<LLVMBasicBlockRef> {
         let this = &self.shape.loops[index];
         let mut exits = Vec::new();
         // SAFETY: see the module's documentation.
         unsafe {
-            for &block in this.blocks.iter().filter(|block| Some(**block) != but) {
+            for &block in &this.blocks {
                 let last = LLVMGetBasicBlockTerminator(self.blocks.all[block]);
                 for at in 0..LLVMGetNumSuccessors(last) {
                     let next = LLVMGetSuccessor(last, at);
@@ -360,29 +376,19 @@ impl Function<'_> {
             let start = LLVMGetIncomingValue(test.header, at.expect("the header's variable comes from the preheader"));
             self.before_end(preheader);
             let count = self.iterations(test, start);
-            match strip.first {
-                Some(first) => {
-                    // What is paid for at first is a constant at most.
+            match strip.at_once {
+                Some((first, _)) => {
                     let most = (u64::from(first) / cost).max(1);
                     let all = LLVMBuildICmp(builder, LLVMIntULE, count, charges.constant(most), c"".as_ptr());
-                    let paid = LLVMBuildSelect(builder, all, count, charges.constant(most), c"".as_ptr());
-                    let price = LLVMBuildMul(builder, paid, charges.constant(cost), c"".as_ptr());
-                    let before = charges.constant(u64::from(strip.before));
-                    let price = LLVMBuildAdd(builder, price, before, c"".as_ptr());
                     let some = self.ahead(test, start, charges.constant(most));
                     let to = LLVMBuildSelect(builder, all, test.end, some, c"".as_ptr());
                     LLVMBuildStore(builder, to, limit);
-                    self.gate(charges.credit, price);
+                    let price = u64::from(strip.before) + most.min(FEW) * cost;
+                    self.gate(charges.credit, charges.constant(price));
                 }
-                None => {
-                    if strip.before > 0 {
-                        self.gate(charges.credit, charges.constant(u64::from(strip.before)));
-                    }
-                    self.pay_for_all(strip, test, start, count, limit, preheader, header);
-                }
+                None => self.pay_for_all(strip, test, start, count, limit, preheader, header),
             }
             let test = &self.now(test);
-            let early = self.exits(strip.of, Some(self.blocks.index[&tested]));
             // The test.
             let block = |name: &CStr| LLVMAppendBasicBlockInContext(charges.context, self.function, name.as_ptr());
             let (met, more) = (block(c"quanta.met"), block(c"quanta.more"));
@@ -396,28 +402,31 @@ impl Function<'_> {
             LLVMInstructionEraseFromParent(branch);
             LLVMPositionBuilderAtEnd(builder, met);
             self.nowhere();
-            let goes_on = LLVMBuildICmp(builder, test.goes_on, test.compared, test.end, c"".as_ptr());
+            // Where the limit has to be hit it says where the variable is. The variable itself must not be needed behind
+            // the loop: LLVM would keep one more in it, of what is left.
+            let is_hit = test.goes_on == LLVMIntNE;
+            let limit_now = LLVMBuildLoad2(builder, LLVMTypeOf(test.compared), limit, c"".as_ptr());
+            let here = if is_hit { limit_now } else { test.compared };
+            let goes_on = LLVMBuildICmp(builder, test.goes_on, here, test.end, c"".as_ptr());
             LLVMBuildCondBr(builder, goes_on, more, exit);
             LLVMPositionBuilderAtEnd(builder, more);
             self.nowhere();
-            let count = self.at_least_one(self.iterations(test, test.compared));
-            let count = match strip.most {
-                Some(most) => self.least(count, charges.constant((u64::from(most) / cost).max(1))),
+            let count = self.at_least_one(self.iterations(test, here));
+            let count = match strip.at_once {
+                Some((_, later)) => self.least(count, charges.constant((u64::from(later) / cost).max(1))),
                 None => count,
             };
             let paid = self.pay(count, cost);
-            let to = self.ahead(test, test.compared, paid);
+            let to = self.ahead(test, here, paid);
             LLVMBuildStore(builder, to, limit);
             LLVMBuildBr(builder, stays);
             self.comes_instead(exit, tested, met);
             self.comes_too(stays, tested, more);
-            if strip.refund {
-                self.give_back(strip, test, limit, early);
-            }
         }
     }
 
-    /// The preheader's end: all iterations at once, or as many as the credit covers.
+    /// The preheader's end: all iterations at once, or as many as the credit covers. A few are paid for as by a gate,
+    /// without asking whether the credit covers them.
     #[expect(clippy::too_many_arguments, reason = "they are what the caller has just made")]
     unsafe fn pay_for_all(
         &mut self,
@@ -430,23 +439,37 @@ impl Function<'_> {
         header: LLVMBasicBlockRef,
     ) {
         let (charges, builder) = (self.charges, self.builder);
-        let cost = u64::from(strip.cost);
+        let (cost, before) = (u64::from(strip.cost), charges.constant(u64::from(strip.before)));
         // SAFETY: see the module's documentation.
         unsafe {
             let block = |name: &CStr| LLVMAppendBasicBlockInContext(charges.context, self.function, name.as_ptr());
+            let (few, many) = (block(c"quanta.few"), block(c"quanta.many"));
             let (all, some, join) = (block(c"quanta.all"), block(c"quanta.some"), block(c"quanta.join"));
-            // A gate or a strip leaves the credit at zero or more, so this is a number of iterations, and rounded down.
+            let most = charges.constant((AS_BY_A_GATE / cost).max(1));
+            let are_many = LLVMBuildICmp(builder, LLVMIntUGT, count, most, c"".as_ptr());
+            let old = LLVMGetBasicBlockTerminator(preheader);
+            LLVMBuildCondBr(builder, are_many, many, few);
+            LLVMInstructionEraseFromParent(old);
+            let price_of = |count| LLVMBuildMul(builder, count, charges.constant(cost), c"".as_ptr());
+            LLVMPositionBuilderAtEnd(builder, few);
+            self.nowhere();
+            self.gate(charges.credit, LLVMBuildAdd(builder, price_of(count), before, c"".as_ptr()));
+            LLVMBuildStore(builder, test.end, limit);
+            LLVMBuildBr(builder, join);
+            LLVMPositionBuilderAtEnd(builder, many);
+            self.nowhere();
+            if strip.before > 0 {
+                self.gate(charges.credit, before);
+            }
+            // The credit is zero or more, so this is a number of iterations, rounded down.
             let now = LLVMBuildLoad2(builder, charges.number, charges.credit, c"".as_ptr());
             let shift = charges.constant(u64::from(cost.next_power_of_two().trailing_zeros()));
             let covered = LLVMBuildLShr(builder, now, shift, c"".as_ptr());
             let too_many = LLVMBuildICmp(builder, LLVMIntUGT, count, covered, c"".as_ptr());
-            let old = LLVMGetBasicBlockTerminator(preheader);
             charges.seldom(LLVMBuildCondBr(builder, too_many, some, all));
-            LLVMInstructionEraseFromParent(old);
             LLVMPositionBuilderAtEnd(builder, all);
             self.nowhere();
-            let price = LLVMBuildMul(builder, count, charges.constant(cost), c"".as_ptr());
-            let left = LLVMBuildSub(builder, now, price, c"".as_ptr());
+            let left = LLVMBuildSub(builder, now, price_of(count), c"".as_ptr());
             LLVMBuildStore(builder, left, charges.credit);
             LLVMBuildStore(builder, test.end, limit);
             LLVMBuildBr(builder, join);
@@ -569,28 +592,6 @@ impl Function<'_> {
                 LLVMBuildPtrToInt(self.builder, value, self.charges.number, c"".as_ptr())
             } else {
                 value
-            }
-        }
-    }
-
-    /// Gives back what was paid for iterations that an early exit leaves out.
-    unsafe fn give_back(&self, strip: &Strip, test: &Test, limit: LLVMValueRef, exits: Vec<LLVMBasicBlockRef>) {
-        let (charges, builder) = (self.charges, self.builder);
-        let Step::By(by) = test.step else { return };
-        // SAFETY: see the module's documentation.
-        unsafe {
-            for exit in exits {
-                self.at_start(exit);
-                let to = LLVMBuildLoad2(builder, LLVMTypeOf(test.compared), limit, c"".as_ptr());
-                let (here, to) = (self.plain(test.header), self.plain(to));
-                let (low, high) = if by < 0 { (to, here) } else { (here, to) };
-                let distance = LLVMBuildSub(builder, high, low, c"".as_ptr());
-                let steps = self.in_steps(distance, test.step);
-                let steps = LLVMBuildIntCast2(builder, steps, charges.number, 0, c"".as_ptr());
-                let price = LLVMBuildMul(builder, steps, charges.constant(u64::from(strip.cost)), c"".as_ptr());
-                let now = LLVMBuildLoad2(builder, charges.number, charges.credit, c"".as_ptr());
-                let left = LLVMBuildAdd(builder, now, price, c"".as_ptr());
-                LLVMBuildStore(builder, left, charges.credit);
             }
         }
     }

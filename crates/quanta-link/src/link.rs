@@ -9,8 +9,8 @@ use crate::module::{Module, Options};
 use anyhow::{Context, Result};
 use ar_archive_writer::{ArchiveKind, NewArchiveMember, write_archive_to_stream};
 use object::read::archive::ArchiveFile;
+use serde::{Deserialize, Serialize};
 use std::ffi::{OsStr, OsString};
-use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -21,24 +21,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub(crate) const SETTINGS: &str = "CARGO_QUANTA_LINK";
 
 /// What the linker is told.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Settings {
     /// Where machine code is kept.
     pub(crate) cache: PathBuf,
+    /// What may be done without a charge, in instructions.
     pub(crate) bound: u32,
-}
-
-impl fmt::Display for Settings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "bound={};cache={}", self.bound, self.cache.display())
-    }
-}
-
-impl Settings {
-    fn parse(text: &str) -> Option<Self> {
-        let (bound, cache) = text.strip_prefix("bound=")?.split_once(";cache=")?;
-        Some(Self { cache: PathBuf::from(cache), bound: bound.parse().ok()? })
-    }
+    /// Thread-locals that follow their coroutine, by their paths.
+    pub(crate) locals: Vec<String>,
+    /// Crates or paths of functions that get no charges.
+    pub(crate) exclude: Vec<String>,
+    /// If there are any: the only ones that get charges.
+    pub(crate) only: Vec<String>,
 }
 
 /// What every program that was built with probes has: a byte that the runtime looks for; and the credit, never used up,
@@ -66,6 +60,17 @@ ret
 .globl __quanta_instrumented
 .section .rodata.__quanta_instrumented, \"a\", @progbits
 __quanta_instrumented: .byte 1
+.section .text.__quanta_local, \"ax\", @progbits
+.weak __quanta_local
+.type __quanta_local, @function
+__quanta_local:
+movq %rdi, %rax
+ret
+.section .text.__wrap_syscall, \"ax\", @progbits
+.weak __wrap_syscall
+.type __wrap_syscall, @function
+__wrap_syscall:
+jmp *__real_syscall@GOTPCREL(%rip)
 .section .tdata.__quanta_credit, \"awT\", @progbits
 .weak __quanta_credit
 .p2align 3
@@ -76,7 +81,7 @@ __quanta_credit: .quad 0x4000000000000000
 ";
 
 pub(crate) fn run(arguments: Vec<OsString>) -> Result<ExitCode> {
-    let settings = std::env::var(SETTINGS).ok().and_then(|text| Settings::parse(&text));
+    let settings = std::env::var(SETTINGS).ok().and_then(|text| serde_json::from_str::<Settings>(&text).ok());
     let settings = settings.with_context(|| format!("{SETTINGS} is not what `cargo quanta` sets"))?;
     let mut plain = Vec::new();
     for argument in arguments {
@@ -92,6 +97,9 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<ExitCode> {
         level: plugin_option(&plain, "O").map_or_else(|| "O2".into(), |level| format!("O{level}")),
         cpu: plugin_option(&plain, "mcpu=").unwrap_or_else(|| "x86-64".into()),
         bound: settings.bound,
+        locals: settings.locals,
+        exclude: settings.exclude,
+        only: settings.only,
         is_program: !plain.iter().any(|argument| argument == "-shared"),
     };
     let salt = format!("{} {options:?} {:?}", env!("CARGO_PKG_VERSION"), own_stamp());
@@ -102,7 +110,13 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<ExitCode> {
     let stamp = folder.path().join("quanta-stamp.o");
     fs::write(&stamp, cache.get(STAMP.as_bytes(), || Module::assembly(STAMP))?)?;
     let linker = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
-    let status = Command::new(&linker).args(replaced).arg(stamp).status();
+    let mut command = Command::new(&linker);
+    command.args(replaced).arg(stamp);
+    if options.is_program {
+        // The system calls that the standard library makes, so that the runtime hears of those that would block.
+        command.arg("-Wl,--wrap=syscall");
+    }
+    let status = command.status();
     let status = status.with_context(|| format!("can't run the linker {}", linker.display()))?;
     Ok(status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from))
 }
@@ -219,7 +233,7 @@ fn replacement(job: &Job<'_>, options: &Options, cache: &Cache) -> Result<Option
 
 fn compile(name: &str, bitcode: &[u8], options: &Options) -> Result<Vec<u8>> {
     let module = Module::read(name, bitcode, options)?;
-    module.optimise(&options.level)?;
+    module.optimise(options)?;
     module.instrument(options)?;
     module.emit()
 }
@@ -235,9 +249,10 @@ mod tests {
 
     #[test]
     fn settings_are_read_as_they_are_written() {
-        let settings = Settings { cache: "/a folder;x=1/objects".into(), bound: 700 };
-        assert_eq!(Settings::parse(&settings.to_string()), Some(settings));
-        assert_eq!(Settings::parse("bound=many;cache=/"), None);
+        let (locals, exclude) = (vec!["a::B".into()], vec!["serde".into()]);
+        let settings = Settings { cache: "/a folder;x=1/objects".into(), bound: 700, locals, exclude, only: vec![] };
+        let text = serde_json::to_string(&settings).unwrap();
+        assert_eq!(serde_json::from_str::<Settings>(&text).unwrap(), settings);
     }
 
     #[test]

@@ -20,6 +20,7 @@ mod counted;
 mod flow;
 mod insert;
 mod link;
+mod locals;
 mod loops;
 mod module;
 mod place;

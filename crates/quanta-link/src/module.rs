@@ -9,6 +9,7 @@
 use crate::counted::{Test, test_of};
 use crate::flow::flow_of;
 use crate::insert::Charges;
+use crate::locals;
 use crate::loops::Shape;
 use crate::place::{bottom_up, cycles, place};
 use crate::sections::{self, Marks};
@@ -49,8 +50,39 @@ pub(crate) struct Options {
     pub(crate) cpu: String,
     /// How much may run without a probe, in instructions, roughly.
     pub(crate) bound: u32,
+    /// Thread-locals that follow their coroutine, beside those that are known to have to.
+    pub(crate) locals: Vec<String>,
+    /// Crates or paths of functions that get no charges; and the only ones that do, if there are any.
+    pub(crate) exclude: Vec<String>,
+    pub(crate) only: Vec<String>,
     /// Whether an executable is linked, and not a library that is loaded.
     pub(crate) is_program: bool,
+}
+
+impl Options {
+    /// Whether the user wants no charges in a function.
+    ///
+    /// # Safety
+    /// It is a function of a module that is still there.
+    unsafe fn leaves_out(&self, function: LLVMValueRef) -> bool {
+        if self.exclude.is_empty() && self.only.is_empty() {
+            return false;
+        }
+        // SAFETY: as above.
+        let path = path_of(&unsafe { name_of(function) });
+        let named = |paths: &[String]| paths.iter().any(|one| is_within(&path, one));
+        named(&self.exclude) || !(self.only.is_empty() || named(&self.only))
+    }
+}
+
+/// The path of a function as one would write it: `<T as a::B>::c` is `T as a::B>::c`, which begins with its type.
+pub(crate) fn path_of(name: &str) -> String {
+    format!("{:#}", rustc_demangle::demangle(name)).trim_start_matches(['<', '&']).to_owned()
+}
+
+/// Whether a path is another one or leads on from it.
+pub(crate) fn is_within(path: &str, outer: &str) -> bool {
+    path.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with("::") || rest.starts_with(' '))
 }
 
 /// What was done to a module.
@@ -136,10 +168,14 @@ impl Module {
         module.emit()
     }
 
-    /// Runs LLVM's usual passes.
-    pub(crate) fn optimise(&self, level: &str) -> Result<()> {
+    /// Runs LLVM's usual passes, over functions in which is marked what they would make unrecognisable.
+    pub(crate) fn optimise(&self, options: &Options) -> Result<()> {
+        let (functions, level) = (self.functions(), &options.level);
         // SAFETY: see the module's documentation.
-        unsafe { sections::mark(self.context, self.module, &self.functions()) };
+        unsafe {
+            sections::mark(self.context, self.module, &functions);
+            locals::redirect(self.context, self.module, &functions, &options.locals);
+        }
         self.passes(&format!("default<{level}>"))
     }
 
@@ -180,7 +216,7 @@ impl Module {
                 let (blocks, mut flow) = flow_of(function, &leaves, &comes_back);
                 let shape = Shape::of(&flow);
                 let marks = Marks::find(&blocks, &shape, &mut flow);
-                if is_unprobed(function) {
+                if is_unprobed(function) || options.leaves_out(function) {
                     marks.settle(self.context, None);
                     continue;
                 }

@@ -11,7 +11,8 @@
 //!    they charge nothing, and who calls them pays.
 //! 2. A *strip*: a loop that counts towards a limit it knows pays for all its iterations before the first, or for as
 //!    many as the credit covers; then its iterations are free. The test against the limit, which is there anyway, ends
-//!    each strip.
+//!    each strip. A loop that may also end otherwise pays for a few iterations and does a few more: that is cheap where
+//!    it ends soon, and what it costs then the clock tells.
 //! 3. A *gate* at the end of a block pays for the longest way since the last charge. Loops that don't count have one
 //!    on every cycle; if they call nobody, in a local copy of the credit, which is a register.
 //! 4. Loops of few iterations, known in advance, are paid for like straight code.
@@ -72,12 +73,8 @@ pub(crate) struct Strip {
     pub(crate) before: u32,
     /// What an iteration costs.
     pub(crate) cost: u32,
-    /// How much may be paid in advance at first: a loop that may end early should not pay for all of it.
-    pub(crate) first: Option<u32>,
-    /// Whether what was paid for in vain is given back.
-    pub(crate) refund: bool,
-    /// How much may be paid in advance later: little, where a call in the loop may have used up the quantum.
-    pub(crate) most: Option<u32>,
+    /// How much may be done at once, of which only a little is paid for, at first and later. `None`: all is paid for.
+    pub(crate) at_once: Option<(u32, u32)>,
 }
 
 /// What is to be done to a function.
@@ -97,8 +94,10 @@ pub(crate) struct Placement {
 const LEAF: u32 = 60;
 /// A loop of known length that costs at most this in all is straight code.
 const SMALL: u64 = 160;
-/// What a loop that may end early pays for at first.
-const FIRST: u32 = 256;
+/// What a loop that may end early does at once: at first, and if it goes on.
+const AT_ONCE: (u32, u32) = (256, 4096);
+/// The same for one that may call somebody, who may use up the quantum; what is paid for in advance is then too much.
+const AT_ONCE_WITH_CALLS: (u32, u32) = (256, 1024);
 /// How much of a cycle may go uncharged, if it calls functions that charge.
 const BESIDE_A_CALL: u32 = 20;
 
@@ -247,7 +246,7 @@ impl Planner<'_> {
         self.shape.irreducible.iter().for_each(|(from, _)| gated[*from] = true);
         let back =
             self.shape.sorted.iter().filter(|block| self.blocks[**block].comes_back && !self.blocks[**block].is_end);
-        back.for_each(|block| gated[*block] = true);
+        back.filter(|block| self.costs[**block] > BESIDE_A_CALL).for_each(|block| gated[*block] = true);
         let mut tail = 0;
         for &block in &self.shape.sorted {
             let cost = if paid[block] { 0 } else { self.costs[block] };
@@ -308,15 +307,8 @@ impl Planner<'_> {
         };
         let early = this.blocks.iter().any(leaves);
         let calls = this.blocks.iter().any(|block| self.calls(*block));
-        Strip {
-            of,
-            preheader,
-            before,
-            cost: self.iteration(of),
-            first: (early || calls).then_some(FIRST),
-            refund: early && self.leads_out_alone(this),
-            most: calls.then_some(FIRST),
-        }
+        let at_once = if calls { Some(AT_ONCE_WITH_CALLS) } else { early.then_some(AT_ONCE) };
+        Strip { of, preheader, before, cost: self.iteration(of), at_once }
     }
 }
 
@@ -405,7 +397,7 @@ mod tests {
         assert!(placement.gates.is_empty(), "{placement:?}");
         let [strip] = placement.strips[..] else { panic!("{placement:?}") };
         assert_eq!((strip.preheader, strip.cost, strip.before), (1, 5, 10), "6 of the iteration before, and 4");
-        assert_eq!((strip.first, strip.refund, strip.most), (None, false, None));
+        assert_eq!(strip.at_once, None);
     }
 
     #[test]
@@ -416,18 +408,15 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_that_may_end_early_pays_for_little_and_gets_the_rest_back() {
+    fn a_loop_that_may_end_early_pays_for_little() {
         // 1 tests the data, 2 counts; 4 is a panic.
         let mut blocks = function(&[(3, &[1]), (5, &[2, 3]), (4, &[1, 4]), (2, &[]), (50, &[])]);
         blocks[4].is_end = true;
         let placement = placed(&blocks, &[Counted { block: 2, most: None, movable: true }]);
-        assert_eq!(
-            placement.strips.iter().map(|strip| (strip.first, strip.refund)).collect::<Vec<_>>(),
-            [(Some(FIRST), true)]
-        );
+        assert_eq!(placement.strips[0].at_once, Some(AT_ONCE));
         blocks[3].is_end = true;
         let placement = placed(&blocks, &[Counted { block: 2, most: None, movable: true }]);
-        assert_eq!((placement.strips[0].first, placement.strips[0].refund), (None, false), "panics don't count");
+        assert_eq!(placement.strips[0].at_once, None, "panics don't count");
     }
 
     #[test]
@@ -443,7 +432,9 @@ mod tests {
     fn the_ways_back_from_recursion_have_gates() {
         let mut blocks = function(&[(3, &[1, 2]), (12, &[2]), (2, &[])]);
         (blocks[1].calls, blocks[1].comes_back) = (true, true);
-        assert_eq!(placed(&blocks, &[]).gates, [Gate { block: 1, cost: 15, local: None }]);
+        assert!(placed(&blocks, &[]).gates.is_empty(), "it is short");
+        blocks[1].cost = 50;
+        assert_eq!(placed(&blocks, &[]).gates, [Gate { block: 1, cost: 53, local: None }]);
     }
 
     #[test]

@@ -45,6 +45,8 @@ fn options_that_it_sets_itself_are_refused() {
 #[test]
 fn a_broken_object_is_named() {
     let folder = tempfile::tempdir().expect("there is room for a folder");
+    let cache = folder.path().join("cache");
+    let settings = serde_json::json!({"bound": 1000, "cache": cache, "locals": [], "exclude": [], "only": []});
     for (name, bytes, complaint) in [
         ("broken.o", &b"BC\xc0\xde nothing of the kind"[..], "no bitcode"),
         ("broken.a", b"!<arch>\nnonsense", "archive"),
@@ -53,7 +55,7 @@ fn a_broken_object_is_named() {
         std::fs::write(&path, bytes).expect("the folder can be written to");
         let output = Command::new(env!("CARGO_BIN_EXE_cargo-quanta"))
             .arg(&path)
-            .env("CARGO_QUANTA_LINK", format!("bound=1000;cache={}", folder.path().join("cache").display()))
+            .env("CARGO_QUANTA_LINK", settings.to_string())
             .output()
             .expect("cargo-quanta can be run");
         let said = text(&output.stderr);

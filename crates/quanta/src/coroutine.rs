@@ -4,8 +4,8 @@
 //! is what belongs to its stack and stays with it, see [`Slot`].
 //! 1. A coroutine stores its own slot there when it starts, and again whenever it comes back from a suspension.
 //! 2. [`Coroutine::resume`] restores what was there before, so that coroutines nest.
-//! 3. Who suspends says why. What a probe suspends may be anywhere, so it is never unwound there: it runs on until it
-//!    suspends by itself or is done.
+//! 3. Who suspends says why. What a probe suspends may be anywhere, and what waits for a lock is in the C library's
+//!    callers, so neither is ever unwound there: it runs on until it suspends by itself or is done.
 //! 4. While a coroutine that was dropped is unwound its slot says so, and nothing suspends: destructors would not be
 //!    resumed by anybody.
 //! 5. `errno` is a thread-local of C, and a probe may lie between a failed call and the look at it: who is preempted
@@ -76,8 +76,8 @@ impl std::error::Error for NotInCoroutine {}
 pub struct Coroutine {
     /// `None` only after the stack was taken back.
     inner: Option<(Inner, Box<Slot>)>,
-    /// Whether it was left by 3 above.
-    preempted: bool,
+    /// Whether it was left where it can't be unwound, by 3 above.
+    is_amid: bool,
     /// How fast its code has been.
     pace: Pace,
     /// How many critical sections it was in when it was left.
@@ -104,7 +104,7 @@ impl Coroutine {
             machine::enter();
             result
         });
-        Self { inner: Some((inner, slot)), preempted: false, pace: Pace::default(), sections: 1 }
+        Self { inner: Some((inner, slot)), is_amid: false, pace: Pace::default(), sections: 1 }
     }
 
     /// Runs it until it suspends, returns or panics. Resuming one that is done says [`State::Finished`] again.
@@ -146,7 +146,11 @@ impl Coroutine {
         let result = inner.resume(());
         RUNNING.set(outer);
         self.sections = machine::exchange_sections(sections);
-        self.preempted = matches!(result, CoroutineResult::Yield(Why::Preempted));
+        self.is_amid = match &result {
+            CoroutineResult::Yield(Why::Preempted) => true,
+            CoroutineResult::Yield(Why::Waits(wait)) => wait.is_foreign,
+            CoroutineResult::Yield(Why::Asked) | CoroutineResult::Return(_) => false,
+        };
         match result {
             CoroutineResult::Yield(Why::Preempted) => Back::Preempted,
             CoroutineResult::Yield(Why::Asked) => Back::Suspended,
@@ -173,8 +177,11 @@ impl Coroutine {
     }
 
     fn unwind(&mut self) {
-        while self.preempted {
-            self.enter();
+        while self.is_amid {
+            if !matches!(self.enter(), Back::Preempted) {
+                // It waits for another thread, or for ever: another coroutine of this one can't help it.
+                std::thread::yield_now();
+            }
         }
         let Some((inner, slot)) = self.inner.as_mut().filter(|(inner, _)| !inner.done()) else { return };
         slot.is_unwound.set(true);

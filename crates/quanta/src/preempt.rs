@@ -26,6 +26,12 @@ use std::time::{Duration, Instant};
 pub struct Ticks(pub u64);
 
 impl Ticks {
+    /// The clock that probes read, counted from some point in the past.
+    #[must_use]
+    pub fn now() -> Self {
+        Self(machine::now())
+    }
+
     /// So many ticks as pass in `span`. The first call measures the clock, which takes 2 ms.
     #[must_use]
     pub fn of(span: Duration) -> Self {

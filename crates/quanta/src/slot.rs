@@ -15,7 +15,7 @@ pub(crate) enum Why {
     Asked,
     /// Its quantum ended.
     Preempted,
-    /// It has nothing to do until a word of memory changes.
+    /// It has nothing to do until a word of memory changes, or for a while.
     Waits(Wait),
 }
 

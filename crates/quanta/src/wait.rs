@@ -20,37 +20,59 @@ pub(crate) struct Wait {
     ends: Ends,
     /// When to give up; [`Time::MAX`] never.
     pub(crate) until: Time,
+    /// Whether it is in code that can't be unwound, the C library's callers.
+    pub(crate) is_foreign: bool,
 }
+
+/// The states of a thread's word for parking that are of interest, see [`futex`](crate::futex).
+pub(crate) const EMPTY: u32 = 0;
+pub(crate) const NOTIFIED: u32 = 1;
 
 /// What ends a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ends {
     /// The word is something else than this.
     Unlike(u32),
-    /// The word is this.
-    Like(u32),
+    /// The word is [`NOTIFIED`], which is taken.
+    Notified,
+    /// Time alone; there is no word.
+    Never,
 }
 
 impl Wait {
     /// # Safety
     /// Nobody frees the word before the wait is over.
     pub(crate) unsafe fn new(word: *const AtomicU32, ends: Ends, until: Time) -> Self {
-        Self { word, ends, until }
+        Self { word, ends, until, is_foreign: false }
+    }
+
+    /// In code that can't be unwound.
+    pub(crate) fn foreign(self) -> Self {
+        Self { is_foreign: true, ..self }
+    }
+
+    /// A wait for that time.
+    pub(crate) fn pause(until: Time) -> Self {
+        Self { word: ptr::null(), ends: Ends::Never, until, is_foreign: false }
     }
 
     /// Whether there is no reason any more to wait. What was written before the change is visible then.
     pub(crate) fn is_over(&self) -> bool {
-        // SAFETY: as promised to `new`.
-        let now = unsafe { &*self.word }.load(Ordering::Acquire);
+        // SAFETY: as promised to `new`; null without a word.
+        let Some(word) = (unsafe { self.word.as_ref() }) else { return false };
         match self.ends {
-            Ends::Unlike(value) => now != value,
-            Ends::Like(value) => now == value,
+            Ends::Never => false,
+            Ends::Unlike(value) => word.load(Ordering::Acquire) != value,
+            Ends::Notified => {
+                word.load(Ordering::Relaxed) == NOTIFIED
+                    && word.compare_exchange(NOTIFIED, EMPTY, Ordering::Acquire, Ordering::Relaxed).is_ok()
+            }
         }
     }
 
     /// Whether it is for the thread's word for parking.
     pub(crate) fn is_parked(&self) -> bool {
-        matches!(self.ends, Ends::Like(_))
+        self.ends == Ends::Notified
     }
 }
 

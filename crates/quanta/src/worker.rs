@@ -116,7 +116,7 @@ pub struct Counts {
 ///
 /// 1. A job is in `ready` or in `waiting`, or it was handed to the owner as suspended; never in two of them.
 /// 2. `counts.served` is the sum of the quanta of all jobs that are there.
-pub struct Worker<J> {
+pub struct Worker<J: Job> {
     ready: ReadyQueue<u32>,
     waiting: Waiting,
     places: Vec<Place<J>>,
@@ -298,6 +298,22 @@ impl<J: Job> Worker<J> {
         self.counts.finished = self.counts.finished.wrapping_add(1);
         self.counts.served = self.counts.served.wrapping_sub(there.quanta);
         self.free.push(place);
+    }
+}
+
+/// Jobs that weren't begun are dropped. Those that wait for locks or were preempted can't be unwound where they are: they
+/// have their turns until each is finished or suspends itself, where it is unwound.
+impl<J: Job> Drop for Worker<J> {
+    fn drop(&mut self) {
+        let Self { ready, places, .. } = self;
+        ready.retain(|_, place| matches!(places[*place as usize].progress, Progress::Begun(_)));
+        loop {
+            match self.run_one(self.now) {
+                Event::Idle if self.waiting.is_empty() => return,
+                Event::Idle => _ = self.clock(),
+                _ => {}
+            }
+        }
     }
 }
 

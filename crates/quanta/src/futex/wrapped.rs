@@ -5,17 +5,15 @@ use crate::clock::monotonic;
 use crate::coroutine::{in_coroutine, leave};
 use crate::preempt::is_instrumented;
 use crate::slot::Why;
-use crate::wait::{Ends, Wait};
+use crate::wait::{EMPTY, Ends, NOTIFIED, Wait};
 use greenwave_policy::Time;
 use libc::{c_int, c_long, timespec};
 use rustix::time::{ClockId, clock_gettime};
-use std::arch::asm;
+use std::arch::{asm, global_asm};
 use std::cell::Cell;
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
-
-const NOTIFIED: u32 = 1;
 
 thread_local! {
     /// This thread's word for parking, once it is known.
@@ -47,20 +45,55 @@ pub(crate) fn take_unparked() -> bool {
     UNPARKED.replace(false)
 }
 
+// The functions that calls are led to. All between is a critical section, by the count in the thread's state, whose place
+// `cargo quanta` knows too. The seventh argument is on the stack.
+global_asm!(
+    ".macro quanta_wrapped name, inner",
+    ".section .text.\\name, \"ax\", @progbits",
+    ".globl \\name",
+    ".type \\name, @function",
+    ".p2align 4",
+    "\\name\\():",
+    ".cfi_startproc",
+    "mov rax, qword ptr [rsp + 8]",
+    "mov r11, qword ptr [rip + __quanta_credit@GOTTPOFF]",
+    "inc qword ptr fs:[r11 + 40]",
+    "push rax",
+    ".cfi_adjust_cfa_offset 8",
+    "call \\inner",
+    "add rsp, 8",
+    ".cfi_adjust_cfa_offset -8",
+    "mov r11, qword ptr [rip + __quanta_credit@GOTTPOFF]",
+    "dec qword ptr fs:[r11 + 40]",
+    "ret",
+    ".cfi_endproc",
+    ".size \\name, . - \\name",
+    ".endm",
+    "quanta_wrapped __wrap_syscall, {call}",
+    "quanta_wrapped __wrap_sched_yield, {give_way}",
+    ".purgem quanta_wrapped",
+    ".text",
+    call = sym call,
+    give_way = sym give_way,
+);
+
+/// How long a coroutine that spins lets others run, whatever the order.
+const PAUSE: Duration = Duration::from_micros(10);
+
+/// The C library's `sched_yield`; in a coroutine others of its thread go on.
+extern "C" fn give_way() -> c_int {
+    if !in_coroutine() || !leave(Why::Waits(Wait::pause(monotonic() + PAUSE).foreign())) {
+        // SAFETY: it takes nothing.
+        unsafe { raw(libc::SYS_sched_yield, [0; 6]) };
+    }
+    0
+}
+
 /// The C library's `syscall`, with waits of coroutines made into suspensions.
 ///
 /// # Safety
 /// What the system call with this number asks for.
-#[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn __wrap_syscall(
-    number: c_long,
-    a: c_long,
-    b: c_long,
-    c: c_long,
-    d: c_long,
-    e: c_long,
-    f: c_long,
-) -> c_long {
+unsafe extern "C" fn call(number: c_long, a: c_long, b: c_long, c: c_long, d: c_long, e: c_long, f: c_long) -> c_long {
     if number == libc::SYS_futex {
         if in_coroutine() {
             // SAFETY: the caller keeps to what `futex` asks for.
@@ -138,23 +171,28 @@ unsafe fn wait(word: c_long, operation: c_long, expected: c_long, timeout: c_lon
             }
         }
     };
-    let is_parker = ptr::eq(address, PARKER.get());
-    let ends = if is_parker { Ends::Like(NOTIFIED) } else { Ends::Unlike(expected as u32) };
+    let (is_parker, expected) = (ptr::eq(address, PARKER.get()), expected as u32);
+    let ends = if is_parker { Ends::Notified } else { Ends::Unlike(expected) };
     // SAFETY: as promised.
-    let wait = unsafe { Wait::new(address, ends, until) };
-    if wait.is_over() && !is_parker {
-        return Some(Err(libc::EAGAIN));
-    }
-    if !wait.is_over() && monotonic() < until {
-        leave(Why::Waits(wait));
-    }
+    let wait = unsafe { Wait::new(address, ends, until) }.foreign();
     if is_parker {
         // SAFETY: the word is this thread's, which runs this.
-        let before = unsafe { &*address }.swap(NOTIFIED, Ordering::AcqRel);
-        if before == NOTIFIED {
+        let word = unsafe { &*address };
+        if word.swap(EMPTY, Ordering::AcqRel) == NOTIFIED {
+            UNPARKED.set(true);
+        } else if monotonic() < until {
+            leave(Why::Waits(wait));
+        }
+        if word.swap(NOTIFIED, Ordering::AcqRel) == NOTIFIED {
             UNPARKED.set(true);
         }
         return Some(Ok(()));
+    }
+    if wait.is_over() {
+        return Some(Err(libc::EAGAIN));
+    }
+    if monotonic() < until {
+        leave(Why::Waits(wait));
     }
     Some(if !wait.is_over() && until <= monotonic() { Err(libc::ETIMEDOUT) } else { Ok(()) })
 }

@@ -111,12 +111,10 @@ global_asm!(
     "cmp rax, rdx",
     "cmovb rax, rdx",
     "mov qword ptr fs:[r11 + 32], rax",
-    "cmp rcx, 128",
+    "cmp rcx, 100",
     "jl 2f",
-    // Three quarters of what is left.
-    "mov rdx, rcx",
-    "shr rdx, 2",
-    "sub rcx, rdx",
+    // Half of what is left.
+    "shr rcx, 1",
     "mov edx, {most}",
     "cmp rcx, rdx",
     "cmova rcx, rdx",
@@ -305,7 +303,7 @@ pub(crate) fn with_quantum<R>(quantum: u64, pace: &mut u64, body: impl FnOnce() 
     let now = now();
     state.at.set(now);
     state.pace.set(*pace);
-    let credit = (((quantum - quantum / 4).min(MOST) * *pace) >> 16) as i64;
+    let credit = (((quantum / 2).min(MOST) * *pace) >> 16) as i64;
     state.granted.set(credit);
     state.credit.set(credit);
     state.end.set(now.saturating_add(quantum).min(NEVER as u64) as i64);

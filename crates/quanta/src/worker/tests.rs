@@ -164,3 +164,29 @@ fn a_thousand_jobs_in_turn_need_few_stacks() {
     run(&mut worker);
     assert_eq!(worker.stacks.free(), 1);
 }
+
+#[test]
+fn a_dropped_worker_lets_go_of_what_its_jobs_hold() {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    let (held, word) = (Rc::new(()), Rc::new(AtomicU32::new(0)));
+    let mut worker = worker(Order::Fcfs, Quantum::NONE);
+    let (first, second, third) = (Rc::clone(&held), Rc::clone(&held), Rc::clone(&held));
+    let (waits, changes) = (Rc::clone(&word), Rc::clone(&word));
+    let wait = move || {
+        let _held = first;
+        while waits.load(Ordering::Acquire) == 0 {
+            crate::wait::wait(&waits, 0, None);
+        }
+    };
+    let suspended = move || {
+        let _held = second;
+        changes.store(1, Ordering::Release);
+        suspend().unwrap();
+    };
+    worker.add(worker.now(), Urgency::default(), Box::new(wait));
+    worker.add(worker.now(), Urgency::default(), Box::new(suspended));
+    worker.add(worker.now(), Urgency::default(), Box::new(move || drop(third)));
+    assert!(matches!(worker.run_one(worker.now()), Event::Waits(_)));
+    drop(worker);
+    assert_eq!(Rc::strong_count(&held), 1);
+}

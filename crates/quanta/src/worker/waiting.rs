@@ -68,8 +68,9 @@ impl Waiting {
                 (self.next, self.round) = (0, now);
             }
             let waiter = &self.list[self.next];
-            if waiter.nap <= now || waiter.wait.until <= now || waiter.wait.is_over() {
-                unparked |= waiter.wait.is_parked() && waiter.wait.is_over();
+            let is_over = waiter.wait.is_over();
+            unparked |= is_over && waiter.wait.is_parked();
+            if is_over || waiter.nap <= now || waiter.wait.until <= now {
                 ready(self.list.swap_remove(self.next).place);
             } else {
                 self.next += 1;

@@ -7,17 +7,26 @@ use std::rc::Rc;
 const WAIT: c_int = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
 const UNTIL: c_int = libc::FUTEX_WAIT_BITSET | libc::FUTEX_PRIVATE_FLAG;
 
+unsafe extern "C" {
+    /// As programs are linked by `cargo quanta`: the name of the C library's function leads here.
+    #[link_name = "__wrap_syscall"]
+    fn wrapped(number: c_long, ...) -> c_long;
+
+    #[link_name = "__wrap_sched_yield"]
+    safe fn wrapped_yield() -> c_int;
+}
+
 /// As the standard library calls it.
 fn futex(word: &AtomicU32, operation: c_int, expected: u32, timeout: Option<&timespec>) -> Result<(), c_int> {
     let timeout = timeout.map_or(ptr::null(), ptr::from_ref);
     let (address, timeout) = (ptr::from_ref(word).expose_provenance(), timeout.expose_provenance());
     // SAFETY: the word is borrowed, the timeout is one or null.
     let result = unsafe {
-        __wrap_syscall(
+        wrapped(
             libc::SYS_futex,
             address as c_long,
-            operation.into(),
-            expected.into(),
+            c_long::from(operation),
+            c_long::from(expected),
             timeout as c_long,
             0,
             c_long::from(u32::MAX),
@@ -124,7 +133,7 @@ fn other_calls_of_coroutines_are_counted() {
         calls.iter().find(|call| call.number == number as usize).map_or(0, |call| call.count)
     }
     // SAFETY: it takes nothing.
-    let call = || unsafe { __wrap_syscall(libc::SYS_getpid, 0, 0, 0, 0, 0, 0) };
+    let call = || unsafe { wrapped(libc::SYS_getpid, 0, 0, 0, 0, 0, 0) };
     let before = count();
     assert_eq!(call(), c_long::from(std::process::id()));
     assert_eq!(count(), before, "a thread may take its time");
@@ -132,6 +141,20 @@ fn other_calls_of_coroutines_are_counted() {
     add(&mut worker, move || assert_eq!(call(), c_long::from(std::process::id())));
     run(&mut worker);
     assert_eq!(count(), before + 1);
+}
+
+#[test]
+fn spinning_politely_lets_the_others_run() {
+    let (mut worker, flag) = (worker(), Rc::new(Cell::new(false)));
+    let (spins, sets) = (Rc::clone(&flag), flag);
+    add(&mut worker, move || {
+        while !spins.get() {
+            assert_eq!(wrapped_yield(), 0);
+        }
+    });
+    add(&mut worker, move || sets.set(true));
+    run(&mut worker);
+    assert_eq!(wrapped_yield(), 0, "on a thread it is the kernel's");
 }
 
 /// The standard library's parker on a word of ours.
@@ -145,13 +168,11 @@ impl Parker {
             return;
         }
         loop {
+            // It doesn't even call for another value, but tries again.
             if self.0.load(Ordering::Relaxed) == PARKED {
                 let _ = futex(&self.0, UNTIL, PARKED, None);
-            } else if self.0.load(Ordering::Relaxed) != NOTIFIED {
-                // Without 6 this is where two coroutines that park at once would stay for ever.
-                let _ = futex(&self.0, UNTIL, self.0.load(Ordering::Relaxed), None);
             }
-            if self.0.compare_exchange(NOTIFIED, 0, Ordering::Acquire, Ordering::Acquire).is_ok() {
+            if self.0.compare_exchange(NOTIFIED, EMPTY, Ordering::Acquire, Ordering::Acquire).is_ok() {
                 return;
             }
         }

@@ -1,0 +1,132 @@
+//! Both builds of the programs against each other: `cargo xtask bench preempt`.
+//!
+//! - [`overhead`]: what probes cost while nobody is preempted, and what being preempted costs on top.
+//! - [`gap`]: how exactly quanta end, beside what this machine makes possible.
+//! - [`mix`]: what short jobs gain from it that share a core with long ones.
+
+mod claims;
+mod gap;
+mod instructions;
+mod mix;
+mod overhead;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use clap::{Args, ValueEnum};
+use greenwave_bench::progress::Progress;
+use greenwave_bench::result::Results;
+use greenwave_programs::{PROGRAMS, Program, Scale};
+
+use crate::pin;
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// End within 45 seconds, with fewer and shorter runs
+    #[arg(long)]
+    quick: bool,
+    /// Measure only this
+    #[arg(long)]
+    only: Option<Part>,
+    /// Measure only this program, or these if stated several times
+    #[arg(long = "program", value_name = "NAME", value_parser = Program::named)]
+    programs: Vec<&'static Program>,
+    /// The core that all runs on; the last one that this process may use if not stated
+    #[arg(long)]
+    core: Option<usize>,
+    /// The build with probes; looked for beside this one if not stated
+    #[arg(long, value_name = "PATH")]
+    probes: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// What probes cost
+    Overhead,
+    /// How exactly quanta end
+    Gap,
+    /// Short jobs and long ones on one core
+    Mix,
+}
+
+/// What all parts are told.
+struct Setting {
+    plain: PathBuf,
+    probes: PathBuf,
+    core: usize,
+    quick: bool,
+    programs: Vec<&'static Program>,
+}
+
+/// Quanta and what they are called as systems.
+const QUANTA: [(&str, Duration); 2] =
+    [("quantum-2us", Duration::from_micros(2)), ("quantum-5us", Duration::from_micros(5))];
+
+/// Measures, prints and writes.
+pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
+    let setting = Setting::of(options)?;
+    let wanted = |part| options.only.is_none_or(|only| only == part);
+    let steps =
+        [(Part::Overhead, overhead::steps(&setting)), (Part::Gap, gap::steps(&setting)), (Part::Mix, mix::STEPS)];
+    let mut progress = Progress::new(steps.iter().filter(|(part, _)| wanted(*part)).map(|(_, steps)| steps).sum());
+    let mut results = Results::new("preempt");
+    if wanted(Part::Overhead) {
+        overhead::measure(&setting, &mut results, &mut progress)?;
+    }
+    if wanted(Part::Gap) {
+        gap::measure(&setting, &mut results, &mut progress)?;
+    }
+    if wanted(Part::Mix) {
+        mix::measure(&setting, &mut results, &mut progress)?;
+    }
+    drop(progress);
+    if wanted(Part::Overhead) {
+        overhead::print(&setting, &results);
+    }
+    if wanted(Part::Gap) {
+        gap::print(&setting, &results);
+    }
+    if wanted(Part::Mix) {
+        mix::print(&results);
+    }
+    println!("wrote {}", results.write()?.display());
+    Ok(())
+}
+
+impl Setting {
+    fn of(options: &Options) -> anyhow::Result<Self> {
+        let plain = std::env::current_exe().context("can't find this executable")?;
+        ensure!(
+            !greenwave_quanta::is_instrumented(),
+            "this build has probes; run the benchmark by the one that `cargo build --release` makes"
+        );
+        let probes = match &options.probes {
+            Some(path) => path.clone(),
+            // From target/release/NAME to target/quanta/TRIPLE/release/NAME.
+            None => {
+                let triple = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+                let release = PathBuf::from("quanta").join(triple).join("release");
+                let target = plain.ancestors().nth(2).context("this executable is in no target folder")?;
+                target.join(release).join(plain.file_name().unwrap_or_default())
+            }
+        };
+        ensure!(
+            probes.is_file(),
+            "there is no build with probes at {}; make it by \
+             `cargo run --release -p cargo-quanta -- quanta build --release -p greenwave-programs`",
+            probes.display()
+        );
+        let core = options.core.map_or_else(pin::last, Ok)?;
+        let programs = match options.programs.is_empty() {
+            true => PROGRAMS.iter().collect(),
+            false => options.programs.clone(),
+        };
+        Ok(Self { plain, probes, core, quick: options.quick, programs })
+    }
+
+    /// How much programs have to do in runs that are timed.
+    fn scale(&self) -> Scale {
+        if self.quick { Scale::QUARTER } else { Scale::FULL }
+    }
+}
