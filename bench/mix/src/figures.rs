@@ -34,6 +34,8 @@ pub struct Figures {
     pub classes: Vec<Tally>,
     /// Jobs ended a second, over the whole time that it took.
     pub per_second: f64,
+    /// How often the kernel took the core away from one of the two threads.
+    pub interruptions: u64,
 }
 
 impl Figures {
@@ -52,13 +54,14 @@ impl Figures {
         let ended = outcome.latencies.iter().flatten().count() as f64;
         let per_second = ended / outcome.took.max(Duration::from_nanos(1)).as_secs_f64();
         let classes = classes.iter().zip(jobs).map(|(class, jobs)| Tally::of(class.name, jobs)).collect();
-        Self { all, classes, per_second }
+        Self { all, classes, per_second, interruptions: outcome.interruptions }
     }
 
     /// Its figures by name: those of all jobs, and those of each class with its name in front if there are several.
     #[must_use]
     pub fn rows(&self) -> Vec<(String, f64)> {
         let mut rows = self.all.rows("");
+        rows.push(("interruptions".to_owned(), self.interruptions as f64));
         if self.classes.len() > 1 {
             rows.extend(self.classes.iter().flat_map(|tally| tally.rows(&format!("{}/", tally.class))));
         }
@@ -127,7 +130,8 @@ mod tests {
     fn quantiles_are_those_of_the_jobs_after_the_warm_up() {
         let plan = plan(&[0; 1002]);
         let latencies = (0..1002).map(|job| Some((job.max(1) as u32) * US)).collect();
-        let figures = Figures::of(Workload::HighBimodal, &plan, &Outcome { latencies, took: 1002 * US });
+        let figures =
+            Figures::of(Workload::HighBimodal, &plan, &Outcome { latencies, took: 1002 * US, interruptions: 0 });
         assert_eq!((figures.all.jobs, figures.all.completed), (1000, 1000));
         assert_eq!(figures.all.latency_us, [501.0, 991.0, 1000.0]);
         assert_eq!(figures.classes[0].slowdown, [501.0, 991.0, 1000.0]);
@@ -137,7 +141,11 @@ mod tests {
 
     #[test]
     fn slowdown_is_in_units_of_the_jobs_own_class() {
-        let outcome = Outcome { latencies: vec![Some(10 * US), Some(10 * US), Some(3 * US), Some(300 * US)], took: US };
+        let outcome = Outcome {
+            latencies: vec![Some(10 * US), Some(10 * US), Some(3 * US), Some(300 * US)],
+            took: US,
+            interruptions: 0,
+        };
         let figures = Figures::of(Workload::HighBimodal, &plan(&[0, 0, 0, 1]), &outcome);
         assert_eq!(figures.all.slowdown, [3.0; 3]);
         assert_eq!((figures.classes[1].latency_us[0], figures.classes[1].slowdown[0]), (300.0, 3.0));
@@ -145,7 +153,7 @@ mod tests {
 
     #[test]
     fn what_never_ended_is_infinitely_late() {
-        let outcome = Outcome { latencies: vec![None, None, Some(US), None], took: US };
+        let outcome = Outcome { latencies: vec![None, None, Some(US), None], took: US, interruptions: 0 };
         let figures = Figures::of(Workload::HighBimodal, &plan(&[0; 4]), &outcome);
         assert_eq!(figures.all.latency_us, [1.0, f64::INFINITY, f64::INFINITY]);
         assert!(figures.rows().contains(&("short/dropped".to_owned(), 1.0)));

@@ -11,6 +11,7 @@
 //! - [`system`]: who runs the jobs: the worker of `greenwave-quanta` in several orders and quanta, and tokio.
 //! - [`plan`]: the jobs of a window and their times, the same for all systems.
 //! - [`window`]: one run of a plan. [`figures`]: what it showed.
+//! - [`interruptions`]: whether the kernel let others run meanwhile.
 //! - [`rounds`]: all systems in turns; [`search`]: the load up to which a system serves well; [`claims`].
 //!
 //! The program has to be built by `cargo quanta`: without probes nothing is preempted, and all systems are the same one.
@@ -20,6 +21,7 @@
 pub mod claims;
 pub mod cores;
 pub mod figures;
+pub mod interruptions;
 pub mod plan;
 pub mod rounds;
 pub mod search;

@@ -170,12 +170,13 @@ impl Bench {
 }
 
 /// What the table shows; the file has all.
-const COLUMNS: [&str; 8] = [
+const COLUMNS: [&str; 9] = [
     "p50_latency_us",
     "p999_latency_us",
     "p999_slowdown",
     "short/p999_latency_us",
     "get/p999_latency_us",
+    "interruptions",
     "saturated_per_s",
     "max_load",
     "max_load_short_50us",

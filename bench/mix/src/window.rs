@@ -21,6 +21,7 @@ use greenwave_quanta::worker::Event;
 use greenwave_quanta::{Quantum, StackSize, Worker};
 
 use crate::cores::{Cores, pin};
+use crate::interruptions;
 use crate::plan::Plan;
 use crate::system::{DEADLINE, System};
 use crate::task::Task;
@@ -54,6 +55,8 @@ pub struct Outcome {
     pub latencies: Vec<Option<Duration>>,
     /// From the start to the end of the last.
     pub took: Duration,
+    /// How often the kernel took the core away from one of the two threads, from the start until both had ended.
+    pub interruptions: u64,
 }
 
 /// A job as the worker sees it.
@@ -88,8 +91,8 @@ pub fn run(plan: &Plan, system: System, cores: Cores) -> anyhow::Result<Outcome>
     ends()[..jobs].iter().for_each(|end| end.store(0, Ordering::Relaxed));
     pin(cores.dispatcher)?;
     let stage = Stage { ready: Barrier::new(2), closed: AtomicBool::new(false), give_up: AtomicU64::new(u64::MAX) };
-    let start = thread::scope(|scope| {
-        let start = match system.order() {
+    let (start, interruptions) = thread::scope(|scope| {
+        let ended = match system.order() {
             Some((order, quantum)) => {
                 let (mut sender, inbox) = ring(RING);
                 let (stage, service) = (&stage, &plan.service[..]);
@@ -97,11 +100,13 @@ pub fn run(plan: &Plan, system: System, cores: Cores) -> anyhow::Result<Outcome>
                     let pinned = pin(cores.worker);
                     let worker = ready_worker(order, quantum);
                     stage.ready.wait();
-                    pinned.and_then(|()| work(worker, inbox, stage, service))
+                    let before = interruptions::of_this_thread();
+                    let done = pinned.and_then(|()| work(worker, inbox, stage, service));
+                    done.map(|()| interruptions::of_this_thread() - before)
                 });
-                let start = dispatch(plan, stage, |given| sender.push(given));
+                let (start, of_dispatcher) = dispatch(plan, stage, |given| sender.push(given));
                 await_end(&worker, stage, system);
-                worker.join().map(|done| done.map(|()| start))
+                worker.join().map(|done| done.map(|of_worker| (start, of_worker + of_dispatcher)))
             }
             None => {
                 let (sender, inbox) = tokio_worker::channel();
@@ -109,17 +114,19 @@ pub fn run(plan: &Plan, system: System, cores: Cores) -> anyhow::Result<Outcome>
                 let worker = scope.spawn(move || {
                     let pinned = pin(cores.worker);
                     stage.ready.wait();
-                    pinned.and_then(|()| tokio_worker::work(inbox, stage))
+                    let before = interruptions::of_this_thread();
+                    let done = pinned.and_then(|()| tokio_worker::work(inbox, stage));
+                    done.map(|()| interruptions::of_this_thread() - before)
                 });
-                let start = dispatch(plan, stage, |given| sender.send(given).map_err(|back| back.0));
+                let (start, of_dispatcher) = dispatch(plan, stage, |given| sender.send(given).map_err(|back| back.0));
                 drop(sender);
                 await_end(&worker, stage, system);
-                worker.join().map(|done| done.map(|()| start))
+                worker.join().map(|done| done.map(|of_worker| (start, of_worker + of_dispatcher)))
             }
         };
-        start.unwrap_or_else(|_| bail!("the worker's thread panicked"))
+        ended.unwrap_or_else(|_| bail!("the worker's thread panicked"))
     })?;
-    outcome(plan, start)
+    outcome(plan, start, interruptions)
 }
 
 /// What the two threads share beside the ring.
@@ -141,9 +148,10 @@ impl Stage {
     }
 }
 
-/// Gives every job at its time; returns when the first could have been due.
-fn dispatch(plan: &Plan, stage: &Stage, mut give: impl FnMut(Given) -> Result<(), Given>) -> Time {
+/// Gives every job at its time; returns when the first could have been due, and how often it was interrupted.
+fn dispatch(plan: &Plan, stage: &Stage, mut give: impl FnMut(Given) -> Result<(), Given>) -> (Time, u64) {
     stage.ready.wait();
+    let before = interruptions::of_this_thread();
     let start = clock::now() + Duration::from_millis(1);
     let work: Duration = plan.arrivals.iter().map(|arrival| plan.service[usize::from(arrival.class)]).sum();
     // Ten times as long as all the work takes that could be left.
@@ -167,7 +175,7 @@ fn dispatch(plan: &Plan, stage: &Stage, mut give: impl FnMut(Given) -> Result<()
         }
     }
     stage.closed.store(true, Ordering::Release);
-    start
+    (start, interruptions::of_this_thread() - before)
 }
 
 /// Waits until the worker has ended. One that has not long after it was to give up never will, and the process ends: it
@@ -242,7 +250,7 @@ fn urgency(given: &Given, service: &[Duration]) -> Urgency {
     Urgency { arrived: given.scheduled, birth: given.scheduled, deadline, here, ahead: Duration::ZERO }
 }
 
-fn outcome(plan: &Plan, start: Time) -> anyhow::Result<Outcome> {
+fn outcome(plan: &Plan, start: Time, interruptions: u64) -> anyhow::Result<Outcome> {
     let mut last = start;
     let mut latencies = Vec::with_capacity(plan.arrivals.len());
     for (arrival, end) in plan.arrivals.iter().zip(ends()) {
@@ -252,7 +260,7 @@ fn outcome(plan: &Plan, start: Time) -> anyhow::Result<Outcome> {
         last = last.max(end.unwrap_or(start));
         latencies.push(end.map(|end| end.since(start + arrival.at)));
     }
-    Ok(Outcome { latencies, took: last.since(start) })
+    Ok(Outcome { latencies, took: last.since(start), interruptions })
 }
 
 fn ends() -> &'static [AtomicU64] {
