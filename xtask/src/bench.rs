@@ -41,12 +41,14 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
     steps.run(name, cargo(["run", "--quiet", "--release"]).args(target).arg("--").args(words).args(rest))
 }
 
-/// The same programs twice, by cargo and by `cargo quanta`.
+/// The same programs twice, by cargo, with a profile that leaves no other difference, and by `cargo quanta`.
 fn preempt(words: &[String]) -> Result<()> {
-    const PACKAGE: [&str; 3] = ["--release", "--package", "greenwave-programs"];
+    const PACKAGE: [&str; 2] = ["--package", "greenwave-programs"];
+    const PLAIN: [&str; 2] = ["--profile", "plain"];
     let quanta = ["run", "--quiet", "--release", "--package", "cargo-quanta", "--bin", "cargo-quanta", "--"];
     let mut steps = Steps::new(3);
-    steps.run("build", cargo(["build"]).args(PACKAGE))?;
-    steps.run("build with probes", cargo(quanta).args(["quanta", "build"]).args(PACKAGE))?;
-    steps.run("preempt", cargo(["run", "--quiet"]).args(PACKAGE).args(["--", "bench"]).args(words))
+    steps.run("build", cargo(["build"]).args(PLAIN).args(PACKAGE))?;
+    let with_probes = ["quanta", "build", "--release", "--package", "greenwave-mix"];
+    steps.run("build with probes", cargo(quanta).args(with_probes).args(PACKAGE))?;
+    steps.run("preempt", cargo(["run", "--quiet"]).args(PLAIN).args(PACKAGE).args(["--", "bench"]).args(words))
 }

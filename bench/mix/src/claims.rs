@@ -62,8 +62,13 @@ mod tests {
 
     #[test]
     fn a_claim_holds_fails_or_was_not_measured() {
-        let mut results =
-            Results { bench: "mix".into(), commit: "c".into(), machine: Machine::default(), rows: vec![] };
+        let mut results = Results {
+            bench: "mix".into(),
+            commit: "c".into(),
+            machine: Machine::default(),
+            rows: vec![],
+            distributions: vec![],
+        };
         results.push("mix/extreme-bimodal", "ps-1us", "saturated_over_fcfs", 0.9);
         results.push("mix/extreme-bimodal", "ps-5us", "saturated_over_fcfs", 0.9);
         let said: Vec<_> = of(&results).iter().map(ToString::to_string).collect();
