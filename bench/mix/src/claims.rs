@@ -58,17 +58,10 @@ impl fmt::Display for Claim {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use greenwave_bench::machine::Machine;
 
     #[test]
     fn a_claim_holds_fails_or_was_not_measured() {
-        let mut results = Results {
-            bench: "mix".into(),
-            commit: "c".into(),
-            machine: Machine::default(),
-            rows: vec![],
-            distributions: vec![],
-        };
+        let mut results = Results::new("mix");
         results.push("mix/extreme-bimodal", "ps-1us", "saturated_over_fcfs", 0.9);
         results.push("mix/extreme-bimodal", "ps-5us", "saturated_over_fcfs", 0.9);
         let said: Vec<_> = of(&results).iter().map(ToString::to_string).collect();

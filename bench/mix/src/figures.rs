@@ -136,7 +136,7 @@ mod tests {
         assert_eq!(figures.all.latency_us, [501.0, 991.0, 1000.0]);
         assert_eq!(figures.classes[0].slowdown, [501.0, 991.0, 1000.0]);
         assert_eq!(figures.classes[1].jobs, 0);
-        assert_eq!(figures.per_second, 1e6);
+        assert_eq!(figures.per_second.round(), 1e6);
     }
 
     #[test]

@@ -47,7 +47,7 @@ pub(crate) unsafe fn redirect(
         let mut found = Vec::new();
         let mut global = LLVMGetFirstGlobal(module);
         while !global.is_null() {
-            if LLVMIsThreadLocal(global) != 0 && LLVMIsDeclaration(global) == 0 && follows(&name_of(global), more) {
+            if LLVMIsThreadLocal(global) != 0 && follows(&name_of(global), more) {
                 found.push(global);
             }
             global = LLVMGetNextGlobal(global);
@@ -78,8 +78,8 @@ pub(crate) unsafe fn redirect(
                     let mut arguments = [
                         access,
                         constant(size),
-                        constant(u64::from(LLVMGetAlignment(thread_local)).max(1)),
-                        initial(module, thread_local),
+                        constant(u64::from(LLVMGetAlignment(thread_local)).max(16)),
+                        initial(context, module, thread_local),
                     ];
                     let own = LLVMBuildCall2(builder, kind, local, arguments.as_mut_ptr(), 4, c"".as_ptr());
                     LLVMReplaceAllUsesWith(access, own);
@@ -94,10 +94,13 @@ pub(crate) unsafe fn redirect(
     }
 }
 
-/// A constant with what a thread-local is at first.
-unsafe fn initial(module: LLVMModuleRef, thread_local: LLVMValueRef) -> LLVMValueRef {
-    // SAFETY: as for `redirect`; the thread-local is defined here, so it has an initial value.
+/// A constant with what a thread-local is at first; null where another module has it, and the runtime looks it up.
+unsafe fn initial(context: LLVMContextRef, module: LLVMModuleRef, thread_local: LLVMValueRef) -> LLVMValueRef {
+    // SAFETY: as for `redirect`.
     unsafe {
+        if LLVMIsDeclaration(thread_local) != 0 {
+            return LLVMConstPointerNull(LLVMPointerTypeInContext(context, 0));
+        }
         let name = std::ffi::CString::new(format!("{}.initial", name_of(thread_local))).expect("names have no zeros");
         let known = LLVMGetNamedGlobal(module, name.as_ptr());
         if !known.is_null() {
