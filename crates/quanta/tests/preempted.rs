@@ -16,7 +16,16 @@ fn examples() -> &'static Path {
         let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("preempted");
         let mut cargo = Command::new(env!("CARGO"));
         cargo.args(["run", "--quiet", "--package", "cargo-quanta", "--", "quanta", "build", "--release"]);
-        cargo.args(["--package", "greenwave-quanta", "--example", "locks", "--example", "hostile"]);
+        cargo.args([
+            "--package",
+            "greenwave-quanta",
+            "--example",
+            "locks",
+            "--example",
+            "hostile",
+            "--example",
+            "spans",
+        ]);
         let output = cargo.env("CARGO_TARGET_DIR", &target).output().expect("cargo can be run");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         target.join("quanta/x86_64-unknown-linux-gnu/release/examples")
@@ -64,6 +73,13 @@ fn jobs_of_one_worker_send_each_other_messages() {
 #[ignore = "needs the linker to redirect thread-locals that are declared in other crates"]
 fn ten_thousand_jobs_share_the_locks_of_parking_lot() {
     locks("parking_lot");
+}
+
+#[test]
+#[ignore = "needs the linker to redirect thread-locals that are declared in other crates"]
+fn events_of_preempted_jobs_are_in_their_own_spans() {
+    let (output, said) = run("spans", "");
+    assert!(output.status.success() && said.contains("instrumented=true right=2000 wrong=0"), "{said}");
 }
 
 #[test]
