@@ -72,6 +72,11 @@ ret
 .type __wrap_syscall, @function
 __wrap_syscall:
 jmp *__real_syscall@GOTPCREL(%rip)
+.section .text.__wrap_sched_yield, \"ax\", @progbits
+.weak __wrap_sched_yield
+.type __wrap_sched_yield, @function
+__wrap_sched_yield:
+jmp *__real_sched_yield@GOTPCREL(%rip)
 .section .tdata.__quanta_credit, \"awT\", @progbits
 .weak __quanta_credit
 .p2align 3
@@ -118,7 +123,7 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<ExitCode> {
     command.args(replaced).arg(stamp);
     if options.is_program {
         // The system calls that the standard library makes, so that the runtime hears of those that would block.
-        command.arg("-Wl,--wrap=syscall");
+        command.args(["-Wl,--wrap=syscall", "-Wl,--wrap=sched_yield"]);
     }
     let status = command.status();
     let status = status.with_context(|| format!("can't run the linker {}", linker.display()))?;

@@ -13,7 +13,8 @@ use llvm_sys::target::{LLVMABISizeOfType, LLVMGetModuleDataLayout};
 use std::ffi::CStr;
 
 /// Those that are known, by the paths of their declarations.
-const KNOWN: [&str; 7] = [
+const KNOWN: [&str; 8] = [
+    "std::sync::mpmc::waker::current_thread_id::DUMMY",
     "parking_lot_core::parking_lot::with_thread_data::THREAD_DATA",
     "crossbeam_epoch::default::HANDLE",
     "thread_local::thread_id::THREAD",
@@ -57,8 +58,11 @@ pub(crate) unsafe fn redirect(
         }
         let (pointer, number) = (LLVMPointerTypeInContext(context, 0), LLVMInt64TypeInContext(context));
         let kind = LLVMFunctionType(pointer, [pointer, number, number, pointer].as_mut_ptr(), 4, 0);
-        let local = LLVMAddFunction(module, LOCAL.as_ptr(), kind);
-        crate::insert::attribute(context, local, "nounwind");
+        let mut local = LLVMGetNamedFunction(module, LOCAL.as_ptr());
+        if local.is_null() {
+            local = LLVMAddFunction(module, LOCAL.as_ptr(), kind);
+            crate::insert::attribute(context, local, "nounwind");
+        }
         let builder = LLVMCreateBuilderInContext(context);
         let mut count = 0;
         for &function in functions {

@@ -1,7 +1,7 @@
 //! The processor's side of preemption: the clock, the thread's credit, and the two functions that charges call, in
 //! assembly. `preempt` has the protocol.
 
-pub(crate) use this::{enter, exchange_sections, is_held, is_instrumented, leave, now, with_quantum};
+pub(crate) use this::{enter, exchange_sections, is_held, is_instrumented, leave, now, soon, with_quantum};
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 #[path = "machine/x86_64.rs"]
@@ -11,6 +11,8 @@ mod this;
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
 mod this {
     pub(crate) fn stop() {}
+
+    pub(crate) fn soon() {}
 
     pub(crate) fn enter() {}
 

@@ -102,7 +102,10 @@ pub(crate) fn with_quantum<R>(quantum: Ticks, pace: &mut Pace, body: impl FnOnce
 /// What a probe calls when the quantum has ended.
 #[unsafe(link_section = ".text.quanta.unprobed")]
 pub(crate) extern "C" fn expired() {
-    if !machine::is_held() {
+    // Others would find their locks poisoned: that a thread panics is known of the thread alone.
+    if std::thread::panicking() {
+        machine::soon();
+    } else if !machine::is_held() {
         crate::coroutine::preempt();
     }
 }

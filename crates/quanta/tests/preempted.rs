@@ -64,19 +64,16 @@ fn jobs_meet_at_barriers_and_park() {
 }
 
 #[test]
-#[ignore = "needs the linker to redirect `std::sync::mpmc::waker::current_thread_id::DUMMY` and to wrap `sched_yield`"]
 fn jobs_of_one_worker_send_each_other_messages() {
     locks("channels");
 }
 
 #[test]
-#[ignore = "needs the linker to redirect thread-locals that are declared in other crates"]
 fn ten_thousand_jobs_share_the_locks_of_parking_lot() {
     locks("parking_lot");
 }
 
 #[test]
-#[ignore = "needs the linker to redirect thread-locals that are declared in other crates"]
 fn events_of_preempted_jobs_are_in_their_own_spans() {
     let (output, said) = run("spans", "");
     assert!(output.status.success() && said.contains("instrumented=true right=2000 wrong=0"), "{said}");

@@ -283,12 +283,19 @@ pub(crate) fn is_held() -> bool {
     let state = state();
     let held = state.sections.get() > 0;
     if held {
-        state.credit.set(SOON);
-        state.granted.set(SOON);
+        soon();
     } else {
         stop();
     }
     held
+}
+
+/// Has the clock looked at again before long.
+#[unsafe(link_section = ".text.quanta.unprobed")]
+pub(crate) fn soon() {
+    let state = state();
+    state.credit.set(SOON);
+    state.granted.set(SOON);
 }
 
 /// How many critical sections the thread is in; those that are open stay so when something else runs meanwhile.
