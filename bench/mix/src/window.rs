@@ -3,7 +3,7 @@
 //! The protocol of the two threads:
 //! 1. The worker gets ready, so that its stacks are there and touched; then both wait for one another.
 //! 2. The dispatcher gives each job at its time, or as soon after it as there is room, and closes the ring after the last.
-//! 3. A job that ends writes the time into its own slot of [`ENDS`], which nobody else writes to.
+//! 3. A job that ends writes the time into its own slot of `ENDS`, which nobody else writes to.
 //! 4. The worker ends when the ring is closed and everything is finished, or at the time at which both give up.
 //! 5. The slots are read when the worker has been joined.
 
