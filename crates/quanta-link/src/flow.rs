@@ -53,7 +53,6 @@ pub(crate) unsafe fn callee_of(call: LLVMValueRef) -> Callee {
         match name.as_str() {
             "memcpy" | "memmove" | "memset" | "memcmp" | "bcmp" | "memchr" if !constant(2) => Callee::Sized(2),
             "memcpy" | "memmove" | "memset" | "memcmp" | "bcmp" => Callee::Intrinsic(20),
-            "strlen" => Callee::Other(name),
             name if name.starts_with("llvm.mem") && !constant(2) => Callee::Sized(2),
             name if name.starts_with("llvm.mem") => {
                 Callee::Intrinsic(LLVMConstIntGetZExtValue(LLVMGetOperand(call, 2)).min(640) as u32 / 16 + 2)
@@ -88,12 +87,7 @@ pub(crate) unsafe fn flow_of(
 ) -> (Blocks, Vec<Block>) {
     // SAFETY: the blocks and instructions are those of the function.
     unsafe {
-        let mut all = Vec::new();
-        let mut block = LLVMGetFirstBasicBlock(function);
-        while !block.is_null() {
-            all.push(block);
-            block = LLVMGetNextBasicBlock(block);
-        }
+        let all = blocks_of(function);
         let index: HashMap<LLVMBasicBlockRef, usize> = all.iter().enumerate().map(|(at, block)| (*block, at)).collect();
         let flow = all.iter().map(|block| {
             let mut seen = Block::default();
@@ -135,6 +129,38 @@ fn spread_ends(flow: &mut [Block]) {
                 (flow[at].is_end, changed) = (true, true);
             }
         }
+    }
+}
+
+/// The blocks of a function.
+///
+/// # Safety
+/// The function is one of a module that is still there.
+pub(crate) unsafe fn blocks_of(function: LLVMValueRef) -> Vec<LLVMBasicBlockRef> {
+    let mut found = Vec::new();
+    // SAFETY: as above.
+    unsafe {
+        let mut block = LLVMGetFirstBasicBlock(function);
+        while !block.is_null() {
+            found.push(block);
+            block = LLVMGetNextBasicBlock(block);
+        }
+    }
+    found
+}
+
+/// The first instruction of a block that is none of these kinds. The last of a block never is.
+///
+/// # Safety
+/// The block is one of a module that is still there, and ends with another kind.
+pub(crate) unsafe fn first_but(kinds: &[LLVMOpcode], block: LLVMBasicBlockRef) -> LLVMValueRef {
+    // SAFETY: as above.
+    unsafe {
+        let mut first = LLVMGetFirstInstruction(block);
+        while kinds.contains(&LLVMGetInstructionOpcode(first)) {
+            first = LLVMGetNextInstruction(first);
+        }
+        first
     }
 }
 

@@ -5,7 +5,7 @@
 //! Coroutines of one thread would share it, critical sections or not. So accesses to those are made to ask the runtime,
 //! which gives each coroutine storage of its own and outside of coroutines returns the thread's.
 
-use crate::flow::instructions;
+use crate::flow::{blocks_of, instructions, is_call};
 use crate::module::{is_within, name_of, path_of};
 use llvm_sys::core::*;
 use llvm_sys::prelude::*;
@@ -33,7 +33,7 @@ fn follows(name: &str, more: &[String]) -> bool {
     KNOWN.into_iter().any(|known| is_within(&path, known)) || more.iter().any(|more| is_within(&path, more))
 }
 
-/// Redirects their accesses, in a module that hasn't been optimised. Says how many there are.
+/// Redirects their accesses, in a module that hasn't been optimised.
 ///
 /// # Safety
 /// The module is there, and the functions are its.
@@ -42,7 +42,7 @@ pub(crate) unsafe fn redirect(
     module: LLVMModuleRef,
     functions: &[LLVMValueRef],
     more: &[String],
-) -> usize {
+) {
     // SAFETY: an access is a call of LLVM's intrinsic that returns the address, and has the thread-local as its operand.
     unsafe {
         let mut found = Vec::new();
@@ -54,7 +54,7 @@ pub(crate) unsafe fn redirect(
             global = LLVMGetNextGlobal(global);
         }
         if found.is_empty() {
-            return 0;
+            return;
         }
         let (pointer, number) = (LLVMPointerTypeInContext(context, 0), LLVMInt64TypeInContext(context));
         let kind = LLVMFunctionType(pointer, [pointer, number, number, pointer].as_mut_ptr(), 4, 0);
@@ -64,37 +64,31 @@ pub(crate) unsafe fn redirect(
             crate::insert::attribute(context, local, "nounwind");
         }
         let builder = LLVMCreateBuilderInContext(context);
-        let mut count = 0;
         for &function in functions {
-            let mut block = LLVMGetFirstBasicBlock(function);
-            while !block.is_null() {
-                for access in instructions(block).into_iter().filter(|one| crate::flow::is_call(*one)) {
-                    let thread_local = LLVMGetOperand(access, 0);
-                    if !name_of(LLVMGetCalledValue(access)).starts_with("llvm.threadlocal.address")
-                        || !found.contains(&thread_local)
-                    {
-                        continue;
-                    }
-                    let size = LLVMABISizeOfType(LLVMGetModuleDataLayout(module), LLVMGlobalGetValueType(thread_local));
-                    LLVMPositionBuilderBefore(builder, LLVMGetNextInstruction(access));
-                    crate::insert::nowhere(context, builder, function);
-                    let constant = |value| LLVMConstInt(number, value, 0);
-                    let mut arguments = [
-                        access,
-                        constant(size),
-                        constant(u64::from(LLVMGetAlignment(thread_local)).max(16)),
-                        initial(context, module, thread_local),
-                    ];
-                    let own = LLVMBuildCall2(builder, kind, local, arguments.as_mut_ptr(), 4, c"".as_ptr());
-                    LLVMReplaceAllUsesWith(access, own);
-                    LLVMSetOperand(own, 0, access);
-                    count += 1;
+            let calls = blocks_of(function).into_iter().flat_map(|block| instructions(block));
+            for access in calls.filter(|one| is_call(*one)) {
+                let thread_local = LLVMGetOperand(access, 0);
+                if !name_of(LLVMGetCalledValue(access)).starts_with("llvm.threadlocal.address")
+                    || !found.contains(&thread_local)
+                {
+                    continue;
                 }
-                block = LLVMGetNextBasicBlock(block);
+                let size = LLVMABISizeOfType(LLVMGetModuleDataLayout(module), LLVMGlobalGetValueType(thread_local));
+                LLVMPositionBuilderBefore(builder, LLVMGetNextInstruction(access));
+                crate::insert::nowhere(context, builder, function);
+                let constant = |value| LLVMConstInt(number, value, 0);
+                let mut arguments = [
+                    access,
+                    constant(size),
+                    constant(u64::from(LLVMGetAlignment(thread_local)).max(16)),
+                    initial(context, module, thread_local),
+                ];
+                let own = LLVMBuildCall2(builder, kind, local, arguments.as_mut_ptr(), 4, c"".as_ptr());
+                LLVMReplaceAllUsesWith(access, own);
+                LLVMSetOperand(own, 0, access);
             }
         }
         LLVMDisposeBuilder(builder);
-        count
     }
 }
 

@@ -7,7 +7,7 @@
 //! that is still owned by that module, and nothing is used after what owns it was disposed of, which only `drop` does.
 
 use crate::counted::{Test, test_of};
-use crate::flow::{Callee, callee_of, flow_of, instructions, is_call};
+use crate::flow::{Callee, blocks_of, callee_of, flow_of, instructions, is_call};
 use crate::insert::Charges;
 use crate::locals;
 use crate::loops::Shape;
@@ -201,10 +201,12 @@ impl Module {
             let charges = Charges::declare(self.context, self.module, options.is_program);
             let mut leaves = HashMap::new();
             let (cycle, index) = (cycles(&calls), numbered(&functions));
+            let mut size = vec![0_usize; functions.len()];
+            cycle.iter().for_each(|of| size[*of] += 1);
             for at in bottom_up(&calls) {
                 let function = functions[at];
                 let own = cycle[at];
-                let recursive = calls[at].contains(&at) || cycle.iter().filter(|other| **other == own).count() > 1;
+                let recursive = calls[at].contains(&at) || size[own] > 1;
                 let comes_back = |callee| recursive && index.get(&callee).is_some_and(|callee| cycle[*callee] == own);
                 let (blocks, mut flow) = flow_of(function, &leaves, &comes_back);
                 let shape = Shape::of(&flow);
@@ -318,8 +320,7 @@ unsafe fn fact_of(function: LLVMValueRef, placement: Option<&Placement>) -> Fact
     // SAFETY: see the module's documentation.
     unsafe {
         let (mut calls, mut by_pointer) = (Vec::new(), false);
-        let mut block = LLVMGetFirstBasicBlock(function);
-        while !block.is_null() {
+        for block in blocks_of(function) {
             // A panic doesn't come back.
             let ends = LLVMGetInstructionOpcode(LLVMGetBasicBlockTerminator(block)) == LLVMOpcode::LLVMUnreachable;
             for call in instructions(block).into_iter().filter(|one| !ends && is_call(*one)) {
@@ -330,7 +331,6 @@ unsafe fn fact_of(function: LLVMValueRef, placement: Option<&Placement>) -> Fact
                     Callee::Intrinsic(_) | Callee::Sized(_) | Callee::Assembly => {}
                 }
             }
-            block = LLVMGetNextBasicBlock(block);
         }
         calls.sort_unstable();
         calls.dedup();
@@ -347,21 +347,12 @@ unsafe fn fact_of(function: LLVMValueRef, placement: Option<&Placement>) -> Fact
 unsafe fn calls_of(functions: &[LLVMValueRef]) -> Vec<Vec<usize>> {
     let index = numbered(functions);
     let called = |function: &LLVMValueRef| {
-        let mut called = Vec::new();
         // SAFETY: see the module's documentation.
-        unsafe {
-            let mut block = LLVMGetFirstBasicBlock(*function);
-            while !block.is_null() {
-                let mut instruction = LLVMGetFirstInstruction(block);
-                while !instruction.is_null() {
-                    if matches!(LLVMGetInstructionOpcode(instruction), LLVMOpcode::LLVMCall | LLVMOpcode::LLVMInvoke) {
-                        called.extend(index.get(&LLVMGetCalledValue(instruction)));
-                    }
-                    instruction = LLVMGetNextInstruction(instruction);
-                }
-                block = LLVMGetNextBasicBlock(block);
-            }
-        }
+        let mut called: Vec<usize> = unsafe {
+            let all = blocks_of(*function).into_iter().flat_map(|block| instructions(block));
+            let calls = all.filter(|one| is_call(*one));
+            calls.filter_map(|call| index.get(&LLVMGetCalledValue(call)).copied()).collect()
+        };
         called.sort_unstable();
         called.dedup();
         called

@@ -84,8 +84,8 @@ pub(crate) struct Placement {
     pub(crate) entry: Option<u32>,
     pub(crate) gates: Vec<Gate>,
     pub(crate) strips: Vec<Strip>,
-    /// The loops that keep the credit in a local copy.
-    pub(crate) locals: Vec<usize>,
+    /// The loops that keep the credit in a local copy, each with the block that leads to it alone.
+    pub(crate) locals: Vec<(usize, usize)>,
     /// The longest way without a charge, in cost; that of a whole leaf.
     pub(crate) longest: u32,
     /// The longest way from a charge to a return.
@@ -232,7 +232,8 @@ impl Planner<'_> {
                 }
                 Plan::Gated { local: is_local } => {
                     if *is_local {
-                        placement.locals.push(index);
+                        let preheader = self.preheader(this).expect("a loop without one is not planned with a copy");
+                        placement.locals.push((index, preheader));
                         this.blocks.iter().for_each(|block| local[*block] = Some(index));
                     }
                 }
@@ -390,7 +391,7 @@ mod tests {
     fn a_loop_that_does_not_count_has_a_gate_in_a_local_copy() {
         let counted = placed(&function(&[(3, &[1]), (5, &[1, 2]), (2, &[])]), &[]);
         assert_eq!(counted.gates, [Gate { block: 1, cost: 8, local: Some(0) }]);
-        assert_eq!((counted.locals, counted.entry), (vec![0], Some(2)));
+        assert_eq!((counted.locals, counted.entry), (vec![(0, 0)], Some(2)));
     }
 
     #[test]

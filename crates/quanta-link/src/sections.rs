@@ -6,7 +6,7 @@
 //! becomes an instruction that counts the sections a thread is in, or nothing, where no charge lies between the two.
 
 use crate::counted::Blocks;
-use crate::flow::instructions;
+use crate::flow::{blocks_of, first_but, instructions};
 use crate::loops::Shape;
 use crate::module::name_of;
 use crate::place::Block;
@@ -50,22 +50,17 @@ pub(crate) unsafe fn mark(context: LLVMContextRef, module: LLVMModuleRef, functi
         let builder = LLVMCreateBuilderInContext(context);
         let call = |function| LLVMBuildCall2(builder, kind, function, ptr::null_mut(), 0, c"".as_ptr());
         for function in sections {
-            let mut first = LLVMGetFirstInstruction(LLVMGetEntryBasicBlock(function));
-            while LLVMGetInstructionOpcode(first) == LLVMOpcode::LLVMAlloca {
-                first = LLVMGetNextInstruction(first);
-            }
+            let first = first_but(&[LLVMOpcode::LLVMAlloca], LLVMGetEntryBasicBlock(function));
             LLVMPositionBuilderBefore(builder, first);
             crate::insert::nowhere(context, builder, function);
             call(enter);
-            let mut block = LLVMGetFirstBasicBlock(function);
-            while !block.is_null() {
+            for block in blocks_of(function) {
                 let last = LLVMGetBasicBlockTerminator(block);
                 if matches!(LLVMGetInstructionOpcode(last), LLVMOpcode::LLVMRet | LLVMOpcode::LLVMResume) {
                     LLVMPositionBuilderBefore(builder, last);
                     crate::insert::nowhere(context, builder, function);
                     call(leave);
                 }
-                block = LLVMGetNextBasicBlock(block);
             }
         }
         LLVMDisposeBuilder(builder);
