@@ -13,6 +13,9 @@ use llvm_sys::target::{LLVMABISizeOfType, LLVMGetModuleDataLayout};
 use llvm_sys::{LLVMOpcode, LLVMTypeKind};
 use std::collections::HashMap;
 
+/// The longest step that the runtime's state has room for.
+const LONGEST_STEP: u64 = u32::MAX as u64;
+
 /// How a variable changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
@@ -48,7 +51,8 @@ impl Test {
 
     pub(crate) fn counted(&self) -> Counted {
         // Where the end must be hit, a limit on the way to it must be hit too: steps have to be known.
-        let movable = self.goes_on != LLVMIntNE || matches!(self.step, Step::By(_));
+        let known = matches!(self.step, Step::By(by) if by.unsigned_abs() <= LONGEST_STEP);
+        let movable = known || self.goes_on != LLVMIntNE && matches!(self.step, Step::Up(_));
         Counted { block: self.block, most: self.most, movable }
     }
 }

@@ -14,6 +14,16 @@ const CALL: u32 = 10;
 /// of the standard library that come compiled.
 const FOREIGN: u32 = 30;
 
+/// What it costs to get or give back memory. Allocators are critical sections, so it doesn't help if they charge.
+const ALLOCATION: u32 = 40;
+
+/// Whether it is one of the functions of `std` by which Rust gets memory and gives it back, whatever crate it is named
+/// after.
+fn is_allocator(name: &str) -> bool {
+    let kind = name.rsplit_once("__rust_").or_else(|| name.rsplit_once("__rdl_")).map(|(_, kind)| kind);
+    kind.is_some_and(|kind| ["alloc", "dealloc", "realloc", "alloc_zeroed"].contains(&kind))
+}
+
 /// Who is called.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Callee {
@@ -60,6 +70,7 @@ pub(crate) unsafe fn callee_of(call: LLVMValueRef) -> Callee {
             name if IS_NOTHING.iter().any(|nothing| name.starts_with(nothing)) => Callee::Intrinsic(0),
             name if name.starts_with("llvm.") => Callee::Intrinsic(2),
             "__quanta_enter" | "__quanta_leave" => Callee::Intrinsic(1),
+            name if is_allocator(name) => Callee::Intrinsic(ALLOCATION),
             name if MATHS.contains(&name) => Callee::Intrinsic(40),
             _ => Callee::Other(name),
         }
@@ -75,14 +86,40 @@ const MATHS: [&str; 26] = [
     "sinf", "cos", "cosf", "tan", "atan", "atan2", "asin", "acos", "sinh", "cosh", "tanh", "fmod",
 ];
 
-/// A function's blocks, and how they follow one another. `leaves` are the functions that don't charge, with their cost;
-/// `comes_back` says of which others the function may be called in turn.
+/// What a call costs the caller, and what it leaves to whom is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Price {
+    pub(crate) cost: u32,
+    /// Whether somebody may charge meanwhile.
+    pub(crate) calls: bool,
+    /// Whether somebody surely does.
+    pub(crate) charges: bool,
+}
+
+impl Price {
+    /// Of a function that charges for itself.
+    pub(crate) const CHARGING: Self = Self { cost: CALL, calls: true, charges: true };
+    /// Of one of which nothing is known.
+    pub(crate) const FOREIGN: Self = Self { cost: FOREIGN, calls: true, charges: false };
+
+    /// Of one that doesn't charge, by what it costs and whether it calls others that do.
+    pub(crate) fn of_leaf(cost: u32, calls: bool) -> Self {
+        Self { cost: cost + CALL / 2, calls, charges: false }
+    }
+
+    fn alone(cost: u32) -> Self {
+        Self { cost, calls: false, charges: false }
+    }
+}
+
+/// A function's blocks, and how they follow one another. `prices` are those of the module's functions; `comes_back` says
+/// of which of them the function may be called in turn.
 ///
 /// # Safety
 /// The function has a body.
 pub(crate) unsafe fn flow_of(
     function: LLVMValueRef,
-    leaves: &HashMap<LLVMValueRef, u32>,
+    prices: &HashMap<LLVMValueRef, Price>,
     comes_back: &dyn Fn(LLVMValueRef) -> bool,
 ) -> (Blocks, Vec<Block>) {
     // SAFETY: the blocks and instructions are those of the function.
@@ -92,10 +129,12 @@ pub(crate) unsafe fn flow_of(
         let flow = all.iter().map(|block| {
             let mut seen = Block::default();
             for instruction in instructions(*block) {
-                let (cost, calls) = cost_of(instruction, leaves);
-                seen.cost = seen.cost.saturating_add(cost);
-                seen.calls |= calls;
-                seen.comes_back |= calls && comes_back(LLVMGetCalledValue(instruction));
+                let price = price_of(instruction, prices);
+                seen.cost = seen.cost.saturating_add(price.cost);
+                seen.calls |= price.calls;
+                seen.charges |= price.charges;
+                seen.is_open |= is_call(instruction) && is_open(&callee_of(instruction));
+                seen.comes_back |= price.calls && comes_back(LLVMGetCalledValue(instruction));
             }
             let last = LLVMGetBasicBlockTerminator(*block);
             seen.is_end = LLVMGetInstructionOpcode(last) == LLVMOpcode::LLVMUnreachable;
@@ -181,6 +220,18 @@ pub(crate) unsafe fn instructions(block: LLVMBasicBlockRef) -> Vec<LLVMValueRef>
     found
 }
 
+/// The phis of a block.
+///
+/// # Safety
+/// As for [`instructions`].
+pub(crate) unsafe fn phis(block: LLVMBasicBlockRef) -> Vec<LLVMValueRef> {
+    // SAFETY: as above.
+    unsafe {
+        let all = instructions(block).into_iter();
+        all.take_while(|one| LLVMGetInstructionOpcode(*one) == LLVMOpcode::LLVMPHI).collect()
+    }
+}
+
 /// Whether it is a call or an invoke.
 ///
 /// # Safety
@@ -190,11 +241,16 @@ pub(crate) unsafe fn is_call(instruction: LLVMValueRef) -> bool {
     matches!(unsafe { LLVMGetInstructionOpcode(instruction) }, LLVMOpcode::LLVMCall | LLVMOpcode::LLVMInvoke)
 }
 
-/// About how many simple instructions one costs, and whether it calls somebody who may charge.
+/// Whether it isn't known who is called in the end.
+fn is_open(callee: &Callee) -> bool {
+    matches!(callee, Callee::Other(_) | Callee::Pointer)
+}
+
+/// What an instruction costs, in simple ones, roughly.
 ///
 /// # Safety
 /// It is an instruction.
-unsafe fn cost_of(instruction: LLVMValueRef, leaves: &HashMap<LLVMValueRef, u32>) -> (u32, bool) {
+unsafe fn price_of(instruction: LLVMValueRef, prices: &HashMap<LLVMValueRef, Price>) -> Price {
     // SAFETY: as above.
     unsafe {
         let cost = match LLVMGetInstructionOpcode(instruction) {
@@ -204,18 +260,15 @@ unsafe fn cost_of(instruction: LLVMValueRef, leaves: &HashMap<LLVMValueRef, u32>
             LLVMOpcode::LLVMAtomicRMW | LLVMOpcode::LLVMAtomicCmpXchg => 15,
             LLVMOpcode::LLVMCall | LLVMOpcode::LLVMInvoke => {
                 return match callee_of(instruction) {
-                    Callee::Intrinsic(cost) => (cost, false),
-                    Callee::Sized(_) => (CALL, false),
-                    Callee::Assembly => (CALL, false),
-                    Callee::Known(function) => {
-                        leaves.get(&function).map_or((CALL, true), |cost| (CALL / 2 + cost, false))
-                    }
-                    Callee::Other(_) => (FOREIGN, true),
-                    Callee::Pointer => (CALL, true),
+                    Callee::Intrinsic(cost) => Price::alone(cost),
+                    Callee::Sized(_) | Callee::Assembly => Price::alone(CALL),
+                    Callee::Known(function) => prices.get(&function).copied().unwrap_or(Price::CHARGING),
+                    Callee::Other(_) => Price::FOREIGN,
+                    Callee::Pointer => Price { cost: CALL, ..Price::FOREIGN },
                 };
             }
             _ => 1,
         };
-        (cost, false)
+        Price::alone(cost)
     }
 }

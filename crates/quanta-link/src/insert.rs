@@ -43,7 +43,6 @@ pub(crate) struct Charges {
     context: LLVMContextRef,
     number: LLVMTypeRef,
     probe_kind: LLVMTypeRef,
-    strip_kind: LLVMTypeRef,
     gate_kind: LLVMTypeRef,
     pub(crate) credit: LLVMValueRef,
     narrow: Set,
@@ -62,7 +61,6 @@ impl Charges {
             let number = LLVMInt64TypeInContext(context);
             let (void, pointer) = (LLVMVoidTypeInContext(context), LLVMPointerTypeInContext(context, 0));
             let probe_kind = LLVMFunctionType(void, ptr::null_mut(), 0, 0);
-            let strip_kind = LLVMFunctionType(number, [number, number].as_mut_ptr(), 2, 0);
             let gate_kind = LLVMFunctionType(void, [pointer, number].as_mut_ptr(), 2, 0);
             let function = |name: &CStr, kind| match LLVMGetNamedFunction(module, name.as_ptr()) {
                 known if known.is_null() => {
@@ -84,12 +82,12 @@ impl Charges {
             );
             let set = |probe, strip, gates: [&CStr; 2]| {
                 let [gate, local_gate] = gates.map(|gate| LLVMAddFunction(module, gate.as_ptr(), gate_kind));
-                Set { probe: function(probe, probe_kind), strip: function(strip, strip_kind), gate, local_gate }
+                Set { probe: function(probe, probe_kind), strip: function(strip, probe_kind), gate, local_gate }
             };
             let narrow = set(c"__quanta_probe", c"__quanta_strip", [c"__quanta_gate", c"__quanta_local_gate"]);
             let gates = [c"__quanta_gate_wide", c"__quanta_local_gate_wide"];
             let wide = set(c"__quanta_probe_wide", c"__quanta_strip_wide", gates);
-            let this = Self { context, number, probe_kind, strip_kind, gate_kind, credit, narrow, wide };
+            let this = Self { context, number, probe_kind, gate_kind, credit, narrow, wide };
             for set in [&this.narrow, &this.wide] {
                 this.define_gate(set.probe, set.gate, false);
                 this.define_gate(set.probe, set.local_gate, true);
@@ -136,13 +134,33 @@ impl Charges {
     /// Marks the first successor of a branch as one that is hardly ever taken.
     unsafe fn seldom(&self, branch: LLVMValueRef) {
         // SAFETY: see the module's documentation.
+        unsafe { self.weigh(branch, [1, 2000]) }
+    }
+
+    /// Marks the first successor of a branch as one that is taken as a rule.
+    unsafe fn often(&self, branch: LLVMValueRef) {
+        // SAFETY: see the module's documentation.
+        unsafe { self.weigh(branch, [32, 1]) }
+    }
+
+    unsafe fn weigh(&self, branch: LLVMValueRef, weights: [u64; 2]) {
+        // SAFETY: see the module's documentation.
         unsafe {
             let weight = LLVMInt32TypeInContext(self.context);
-            let weights = [1, 2000].map(|one| LLVMValueAsMetadata(LLVMConstInt(weight, one, 0)));
+            let weights = weights.map(|one| LLVMValueAsMetadata(LLVMConstInt(weight, one, 0)));
             let text = LLVMMDStringInContext2(self.context, c"branch_weights".as_ptr(), 14);
             let node = LLVMMDNodeInContext2(self.context, [text, weights[0], weights[1]].as_mut_ptr(), 3);
             let profile = LLVMGetMDKindIDInContext(self.context, c"prof".as_ptr(), 4);
             LLVMSetMetadata(branch, profile, LLVMMetadataAsValue(self.context, node));
+        }
+    }
+
+    /// A place in the thread's state, which begins with the credit.
+    fn state(&self, offset: u64) -> LLVMValueRef {
+        // SAFETY: the types are the context's, and the state is longer.
+        unsafe {
+            let byte = LLVMInt8TypeInContext(self.context);
+            LLVMConstGEP2(byte, self.credit, [self.constant(offset)].as_mut_ptr(), 1)
         }
     }
 
@@ -288,15 +306,22 @@ impl Function<'_> {
             for &(index, preheader) in &placement.locals {
                 let local = self.alloca(number);
                 self.before_end(self.blocks.all[preheader]);
-                let now = LLVMBuildLoad2(self.builder, number, credit, c"".as_ptr());
-                LLVMBuildStore(self.builder, now, local);
+                self.copy(credit, local);
                 for exit in self.exits(index) {
                     self.at_start(exit);
-                    let left = LLVMBuildLoad2(self.builder, number, local, c"".as_ptr());
-                    LLVMBuildStore(self.builder, left, credit);
+                    self.copy(local, credit);
                 }
                 self.locals.insert(index, local);
             }
+        }
+    }
+
+    /// Brings one of the places where the credit may be up to the other.
+    unsafe fn copy(&self, from: LLVMValueRef, to: LLVMValueRef) {
+        // SAFETY: see the module's documentation.
+        unsafe {
+            let now = LLVMBuildLoad2(self.builder, self.charges.number, from, c"".as_ptr());
+            LLVMBuildStore(self.builder, now, to);
         }
     }
 

@@ -74,6 +74,11 @@ impl Shape {
     }
 
     /// Depth first; an edge to a block that is still open closes a cycle, also where the flow is irreducible.
+    /// The last of the blocks that every way to a block passes.
+    pub(crate) fn dominator(&self, block: usize) -> usize {
+        self.dominator[block]
+    }
+
     fn sort(&mut self, blocks: &[Block]) {
         let (mut open, mut reached) = (vec![false; blocks.len()], vec![false; blocks.len()]);
         let mut path = vec![(0, 0)];

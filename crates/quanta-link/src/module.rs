@@ -7,7 +7,7 @@
 //! that is still owned by that module, and nothing is used after what owns it was disposed of, which only `drop` does.
 
 use crate::counted::{Test, test_of};
-use crate::flow::{Callee, blocks_of, callee_of, flow_of, instructions, is_call};
+use crate::flow::{Callee, Price, blocks_of, callee_of, flow_of, instructions, is_call};
 use crate::insert::Charges;
 use crate::locals;
 use crate::loops::Shape;
@@ -41,6 +41,10 @@ unsafe extern "C" {
 
 /// The section of functions that get no probes.
 const UNPROBED: &CStr = c".text.quanta.unprobed";
+
+/// Where functions begin: half a line of the instruction cache. The charge at a function's entry is among its first
+/// instructions, and two of them often lie in a line otherwise.
+const ALIGNMENT: u32 = 32;
 
 /// How modules are made into machine code.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -199,7 +203,9 @@ impl Module {
             let functions = self.functions();
             let calls = calls_of(&functions);
             let charges = Charges::declare(self.context, self.module, options.is_program);
-            let mut leaves = HashMap::new();
+            let left_out = |function| is_unprobed(function) || options.leaves_out(function);
+            let foreign = functions.iter().copied().filter(|function| left_out(*function));
+            let mut prices: HashMap<_, _> = foreign.map(|function| (function, Price::FOREIGN)).collect();
             let (cycle, index) = (cycles(&calls), numbered(&functions));
             let mut size = vec![0_usize; functions.len()];
             cycle.iter().for_each(|of| size[*of] += 1);
@@ -208,10 +214,10 @@ impl Module {
                 let own = cycle[at];
                 let recursive = calls[at].contains(&at) || size[own] > 1;
                 let comes_back = |callee| recursive && index.get(&callee).is_some_and(|callee| cycle[*callee] == own);
-                let (blocks, mut flow) = flow_of(function, &leaves, &comes_back);
+                let (blocks, mut flow) = flow_of(function, &prices, &comes_back);
                 let shape = Shape::of(&flow);
                 let marks = Marks::find(&blocks, &shape, &mut flow);
-                if is_unprobed(function) || options.leaves_out(function) {
+                if left_out(function) {
                     facts.push(fact_of(function, None));
                     marks.settle(self.context, None);
                     continue;
@@ -221,7 +227,7 @@ impl Module {
                 let counted: Vec<_> = tests.iter().map(|test| test.as_ref().map(Test::counted)).collect();
                 let placement = place(&flow, &shape, &counted, options.bound);
                 if placement.entry.is_none() {
-                    leaves.insert(function, placement.longest);
+                    prices.insert(function, Price::of_leaf(placement.longest, placement.calls));
                 }
                 facts.push(fact_of(function, Some(&placement)));
                 marks.settle(self.context, Some(charges.credit));
@@ -262,6 +268,7 @@ impl Module {
             for function in self.functions().into_iter().filter(|function| LLVMGetSection(*function).is_null()) {
                 let section = CString::new(format!(".text.{}", name_of(function)))?;
                 LLVMSetSection(function, section.as_ptr());
+                LLVMSetAlignment(function, LLVMGetAlignment(function).max(ALIGNMENT));
             }
             let (mut message, mut buffer) = (ptr::null_mut(), ptr::null_mut());
             let kind = LLVMCodeGenFileType::LLVMObjectFile;

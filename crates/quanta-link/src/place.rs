@@ -11,10 +11,10 @@
 //!    they charge nothing, and who calls them pays.
 //! 2. A *strip*: a loop that counts towards a limit it knows pays for all its iterations before the first, or for as
 //!    many as the credit covers; then its iterations are free. The test against the limit, which is there anyway, ends
-//!    each strip. A loop that may also end otherwise pays for a few iterations and does a few more: that is cheap where
-//!    it ends soon, and what it costs then the clock tells.
+//!    each strip. A short loop that may also end otherwise counts as straight code of a few iterations, and does a few
+//!    more before it pays: that is cheap where it ends soon, and what it costs then the clock tells.
 //! 3. A *gate* at the end of a block pays for the longest way since the last charge. Loops that don't count have one
-//!    on every cycle; if they call nobody, in a local copy of the credit, which is a register.
+//!    on every cycle; if they are tight and call nobody, in a local copy of the credit, which is a register.
 //! 4. Loops of few iterations, known in advance, are paid for like straight code.
 //!
 //! What was paid at the entry of functions that call themselves is used up by the deepest; so their ways back have gates
@@ -34,6 +34,10 @@ pub(crate) struct Block {
     pub(crate) next: Vec<usize>,
     /// Whether it calls functions that charge for themselves, or may.
     pub(crate) calls: bool,
+    /// Whether one of them surely does.
+    pub(crate) charges: bool,
+    /// Whether it calls somebody of whom nothing is known.
+    pub(crate) is_open: bool,
     /// Whether it ends the function otherwise than by a return: a panic, whose cost doesn't matter.
     pub(crate) is_end: bool,
     /// Whether a critical section is open at its end, where nothing can be suspended: no gate there.
@@ -75,6 +79,8 @@ pub(crate) struct Strip {
     pub(crate) cost: u32,
     /// How much may be done at once, of which only a little is paid for, at first and later. `None`: all is paid for.
     pub(crate) at_once: Option<(u32, u32)>,
+    /// The loop around it that keeps the credit in a local copy.
+    pub(crate) local: Option<usize>,
 }
 
 /// What is to be done to a function.
@@ -90,27 +96,48 @@ pub(crate) struct Placement {
     pub(crate) longest: u32,
     /// The longest way from a charge to a return.
     pub(crate) tail: u32,
+    /// Whether it calls functions that charge.
+    pub(crate) calls: bool,
 }
 
 /// A function that costs at most this and neither loops nor calls is a leaf.
 const LEAF: u32 = 60;
 /// A loop of known length that costs at most this in all is straight code.
 const SMALL: u64 = 160;
-/// What a loop that may end early does at once: at first, and if it goes on.
+/// What a loop that may end early does at once: at first, for which [`FEW`] are paid, and if it goes on.
 const AT_ONCE: (u32, u32) = (256, 4096);
 /// The same for one that may call somebody, who may use up the quantum; what is paid for in advance is then too much.
 const AT_ONCE_WITH_CALLS: (u32, u32) = (256, 1024);
 /// What may be done between the last charge and the return, in longer functions: such ways back add up.
 const TAIL: u32 = 130;
+/// How many iterations a loop is paid for that may end early, like straight code.
+const FEW: u32 = 4;
+/// An iteration that costs more has no strip, whatever the bound: the runtime's numbers are not longer.
+const LONG: u32 = u16::MAX as u32;
+/// A loop that may end early and whose iterations cost more has gates, as the limit would need a register.
+const BUSY: u32 = 24;
+/// A loop whose iterations cost more has gates on the credit itself: a local copy is fast, but has to be made.
+const TIGHT: u32 = 40;
 /// How much of a cycle may go uncharged, if it calls functions that charge.
 const BESIDE_A_CALL: u32 = 20;
 
 /// What becomes of a loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Plan {
-    Small { iterations: u32 },
+    Small {
+        iterations: u32,
+    },
     Strip,
-    Gated { local: bool },
+    /// It has gates.
+    Gated,
+    /// The same, or has loops that are paid for in advance, and the credit is in a local copy meanwhile.
+    Local,
+}
+
+impl Plan {
+    fn has_gates(self) -> bool {
+        matches!(self, Self::Gated | Self::Local)
+    }
 }
 
 /// Decides for a function; `counted` has an entry for each of the shape's loops.
@@ -150,23 +177,37 @@ impl Planner<'_> {
         let this = &self.shape.loops[index];
         let inner = || (0..index).filter(|inner| this.contains(self.shape.loops[*inner].header));
         let is_flat = inner().all(|inner| matches!(self.plans[inner], Plan::Small { .. }));
-        let calls: Vec<usize> = this.blocks.iter().copied().filter(|block| self.calls(*block)).collect();
-        if !is_flat {
-            return Plan::Gated { local: false };
-        }
-        let cost = self.iteration(index);
-        if let Some(counted) = self.counted[index] {
+        let calls = this.blocks.iter().any(|block| self.calls(*block));
+        let has_preheader = self.preheader(this).is_some();
+        if let Some(counted) = self.counted[index].filter(|_| is_flat) {
+            let cost = self.iteration(index);
             let small = counted.most.filter(|most| most.saturating_mul(u64::from(cost)) <= SMALL);
-            if let Some(most) = small.filter(|_| calls.is_empty()) {
+            if let Some(most) = small.filter(|_| !calls) {
                 return Plan::Small { iterations: most as u32 };
             }
             // A call in every iteration is dearer than a gate.
-            let always = calls.iter().any(|call| this.latches.iter().all(|latch| self.shape.dominates(*call, *latch)));
-            if counted.movable && !always && cost <= self.bound && self.preheader(this).is_some() {
+            let pays = !self.calls_always(this) && (cost <= BUSY || self.at_once(index).is_none());
+            if counted.movable && has_preheader && pays && cost <= self.bound.min(LONG) {
                 return Plan::Strip;
             }
         }
-        Plan::Gated { local: calls.is_empty() && self.preheader(this).is_some() && self.leads_out_alone(this) }
+        let is_often_charged = if is_flat {
+            self.iteration(index) <= TIGHT
+        } else {
+            inner().all(|inner| match self.plans[inner] {
+                Plan::Small { .. } => true,
+                Plan::Strip => self.at_once(inner).is_none(),
+                Plan::Gated | Plan::Local => false,
+            })
+        };
+        let local = has_preheader && self.leads_out_alone(this) && !calls && is_often_charged;
+        if local { Plan::Local } else { Plan::Gated }
+    }
+
+    /// Whether a loop calls in every iteration somebody who may charge.
+    fn calls_always(&self, this: &Loop) -> bool {
+        let mut calls = this.blocks.iter().filter(|block| self.calls(**block));
+        calls.any(|call| this.latches.iter().all(|latch| self.shape.dominates(*call, *latch)))
     }
 
     fn calls(&self, block: usize) -> bool {
@@ -224,25 +265,26 @@ impl Planner<'_> {
             (vec![false; count], vec![None; count], vec![None; count], vec![false; count]);
         for (index, (this, plan)) in loops() {
             match plan {
-                Plan::Small { .. } => {}
+                Plan::Small { .. } | Plan::Gated => {}
                 Plan::Strip => {
                     this.blocks.iter().for_each(|block| paid[*block] = true);
                     let preheader = self.preheader(this).expect("a loop without one is not planned as a strip");
                     strip_before[preheader] = Some(index);
                 }
-                Plan::Gated { local: is_local } => {
-                    if *is_local {
-                        let preheader = self.preheader(this).expect("a loop without one is not planned with a copy");
-                        placement.locals.push((index, preheader));
-                        this.blocks.iter().for_each(|block| local[*block] = Some(index));
-                    }
+                // Loops within this one, which come before it, use its copy.
+                Plan::Local => {
+                    let preheader = self.preheader(this).expect("a loop without one is not planned with a copy");
+                    placement.locals.retain(|(inner, _)| !this.contains(self.shape.loops[*inner].header));
+                    placement.locals.push((index, preheader));
+                    this.blocks.iter().for_each(|block| local[*block] = Some(index));
                 }
             }
         }
-        for (index, (this, _)) in loops().filter(|(_, (_, plan))| matches!(plan, Plan::Gated { .. })) {
+        for (index, (this, _)) in loops().filter(|(_, (_, plan))| plan.has_gates()) {
             let (charged, called) = self.charged_anyway(this, &strip_before);
             for &latch in &this.latches {
-                gated[latch] |= !(charged[latch] || called[latch] && carried[index] <= BESIDE_A_CALL);
+                let is_paid = charged[latch] || called[latch] && carried[index] <= BESIDE_A_CALL;
+                gated[self.gate_of(index, latch)] |= !is_paid;
             }
             if this.latches.iter().any(|latch| !gated[*latch]) {
                 into[this.header] = carried[index];
@@ -253,13 +295,21 @@ impl Planner<'_> {
             self.shape.sorted.iter().filter(|block| self.blocks[**block].comes_back && !self.blocks[**block].is_end);
         back.filter(|block| self.costs[**block] > BESIDE_A_CALL).for_each(|block| gated[*block] = true);
         let mut tail = 0;
+        let mut in_loop = vec![false; count];
+        loops().for_each(|(_, (this, _))| this.blocks.iter().for_each(|block| in_loop[*block] = true));
         for &block in &self.shape.sorted {
             let cost = if paid[block] { 0 } else { self.costs[block] };
             since[block] = into[block].saturating_add(cost);
             placement.longest = placement.longest.max(since[block]);
             if let Some(of) = strip_before[block] {
-                placement.strips.push(self.strip(of, block, since[block]));
-                since[block] = 0;
+                let (cost, at_once) = (self.iteration(of), self.at_once(of));
+                let mut before = 0;
+                if at_once.is_some() {
+                    since[block] += FEW.min(AT_ONCE.0 / cost).max(1) * cost;
+                } else if in_loop[block] || since[block] > TAIL / 2 {
+                    before = std::mem::take(&mut since[block]);
+                }
+                placement.strips.push(Strip { of, preheader: block, before, cost, at_once, local: local[block] });
             }
             // Whoever follows would exceed the bound with what has run so far, so it is counted here.
             let ahead =
@@ -278,13 +328,27 @@ impl Planner<'_> {
                 into[next] = into[next].max(since[block]);
             }
         }
-        let calls = self.shape.sorted.iter().any(|block| self.calls(*block));
-        let is_leaf = !calls && placement.gates.is_empty() && placement.strips.is_empty() && placement.longest <= LEAF;
+        let called = || self.shape.sorted.iter().map(|block| &self.blocks[*block]).filter(|block| !block.is_end);
+        let is_open = called().any(|block| block.is_open || block.comes_back);
+        let is_leaf =
+            !is_open && placement.gates.is_empty() && placement.strips.is_empty() && placement.longest <= LEAF;
+        placement.calls = called().any(|block| block.calls);
         placement.tail = tail;
         placement.entry = (!is_leaf).then_some(tail.max(1));
         let ends = |this: &Loop| this.latches.iter().map(|latch| since[*latch]).max().unwrap_or(0);
-        let carried = loops().map(|(_, (this, plan))| if let Plan::Gated { .. } = plan { ends(this) } else { 0 });
+        let carried = loops().map(|(_, (this, plan))| if plan.has_gates() { ends(this) } else { 0 });
         (placement, carried.collect())
+    }
+
+    /// Where a latch's gate goes. Where the latch does hardly anything but bring several ways together, as it does in a
+    /// loop around a `match`, the gate goes where they part: LLVM lays such a latch down in front of the header, but not
+    /// if a gate divides it, and then each iteration has one more jump.
+    fn gate_of(&self, index: usize, latch: usize) -> usize {
+        let led_to_by = self.shape.sorted.iter().filter(|from| self.blocks[**from].next.contains(&latch)).count();
+        let parting = self.shape.dominator(latch);
+        let innermost = self.shape.loops.iter().position(|this| this.contains(parting));
+        let is_meeting = self.blocks[latch].cost <= 3 && led_to_by > 2;
+        if is_meeting && innermost == Some(index) { parting } else { latch }
     }
 
     /// To which blocks no way leads from a loop's header that meets neither a strip nor a call; and none but for calls.
@@ -299,21 +363,21 @@ impl Planner<'_> {
             }
             without.into_iter().map(|without| !without).collect()
         };
-        let strip = |block: usize| strip_before[block].is_some();
-        (reach(&strip), reach(&|block| strip(block) || self.calls(block)))
+        let strip = |block: usize| strip_before[block].is_some_and(|of| self.at_once(of).is_none());
+        (reach(&strip), reach(&|block| strip(block) || self.calls(block) && self.blocks[block].charges))
     }
 
-    fn strip(&self, of: usize, preheader: usize, before: u32) -> Strip {
+    /// What a loop may do at once, if it may end otherwise than by its test, or call somebody.
+    fn at_once(&self, of: usize) -> Option<(u32, u32)> {
         let this = &self.shape.loops[of];
-        let counted = self.counted[of].expect("only a loop that counts is planned as a strip");
+        let test = self.counted[of].map(|counted| counted.block);
         let leaves = |block: &usize| {
             let out = |next: &usize| !this.contains(*next) && !self.blocks[*next].is_end;
-            *block != counted.block && self.blocks[*block].next.iter().any(out)
+            Some(*block) != test && self.blocks[*block].next.iter().any(out)
         };
         let early = this.blocks.iter().any(leaves);
         let calls = this.blocks.iter().any(|block| self.calls(*block));
-        let at_once = if calls { Some(AT_ONCE_WITH_CALLS) } else { early.then_some(AT_ONCE) };
-        Strip { of, preheader, before, cost: self.iteration(of), at_once }
+        if calls { Some(AT_ONCE_WITH_CALLS) } else { early.then_some(AT_ONCE) }
     }
 }
 
@@ -427,7 +491,7 @@ mod tests {
     #[test]
     fn a_loop_that_calls_in_every_iteration_leaves_the_charge_to_who_is_called() {
         let mut blocks = function(&[(3, &[1]), (12, &[1, 2]), (2, &[])]);
-        blocks[1].calls = true;
+        (blocks[1].calls, blocks[1].charges) = (true, true);
         assert!(placed(&blocks, &[]).gates.is_empty());
         blocks[1].cost = 2 * BESIDE_A_CALL;
         assert_eq!(placed(&blocks, &[]).gates, [Gate { block: 1, cost: 43, local: None }]);

@@ -30,8 +30,13 @@ pub(crate) fn prepare(scale: Scale) -> Job {
     Box::new(move || run(&code) as u64)
 }
 
+/// Within one line of the cache, wherever the stack happens to lie.
+#[repr(align(64))]
+struct Registers([i64; REGISTERS]);
+
 fn run(code: &[Instruction]) -> i64 {
-    let mut registers = [0; REGISTERS];
+    let mut registers = Registers([0; REGISTERS]);
+    let registers = &mut registers.0;
     let mut next = 0;
     loop {
         let instruction = code[next];

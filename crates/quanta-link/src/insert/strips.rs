@@ -5,19 +5,25 @@
 
 use super::{Charges, Function, PRESERVE_ALL};
 use crate::counted::{Step, Test};
-use crate::flow::instructions;
+use crate::flow::phis;
 use crate::place::Strip;
 use llvm_sys::LLVMIntPredicate::*;
+use llvm_sys::LLVMTypeKind;
 use llvm_sys::core::*;
 use llvm_sys::prelude::*;
-use llvm_sys::{LLVMOpcode, LLVMTypeKind};
 use std::ffi::CStr;
 
-/// How many iterations a loop pays for that may end early.
-const FEW: u64 = 4;
+/// Where in the thread's state lie the distance to a loop's end, what an iteration costs and how many there may be at
+/// once, and how far each goes; the runtime's state has the same layout.
+const DISTANCE: u64 = 48;
+const COST: u64 = 56;
+const STEP: u64 = 60;
 
-/// A loop that costs at most this in all is paid for as by a gate.
-const AS_BY_A_GATE: u64 = 512;
+/// Marks a cost: there is an iteration before the test is made.
+const ONE_AT_LEAST: u64 = 1 << 31;
+
+/// Further than this is paid for in parts, so that no price is too large for a number.
+const FAR: u64 = i32::MAX as u64;
 
 impl Function<'_> {
     /// Makes a loop pay in advance, for as many iterations as it can, and stop where it has done those.
@@ -35,18 +41,15 @@ impl Function<'_> {
             let at = (0..LLVMCountIncoming(test.header)).find(|at| LLVMGetIncomingBlock(test.header, *at) == preheader);
             let start = LLVMGetIncomingValue(test.header, at.expect("the header's variable comes from the preheader"));
             self.before_end(preheader);
-            let count = self.iterations(test, start);
             match strip.at_once {
                 Some((first, _)) => {
                     let most = (u64::from(first) / cost).max(1);
-                    let all = LLVMBuildICmp(builder, LLVMIntULE, count, charges.constant(most), c"".as_ptr());
-                    let some = self.ahead(test, start, charges.constant(most));
+                    let all = self.are_at_most(test, start, most);
+                    let some = self.ahead(test, start, most);
                     let to = LLVMBuildSelect(builder, all, test.end, some, c"".as_ptr());
                     LLVMBuildStore(builder, to, limit);
-                    let price = u64::from(strip.before) + most.min(FEW) * cost;
-                    self.gate(charges.credit, charges.constant(price));
                 }
-                None => self.pay_for_all(strip, test, start, count, limit, preheader, header),
+                None => self.pay_for_all(strip, test, start, limit, preheader, header),
             }
             let test = &self.now(test);
             // The test.
@@ -58,7 +61,7 @@ impl Function<'_> {
             self.before_end(tested);
             let to = LLVMBuildLoad2(builder, LLVMTypeOf(test.compared), limit, c"".as_ptr());
             let goes_on = LLVMBuildICmp(builder, test.goes_on, test.compared, to, c"".as_ptr());
-            LLVMBuildCondBr(builder, goes_on, stays, met);
+            charges.often(LLVMBuildCondBr(builder, goes_on, stays, met));
             LLVMInstructionEraseFromParent(branch);
             LLVMPositionBuilderAtEnd(builder, met);
             self.nowhere();
@@ -68,77 +71,67 @@ impl Function<'_> {
             let limit_now = LLVMBuildLoad2(builder, LLVMTypeOf(test.compared), limit, c"".as_ptr());
             let here = if is_hit { limit_now } else { test.compared };
             let goes_on = LLVMBuildICmp(builder, test.goes_on, here, test.end, c"".as_ptr());
-            LLVMBuildCondBr(builder, goes_on, more, exit);
+            charges.seldom(LLVMBuildCondBr(builder, goes_on, more, exit));
             LLVMPositionBuilderAtEnd(builder, more);
             self.nowhere();
-            let count = self.at_least_one(self.iterations(test, here));
-            let count = match strip.at_once {
-                Some((_, later)) => self.least(count, charges.constant((u64::from(later) / cost).max(1))),
-                None => count,
-            };
-            let paid = self.pay(count, cost);
-            let to = self.ahead(test, here, paid);
-            LLVMBuildStore(builder, to, limit);
+            self.pay(strip, test, here, limit);
             LLVMBuildBr(builder, stays);
             self.comes_instead(exit, tested, met);
             self.comes_too(stays, tested, more);
         }
     }
 
-    /// The preheader's end: all iterations at once, or as many as the credit covers. A few are paid for as by a gate,
-    /// without asking whether the credit covers them.
-    #[expect(clippy::too_many_arguments, reason = "they are what the caller has just made")]
+    /// The preheader's end: all iterations at once, or as many as the credit covers.
     unsafe fn pay_for_all(
         &mut self,
         strip: &Strip,
         test: &Test,
         start: LLVMValueRef,
-        count: LLVMValueRef,
         limit: LLVMValueRef,
         preheader: LLVMBasicBlockRef,
         header: LLVMBasicBlockRef,
     ) {
         let (charges, builder) = (self.charges, self.builder);
-        let (cost, before) = (u64::from(strip.cost), charges.constant(u64::from(strip.before)));
         // SAFETY: see the module's documentation.
         unsafe {
             let block = |name: &CStr| LLVMAppendBasicBlockInContext(charges.context, self.function, name.as_ptr());
-            let (few, many) = (block(c"quanta.few"), block(c"quanta.many"));
-            let (all, some, join) = (block(c"quanta.all"), block(c"quanta.some"), block(c"quanta.join"));
-            let most = charges.constant((AS_BY_A_GATE / cost).max(1));
-            let are_many = LLVMBuildICmp(builder, LLVMIntUGT, count, most, c"".as_ptr());
-            let old = LLVMGetBasicBlockTerminator(preheader);
-            LLVMBuildCondBr(builder, are_many, many, few);
-            LLVMInstructionEraseFromParent(old);
-            let price_of = |count| LLVMBuildMul(builder, count, charges.constant(cost), c"".as_ptr());
-            LLVMPositionBuilderAtEnd(builder, few);
+            let (all, back, some, join) =
+                (block(c"quanta.all"), block(c"quanta.back"), block(c"quanta.some"), block(c"quanta.join"));
+            LLVMInstructionEraseFromParent(LLVMGetBasicBlockTerminator(preheader));
+            LLVMPositionBuilderAtEnd(builder, preheader);
             self.nowhere();
-            self.gate(charges.credit, LLVMBuildAdd(builder, price_of(count), before, c"".as_ptr()));
-            LLVMBuildStore(builder, test.end, limit);
-            LLVMBuildBr(builder, join);
-            LLVMPositionBuilderAtEnd(builder, many);
-            self.nowhere();
-            if strip.before > 0 {
-                self.gate(charges.credit, before);
+            let kind = LLVMTypeOf(start);
+            // A number of 32 bits or more may be far from its end, and an end that it begins with is met last; pointers
+            // stay within an allocation.
+            if LLVMGetTypeKind(kind) == LLVMTypeKind::LLVMIntegerTypeKind && LLVMGetIntTypeWidth(kind) >= 32 {
+                let pay = block(c"quanta.pay");
+                let is_near = self.is_within(test, start, FAR);
+                charges.often(LLVMBuildCondBr(builder, is_near, pay, some));
+                LLVMPositionBuilderAtEnd(builder, pay);
+                self.nowhere();
             }
-            // The credit is zero or more, so this is a number of iterations, rounded down.
-            let now = LLVMBuildLoad2(builder, charges.number, charges.credit, c"".as_ptr());
-            let shift = charges.constant(u64::from(cost.next_power_of_two().trailing_zeros()));
-            let covered = LLVMBuildLShr(builder, now, shift, c"".as_ptr());
-            let too_many = LLVMBuildICmp(builder, LLVMIntUGT, count, covered, c"".as_ptr());
-            charges.seldom(LLVMBuildCondBr(builder, too_many, some, all));
+            let counter = strip.local.map_or(charges.credit, |local| self.locals[&local]);
+            let price = self.price(test, start, u64::from(strip.cost));
+            let price = LLVMBuildAdd(builder, price, charges.constant(u64::from(strip.before)), c"".as_ptr());
+            let now = LLVMBuildLoad2(builder, charges.number, counter, c"".as_ptr());
+            let left = LLVMBuildSub(builder, now, price, c"".as_ptr());
+            LLVMBuildStore(builder, left, counter);
+            let none = LLVMBuildICmp(builder, LLVMIntSLT, left, charges.constant(0), c"".as_ptr());
+            charges.seldom(LLVMBuildCondBr(builder, none, back, all));
             LLVMPositionBuilderAtEnd(builder, all);
             self.nowhere();
-            let left = LLVMBuildSub(builder, now, price_of(count), c"".as_ptr());
-            LLVMBuildStore(builder, left, charges.credit);
             LLVMBuildStore(builder, test.end, limit);
             LLVMBuildBr(builder, join);
+            LLVMPositionBuilderAtEnd(builder, back);
+            self.nowhere();
+            let left = LLVMBuildLoad2(builder, charges.number, counter, c"".as_ptr());
+            // Or else LLVM would keep what was there before in a register.
+            LLVMSetVolatile(left, i32::from(strip.local.is_none()));
+            LLVMBuildStore(builder, LLVMBuildAdd(builder, left, price, c"".as_ptr()), counter);
+            LLVMBuildBr(builder, some);
             LLVMPositionBuilderAtEnd(builder, some);
             self.nowhere();
-            let count = if test.is_after_step() { self.at_least_one(count) } else { count };
-            let paid = self.pay(count, cost);
-            let to = self.ahead(test, start, paid);
-            LLVMBuildStore(builder, to, limit);
+            self.pay(strip, test, start, limit);
             LLVMBuildBr(builder, join);
             LLVMPositionBuilderAtEnd(builder, join);
             self.nowhere();
@@ -147,15 +140,110 @@ impl Function<'_> {
         }
     }
 
-    unsafe fn pay(&self, count: LLVMValueRef, cost: u64) -> LLVMValueRef {
-        let Charges { strip_kind, .. } = *self.charges;
-        let mut arguments = [count, self.charges.constant(cost)];
+    /// What all iterations cost that are left, nearly.
+    unsafe fn price(&self, test: &Test, from: LLVMValueRef, cost: u64) -> LLVMValueRef {
+        let (charges, builder) = (self.charges, self.builder);
         // SAFETY: see the module's documentation.
         unsafe {
-            let call =
-                LLVMBuildCall2(self.builder, strip_kind, self.set.strip, arguments.as_mut_ptr(), 2, c"".as_ptr());
-            LLVMSetInstructionCallConv(call, PRESERVE_ALL);
-            call
+            match rate(cost, test.step) {
+                // As in `is_within`, so that LLVM needs one number for both.
+                Some((factor, 0)) if test.is_after_step() => {
+                    let one = charges.constant(1);
+                    let before = LLVMBuildSub(builder, self.distance(test, from), one, c"".as_ptr());
+                    let factor = charges.constant(factor);
+                    LLVMBuildAdd(builder, LLVMBuildMul(builder, before, factor, c"".as_ptr()), factor, c"".as_ptr())
+                }
+                Some((factor, shift)) => {
+                    let distance = self.distance(test, from);
+                    let scaled = LLVMBuildMul(builder, distance, charges.constant(factor), c"".as_ptr());
+                    LLVMBuildLShr(builder, scaled, charges.constant(shift), c"".as_ptr())
+                }
+                None => LLVMBuildMul(builder, self.iterations(test, from), charges.constant(cost), c"".as_ptr()),
+            }
+        }
+    }
+
+    /// Pays for as many of the iterations that are left as the credit covers, one at least, and sets the limit so.
+    /// What the runtime is asked and answers is in the thread's state: registers that it needs would not be free for
+    /// the code around.
+    unsafe fn pay(&self, strip: &Strip, test: &Test, from: LLVMValueRef, limit: LLVMValueRef) {
+        let Charges { context, probe_kind, number, .. } = *self.charges;
+        let builder = self.builder;
+        // SAFETY: see the module's documentation.
+        unsafe {
+            let (left, step) = match test.step {
+                Step::By(by) => (self.distance(test, from), by.unsigned_abs()),
+                Step::Up(_) => (self.iterations(test, from), 1),
+            };
+            let at_once = strip.at_once.map_or(0, |(_, later)| (later / strip.cost).max(1));
+            let [distance, cost, each] = [DISTANCE, COST, STEP].map(|offset| self.charges.state(offset));
+            let one_at_least = if test.is_after_step() { ONE_AT_LEAST } else { 0 };
+            let word = u64::from(strip.cost | at_once << 16) | one_at_least;
+            self.lend_to(strip, |this| {
+                LLVMBuildStore(builder, left, distance);
+                for (value, place) in [(word, cost), (step, each)] {
+                    let value = LLVMConstInt(LLVMInt32TypeInContext(context), value, 0);
+                    // Volatile, so that they stay two: a constant of 64 bits needs a register.
+                    LLVMSetVolatile(LLVMBuildStore(builder, value, place), 1);
+                }
+                let call = LLVMBuildCall2(builder, probe_kind, this.set.strip, std::ptr::null_mut(), 0, c"".as_ptr());
+                LLVMSetInstructionCallConv(call, PRESERVE_ALL);
+                let paid = LLVMBuildLoad2(builder, number, distance, c"".as_ptr());
+                LLVMBuildStore(builder, this.moved(test, from, paid), limit);
+            });
+        }
+    }
+
+    /// What works on the credit itself, although there may be a local copy.
+    unsafe fn lend_to(&self, strip: &Strip, body: impl FnOnce(&Self)) {
+        let (credit, local) = (self.charges.credit, strip.local.map(|local| self.locals[&local]));
+        // SAFETY: see the module's documentation.
+        unsafe {
+            if let Some(local) = local {
+                self.copy(local, credit);
+            }
+            body(self);
+            if let Some(local) = local {
+                self.copy(credit, local);
+            }
+        }
+    }
+
+    /// Whether it is at most so many steps from a value of the variable to the end.
+    unsafe fn are_at_most(&self, test: &Test, from: LLVMValueRef, most: u64) -> LLVMValueRef {
+        // SAFETY: see the module's documentation.
+        unsafe {
+            if let Step::By(by) = test.step {
+                return self.is_within(test, from, most.saturating_mul(by.unsigned_abs()));
+            }
+            let steps = self.iterations(test, from);
+            LLVMBuildICmp(self.builder, LLVMIntULE, steps, self.charges.constant(most), c"".as_ptr())
+        }
+    }
+
+    /// Whether a value of the variable is at most so far from the end. Where the variable is compared after its step and
+    /// begins with the end, it is as far from it as can be.
+    unsafe fn is_within(&self, test: &Test, from: LLVMValueRef, far: u64) -> LLVMValueRef {
+        // SAFETY: see the module's documentation.
+        unsafe {
+            let distance = self.distance(test, from);
+            if !test.is_after_step() {
+                return LLVMBuildICmp(self.builder, LLVMIntULE, distance, self.charges.constant(far), c"".as_ptr());
+            }
+            let before = LLVMBuildSub(self.builder, distance, self.charges.constant(1), c"".as_ptr());
+            LLVMBuildICmp(self.builder, LLVMIntULT, before, self.charges.constant(far), c"".as_ptr())
+        }
+    }
+
+    /// How far it is from a value of the variable to the end.
+    unsafe fn distance(&self, test: &Test, from: LLVMValueRef) -> LLVMValueRef {
+        // SAFETY: see the module's documentation.
+        unsafe {
+            let (from, end) = (self.plain(from), self.plain(test.end));
+            let down = matches!(test.step, Step::By(by) if by < 0);
+            let (low, high) = if down { (end, from) } else { (from, end) };
+            let distance = LLVMBuildSub(self.builder, high, low, c"".as_ptr());
+            LLVMBuildIntCast2(self.builder, distance, self.charges.number, 0, c"".as_ptr())
         }
     }
 
@@ -164,12 +252,7 @@ impl Function<'_> {
         let builder = self.builder;
         // SAFETY: see the module's documentation.
         unsafe {
-            let (from, end) = (self.plain(from), self.plain(test.end));
-            let down = matches!(test.step, Step::By(by) if by < 0);
-            let (low, high) = if down { (end, from) } else { (from, end) };
-            let distance = LLVMBuildSub(builder, high, low, c"".as_ptr());
-            let steps = self.in_steps(distance, test.step);
-            let steps = LLVMBuildIntCast2(builder, steps, self.charges.number, 0, c"".as_ptr());
+            let steps = self.in_steps(self.distance(test, from), test.step);
             let begun = test.goes_on != LLVMIntNE && test.step != Step::By(1);
             if begun { LLVMBuildAdd(builder, steps, self.charges.constant(1), c"".as_ptr()) } else { steps }
         }
@@ -187,6 +270,7 @@ impl Function<'_> {
                 Step::By(by) => LLVMConstInt(kind, by.unsigned_abs(), 0),
                 Step::Up(by) => {
                     let one = LLVMConstInt(kind, 1, 0);
+                    let by = LLVMBuildIntCast2(self.builder, by, kind, 0, c"".as_ptr());
                     let none = LLVMBuildICmp(self.builder, LLVMIntEQ, by, LLVMConstInt(kind, 0, 0), c"".as_ptr());
                     LLVMBuildSelect(self.builder, none, one, by, c"".as_ptr())
                 }
@@ -196,18 +280,24 @@ impl Function<'_> {
     }
 
     /// The value of the variable after so many steps, but not beyond the end where that is an order.
-    unsafe fn ahead(&self, test: &Test, from: LLVMValueRef, steps: LLVMValueRef) -> LLVMValueRef {
+    unsafe fn ahead(&self, test: &Test, from: LLVMValueRef, steps: u64) -> LLVMValueRef {
+        let step = if let Step::By(by) = test.step { by.unsigned_abs() } else { 1 };
+        // SAFETY: see the module's documentation.
+        unsafe { self.moved(test, from, self.charges.constant(steps.saturating_mul(step))) }
+    }
+
+    /// The value of the variable when it has come so far, or, where its steps aren't known, so many steps.
+    unsafe fn moved(&self, test: &Test, from: LLVMValueRef, far: LLVMValueRef) -> LLVMValueRef {
         let builder = self.builder;
         // SAFETY: see the module's documentation.
         unsafe {
-            let plain = self.plain(from);
-            let kind = LLVMTypeOf(plain);
-            let steps = LLVMBuildIntCast2(builder, steps, kind, 0, c"".as_ptr());
-            let by = match test.step {
-                Step::By(by) => LLVMConstInt(kind, by as u64, 1),
-                Step::Up(by) => by,
+            let kind = LLVMTypeOf(self.plain(from));
+            let far = LLVMBuildIntCast2(builder, far, kind, 0, c"".as_ptr());
+            let way = match test.step {
+                Step::By(by) if by < 0 => LLVMBuildNeg(builder, far, c"".as_ptr()),
+                Step::By(_) => far,
+                Step::Up(by) => LLVMBuildMul(builder, far, by, c"".as_ptr()),
             };
-            let way = LLVMBuildMul(builder, steps, by, c"".as_ptr());
             if LLVMGetTypeKind(LLVMTypeOf(from)) == LLVMTypeKind::LLVMPointerTypeKind {
                 let byte = LLVMInt8TypeInContext(self.charges.context);
                 let there = LLVMBuildGEP2(builder, byte, from, [way].as_mut_ptr(), 1, c"".as_ptr());
@@ -225,22 +315,6 @@ impl Function<'_> {
         unsafe {
             let before = LLVMBuildICmp(self.builder, test.goes_on, there, test.end, c"".as_ptr());
             LLVMBuildSelect(self.builder, before, there, test.end, c"".as_ptr())
-        }
-    }
-
-    unsafe fn at_least_one(&self, count: LLVMValueRef) -> LLVMValueRef {
-        // SAFETY: see the module's documentation.
-        unsafe {
-            let none = LLVMBuildICmp(self.builder, LLVMIntEQ, count, self.charges.constant(0), c"".as_ptr());
-            LLVMBuildSelect(self.builder, none, self.charges.constant(1), count, c"".as_ptr())
-        }
-    }
-
-    unsafe fn least(&self, one: LLVMValueRef, other: LLVMValueRef) -> LLVMValueRef {
-        // SAFETY: see the module's documentation.
-        unsafe {
-            let less = LLVMBuildICmp(self.builder, LLVMIntULT, one, other, c"".as_ptr());
-            LLVMBuildSelect(self.builder, less, one, other, c"".as_ptr())
         }
     }
 
@@ -287,10 +361,13 @@ impl Function<'_> {
     }
 }
 
-unsafe fn phis(block: LLVMBasicBlockRef) -> Vec<LLVMValueRef> {
-    // SAFETY: see the module's documentation.
-    unsafe {
-        let all = instructions(block).into_iter();
-        all.take_while(|one| LLVMGetInstructionOpcode(*one) == LLVMOpcode::LLVMPHI).collect()
-    }
+/// What a unit of distance costs, as a factor and a shift, where an instruction or two can say that nearly.
+fn rate(cost: u64, step: Step) -> Option<(u64, u64)> {
+    let Step::By(by) = step else { return None };
+    let nearly = |shift: u64| {
+        let factor = (cost << shift).div_ceil(by.unsigned_abs());
+        let is_near = factor * by.unsigned_abs() * 4 <= (cost << shift) * 5;
+        ([1, 2, 3, 4, 5, 8, 9, 16, 32, 64].contains(&factor) && is_near).then_some((factor, shift))
+    };
+    if by.unsigned_abs() >= 1 << 16 { None } else { (0..12).find_map(nearly) }
 }

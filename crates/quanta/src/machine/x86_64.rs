@@ -32,6 +32,10 @@ struct State {
     pace: Cell<u64>,
     /// How many critical sections the thread is in.
     sections: Cell<i64>,
+    /// What a strip is asked and answers: how far it is to the loop's end, or how far is paid for.
+    distance: Cell<u64>,
+    /// What an iteration costs, and in the upper half how many there may be at once, or zero; and how far it goes.
+    iteration: [Cell<u32>; 2],
 }
 
 global_asm!(
@@ -189,8 +193,9 @@ global_asm!(
     ".cfi_endproc",
     ".size \\name, . - \\name",
     ".endm",
-    // A strip: of `rdi` iterations that cost `rsi` each, as many as the credit covers, but one at least. Where it covers
-    // hardly any, it probes first.
+    // A strip: the state says how far it is to a loop's end, how far an iteration goes, what it costs, and how many there
+    // may be at once, if not any number, with a bit that says whether there is one at least. As many as the credit covers are paid for, but one at least if there is one, and how far
+    // they go takes the place of the distance. Where the credit covers hardly any, it probes first.
     ".macro quanta_strip name, probe",
     ".section .text.\\name, \"ax\", @progbits",
     ".globl \\name",
@@ -198,9 +203,39 @@ global_asm!(
     ".p2align 4",
     "\\name\\():",
     ".cfi_startproc",
+    "push rax",
+    ".cfi_adjust_cfa_offset 8",
     "push rdx",
     ".cfi_adjust_cfa_offset 8",
+    "push rsi",
+    ".cfi_adjust_cfa_offset 8",
+    "push rdi",
+    ".cfi_adjust_cfa_offset 8",
+    "push r8",
+    ".cfi_adjust_cfa_offset 8",
     "mov r11, qword ptr [rip + __quanta_credit@GOTTPOFF]",
+    // All is read before the probe: another coroutine may write there while this one is suspended.
+    "mov rax, qword ptr fs:[r11 + 48]",
+    "mov esi, dword ptr fs:[r11 + 56]",
+    "mov r8d, dword ptr fs:[r11 + 60]",
+    // rdi: how many iterations, rounded up, at most those that may be at once; rsi: what each costs.
+    "xor edx, edx",
+    "div r8",
+    "cmp rdx, 1",
+    "sbb rax, -1",
+    "mov edx, esi",
+    "shr edx, 31",
+    "cmp rax, rdx",
+    "cmovb rax, rdx",
+    "mov rdi, rax",
+    "mov eax, esi",
+    "shr eax, 16",
+    "and eax, 0x7fff",
+    "jz 2f",
+    "cmp rdi, rax",
+    "cmova rdi, rax",
+    "2:",
+    "movzx esi, si",
     "mov rax, rsi",
     "shl rax, 4",
     "cmp qword ptr fs:[r11], rax",
@@ -219,12 +254,22 @@ global_asm!(
     "cmp rax, rdi",
     "cmova rax, rdi",
     "mov rdx, rax",
-    "imul rdx, rsi",
-    "sub qword ptr fs:[r11], rdx",
+    "imul rdx, r8",
+    "mov qword ptr fs:[r11 + 48], rdx",
+    "imul rax, rsi",
+    "sub qword ptr fs:[r11], rax",
     "jns 4f",
     "mov qword ptr fs:[r11], 0",
     "4:",
+    "pop r8",
+    ".cfi_adjust_cfa_offset -8",
+    "pop rdi",
+    ".cfi_adjust_cfa_offset -8",
+    "pop rsi",
+    ".cfi_adjust_cfa_offset -8",
     "pop rdx",
+    ".cfi_adjust_cfa_offset -8",
+    "pop rax",
     ".cfi_adjust_cfa_offset -8",
     "ret",
     ".cfi_endproc",
