@@ -31,13 +31,50 @@ fn count(to: u64) -> u64 {
     (0..to).fold(0, |sum, next| black_box(sum + next))
 }
 
-/// The others finish all the same.
-fn never_returns(pool: &Pool) -> Outcome {
-    let _never = pool.spawn(Terms::NONE.named("never"), || {
-        loop {
-            black_box(count(1000));
+/// Counts until the number is again what it was before.
+fn wrap(from: u64) -> u64 {
+    let (mut now, mut sum) = (from, 0);
+    loop {
+        now = now.wrapping_add(1);
+        sum = black_box(sum ^ now);
+        if now == from {
+            return sum;
         }
-    });
+    }
+}
+
+/// The same, of all numbers of 32 bits, which takes seconds.
+fn wrap_short(from: u32) -> u32 {
+    let (mut now, mut sum) = (from, 0);
+    loop {
+        now = now.wrapping_add(1);
+        sum = black_box(sum ^ now);
+        if now == from {
+            return sum;
+        }
+    }
+}
+
+/// Looks for what is never there.
+fn seek(numbers: &[u32]) -> usize {
+    (0..usize::MAX).find(|at| numbers[at % numbers.len()] == 7).unwrap_or(0)
+}
+
+/// All kinds of loops that don't end. The others finish all the same.
+fn never_returns(pool: &Pool) -> Outcome {
+    fn never(pool: &Pool, body: impl Fn() -> u64 + Send + 'static) {
+        drop(pool.spawn(Terms::NONE.named("never"), move || {
+            loop {
+                black_box(body());
+            }
+        }));
+    }
+    never(pool, || count(1000));
+    never(pool, || count(black_box(u64::MAX)));
+    never(pool, || wrap(black_box(1)));
+    never(pool, || wrap_short(black_box(1)).into());
+    never(pool, || seek(black_box(&[1, 2, 3])) as u64);
+    never(pool, || black_box((|| 7) as fn() -> u64)());
     let others: Vec<_> = (0..100).map(|_| pool.spawn(None, || count(10_000))).collect();
     for other in others {
         other.wait()?;
