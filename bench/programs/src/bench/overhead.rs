@@ -64,7 +64,7 @@ pub(super) fn case(program: &Program) -> String {
 }
 
 fn turns(setting: &Setting, program: &Program, progress: &mut Progress) -> anyhow::Result<Vec<Turn>> {
-    let (processes, each) = if setting.quick { (1, 3) } else { (3, 3) };
+    let (processes, each) = if setting.quick { (1, 3) } else { (11, 2) };
     let mut turns: Vec<Turn> = Vec::new();
     for _ in 0..processes {
         let start = |build| Process::start(build, program, setting.scale(), setting.core);
