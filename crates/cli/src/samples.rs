@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use greenwave_services::proto::{recommend, search};
+use greenwave_bench::target::{Payloads, Rotation};
+use greenwave_kv::Keys;
+use greenwave_services::proto::{kv, recommend, search};
 use greenwave_services::recommend::sampler::Sampler as Users;
 use greenwave_services::recommend::store;
 use greenwave_services::search::corpus::{CorpusConfig, cargo_registry};
@@ -53,6 +55,23 @@ pub(crate) fn recommend(directory: Option<&PathBuf>, count: usize, seed: u64) ->
     Ok(users.map(|user| recommend::ProfileRequest { user, limit: 10 }.encode_to_vec()).collect())
 }
 
+/// So many encoded requests to `greenwave.kv.Kv/Get`, for rows that a store of `rows` was made with.
+pub(crate) fn gets(rows: u32, count: usize, seed: u64) -> Vec<Vec<u8>> {
+    let mut keys = Keys::new(rows, seed);
+    let key = |_| String::from_utf8_lossy(&keys.key()).into_owned();
+    (0..count).map(key).map(|key| kv::GetRequest { key }.encode_to_vec()).collect()
+}
+
+/// GETs in turn for the first class, the same SCAN for the second.
+pub(crate) struct Mix(pub(crate) Rotation);
+
+impl Payloads for Mix {
+    fn payload(&mut self, class: usize, sequence: u64) -> &[u8] {
+        // A SCAN of everything is an empty message.
+        if class == 0 { self.0.payload(class, sequence) } else { &[] }
+    }
+}
+
 /// The directory that was named, or the local Cargo registry.
 ///
 /// # Errors
@@ -61,5 +80,18 @@ pub(crate) fn corpus(directory: Option<impl AsRef<Path>>) -> Result<PathBuf, Pro
     match directory {
         Some(directory) => Ok(directory.as_ref().to_path_buf()),
         None => cargo_registry().map_err(Problem::failure),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_message_is_a_scan_of_everything() {
+        assert!(kv::ScanRequest::default().encode_to_vec().is_empty());
+        let mut mix = Mix(Rotation::single(vec![7]));
+        assert_eq!(mix.payload(0, 1), [7]);
+        assert!(mix.payload(1, 1).is_empty());
     }
 }

@@ -116,7 +116,8 @@ const FEW: u32 = 4;
 const LONG: u32 = u16::MAX as u32;
 /// A loop that may end early and whose iterations cost more has gates, as the limit would need a register.
 const BUSY: u32 = 24;
-/// A loop whose iterations cost more has gates on the credit itself: a local copy is fast, but has to be made.
+/// A loop whose iterations cost more has gates on the credit itself, unless it is one around a `match`: a local copy is
+/// fast, but has to be made.
 const TIGHT: u32 = 40;
 /// How much of a cycle may go uncharged, if it calls functions that charge.
 const BESIDE_A_CALL: u32 = 20;
@@ -192,7 +193,8 @@ impl Planner<'_> {
             }
         }
         let is_often_charged = if is_flat {
-            self.iteration(index) <= TIGHT
+            let is_match = || this.latches.iter().any(|latch| self.gate_of(index, *latch) != *latch);
+            self.iteration(index) <= TIGHT || is_match()
         } else {
             inner().all(|inner| match self.plans[inner] {
                 Plan::Small { .. } => true,

@@ -6,13 +6,11 @@ use greenwave::rpc::MethodId;
 use greenwave::{Channel, Context};
 use greenwave_bench::classes::Class;
 use greenwave_bench::rpc::RpcTarget;
-use greenwave_bench::target::{Payloads, Rotation};
-use greenwave_kv::Keys;
 use greenwave_services::proto::kv;
 use prost::Message;
 
 use crate::problem::Problem;
-use crate::schema;
+use crate::{samples, schema};
 
 /// The class of the requests that call [`kv::SCAN`].
 const SCAN: &str = "scan";
@@ -28,9 +26,7 @@ pub(super) fn gets(channel: &Channel, count: usize, seed: u64) -> Result<Vec<Vec
     let reply = channel.call(&Context::with_deadline(PATIENCE), MethodId::of(kv::DESCRIBE), &request);
     let reply = reply.map_err(|status| schema::failed(&status, kv::DESCRIBE, channel.address()))?;
     let rows = kv::DescribeReply::decode(&*reply.body).map_err(Problem::failure)?.rows;
-    let mut keys = Keys::new(rows, seed);
-    let key = |_| String::from_utf8_lossy(&keys.key()).into_owned();
-    Ok((0..count).map(key).map(|key| kv::GetRequest { key }.encode_to_vec()).collect())
+    Ok(samples::gets(rows, count, seed))
 }
 
 /// The two classes, with SCANs as so many percent of the requests.
@@ -55,27 +51,9 @@ pub(super) fn scanning(target: RpcTarget, method: &str) -> Result<RpcTarget, Pro
     Ok(target.calling(SCAN, kv::SCAN))
 }
 
-/// GETs in turn for the first class, the same SCAN for the second.
-pub(super) struct Mix(pub(super) Rotation);
-
-impl Payloads for Mix {
-    fn payload(&mut self, class: usize, sequence: u64) -> &[u8] {
-        // A SCAN of everything is an empty message.
-        if class == 0 { self.0.payload(class, sequence) } else { &[] }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_empty_message_is_a_scan_of_everything() {
-        assert!(kv::ScanRequest::default().encode_to_vec().is_empty());
-        let mut mix = Mix(Rotation::single(vec![7]));
-        assert_eq!(mix.payload(0, 1), [7]);
-        assert!(mix.payload(1, 1).is_empty());
-    }
 
     #[test]
     fn a_mix_has_both_kinds() {

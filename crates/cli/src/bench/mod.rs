@@ -111,7 +111,7 @@ impl Bench {
         progress.step(format!("{} at {}", method.name, self.address));
         let measured = if self.scan_percent.is_some() {
             let mut target = kv::scanning(target, &method.name)?;
-            load::run(&plan, &mut target, &mut kv::Mix(requests), &mut progress)
+            load::run(&plan, &mut target, &mut crate::samples::Mix(requests), &mut progress)
         } else {
             load::run(&plan, &mut target, &mut requests, &mut progress)
         };

@@ -1,18 +1,20 @@
-//! The main job, shown: both services, the usual scheduling and the deadline-aware one, three loads, one page.
+//! The main job, shown: three services, the usual scheduling, the deadline-aware one and the preemptive one, three loads,
+//! one page.
 
 use super::fleet;
 use super::path::{LOADS, Times, measure_capacity, run};
 use super::service::Service;
-use super::system::{FIFO, LEAST_LAXITY};
+use super::system::{FIFO, LEAST_LAXITY, PREEMPTIVE, System};
 use anyhow::{Context as _, Result};
 use clap::Args;
+use greenwave::quanta::is_instrumented;
 use greenwave_bench::progress::Progress;
 use greenwave_bench::report::{self, Data, Run};
 use greenwave_bench::result::Results;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Show both services under load, first come first served and by deadline, as a table and a page
+/// Show three services under load, first come first served, by deadline and preempted, as a table and a page
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -26,7 +28,7 @@ pub(crate) struct Demo {
     #[arg(long, default_value_t = 18, value_parser = clap::value_parser!(u16).range(1..=60))]
     shards: u16,
     /// Seconds of load per run.
-    #[arg(long, value_name = "S", default_value = "4", value_parser = super::seconds)]
+    #[arg(long, value_name = "S", default_value = "3", value_parser = super::seconds)]
     seconds: Duration,
     /// Where the page goes [default: target/bench/demo.html].
     #[arg(long, value_name = "FILE")]
@@ -43,21 +45,34 @@ impl Demo {
         let load = self.seconds;
         let times = Times { rounds: 1, warm_up: ms(500), load, drain: ms(1000), capacity: ms(400) };
         show!("preparing the chain's stores and the search index");
-        let services =
-            [Service::chain(self.dir.as_ref(), self.seed)?, Service::unit(self.dir.as_ref(), self.shards, self.seed)?];
-        let systems = [FIFO, LEAST_LAXITY];
+        let by_deadline = if is_instrumented() {
+            PREEMPTIVE
+        } else {
+            tell!("note: built without cargo quanta, so nothing is preempted; `cargo xtask demo` builds it with");
+            LEAST_LAXITY
+        };
+        let dir = self.dir.as_ref();
+        // What preemption alone does is seen best where a request takes microseconds.
+        let services = [
+            (Service::chain(dir, self.seed)?, vec![FIFO, by_deadline]),
+            (Service::unit(dir, self.shards, self.seed)?, vec![FIFO, by_deadline]),
+            (Service::kv(self.seed)?, ALL.into_iter().filter(|system| can_run(system)).collect()),
+        ];
         let mut results = Results::new("demo");
         let mut data = Data::new(
             "Answers on time",
-            "Two services under load: first come, first served, beside requests that carry their deadlines.",
+            "Three services under load: first come, first served, beside requests that carry their deadlines, and \
+             handlers that give way.",
         );
-        data.systems = systems
+        data.systems = ALL
             .iter()
+            .filter(|system| can_run(system))
             .map(|system| report::System { name: system.name.into(), about: system.about.into() })
             .collect();
-        let mut progress = Progress::new(services.len() * (1 + LOADS.len() * systems.len()));
+        let steps = services.iter().map(|(_, systems)| 1 + LOADS.len() * systems.len()).sum();
+        let mut progress = Progress::new(steps);
         fleet::pin(1);
-        for mut service in services {
+        for (mut service, systems) in services {
             let capacity = measure_capacity(&mut service, &times.trial(), &mut progress)?;
             results.push(&format!("{}/capacity", service.case), FIFO.name, "capacity_per_s", capacity);
             let mut runs = Vec::new();
@@ -87,7 +102,15 @@ impl Demo {
     }
 }
 
-const METRICS: [&str; 12] = [
+/// All systems that are shown.
+const ALL: [System; 3] = [FIFO, LEAST_LAXITY, PREEMPTIVE];
+
+/// Whether this program has what a system takes.
+fn can_run(system: &System) -> bool {
+    is_instrumented() || system.quantum == FIFO.quantum
+}
+
+const METRICS: [&str; 16] = [
     "capacity_per_s",
     "p50_ms",
     "p95_ms",
@@ -99,6 +122,10 @@ const METRICS: [&str; 12] = [
     "normal/missed_share",
     "loose/missed_share",
     "tight/p99_ms",
+    "get/missed_share",
+    "get/p99_ms",
+    "scan/missed_share",
+    "scan/p99_ms",
     "wasted_work_share",
 ];
 
@@ -111,11 +138,13 @@ fn method(times: &Times) -> Vec<String> {
         ),
         "Capacity is what the service answers with 16 requests in flight, first come, first served.".into(),
         "Three classes: tight (a fifth of the requests), normal (half) and loose. Recommendations are wanted within \
-         50, 200 and 800 ms, search results, which are more work, within 150, 500 and 2000 ms."
+         50, 200 and 800 ms, search results, which are more work, within 150, 500 and 2000 ms. The store has two: GETs are wanted within 0.5 ms, SCANs \
+         within 50 ms."
             .into(),
+        "All programs are built with probes; without a quantum they have nothing to do.".into(),
         "A request that is late, refused, unanswered or answered without some of the shards is a miss. Goodput counts answers within the deadline.".into(),
-        "All processes of a service share core 0; the load generator has core 1. Both systems get the same requests \
-         at the same times, and the handlers do the same work under both."
+        "All processes of a service share core 0; the load generator has core 1. All systems get the same requests \
+         at the same times, and the handlers do the same work under all of them."
             .into(),
     ]
 }

@@ -223,7 +223,7 @@ pub(crate) fn measure_capacity(service: &mut Service, trial: &Trial, progress: &
     progress.step(format!("{} capacity", service.case));
     let serving = service.start(&FIFO)?;
     let mut target = service.connect(&serving.address)?;
-    let measured = capacity::measure(trial, &service.classes, &mut target, &mut service.requests, progress)?;
+    let measured = capacity::measure(trial, &service.classes, &mut target, &mut *service.requests, progress)?;
     Ok(measured.per_second)
 }
 
@@ -244,7 +244,7 @@ pub(crate) fn run(
         seed,
         ..Plan::new(Arrivals::Poisson { per_second: rate }, service.classes.clone(), times.load)
     };
-    Ok(load::run(&plan, &mut target, &mut service.requests, progress))
+    Ok(load::run(&plan, &mut target, &mut *service.requests, progress))
 }
 
 fn print(results: &Results) {

@@ -2,12 +2,14 @@
 
 use super::fleet::Serving;
 use super::system::{System, classes};
+use crate::samples::Mix;
 use anyhow::Result;
 use greenwave::rpc::Wait;
 use greenwave::{Address, ChannelConfig};
-use greenwave_bench::classes::Classes;
+use greenwave_bench::classes::{Class, Classes};
 use greenwave_bench::rpc::{Patience, RpcTarget};
-use greenwave_bench::target::Rotation;
+use greenwave_bench::target::{Payloads, Rotation};
+use greenwave_kv::Rows;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -25,12 +27,18 @@ pub(crate) struct Service {
     options: Vec<String>,
     /// Further options for the systems that know deadlines.
     pub(crate) further: Vec<String>,
-    pub(crate) requests: Rotation,
+    pub(crate) requests: Box<dyn Payloads>,
+    /// A class whose requests call a method of their own, and that method.
+    also: Option<(&'static str, &'static str)>,
     /// Requests by how soon they have to be answered.
     pub(crate) classes: Classes,
 }
 
 const MS: Duration = Duration::from_millis(1);
+const US: Duration = Duration::from_micros(1);
+
+/// The share of SCANs, as in the mix that the literature on preemption uses (Shinjuku, NSDI'19; TQ, ASPLOS'24).
+const SCAN_PERCENT: f64 = 0.5;
 
 /// How many different requests are sent, over and over.
 const REQUESTS: usize = 4096;
@@ -47,7 +55,8 @@ impl Service {
             method: greenwave_services::proto::recommend::PROFILE,
             options: directory_option(directory),
             further: Vec::new(),
-            requests: Rotation::new(crate::samples::recommend(directory, REQUESTS, seed)?),
+            requests: Box::new(Rotation::new(crate::samples::recommend(directory, REQUESTS, seed)?)),
+            also: None,
             classes: classes(50 * MS, 200 * MS, 800 * MS),
         })
     }
@@ -65,9 +74,32 @@ impl Service {
             method: greenwave_services::proto::search::QUERY,
             options,
             further: Vec::new(),
-            requests: Rotation::new(crate::samples::search(directory, REQUESTS, seed)?),
+            requests: Box::new(Rotation::new(crate::samples::search(directory, REQUESTS, seed)?)),
+            also: None,
             // A query is five times the work of a recommendation, and the longest are four times the usual ones.
             classes: classes(150 * MS, 500 * MS, 2000 * MS),
+        })
+    }
+
+    /// The store: short requests behind long ones.
+    pub(crate) fn kv(seed: u64) -> Result<Self> {
+        let [get, scan] = [("get", 100.0 - SCAN_PERCENT, 500 * US), ("scan", SCAN_PERCENT, 50 * MS)]
+            .map(|(name, share, deadline)| Class::new(name, share, deadline));
+        Ok(Self {
+            case: "kv",
+            title: "kv: short requests behind long ones",
+            about: format!(
+                "a store of keys and values; {SCAN_PERCENT} % of the requests are SCANs of all rows, which take 500 times \
+                 as long as a GET"
+            ),
+            name: "kv",
+            stage: "kv",
+            method: greenwave_services::proto::kv::GET,
+            options: Vec::new(),
+            further: Vec::new(),
+            requests: Box::new(Mix(Rotation::new(crate::samples::gets(Rows::DEFAULT.count, REQUESTS, seed)))),
+            also: Some(("scan", greenwave_services::proto::kv::SCAN)),
+            classes: Classes::new(vec![get, scan])?,
         })
     }
 
@@ -87,7 +119,11 @@ impl Service {
     /// scored by what their servers do.
     pub(crate) fn connect(&self, address: &Address) -> Result<RpcTarget> {
         let config = ChannelConfig { wait: Wait::default(), ..ChannelConfig::default() };
-        Ok(RpcTarget::connect(address, &config, self.method, self.stage, Patience::Observed)?)
+        let target = RpcTarget::connect(address, &config, self.method, self.stage, Patience::Observed)?;
+        Ok(match self.also {
+            Some((class, method)) => target.calling(class, method),
+            None => target,
+        })
     }
 }
 

@@ -12,6 +12,8 @@ pub(crate) struct System {
     pub(crate) order: Order,
     /// Whether what can't be answered in time is refused, and what is late given up.
     pub(crate) deadlines: bool,
+    /// How long a handler runs before what is more urgent has its turn, as `--quantum` has it.
+    pub(crate) quantum: &'static str,
 }
 
 /// What everybody else does: first come, first served, every request to its end.
@@ -20,6 +22,7 @@ pub(crate) const FIFO: System = System {
     about: "first come, first served; deadlines are scored and otherwise ignored",
     order: Order::Fcfs,
     deadlines: false,
+    quantum: "off",
 };
 
 /// The least time to spare goes first.
@@ -28,6 +31,15 @@ pub(crate) const LEAST_LAXITY: System = System {
     about: "the least time to spare goes first; what can't be answered in time is refused",
     order: Order::LeastLaxity,
     deadlines: true,
+    quantum: "off",
+};
+
+/// The same, and a handler gives way to what is more urgent; in a program with probes.
+pub(crate) const PREEMPTIVE: System = System {
+    name: "preemptive",
+    about: "the same, and every 5 us a handler gives way to what has less time to spare",
+    quantum: "5us",
+    ..LEAST_LAXITY
 };
 
 /// All of them.
@@ -37,29 +49,34 @@ pub(crate) const ALL: [System; 5] = [
         name: "edf",
         about: "the earliest deadline goes first; what can't be answered in time is refused",
         order: Order::EarliestDeadline,
-        deadlines: true,
+        ..LEAST_LAXITY
     },
     LEAST_LAXITY,
     System {
         name: "oldest-first",
         about: "the request born first goes first; what can't be answered in time is refused",
         order: Order::OldestFirst,
-        deadlines: true,
+        ..LEAST_LAXITY
     },
     System {
         name: "stage-laxity",
         about: "the least time to spare of the stage's own share of the budget goes first; \
                 what can't be answered in time is refused",
         order: Order::StageLaxity,
-        deadlines: true,
+        ..LEAST_LAXITY
     },
 ];
 
 impl System {
     /// The options of `greenwave serve` that make a server schedule like this.
-    pub(crate) fn options(&self) -> [String; 3] {
+    pub(crate) fn options(&self) -> [String; 4] {
         let (admission, deadlines) = if self.deadlines { (Mode::On, "enforce") } else { (Mode::Off, "dark") };
-        [format!("--order={}", self.order), format!("--admission={admission}"), format!("--deadlines={deadlines}")]
+        [
+            format!("--order={}", self.order),
+            format!("--admission={admission}"),
+            format!("--deadlines={deadlines}"),
+            format!("--quantum={}", self.quantum),
+        ]
     }
 }
 
