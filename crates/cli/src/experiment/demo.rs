@@ -28,7 +28,7 @@ pub(crate) struct Demo {
     #[arg(long, default_value_t = 18, value_parser = clap::value_parser!(u16).range(1..=60))]
     shards: u16,
     /// Seconds of load per run.
-    #[arg(long, value_name = "S", default_value = "3", value_parser = super::seconds)]
+    #[arg(long, value_name = "S", default_value = "2.5", value_parser = super::seconds)]
     seconds: Duration,
     /// Where the page goes [default: target/bench/demo.html].
     #[arg(long, value_name = "FILE")]
@@ -45,34 +45,26 @@ impl Demo {
         let load = self.seconds;
         let times = Times { rounds: 1, warm_up: ms(500), load, drain: ms(1000), capacity: ms(400) };
         show!("preparing the chain's stores and the search index");
-        let by_deadline = if is_instrumented() {
-            PREEMPTIVE
-        } else {
+        if !is_instrumented() {
             tell!("note: built without cargo quanta, so nothing is preempted; `cargo xtask demo` builds it with");
-            LEAST_LAXITY
-        };
+        }
+        let systems: Vec<System> = ALL.into_iter().filter(can_run).collect();
         let dir = self.dir.as_ref();
-        // What preemption alone does is seen best where a request takes microseconds.
-        let services = [
-            (Service::chain(dir, self.seed)?, vec![FIFO, by_deadline]),
-            (Service::unit(dir, self.shards, self.seed)?, vec![FIFO, by_deadline]),
-            (Service::kv(self.seed)?, ALL.into_iter().filter(|system| can_run(system)).collect()),
-        ];
+        let services =
+            [Service::chain(dir, self.seed)?, Service::unit(dir, self.shards, self.seed)?, Service::kv(self.seed)?];
         let mut results = Results::new("demo");
         let mut data = Data::new(
             "Answers on time",
             "Three services under load: first come, first served, beside requests that carry their deadlines, and \
              handlers that give way.",
         );
-        data.systems = ALL
+        data.systems = systems
             .iter()
-            .filter(|system| can_run(system))
             .map(|system| report::System { name: system.name.into(), about: system.about.into() })
             .collect();
-        let steps = services.iter().map(|(_, systems)| 1 + LOADS.len() * systems.len()).sum();
-        let mut progress = Progress::new(steps);
+        let mut progress = Progress::new(services.len() * (1 + LOADS.len() * systems.len()));
         fleet::pin(1);
-        for (mut service, systems) in services {
+        for mut service in services {
             let capacity = measure_capacity(&mut service, &times.trial(), &mut progress)?;
             results.push(&format!("{}/capacity", service.case), FIFO.name, "capacity_per_s", capacity);
             let mut runs = Vec::new();

@@ -53,7 +53,7 @@ impl Service {
             name: "recommend",
             stage: "profile",
             method: greenwave_services::proto::recommend::PROFILE,
-            options: directory_option(directory),
+            options: directory_option(directory).chain([UNADAPTED.to_owned()]).collect(),
             further: Vec::new(),
             requests: Box::new(Rotation::new(crate::samples::recommend(directory, REQUESTS, seed)?)),
             also: None,
@@ -63,8 +63,7 @@ impl Service {
 
     /// The parallel unit: an aggregator and its shards.
     pub(crate) fn unit(directory: Option<&PathBuf>, shards: u16, seed: u64) -> Result<Self> {
-        let mut options = directory_option(directory);
-        options.push(format!("--shards={shards}"));
+        let further = [format!("--shards={shards}"), UNADAPTED.to_owned()];
         Ok(Self {
             case: "parallel-unit",
             title: "search: a parallel unit",
@@ -72,7 +71,7 @@ impl Service {
             name: "search",
             stage: "aggregator",
             method: greenwave_services::proto::search::QUERY,
-            options,
+            options: directory_option(directory).chain(further).collect(),
             further: Vec::new(),
             requests: Box::new(Rotation::new(crate::samples::search(directory, REQUESTS, seed)?)),
             also: None,
@@ -95,7 +94,8 @@ impl Service {
             name: "kv",
             stage: "kv",
             method: greenwave_services::proto::kv::GET,
-            options: Vec::new(),
+            // Handlers as they are usually written: a SCAN doesn't ask by itself whether somebody waits.
+            options: vec!["--checkpoint-rows=0".into()],
             further: Vec::new(),
             requests: Box::new(Mix(Rotation::new(crate::samples::gets(Rows::DEFAULT.count, REQUESTS, seed)))),
             also: Some(("scan", greenwave_services::proto::kv::SCAN)),
@@ -111,7 +111,7 @@ impl Service {
         if system.deadlines {
             arguments.extend(self.further.iter().cloned());
         }
-        arguments.extend(["--listen=tcp://127.0.0.1:0", "--wait=block", "--cores=0", "--adapt=off"].map(str::to_owned));
+        arguments.extend(["--listen=tcp://127.0.0.1:0", "--wait=block", "--cores=0"].map(str::to_owned));
         Serving::start(&arguments)
     }
 
@@ -127,6 +127,9 @@ impl Service {
     }
 }
 
-fn directory_option(directory: Option<&PathBuf>) -> Vec<String> {
-    directory.map(|directory| format!("--dir={}", directory.display())).into_iter().collect()
+/// The services do the same work however late they are.
+const UNADAPTED: &str = "--adapt=off";
+
+fn directory_option(directory: Option<&PathBuf>) -> impl Iterator<Item = String> {
+    directory.map(|directory| format!("--dir={}", directory.display())).into_iter()
 }
