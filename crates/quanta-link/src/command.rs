@@ -90,7 +90,9 @@ pub(crate) fn run() -> Result<ExitCode> {
         .arg(&folder)
         .args(&arguments.rest)
         .env(format!("CARGO_TARGET_{triple}_LINKER"), itself)
-        .env("CARGO_ENCODED_RUSTFLAGS", rustflags())
+        .env("CARGO_ENCODED_RUSTFLAGS", flags("RUSTFLAGS"))
+        // Those of documentation tests, which are programs of their own.
+        .env("CARGO_ENCODED_RUSTDOCFLAGS", flags("RUSTDOCFLAGS"))
         .env(SETTINGS, serde_json::to_string(&settings)?);
     if is_report {
         return report::report(cargo.arg("--message-format=json-render-diagnostics"));
@@ -103,11 +105,11 @@ fn cargo() -> OsString {
     std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }
 
-/// The flags that are there already, and ours.
-fn rustflags() -> String {
-    let there = std::env::var("CARGO_ENCODED_RUSTFLAGS").ok().filter(|flags| !flags.is_empty());
+/// The flags that such a variable has already, and ours.
+fn flags(variable: &str) -> String {
+    let there = std::env::var(format!("CARGO_ENCODED_{variable}")).ok().filter(|flags| !flags.is_empty());
     let there = there.map(|flags| flags.split('\u{1f}').map(str::to_owned).collect::<Vec<_>>()).or_else(|| {
-        let flags = std::env::var("RUSTFLAGS").ok()?;
+        let flags = std::env::var(variable).ok()?;
         Some(flags.split_whitespace().map(str::to_owned).collect())
     });
     let ours = RUSTFLAGS.iter().map(|flag| (*flag).to_owned());

@@ -17,6 +17,7 @@
 //! What one module becomes depends on its bitcode and the options alone, so it is kept by their hash and made once.
 
 mod cache;
+mod calls;
 mod command;
 mod counted;
 mod flow;

@@ -6,12 +6,13 @@
 //! Safety, in general: every pointer that is used came from LLVM in the same call of [`Module::read`] or from an object
 //! that is still owned by that module, and nothing is used after what owns it was disposed of, which only `drop` does.
 
+use crate::calls::{bottom_up, cycles};
 use crate::counted::{Test, test_of};
 use crate::flow::{Callee, Price, blocks_of, callee_of, flow_of, instructions, is_call};
 use crate::insert::Charges;
 use crate::locals;
 use crate::loops::Shape;
-use crate::place::{Placement, bottom_up, cycles, place};
+use crate::place::{Placement, place};
 use crate::report::Fact;
 use crate::sections::{self, Marks};
 use anyhow::{Result, bail};

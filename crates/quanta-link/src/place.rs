@@ -383,52 +383,6 @@ impl Planner<'_> {
     }
 }
 
-/// Which functions lie on a common cycle of calls: those with the same number.
-pub(crate) fn cycles(calls: &[Vec<usize>]) -> Vec<usize> {
-    // Kosaraju: whoever is found, walking backwards, from the one that was left last, can reach it and be reached.
-    let mut callers = vec![Vec::new(); calls.len()];
-    for (caller, called) in calls.iter().enumerate() {
-        called.iter().for_each(|&called| callers[called].push(caller));
-    }
-    let mut cycle = vec![usize::MAX; calls.len()];
-    for root in bottom_up(calls).into_iter().rev() {
-        let mut open = vec![root];
-        while let Some(function) = open.pop() {
-            if cycle[function] == usize::MAX {
-                cycle[function] = root;
-                open.extend(&callers[function]);
-            }
-        }
-    }
-    cycle
-}
-
-/// An order in which functions that are called come before those that call them, but for recursion, where `calls` says
-/// for each which others it calls.
-pub(crate) fn bottom_up(calls: &[Vec<usize>]) -> Vec<usize> {
-    let (mut seen, mut sorted, mut path) = (vec![false; calls.len()], Vec::new(), Vec::new());
-    for root in 0..calls.len() {
-        if !std::mem::replace(&mut seen[root], true) {
-            path.push((root, 0));
-        }
-        while let Some((at, edge)) = path.last_mut() {
-            match calls[*at].get(*edge) {
-                Some(&to) => {
-                    *edge += 1;
-                    if !std::mem::replace(&mut seen[to], true) {
-                        path.push((to, 0));
-                    }
-                }
-                None => {
-                    sorted.push(*at);
-                    path.pop();
-                }
-            }
-        }
-    }
-    sorted
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -500,25 +454,48 @@ mod tests {
     }
 
     #[test]
+    fn a_small_function_that_calls_only_known_ones_is_a_leaf_all_the_same() {
+        let mut blocks = function(&[(3, &[1]), (12, &[])]);
+        blocks[1].calls = true;
+        let placement = placed(&blocks, &[]);
+        assert_eq!((placement.entry, placement.calls), (None, true));
+        blocks[1].is_open = true;
+        assert!(placed(&blocks, &[]).entry.is_some(), "who is called may be the function itself");
+    }
+
+    #[test]
+    fn a_call_by_which_nobody_may_charge_pays_for_no_iteration() {
+        let mut blocks = function(&[(3, &[1]), (5, &[1, 2]), (2, &[])]);
+        (blocks[1].calls, blocks[1].is_open) = (true, true);
+        assert_eq!(placed(&blocks, &[]).gates, [Gate { block: 1, cost: 8, local: None }]);
+    }
+
+    #[test]
+    fn the_gate_of_a_loop_around_a_match_is_where_the_ways_part() {
+        let blocks = function(&[(3, &[1]), (9, &[2, 3, 4]), (5, &[5]), (6, &[5]), (7, &[5]), (2, &[1, 6]), (2, &[])]);
+        let placement = placed(&blocks, &[]);
+        let [gate] = placement.gates[..] else { panic!("{placement:?}") };
+        assert_eq!((gate.block, gate.local), (1, Some(0)));
+        assert_eq!(gate.cost, 9 + 7 + 2, "what comes behind it is paid for in the next iteration");
+    }
+
+    #[test]
+    fn a_nest_of_loops_that_are_paid_for_in_advance_keeps_the_credit_in_a_local_copy() {
+        // 1 leads to the loop of 2; 3 back to 1 or out.
+        let blocks = function(&[(3, &[1]), (90, &[2]), (5, &[2, 3]), (6, &[1, 4]), (2, &[])]);
+        let counted = [Counted { block: 2, most: None, movable: true }];
+        let placement = placed(&blocks, &counted);
+        assert_eq!(placement.strips[0].local, Some(1), "{placement:?}");
+        assert_eq!(placement.locals, [(1, 0)]);
+    }
+
+    #[test]
     fn the_ways_back_from_recursion_have_gates() {
         let mut blocks = function(&[(3, &[1, 2]), (12, &[2]), (2, &[])]);
         (blocks[1].calls, blocks[1].comes_back) = (true, true);
         assert!(placed(&blocks, &[]).gates.is_empty(), "it is short");
         blocks[1].cost = 50;
         assert_eq!(placed(&blocks, &[]).gates, [Gate { block: 1, cost: 53, local: None }]);
-    }
-
-    #[test]
-    fn who_calls_itself_through_others_shares_a_cycle_with_them() {
-        let cycle = cycles(&[vec![1, 4], vec![2], vec![3], vec![1], vec![], vec![5], vec![4]]);
-        assert!(cycle[1] == cycle[2] && cycle[2] == cycle[3] && cycle[0] != cycle[1] && cycle[4] != cycle[1]);
-        assert_eq!(cycles(&[]), [0; 0]);
-    }
-
-    #[test]
-    fn who_is_called_comes_first() {
-        assert_eq!(bottom_up(&[vec![1, 3], vec![2], vec![1], vec![]]), [2, 1, 3, 0]);
-        assert_eq!(bottom_up(&[]), [0; 0]);
     }
 
     proptest! {

@@ -371,3 +371,25 @@ fn rate(cost: u64, step: Step) -> Option<(u64, u64)> {
     };
     if by.unsigned_abs() >= 1 << 16 { None } else { (0..12).find_map(nearly) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_price_by_distance_is_never_less_than_that_of_the_iterations_nor_much_more() {
+        for cost in 1..400 {
+            for step in [1, 2, 3, 4, -4, 7, 8, 16, 24, -64, 100, 4096] {
+                let Some((factor, shift)) = rate(cost, Step::By(step)) else { continue };
+                for count in [1, 2, 10, 1000] {
+                    let price = (count * step.unsigned_abs() * factor) >> shift;
+                    let exact = count * cost;
+                    assert!(price >= exact && price <= exact + exact / 4 + 1, "{cost} for {step}: {price} {exact}");
+                }
+            }
+        }
+        assert_eq!(rate(16, Step::By(8)), Some((2, 0)));
+        assert_eq!(rate(27, Step::By(8)), Some((4, 0)), "nearly");
+        assert_eq!(rate(10, Step::By(64)), Some((3, 4)), "12 in place of 10");
+    }
+}
