@@ -71,11 +71,14 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         [(Part::Overhead, overhead::steps(&setting)), (Part::Gap, gap::steps(&setting)), (Part::Mix, mix::STEPS)];
     let mut progress = Progress::new(steps.iter().filter(|(part, _)| wanted(*part)).map(|(_, steps)| steps).sum());
     let mut results = Results::new("preempt");
+    // Written after each part, which takes minutes: what comes later may fail or be ended.
     if wanted(Part::Overhead) {
         overhead::measure(&setting, &mut results, &mut progress)?;
+        results.write()?;
     }
     if wanted(Part::Gap) {
         gap::measure(&setting, &mut results, &mut progress)?;
+        results.write()?;
     }
     if wanted(Part::Mix) {
         mix::measure(&setting, &mut results, &mut progress)?;
