@@ -47,7 +47,7 @@ pub struct Scope {
 }
 
 impl Scope {
-    /// Everything: about a minute and a half a workload.
+    /// Everything: about four minutes a workload.
     #[must_use]
     pub fn full() -> Self {
         Self {
