@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use crate::step::{Steps, asks_for_help, cargo, say, wrong_use};
+use crate::step::{Steps, asks_for_help, cargo, cargo_quanta, say, wrong_use};
 
 const HELP: &str = "\
 Builds and runs a benchmark and prints a table. What is measured for others to read goes to target/bench/NAME.json.
@@ -45,10 +45,9 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
 fn preempt(words: &[String]) -> Result<()> {
     const PACKAGE: [&str; 2] = ["--package", "greenwave-programs"];
     const PLAIN: [&str; 2] = ["--profile", "plain"];
-    let quanta = ["run", "--quiet", "--release", "--package", "cargo-quanta", "--bin", "cargo-quanta", "--"];
     let mut steps = Steps::new(3);
     steps.run("build", cargo(["build"]).args(PLAIN).args(PACKAGE))?;
-    let with_probes = ["quanta", "build", "--release", "--package", "greenwave-mix"];
-    steps.run("build with probes", cargo(quanta).args(with_probes).args(PACKAGE))?;
+    let with_probes = ["--release", "--package", "greenwave-mix"];
+    steps.run("build with probes", cargo_quanta("build").args(with_probes).args(PACKAGE))?;
     steps.run("preempt", cargo(["run", "--quiet"]).args(PLAIN).args(PACKAGE).args(["--", "bench"]).args(words))
 }

@@ -2,14 +2,13 @@
 
 use anyhow::Result;
 
-use crate::step::{Steps, cargo};
+use crate::step::{Steps, cargo_quanta};
 
 const PACKAGE: [&str; 3] = ["--release", "--package", "greenwave-cli"];
 
 /// Builds the command with probes and hands all words over to it; `--help` is answered by the demo itself.
 pub(crate) fn run(words: &[String]) -> Result<()> {
     let mut steps = Steps::new(2);
-    let quanta = ["run", "--quiet", "--release", "--package", "cargo-quanta", "--bin", "cargo-quanta", "--", "quanta"];
-    steps.run("build with probes", cargo(quanta).arg("build").args(PACKAGE))?;
-    steps.run("demo", cargo(quanta).args(["run", "--quiet"]).args(PACKAGE).args(["--", "demo"]).args(words))
+    steps.run("build with probes", cargo_quanta("build").args(PACKAGE))?;
+    steps.run("demo", cargo_quanta("run").arg("--quiet").args(PACKAGE).args(["--", "demo"]).args(words))
 }

@@ -59,6 +59,14 @@ pub(crate) fn cargo<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> 
     command
 }
 
+/// `cargo quanta` as the workspace has it, whether or not it is installed, with this task.
+pub(crate) fn cargo_quanta(task: &str) -> Command {
+    let run = ["run", "--quiet", "--release", "--package", "cargo-quanta", "--bin", "cargo-quanta", "--"];
+    let mut command = cargo(run);
+    command.args(["quanta", task]);
+    command
+}
+
 /// The root of the workspace.
 pub(crate) fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));

@@ -62,6 +62,9 @@ pub(crate) fn gets(rows: u32, count: usize, seed: u64) -> Vec<Vec<u8>> {
     (0..count).map(key).map(|key| kv::GetRequest { key }.encode_to_vec()).collect()
 }
 
+/// The class of the requests that call [`kv::SCAN`].
+pub(crate) const SCAN: &str = "scan";
+
 /// GETs in turn for the first class, the same SCAN for the second.
 pub(crate) struct Mix(pub(crate) Rotation);
 

@@ -94,21 +94,25 @@ pub(crate) struct Price {
     pub(crate) calls: bool,
     /// Whether somebody surely does.
     pub(crate) charges: bool,
+    /// Whether it isn't known who is called in the end.
+    pub(crate) is_open: bool,
 }
 
 impl Price {
     /// Of a function that charges for itself.
-    pub(crate) const CHARGING: Self = Self { cost: CALL, calls: true, charges: true };
+    pub(crate) const CHARGING: Self = Self { cost: CALL, calls: true, charges: true, is_open: false };
+    /// Of one of the module that is to have no charges.
+    pub(crate) const LEFT_OUT: Self = Self { is_open: false, ..Self::FOREIGN };
     /// Of one of which nothing is known.
-    pub(crate) const FOREIGN: Self = Self { cost: FOREIGN, calls: true, charges: false };
+    const FOREIGN: Self = Self { cost: FOREIGN, calls: true, charges: false, is_open: true };
 
     /// Of one that doesn't charge, by what it costs and whether it calls others that do.
     pub(crate) fn of_leaf(cost: u32, calls: bool) -> Self {
-        Self { cost: cost + CALL / 2, calls, charges: false }
+        Self { calls, ..Self::alone(cost + CALL / 2) }
     }
 
     fn alone(cost: u32) -> Self {
-        Self { cost, calls: false, charges: false }
+        Self { cost, calls: false, charges: false, is_open: false }
     }
 }
 
@@ -133,7 +137,7 @@ pub(crate) unsafe fn flow_of(
                 seen.cost = seen.cost.saturating_add(price.cost);
                 seen.calls |= price.calls;
                 seen.charges |= price.charges;
-                seen.is_open |= is_call(instruction) && is_open(&callee_of(instruction));
+                seen.is_open |= price.is_open;
                 seen.comes_back |= price.calls && comes_back(LLVMGetCalledValue(instruction));
             }
             let last = LLVMGetBasicBlockTerminator(*block);
@@ -176,16 +180,19 @@ fn spread_ends(flow: &mut [Block]) {
 /// # Safety
 /// The function is one of a module that is still there.
 pub(crate) unsafe fn blocks_of(function: LLVMValueRef) -> Vec<LLVMBasicBlockRef> {
-    let mut found = Vec::new();
     // SAFETY: as above.
-    unsafe {
-        let mut block = LLVMGetFirstBasicBlock(function);
-        while !block.is_null() {
-            found.push(block);
-            block = LLVMGetNextBasicBlock(block);
-        }
-    }
-    found
+    unsafe { listed(LLVMGetFirstBasicBlock(function), LLVMGetNextBasicBlock) }
+}
+
+/// All of a list of LLVM's, from its first on, which is null if the list is empty.
+///
+/// # Safety
+/// `next` may be called with what is in the list, which isn't changed meanwhile.
+pub(crate) unsafe fn listed<T>(first: *mut T, next: unsafe extern "C" fn(*mut T) -> *mut T) -> Vec<*mut T> {
+    // SAFETY: as above.
+    let after = |one: &*mut T| unsafe { next(*one) };
+    let some = |one: *mut T| (!one.is_null()).then_some(one);
+    std::iter::successors(some(first), |one| some(after(one))).collect()
 }
 
 /// The first instruction of a block that is none of these kinds. The last of a block never is.
@@ -208,16 +215,8 @@ pub(crate) unsafe fn first_but(kinds: &[LLVMOpcode], block: LLVMBasicBlockRef) -
 /// # Safety
 /// The block is one of a module that is still there, and isn't changed meanwhile.
 pub(crate) unsafe fn instructions(block: LLVMBasicBlockRef) -> Vec<LLVMValueRef> {
-    let mut found = Vec::new();
     // SAFETY: as above.
-    unsafe {
-        let mut instruction = LLVMGetFirstInstruction(block);
-        while !instruction.is_null() {
-            found.push(instruction);
-            instruction = LLVMGetNextInstruction(instruction);
-        }
-    }
-    found
+    unsafe { listed(LLVMGetFirstInstruction(block), LLVMGetNextInstruction) }
 }
 
 /// The phis of a block.
@@ -239,11 +238,6 @@ pub(crate) unsafe fn phis(block: LLVMBasicBlockRef) -> Vec<LLVMValueRef> {
 pub(crate) unsafe fn is_call(instruction: LLVMValueRef) -> bool {
     // SAFETY: as above.
     matches!(unsafe { LLVMGetInstructionOpcode(instruction) }, LLVMOpcode::LLVMCall | LLVMOpcode::LLVMInvoke)
-}
-
-/// Whether it isn't known who is called in the end.
-fn is_open(callee: &Callee) -> bool {
-    matches!(callee, Callee::Other(_) | Callee::Pointer)
 }
 
 /// What an instruction costs, in simple ones, roughly.

@@ -44,7 +44,7 @@ pub(crate) struct Charges {
     number: LLVMTypeRef,
     probe_kind: LLVMTypeRef,
     gate_kind: LLVMTypeRef,
-    pub(crate) credit: LLVMValueRef,
+    credit: LLVMValueRef,
     narrow: Set,
     wide: Set,
 }
@@ -109,11 +109,7 @@ impl Charges {
             let builder = LLVMCreateBuilderInContext(context);
             LLVMPositionBuilderAtEnd(builder, entry);
             let (counter, cost) = (LLVMGetParam(function, 0), LLVMGetParam(function, 1));
-            let before = LLVMBuildLoad2(builder, self.number, counter, c"".as_ptr());
-            let left = LLVMBuildSub(builder, before, cost, c"".as_ptr());
-            LLVMBuildStore(builder, left, counter);
-            let none = LLVMBuildICmp(builder, LLVMIntSLT, left, self.constant(0), c"".as_ptr());
-            self.seldom(LLVMBuildCondBr(builder, none, used_up, over));
+            let left = self.take(builder, counter, cost, [used_up, over]);
             LLVMPositionBuilderAtEnd(builder, used_up);
             if is_local {
                 LLVMBuildStore(builder, left, self.credit);
@@ -128,6 +124,26 @@ impl Charges {
             LLVMPositionBuilderAtEnd(builder, over);
             LLVMBuildRetVoid(builder);
             LLVMDisposeBuilder(builder);
+        }
+    }
+
+    /// Takes a cost off a counter and ends the block: leads to the first of these where nothing is left, to the second
+    /// elsewhere. What is left.
+    unsafe fn take(
+        &self,
+        builder: LLVMBuilderRef,
+        counter: LLVMValueRef,
+        cost: LLVMValueRef,
+        [used_up, over]: [LLVMBasicBlockRef; 2],
+    ) -> LLVMValueRef {
+        // SAFETY: see the module's documentation.
+        unsafe {
+            let before = LLVMBuildLoad2(builder, self.number, counter, c"".as_ptr());
+            let left = LLVMBuildSub(builder, before, cost, c"".as_ptr());
+            LLVMBuildStore(builder, left, counter);
+            let none = LLVMBuildICmp(builder, LLVMIntSLT, left, self.constant(0), c"".as_ptr());
+            self.seldom(LLVMBuildCondBr(builder, none, used_up, over));
+            left
         }
     }
 
@@ -156,7 +172,7 @@ impl Charges {
     }
 
     /// A place in the thread's state, which begins with the credit.
-    fn state(&self, offset: u64) -> LLVMValueRef {
+    pub(crate) fn state(&self, offset: u64) -> LLVMValueRef {
         // SAFETY: the types are the context's, and the state is longer.
         unsafe {
             let byte = LLVMInt8TypeInContext(self.context);

@@ -8,7 +8,7 @@
 
 use crate::calls::{bottom_up, cycles};
 use crate::counted::{Test, test_of};
-use crate::flow::{Callee, Price, blocks_of, callee_of, flow_of, instructions, is_call};
+use crate::flow::{Callee, Price, blocks_of, callee_of, flow_of, instructions, is_call, listed};
 use crate::insert::Charges;
 use crate::locals;
 use crate::loops::Shape;
@@ -206,7 +206,7 @@ impl Module {
             let charges = Charges::declare(self.context, self.module, options.is_program);
             let left_out = |function| is_unprobed(function) || options.leaves_out(function);
             let foreign = functions.iter().copied().filter(|function| left_out(*function));
-            let mut prices: HashMap<_, _> = foreign.map(|function| (function, Price::FOREIGN)).collect();
+            let mut prices: HashMap<_, _> = foreign.map(|function| (function, Price::LEFT_OUT)).collect();
             let (cycle, index) = (cycles(&calls), numbered(&functions));
             let mut size = vec![0_usize; functions.len()];
             cycle.iter().for_each(|of| size[*of] += 1);
@@ -231,7 +231,7 @@ impl Module {
                     prices.insert(function, Price::of_leaf(placement.longest, placement.calls));
                 }
                 facts.push(fact_of(function, Some(&placement)));
-                marks.settle(self.context, Some(charges.credit));
+                marks.settle(self.context, Some(&charges));
                 charges.insert(function, &blocks, &shape, &tests, &placement);
             }
         }
@@ -241,18 +241,12 @@ impl Module {
 
     /// Its functions that have a body.
     fn functions(&self) -> Vec<LLVMValueRef> {
-        let mut functions = Vec::new();
         // SAFETY: see the module's documentation.
         unsafe {
-            let mut function = LLVMGetFirstFunction(self.module);
-            while !function.is_null() {
-                if LLVMIsDeclaration(function) == 0 {
-                    functions.push(function);
-                }
-                function = LLVMGetNextFunction(function);
-            }
+            let mut functions = listed(LLVMGetFirstFunction(self.module), LLVMGetNextFunction);
+            functions.retain(|function| LLVMIsDeclaration(*function) == 0);
+            functions
         }
-        functions
     }
 
     /// Machine code, as an object file. Each function has a section of its own, so that the linker can leave out those

@@ -7,6 +7,7 @@
 
 use crate::counted::Blocks;
 use crate::flow::{blocks_of, first_but, instructions};
+use crate::insert::Charges;
 use crate::loops::Shape;
 use crate::module::name_of;
 use crate::place::Block;
@@ -121,16 +122,16 @@ impl Marks {
     /// Replaces them.
     ///
     /// # Safety
-    /// As for [`find`](Self::find); `credit` is the thread's, or none in code that is never preempted.
-    pub(crate) unsafe fn settle(&self, context: LLVMContextRef, credit: Option<LLVMValueRef>) {
+    /// As for [`find`](Self::find); `charges` are the module's, or none in code that is never preempted.
+    pub(crate) unsafe fn settle(&self, context: LLVMContextRef, charges: Option<&Charges>) {
         // SAFETY: as above; nobody uses a call that returns nothing.
         unsafe {
             let builder = LLVMCreateBuilderInContext(context);
-            let (byte, number) = (LLVMInt8TypeInContext(context), LLVMInt64TypeInContext(context));
+            let number = LLVMInt64TypeInContext(context);
             for &(mark, enters) in &self.all {
-                if let Some(credit) = credit.filter(|_| !self.are_needless) {
+                if let Some(charges) = charges.filter(|_| !self.are_needless) {
                     LLVMPositionBuilderBefore(builder, mark);
-                    let count = LLVMConstGEP2(byte, credit, [LLVMConstInt(number, OFFSET, 0)].as_mut_ptr(), 1);
+                    let count = charges.state(OFFSET);
                     let before = LLVMBuildLoad2(builder, number, count, c"".as_ptr());
                     let by = LLVMConstInt(number, if enters { 1 } else { u64::MAX }, 0);
                     LLVMBuildStore(builder, LLVMBuildAdd(builder, before, by, c"".as_ptr()), count);

@@ -31,24 +31,12 @@ fn count(to: u64) -> u64 {
     (0..to).fold(0, |sum, next| black_box(sum + next))
 }
 
-/// Counts until the number is again what it was before.
-fn wrap(from: u64) -> u64 {
+/// Counts until the number is again what it was before: for ever, or, of 32 bits, for seconds.
+fn wrap<T: Copy + PartialEq + Into<u64>>(from: T, next: impl Fn(T) -> T) -> u64 {
     let (mut now, mut sum) = (from, 0);
     loop {
-        now = now.wrapping_add(1);
-        sum = black_box(sum ^ now);
-        if now == from {
-            return sum;
-        }
-    }
-}
-
-/// The same, of all numbers of 32 bits, which takes seconds.
-fn wrap_short(from: u32) -> u32 {
-    let (mut now, mut sum) = (from, 0);
-    loop {
-        now = now.wrapping_add(1);
-        sum = black_box(sum ^ now);
+        now = next(now);
+        sum = black_box(sum ^ now.into());
         if now == from {
             return sum;
         }
@@ -71,8 +59,8 @@ fn never_returns(pool: &Pool) -> Outcome {
     }
     never(pool, || count(1000));
     never(pool, || count(black_box(u64::MAX)));
-    never(pool, || wrap(black_box(1)));
-    never(pool, || wrap_short(black_box(1)).into());
+    never(pool, || wrap(black_box(1_u64), |now| now.wrapping_add(1)));
+    never(pool, || wrap(black_box(1_u32), |now| now.wrapping_add(1)));
     never(pool, || seek(black_box(&[1, 2, 3])) as u64);
     never(pool, || black_box((|| 7) as fn() -> u64)());
     let others: Vec<_> = (0..100).map(|_| pool.spawn(None, || count(10_000))).collect();

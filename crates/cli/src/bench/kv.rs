@@ -10,10 +10,8 @@ use greenwave_services::proto::kv;
 use prost::Message;
 
 use crate::problem::Problem;
-use crate::{samples, schema};
-
-/// The class of the requests that call [`kv::SCAN`].
-const SCAN: &str = "scan";
+use crate::samples::{self, SCAN};
+use crate::schema;
 
 const PATIENCE: Duration = Duration::from_secs(5);
 

@@ -2,7 +2,7 @@
 
 use super::fleet::Serving;
 use super::system::{System, classes};
-use crate::samples::Mix;
+use crate::samples::{Mix, SCAN};
 use anyhow::Result;
 use greenwave::rpc::Wait;
 use greenwave::{Address, ChannelConfig};
@@ -82,7 +82,7 @@ impl Service {
 
     /// The store: short requests behind long ones.
     pub(crate) fn kv(seed: u64) -> Result<Self> {
-        let [get, scan] = [("get", 100.0 - SCAN_PERCENT, 500 * US), ("scan", SCAN_PERCENT, 50 * MS)]
+        let [get, scan] = [("get", 100.0 - SCAN_PERCENT, 500 * US), (SCAN, SCAN_PERCENT, 50 * MS)]
             .map(|(name, share, deadline)| Class::new(name, share, deadline));
         Ok(Self {
             case: "kv",
@@ -98,7 +98,7 @@ impl Service {
             options: vec!["--checkpoint-rows=0".into()],
             further: Vec::new(),
             requests: Box::new(Mix(Rotation::new(crate::samples::gets(Rows::DEFAULT.count, REQUESTS, seed)))),
-            also: Some(("scan", greenwave_services::proto::kv::SCAN)),
+            also: Some((SCAN, greenwave_services::proto::kv::SCAN)),
             classes: Classes::new(vec![get, scan])?,
         })
     }

@@ -113,11 +113,7 @@ impl Function<'_> {
             let counter = strip.local.map_or(charges.credit, |local| self.locals[&local]);
             let price = self.price(test, start, u64::from(strip.cost));
             let price = LLVMBuildAdd(builder, price, charges.constant(u64::from(strip.before)), c"".as_ptr());
-            let now = LLVMBuildLoad2(builder, charges.number, counter, c"".as_ptr());
-            let left = LLVMBuildSub(builder, now, price, c"".as_ptr());
-            LLVMBuildStore(builder, left, counter);
-            let none = LLVMBuildICmp(builder, LLVMIntSLT, left, charges.constant(0), c"".as_ptr());
-            charges.seldom(LLVMBuildCondBr(builder, none, back, all));
+            charges.take(builder, counter, price, [back, all]);
             LLVMPositionBuilderAtEnd(builder, all);
             self.nowhere();
             LLVMBuildStore(builder, test.end, limit);

@@ -194,8 +194,9 @@ global_asm!(
     ".size \\name, . - \\name",
     ".endm",
     // A strip: the state says how far it is to a loop's end, how far an iteration goes, what it costs, and how many there
-    // may be at once, if not any number, with a bit that says whether there is one at least. As many as the credit covers are paid for, but one at least if there is one, and how far
-    // they go takes the place of the distance. Where the credit covers hardly any, it probes first.
+    // may be at once, if not any number, with a bit that says whether there is one at least. As many as the credit covers
+    // are paid for, but one at least if there is one, and how far they go takes the place of the distance. Where the
+    // credit covers hardly any, it probes first.
     ".macro quanta_strip name, probe",
     ".section .text.\\name, \"ax\", @progbits",
     ".globl \\name",
