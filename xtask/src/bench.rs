@@ -2,7 +2,8 @@
 
 use anyhow::Result;
 
-use crate::step::{Steps, asks_for_help, cargo, cargo_quanta, say, wrong_use};
+use crate::preempt;
+use crate::step::{Steps, asks_for_help, cargo, say, wrong_use};
 
 const HELP: &str = "\
 Builds and runs a benchmark and prints a table. What is measured for others to read goes to target/bench/NAME.json.
@@ -25,7 +26,7 @@ Further ARGS go to the benchmark.";
 pub(crate) fn run(words: &[String]) -> Result<()> {
     let Some((name, rest)) = words.split_first().filter(|_| !asks_for_help(words)) else { return say(HELP) };
     if name == "preempt" {
-        return preempt(rest);
+        return preempt::run(rest);
     }
     let quick = rest.iter().any(|word| word == "--quick");
     let (target, words): (_, &[&str]) = match name.as_str() {
@@ -39,15 +40,4 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
     let mut steps = Steps::new(2);
     steps.run("build", cargo(["build", "--release"]).args(target))?;
     steps.run(name, cargo(["run", "--quiet", "--release"]).args(target).arg("--").args(words).args(rest))
-}
-
-/// The same programs twice, by cargo, with a profile that leaves no other difference, and by `cargo quanta`.
-fn preempt(words: &[String]) -> Result<()> {
-    const PACKAGE: [&str; 2] = ["--package", "greenwave-programs"];
-    const PLAIN: [&str; 2] = ["--profile", "plain"];
-    let mut steps = Steps::new(3);
-    steps.run("build", cargo(["build"]).args(PLAIN).args(PACKAGE))?;
-    let with_probes = ["--release", "--package", "greenwave-mix"];
-    steps.run("build with probes", cargo_quanta("build").args(with_probes).args(PACKAGE))?;
-    steps.run("preempt", cargo(["run", "--quiet"]).args(PLAIN).args(PACKAGE).args(["--", "bench"]).args(words))
 }

@@ -8,6 +8,7 @@
 mod bench;
 mod demo;
 mod fuzz;
+mod preempt;
 mod step;
 mod test;
 

@@ -10,7 +10,7 @@ mod instructions;
 mod mix;
 mod overhead;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
@@ -38,6 +38,9 @@ pub(crate) struct Options {
     /// The build with probes; looked for beside this one if not stated
     #[arg(long, value_name = "PATH")]
     probes: Option<PathBuf>,
+    /// A folder with both builds in several layouts, for what probes cost: `plain/1`, `probes/1` and so on
+    #[arg(long, value_name = "FOLDER")]
+    layouts: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -54,6 +57,8 @@ enum Part {
 struct Setting {
     plain: PathBuf,
     probes: PathBuf,
+    /// Both builds, as often as there are layouts.
+    layouts: Vec<[PathBuf; 2]>,
     core: usize,
     quick: bool,
     programs: Vec<&'static Program>,
@@ -120,16 +125,28 @@ impl Setting {
              `cargo run --release -p cargo-quanta -- quanta build --release -p greenwave-programs`",
             probes.display()
         );
+        let layouts = match &options.layouts {
+            Some(folder) => layouts(folder)?,
+            None => vec![[plain.clone(), probes.clone()]],
+        };
         let core = options.core.map_or_else(pin::last, Ok)?;
         let programs = match options.programs.is_empty() {
             true => PROGRAMS.iter().collect(),
             false => options.programs.clone(),
         };
-        Ok(Self { plain, probes, core, quick: options.quick, programs })
+        Ok(Self { plain, probes, layouts, core, quick: options.quick, programs })
     }
 
     /// How much programs have to do in runs that are timed.
     fn scale(&self) -> Scale {
         if self.quick { Scale::QUARTER } else { Scale::FULL }
     }
+}
+
+/// Both builds in each of the layouts that a folder has.
+fn layouts(folder: &Path) -> anyhow::Result<Vec<[PathBuf; 2]>> {
+    let of = |number: usize| ["plain", "probes"].map(|build| folder.join(build).join(number.to_string()));
+    let found: Vec<_> = (1..).map(of).take_while(|both| both.iter().all(|build| build.is_file())).collect();
+    ensure!(!found.is_empty(), "there are no builds in {}; `cargo xtask bench preempt` makes them", folder.display());
+    Ok(found)
 }

@@ -145,15 +145,14 @@ pub(crate) unsafe fn flow_of(
             seen.next = (0..LLVMGetNumSuccessors(last)).map(|at| index[&LLVMGetSuccessor(last, at)]).collect();
             // The way of a panic costs nothing that matters, wherever it is.
             seen.is_end |= LLVMGetInstructionOpcode(last) == LLVMOpcode::LLVMResume;
+            seen.is_invoke = LLVMGetInstructionOpcode(last) == LLVMOpcode::LLVMInvoke;
             seen
         });
         let mut flow: Vec<Block> = flow.collect();
         spread_ends(&mut flow);
         // A call that is a block's last instruction comes back in the next.
-        for (at, block) in all.iter().enumerate() {
-            if LLVMGetInstructionOpcode(LLVMGetBasicBlockTerminator(*block)) == LLVMOpcode::LLVMInvoke
-                && flow[at].comes_back
-            {
+        for at in 0..all.len() {
+            if flow[at].is_invoke && flow[at].comes_back {
                 let next = flow[at].next[0];
                 (flow[at].comes_back, flow[next].comes_back) = (false, true);
             }
@@ -244,7 +243,7 @@ pub(crate) unsafe fn is_call(instruction: LLVMValueRef) -> bool {
 ///
 /// # Safety
 /// It is an instruction.
-unsafe fn price_of(instruction: LLVMValueRef, prices: &HashMap<LLVMValueRef, Price>) -> Price {
+pub(crate) unsafe fn price_of(instruction: LLVMValueRef, prices: &HashMap<LLVMValueRef, Price>) -> Price {
     // SAFETY: as above.
     unsafe {
         let cost = match LLVMGetInstructionOpcode(instruction) {

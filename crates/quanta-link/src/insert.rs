@@ -6,7 +6,7 @@
 //! Safety, in general, is [`module`](crate::module)'s: all values are of one module and one function that has a body.
 
 use crate::counted::{Blocks, Step, Test};
-use crate::flow::{Callee, callee_of, first_but, instructions, is_call};
+use crate::flow::{Callee, Price, callee_of, first_but, instructions, is_call, price_of};
 use crate::loops::Shape;
 use crate::place::Placement;
 use llvm_sys::LLVMIntPredicate::*;
@@ -196,6 +196,7 @@ impl Charges {
         shape: &Shape,
         tests: &[Option<Test>],
         placement: &Placement,
+        prices: &HashMap<LLVMValueRef, Price>,
     ) {
         // SAFETY: see the module's documentation.
         unsafe {
@@ -213,6 +214,7 @@ impl Charges {
             };
             work.find_locals(placement);
             work.charge_lengths();
+            work.lend(prices);
             for gate in &placement.gates {
                 let counter = gate.local.map_or(self.credit, |local| work.locals[&local]);
                 work.before_end(blocks.all[gate.block]);
@@ -341,7 +343,8 @@ impl Function<'_> {
         }
     }
 
-    /// The blocks that follow a loop, each once, but for panics.
+    /// The blocks that follow a loop, each once, but for panics: what they find is what there was when the loop last called
+    /// somebody, or began.
     unsafe fn exits(&self, index: usize) -> Vec<LLVMBasicBlockRef> {
         let this = &self.shape.loops[index];
         let mut exits = Vec::new();
@@ -352,7 +355,7 @@ impl Function<'_> {
                 for at in 0..LLVMGetNumSuccessors(last) {
                     let next = LLVMGetSuccessor(last, at);
                     let inside = self.blocks.index.get(&next).is_some_and(|next| this.contains(*next));
-                    if !inside && !exits.contains(&next) && !self.is_end(next) {
+                    if !inside && !exits.contains(&next) && !self.is_panic(next) {
                         exits.push(next);
                     }
                 }
@@ -381,6 +384,39 @@ impl Function<'_> {
                     LLVMBuildStore(self.builder, left, counter);
                 }
             }
+        }
+    }
+
+    /// Gives a loop's copy of the credit back around each call by which somebody may charge, and takes it again.
+    unsafe fn lend(&self, prices: &HashMap<LLVMValueRef, Price>) {
+        // SAFETY: see the module's documentation. What follows an invoke of the loop is led to by it alone.
+        unsafe {
+            for (index, local) in &self.locals {
+                let all = self.shape.loops[*index].blocks.iter().map(|block| self.blocks.all[*block]);
+                for block in all.filter(|block| !self.is_end(*block)) {
+                    for call in instructions(block).into_iter().filter(|one| price_of(*one, prices).calls) {
+                        LLVMPositionBuilderBefore(self.builder, call);
+                        self.nowhere();
+                        self.copy(*local, self.charges.credit);
+                        match LLVMGetNextInstruction(call) {
+                            next if next.is_null() => self.at_start(LLVMGetSuccessor(call, 0)),
+                            next => {
+                                LLVMPositionBuilderBefore(self.builder, next);
+                                self.nowhere();
+                            }
+                        }
+                        self.copy(self.charges.credit, *local);
+                    }
+                }
+            }
+        }
+    }
+
+    unsafe fn is_panic(&self, block: LLVMBasicBlockRef) -> bool {
+        // SAFETY: see the module's documentation.
+        unsafe {
+            let first = first_but(&[LLVMOpcode::LLVMPHI], block);
+            self.is_end(block) || LLVMGetInstructionOpcode(first) == LLVMOpcode::LLVMLandingPad
         }
     }
 

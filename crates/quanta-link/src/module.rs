@@ -232,7 +232,7 @@ impl Module {
                 }
                 facts.push(fact_of(function, Some(&placement)));
                 marks.settle(self.context, Some(&charges));
-                charges.insert(function, &blocks, &shape, &tests, &placement);
+                charges.insert(function, &blocks, &shape, &tests, &placement, &prices);
             }
         }
         self.passes("always-inline,function(sroa,simplifycfg,early-cse)")?;

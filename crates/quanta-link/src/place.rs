@@ -14,7 +14,8 @@
 //!    each strip. A short loop that may also end otherwise counts as straight code of a few iterations, and does a few
 //!    more before it pays: that is cheap where it ends soon, and what it costs then the clock tells.
 //! 3. A *gate* at the end of a block pays for the longest way since the last charge. Loops that don't count have one
-//!    on every cycle; if they are tight and call nobody, in a local copy of the credit, which is a register.
+//!    on every cycle; if they are tight, in a local copy of the credit, which is a register and is given back around
+//!    calls, if there is a way round by none.
 //! 4. Loops of few iterations, known in advance, are paid for like straight code.
 //!
 //! What was paid at the entry of functions that call themselves is used up by the deepest; so their ways back have gates
@@ -44,6 +45,9 @@ pub(crate) struct Block {
     pub(crate) is_held: bool,
     /// Whether it comes back from a call by which the function may have called itself.
     pub(crate) comes_back: bool,
+    /// Whether its last instruction is a call, after which the first of those follows that may; the others are the ways
+    /// of a panic.
+    pub(crate) is_invoke: bool,
 }
 
 /// A test that a loop makes in every iteration and that ends it at a limit known beforehand.
@@ -104,10 +108,9 @@ pub(crate) struct Placement {
 const LEAF: u32 = 60;
 /// A loop of known length that costs at most this in all is straight code.
 const SMALL: u64 = 160;
-/// What a loop that may end early does at once: at first, for which [`FEW`] are paid, and if it goes on.
+/// What a loop that may end early, or call somebody, does at once: at first, for which [`FEW`] are paid, and whenever it
+/// goes on.
 const AT_ONCE: (u32, u32) = (256, 4096);
-/// The same for one that may call somebody, who may use up the quantum; what is paid for in advance is then too much.
-const AT_ONCE_WITH_CALLS: (u32, u32) = (256, 1024);
 /// What may be done between the last charge and the return, in longer functions: such ways back add up.
 const TAIL: u32 = 130;
 /// How many iterations a loop is paid for that may end early, like straight code.
@@ -196,14 +199,39 @@ impl Planner<'_> {
             let is_match = || this.latches.iter().any(|latch| self.gate_of(index, *latch) != *latch);
             self.iteration(index) <= TIGHT || is_match()
         } else {
-            inner().all(|inner| match self.plans[inner] {
-                Plan::Small { .. } => true,
-                Plan::Strip => self.at_once(inner).is_none(),
-                Plan::Gated | Plan::Local => false,
-            })
+            inner().all(|inner| !self.plans[inner].has_gates())
         };
-        let local = has_preheader && self.leads_out_alone(this) && !calls && is_often_charged;
+        let pays = if calls { self.mostly_goes_by_calls(this) } else { is_often_charged };
+        let local = has_preheader && self.leads_out_alone(this) && pays;
         if local { Plan::Local } else { Plan::Gated }
+    }
+
+    /// Whether a loop has short ways round that meet no call, as one has that skips what doesn't matter, and around those
+    /// that there are a copy of the credit can be given back and taken again.
+    fn mostly_goes_by_calls(&self, this: &Loop) -> bool {
+        let mut until = vec![None; self.blocks.len()];
+        until[this.header] = Some(0_u32);
+        for &block in self.shape.sorted.iter().filter(|block| this.contains(**block) && !self.calls(**block)) {
+            let Some(so_far) = until[block] else { continue };
+            let so_far = so_far.saturating_add(self.costs[block]);
+            until[block] = Some(so_far);
+            for &next in self.forward(block).filter(|next| this.contains(**next)) {
+                until[next] = until[next].max(Some(so_far));
+            }
+        }
+        let round = this.latches.iter().filter(|latch| !self.calls(**latch)).filter_map(|latch| until[*latch]).max();
+        let comes_back = |block: &usize| match self.blocks[*block].next[..] {
+            [next, ref panics @ ..] if self.blocks[*block].is_invoke => {
+                let leads = |from: &&usize| self.blocks[**from].next.contains(&next);
+                let is_alone = self.shape.sorted.iter().filter(leads).count() == 1;
+                this.contains(next)
+                    && next != this.header
+                    && is_alone
+                    && !panics.iter().any(|panic| this.contains(*panic))
+            }
+            _ => true,
+        };
+        round.is_some_and(|round| round <= TIGHT) && this.blocks.iter().filter(|one| self.calls(**one)).all(comes_back)
     }
 
     /// Whether a loop calls in every iteration somebody who may charge.
@@ -379,7 +407,7 @@ impl Planner<'_> {
         };
         let early = this.blocks.iter().any(leaves);
         let calls = this.blocks.iter().any(|block| self.calls(*block));
-        if calls { Some(AT_ONCE_WITH_CALLS) } else { early.then_some(AT_ONCE) }
+        (early || calls).then_some(AT_ONCE)
     }
 }
 
@@ -487,6 +515,24 @@ mod tests {
         let placement = placed(&blocks, &counted);
         assert_eq!(placement.strips[0].local, Some(1), "{placement:?}");
         assert_eq!(placement.locals, [(1, 0)]);
+    }
+
+    #[test]
+    fn a_loop_that_mostly_goes_by_its_calls_keeps_the_credit_in_a_local_copy() {
+        // 1 skips by way of 2, or calls in 3, which may panic by way of 6; 4 goes back or out.
+        let mut blocks =
+            function(&[(3, &[1]), (5, &[2, 3]), (4, &[4]), (12, &[4, 6]), (2, &[1, 5]), (2, &[]), (9, &[])]);
+        (blocks[3].calls, blocks[6].is_end) = (true, true);
+        let placement = placed(&blocks, &[]);
+        assert_eq!(placement.locals, [(0, 0)]);
+        assert!(placement.gates.iter().any(|gate| gate.local == Some(0)), "{placement:?}");
+        blocks[3].is_invoke = true;
+        assert!(placed(&blocks, &[]).locals.is_empty(), "who follows the call is led to by others too");
+        blocks[3].is_invoke = false;
+        blocks[2].cost = TIGHT;
+        assert!(placed(&blocks, &[]).locals.is_empty(), "it is long anyway");
+        (blocks[2].cost, blocks[1].calls) = (4, true);
+        assert!(placed(&blocks, &[]).locals.is_empty(), "every way round calls");
     }
 
     #[test]

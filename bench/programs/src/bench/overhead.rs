@@ -2,8 +2,10 @@
 //!
 //! What disturbs a machine changes from minute to minute, so all systems take turns on one core, in an order that is
 //! reversed each time, and each ratio is that of two runs that follow each other; the median of the ratios is what
-//! counts. Where code and data happen to lie in memory is worth some per cent and stays for a process's life, so in a
-//! full run there are several processes of each.
+//! counts. Where data happens to lie in memory is worth some per cent and stays for a process's life, and where code
+//! lies is worth up to a third and stays until it is linked again (Mytkowicz et al., "Producing wrong data without doing
+//! anything obviously wrong!", ASPLOS'09). So in a full run there are several processes of each build in each of several
+//! layouts, which the linker has shuffled.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -64,11 +66,18 @@ pub(super) fn case(program: &Program) -> String {
 }
 
 fn turns(setting: &Setting, program: &Program, progress: &mut Progress) -> anyhow::Result<Vec<Turn>> {
-    let (processes, each) = if setting.quick { (1, 3) } else { (11, 2) };
+    let layouts = &setting.layouts;
+    let (processes, each) = match (setting.quick, layouts.len()) {
+        (true, _) => (1, 3),
+        (false, 1) => (11, 2),
+        (false, count) => (2 * count, 2),
+    };
     let mut turns: Vec<Turn> = Vec::new();
-    for _ in 0..processes {
+    for process in 0..processes {
         let start = |build| Process::start(build, program, setting.scale(), setting.core);
-        let (mut plain, mut probes) = (start(&setting.plain)?, start(&setting.probes)?);
+        // Each layout of one build meets two of the other.
+        let (one, other) = (process % layouts.len(), (process + process / layouts.len()) % layouts.len());
+        let (mut plain, mut probes) = (start(&layouts[one][0])?, start(&layouts[other][1])?);
         for _ in 0..each {
             progress.show(turns.len() as f64 / (processes * each) as f64, 0);
             let mut turn = [Run::default(); SYSTEMS.len()];

@@ -42,13 +42,7 @@ impl Function<'_> {
             let start = LLVMGetIncomingValue(test.header, at.expect("the header's variable comes from the preheader"));
             self.before_end(preheader);
             match strip.at_once {
-                Some((first, _)) => {
-                    let most = (u64::from(first) / cost).max(1);
-                    let all = self.are_at_most(test, start, most);
-                    let some = self.ahead(test, start, most);
-                    let to = LLVMBuildSelect(builder, all, test.end, some, c"".as_ptr());
-                    LLVMBuildStore(builder, to, limit);
-                }
+                Some((first, _)) => self.go_on(test, start, (u64::from(first) / cost).max(1), limit),
                 None => self.pay_for_all(strip, test, start, limit, preheader, header),
             }
             let test = &self.now(test);
@@ -74,10 +68,52 @@ impl Function<'_> {
             charges.seldom(LLVMBuildCondBr(builder, goes_on, more, exit));
             LLVMPositionBuilderAtEnd(builder, more);
             self.nowhere();
-            self.pay(strip, test, here, limit);
+            if let Some((_, later)) = strip.at_once {
+                self.pay_for_some(strip, test, here, limit, (later / strip.cost).max(1));
+            } else {
+                self.pay(strip, test, here, limit);
+            }
+            let last = LLVMGetInsertBlock(builder);
             LLVMBuildBr(builder, stays);
             self.comes_instead(exit, tested, met);
-            self.comes_too(stays, tested, more);
+            self.comes_too(stays, tested, last);
+        }
+    }
+
+    /// Sets the limit so many iterations ahead, or to the end if that is nearer.
+    unsafe fn go_on(&self, test: &Test, from: LLVMValueRef, most: u64, limit: LLVMValueRef) {
+        // SAFETY: see the module's documentation.
+        unsafe {
+            let all = self.are_at_most(test, from, most);
+            let some = self.ahead(test, from, most);
+            let to = LLVMBuildSelect(self.builder, all, test.end, some, c"".as_ptr());
+            LLVMBuildStore(self.builder, to, limit);
+        }
+    }
+
+    /// Pays for so many iterations, or for as many as the credit covers, and sets the limit so.
+    unsafe fn pay_for_some(&self, strip: &Strip, test: &Test, from: LLVMValueRef, limit: LLVMValueRef, most: u32) {
+        let (charges, builder) = (self.charges, self.builder);
+        // SAFETY: see the module's documentation.
+        unsafe {
+            let block = |name: &CStr| LLVMAppendBasicBlockInContext(charges.context, self.function, name.as_ptr());
+            let (covered, short, join) = (block(c"quanta.covered"), block(c"quanta.short"), block(c"quanta.join"));
+            let counter = strip.local.map_or(charges.credit, |local| self.locals[&local]);
+            let price = charges.constant(u64::from(most) * u64::from(strip.cost));
+            let before = LLVMBuildLoad2(builder, charges.number, counter, c"".as_ptr());
+            let is_short = LLVMBuildICmp(builder, LLVMIntSLT, before, price, c"".as_ptr());
+            charges.seldom(LLVMBuildCondBr(builder, is_short, short, covered));
+            LLVMPositionBuilderAtEnd(builder, covered);
+            self.nowhere();
+            LLVMBuildStore(builder, LLVMBuildSub(builder, before, price, c"".as_ptr()), counter);
+            self.go_on(test, from, u64::from(most), limit);
+            LLVMBuildBr(builder, join);
+            LLVMPositionBuilderAtEnd(builder, short);
+            self.nowhere();
+            self.pay(strip, test, from, limit);
+            LLVMBuildBr(builder, join);
+            LLVMPositionBuilderAtEnd(builder, join);
+            self.nowhere();
         }
     }
 
