@@ -11,6 +11,7 @@
 use crate::deadline::Deadline;
 use crate::time::{Time, nanos};
 use std::cmp::Ordering;
+use std::collections::binary_heap::PeekMut;
 use std::collections::{BinaryHeap, VecDeque};
 use std::fmt;
 use std::str::FromStr;
@@ -25,7 +26,8 @@ pub enum Order {
     ProcessorSharing,
     /// The earliest deadline.
     EarliestDeadline,
-    /// The least time to spare: deadline less all the work that remains, at this stage and ahead.
+    /// The least time to spare: deadline less all the work that remains, at this stage and ahead. What has less than none
+    /// is [late](ReadyQueue::pop_due).
     LeastLaxity,
     /// The request that was born first, wherever that was.
     OldestFirst,
@@ -106,6 +108,13 @@ pub struct Urgency {
 }
 
 impl Urgency {
+    /// What is left when it has run for so long here. Work that took longer than was estimated is expected to take as long
+    /// again: of times that vary widely, that is how they go on.
+    #[must_use]
+    pub fn after(self, had: Duration) -> Self {
+        Self { here: self.here.checked_sub(had).unwrap_or(had), ..self }
+    }
+
     /// What the queue sorts by, in nanoseconds of the clock; the smallest goes first, [`i64::MAX`] is never.
     fn key(&self, order: Order, now: Time) -> i64 {
         match order {
@@ -140,6 +149,10 @@ pub struct ReadyQueue<T> {
     order: Order,
     line: VecDeque<(Urgency, T)>,
     heap: BinaryHeap<Waiting<T>>,
+    /// What was found late, by the work that it has left.
+    late: BinaryHeap<Waiting<T>>,
+    /// Whether it is the turn of what is late.
+    is_late_next: bool,
     /// How many were pushed; breaks ties.
     pushed: i64,
     /// Less one for each that was put back; breaks ties.
@@ -150,7 +163,15 @@ impl<T> ReadyQueue<T> {
     /// An empty queue.
     #[must_use]
     pub const fn new(order: Order) -> Self {
-        Self { order, line: VecDeque::new(), heap: BinaryHeap::new(), pushed: 0, put_back: 0 }
+        Self {
+            order,
+            line: VecDeque::new(),
+            heap: BinaryHeap::new(),
+            late: BinaryHeap::new(),
+            is_late_next: false,
+            pushed: 0,
+            put_back: 0,
+        }
     }
 
     /// Who goes first.
@@ -186,14 +207,38 @@ impl<T> ReadyQueue<T> {
         if self.order.is_line() {
             self.line.pop_front()
         } else {
-            self.heap.pop().map(|waiting| (waiting.urgency, waiting.work))
+            self.heap.pop().or_else(|| self.late.pop()).map(|waiting| (waiting.urgency, waiting.work))
         }
+    }
+
+    /// Takes out what goes first at `now`, by an order that doesn't let what is late make all others late.
+    ///
+    /// With time to spare as the only rule, work that can't be in time any more has the least of it, so it goes before all
+    /// that still could, and under a burst everybody is late in turn (the domino effect of earliest deadlines). So under
+    /// [`Order::LeastLaxity`] the late wait in a queue of their own, the least remaining work first, by which they are
+    /// fewest at any time (Schrage, "A proof of the optimality of the shortest remaining processing time discipline",
+    /// 1968), and where both queues have work they take turns. Under the other orders it is [`pop`](Self::pop).
+    pub fn pop_due(&mut self, now: Time) -> Option<(Urgency, T)> {
+        if self.order != Order::LeastLaxity {
+            return self.pop();
+        }
+        let now = signed(now);
+        while let Some(first) = self.heap.peek_mut().filter(|first| first.key < now) {
+            let first = PeekMut::pop(first);
+            self.late.push(Waiting { key: i64::try_from(nanos(first.urgency.here)).unwrap_or(i64::MAX), ..first });
+        }
+        if self.late.is_empty() || self.heap.is_empty() {
+            return self.pop();
+        }
+        self.is_late_next = !self.is_late_next;
+        let queue = if self.is_late_next { &mut self.late } else { &mut self.heap };
+        queue.pop().map(|waiting| (waiting.urgency, waiting.work))
     }
 
     /// How much waits.
     #[must_use]
     pub fn len(&self) -> usize {
-        if self.order.is_line() { self.line.len() } else { self.heap.len() }
+        if self.order.is_line() { self.line.len() } else { self.heap.len() + self.late.len() }
     }
 
     /// Whether nothing waits.
@@ -208,7 +253,7 @@ impl<T> ReadyQueue<T> {
         if self.order.is_line() {
             self.line.front().map(|(urgency, _)| urgency)
         } else {
-            self.heap.peek().map(|waiting| &waiting.urgency)
+            self.heap.peek().or_else(|| self.late.peek()).map(|waiting| &waiting.urgency)
         }
     }
 
@@ -218,7 +263,7 @@ impl<T> ReadyQueue<T> {
         if self.order.is_line() {
             self.line.back().map(|(urgency, _)| urgency)
         } else {
-            self.heap.iter().min().map(|waiting| &waiting.urgency)
+            self.late.iter().min().or_else(|| self.heap.iter().min()).map(|waiting| &waiting.urgency)
         }
     }
 
@@ -226,6 +271,7 @@ impl<T> ReadyQueue<T> {
     pub fn retain(&mut self, mut keep: impl FnMut(&Urgency, &T) -> bool) {
         self.line.retain(|(urgency, work)| keep(urgency, work));
         self.heap.retain(|waiting| keep(&waiting.urgency, &waiting.work));
+        self.late.retain(|waiting| keep(&waiting.urgency, &waiting.work));
     }
 
     /// Takes everything out, the most urgent first.
@@ -236,7 +282,7 @@ impl<T> ReadyQueue<T> {
     /// Everything that waits, in no order.
     pub fn iter(&self) -> impl Iterator<Item = (&Urgency, &T)> {
         let line = self.line.iter().map(|(urgency, work)| (urgency, work));
-        line.chain(self.heap.iter().map(|waiting| (&waiting.urgency, &waiting.work)))
+        line.chain(self.heap.iter().chain(&self.late).map(|waiting| (&waiting.urgency, &waiting.work)))
     }
 
     fn add(&mut self, now: Time, urgency: Urgency, work: T, turn: i64) {

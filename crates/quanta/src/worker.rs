@@ -201,7 +201,7 @@ impl<J: Job> Worker<J> {
             let Self { waiting, ready, places, .. } = self;
             waiting.look(now, |place| ready.put_back(now, places[place as usize].urgency_now(), place));
         }
-        let Some((_, place)) = self.ready.pop() else {
+        let Some((_, place)) = self.ready.pop_due(now) else {
             self.now = now;
             return Event::Idle;
         };
@@ -328,9 +328,8 @@ impl<J: Job> Place<J> {
         Self { progress: Progress::Free, urgency, had: Duration::ZERO, quanta: 0, generation: 0 }
     }
 
-    /// The urgency, with the work here that is left after what it has had.
     fn urgency_now(&self) -> Urgency {
-        Urgency { here: self.urgency.here.saturating_sub(self.had), ..self.urgency }
+        self.urgency.after(self.had)
     }
 
     fn begin(&mut self, stacks: &mut StackPool) -> io::Result<()> {

@@ -96,7 +96,8 @@ mod tests {
 
     fn measured(values: [f64; 3]) -> (Setting, Results) {
         let programs = PROGRAMS[..3].iter().collect();
-        let setting = Setting { plain: "".into(), probes: "".into(), layouts: Vec::new(), core: 0, quick: true, programs };
+        let setting =
+            Setting { plain: "".into(), probes: "".into(), layouts: Vec::new(), core: 0, quick: true, programs };
         let mut results = Results::new("preempt");
         results.machine = Machine::default();
         for (program, value) in setting.programs.iter().zip(values) {

@@ -47,6 +47,31 @@ fn a_late_request_with_much_to_do_overtakes_one_that_can_wait() {
     assert_eq!(first(Order::LeastLaxity), Some("long"));
 }
 
+#[test]
+fn what_is_late_takes_turns_with_what_can_be_in_time_the_shortest_first() {
+    let at = |ms| Time::ZERO + Duration::from_millis(ms);
+    let work = |deadline, here| Urgency {
+        deadline: Deadline::at(Time::ZERO, greenwave_policy::Budget::expected(Duration::from_millis(deadline))),
+        here: Duration::from_millis(here),
+        ..Urgency::default()
+    };
+    let mut queue = ReadyQueue::new(Order::LeastLaxity);
+    for (deadline, here) in [(10, 5), (30, 25), (40, 2), (100, 1), (200, 1), (300, 1)] {
+        queue.push(Time::ZERO, work(deadline, here), deadline);
+    }
+    assert_eq!(queue.len(), 6);
+    let mut pop = || queue.pop_due(at(50)).map(|(_, deadline)| deadline);
+    assert_eq!([pop(), pop(), pop(), pop(), pop(), pop()], [40, 100, 10, 200, 30, 300].map(Some));
+    assert_eq!(pop(), None);
+}
+
+#[test]
+fn work_that_exceeds_its_estimate_is_expected_to_take_as_long_again() {
+    let ms = Duration::from_millis;
+    let urgency = Urgency { here: ms(10), ..Urgency::default() };
+    assert_eq!([0, 4, 10, 25].map(|had| urgency.after(ms(had)).here), [ms(10), ms(6), ms(0), ms(25)]);
+}
+
 fn order() -> impl Strategy<Value = Order> {
     proptest::sample::select(&Order::ALL[..])
 }

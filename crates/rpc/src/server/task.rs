@@ -82,7 +82,7 @@ pub(super) struct Waiting {
 impl Task {
     /// How urgent it is once it has had some service: of the work here only the rest is left.
     pub(super) fn urgency_now(&self) -> Urgency {
-        Urgency { here: self.urgency.here.saturating_sub(self.service), ..self.urgency }
+        self.urgency.after(self.service)
     }
 
     /// What it has cost until `now`.

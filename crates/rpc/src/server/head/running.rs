@@ -18,7 +18,9 @@ impl Head {
     pub(super) fn run_ready(&mut self, begun: Time) {
         let mut now = begun;
         for _ in 0..BATCH {
-            let Some((_, index)) = self.ready.pop() else { return };
+            // Without a quantum whoever is begun was found to be in time, and soon gives way or ends.
+            let next = if self.quantum.is_some() { self.ready.pop_due(now) } else { self.ready.pop() };
+            let Some((_, index)) = next else { return };
             now = self.step(now, index);
             if now.since(begun) >= POLL_EVERY {
                 return;
