@@ -65,6 +65,54 @@ fn what_is_late_takes_turns_with_what_can_be_in_time_the_shortest_first() {
     assert_eq!(pop(), None);
 }
 
+/// Jobs of 1 us and of 100 us on one core, as many of each, in quanta of 1 us, at 0.85 of its capacity, in virtual time;
+/// each has ten times its work to be in time. The latencies of the two kinds, in order.
+fn latencies(pop: impl Fn(&mut ReadyQueue<usize>, Time) -> Option<(Urgency, usize)>) -> [Vec<Duration>; 2] {
+    let us = Duration::from_micros;
+    let mut random = 1_u64;
+    let mut uniform = move || {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (random >> 11) as f64 / (1_u64 << 53) as f64
+    };
+    let mut arrivals = Vec::new();
+    let mut at = 0.0;
+    while arrivals.len() < 10_000 {
+        at -= (1.0 - uniform()).ln() * 50.5 / 0.85;
+        let work = if uniform() < 0.5 { us(1) } else { us(100) };
+        arrivals.push((Time::from_nanos((at * 1e3) as u64), work));
+    }
+    let mut queue = ReadyQueue::new(Order::LeastLaxity);
+    let (mut next, mut now, mut latencies) = (0, Time::ZERO, [Vec::new(), Vec::new()]);
+    while next < arrivals.len() || !queue.is_empty() {
+        if queue.is_empty() {
+            now = now.max(arrivals[next].0);
+        }
+        while let Some((birth, here)) = arrivals.get(next).copied().filter(|(birth, _)| *birth <= now) {
+            let deadline = Deadline::at(birth, greenwave_policy::Budget::expected(10 * here));
+            queue.push(now, Urgency { arrived: birth, birth, deadline, here, ahead: Duration::ZERO }, next);
+            next += 1;
+        }
+        let (urgency, job) = pop(&mut queue, now).expect("it isn't empty");
+        now = now + us(1);
+        if urgency.here > us(1) {
+            queue.put_back(now, Urgency { here: urgency.here - us(1), ..urgency }, job);
+        } else {
+            latencies[usize::from(arrivals[job].1 > us(1))].push(now.since(urgency.birth));
+        }
+    }
+    latencies.iter_mut().for_each(|class| class.sort_unstable());
+    latencies
+}
+
+#[test]
+fn long_work_that_is_late_does_not_make_all_short_work_late() {
+    let tail = |class: &Vec<Duration>| class[class.len() * 999 / 1000];
+    let [short, long] = latencies(ReadyQueue::pop_due);
+    let [short_before, long_before] = latencies(|queue, _| queue.pop());
+    assert!(tail(&short) * 20 < tail(&short_before), "{:?} {:?}", tail(&short), tail(&short_before));
+    assert!(tail(&long) < tail(&long_before) * 4, "{:?} {:?}", tail(&long), tail(&long_before));
+}
+
 #[test]
 fn work_that_exceeds_its_estimate_is_expected_to_take_as_long_again() {
     let ms = Duration::from_millis;
