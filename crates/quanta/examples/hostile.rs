@@ -16,10 +16,11 @@ type Outcome = Result<String, Box<dyn std::error::Error>>;
 
 type Job = fn(&Pool) -> Outcome;
 
-const JOBS: [(&str, Job); 8] = [
+const JOBS: [(&str, Job); 9] = [
     ("never-returns", never_returns),
     ("recurses", recurses),
     ("panics", panics),
+    ("tells-where", tells_where),
     ("blocks", blocks),
     ("is-critical", is_critical),
     ("keeps-a-lock", keeps_a_lock),
@@ -87,6 +88,24 @@ fn panics(pool: &Pool) -> Outcome {
     let Err(JobError::Panicked { message }) = failing.wait() else { return Err("it did not panic".into()) };
     other.wait()?;
     Ok(format!("it said {:?}", message.lines().next().unwrap_or_default()))
+}
+
+/// What a backtrace says in the depth of a job that has been preempted there, all the way to its base.
+fn tells_where(pool: &Pool) -> Outcome {
+    #[inline(never)]
+    fn outer(depth: u64) -> String {
+        black_box(inner(depth)) + ""
+    }
+    #[inline(never)]
+    fn inner(depth: u64) -> String {
+        black_box(count(depth));
+        std::backtrace::Backtrace::force_capture().to_string()
+    }
+    let told = pool.spawn(None, || outer(black_box(100_000))).wait()?;
+    let frames: Vec<&str> =
+        told.lines().filter_map(|line| line.trim().split_once(": ")).map(|(_, name)| name).collect();
+    let at = |name: &str| frames.iter().position(|frame| frame.contains(name));
+    Ok(format!("inner {:?} outer {:?} of {} frames\n{told}", at("::inner"), at("::outer"), frames.len()))
 }
 
 /// Holds its worker, and is noticed.

@@ -258,6 +258,8 @@ pub(crate) fn preempt() {
     if !in_coroutine() || std::thread::panicking() {
         return;
     }
+    #[cfg(test)]
+    tests::look_around();
     let errno = errno::taken();
     leave(Why::Preempted);
     errno::put_back(errno);
@@ -408,6 +410,39 @@ mod tests {
         assert_eq!((turns.get(), endless.resume_for(Ticks(u64::MAX))), (2, Some(State::Finished)));
         assert_eq!(turns.get(), 1000);
         probe();
+    }
+
+    thread_local! {
+        /// What a backtrace said behind the last probe that preempted, for who asks by a text that isn't empty.
+        static SEEN: RefCell<String> = const { RefCell::new(String::new()) };
+    }
+
+    pub(super) fn look_around() {
+        SEEN.with_borrow_mut(|seen| {
+            if !seen.is_empty() {
+                *seen = std::backtrace::Backtrace::force_capture().to_string();
+            }
+        });
+    }
+
+    #[test]
+    fn a_backtrace_behind_a_probe_names_the_functions_of_the_coroutine_down_to_its_base() {
+        #[inline(never)]
+        fn computes() {
+            probe();
+            std::hint::black_box(());
+        }
+        SEEN.set("look".to_owned());
+        let stack = StackPool::new(StackSize::at_least(1 << 20), 1).take().unwrap();
+        let mut coroutine = Coroutine::new(stack, || {
+            computes();
+            std::hint::black_box(());
+        });
+        assert_eq!(coroutine.resume_for(Ticks(0)), None);
+        let seen = SEEN.take();
+        let at = |name: &str| seen.find(name).unwrap_or_else(|| panic!("no {name}: {seen}"));
+        assert!(at("__quanta_probe") < at("computes") && at("computes") < at("catch_unwind"), "{seen}");
+        assert_eq!(coroutine.resume(), State::Finished);
     }
 
     #[test]

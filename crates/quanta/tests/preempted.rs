@@ -98,6 +98,15 @@ fn a_panic_is_its_tasks_error() {
 }
 
 #[test]
+fn a_backtrace_names_the_functions_of_a_preempted_job_down_to_its_base() {
+    let said = hostile("tells-where");
+    let numbers: Vec<usize> =
+        said.lines().next().unwrap_or_default().split([' ', '(', ')']).filter_map(|word| word.parse().ok()).collect();
+    let [inner, outer, frames] = numbers[..] else { panic!("{said}") };
+    assert!(inner < outer && outer < frames && frames < outer + 20, "{said}");
+}
+
+#[test]
 fn a_system_call_holds_its_worker_and_is_noticed() {
     assert!(hostile("blocks").contains("stuck=1"));
 }

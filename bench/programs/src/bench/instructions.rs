@@ -20,6 +20,8 @@ impl Counter {
     /// Of one run, without what goes before it.
     pub(super) fn count(&self, build: &Path, program: &Program) -> anyhow::Result<f64> {
         let output = Command::new("valgrind")
+            // Or else a thread that spins may keep the others from running, which valgrind does one at a time.
+            .arg("--fair-sched=try")
             .args(["--tool=callgrind", "--callgrind-out-file=/dev/null", "--toggle-collect=*run_alone*"])
             .arg(build)
             .args(["once", program.name, "--scale", &Scale::TINY.share().to_string()])

@@ -138,9 +138,10 @@ global_asm!(
     "ret",
     ".cfi_restore_state",
     "2:",
+    // In full, as LLVM's assembler doesn't count on from what a state that it restores had.
     "push rbp",
-    ".cfi_adjust_cfa_offset 8",
-    ".cfi_rel_offset rbp, 0",
+    ".cfi_def_cfa_offset 48",
+    ".cfi_offset rbp, -48",
     "mov rbp, rsp",
     ".cfi_def_cfa_register rbp",
     "push rdi",
