@@ -104,7 +104,7 @@ global_asm!(
     // Slower code is believed within a few probes, faster code not at once: what counts is not to be late.
     "mov rdx, qword ptr fs:[r11 + 32]",
     "mov rsi, rdx",
-    "shr rsi, 1",
+    "shr rsi, 3",
     "lea rsi, [rsi + rdx + 1]",
     "cmp rax, rsi",
     "cmova rax, rsi",
