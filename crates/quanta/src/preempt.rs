@@ -84,7 +84,7 @@ impl Drop for Critical {
 
 /// How much work a tick is worth, in units of charges, scaled by 2^16: what a coroutine keeps between its quanta.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Pace(pub(crate) u64);
+pub(crate) struct Pace(pub(crate) u32);
 
 impl Default for Pace {
     /// A quarter of a unit: slow code, so that the first quantum isn't exceeded.
