@@ -2,12 +2,14 @@
 //!
 //! A slice is what the scheduler sees: from just before it resumes a coroutine to just after it has the thread back, by
 //! the clock that the probes read. Nothing is left out, so what the machine itself does meanwhile (interrupts, the
-//! neighbours of a virtual machine) is in there too; [`raw_spin`] shows how much that is.
+//! neighbours of a virtual machine) is in there too; [`raw_spin`] shows how much that is. Beside all slices stand those in
+//! which the kernel's own counters say that it had nothing to do with the thread; interrupts they don't tell of.
 
 use std::time::{Duration, Instant};
 
 use greenwave_bench::latencies::Latencies;
 use greenwave_quanta::Ticks;
+use nix::sys::resource::{UsageWho, getrusage};
 use serde::{Deserialize, Serialize};
 
 /// When to stop.
@@ -29,6 +31,9 @@ pub(crate) struct Gaps {
     /// Ticks of the clock in one nanosecond.
     ticks_per_ns: f64,
     overshoots: Latencies,
+    /// Those of slices in which the kernel neither brought in a page nor let another thread run.
+    undisturbed: Latencies,
+    disturbances: i64,
     /// How many ended before the quantum; they count as overshoots of nothing.
     early: u64,
     sum_ns: f64,
@@ -49,6 +54,10 @@ pub(crate) struct Overshoot {
     pub(crate) p999_ns: f64,
     pub(crate) p9999_ns: f64,
     pub(crate) max_ns: f64,
+    /// The share of those in which the kernel brought in a page or let another thread run, and what the others had.
+    pub(crate) disturbed_share: f64,
+    pub(crate) undisturbed_p99_ns: f64,
+    pub(crate) undisturbed_p999_ns: f64,
     /// How many there were up to each length and above the one before.
     pub(crate) distribution: Vec<(u64, u64)>,
 }
@@ -57,7 +66,18 @@ impl Gaps {
     pub(crate) fn new(quantum: Duration, limit: Limit) -> Self {
         let ticks_per_ns = Ticks::of(Duration::from_secs(1)).0 as f64 / 1e9;
         let (ticks, until) = (Ticks::of(quantum), Instant::now() + limit.time);
-        Self { quantum, ticks, limit, until, ticks_per_ns, overshoots: Latencies::new(), early: 0, sum_ns: 0.0 }
+        Self {
+            quantum,
+            ticks,
+            limit,
+            until,
+            ticks_per_ns,
+            overshoots: Latencies::new(),
+            undisturbed: Latencies::new(),
+            disturbances: disturbances(),
+            early: 0,
+            sum_ns: 0.0,
+        }
     }
 
     /// Notes a slice. Whether another one is wanted.
@@ -68,7 +88,12 @@ impl Gaps {
             self.early += 1;
         }
         self.sum_ns += overshoot.max(0.0);
-        self.overshoots.record(Duration::from_nanos(overshoot.round() as u64));
+        let length = Duration::from_nanos(overshoot.round() as u64);
+        self.overshoots.record(length);
+        let disturbances = disturbances();
+        if std::mem::replace(&mut self.disturbances, disturbances) == disturbances {
+            self.undisturbed.record(length);
+        }
         // The time is asked for rarely, since asking takes time as well.
         self.count() < self.limit.slices && (!self.count().is_multiple_of(1024) || Instant::now() < self.until)
     }
@@ -93,9 +118,18 @@ impl Gaps {
             p999_ns: quantile(0.999),
             p9999_ns: quantile(0.9999),
             max_ns: ns(self.overshoots.max()),
+            disturbed_share: 1.0 - share(self.undisturbed.count() as f64),
+            undisturbed_p99_ns: ns(self.undisturbed.quantile(0.99)),
+            undisturbed_p999_ns: ns(self.undisturbed.quantile(0.999)),
             distribution: distribution(&self.overshoots),
         }
     }
+}
+
+/// How often the kernel has brought in a page for this thread, or let another one run although this could have gone on.
+fn disturbances() -> i64 {
+    getrusage(UsageWho::RUSAGE_THREAD)
+        .map_or(0, |usage| usage.minor_page_faults() + usage.major_page_faults() + usage.involuntary_context_switches())
 }
 
 /// The limit on this machine: a loop that does nothing but read the clock until the quantum has ended.

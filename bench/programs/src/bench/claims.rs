@@ -54,7 +54,7 @@ pub(super) fn overhead(setting: &Setting, results: &Results) -> Vec<String> {
 pub(super) fn gaps(setting: &Setting, results: &Results) -> Vec<String> {
     let mut lines = Vec::new();
     for (system, _) in QUANTA {
-        for metric in ["overshoot_p50_ns", "overshoot_p99_ns", "overshoot_p999_ns"] {
+        for metric in ["overshoot_p50_ns", "overshoot_p99_ns", "overshoot_p999_ns", "undisturbed_p999_ns"] {
             let of = |program: &&'static Program| {
                 let value = |system| results.value(&gap::case(program), system, metric);
                 Some((value(system)?, value(&gap::raw_spin(system))?, program.name))

@@ -54,6 +54,9 @@ fn push(results: &mut Results, program: &Program, system: &str, overshoot: &Over
         ("overshoot_p999_ns", overshoot.p999_ns),
         ("overshoot_p9999_ns", overshoot.p9999_ns),
         ("overshoot_max_ns", overshoot.max_ns),
+        ("disturbed_share", overshoot.disturbed_share),
+        ("undisturbed_p99_ns", overshoot.undisturbed_p99_ns),
+        ("undisturbed_p999_ns", overshoot.undisturbed_p999_ns),
     ];
     for (metric, value) in figures {
         results.push(&case, system, metric, value);
@@ -70,13 +73,16 @@ pub(super) fn print(setting: &Setting, results: &Results) {
     for (system, quantum) in QUANTA {
         let headings = metrics.iter().map(|(heading, _)| *heading);
         let limits = ["raw p50_ns", "raw p99_ns", "raw p999_ns", "raw max_ns"];
-        let mut table = Table::new(["program"].into_iter().chain(headings).chain(["slices"]).chain(limits));
+        let mut table = Table::new(
+            ["program"].into_iter().chain(headings).chain(["slices", "undisturbed p99_ns", "p999_ns"]).chain(limits),
+        );
         for program in &setting.programs {
             let (case, limit) = (case(program), raw_spin(system));
             let own = metrics.iter().map(|(_, metric)| shown(&case, system, metric));
+            let undisturbed = ["undisturbed_p99_ns", "undisturbed_p999_ns"].map(|metric| shown(&case, system, metric));
             let raw = metrics[1..].iter().map(|(_, metric)| shown(&case, &limit, metric));
             let slices = shown(&case, system, "slices");
-            table.row([program.name.to_owned()].into_iter().chain(own).chain([slices]).chain(raw));
+            table.row([program.name.to_owned()].into_iter().chain(own).chain([slices]).chain(undisturbed).chain(raw));
         }
         println!("How much longer than {quantum:?} slices are, beside a loop that only reads the clock.\n\n{table}");
     }
