@@ -83,7 +83,7 @@ impl Scope {
     /// When the store that the jobs need can't be opened.
     pub fn window_of(&self, workload: Workload) -> anyhow::Result<Duration> {
         let least = Plan::mean_service(workload)?.mul_f64(Self::JOBS);
-        Ok(self.window.max(least.min(4 * self.window)))
+        Ok(self.window.max(least.min(2 * self.window)))
     }
 }
 
