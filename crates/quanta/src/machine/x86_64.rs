@@ -125,7 +125,7 @@ global_asm!(
     "mov dword ptr fs:[r11 + 32], eax",
     "cmp rcx, 100",
     "jl 2f",
-    // Half of what is left.
+    // Half of what is left, but not too much of the whole.
     "shr rcx, 1",
     "mov edx, dword ptr fs:[r11 + 36]",
     "cmp rcx, rdx",
