@@ -222,7 +222,7 @@ impl<T> ReadyQueue<T> {
     /// that still could, and under a burst everybody is late in turn (the domino effect of earliest deadlines). So under
     /// [`Order::LeastLaxity`] the late wait in a queue of their own, and where both queues have work they take turns. Among
     /// the late, little remaining work goes first, by which they are fewest at any time (Schrage, "A proof of the optimality
-    /// of the shortest remaining processing time discipline", 1968); but a unit of work counts for [`AGEING`] of lateness
+    /// of the shortest remaining processing time discipline", 1968); but a unit of work counts for a hundred of lateness
     /// and no more, so nobody is passed over for ever. Under the other orders it is [`pop`](Self::pop).
     pub fn pop_due(&mut self, now: Time) -> Option<(Urgency, T)> {
         if self.order != Order::LeastLaxity {

@@ -201,13 +201,15 @@ impl Planner<'_> {
         } else {
             inner().all(|inner| !self.plans[inner].has_gates())
         };
-        let pays = if calls { self.mostly_goes_by_calls(this) } else { is_often_charged };
+        let in_inner = |block: usize| inner().any(|inner| self.shape.loops[inner].contains(block));
+        let inner_calls = this.blocks.iter().any(|block| self.calls(*block) && in_inner(*block));
+        let pays = if calls { !inner_calls && self.mostly_goes_by_calls(this) } else { is_often_charged };
         let local = has_preheader && self.leads_out_alone(this) && pays;
         if local { Plan::Local } else { Plan::Gated }
     }
 
-    /// Whether a loop has short ways round that meet no call, as one has that skips what doesn't matter, and around those
-    /// that there are a copy of the credit can be given back and taken again.
+    /// Whether a loop has short ways round that meet no call, as one has that skips what doesn't matter, and around the
+    /// calls that there are a copy of the credit can be given back and taken again.
     fn mostly_goes_by_calls(&self, this: &Loop) -> bool {
         let mut until = vec![None; self.blocks.len()];
         until[this.header] = Some(0_u32);
@@ -533,6 +535,9 @@ mod tests {
         assert!(placed(&blocks, &[]).locals.is_empty(), "it is long anyway");
         (blocks[2].cost, blocks[1].calls) = (4, true);
         assert!(placed(&blocks, &[]).locals.is_empty(), "every way round calls");
+        blocks[1].calls = false;
+        blocks[3].next.push(3);
+        assert!(placed(&blocks, &[]).locals.is_empty(), "the call is in a loop of its own");
     }
 
     #[test]
