@@ -3,10 +3,12 @@
 //! The tests come last, so that what they say stands at the end. Lints and documentation share one set of checked
 //! dependencies, the tests need them built: each dependency is compiled twice, once of them without code.
 
+use std::process::Command;
+
 use anyhow::Result;
 
 use crate::fuzz;
-use crate::step::{Steps, asks_for_help, cargo, root, say, wrong_use};
+use crate::step::{Steps, asks_for_help, cargo, root, say, works, wrong_use};
 
 const HELP: &str = "\
 Checks formatting, lints, panics, documentation, the models of lock-free code, fuzz targets, and runs all tests.
@@ -16,7 +18,8 @@ Usage: cargo xtask test [--quick]
 Options:
   --quick  formatting, lints and tests alone
 
-The fuzz targets run for a few seconds each, where the nightly toolchain and cargo-fuzz are installed.";
+The fuzz targets run for a few seconds each, where the nightly toolchain and cargo-fuzz are installed; C code is put to
+the test where clang is.";
 
 /// How long each fuzz target runs.
 const FUZZ_SECONDS: u32 = 10;
@@ -30,7 +33,7 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
         [word] if word == "--quick" => true,
         _ => return Err(wrong_use(format!("`{}` is not understood", words.join(" ")), "cargo xtask test --help")),
     };
-    let mut steps = Steps::new(if quick { 3 } else { 7 });
+    let mut steps = Steps::new(if quick { 3 } else { 8 });
     steps.run("formatting", &mut cargo(["fmt", "--all", "--check"]))?;
     let lints = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
     steps.run("lints", &mut cargo(lints))?;
@@ -42,10 +45,22 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
         steps.run("documentation", cargo(documentation).env("RUSTDOCFLAGS", "-D warnings"))?;
         models(&mut steps)?;
         fuzz::smoke(&mut steps, FUZZ_SECONDS)?;
+        c_code(&mut steps)?;
     }
     steps.run("tests", &mut cargo(["test", "--workspace", "--no-fail-fast"]))?;
     steps.finish();
     Ok(())
+}
+
+/// C code in an instrumented program, where there is a compiler that makes bitcode of it.
+fn c_code(steps: &mut Steps) -> Result<()> {
+    let is_there = |clang: &&str| works(Command::new(clang).arg("--version"));
+    let Some(clang) = ["clang", "clang-19", "clang-16", "clang-14"].into_iter().find(is_there) else {
+        steps.pass_over("C code", "passed over: there is no clang; to install it: apt-get install clang");
+        return Ok(());
+    };
+    let mut test = cargo(["test", "--package", "cargo-quanta", "--test", "clang", "--", "--ignored"]);
+    steps.run("C code", test.env("CLANG", clang))
 }
 
 /// Every interleaving of the lock-free protocols, by loom. Its own target folder keeps the flag from rebuilding all else.
