@@ -36,8 +36,9 @@ pub(crate) struct Settings {
     pub(crate) only: Vec<String>,
 }
 
-/// What every program that was built with probes has: a byte that the runtime looks for; and the credit, never used up,
-/// and the functions, never called, of programs without that runtime.
+/// What every program that was built with probes has: a byte that the runtime looks for; and for programs without that
+/// runtime the thread's state, whose credit is never used up, and what its functions do there: a strip is as long as the
+/// loop.
 const STAMP: &str = "
 .section .text.__quanta_probe, \"ax\", @progbits
 .weak __quanta_probe
@@ -56,7 +57,6 @@ ret
 .type __quanta_strip_wide, @function
 __quanta_strip:
 __quanta_strip_wide:
-movq %rdi, %rax
 ret
 .globl __quanta_instrumented
 .section .rodata.__quanta_instrumented, \"a\", @progbits
@@ -79,10 +79,10 @@ __wrap_sched_yield:
 jmp *__real_sched_yield@GOTPCREL(%rip)
 .section .tdata.__quanta_credit, \"awT\", @progbits
 .weak __quanta_credit
-.p2align 3
+.p2align 6
 .type __quanta_credit, @object
-.size __quanta_credit, 8
-__quanta_credit: .quad 0x4000000000000000
+.size __quanta_credit, 64
+__quanta_credit: .quad 0x4000000000000000, 0, 0, 0, 0, 0, 0, 0
 .section .note.GNU-stack, \"\", @progbits
 ";
 

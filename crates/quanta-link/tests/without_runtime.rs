@@ -1,0 +1,64 @@
+//! A program that knows nothing of Greenwave is built with charges and runs as ever.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// Borrows thread-locals, which are critical sections, around loops that end early and that are far from their end; all
+/// other thread-locals, the standard library's among them, are what they were all the while.
+const PROGRAM: &str = r#"
+use std::cell::Cell;
+use std::hint::black_box;
+
+macro_rules! locals {
+    ($($name:ident = $value:expr),*) => {
+        thread_local! { $(static $name: Cell<u64> = const { Cell::new($value) };)* }
+        fn all() -> Vec<u64> { vec![$($name.get()),*] }
+    };
+}
+locals!(A = 1, B = 2, C = 3, D = 4, E = 5, F = 6, G = 7, H = 8, I = 9, J = 10, K = 11, L = 12);
+
+fn seek(numbers: &[u32], one: u32) -> usize {
+    numbers.iter().position(|number| *number == one).unwrap_or(numbers.len())
+}
+
+fn far(from: u64, to: u64) -> u64 {
+    let (mut at, mut steps) = (from, 0);
+    while at != to {
+        at = at.wrapping_add(1 << 32);
+        steps = black_box(steps + 1);
+    }
+    steps
+}
+
+fn main() {
+    let numbers: Vec<u32> = (0..200_000).collect();
+    let expected: Vec<u64> = (1..=12).collect();
+    let borrowed = A.with(|a| {
+        let found = seek(black_box(&numbers), black_box(199_999));
+        let copied = black_box(&numbers).clone();
+        a.set(found as u64 + u64::from(copied[7]) + far(black_box(0), black_box(1 << 60)));
+        assert_eq!(std::thread::current().name(), Some("main"));
+        all()
+    });
+    assert_eq!(std::thread::current().name(), Some("main"));
+    assert_eq!(A.get(), 199_999 + 7 + (1 << 28));
+    assert_eq!((&borrowed[1..], &all()[1..]), (&expected[1..], &expected[1..]));
+    println!("as ever");
+}
+"#;
+
+#[test]
+fn a_program_without_the_runtime_runs_as_ever() {
+    let project = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("without_runtime");
+    fs::create_dir_all(project.join("src")).expect("the folder can be made");
+    let manifest = "[package]\nname = \"plain\"\nedition = \"2024\"\n[workspace]\n";
+    for (name, text) in [("Cargo.toml", manifest), ("src/main.rs", PROGRAM)] {
+        fs::write(project.join(name), text).expect("the folder can be written to");
+    }
+    let mut quanta = Command::new(env!("CARGO_BIN_EXE_cargo-quanta"));
+    quanta.args(["quanta", "run", "--release"]).current_dir(&project).env("CARGO_TARGET_DIR", project.join("target"));
+    let output = quanta.output().expect("cargo-quanta can be run");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && output.stdout == b"as ever\n", "{said}");
+}
