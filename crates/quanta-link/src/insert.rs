@@ -18,6 +18,7 @@ use std::collections::HashMap;
 use std::ffi::CStr;
 use std::ptr;
 
+pub(crate) mod copies;
 mod strips;
 
 /// LLVM's convention by which the called function keeps all registers but one.
@@ -364,7 +365,7 @@ impl Function<'_> {
         exits
     }
 
-    /// Charges copies and comparisons by their length.
+    /// Charges copies and comparisons by their length, and has long copies done in parts.
     unsafe fn charge_lengths(&self) {
         let Charges { number, credit, .. } = *self.charges;
         // SAFETY: see the module's documentation.
@@ -382,6 +383,7 @@ impl Function<'_> {
                     let now = LLVMBuildLoad2(self.builder, number, counter, c"".as_ptr());
                     let left = LLVMBuildSub(self.builder, now, cost, c"".as_ptr());
                     LLVMBuildStore(self.builder, left, counter);
+                    self.in_parts(call);
                 }
             }
         }

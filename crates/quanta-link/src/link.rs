@@ -5,6 +5,7 @@
 //! bitcode in them are written anew.
 
 use crate::cache::Cache;
+use crate::insert::copies;
 use crate::module::{Module, Options};
 use crate::report::{self, Fact};
 use anyhow::{Context, Result};
@@ -117,7 +118,8 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<ExitCode> {
         report::keep(Path::new(made), &facts)?;
     }
     let stamp = folder.path().join("quanta-stamp.o");
-    fs::write(&stamp, cache.get(STAMP.as_bytes(), || Module::assembly(STAMP))?)?;
+    let assembly = format!("{STAMP}{}", copies::ASSEMBLY);
+    fs::write(&stamp, cache.get(assembly.as_bytes(), || Module::assembly(&assembly))?)?;
     let linker = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
     let mut command = Command::new(&linker);
     command.args(replaced).arg(stamp);

@@ -31,7 +31,27 @@ fn far(from: u64, to: u64) -> u64 {
     steps
 }
 
+/// Copies, moves and fills of lengths around those of parts, against what is done byte by byte.
+fn copies() {
+    for length in [0, 1, 8191, 8192, 8193, 16384, 16385, 70_000] {
+        let from: Vec<u8> = (0..length + 9000).map(|at| (at * 31 >> 3) as u8).collect();
+        let mut to = vec![7; black_box(length)];
+        to.copy_from_slice(&from[..black_box(length)]);
+        assert!(to.iter().zip(&from).all(|(a, b)| a == b));
+        for shift in [1, 5000, 8192, 9000] {
+            let (mut up, mut down) = (from.clone(), from.clone());
+            up.copy_within(..black_box(length), black_box(shift));
+            down.copy_within(black_box(shift).., 0);
+            assert!(up[shift..][..length] == from[..length] && up[..shift] == from[..shift], "{length} {shift}");
+            assert!(down[..from.len() - shift] == from[shift..], "{length} {shift}");
+        }
+        to.fill(black_box(9));
+        assert!(to.iter().all(|byte| *byte == 9));
+    }
+}
+
 fn main() {
+    copies();
     let numbers: Vec<u32> = (0..200_000).collect();
     let expected: Vec<u64> = (1..=12).collect();
     let borrowed = A.with(|a| {

@@ -1,0 +1,125 @@
+//! Long copies, done in parts: C's would hold up a thread for as long as they take.
+
+use super::{Charges, Function, attribute};
+use crate::module::name_of;
+use llvm_sys::core::*;
+use llvm_sys::prelude::*;
+use llvm_sys::{LLVMOpcode, LLVMTypeKind};
+use std::ffi::CStr;
+
+/// Who copies in parts, in place of whom.
+const IN_PARTS: [(&str, &CStr); 3] =
+    [("memcpy", c"__quanta_memcpy"), ("memmove", c"__quanta_memmove"), ("memset", c"__quanta_memset")];
+
+/// Whether a function is this one of C's, or LLVM's own way of saying the same.
+fn is_copy(name: &str, of: &str) -> bool {
+    name == of
+        || name.strip_prefix("llvm.").is_some_and(|name| name.strip_prefix(of).is_some_and(|p| p.starts_with(".p0")))
+}
+
+/// Copies in parts, with a probe in between where nothing is left of the credit: their lengths have been charged, but a
+/// probe behind megabytes would come late. A part is 8 KiB: some microseconds if its pages aren't there yet. What is
+/// moved upwards within itself would have to begin at the end, and is moved as a whole.
+pub(crate) const ASSEMBLY: &str = "
+.macro quanta_copy name, of, sets
+.section .text.__quanta_\\name, \"ax\", @progbits
+.globl __quanta_\\name
+.hidden __quanta_\\name
+.type __quanta_\\name, @function
+.p2align 4
+__quanta_\\name:
+.cfi_startproc
+cmpq $8192, %rdx
+ja 1f
+2:
+jmp *\\of@GOTPCREL(%rip)
+1:
+.ifc \\of, memmove
+movq %rdi, %rax
+subq %rsi, %rax
+cmpq %rdx, %rax
+jb 2b
+.endif
+.irp saved, rbx, r12, r13, r14, r15
+pushq %\\saved
+.cfi_adjust_cfa_offset 8
+.cfi_rel_offset %\\saved, 0
+.endr
+movq %rdi, %r12
+movq %rsi, %r13
+movq %rdx, %r14
+movq %rdi, %r15
+3:
+movl $8192, %ebx
+cmpq %rbx, %r14
+cmovbq %r14, %rbx
+movq %r12, %rdi
+movq %r13, %rsi
+movq %rbx, %rdx
+call *\\of@GOTPCREL(%rip)
+addq %rbx, %r12
+.if \\sets == 0
+addq %rbx, %r13
+.endif
+subq %rbx, %r14
+jz 4f
+movq __quanta_credit@GOTTPOFF(%rip), %r11
+subq $512, %fs:(%r11)
+jns 3b
+call *__quanta_probe@GOTPCREL(%rip)
+jmp 3b
+4:
+movq %r15, %rax
+.irp saved, r15, r14, r13, r12, rbx
+popq %\\saved
+.cfi_adjust_cfa_offset -8
+.cfi_restore %\\saved
+.endr
+ret
+.cfi_endproc
+.size __quanta_\\name, . - __quanta_\\name
+.endm
+quanta_copy memcpy, memcpy, 0
+quanta_copy memmove, memmove, 0
+quanta_copy memset, memset, 1
+.purgem quanta_copy
+.section .note.GNU-stack, \"\", @progbits
+";
+
+impl Function<'_> {
+    /// Replaces a copy by a call of what does the same, and probes between its parts if it is long.
+    pub(super) unsafe fn in_parts(&self, call: LLVMValueRef) {
+        let Charges { context, number, .. } = *self.charges;
+        let builder = self.builder;
+        // SAFETY: see the module's documentation; the functions take what C's take.
+        unsafe {
+            let name = name_of(LLVMGetCalledValue(call));
+            let Some((_, in_parts)) = IN_PARTS.iter().find(|(of, _)| is_copy(&name, of)) else { return };
+            let is_volatile =
+                LLVMGetNumArgOperands(call) == 4 && LLVMConstIntGetZExtValue(LLVMGetOperand(call, 3)) != 0;
+            if is_volatile || LLVMGetInstructionOpcode(call) != LLVMOpcode::LLVMCall {
+                return;
+            }
+            let (pointer, int) = (LLVMPointerTypeInContext(context, 0), LLVMInt32TypeInContext(context));
+            let sets = name.contains("memset");
+            let middle = if sets { int } else { pointer };
+            let kind = LLVMFunctionType(pointer, [pointer, middle, number].as_mut_ptr(), 3, 0);
+            let module = LLVMGetGlobalParent(self.function);
+            let function = match LLVMGetNamedFunction(module, in_parts.as_ptr()) {
+                known if known.is_null() => LLVMAddFunction(module, in_parts.as_ptr(), kind),
+                known => known,
+            };
+            attribute(context, function, "nounwind");
+            let mut arguments = [0, 1, 2].map(|at| LLVMGetOperand(call, at));
+            if sets {
+                arguments[1] = LLVMBuildIntCast2(builder, arguments[1], int, 0, c"".as_ptr());
+            }
+            arguments[2] = LLVMBuildIntCast2(builder, arguments[2], number, 0, c"".as_ptr());
+            let made = LLVMBuildCall2(builder, kind, function, arguments.as_mut_ptr(), 3, c"".as_ptr());
+            if LLVMGetTypeKind(LLVMTypeOf(call)) == LLVMTypeKind::LLVMPointerTypeKind {
+                LLVMReplaceAllUsesWith(call, made);
+            }
+            LLVMInstructionEraseFromParent(call);
+        }
+    }
+}
