@@ -28,7 +28,7 @@ mod this {
         0
     }
 
-    pub(crate) fn with_quantum<R>(_quantum: u64, _pace: &mut u32, body: impl FnOnce() -> R) -> R {
+    pub(crate) fn with_quantum<R>(_quantum: u64, _pace: &mut u64, body: impl FnOnce() -> R) -> R {
         body()
     }
 

@@ -3,7 +3,7 @@
 //! Each thread has the *end* of its quantum, in ticks of the processor's clock, and a *credit*, in units of work. Code
 //! takes what it costs off the credit; where nothing is left it probes: it reads the clock and, if the end has come,
 //! suspends the coroutine. Otherwise it grants credit for a part of what is left of the quantum, by how much work a
-//! tick has been worth lately. So the clock is read some eight times in a quantum, seldom at first and more often towards its
+//! tick has been worth lately. So the clock is read a few times in a quantum, seldom at first and more often towards its
 //! end, and whatever the code does, dense arithmetic or misses of the cache, its own speed sets the pace. The protocol:
 //! 1. While no coroutine with a quantum runs on a thread, the end is never and the credit is plenty, so that the
 //!    scheduler's own code, which has charges like any other, doesn't probe.
@@ -84,7 +84,7 @@ impl Drop for Critical {
 
 /// How much work a tick is worth, in units of charges, scaled by 2^16: what a coroutine keeps between its quanta.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Pace(pub(crate) u32);
+pub(crate) struct Pace(pub(crate) u64);
 
 impl Default for Pace {
     /// A quarter of a unit: slow code, so that the first quantum isn't exceeded.

@@ -18,10 +18,6 @@ const SOON: i64 = 256;
 /// The most ticks for which credit is granted at once.
 const MOST: u64 = 8192;
 
-/// And the most as a share of the quantum: code that is so many times slower than before, because it misses the cache,
-/// still ends in time.
-const PARTS: u64 = 4;
-
 /// A thread's state; the assembly below knows its layout.
 #[repr(C, align(64))]
 struct State {
@@ -33,9 +29,7 @@ struct State {
     at: Cell<u64>,
     granted: Cell<i64>,
     /// Units of work a tick, scaled by 2^16.
-    pace: Cell<u32>,
-    /// The most ticks for which credit is granted.
-    most: Cell<u32>,
+    pace: Cell<u64>,
     /// How many critical sections the thread is in.
     sections: Cell<i64>,
     /// What a strip is asked and answers: how far it is to the loop's end, or how far is paid for.
@@ -51,9 +45,7 @@ global_asm!(
     ".size __quanta_credit, 64",
     ".p2align 6",
     "__quanta_credit:",
-    ".quad {plenty}, {never}, 0, {plenty}",
-    ".long 16384, {most}",
-    ".quad 0, 0, 0",
+    ".quad {plenty}, {never}, 0, {plenty}, 16384, 0, 0, 0",
     ".section .text.greenwave_quanta_state, \"ax\", @progbits",
     ".globl greenwave_quanta_state",
     ".type greenwave_quanta_state, @function",
@@ -110,9 +102,9 @@ global_asm!(
     "shl rax, 16",
     "div rsi",
     // Slower code is believed within a few probes, faster code not at once: what counts is not to be late.
-    "mov edx, dword ptr fs:[r11 + 32]",
+    "mov rdx, qword ptr fs:[r11 + 32]",
     "mov rsi, rdx",
-    "shr rsi, 3",
+    "shr rsi, 1",
     "lea rsi, [rsi + rdx + 1]",
     "cmp rax, rsi",
     "cmova rax, rsi",
@@ -122,12 +114,13 @@ global_asm!(
     "mov edx, 256",
     "cmp rax, rdx",
     "cmovb rax, rdx",
-    "mov dword ptr fs:[r11 + 32], eax",
+    "mov qword ptr fs:[r11 + 32], rax",
     "cmp rcx, 100",
     "jl 2f",
-    // Half of what is left, but not too much of the whole.
+    // Half of what is left. Less, or believing a faster pace more slowly, makes slices of code that misses the cache now and
+    // then more exact, and costs it up to its own time again: a pace once measured over a short grant is hard to leave.
     "shr rcx, 1",
-    "mov edx, dword ptr fs:[r11 + 36]",
+    "mov edx, {most}",
     "cmp rcx, rdx",
     "cmova rcx, rdx",
     "imul rax, rcx",
@@ -360,14 +353,12 @@ pub(crate) fn exchange_sections(sections: i64) -> i64 {
 
 /// Runs `body` with a quantum of so many ticks, granting credit at this pace at first; writes back what it was last.
 #[inline(always)]
-pub(crate) fn with_quantum<R>(quantum: u64, pace: &mut u32, body: impl FnOnce() -> R) -> R {
+pub(crate) fn with_quantum<R>(quantum: u64, pace: &mut u64, body: impl FnOnce() -> R) -> R {
     let state = state();
     let now = now();
     state.at.set(now);
     state.pace.set(*pace);
-    let most = (quantum / PARTS).min(MOST);
-    state.most.set(most as u32);
-    let credit = ((most * u64::from(*pace)) >> 16) as i64;
+    let credit = (((quantum / 2).min(MOST) * *pace) >> 16) as i64;
     state.granted.set(credit);
     state.credit.set(credit);
     state.end.set(now.saturating_add(quantum).min(NEVER as u64) as i64);
