@@ -217,7 +217,7 @@ impl Charges {
             work.charge_lengths();
             work.lend(prices);
             for gate in &placement.gates {
-                let counter = gate.local.map_or(self.credit, |local| work.locals[&local]);
+                let counter = work.counter(gate.local);
                 work.before_end(blocks.all[gate.block]);
                 work.gate(counter, self.constant(u64::from(gate.cost)));
             }
@@ -252,6 +252,11 @@ struct Function<'a> {
 }
 
 impl Function<'_> {
+    /// The credit, or a loop's copy of it.
+    fn counter(&self, local: Option<usize>) -> LLVMValueRef {
+        local.map_or(self.charges.credit, |local| self.locals[&local])
+    }
+
     /// A test with what has taken the place of its values meanwhile.
     fn now(&self, test: &Test) -> Test {
         let now = |mut value| {
@@ -367,12 +372,12 @@ impl Function<'_> {
 
     /// Charges copies and comparisons by their length, and has long copies done in parts.
     unsafe fn charge_lengths(&self) {
-        let Charges { number, credit, .. } = *self.charges;
+        let number = self.charges.number;
         // SAFETY: see the module's documentation.
         unsafe {
             for (index, &block) in self.blocks.all.iter().enumerate() {
-                let counter = self.locals.iter().find(|(local, _)| self.shape.loops[**local].contains(index));
-                let counter = counter.map_or(credit, |(_, counter)| *counter);
+                let local = self.locals.keys().copied().find(|local| self.shape.loops[*local].contains(index));
+                let counter = self.counter(local);
                 for call in instructions(block).into_iter().filter(|one| is_call(*one)) {
                     let Callee::Sized(at) = callee_of(call) else { continue };
                     let length = LLVMGetOperand(call, at);

@@ -211,17 +211,8 @@ impl Planner<'_> {
     /// Whether a loop has short ways round that meet no call, as one has that skips what doesn't matter, and around the
     /// calls that there are a copy of the credit can be given back and taken again.
     fn mostly_goes_by_calls(&self, this: &Loop) -> bool {
-        let mut until = vec![None; self.blocks.len()];
-        until[this.header] = Some(0_u32);
-        for &block in self.shape.sorted.iter().filter(|block| this.contains(**block) && !self.calls(**block)) {
-            let Some(so_far) = until[block] else { continue };
-            let so_far = so_far.saturating_add(self.costs[block]);
-            until[block] = Some(so_far);
-            for &next in self.forward(block).filter(|next| this.contains(**next)) {
-                until[next] = until[next].max(Some(so_far));
-            }
-        }
-        let round = this.latches.iter().filter(|latch| !self.calls(**latch)).filter_map(|latch| until[*latch]).max();
+        let until = self.longest_ways(this, |block| !self.calls(block));
+        let round = this.latches.iter().filter_map(|latch| until[*latch]).max();
         let comes_back = |block: &usize| match self.blocks[*block].next[..] {
             [next, ref panics @ ..] if self.blocks[*block].is_invoke => {
                 let leads = |from: &&usize| self.blocks[**from].next.contains(&next);
@@ -261,17 +252,22 @@ impl Planner<'_> {
 
     /// The longest way through a loop whose inner loops are small.
     fn iteration(&self, index: usize) -> u32 {
-        let this = &self.shape.loops[index];
-        let mut until = vec![0_u32; self.blocks.len()];
-        let mut longest = 0;
+        let ways = self.longest_ways(&self.shape.loops[index], |_| true);
+        ways.into_iter().flatten().max().unwrap_or(0).max(1)
+    }
+
+    /// The longest ways from a loop's header to the end of each of its blocks, through blocks of the loop that may be
+    /// passed alone.
+    fn longest_ways(&self, this: &Loop, may_pass: impl Fn(usize) -> bool) -> Vec<Option<u32>> {
+        let mut until = vec![None; self.blocks.len()];
+        until[this.header] = Some(0_u32);
         for &block in self.shape.sorted.iter().filter(|block| this.contains(**block)) {
-            until[block] = until[block].saturating_add(self.costs[block]);
-            longest = longest.max(until[block]);
+            until[block] = until[block].filter(|_| may_pass(block)).map(|way| way.saturating_add(self.costs[block]));
             for &next in self.forward(block).filter(|next| this.contains(**next)) {
                 until[next] = until[next].max(until[block]);
             }
         }
-        longest.max(1)
+        until
     }
 
     fn forward(&self, block: usize) -> impl Iterator<Item = &usize> {

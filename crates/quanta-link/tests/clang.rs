@@ -1,7 +1,10 @@
 //! C code that clang has compiled with `-flto` is preempted like Rust's. Needs clang, so it is run by who has it:
 //! `cargo test -p cargo-quanta --test clang -- --ignored`, or `cargo xtask test`.
 
-use std::path::{Path, PathBuf};
+mod project;
+
+use project::Project;
+use std::path::Path;
 use std::process::Command;
 use std::{env, fs};
 
@@ -42,43 +45,41 @@ fn main() {
 }
 "#;
 
-fn run(command: &mut Command) -> String {
+const BUILD: &str = r#"
+fn main() {
+    println!("cargo::rustc-link-search={}", env!("CARGO_MANIFEST_DIR"));
+    println!("cargo::rustc-link-lib=static=longest");
+}
+"#;
+
+fn run(command: &mut Command) {
     let output = command.output().unwrap_or_else(|error| panic!("can't run {command:?}: {error}"));
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 #[test]
 #[ignore = "needs clang"]
 fn c_code_of_clangs_is_preempted() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let project = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("clang");
-    fs::create_dir_all(project.join("src")).expect("the folder can be made");
-    let write = |name: &str, text: &str| fs::write(project.join(name), text).expect("the folder can be written to");
-    write("longest.c", C);
-    write("src/main.rs", RUST);
-    let quanta = here.with_file_name("quanta");
-    write(
-        "Cargo.toml",
-        &format!(
-            "[package]\nname = \"mixed\"\nedition = \"2024\"\n[dependencies]\ngreenwave-quanta = {{ path = {:?} }}\n[workspace]\n",
-            quanta.display().to_string()
-        ),
+    let manifest = format!(
+        "[package]\nname = \"mixed\"\nedition = \"2024\"\n[dependencies]\ngreenwave-quanta = {{ path = {:?} }}\n[workspace]\n",
+        here.with_file_name("quanta").display().to_string()
     );
-    let found = project.display();
-    write(
-        "build.rs",
-        &format!(
-            "fn main() {{ println!(\"cargo::rustc-link-search={found}\\ncargo::rustc-link-lib=static=longest\"); }}"
-        ),
-    );
-    fs::copy(here.join("../../Cargo.lock"), project.join("Cargo.lock")).expect("the workspace has one");
+    let lock = fs::read_to_string(here.join("../../Cargo.lock")).expect("the workspace has one");
+    let files = [
+        ("longest.c", C),
+        ("src/main.rs", RUST),
+        ("build.rs", BUILD),
+        ("Cargo.toml", &manifest),
+        ("Cargo.lock", &lock),
+    ];
+    let project = Project::new("clang", &files);
     let clang = env::var_os("CLANG").unwrap_or_else(|| "clang".into());
     run(Command::new(clang).args(["-O2", "-flto", "-c", "longest.c"]).current_dir(&project));
     run(Command::new("ar").args(["rcs", "liblongest.a", "longest.o"]).current_dir(&project));
-    let mut quanta = Command::new(env!("CARGO_BIN_EXE_cargo-quanta"));
-    quanta.args(["quanta", "run", "--release"]).current_dir(&project).env("CARGO_TARGET_DIR", project.join("target"));
-    let said = run(&mut quanta);
+    let output = project.run();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
     let preempted = said.trim().strip_prefix("longest=350 preempted=").and_then(|count| count.parse::<u32>().ok());
     // It takes tens of milliseconds.
     assert!(preempted.is_some_and(|count| count >= 100), "{said}");

@@ -1,8 +1,8 @@
 //! A program that knows nothing of Greenwave is built with charges and runs as ever.
 
-use std::fs;
-use std::path::PathBuf;
-use std::process::Command;
+mod project;
+
+use project::Project;
 
 /// Borrows thread-locals, which are critical sections, around loops that end early and that are far from their end; all
 /// other thread-locals, the standard library's among them, are what they were all the while.
@@ -70,15 +70,8 @@ fn main() {
 
 #[test]
 fn a_program_without_the_runtime_runs_as_ever() {
-    let project = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("without_runtime");
-    fs::create_dir_all(project.join("src")).expect("the folder can be made");
     let manifest = "[package]\nname = \"plain\"\nedition = \"2024\"\n[workspace]\n";
-    for (name, text) in [("Cargo.toml", manifest), ("src/main.rs", PROGRAM)] {
-        fs::write(project.join(name), text).expect("the folder can be written to");
-    }
-    let mut quanta = Command::new(env!("CARGO_BIN_EXE_cargo-quanta"));
-    quanta.args(["quanta", "run", "--release"]).current_dir(&project).env("CARGO_TARGET_DIR", project.join("target"));
-    let output = quanta.output().expect("cargo-quanta can be run");
+    let output = Project::new("without_runtime", &[("Cargo.toml", manifest), ("src/main.rs", PROGRAM)]).run();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && output.stdout == b"as ever\n", "{said}");
 }

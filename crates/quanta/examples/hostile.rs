@@ -104,8 +104,11 @@ fn tells_where(pool: &Pool) -> Outcome {
     let told = pool.spawn(None, || outer(black_box(100_000))).wait()?;
     let frames: Vec<&str> =
         told.lines().filter_map(|line| line.trim().split_once(": ")).map(|(_, name)| name).collect();
-    let at = |name: &str| frames.iter().position(|frame| frame.rsplit("::").next() == Some(name));
-    Ok(format!("inner {:?} outer {:?} of {} frames\n{told}", at("inner"), at("outer"), frames.len()))
+    let at = |name: &str| {
+        let found = frames.iter().position(|frame| frame.rsplit("::").next() == Some(name));
+        found.ok_or_else(|| format!("no {name} in {told}"))
+    };
+    Ok(format!("inner {} outer {} frames {}\n{told}", at("inner")?, at("outer")?, frames.len()))
 }
 
 /// Holds its worker, and is noticed.

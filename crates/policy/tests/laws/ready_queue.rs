@@ -1,7 +1,7 @@
 //! The orders, against a list that is searched from end to end.
 
 use crate::strategies::{budget, exact, span, time, urgency};
-use greenwave_policy::{Deadline, Order, ReadyQueue, Time, Urgency};
+use greenwave_policy::{Budget, Deadline, Order, ReadyQueue, Time, Urgency};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::time::Duration;
@@ -29,14 +29,18 @@ fn work_that_yielded_goes_on_first_under_fcfs_and_last_under_processor_sharing()
     }
 }
 
+fn at(ms: u64) -> Time {
+    Time::ZERO + Duration::from_millis(ms)
+}
+
+/// So much work, with a deadline that is at so many milliseconds.
+fn work(deadline: u64, here: u64) -> Urgency {
+    let deadline = Deadline::at(Time::ZERO, Budget::expected(Duration::from_millis(deadline)));
+    Urgency { deadline, here: Duration::from_millis(here), ..Urgency::default() }
+}
+
 #[test]
 fn a_late_request_with_much_to_do_overtakes_one_that_can_wait() {
-    let at = |ms| Time::ZERO + Duration::from_millis(ms);
-    let work = |deadline, here| Urgency {
-        deadline: Deadline::at(Time::ZERO, greenwave_policy::Budget::expected(Duration::from_millis(deadline))),
-        here: Duration::from_millis(here),
-        ..Urgency::default()
-    };
     let first = |order| {
         let mut queue = ReadyQueue::new(order);
         queue.push(at(1), work(50, 1), "short");
@@ -49,12 +53,6 @@ fn a_late_request_with_much_to_do_overtakes_one_that_can_wait() {
 
 #[test]
 fn what_is_late_takes_turns_with_what_can_be_in_time_the_shortest_first() {
-    let at = |ms| Time::ZERO + Duration::from_millis(ms);
-    let work = |deadline, here| Urgency {
-        deadline: Deadline::at(Time::ZERO, greenwave_policy::Budget::expected(Duration::from_millis(deadline))),
-        here: Duration::from_millis(here),
-        ..Urgency::default()
-    };
     let mut queue = ReadyQueue::new(Order::LeastLaxity);
     for (deadline, here) in [(10, 5), (30, 25), (40, 2), (100, 1), (200, 1), (300, 1)] {
         queue.push(Time::ZERO, work(deadline, here), deadline);
@@ -88,7 +86,7 @@ fn latencies(pop: impl Fn(&mut ReadyQueue<usize>, Time) -> Option<(Urgency, usiz
             now = now.max(arrivals[next].0);
         }
         while let Some((birth, here)) = arrivals.get(next).copied().filter(|(birth, _)| *birth <= now) {
-            let deadline = Deadline::at(birth, greenwave_policy::Budget::expected(10 * here));
+            let deadline = Deadline::at(birth, Budget::expected(10 * here));
             queue.push(now, Urgency { arrived: birth, birth, deadline, here, ahead: Duration::ZERO }, next);
             next += 1;
         }

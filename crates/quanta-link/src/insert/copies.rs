@@ -5,11 +5,9 @@ use crate::module::name_of;
 use llvm_sys::core::*;
 use llvm_sys::prelude::*;
 use llvm_sys::{LLVMOpcode, LLVMTypeKind};
-use std::ffi::CStr;
 
-/// Who copies in parts, in place of whom.
-const IN_PARTS: [(&str, &CStr); 3] =
-    [("memcpy", c"__quanta_memcpy"), ("memmove", c"__quanta_memmove"), ("memset", c"__quanta_memset")];
+/// Those of C's that have one in the assembly below, whose name is theirs behind `__quanta_`.
+const IN_PARTS: [&str; 3] = ["memcpy", "memmove", "memset"];
 
 /// Whether a function is this one of C's, or LLVM's own way of saying the same.
 fn is_copy(name: &str, of: &str) -> bool {
@@ -21,7 +19,7 @@ fn is_copy(name: &str, of: &str) -> bool {
 /// probe behind megabytes would come late. A part is 8 KiB: some microseconds if its pages aren't there yet. What is
 /// moved upwards within itself would have to begin at the end, and is moved as a whole.
 pub(crate) const ASSEMBLY: &str = "
-.macro quanta_copy name, of, sets
+.macro quanta_copy name
 .section .text.__quanta_\\name, \"ax\", @progbits
 .globl __quanta_\\name
 .hidden __quanta_\\name
@@ -32,9 +30,9 @@ __quanta_\\name:
 cmpq $8192, %rdx
 ja 1f
 2:
-jmp *\\of@GOTPCREL(%rip)
+jmp *\\name@GOTPCREL(%rip)
 1:
-.ifc \\of, memmove
+.ifc \\name, memmove
 movq %rdi, %rax
 subq %rsi, %rax
 cmpq %rdx, %rax
@@ -56,9 +54,9 @@ cmovbq %r14, %rbx
 movq %r12, %rdi
 movq %r13, %rsi
 movq %rbx, %rdx
-call *\\of@GOTPCREL(%rip)
+call *\\name@GOTPCREL(%rip)
 addq %rbx, %r12
-.if \\sets == 0
+.ifnc \\name, memset
 addq %rbx, %r13
 .endif
 subq %rbx, %r14
@@ -79,9 +77,9 @@ ret
 .cfi_endproc
 .size __quanta_\\name, . - __quanta_\\name
 .endm
-quanta_copy memcpy, memcpy, 0
-quanta_copy memmove, memmove, 0
-quanta_copy memset, memset, 1
+quanta_copy memcpy
+quanta_copy memmove
+quanta_copy memset
 .purgem quanta_copy
 .section .note.GNU-stack, \"\", @progbits
 ";
@@ -94,19 +92,20 @@ impl Function<'_> {
         // SAFETY: see the module's documentation; the functions take what C's take.
         unsafe {
             let name = name_of(LLVMGetCalledValue(call));
-            let Some((_, in_parts)) = IN_PARTS.iter().find(|(of, _)| is_copy(&name, of)) else { return };
+            let Some(of) = IN_PARTS.into_iter().find(|of| is_copy(&name, of)) else { return };
             let is_volatile =
                 LLVMGetNumArgOperands(call) == 4 && LLVMConstIntGetZExtValue(LLVMGetOperand(call, 3)) != 0;
             if is_volatile || LLVMGetInstructionOpcode(call) != LLVMOpcode::LLVMCall {
                 return;
             }
             let (pointer, int) = (LLVMPointerTypeInContext(context, 0), LLVMInt32TypeInContext(context));
-            let sets = name.contains("memset");
+            let sets = of == "memset";
             let middle = if sets { int } else { pointer };
             let kind = LLVMFunctionType(pointer, [pointer, middle, number].as_mut_ptr(), 3, 0);
             let module = LLVMGetGlobalParent(self.function);
-            let function = match LLVMGetNamedFunction(module, in_parts.as_ptr()) {
-                known if known.is_null() => LLVMAddFunction(module, in_parts.as_ptr(), kind),
+            let in_parts = format!("__quanta_{of}\0");
+            let function = match LLVMGetNamedFunction(module, in_parts.as_ptr().cast()) {
+                known if known.is_null() => LLVMAddFunction(module, in_parts.as_ptr().cast(), kind),
                 known => known,
             };
             attribute(context, function, "nounwind");

@@ -98,7 +98,7 @@ impl Function<'_> {
         unsafe {
             let block = |name: &CStr| LLVMAppendBasicBlockInContext(charges.context, self.function, name.as_ptr());
             let (covered, short, join) = (block(c"quanta.covered"), block(c"quanta.short"), block(c"quanta.join"));
-            let counter = strip.local.map_or(charges.credit, |local| self.locals[&local]);
+            let counter = self.counter(strip.local);
             let price = charges.constant(u64::from(most) * u64::from(strip.cost));
             let before = LLVMBuildLoad2(builder, charges.number, counter, c"".as_ptr());
             let is_short = LLVMBuildICmp(builder, LLVMIntSLT, before, price, c"".as_ptr());
@@ -146,7 +146,7 @@ impl Function<'_> {
                 LLVMPositionBuilderAtEnd(builder, pay);
                 self.nowhere();
             }
-            let counter = strip.local.map_or(charges.credit, |local| self.locals[&local]);
+            let counter = self.counter(strip.local);
             let price = self.price(test, start, u64::from(strip.cost));
             let price = LLVMBuildAdd(builder, price, charges.constant(u64::from(strip.before)), c"".as_ptr());
             charges.take(builder, counter, price, [back, all]);

@@ -1,0 +1,32 @@
+//! A project of a test's own, outside the workspace. It stays, so that the second run is quick.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+pub(crate) struct Project(PathBuf);
+
+impl Project {
+    /// One with these files, by their paths.
+    pub(crate) fn new(name: &str, files: &[(&str, &str)]) -> Self {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        fs::create_dir_all(folder.join("src")).expect("the folder can be made");
+        for (path, text) in files {
+            fs::write(folder.join(path), text).expect("the folder can be written to");
+        }
+        Self(folder)
+    }
+
+    /// Runs its program, built by `cargo quanta`.
+    pub(crate) fn run(&self) -> Output {
+        let mut quanta = Command::new(env!("CARGO_BIN_EXE_cargo-quanta"));
+        quanta.args(["quanta", "run", "--release"]).current_dir(&self.0).env("CARGO_TARGET_DIR", self.0.join("target"));
+        quanta.output().expect("cargo-quanta can be run")
+    }
+}
+
+impl AsRef<Path> for Project {
+    fn as_ref(&self) -> &Path {
+        &self.0
+    }
+}
