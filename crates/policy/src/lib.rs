@@ -73,6 +73,7 @@ pub mod margin;
 pub mod parallel_unit;
 pub mod ready_queue;
 pub mod service_time;
+mod sorted;
 pub mod split;
 pub mod stage;
 pub mod time;

@@ -9,10 +9,10 @@
 //! first), GrandSLAm (EuroSys'19: slack per stage).
 
 use crate::deadline::Deadline;
+use crate::sorted::Sorted;
 use crate::time::{Time, nanos};
 use std::cmp::Ordering;
-use std::collections::binary_heap::PeekMut;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::BinaryHeap;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
@@ -57,11 +57,6 @@ impl Order {
             Self::OldestFirst => "oldest-first",
             Self::StageLaxity => "stage-laxity",
         }
-    }
-
-    /// Whether work waits in a line, without being compared.
-    const fn is_line(self) -> bool {
-        matches!(self, Self::Fcfs | Self::ProcessorSharing)
     }
 }
 
@@ -148,12 +143,12 @@ const AGEING: u64 = 100;
 
 /// Work that waits for a core, the most urgent first and equals in the order in which they came.
 ///
-/// FCFS and processor sharing push and pop in constant time, the others in logarithmic time.
+/// Work that comes in the order in which it will go, as it does under FCFS and processor sharing and wherever all have
+/// about the same deadline, is pushed and popped in constant time, other work in logarithmic time.
 #[derive(Clone, Debug)]
 pub struct ReadyQueue<T> {
     order: Order,
-    line: VecDeque<(Urgency, T)>,
-    heap: BinaryHeap<Waiting<T>>,
+    waiting: Sorted<Waiting<T>>,
     /// What was found late, by the work that it has left.
     late: BinaryHeap<Waiting<T>>,
     /// Whether it is the turn of what is late.
@@ -168,15 +163,7 @@ impl<T> ReadyQueue<T> {
     /// An empty queue.
     #[must_use]
     pub const fn new(order: Order) -> Self {
-        Self {
-            order,
-            line: VecDeque::new(),
-            heap: BinaryHeap::new(),
-            late: BinaryHeap::new(),
-            is_late_next: false,
-            pushed: 0,
-            put_back: 0,
-        }
+        Self { order, waiting: Sorted::new(), late: BinaryHeap::new(), is_late_next: false, pushed: 0, put_back: 0 }
     }
 
     /// Who goes first.
@@ -187,33 +174,22 @@ impl<T> ReadyQueue<T> {
 
     /// Adds work, behind its equals.
     pub fn push(&mut self, now: Time, urgency: Urgency, work: T) {
-        if self.order.is_line() {
-            self.line.push_back((urgency, work));
-        } else {
-            self.pushed += 1;
-            self.add(now, urgency, work, self.pushed);
-        }
+        self.pushed += 1;
+        self.waiting.push(Waiting { key: urgency.key(self.order, now), turn: self.pushed, urgency, work });
     }
 
     /// Puts back work that yielded: to the tail if everyone has a turn, otherwise before its equals.
     pub fn put_back(&mut self, now: Time, urgency: Urgency, work: T) {
-        match self.order {
-            Order::ProcessorSharing => self.line.push_back((urgency, work)),
-            Order::Fcfs => self.line.push_front((urgency, work)),
-            _ => {
-                self.put_back -= 1;
-                self.add(now, urgency, work, self.put_back);
-            }
+        if self.order == Order::ProcessorSharing {
+            return self.push(now, urgency, work);
         }
+        self.put_back -= 1;
+        self.waiting.push(Waiting { key: urgency.key(self.order, now), turn: self.put_back, urgency, work });
     }
 
     /// Takes out what goes first.
     pub fn pop(&mut self) -> Option<(Urgency, T)> {
-        if self.order.is_line() {
-            self.line.pop_front()
-        } else {
-            self.heap.pop().or_else(|| self.late.pop()).map(|waiting| (waiting.urgency, waiting.work))
-        }
+        self.waiting.pop().or_else(|| self.late.pop()).map(|waiting| (waiting.urgency, waiting.work))
     }
 
     /// Takes out what goes first at `now`, by an order that doesn't let what is late make all others late.
@@ -229,24 +205,25 @@ impl<T> ReadyQueue<T> {
             return self.pop();
         }
         let now = signed(now);
-        while let Some(first) = self.heap.peek_mut().filter(|first| first.key < now) {
-            let first = PeekMut::pop(first);
+        while self.waiting.peek().is_some_and(|first| first.key < now)
+            && let Some(first) = self.waiting.pop()
+        {
             let weight = nanos(first.urgency.here).saturating_mul(AGEING);
             let expired = first.urgency.deadline.expires().map_or(i64::MAX, signed);
             self.late.push(Waiting { key: expired.saturating_add_unsigned(weight), ..first });
         }
-        if self.late.is_empty() || self.heap.is_empty() {
+        if self.late.is_empty() || self.waiting.peek().is_none() {
             return self.pop();
         }
         self.is_late_next = !self.is_late_next;
-        let queue = if self.is_late_next { &mut self.late } else { &mut self.heap };
-        queue.pop().map(|waiting| (waiting.urgency, waiting.work))
+        let next = if self.is_late_next { self.late.pop() } else { self.waiting.pop() };
+        next.map(|waiting| (waiting.urgency, waiting.work))
     }
 
     /// How much waits.
     #[must_use]
     pub fn len(&self) -> usize {
-        if self.order.is_line() { self.line.len() } else { self.heap.len() + self.late.len() }
+        self.waiting.len() + self.late.len()
     }
 
     /// Whether nothing waits.
@@ -258,27 +235,18 @@ impl<T> ReadyQueue<T> {
     /// What goes first.
     #[must_use]
     pub fn most_urgent(&self) -> Option<&Urgency> {
-        if self.order.is_line() {
-            self.line.front().map(|(urgency, _)| urgency)
-        } else {
-            self.heap.peek().or_else(|| self.late.peek()).map(|waiting| &waiting.urgency)
-        }
+        self.waiting.peek().or_else(|| self.late.peek()).map(|waiting| &waiting.urgency)
     }
 
-    /// What goes last as things stand. Constant time in a line, otherwise linear.
+    /// What goes last as things stand. Constant time where all came in the order in which they go, otherwise linear.
     #[must_use]
     pub fn least_urgent(&self) -> Option<&Urgency> {
-        if self.order.is_line() {
-            self.line.back().map(|(urgency, _)| urgency)
-        } else {
-            self.late.iter().min().or_else(|| self.heap.iter().min()).map(|waiting| &waiting.urgency)
-        }
+        self.late.iter().min().or_else(|| self.waiting.last()).map(|waiting| &waiting.urgency)
     }
 
     /// Drops the work that `keep` is false for, a cancelled call for instance. Linear; the others keep their order.
     pub fn retain(&mut self, mut keep: impl FnMut(&Urgency, &T) -> bool) {
-        self.line.retain(|(urgency, work)| keep(urgency, work));
-        self.heap.retain(|waiting| keep(&waiting.urgency, &waiting.work));
+        self.waiting.retain(|waiting| keep(&waiting.urgency, &waiting.work));
         self.late.retain(|waiting| keep(&waiting.urgency, &waiting.work));
     }
 
@@ -289,16 +257,12 @@ impl<T> ReadyQueue<T> {
 
     /// Everything that waits, in no order.
     pub fn iter(&self) -> impl Iterator<Item = (&Urgency, &T)> {
-        let line = self.line.iter().map(|(urgency, work)| (urgency, work));
-        line.chain(self.heap.iter().chain(&self.late).map(|waiting| (&waiting.urgency, &waiting.work)))
-    }
-
-    fn add(&mut self, now: Time, urgency: Urgency, work: T, turn: i64) {
-        self.heap.push(Waiting { key: urgency.key(self.order, now), turn, urgency, work });
+        let all = self.waiting.iter().chain(&self.late);
+        all.map(|waiting| (&waiting.urgency, &waiting.work))
     }
 }
 
-/// Work in the heap, where the greatest comes out first: the smallest key, then the smallest turn.
+/// Work that waits. The greatest comes out first: the smallest key, then the smallest turn.
 #[derive(Clone, Debug)]
 struct Waiting<T> {
     key: i64,

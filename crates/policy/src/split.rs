@@ -9,10 +9,8 @@
 //! too long, and short ones must not wait for all of them.
 
 use crate::deadline::Deadline;
+use crate::sorted::Sorted;
 use std::cmp::Ordering;
-use std::collections::BinaryHeap;
-use std::collections::binary_heap::PeekMut;
-use std::mem;
 
 /// The messages that wait to be sent on a connection, with how much of each is left.
 ///
@@ -26,7 +24,7 @@ pub struct SplitQueue<T> {
     slots: Vec<Option<T>>,
     free: Vec<usize>,
     in_hand: Option<Ticket>,
-    tickets: BinaryHeap<Ticket>,
+    tickets: Sorted<Ticket>,
     patience: u64,
     /// Chunks handed out so far.
     turn: u64,
@@ -55,7 +53,7 @@ impl<T> SplitQueue<T> {
             slots: Vec::new(),
             free: Vec::new(),
             in_hand: None,
-            tickets: BinaryHeap::new(),
+            tickets: Sorted::new(),
             patience,
             turn: 0,
             look_again: patience,
@@ -89,14 +87,15 @@ impl<T> SplitQueue<T> {
         self.put_down_sent();
         let look_again = self.look_again;
         self.choose();
-        let chosen = self.in_hand.as_mut()?;
-        let message = self.slots[chosen.slot].as_mut()?;
-        let chunk = chunk(message);
+        let chosen = self.in_hand?;
+        let chunk = chunk(self.slots[chosen.slot].as_ref()?);
         if chunk == 0 {
-            self.tickets.extend(self.in_hand.take());
+            self.put_back();
             self.look_again = look_again;
             return None;
         }
+        let chosen = self.in_hand.as_mut()?;
+        let message = self.slots[chosen.slot].as_mut()?;
         self.turn += 1;
         let bytes = chosen.rank.remaining.min(chunk);
         chosen.rank.remaining -= bytes;
@@ -144,30 +143,40 @@ impl<T> SplitQueue<T> {
         if self.turn >= self.look_again
             && let Some(longest_wait) = self.out_of_patience()
         {
-            self.tickets.extend(self.in_hand.replace(longest_wait));
+            self.put_back();
+            self.in_hand = Some(longest_wait);
             return;
         }
-        match (&mut self.in_hand, self.tickets.peek_mut()) {
-            (Some(held), Some(mut top)) if top.rank < held.rank => mem::swap(held, &mut top),
-            (None, Some(top)) => self.in_hand = Some(PeekMut::pop(top)),
-            (_, _) => {}
+        let is_held_first = match (&self.in_hand, self.tickets.peek()) {
+            (Some(held), Some(top)) => held.rank <= top.rank,
+            (_, None) => true,
+            (None, Some(_)) => false,
+        };
+        if !is_held_first {
+            let first = self.tickets.pop();
+            self.put_back();
+            self.in_hand = first;
         }
     }
 
     /// Takes out the ticket of the message that has waited longest, if it was passed over too often.
     #[cold]
     fn out_of_patience(&mut self) -> Option<Ticket> {
-        let waits = self.tickets.as_slice().iter().enumerate();
-        let (at, longest) = waits.min_by_key(|(_, ticket)| (ticket.waits_since, ticket.rank.pushed))?;
-        if self.turn - longest.waits_since < self.patience {
-            self.look_again = longest.waits_since + self.patience;
+        let since = |ticket: &Ticket| (ticket.waits_since, ticket.rank.pushed);
+        let longest = self.tickets.iter().map(since).min()?.0;
+        if self.turn - longest < self.patience {
+            self.look_again = longest + self.patience;
             return None;
         }
         self.look_again = self.turn + 1 + self.patience;
-        let mut tickets = mem::take(&mut self.tickets).into_vec();
-        let longest = tickets.swap_remove(at);
-        self.tickets = tickets.into();
-        Some(longest)
+        self.tickets.take_least_by(since)
+    }
+
+    /// Puts the ticket in hand back to the others.
+    fn put_back(&mut self) {
+        if let Some(held) = self.in_hand.take() {
+            self.tickets.push(held);
+        }
     }
 
     fn put_down_sent(&mut self) {

@@ -1,54 +1,41 @@
-//! How long a call takes that does nothing, and how many a connection carries.
+//! What a call costs in instructions: a server and a client in one process, blocking whenever there is nothing to do, so
+//! that all that is counted is work.
 //!
-//! The server's cluster spins on core 0, the client on core 1. `null_call [SECONDS] [IN_FLIGHT] [BACKEND]`
-use greenwave_rpc::*;
-use greenwave_verbs::{Address, Choice};
-use rustix::thread::{CpuSet, sched_setaffinity};
-use std::time::{Duration, Instant};
+//! ```text
+//! cargo build --release -p greenwave-rpc --example null_call
+//! valgrind --tool=callgrind target/release/examples/null_call 20000
+//! valgrind --tool=callgrind target/release/examples/null_call 120000
+//! ```
+//! The difference of the totals, over 100,000, is what both sides together spend on a call.
 
-fn main() {
-    let mut args = std::env::args().skip(1);
-    let seconds: f64 = args.next().map_or(2.0, |text| text.parse().expect("seconds"));
-    let in_flight: usize = args.next().map_or(1, |text| text.parse().expect("calls in flight"));
-    let backend = match args.next().as_deref() {
-        Some("epoll") => Choice::Epoll,
-        Some("uring") => Choice::Uring,
-        _ => Choice::Auto,
+use greenwave_rpc::{ChannelConfig, CompletionStream, Context, MethodId, Router, Server, ServerConfig, Wait};
+use greenwave_verbs::{Address, Choice};
+use std::time::Duration;
+
+/// As many calls are written at once, and answered at once.
+const BATCH: usize = 64;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let calls: usize = std::env::args().nth(1).map_or(Ok(20_000), |count| count.parse())?;
+    let config = ServerConfig {
+        listen: vec![Address::Tcp(([127, 0, 0, 1], 0).into())],
+        wait: Wait::Block,
+        backend: Choice::Epoll,
+        ..ServerConfig::default()
     };
-    let router = Router::new().method("example.Null/Call", |_, request, reply| {
+    let router = Router::new().method("null.Null/Call", |_, request, reply| {
         reply.extend_from_slice(request);
         Ok(())
     });
-    let listen = vec!["tcp://127.0.0.1:0".parse::<Address>().expect("an address")];
-    let config =
-        ServerConfig { listen, cores: vec![0], wait: Wait::Spin, backend: backend.clone(), ..ServerConfig::default() };
-    let server = Server::start(config, router).expect("a server");
-    let mut cores = CpuSet::new();
-    cores.set(1);
-    sched_setaffinity(None, &cores).expect("a second core");
-    let config = ChannelConfig { wait: Wait::Spin, backend, ..ChannelConfig::default() };
-    let mut stream = CompletionStream::connect(&server.addresses()[0], &config).expect("a stream");
-    let context = Context::unlimited();
-    let method = MethodId::of("example.Null/Call");
-    let mut times = Vec::with_capacity(1 << 22);
-    (0..in_flight).for_each(|tag| stream.submit(&context, method, &[7; 64], tag as u64));
-    let begun = Instant::now();
-    let mut calls = 0_u64;
-    while begun.elapsed().as_secs_f64() < seconds {
-        let done = stream.take().expect("calls are under way");
-        times.push(done.total);
-        stream.recycle(done.result.expect("an answer"));
-        stream.submit(&context, method, &[7; 64], done.tag);
-        calls += 1;
+    let server = Server::start(config, router)?;
+    let config = ChannelConfig { wait: Wait::Block, backend: Choice::Epoll, ..ChannelConfig::default() };
+    let mut stream = CompletionStream::connect(&server.addresses()[0], &config)?;
+    let (method, context) = (MethodId::of("null.Null/Call"), Context::with_deadline(Duration::from_secs(600)));
+    for _ in 0..calls / BATCH {
+        (0..BATCH).for_each(|_| stream.submit(&context, method, &[7; 64], 0));
+        while let Some(completion) = stream.take() {
+            stream.recycle(completion.result.map_err(|failure| failure.status)?);
+        }
     }
-    let rate = calls as f64 / begun.elapsed().as_secs_f64();
-    times.sort_unstable();
-    let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize].as_nanos() as f64 / 1e3;
-    println!(
-        "{in_flight} in flight: {rate:.0} calls/s, p50 {:.1} us, p99 {:.1} us, p99.9 {:.1} us",
-        at(0.5),
-        at(0.99),
-        at(0.999)
-    );
-    server.drain(Duration::from_secs(1));
+    Ok(())
 }

@@ -16,8 +16,9 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub struct Context(Arc<Inner>);
 
+/// What a context says of its request.
 #[derive(Debug)]
-struct Inner {
+pub(crate) struct Inner {
     deadline: Deadline,
     birth: Time,
     parallel_unit: bool,
@@ -28,6 +29,27 @@ struct Inner {
     method: &'static str,
     /// Entries as they are on the wire, sound.
     metadata: Option<Arc<[u8]>>,
+}
+
+impl Inner {
+    /// Of a request that came in over the wire.
+    pub(crate) fn received(
+        deadline: Deadline,
+        birth: Time,
+        parallel_unit: bool,
+        enforced: bool,
+        method: &'static str,
+        metadata: Option<Arc<[u8]>>,
+    ) -> Self {
+        let cancelled = AtomicBool::new(false);
+        Self { deadline, birth, parallel_unit, enforced, cancelled, parent: None, method, metadata }
+    }
+}
+
+impl From<Inner> for Context {
+    fn from(inner: Inner) -> Self {
+        Self::new(inner)
+    }
 }
 
 impl Context {
@@ -61,17 +83,12 @@ impl Context {
         })
     }
 
-    /// The context of a request that came in over the wire.
-    pub(crate) fn received(
-        deadline: Deadline,
-        birth: Time,
-        parallel_unit: bool,
-        enforced: bool,
-        method: &'static str,
-        metadata: Option<Arc<[u8]>>,
-    ) -> Self {
-        let cancelled = AtomicBool::new(false);
-        Self::new(Inner { deadline, birth, parallel_unit, enforced, cancelled, parent: None, method, metadata })
+    /// Becomes another request's, in the memory of this one's if nobody else has a clone of it.
+    pub(crate) fn renew(&mut self, request: Inner) {
+        match Arc::get_mut(&mut self.0) {
+            Some(inner) => *inner = request,
+            None => *self = Self::new(request),
+        }
     }
 
     fn new(inner: Inner) -> Self {

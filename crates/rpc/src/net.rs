@@ -13,8 +13,8 @@
 //! - A server that drains says GOAWAY and goes on serving what was sent before its clients heard of that.
 
 mod calling;
+mod directory;
 mod ends;
-mod mixer;
 mod pool;
 #[cfg(test)]
 mod tests;

@@ -4,6 +4,7 @@ use crate::context::Context;
 use crate::status::Status;
 use crate::wire::MethodId;
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
 /// Answers one method: reads the request's bytes, appends the reply's to the buffer.
@@ -16,9 +17,27 @@ pub type Handler = Arc<dyn Fn(&Context, &[u8], &mut Vec<u8>) -> Result<(), Statu
 #[derive(Clone, Default)]
 pub struct Router {
     methods: Vec<Method>,
-    by_id: HashMap<MethodId, usize>,
+    by_id: HashMap<MethodId, usize, BuildHasherDefault<Hashed>>,
     descriptors: Vec<&'static [u8]>,
     conflict: Option<Conflict>,
+}
+
+/// The hash of what is a hash already. Peers choose what is looked up, and not what is there to collide with.
+#[derive(Clone, Copy, Default)]
+struct Hashed(u64);
+
+impl Hasher for Hashed {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.0 = self.0.rotate_left(8) ^ u64::from(*byte));
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
 }
 
 /// One method and its handler.

@@ -12,6 +12,15 @@ use crate::{Address, DetachedEndpoint};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EndpointId(pub(crate) u64);
 
+impl EndpointId {
+    /// The number of its slot, which no other connection of the queue has at the same time, and which those to come may
+    /// have again: what is kept for each connection can lie in an array. Below 2^24.
+    #[inline]
+    pub const fn slot(self) -> usize {
+        (self.0 & 0xff_ffff) as usize
+    }
+}
+
 impl fmt::Display for EndpointId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "endpoint {}.{}", self.0 & 0xffff_ffff, self.0 >> 32)

@@ -211,11 +211,12 @@ impl Caller {
         }
     }
 
-    /// Reads a chunk; finished calls go to `done`.
+    /// Reads a chunk; finished calls go to `done`. `buffer` gives an empty buffer for an answer.
     pub(crate) fn receive(
         &mut self,
         now: Time,
         chunk: &[u8],
+        buffer: impl FnOnce() -> Vec<u8>,
         done: &mut impl FnMut(Finished),
     ) -> Result<(), Violation> {
         let met = self.link.agreed().is_some();
@@ -225,7 +226,7 @@ impl Caller {
         }
         match frame {
             None => Ok(()),
-            Some(Frame::Reply(reply)) => self.on_reply(now, &reply, done),
+            Some(Frame::Reply(reply)) => self.on_reply(now, &reply, buffer, done),
             Some(Frame::Data(data)) => self.on_data(now, &data, done),
             Some(Frame::GoAway(away)) => {
                 self.on_go_away(&away);
@@ -254,7 +255,13 @@ impl Caller {
         (*generation == call.generation()).then_some((slot, state))
     }
 
-    fn on_reply(&mut self, now: Time, reply: &Reply<'_>, done: &mut impl FnMut(Finished)) -> Result<(), Violation> {
+    fn on_reply(
+        &mut self,
+        now: Time,
+        reply: &Reply<'_>,
+        buffer: impl FnOnce() -> Vec<u8>,
+        done: &mut impl FnMut(Finished),
+    ) -> Result<(), Violation> {
         let call = reply.header.call;
         let message_len = reply.header.message_len as usize;
         let complete = reply.body.len() == message_len;
@@ -278,13 +285,13 @@ impl Caller {
         };
         let receipt = Receipt::decode(&reply.header, reply.receipts).unwrap_or_default();
         if !complete {
-            open.reply = Some((Assembly::begin(Vec::new(), reply.body, message_len), receipt, now));
+            open.reply = Some((Assembly::begin(buffer(), reply.body, message_len), receipt, now));
             self.receiving += 1;
             self.link.received_part(now, self.receiving);
             return Ok(());
         }
         let result = match reply.failure() {
-            None => Ok(reply.body.to_vec()),
+            None => Ok(Assembly::begin(buffer(), reply.body, message_len).into_body()),
             Some(text) => {
                 Err(Status { code: reply.header.code, reason: reply.header.reason, message: text.into(), stage: None })
             }

@@ -4,7 +4,7 @@
 //! is noted here and done by [`Net`](super::Net) after the poll.
 
 use super::calling::Calling;
-use super::mixer::Mixed;
+use super::directory::Directory;
 use super::pool::Pool;
 use super::{Happening, PeerKey, Serving};
 use crate::config::Limits;
@@ -13,7 +13,6 @@ use crate::counters::Counters;
 use greenwave_policy::Time;
 use greenwave_verbs::{CloseReason, CompletionQueue, EndpointId, Event, VerbsError};
 use slab::Slab;
-use std::collections::HashMap;
 use std::sync::Arc;
 
 /// The ends of a thread's connections.
@@ -26,7 +25,7 @@ pub(super) struct Ends {
     pub(super) limits: Limits,
     pub(super) serving: Option<Serving>,
     pub(super) peers: Slab<Peer>,
-    by_endpoint: HashMap<EndpointId, usize, Mixed>,
+    by_endpoint: Directory,
     /// Connections with something to post.
     dirty: Vec<usize>,
     pub(super) pool: Pool,
@@ -74,7 +73,7 @@ impl Ends {
             limits: *limits,
             serving: None,
             peers: Slab::new(),
-            by_endpoint: HashMap::default(),
+            by_endpoint: Directory::default(),
             dirty: Vec::new(),
             pool: Pool::default(),
             serial: 0,
@@ -104,7 +103,7 @@ impl Ends {
     /// Takes an end's connection from it.
     pub(super) fn disconnect(&mut self, index: usize) -> Option<EndpointId> {
         let endpoint = self.peers.get_mut(index)?.endpoint.take()?;
-        self.by_endpoint.remove(&endpoint);
+        self.by_endpoint.remove(endpoint);
         Some(endpoint)
     }
 
@@ -120,7 +119,7 @@ impl Ends {
     }
 
     pub(super) fn index_of(&self, endpoint: EndpointId) -> Option<usize> {
-        self.by_endpoint.get(&endpoint).copied()
+        self.by_endpoint.find(endpoint)
     }
 
     /// Notes that an end may have something to post.
@@ -191,12 +190,12 @@ impl Ends {
         let key = PeerKey { index, serial: peer.serial };
         let mut done = |done| happened.push(Happening::from(done));
         let received = match &mut peer.half {
-            Half::Caller(calling) => calling.caller.receive(now, chunk, &mut done).map(|()| {
+            Half::Caller(calling) => calling.caller.receive(now, chunk, || pool.take(), &mut done).map(|()| {
                 if calling.caller.going().is_some() {
                     self.fates.push(Fate::Leave(key));
                 }
             }),
-            Half::Leaving { caller, .. } => caller.receive(now, chunk, &mut done).map(|()| {
+            Half::Leaving { caller, .. } => caller.receive(now, chunk, || pool.take(), &mut done).map(|()| {
                 if caller.unfinished() == 0 {
                     self.fates.push(Fate::Leave(key));
                 }
@@ -218,7 +217,7 @@ impl Ends {
             }
             Err(violation) => {
                 // Whatever else it sent is not looked at.
-                self.by_endpoint.remove(&endpoint);
+                self.by_endpoint.remove(endpoint);
                 self.fates.push(Fate::Expel(key, violation));
             }
         }

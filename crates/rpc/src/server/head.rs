@@ -19,7 +19,7 @@ mod waiting;
 use super::inbox::{Answered, Inbox, Message};
 use super::methods::Learned;
 use super::places::Places;
-use super::task::Task;
+use super::task::{Servings, Task};
 use crate::channel::Lifeline;
 use crate::clock::Clock;
 use crate::config::ServerConfig;
@@ -62,6 +62,7 @@ pub(crate) struct Head {
     net: Net,
     ready: ReadyQueue<usize>,
     tasks: Slab<Task>,
+    servings: Servings,
     /// Those that have a place, of any method.
     begun: usize,
     /// Those that wait for one.
@@ -104,6 +105,7 @@ impl Head {
         Self {
             ready: ReadyQueue::new(config.order),
             tasks: Slab::new(),
+            servings: Servings::new(Arc::clone(&role.router)),
             begun: 0,
             stalled: 0,
             relieve_at: Time::MAX,

@@ -1,7 +1,7 @@
 //! What other threads tell a head or a worker.
 
 use super::methods::Lesson;
-use crate::connection::{Answer, Arrival};
+use crate::connection::Answer;
 use crate::context::Context;
 use crate::net::PeerKey;
 use crate::wire::CallId;
@@ -31,9 +31,10 @@ pub(super) enum Message {
 pub(super) struct Job {
     pub(super) head: Arc<Inbox>,
     pub(super) peer: PeerKey,
-    pub(super) arrival: Arrival,
+    pub(super) call: CallId,
     pub(super) method: usize,
     pub(super) context: Context,
+    pub(super) request: Vec<u8>,
     pub(super) urgency: Urgency,
 }
 

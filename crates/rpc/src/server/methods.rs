@@ -17,6 +17,8 @@ pub(super) struct Learned {
     pub(super) estimate: Option<(Duration, Duration)>,
     /// What a call needs when nobody holds it up.
     least: Duration,
+    /// That, with the margin.
+    needed: Duration,
 }
 
 /// What a call that had begun teaches.
@@ -60,12 +62,18 @@ impl Learned {
     /// `confidence`: which quantile of the work a call must have time for, and the margin on it.
     pub(super) fn new(confidence: f64, margin: Margin) -> Self {
         let (here, ahead) = (ServiceTimes::new(), ServiceTimes::new());
-        Self { here, ahead, margin, confidence, stale: 0, estimate: None, least: Duration::ZERO }
+        let (least, needed) = (Duration::ZERO, Duration::ZERO);
+        Self { here, ahead, margin, confidence, stale: 0, estimate: None, least, needed }
     }
 
     /// Takes in a call that had begun.
     pub(super) fn observe(&mut self, lesson: &Lesson) {
         self.margin.observe(lesson.outcome != Outcome::InTime, self.least, lesson.left);
+        self.take_in(lesson);
+        self.needed = self.margin.needed(self.least);
+    }
+
+    fn take_in(&mut self, lesson: &Lesson) {
         if lesson.outcome == Outcome::Expired {
             return;
         }
@@ -82,7 +90,7 @@ impl Learned {
 
     /// How long a call of this method is taken to need once it begins.
     pub(super) fn needed(&self) -> Option<Duration> {
-        self.estimate.map(|_| self.margin.needed(self.least))
+        self.estimate.map(|_| self.needed)
     }
 }
 

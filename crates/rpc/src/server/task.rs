@@ -2,15 +2,16 @@
 
 use super::inbox::Inbox;
 use super::places::Place;
-use crate::context::Context;
+use crate::context::{Context, Inner};
 use crate::local::Command;
 use crate::net::PeerKey;
 use crate::receipt::Receipt;
+use crate::service::Router;
 use crate::status::Status;
 use crate::wire::CallId;
 use greenwave_policy::{Time, Urgency};
 use greenwave_quanta::Coroutine;
-use std::cell::RefCell;
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +25,7 @@ pub(super) struct Task {
     pub(super) peer: PeerKey,
     pub(super) call: CallId,
     pub(super) method: usize,
-    pub(super) context: Context,
+    pub(super) serving: Rc<Serving>,
     pub(super) urgency: Urgency,
     pub(super) received: Time,
     pub(super) since: Time,
@@ -60,15 +61,68 @@ pub(super) struct Begin {
 
 /// How far a call's handler is.
 pub(super) enum Progress {
-    /// It has not begun; this is the request.
-    Fresh(Vec<u8>),
-    Begun(Coroutine, Rc<Product>),
+    /// It has not begun.
+    Fresh,
+    Begun(Coroutine),
     /// It is being resumed, or over.
     Away,
 }
 
-/// Where a handler's coroutine leaves what it made: the reply, or why there is none; and the request's buffer.
-pub(super) type Product = RefCell<Option<(Result<Vec<u8>, Status>, Vec<u8>)>>;
+/// What a task has in common with its handler's coroutine. Used again for the next task.
+///
+/// A coroutine may be left in the middle of dropping what it has. So a count of references may be shared with it that
+/// its head leaves alone meanwhile, as this one's, but not one that is shared with other coroutines.
+pub(super) struct Serving {
+    pub(super) router: Arc<Router>,
+    pub(super) context: Context,
+    pub(super) request: Vec<u8>,
+    /// What the handler made: the reply, or why there is none.
+    pub(super) product: Cell<Option<Result<Vec<u8>, Status>>>,
+}
+
+/// Those that are free to be used again, so that a call allocates none.
+pub(super) struct Servings {
+    router: Arc<Router>,
+    free: Vec<Rc<Serving>>,
+}
+
+impl Servings {
+    /// How many are kept.
+    const MOST: usize = 1024;
+
+    pub(super) fn new(router: Arc<Router>) -> Self {
+        Self { router, free: Vec::new() }
+    }
+
+    /// One for this request.
+    pub(super) fn begin(&mut self, context: Inner, request: Vec<u8>) -> Rc<Serving> {
+        if let Some(mut free) = self.free.pop()
+            && let Some(serving) = Rc::get_mut(&mut free)
+        {
+            serving.context.renew(context);
+            serving.request = request;
+            return free;
+        }
+        self.adopt(context.into(), request)
+    }
+
+    /// One for a request whose context was made elsewhere.
+    pub(super) fn adopt(&self, context: Context, request: Vec<u8>) -> Rc<Serving> {
+        Rc::new(Serving { router: Arc::clone(&self.router), context, request, product: Cell::new(None) })
+    }
+
+    /// Takes back the one of a task that is over, and hands out its request's buffer.
+    pub(super) fn end(&mut self, mut over: Rc<Serving>) -> Option<Vec<u8>> {
+        // A coroutine that could not be unwound yet may still have it.
+        let serving = Rc::get_mut(&mut over)?;
+        serving.product.take();
+        let request = std::mem::take(&mut serving.request);
+        if self.free.len() < Self::MOST {
+            self.free.push(over);
+        }
+        Some(request)
+    }
+}
 
 /// What a suspended call waits for.
 #[derive(Clone, Copy)]

@@ -3,14 +3,16 @@
 use super::Head;
 use crate::config::Deadlines;
 use crate::connection::{Answer, Arrival};
-use crate::context::Context;
+use crate::context::{Context, Inner};
 use crate::net::PeerKey;
 use crate::receipt::Receipt;
 use crate::server::inbox::{Inbox, Job, Message};
 use crate::server::places::Place;
-use crate::server::task::{Progress, Task};
+use crate::server::task::{Progress, Serving, Task};
 use crate::status::{Check, Reason, Status};
+use crate::wire::CallId;
 use greenwave_policy::{Budget, Refusal, Time, Urgency, Verdict};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,29 +43,30 @@ impl Head {
             return self.refuse(now, peer, &arrival, status);
         }
         let name = self.role.router.at(method).name;
-        let metadata = arrival.metadata.clone();
-        let context =
-            Context::received(arrival.deadline, arrival.birth, arrival.parallel_unit, enforced, name, metadata);
-        let urgency =
-            Urgency { arrived: arrival.received, birth: arrival.birth, deadline: arrival.deadline, here, ahead };
+        let Arrival { call, deadline, birth, parallel_unit, received, metadata, body, .. } = arrival;
+        let context = Inner::received(deadline, birth, parallel_unit, enforced, name, metadata);
+        let urgency = Urgency { arrived: received, birth, deadline, here, ahead };
         if self.role.workers.is_empty() {
             self.role.inbox.given();
-            return self.enqueue(now, None, peer, arrival, method, context, urgency);
+            let serving = self.servings.begin(context, body);
+            return self.enqueue(now, None, peer, call, method, serving, urgency);
         }
         let worker = &self.role.workers[self.dispatch.choose(&self.loads)];
         worker.given();
         let head = Arc::clone(&self.role.inbox);
-        let job = Job { head, peer, arrival, method, context, urgency };
+        let context = Context::from(context);
+        let job = Job { head, peer, call, method, context, request: body, urgency };
         worker.send(Message::Serve(Box::new(job)));
     }
 
     /// A worker takes on what a head gave it, by what it knows of the method itself.
     pub(super) fn take_on(&mut self, now: Time, job: Job) {
-        let Job { head, peer, arrival, method, context, mut urgency } = job;
+        let Job { head, peer, call, method, context, request, mut urgency } = job;
         if let Some((here, ahead)) = self.methods[method].estimate {
             (urgency.here, urgency.ahead) = (here, ahead);
         }
-        self.enqueue(now, Some(head), peer, arrival, method, context, urgency);
+        let serving = self.servings.adopt(context, request);
+        self.enqueue(now, Some(head), peer, call, method, serving, urgency);
     }
 
     #[expect(clippy::too_many_arguments, reason = "each is a field of the task")]
@@ -72,20 +75,20 @@ impl Head {
         now: Time,
         head: Option<Arc<Inbox>>,
         peer: PeerKey,
-        arrival: Arrival,
+        call: CallId,
         method: usize,
-        context: Context,
+        serving: Rc<Serving>,
         urgency: Urgency,
     ) {
         let task = self.tasks.insert(Task {
             head,
             peer,
-            call: arrival.call,
+            call,
             method,
-            context,
+            serving,
             urgency,
-            received: arrival.received,
-            since: arrival.received,
+            received: urgency.arrived,
+            since: urgency.arrived,
             queue: Duration::ZERO,
             service: Duration::ZERO,
             turns: 0,
@@ -97,7 +100,7 @@ impl Head {
             missed: 0,
             slept: false,
             idle: 0,
-            progress: Progress::Fresh(arrival.body),
+            progress: Progress::Fresh,
             waiting: None,
         });
         self.ready.push(now, urgency, task);

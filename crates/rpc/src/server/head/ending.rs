@@ -39,7 +39,7 @@ impl Head {
                     result = Err(self.too_late(&receipt));
                 }
             }
-        } else if task.context.is_cancelled() {
+        } else if task.serving.context.is_cancelled() {
             counters.cancelled.add(1);
         } else if matches!(&result, Err(status) if status.reason == Reason::None) {
             counters.failed.add(1);
@@ -51,6 +51,9 @@ impl Head {
         }
         self.role.inbox.finished(task.turns);
         let answer = Answer { call: task.call, result, receipt, deadline: task.urgency.deadline };
+        if let Some(request) = self.servings.end(task.serving) {
+            self.net.recycle(request);
+        }
         match &task.head {
             None => self.net.answer(task.peer, answer),
             Some(head) => {

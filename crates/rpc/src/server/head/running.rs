@@ -4,13 +4,11 @@ use super::{BATCH, Head, POLL_EVERY};
 use crate::config::Deadlines;
 use crate::local::Command;
 use crate::server::places::Place;
-use crate::server::task::{Begin, Product, Progress, Task, Waiting};
+use crate::server::task::{Begin, Progress, Task, Waiting};
 use crate::status::{Check, Code, Reason, Status};
 use greenwave_policy::{Budget, Time, Verdict};
 use greenwave_quanta::{Coroutine, State};
-use std::cell::RefCell;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
 impl Head {
@@ -30,13 +28,13 @@ impl Head {
 
     /// Runs one task until it suspends or ends. The time then.
     fn step(&mut self, now: Time, index: usize) -> Time {
-        if matches!(self.tasks[index].progress, Progress::Fresh(_)) && !self.begin(now, index) {
+        if matches!(self.tasks[index].progress, Progress::Fresh) && !self.begin(now, index) {
             return now;
         }
         let task = &mut self.tasks[index];
         task.queue += now.since(task.since);
         task.turns += 1;
-        let Progress::Begun(mut coroutine, product) = std::mem::replace(&mut task.progress, Progress::Away) else {
+        let Progress::Begun(mut coroutine) = std::mem::replace(&mut task.progress, Progress::Away) else {
             return now;
         };
         self.mailbox.behind.replace(std::mem::take(&mut task.behind));
@@ -60,7 +58,7 @@ impl Head {
         self.role.inbox.turn_served();
         match state {
             None => {
-                task.progress = Progress::Begun(coroutine, product);
+                task.progress = Progress::Begun(coroutine);
                 task.idle = 0;
                 if !self.mailbox.commands.borrow().is_empty() {
                     task.commands = self.mailbox.commands.take();
@@ -68,21 +66,20 @@ impl Head {
                 self.ready.put_back(after, task.urgency_now(), index);
             }
             Some(State::Suspended) => {
-                task.progress = Progress::Begun(coroutine, product);
+                task.progress = Progress::Begun(coroutine);
                 self.obey(after, index);
             }
             Some(State::Finished) => {
                 self.stacks.put(coroutine.into_stack());
                 self.mailbox.commands.borrow_mut().clear();
-                let (result, request) = product.take().unwrap_or_else(|| (Err(unfinished()), Vec::new()));
-                self.net.recycle(request);
+                let result = task.serving.product.take().unwrap_or_else(|| Err(unfinished()));
                 self.finish(after, index, result);
             }
             Some(State::Panicked(message)) => {
                 self.stacks.put(coroutine.into_stack());
                 self.mailbox.commands.borrow_mut().clear();
                 self.role.counters.panicked.add(1);
-                let name = task.context.method().to_owned();
+                let name = task.serving.context.method().to_owned();
                 tracing::error!(method = %name, %message, "a handler panicked");
                 self.finish(after, index, Err(Status::refused(Reason::Panicked, format!("{name} panicked"))));
             }
@@ -95,7 +92,7 @@ impl Head {
         let task = &mut self.tasks[index];
         let enforced = self.role.config.deadlines == Deadlines::Enforce;
         let budget = if enforced { task.urgency.deadline.budget(now) } else { Budget::UNLIMITED };
-        let refused = if task.context.is_cancelled() {
+        let refused = if task.serving.context.is_cancelled() {
             Some(Status::refused(Reason::Cancelled, ""))
         } else if budget.is_spent() {
             self.role.counters.expired_in_queue.add(1);
@@ -128,19 +125,15 @@ impl Head {
             }
         };
         let task = &mut self.tasks[index];
-        let Progress::Fresh(request) = std::mem::replace(&mut task.progress, Progress::Away) else { return false };
-        let handler = Arc::clone(&self.role.router.at(task.method).handler);
-        let context = task.context.clone();
+        let (serving, method) = (Rc::clone(&task.serving), task.method);
         let mut reply = self.net.buffer();
-        let product: Rc<Product> = Rc::new(RefCell::new(None));
-        let place = Rc::clone(&product);
         let coroutine = Coroutine::new(stack, move || {
-            let result = handler(&context, &request, &mut reply).map(|()| reply);
-            *place.borrow_mut() = Some((result, request));
+            let handler = &serving.router.at(method).handler;
+            let result = handler(&serving.context, &serving.request, &mut reply).map(|()| reply);
+            serving.product.set(Some(result));
         });
-        let task = &mut self.tasks[index];
         task.begin = Some(Begin { at: now, queued: task.queue + now.since(task.since) });
-        task.progress = Progress::Begun(coroutine, product);
+        task.progress = Progress::Begun(coroutine);
         true
     }
 

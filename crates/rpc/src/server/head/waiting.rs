@@ -19,7 +19,7 @@ impl Head {
         let found = self.tasks.iter().find(|(_, task)| task.peer == peer && task.call == call).map(|(index, _)| index);
         if let Some(index) = found {
             let task = &mut self.tasks[index];
-            task.context.cancel();
+            task.serving.context.cancel();
             task.missed = usize::MAX;
             self.wake(now, index);
             self.withdraw(now, index);
