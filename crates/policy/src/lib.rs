@@ -76,6 +76,7 @@ pub mod service_time;
 mod sorted;
 pub mod split;
 pub mod stage;
+pub mod steal;
 pub mod time;
 
 pub use absolute::AbsoluteClock;
@@ -92,4 +93,5 @@ pub use ready_queue::{Order, ReadyQueue, Urgency};
 pub use service_time::ServiceTimes;
 pub use split::SplitQueue;
 pub use stage::StageService;
+pub use steal::{Busy, StealRule};
 pub use time::Time;

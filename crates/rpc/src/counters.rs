@@ -69,6 +69,12 @@ counters! {
     violations,
     /// Connections that ended within a frame.
     truncated,
+    /// Heads that died, by a defect of this library, and whose connections were lost.
+    heads_died,
+    /// Calls that heads gave away for others to take.
+    given_away,
+    /// Calls of other heads that were taken.
+    stolen,
     /// Calls that came in whole.
     calls,
     /// Calls answered with OK in time.

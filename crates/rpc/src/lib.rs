@@ -147,7 +147,7 @@ pub mod wire;
 
 pub use channel::{CallFuture, Channel};
 pub use client::stream::{Completion, CompletionStream};
-pub use config::{ChannelConfig, ConfigError, Deadlines, Limits, Mode, ServerConfig, Wait};
+pub use config::{ChannelConfig, ConfigError, Deadlines, Instance, Limits, Mode, ServerConfig, Wait};
 pub use context::Context;
 pub use counters::Snapshot;
 pub use fanout::{Aggregator, AggregatorConfig, Answered, ParallelUnit, Partial};

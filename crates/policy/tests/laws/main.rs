@@ -14,4 +14,5 @@ mod margin;
 mod ready_queue;
 mod service_time;
 mod split;
+mod steal;
 mod strategies;

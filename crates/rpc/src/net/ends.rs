@@ -14,6 +14,7 @@ use greenwave_policy::Time;
 use greenwave_verbs::{CloseReason, CompletionQueue, EndpointId, Event, VerbsError};
 use slab::Slab;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The ends of a thread's connections.
 ///
@@ -29,7 +30,6 @@ pub(super) struct Ends {
     /// Connections with something to post.
     dirty: Vec<usize>,
     pub(super) pool: Pool,
-    serial: u64,
     pub(super) next_sweep: Time,
     pub(super) counters: Arc<Counters>,
     pub(super) draining: bool,
@@ -55,6 +55,9 @@ pub(super) enum Half {
     Callee(Box<Callee>),
 }
 
+/// Of all threads together: an answer may come from another thread for a connection of a head that has died since.
+static SERIALS: AtomicU64 = AtomicU64::new(0);
+
 /// What is to be done once the queue is no longer being polled.
 pub(super) enum Fate {
     /// Close an endpoint that nobody wants.
@@ -76,7 +79,6 @@ impl Ends {
             by_endpoint: Directory::default(),
             dirty: Vec::new(),
             pool: Pool::default(),
-            serial: 0,
             next_sweep: Time::MAX,
             counters: Arc::default(),
             draining: false,
@@ -86,8 +88,7 @@ impl Ends {
 
     /// Adds an end.
     pub(super) fn add(&mut self, half: Half) -> PeerKey {
-        self.serial += 1;
-        let serial = self.serial;
+        let serial = SERIALS.fetch_add(1, Ordering::Relaxed);
         let index = self.peers.insert(Peer { serial, endpoint: None, dirty: false, half });
         PeerKey { index, serial }
     }

@@ -19,14 +19,17 @@ mod waiting;
 use super::inbox::{Answered, Inbox, Message};
 use super::methods::Learned;
 use super::places::Places;
+use super::steal::GlobalQueue;
 use super::task::{Servings, Task};
 use crate::channel::Lifeline;
 use crate::clock::Clock;
 use crate::config::ServerConfig;
+use crate::context::Context;
 use crate::counters::Counters;
 use crate::local::{CallSlot, Mailbox, Shared};
 use crate::net::{Happening, Net, PeerKey};
 use crate::service::Router;
+use crate::wire::CallId;
 use greenwave_policy::{Admission, Dispatch, DispatchRule, Load, Margin, ReadyQueue, Time};
 use greenwave_quanta::{StackPool, Ticks, is_instrumented};
 use greenwave_verbs::ListenerId;
@@ -43,6 +46,7 @@ const POLL_EVERY: Duration = Duration::from_micros(20);
 const BATCH: usize = 64;
 
 /// What a thread of the server is given when it starts.
+#[derive(Clone)]
 pub(super) struct Role {
     pub(super) config: ServerConfig,
     pub(super) router: Arc<Router>,
@@ -50,8 +54,10 @@ pub(super) struct Role {
     pub(super) inbox: Arc<Inbox>,
     /// The inboxes of the cluster's workers; empty: handlers run in place.
     pub(super) workers: Vec<Arc<Inbox>>,
-    /// The inboxes of all heads, for the one that accepts.
+    /// The inboxes of all heads of the instance, for the one that accepts.
     pub(super) heads: Vec<Arc<Inbox>>,
+    /// Where heads give calls away, if they do.
+    pub(super) global: Option<Arc<GlobalQueue>>,
     pub(super) listeners: Vec<ListenerId>,
     pub(super) clock: Clock,
 }
@@ -62,6 +68,9 @@ pub(crate) struct Head {
     net: Net,
     ready: ReadyQueue<usize>,
     tasks: Slab<Task>,
+    /// Calls that were admitted here and given away, to be answered here.
+    given_away: HashMap<(PeerKey, CallId), Context>,
+    turns: u32,
     servings: Servings,
     /// Those that have a place, of any method.
     begun: usize,
@@ -105,6 +114,8 @@ impl Head {
         Self {
             ready: ReadyQueue::new(config.order),
             tasks: Slab::new(),
+            given_away: HashMap::new(),
+            turns: 0,
             servings: Servings::new(Arc::clone(&role.router)),
             begun: 0,
             stalled: 0,
@@ -143,7 +154,7 @@ impl Head {
                 continue;
             }
             let idle = now.since(*idle_since.get_or_insert(now));
-            if patience.is_some_and(|patience| idle >= patience) && self.role.inbox.is_empty() {
+            if patience.is_some_and(|patience| idle >= patience) && self.is_left_alone() {
                 self.net.wait(now, next.map(|next| next.since(now)));
             } else {
                 std::hint::spin_loop();
@@ -157,6 +168,11 @@ impl Head {
         }
     }
 
+    /// Whether no other thread has anything for this one.
+    fn is_left_alone(&self) -> bool {
+        self.role.inbox.is_empty() && self.role.global.as_ref().is_none_or(|global| global.waiting() == 0)
+    }
+
     /// One turn. Whether there was anything to do, and when there will be something next.
     pub(crate) fn turn(&mut self, now: Time) -> (bool, Option<Time>) {
         let mut worked = false;
@@ -164,8 +180,10 @@ impl Head {
             worked = true;
             self.hear(now, message);
         }
+        worked |= self.steal(now);
         let polled = self.net.poll(now, &mut self.happened) > 0;
-        self.role.inbox.publish_poll(polled, self.role.counters.connections.load());
+        let busy = polled || !self.ready.is_empty();
+        self.role.inbox.publish_turn(busy, self.role.counters.connections.load());
         let mut next = self.net.sweep(now, &mut self.happened);
         worked |= polled | !self.happened.is_empty();
         // What was found has the time at which it was found, which is later than that of the turn.
@@ -179,6 +197,17 @@ impl Head {
         self.check_drained(now);
         let drain = self.drain_until.map(|_| now + Duration::from_millis(1));
         (worked, next.into_iter().chain(drain).min())
+    }
+
+    /// Takes a call that was given away, by another head or by this one. Whether there was one.
+    fn steal(&mut self, now: Time) -> bool {
+        self.turns = self.turns.wrapping_add(1);
+        let Some(job) = self.role.global.as_ref().and_then(|global| global.take(self.ready.len(), self.turns)) else {
+            return false;
+        };
+        self.role.inbox.given();
+        self.take_on(now, job);
+        true
     }
 
     /// Makes this head the calling thread's, as [`run`](Self::run) does.
@@ -200,13 +229,14 @@ impl Head {
             Message::Serve(job) => self.take_on(now, *job),
             Message::Answer(answered) => {
                 let Answered { peer, method, lesson, answer } = *answered;
+                self.given_away.remove(&(peer, answer.call));
                 if let Some(lesson) = lesson {
                     // Admission is the head's: it has to know what its workers have learned.
                     self.methods[method].observe(&lesson);
                 }
                 self.net.answer(peer, answer);
             }
-            Message::Cancel(peer, call) => self.cancel(now, peer, call),
+            Message::Cancel(head, peer, call) => self.cancel_of(now, &head, peer, call),
             Message::Drain(until) => {
                 self.drain_until = Some(until);
                 for listener in std::mem::take(&mut self.role.listeners) {
@@ -215,6 +245,8 @@ impl Head {
                 self.net.go_away("the server shuts down");
             }
             Message::Stop => self.stopped = true,
+            #[cfg(test)]
+            Message::Die => panic!("as the test would have it"),
         }
     }
 
@@ -227,7 +259,11 @@ impl Head {
                 Happening::Cancelled(peer, call) => self.cancel(now, peer, call),
                 Happening::Accepted(endpoint) => {
                     let heads = &self.role.heads;
-                    let least = heads.iter().min_by_key(|head| head.attraction()).unwrap_or(&self.role.inbox);
+                    let least = heads
+                        .iter()
+                        .filter(|head| head.is_alive())
+                        .min_by_key(|head| head.attraction())
+                        .unwrap_or(&self.role.inbox);
                     least.add_connection();
                     least.send(Message::Adopt(endpoint));
                 }

@@ -4,12 +4,14 @@ use super::methods::Lesson;
 use crate::connection::Answer;
 use crate::context::Context;
 use crate::net::PeerKey;
+use crate::receipt::Receipt;
+use crate::status::{Code, Status};
 use crate::wire::CallId;
 use crossbeam_queue::SegQueue;
-use greenwave_policy::{Load, Time, Urgency};
+use greenwave_policy::{Deadline, Load, Time, Urgency};
 use greenwave_verbs::{DetachedEndpoint, Waker};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// A message to a thread of the server.
 pub(super) enum Message {
@@ -17,28 +19,38 @@ pub(super) enum Message {
     Adopt(DetachedEndpoint),
     /// A call that a head admitted and this worker is to serve.
     Serve(Box<Job>),
-    /// What a worker answers to a call of this head's.
+    /// What another thread answers to a call of this head's.
     Answer(Box<Answered>),
-    /// The caller of this call no longer wants the answer.
-    Cancel(PeerKey, CallId),
+    /// The caller of this call of that head's no longer wants the answer.
+    Cancel(Arc<Inbox>, PeerKey, CallId),
     /// Take no further calls, finish the others, stop. Whoever is late at the time given is cut off.
     Drain(Time),
     /// Stop now.
     Stop,
+    /// Die, for tests of what becomes of the others.
+    #[cfg(test)]
+    Die,
 }
 
-/// An admitted call on its way to a worker.
+/// An admitted call on its way to the thread that serves it.
 pub(super) struct Job {
-    pub(super) head: Arc<Inbox>,
-    pub(super) peer: PeerKey,
-    pub(super) call: CallId,
-    pub(super) method: usize,
+    pub(super) owed: Owed,
     pub(super) context: Context,
     pub(super) request: Vec<u8>,
     pub(super) urgency: Urgency,
 }
 
-/// A worker's answer on its way to the head that has the connection.
+/// An answer that is owed to a call of another thread's connection. Whatever becomes of the thread that owes it, it is given
+/// once: if by nobody else, then when this is dropped.
+pub(super) struct Owed {
+    /// `None` once it is answered.
+    head: Option<Arc<Inbox>>,
+    pub(super) peer: PeerKey,
+    pub(super) call: CallId,
+    pub(super) method: usize,
+}
+
+/// A thread's answer on its way to the head that has the connection.
 pub(super) struct Answered {
     pub(super) peer: PeerKey,
     pub(super) method: usize,
@@ -46,13 +58,56 @@ pub(super) struct Answered {
     pub(super) answer: Answer,
 }
 
+impl Owed {
+    pub(super) fn new(head: &Arc<Inbox>, peer: PeerKey, call: CallId, method: usize) -> Self {
+        Self { head: Some(Arc::clone(head)), peer, call, method }
+    }
+
+    /// Whether it is owed to this head.
+    pub(super) fn is_to(&self, head: &Arc<Inbox>) -> bool {
+        self.head.as_ref().is_some_and(|own| Arc::ptr_eq(own, head))
+    }
+
+    /// The head itself serves its call after all.
+    pub(super) fn settle(mut self) {
+        self.head = None;
+    }
+
+    pub(super) fn answer(mut self, lesson: Option<Lesson>, answer: Answer) {
+        self.send(lesson, answer);
+    }
+
+    fn send(&mut self, lesson: Option<Lesson>, answer: Answer) {
+        if let Some(head) = self.head.take() {
+            let (peer, method) = (self.peer, self.method);
+            head.send(Message::Answer(Box::new(Answered { peer, method, lesson, answer })));
+        }
+    }
+}
+
+impl Drop for Owed {
+    fn drop(&mut self) {
+        if self.head.is_some() {
+            let status = Status::new(Code::Internal, "the thread that was to serve it has ended");
+            let (receipt, deadline) = (Receipt::default(), Deadline::NEVER);
+            self.send(None, Answer { call: self.call, result: Err(status), receipt, deadline });
+        }
+    }
+}
+
 /// A thread's inbox, and what it publishes of its load. The load has a cache line of its own, so that reading it does
 /// not slow the inbox down.
 pub(super) struct Inbox {
     messages: SegQueue<Message>,
-    waker: Waker,
+    /// Of the thread's completion queue, and of those that it has had in its place.
+    wakers: [OnceLock<Waker>; LIVES],
+    /// Which of the wakers it is; as many as there are: the thread has ended.
+    life: AtomicUsize,
     load: Published,
 }
+
+/// How often a thread may begin: a head that dies, which none should, is followed by another, but not for ever.
+pub(super) const LIVES: usize = 8;
 
 #[repr(align(64))]
 #[derive(Default)]
@@ -61,19 +116,53 @@ struct Published {
     unfinished: AtomicU32,
     /// Times that those calls were given a turn.
     served: AtomicU32,
-    /// Polls in a row that found something: DaRPC's measure of a head's load.
-    busy_polls: AtomicU32,
+    /// Turns in a row in which there was something to do: DaRPC's measure of a head's load.
+    busy_turns: AtomicU32,
     connections: AtomicU32,
 }
 
 impl Inbox {
-    pub(super) fn new(waker: Waker) -> Self {
-        Self { messages: SegQueue::new(), waker, load: Published::default() }
+    pub(super) fn new() -> Self {
+        Self {
+            messages: SegQueue::new(),
+            wakers: [const { OnceLock::new() }; LIVES],
+            life: AtomicUsize::new(0),
+            load: Published::default(),
+        }
+    }
+
+    /// The thread begins for the `life`th time, with a completion queue that has this waker.
+    pub(super) fn begin(&self, life: usize, waker: Waker) {
+        let first = self.wakers[life].set(waker).is_ok();
+        debug_assert!(first, "a life begins once");
+        self.life.store(life, Ordering::Release);
+    }
+
+    /// The thread has ended for good: what was sent to it is dropped, and so is what will be.
+    pub(super) fn end(&self) {
+        self.life.store(LIVES, Ordering::Release);
+        self.load.busy_turns.store(u32::MAX, Ordering::Relaxed);
+        while self.messages.pop().is_some() {}
+    }
+
+    pub(super) fn is_alive(&self) -> bool {
+        self.life.load(Ordering::Acquire) < LIVES
     }
 
     pub(super) fn send(&self, message: Message) {
         self.messages.push(message);
-        self.waker.wake();
+        if !self.is_alive() {
+            // Whoever is owed an answer by what is dropped is told so by that.
+            while self.messages.pop().is_some() {}
+        }
+        self.wake();
+    }
+
+    /// Has the thread look about, if it sleeps.
+    pub(super) fn wake(&self) {
+        if let Some(waker) = self.wakers.get(self.life.load(Ordering::Acquire)).and_then(OnceLock::get) {
+            waker.wake();
+        }
     }
 
     pub(super) fn take(&self) -> Option<Message> {
@@ -106,22 +195,26 @@ impl Inbox {
         self.load.served.store(self.load.served.load(Ordering::Relaxed).wrapping_sub(turns), Ordering::Relaxed);
     }
 
-    /// Where a new connection goes: the fewest successful polls in a row, then the fewest connections.
+    /// Turns in a row in which there was something to do.
+    pub(super) fn busy_turns(&self) -> u32 {
+        self.load.busy_turns.load(Ordering::Relaxed)
+    }
+
+    /// Where a new connection goes: the fewest busy turns in a row, then the fewest connections.
     pub(super) fn attraction(&self) -> (u32, u32) {
-        let polls = self.load.busy_polls.load(Ordering::Relaxed);
         // Heads that are about as busy are told apart by their connections.
-        (polls.checked_ilog2().unwrap_or(0) / 4, self.load.connections.load(Ordering::Relaxed))
+        (self.busy_turns().checked_ilog2().unwrap_or(0) / 4, self.load.connections.load(Ordering::Relaxed))
     }
 
     /// `connections`: those that the thread has now. Those on their way to it are forgotten until it has them.
-    pub(super) fn publish_poll(&self, successful: bool, connections: u64) {
+    pub(super) fn publish_turn(&self, busy: bool, connections: u64) {
         let connections = u32::try_from(connections).unwrap_or(u32::MAX);
-        if successful && self.load.connections.load(Ordering::Relaxed) != connections {
+        if busy && self.load.connections.load(Ordering::Relaxed) != connections {
             self.load.connections.store(connections, Ordering::Relaxed);
         }
-        let polls = self.load.busy_polls.load(Ordering::Relaxed);
-        if successful || polls > 0 {
-            self.load.busy_polls.store(if successful { polls.saturating_add(1) } else { 0 }, Ordering::Relaxed);
+        let turns = self.busy_turns();
+        if busy || turns > 0 {
+            self.load.busy_turns.store(if busy { turns.saturating_add(1) } else { 0 }, Ordering::Relaxed);
         }
     }
 

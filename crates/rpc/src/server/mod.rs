@@ -5,25 +5,31 @@ mod inbox;
 mod meta;
 mod methods;
 mod places;
+mod plan;
+mod seat;
+mod steal;
 mod task;
+#[cfg(test)]
+mod tests;
 
 use crate::clock::Clock;
 use crate::config::{ConfigError, ServerConfig};
 use crate::counters::{Counters, Snapshot};
+#[cfg(test)]
 use crate::net::{Net, Serving};
 use crate::service::{Conflict, Router};
-use greenwave_verbs::{Address, ListenerId, VerbsError};
+use greenwave_verbs::{Address, VerbsError};
 #[cfg(test)]
 pub(crate) use head::Head;
-#[cfg(not(test))]
-use head::Head;
 use head::Role;
 use inbox::{Inbox, Message};
-use rustix::thread::{CpuSet, sched_setaffinity};
+use plan::plan;
+use seat::Seat;
 use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
+use steal::GlobalQueue;
 
 /// Starts servers.
 pub struct Server;
@@ -64,57 +70,44 @@ impl Server {
     #[expect(clippy::needless_pass_by_value, reason = "a configuration is made for its server")]
     pub fn start(config: ServerConfig, router: impl Into<Router>) -> Result<ServerHandle, StartError> {
         config.validate()?;
-        let threads = config.clusters * (1 + config.workers);
-        let counters: Arc<[Arc<Counters>]> = (0..threads).map(|_| Arc::default()).collect();
+        let places = plan(&config);
+        let counters: Arc<[Arc<Counters>]> = places.iter().map(|_| Arc::default()).collect();
         let router = meta::with_meta(router.into(), &config.name, &counters);
         router.check()?;
         let router = Arc::new(router);
-        let serving = Serving { name: config.name.clone(), checksums: config.checksums, absolute: config.absolute };
-        let mut nets = Vec::new();
-        for counters in &*counters {
-            let mut net = Net::new(config.backend.clone(), &config.limits, Clock::Monotonic, false)?;
-            net.serve(serving.clone(), Arc::clone(counters));
-            nets.push(net);
-        }
-        let (listeners, addresses) = listen(&mut nets[0], &config)?;
-        let inboxes: Vec<Arc<Inbox>> = nets.iter().map(|net| Arc::new(Inbox::new(net.waker()))).collect();
-        let mut handle = ServerHandle { addresses, counters, inboxes, heads: config.clusters, threads: Vec::new() };
-        let (heads, workers) = handle.inboxes.split_at(config.clusters);
-        let (heads, workers) = (heads.to_vec(), workers.to_vec());
-        for (index, net) in nets.into_iter().enumerate() {
-            let own_workers = if index < config.clusters {
-                workers.iter().skip(index).step_by(config.clusters).cloned().collect()
-            } else {
-                Vec::new()
-            };
+        let inboxes: Vec<Arc<Inbox>> = places.iter().map(|_| Arc::new(Inbox::new())).collect();
+        let heads = places.iter().filter(|place| place.is_head).count();
+        let global = config.steal.filter(|_| config.workers == 0 && heads > 1);
+        let global = global.map(|rule| Arc::new(GlobalQueue::new(rule, inboxes[..heads].to_vec())));
+        let threads = Vec::new();
+        let mut handle = ServerHandle { addresses: Vec::new(), counters, inboxes, heads, threads };
+        let mut seats = Vec::new();
+        for (index, place) in places.iter().enumerate() {
+            let inboxes_of =
+                |indices: &[usize]| indices.iter().map(|index| Arc::clone(&handle.inboxes[*index])).collect();
             let role = Role {
                 config: config.clone(),
                 router: Arc::clone(&router),
                 counters: Arc::clone(&handle.counters[index]),
                 inbox: Arc::clone(&handle.inboxes[index]),
-                workers: own_workers,
-                heads: if index == 0 { heads.clone() } else { Vec::new() },
-                listeners: if index == 0 { listeners.clone() } else { Vec::new() },
+                workers: inboxes_of(&place.workers),
+                heads: inboxes_of(&place.heads),
+                global: global.clone().filter(|_| place.is_head),
+                listeners: Vec::new(),
                 clock: Clock::Monotonic,
             };
-            let kind = if index < config.clusters { "head" } else { "worker" };
-            let core = config.cores.get(index % config.cores.len().max(1)).copied();
-            let thread = std::thread::Builder::new()
-                .name(format!("greenwave-{kind}-{index}"))
-                .spawn(move || {
-                    pin(core);
-                    Head::new(role, net).run();
-                })
-                .map_err(StartError::Thread)?;
+            let (seat, thread) = Seat::take(index, place, role).map_err(StartError::Thread)?;
             handle.threads.push(thread);
+            seats.push(seat);
         }
+        // Each makes its own completion queue, on its own core, so that the memory is where it is used.
+        for seat in &seats {
+            handle.addresses.extend(seat.is_ready()?);
+        }
+        // Nobody serves before all listen, so that a server which can't start has served nobody.
+        seats.into_iter().for_each(Seat::go);
         Ok(handle)
     }
-}
-
-fn listen(net: &mut Net, config: &ServerConfig) -> Result<(Vec<ListenerId>, Vec<Address>), VerbsError> {
-    let listening = config.listen.iter().map(|address| net.listen(address, config.clusters > 1));
-    Ok(listening.collect::<Result<Vec<_>, _>>()?.into_iter().unzip())
 }
 
 /// A head without a thread, for tests that turn it by hand.
@@ -129,28 +122,19 @@ pub(crate) fn head_by_hand(
     let mut net = Net::new(config.backend.clone(), &config.limits, clock.clone(), false)?;
     let serving = Serving { name: config.name.clone(), checksums: config.checksums, absolute: config.absolute };
     net.serve(serving, Arc::clone(&counters));
-    let (listeners, _) = listen(&mut net, config)?;
+    let (listeners, _) = seat::listen(&mut net, &config.listen, config.clusters > 1)?;
     let role = Role {
         config: config.clone(),
         router: Arc::new(router),
         counters: Arc::clone(&counters),
-        inbox: Arc::new(Inbox::new(net.waker())),
+        inbox: Arc::new(Inbox::new()),
         workers: Vec::new(),
         heads: Vec::new(),
+        global: None,
         listeners,
         clock,
     };
     Ok((Head::new(role, net), counters))
-}
-
-/// Binds the calling thread to a core. A machine that forbids it runs on unpinned.
-fn pin(core: Option<usize>) {
-    let Some(core) = core else { return };
-    let mut cores = CpuSet::new();
-    cores.set(core);
-    if let Err(error) = sched_setaffinity(None, &cores) {
-        tracing::warn!(core, %error, "could not pin a thread to its core");
-    }
 }
 
 impl ServerHandle {

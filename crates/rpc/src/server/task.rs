@@ -1,6 +1,6 @@
 //! A call while it is served.
 
-use super::inbox::Inbox;
+use super::inbox::Owed;
 use super::places::Place;
 use crate::context::{Context, Inner};
 use crate::local::Command;
@@ -20,8 +20,8 @@ use std::time::Duration;
 ///
 /// Every moment of it is queue, service or waiting: `since` is when the present one began.
 pub(super) struct Task {
-    /// The head that has the connection, if that is not the thread that serves the call.
-    pub(super) head: Option<Arc<Inbox>>,
+    /// If another thread has the connection.
+    pub(super) owed: Option<Owed>,
     pub(super) peer: PeerKey,
     pub(super) call: CallId,
     pub(super) method: usize,

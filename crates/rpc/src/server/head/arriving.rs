@@ -6,14 +6,13 @@ use crate::connection::{Answer, Arrival};
 use crate::context::{Context, Inner};
 use crate::net::PeerKey;
 use crate::receipt::Receipt;
-use crate::server::inbox::{Inbox, Job, Message};
+use crate::server::inbox::{Job, Message, Owed};
 use crate::server::places::Place;
 use crate::server::task::{Progress, Serving, Task};
 use crate::status::{Check, Reason, Status};
 use crate::wire::CallId;
 use greenwave_policy::{Budget, Refusal, Time, Urgency, Verdict};
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
 impl Head {
@@ -26,6 +25,7 @@ impl Head {
             return self.refuse(now, peer, &arrival, Status::refused(Reason::UnknownMethod, text));
         };
         let learned = &self.methods[method];
+        let learned_work = learned.estimate.map(|(here, _)| here);
         let (here, ahead) = learned.estimate.unwrap_or_default();
         let enforced = self.role.config.deadlines == Deadlines::Enforce;
         let budget = if enforced { arrival.deadline.budget(now) } else { Budget::UNLIMITED };
@@ -37,7 +37,7 @@ impl Head {
         self.loads.clear();
         self.loads.extend(self.role.workers.iter().map(|worker| worker.load()));
         let given: usize = self.loads.iter().map(|load| load.unfinished as usize).sum();
-        let queued = self.ready.len() + self.stalled + given;
+        let queued = self.ready.len() + self.stalled + given + self.given_away.len();
         if let Verdict::Refuse(refusal) = self.admissions[method].decide(now, budget, learned.needed(), queued) {
             let status = self.refusal(&refusal, Check::Admission);
             return self.refuse(now, peer, &arrival, status);
@@ -46,34 +46,54 @@ impl Head {
         let Arrival { call, deadline, birth, parallel_unit, received, metadata, body, .. } = arrival;
         let context = Inner::received(deadline, birth, parallel_unit, enforced, name, metadata);
         let urgency = Urgency { arrived: received, birth, deadline, here, ahead };
+        let owed = |inbox| Owed::new(inbox, peer, call, method);
         if self.role.workers.is_empty() {
-            self.role.inbox.given();
+            let inbox = &self.role.inbox;
+            if let Some(global) = &self.role.global
+                && global.takes(inbox.busy_turns(), self.ready.len(), learned_work)
+            {
+                let context = Context::from(context);
+                self.given_away.insert((peer, call), context.clone());
+                self.role.counters.given_away.add(1);
+                return global.give(inbox, Job { owed: owed(inbox), context, request: body, urgency });
+            }
+            inbox.given();
             let serving = self.servings.begin(context, body);
             return self.enqueue(now, None, peer, call, method, serving, urgency);
         }
         let worker = &self.role.workers[self.dispatch.choose(&self.loads)];
         worker.given();
-        let head = Arc::clone(&self.role.inbox);
         let context = Context::from(context);
-        let job = Job { head, peer, call, method, context, request: body, urgency };
+        let job = Job { owed: owed(&self.role.inbox), context, request: body, urgency };
         worker.send(Message::Serve(Box::new(job)));
     }
 
-    /// A worker takes on what a head gave it, by what it knows of the method itself.
+    /// A thread takes on what a head gave away, by what it knows of the method itself.
     pub(super) fn take_on(&mut self, now: Time, job: Job) {
-        let Job { head, peer, call, method, context, request, mut urgency } = job;
+        let Job { owed, context, request, mut urgency } = job;
+        let (peer, call, method) = (owed.peer, owed.call, owed.method);
         if let Some((here, ahead)) = self.methods[method].estimate {
             (urgency.here, urgency.ahead) = (here, ahead);
         }
         let serving = self.servings.adopt(context, request);
-        self.enqueue(now, Some(head), peer, call, method, serving, urgency);
+        let owed = if owed.is_to(&self.role.inbox) {
+            owed.settle();
+            self.given_away.remove(&(peer, call));
+            None
+        } else {
+            if self.role.global.is_some() {
+                self.role.counters.stolen.add(1);
+            }
+            Some(owed)
+        };
+        self.enqueue(now, owed, peer, call, method, serving, urgency);
     }
 
     #[expect(clippy::too_many_arguments, reason = "each is a field of the task")]
     fn enqueue(
         &mut self,
         now: Time,
-        head: Option<Arc<Inbox>>,
+        owed: Option<Owed>,
         peer: PeerKey,
         call: CallId,
         method: usize,
@@ -81,7 +101,7 @@ impl Head {
         urgency: Urgency,
     ) {
         let task = self.tasks.insert(Task {
-            head,
+            owed,
             peer,
             call,
             method,

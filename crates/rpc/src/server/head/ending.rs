@@ -4,7 +4,6 @@ use super::Head;
 use crate::config::Deadlines;
 use crate::connection::Answer;
 use crate::receipt::{Receipt, StageReceipt};
-use crate::server::inbox::{Answered, Message};
 use crate::server::methods::{Behind, Lesson, Outcome};
 use crate::server::places::Place;
 use crate::server::task::Task;
@@ -54,11 +53,9 @@ impl Head {
         if let Some(request) = self.servings.end(task.serving) {
             self.net.recycle(request);
         }
-        match &task.head {
+        match task.owed {
             None => self.net.answer(task.peer, answer),
-            Some(head) => {
-                head.send(Message::Answer(Box::new(Answered { peer: task.peer, method: task.method, lesson, answer })));
-            }
+            Some(owed) => owed.answer(lesson, answer),
         }
     }
 

@@ -5,18 +5,36 @@ use crate::channel::Channel;
 use crate::connection::NewCall;
 use crate::local::Start;
 use crate::net::PeerKey;
-use crate::server::inbox::Message;
+use crate::server::inbox::{Inbox, Message, Owed};
 use crate::server::places::Place;
-use crate::server::task::Waiting;
+use crate::server::task::{Task, Waiting};
 use crate::wire::CallId;
 use greenwave_policy::Time;
 use std::cmp::Reverse;
+use std::sync::Arc;
 
 impl Head {
     /// The caller of a call no longer wants the answer: the task, if it waits, goes on to find that out.
     pub(super) fn cancel(&mut self, now: Time, peer: PeerKey, call: CallId) {
-        self.role.workers.iter().for_each(|worker| worker.send(Message::Cancel(peer, call)));
-        let found = self.tasks.iter().find(|(_, task)| task.peer == peer && task.call == call).map(|(index, _)| index);
+        let inbox = &self.role.inbox;
+        let message = || Message::Cancel(Arc::clone(inbox), peer, call);
+        self.role.workers.iter().for_each(|worker| worker.send(message()));
+        if let Some(context) = self.given_away.get(&(peer, call)) {
+            // Who takes it finds out when it begins; who has begun it may have to be woken.
+            context.cancel();
+            self.role.global.iter().flat_map(|global| global.others(inbox)).for_each(|other| other.send(message()));
+        }
+        self.cancel_task(now, |task| task.owed.is_none() && task.peer == peer && task.call == call);
+    }
+
+    /// The caller of another head's call no longer wants the answer.
+    pub(super) fn cancel_of(&mut self, now: Time, head: &Arc<Inbox>, peer: PeerKey, call: CallId) {
+        let is_its = |owed: &Owed| owed.is_to(head) && owed.peer == peer && owed.call == call;
+        self.cancel_task(now, |task| task.owed.as_ref().is_some_and(is_its));
+    }
+
+    fn cancel_task(&mut self, now: Time, which: impl Fn(&Task) -> bool) {
+        let found = self.tasks.iter().find(|(_, task)| which(task)).map(|(index, _)| index);
         if let Some(index) = found {
             let task = &mut self.tasks[index];
             task.serving.context.cancel();

@@ -1,0 +1,84 @@
+//! Which threads a server has, and who belongs to whom: the heads of all instances, then their workers.
+
+use crate::config::{Instance, ServerConfig};
+use greenwave_verbs::{Address, Choice};
+
+/// A thread of the server, by what it is given.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    pub(super) is_head: bool,
+    /// Where it is pinned to.
+    pub(super) core: Option<usize>,
+    pub(super) backend: Choice,
+    /// Where it listens itself.
+    pub(super) listen: Vec<Address>,
+    /// The heads among whom it shares out what comes in where it listens.
+    pub(super) heads: Vec<usize>,
+    /// The workers that serve for it.
+    pub(super) workers: Vec<usize>,
+}
+
+/// The threads, by their numbers.
+pub(super) fn plan(config: &ServerConfig) -> Vec<Place> {
+    let own = config.own_instance();
+    let instances: Vec<&Instance> = std::iter::once(&own).chain(&config.instances).collect();
+    let heads: usize = instances.iter().map(|instance| instance.clusters).sum();
+    let (mut places, mut workers, mut first) = (Vec::new(), Vec::new(), 0);
+    for instance in instances {
+        let clusters = instance.clusters;
+        let core = |nth: usize| instance.cores.get(nth % instance.cores.len().max(1)).copied();
+        for nth in 0..clusters {
+            places.push(Place {
+                is_head: true,
+                core: core(nth),
+                backend: instance.backend.clone(),
+                listen: if nth == 0 { instance.listen.clone() } else { Vec::new() },
+                heads: if nth == 0 { (first..first + clusters).collect() } else { Vec::new() },
+                workers: (0..config.workers).map(|round| heads + workers.len() + round * clusters + nth).collect(),
+            });
+        }
+        workers.extend((0..clusters * config.workers).map(|nth| Place {
+            is_head: false,
+            core: core(clusters + nth),
+            backend: instance.backend.clone(),
+            listen: Vec::new(),
+            heads: Vec::new(),
+            workers: Vec::new(),
+        }));
+        first += clusters;
+    }
+    places.extend(workers);
+    places
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn instance(port: u16, clusters: usize, cores: &[usize]) -> Instance {
+        let listen = vec![Address::Tcp(([127, 0, 0, 1], port).into())];
+        Instance { listen, clusters, cores: cores.to_vec(), ..Instance::default() }
+    }
+
+    #[test]
+    fn every_worker_has_one_head_and_instances_keep_to_their_cores() {
+        let Instance { listen, clusters, cores, .. } = instance(1, 2, &[0, 1, 2]);
+        let instances = vec![instance(2, 1, &[7]), instance(3, 1, &[])];
+        let config = ServerConfig { listen, clusters, cores, workers: 2, instances, ..ServerConfig::default() };
+        let places = plan(&config);
+        assert_eq!(places.len(), 4 + 8);
+        assert!(places.iter().enumerate().all(|(index, place)| place.is_head == (index < 4)));
+        let mut workers: Vec<usize> = places.iter().flat_map(|place| place.workers.clone()).collect();
+        workers.sort_unstable();
+        assert_eq!(workers, (4..12).collect::<Vec<_>>());
+        let shares: Vec<_> =
+            places.iter().map(|place| place.heads.as_slice()).filter(|heads| !heads.is_empty()).collect();
+        assert_eq!(shares, [&[0, 1][..], &[2], &[3]]);
+        let cores: Vec<_> = places.iter().map(|place| place.core).collect();
+        let own = [Some(2), Some(0), Some(1), Some(2)];
+        assert_eq!(cores[..4], [Some(0), Some(1), Some(7), None]);
+        assert_eq!(cores[4..], [&own[..], &[Some(7); 2], &[None; 2]].concat());
+        // The workers of the third head are those that are pinned where it is.
+        assert_eq!(places[2].workers, [8, 9]);
+    }
+}
