@@ -211,11 +211,12 @@ impl Caller {
         }
     }
 
-    /// Reads a chunk; finished calls go to `done`.
+    /// Reads a chunk; finished calls go to `done`. Asks for a `buffer` for an answer of so many bytes.
     pub(crate) fn receive(
         &mut self,
         now: Time,
         chunk: &[u8],
+        buffer: impl FnOnce(usize) -> Vec<u8>,
         done: &mut impl FnMut(Finished),
     ) -> Result<(), Violation> {
         let met = self.link.agreed().is_some();
@@ -225,7 +226,7 @@ impl Caller {
         }
         match frame {
             None => Ok(()),
-            Some(Frame::Reply(reply)) => self.on_reply(now, &reply, done),
+            Some(Frame::Reply(reply)) => self.on_reply(now, &reply, buffer, done),
             Some(Frame::Data(data)) => self.on_data(now, &data, done),
             Some(Frame::GoAway(away)) => {
                 self.on_go_away(&away);
@@ -254,7 +255,13 @@ impl Caller {
         (*generation == call.generation()).then_some((slot, state))
     }
 
-    fn on_reply(&mut self, now: Time, reply: &Reply<'_>, done: &mut impl FnMut(Finished)) -> Result<(), Violation> {
+    fn on_reply(
+        &mut self,
+        now: Time,
+        reply: &Reply<'_>,
+        buffer: impl FnOnce(usize) -> Vec<u8>,
+        done: &mut impl FnMut(Finished),
+    ) -> Result<(), Violation> {
         let call = reply.header.call;
         let message_len = reply.header.message_len as usize;
         let complete = reply.body.len() == message_len;
@@ -284,7 +291,11 @@ impl Caller {
             return Ok(());
         }
         let result = match reply.failure() {
-            None => Ok(reply.body.to_vec()),
+            None => {
+                let mut body = buffer(reply.body.len());
+                body.extend_from_slice(reply.body);
+                Ok(body)
+            }
             Some(text) => {
                 Err(Status { code: reply.header.code, reason: reply.header.reason, message: text.into(), stage: None })
             }
