@@ -164,3 +164,30 @@ impl CompletionStream {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Router, Server, ServerConfig};
+
+    #[test]
+    fn calls_made_together_are_written_together() {
+        const NULL: MethodId = MethodId::of("test.Null/Call");
+        let router = Router::new().method("test.Null/Call", |_, _, _| Ok(()));
+        let listen = vec!["tcp://127.0.0.1:0".parse().unwrap()];
+        let server = Server::start(ServerConfig { listen, ..Default::default() }, router).unwrap();
+        let mut stream = CompletionStream::connect(&server.addresses()[0], &ChannelConfig::default()).unwrap();
+        let context = Context::unlimited();
+        // By its answer the connection is known, and its credits.
+        stream.submit(&context, NULL, b"", 0);
+        assert!(stream.take().unwrap().result.is_ok());
+        let before = stream.net.stats();
+        (1..=50).for_each(|tag| stream.submit(&context, NULL, b"one of fifty", tag));
+        assert_eq!(stream.net.stats().writes, before.writes, "nothing is written before it is asked for");
+        stream.flush();
+        let after = stream.net.stats();
+        assert_eq!((after.writes - before.writes, after.chunks_out - before.chunks_out), (1, 50));
+        (1..=50).for_each(|_| assert!(stream.take().unwrap().result.is_ok()));
+        assert_eq!(stream.in_flight(), 0);
+    }
+}
