@@ -19,8 +19,8 @@ use machine::Machine;
 /// Say what this machine offers, what is lost without each, and what to do about it
 #[derive(Args)]
 #[command(after_help = "\
-A line for each: ok, limited or missing; what was found; what that costs; the remedy. Ends with 0 if a server can run
-here, and with 1 if it can't.
+A line for each: ok, limited or missing; what was found; what that costs; the remedy.
+Ends with 0 if a server can run here, and with 1 if it can't.
 
 Examples:
   greenwave doctor

@@ -60,7 +60,7 @@ fn preemption(instrumented: bool) -> Finding {
 fn vectors(flags: &[&str]) -> Finding {
     let widest = ["avx512f", "avx2", "avx", "sse2"].into_iter().find(|flag| flags.contains(flag));
     match widest {
-        Some(widest) if widest != "sse2" => Finding::ok("vector registers", format!("{widest}; probes keep them")),
+        Some(widest) if widest != "sse2" => Finding::ok("vector registers", widest),
         found => Finding::limited(
             "vector registers",
             found.unwrap_or("not known"),

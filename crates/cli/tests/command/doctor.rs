@@ -26,3 +26,13 @@ fn machines_are_told_the_same_as_people() {
         assert_eq!((finding["effect"].is_null(), finding["remedy"].is_null()), (well, well), "{finding}");
     }
 }
+
+#[test]
+fn where_no_server_can_run_the_doctor_says_so_and_fails() {
+    // With so few descriptors there is none left for a completion queue.
+    let limited = format!("ulimit -n 4; exec {} doctor", env!("CARGO_BIN_EXE_greenwave"));
+    let said = std::process::Command::new("sh").args(["-c", &limited]).output().unwrap();
+    let (out, err) = (String::from_utf8_lossy(&said.stdout), String::from_utf8_lossy(&said.stderr));
+    assert_eq!(said.status.code(), Some(1), "{out}{err}");
+    assert!(out.contains("missing  epoll") && err.starts_with("error: no server can run here"), "{out}{err}");
+}
