@@ -25,6 +25,7 @@ mod address;
 mod bench;
 mod call;
 mod data;
+mod doctor;
 mod experiment;
 mod problem;
 mod samples;
@@ -52,6 +53,7 @@ enum Command {
     Bench(bench::Bench),
     Demo(experiment::Demo),
     Reproduce(experiment::Reproduce),
+    Doctor(doctor::Doctor),
     #[command(hide = true)]
     Relay(experiment::Relay),
 }
@@ -71,6 +73,7 @@ fn main() -> ExitCode {
             Command::Bench(bench) => bench.run(),
             Command::Demo(demo) => demo.run().map_err(Problem::from),
             Command::Reproduce(reproduce) => reproduce.run().map_err(Problem::from),
+            Command::Doctor(doctor) => doctor.run(),
             Command::Relay(relay) => relay.run().map_err(Problem::from),
         },
         Err(shown) if shown.kind() == ErrorKind::DisplayHelp || shown.kind() == ErrorKind::DisplayVersion => {

@@ -3,7 +3,8 @@
 //! In a handler, a channel's calls go over a connection of the handler's own cluster, and waiting suspends the handler.
 //! On an ordinary thread they go over the channel's own connection; who polls that is [`Mode`]'s to say.
 
-use crate::client::core::Core;
+use crate::client::core::{Core, Dispatcher, Line};
+use crate::client::shared_stream::ChannelStream;
 use crate::client::slot::SharedSlot;
 use crate::config::{ChannelConfig, ConfigError, Mode};
 use crate::context::Context;
@@ -14,6 +15,7 @@ use crate::status::{Code, Reason, Status};
 use crate::wire::{MethodId, StageName};
 use greenwave_policy::Time;
 use greenwave_verbs::Address;
+use std::borrow::Cow;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,7 +32,13 @@ struct Inner {
     address: Address,
     config: ChannelConfig,
     stage: StageName,
-    core: OnceLock<Result<Arc<Core>, Status>>,
+    used: OnceLock<Result<Used, Status>>,
+}
+
+/// What a channel has once ordinary threads have made calls by it.
+struct Used {
+    dispatcher: Dispatcher,
+    line: Arc<Line>,
 }
 
 impl Channel {
@@ -43,7 +51,7 @@ impl Channel {
         config.validate()?;
         let id = IDS.fetch_add(1, Ordering::Relaxed);
         let stage = short_name(&address);
-        Ok(Self(Arc::new(Inner { id, address, config, stage, core: OnceLock::new() })))
+        Ok(Self(Arc::new(Inner { id, address, config, stage, used: OnceLock::new() })))
     }
 
     /// The address it leads to.
@@ -69,7 +77,7 @@ impl Channel {
     /// # Errors
     /// Anything but an answer in time: see [`Code`] and [`Reason`].
     pub fn call(&self, context: &Context, method: MethodId, request: &[u8]) -> Result<Reply, Status> {
-        self.call_detailed(context, method, request.to_vec()).map_err(|failure| failure.status)
+        self.call_with(context, method, request.into()).map_err(|failure| failure.status)
     }
 
     /// Calls and waits; a failure comes with the receipt of where the time went, if there is one.
@@ -77,33 +85,56 @@ impl Channel {
     /// # Errors
     /// Anything but an answer in time.
     pub fn call_detailed(&self, context: &Context, method: MethodId, request: Vec<u8>) -> Result<Reply, Failure> {
+        self.call_with(context, method, request.into())
+    }
+
+    fn call_with(&self, context: &Context, method: MethodId, request: Cow<'_, [u8]>) -> Result<Reply, Failure> {
         if let Err(status) = context.alive_to_send(crate::clock::monotonic()) {
             return Err(Failure { status, receipt: None });
         }
         if let Some(mailbox) = local::mailbox() {
-            return self.call_suspended(&mailbox, context, method, request).into_reply();
+            return self.call_suspended(&mailbox, context, method, request.into_owned()).into_reply();
         }
-        let core = self.core().map_err(|status| Failure { status, receipt: None })?;
-        if self.0.config.mode == Mode::Dispatched {
+        let (core, line) = self.used().map_err(|status| Failure { status, receipt: None })?;
+        if let Mode::Dispatched { .. } = self.0.config.mode {
             core.ensure_dispatcher().map_err(|status| Failure { status, receipt: None })?;
         }
-        core.call(context, method, request).into_reply()
+        core.call(line, context, method, request).into_reply()
     }
 
-    /// Calls; the answer comes as a future. A thread of the channel's own polls for it.
+    /// Calls; the answer comes as a future. The dispatcher polls for it, from now on for all calls of the channel's.
     pub fn call_async(&self, context: &Context, method: MethodId, request: &[u8]) -> CallFuture {
         let started = crate::clock::monotonic();
-        let begun = context.alive_to_send(started).and_then(|()| self.core()).and_then(|core| {
-            core.ensure_dispatcher()?;
-            let slot = core.start(context, method, request.to_vec(), started);
-            Ok(UnderWay { _channel: self.clone(), core, slot, finished: false })
+        let begun = context.alive_to_send(started).and_then(|()| self.used()).and_then(|(core, line)| {
+            let slot = core.start(line, context, method, request.into(), started);
+            let under_way = UnderWay { channel: self.clone(), slot: Some(slot) };
+            // Not before the call is where the dispatcher looks: one that fails until then would not refuse it.
+            core.ensure_dispatcher().map(|()| under_way)
         });
         CallFuture(begun)
     }
 
-    fn core(&self) -> Result<Arc<Core>, Status> {
-        let core = self.0.core.get_or_init(|| Core::new(&self.0.address, &self.0.config).map(Arc::new));
-        core.clone()
+    /// A stream of calls over this channel's connection, which other threads can use at the same time. The dispatcher
+    /// polls for it, from now on for all calls of the channel's. Not for handlers: waiting for it blocks the thread.
+    ///
+    /// # Errors
+    /// `UNAVAILABLE` if no completion queue can be had, `RESOURCE_EXHAUSTED` without a thread for the dispatcher.
+    pub fn stream(&self) -> Result<ChannelStream, Status> {
+        let (core, line) = self.used()?;
+        core.ensure_dispatcher()?;
+        Ok(ChannelStream::new(self.clone(), Arc::clone(core), Arc::clone(line)))
+    }
+
+    fn used(&self) -> Result<(&Arc<Core>, &Arc<Line>), Status> {
+        let Inner { address, config, used, .. } = &*self.0;
+        let used = used.get_or_init(|| {
+            let dispatcher = match &config.dispatcher {
+                Some(shared) => shared.clone(),
+                None => Dispatcher::unchecked(config)?,
+            };
+            Ok(Used { dispatcher, line: Arc::new(Line::new(address, config)) })
+        });
+        used.as_ref().map(|used| (used.dispatcher.core(), &used.line)).map_err(Clone::clone)
     }
 
     /// Calls from a coroutine, which is suspended meanwhile.
@@ -154,8 +185,8 @@ impl Lifeline {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        if let Some(Ok(core)) = self.core.get() {
-            core.stop();
+        if let Some(Ok(used)) = self.used.get() {
+            used.dispatcher.hang_up(&used.line);
         }
     }
 }
@@ -177,10 +208,21 @@ pub struct CallFuture(Result<UnderWay, Status>);
 
 struct UnderWay {
     /// Kept, or the channel would end with the call under way.
-    _channel: Channel,
-    core: Arc<Core>,
-    slot: Arc<SharedSlot>,
-    finished: bool,
+    channel: Channel,
+    /// Until the outcome was taken.
+    slot: Option<Arc<SharedSlot>>,
+}
+
+impl UnderWay {
+    fn poll(&mut self, task: &TaskContext<'_>) -> Poll<Outcome> {
+        // Asked again although it has answered: as other futures that are over, it never does.
+        let Some(slot) = &self.slot else { return Poll::Pending };
+        let outcome = std::task::ready!(slot.poll(task));
+        if let (Some(slot), Ok((core, _))) = (self.slot.take(), self.channel.used()) {
+            core.recycle(slot);
+        }
+        Poll::Ready(outcome)
+    }
 }
 
 impl Future for CallFuture {
@@ -189,10 +231,7 @@ impl Future for CallFuture {
     fn poll(mut self: Pin<&mut Self>, task: &mut TaskContext<'_>) -> Poll<Self::Output> {
         match &mut self.0 {
             Err(status) => Poll::Ready(Err(status.clone())),
-            Ok(under_way) => under_way.slot.poll(task).map(|outcome| {
-                under_way.finished = true;
-                outcome.into_reply().map_err(|failure| failure.status)
-            }),
+            Ok(under_way) => under_way.poll(task).map(|outcome| outcome.into_reply().map_err(|failure| failure.status)),
         }
     }
 }
@@ -202,11 +241,8 @@ impl CallFuture {
     pub(crate) fn outcome(&mut self, waker: &std::task::Waker) -> Option<Outcome> {
         match &mut self.0 {
             Err(status) => Some(Outcome::local(status.clone(), Duration::ZERO)),
-            Ok(under_way) => match under_way.slot.poll(&TaskContext::from_waker(waker)) {
-                Poll::Ready(outcome) => {
-                    under_way.finished = true;
-                    Some(outcome)
-                }
+            Ok(under_way) => match under_way.poll(&TaskContext::from_waker(waker)) {
+                Poll::Ready(outcome) => Some(outcome),
                 Poll::Pending => None,
             },
         }
@@ -215,8 +251,8 @@ impl CallFuture {
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        if !self.finished {
-            self.core.abandon(&self.slot);
+        if let (Some(slot), Ok((core, _))) = (self.slot.take(), self.channel.used()) {
+            core.abandon(slot);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! How servers and channels are set up, and what is refused at start.
 
+use crate::client::core::Dispatcher;
 use crate::wire::StageName;
 use greenwave_policy::{AdmissionConfig, AdmissionConfigError, Order, StealRule};
 use greenwave_quanta::StackSize;
@@ -298,8 +299,23 @@ pub enum Mode {
     /// The thread that waits for a reply polls the completion queue itself, for others too: no thread, no hand-over.
     #[default]
     Direct,
-    /// A thread of the channel's own polls and hands completions over; needed for futures, which it wakes.
-    Dispatched,
+    /// One thread polls and hands completions over: the channel's own, or [`ChannelConfig::dispatcher`] with those of
+    /// other channels. Futures and streams have it in any case.
+    Dispatched {
+        /// How completions get to threads that wait for them.
+        delivery: Delivery,
+    },
+}
+
+/// How a dispatcher's completions get to the threads that wait for them. Futures are always notified.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Delivery {
+    /// The waiting thread looks for its completion for as long as [`ChannelConfig::wait`] says that it may spin, and
+    /// gives way to other threads meanwhile; then it sleeps. Spares the wake-up where there is a core for each thread.
+    Poll,
+    /// The waiting thread sleeps and is woken.
+    #[default]
+    Notify,
 }
 
 /// How a client's channel is set up.
@@ -309,6 +325,10 @@ pub struct ChannelConfig {
     pub name: String,
     /// Who polls.
     pub mode: Mode,
+    /// The thread that polls in dispatched mode, to be shared with other channels; `None`: one of the channel's own.
+    /// Its completion queue was set up with settings of its own: `backend`, the waiting of its thread, and how large
+    /// a chunk may be.
+    pub dispatcher: Option<Dispatcher>,
     /// What a waiting thread does.
     pub wait: Wait,
     /// Which kernel interface moves the bytes.
@@ -328,6 +348,7 @@ impl Default for ChannelConfig {
         Self {
             name: "client".into(),
             mode: Mode::default(),
+            dispatcher: None,
             wait: Wait::default(),
             backend: Choice::Auto,
             limits: Limits::default(),
@@ -346,6 +367,8 @@ impl ChannelConfig {
     pub fn validate(&self) -> Result<(), ConfigError> {
         stage_name(&self.name)?;
         ConfigError::unless(!self.reconnect.is_zero(), "reconnect", "0", "more than nothing")?;
+        let unused = self.mode == Mode::Direct && self.dispatcher.is_some();
+        ConfigError::unless(!unused, "mode", "direct", "dispatched, as there is a dispatcher")?;
         self.limits.validate()
     }
 }

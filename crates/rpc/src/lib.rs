@@ -66,17 +66,19 @@
 //! With [`Deadlines::Dark`] a server counts all that and serves the call all the same; with [`Context::observed`] a
 //! client waits all the same. That is how deadlines are introduced where nobody knows yet what they should be.
 //!
-//! # Three ways to call
+//! # Four ways to call
 //! - [`Channel::call`] blocks. In a handler it suspends the coroutine and goes over a connection of the handler's own
 //!   cluster. On an ordinary thread it polls the connection itself, for all threads that share the channel
 //!   ([`Mode::Direct`]): no other thread, no hand-over.
-//! - [`Channel::call_async`] is a future for any executor. A thread of the channel's own polls for it
-//!   ([`Mode::Dispatched`] has it poll for blocking calls too).
+//! - [`Channel::call_async`] is a future for any executor. A dispatcher polls for it: a thread of the channel's own, or
+//!   one that many channels share ([`Dispatcher`]). In [`Mode::Dispatched`] it polls for blocking calls too, whose
+//!   threads look for their completions themselves or are woken ([`Delivery`]).
 //! - [`CompletionStream`] owns its connection and completes any number of calls in any order, on one thread: for load
 //!   generators, proxies and whoever has an event loop.
+//! - [`Channel::stream`] does the same over a connection that other threads use too; a dispatcher polls.
 //!
-//! A call is taken back by [`Context::cancel`], by dropping its future, and by its deadline. Cancelling is noticed
-//! within 10 ms, and is passed on to the server and to whatever it called.
+//! A call is taken back by [`Context::cancel`], by dropping its future, by its stream's `cancel`, and by its deadline.
+//! Cancelling a context is noticed within 10 ms, and is passed on to the server and to whatever it called.
 //!
 //! A [`ParallelUnit`] splits a request over several servers. Its branches have until it is time to put the answers
 //! together; what has not answered by then is left out. Replicas are asked where a server is gone, or slow
@@ -146,8 +148,10 @@ pub mod status;
 pub mod wire;
 
 pub use channel::{CallFuture, Channel};
+pub use client::core::Dispatcher;
+pub use client::shared_stream::ChannelStream;
 pub use client::stream::{Completion, CompletionStream};
-pub use config::{ChannelConfig, ConfigError, Deadlines, Instance, Limits, Mode, ServerConfig, Wait};
+pub use config::{ChannelConfig, ConfigError, Deadlines, Delivery, Instance, Limits, Mode, ServerConfig, Wait};
 pub use context::Context;
 pub use counters::Snapshot;
 pub use fanout::{Aggregator, AggregatorConfig, Answered, ParallelUnit, Partial};

@@ -114,6 +114,11 @@ impl Net {
         self.ends.counters = counters;
     }
 
+    #[cfg(test)]
+    pub(crate) fn stats(&self) -> greenwave_verbs::QueueStats {
+        self.queue.stats()
+    }
+
     pub(crate) fn waker(&self) -> Waker {
         self.queue.waker()
     }

@@ -7,6 +7,8 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+const MODES: [Mode; 3] =
+    [Mode::Direct, Mode::Dispatched { delivery: Delivery::Poll }, Mode::Dispatched { delivery: Delivery::Notify }];
 const ECHO: MethodId = MethodId::of("test.Echo/Echo");
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -201,7 +203,7 @@ fn cancelling_a_request_cancels_what_it_asked_for_further_down() {
 #[test]
 fn many_threads_share_one_channel_in_either_mode() {
     let server = serve(echo());
-    for mode in [Mode::Direct, Mode::Dispatched] {
+    for mode in MODES {
         let config = ChannelConfig { mode, ..Default::default() };
         let channel = Channel::new(server.addresses()[0].clone(), config).unwrap();
         std::thread::scope(|scope| {

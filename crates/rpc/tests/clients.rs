@@ -12,6 +12,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::Wake;
 use std::time::Duration;
 
+const MODES: [Mode; 3] =
+    [Mode::Direct, Mode::Dispatched { delivery: Delivery::Poll }, Mode::Dispatched { delivery: Delivery::Notify }];
 const ECHO: MethodId = MethodId::of("test.Echo/Echo");
 const NEVER: MethodId = MethodId::of("test.Echo/Never");
 const MINUTE: Duration = Duration::from_secs(60);
@@ -80,7 +82,7 @@ fn a_waker_that_panics_harms_no_other_call() {
 /// One thread leads with a call that takes for ever; another waits for it, and is cancelled from outside.
 #[test]
 fn a_call_that_waits_for_another_threads_lead_can_be_cancelled() {
-    for mode in [Mode::Direct, Mode::Dispatched] {
+    for mode in MODES {
         // One worker for each, or the one that is served would never let the other have its turn.
         let server = start(ServerConfig { workers: 2, ..Default::default() }, echo());
         let channel = channel_with(&server, ChannelConfig { mode, ..Default::default() });

@@ -1,155 +1,222 @@
-//! A channel's connection as used by ordinary threads: one completion queue, shared.
+//! A completion queue as used by ordinary threads, and the channels whose connections are on it.
 //!
 //! Who polls? *The leader*. In direct mode that is one of the threads that wait for a reply: it polls for all of them
 //! until its own reply is there (DaRPC's direct access to the completion queue, without its lock convoy). In dispatched
-//! mode it is a thread of the channel's own, for ever. How the lead changes hands is [`Helm`]'s.
+//! mode it is a thread of its own, until the last channel is gone. How the lead changes hands is [`Helm`]'s.
 //!
-//! What a thread that doesn't lead wants goes into the inbox; the leader is woken and looks. Completions go into slots,
-//! each of which wakes its own waiter.
+//! What a thread that doesn't lead wants goes into the inbox; the leader is woken and looks. Completions go into slots
+//! and streams, each of which wakes its own waiter.
+//!
+//! Protocol between dispatcher and callers:
+//! 1. `dispatched` is set once there is a thread that leads, or will be given the lead before all others. Who finds it
+//!    set after it has put its request into the inbox just waits.
+//! 2. A dispatcher that panics unsets it, and then refuses all in the inbox. So a request is refused, or its maker
+//!    finds `dispatched` unset and asks for the lead like everybody in direct mode.
 
+use super::driven::{Driven, Receiver, Request};
 use super::helm::{Helm, Seat};
-use super::slot::{SharedSlot, Turn, Unpark};
-use crate::config::{ChannelConfig, Wait};
-use crate::connection::NewCall;
+use super::queue::Completions;
+use super::slot::{SharedSlot, Turn};
+use crate::config::{ChannelConfig, Delivery, Mode, Wait};
 use crate::context::Context;
-use crate::net::{Happening, Net, PeerKey};
+use crate::net::{Net, PeerKey};
 use crate::outcome::Outcome;
 use crate::status::{Code, Reason, Status};
 use crate::wire::MethodId;
-use crossbeam_queue::SegQueue;
+use crossbeam_queue::{ArrayQueue, SegQueue};
 use greenwave_policy::Time;
 use greenwave_verbs::{Address, Waker};
-use slab::Slab;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::borrow::Cow;
+use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-/// What threads that do not lead ask of the one that does.
-enum Request {
-    Start {
-        context: Context,
-        method: MethodId,
-        body: Vec<u8>,
-        started: Time,
-        slot: Arc<SharedSlot>,
-    },
-    /// Nobody waits for this call any more.
-    Abandon(Arc<SharedSlot>),
-    Stop,
-}
+/// How many slots are kept for calls to come.
+const SPARE_SLOTS: usize = 256;
 
-/// A connection and the threads that share it.
+/// A completion queue and the threads that share it.
 pub(crate) struct Core {
     helm: Helm,
     inbox: SegQueue<Request>,
     waker: Waker,
     wait: Wait,
     dispatched: AtomicBool,
+    /// Locked by those who start a dispatcher, one at a time.
+    starting: Mutex<()>,
     /// Locked by the leader alone, so never waited for.
     driven: Mutex<Driven>,
+    spare: ArrayQueue<Arc<SharedSlot>>,
 }
 
-/// What the leader alone touches.
-struct Driven {
-    net: Net,
-    peer: PeerKey,
-    calls: Slab<Waiting>,
-    happened: Vec<Happening>,
-    stop: bool,
+/// A channel's connection on a completion queue.
+pub(crate) struct Line {
+    address: Address,
+    config: ChannelConfig,
+    /// Given by the leader that makes its first call.
+    peer: OnceLock<PeerKey>,
 }
 
-enum Waiting {
-    /// The leader's own call, and its outcome.
-    Leader(Option<Outcome>),
-    Shared(Arc<SharedSlot>),
+impl Line {
+    pub(crate) fn new(address: &Address, config: &ChannelConfig) -> Self {
+        // The dispatcher has the line: holding it in turn would keep its thread for ever.
+        let config = ChannelConfig { dispatcher: None, ..config.clone() };
+        Self { address: address.clone(), config, peer: OnceLock::new() }
+    }
+
+    pub(super) fn peer(&self, net: &mut Net) -> PeerKey {
+        *self.peer.get_or_init(|| net.open(self.address.clone(), &self.config))
+    }
+
+    pub(super) fn opened(&self) -> Option<PeerKey> {
+        self.peer.get().copied()
+    }
+
+    /// For how long a thread that waits for the dispatcher spins; `None` for ever.
+    pub(super) fn patience(&self) -> Option<Duration> {
+        match self.config.mode {
+            Mode::Dispatched { delivery: Delivery::Poll } => self.config.wait.patience(),
+            Mode::Dispatched { delivery: Delivery::Notify } | Mode::Direct => Some(Duration::ZERO),
+        }
+    }
 }
 
 /// The lead, while it is held. It is handed on however its holder ends: one that panics harms no other.
 struct Leading<'a>(&'a Core);
 
 impl Core {
-    /// A core for one address. Connects with the first call.
-    pub(crate) fn new(address: &Address, config: &ChannelConfig) -> Result<Self, Status> {
-        let mut net = Net::new(config.backend.clone(), &config.limits, crate::clock::Clock::Monotonic, true)
+    /// A queue without connections.
+    pub(crate) fn new(config: &ChannelConfig) -> Result<Self, Status> {
+        let net = Net::new(config.backend.clone(), &config.limits, crate::clock::Clock::Monotonic, true)
             .map_err(|error| Status::refused(Reason::Unreachable, error.to_string()))?;
-        let peer = net.open(address.clone(), config);
-        let (calls, happened) = (Slab::new(), Vec::new());
         Ok(Self {
             helm: Helm::default(),
             inbox: SegQueue::new(),
             waker: net.waker(),
             wait: config.wait,
             dispatched: AtomicBool::new(false),
-            driven: Mutex::new(Driven { net, peer, calls, happened, stop: false }),
+            starting: Mutex::new(()),
+            driven: Mutex::new(Driven::new(net)),
+            spare: ArrayQueue::new(SPARE_SLOTS),
         })
     }
 
     /// Calls and waits, leading if nobody else does.
-    pub(crate) fn call(&self, context: &Context, method: MethodId, body: Vec<u8>) -> Outcome {
+    pub(crate) fn call(&self, line: &Arc<Line>, context: &Context, method: MethodId, body: Cow<'_, [u8]>) -> Outcome {
         let started = crate::clock::monotonic();
-        if self.helm.try_lead() {
-            return Leading(self).call(context, method, body, started);
+        if !self.is_dispatched() && self.helm.try_lead() {
+            return Leading(self).call(line, context, method, body, started);
         }
-        let slot = self.start(context, method, body, started);
-        let unpark = Unpark::current();
-        match self.helm.lead_or_wait(&slot) {
-            Seat::Leads => Leading(self).until(&slot),
-            Seat::Waits(seat) => match slot.wait(&unpark) {
-                Turn::Leads => Leading(self).until(&slot),
-                Turn::Done(outcome) => {
-                    self.helm.rise(seat);
-                    return outcome;
-                }
-            },
+        let slot = self.start(line, context, method, body, started);
+        let outcome = self.outcome(&slot, line.patience());
+        self.recycle(slot);
+        outcome
+    }
+
+    fn outcome(&self, slot: &Arc<SharedSlot>, patience: Option<Duration>) -> Outcome {
+        if !self.is_dispatched() {
+            match self.helm.lead_or_wait(slot) {
+                Seat::Leads => Leading(self).until(slot),
+                Seat::Waits(seat) => match slot.wait(Some(Duration::ZERO)) {
+                    Turn::Leads => Leading(self).until(slot),
+                    Turn::Done(outcome) => {
+                        self.helm.rise(seat);
+                        return outcome;
+                    }
+                },
+            }
         }
         // Whoever led until the slot had its outcome finds it there.
-        match slot.wait(&unpark) {
+        match slot.wait(patience) {
             Turn::Done(outcome) => outcome,
             Turn::Leads => Outcome::local(Status::new(Code::Internal, "the lead was handed on twice"), Duration::ZERO),
         }
     }
 
     /// Sends a call whose outcome will be put into the slot by whoever leads.
-    pub(crate) fn start(&self, context: &Context, method: MethodId, body: Vec<u8>, started: Time) -> Arc<SharedSlot> {
-        let slot = Arc::new(SharedSlot::default());
-        let context = context.clone();
-        self.ask(Request::Start { context, method, body, started, slot: Arc::clone(&slot) });
+    pub(crate) fn start(
+        &self,
+        line: &Arc<Line>,
+        context: &Context,
+        method: MethodId,
+        body: Cow<'_, [u8]>,
+        started: Time,
+    ) -> Arc<SharedSlot> {
+        let slot = self.spare.pop().unwrap_or_default();
+        let to = Receiver::Slot(Arc::clone(&slot));
+        let (line, context, body) = (Arc::clone(line), context.clone(), body.into_owned());
+        self.ask(Request::Start { line, context, method, body, started, to });
         slot
     }
 
     /// Says that nobody waits for this slot any more.
-    pub(crate) fn abandon(&self, slot: &Arc<SharedSlot>) {
-        self.ask(Request::Abandon(Arc::clone(slot)));
+    pub(crate) fn abandon(&self, slot: Arc<SharedSlot>) {
+        self.ask(Request::Abandon(slot));
     }
 
-    fn ask(&self, request: Request) {
-        self.inbox.push(request);
+    /// Keeps a slot whose outcome was taken for another call.
+    pub(crate) fn recycle(&self, mut slot: Arc<SharedSlot>) {
+        // Whoever still holds it is about to let go of it; then it is not kept.
+        if let Some(alone) = Arc::get_mut(&mut slot) {
+            alone.reset();
+            let _enough_are_kept = self.spare.push(slot);
+        }
+    }
+
+    /// Puts requests where leaders look, and wakes the leader once for all of them.
+    pub(super) fn ask_all(&self, requests: impl Iterator<Item = Request>) {
+        requests.for_each(|request| self.inbox.push(request));
         self.waker.wake();
+        // Between this and the look whether there is a dispatcher; see the protocol.
+        fence(Ordering::SeqCst);
     }
 
-    /// Makes sure that a thread of the channel's own leads, so that futures make progress.
+    /// Says that nobody waits for a stream's calls any more.
+    pub(super) fn leave(&self, stream: &Arc<Completions>) {
+        self.ask(Request::Leave(Arc::clone(stream)));
+    }
+
+    /// Ends a channel's connection.
+    fn close(&self, line: Arc<Line>) {
+        self.ask(Request::Close(line));
+    }
+
+    pub(super) fn ask(&self, request: Request) {
+        self.ask_all(std::iter::once(request));
+    }
+
+    fn is_dispatched(&self) -> bool {
+        self.dispatched.load(Ordering::Acquire)
+    }
+
+    /// Makes sure that a thread of the queue's own leads, so that futures and streams make progress.
     pub(crate) fn ensure_dispatcher(self: &Arc<Self>) -> Result<(), Status> {
-        if self.dispatched.swap(true, Ordering::AcqRel) {
+        if self.is_dispatched() {
+            return Ok(());
+        }
+        let _one_at_a_time = self.starting.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.is_dispatched() {
             return Ok(());
         }
         let core = Arc::clone(self);
         let spawned = std::thread::Builder::new().name("greenwave-dispatch".into()).spawn(move || core.dispatch());
-        spawned.map(drop).map_err(|error| {
-            self.dispatched.store(false, Ordering::Release);
-            let text = format!("no thread for dispatching completions: {error}");
-            Status::new(Code::ResourceExhausted, text)
-        })
-    }
-
-    /// Ends the dispatcher, if there is one. Nobody calls any more.
-    pub(crate) fn stop(&self) {
-        self.ask(Request::Stop);
+        match spawned {
+            Ok(_detached) => {
+                self.dispatched.store(true, Ordering::Release);
+                Ok(())
+            }
+            Err(error) => {
+                let text = format!("no thread for dispatching completions: {error}");
+                Err(Status::new(Code::ResourceExhausted, text))
+            }
+        }
     }
 
     fn dispatch(&self) {
+        // Not before the one that started this thread has said so: what a panic unsets must have been set.
+        drop(self.starting.lock().unwrap_or_else(PoisonError::into_inner));
         let slot = Arc::new(SharedSlot::default());
         if !self.helm.dispatch(&slot) {
-            slot.wait(&Unpark::current());
+            slot.wait(Some(Duration::ZERO));
         }
         Leading(self).until(&slot);
     }
@@ -182,23 +249,19 @@ impl Core {
 
 impl Leading<'_> {
     /// Makes a call of one's own, and leads until it is over.
-    fn call(&self, context: &Context, method: MethodId, body: Vec<u8>, started: Time) -> Outcome {
+    fn call(&self, line: &Line, context: &Context, method: MethodId, body: Cow<'_, [u8]>, started: Time) -> Outcome {
         let driven = &mut *self.0.driven();
-        let token = driven.calls.insert(Waiting::Leader(None));
-        driven.send(token, context, method, body, started);
+        let token = driven.send(line, context, method, body, started, Receiver::Leader(None));
         let mut idle_since = None;
         loop {
             self.0.turn(driven, &mut idle_since);
-            if let Some(Waiting::Leader(done @ Some(_))) = driven.calls.get_mut(token)
-                && let Some(outcome) = done.take()
-            {
-                driven.calls.remove(token);
+            if let Some(outcome) = driven.own(token) {
                 return outcome;
             }
         }
     }
 
-    /// Leads until a slot has its outcome, or until the channel is gone.
+    /// Leads until a slot has its outcome, or until the last channel is gone.
     fn until(&self, slot: &SharedSlot) {
         let driven = &mut *self.0.driven();
         let mut idle_since = None;
@@ -210,58 +273,63 @@ impl Leading<'_> {
 
 impl Drop for Leading<'_> {
     fn drop(&mut self) {
+        let core = self.0;
         if std::thread::panicking() {
-            // What the connection is like now nobody knows: its calls fail, and the next one has a new connection.
-            self.0.dispatched.store(false, Ordering::Release);
-            self.0.driven().fail_all();
+            // What the connections are like now nobody knows: their calls fail, and the next ones have new connections.
+            core.dispatched.store(false, Ordering::Release);
+            fence(Ordering::SeqCst);
+            core.driven().fail_all();
+            while let Some(request) = core.inbox.pop() {
+                Driven::refuse(request);
+            }
         }
-        self.0.helm.leave();
+        core.helm.leave();
     }
 }
 
-impl Driven {
-    fn send(&mut self, token: usize, context: &Context, method: MethodId, body: Vec<u8>, started: Time) {
-        let call = NewCall { token, context: context.clone(), method, body, started };
-        self.net.call(self.peer, call, crate::clock::monotonic(), &mut self.happened);
+/// A completion queue that is polled by one thread for the connections of many channels, and hands completions over.
+///
+/// DaRPC's dispatched access to completion queues. A channel in [`Mode::Dispatched`] has a thread of its own, unless
+/// its [`ChannelConfig::dispatcher`] is one of these. The thread ends with the last channel and the last handle.
+#[derive(Clone)]
+pub struct Dispatcher(Arc<Hub>);
+
+/// Ends the core's thread, if it has one, with the last who uses it.
+struct Hub(Arc<Core>);
+
+impl Dispatcher {
+    /// A dispatcher whose thread waits as `config` says, over the backend and with the receive buffers that it asks for.
+    /// All else is each channel's own. The thread begins with the first call.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` for a setting that can't be meant, `UNAVAILABLE` if no completion queue can be had.
+    pub fn new(config: &ChannelConfig) -> Result<Self, Status> {
+        config.validate().map_err(|error| Status::new(Code::InvalidArgument, error.to_string()))?;
+        Self::unchecked(config)
     }
 
-    fn accept(&mut self, request: Request) {
-        match request {
-            Request::Start { context, method, body, started, slot } => {
-                let token = self.calls.insert(Waiting::Shared(Arc::clone(&slot)));
-                slot.set_token(token);
-                self.send(token, &context, method, body, started);
-            }
-            Request::Abandon(slot) => {
-                if let Some(token) = slot.token() {
-                    self.net.abandon(self.peer, token, &mut self.happened);
-                    self.calls.remove(token);
-                }
-            }
-            Request::Stop => {
-                self.stop = true;
-                self.fail_all();
-            }
-        }
+    pub(crate) fn unchecked(config: &ChannelConfig) -> Result<Self, Status> {
+        Ok(Self(Arc::new(Hub(Arc::new(Core::new(config)?)))))
     }
 
-    fn fail_all(&mut self) {
-        self.net.close_all(crate::clock::monotonic(), &mut self.happened);
-        self.deliver();
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.0.0
     }
 
-    fn deliver(&mut self) {
-        for happening in self.happened.drain(..) {
-            let Happening::Done { token, outcome } = happening else { continue };
-            match self.calls.get_mut(token) {
-                Some(Waiting::Leader(place)) => *place = Some(outcome),
-                Some(Waiting::Shared(_)) => {
-                    if let Waiting::Shared(slot) = self.calls.remove(token) {
-                        slot.complete(outcome);
-                    }
-                }
-                None => {}
-            }
-        }
+    /// Ends the connection of a channel that ends.
+    pub(crate) fn hang_up(&self, line: &Arc<Line>) {
+        self.core().close(Arc::clone(line));
+    }
+}
+
+impl std::fmt::Debug for Dispatcher {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Dispatcher")
+    }
+}
+
+impl Drop for Hub {
+    fn drop(&mut self) {
+        self.0.ask(Request::Stop);
     }
 }

@@ -14,11 +14,16 @@
 
 use super::slot::SharedSlot;
 use slab::Slab;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Who leads and who waits.
 #[derive(Default)]
-pub(super) struct Helm(Mutex<Seats>);
+pub(super) struct Helm {
+    /// What is to be seen of `led` without the lock. It may be out of date, and nobody parks for what it says.
+    led: AtomicBool,
+    seats: Mutex<Seats>,
+}
 
 #[derive(Default)]
 struct Seats {
@@ -38,18 +43,23 @@ pub(super) enum Seat {
 
 impl Helm {
     fn seats(&self) -> MutexGuard<'_, Seats> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.seats.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes the lead, if nobody has it.
     pub(super) fn try_lead(&self) -> bool {
-        !std::mem::replace(&mut self.seats().led, true)
+        !self.led.load(Ordering::Relaxed) && self.take(&mut self.seats())
+    }
+
+    fn take(&self, seats: &mut Seats) -> bool {
+        self.led.store(true, Ordering::Relaxed);
+        !std::mem::replace(&mut seats.led, true)
     }
 
     /// Takes the lead, or waits for it and for the slot's outcome, whichever comes first.
     pub(super) fn lead_or_wait(&self, slot: &Arc<SharedSlot>) -> Seat {
         let mut seats = self.seats();
-        if !std::mem::replace(&mut seats.led, true) {
+        if self.take(&mut seats) {
             return Seat::Leads;
         }
         Seat::Waits(seats.waiting.insert(Arc::clone(slot)))
@@ -58,7 +68,7 @@ impl Helm {
     /// Takes the lead, or is given it before all others. Whether it has it at once.
     pub(super) fn dispatch(&self, slot: &Arc<SharedSlot>) -> bool {
         let mut seats = self.seats();
-        let leads = !std::mem::replace(&mut seats.led, true);
+        let leads = self.take(&mut seats);
         if !leads {
             seats.dispatcher = Some(Arc::clone(slot));
         }
@@ -85,20 +95,25 @@ impl Helm {
                 drop(seats);
                 next.lead();
             }
-            None => seats.led = false,
+            None => {
+                seats.led = false;
+                self.led.store(false, Ordering::Relaxed);
+            }
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::slot::{Turn, Unpark};
+    use super::super::slot::Turn;
     use super::*;
     use crate::outcome::Outcome;
     use crate::status::{Code, Status};
     use crossbeam_queue::SegQueue;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::time::Duration;
+
+    const NO_SPINNING: Option<Duration> = Some(Duration::ZERO);
 
     fn outcome() -> Outcome {
         Outcome::local(Status::new(Code::Ok, ""), Duration::ZERO)
@@ -127,7 +142,7 @@ mod tests {
                         inbox.push(Arc::clone(&slot));
                         match helm.lead_or_wait(&slot) {
                             Seat::Leads => lead(&slot),
-                            Seat::Waits(seat) => match slot.wait(&Unpark::current()) {
+                            Seat::Waits(seat) => match slot.wait(NO_SPINNING) {
                                 Turn::Leads => lead(&slot),
                                 Turn::Done(_) => helm.rise(seat),
                             },
@@ -148,9 +163,9 @@ mod tests {
         assert_eq!(helm.lead_or_wait(&waiting), Seat::Waits(0));
         assert!(!helm.dispatch(&dispatcher));
         helm.leave();
-        assert!(matches!(dispatcher.wait(&Unpark::current()), Turn::Leads));
+        assert!(matches!(dispatcher.wait(NO_SPINNING), Turn::Leads));
         helm.leave();
-        assert!(matches!(waiting.wait(&Unpark::current()), Turn::Leads));
+        assert!(matches!(waiting.wait(NO_SPINNING), Turn::Leads));
         helm.leave();
         assert!(helm.try_lead(), "all have left");
     }
@@ -162,10 +177,10 @@ mod tests {
         assert!(helm.try_lead());
         let Seat::Waits(seat) = helm.lead_or_wait(&done) else { panic!("somebody leads") };
         helm.lead_or_wait(&pending);
-        done.complete(outcome());
+        Arc::clone(&done).complete(outcome());
         helm.leave();
-        assert!(matches!(pending.wait(&Unpark::current()), Turn::Leads));
-        assert!(matches!(done.wait(&Unpark::current()), Turn::Done(_)));
+        assert!(matches!(pending.wait(NO_SPINNING), Turn::Leads));
+        assert!(matches!(done.wait(NO_SPINNING), Turn::Done(_)));
         helm.rise(seat);
     }
 }

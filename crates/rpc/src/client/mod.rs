@@ -1,6 +1,9 @@
 //! Calls made by ordinary threads.
 
 pub(crate) mod core;
+mod driven;
 mod helm;
+mod queue;
+pub(crate) mod shared_stream;
 pub(crate) mod slot;
 pub(crate) mod stream;

@@ -1,31 +1,51 @@
 //! Where a call's outcome is put for a thread or a task that waits elsewhere than on the completion queue.
+//!
+//! The leader alone puts something in, once. After that it doesn't touch the slot any more, so its maker can use it for
+//! the next call.
 
 use crate::outcome::Outcome;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context as TaskContext, Poll, Wake, Waker};
 use std::thread::Thread;
+use std::time::{Duration, Instant};
 
 /// One call's place: pending, then done, then taken.
 #[derive(Default)]
-pub(crate) struct SharedSlot(Mutex<State>);
+pub(crate) struct SharedSlot {
+    /// What is to be seen of the state without its lock, for those who spin. Written under the lock.
+    sign: AtomicU8,
+    state: Mutex<State>,
+}
 
-enum State {
-    Pending {
-        waker: Option<Waker>,
-        /// The leader's name for the call, once it was sent.
-        token: Option<usize>,
-        /// The lead was handed to who waits here.
-        leads: bool,
-    },
+const PENDING: u8 = 0;
+const LEADS: u8 = 1;
+const DONE: u8 = 2;
+
+#[derive(Default)]
+struct State {
+    stage: Stage,
+    waiter: Waiter,
+    /// The leader's name for the call, once it was sent.
+    token: Option<usize>,
+}
+
+#[derive(Default)]
+enum Stage {
+    #[default]
+    Pending,
     Done(Outcome),
     Taken,
 }
 
-impl Default for State {
-    fn default() -> Self {
-        Self::Pending { waker: None, token: None, leads: false }
-    }
+/// Who is told that something happened.
+#[derive(Default)]
+pub(super) enum Waiter {
+    #[default]
+    Nobody,
+    Thread(Thread),
+    Task(Waker),
 }
 
 /// Why a waiting thread goes on.
@@ -38,83 +58,144 @@ pub(crate) enum Turn {
 
 impl SharedSlot {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn sign(&self) -> u8 {
+        self.sign.load(Ordering::Acquire)
     }
 
     /// Puts the outcome in and wakes who waits for it.
-    pub(crate) fn complete(&self, outcome: Outcome) {
-        // Bound to a name first: the lock must not be held while somebody else's code runs.
-        let before = std::mem::replace(&mut *self.state(), State::Done(outcome));
-        let State::Pending { waker: Some(waker), .. } = before else { return };
-        // That code must not take down the thread that polls for everybody.
-        if catch_unwind(AssertUnwindSafe(|| waker.wake())).is_err() {
-            tracing::error!("the waker of a task panicked");
-        }
+    pub(crate) fn complete(self: Arc<Self>, outcome: Outcome) {
+        let mut state = self.state();
+        state.stage = Stage::Done(outcome);
+        let waiter = std::mem::take(&mut state.waiter);
+        self.sign.store(DONE, Ordering::Release);
+        drop(state);
+        // Before the wake, so that who is woken has the slot to itself.
+        drop(self);
+        waiter.wake();
     }
 
     /// Whether the outcome is there, or was.
     pub(crate) fn is_done(&self) -> bool {
-        !matches!(*self.state(), State::Pending { .. })
+        self.sign() == DONE
     }
 
     /// Takes the outcome, or leaves word whom to wake when it is there.
     pub(crate) fn poll(&self, task: &TaskContext<'_>) -> Poll<Outcome> {
         let mut state = self.state();
-        match &mut *state {
-            State::Pending { waker, .. } => {
-                match waker {
-                    Some(waker) => waker.clone_from(task.waker()),
-                    None => *waker = Some(task.waker().clone()),
+        match state.take() {
+            Some(outcome) => Poll::Ready(outcome),
+            None => {
+                // Asked again although it has answered: as other futures that are over, it never does.
+                if let Stage::Pending = state.stage {
+                    state.waiter.becomes(task.waker());
                 }
                 Poll::Pending
             }
-            // Asked again although it has answered: as other futures that are over, it never does.
-            State::Taken => Poll::Pending,
-            State::Done(_) => match std::mem::replace(&mut *state, State::Taken) {
-                State::Done(outcome) => Poll::Ready(outcome),
-                State::Pending { .. } | State::Taken => Poll::Pending,
-            },
         }
     }
 
-    /// Parks the calling thread, which `unpark` wakes, until there is an outcome or a lead to take.
-    pub(crate) fn wait(&self, unpark: &Waker) -> Turn {
-        let task = TaskContext::from_waker(unpark);
+    /// Waits on the calling thread until there is an outcome or a lead to take: spins for as long as its `patience`
+    /// lasts (`None`: for ever), then parks.
+    pub(crate) fn wait(&self, patience: Option<Duration>) -> Turn {
+        spin(patience, || self.sign() != PENDING);
         loop {
-            if let Poll::Ready(outcome) = self.poll(&task) {
+            let mut state = self.state();
+            if let Some(outcome) = state.take() {
                 return Turn::Done(outcome);
             }
-            if let State::Pending { leads, .. } = &mut *self.state()
-                && std::mem::take(leads)
-            {
+            if self.sign() == LEADS {
+                self.sign.store(PENDING, Ordering::Release);
                 return Turn::Leads;
             }
+            state.waiter = Waiter::Thread(std::thread::current());
+            drop(state);
             std::thread::park();
         }
     }
 
     /// Hands the lead to the thread that waits here.
     pub(crate) fn lead(&self) {
-        let waker = match &mut *self.state() {
-            State::Pending { waker, leads, .. } => {
-                *leads = true;
-                waker.take()
-            }
-            State::Done(_) | State::Taken => None,
-        };
-        waker.into_iter().for_each(Waker::wake);
+        let mut state = self.state();
+        let Stage::Pending = state.stage else { return };
+        self.sign.store(LEADS, Ordering::Release);
+        let waiter = std::mem::take(&mut state.waiter);
+        drop(state);
+        waiter.wake();
+    }
+
+    /// Makes a slot that nobody else holds as good as new.
+    pub(super) fn reset(&mut self) {
+        *self = Self::default();
     }
 
     /// Notes the leader's name for the call.
     pub(super) fn set_token(&self, sent_as: usize) {
-        if let State::Pending { token, .. } = &mut *self.state() {
-            *token = Some(sent_as);
-        }
+        self.state().token = Some(sent_as);
     }
 
     /// The leader's name for the call, while it is under way.
     pub(super) fn token(&self) -> Option<usize> {
-        if let State::Pending { token, .. } = &*self.state() { *token } else { None }
+        let state = self.state();
+        state.token.filter(|_| matches!(state.stage, Stage::Pending))
+    }
+}
+
+impl State {
+    fn take(&mut self) -> Option<Outcome> {
+        let Stage::Done(_) = self.stage else { return None };
+        match std::mem::replace(&mut self.stage, Stage::Taken) {
+            Stage::Done(outcome) => Some(outcome),
+            Stage::Pending | Stage::Taken => None,
+        }
+    }
+}
+
+impl Waiter {
+    pub(super) fn wake(self) {
+        match self {
+            Self::Nobody => {}
+            Self::Thread(thread) => thread.unpark(),
+            // Somebody else's code, which must not take down the thread that polls for everybody.
+            Self::Task(waker) => {
+                if catch_unwind(AssertUnwindSafe(|| waker.wake())).is_err() {
+                    tracing::error!("the waker of a task panicked");
+                }
+            }
+        }
+    }
+
+    pub(super) fn becomes(&mut self, task: &Waker) {
+        match self {
+            Self::Task(waker) => waker.clone_from(task),
+            Self::Nobody | Self::Thread(_) => *self = Self::Task(task.clone()),
+        }
+    }
+}
+
+/// How many looks at what is waited for come between two at the clock.
+const LOOKS: u32 = 64;
+
+/// Spins until something is so, or for as long as the `patience` lasts; `None`: for ever. Others that could run on this
+/// core run in between: the one that is waited for may be among them.
+pub(super) fn spin(patience: Option<Duration>, is_so: impl Fn() -> bool) {
+    if is_so() || patience.is_some_and(|patience| patience.is_zero()) {
+        return;
+    }
+    let begun = Instant::now();
+    loop {
+        for _ in 0..LOOKS {
+            if is_so() {
+                return;
+            }
+            std::hint::spin_loop();
+        }
+        if patience.is_some_and(|patience| begun.elapsed() >= patience) {
+            return;
+        }
+        std::thread::yield_now();
     }
 }
 

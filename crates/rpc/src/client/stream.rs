@@ -23,7 +23,8 @@ pub struct CompletionStream {
     clock: Clock,
     peer: PeerKey,
     wait: Wait,
-    tags: Slab<u64>,
+    /// The calls under way: what their maker calls them, and since when.
+    tags: Slab<(u64, Time)>,
     happened: Vec<Happening>,
     done: VecDeque<Completion>,
 }
@@ -62,14 +63,29 @@ impl CompletionStream {
     /// Makes a call that will complete under `tag`. Without a credit or a free slot it waits; its budget runs.
     pub fn submit(&mut self, context: &Context, method: MethodId, request: &[u8], tag: u64) {
         let now = self.clock.now();
-        let token = self.tags.insert(tag);
+        let token = self.tags.insert((tag, now));
         let mut body = self.net.buffer();
         body.extend_from_slice(request);
         let call = NewCall { token, context: context.clone(), method, body, started: now };
         self.net.call(self.peer, call, now, &mut self.happened);
     }
 
-    /// Writes the calls made so far.
+    /// Takes back a call made under `tag`, one of them if there are several. It completes as cancelled, unless it is
+    /// over already. The server is told with the next [`flush`](Self::flush) or poll.
+    pub fn cancel(&mut self, tag: u64) {
+        let Some(token) = self.tags.iter().find(|(_, (named, _))| *named == tag).map(|(token, _)| token) else {
+            return;
+        };
+        // An outcome that is known already is the outcome.
+        self.deliver();
+        let Some((tag, started)) = self.tags.try_remove(token) else { return };
+        self.net.abandon(self.peer, token, &mut self.happened);
+        let total = self.clock.now().since(started);
+        let status = Status::refused(Reason::Cancelled, "");
+        self.done.push_back(Completion { tag, result: Err(Failure { status, receipt: None }), total });
+    }
+
+    /// Writes the calls made so far, together.
     pub fn flush(&mut self) {
         self.net.flush(self.clock.now());
     }
@@ -87,7 +103,7 @@ impl CompletionStream {
         self.take_until(None)
     }
 
-    /// Waits for the next call that is over, for at most `timeout`.
+    /// Waits for the next call that is over, for at most `timeout`, also if none is under way.
     pub fn take_timeout(&mut self, timeout: Duration) -> Option<Completion> {
         self.take_until(Some(self.clock.now() + timeout))
     }
@@ -108,13 +124,17 @@ impl CompletionStream {
             if let Some(completion) = self.done.pop_front() {
                 return Some(completion);
             }
-            let now = self.clock.now();
-            if (until.is_none() && self.tags.is_empty()) || until.is_some_and(|until| now >= until) {
+            if until.is_none() && self.tags.is_empty() {
                 return None;
             }
+            let now = self.clock.now();
             let next = self.turn(now);
             if !self.done.is_empty() {
                 continue;
+            }
+            // After the turn: what is there is found, however little time there is.
+            if until.is_some_and(|until| now >= until) {
+                return None;
             }
             let idle = now.since(*idle_since.get_or_insert(now));
             if self.wait.patience().is_some_and(|patience| idle >= patience) {
@@ -131,12 +151,43 @@ impl CompletionStream {
         self.net.flush(now);
         self.net.poll(now, &mut self.happened);
         let next = self.net.sweep(now, &mut self.happened);
+        self.deliver();
+        next
+    }
+
+    fn deliver(&mut self) {
         for happening in self.happened.drain(..) {
             let Happening::Done { token, outcome } = happening else { continue };
-            let Some(tag) = self.tags.try_remove(token) else { continue };
+            let Some((tag, _)) = self.tags.try_remove(token) else { continue };
             let total = outcome.total;
             self.done.push_back(Completion { tag, result: outcome.into_reply(), total });
         }
-        next
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Router, Server, ServerConfig};
+
+    #[test]
+    fn calls_made_together_are_written_together() {
+        const NULL: MethodId = MethodId::of("test.Null/Call");
+        let router = Router::new().method("test.Null/Call", |_, _, _| Ok(()));
+        let listen = vec!["tcp://127.0.0.1:0".parse().unwrap()];
+        let server = Server::start(ServerConfig { listen, ..Default::default() }, router).unwrap();
+        let mut stream = CompletionStream::connect(&server.addresses()[0], &ChannelConfig::default()).unwrap();
+        let context = Context::unlimited();
+        // By its answer the connection is known, and its credits.
+        stream.submit(&context, NULL, b"", 0);
+        assert!(stream.take().unwrap().result.is_ok());
+        let before = stream.net.stats();
+        (1..=50).for_each(|tag| stream.submit(&context, NULL, b"one of fifty", tag));
+        assert_eq!(stream.net.stats().writes, before.writes, "nothing is written before it is asked for");
+        stream.flush();
+        let after = stream.net.stats();
+        assert_eq!((after.writes - before.writes, after.chunks_out - before.chunks_out), (1, 50));
+        (1..=50).for_each(|_| assert!(stream.take().unwrap().result.is_ok()));
+        assert_eq!(stream.in_flight(), 0);
     }
 }

@@ -211,12 +211,12 @@ impl Caller {
         }
     }
 
-    /// Reads a chunk; finished calls go to `done`. `buffer` gives an empty buffer for an answer.
+    /// Reads a chunk; finished calls go to `done`. Asks for a `buffer` for an answer of so many bytes.
     pub(crate) fn receive(
         &mut self,
         now: Time,
         chunk: &[u8],
-        buffer: impl FnOnce() -> Vec<u8>,
+        buffer: impl FnOnce(usize) -> Vec<u8>,
         done: &mut impl FnMut(Finished),
     ) -> Result<(), Violation> {
         let met = self.link.agreed().is_some();
@@ -259,7 +259,7 @@ impl Caller {
         &mut self,
         now: Time,
         reply: &Reply<'_>,
-        buffer: impl FnOnce() -> Vec<u8>,
+        buffer: impl FnOnce(usize) -> Vec<u8>,
         done: &mut impl FnMut(Finished),
     ) -> Result<(), Violation> {
         let call = reply.header.call;
@@ -285,13 +285,17 @@ impl Caller {
         };
         let receipt = Receipt::decode(&reply.header, reply.receipts).unwrap_or_default();
         if !complete {
-            open.reply = Some((Assembly::begin(buffer(), reply.body, message_len), receipt, now));
+            open.reply = Some((Assembly::begin(Vec::new(), reply.body, message_len), receipt, now));
             self.receiving += 1;
             self.link.received_part(now, self.receiving);
             return Ok(());
         }
         let result = match reply.failure() {
-            None => Ok(Assembly::begin(buffer(), reply.body, message_len).into_body()),
+            None => {
+                let mut body = buffer(reply.body.len());
+                body.extend_from_slice(reply.body);
+                Ok(body)
+            }
             Some(text) => {
                 Err(Status { code: reply.header.code, reason: reply.header.reason, message: text.into(), stage: None })
             }

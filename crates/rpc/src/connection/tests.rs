@@ -155,7 +155,7 @@ fn an_answer_to_what_was_not_asked_yet_is_a_violation() {
     let theirs = wire::Limits { credits: 1, calls: 9, ..THEIRS };
     let hello = Frame::Hello(Hello::new(Features::RECEIPTS, theirs, StageName::UNNAMED)).encode(false);
     let mut ended = Vec::new();
-    caller.receive(Time::ZERO, &hello, Vec::new, &mut |done| ended.push(done.token)).unwrap();
+    caller.receive(Time::ZERO, &hello, Vec::with_capacity, &mut |done| ended.push(done.token)).unwrap();
     for token in 0..2 {
         let (context, method) = (crate::context::Context::unlimited(), MethodId::of("any"));
         let call = NewCall { token, context, method, body: Vec::new(), started: Time::ZERO };
@@ -176,8 +176,8 @@ fn an_answer_to_what_was_not_asked_yet_is_a_violation() {
         };
         Frame::Reply(wire::Reply { header, receipts: &[], body: &[] }).encode(false)
     };
-    let unasked = caller.receive(Time::ZERO, &answer(1), Vec::new, &mut |done| ended.push(done.token));
+    let unasked = caller.receive(Time::ZERO, &answer(1), Vec::with_capacity, &mut |done| ended.push(done.token));
     assert_eq!(unasked, Err(Violation::UnknownReply(call_in(1, 1))));
-    caller.receive(Time::ZERO, &answer(0), Vec::new, &mut |done| ended.push(done.token)).unwrap();
+    caller.receive(Time::ZERO, &answer(0), Vec::with_capacity, &mut |done| ended.push(done.token)).unwrap();
     assert_eq!(ended, [0]);
 }

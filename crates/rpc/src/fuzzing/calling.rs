@@ -110,7 +110,7 @@ impl Calling {
 
     fn feed(&mut self, chunk: &[u8]) -> bool {
         let Self { caller, fates, now, .. } = self;
-        let fed = caller.receive(*now, chunk, Vec::new, &mut |done| end(fates, &done));
+        let fed = caller.receive(*now, chunk, Vec::with_capacity, &mut |done| end(fates, &done));
         if let Err(violation) = &fed {
             assert!(!self.peer.is_sound, "a peer that keeps to the rules is closed on: {violation}");
         }

@@ -157,7 +157,7 @@ impl Pair {
         queues[to].poll(*now, &mut |event| {
             let Event::Received { chunk, .. } = event else { return };
             let fault = match to {
-                0 => caller.receive(*now, chunk, Vec::new, &mut |done| end(calls, done)).err(),
+                0 => caller.receive(*now, chunk, Vec::with_capacity, &mut |done| end(calls, done)).err(),
                 _ => match callee.receive(*now, chunk, Vec::new) {
                     Ok(Some(Served::Arrived(arrival))) => {
                         served.push((arrival.call, arrival.body.len()));

@@ -20,7 +20,8 @@ pub(super) struct Calling {
 impl Calling {
     /// `chunk_bytes`: what the queue takes, whatever the channel is set to.
     pub(super) fn new(address: Address, config: &ChannelConfig, chunk_bytes: usize, now: Time) -> Self {
-        let mut config = config.clone();
+        // A dispatcher is held by those who make calls, not by what it polls.
+        let mut config = ChannelConfig { dispatcher: None, ..config.clone() };
         config.limits.chunk_bytes = config.limits.chunk_bytes.min(chunk_bytes);
         let caller = Caller::new(link(&config, now));
         Self { caller, address, config, failures: 0, retry: Time::ZERO, last_failure: String::new() }

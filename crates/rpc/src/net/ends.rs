@@ -191,12 +191,14 @@ impl Ends {
         let key = PeerKey { index, serial: peer.serial };
         let mut done = |done| happened.push(Happening::from(done));
         let received = match &mut peer.half {
-            Half::Caller(calling) => calling.caller.receive(now, chunk, || pool.take(), &mut done).map(|()| {
-                if calling.caller.going().is_some() {
-                    self.fates.push(Fate::Leave(key));
-                }
-            }),
-            Half::Leaving { caller, .. } => caller.receive(now, chunk, || pool.take(), &mut done).map(|()| {
+            Half::Caller(calling) => {
+                calling.caller.receive(now, chunk, |len| pool.take_for(len), &mut done).map(|()| {
+                    if calling.caller.going().is_some() {
+                        self.fates.push(Fate::Leave(key));
+                    }
+                })
+            }
+            Half::Leaving { caller, .. } => caller.receive(now, chunk, |len| pool.take_for(len), &mut done).map(|()| {
                 if caller.unfinished() == 0 {
                     self.fates.push(Fate::Leave(key));
                 }

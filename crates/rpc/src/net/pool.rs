@@ -19,6 +19,14 @@ impl Pool {
         buffer
     }
 
+    /// A buffer for a message of `len` bytes that others keep for as long as they like: never one of many times that.
+    pub(super) fn take_for(&mut self, len: usize) -> Vec<u8> {
+        match self.buffers.last() {
+            Some(buffer) if (len..=4 * len.max(64)).contains(&buffer.capacity()) => self.take(),
+            _ => Vec::with_capacity(len),
+        }
+    }
+
     pub(super) fn put(&mut self, mut buffer: Vec<u8>) {
         let bytes = buffer.capacity();
         let keeps = self.buffers.len() < BUFFERS && self.bytes + bytes <= POOL_BYTES;
@@ -44,6 +52,8 @@ mod tests {
         assert_eq!(pool.take().capacity(), BUFFER_BYTES);
         pool.put(Vec::with_capacity(BUFFER_BYTES + 1));
         assert_eq!(pool.bytes, POOL_BYTES - BUFFER_BYTES, "one that is too large is not kept");
+        assert!(pool.take_for(10).capacity() < BUFFER_BYTES, "a short answer does not hold on to a large buffer");
+        assert_eq!(pool.take_for(BUFFER_BYTES / 2).capacity(), BUFFER_BYTES);
         while pool.take().capacity() > 0 {}
         assert_eq!(pool.bytes, 0);
     }

@@ -1,0 +1,171 @@
+//! What the leader of a completion queue alone touches: the connections, and who waits for which call.
+
+use super::core::Line;
+use super::queue::Completions;
+use super::slot::SharedSlot;
+use crate::connection::NewCall;
+use crate::context::Context;
+use crate::net::{Happening, Net, PeerKey};
+use crate::outcome::Outcome;
+use crate::status::{Reason, Status};
+use crate::wire::MethodId;
+use greenwave_policy::Time;
+use slab::Slab;
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What threads that do not lead ask of the one that does.
+pub(super) enum Request {
+    Start {
+        line: Arc<Line>,
+        context: Context,
+        method: MethodId,
+        body: Vec<u8>,
+        started: Time,
+        to: Receiver,
+    },
+    /// Nobody waits for this call any more.
+    Abandon(Arc<SharedSlot>),
+    /// The call that a stream named so is to complete as cancelled, unless it is over.
+    Cancel(Arc<Completions>, u64),
+    /// Nobody waits for any call of a stream any more.
+    Leave(Arc<Completions>),
+    /// A channel has ended, and no call is under way on it.
+    Close(Arc<Line>),
+    Stop,
+}
+
+/// Where an outcome goes.
+pub(super) enum Receiver {
+    /// The leader's own call, and its outcome.
+    Leader(Option<Outcome>),
+    Slot(Arc<SharedSlot>),
+    Stream(Arc<Completions>, u64),
+}
+
+pub(super) struct Driven {
+    pub(super) net: Net,
+    calls: Slab<(PeerKey, Time, Receiver)>,
+    pub(super) happened: Vec<Happening>,
+    pub(super) stop: bool,
+}
+
+impl Driven {
+    pub(super) fn new(net: Net) -> Self {
+        Self { net, calls: Slab::new(), happened: Vec::new(), stop: false }
+    }
+
+    /// Makes a call, and says under which name.
+    pub(super) fn send(
+        &mut self,
+        line: &Line,
+        context: &Context,
+        method: MethodId,
+        body: Cow<'_, [u8]>,
+        started: Time,
+        to: Receiver,
+    ) -> usize {
+        let peer = line.peer(&mut self.net);
+        let token = self.calls.insert((peer, started, to));
+        if let (_, _, Receiver::Slot(slot)) = &self.calls[token] {
+            slot.set_token(token);
+        }
+        let body = match body {
+            Cow::Owned(body) => body,
+            Cow::Borrowed(bytes) => {
+                let mut body = self.net.buffer();
+                body.extend_from_slice(bytes);
+                body
+            }
+        };
+        let call = NewCall { token, context: context.clone(), method, body, started };
+        self.net.call(peer, call, crate::clock::monotonic(), &mut self.happened);
+        token
+    }
+
+    pub(super) fn accept(&mut self, request: Request) {
+        match request {
+            Request::Start { line, context, method, body, started, to } => {
+                self.send(&line, &context, method, Cow::Owned(body), started, to);
+            }
+            Request::Abandon(slot) => {
+                if let Some(token) = slot.token() {
+                    self.take_back(token);
+                }
+            }
+            Request::Cancel(stream, tag) => {
+                let named = |(_, (_, _, to)): &(usize, &(PeerKey, Time, Receiver))| matches!(to, Receiver::Stream(of, named) if Arc::ptr_eq(of, &stream) && *named == tag);
+                let found = self.calls.iter().find(named).map(|(token, _)| token);
+                if let Some(started) = found.and_then(|token| self.take_back(token)) {
+                    let waited = crate::clock::monotonic().since(started);
+                    stream.push(tag, Outcome::local(Status::refused(Reason::Cancelled, ""), waited));
+                }
+            }
+            Request::Leave(stream) => {
+                let left = |to: &Receiver| matches!(to, Receiver::Stream(of, _) if Arc::ptr_eq(of, &stream));
+                let tokens = self.calls.iter().filter(|(_, (_, _, to))| left(to)).map(|(token, _)| token);
+                let tokens: Vec<usize> = tokens.collect();
+                for token in tokens {
+                    self.take_back(token);
+                }
+            }
+            Request::Close(line) => {
+                if let Some(peer) = line.opened() {
+                    self.net.forget(peer);
+                }
+            }
+            Request::Stop => {
+                self.stop = true;
+                self.fail_all();
+            }
+        }
+    }
+
+    /// Takes a call back, and says since when it was under way.
+    fn take_back(&mut self, token: usize) -> Option<Time> {
+        let (peer, started, _) = self.calls.try_remove(token)?;
+        self.net.abandon(peer, token, &mut self.happened);
+        Some(started)
+    }
+
+    pub(super) fn fail_all(&mut self) {
+        self.net.close_all(crate::clock::monotonic(), &mut self.happened);
+        self.deliver();
+    }
+
+    pub(super) fn deliver(&mut self) {
+        for happening in self.happened.drain(..) {
+            let Happening::Done { token, outcome } = happening else { continue };
+            if let Some((_, _, Receiver::Leader(place))) = self.calls.get_mut(token) {
+                *place = Some(outcome);
+                continue;
+            }
+            match self.calls.try_remove(token) {
+                Some((_, _, Receiver::Slot(slot))) => slot.complete(outcome),
+                Some((_, _, Receiver::Stream(stream, tag))) => stream.push(tag, outcome),
+                Some((_, _, Receiver::Leader(_))) | None => {}
+            }
+        }
+    }
+
+    /// The outcome of the leader's own call, once it is there.
+    pub(super) fn own(&mut self, token: usize) -> Option<Outcome> {
+        let Some((_, _, Receiver::Leader(done))) = self.calls.get_mut(token) else { return None };
+        let outcome = done.take()?;
+        self.calls.remove(token);
+        Some(outcome)
+    }
+
+    /// Tells who asked that nobody will do it.
+    pub(super) fn refuse(request: Request) {
+        let Request::Start { started, to, .. } = request else { return };
+        let waited: Duration = crate::clock::monotonic().since(started);
+        let status = Status::refused(Reason::Unreachable, "the thread that polls for this channel has panicked");
+        match to {
+            Receiver::Slot(slot) => slot.complete(Outcome::local(status, waited)),
+            Receiver::Stream(stream, tag) => stream.push(tag, Outcome::local(status, waited)),
+            Receiver::Leader(_) => {}
+        }
+    }
+}
