@@ -72,8 +72,8 @@
 //!   ([`Mode::Direct`]): no other thread, no hand-over.
 //! - [`Channel::call_async`] is a future for any executor. A thread of the channel's own polls for it
 //!   ([`Mode::Dispatched`] has it poll for blocking calls too).
-//! - [`CompletionStream`] owns its connection and completes any number of calls in any order, on one thread: for load
-//!   generators, proxies and whoever has an event loop.
+//! - [`CompletionStream`] owns its connection, or [several](CompletionStream::open), and completes any number of calls
+//!   in any order, on one thread: for load generators, proxies and whoever has an event loop.
 //!
 //! A call is taken back by [`Context::cancel`], by dropping its future, and by its deadline. Cancelling is noticed
 //! within 10 ms, and is passed on to the server and to whatever it called.
@@ -146,7 +146,7 @@ pub mod status;
 pub mod wire;
 
 pub use channel::{CallFuture, Channel};
-pub use client::stream::{Completion, CompletionStream};
+pub use client::stream::{Completion, CompletionStream, ConnectionId};
 pub use config::{ChannelConfig, ConfigError, Deadlines, Limits, Mode, ServerConfig, Wait};
 pub use context::Context;
 pub use counters::Snapshot;

@@ -8,7 +8,7 @@ use crate::config::{ChannelConfig, Wait};
 use crate::connection::NewCall;
 use crate::context::Context;
 use crate::net::{Happening, Net, PeerKey};
-use crate::outcome::{Failure, Reply};
+use crate::outcome::{Failure, Outcome, Reply};
 use crate::status::{Reason, Status};
 use crate::wire::MethodId;
 use greenwave_policy::Time;
@@ -138,5 +138,46 @@ impl CompletionStream {
             self.done.push_back(Completion { tag, result: outcome.into_reply(), total });
         }
         next
+    }
+}
+
+/// One of several connections that a [`CompletionStream`] polls; see [`CompletionStream::open`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ConnectionId(PeerKey);
+
+/// Several connections on one completion queue: one poll asks for all of them.
+impl CompletionStream {
+    /// A further connection, to the same server or another. Like the first it connects with its first call, and again
+    /// when it is lost. The settings of the queue, `wait` and `backend` among them, are those the stream was made with.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` for a setting that can't be meant.
+    pub fn open(&mut self, address: &Address, config: &ChannelConfig) -> Result<ConnectionId, Status> {
+        let wrong =
+            |error: crate::config::ConfigError| Status::new(crate::status::Code::InvalidArgument, error.to_string());
+        config.validate().map_err(wrong)?;
+        Ok(ConnectionId(self.net.open(address.clone(), config)))
+    }
+
+    /// [`submit`](Self::submit), on a connection that [`open`](Self::open) gave. On one of another stream's the call
+    /// completes with `INVALID_ARGUMENT`, unless this stream has one of the same id.
+    pub fn submit_on(
+        &mut self,
+        connection: ConnectionId,
+        context: &Context,
+        method: MethodId,
+        request: &[u8],
+        tag: u64,
+    ) {
+        if !self.net.knows(connection.0) {
+            let status = Status::new(crate::status::Code::InvalidArgument, "a connection of another completion stream");
+            let result = Outcome::local(status, Duration::ZERO).into_reply();
+            self.done.push_back(Completion { tag, result, total: Duration::ZERO });
+            return;
+        }
+        // For this call alone, so that there is one way of making calls.
+        let first = std::mem::replace(&mut self.peer, connection.0);
+        self.submit(context, method, request, tag);
+        self.peer = first;
     }
 }
