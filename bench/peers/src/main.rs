@@ -33,6 +33,7 @@ mod volo_peer;
 mod watchdog;
 mod work;
 
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -102,6 +103,10 @@ enum Command {
         #[arg(long)]
         variant: Option<String>,
     },
+    /// Builds the peers in other languages and says which there are
+    Build,
+    /// Lists the cases, each with its systems and their variants
+    List,
     /// Serves one system until standard input ends: what the other commands start
     #[command(hide = true)]
     Serve {
@@ -133,10 +138,36 @@ fn main() -> anyhow::Result<()> {
             println!("{}", serde_json::to_string(&figures)?);
             Ok(())
         }
+        Command::Build => {
+            println!("gRPC for Go: {}", go_peer::binary().map_or_else(ToString::to_string, show));
+            println!("libfabric alone: {}", fabric_peer::binary().map_or_else(ToString::to_string, show));
+            Ok(())
+        }
+        Command::List => {
+            list();
+            Ok(())
+        }
         Command::Serve { system, variant, case, work } => {
             pin::this_thread(cores.server)?;
             child::end_with_parent();
             system.serve(system.variant(case, Some(&variant))?, case, cores, work)
+        }
+    }
+}
+
+fn show(path: &Path) -> String {
+    path.display().to_string()
+}
+
+/// A line for each case and system: `CASE SYSTEM VARIANT..`, or `# CASE SYSTEM: WHY NOT`.
+fn list() {
+    for case in Case::groups().concat() {
+        for system in System::ALL.into_iter().filter(|system| !system.variants(case).is_empty()) {
+            let both = format!("{} {}", case.name(), system.name());
+            match system.missing(case) {
+                None => println!("{both} {}", system.variants(case).join(" ")),
+                Some(why) => println!("# {both}: {why}"),
+            }
         }
     }
 }

@@ -10,10 +10,11 @@ use crate::run::Run;
 use crate::system::System;
 
 /// What a run takes beside what is measured: to start a server, to connect, to warm up for a quarter of the time.
-const START: Duration = Duration::from_millis(150);
+const START: Duration = Duration::from_millis(120);
 const WARM_UP: f64 = 0.25;
 /// No run is longer: more rounds would be better.
 const LONGEST: Duration = Duration::from_secs(2);
+const LONGEST_QUICK: Duration = Duration::from_secs(1);
 const SHORTEST: Duration = Duration::from_millis(50);
 /// How long a variant is tried, of the time of a run.
 const PILOT: f64 = 0.5;
@@ -48,11 +49,11 @@ pub(crate) type Group = Vec<(Run, &'static [&'static str])>;
 
 impl Plan {
     pub(crate) fn new(wanted: &Wanted, cores: Cores) -> Self {
-        let (rounds, budget) = match wanted.quick {
-            true => (3, Duration::from_secs(38)),
-            false => (7, Duration::from_secs(13 * 60)),
+        let (rounds, longest, budget) = match wanted.quick {
+            true => (3, LONGEST_QUICK, Duration::from_secs(38)),
+            false => (7, LONGEST, Duration::from_secs(13 * 60)),
         };
-        let mut plan = Self { groups: Vec::new(), left_out: Vec::new(), missing: Vec::new(), rounds, time: LONGEST };
+        let mut plan = Self { groups: Vec::new(), left_out: Vec::new(), missing: Vec::new(), rounds, time: longest };
         for cases in Case::groups() {
             let mut group = Group::new();
             for case in cases {
@@ -69,7 +70,7 @@ impl Plan {
                 plan.groups.push(group);
             }
         }
-        plan.time = plan.share(budget);
+        plan.time = plan.share(budget).clamp(SHORTEST, longest);
         for (run, _) in plan.groups.iter_mut().flatten() {
             run.time = plan.time;
         }
@@ -109,8 +110,7 @@ impl Plan {
         let trials: usize = self.groups.iter().flatten().map(|(_, variants)| trials(variants)).sum();
         let measured = budget.as_secs_f64() - START.as_secs_f64() * (runs + trials) as f64;
         let shares = (1.0 + WARM_UP) * (runs as f64 + PILOT * trials as f64);
-        let share = Duration::try_from_secs_f64(measured / shares).unwrap_or(SHORTEST);
-        share.clamp(SHORTEST, LONGEST)
+        Duration::try_from_secs_f64(measured / shares).unwrap_or(SHORTEST)
     }
 }
 
@@ -153,6 +153,6 @@ mod tests {
         let plan = Plan::new(&wanted, CORES);
         let runs: Vec<_> = plan.groups.iter().flatten().map(|(run, _)| (run.case, run.system)).collect();
         assert_eq!(runs, [(case, System::Greenwave)]);
-        assert_eq!((plan.time, plan.left_out.len(), plan.missing.len()), (LONGEST, 0, 0));
+        assert_eq!((plan.time, plan.left_out.len(), plan.missing.len()), (LONGEST_QUICK, 0, 0));
     }
 }

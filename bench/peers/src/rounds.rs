@@ -10,7 +10,7 @@ use greenwave_bench::capacity::median;
 use greenwave_bench::disturbance::{QUIET, Watch};
 use greenwave_bench::progress::Progress;
 use greenwave_bench::result::Results;
-use greenwave_bench::table::Table;
+use greenwave_bench::table::{Table, significant};
 
 use crate::Cores;
 use crate::case::{Case, Goal};
@@ -107,14 +107,16 @@ fn print(results: &Results, plan: &Plan, chosen: &[Run]) {
     if !idle.is_empty() {
         println!("{idle}");
     }
-    let mut table = Table::new(["case", "system", "ratio", "value"]);
-    for row in results.rows.iter().filter(|row| row.metric.contains("_over_") && !row.metric.starts_with("best")) {
-        table.row([row.case.clone(), row.system.clone(), row.metric.clone(), format!("{:.2}", row.value)]);
-    }
-    println!("{table}");
+    println!("{}", ratio_table(results));
     println!("{}", claims::table(results));
-    let chosen = chosen.iter().map(|run| format!("{}: {} {}", run.case.name(), run.system.name(), run.variant));
-    println!("Best variants: {}", chosen.collect::<Vec<_>>().join(", "));
+    println!("Best variants:");
+    for case in plan.groups.iter().flatten().map(|(run, _)| run.case).collect::<Vec<_>>().chunk_by(|a, b| a == b) {
+        let of_case = chosen.iter().filter(|run| run.case == case[0]);
+        let variants: Vec<_> = of_case.map(|run| format!("{} {}", run.system.name(), run.variant)).collect();
+        if !variants.is_empty() {
+            println!("  {}: {}", case[0].name(), variants.join(", "));
+        }
+    }
     let left_out: Vec<String> = plan.left_out.iter().map(|case| case.name()).collect();
     if !left_out.is_empty() {
         println!("Left out, since it was to be quick: {}", left_out.join(", "));
@@ -123,6 +125,27 @@ fn print(results: &Results, plan: &Plan, chosen: &[Run]) {
     if !passed_over.is_empty() {
         println!("{}", passed_over.trim_start());
     }
+}
+
+/// What our own systems' p50 and rate are, over those of the others.
+fn ratio_table(results: &Results) -> Table {
+    let others: Vec<&str> =
+        System::ALL.iter().map(|system| system.name()).filter(|name| *name != "greenwave-stealing").collect();
+    let mut table = Table::new(["case", "system", "over:"].iter().chain(&others).copied());
+    for case in results.distinct(|row| &row.case) {
+        table.gap();
+        for system in results.distinct(|row| &row.system) {
+            for figure in ["p50", "rate"] {
+                let over = |other: &&str| format!("{figure}_over_{}", other.replace('-', "_"));
+                let ratios: Vec<_> = others.iter().map(|other| results.value(case, system, &over(other))).collect();
+                if ratios.iter().any(Option::is_some) {
+                    let shown = ratios.into_iter().map(|ratio| ratio.map_or_else(|| "–".to_owned(), significant));
+                    table.row([case, system, figure].map(str::to_owned).into_iter().chain(shown));
+                }
+            }
+        }
+    }
+    table
 }
 
 /// A line for each system that can't be measured.
