@@ -8,7 +8,10 @@ use greenwave::rpc::Mode;
 const SHORT: usize = 64;
 
 /// Who polls a channel's connection, by the name that cases have it under.
-pub(crate) const MODES: [(&str, Mode); 2] = [("direct", Mode::Direct), ("dispatched-notify", Mode::Dispatched)];
+pub(crate) const MODES: &[(&str, Mode)] = &[
+    ("direct", Mode::Direct), //
+    ("dispatched-notify", Mode::Dispatched),
+];
 
 /// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

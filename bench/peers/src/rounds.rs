@@ -27,15 +27,13 @@ pub(crate) fn bench(cores: Cores, wanted: &Wanted) -> anyhow::Result<()> {
     let watch = Watch::start();
     let mut results = Results::new("rpc");
     let mut progress = Progress::new(plan.steps());
-    let mut chosen = Vec::new();
+    let (mut chosen, mut failures) = (Vec::new(), Vec::new());
     for group in &plan.groups {
-        let runs = with_best_variants(group, plan.pilot(), &mut progress)?;
-        let mut rounds = Vec::new();
-        for round in 1..=plan.rounds {
-            rounds.push(one_round(&runs, round, &mut progress)?);
+        match measure(group, &plan, &mut results, &mut progress) {
+            Ok(runs) => chosen.extend(runs),
+            // The others may well work, and take their time.
+            Err(error) => failures.push(format!("{error:#}")),
         }
-        push(&mut results, &runs, &rounds);
-        chosen.extend(runs.iter().zip(group).filter(|(_, (_, variants))| variants.len() > 1).map(|(run, _)| *run));
     }
     drop(progress);
     print(&results, &plan, &chosen);
@@ -46,7 +44,16 @@ pub(crate) fn bench(cores: Cores, wanted: &Wanted) -> anyhow::Result<()> {
         }
     }
     println!("wrote {}", results.write()?.display());
+    anyhow::ensure!(failures.is_empty(), "not all could be measured: {}", failures.join("; "));
     Ok(())
+}
+
+/// Measures a group. Its runs, where there was a choice of variants.
+fn measure(group: &Group, plan: &Plan, results: &mut Results, progress: &mut Progress) -> anyhow::Result<Vec<Run>> {
+    let runs = with_best_variants(group, plan.pilot(), progress)?;
+    let rounds = (1..=plan.rounds).map(|round| one_round(&runs, round, progress));
+    push(results, &runs, &rounds.collect::<anyhow::Result<Vec<_>>>()?);
+    Ok(runs.into_iter().zip(group).filter(|(_, (_, variants))| variants.len() > 1).map(|(run, _)| run).collect())
 }
 
 /// The runs of a group, each with the variant that does best in its case.

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use anyhow::Context;
+
 use crate::Cores;
 use crate::case::Case;
 use crate::child::ServerProcess;
@@ -28,7 +30,11 @@ impl Run {
     /// Measures it: a server process on its core, the client on the other.
     pub(crate) fn measure(&self) -> anyhow::Result<Figures> {
         let what = format!("{} ({}) in {}", self.system.name(), self.variant, self.case.name());
-        let _watchdog = Watchdog::start(what, 2 * self.time + PATIENCE);
+        let _watchdog = Watchdog::start(what.clone(), 2 * self.time + PATIENCE);
+        self.once().context(what)
+    }
+
+    fn once(&self) -> anyhow::Result<Figures> {
         pin::this_thread(self.cores.client)?;
         let server = self.system.server(self)?.map(|command| ServerProcess::start(command, self)).transpose()?;
         self.system.drive(self, server.as_ref())

@@ -52,6 +52,19 @@ fn every_system_answers_in_every_case_it_has_a_part_in() {
     }
 }
 
+/// Where there is Go.
+#[test]
+fn the_harness_in_go_passes_its_own_tests() {
+    let mut go = Command::new("go");
+    go.args(["test", "./..."]).current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/go"));
+    match go.output() {
+        Ok(output) if output.status.success() => {}
+        Ok(output) if String::from_utf8_lossy(&output.stdout).contains("FAIL") => panic!("{output:?}"),
+        Ok(output) => println!("passed over: {}", String::from_utf8_lossy(&output.stderr)),
+        Err(error) => println!("passed over: `go` can't be run ({error})"),
+    }
+}
+
 #[test]
 fn a_benchmark_measures_what_is_named_and_writes_every_figure() {
     let folder = tempfile::tempdir().expect("a folder");
