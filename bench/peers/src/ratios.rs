@@ -31,11 +31,9 @@ pub(crate) fn of(case: Case, system: System) -> Vec<Ratio> {
                 [("p50", "p50_us"), ("rate", "rate_per_s"), ("best_rate", "best_rate_per_s")]
                     .map(|(short, of)| ratio(format!("{short}_over_{name}"), of, (case, other)))
             };
-            System::ALL
-                .into_iter()
-                .filter(|other| *other != own && other.flavour() <= own.flavour())
-                .flat_map(over)
-                .collect()
+            // Of our own the plain one is what others are compared with.
+            let counts = |other: &System| other.flavour().is_none() || (*other == System::Greenwave && own != *other);
+            System::ALL.into_iter().filter(counts).flat_map(over).collect()
         }
         _ => Vec::new(),
     }

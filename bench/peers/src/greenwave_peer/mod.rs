@@ -28,7 +28,7 @@ const WHERE: &str = "peers.Echo/Where";
 const DEADLINE: Duration = Duration::from_secs(10);
 
 /// The settings of a server that are systems of their own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flavour {
     Plain,
     /// Clusters take calls from others that have more than they can serve.
