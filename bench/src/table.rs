@@ -29,6 +29,11 @@ impl Table {
         }
     }
 
+    /// Whether it has no rows.
+    pub fn is_empty(&self) -> bool {
+        self.rows.iter().all(Vec::is_empty)
+    }
+
     fn widths(&self) -> Vec<usize> {
         let mut widths: Vec<usize> = self.headings.iter().map(|heading| heading.chars().count()).collect();
         for row in &self.rows {

@@ -13,13 +13,15 @@ Usage: cargo xtask bench NAME [--quick] [ARGS]
 Benchmarks:
   path     the services under five orders of service, with load as a share of their capacity
   preempt  thirty programs with probes and without: what they cost, and how exactly quanta end
-  rpc      calls of 64 bytes against raw sockets, tonic and tarpc
+  rpc      calls of 64 bytes to 1 MB, batches, many connections, against raw sockets, tonic, tarpc, volo and gRPC for Go
   verbs    ping-pong over each backend against raw sockets; prints alone
 
 Options:
   --quick                  ends within 45 s once built, with rougher numbers
   --only overhead|gap|mix  of preempt: one part of it
   --program NAME           of preempt: one program
+  --case NAME              of rpc: this case; repeatable
+  --system NAME            of rpc: this system; repeatable
 
 Further ARGS go to the benchmark.";
 
@@ -37,7 +39,11 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
         _ => return Err(wrong_use(format!("no benchmark is called `{name}`"), "cargo xtask bench --help")),
     };
     let rest = rest.iter().filter(|word| name != "verbs" || *word != "--quick");
-    let mut steps = Steps::new(2);
+    let mut steps = Steps::new(if name == "rpc" { 3 } else { 2 });
     steps.run("build", cargo(["build", "--release"]).args(target))?;
+    if name == "rpc" {
+        // Apart, so that a quick run is quick.
+        steps.run("other languages", cargo(["run", "--quiet", "--release"]).args(target).args(["--", "build"]))?;
+    }
     steps.run(name, cargo(["run", "--quiet", "--release"]).args(target).arg("--").args(words).args(rest))
 }

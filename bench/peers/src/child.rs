@@ -3,40 +3,49 @@
 //! Protocol: the child prints the address it listens on as one line and serves until it is killed, which the parent
 //! does when it drops its handle, or until its standard input ends, which it does when the parent dies.
 
+use std::fmt::Display;
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
-use std::{env, io, process, thread};
+use std::{io, process, thread};
 
 use anyhow::Context;
 
-use crate::Cores;
-use crate::system::System;
+use crate::pin;
+use crate::run::Run;
 
 /// A server that ends with this handle.
 pub(crate) struct ServerProcess {
     child: Child,
-    pub(crate) address: SocketAddr,
+    /// Where it listens, as it said.
+    pub(crate) address: String,
 }
 
 impl ServerProcess {
-    pub(crate) fn start(cores: Cores, system: System, variant: &str) -> anyhow::Result<Self> {
-        let mut child = Command::new(env::current_exe()?)
-            .args(["serve", "--system", system.name(), "--variant", variant])
-            .args(["--server-core", &cores.server.to_string()])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()?;
+    /// Starts `command` on the server's core and waits until it listens.
+    pub(crate) fn start(mut command: Command, run: &Run) -> anyhow::Result<Self> {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = pin::spawn(&mut command, run.cores.server)?;
         let mut line = String::new();
         let said = child.stdout.take().map(|stdout| BufReader::new(stdout).read_line(&mut line)).transpose();
-        match line.trim().parse() {
-            Ok(address) => Ok(Self { child, address }),
-            Err(_) => {
+        match line.trim() {
+            "" => {
                 let status = child.wait()?;
                 said.context("the server's output can't be read")?;
-                anyhow::bail!("the server of {} ended before it listened: {status}", system.name())
+                anyhow::bail!("the server of {} ended before it listened: {status}", run.system.name())
             }
+            address => Ok(Self { address: address.to_owned(), child }),
         }
+    }
+
+    /// Where it listens, if that is a socket.
+    pub(crate) fn socket(&self) -> anyhow::Result<SocketAddr> {
+        self.address.parse().with_context(|| format!("the server says that it listens on {}", self.address))
+    }
+
+    /// The process's id.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
     }
 }
 
@@ -49,7 +58,7 @@ impl Drop for ServerProcess {
 }
 
 /// Prints where this process listens, for its parent.
-pub(crate) fn announce(address: SocketAddr) {
+pub(crate) fn announce(address: impl Display) {
     println!("{address}");
 }
 

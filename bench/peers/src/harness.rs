@@ -1,12 +1,13 @@
 //! How every client is measured.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use greenwave_bench::clock;
 use greenwave_bench::latencies::Latencies;
 use greenwave_policy::Time;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The rate is also taken in windows of this length, the best of which shows what an undisturbed machine would do: long
 /// enough for hundreds of calls of the slowest system, shorter than what a scheduler takes away at once.
@@ -16,7 +17,7 @@ const WINDOW: Duration = Duration::from_millis(20);
 const LEAST: u64 = 64;
 
 /// What a client notes its calls in. Calls that end during the warm-up are left out.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Recorder {
     from: Time,
     until: Time,
@@ -51,15 +52,25 @@ impl Recorder {
         true
     }
 
+    /// Adds what another one noted at the same time.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.latencies.merge(&other.latencies);
+        self.until = self.until.max(other.until);
+        for (sum, count) in self.windows.iter_mut().zip(&other.windows) {
+            *sum += count;
+        }
+    }
+
     pub(crate) fn figures(&self) -> Figures {
         let us = |q| self.latencies.quantile(q).map_or(f64::NAN, |time| time.as_secs_f64() * 1e6);
-        Figures {
-            p50_us: us(0.5),
-            p99_us: us(0.99),
-            p999_us: us(0.999),
-            rate_per_s: self.latencies.count() as f64 / self.until.since(self.from).as_secs_f64(),
-            best_rate_per_s: self.windows.iter().copied().max().map_or(f64::NAN, f64::from) / WINDOW.as_secs_f64(),
-        }
+        let best = self.windows.iter().copied().max().map_or(f64::NAN, f64::from);
+        Figures::from([
+            ("p50_us", us(0.5)),
+            ("p99_us", us(0.99)),
+            ("p999_us", us(0.999)),
+            ("rate_per_s", self.latencies.count() as f64 / self.until.since(self.from).as_secs_f64()),
+            ("best_rate_per_s", best / WINDOW.as_secs_f64()),
+        ])
     }
 }
 
@@ -72,28 +83,26 @@ pub(crate) fn record(recorder: &Shared, sent: Time) -> bool {
     recorder.lock().is_ok_and(|mut recorder| recorder.record(sent, now))
 }
 
-/// What one run showed.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub(crate) struct Figures {
-    pub(crate) p50_us: f64,
-    pub(crate) p99_us: f64,
-    pub(crate) p999_us: f64,
-    pub(crate) rate_per_s: f64,
-    /// The rate in the best window.
-    pub(crate) best_rate_per_s: f64,
-}
+/// What one run showed, by the names that results have for it. `best_rate_per_s` is the rate in the best window.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(transparent)]
+pub(crate) struct Figures(BTreeMap<String, f64>);
 
 impl Figures {
-    /// By name, as results have them.
-    pub(crate) fn rows(&self) -> [(&'static str, f64); 5] {
-        let Self { p50_us, p99_us, p999_us, rate_per_s, best_rate_per_s } = *self;
-        [
-            ("p50_us", p50_us),
-            ("p99_us", p99_us),
-            ("p999_us", p999_us),
-            ("rate_per_s", rate_per_s),
-            ("best_rate_per_s", best_rate_per_s),
-        ]
+    /// Not a number if the run didn't show it.
+    pub(crate) fn value(&self, metric: &str) -> f64 {
+        self.0.get(metric).copied().unwrap_or(f64::NAN)
+    }
+
+    pub(crate) fn metrics(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+}
+
+impl<const N: usize> From<[(&str, f64); N]> for Figures {
+    fn from(figures: [(&str, f64); N]) -> Self {
+        let numbers = figures.into_iter().filter(|(_, value)| value.is_finite());
+        Self(numbers.map(|(metric, value)| (metric.to_owned(), value)).collect())
     }
 }
 
@@ -113,8 +122,8 @@ mod tests {
         }
         assert!(!recorder.record(begin + SECOND, begin + 2 * SECOND));
         let figures = recorder.figures();
-        assert_eq!((figures.rate_per_s, figures.best_rate_per_s), (100.0, 5000.0));
-        assert!((figures.p50_us / 500_000.0 - 1.0).abs() < 0.001, "{figures:?}");
+        assert_eq!((figures.value("rate_per_s"), figures.value("best_rate_per_s")), (100.0, 5000.0));
+        assert!((figures.value("p50_us") / 500_000.0 - 1.0).abs() < 0.001, "{figures:?}");
     }
 
     #[test]
@@ -123,6 +132,19 @@ mod tests {
         let begin = recorder.from;
         let calls = (1..).take_while(|&call| recorder.record(begin, begin + call * SECOND)).count();
         assert_eq!(calls as u64, LEAST);
-        assert_eq!(recorder.figures().rate_per_s, 1.0);
+        assert_eq!(recorder.figures().value("rate_per_s"), 1.0);
+    }
+
+    #[test]
+    fn what_several_noted_adds_up() {
+        let mut one = Recorder::start(Duration::ZERO, SECOND);
+        let mut other = one.clone();
+        for recorder in [&mut one, &mut other] {
+            for _ in 0..50 {
+                assert!(recorder.record(recorder.from, recorder.from + SECOND / 2));
+            }
+        }
+        one.merge(&other);
+        assert_eq!((one.figures().value("rate_per_s"), one.figures().value("best_rate_per_s")), (100.0, 5000.0));
     }
 }

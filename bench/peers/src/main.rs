@@ -1,36 +1,51 @@
 //! Greenwave and its peers, measured alike.
 //!
-//! An echo of 64 bytes over loopback TCP, the server pinned to one core and the client to another, in a closed loop
-//! with one call in flight (what a call costs in time) and with 64 (how many can be made). All clients are measured by
-//! one [`harness`], each call from its send, and each system runs at its best: where several ways of using it make
-//! sense, all are tried first and the best is what counts (see [`system::System::variants`]).
+//! An echo over loopback TCP, the server pinned to one core and the client to another, in a closed loop with one call in
+//! flight (what a call costs in time) and with many (how many can be made). The other [cases](case::Case) show one
+//! system, or two ways of setting it up, under conditions of their own. All clients are measured by one [`harness`], or
+//! in their own language by one like it, each call from its send; and each system runs at its best: where several ways
+//! of using it make sense, all are tried first and the best is what counts (see [`system::System::variants`]).
 //!
-//! The raw sockets are not peers but limits: what the kernel leaves to any system that uses its TCP.
+//! The raw systems are not peers but limits: what the kernel, or libfabric, leaves to whoever uses it.
 
 #![forbid(unsafe_code)]
 
 mod case;
 mod child;
+mod claims;
+mod cpu;
+mod fabric_peer;
+mod go_peer;
 mod greenwave_peer;
 mod harness;
 mod pin;
+mod plan;
+mod ratios;
 mod raw;
 mod rounds;
+mod run;
 mod system;
 mod tarpc_peer;
 mod tokio_runtime;
 mod tonic_peer;
+mod tools;
+mod volo_peer;
 mod watchdog;
+mod work;
 
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context;
 use clap::{Args, Parser, Subcommand};
 
 use case::Case;
+use plan::Wanted;
+use run::Run;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use system::System;
 
-/// Measures Greenwave's RPC against raw TCP, tonic and tarpc.
+/// Measures Greenwave's RPC against raw TCP, tonic, tarpc, volo and gRPC for Go.
 #[derive(Parser)]
 struct Cli {
     #[command(flatten)]
@@ -55,23 +70,24 @@ struct WantedCores {
 struct Cores {
     server: usize,
     client: usize,
+    /// For a client whose server has two cores; the client's core if there's no other.
+    spare: usize,
 }
 
 impl Cores {
     fn choose(wanted: &WantedCores) -> anyhow::Result<Self> {
-        let (first, second) = pin::first_two()?;
-        Ok(Self { server: wanted.server_core.unwrap_or(first), client: wanted.client_core.unwrap_or(second) })
+        let allowed = pin::first_three()?;
+        let server = wanted.server_core.unwrap_or(allowed[0]);
+        let client = wanted.client_core.unwrap_or(allowed[1]);
+        let spare = allowed.into_iter().find(|core| *core != server && *core != client).unwrap_or(client);
+        Ok(Self { server, client, spare })
     }
 }
 
 #[derive(Subcommand)]
 enum Command {
     /// Measures all systems in turns, prints a table and writes target/bench/rpc.json
-    Bench {
-        /// End within 45 seconds, with fewer and shorter rounds
-        #[arg(long)]
-        quick: bool,
-    },
+    Bench(Wanted),
     /// Measures one system in one case and prints a line of JSON
     Run {
         /// Which system
@@ -87,6 +103,10 @@ enum Command {
         #[arg(long)]
         variant: Option<String>,
     },
+    /// Builds the peers in other languages and says which there are
+    Build,
+    /// Lists the cases, each with its systems and their variants
+    List,
     /// Serves one system until standard input ends: what the other commands start
     #[command(hide = true)]
     Serve {
@@ -94,25 +114,66 @@ enum Command {
         system: System,
         #[arg(long)]
         variant: String,
+        #[arg(long)]
+        case: Case,
+        /// How many rounds of work a call is, where calls are work
+        #[arg(long, default_value_t = 0)]
+        work: u64,
     },
 }
 
 fn main() -> anyhow::Result<()> {
     let Cli { cores, command } = Cli::parse();
     let cores = Cores::choose(&cores)?;
+    allow_many_connections();
     match command {
-        Command::Bench { quick } => rounds::bench(cores, quick),
+        Command::Bench(wanted) => rounds::bench(cores, &wanted),
         Command::Run { system, case, seconds, variant } => {
             let time = Duration::try_from_secs_f64(seconds).context("--seconds must be a positive number")?;
             let variant = system.variant(case, variant.as_deref())?;
-            let figures = rounds::run(cores, system, variant, case, time)?;
+            if let Some(why) = system.missing(case) {
+                anyhow::bail!("{} can't be measured: {why}", system.name());
+            }
+            let figures = Run { cores, case, system, variant, time }.measure()?;
             println!("{}", serde_json::to_string(&figures)?);
             Ok(())
         }
-        Command::Serve { system, variant } => {
+        Command::Build => {
+            println!("gRPC for Go: {}", go_peer::binary().map_or_else(ToString::to_string, show));
+            println!("libfabric alone: {}", fabric_peer::binary().map_or_else(ToString::to_string, show));
+            Ok(())
+        }
+        Command::List => {
+            list();
+            Ok(())
+        }
+        Command::Serve { system, variant, case, work } => {
             pin::this_thread(cores.server)?;
             child::end_with_parent();
-            system.serve(system.any_variant(&variant)?, cores.server)
+            system.serve(system.variant(case, Some(&variant))?, case, cores, work)
         }
     }
+}
+
+fn show(path: &Path) -> String {
+    path.display().to_string()
+}
+
+/// A line for each case and system: `CASE SYSTEM VARIANT..`, or `# CASE SYSTEM: WHY NOT`.
+fn list() {
+    for case in Case::groups().concat() {
+        for system in System::ALL.into_iter().filter(|system| !system.variants(case).is_empty()) {
+            let both = format!("{} {}", case.name(), system.name());
+            match system.missing(case) {
+                None => println!("{both} {}", system.variants(case).join(" ")),
+                Some(why) => println!("# {both}: {why}"),
+            }
+        }
+    }
+}
+
+/// As many open files as may be. Where that isn't enough, connecting fails and says so.
+fn allow_many_connections() {
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
 }

@@ -4,12 +4,17 @@ use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
-use greenwave_bench::clock;
 use greenwave_policy::Time;
 
-use crate::case::{Case, MESSAGE};
+use greenwave_bench::clock;
+
+use crate::case::Case;
 use crate::child;
-use crate::harness::Recorder;
+use crate::harness::Figures;
+use crate::run::Run;
+
+/// What is read at a time, at least.
+const BUFFER: usize = 64 << 10;
 
 /// What a side does until bytes come.
 #[derive(Clone, Copy, PartialEq)]
@@ -20,45 +25,53 @@ pub(crate) enum Wait {
     Block,
 }
 
-/// Sends back whatever comes.
-pub(crate) fn serve(wait: Wait) -> anyhow::Result<()> {
+/// Sends back whatever comes, but only whole messages: no handler could begin with less.
+pub(crate) fn serve(wait: Wait, case: Case) -> anyhow::Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     child::announce(listener.local_addr()?);
     let (stream, _) = listener.accept()?;
     let mut connection = Connection::new(stream, wait)?;
-    let mut buffer = vec![0; 64 << 10];
+    let mut buffer = vec![0; BUFFER.max(case.bytes())];
+    let mut filled = 0;
     loop {
-        match connection.read(&mut buffer)? {
+        match connection.read(&mut buffer[filled..])? {
             0 => return Ok(()),
-            read => connection.write_all(&buffer[..read])?,
+            read => filled += read,
         }
+        let whole = filled - filled % case.bytes();
+        connection.write_all(&buffer[..whole])?;
+        buffer.copy_within(whole..filled, 0);
+        filled -= whole;
     }
 }
 
-/// Keeps messages in flight. Those whose answers came together are sent together.
-pub(crate) fn drive(wait: Wait, address: SocketAddr, case: Case, recorder: &mut Recorder) -> anyhow::Result<()> {
+/// Keeps messages in flight. Those whose answers came together are sent together; in batches, all or none.
+pub(crate) fn drive(wait: Wait, address: SocketAddr, run: &Run) -> anyhow::Result<Figures> {
+    let (bytes, in_flight) = (run.case.bytes(), run.case.in_flight());
     let mut connection = Connection::new(TcpStream::connect(address)?, wait)?;
-    let messages = vec![7; case.in_flight() * MESSAGE];
-    let mut buffer = vec![0; 64 << 10];
-    let mut sent: VecDeque<Time> = VecDeque::with_capacity(case.in_flight());
-    let (mut due, mut partial) = (case.in_flight(), 0);
+    let mut recorder = run.recorder();
+    let messages = vec![7; in_flight * bytes];
+    let mut buffer = vec![0; BUFFER.max(bytes)];
+    let mut sent: VecDeque<Time> = VecDeque::with_capacity(in_flight);
+    let (mut due, mut partial) = (in_flight, 0);
     loop {
         let now = clock::now();
         sent.extend(std::iter::repeat_n(now, due));
-        connection.write_all(&messages[..due * MESSAGE])?;
+        connection.write_all(&messages[..due * bytes])?;
         due = 0;
-        while due == 0 {
+        while due == 0 || (run.case.in_batches() && !sent.is_empty()) {
             let read = connection.read(&mut buffer)?;
             anyhow::ensure!(read > 0, "the server closed the connection");
             partial += read;
-            due = partial / MESSAGE;
-            partial %= MESSAGE;
-        }
-        let now = clock::now();
-        for sent in sent.drain(..due) {
-            if !recorder.record(sent, now) {
-                return Ok(());
+            let whole = partial / bytes;
+            partial %= bytes;
+            let now = clock::now();
+            for sent in sent.drain(..whole) {
+                if !recorder.record(sent, now) {
+                    return Ok(recorder.figures());
+                }
             }
+            due += whole;
         }
     }
 }

@@ -1,110 +1,193 @@
 //! The systems, and the ways of using each.
 
-use std::net::SocketAddr;
+use std::env;
+use std::process::Command;
 
-use greenwave::verbs::Choice;
+use anyhow::Context;
+use clap::ValueEnum;
 
+use crate::Cores;
 use crate::case::Case;
-use crate::harness::Recorder;
+use crate::child::ServerProcess;
+use crate::greenwave_peer::Flavour;
+use crate::harness::Figures;
 use crate::raw::Wait;
+use crate::run::Run;
 use crate::tokio_runtime::Idle;
-use crate::{greenwave_peer, raw, tarpc_peer, tonic_peer};
+use crate::volo_peer::Transport;
+use crate::{fabric_peer, go_peer, greenwave_peer, raw, tarpc_peer, tonic_peer, volo_peer, work};
 
 /// A system that is measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum System {
     /// Two sockets, read without ever sleeping: the limit.
     RawTcpSpin,
     /// Two sockets, sleeping until bytes come.
     RawTcpBlocking,
+    /// libfabric over shared memory, from C: the limit.
+    RawFabricShm,
     /// This project.
     Greenwave,
+    /// With clusters that take calls from one another.
+    GreenwaveStealing,
+    /// With encrypted connections.
+    GreenwaveTls,
     /// gRPC.
     Tonic,
     /// Rust only.
     Tarpc,
+    /// Thrift.
+    Volo,
+    /// gRPC, in Go.
+    GrpcGo,
 }
 
 impl System {
-    pub(crate) const ALL: [Self; 5] =
-        [Self::RawTcpSpin, Self::RawTcpBlocking, Self::Greenwave, Self::Tonic, Self::Tarpc];
+    pub(crate) const ALL: [Self; 10] = [
+        Self::RawTcpSpin,
+        Self::RawTcpBlocking,
+        Self::RawFabricShm,
+        Self::Greenwave,
+        Self::GreenwaveStealing,
+        Self::GreenwaveTls,
+        Self::Tonic,
+        Self::Tarpc,
+        Self::Volo,
+        Self::GrpcGo,
+    ];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::RawTcpSpin => "raw-tcp-spin",
             Self::RawTcpBlocking => "raw-tcp-blocking",
+            Self::RawFabricShm => "raw-fabric-shm",
             Self::Greenwave => "greenwave",
+            Self::GreenwaveStealing => "greenwave-stealing",
+            Self::GreenwaveTls => "greenwave-tls",
             Self::Tonic => "tonic",
             Self::Tarpc => "tarpc",
+            Self::Volo => "volo",
+            Self::GrpcGo => "grpc-go",
         }
     }
 
-    /// The ways of using it that could be the best in a case.
+    /// Why it can't be measured in a case with this build on this machine, if it can't.
+    pub(crate) fn missing(self, case: Case) -> Option<String> {
+        match self {
+            Self::RawFabricShm => fabric_peer::binary().err().map(ToString::to_string),
+            Self::GrpcGo => go_peer::binary().err().map(ToString::to_string),
+            Self::Greenwave if case == Case::FabricShm && !cfg!(feature = "fabric") => {
+                Some("over libfabric only if built with `--features fabric`".to_owned())
+            }
+            _ => self.flavour().and_then(Flavour::missing).map(str::to_owned),
+        }
+    }
+
+    /// The ways of using it that could be the best in a case; none if it has no part in it.
     pub(crate) fn variants(self, case: Case) -> &'static [&'static str] {
-        match (self, case) {
-            (Self::RawTcpSpin | Self::RawTcpBlocking, _) => &["plain"],
-            (Self::Greenwave, _) => &["uring", "epoll"],
-            (Self::Tonic, Case::Many) => &["park", "spin", "park-4-connections", "spin-4-connections"],
-            (Self::Tonic | Self::Tarpc, _) => &["park", "spin"],
+        let unary = matches!(case, Case::Unary { .. });
+        match self {
+            Self::RawTcpSpin if unary || case.in_batches() => &["plain"],
+            Self::RawTcpBlocking if unary || case.in_batches() || case == Case::Blocking => &["plain"],
+            Self::RawFabricShm if case == Case::FabricShm => &["plain"],
+            Self::Greenwave => greenwave_peer::variants(case),
+            Self::GreenwaveStealing if case == Case::Skew => greenwave_peer::variants(case),
+            Self::GreenwaveTls if unary && case.bytes() != 1 << 10 && case.bytes() < 1 << 20 => {
+                greenwave_peer::variants(case)
+            }
+            Self::Tonic if unary && case.in_flight() > 1 => {
+                &["park", "spin", "park-4-connections", "spin-4-connections"]
+            }
+            Self::Volo if unary && case.in_flight() > 1 => &["park", "spin", "park-multiplex", "spin-multiplex"],
+            Self::Tonic | Self::Tarpc | Self::Volo if unary => &["park", "spin"],
+            Self::GrpcGo if unary && case.in_flight() > 1 => {
+                &["plain", "workers", "plain-4-connections", "workers-4-connections"]
+            }
+            Self::GrpcGo if unary => &["plain", "workers"],
+            _ => &[],
         }
     }
 
     /// The variant of this name, or the first.
     pub(crate) fn variant(self, case: Case, name: Option<&str>) -> anyhow::Result<&'static str> {
         let variants = self.variants(case);
+        anyhow::ensure!(!variants.is_empty(), "{} has no part in {}", self.name(), case.name());
         let found = name.map_or(variants.first(), |name| variants.iter().find(|variant| **variant == name));
-        found.copied().ok_or_else(|| self.unknown(variants))
+        found
+            .copied()
+            .with_context(|| format!("{} has no such variant here; it has {}", self.name(), variants.join(", ")))
     }
 
-    /// The variant of this name in any case.
-    pub(crate) fn any_variant(self, name: &str) -> anyhow::Result<&'static str> {
-        let variants = self.variants(Case::Many);
-        variants.iter().find(|variant| **variant == name).copied().ok_or_else(|| self.unknown(variants))
-    }
-
-    /// Serves for ever, on the core that this thread is pinned to.
-    pub(crate) fn serve(self, variant: &str, core: usize) -> anyhow::Result<()> {
+    /// What its server is started with, if it's a process of its own.
+    pub(crate) fn server(self, run: &Run) -> anyhow::Result<Option<Command>> {
         match self {
-            Self::RawTcpSpin => raw::serve(Wait::Spin),
-            Self::RawTcpBlocking => raw::serve(Wait::Block),
-            Self::Greenwave => greenwave_peer::serve(backend(variant), core),
+            Self::RawFabricShm => Ok(None),
+            Self::GrpcGo => go_peer::server(run).map(Some),
+            _ => {
+                let mut command = Command::new(env::current_exe()?);
+                command.args(["serve", "--system", self.name(), "--variant", run.variant, "--case", &run.case.name()]);
+                command.args(["--server-core", &run.cores.server.to_string()]);
+                command.args(["--client-core", &run.cores.client.to_string()]);
+                if run.case == Case::Skew {
+                    command.args(["--work", &work::rounds().to_string()]);
+                }
+                Ok(Some(command))
+            }
+        }
+    }
+
+    /// Serves for ever, on the core that this thread is pinned to. A call that is work works for so many rounds.
+    pub(crate) fn serve(self, variant: &str, case: Case, cores: Cores, rounds: u64) -> anyhow::Result<()> {
+        match self {
+            Self::RawTcpSpin => raw::serve(Wait::Spin, case),
+            Self::RawTcpBlocking => raw::serve(Wait::Block, case),
             Self::Tonic => tonic_peer::serve(idle(variant)),
             Self::Tarpc => tarpc_peer::serve(idle(variant)),
-        }
-    }
-
-    /// Makes calls until the recorder has enough.
-    pub(crate) fn drive(
-        self,
-        variant: &str,
-        address: SocketAddr,
-        case: Case,
-        mut recorder: Recorder,
-    ) -> anyhow::Result<Recorder> {
-        match self {
-            Self::RawTcpSpin => raw::drive(Wait::Spin, address, case, &mut recorder)?,
-            Self::RawTcpBlocking => raw::drive(Wait::Block, address, case, &mut recorder)?,
-            Self::Greenwave => greenwave_peer::drive(backend(variant), address, case, &mut recorder)?,
-            Self::Tonic => {
-                let connections = if variant.ends_with("4-connections") { 4 } else { 1 };
-                return tonic_peer::drive(idle(variant), connections, address, case, recorder);
+            Self::Volo => volo_peer::serve(idle(variant), transport(variant)),
+            _ => {
+                let flavour = self.flavour().with_context(|| format!("{} is served by others", self.name()))?;
+                greenwave_peer::serve(flavour, variant, case, cores, rounds)
             }
-            Self::Tarpc => return tarpc_peer::drive(idle(variant), address, case, recorder),
         }
-        Ok(recorder)
     }
 
-    fn unknown(self, variants: &[&str]) -> anyhow::Error {
-        anyhow::anyhow!("{} has no such variant here; it has {}", self.name(), variants.join(", "))
+    /// Makes the calls of a run.
+    pub(crate) fn drive(self, run: &Run, server: Option<&ServerProcess>) -> anyhow::Result<Figures> {
+        let Some(server) = server else { return fabric_peer::drive(run) };
+        match self {
+            Self::RawTcpSpin => raw::drive(Wait::Spin, server.socket()?, run),
+            Self::RawTcpBlocking => raw::drive(Wait::Block, server.socket()?, run),
+            Self::Tonic => {
+                let connections = if run.variant.ends_with("4-connections") { 4 } else { 1 };
+                tonic_peer::drive(idle(run.variant), connections, server.socket()?, run)
+            }
+            Self::Tarpc => tarpc_peer::drive(idle(run.variant), server.socket()?, run),
+            Self::Volo => volo_peer::drive(idle(run.variant), transport(run.variant), server.socket()?, run),
+            Self::GrpcGo => go_peer::drive(server, run),
+            _ => {
+                let flavour = self.flavour().with_context(|| format!("{} is called by others", self.name()))?;
+                greenwave_peer::drive(flavour, server, run)
+            }
+        }
     }
-}
 
-fn backend(variant: &str) -> Choice {
-    if variant == "epoll" { Choice::Epoll } else { Choice::Uring }
+    /// Which of our own it is, if it's one of them.
+    pub(crate) fn flavour(self) -> Option<Flavour> {
+        match self {
+            Self::Greenwave => Some(Flavour::Plain),
+            Self::GreenwaveStealing => Some(Flavour::Stealing),
+            Self::GreenwaveTls => Some(Flavour::Tls),
+            _ => None,
+        }
+    }
 }
 
 fn idle(variant: &str) -> Idle {
     if variant.starts_with("spin") { Idle::Spin } else { Idle::Park }
+}
+
+fn transport(variant: &str) -> Transport {
+    if variant.ends_with("multiplex") { Transport::Multiplex } else { Transport::Pool }
 }
 
 #[cfg(test)]
@@ -112,13 +195,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_variant_can_be_served() {
+    fn every_system_has_a_part_in_some_case_and_every_case_has_some_system() {
+        let cases: Vec<Case> = Case::groups().concat();
         for system in System::ALL {
-            for case in Case::ALL {
-                assert!(system.variants(case).iter().all(|variant| system.any_variant(variant).is_ok()));
-                assert!(system.variant(case, None).is_ok());
-                assert!(system.variant(case, Some("no such")).is_err());
-            }
+            assert!(cases.iter().any(|case| system.variant(*case, None).is_ok()), "{}", system.name());
+            assert!(cases.iter().all(|case| system.variant(*case, Some("no such")).is_err()));
+            assert_eq!(System::from_str(system.name(), false), Ok(system));
+        }
+        for case in cases {
+            assert!(System::ALL.iter().any(|system| system.variant(case, None).is_ok()), "{}", case.name());
         }
     }
 }

@@ -1,7 +1,6 @@
 //! tarpc: Rust's own RPC, over TCP with bincode.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
 
 use futures::StreamExt;
 use greenwave_bench::clock;
@@ -12,9 +11,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_serde::formats::Bincode;
 use tokio_util::codec::{Framed, LengthDelimitedCodec};
 
-use crate::case::{Case, MESSAGE};
 use crate::child;
-use crate::harness::{Recorder, Shared, record};
+use crate::harness::{Figures, Shared, record};
+use crate::run::Run;
 use crate::tokio_runtime::{self, Idle};
 
 #[tarpc::service]
@@ -47,27 +46,21 @@ pub(crate) fn serve(idle: Idle) -> anyhow::Result<()> {
 }
 
 /// Keeps calls in flight, one task for each, on one connection.
-pub(crate) fn drive(idle: Idle, address: SocketAddr, case: Case, recorder: Recorder) -> anyhow::Result<Recorder> {
+pub(crate) fn drive(idle: Idle, address: SocketAddr, run: &Run) -> anyhow::Result<Figures> {
     tokio_runtime::run(idle, async {
         let stream = TcpStream::connect(address).await?;
         let transport = serde_transport::new(framed(stream)?, Bincode::default());
         let client = EchoClient::new(client::Config::default(), transport).spawn();
-        let recorder: Shared = Arc::new(Mutex::new(recorder));
-        let callers: Vec<_> =
-            (0..case.in_flight()).map(|_| tokio::spawn(call(client.clone(), recorder.clone()))).collect();
-        for caller in callers {
-            caller.await??;
-        }
-        let recorder = Arc::into_inner(recorder).and_then(|mutex| mutex.into_inner().ok());
-        recorder.ok_or_else(|| anyhow::anyhow!("a caller panicked"))
+        let message = vec![7; run.case.bytes()];
+        tokio_runtime::calls(run, |_, recorder| call(client.clone(), message.clone(), recorder)).await
     })
 }
 
-async fn call(client: EchoClient, recorder: Shared) -> anyhow::Result<()> {
+async fn call(client: EchoClient, message: Vec<u8>, recorder: Shared) -> anyhow::Result<()> {
     loop {
         let sent = clock::now();
-        let reply = client.echo(context::current(), ByteBuf::from([7; MESSAGE])).await?;
-        anyhow::ensure!(reply.len() == MESSAGE, "the echo is {} bytes long", reply.len());
+        let reply = client.echo(context::current(), ByteBuf::from(message.clone())).await?;
+        anyhow::ensure!(reply.len() == message.len(), "the echo is {} bytes long", reply.len());
         if !record(&recorder, sent) {
             return Ok(());
         }

@@ -1,6 +1,10 @@
 //! The runtime of the peers that need one: the thread that is pinned, and no other.
 
 use std::future::Future;
+use std::sync::{Arc, Mutex};
+
+use crate::harness::{Figures, Shared};
+use crate::run::Run;
 
 /// Whether the runtime sleeps when there is nothing to do.
 #[derive(Clone, Copy, PartialEq)]
@@ -21,4 +25,18 @@ pub(crate) fn run<T>(idle: Idle, future: impl Future<Output = anyhow::Result<T>>
         });
     }
     runtime.block_on(future)
+}
+
+/// Makes the calls of a run: as many tasks as are to be in flight, each with its number, note theirs in one recorder.
+pub(crate) async fn calls<T>(run: &Run, caller: impl Fn(usize, Shared) -> T) -> anyhow::Result<Figures>
+where
+    T: Future<Output = anyhow::Result<()>> + Send + 'static,
+{
+    let recorder: Shared = Arc::new(Mutex::new(run.recorder()));
+    let callers: Vec<_> =
+        (0..run.case.in_flight()).map(|number| tokio::spawn(caller(number, recorder.clone()))).collect();
+    for caller in callers {
+        caller.await??;
+    }
+    recorder.lock().map(|recorder| recorder.figures()).map_err(|_| anyhow::anyhow!("a caller panicked"))
 }

@@ -6,7 +6,6 @@
 use std::convert::Infallible;
 use std::future::{Ready, ready};
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
 use bytes::{Buf, BufMut, Bytes};
@@ -19,13 +18,15 @@ use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Channel, Endpoint, Server};
 use tonic::{Request, Response, Status};
 
-use crate::case::{Case, MESSAGE};
 use crate::child;
-use crate::harness::{Recorder, Shared, record};
+use crate::harness::{Figures, Shared, record};
+use crate::run::Run;
 use crate::tokio_runtime::{self, Idle};
 
-/// Windows that no 64 messages ever fill.
-const WINDOW: u32 = 1 << 20;
+/// Windows that the messages of no case ever fill.
+const WINDOW: u32 = 4 << 20;
+/// The largest message in few frames.
+const FRAME: u32 = 1 << 20;
 
 pub(crate) fn serve(idle: Idle) -> anyhow::Result<()> {
     tokio_runtime::run(idle, async {
@@ -34,6 +35,7 @@ pub(crate) fn serve(idle: Idle) -> anyhow::Result<()> {
         let mut server = Server::builder()
             .initial_stream_window_size(WINDOW)
             .initial_connection_window_size(WINDOW)
+            .max_frame_size(FRAME)
             .max_concurrent_streams(1024);
         let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
         Ok(server.add_service(Echo).serve_with_incoming(incoming).await?)
@@ -41,43 +43,32 @@ pub(crate) fn serve(idle: Idle) -> anyhow::Result<()> {
 }
 
 /// Keeps calls in flight, one task for each, spread over some connections.
-pub(crate) fn drive(
-    idle: Idle,
-    connections: usize,
-    address: SocketAddr,
-    case: Case,
-    recorder: Recorder,
-) -> anyhow::Result<Recorder> {
+pub(crate) fn drive(idle: Idle, connections: usize, address: SocketAddr, run: &Run) -> anyhow::Result<Figures> {
     tokio_runtime::run(idle, async {
         let endpoint = Endpoint::from_shared(format!("http://{address}"))?
             .tcp_nodelay(true)
             .initial_stream_window_size(WINDOW)
-            .initial_connection_window_size(WINDOW);
+            .initial_connection_window_size(WINDOW)
+            .max_frame_size(FRAME);
         let mut channels = Vec::new();
         for _ in 0..connections {
             channels.push(endpoint.connect().await?);
         }
-        let recorder: Shared = Arc::new(Mutex::new(recorder));
-        let callers: Vec<_> = (0..case.in_flight())
-            .map(|number| tokio::spawn(call(channels[number % connections].clone(), recorder.clone())))
-            .collect();
-        for caller in callers {
-            caller.await??;
-        }
-        let recorder = Arc::into_inner(recorder).and_then(|mutex| mutex.into_inner().ok());
-        recorder.ok_or_else(|| anyhow::anyhow!("a caller panicked"))
+        let message = Bytes::from(vec![7; run.case.bytes()]);
+        let caller =
+            |number, recorder| call(Channel::clone(&channels[number % connections]), message.clone(), recorder);
+        tokio_runtime::calls(run, caller).await
     })
 }
 
-async fn call(channel: Channel, recorder: Shared) -> anyhow::Result<()> {
+async fn call(channel: Channel, message: Bytes, recorder: Shared) -> anyhow::Result<()> {
     let mut client = tonic::client::Grpc::new(channel);
-    let message = Bytes::from_static(&[7; MESSAGE]);
     loop {
         let sent = clock::now();
         client.ready().await?;
         let path = http::uri::PathAndQuery::from_static("/peers.Echo/Echo");
         let reply = client.unary(Request::new(message.clone()), path, AsIs).await?;
-        anyhow::ensure!(reply.get_ref().len() == MESSAGE, "the echo is {} bytes long", reply.get_ref().len());
+        anyhow::ensure!(reply.get_ref().len() == message.len(), "the echo is {} bytes long", reply.get_ref().len());
         if !record(&recorder, sent) {
             return Ok(());
         }

@@ -32,6 +32,11 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
+    /// Of a request that is made here and now.
+    pub(crate) fn born(now: Time, budget: Budget, enforced: bool) -> Self {
+        Self::received(Deadline::at(now, budget), now, false, enforced, "", None)
+    }
+
     /// Of a request that came in over the wire.
     pub(crate) fn received(
         deadline: Deadline,
@@ -71,16 +76,12 @@ impl Context {
     }
 
     pub(crate) fn born(now: Time, budget: Budget, enforced: bool) -> Self {
-        Self::new(Inner {
-            deadline: Deadline::at(now, budget),
-            birth: now,
-            parallel_unit: false,
-            enforced,
-            cancelled: AtomicBool::new(false),
-            parent: None,
-            method: "",
-            metadata: None,
-        })
+        Self::new(Inner::born(now, budget, enforced))
+    }
+
+    /// Whether it has no clones.
+    pub(crate) fn is_alone(&self) -> bool {
+        Arc::strong_count(&self.0) == 1
     }
 
     /// Becomes another request's, in the memory of this one's if nobody else has a clone of it.

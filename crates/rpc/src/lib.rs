@@ -73,8 +73,8 @@
 //! - [`Channel::call_async`] is a future for any executor. A dispatcher polls for it: a thread of the channel's own, or
 //!   one that many channels share ([`Dispatcher`]). In [`Mode::Dispatched`] it polls for blocking calls too, whose
 //!   threads look for their completions themselves or are woken ([`Delivery`]).
-//! - [`CompletionStream`] owns its connection and completes any number of calls in any order, on one thread: for load
-//!   generators, proxies and whoever has an event loop.
+//! - [`CompletionStream`] owns its connection, or [several](CompletionStream::open), and completes any number of calls
+//!   in any order, on one thread: for load generators, proxies and whoever has an event loop.
 //! - [`Channel::stream`] does the same over a connection that other threads use too; a dispatcher polls.
 //!
 //! A call is taken back by [`Context::cancel`], by dropping its future, by its stream's `cancel`, and by its deadline.
@@ -150,7 +150,7 @@ pub mod wire;
 pub use channel::{CallFuture, Channel};
 pub use client::core::Dispatcher;
 pub use client::shared_stream::ChannelStream;
-pub use client::stream::{Completion, CompletionStream};
+pub use client::stream::{Completion, CompletionStream, ConnectionId};
 pub use config::{ChannelConfig, ConfigError, Deadlines, Delivery, Instance, Limits, Mode, ServerConfig, Wait};
 pub use context::Context;
 pub use counters::Snapshot;

@@ -154,6 +154,11 @@ impl Net {
         self.ends.add(Half::Caller(Box::new(calling)))
     }
 
+    /// Whether a connection of this name was opened here and calls can be made on it.
+    pub(crate) fn knows(&mut self, key: PeerKey) -> bool {
+        self.ends.peer(key).is_some_and(|peer| matches!(peer.half, Half::Caller(_)))
+    }
+
     /// Gives up a connection that [`open`](Self::open) named. No call is under way on it.
     pub(crate) fn forget(&mut self, key: PeerKey) {
         if self.ends.peer(key).is_some() {

@@ -1,5 +1,6 @@
 //! Calls made by ordinary threads.
 
+mod contexts;
 pub(crate) mod core;
 mod driven;
 mod helm;

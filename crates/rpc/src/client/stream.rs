@@ -3,15 +3,16 @@
 //! The client side of DaRPC's direct access to the completion queue: no other thread, no lock, no hand-over. Calls are
 //! written together at [`CompletionStream::flush`], or when the stream is polled.
 
+use super::contexts::Contexts;
 use crate::clock::Clock;
 use crate::config::{ChannelConfig, Wait};
 use crate::connection::NewCall;
 use crate::context::Context;
 use crate::net::{Happening, Net, PeerKey};
-use crate::outcome::{Failure, Reply};
+use crate::outcome::{Failure, Outcome, Reply};
 use crate::status::{Reason, Status};
 use crate::wire::MethodId;
-use greenwave_policy::Time;
+use greenwave_policy::{Budget, Time};
 use greenwave_verbs::Address;
 use slab::Slab;
 use std::collections::VecDeque;
@@ -23,8 +24,8 @@ pub struct CompletionStream {
     clock: Clock,
     peer: PeerKey,
     wait: Wait,
-    /// The calls under way: what their maker calls them, and since when.
-    tags: Slab<(u64, Time)>,
+    tags: Slab<UnderWay>,
+    contexts: Contexts,
     happened: Vec<Happening>,
     done: VecDeque<Completion>,
 }
@@ -57,29 +58,42 @@ impl CompletionStream {
             .map_err(|error| Status::refused(Reason::Unreachable, error.to_string()))?;
         let peer = net.open(address.clone(), config);
         let (tags, happened, done) = (Slab::new(), Vec::new(), VecDeque::new());
-        Ok(Self { net, clock, peer, wait: config.wait, tags, happened, done })
+        let contexts = Contexts::default();
+        Ok(Self { net, clock, peer, wait: config.wait, tags, contexts, happened, done })
     }
 
     /// Makes a call that will complete under `tag`. Without a credit or a free slot it waits; its budget runs.
     pub fn submit(&mut self, context: &Context, method: MethodId, request: &[u8], tag: u64) {
+        self.make(self.peer, context.clone(), method, request, tag, self.clock.now());
+    }
+
+    /// [`submit`](Self::submit), with a deadline of the call's own, `expected` from now. Of many calls each with its own
+    /// deadline that is the cheapest: their contexts' memory is used again.
+    pub fn submit_within(&mut self, expected: Duration, method: MethodId, request: &[u8], tag: u64) {
+        self.make_within(self.peer, expected, method, request, tag);
+    }
+
+    fn make_within(&mut self, peer: PeerKey, expected: Duration, method: MethodId, request: &[u8], tag: u64) {
         let now = self.clock.now();
-        let token = self.tags.insert((tag, now));
+        let context = self.contexts.born(now, Budget::expected(expected));
+        self.make(peer, context, method, request, tag, now);
+    }
+
+    fn make(&mut self, peer: PeerKey, context: Context, method: MethodId, request: &[u8], tag: u64, now: Time) {
+        let token = self.tags.insert(UnderWay { tag, started: now, peer });
         let mut body = self.net.buffer();
         body.extend_from_slice(request);
-        let call = NewCall { token, context: context.clone(), method, body, started: now };
-        self.net.call(self.peer, call, now, &mut self.happened);
+        self.net.call(peer, NewCall { token, context, method, body, started: now }, now, &mut self.happened);
     }
 
     /// Takes back a call made under `tag`, one of them if there are several. It completes as cancelled, unless it is
     /// over already. The server is told with the next [`flush`](Self::flush) or poll.
     pub fn cancel(&mut self, tag: u64) {
-        let Some(token) = self.tags.iter().find(|(_, (named, _))| *named == tag).map(|(token, _)| token) else {
-            return;
-        };
+        let Some(token) = self.tags.iter().find(|(_, call)| call.tag == tag).map(|(token, _)| token) else { return };
         // An outcome that is known already is the outcome.
         self.deliver();
-        let Some((tag, started)) = self.tags.try_remove(token) else { return };
-        self.net.abandon(self.peer, token, &mut self.happened);
+        let Some(UnderWay { tag, started, peer }) = self.tags.try_remove(token) else { return };
+        self.net.abandon(peer, token, &mut self.happened);
         let total = self.clock.now().since(started);
         let status = Status::refused(Reason::Cancelled, "");
         self.done.push_back(Completion { tag, result: Err(Failure { status, receipt: None }), total });
@@ -158,11 +172,56 @@ impl CompletionStream {
     fn deliver(&mut self) {
         for happening in self.happened.drain(..) {
             let Happening::Done { token, outcome } = happening else { continue };
-            let Some((tag, _)) = self.tags.try_remove(token) else { continue };
+            let Some(UnderWay { tag, .. }) = self.tags.try_remove(token) else { continue };
             let total = outcome.total;
             self.done.push_back(Completion { tag, result: outcome.into_reply(), total });
         }
     }
+}
+
+/// One of several connections that a [`CompletionStream`] polls; see [`CompletionStream::open`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ConnectionId(PeerKey);
+
+/// Several connections on one completion queue: one poll asks for all of them.
+impl CompletionStream {
+    /// A further connection, to the same server or another. Like the first it connects with its first call, and again
+    /// when it is lost. The settings of the queue, `wait` and `backend` among them, are those the stream was made with.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` for a setting that can't be meant.
+    pub fn open(&mut self, address: &Address, config: &ChannelConfig) -> Result<ConnectionId, Status> {
+        let wrong =
+            |error: crate::config::ConfigError| Status::new(crate::status::Code::InvalidArgument, error.to_string());
+        config.validate().map_err(wrong)?;
+        Ok(ConnectionId(self.net.open(address.clone(), config)))
+    }
+
+    /// [`submit`](Self::submit), on a connection that [`open`](Self::open) gave. On one of another stream's the call
+    /// completes with `INVALID_ARGUMENT`, unless this stream has one of the same id.
+    pub fn submit_on(
+        &mut self,
+        connection: ConnectionId,
+        context: &Context,
+        method: MethodId,
+        request: &[u8],
+        tag: u64,
+    ) {
+        if !self.net.knows(connection.0) {
+            let status = Status::new(crate::status::Code::InvalidArgument, "a connection of another completion stream");
+            let result = Outcome::local(status, Duration::ZERO).into_reply();
+            self.done.push_back(Completion { tag, result, total: Duration::ZERO });
+            return;
+        }
+        self.make(connection.0, context.clone(), method, request, tag, self.clock.now());
+    }
+}
+
+/// A call that is not over.
+struct UnderWay {
+    tag: u64,
+    started: Time,
+    peer: PeerKey,
 }
 
 #[cfg(test)]

@@ -1,0 +1,33 @@
+//! What connections cost on which nothing happens.
+
+use std::thread;
+use std::time::Instant;
+
+use greenwave::{Address, ChannelConfig, CompletionStream};
+
+use super::calls::ask;
+use super::echo;
+use crate::child::ServerProcess;
+use crate::cpu;
+use crate::harness::Figures;
+use crate::run::Run;
+
+/// The server's CPU time while every connection has been used once and no more.
+pub(super) fn drive(
+    address: &Address,
+    config: &ChannelConfig,
+    connections: usize,
+    server: &ServerProcess,
+    run: &Run,
+) -> anyhow::Result<Figures> {
+    let mut stream = CompletionStream::connect(address, config)?;
+    for _ in 0..connections {
+        let connection = stream.open(address, config)?;
+        ask(&mut stream, Some(connection), echo())?;
+    }
+    thread::sleep(run.warm_up());
+    let (from, before) = (Instant::now(), cpu::time(server.id())?);
+    thread::sleep(run.time);
+    let used = cpu::time(server.id())? - before;
+    Ok(Figures::from([("cpu_percent", 100.0 * used.as_secs_f64() / from.elapsed().as_secs_f64())]))
+}

@@ -1,0 +1,174 @@
+//! Greenwave: clusters in place on the server's core, a completion stream or channels on the client's.
+//!
+//! Every call has a context with a deadline of its own, its budget travels with it, and a receipt comes back: that is
+//! part of what is measured. Peers have no deadlines but those that they set by themselves.
+
+mod calls;
+mod clients;
+mod idle;
+mod skew;
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use greenwave::rpc::{Limits, MethodId, Wait};
+use greenwave::verbs::{self, Choice, QueueConfig};
+use greenwave::{Address, ChannelConfig, Router, Server, ServerConfig};
+
+use crate::Cores;
+use crate::case::Case;
+use crate::child::{self, ServerProcess};
+use crate::harness::Figures;
+use crate::run::Run;
+use crate::work;
+
+const ECHO: &str = "peers.Echo/Echo";
+const WORK: &str = "peers.Echo/Work";
+const WHERE: &str = "peers.Echo/Where";
+const DEADLINE: Duration = Duration::from_secs(10);
+
+/// The settings of a server that are systems of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flavour {
+    Plain,
+    /// Clusters take calls from others that have more than they can serve.
+    Stealing,
+    /// Connections are encrypted.
+    Tls,
+}
+
+impl Flavour {
+    /// Why this build doesn't have it, if it doesn't.
+    pub(crate) fn missing(self) -> Option<&'static str> {
+        match self {
+            Self::Plain => None,
+            Self::Stealing => Some("this server's clusters don't steal"),
+            Self::Tls => Some("these connections aren't encrypted"),
+        }
+    }
+
+    /// What it changes at the server.
+    fn server(self, config: ServerConfig) -> ServerConfig {
+        match self {
+            Self::Plain | Self::Stealing | Self::Tls => config,
+        }
+    }
+
+    /// What it changes at the client.
+    fn client(self, config: ChannelConfig) -> ChannelConfig {
+        match self {
+            Self::Plain | Self::Stealing | Self::Tls => config,
+        }
+    }
+}
+
+/// The variants that make sense in a case: kernel interfaces that there are here, and for long messages sizes of chunks.
+pub(crate) fn variants(case: Case) -> &'static [&'static str] {
+    static URING: LazyLock<bool> =
+        LazyLock::new(|| verbs::open(&QueueConfig { backend: Choice::Uring, ..QueueConfig::default() }).is_ok());
+    let (uring, all): (usize, &[&str]) = match case {
+        Case::Unary { bytes, .. } if bytes > Limits::default().chunk_bytes => {
+            (2, &["uring", "uring-128KB-chunks", "epoll", "epoll-128KB-chunks"])
+        }
+        Case::Unary { .. } | Case::Blocking | Case::Batch { .. } | Case::Connections { .. } | Case::Skew => {
+            (1, &["uring", "epoll"])
+        }
+        Case::FabricShm | Case::Client { .. } | Case::Idle { .. } => (0, &["auto"]),
+    };
+    if *URING { all } else { &all[uring..] }
+}
+
+pub(crate) fn serve(flavour: Flavour, variant: &str, case: Case, cores: Cores, rounds: u64) -> anyhow::Result<()> {
+    let skewed = case == Case::Skew;
+    let listen = match case {
+        Case::FabricShm => format!("fabric+shm://greenwave-peers-{}", std::process::id()),
+        _ => "tcp://127.0.0.1:0".to_owned(),
+    };
+    let config = ServerConfig {
+        name: "echo".into(),
+        listen: vec![listen.parse()?],
+        clusters: if skewed { 2 } else { 1 },
+        cores: if skewed { vec![cores.server, cores.client] } else { vec![cores.server] },
+        wait: match case {
+            Case::Blocking => Wait::Block,
+            Case::Idle { .. } | Case::Skew => Wait::default(),
+            _ => Wait::Spin,
+        },
+        backend: backend(variant),
+        limits: limits(variant),
+        ..ServerConfig::default()
+    };
+    let server = Server::start(flavour.server(config), router(rounds))?;
+    match server.addresses() {
+        [Address::Tcp(socket)] => child::announce(socket),
+        [other] => child::announce(other),
+        several => anyhow::bail!("asked to listen on one address, the server listens on {several:?}"),
+    }
+    server.join();
+    Ok(())
+}
+
+fn router(rounds: u64) -> Router {
+    Router::new()
+        .method(ECHO, |_, request, reply| {
+            reply.extend_from_slice(request);
+            Ok(())
+        })
+        .method(WORK, move |_, request, reply| {
+            reply.extend_from_slice(request);
+            work::work(rounds);
+            Ok(())
+        })
+        .method(WHERE, |_, _, reply| {
+            reply.extend_from_slice(std::thread::current().name().unwrap_or_default().as_bytes());
+            Ok(())
+        })
+}
+
+/// Makes the calls of a case.
+pub(crate) fn drive(flavour: Flavour, server: &ServerProcess, run: &Run) -> anyhow::Result<Figures> {
+    let address = match run.case {
+        Case::FabricShm => server.address.parse()?,
+        _ => Address::Tcp(server.socket()?),
+    };
+    let config = ChannelConfig {
+        wait: match run.case {
+            Case::Blocking | Case::Skew => Wait::Block,
+            Case::Client { .. } => Wait::default(),
+            _ => Wait::Spin,
+        },
+        backend: backend(run.variant),
+        limits: limits(run.variant),
+        ..ChannelConfig::default()
+    };
+    let config = flavour.client(config);
+    match run.case {
+        Case::Unary { .. } | Case::Blocking | Case::FabricShm => calls::unary(&address, &config, run),
+        Case::Batch { .. } => calls::batches(&address, &config, run),
+        Case::Connections { .. } => calls::connections(&address, &config, run),
+        Case::Skew => skew::drive(&address, &config, run),
+        Case::Client { threads, sharing, mode } => clients::drive(&address, &config, threads, sharing, mode, run),
+        Case::Idle { connections } => idle::drive(&address, &config, connections, server, run),
+    }
+}
+
+fn echo() -> MethodId {
+    MethodId::of(ECHO)
+}
+
+fn backend(variant: &str) -> Choice {
+    match variant {
+        "auto" => Choice::Auto,
+        variant if variant.starts_with("epoll") => Choice::Epoll,
+        _ => Choice::Uring,
+    }
+}
+
+/// With larger chunks fewer of them, so that both take as much memory.
+fn limits(variant: &str) -> Limits {
+    let limits = Limits::default();
+    match variant.ends_with("128KB-chunks") {
+        true => Limits { chunk_bytes: 128 << 10, credits: 64, ..limits },
+        false => limits,
+    }
+}

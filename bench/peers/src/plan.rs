@@ -1,0 +1,158 @@
+//! What is measured in which order, and for how long.
+
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::Cores;
+use crate::case::Case;
+use crate::run::Run;
+use crate::system::System;
+
+/// What a run takes beside what is measured: to start a server, to connect, to warm up for a quarter of the time.
+const START: Duration = Duration::from_millis(120);
+const WARM_UP: f64 = 0.25;
+/// No run is longer: more rounds would be better.
+const LONGEST: Duration = Duration::from_secs(2);
+const LONGEST_QUICK: Duration = Duration::from_secs(1);
+const SHORTEST: Duration = Duration::from_millis(50);
+/// How long a variant is tried, of the time of a run.
+const PILOT: f64 = 0.5;
+
+/// What is to be measured.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct Wanted {
+    /// End within 45 seconds, with some of the cases, and fewer and shorter rounds
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Measure this case; repeatable; all if not stated
+    #[arg(long = "case", value_name = "NAME")]
+    pub(crate) cases: Vec<Case>,
+    /// Measure this system; repeatable; all if not stated
+    #[arg(long = "system", value_name = "NAME")]
+    pub(crate) systems: Vec<System>,
+}
+
+/// All that will be measured.
+pub(crate) struct Plan {
+    pub(crate) groups: Vec<Group>,
+    /// Cases that a quick run leaves out.
+    pub(crate) left_out: Vec<Case>,
+    /// Systems that can't be measured in some cases, and why.
+    pub(crate) missing: Vec<(System, String)>,
+    pub(crate) rounds: usize,
+    pub(crate) time: Duration,
+}
+
+/// Runs that take turns. Each with the variants that are tried first.
+pub(crate) type Group = Vec<(Run, &'static [&'static str])>;
+
+impl Plan {
+    pub(crate) fn new(wanted: &Wanted, cores: Cores) -> Self {
+        let (rounds, longest, budget) = match wanted.quick {
+            true => (3, LONGEST_QUICK, Duration::from_secs(38)),
+            false => (7, LONGEST, Duration::from_secs(13 * 60)),
+        };
+        let mut plan = Self { groups: Vec::new(), left_out: Vec::new(), missing: Vec::new(), rounds, time: longest };
+        for cases in Case::groups() {
+            let mut group = Group::new();
+            for case in cases {
+                if !wanted.cases.is_empty() && !wanted.cases.contains(&case) {
+                    continue;
+                }
+                if wanted.quick && wanted.cases.is_empty() && !case.is_quick() {
+                    plan.left_out.push(case);
+                    continue;
+                }
+                plan.add(&mut group, case, &wanted.systems, cores);
+            }
+            if !group.is_empty() {
+                plan.groups.push(group);
+            }
+        }
+        plan.time = plan.share(budget).clamp(SHORTEST, longest);
+        for (run, _) in plan.groups.iter_mut().flatten() {
+            run.time = plan.time;
+        }
+        plan
+    }
+
+    /// How many times something is measured.
+    pub(crate) fn steps(&self) -> usize {
+        self.groups.iter().flatten().map(|(_, variants)| self.rounds + trials(variants)).sum()
+    }
+
+    /// How long each variant is tried.
+    pub(crate) fn pilot(&self) -> Duration {
+        self.time.mul_f64(PILOT).max(SHORTEST)
+    }
+
+    fn add(&mut self, group: &mut Group, case: Case, systems: &[System], cores: Cores) {
+        for system in System::ALL {
+            let variants = system.variants(case);
+            if variants.is_empty() || !(systems.is_empty() || systems.contains(&system)) {
+                continue;
+            }
+            match system.missing(case) {
+                None => group.push((Run { cores, case, system, variant: variants[0], time: LONGEST }, variants)),
+                Some(why) => {
+                    if !self.missing.contains(&(system, why.clone())) {
+                        self.missing.push((system, why));
+                    }
+                }
+            }
+        }
+    }
+
+    /// What each run may take if all together are to take the budget.
+    fn share(&self, budget: Duration) -> Duration {
+        let runs: usize = self.groups.iter().flatten().map(|_| self.rounds).sum();
+        let trials: usize = self.groups.iter().flatten().map(|(_, variants)| trials(variants)).sum();
+        let measured = budget.as_secs_f64() - START.as_secs_f64() * (runs + trials) as f64;
+        let shares = (1.0 + WARM_UP) * (runs as f64 + PILOT * trials as f64);
+        Duration::try_from_secs_f64(measured / shares).unwrap_or(SHORTEST)
+    }
+}
+
+/// How many variants are tried: none if there is no choice.
+fn trials(variants: &[&str]) -> usize {
+    if variants.len() > 1 { variants.len() } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CORES: Cores = Cores { server: 0, client: 0, spare: 0 };
+
+    fn length(plan: &Plan) -> f64 {
+        let run = |time: Duration| START.as_secs_f64() + (1.0 + WARM_UP) * time.as_secs_f64();
+        let runs = plan.groups.iter().flatten().count() * plan.rounds;
+        runs as f64 * run(plan.time) + (plan.steps() - runs) as f64 * run(plan.pilot())
+    }
+
+    #[test]
+    fn a_quick_run_takes_less_than_45_seconds_and_names_what_it_leaves_out() {
+        let plan = Plan::new(&Wanted { quick: true, ..Wanted::default() }, CORES);
+        assert!(length(&plan) < 40.0, "{}", length(&plan));
+        assert!(plan.left_out.iter().any(|case| case.name() == "unary-1MB-inflight-1"));
+    }
+
+    #[test]
+    fn a_full_run_takes_less_than_15_minutes_and_leaves_nothing_out() {
+        let plan = Plan::new(&Wanted::default(), CORES);
+        assert!(length(&plan) < 15.0 * 60.0, "{}", length(&plan));
+        assert!(plan.left_out.is_empty());
+        assert!(plan.time >= Duration::from_millis(500), "{:?}", plan.time);
+    }
+
+    #[test]
+    fn only_what_is_named_is_measured() {
+        let case = "batch-8".parse().expect("there is one");
+        let wanted = Wanted { quick: true, cases: vec![case], systems: vec![System::Greenwave] };
+        let plan = Plan::new(&wanted, CORES);
+        let runs: Vec<_> = plan.groups.iter().flatten().map(|(run, _)| (run.case, run.system)).collect();
+        assert_eq!(runs, [(case, System::Greenwave)]);
+        assert_eq!((plan.time, plan.left_out.len(), plan.missing.len()), (LONGEST_QUICK, 0, 0));
+    }
+}

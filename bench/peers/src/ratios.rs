@@ -1,0 +1,40 @@
+//! What is compared with what.
+
+use crate::case::Case;
+use crate::system::System;
+
+/// A ratio of two systems' figures, or of one system's in two cases.
+pub(crate) struct Ratio {
+    /// As results have it.
+    pub(crate) name: String,
+    /// The figure.
+    pub(crate) of: &'static str,
+    /// What it's divided by.
+    pub(crate) over: (Case, System),
+}
+
+/// All ratios of a system's figures in a case: our own over everybody else's.
+pub(crate) fn of(case: Case, system: System) -> Vec<Ratio> {
+    let ratio = |name: String, of, over| Ratio { name, of, over };
+    let few = Case::Connections { connections: 16 };
+    match (case, system) {
+        (Case::Skew, System::GreenwaveStealing) => {
+            vec![ratio("stealing_over_none".into(), "rate_per_s", (case, System::Greenwave))]
+        }
+        (Case::Connections { .. }, System::Greenwave) if case != few => {
+            vec![ratio("rate_over_connections_16".into(), "rate_per_s", (few, system))]
+        }
+        (Case::Client { .. }, _) => Vec::new(),
+        (_, own) if own.flavour().is_some() => {
+            let over = |other: System| {
+                let name = other.name().replace('-', "_");
+                [("p50", "p50_us"), ("rate", "rate_per_s"), ("best_rate", "best_rate_per_s")]
+                    .map(|(short, of)| ratio(format!("{short}_over_{name}"), of, (case, other)))
+            };
+            // Of our own the plain one is what others are compared with.
+            let counts = |other: &System| other.flavour().is_none() || (*other == System::Greenwave && own != *other);
+            System::ALL.into_iter().filter(counts).flat_map(over).collect()
+        }
+        _ => Vec::new(),
+    }
+}

@@ -1,0 +1,51 @@
+//! One system, measured once in one case.
+
+use std::time::Duration;
+
+use anyhow::Context;
+
+use crate::Cores;
+use crate::case::Case;
+use crate::child::ServerProcess;
+use crate::harness::{Figures, Recorder};
+use crate::pin;
+use crate::system::System;
+use crate::watchdog::Watchdog;
+
+/// How much longer than planned a run may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What is run, and for how long.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Run {
+    pub(crate) cores: Cores,
+    pub(crate) case: Case,
+    pub(crate) system: System,
+    /// The way of using the system.
+    pub(crate) variant: &'static str,
+    pub(crate) time: Duration,
+}
+
+impl Run {
+    /// Measures it: a server process on its core, the client on the other.
+    pub(crate) fn measure(&self) -> anyhow::Result<Figures> {
+        let what = format!("{} ({}) in {}", self.system.name(), self.variant, self.case.name());
+        let _watchdog = Watchdog::start(what.clone(), 2 * self.time + PATIENCE);
+        self.once().context(what)
+    }
+
+    fn once(&self) -> anyhow::Result<Figures> {
+        pin::this_thread(self.cores.client)?;
+        let server = self.system.server(self)?.map(|command| ServerProcess::start(command, self)).transpose()?;
+        self.system.drive(self, server.as_ref())
+    }
+
+    /// Records from now on: connections are there.
+    pub(crate) fn recorder(&self) -> Recorder {
+        Recorder::start(self.warm_up(), self.time)
+    }
+
+    pub(crate) fn warm_up(&self) -> Duration {
+        (self.time / 4).min(Duration::from_millis(500))
+    }
+}

@@ -1,0 +1,32 @@
+//! Programs in other languages, built where their compilers are.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use greenwave_bench::result::bench_folder;
+
+/// Why a system can't be measured here.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Missing(pub(crate) String);
+
+/// Where they are built.
+pub(crate) fn folder() -> PathBuf {
+    // Absolute, since compilers run in folders of their own.
+    std::path::absolute(bench_folder().join("tools")).unwrap_or_else(|_| bench_folder())
+}
+
+/// Runs a compiler. `remedy` is what to do where there is none.
+pub(crate) fn build(compiler: &mut Command, remedy: &str) -> Result<(), Missing> {
+    let program = compiler.get_program().display().to_string();
+    let missing = |error: std::io::Error| Missing(format!("`{program}` can't be run ({error}); {remedy}"));
+    fs::create_dir_all(folder()).map_err(missing)?;
+    let output = compiler.stdin(Stdio::null()).output().map_err(missing)?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let last = said.lines().last().unwrap_or("it doesn't say why");
+    Err(Missing(format!("`{program}` failed: {last}; {remedy}")))
+}
