@@ -3,7 +3,7 @@
 use crate::wire::StageName;
 use greenwave_policy::{AdmissionConfig, AdmissionConfigError, Order};
 use greenwave_quanta::StackSize;
-use greenwave_verbs::{Address, Choice};
+use greenwave_verbs::{Address, Choice, TlsClient, TlsServer};
 use std::time::Duration;
 
 /// What a thread does when there is nothing to do.
@@ -155,6 +155,9 @@ pub struct ServerConfig {
     pub wait: Wait,
     /// Which kernel interface moves the bytes.
     pub backend: Choice,
+    /// How all that it listens at is secured, Unix sockets included; `None`: not at all. It says nothing of the calls
+    /// that handlers make: those are secured as their channels are.
+    pub tls: Option<TlsServer>,
     /// What is accepted from peers.
     pub limits: Limits,
     /// Each running handler's stack.
@@ -190,6 +193,7 @@ impl Default for ServerConfig {
             deadlines: Deadlines::default(),
             wait: Wait::default(),
             backend: Choice::Auto,
+            tls: None,
             limits: Limits::default(),
             stack: StackSize::default(),
             coroutines: 1024,
@@ -272,6 +276,8 @@ pub struct ChannelConfig {
     pub wait: Wait,
     /// Which kernel interface moves the bytes.
     pub backend: Choice,
+    /// How the connection is secured, and which servers are believed; `None`: not at all.
+    pub tls: Option<TlsClient>,
     /// What is accepted from the server.
     pub limits: Limits,
     /// Whether frames carry a CRC32C, if the server wants it too.
@@ -289,6 +295,7 @@ impl Default for ChannelConfig {
             mode: Mode::default(),
             wait: Wait::default(),
             backend: Choice::Auto,
+            tls: None,
             limits: Limits::default(),
             checksums: false,
             absolute: None,

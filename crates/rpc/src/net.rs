@@ -31,7 +31,7 @@ use ends::{Ends, Fate, Half, Peer};
 use greenwave_policy::Time;
 use greenwave_verbs::{
     AcceptMode, Address, Choice, Close, CloseReason, CompletionQueue, DetachedEndpoint, EndpointId, ListenerId,
-    QueueConfig, VerbsError, Waker,
+    QueueConfig, TlsServer, VerbsError, Waker,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -119,8 +119,13 @@ impl Net {
     }
 
     /// Listens, and says where. Connections are handed out as [`Happening::Accepted`] if there are several clusters.
-    pub(crate) fn listen(&mut self, address: &Address, hand_out: bool) -> Result<(ListenerId, Address), VerbsError> {
-        let listener = self.queue.listen(address)?;
+    pub(crate) fn listen(
+        &mut self,
+        address: &Address,
+        tls: Option<&TlsServer>,
+        hand_out: bool,
+    ) -> Result<(ListenerId, Address), VerbsError> {
+        let listener = self.queue.listen_with(address, tls)?;
         if hand_out {
             self.queue.set_accept_mode(listener, AcceptMode::Detach)?;
         }
@@ -194,7 +199,7 @@ impl Net {
 
     fn connect(&mut self, index: usize, now: Time) -> Result<(), Status> {
         let Half::Caller(calling) = &mut self.ends.peers[index].half else { return Ok(()) };
-        match self.queue.connect(&calling.address) {
+        match self.queue.connect_with(&calling.address, calling.tls()) {
             Ok(endpoint) => {
                 // The time for saying HELLO runs from now.
                 calling.renew(now);

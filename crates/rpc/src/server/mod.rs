@@ -113,7 +113,7 @@ impl Server {
 }
 
 fn listen(net: &mut Net, config: &ServerConfig) -> Result<(Vec<ListenerId>, Vec<Address>), VerbsError> {
-    let listening = config.listen.iter().map(|address| net.listen(address, config.clusters > 1));
+    let listening = config.listen.iter().map(|address| net.listen(address, config.tls.as_ref(), config.clusters > 1));
     Ok(listening.collect::<Result<Vec<_>, _>>()?.into_iter().unzip())
 }
 

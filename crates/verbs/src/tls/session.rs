@@ -159,13 +159,19 @@ impl Session {
                 Ok(Step::Again) => {}
                 Ok(step) => return (used, Ok(step)),
                 Err(error) => {
-                    // What the peer is to be told comes after the error.
-                    while let (discard, Ok(Step::Again)) = self.step(&mut bytes[used..], deliver) {
-                        used = bytes.len().min(used + discard);
-                    }
+                    // What the peer is to be told, and no more: rustls is not to look at the same bytes again.
+                    while self.has_alert() && self.step(&mut bytes[used..], deliver).1.is_ok() {}
                     return (used, Err(error));
                 }
             }
+        }
+    }
+
+    /// Whether rustls has something to say that comes before whatever has arrived.
+    fn has_alert(&self) -> bool {
+        match &self.connection {
+            Connection::Client(connection) => connection.wants_write(),
+            Connection::Server(connection) => connection.wants_write(),
         }
     }
 
@@ -282,7 +288,8 @@ fn fault(error: &Error, is_met: bool) -> TlsFault {
 
 fn certificate_fault(error: &CertificateError) -> TlsFault {
     match error {
-        CertificateError::UnknownIssuer => TlsFault::UnknownAuthority,
+        // Of an authority with a known name and another key: one that was made anew, as a rule.
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => TlsFault::UnknownAuthority,
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => TlsFault::Expired,
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => TlsFault::NotValidYet,
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => TlsFault::WrongName,

@@ -1,8 +1,12 @@
 //! Certificates made for a test: an authority, and one each for a server and a client.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use greenwave_verbs::tls::{Identity, Pem};
 use greenwave_verbs::{TlsClient, TlsServer};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair};
+
+static NEXT: AtomicU32 = AtomicU32::new(0);
 
 /// An authority and what it has signed, as PEM.
 pub(crate) struct Certificates {
@@ -26,6 +30,9 @@ impl Certificates {
     /// The same, but for what is changed in the server's certificate.
     pub(crate) fn with(change: impl FnOnce(&mut CertificateParams)) -> Self {
         let mut authority = CertificateParams::new(Vec::new()).unwrap();
+        // Those of different tests, and of one, are different people.
+        let serial = NEXT.fetch_add(1, Ordering::Relaxed);
+        authority.distinguished_name.push(DnType::CommonName, format!("authority {serial}"));
         authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate().unwrap()).unwrap();
         let sign = |names: &[&str], purpose, change: Box<dyn FnOnce(&mut CertificateParams) + '_>| {
