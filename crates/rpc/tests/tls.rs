@@ -78,7 +78,7 @@ fn channel(server: &ServerHandle, tls: Option<TlsClient>) -> Channel {
 }
 
 fn call(channel: &Channel, body: &[u8]) -> Result<Vec<u8>, Status> {
-    channel.call(&Context::with_deadline(MINUTE), ECHO, body).map(|body| body.to_vec())
+    channel.call(&Context::with_deadline(MINUTE), ECHO, body).map(|reply| reply.body.to_vec())
 }
 
 #[test]
@@ -156,13 +156,13 @@ fn a_handler_calls_each_server_as_its_channel_says() {
     let behind = [channel(&secured, Some(inner.client())), channel(&plain, None)];
     let router = Router::new().method("test.Forward/Forward", move |context, request, reply| {
         for channel in &behind {
-            reply.extend_from_slice(&channel.call(context, ECHO, request)?);
+            reply.extend_from_slice(&channel.call(context, ECHO, request)?.body);
         }
         Ok(())
     });
     let front = start(ServerConfig { tls: Some(outer.server()), ..ServerConfig::default() }, router);
     let reply = channel(&front, Some(outer.client())).call(&Context::with_deadline(MINUTE), FORWARD, b"ab").unwrap();
-    assert_eq!(&reply[..], b"abab");
+    assert_eq!(&reply.body[..], b"abab");
 }
 
 #[test]
