@@ -4,12 +4,14 @@
 //! and one that nobody took are errors that name the key, the value and what is allowed.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
 use greenwave::policy::{Mode, Order};
 use greenwave::rpc::{Deadlines, Wait};
-use greenwave::verbs::Choice;
+use greenwave::verbs::tls::{Identity, Pem};
+use greenwave::verbs::{Choice, TlsServer};
 use greenwave::{Address, ServerConfig};
 use thiserror::Error;
 
@@ -85,6 +87,7 @@ impl Settings {
     pub fn server(&mut self, name: String) -> Result<ServerConfig, SettingError> {
         let default = ServerConfig::default();
         let mut admission = default.admission;
+        let tls = self.tls()?;
         admission.mode = self.take("admission", "off, dark or on", value::<Mode>)?.unwrap_or(admission.mode);
         admission.max_queue = self.take("max_queue", "a number", value)?.unwrap_or(admission.max_queue);
         admission.reject_cap = self.take("reject_cap", "0 to 1", value)?.unwrap_or(admission.reject_cap);
@@ -100,12 +103,30 @@ impl Settings {
             deadlines: self.take("deadlines", "enforce or dark", deadlines)?.unwrap_or(default.deadlines),
             wait: self.take("wait", "spin, block or adaptive:20us", wait)?.unwrap_or(default.wait),
             backend: self.take("backend", "auto, uring or epoll", value::<Choice>)?.unwrap_or(default.backend.clone()),
+            tls,
             quantum: self.take("quantum", "off, or a time such as 5us", quantum)?.unwrap_or(default.quantum),
             coroutines: self.take("coroutines", "1 to 65536", value)?.unwrap_or(default.coroutines),
             confidence: self.take("confidence", "0 to 1", value)?.unwrap_or(default.confidence),
             late_share: self.take("late_share", "0 to 1", value)?.unwrap_or(default.late_share),
             ..default
         })
+    }
+
+    /// How the server is secured: by a certificate and its key, if there are any, and by who may connect.
+    fn tls(&mut self) -> Result<Option<TlsServer>, SettingError> {
+        const FILE: &str = "a PEM file";
+        let certificate = self.take("tls_cert", FILE, value::<PathBuf>)?;
+        let key = self.take("tls_key", FILE, value::<PathBuf>)?;
+        let clients = self.take("tls_client_ca", FILE, value::<PathBuf>)?;
+        let missing = |key| SettingError::Missing { key, allowed: FILE };
+        let (certificate, key) = match (&certificate, &key, &clients) {
+            (None, None, None) => return Ok(None),
+            (None, ..) => return Err(missing("tls_cert")),
+            (_, None, _) => return Err(missing("tls_key")),
+            (Some(certificate), Some(key), _) => (Pem::File(certificate), Pem::File(key)),
+        };
+        let tls = TlsServer::new(Identity { certificate, key }, clients.as_deref().map(Pem::File));
+        tls.map(Some).map_err(|error| SettingError::Tls(error.to_string()))
     }
 
     /// Whether the service does less when its budget is short: `adapt`, `on` if nothing is said.
@@ -162,6 +183,9 @@ pub enum SettingError {
         /// What it may be.
         allowed: &'static str,
     },
+    /// A certificate or a key that can't be used: which, what is wrong, what to do.
+    #[error("{0}")]
+    Tls(String),
     /// Not there.
     #[error("setting `{key}` is missing; allowed: {allowed}")]
     Missing {

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use greenwave::rpc::Mode;
+use greenwave::rpc::{Delivery, Mode};
 
 /// How long a message is, in each direction, where the case doesn't say otherwise.
 const SHORT: usize = 64;
@@ -10,7 +10,8 @@ const SHORT: usize = 64;
 /// Who polls a channel's connection, by the name that cases have it under.
 pub(crate) const MODES: &[(&str, Mode)] = &[
     ("direct", Mode::Direct), //
-    ("dispatched-notify", Mode::Dispatched),
+    ("dispatched-poll", Mode::Dispatched { delivery: Delivery::Poll }),
+    ("dispatched-notify", Mode::Dispatched { delivery: Delivery::Notify }),
 ];
 
 /// What is measured.

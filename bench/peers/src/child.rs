@@ -1,6 +1,7 @@
 //! The server as a process of its own.
 //!
-//! Protocol: the child prints the address it listens on as one line and serves until it is killed, which the parent
+//! Protocol: the child prints the address it listens on as one line, and behind it the authority of its certificate if it
+//! has one, and serves until it is killed, which the parent
 //! does when it drops its handle, or until its standard input ends, which it does when the parent dies.
 
 use std::fmt::Display;
@@ -19,6 +20,8 @@ pub(crate) struct ServerProcess {
     child: Child,
     /// Where it listens, as it said.
     pub(crate) address: String,
+    /// The authority of its certificate, in the PEM format, if it has one.
+    pub(crate) authority: Option<String>,
 }
 
 impl ServerProcess {
@@ -34,7 +37,13 @@ impl ServerProcess {
                 said.context("the server's output can't be read")?;
                 anyhow::bail!("the server of {} ended before it listened: {status}", run.system.name())
             }
-            address => Ok(Self { address: address.to_owned(), child }),
+            address => {
+                let (address, authority) = match address.split_once(' ') {
+                    Some((address, authority)) => (address, Some(authority.replace('|', "\n"))),
+                    None => (address, None),
+                };
+                Ok(Self { address: address.to_owned(), authority, child })
+            }
         }
     }
 
@@ -60,6 +69,11 @@ impl Drop for ServerProcess {
 /// Prints where this process listens, for its parent.
 pub(crate) fn announce(address: impl Display) {
     println!("{address}");
+}
+
+/// [`announce`], with the authority of this process's certificate, in the PEM format.
+pub(crate) fn announce_with(address: impl Display, authority: &str) {
+    println!("{address} {}", authority.replace('\n', "|"));
 }
 
 /// Ends this process when its standard input does.

@@ -79,7 +79,7 @@ impl System {
             Self::Greenwave if case == Case::FabricShm && !cfg!(feature = "fabric") => {
                 Some("over libfabric only if built with `--features fabric`".to_owned())
             }
-            _ => self.flavour().and_then(Flavour::missing).map(str::to_owned),
+            _ => None,
         }
     }
 

@@ -1,8 +1,25 @@
 //! Addresses as people write them on a command line.
 
-use std::net::ToSocketAddrs;
+use std::net::{IpAddr, ToSocketAddrs};
 
 use greenwave::Address;
+
+/// A server as it was written: where it is, and what it was called.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) address: Address,
+    /// The host's name, if it was written by name.
+    pub(crate) host: Option<String>,
+}
+
+/// Reads where a server is.
+pub(crate) fn place(text: &str) -> Result<Place, String> {
+    let address = parse(text)?;
+    let host = text.rsplit('/').next().and_then(|authority| authority.rsplit_once(':')).map(|(host, _)| host);
+    let named = matches!(address, Address::Tcp(_)).then_some(host).flatten();
+    let host = named.filter(|host| !host.starts_with('[') && host.parse::<IpAddr>().is_err());
+    Ok(Place { address, host: host.map(str::to_owned) })
+}
 
 /// Reads an address. The host of a TCP address may be a name, and `tcp://` may be left out.
 pub(crate) fn parse(text: &str) -> Result<Address, String> {
@@ -37,6 +54,19 @@ mod tests {
     #[test]
     fn a_host_may_have_a_name() {
         assert!(matches!(parse("tcp://localhost:7100"), Ok(Address::Tcp(found)) if found.ip().is_loopback()));
+    }
+
+    #[test]
+    fn a_host_s_name_is_kept_and_an_address_is_none() {
+        for (text, host) in [
+            ("localhost:7100", Some("localhost")),
+            ("tcp://localhost:7100", Some("localhost")),
+            ("tcp://127.0.0.1:7100", None),
+            ("tcp://[::1]:7100", None),
+            ("unix:///tmp/a:b", None),
+        ] {
+            assert_eq!(place(text).unwrap().host.as_deref(), host, "{text}");
+        }
     }
 
     #[test]

@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use clap::Args;
 use greenwave::rpc::MethodId;
-use greenwave::{Address, Context, Receipt};
+use greenwave::{Context, Receipt};
 
-use crate::address;
+use crate::address::{self, Place};
 use crate::problem::Problem;
 use crate::schema::{self, Method, Schema};
+use crate::secured::Secured;
 
 /// Call a method of any server, with JSON in and out
 #[derive(Args)]
@@ -23,11 +24,12 @@ Examples:
   greenwave call tcp://127.0.0.1:7100 Search/Query '{\"text\": \"completion queue\", \"limit\": 3}'
   greenwave call tcp://127.0.0.1:7100 Search/Query '{\"text\": \"queue\"}' --deadline 2ms --receipt
   echo '{\"user\": \"serde@1.0.228\"}' | greenwave call tcp://127.0.0.1:7200 Profile/Recommend -
-  greenwave call tcp://127.0.0.1:7100 greenwave.Meta/Counters")]
+  greenwave call tcp://127.0.0.1:7100 greenwave.Meta/Counters
+  greenwave call tcp://shop.example:7400 Kv/Get '{\"key\": \"ada\"}' --tls-ca authority.pem")]
 pub(crate) struct Call {
     /// Where the server is, such as tcp://127.0.0.1:7100 or unix:///run/shop.sock
-    #[arg(value_parser = address::parse)]
-    address: Address,
+    #[arg(value_name = "ADDRESS", value_parser = address::place)]
+    server: Place,
     /// What to call: package.Service/Method, the package may be left out
     method: Option<String>,
     /// The request; - reads it from standard input
@@ -42,6 +44,8 @@ pub(crate) struct Call {
     /// Show where the time went
     #[arg(long)]
     receipt: bool,
+    #[command(flatten)]
+    secured: Secured,
 }
 
 /// Columns of a receipt's bars.
@@ -50,7 +54,7 @@ const COLUMNS: usize = 48;
 impl Call {
     /// Calls, and prints the answer.
     pub(crate) fn run(self) -> Result<(), Problem> {
-        let channel = schema::channel(&self.address)?;
+        let channel = schema::channel(&self.server.address, &self.secured.config("client", &self.server)?)?;
         let schema = Schema::fetch(&channel)?;
         let Some(name) = &self.method else { return list(&schema) };
         let method = schema.method(name)?;
@@ -88,7 +92,7 @@ impl Call {
     }
 
     fn failed(&self, status: &greenwave::Status, method: &Method) -> Problem {
-        schema::failed(status, &method.name, &self.address)
+        schema::failed(status, &method.name, &self.server.address)
     }
 }
 

@@ -30,6 +30,7 @@ mod experiment;
 mod problem;
 mod samples;
 mod schema;
+mod secured;
 mod serve;
 
 use std::process::ExitCode;

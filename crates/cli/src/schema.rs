@@ -158,8 +158,8 @@ impl Method {
 ///
 /// # Errors
 /// Never with the settings as they are.
-pub(crate) fn channel(address: &Address) -> Result<Channel, Problem> {
-    Channel::new(address.clone(), ChannelConfig::default()).map_err(Problem::wrong_use)
+pub(crate) fn channel(address: &Address, config: &ChannelConfig) -> Result<Channel, Problem> {
+    Channel::new(address.clone(), config.clone()).map_err(Problem::wrong_use)
 }
 
 /// A call that failed.

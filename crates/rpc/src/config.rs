@@ -4,7 +4,7 @@ use crate::client::core::Dispatcher;
 use crate::wire::StageName;
 use greenwave_policy::{AdmissionConfig, AdmissionConfigError, Order, StealRule};
 use greenwave_quanta::StackSize;
-use greenwave_verbs::{Address, Choice};
+use greenwave_verbs::{Address, Choice, TlsClient, TlsServer};
 use std::time::Duration;
 
 /// What a thread does when there is nothing to do.
@@ -198,6 +198,9 @@ pub struct ServerConfig {
     pub wait: Wait,
     /// Which kernel interface moves the bytes.
     pub backend: Choice,
+    /// How all that it listens at is secured, Unix sockets included; `None`: not at all. It says nothing of the calls
+    /// that handlers make: those are secured as their channels are.
+    pub tls: Option<TlsServer>,
     /// What is accepted from peers.
     pub limits: Limits,
     /// Each running handler's stack.
@@ -235,6 +238,7 @@ impl Default for ServerConfig {
             deadlines: Deadlines::default(),
             wait: Wait::default(),
             backend: Choice::Auto,
+            tls: None,
             limits: Limits::default(),
             stack: StackSize::default(),
             coroutines: 1024,
@@ -333,6 +337,8 @@ pub struct ChannelConfig {
     pub wait: Wait,
     /// Which kernel interface moves the bytes.
     pub backend: Choice,
+    /// How the connection is secured, and which servers are believed; `None`: not at all.
+    pub tls: Option<TlsClient>,
     /// What is accepted from the server.
     pub limits: Limits,
     /// Whether frames carry a CRC32C, if the server wants it too.
@@ -351,6 +357,7 @@ impl Default for ChannelConfig {
             dispatcher: None,
             wait: Wait::default(),
             backend: Choice::Auto,
+            tls: None,
             limits: Limits::default(),
             checksums: false,
             absolute: None,

@@ -31,7 +31,7 @@ use ends::{Ends, Fate, Half, Peer};
 use greenwave_policy::Time;
 use greenwave_verbs::{
     AcceptMode, Address, Choice, Close, CloseReason, CompletionQueue, DetachedEndpoint, EndpointId, ListenerId,
-    QueueConfig, VerbsError, Waker,
+    QueueConfig, TlsServer, VerbsError, Waker,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -124,8 +124,13 @@ impl Net {
     }
 
     /// Listens, and says where. Connections are handed out as [`Happening::Accepted`] if there are several clusters.
-    pub(crate) fn listen(&mut self, address: &Address, hand_out: bool) -> Result<(ListenerId, Address), VerbsError> {
-        let listener = self.queue.listen(address)?;
+    pub(crate) fn listen(
+        &mut self,
+        address: &Address,
+        tls: Option<&TlsServer>,
+        hand_out: bool,
+    ) -> Result<(ListenerId, Address), VerbsError> {
+        let listener = self.queue.listen_with(address, tls)?;
         if hand_out {
             self.queue.set_accept_mode(listener, AcceptMode::Detach)?;
         }
@@ -204,7 +209,7 @@ impl Net {
 
     fn connect(&mut self, index: usize, now: Time) -> Result<(), Status> {
         let Half::Caller(calling) = &mut self.ends.peers[index].half else { return Ok(()) };
-        match self.queue.connect(&calling.address) {
+        match self.queue.connect_with(&calling.address, calling.tls()) {
             Ok(endpoint) => {
                 // The time for saying HELLO runs from now.
                 calling.renew(now);
@@ -427,8 +432,9 @@ impl Net {
             !overdue
         });
         ends.next_sweep = closing.iter().map(|(until, _)| *until).min().unwrap_or(Time::MAX);
-        let indices: Vec<usize> = ends.peers.iter().map(|(index, _)| index).collect();
-        for index in indices {
+        let mut indices = std::mem::take(&mut ends.swept);
+        indices.extend(ends.peers.iter().map(|(index, _)| index));
+        for index in indices.drain(..) {
             let peer = &mut ends.peers[index];
             if peer.endpoint.is_none() {
                 continue;
@@ -444,6 +450,7 @@ impl Net {
             }
             ends.expect(index);
         }
+        ends.swept = indices;
         self.meet_fates(now, happened);
     }
 

@@ -2,7 +2,7 @@
 
 use rustix::fd::OwnedFd;
 
-use crate::{Address, memory};
+use crate::{Address, TlsServer, memory};
 
 /// A connection that was accepted by one queue and is to be [adopted](crate::CompletionQueue::adopt) by another.
 ///
@@ -17,7 +17,8 @@ pub struct DetachedEndpoint {
 /// What a detached connection lives in.
 #[derive(Debug)]
 pub(crate) enum Carrier {
-    Socket(OwnedFd),
+    /// With how the listener secures its connections.
+    Socket(OwnedFd, Option<TlsServer>),
     Memory(memory::LooseEnd),
 }
 

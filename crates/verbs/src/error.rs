@@ -77,6 +77,15 @@ pub enum VerbsError {
     /// The detached endpoint comes from another kind of queue.
     #[error("a connection accepted by another kind of queue can't be adopted by one with the backend `{0}`")]
     Adopt(Backend),
+    /// The backend's connections can't be secured.
+    #[error("there is no TLS over the backend `{0}`; leave it out, nobody else can reach these connections")]
+    NoTls(Backend),
+    /// Nobody has said which name the server is to prove.
+    #[error("{address} is no name that a certificate can be for; say which name to expect of the server")]
+    NamelessTls {
+        /// The address.
+        address: Address,
+    },
     /// The queue has all the endpoints or listeners that it can name.
     #[error("a completion queue can't have more than {0} endpoints")]
     Full(usize),

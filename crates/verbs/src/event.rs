@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 
-use crate::{Address, DetachedEndpoint};
+use crate::{Address, DetachedEndpoint, TlsFault};
 
 /// A connection of one queue.
 ///
@@ -59,7 +59,7 @@ pub enum Event<'a> {
         /// The other side.
         peer: Address,
     },
-    /// A connection that this side asked for is up.
+    /// A connection that this side asked for is up; over TLS, its handshake is done.
     Connected {
         /// The connection.
         endpoint: EndpointId,
@@ -112,6 +112,9 @@ pub enum CloseReason {
     /// [`Close::Flush`] is done: everything posted was written.
     #[error("closed from this side, everything posted was written")]
     Flushed,
+    /// TLS failed, or was expected on one side only.
+    #[error("{0}")]
+    Tls(#[from] TlsFault),
     /// The queue itself failed, for example because it was polled by a thread other than the one it is bound to.
     #[error("the completion queue failed: {0}")]
     QueueFailed(io::ErrorKind),

@@ -11,7 +11,9 @@
 //!
 //! A connection carries *chunks*: byte strings of 1 to [`QueueConfig::chunk_bytes`] bytes, which arrive whole and in
 //! order. One receive buffer holds one chunk. Over stream sockets each chunk has its length before it, four bytes,
-//! little-endian; a transport that keeps messages apart needs no prefix.
+//! little-endian; a transport that keeps messages apart needs no prefix. Stream sockets may be secured by TLS, with the
+//! cargo feature `tls` (see [`tls`]); it is off by default, since the cryptography takes a C compiler to build, and a
+//! third of the crates that this one depends on.
 //!
 //! ```
 //! use greenwave_policy::Time;
@@ -48,6 +50,7 @@ mod queue;
 mod slots;
 mod socket;
 mod stream;
+pub mod tls;
 mod uring;
 mod wake;
 
@@ -57,6 +60,7 @@ pub use detached::DetachedEndpoint;
 pub use error::VerbsError;
 pub use event::{Close, CloseReason, EndpointId, Event, ListenerId};
 pub use queue::{AcceptMode, CompletionQueue, QueueStats};
+pub use tls::{TlsClient, TlsFault, TlsServer};
 pub use wake::Waker;
 
 /// Opens a completion queue.

@@ -74,6 +74,38 @@ impl Outbox {
         &self.flight[self.written..]
     }
 
+    /// [`take_off`](Self::take_off) for bytes that change on the way: if nothing is flying, `seal` makes what flies next
+    /// of what was posted. `waits`: what was posted isn't to leave yet, and `seal` gets none of it.
+    pub(crate) fn take_off_sealed<E>(
+        &mut self,
+        waits: bool,
+        mark: usize,
+        spare: &mut Spare,
+        seal: impl FnOnce(&[u8], &mut Vec<u8>) -> Result<(), E>,
+    ) -> Result<&[u8], E> {
+        if self.flight.is_empty() {
+            self.flight = spare.take();
+            let sealed = seal(if waits { &[] } else { &self.filling }, &mut self.flight);
+            if !waits {
+                spare.put(&mut self.filling);
+            }
+            // It may have become longer.
+            self.starved |= self.unwritten() >= mark;
+            sealed?;
+        }
+        Ok(&self.flight[self.written..])
+    }
+
+    /// Gives up what was posted and isn't flying.
+    pub(crate) fn give_up_posted(&mut self) {
+        self.filling = Vec::new();
+    }
+
+    /// Whether chunks were posted that have not been taken off.
+    pub(crate) fn has_posted(&self) -> bool {
+        !self.filling.is_empty()
+    }
+
     /// Notes that the first `count` of the bytes taken off are written. True: the owner, who saw no room, has room.
     pub(crate) fn advance(&mut self, count: usize, mark: usize, spare: &mut Spare) -> bool {
         self.written = self.flight.len().min(self.written + count);

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use greenwave_policy::Time;
 
-use crate::{Address, Backend, Close, DetachedEndpoint, EndpointId, Event, ListenerId, VerbsError, Waker};
+use crate::{
+    Address, Backend, Close, DetachedEndpoint, EndpointId, Event, ListenerId, TlsClient, TlsServer, VerbsError, Waker,
+};
 
 /// Connections, what is posted to them, and what came of it.
 ///
@@ -26,7 +28,16 @@ pub trait CompletionQueue: Send {
     ///
     /// # Errors
     /// [`VerbsError::Listen`] and [`VerbsError::WrongTransport`].
-    fn listen(&mut self, address: &Address) -> Result<ListenerId, VerbsError>;
+    fn listen(&mut self, address: &Address) -> Result<ListenerId, VerbsError> {
+        self.listen_with(address, None)
+    }
+
+    /// [`listen`](Self::listen) for connections that are secured by TLS, if any is given. Also those that are
+    /// [detached](AcceptMode::Detach) are, whichever queue adopts them.
+    ///
+    /// # Errors
+    /// Those of [`listen`](Self::listen), and [`VerbsError::NoTls`].
+    fn listen_with(&mut self, address: &Address, tls: Option<&TlsServer>) -> Result<ListenerId, VerbsError>;
 
     /// Where a listener listens, with the port or the name that it was given.
     ///
@@ -48,7 +59,16 @@ pub trait CompletionQueue: Send {
     ///
     /// # Errors
     /// [`VerbsError::Connect`] if there is no socket to be had, [`VerbsError::WrongTransport`].
-    fn connect(&mut self, address: &Address) -> Result<EndpointId, VerbsError>;
+    fn connect(&mut self, address: &Address) -> Result<EndpointId, VerbsError> {
+        self.connect_with(address, None)
+    }
+
+    /// [`connect`](Self::connect) over TLS, if any is given. [`Event::Connected`] follows when the handshake is done;
+    /// how long that may take is for the caller to say.
+    ///
+    /// # Errors
+    /// Those of [`connect`](Self::connect), [`VerbsError::NoTls`] and [`VerbsError::NamelessTls`].
+    fn connect_with(&mut self, address: &Address, tls: Option<&TlsClient>) -> Result<EndpointId, VerbsError>;
 
     /// Takes over a connection that another queue of the same transport accepted.
     ///
@@ -123,6 +143,9 @@ pub struct QueueStats {
     pub oversized: u64,
     /// Connections that ended within a chunk.
     pub truncated: u64,
+    /// Connections ended because of what the peer did, or is, in terms of TLS; see [`TlsFault`](crate::TlsFault). Those
+    /// that were merely cut off don't count.
+    pub tls_faults: u64,
     /// Times that arriving bytes found no receive buffer and had to wait for one.
     pub out_of_buffers: u64,
 }

@@ -1,20 +1,31 @@
 //! What the backends over stream sockets have in common: a connection and its life.
 
 use greenwave_policy::Time;
-use rustix::fd::OwnedFd;
-use rustix::net::{Shutdown, shutdown};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::net::{SendFlags, Shutdown, send, shutdown};
 
 use crate::framing::{Framer, WrongLength};
 use crate::outbox::{Outbox, Spare};
-use crate::{CloseReason, EndpointId, Event, QueueStats, VerbsError};
+use crate::tls::{Heard, Session};
+use crate::{CloseReason, EndpointId, Event, QueueStats, TlsFault, VerbsError};
 
 /// A connection over a stream socket.
+///
+/// Over TLS, what was posted waits until the handshake is done, and is sealed when it is taken off. A session that
+/// fails is closed as if the owner had asked for it, so that the peer gets to know why.
 #[derive(Debug)]
 pub(crate) struct Stream {
     pub(crate) socket: OwnedFd,
     pub(crate) phase: Phase,
     pub(crate) outbox: Outbox,
     framer: Framer,
+    /// What the bytes of the socket are sealed with.
+    session: Option<Box<Session>>,
+    /// The session failed for this reason. The peer is still to be told.
+    fault: Option<CloseReason>,
+    /// Something is to be written that the owner knows nothing of.
+    urgent: bool,
     /// Writing failed for this reason. What the peer sent before that is still handed on, up to the end.
     broken: Option<CloseReason>,
     /// Listed by the queue among those that have something to write.
@@ -38,8 +49,18 @@ pub(crate) enum Phase {
 }
 
 impl Stream {
-    pub(crate) fn new(socket: OwnedFd, phase: Phase) -> Self {
-        Self { socket, phase, outbox: Outbox::default(), framer: Framer::default(), broken: None, dirty: false }
+    pub(crate) fn new(socket: OwnedFd, phase: Phase, session: Option<Box<Session>>) -> Self {
+        Self {
+            socket,
+            phase,
+            outbox: Outbox::default(),
+            framer: Framer::default(),
+            session,
+            fault: None,
+            urgent: false,
+            broken: None,
+            dirty: false,
+        }
     }
 
     /// Whether the owner may post.
@@ -47,13 +68,115 @@ impl Stream {
         matches!(self.phase, Phase::Connecting { closing: false } | Phase::Open)
     }
 
-    /// Whether posted bytes may be written now.
+    /// Whether there are bytes to be written, and they may be.
     pub(crate) fn may_write(&self) -> bool {
-        matches!(self.phase, Phase::Open | Phase::Flushing) && !self.outbox.is_empty() && self.broken.is_none()
+        matches!(self.phase, Phase::Open | Phase::Flushing) && self.broken.is_none() && self.has_output()
     }
 
-    /// Hands on the chunks in what was read. An error ends the connection.
+    /// Whether the owner is told only later that the connection is up.
+    pub(crate) fn is_handshaking(&self) -> bool {
+        self.session.as_ref().is_some_and(|session| session.is_handshaking())
+    }
+
+    /// Whether what was received is to be answered at once. Asked after each time that something was.
+    #[inline]
+    pub(crate) fn is_urgent(&mut self) -> bool {
+        std::mem::take(&mut self.urgent)
+    }
+
+    /// The bytes to be written next, and where to; see [`Outbox::take_off`].
+    pub(crate) fn take_off(&mut self, posting: &mut Posting) -> (BorrowedFd<'_>, &[u8]) {
+        let socket = self.socket.as_fd();
+        let Some(session) = &mut self.session else { return (socket, self.outbox.take_off()) };
+        let waits = session.is_handshaking() || self.fault.is_some();
+        let goodbye = self.phase == Phase::Flushing && !waits;
+        let sealed = self
+            .outbox
+            .take_off_sealed(waits, posting.mark, &mut posting.spare, |plain, wire| session.seal(plain, goodbye, wire));
+        let bytes = sealed.unwrap_or_else(|fault| {
+            // As when writing fails. What is unwritten can't be sealed, so it must not be written.
+            self.broken.get_or_insert(fault.into());
+            let _ = shutdown(socket, Shutdown::Both);
+            &[]
+        });
+        (socket, bytes)
+    }
+
+    /// Writes what the socket takes of the bytes to be written next. How many bytes that were.
+    pub(crate) fn send(&mut self, posting: &mut Posting) -> Result<usize, Errno> {
+        let (socket, bytes) = self.take_off(posting);
+        send(socket, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)
+    }
+
+    /// Hands on the chunks in what was read. An error ends the connection. The bytes may be used as scratch.
     pub(crate) fn receive(
+        &mut self,
+        id: EndpointId,
+        bytes: &mut [u8],
+        limit: usize,
+        stats: &mut QueueStats,
+        sink: &mut dyn FnMut(Event<'_>),
+    ) -> Result<(), CloseReason> {
+        let Some(mut session) = self.session.take() else {
+            return if self.phase == Phase::Open { self.deliver(id, bytes, limit, stats, sink) } else { Ok(()) };
+        };
+        let received = self.open(&mut session, id, bytes, limit, stats, sink);
+        self.session = Some(session);
+        received
+    }
+
+    /// Opens what was read, and hands on the chunks in it.
+    fn open(
+        &mut self,
+        session: &mut Session,
+        id: EndpointId,
+        bytes: &mut [u8],
+        limit: usize,
+        stats: &mut QueueStats,
+        sink: &mut dyn FnMut(Event<'_>),
+    ) -> Result<(), CloseReason> {
+        let handshaking = session.is_handshaking();
+        let open = self.phase == Phase::Open;
+        if !open && (self.phase != Phase::Flushing || !handshaking || self.fault.is_some()) {
+            return Ok(());
+        }
+        // The side that connected is told when it has; that comes before the first chunk.
+        let mut to_tell = open && handshaking && session.is_client();
+        let mut delivered = Ok(());
+        let heard = session.receive(bytes, &mut |plain| {
+            if !open || delivered.is_err() {
+                return;
+            }
+            if std::mem::take(&mut to_tell) {
+                sink(Event::Connected { endpoint: id });
+            }
+            delivered = self.deliver(id, plain, limit, stats, sink);
+        });
+        delivered?;
+        let done = handshaking && !session.is_handshaking();
+        self.urgent |= session.has_output() || done;
+        match heard {
+            Ok(heard) => {
+                if done && to_tell {
+                    sink(Event::Connected { endpoint: id });
+                }
+                if heard == Heard::Open { Ok(()) } else { Err(self.reason_at_goodbye(done || !handshaking, stats)) }
+            }
+            Err(fault) => {
+                stats.tls_faults += 1;
+                if !session.has_output() {
+                    return Err(fault.into());
+                }
+                self.fault = Some(fault.into());
+                self.outbox.give_up_posted();
+                self.phase = Phase::Flushing;
+                Ok(())
+            }
+        }
+    }
+
+    /// Hands on the chunks in plain bytes.
+    fn deliver(
         &mut self,
         id: EndpointId,
         bytes: &[u8],
@@ -61,9 +184,6 @@ impl Stream {
         stats: &mut QueueStats,
         sink: &mut dyn FnMut(Event<'_>),
     ) -> Result<(), CloseReason> {
-        if self.phase != Phase::Open {
-            return Ok(());
-        }
         let (chunks_in, bytes_in) = (&mut stats.chunks_in, &mut stats.bytes_in);
         let fed = self.framer.feed(bytes, limit, &mut |chunk| {
             *chunks_in += 1;
@@ -72,13 +192,17 @@ impl Stream {
         });
         fed.map_err(|WrongLength(len)| {
             stats.oversized += 1;
+            if u32::try_from(len).is_ok_and(|len| TlsFault::is_record(len.to_le_bytes())) && self.session.is_none() {
+                stats.tls_faults += 1;
+                return CloseReason::Tls(TlsFault::PeerIsTls);
+            }
             CloseReason::Oversized { len, limit }
         })
     }
 
     /// The next step of a close that flushes. True: all is written, and the connection lingers from now on.
     pub(crate) fn finish_flush(&mut self) -> bool {
-        if self.phase != Phase::Flushing || !self.outbox.is_empty() || self.broken.is_some() {
+        if self.phase != Phase::Flushing || !self.outbox.is_empty() || self.has_output() || self.broken.is_some() {
             return false;
         }
         // Fails only when the connection is gone, which the next read tells.
@@ -98,12 +222,38 @@ impl Stream {
     /// What to tell the owner when the peer ended the stream or it broke.
     pub(crate) fn reason_at_end(&self, reason: CloseReason, stats: &mut QueueStats) -> CloseReason {
         if self.phase == Phase::Lingering {
-            return CloseReason::Flushed;
+            return self.reason_after_lingering();
         }
         if self.framer.is_within_chunk() {
             stats.truncated += 1;
         }
-        self.broken.unwrap_or(reason)
+        let unsaid = match (&self.session, reason) {
+            (Some(session), _) if session.is_handshaking() => TlsFault::HandshakeCut.into(),
+            (Some(_), CloseReason::PeerClosed) => TlsFault::Cut.into(),
+            _ => reason,
+        };
+        self.fault.or(self.broken).unwrap_or(unsaid)
+    }
+
+    /// What to tell the owner when the connection has lingered.
+    pub(crate) fn reason_after_lingering(&self) -> CloseReason {
+        self.fault.unwrap_or(CloseReason::Flushed)
+    }
+
+    /// What to tell the owner when the peer closed the session.
+    fn reason_at_goodbye(&self, up: bool, stats: &mut QueueStats) -> CloseReason {
+        if self.framer.is_within_chunk() {
+            stats.truncated += 1;
+        }
+        if up { self.broken.unwrap_or(CloseReason::PeerClosed) } else { TlsFault::HandshakeCut.into() }
+    }
+
+    /// Whether there are bytes to be written.
+    fn has_output(&self) -> bool {
+        let Some(session) = &self.session else { return !self.outbox.is_empty() };
+        let up = !session.is_handshaking() && self.fault.is_none();
+        let to_say_goodbye = self.phase == Phase::Flushing && !session.has_said_goodbye();
+        self.outbox.is_flying() || session.has_output() || up && (self.outbox.has_posted() || to_say_goodbye)
     }
 }
 

@@ -65,7 +65,7 @@ fn run(config: &QueueConfig, address: &str, steps: &[Step]) -> Result<(), TestCa
     for &step in steps {
         match step {
             Step::Connect => {
-                let endpoint = hosts[1].queue.connect(&address).unwrap();
+                let endpoint = hosts[1].connect(&address);
                 sides[1].endpoints.push(endpoint);
                 // The number by which the server's view is matched to this one.
                 let number = sides[1].endpoints.len() as u32 - 1;

@@ -98,12 +98,12 @@ impl Calls {
     #[inline]
     fn call(&mut self, slot: usize, now: Time) {
         self.sent[slot] = now;
-        let (context, tag) = (Context::with_deadline(DEADLINE), slot as u64);
+        let tag = slot as u64;
         if self.connections.is_empty() {
-            self.stream.submit(&context, self.method, &self.message, tag);
+            self.stream.submit_within(DEADLINE, self.method, &self.message, tag);
         } else {
             let connection = self.connections[slot % self.connections.len()];
-            self.stream.submit_on(connection, &context, self.method, &self.message, tag);
+            self.stream.submit_within_on(connection, DEADLINE, self.method, &self.message, tag);
         }
     }
 

@@ -4,6 +4,7 @@
 //! part of what is measured. Peers have no deadlines but those that they set by themselves.
 
 mod calls;
+mod certificates;
 mod clients;
 mod idle;
 mod skew;
@@ -12,8 +13,11 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use greenwave::rpc::{Limits, MethodId, Wait};
-use greenwave::verbs::{self, Choice, QueueConfig};
+use greenwave::verbs::tls::Pem;
+use greenwave::verbs::{self, Choice, QueueConfig, TlsClient};
 use greenwave::{Address, ChannelConfig, Router, Server, ServerConfig};
+
+use certificates::Certificates;
 
 use crate::Cores;
 use crate::case::Case;
@@ -38,27 +42,18 @@ pub(crate) enum Flavour {
 }
 
 impl Flavour {
-    /// Why this build doesn't have it, if it doesn't.
-    pub(crate) fn missing(self) -> Option<&'static str> {
-        match self {
-            Self::Plain => None,
-            Self::Stealing => Some("this server's clusters don't steal"),
-            Self::Tls => Some("these connections aren't encrypted"),
-        }
-    }
-
     /// What it changes at the server.
-    fn server(self, config: ServerConfig) -> ServerConfig {
-        match self {
-            Self::Plain | Self::Stealing | Self::Tls => config,
-        }
+    fn server(self, config: ServerConfig, certificates: Option<&Certificates>) -> anyhow::Result<ServerConfig> {
+        let tls = certificates.map(Certificates::server).transpose()?;
+        let steal = if self == Self::Stealing { ServerConfig::default().steal } else { None };
+        Ok(ServerConfig { tls, steal, ..config })
     }
 
-    /// What it changes at the client.
-    fn client(self, config: ChannelConfig) -> ChannelConfig {
-        match self {
-            Self::Plain | Self::Stealing | Self::Tls => config,
-        }
+    /// What it changes at the client, which knows the authority of the server's certificate.
+    fn client(self, config: ChannelConfig, authority: Option<&str>) -> anyhow::Result<ChannelConfig> {
+        let tls =
+            authority.map(|authority| TlsClient::new(Pem::Bytes(authority.as_bytes()), None, None)).transpose()?;
+        Ok(ChannelConfig { tls, ..config })
     }
 }
 
@@ -98,11 +93,13 @@ pub(crate) fn serve(flavour: Flavour, variant: &str, case: Case, cores: Cores, r
         limits: limits(variant),
         ..ServerConfig::default()
     };
-    let server = Server::start(flavour.server(config), router(rounds))?;
-    match server.addresses() {
-        [Address::Tcp(socket)] => child::announce(socket),
-        [other] => child::announce(other),
-        several => anyhow::bail!("asked to listen on one address, the server listens on {several:?}"),
+    let certificates = (flavour == Flavour::Tls).then(Certificates::make).transpose()?;
+    let server = Server::start(flavour.server(config, certificates.as_ref())?, router(rounds))?;
+    match (server.addresses(), &certificates) {
+        ([Address::Tcp(socket)], Some(certificates)) => child::announce_with(socket, certificates.authority()),
+        ([Address::Tcp(socket)], None) => child::announce(socket),
+        ([other], _) => child::announce(other),
+        (several, _) => anyhow::bail!("asked to listen on one address, the server listens on {several:?}"),
     }
     server.join();
     Ok(())
@@ -141,7 +138,7 @@ pub(crate) fn drive(flavour: Flavour, server: &ServerProcess, run: &Run) -> anyh
         limits: limits(run.variant),
         ..ChannelConfig::default()
     };
-    let config = flavour.client(config);
+    let config = flavour.client(config, server.authority.as_deref())?;
     match run.case {
         Case::Unary { .. } | Case::Blocking | Case::FabricShm => calls::unary(&address, &config, run),
         Case::Batch { .. } => calls::batches(&address, &config, run),

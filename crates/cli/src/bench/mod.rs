@@ -12,7 +12,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use greenwave::{Address, ChannelConfig};
 use greenwave_bench::arrivals::Arrivals as Pace;
 use greenwave_bench::classes::{Class, Classes};
 use greenwave_bench::load::{self, Plan};
@@ -21,9 +20,10 @@ use greenwave_bench::result::{self, Results};
 use greenwave_bench::rpc::{Patience, RpcTarget};
 use greenwave_bench::target::Rotation;
 
-use crate::address;
+use crate::address::{self, Place};
 use crate::problem::Problem;
 use crate::schema::{self, Schema};
+use crate::secured::Secured;
 use requests::Source;
 
 /// Put load on a method of any server, and measure what becomes of it
@@ -36,11 +36,12 @@ Examples:
   greenwave bench tcp://127.0.0.1:7100 Search/Query --sample search --rate 500 \\
       --class tight=50ms:0.2 --class normal=200ms:0.5 --class loose=800ms:0.3 --out result.json
   greenwave bench tcp://127.0.0.1:7200 Profile/Recommend --sample recommend --in-flight 16
-  greenwave bench tcp://127.0.0.1:7400 Kv/Get --sample kv --scan-percent 0.5 --rate 20000")]
+  greenwave bench tcp://127.0.0.1:7400 Kv/Get --sample kv --scan-percent 0.5 --rate 20000
+  greenwave bench tcp://shop.example:7400 Kv/Get --sample kv --tls-ca authority.pem")]
 pub(crate) struct Bench {
     /// Where the server is, such as tcp://127.0.0.1:7100
-    #[arg(value_parser = address::parse)]
-    address: Address,
+    #[arg(value_name = "ADDRESS", value_parser = address::place)]
+    server: Place,
     /// What to call: package.Service/Method, the package may be left out
     method: String,
     #[command(flatten)]
@@ -81,6 +82,8 @@ pub(crate) struct Bench {
     /// Where the figures go, as JSON
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     out: Option<PathBuf>,
+    #[command(flatten)]
+    secured: Secured,
 }
 
 /// How the requests of an open loop follow one another.
@@ -99,16 +102,17 @@ impl Bench {
     /// Puts the load on, prints the tables and writes the file.
     pub(crate) fn run(self) -> Result<(), Problem> {
         let plan = self.plan()?;
-        let channel = schema::channel(&self.address)?;
+        let config = self.secured.config("bench", &self.server)?;
+        let address = &self.server.address;
+        let channel = schema::channel(address, &config)?;
         let schema = Schema::fetch(&channel)?;
         let method = schema.method(&self.method)?;
         let mut requests = Rotation::new(self.source.requests(&method, &channel, self.seed)?);
         let patience = if self.patient { Patience::Observed } else { Patience::Enforced };
-        let config = ChannelConfig { name: "bench".into(), ..ChannelConfig::default() };
-        let mut target = RpcTarget::connect(&self.address, &config, &method.name, &schema.server, patience)
-            .map_err(|status| schema::failed(&status, &method.name, &self.address))?;
+        let mut target = RpcTarget::connect(address, &config, &method.name, &schema.server, patience)
+            .map_err(|status| schema::failed(&status, &method.name, address))?;
         let mut progress = Progress::new(1);
-        progress.step(format!("{} at {}", method.name, self.address));
+        progress.step(format!("{} at {}", method.name, address));
         let measured = if self.scan_percent.is_some() {
             let mut target = kv::scanning(target, &method.name)?;
             load::run(&plan, &mut target, &mut crate::samples::Mix(requests), &mut progress)
@@ -127,7 +131,7 @@ impl Bench {
             let mostly = measured.total.misses.iter().max_by_key(|(_, count)| **count);
             let mostly = mostly.map(|(name, _)| format!(", mostly `{name}`")).unwrap_or_default();
             let problem = Problem::failure(format!("no request was answered with a result{mostly}"));
-            return Err(problem.at(&self.address).remedy("try one with `greenwave call`, or expect answers later"));
+            return Err(problem.at(address).remedy("try one with `greenwave call`, or expect answers later"));
         }
         Ok(())
     }

@@ -83,6 +83,7 @@ pub(crate) struct RecommendFlags {
 #[command(after_help = "\
 Examples:
   greenwave serve kv --listen tcp://127.0.0.1:7400
+  greenwave serve kv --listen tcp://0.0.0.0:7400 --tls-cert server.pem --tls-key server.key
   greenwave call tcp://127.0.0.1:7400 Kv/Put '{\"key\": \"ada\", \"value\": \"lovelace\"}'
   greenwave call tcp://127.0.0.1:7400 Kv/Get '{\"key\": \"ada\"}'
   greenwave call tcp://127.0.0.1:7400 Kv/Scan --receipt")]
@@ -277,6 +278,16 @@ struct ServerFlags {
     /// What moves the bytes: auto, uring or epoll [default: auto]
     #[arg(long, value_name = "NAME")]
     backend: Option<String>,
+    /// Its certificate, a PEM file: it then takes connections over TLS alone. Processes of the same service that it
+    /// starts on this machine are not secured
+    #[arg(long, value_name = "FILE")]
+    tls_cert: Option<String>,
+    /// The private key of the certificate, a PEM file
+    #[arg(long, value_name = "FILE")]
+    tls_key: Option<String>,
+    /// Whose certificates clients have to have, a PEM file [default: clients need none]
+    #[arg(long, value_name = "FILE")]
+    tls_client_ca: Option<String>,
 }
 
 /// How the process itself is run.

@@ -70,12 +70,13 @@ impl Facts {
         let backend = backend(config)?;
         let ServerConfig { name, order, admission, deadlines, .. } = config;
         let admission = admission.mode;
+        let tls = if config.tls.is_some() { "on" } else { "off" };
         let deadlines = match deadlines {
             Deadlines::Enforce => "enforce",
             Deadlines::Dark => "dark",
         };
         let line = format!(
-            "name={name} backend={backend} order={order} admission={admission} deadlines={deadlines} \
+            "name={name} backend={backend} tls={tls} order={order} admission={admission} deadlines={deadlines} \
              pid={} scheduling={}",
             std::process::id(),
             scheduling(config.quantum)

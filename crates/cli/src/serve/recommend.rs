@@ -18,6 +18,9 @@ use super::{FREE_PORT, Keys};
 use crate::problem::Problem;
 use crate::{data, samples};
 
+/// What the stage that clients call is told alone.
+const FIRST: [&str; 5] = ["listen", "name", "tls_cert", "tls_key", "tls_client_ca"];
+
 /// Serves until it is told to end.
 pub(super) fn run(flags: &RecommendFlags) -> Result<(), Problem> {
     let (keys, ending) = gather(flags, &flags.run, "tcp://127.0.0.1:7200")?;
@@ -89,7 +92,7 @@ impl Plan {
 
     fn stage(&self, stage: Stage, next: Option<&str>) -> Keys {
         let first = stage == Stage::Profile;
-        let mut keys = self.keys.only(|key| first || !["listen", "name"].contains(&key));
+        let mut keys = self.keys.only(|key| first || !FIRST.contains(&key));
         keys.put_default("listen", FREE_PORT);
         keys.put("stage", stage.name());
         keys.put("store", self.stores.display().to_string());

@@ -207,13 +207,34 @@ impl CompletionStream {
         request: &[u8],
         tag: u64,
     ) {
-        if !self.net.knows(connection.0) {
+        if self.has(connection, tag) {
+            self.make(connection.0, context.clone(), method, request, tag, self.clock.now());
+        }
+    }
+
+    /// [`submit_within`](Self::submit_within), on a connection as for [`submit_on`](Self::submit_on).
+    pub fn submit_within_on(
+        &mut self,
+        connection: ConnectionId,
+        expected: Duration,
+        method: MethodId,
+        request: &[u8],
+        tag: u64,
+    ) {
+        if self.has(connection, tag) {
+            self.make_within(connection.0, expected, method, request, tag);
+        }
+    }
+
+    /// Whether it has this connection. If not the call of this tag is over.
+    fn has(&mut self, connection: ConnectionId, tag: u64) -> bool {
+        let knows = self.net.knows(connection.0);
+        if !knows {
             let status = Status::new(crate::status::Code::InvalidArgument, "a connection of another completion stream");
             let result = Outcome::local(status, Duration::ZERO).into_reply();
             self.done.push_back(Completion { tag, result, total: Duration::ZERO });
-            return;
         }
-        self.make(connection.0, context.clone(), method, request, tag, self.clock.now());
+        knows
     }
 }
 

@@ -4,7 +4,7 @@ use crate::config::ChannelConfig;
 use crate::connection::{Caller, Link, Setup};
 use crate::status::{Reason, Status};
 use greenwave_policy::Time;
-use greenwave_verbs::Address;
+use greenwave_verbs::{Address, TlsClient};
 
 /// The calls to one address.
 pub(super) struct Calling {
@@ -30,6 +30,11 @@ impl Calling {
     /// Why no connection is tried now, if none is.
     pub(super) fn resting(&self, now: Time) -> Option<Status> {
         (now < self.retry).then(|| self.unreachable())
+    }
+
+    /// How its connections are secured.
+    pub(super) fn tls(&self) -> Option<&TlsClient> {
+        self.config.tls.as_ref()
     }
 
     pub(super) fn unreachable(&self) -> Status {

@@ -35,6 +35,8 @@ pub(super) struct Ends {
     pub(super) draining: bool,
     /// What is to be done to the queue, or to ends that it is not the time to take apart.
     pub(super) fates: Vec<Fate>,
+    /// Empty but for its memory: which ends a sweep looks at.
+    pub(super) swept: Vec<usize>,
 }
 
 /// One end of one connection.
@@ -83,6 +85,7 @@ impl Ends {
             counters: Arc::default(),
             draining: false,
             fates: Vec::new(),
+            swept: Vec::new(),
         }
     }
 

@@ -24,7 +24,7 @@ fn timed(network: &Network) -> Timed {
 fn serving(network: &Network) -> Timed {
     let Timed(mut net, nanos) = timed(network);
     net.serve(Serving { name: SERVER.into(), checksums: false, absolute: None }, Arc::default());
-    net.listen(&Address::Memory(SERVER.into()), false).unwrap();
+    net.listen(&Address::Memory(SERVER.into()), None, false).unwrap();
     Timed(net, nanos)
 }
 

@@ -122,7 +122,7 @@ pub(crate) fn head_by_hand(
     let mut net = Net::new(config.backend.clone(), &config.limits, clock.clone(), false)?;
     let serving = Serving { name: config.name.clone(), checksums: config.checksums, absolute: config.absolute };
     net.serve(serving, Arc::clone(&counters));
-    let (listeners, _) = seat::listen(&mut net, &config.listen, config.clusters > 1)?;
+    let (listeners, _) = seat::listen(&mut net, &config.listen, config.tls.as_ref(), config.clusters > 1)?;
     let role = Role {
         config: config.clone(),
         router: Arc::new(router),

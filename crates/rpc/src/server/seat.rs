@@ -13,7 +13,7 @@ use super::head::{Head, Role};
 use super::inbox::LIVES;
 use super::plan::Place;
 use crate::net::{Net, Serving};
-use greenwave_verbs::{Address, ListenerId, VerbsError};
+use greenwave_verbs::{Address, ListenerId, TlsServer, VerbsError};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -111,7 +111,7 @@ impl Sitter {
         let mut net = Net::new(place.backend.clone(), &config.limits, role.clock.clone(), false)?;
         let serving = Serving { name: config.name.clone(), checksums: config.checksums, absolute: config.absolute };
         net.serve(serving, role.counters.clone());
-        let (listeners, addresses) = listen(&mut net, &place.listen, place.heads.len() > 1)?;
+        let (listeners, addresses) = listen(&mut net, &place.listen, config.tls.as_ref(), place.heads.len() > 1)?;
         role.listeners = listeners;
         role.inbox.begin(life, net.waker());
         Ok((net, addresses))
@@ -122,9 +122,10 @@ impl Sitter {
 pub(super) fn listen(
     net: &mut Net,
     addresses: &[Address],
+    tls: Option<&TlsServer>,
     hand_out: bool,
 ) -> Result<(Vec<ListenerId>, Vec<Address>), VerbsError> {
-    let listening = addresses.iter().map(|address| net.listen(address, hand_out));
+    let listening = addresses.iter().map(|address| net.listen(address, tls, hand_out));
     Ok(listening.collect::<Result<Vec<_>, _>>()?.into_iter().unzip())
 }
 

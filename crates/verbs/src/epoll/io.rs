@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use rustix::event::epoll::{self, EventFlags};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, recv, send};
+use rustix::net::{RecvFlags, recv};
 
 use super::{EpollQueue, about};
 use crate::detached::Carrier;
 use crate::hot::Change;
 use crate::socket::{connect_outcome, peer_of, reason_of, set_up};
-use crate::stream::{Due, Note, Phase, Stream};
+use crate::stream::{Due, Note, Phase};
 use crate::{AcceptMode, CloseReason, DetachedEndpoint, EndpointId, Event, ListenerId};
 
 impl EpollQueue {
@@ -71,7 +71,7 @@ impl EpollQueue {
                 Ok(()) => {}
             }
             stream.phase = if closing { Phase::Flushing } else { Phase::Open };
-            if !closing {
+            if !closing && !stream.is_handshaking() {
                 sink(Event::Connected { endpoint: EndpointId(key) });
             }
         }
@@ -96,20 +96,27 @@ impl EpollQueue {
     /// Reads an endpoint until it is drained, or it is the others' turn. `to_the_end`: a read that fills only part
     /// of the buffer doesn't mean that nothing follows, for the end of the stream does.
     fn drain(&mut self, key: u64, to_the_end: bool, sink: &mut dyn FnMut(Event<'_>)) -> bool {
-        let Some(stream) = self.streams.at_mut(key) else {
-            self.hot.forget(key);
-            return false;
-        };
         let mut found = false;
         for _ in 0..Self::ROUNDS {
+            let Some(stream) = self.streams.at_mut(key) else {
+                self.hot.forget(key);
+                return found;
+            };
             self.stats.system_calls += 1;
             let reason = match recv(&stream.socket, &mut *self.scratch, RecvFlags::DONTWAIT) {
                 Ok((count @ 1.., _)) => {
                     found = true;
-                    let (bytes, limit) = (&self.scratch[..count], self.posting.chunk_bytes);
+                    let (bytes, limit) = (&mut self.scratch[..count], self.posting.chunk_bytes);
                     match stream.receive(EndpointId(key), bytes, limit, &mut self.stats, sink) {
-                        Ok(()) if count < self.scratch.len() && !to_the_end => return true,
-                        Ok(()) => continue,
+                        Ok(()) => {
+                            if stream.is_urgent() {
+                                self.write(key);
+                            }
+                            if count < self.scratch.len() && !to_the_end {
+                                return true;
+                            }
+                            continue;
+                        }
                         Err(reason) => reason,
                     }
                 }
@@ -133,7 +140,7 @@ impl EpollQueue {
         while stream.may_write() && !blocked {
             self.stats.system_calls += 1;
             self.stats.writes += 1;
-            let sent = send(&stream.socket, stream.outbox.take_off(), SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+            let sent = stream.send(&mut self.posting);
             match sent {
                 Ok(count) => {
                     if stream.outbox.advance(count, self.posting.mark, &mut self.posting.spare) {
@@ -185,13 +192,13 @@ impl EpollQueue {
             let peer = peer_of(&socket, &listener.socket.address);
             set_up(&socket, &peer);
             self.stats.accepted += 1;
-            let (listener, mode) = (ListenerId(key), listener.mode);
+            let (listener, mode, tls) = (ListenerId(key), listener.mode, listener.tls.clone());
             if mode == AcceptMode::Detach {
-                let endpoint = DetachedEndpoint { peer: peer.clone(), carrier: Carrier::Socket(socket) };
+                let endpoint = DetachedEndpoint { peer: peer.clone(), carrier: Carrier::Socket(socket, tls) };
                 sink(Event::AcceptedDetached { listener, endpoint, peer });
                 continue;
             }
-            match self.admit(Stream::new(socket, Phase::Open)) {
+            match self.welcome(socket, tls.as_ref()) {
                 Ok(endpoint) => sink(Event::Accepted { listener, endpoint: EndpointId(endpoint), peer }),
                 Err(_) => self.stats.accept_errors += 1,
             }

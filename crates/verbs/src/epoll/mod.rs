@@ -27,8 +27,8 @@ use crate::socket::{ListeningSocket, Progress, begin_connect};
 use crate::stream::{Due, Note, Phase, Posting, Stream, Timers};
 use crate::wake::{Bell, EventBell};
 use crate::{
-    AcceptMode, Address, Backend, Close, CloseReason, CompletionQueue, DetachedEndpoint, EndpointId, Event, ListenerId,
-    QueueConfig, QueueStats, VerbsError, Waker,
+    AcceptMode, Address, Backend, Close, CompletionQueue, DetachedEndpoint, EndpointId, Event, ListenerId, QueueConfig,
+    QueueStats, TlsClient, TlsServer, VerbsError, Waker,
 };
 
 /// What a report of epoll is about, in the bits between slot and generation of a key.
@@ -71,6 +71,7 @@ pub(crate) struct EpollQueue {
 struct Listener {
     socket: ListeningSocket,
     mode: AcceptMode,
+    tls: Option<TlsServer>,
 }
 
 impl EpollQueue {
@@ -117,6 +118,12 @@ impl EpollQueue {
         Ok(key)
     }
 
+    /// Takes in a connection that came in.
+    fn welcome(&mut self, socket: OwnedFd, tls: Option<&TlsServer>) -> Result<u64, VerbsError> {
+        let session = tls.map(TlsServer::accept).transpose()?;
+        self.admit(Stream::new(socket, Phase::Open, session))
+    }
+
     fn register(&self, key: u64) -> rustix::io::Result<()> {
         let Some(stream) = self.streams.at(key) else { return Ok(()) };
         let flags = epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
@@ -148,8 +155,8 @@ impl EpollQueue {
         while let Some(due) = self.timers.pop(self.now) {
             match due {
                 Due::Linger(key) => {
-                    if self.streams.at(key).is_some_and(|stream| stream.phase == Phase::Lingering) {
-                        self.notes.push_back((key, Note::Closed(CloseReason::Flushed)));
+                    if let Some(stream) = self.streams.at(key).filter(|stream| stream.phase == Phase::Lingering) {
+                        self.notes.push_back((key, Note::Closed(stream.reason_after_lingering())));
                     }
                 }
                 Due::Accept(key) => self.resume_accepting(key),
@@ -183,9 +190,9 @@ impl CompletionQueue for EpollQueue {
         self.posting.chunk_bytes
     }
 
-    fn listen(&mut self, address: &Address) -> Result<ListenerId, VerbsError> {
+    fn listen_with(&mut self, address: &Address, tls: Option<&TlsServer>) -> Result<ListenerId, VerbsError> {
         let socket = ListeningSocket::open(address, Backend::Epoll)?;
-        let key = self.listeners.insert(Listener { socket, mode: AcceptMode::Keep })?;
+        let key = self.listeners.insert(Listener { socket, mode: AcceptMode::Keep, tls: tls.cloned() })?;
         let socket = self.listeners.at(key).map(|listener| listener.socket.socket.as_fd());
         let added = socket.map_or(Ok(()), |socket| self.watch(key, socket, epoll::EventFlags::IN));
         if let Err(errno) = added {
@@ -209,19 +216,23 @@ impl CompletionQueue for EpollQueue {
         self.listeners.remove(listener.0);
     }
 
-    fn connect(&mut self, address: &Address) -> Result<EndpointId, VerbsError> {
+    fn connect_with(&mut self, address: &Address, tls: Option<&TlsClient>) -> Result<EndpointId, VerbsError> {
         let (socket, progress) = begin_connect(address, Backend::Epoll)?;
+        let session = tls.map(|tls| tls.connect(address)).transpose()?;
         let connecting = Phase::Connecting { closing: false };
         let key = match progress {
-            Progress::Underway => self.admit(Stream::new(socket, connecting))?,
+            Progress::Underway => self.admit(Stream::new(socket, connecting, session))?,
             Progress::Connected => {
-                let key = self.admit(Stream::new(socket, Phase::Open))?;
-                self.notes.push_back((key, Note::Connected));
+                let key = self.admit(Stream::new(socket, Phase::Open, session))?;
+                match tls {
+                    None => self.notes.push_back((key, Note::Connected)),
+                    Some(_) => self.write(key),
+                }
                 key
             }
             // Not registered: a socket that isn't connected has much to report, and nothing of interest.
             Progress::Failed(reason) => {
-                let key = self.streams.insert(Stream::new(socket, connecting))?;
+                let key = self.streams.insert(Stream::new(socket, connecting, None))?;
                 self.notes.push_back((key, Note::Closed(reason)));
                 key
             }
@@ -230,10 +241,10 @@ impl CompletionQueue for EpollQueue {
     }
 
     fn adopt(&mut self, endpoint: DetachedEndpoint) -> Result<EndpointId, VerbsError> {
-        let Carrier::Socket(socket) = endpoint.carrier else {
+        let Carrier::Socket(socket, tls) = endpoint.carrier else {
             return Err(VerbsError::Adopt(Backend::Epoll));
         };
-        self.admit(Stream::new(socket, Phase::Open)).map(EndpointId)
+        self.welcome(socket, tls.as_ref()).map(EndpointId)
     }
 
     fn close(&mut self, endpoint: EndpointId, how: Close) {

@@ -13,7 +13,7 @@ use crate::detached::Carrier;
 use crate::wake::Bell;
 use crate::{
     AcceptMode, Address, Backend, Close, CloseReason, CompletionQueue, DetachedEndpoint, EndpointId, Event, ListenerId,
-    QueueConfig, QueueStats, VerbsError, Waker,
+    QueueConfig, QueueStats, TlsClient, TlsServer, VerbsError, Waker,
 };
 
 /// A queue whose connections live in memory. Its state is the network's; this is the handle to it.
@@ -160,7 +160,10 @@ impl CompletionQueue for MemoryQueue {
         self.chunk_bytes
     }
 
-    fn listen(&mut self, address: &Address) -> Result<ListenerId, VerbsError> {
+    fn listen_with(&mut self, address: &Address, tls: Option<&TlsServer>) -> Result<ListenerId, VerbsError> {
+        if tls.is_some() {
+            return Err(VerbsError::NoTls(Backend::Memory));
+        }
         let name = self.name_of(address)?;
         let mut state = self.network.lock();
         let name = if name.is_empty() { state.unused_name() } else { name.to_owned() };
@@ -194,7 +197,10 @@ impl CompletionQueue for MemoryQueue {
         }
     }
 
-    fn connect(&mut self, address: &Address) -> Result<EndpointId, VerbsError> {
+    fn connect_with(&mut self, address: &Address, tls: Option<&TlsClient>) -> Result<EndpointId, VerbsError> {
+        if tls.is_some() {
+            return Err(VerbsError::NoTls(Backend::Memory));
+        }
         let name = self.name_of(address)?;
         let mut state = self.network.lock();
         let endpoint = state.inboxes[self.inbox].endpoints.insert(self.new_end(None))?;

@@ -52,13 +52,13 @@ impl Buffers {
     ///
     /// # Safety
     /// A completion named the buffer, with at least `length` bytes received, and it has not been posted since.
-    pub(super) unsafe fn bytes(&self, id: u16, length: usize) -> &[u8] {
+    pub(super) unsafe fn bytes(&mut self, id: u16, length: usize) -> &mut [u8] {
         assert!(id < self.count && length <= self.length, "the kernel names buffers that it was given");
         // SAFETY: the range lies within `memory`, which is mapped as long as `self` is. By the caller's word the
-        // kernel has written it and is done with it, and `post` takes `&mut self`, which this borrow keeps away.
+        // kernel has written it and is done with it, and nothing else can reach it while this borrow keeps `&mut self`.
         unsafe {
             let start = self.memory.start.as_ptr().cast::<u8>().add(usize::from(id) * self.length);
-            std::slice::from_raw_parts(start, length)
+            std::slice::from_raw_parts_mut(start, length)
         }
     }
 

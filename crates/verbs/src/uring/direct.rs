@@ -1,7 +1,7 @@
 //! What a [`UringQueue`] does without its ring, because a plain system call is cheaper.
 
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, recv, send};
+use rustix::net::{RecvFlags, recv};
 
 use super::{UringQueue, request};
 use crate::hot::Change;
@@ -50,9 +50,12 @@ impl UringQueue {
         self.stats.system_calls += 1;
         let reason = match recv(&stream.socket, &mut *self.scratch, RecvFlags::DONTWAIT) {
             Ok((count @ 1.., _)) => {
-                let (bytes, limit) = (&self.scratch[..count], self.posting.chunk_bytes);
+                let (bytes, limit) = (&mut self.scratch[..count], self.posting.chunk_bytes);
                 match stream.receive(EndpointId(key), bytes, limit, &mut self.stats, sink) {
                     Ok(()) => {
+                        if stream.is_urgent() {
+                            self.answer(key);
+                        }
                         let change = self.hot.note(key);
                         self.apply(change);
                         return true;
@@ -68,6 +71,12 @@ impl UringQueue {
         true
     }
 
+    /// Writes at once what the connection itself has to say, before its owner hears of what comes of it.
+    pub(super) fn answer(&mut self, key: u64) {
+        self.send_directly(key);
+        self.send(key);
+    }
+
     /// Writes what was posted to the only endpoint that has something to write, as far as its socket takes it.
     pub(super) fn send_directly(&mut self, key: u64) {
         let Some(connection) = self.connections.at_mut(key).filter(|found| !found.sending) else { return };
@@ -75,7 +84,7 @@ impl UringQueue {
         while stream.may_write() {
             self.stats.system_calls += 1;
             self.stats.writes += 1;
-            let sent = send(&stream.socket, stream.outbox.take_off(), SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+            let sent = stream.send(&mut self.posting);
             match sent {
                 Ok(count) => {
                     if stream.outbox.advance(count, self.posting.mark, &mut self.posting.spare) {

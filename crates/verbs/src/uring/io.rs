@@ -68,7 +68,7 @@ impl UringQueue {
         if stream.phase == Phase::Dead {
             return;
         }
-        let reason = match (result, buffer, &self.buffers) {
+        let reason = match (result, buffer, &mut self.buffers) {
             (Ok(count @ 1..), Some(id), Some(buffers)) => {
                 // SAFETY: the completion named the buffer and how many bytes it holds; it is posted again only after
                 // this function has returned.
@@ -76,6 +76,9 @@ impl UringQueue {
                 let limit = self.posting.chunk_bytes;
                 match stream.receive(EndpointId(key), bytes, limit, &mut self.stats, sink) {
                     Ok(()) => {
+                        if stream.is_urgent() {
+                            self.answer(key);
+                        }
                         let change = self.hot.note(key);
                         return self.apply(change);
                     }
@@ -131,9 +134,10 @@ impl UringQueue {
             return self.end(key, reason, sink);
         }
         connection.stream.phase = if closing { Phase::Flushing } else { Phase::Open };
+        let tell = !closing && !connection.stream.is_handshaking();
         self.receive_from(key);
         self.send(key);
-        if !closing {
+        if tell {
             sink(Event::Connected { endpoint: EndpointId(key) });
         }
     }
@@ -150,7 +154,7 @@ impl UringQueue {
             }
             return;
         }
-        let mode = listener.mode;
+        let (mode, tls) = (listener.mode, listener.tls.clone());
         let own = listener.socket.address.clone();
         if !more && matches!(socket, Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)) {
             // There won't be one at once, and trying again at once would keep the queue busy.
@@ -167,10 +171,10 @@ impl UringQueue {
         self.stats.accepted += 1;
         let listener = ListenerId(key);
         if mode == AcceptMode::Detach {
-            let endpoint = DetachedEndpoint { peer: peer.clone(), carrier: Carrier::Socket(socket) };
+            let endpoint = DetachedEndpoint { peer: peer.clone(), carrier: Carrier::Socket(socket, tls) };
             return sink(Event::AcceptedDetached { listener, endpoint, peer });
         }
-        let Ok(endpoint) = self.admit(Stream::new(socket, Phase::Open)) else {
+        let Ok(endpoint) = self.welcome(socket, tls.as_ref()) else {
             self.stats.accept_errors += 1;
             return;
         };
@@ -218,10 +222,10 @@ impl UringQueue {
         if stream.may_write() {
             connection.sending = true;
             self.stats.writes += 1;
-            let bytes: *const [u8] = stream.outbox.take_off();
+            let (socket, bytes) = stream.take_off(&mut self.posting);
             // SAFETY: the outbox neither changes nor frees these bytes before it is told that they are written or is
             // cleared, which happens when the send has completed (invariant 2 of the queue).
-            unsafe { self.ring.send(stream.socket.as_fd(), bytes, key | request::SEND) };
+            unsafe { self.ring.send(socket, bytes, key | request::SEND) };
         } else if stream.finish_flush() {
             self.timers.set(self.now + self.linger, Due::Linger(key));
         }

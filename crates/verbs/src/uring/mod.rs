@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use greenwave_policy::Time;
-use rustix::fd::AsFd;
+use rustix::fd::{AsFd, OwnedFd};
 
 use crate::detached::Carrier;
 use crate::framing::PREFIX;
@@ -33,7 +33,7 @@ use crate::stream::{Due, Note, Phase, Posting, Stream, Timers};
 use crate::wake::{Bell, EventBell};
 use crate::{
     AcceptMode, Address, Backend, Close, CloseReason, CompletionQueue, DetachedEndpoint, EndpointId, Event, ListenerId,
-    QueueConfig, QueueStats, VerbsError, Waker,
+    QueueConfig, QueueStats, TlsClient, TlsServer, VerbsError, Waker,
 };
 use buffers::Buffers;
 use ring::Ring;
@@ -93,6 +93,7 @@ struct Connection {
 struct Listener {
     socket: ListeningSocket,
     mode: AcceptMode,
+    tls: Option<TlsServer>,
     accepting: bool,
     closed: bool,
 }
@@ -156,12 +157,19 @@ impl UringQueue {
         Ok(key)
     }
 
+    /// Takes in a connection that came in.
+    fn welcome(&mut self, socket: OwnedFd, tls: Option<&TlsServer>) -> Result<u64, VerbsError> {
+        let session = tls.map(TlsServer::accept).transpose()?;
+        self.admit(Stream::new(socket, Phase::Open, session))
+    }
+
     fn run_timers(&mut self) {
         while let Some(due) = self.timers.pop(self.now) {
             match due {
                 Due::Linger(key) => {
-                    if self.alive(key).is_some_and(|stream| stream.phase == Phase::Lingering) {
-                        self.notes.push_back((key, Note::Closed(CloseReason::Flushed)));
+                    if let Some(stream) = self.alive(key).filter(|stream| stream.phase == Phase::Lingering) {
+                        let reason = stream.reason_after_lingering();
+                        self.notes.push_back((key, Note::Closed(reason)));
                     }
                 }
                 Due::Accept(key) => self.accept_at(key),
@@ -201,10 +209,11 @@ impl CompletionQueue for UringQueue {
         self.posting.chunk_bytes
     }
 
-    fn listen(&mut self, address: &Address) -> Result<ListenerId, VerbsError> {
+    fn listen_with(&mut self, address: &Address, tls: Option<&TlsServer>) -> Result<ListenerId, VerbsError> {
         self.check()?;
         let socket = ListeningSocket::open(address, Backend::Uring)?;
-        let listener = Listener { socket, mode: AcceptMode::Keep, accepting: false, closed: false };
+        let (mode, tls) = (AcceptMode::Keep, tls.cloned());
+        let listener = Listener { socket, mode, tls, accepting: false, closed: false };
         let key = self.listeners.insert(listener)?;
         self.accept_at(key);
         Ok(ListenerId(key))
@@ -226,15 +235,19 @@ impl CompletionQueue for UringQueue {
         self.retire_listener(listener.0);
     }
 
-    fn connect(&mut self, address: &Address) -> Result<EndpointId, VerbsError> {
+    fn connect_with(&mut self, address: &Address, tls: Option<&TlsClient>) -> Result<EndpointId, VerbsError> {
         self.check()?;
         let (socket, progress) = begin_connect(address, Backend::Uring)?;
+        let session = tls.map(|tls| tls.connect(address)).transpose()?;
         if matches!(progress, Progress::Connected) {
-            let key = self.admit(Stream::new(socket, Phase::Open))?;
-            self.notes.push_back((key, Note::Connected));
+            let key = self.admit(Stream::new(socket, Phase::Open, session))?;
+            match tls {
+                None => self.notes.push_back((key, Note::Connected)),
+                Some(_) => self.answer(key),
+            }
             return Ok(EndpointId(key));
         }
-        let stream = Stream::new(socket, Phase::Connecting { closing: false });
+        let stream = Stream::new(socket, Phase::Connecting { closing: false }, session);
         let key = self.connections.insert(Connection::new(stream))?;
         match (progress, self.connections.at_mut(key)) {
             (Progress::Failed(reason), _) => self.notes.push_back((key, Note::Closed(reason))),
@@ -249,10 +262,10 @@ impl CompletionQueue for UringQueue {
 
     fn adopt(&mut self, endpoint: DetachedEndpoint) -> Result<EndpointId, VerbsError> {
         self.check()?;
-        let Carrier::Socket(socket) = endpoint.carrier else {
+        let Carrier::Socket(socket, tls) = endpoint.carrier else {
             return Err(VerbsError::Adopt(Backend::Uring));
         };
-        self.admit(Stream::new(socket, Phase::Open)).map(EndpointId)
+        self.welcome(socket, tls.as_ref()).map(EndpointId)
     }
 
     fn close(&mut self, endpoint: EndpointId, how: Close) {

@@ -3,14 +3,15 @@
 // Each test binary uses a part of this.
 #![allow(dead_code, unused_imports, unused_macros)]
 
+pub(crate) mod certificates;
 pub(crate) mod site;
 
 use std::time::{Duration, Instant};
 
 use greenwave_policy::Time;
 use greenwave_verbs::{
-    Address, CloseReason, CompletionQueue, DetachedEndpoint, EndpointId, Event, ListenerId, QueueConfig, VerbsError,
-    open,
+    Address, CloseReason, CompletionQueue, DetachedEndpoint, EndpointId, Event, ListenerId, QueueConfig, TlsClient,
+    TlsServer, VerbsError, open,
 };
 
 /// An event that outlives its poll.
@@ -29,6 +30,8 @@ pub(crate) enum Seen {
 pub(crate) struct Host {
     pub(crate) queue: Box<dyn CompletionQueue>,
     pub(crate) log: Vec<Seen>,
+    /// How its listeners and its connections are secured.
+    pub(crate) tls: (Option<TlsServer>, Option<TlsClient>),
     start: Instant,
 }
 
@@ -36,7 +39,7 @@ impl Host {
     /// `None` where the backend doesn't run, which is not for these tests to decide.
     pub(crate) fn new(config: &QueueConfig) -> Option<Self> {
         match open(config) {
-            Ok(queue) => Some(Self { queue, log: Vec::new(), start: Instant::now() }),
+            Ok(queue) => Some(Self { queue, log: Vec::new(), tls: (None, None), start: Instant::now() }),
             Err(error @ VerbsError::Unavailable { .. }) => {
                 eprintln!("skipped: {error}");
                 None
@@ -72,8 +75,16 @@ impl Host {
     }
 
     pub(crate) fn listen(&mut self, address: &Address) -> (ListenerId, Address) {
-        let listener = self.queue.listen(address).unwrap();
+        let listener = self.try_listen(address).unwrap();
         (listener, self.queue.local_address(listener).unwrap())
+    }
+
+    pub(crate) fn try_listen(&mut self, address: &Address) -> Result<ListenerId, VerbsError> {
+        self.queue.listen_with(address, self.tls.0.as_ref())
+    }
+
+    pub(crate) fn connect(&mut self, address: &Address) -> EndpointId {
+        self.queue.connect_with(address, self.tls.1.as_ref()).unwrap()
     }
 
     pub(crate) fn chunks(&self) -> Vec<&[u8]> {
@@ -136,7 +147,7 @@ pub(crate) fn until<const N: usize>(mut hosts: [&mut Host; N], condition: impl F
 /// A server and a client with one connection between them, by their ids of it.
 pub(crate) fn connect(server: &mut Host, client: &mut Host, address: &Address) -> (EndpointId, EndpointId) {
     let (_, address) = server.listen(address);
-    let at_client = client.queue.connect(&address).unwrap();
+    let at_client = client.connect(&address);
     server.log.clear();
     until([server, client], |[server, client]| server.accepted().is_some() && client.is_connected(at_client));
     (server.accepted().unwrap(), at_client)

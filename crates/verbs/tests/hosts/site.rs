@@ -4,12 +4,16 @@ pub(crate) use greenwave_verbs::Choice;
 use greenwave_verbs::{Address, QueueConfig};
 use tempfile::TempDir;
 
+use super::Host;
+use super::certificates::Certificates;
+
 pub(crate) use greenwave_verbs::memory::Network;
 
 /// A carrier to run the tests over.
 pub(crate) struct Site {
     pub(crate) config: QueueConfig,
     pub(crate) address: Address,
+    tls: Option<Certificates>,
     _directory: TempDir,
 }
 
@@ -17,12 +21,21 @@ impl Site {
     pub(crate) fn new(backend: Choice, scheme: &str) -> Self {
         let directory = TempDir::new().unwrap();
         let address = match scheme {
-            "tcp" => "tcp://127.0.0.1:0".parse().unwrap(),
+            "tcp" | "tls" => "tcp://127.0.0.1:0".parse().unwrap(),
             "unix" => Address::Unix(directory.path().join("socket")),
             _ => "memory://".parse().unwrap(),
         };
         let config = QueueConfig { backend, chunk_bytes: 4096, ..QueueConfig::default() };
-        Self { config, address, _directory: directory }
+        Self { config, address, tls: (scheme == "tls").then(Certificates::usual), _directory: directory }
+    }
+
+    /// A queue, if the backend runs here.
+    pub(crate) fn host(&self) -> Option<Host> {
+        let mut host = Host::new(&self.config)?;
+        if let Some(certificates) = &self.tls {
+            host.tls = (Some(certificates.server()), Some(certificates.client()));
+        }
+        Some(host)
     }
 
     /// An address of the kind at which nobody listens.
@@ -45,18 +58,21 @@ macro_rules! over_every_carrier {
         over_every_carrier!(@carrier uring_unix, Choice::Uring, "unix", $($test)*);
         over_every_carrier!(@carrier epoll_tcp, Choice::Epoll, "tcp", $($test)*);
         over_every_carrier!(@carrier epoll_unix, Choice::Epoll, "unix", $($test)*);
+        #[cfg(feature = "tls")]
+        over_every_carrier!(@carrier uring_tls, Choice::Uring, "tls", $($test)*);
+        #[cfg(feature = "tls")]
+        over_every_carrier!(@carrier epoll_tls, Choice::Epoll, "tls", $($test)*);
         over_every_carrier!(@carrier memory, Choice::Memory(Network::new(1)), "memory", $($test)*);
     };
     (@carrier $carrier:ident, $backend:expr, $scheme:literal, $($test:ident)*) => {
         mod $carrier {
-            use $crate::hosts::Host;
             // Each carrier uses a part of this.
             #[allow(unused_imports)]
             use $crate::hosts::site::{Choice, Network, Site};
 
             $(#[test] fn $test() {
                 let site = Site::new($backend, $scheme);
-                if let (Some(server), Some(client)) = (Host::new(&site.config), Host::new(&site.config)) {
+                if let (Some(server), Some(client)) = (site.host(), site.host()) {
                     super::$test(&site, server, client);
                 }
             })*

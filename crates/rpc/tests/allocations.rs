@@ -1,0 +1,50 @@
+//! In the steady state a null call allocates nothing, on either side.
+//!
+//! A process of its own, as everything that the process allocates is counted.
+
+use greenwave_rpc::{ChannelConfig, CompletionStream, MethodId, Router, Server, ServerConfig};
+use greenwave_verbs::{Address, Choice};
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+use std::alloc::System;
+use std::time::Duration;
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+const NULL: MethodId = MethodId::of("test.Null/Call");
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Makes so many batches of calls, each answered before the next.
+fn call(stream: &mut CompletionStream, batch: u64, batches: usize) {
+    for _ in 0..batches {
+        (0..batch).for_each(|tag| stream.submit_within(MINUTE, NULL, &[7; 64], tag));
+        for _ in 0..batch {
+            let reply = stream.take().unwrap().result.unwrap();
+            assert_eq!(*reply.body, [7; 64]);
+            stream.recycle(reply);
+        }
+    }
+}
+
+#[test]
+fn a_null_call_allocates_nothing_once_warm() {
+    for backend in [Choice::Auto, Choice::Epoll] {
+        let router = Router::new().method("test.Null/Call", |_, request, reply| {
+            reply.extend_from_slice(request);
+            Ok(())
+        });
+        let listen = vec![Address::Tcp(([127, 0, 0, 1], 0).into())];
+        let config = ServerConfig { listen, backend: backend.clone(), ..ServerConfig::default() };
+        let server = Server::start(config, router).unwrap();
+        let config = ChannelConfig { backend: backend.clone(), ..ChannelConfig::default() };
+        let mut stream = CompletionStream::connect(&server.addresses()[0], &config).unwrap();
+        for batch in [1, 64] {
+            call(&mut stream, batch, 2000);
+            let region = Region::new(ALLOCATOR);
+            call(&mut stream, batch, 2000);
+            let counted = region.change();
+            let allocations = counted.allocations + counted.reallocations;
+            assert_eq!(allocations, 0, "over {backend:?}, {batch} at a time: {counted:?}");
+        }
+    }
+}
