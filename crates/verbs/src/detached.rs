@@ -19,6 +19,9 @@ pub struct DetachedEndpoint {
 pub(crate) enum Carrier {
     Socket(OwnedFd),
     Memory(memory::LooseEnd),
+    /// The socket at which two queues meet, before a word was said, and the address it belongs to.
+    #[cfg(feature = "fabric")]
+    Fabric(OwnedFd, crate::FabricAddress),
 }
 
 impl DetachedEndpoint {

@@ -87,6 +87,12 @@ void greenwave_port_close(struct greenwave_port *port) {
     free(port);
 }
 
+/* Ends what is posted, so that the memory it works on can be given back. */
+void greenwave_port_shut(struct greenwave_port *port) {
+    if (port->endpoint != NULL && fi_close(&port->endpoint->fid) == 0)
+        port->endpoint = NULL;
+}
+
 static int set_up(struct greenwave_port *port, size_t completions, struct greenwave_facts *facts, const char **doing) {
     struct fi_info *info = port->info;
     /* No wait object: a queue that sleeps is woken by its peers over sockets, which makes the polls cheaper. */

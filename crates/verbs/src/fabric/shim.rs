@@ -75,6 +75,9 @@ pub(crate) struct Completion {
     pub(crate) len: usize,
 }
 
+// SAFETY: a context belongs to the port whose completion this is, and moves between threads with it.
+unsafe impl Send for Completion {}
+
 impl Completion {
     pub(crate) const NONE: Self = Self { context: null(), flags: 0, len: 0 };
 
@@ -132,6 +135,7 @@ unsafe extern "C" {
         doing: *mut *const c_char,
     ) -> c_int;
     fn greenwave_port_close(port: *mut RawPort);
+    fn greenwave_port_shut(port: *mut RawPort);
     fn greenwave_port_register(
         port: *mut RawPort,
         memory: *mut c_void,
@@ -251,6 +255,12 @@ impl RawEndpoint {
         };
         succeeded(result as isize, "fi_mr_reg", Some(self.provider))?;
         Ok(Registration { raw: out, descriptor })
+    }
+
+    /// Ends everything that is posted. Nothing can be done with the endpoint any more but to drop it.
+    pub(crate) fn shut(&mut self) {
+        // SAFETY: nothing else refers to it.
+        unsafe { greenwave_port_shut(self.raw.as_ptr()) };
     }
 
     /// Takes a peer in, by the name that it told. The name was checked to be as long as this endpoint's own, which

@@ -1,7 +1,7 @@
 //! The carriers that a test runs over.
 
 pub(crate) use greenwave_verbs::Choice;
-use greenwave_verbs::{Address, QueueConfig};
+use greenwave_verbs::{Address, FabricAddress, QueueConfig};
 use tempfile::TempDir;
 
 pub(crate) use greenwave_verbs::memory::Network;
@@ -19,6 +19,8 @@ impl Site {
         let address = match scheme {
             "tcp" => "tcp://127.0.0.1:0".parse().unwrap(),
             "unix" => Address::Unix(directory.path().join("socket")),
+            "fabric+shm" => "fabric+shm://".parse().unwrap(),
+            "fabric+tcp" => "fabric+tcp://127.0.0.1:0".parse().unwrap(),
             _ => "memory://".parse().unwrap(),
         };
         let config = QueueConfig { backend, chunk_bytes: 4096, ..QueueConfig::default() };
@@ -34,6 +36,11 @@ impl Site {
             }
             Address::Unix(path) => Address::Unix(path.with_extension("none")),
             Address::Memory(_) => Address::Memory("nobody".to_owned()),
+            Address::Fabric(FabricAddress::Shm(_)) => "fabric+shm://nobody".parse().unwrap(),
+            Address::Fabric(_) => {
+                let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+                Address::Fabric(FabricAddress::Tcp(gone.local_addr().unwrap()))
+            }
         }
     }
 }
@@ -46,6 +53,10 @@ macro_rules! over_every_carrier {
         over_every_carrier!(@carrier epoll_tcp, Choice::Epoll, "tcp", $($test)*);
         over_every_carrier!(@carrier epoll_unix, Choice::Epoll, "unix", $($test)*);
         over_every_carrier!(@carrier memory, Choice::Memory(Network::new(1)), "memory", $($test)*);
+        #[cfg(feature = "fabric")]
+        over_every_carrier!(@carrier fabric_shm, Choice::Fabric, "fabric+shm", $($test)*);
+        #[cfg(feature = "fabric")]
+        over_every_carrier!(@carrier fabric_tcp, Choice::Fabric, "fabric+tcp", $($test)*);
     };
     (@carrier $carrier:ident, $backend:expr, $scheme:literal, $($test:ident)*) => {
         mod $carrier {
