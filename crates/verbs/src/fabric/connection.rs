@@ -34,6 +34,9 @@ pub(super) struct Connection {
     pub(super) unsent: usize,
     /// There was no room after the last chunk; the owner waits to hear of it.
     pub(super) starved: bool,
+    /// libfabric has taken a first message for the peer. Before that it may make a connection of its own, which needs
+    /// polls on both sides.
+    pub(super) is_warm: bool,
     /// Listed among those that were posted to.
     pub(super) is_dirty: bool,
     /// Listed among those that have something to send and should try again.
@@ -131,6 +134,7 @@ impl Connection {
             filling: None,
             unsent: 0,
             starved: false,
+            is_warm: false,
             is_dirty: false,
             is_listed: false,
             sent: 0,

@@ -17,8 +17,10 @@ impl FabricQueue {
         let port = connection.port.and_then(|index| self.ports[index].port.as_mut());
         let Some(port) = port.filter(|_| connection.stage == Stage::Up) else { return };
         let before = connection.sent;
-        let outcome = Self::send_unsent(connection, port, &mut self.stats)
-            .and_then(|is_over| if is_over { Self::send_end(connection, port, key, self.window) } else { Ok(false) });
+        let outcome = Self::send_all(connection, port, key, self.window, &mut self.stats);
+        if connection.is_warm && connection.untold_event.is_some() {
+            self.notes.push_back((key, Note::Connected));
+        }
         if connection.starved && connection.unsent < self.mark {
             connection.starved = false;
             self.notes.push_back((key, Note::Writable));
@@ -37,7 +39,7 @@ impl FabricQueue {
             }
             Ok(true) => {}
             // A window that is full opens with the next message of the peer.
-            Ok(false) if !connection.may_send() && connection.has_unsent() => {}
+            Ok(false) if connection.is_warm && !connection.may_send() && connection.has_unsent() => {}
             Ok(false) if !connection.is_listed => {
                 connection.is_listed = true;
                 self.listed.push(key);
@@ -48,6 +50,25 @@ impl FabricQueue {
     }
 
     /// True: nothing is left. An error is one of libfabric.
+    #[inline]
+    fn send_all(
+        connection: &mut Connection,
+        port: &mut Port,
+        key: u64,
+        window: u16,
+        stats: &mut QueueStats,
+    ) -> Result<bool, i32> {
+        if !connection.is_warm {
+            connection.is_warm = Self::send_bare(connection, port, key, Kind::Credit)?;
+            if !connection.is_warm {
+                return Ok(false);
+            }
+            connection.has_sent();
+        }
+        Ok(Self::send_unsent(connection, port, stats)? && Self::send_end(connection, port, key, window)?)
+    }
+
+    /// Sends the messages that wait. True: nothing is left.
     fn send_unsent(connection: &mut Connection, port: &mut Port, stats: &mut QueueStats) -> Result<bool, i32> {
         let Some(peer) = connection.link.as_ref().map(|link| link.peer) else { return Ok(false) };
         while let Some(message) = connection.queue.front().copied().or(connection.filling) {

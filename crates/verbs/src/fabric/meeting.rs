@@ -152,9 +152,6 @@ impl FabricQueue {
             self.notes.push_back((key, Note::Closed(reason)));
             false
         });
-        if self.connections.at(key).is_some_and(|connection| connection.stage == Stage::Up) {
-            self.announce(key, sink);
-        }
         if is_over {
             self.hear_out(key, sink);
         }

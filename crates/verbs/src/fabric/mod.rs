@@ -9,7 +9,8 @@
 //! # Meeting
 //!
 //! Queues meet at a socket: a TCP port, or for shared memory a Unix socket beside it. There they agree on a provider
-//! and tell each other their endpoints (see [`wire::Note`]); EFA's addresses can't be told in any other way. The socket
+//! and tell each other their endpoints (see [`wire::Note`]). The owner hears of the connection once libfabric has taken a
+//! first message for the other side, as that may need polls on both. EFA's addresses can't be told in any other way. The socket
 //! stays open while the connection lives, and nothing goes over it but what is said under *sleeping*. It makes a
 //! connection behave like one over a socket where a fabric leaves one alone: a place where nobody listens refuses, a
 //! place that is taken can't be listened at, what was accepted can be handed to another queue, and, above all, the
@@ -33,6 +34,7 @@
 //! [`SLICE`](FabricQueue::SLICE) for that.
 
 mod connection;
+mod graves;
 mod io;
 mod meeting;
 mod place;
@@ -257,9 +259,9 @@ impl FabricQueue {
             let Some(connection) = self.connections.at_mut(key) else { continue };
             let endpoint = EndpointId(key);
             match note {
-                Note::Connected if connection.takes_posts() => sink(Event::Connected { endpoint }),
+                Note::Connected => self.announce(key, sink),
                 Note::Writable if connection.takes_posts() => sink(Event::Writable { endpoint }),
-                Note::Connected | Note::Writable => {}
+                Note::Writable => {}
                 Note::Closed(reason) => self.end(key, reason, sink),
             }
         }

@@ -22,9 +22,6 @@ pub(crate) enum Provider {
 }
 
 impl Provider {
-    /// In the order in which they are preferred.
-    pub(crate) const ALL: [Self; 4] = [Self::Verbs, Self::Efa, Self::Tcp, Self::Shm];
-
     /// The name by which libfabric knows it. Reliable datagrams over connections are a layer of their own there.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -37,10 +34,6 @@ impl Provider {
 
     pub(crate) fn bit(self) -> u8 {
         1 << self as u8
-    }
-
-    pub(crate) fn by_number(number: u8) -> Option<Self> {
-        Self::ALL.into_iter().find(|provider| *provider as u8 == number)
     }
 
     /// Whether an endpoint is opened at an address of the network. The others have addresses of their own kind.
@@ -193,14 +186,6 @@ fn remove_if_unclaimed(region: &PathBuf) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_provider_is_known_by_its_number() {
-        for provider in Provider::ALL {
-            assert_eq!(Provider::by_number(provider as u8), Some(provider));
-        }
-        assert_eq!(Provider::by_number(4), None);
-    }
 
     #[test]
     fn an_address_leads_to_its_socket_and_back() {

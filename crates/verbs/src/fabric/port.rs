@@ -1,7 +1,9 @@
 //! An endpoint with its buffers: receives that are kept posted, and messages on their way out.
 
 use std::collections::HashMap;
+use std::mem::ManuallyDrop;
 
+use super::graves;
 use super::shim::{Buffer, Completion, Context, FabricError, Memory, RawEndpoint, Registration, code};
 use super::wire::HEADER;
 use crate::framing::PREFIX;
@@ -12,12 +14,11 @@ use crate::framing::PREFIX;
 /// 1. A receive buffer is posted, or it is being handled, or it is in `unposted`.
 /// 2. A send buffer is free, or belongs to one connection's outbox, or libfabric reads it. `owners` names the
 ///    connection, for the case that sending fails.
-/// 3. `endpoint` is shut before the memory of a slab is given back.
+/// 3. The endpoint is shut before the memory of a slab is given back.
 #[derive(Debug)]
 pub(crate) struct Port {
-    endpoint: RawEndpoint,
-    receives: Slab,
-    sends: Vec<Slab>,
+    body: ManuallyDrop<Body>,
+    is_shared: bool,
     free: Vec<u32>,
     owners: Vec<u64>,
     unposted: Vec<u32>,
@@ -33,6 +34,14 @@ pub(crate) struct Port {
     next: usize,
     fetched: usize,
     keys: u64,
+}
+
+/// What libfabric has to do with.
+#[derive(Debug)]
+pub(super) struct Body {
+    endpoint: RawEndpoint,
+    receives: Slab,
+    sends: Vec<Slab>,
 }
 
 #[derive(Debug)]
@@ -82,11 +91,14 @@ impl Port {
         let message_bytes = HEADER + PREFIX + chunk_bytes;
         let receives = receives.min(endpoint.facts.receives as usize);
         let slab = Slab::new(&mut endpoint, message_bytes, receives, 0, 1)?;
+        let is_shared = provider == "shm";
+        if is_shared {
+            graves::enter(endpoint.name());
+        }
         let mut port = Self {
             inject_bytes: endpoint.facts.inject_bytes as usize,
-            endpoint,
-            receives: slab,
-            sends: Vec::new(),
+            body: ManuallyDrop::new(Body { endpoint, receives: slab, sends: Vec::new() }),
+            is_shared,
             free: Vec::new(),
             owners: Vec::new(),
             unposted: (0..receives as u32).rev().collect(),
@@ -105,7 +117,7 @@ impl Port {
 
     /// The endpoint's address, to be told to its peers.
     pub(crate) fn name(&self) -> &[u8] {
-        self.endpoint.name()
+        self.body.endpoint.name()
     }
 
     /// Takes in a connection to a peer, by the name that it told.
@@ -115,7 +127,10 @@ impl Port {
             peer.connections += 1;
             return Ok(peer.number);
         }
-        let number = self.endpoint.insert(name)?;
+        if self.is_shared {
+            graves::bind(self.body.endpoint.name(), name);
+        }
+        let number = self.body.endpoint.insert(name)?;
         self.peers.insert(name.into(), Peer { number, connections: 1 });
         Ok(number)
     }
@@ -136,7 +151,7 @@ impl Port {
             return;
         }
         self.leaving = 0;
-        let endpoint = &mut self.endpoint;
+        let endpoint = &mut self.body.endpoint;
         self.peers.retain(|_, peer| {
             if peer.connections == 0 {
                 endpoint.remove(peer.number);
@@ -152,7 +167,7 @@ impl Port {
         if self.next < self.fetched {
             return Ok(self.fetched - self.next);
         }
-        match self.endpoint.read(&mut self.batch) {
+        match self.body.endpoint.read(&mut self.batch) {
             code::AGAIN => Ok(0),
             count @ 0.. => {
                 (self.next, self.fetched) = (0, count as usize);
@@ -167,7 +182,7 @@ impl Port {
         if error != code::ERROR_WAITS {
             return Err(FabricError { doing: "fi_cq_read".to_owned(), provider: None, code: -error as i32 });
         }
-        while let Some((tag, error)) = self.endpoint.read_error() {
+        while let Some((tag, error)) = self.body.endpoint.read_error() {
             match tag {
                 Some(tag) if tag & SEND != 0 => {
                     let owner = self.owners.get((tag & !SEND) as usize).copied();
@@ -209,7 +224,7 @@ impl Port {
     pub(crate) unsafe fn received<'a>(&self, buffer: u32, len: usize) -> &'a [u8] {
         // SAFETY: the buffer is of that length at least, and lives as long as the port; libfabric is done with it, for
         // which the caller answers.
-        unsafe { std::slice::from_raw_parts(self.receives.buffer(buffer).start, len.min(self.message_bytes)) }
+        unsafe { std::slice::from_raw_parts(self.body.receives.buffer(buffer).start, len.min(self.message_bytes)) }
     }
 
     /// Posts a receive buffer again.
@@ -222,8 +237,9 @@ impl Port {
     #[inline]
     fn post(&mut self) {
         while let Some(&buffer) = self.unposted.last() {
+            let body = &mut *self.body;
             // SAFETY: nobody has the buffer, and it lives until the endpoint is shut.
-            if unsafe { self.endpoint.receive(self.receives.buffer(buffer)) } != 0 {
+            if unsafe { body.endpoint.receive(body.receives.buffer(buffer)) } != 0 {
                 return;
             }
             self.unposted.pop();
@@ -234,9 +250,9 @@ impl Port {
     pub(crate) fn take(&mut self, owner: u64) -> Result<u32, FabricError> {
         if self.free.is_empty() {
             let first = self.owners.len() as u32;
-            let slab = Slab::new(&mut self.endpoint, self.message_bytes, Self::SENDS, first | SEND, self.keys + 1)?;
+            let slab = Slab::new(&mut self.body.endpoint, self.message_bytes, Self::SENDS, first | SEND, self.keys + 1)?;
             self.keys += 1;
-            self.sends.push(slab);
+            self.body.sends.push(slab);
             self.owners.resize(self.owners.len() + Self::SENDS, 0);
             self.free.extend((first..first + Self::SENDS as u32).rev());
         }
@@ -248,7 +264,7 @@ impl Port {
     #[inline]
     fn send_buffer(&self, buffer: u32) -> Buffer {
         let index = buffer as usize;
-        self.sends[index / Self::SENDS].buffer((index % Self::SENDS) as u32)
+        self.body.sends[index / Self::SENDS].buffer((index % Self::SENDS) as u32)
     }
 
     /// The bytes of a send buffer that was taken and not handed over.
@@ -265,10 +281,10 @@ impl Port {
         let whole = self.send_buffer(buffer);
         let result = if len <= self.inject_bytes {
             // SAFETY: as for `bytes`.
-            self.endpoint.inject(unsafe { std::slice::from_raw_parts(whole.start, len) }, peer)
+            self.body.endpoint.inject(unsafe { std::slice::from_raw_parts(whole.start, len) }, peer)
         } else {
             // SAFETY: the buffer was taken, so nobody else has it, and it isn't given out before it is complete.
-            unsafe { self.endpoint.send(Buffer { bytes: len, ..whole }, peer) }
+            unsafe { self.body.endpoint.send(Buffer { bytes: len, ..whole }, peer) }
         };
         match result {
             0 if len <= self.inject_bytes => self.free.push(buffer),
@@ -296,6 +312,17 @@ impl Port {
 }
 
 impl Drop for Port {
+    fn drop(&mut self) {
+        // SAFETY: this is the end of the port, and its last use of the body.
+        let body = unsafe { ManuallyDrop::take(&mut self.body) };
+        if self.is_shared {
+            let name: Box<[u8]> = body.endpoint.name().into();
+            graves::bury(&name, body);
+        }
+    }
+}
+
+impl Drop for Body {
     fn drop(&mut self) {
         self.endpoint.shut();
         self.receives.registration = None;
