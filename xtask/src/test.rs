@@ -19,7 +19,7 @@ Options:
   --quick  formatting, lints and tests alone
 
 The fuzz targets run for a few seconds each, where the nightly toolchain and cargo-fuzz are installed; C code is put to
-the test where clang is.";
+the test where clang is, and the backend over libfabric where libfabric-dev is.";
 
 /// How long each fuzz target runs.
 const FUZZ_SECONDS: u32 = 10;
@@ -33,7 +33,7 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
         [word] if word == "--quick" => true,
         _ => return Err(wrong_use(format!("`{}` is not understood", words.join(" ")), "cargo xtask test --help")),
     };
-    let mut steps = Steps::new(if quick { 3 } else { 8 });
+    let mut steps = Steps::new(if quick { 3 } else { 10 });
     steps.run("formatting", &mut cargo(["fmt", "--all", "--check"]))?;
     let lints = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
     steps.run("lints", &mut cargo(lints))?;
@@ -46,6 +46,7 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
         models(&mut steps)?;
         fuzz::smoke(&mut steps, FUZZ_SECONDS)?;
         c_code(&mut steps)?;
+        fabric(&mut steps)?;
     }
     steps.run("tests", &mut cargo(["test", "--workspace", "--no-fail-fast"]))?;
     steps.finish();
@@ -61,6 +62,21 @@ fn c_code(steps: &mut Steps) -> Result<()> {
     };
     let mut test = cargo(["test", "--package", "cargo-quanta", "--test", "clang", "--", "--ignored"]);
     steps.run("C code", test.env("CLANG", clang))
+}
+
+/// The backend over libfabric, in shared memory and over TCP, where libfabric's headers are.
+fn fabric(steps: &mut Steps) -> Result<()> {
+    let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".into());
+    let header = ["-fsyntax-only", "-include", "rdma/fabric.h", "-x", "c", "/dev/null"];
+    if !works(Command::new(compiler).args(header)) {
+        steps.pass_over("fabric", "passed over: there is no libfabric; to install it: apt-get install libfabric-dev");
+        return Ok(());
+    }
+    let packages = ["--package", "greenwave-verbs", "--package", "greenwave-rpc", "--features", "fabric"];
+    let lints = ["clippy", "--all-targets"];
+    steps.run("fabric lints", cargo(lints).args(packages).args(["--", "-D", "warnings"]))?;
+    // What has no fabric in its name runs with the other tests.
+    steps.run("fabric", cargo(["test"]).args(packages).args(["--", "fabric", "shared_memory"]))
 }
 
 /// Every interleaving of the lock-free protocols, by loom. Its own target folder keeps the flag from rebuilding all else.

@@ -107,8 +107,10 @@ impl fmt::Display for Address {
 
 /// A text that is no [`Address`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is no address: {reason}; write tcp://127.0.0.1:7000, unix:///run/shop.sock or memory://shop, or \
-         fabric+shm://shop or fabric://127.0.0.1:7000 for a fabric")]
+#[error(
+    "`{text}` is no address: {reason}; write tcp://127.0.0.1:7000, unix:///run/shop.sock or memory://shop, or \
+         fabric+shm://shop or fabric://127.0.0.1:7000 for a fabric"
+)]
 pub struct ParseAddressError {
     text: String,
     reason: &'static str,

@@ -88,7 +88,8 @@ fn part_of_an_echo() {
                 answers.push_back((endpoint, chunk));
             }
         }
-        while let Some((endpoint, chunk)) = answers.pop_front_if(|(endpoint, _)| server.queue.send_room(*endpoint) > 0) {
+        while let Some((endpoint, chunk)) = answers.pop_front_if(|(endpoint, _)| server.queue.send_room(*endpoint) > 0)
+        {
             server.queue.post_send(endpoint, &[&chunk]).unwrap();
         }
     }
@@ -170,8 +171,7 @@ fn a_server_asleep_wakes_when_a_client_is_killed_and_takes_the_next() {
 #[test]
 fn long_chunks_pass_without_reading_the_memory_of_the_other_process() {
     // As where ptrace is forbidden: libfabric then copies through the shared memory in pieces.
-    let mut echo =
-        Other::start("part_of_an_echo", "fabric+shm://", |command| command.env("FI_SHM_DISABLE_CMA", "1"));
+    let mut echo = Other::start("part_of_an_echo", "fabric+shm://", |command| command.env("FI_SHM_DISABLE_CMA", "1"));
     let address = echo.hear();
     talk(&mut host(), &address);
 }
@@ -228,7 +228,9 @@ fn a_stranger_at_the_meeting_place_is_cut_off() {
     let (_, address) = server.listen(&"fabric+shm://".parse().unwrap());
     let name = address.to_string();
     let path = format!("/dev/shm/greenwave-{}.socket", name.strip_prefix("fabric+shm://").unwrap());
-    for words in [b"GET / HTTP/1.1\r\n\r\n".as_slice(), &[1, 5, 0, b'G', b'W', b'F', 9, 1], &[255; 4000], &[5, 2, 0, 1, 1]] {
+    for words in
+        [b"GET / HTTP/1.1\r\n\r\n".as_slice(), &[1, 5, 0, b'G', b'W', b'F', 9, 1], &[255; 4000], &[5, 2, 0, 1, 1]]
+    {
         let mut stranger = UnixStream::connect(&path).unwrap();
         // It may be cut off before it has said everything.
         let _ = stranger.write_all(words);

@@ -70,8 +70,9 @@ struct Leading<'a>(&'a Core);
 impl Core {
     /// A core for one address. Connects with the first call.
     pub(crate) fn new(address: &Address, config: &ChannelConfig) -> Result<Self, Status> {
-        let mut net = Net::new(config.backend.for_address(address), &config.limits, crate::clock::Clock::Monotonic, true)
-            .map_err(|error| Status::refused(Reason::Unreachable, error.to_string()))?;
+        let mut net =
+            Net::new(config.backend.for_address(address), &config.limits, crate::clock::Clock::Monotonic, true)
+                .map_err(|error| Status::refused(Reason::Unreachable, error.to_string()))?;
         let peer = net.open(address.clone(), config);
         let (calls, happened) = (Slab::new(), Vec::new());
         Ok(Self {

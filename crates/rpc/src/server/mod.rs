@@ -71,7 +71,8 @@ impl Server {
         let router = Arc::new(router);
         let serving = Serving { name: config.name.clone(), checksums: config.checksums, absolute: config.absolute };
         let mut nets = Vec::new();
-        let backend = config.listen.iter().fold(config.backend.clone(), |backend, address| backend.for_address(address));
+        let backend =
+            config.listen.iter().fold(config.backend.clone(), |backend, address| backend.for_address(address));
         for counters in &*counters {
             let mut net = Net::new(backend.clone(), &config.limits, Clock::Monotonic, false)?;
             net.serve(serving.clone(), Arc::clone(counters));

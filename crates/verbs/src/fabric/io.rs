@@ -107,12 +107,7 @@ impl FabricQueue {
     }
 
     /// Sends a message without a body. True: it is over.
-    pub(super) fn send_bare(
-        connection: &Connection,
-        port: &mut Port,
-        key: u64,
-        kind: Kind,
-    ) -> Result<bool, i32> {
+    pub(super) fn send_bare(connection: &Connection, port: &mut Port, key: u64, kind: Kind) -> Result<bool, i32> {
         let (Some(header), Some(link)) = (connection.header(kind), &connection.link) else { return Ok(false) };
         let buffer = port.take(key).map_err(|error| error.code)?;
         port.bytes(buffer)[..HEADER].copy_from_slice(&header.encode());
@@ -167,7 +162,7 @@ impl FabricQueue {
         match fetched {
             Ok(count) => count,
             Err(error) => {
-                self.fail(index, error.into());
+                self.fail(index, std::io::Error::from(error).kind());
                 0
             }
         }
@@ -175,10 +170,10 @@ impl FabricQueue {
 
     /// A port failed: all its connections end.
     #[cold]
-    fn fail(&mut self, index: usize, error: std::io::Error) {
+    fn fail(&mut self, index: usize, kind: std::io::ErrorKind) {
         let on_it = |key: &u64| self.connections.at(*key).is_some_and(|connection| connection.port == Some(index));
         let keys: Vec<u64> = self.connections.keys().filter(on_it).collect();
-        let reason = CloseReason::QueueFailed(error.kind());
+        let reason = CloseReason::QueueFailed(kind);
         self.notes.extend(keys.iter().map(|key| (*key, Note::Closed(reason))));
         for key in keys {
             if let Some(connection) = self.connections.at_mut(key) {

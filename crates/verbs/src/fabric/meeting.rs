@@ -16,9 +16,7 @@ use crate::detached::Carrier;
 use crate::framing::PREFIX;
 use crate::socket::{connect_outcome, peer_of, reason_of, set_up};
 use crate::stream::{Due, Note};
-use crate::{
-    AcceptMode, Address, CloseReason, DetachedEndpoint, EndpointId, Event, FabricAddress, ListenerId,
-};
+use crate::{AcceptMode, Address, CloseReason, DetachedEndpoint, EndpointId, Event, FabricAddress, ListenerId};
 
 /// Asks the kernel to find out whether the machine at the other end still lives, and not to take longer for it than
 /// about five seconds.

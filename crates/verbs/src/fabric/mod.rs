@@ -214,9 +214,10 @@ impl FabricQueue {
         meeting::keep_alive(&socket, &address);
         let key = self.connections.insert(Connection::new(socket, address, stage, secret))?;
         let flags = epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
-        let watched = self.connections.at(key).map_or(Ok(()), |connection| {
-            self.watch(key | about::CONNECTION, &connection.socket, flags)
-        });
+        let watched = self
+            .connections
+            .at(key)
+            .map_or(Ok(()), |connection| self.watch(key | about::CONNECTION, &connection.socket, flags));
         if let Err(errno) = watched {
             self.connections.remove(key);
             return Err(VerbsError::System { doing: "registering a socket with epoll", source: errno.into() });

@@ -136,9 +136,9 @@ pub(crate) fn open_port(
 pub(crate) fn is_name(provider: Provider, name: &[u8], own: &[u8]) -> bool {
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"._-".contains(byte);
     match (provider, name.split_last()) {
-        (Provider::Shm, Some((0, text))) => text.strip_prefix(REGION.as_bytes()).is_some_and(|region| {
-            region.starts_with(PREFIX.as_bytes()) && region.iter().all(is_plain)
-        }),
+        (Provider::Shm, Some((0, text))) => text
+            .strip_prefix(REGION.as_bytes())
+            .is_some_and(|region| region.starts_with(PREFIX.as_bytes()) && region.iter().all(is_plain)),
         (Provider::Shm, _) => false,
         _ => name.len() == own.len(),
     }
@@ -189,7 +189,9 @@ mod tests {
 
     #[test]
     fn an_address_leads_to_its_socket_and_back() {
-        for text in ["fabric+tcp://127.0.0.1:7", "fabric://127.0.0.1:7", "fabric+efa://[::1]:7", "fabric+verbs://[::1]:7"] {
+        for text in
+            ["fabric+tcp://127.0.0.1:7", "fabric://127.0.0.1:7", "fabric+efa://[::1]:7", "fabric+verbs://[::1]:7"]
+        {
             let Ok(Address::Fabric(address)) = text.parse() else { panic!("{text}") };
             assert_eq!(beside(&address, &socket_of(&address)), address);
         }

@@ -250,7 +250,8 @@ impl Port {
     pub(crate) fn take(&mut self, owner: u64) -> Result<u32, FabricError> {
         if self.free.is_empty() {
             let first = self.owners.len() as u32;
-            let slab = Slab::new(&mut self.body.endpoint, self.message_bytes, Self::SENDS, first | SEND, self.keys + 1)?;
+            let slab =
+                Slab::new(&mut self.body.endpoint, self.message_bytes, Self::SENDS, first | SEND, self.keys + 1)?;
             self.keys += 1;
             self.body.sends.push(slab);
             self.owners.resize(self.owners.len() + Self::SENDS, 0);

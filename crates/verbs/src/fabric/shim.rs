@@ -250,9 +250,8 @@ impl RawEndpoint {
         let (mut out, mut descriptor) = (null_mut(), null_mut());
         let (start, bytes) = (memory.start.as_ptr().cast(), memory.bytes);
         // SAFETY: the caller answers for the memory, the rest lives here.
-        let result = unsafe {
-            greenwave_port_register(self.raw.as_ptr(), start, bytes, key, &raw mut out, &raw mut descriptor)
-        };
+        let result =
+            unsafe { greenwave_port_register(self.raw.as_ptr(), start, bytes, key, &raw mut out, &raw mut descriptor) };
         succeeded(result as isize, "fi_mr_reg", Some(self.provider))?;
         Ok(Registration { raw: out, descriptor })
     }
