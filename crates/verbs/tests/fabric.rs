@@ -8,6 +8,7 @@ mod hosts;
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
@@ -174,6 +175,16 @@ fn long_chunks_pass_without_reading_the_memory_of_the_other_process() {
     let mut echo = Other::start("part_of_an_echo", "fabric+shm://", |command| command.env("FI_SHM_DISABLE_CMA", "1"));
     let address = echo.hear();
     talk(&mut host(), &address);
+}
+
+#[test]
+fn signals_are_left_to_the_program() {
+    let mut echo = Other::start("part_of_an_echo", "fabric+shm://", |same| same);
+    let address = echo.hear();
+    talk(&mut host(), &address);
+    let process = rustix::process::Pid::from_child(&echo.0);
+    rustix::process::kill_process(process, rustix::process::Signal::TERM).unwrap();
+    assert_eq!(echo.0.wait().unwrap().signal(), Some(15), "it dies of the signal, as any program without a handler");
 }
 
 #[test]

@@ -4,6 +4,9 @@
  * of libfabric's errors, negative. Nothing here keeps state of its own; shim.rs says what callers have to hold to.
  */
 
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,6 +46,44 @@ const char *greenwave_fabric_error(int error) {
     return fi_strerror(error < 0 ? -error : error);
 }
 
+/*
+ * Signals belong to the program. A library that Debian's libfabric brings along (for PSM adapters) takes over six of them
+ * when it is loaded, and ends the process by exit(1) where a server is to drain; it is put out before main begins, so
+ * that whoever sets up a handler later finds the default. Shared memory takes four when an endpoint is opened; that is
+ * undone by whoever opens it.
+ */
+static const int SIGNALS[] = {SIGINT, SIGTERM, SIGSEGV, SIGBUS, SIGILL, SIGABRT};
+enum { SIGNAL_COUNT = sizeof SIGNALS / sizeof SIGNALS[0] };
+
+__attribute__((constructor)) static void put_out_foreign_handlers(void) {
+    for (int index = 0; index < SIGNAL_COUNT; index++) {
+        struct sigaction action;
+        Dl_info where;
+        if (sigaction(SIGNALS[index], NULL, &action) != 0 || action.sa_handler == SIG_DFL ||
+            action.sa_handler == SIG_IGN || dladdr((void *)action.sa_sigaction, &where) == 0)
+            continue;
+        if (strstr(where.dli_fname, "libinfinipath") != NULL || strstr(where.dli_fname, "libpsm") != NULL)
+            signal(SIGNALS[index], SIG_DFL);
+    }
+}
+
+static void save_handlers(struct sigaction saved[SIGNAL_COUNT]) {
+    for (int index = 0; index < SIGNAL_COUNT; index++)
+        sigaction(SIGNALS[index], NULL, &saved[index]);
+}
+
+/* Only those that are in libfabric now: another thread may have set up one of its own meanwhile. */
+static void restore_handlers(const struct sigaction saved[SIGNAL_COUNT]) {
+    for (int index = 0; index < SIGNAL_COUNT; index++) {
+        struct sigaction now;
+        Dl_info where;
+        if (sigaction(SIGNALS[index], NULL, &now) != 0 || now.sa_sigaction == saved[index].sa_sigaction)
+            continue;
+        if (dladdr((void *)now.sa_sigaction, &where) != 0 && strstr(where.dli_fname, "libfabric") != NULL)
+            sigaction(SIGNALS[index], &saved[index], NULL);
+    }
+}
+
 /* What a provider offers for a source: an address of the network, a name (with ://), or NULL for any. */
 static int offers(const char *provider, const char *source, struct fi_info **info) {
     struct fi_info *hints = fi_allocinfo();
@@ -58,7 +99,10 @@ static int offers(const char *provider, const char *source, struct fi_info **inf
     hints->rx_attr->msg_order = FI_ORDER_SAS;
     if (provider != NULL)
         hints->fabric_attr->prov_name = strdup(provider);
+    struct sigaction saved[SIGNAL_COUNT];
+    save_handlers(saved);
     int result = fi_getinfo(FI_VERSION(1, 14), source, NULL, source != NULL ? FI_SOURCE : 0, hints, info);
+    restore_handlers(saved);
     fi_freeinfo(hints);
     return result;
 }
@@ -148,7 +192,10 @@ int greenwave_port_open(const char *provider, const char *source, size_t receive
     if ((result = offers(provider, source, &port->info)) == 0) {
         size_t most = port->info->rx_attr->size;
         size_t completions = (receives < most ? receives : most) + port->info->tx_attr->size;
+        struct sigaction saved[SIGNAL_COUNT];
+        save_handlers(saved);
         result = set_up(port, completions, facts, doing);
+        restore_handlers(saved);
     }
     if (result != 0) {
         greenwave_port_close(port);
