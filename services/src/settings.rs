@@ -102,7 +102,9 @@ impl Settings {
             admission,
             deadlines: self.take("deadlines", "enforce or dark", deadlines)?.unwrap_or(default.deadlines),
             wait: self.take("wait", "spin, block or adaptive:20us", wait)?.unwrap_or(default.wait),
-            backend: self.take("backend", "auto, uring or epoll", value::<Choice>)?.unwrap_or(default.backend.clone()),
+            backend: self
+                .take("backend", "auto, uring, epoll or fabric", value::<Choice>)?
+                .unwrap_or(default.backend.clone()),
             tls,
             quantum: self.take("quantum", "off, or a time such as 5us", quantum)?.unwrap_or(default.quantum),
             coroutines: self.take("coroutines", "1 to 65536", value)?.unwrap_or(default.coroutines),

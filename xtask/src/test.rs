@@ -19,7 +19,7 @@ Options:
   --quick  formatting, lints and tests alone
 
 The fuzz targets run for a few seconds each, where the nightly toolchain and cargo-fuzz are installed; C code is put to
-the test where clang is.";
+the test where clang is, and the backend over libfabric where libfabric-dev is.";
 
 /// How long each fuzz target runs.
 const FUZZ_SECONDS: u32 = 10;
@@ -33,7 +33,7 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
         [word] if word == "--quick" => true,
         _ => return Err(wrong_use(format!("`{}` is not understood", words.join(" ")), "cargo xtask test --help")),
     };
-    let mut steps = Steps::new(if quick { 3 } else { 8 });
+    let mut steps = Steps::new(if quick { 3 } else { 8 + fabric_steps() });
     steps.run("formatting", &mut cargo(["fmt", "--all", "--check"]))?;
     let lints = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
     steps.run("lints", &mut cargo(lints))?;
@@ -46,6 +46,7 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
         models(&mut steps)?;
         fuzz::smoke(&mut steps, FUZZ_SECONDS)?;
         c_code(&mut steps)?;
+        fabric(&mut steps)?;
     }
     steps.run("tests", &mut cargo(["test", "--workspace", "--no-fail-fast"]))?;
     steps.finish();
@@ -61,6 +62,29 @@ fn c_code(steps: &mut Steps) -> Result<()> {
     };
     let mut test = cargo(["test", "--package", "cargo-quanta", "--test", "clang", "--", "--ignored"]);
     steps.run("C code", test.env("CLANG", clang))
+}
+
+/// The backend over libfabric, in shared memory and over TCP, where libfabric's headers are.
+fn fabric(steps: &mut Steps) -> Result<()> {
+    if !has_libfabric() {
+        steps.pass_over("fabric", "passed over: there is no libfabric; to install it: apt-get install libfabric-dev");
+        return Ok(());
+    }
+    let feature = ["--features", "fabric"];
+    let packages = ["--package", "greenwave-verbs", "--package", "greenwave-rpc"];
+    let mut lints = cargo(["clippy", "--all-targets"]);
+    steps.run("fabric: lints", lints.args(packages).args(feature).args(["--", "-D", "warnings"]))?;
+    steps.run("fabric: queues", cargo(["test", "--package", "greenwave-verbs"]).args(feature))?;
+    steps.run("fabric: calls", cargo(["test", "--package", "greenwave-rpc", "--test", "fabric"]).args(feature))
+}
+
+fn fabric_steps() -> usize {
+    if has_libfabric() { 3 } else { 1 }
+}
+
+fn has_libfabric() -> bool {
+    let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".into());
+    works(Command::new(compiler).args(["-fsyntax-only", "-include", "rdma/fabric.h", "-x", "c", "/dev/null"]))
 }
 
 /// Every interleaving of the lock-free protocols, by loom. Its own target folder keeps the flag from rebuilding all else.

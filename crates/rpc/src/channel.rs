@@ -130,7 +130,7 @@ impl Channel {
         let used = used.get_or_init(|| {
             let dispatcher = match &config.dispatcher {
                 Some(shared) => shared.clone(),
-                None => Dispatcher::unchecked(config)?,
+                None => Dispatcher::of(address, config)?,
             };
             Ok(Used { dispatcher, line: Arc::new(Line::new(address, config)) })
         });

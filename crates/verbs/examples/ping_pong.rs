@@ -1,7 +1,7 @@
 //! What a completion queue costs over raw sockets: 64-byte chunks over loopback TCP, both sides spinning, the server
 //! pinned to core 0 and the client to core 1.
 //!
-//! `cargo run --release -p greenwave-verbs --example ping_pong [rounds]`
+//! `cargo run --release -p greenwave-verbs --example ping_pong [rounds]`; with `--features fabric`, over libfabric too
 //!
 //! The systems take turns within each round, so that whatever else the machine does hits all of them. Latencies are
 //! round trips in microseconds: each percentile is the median over the rounds, beside the least median of all rounds.
@@ -30,6 +30,24 @@ enum System {
     Raw,
     Uring,
     Epoll,
+    #[cfg(feature = "fabric")]
+    Shm,
+    #[cfg(feature = "fabric")]
+    FabricTcp,
+}
+
+impl System {
+    /// Which backend, and where its server listens.
+    fn queue(self) -> (Choice, &'static str) {
+        match self {
+            Self::Raw | Self::Uring => (Choice::Uring, "tcp://127.0.0.1:0"),
+            Self::Epoll => (Choice::Epoll, "tcp://127.0.0.1:0"),
+            #[cfg(feature = "fabric")]
+            Self::Shm => (Choice::Fabric, "fabric+shm://"),
+            #[cfg(feature = "fabric")]
+            Self::FabricTcp => (Choice::Fabric, "fabric+tcp://127.0.0.1:0"),
+        }
+    }
 }
 
 /// How many connections, and how many chunks are under way on each.
@@ -41,7 +59,15 @@ struct Load {
 
 fn main() {
     let rounds = std::env::args().nth(1).map_or(50, |text| text.parse().expect("the number of rounds is a number"));
-    let systems = [("raw", System::Raw), ("uring", System::Uring), ("epoll", System::Epoll)];
+    let systems = [
+        ("raw", System::Raw),
+        ("uring", System::Uring),
+        ("epoll", System::Epoll),
+        #[cfg(feature = "fabric")]
+        ("fabric-shm", System::Shm),
+        #[cfg(feature = "fabric")]
+        ("fabric-tcp", System::FabricTcp),
+    ];
     let mut trips = systems.map(|_| Vec::new());
     let loads = [(1, 8), (1, 64), (32, 1), (32, 8)].map(|(connections, in_flight)| Load { connections, in_flight });
     let mut rates = systems.map(|_| loads.map(|_| Vec::new()));
@@ -58,13 +84,13 @@ fn main() {
             }
         }
     }
-    println!("{:8}{:>9}{:>9}{:>9}{:>11}{:>9}{:>9}", "system", "p50", "p99", "p99.9", "least p50", "to raw", "least");
+    println!("{:11}{:>9}{:>9}{:>9}{:>11}{:>9}{:>9}", "system", "p50", "p99", "p99.9", "least p50", "to raw", "least");
     let least = |rounds: &[Round]| rounds.iter().map(|round| round.0[0]).fold(f64::MAX, f64::min);
     for ((name, _), own) in systems.iter().zip(&trips) {
         let [low, high, highest] = [0, 1, 2].map(|which| median(own.iter().map(|round| round.0[which])) / 1e3);
         let ratio = median(own.iter().zip(&trips[0]).map(|(own, raw)| own.0[0] / raw.0[0]));
         let (fastest, to_fastest) = (least(own) / 1e3, least(own) / least(&trips[0]));
-        println!("{name:8}{low:9.2}{high:9.2}{highest:9.2}{fastest:11.2}{ratio:9.3}{to_fastest:9.3}");
+        println!("{name:11}{low:9.2}{high:9.2}{highest:9.2}{fastest:11.2}{ratio:9.3}{to_fastest:9.3}");
     }
     println!("\nchunks answered in a second, in thousands (median of the rounds)");
     for (index, load) in loads.iter().enumerate() {
@@ -110,11 +136,11 @@ fn run(system: System, load: Load, chunks: usize) -> Outcome {
             scope.spawn(|| serve_raw(&server.into(), &done));
             scope.spawn(|| call_raw(&client.into(), load, chunks, &done)).join().expect("the client ends")
         }
-        System::Uring | System::Epoll => {
-            let backend = if system == System::Uring { Choice::Uring } else { Choice::Epoll };
+        _ => {
+            let (backend, place) = system.queue();
             let config = QueueConfig { backend, ..QueueConfig::default() };
             let mut server = open(&config).expect("the backend runs here");
-            let listener = server.listen(&"tcp://127.0.0.1:0".parse().expect("an address")).expect("a port is free");
+            let listener = server.listen(&place.parse().expect("an address")).expect("a port is free");
             let address = server.local_address(listener).expect("it was just made");
             let done = &done;
             scope.spawn(move || serve_queue(server.as_mut(), done));

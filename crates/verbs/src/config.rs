@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::{VerbsError, memory};
+use crate::{Address, VerbsError, memory};
 
 /// What carries a queue's connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -14,6 +14,8 @@ pub enum Backend {
     Epoll,
     /// A [`memory::Network`] within the process.
     Memory,
+    /// Shared memory and networks of the RDMA kind through libfabric, with the feature `fabric`.
+    Fabric,
 }
 
 impl fmt::Display for Backend {
@@ -22,6 +24,7 @@ impl fmt::Display for Backend {
             Self::Uring => "uring",
             Self::Epoll => "epoll",
             Self::Memory => "memory",
+            Self::Fabric => "fabric",
         })
     }
 }
@@ -39,6 +42,20 @@ pub enum Choice {
     Epoll,
     /// A part of this network.
     Memory(memory::Network),
+    /// `fabric` or an error. Addresses are those of a fabric alone.
+    Fabric,
+}
+
+impl Choice {
+    /// What this choice means for a queue that is to use an address: with [`Choice::Auto`], an address on a fabric asks
+    /// for `fabric`.
+    #[must_use]
+    pub fn for_address(&self, address: &Address) -> Self {
+        match (self, address) {
+            (Self::Auto, Address::Fabric(_)) => Self::Fabric,
+            _ => self.clone(),
+        }
+    }
 }
 
 impl FromStr for Choice {
@@ -49,7 +66,11 @@ impl FromStr for Choice {
             "auto" => Ok(Self::Auto),
             "uring" => Ok(Self::Uring),
             "epoll" => Ok(Self::Epoll),
-            _ => Err(VerbsError::Config { key: "backend", value: text.to_owned(), allowed: "auto, uring or epoll" }),
+            "fabric" => Ok(Self::Fabric),
+            _ => {
+                let allowed = "auto, uring, epoll or fabric";
+                Err(VerbsError::Config { key: "backend", value: text.to_owned(), allowed })
+            }
         }
     }
 }
@@ -134,6 +155,15 @@ mod tests {
     #[test]
     fn the_defaults_are_allowed() {
         QueueConfig::default().validate().unwrap();
+    }
+
+    #[test]
+    fn an_address_on_a_fabric_asks_for_the_fabric_unless_something_else_was_chosen() {
+        let (shm, tcp) = ("fabric+shm://shop".parse().unwrap(), "tcp://127.0.0.1:1".parse().unwrap());
+        assert!(matches!(Choice::Auto.for_address(&shm), Choice::Fabric));
+        assert!(matches!(Choice::Auto.for_address(&tcp), Choice::Auto));
+        assert!(matches!(Choice::Epoll.for_address(&shm), Choice::Epoll));
+        assert!(matches!("fabric".parse(), Ok(Choice::Fabric)));
     }
 
     #[test]

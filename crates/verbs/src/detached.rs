@@ -20,6 +20,9 @@ pub(crate) enum Carrier {
     /// With how the listener secures its connections.
     Socket(OwnedFd, Option<TlsServer>),
     Memory(memory::LooseEnd),
+    /// The socket at which two queues meet, before a word was said, and the address it belongs to.
+    #[cfg(feature = "fabric")]
+    Fabric(OwnedFd, crate::FabricAddress),
 }
 
 impl DetachedEndpoint {

@@ -29,7 +29,7 @@ pub enum VerbsError {
         source: io::Error,
     },
     /// The address is of a kind that the backend doesn't carry.
-    #[error("{address} can't be used with the backend `{backend}`")]
+    #[error("{address} can't be used with the backend `{backend}`; {}", other_way(.address, *.backend))]
     WrongTransport {
         /// The address.
         address: Address,
@@ -97,4 +97,17 @@ pub enum VerbsError {
         /// What the system said.
         source: io::Error,
     },
+}
+
+/// What to do about an address that a backend doesn't carry.
+fn other_way(address: &Address, backend: Backend) -> &'static str {
+    match (address, backend) {
+        (Address::Fabric(_), _) => "choose the backend `fabric`",
+        (Address::Memory(_), _) => "a memory address is for queues of one memory network, within one process",
+        (_, Backend::Fabric) => {
+            "a queue over a fabric, and whatever calls out from it, needs addresses such as fabric+shm://NAME or \
+             fabric://IP:PORT, and a queue for this address another backend"
+        }
+        _ => "choose the backend `auto`",
+    }
 }

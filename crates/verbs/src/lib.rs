@@ -3,8 +3,8 @@
 //! The verbs of remote direct memory access (post a send, keep receives posted, poll a completion queue) make a server
 //! quick because nothing stands between the wire and the thread that does the work. This crate offers them over what
 //! machines have: sockets through io_uring ([`Backend::Uring`]), sockets through epoll where io_uring is missing or
-//! forbidden ([`Backend::Epoll`]), and a network within the process, with faults, in virtual time
-//! ([`Backend::Memory`]). All of them are a [`CompletionQueue`], opened with [`open`].
+//! forbidden ([`Backend::Epoll`]), shared memory and the real thing through libfabric ([`Backend::Fabric`], with the
+//! feature `fabric`), and a network within the process, with faults, in virtual time ([`Backend::Memory`]). All of them are a [`CompletionQueue`], opened with [`open`].
 //!
 //! Source: Stuedi et al., DaRPC: Data Center RPC, SoCC 2014; there a queue is shared by the connections of one
 //! cluster and polled by one thread, its cluster head. That is how a queue is meant to be used here.
@@ -42,6 +42,13 @@ mod detached;
 mod epoll;
 mod error;
 mod event;
+#[cfg(feature = "fabric")]
+mod fabric;
+// What peers say is parsed the same whether or not libfabric is there, and is put to the test in any case.
+#[cfg(all(not(feature = "fabric"), any(test, feature = "fuzzing")))]
+#[allow(dead_code)]
+#[path = "fabric/wire.rs"]
+mod fabric_wire;
 mod framing;
 mod hot;
 pub mod memory;
@@ -54,7 +61,7 @@ pub mod tls;
 mod uring;
 mod wake;
 
-pub use address::{Address, ParseAddressError};
+pub use address::{Address, FabricAddress, ParseAddressError};
 pub use config::{Backend, Choice, QueueConfig};
 pub use detached::DetachedEndpoint;
 pub use error::VerbsError;
@@ -78,6 +85,27 @@ pub fn open(config: &QueueConfig) -> Result<Box<dyn CompletionQueue>, VerbsError
             Err(VerbsError::Unavailable { .. }) => Ok(Box::new(epoll::EpollQueue::open(config)?)),
             Err(other) => Err(other),
         },
+        #[cfg(feature = "fabric")]
+        Choice::Fabric => Ok(Box::new(fabric::FabricQueue::open(config)?)),
+        #[cfg(not(feature = "fabric"))]
+        Choice::Fabric => Err(VerbsError::Unavailable {
+            backend: Backend::Fabric,
+            remedy: "build with `--features fabric`, which needs libfabric: apt-get install libfabric-dev",
+            source: std::io::ErrorKind::Unsupported.into(),
+        }),
         Choice::Auto | Choice::Epoll => Ok(Box::new(epoll::EpollQueue::open(config)?)),
+    }
+}
+
+/// Hooks for fuzz targets. Not part of the API.
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing {
+    /// Feeds bytes to the parsers of what peers of a fabric send.
+    pub fn fabric(bytes: &[u8]) {
+        #[cfg(feature = "fabric")]
+        crate::fabric::read_back(bytes);
+        #[cfg(not(feature = "fabric"))]
+        crate::fabric_wire::read_back(bytes);
     }
 }

@@ -148,4 +148,6 @@ pub struct QueueStats {
     pub tls_faults: u64,
     /// Times that arriving bytes found no receive buffer and had to wait for one.
     pub out_of_buffers: u64,
+    /// Messages over a fabric that belonged to no connection: of strangers, or late. They are thrown away.
+    pub foreign: u64,
 }

@@ -60,6 +60,15 @@ impl<T> Slots<T> {
         if slot.generation == (key >> 32) as u32 { slot.value.as_mut() } else { None }
     }
 
+    /// The value in a slot, whatever its generation, with its key.
+    #[cfg(feature = "fabric")]
+    #[inline]
+    pub(crate) fn in_slot(&mut self, index: u32) -> Option<(u64, &mut T)> {
+        let slot = self.slots.get_mut(index as usize)?;
+        let key = u64::from(slot.generation) << 32 | u64::from(index);
+        slot.value.as_mut().map(|value| (key, value))
+    }
+
     pub(crate) fn remove(&mut self, key: u64) -> Option<T> {
         self.at(key)?;
         let index = key as u32;

@@ -31,7 +31,9 @@ impl ListeningSocket {
         match address {
             Address::Tcp(socket) => Self::tcp(*socket).map_err(|errno| failed(errno.into())),
             Address::Unix(path) => Self::unix(path).map_err(failed),
-            Address::Memory(_) => Err(VerbsError::WrongTransport { address: address.clone(), backend }),
+            Address::Memory(_) | Address::Fabric(_) => {
+                Err(VerbsError::WrongTransport { address: address.clone(), backend })
+            }
         }
     }
 
@@ -122,7 +124,9 @@ pub(crate) fn begin_connect(address: &Address, backend: Backend) -> Result<(Owne
             let begun = connect(&socket, &name);
             (socket, begun)
         }
-        Address::Memory(_) => return Err(VerbsError::WrongTransport { address: address.clone(), backend }),
+        Address::Memory(_) | Address::Fabric(_) => {
+            return Err(VerbsError::WrongTransport { address: address.clone(), backend });
+        }
     };
     let progress = match begun {
         Ok(()) => Progress::Connected,

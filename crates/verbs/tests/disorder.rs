@@ -180,6 +180,18 @@ proptest! {
         run(&config(Choice::Epoll), "tcp://127.0.0.1:0", &steps)?;
     }
 
+    #[cfg(feature = "fabric")]
+    #[test]
+    fn over_shared_memory(steps in steps()) {
+        run(&config(Choice::Fabric), "fabric+shm://", &steps)?;
+    }
+
+    #[cfg(feature = "fabric")]
+    #[test]
+    fn over_a_fabric_of_tcp(steps in steps()) {
+        run(&config(Choice::Fabric), "fabric+tcp://127.0.0.1:0", &steps)?;
+    }
+
     #[test]
     fn over_memory(steps in steps(), seed: u64) {
         run(&config(Choice::Memory(Network::new(seed))), "memory://", &steps)?;

@@ -275,7 +275,7 @@ struct ServerFlags {
     /// The cores that its threads are pinned to, such as 0,1 [default: not pinned]
     #[arg(long, value_name = "LIST")]
     cores: Option<String>,
-    /// What moves the bytes: auto, uring or epoll [default: auto]
+    /// What moves the bytes: auto, uring, epoll or fabric [default: auto]
     #[arg(long, value_name = "NAME")]
     backend: Option<String>,
     /// Its certificate, a PEM file: it then takes connections over TLS alone. Processes of the same service that it

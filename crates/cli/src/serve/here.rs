@@ -107,7 +107,8 @@ fn scheduling(quantum: Option<Duration>) -> String {
 
 /// What `auto` comes to here.
 fn backend(config: &ServerConfig) -> Result<Backend, Problem> {
-    let queue = QueueConfig { backend: config.backend.clone(), ..QueueConfig::default() };
+    let backend = config.listen.iter().fold(config.backend.clone(), |backend, address| backend.for_address(address));
+    let queue = QueueConfig { backend, ..QueueConfig::default() };
     let queue = greenwave::verbs::open(&queue).map_err(Problem::failure)?;
     Ok(queue.backend())
 }

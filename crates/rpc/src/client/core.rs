@@ -308,7 +308,13 @@ impl Dispatcher {
         Self::unchecked(config)
     }
 
-    pub(crate) fn unchecked(config: &ChannelConfig) -> Result<Self, Status> {
+    /// A channel's own.
+    pub(crate) fn of(address: &Address, config: &ChannelConfig) -> Result<Self, Status> {
+        let backend = config.backend.for_address(address);
+        Self::unchecked(&ChannelConfig { backend, ..config.clone() })
+    }
+
+    fn unchecked(config: &ChannelConfig) -> Result<Self, Status> {
         Ok(Self(Arc::new(Hub(Arc::new(Core::new(config)?)))))
     }
 

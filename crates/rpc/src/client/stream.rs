@@ -54,7 +54,7 @@ impl CompletionStream {
         let wrong =
             |error: crate::config::ConfigError| Status::new(crate::status::Code::InvalidArgument, error.to_string());
         config.validate().map_err(wrong)?;
-        let mut net = Net::new(config.backend.clone(), &config.limits, clock.clone(), false)
+        let mut net = Net::new(config.backend.for_address(address), &config.limits, clock.clone(), false)
             .map_err(|error| Status::refused(Reason::Unreachable, error.to_string()))?;
         let peer = net.open(address.clone(), config);
         let (tags, happened, done) = (Slab::new(), Vec::new(), VecDeque::new());

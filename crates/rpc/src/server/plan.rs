@@ -26,12 +26,15 @@ pub(super) fn plan(config: &ServerConfig) -> Vec<Place> {
     let (mut places, mut workers, mut first) = (Vec::new(), Vec::new(), 0);
     for instance in instances {
         let clusters = instance.clusters;
+        // Where it listens at a fabric, that is what its queues are of.
+        let own = instance.backend.clone();
+        let backend = instance.listen.iter().fold(own, |backend, address| backend.for_address(address));
         let core = |nth: usize| instance.cores.get(nth % instance.cores.len().max(1)).copied();
         for nth in 0..clusters {
             places.push(Place {
                 is_head: true,
                 core: core(nth),
-                backend: instance.backend.clone(),
+                backend: backend.clone(),
                 listen: if nth == 0 { instance.listen.clone() } else { Vec::new() },
                 heads: if nth == 0 { (first..first + clusters).collect() } else { Vec::new() },
                 workers: (0..config.workers).map(|round| heads + workers.len() + round * clusters + nth).collect(),
@@ -40,7 +43,7 @@ pub(super) fn plan(config: &ServerConfig) -> Vec<Place> {
         workers.extend((0..clusters * config.workers).map(|nth| Place {
             is_head: false,
             core: core(clusters + nth),
-            backend: instance.backend.clone(),
+            backend: backend.clone(),
             listen: Vec::new(),
             heads: Vec::new(),
             workers: Vec::new(),

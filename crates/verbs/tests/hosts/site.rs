@@ -1,7 +1,7 @@
 //! The carriers that a test runs over.
 
 pub(crate) use greenwave_verbs::Choice;
-use greenwave_verbs::{Address, QueueConfig};
+use greenwave_verbs::{Address, FabricAddress, QueueConfig};
 use tempfile::TempDir;
 
 use super::Host;
@@ -23,6 +23,8 @@ impl Site {
         let address = match scheme {
             "tcp" | "tls" => "tcp://127.0.0.1:0".parse().unwrap(),
             "unix" => Address::Unix(directory.path().join("socket")),
+            "fabric+shm" => "fabric+shm://".parse().unwrap(),
+            "fabric+tcp" => "fabric+tcp://127.0.0.1:0".parse().unwrap(),
             _ => "memory://".parse().unwrap(),
         };
         let config = QueueConfig { backend, chunk_bytes: 4096, ..QueueConfig::default() };
@@ -47,6 +49,11 @@ impl Site {
             }
             Address::Unix(path) => Address::Unix(path.with_extension("none")),
             Address::Memory(_) => Address::Memory("nobody".to_owned()),
+            Address::Fabric(FabricAddress::Shm(_)) => "fabric+shm://nobody".parse().unwrap(),
+            Address::Fabric(_) => {
+                let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+                Address::Fabric(FabricAddress::Tcp(gone.local_addr().unwrap()))
+            }
         }
     }
 }
@@ -63,6 +70,10 @@ macro_rules! over_every_carrier {
         #[cfg(feature = "tls")]
         over_every_carrier!(@carrier epoll_tls, Choice::Epoll, "tls", $($test)*);
         over_every_carrier!(@carrier memory, Choice::Memory(Network::new(1)), "memory", $($test)*);
+        #[cfg(feature = "fabric")]
+        over_every_carrier!(@carrier fabric_shm, Choice::Fabric, "fabric+shm", $($test)*);
+        #[cfg(feature = "fabric")]
+        over_every_carrier!(@carrier fabric_tcp, Choice::Fabric, "fabric+tcp", $($test)*);
     };
     (@carrier $carrier:ident, $backend:expr, $scheme:literal, $($test:ident)*) => {
         mod $carrier {
