@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use greenwave::policy::{Mode, Order};
-use greenwave::rpc::{Deadlines, Wait};
+use greenwave::policy::{Mode, Order, StealRule};
+use greenwave::rpc::{Deadlines, Limits, Wait};
 use greenwave::verbs::tls::{Identity, Pem};
 use greenwave::verbs::{Choice, TlsServer};
 use greenwave::{Address, ServerConfig};
@@ -106,6 +106,11 @@ impl Settings {
                 .take("backend", "auto, uring, epoll or fabric", value::<Choice>)?
                 .unwrap_or(default.backend.clone()),
             tls,
+            steal: self.take("steal", "on or off", switch)?.unwrap_or(true).then(StealRule::default),
+            limits: Limits {
+                credits: self.take("credits", "4 to 65535", value)?.unwrap_or(default.limits.credits),
+                ..default.limits
+            },
             quantum: self.take("quantum", "off, or a time such as 5us", quantum)?.unwrap_or(default.quantum),
             coroutines: self.take("coroutines", "1 to 65536", value)?.unwrap_or(default.coroutines),
             confidence: self.take("confidence", "0 to 1", value)?.unwrap_or(default.confidence),
@@ -136,12 +141,7 @@ impl Settings {
     /// # Errors
     /// When it is neither `on` nor `off`.
     pub fn adapt(&mut self) -> Result<bool, SettingError> {
-        let parse = |text: &str| match text {
-            "on" => Some(true),
-            "off" => Some(false),
-            _ => None,
-        };
-        Ok(self.take("adapt", "on or off", parse)?.unwrap_or(true))
+        Ok(self.take("adapt", "on or off", switch)?.unwrap_or(true))
     }
 
     /// Makes sure that every setting was taken.
@@ -244,6 +244,14 @@ pub(crate) fn span(text: &str) -> Option<Duration> {
 
 fn quantum(text: &str) -> Option<Option<Duration>> {
     if text == "off" { Some(None) } else { span(text).map(Some) }
+}
+
+fn switch(text: &str) -> Option<bool> {
+    match text {
+        "on" => Some(true),
+        "off" => Some(false),
+        _ => None,
+    }
 }
 
 fn deadlines(text: &str) -> Option<Deadlines> {

@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use crate::preempt;
-use crate::step::{Steps, asks_for_help, cargo, say, wrong_use};
+use crate::step::{Steps, asks_for_help, cargo, has_libfabric, say, wrong_use};
 
 const HELP: &str = "\
 Builds and runs a benchmark and prints a table. What is measured for others to read goes to target/bench/NAME.json.
@@ -42,10 +42,16 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
     let mut steps = Steps::new(if name == "rpc" { 3 } else { 2 });
     // A call takes less than a microsecond, half of it in small functions of several crates.
     let profile = if name == "rpc" { "--profile=whole" } else { "--profile=release" };
-    steps.run("build", cargo(["build", profile]).args(target))?;
+    let features: &[&str] = if name == "rpc" && has_libfabric() { &["--features", "fabric"] } else { &[] };
+    let run = || {
+        let mut run = cargo(["run", "--quiet", profile]);
+        run.args(target).args(features).arg("--");
+        run
+    };
+    steps.run("build", cargo(["build", profile]).args(target).args(features))?;
     if name == "rpc" {
         // Apart, so that a quick run is quick.
-        steps.run("other languages", cargo(["run", "--quiet", profile]).args(target).args(["--", "build"]))?;
+        steps.run("other languages", run().arg("build"))?;
     }
-    steps.run(name, cargo(["run", "--quiet", profile]).args(target).arg("--").args(words).args(rest))
+    steps.run(name, run().args(words).args(rest))
 }

@@ -142,3 +142,9 @@ mod tests {
         assert!(error.to_string().starts_with("asking for nonsense failed"), "{error}");
     }
 }
+
+/// Whether a C compiler finds libfabric's headers, so that the backend over it can be built.
+pub(crate) fn has_libfabric() -> bool {
+    let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".into());
+    works(Command::new(compiler).args(["-fsyntax-only", "-include", "rdma/fabric.h", "-x", "c", "/dev/null"]))
+}

@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::Result;
 
 use crate::fuzz;
-use crate::step::{Steps, asks_for_help, cargo, root, say, works, wrong_use};
+use crate::step::{Steps, asks_for_help, cargo, has_libfabric, root, say, works, wrong_use};
 
 const HELP: &str = "\
 Checks formatting, lints, panics, documentation, the models of lock-free code, fuzz targets, and runs all tests.
@@ -80,11 +80,6 @@ fn fabric(steps: &mut Steps) -> Result<()> {
 
 fn fabric_steps() -> usize {
     if has_libfabric() { 3 } else { 1 }
-}
-
-fn has_libfabric() -> bool {
-    let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".into());
-    works(Command::new(compiler).args(["-fsyntax-only", "-include", "rdma/fabric.h", "-x", "c", "/dev/null"]))
 }
 
 /// Every interleaving of the lock-free protocols, by loom. Its own target folder keeps the flag from rebuilding all else.

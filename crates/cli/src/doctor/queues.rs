@@ -83,7 +83,7 @@ fn epoll(opened: &Result<(), String>) -> Finding {
 }
 
 /// Whether this binary was built with the backend over libfabric. The backend's crate feature belongs here.
-const FABRIC_COMPILED_IN: bool = false;
+const FABRIC_COMPILED_IN: bool = cfg!(feature = "fabric");
 
 fn fabric(machine: &Machine) -> Finding {
     const NAME: &str = "libfabric";
@@ -95,7 +95,12 @@ fn fabric(machine: &Machine) -> Finding {
         }
         (false, Some(found)) => {
             let found = format!("{found}, which this binary doesn't use; {}", providers(machine));
-            Finding::missing(NAME, found, LOST, "a build with the backend, once there is one")
+            Finding::missing(
+                NAME,
+                found,
+                LOST,
+                "cargo install greenwave-cli --features fabric, with libfabric-dev installed",
+            )
         }
         (false, None) => {
             Finding::missing(NAME, "not in this binary, no libfabric.so.1", LOST, "none needed for sockets")

@@ -265,6 +265,14 @@ struct ServerFlags {
     /// How many clusters, each a completion queue with its thread, 1 to 256 [default: 1]
     #[arg(long, value_name = "N")]
     clusters: Option<String>,
+    /// Whether a cluster that has too much to do lets others serve its calls: on or off; off keeps the calls of a
+    /// connection in order, with --order fcfs [default: on]
+    #[arg(long, value_name = "SWITCH")]
+    steal: Option<String>,
+    /// How many receive buffers each connection has, 4 to 65535: as many chunks may be on their way to it
+    /// [default: 256]
+    #[arg(long, value_name = "N")]
+    credits: Option<String>,
     /// How many worker threads for each cluster, 0 to 256; 0 runs handlers in place [default: 0]
     #[arg(long, value_name = "N")]
     workers: Option<String>,
@@ -381,7 +389,7 @@ mod tests {
 
     #[test]
     fn the_help_states_the_defaults_that_there_are() {
-        let ServerConfig { order, admission, coroutines, confidence, late_share, clusters, workers, .. } =
+        let ServerConfig { order, admission, coroutines, confidence, late_share, clusters, workers, limits, .. } =
             ServerConfig::default();
         let command = ServerFlags::augment_args(clap::Command::new("test"));
         let helps = |key: &str| {
@@ -397,6 +405,7 @@ mod tests {
             ("late_share", late_share.to_string()),
             ("clusters", clusters.to_string()),
             ("workers", workers.to_string()),
+            ("credits", limits.credits.to_string()),
         ];
         let names = [("order", order.name()), ("admission", admission.mode.name()), ("deadlines", "enforce")];
         let names = names.into_iter().chain([("backend", "auto")]).map(|(key, name)| (key, name.to_owned()));
