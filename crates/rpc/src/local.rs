@@ -74,7 +74,7 @@ impl CallSlot {
 pub(crate) struct Mailbox {
     pub(crate) commands: RefCell<Vec<Command>>,
     /// What the running coroutine's calls have brought back so far, for its own receipt.
-    pub(crate) behind: RefCell<Receipt>,
+    pub(crate) behind: Cell<Option<Box<Receipt>>>,
     /// When the running coroutine's task came in and when it was resumed last.
     pub(crate) received: Cell<Time>,
     pub(crate) resumed: Cell<Time>,
@@ -132,7 +132,11 @@ impl Mailbox {
 
     /// Keeps what a completed call reports of itself and of the stages behind it.
     pub(crate) fn record(&self, call: StageReceipt, behind: &Receipt) {
-        critical(|| self.behind.borrow_mut().add(call, behind));
+        critical(|| {
+            let mut receipt = self.behind.take().unwrap_or_default();
+            receipt.add(call, behind);
+            self.behind.set(Some(receipt));
+        });
     }
 
     fn ask(&self, command: Command) {

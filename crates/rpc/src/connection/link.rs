@@ -319,9 +319,14 @@ impl Link {
                 None => {}
             }
         }
+        // There is room for a chunk, or none at all; asked again only when it may be used up.
+        let mut sendable = 0;
         while self.waiting > 0 && self.credits.available() > 0 {
-            if queue.send_room(endpoint) == 0 {
-                return Ok(());
+            if sendable < self.limits.chunk_bytes as usize {
+                sendable = queue.send_room(endpoint);
+                if sendable == 0 {
+                    return Ok(());
+                }
             }
             let Some((message, bytes, last)) = self.out.next_with(|message| message.part(room)) else { break };
             let _there_is_one = self.credits.take();
@@ -337,7 +342,7 @@ impl Link {
             if begun {
                 let (call, direction, offset) = (message.call, message.direction, from as u32);
                 let head = DataHeader { call, credits, direction, offset }.encode();
-                post(queue, endpoint, crc, [&head, part, &[]])?;
+                sendable = sendable.saturating_sub(post(queue, endpoint, crc, [&head, part, &[]])?);
             } else {
                 message.head.set_credits(credits);
                 if message.direction == Direction::Request {
@@ -345,7 +350,7 @@ impl Link {
                     let elapsed = now.since(message.birth).saturating_add(forward);
                     message.head.set_time(message.deadline.budget(now).after_wire(forward), elapsed);
                 }
-                post(queue, endpoint, crc, [&message.head, &message.extra, part])?;
+                sendable = sendable.saturating_sub(post(queue, endpoint, crc, [&message.head, &message.extra, part])?);
             }
             let (call, body) = (message.call, if last { Some(std::mem::take(body)) } else { None });
             self.waiting -= usize::from(last);
@@ -391,6 +396,13 @@ impl Link {
     /// A part of a message was received, or the last message that was half received is there or gone.
     pub(super) fn received_part(&mut self, now: Time, half_received: usize) {
         self.half_since = (half_received > 0).then_some(now);
+    }
+
+    /// Whether what was received can have made something due earlier: the peer has yet to introduce itself, or a message is
+    /// half received.
+    #[inline]
+    pub(crate) fn is_waited_for(&self) -> bool {
+        self.half_since.is_some() || self.agreed.is_none()
     }
 
     /// The peer works on what it got: what waits for its credits does not wait for nothing.
@@ -458,16 +470,26 @@ fn say_farewell(
     text: &str,
 ) -> Result<(), VerbsError> {
     let away = GoAway { credits, code, last: None, text };
-    post(queue, endpoint, crc, [&away.encode(), text.as_bytes(), &[]])
+    post(queue, endpoint, crc, [&away.encode(), text.as_bytes(), &[]])?;
+    Ok(())
 }
 
-/// Posts one chunk, with its checksum if that was agreed on.
+/// Posts one chunk, with its checksum if that was agreed on. How much room it has taken, at most.
 #[inline]
-fn post(queue: &mut dyn CompletionQueue, endpoint: EndpointId, crc: bool, parts: [&[u8]; 3]) -> Result<(), VerbsError> {
+fn post(
+    queue: &mut dyn CompletionQueue,
+    endpoint: EndpointId,
+    crc: bool,
+    parts: [&[u8]; 3],
+) -> Result<usize, VerbsError> {
     let [head, extra, body] = parts;
     if crc {
-        queue.post_send(endpoint, &[head, extra, body, &checksum(&parts)])
+        queue.post_send(endpoint, &[head, extra, body, &checksum(&parts)])?;
     } else {
-        queue.post_send(endpoint, &parts)
+        queue.post_send(endpoint, &parts)?;
     }
+    Ok(head.len() + extra.len() + body.len() + OVERHEAD)
 }
+
+/// More than a queue adds to a chunk, its checksum included.
+const OVERHEAD: usize = 64;

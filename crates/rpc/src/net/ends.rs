@@ -216,10 +216,14 @@ impl Ends {
         };
         match received {
             Ok(()) => {
-                if peer.link().has_output() {
+                let link = peer.link();
+                let (has_output, is_waited_for) = (link.has_output(), link.is_waited_for());
+                if has_output {
                     self.mark(index);
                 }
-                self.expect(index);
+                if is_waited_for {
+                    self.expect(index);
+                }
             }
             Err(violation) => {
                 // Whatever else it sent is not looked at.

@@ -37,8 +37,8 @@ pub(super) struct Task {
     pub(super) begin: Option<Begin>,
     /// Calls of its own that are not over.
     pub(super) outstanding: usize,
-    /// The stages that its own calls went to.
-    pub(super) behind: Receipt,
+    /// The stages that its own calls went to, if it has made any.
+    pub(super) behind: Option<Box<Receipt>>,
     /// What it had asked for and not been given when its quantum ended.
     pub(super) commands: Vec<Command>,
     /// Calls of its own that have completed since it last went on from a sleep. Its next sleep is shorter by so many: it
@@ -141,7 +141,7 @@ impl Task {
 
     /// What it has cost until `now`.
     pub(super) fn receipt(&mut self, now: Time) -> Receipt {
-        let behind = std::mem::take(&mut self.behind);
+        let behind = self.behind.take().map_or_else(Receipt::default, |behind| *behind);
         Receipt { queue: self.queue, service: self.service, total: now.since(self.received), ..behind }
     }
 }

@@ -115,7 +115,7 @@ impl Head {
             place: Place::None,
             begin: None,
             outstanding: 0,
-            behind: Receipt::default(),
+            behind: None,
             commands: Vec::new(),
             missed: 0,
             slept: false,

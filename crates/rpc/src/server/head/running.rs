@@ -37,7 +37,7 @@ impl Head {
         let Progress::Begun(mut coroutine) = std::mem::replace(&mut task.progress, Progress::Away) else {
             return now;
         };
-        self.mailbox.behind.replace(std::mem::take(&mut task.behind));
+        self.mailbox.behind.set(task.behind.take());
         if !task.commands.is_empty() {
             self.mailbox.commands.replace(std::mem::take(&mut task.commands));
         }
