@@ -119,6 +119,12 @@ fn shown(command: &Command) -> String {
     settings.chain([program.into_owned()]).chain(arguments).collect::<Vec<_>>().join(" ")
 }
 
+/// Whether a C compiler finds libfabric's headers, so that the backend over it can be built.
+pub(crate) fn has_libfabric() -> bool {
+    let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".into());
+    works(Command::new(compiler).args(["-fsyntax-only", "-include", "rdma/fabric.h", "-x", "c", "/dev/null"]))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -141,10 +147,4 @@ mod tests {
         let error = steps.run("asking for nonsense", &mut cargo(["no-such-command"])).unwrap_err();
         assert!(error.to_string().starts_with("asking for nonsense failed"), "{error}");
     }
-}
-
-/// Whether a C compiler finds libfabric's headers, so that the backend over it can be built.
-pub(crate) fn has_libfabric() -> bool {
-    let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".into());
-    works(Command::new(compiler).args(["-fsyntax-only", "-include", "rdma/fabric.h", "-x", "c", "/dev/null"]))
 }
