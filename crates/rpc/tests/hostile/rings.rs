@@ -38,7 +38,7 @@ fn rings_of_very_different_sizes_carry_messages_of_all_sizes_both_ways() {
                         for size in sizes {
                             let request: Vec<u8> = (0..size).map(|at: usize| (at % 251) as u8).collect();
                             let reply = channel.call(&Context::with_deadline(MINUTE), ECHO, &request).unwrap();
-                            assert!(&reply.body[..] == &request[..], "{size} bytes come back as they were");
+                            assert!(reply.body[..] == request[..], "{size} bytes come back as they were");
                         }
                     });
                 }
