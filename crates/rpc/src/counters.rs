@@ -65,6 +65,9 @@ counters! {
     accepted,
     /// Connections that are open.
     connections,
+    /// Times that connections had to wait to be accepted because the process had no descriptor or memory left for them.
+    /// One that lasts counts once.
+    starved,
     /// Connections closed because the peer broke the protocol.
     violations,
     /// Connections that ended within a frame.

@@ -2,6 +2,9 @@
 
 use std::io;
 
+use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
+
 use crate::{Address, Backend, EndpointId, ListenerId};
 
 /// An operation on a completion queue that was refused. The queue and all its other endpoints are as they were.
@@ -37,10 +40,12 @@ pub enum VerbsError {
         backend: Backend,
     },
     /// Listening failed.
-    #[error("can't listen at {address}: {source}")]
+    #[error("can't listen at {address}: {source}; {remedy}")]
     Listen {
         /// Where.
         address: Address,
+        /// What to do about it.
+        remedy: &'static str,
         /// Why not.
         source: io::Error,
     },
@@ -50,6 +55,16 @@ pub enum VerbsError {
         /// Where to.
         address: Address,
         /// Why not.
+        source: io::Error,
+    },
+    /// The process, or the whole system, has as many files and sockets open as it may have.
+    #[error("{doing}: {source}; {remedy}")]
+    Descriptors {
+        /// What was being done, and where.
+        doing: String,
+        /// Which limit it is, and how it is raised.
+        remedy: String,
+        /// What the system said.
         source: io::Error,
     },
     /// The endpoint is closed, closing, or was never one of this queue's.
@@ -109,5 +124,32 @@ fn other_way(address: &Address, backend: Backend) -> &'static str {
              fabric://IP:PORT, and a queue for this address another backend"
         }
         _ => "choose the backend `auto`",
+    }
+}
+
+impl VerbsError {
+    /// The system refused something: [`Descriptors`](Self::Descriptors) or [`System`](Self::System).
+    pub(crate) fn refused(doing: &'static str, source: impl Into<io::Error>) -> Self {
+        Self::unless_descriptors(doing, source.into(), |source| Self::System { doing, source })
+    }
+
+    /// [`Descriptors`](Self::Descriptors) if that is what the system lacked, or else another error.
+    pub(crate) fn unless_descriptors(
+        doing: impl Into<String>,
+        source: io::Error,
+        other: impl FnOnce(io::Error) -> Self,
+    ) -> Self {
+        let remedy = match Errno::from_io_error(&source) {
+            Some(Errno::MFILE) => {
+                let limit = getrlimit(Resource::Nofile).current;
+                let limit = limit.map_or_else(|| "so many".to_owned(), |limit| limit.to_string());
+                format!("this process may have {limit} files open; raise `ulimit -n`, or LimitNOFILE of the service")
+            }
+            Some(Errno::NFILE) => {
+                "that is the limit of the whole system; close others, or raise sysctl fs.file-max".into()
+            }
+            _ => return other(source),
+        };
+        Self::Descriptors { doing: doing.into(), remedy, source }
     }
 }

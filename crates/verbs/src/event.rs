@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 
-use crate::{Address, DetachedEndpoint, TlsFault};
+use crate::{Address, DetachedEndpoint, TlsFault, VerbsError};
 
 /// A connection of one queue.
 ///
@@ -58,6 +58,14 @@ pub enum Event<'a> {
         endpoint: DetachedEndpoint,
         /// The other side.
         peer: Address,
+    },
+    /// There is no descriptor or no memory for further connections. Those that come in wait; the listener tries again
+    /// after some milliseconds, and each time that it fails is told.
+    AcceptFailed {
+        /// Where they wait.
+        listener: ListenerId,
+        /// Which limit it is, and what to do about it.
+        error: VerbsError,
     },
     /// A connection that this side asked for is up; over TLS, its handshake is done.
     Connected {

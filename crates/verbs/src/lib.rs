@@ -74,7 +74,7 @@ pub use wake::Waker;
 ///
 /// # Errors
 /// [`VerbsError::Config`] if a key has a value that can't be, [`VerbsError::Unavailable`] if the backend doesn't run
-/// here.
+/// here, [`VerbsError::Descriptors`] if the process has all the files open that it may have.
 pub fn open(config: &QueueConfig) -> Result<Box<dyn CompletionQueue>, VerbsError> {
     config.validate()?;
     match &config.backend {

@@ -27,7 +27,7 @@ pub trait CompletionQueue: Send {
     /// address is replaced if nobody listens at it any more.
     ///
     /// # Errors
-    /// [`VerbsError::Listen`] and [`VerbsError::WrongTransport`].
+    /// [`VerbsError::Listen`], [`VerbsError::Descriptors`] and [`VerbsError::WrongTransport`].
     fn listen(&mut self, address: &Address) -> Result<ListenerId, VerbsError> {
         self.listen_with(address, None)
     }
@@ -58,7 +58,8 @@ pub trait CompletionQueue: Send {
     /// posted at once; they leave when the connection is up.
     ///
     /// # Errors
-    /// [`VerbsError::Connect`] if there is no socket to be had, [`VerbsError::WrongTransport`].
+    /// [`VerbsError::Connect`] and [`VerbsError::Descriptors`] if there is no socket to be had,
+    /// [`VerbsError::WrongTransport`].
     fn connect(&mut self, address: &Address) -> Result<EndpointId, VerbsError> {
         self.connect_with(address, None)
     }

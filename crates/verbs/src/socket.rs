@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
@@ -18,6 +19,15 @@ const FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
 /// Connections that may wait to be accepted; the system cuts it down to its own limit.
 const BACKLOG: i32 = 4096;
 
+/// After how long a silence the kernel asks whether the peer is still there, how often, and how many unanswered
+/// questions mean that it isn't. A machine that is switched off, or a link that is cut, says nothing; without these the
+/// connection would stay for ever.
+const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(60), Duration::from_secs(10), 6);
+
+/// How long what was written may go unacknowledged, or unread where the peer has no room for it, in milliseconds: the
+/// same two minutes, as the kernel asks no questions while it waits for acknowledgements. By default that is up to 15.
+const UNACKNOWLEDGED: u32 = 120_000;
+
 /// A socket that listens. Removes its socket file, if it has one, when dropped.
 #[derive(Debug)]
 pub(crate) struct ListeningSocket {
@@ -27,7 +37,12 @@ pub(crate) struct ListeningSocket {
 
 impl ListeningSocket {
     pub(crate) fn open(address: &Address, backend: Backend) -> Result<Self, VerbsError> {
-        let failed = |source: io::Error| VerbsError::Listen { address: address.clone(), source };
+        let failed = |source: io::Error| {
+            VerbsError::unless_descriptors(format!("can't listen at {address}"), source, |source| {
+                let remedy = listen_remedy(address, Errno::from_io_error(&source));
+                VerbsError::Listen { address: address.clone(), remedy, source }
+            })
+        };
         match address {
             Address::Tcp(socket) => Self::tcp(*socket).map_err(|errno| failed(errno.into())),
             Address::Unix(path) => Self::unix(path).map_err(failed),
@@ -40,6 +55,7 @@ impl ListeningSocket {
     fn tcp(address: SocketAddr) -> Result<Self, Errno> {
         let socket = socket_with(family_of(address), SocketType::STREAM, FLAGS, None)?;
         sockopt::set_socket_reuseaddr(&socket, true)?;
+        set_up_tcp(&socket);
         bind(&socket, &address)?;
         listen(&socket, BACKLOG)?;
         let address = Address::Tcp(getsockname(&socket)?.try_into()?);
@@ -67,7 +83,7 @@ impl ListeningSocket {
         self.remove_file();
     }
 
-    /// The next connection that waits, if any.
+    /// The next connection that waits, if any. It is set up as the listener is.
     pub(crate) fn accept(&self) -> Result<OwnedFd, Errno> {
         accept_with(&self.socket, FLAGS)
     }
@@ -86,6 +102,25 @@ impl ListeningSocket {
 impl Drop for ListeningSocket {
     fn drop(&mut self) {
         self.remove_file();
+    }
+}
+
+/// What to do about an address that can't be listened at.
+fn listen_remedy(address: &Address, errno: Option<Errno>) -> &'static str {
+    let tcp = matches!(address, Address::Tcp(_));
+    match errno {
+        Some(Errno::ADDRINUSE) if tcp => "stop what listens there, or choose another port; 0 picks a free one",
+        Some(Errno::ADDRINUSE) => "stop what listens there, or choose another path",
+        Some(Errno::ADDRNOTAVAIL) => {
+            "no interface of this machine has this address; choose one that `ip address` lists, or 0.0.0.0 or [::] for all"
+        }
+        Some(Errno::ACCESS | Errno::PERM) if tcp => {
+            "choose a port of 1024 or above, or give the program CAP_NET_BIND_SERVICE, or lower sysctl \
+             net.ipv4.ip_unprivileged_port_start"
+        }
+        Some(Errno::ACCESS | Errno::PERM) => "choose a path in a folder that this user may write to",
+        Some(Errno::NOENT) => "make the folder first, or choose another path",
+        _ => "choose another address",
     }
 }
 
@@ -109,12 +144,16 @@ pub(crate) enum Progress {
 
 /// Begins a connection.
 pub(crate) fn begin_connect(address: &Address, backend: Backend) -> Result<(OwnedFd, Progress), VerbsError> {
-    let failed = |errno: Errno| VerbsError::Connect { address: address.clone(), source: errno.into() };
+    let failed = |errno: Errno| {
+        VerbsError::unless_descriptors(format!("can't connect to {address}"), errno.into(), |source| {
+            VerbsError::Connect { address: address.clone(), source }
+        })
+    };
     let open = |family| socket_with(family, SocketType::STREAM, FLAGS, None).map_err(failed);
     let (socket, begun) = match address {
         Address::Tcp(name) => {
             let socket = open(family_of(*name))?;
-            set_up(&socket, address);
+            set_up_tcp(&socket);
             let begun = connect(&socket, name);
             (socket, begun)
         }
@@ -145,12 +184,17 @@ pub(crate) fn connect_outcome(socket: impl AsFd) -> Result<(), CloseReason> {
     }
 }
 
-/// Readies the socket of a connection: small chunks leave at once.
-pub(crate) fn set_up(socket: &OwnedFd, address: &Address) {
-    if matches!(address, Address::Tcp(_)) {
-        // Fails only when the peer is gone already, which the first read tells.
-        let _ = sockopt::set_tcp_nodelay(socket, true);
-    }
+/// Readies a TCP socket: small chunks leave at once, and a peer that vanished is found out within two minutes. The
+/// connections of a listener inherit all of this.
+fn set_up_tcp(socket: &OwnedFd) {
+    let (idle, between, most) = KEEPALIVE;
+    // None of these fails for a TCP socket that is new. A kernel that doesn't know one carries chunks all the same.
+    let _ = sockopt::set_tcp_nodelay(socket, true);
+    let _ = sockopt::set_socket_keepalive(socket, true);
+    let _ = sockopt::set_tcp_keepidle(socket, idle);
+    let _ = sockopt::set_tcp_keepintvl(socket, between);
+    let _ = sockopt::set_tcp_keepcnt(socket, most);
+    let _ = sockopt::set_tcp_user_timeout(socket, UNACKNOWLEDGED);
 }
 
 /// The other side of a connection. One that is gone already has the address of nobody.
@@ -177,4 +221,27 @@ fn path_of(any: SocketAddrAny) -> Option<PathBuf> {
 
 fn family_of(address: SocketAddr) -> AddressFamily {
     if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_ends_of_a_connection_send_at_once_and_find_out_that_the_other_has_vanished() {
+        let listener = ListeningSocket::open(&"tcp://127.0.0.1:0".parse().unwrap(), Backend::Epoll).unwrap();
+        let (client, _) = begin_connect(&listener.address, Backend::Epoll).unwrap();
+        let server = loop {
+            match listener.accept() {
+                Ok(socket) => break socket,
+                Err(errno) => assert_eq!(errno, Errno::AGAIN),
+            }
+        };
+        for end in [client, server] {
+            assert!(sockopt::tcp_nodelay(&end).unwrap() && sockopt::socket_keepalive(&end).unwrap());
+            let (idle, between) = (sockopt::tcp_keepidle(&end).unwrap(), sockopt::tcp_keepintvl(&end).unwrap());
+            assert_eq!((idle, between, sockopt::tcp_keepcnt(&end).unwrap()), KEEPALIVE);
+            assert_eq!(sockopt::tcp_user_timeout(&end).unwrap(), UNACKNOWLEDGED);
+        }
+    }
 }

@@ -115,7 +115,7 @@ pub(crate) struct EventBell {
 impl EventBell {
     pub(crate) fn new() -> Result<Arc<Self>, VerbsError> {
         let eventfd = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)
-            .map_err(|errno| VerbsError::System { doing: "making an eventfd", source: errno.into() })?;
+            .map_err(|errno| VerbsError::refused("can't make an eventfd", errno))?;
         Ok(Arc::new(Self { flag: WakeFlag::new(), eventfd }))
     }
 }

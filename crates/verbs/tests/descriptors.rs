@@ -5,8 +5,8 @@ mod hosts;
 use std::net::TcpStream;
 use std::time::Duration;
 
-use greenwave_verbs::{AcceptMode, Address, Choice, Close, QueueConfig};
-use hosts::{Host, connect, until};
+use greenwave_verbs::{AcceptMode, Address, Choice, Close, QueueConfig, VerbsError, open};
+use hosts::{Host, Seen, connect, until};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 #[test]
@@ -17,6 +17,7 @@ fn descriptors_run_out_and_come_back() {
         drop(warm);
         let before = open_descriptors();
         accepting_rests_while_there_are_no_descriptors(&config);
+        whoever_wants_one_is_told_of_the_limit(&config);
         connections_and_queues_leave_none_behind(&config);
         // The kernel closes what a ring held when it gets round to it.
         let limit = std::time::Instant::now() + Duration::from_secs(20);
@@ -43,7 +44,13 @@ fn accepting_rests_while_there_are_no_descriptors(config: &QueueConfig) {
         server.poll_at(frozen);
     }
     let (errors, calls) = (server.queue.stats().accept_errors, server.queue.stats().system_calls);
-    assert_eq!(server.log.len(), 2, "as many as there are descriptors for");
+    let (failures, accepted): (Vec<&Seen>, Vec<&Seen>) =
+        server.log.iter().partition(|seen| matches!(seen, Seen::AcceptFailed(_)));
+    assert_eq!(accepted.len(), 2, "as many as there are descriptors for");
+    let [Seen::AcceptFailed(VerbsError::Descriptors { remedy, .. })] = failures[..] else {
+        panic!("told once, not {failures:?}");
+    };
+    assert!(remedy.contains(&format!("may have {} files open; raise `ulimit -n`", highest + 2)), "{remedy}");
     for _ in 0..1000 {
         server.poll_at(frozen);
     }
@@ -54,6 +61,34 @@ fn accepting_rests_while_there_are_no_descriptors(config: &QueueConfig) {
     setrlimit(Resource::Nofile, limit).unwrap();
     until([&mut server], |[server]| server.queue.stats().accepted == CLIENTS as u64);
     drop(clients);
+}
+
+fn whoever_wants_one_is_told_of_the_limit(config: &QueueConfig) {
+    let mut host = Host::new(config).unwrap();
+    let (_, address) = host.listen(&"tcp://127.0.0.1:0".parse().unwrap());
+    let limit = getrlimit(Resource::Nofile);
+    let lowered = next_descriptor();
+    let most = |current| setrlimit(Resource::Nofile, Rlimit { current: Some(current), ..limit }).unwrap();
+    most(lowered);
+    let mut refused = vec![
+        (host.queue.listen(&"tcp://127.0.0.1:0".parse().unwrap()).unwrap_err(), "can't listen at tcp://127.0.0.1:0"),
+        (host.queue.connect(&address).unwrap_err(), "can't connect to tcp://127.0.0.1:"),
+    ];
+    for backend in [config.backend.clone(), Choice::Auto] {
+        // A queue takes two.
+        for room in 0..2 {
+            most(lowered + room);
+            let config = QueueConfig { backend: backend.clone(), ..config.clone() };
+            refused.push((open(&config).map(drop).unwrap_err(), "can't "));
+        }
+    }
+    setrlimit(Resource::Nofile, limit).unwrap();
+    for (error, doing) in refused {
+        assert!(matches!(error, VerbsError::Descriptors { .. }), "{error}");
+        let text = error.to_string();
+        assert!(text.contains(doing) && text.contains("raise `ulimit -n`"), "{text}");
+        assert!([0, 1].iter().any(|room| text.contains(&format!("may have {} files", lowered + room))), "{text}");
+    }
 }
 
 fn connections_and_queues_leave_none_behind(config: &QueueConfig) {

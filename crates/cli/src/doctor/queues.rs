@@ -1,14 +1,46 @@
 //! What can carry connections: io_uring, epoll, libfabric.
 
-use greenwave::verbs::{Choice, QueueConfig, open};
+use greenwave::verbs::{Choice, QueueConfig, VerbsError, open};
 
 use super::finding::Finding;
 use super::machine::Machine;
 
+/// Why a completion queue can't be had.
+pub(super) struct Refusal {
+    said: String,
+    /// What to do about it, if that has nothing to do with the kind of queue.
+    remedy: Option<String>,
+}
+
+impl From<VerbsError> for Refusal {
+    fn from(error: VerbsError) -> Self {
+        match error {
+            VerbsError::Descriptors { doing, remedy, source } => {
+                Self { said: format!("{doing}: {source}"), remedy: Some(remedy) }
+            }
+            VerbsError::Unavailable { source, .. } => Self { said: source.to_string(), remedy: None },
+            other => Self { said: other.to_string(), remedy: None },
+        }
+    }
+}
+
+#[cfg(test)]
+impl From<&str> for Refusal {
+    fn from(said: &str) -> Self {
+        Self { said: said.into(), remedy: None }
+    }
+}
+
+impl Refusal {
+    fn remedy(&self, otherwise: &str) -> String {
+        self.remedy.clone().unwrap_or_else(|| otherwise.into())
+    }
+}
+
 /// What came of opening a completion queue of each kind.
 pub(super) struct Opened {
-    uring: Result<(), String>,
-    epoll: Result<(), String>,
+    uring: Result<(), Refusal>,
+    epoll: Result<(), Refusal>,
 }
 
 impl Opened {
@@ -16,7 +48,7 @@ impl Opened {
     pub(super) fn here() -> Self {
         let attempt = |backend| {
             let config = QueueConfig { backend, ..QueueConfig::default() };
-            open(&config).map(drop).map_err(|error| error.to_string())
+            open(&config).map(drop).map_err(Refusal::from)
         };
         Self { uring: attempt(Choice::Uring), epoll: attempt(Choice::Epoll) }
     }
@@ -38,7 +70,7 @@ pub(super) fn findings(machine: &Machine, opened: &Opened) -> Vec<Finding> {
     vec![uring(machine, &opened.uring), epoll(&opened.epoll), fabric(machine)]
 }
 
-fn uring(machine: &Machine, opened: &Result<(), String>) -> Finding {
+fn uring(machine: &Machine, opened: &Result<(), Refusal>) -> Finding {
     const NAME: &str = "io_uring";
     const SLOWER: &str = "connections go over epoll: a read for each connection that has something";
     let disabled = machine.number("/proc/sys/kernel/io_uring_disabled").unwrap_or(0);
@@ -52,32 +84,33 @@ fn uring(machine: &Machine, opened: &Result<(), String>) -> Finding {
             "Linux 6.1 or later",
         ),
         Ok(()) => Finding::ok(NAME, "works, with provided buffer rings, multishot receives and deferred task runs"),
-        Err(error) if disabled == 2 => {
-            Finding::missing(NAME, error, SLOWER, "sysctl kernel.io_uring_disabled=0, which is 2: nobody may use it")
+        Err(Refusal { said, remedy: Some(remedy) }) => Finding::missing(NAME, said, SLOWER, remedy),
+        Err(Refusal { said, .. }) if disabled == 2 => {
+            Finding::missing(NAME, said, SLOWER, "sysctl kernel.io_uring_disabled=0, which is 2: nobody may use it")
         }
-        Err(error) if disabled == 1 => Finding::missing(
+        Err(Refusal { said, .. }) if disabled == 1 => Finding::missing(
             NAME,
-            error,
+            said,
             SLOWER,
             "sysctl kernel.io_uring_disabled=0, which is 1: only CAP_SYS_ADMIN and the group of kernel.io_uring_group may",
         ),
-        Err(error) if kernel.is_some_and(|kernel| kernel < (6, 0)) => {
-            Finding::missing(NAME, error, SLOWER, "Linux 6.0 or later, better 6.1")
+        Err(Refusal { said, .. }) if kernel.is_some_and(|kernel| kernel < (6, 0)) => {
+            Finding::missing(NAME, said, SLOWER, "Linux 6.0 or later, better 6.1")
         }
-        Err(error) => {
-            Finding::missing(NAME, error, SLOWER, "if this is a container, allow io_uring in its seccomp profile")
+        Err(Refusal { said, .. }) => {
+            Finding::missing(NAME, said, SLOWER, "if this is a container, allow io_uring in its seccomp profile")
         }
     }
 }
 
-fn epoll(opened: &Result<(), String>) -> Finding {
+fn epoll(opened: &Result<(), Refusal>) -> Finding {
     match opened {
         Ok(()) => Finding::ok("epoll", "works; what clients that share a connection use in any case"),
         Err(error) => Finding::missing(
             "epoll",
-            error,
+            &error.said,
             "channels that threads share can't be had",
-            "raise the limit of open files; in a container, allow epoll and eventfd in its seccomp profile",
+            error.remedy("in a container, allow epoll and eventfd in its seccomp profile"),
         ),
     }
 }
@@ -156,7 +189,7 @@ mod tests {
 
     #[test]
     fn what_forbids_io_uring_is_named() {
-        let refused = Err("not permitted".to_owned());
+        let refused = Err("not permitted".into());
         for (disabled, kernel, remedy) in [
             ("2\n", "6.8.0", "nobody"),
             ("1\n", "6.8.0", "io_uring_group"),

@@ -31,7 +31,10 @@ pub(super) struct Children {
 struct Member {
     name: String,
     process: Child,
+    /// Open for as long as this process cares for the child.
     orders: Option<ChildStdin>,
+    /// Whether it was told to end.
+    asked: bool,
     /// The last that it had to say.
     said: String,
     state: State,
@@ -96,6 +99,7 @@ impl Children {
             name: name.to_owned(),
             process,
             orders,
+            asked: false,
             said: String::new(),
             state: State::Starting,
         });
@@ -167,8 +171,9 @@ impl Children {
     /// Lets a child finish what it accepted, and waits for its end.
     pub(super) fn drain(&mut self, children: &[usize], limit: Duration, events: &Receiver<Event>) {
         for child in children {
-            let orders = self.members[*child].orders.take();
-            let _ended_already = orders.map(|mut orders| writeln!(orders, "{DRAIN}"));
+            let member = &mut self.members[*child];
+            member.asked = true;
+            let _ended_already = member.orders.as_mut().map(|orders| writeln!(orders, "{DRAIN}"));
         }
         let until = Instant::now() + limit + GRACE;
         while children.iter().any(|child| !matches!(self.members[*child].state, State::Ended)) {
@@ -199,9 +204,8 @@ impl Children {
             }
             Event::Closed { child } => {
                 let member = &mut self.members[child];
-                let asked = member.orders.is_none();
                 let status = member.reap();
-                Some(if asked { News::Ended } else { News::Died(member.obituary(status)) })
+                Some(if member.asked { News::Ended } else { News::Died(member.obituary(status)) })
             }
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! The first SIGTERM or SIGINT asks for a gentle end, a second one ends the process at once. A process that was
 //! started by another follows its standard input: the line `drain` asks for a gentle end, and the end of the input
-//! says that the other one is gone, however that came about.
+//! says that the other one is gone, however that came about. Then nobody waits for what is unfinished.
 
 use std::io::{self, BufRead};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -50,21 +50,34 @@ pub(super) fn listen(ending: Ending) -> Result<(Sender<Event>, Receiver<Event>),
     let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(|error| refused("signals", &error))?;
     let told = sender.clone();
     spawn("signals", move || {
-        for (count, signal) in signals.forever().enumerate() {
-            if count > 0 || told.send(Event::Drain).is_err() {
-                std::process::exit(128 + signal);
-            }
+        let mut signals = signals.forever();
+        if signals.next().is_some() && told.send(Event::Drain).is_ok() {
+            let Some(signal) = signals.next() else { return };
+            tell!("a second signal: ending now, whatever is unfinished");
+            end(signal);
         }
+        // Nobody is there any more to finish anything.
+        end(SIGTERM);
     })?;
     if ending.follow_stdin {
         let told = sender.clone();
         spawn("stdin", move || {
             let mut lines = io::stdin().lock().lines();
-            let drains = lines.any(|line| line.is_ok_and(|line| line == DRAIN));
-            let _ended_anyway = told.send(if drains { Event::Drain } else { Event::Stop });
+            if lines.any(|line| line.is_ok_and(|line| line == DRAIN)) {
+                let _ended_anyway = told.send(Event::Drain);
+                lines.for_each(drop);
+                // Whoever started this process has ended meanwhile, and doesn't wait for what is unfinished.
+                end(SIGTERM);
+            }
+            let _ended_anyway = told.send(Event::Stop);
         })?;
     }
     Ok((sender, receiver))
+}
+
+/// Ends the process at once. Nothing is cleaned up: other threads still use what that would take away.
+fn end(signal: i32) -> ! {
+    signal_hook::low_level::exit(128 + signal)
 }
 
 /// Starts a thread that lives as long as the process.

@@ -120,7 +120,7 @@ pub(super) fn problem(error: &ServeError) -> Problem {
             Problem::wrong_use(error).remedy("see --help")
         }
         ServeError::Start(StartError::Verbs(VerbsError::Listen { .. })) => {
-            Problem::failure(error).remedy("stop what listens there, or choose another address with --listen")
+            Problem::failure(error).remedy("--listen says where")
         }
         _ => Problem::failure(error),
     }

@@ -35,4 +35,8 @@ fn where_no_server_can_run_the_doctor_says_so_and_fails() {
     let (out, err) = (String::from_utf8_lossy(&said.stdout), String::from_utf8_lossy(&said.stderr));
     assert_eq!(said.status.code(), Some(1), "{out}{err}");
     assert!(out.contains("missing  epoll") && err.starts_with("error: no server can run here"), "{out}{err}");
+    let queues = out.lines().filter(|line| line.contains("  io_uring ") || line.contains("  epoll "));
+    for line in queues {
+        assert!(line.contains("may have 4 files open; raise `ulimit -n`") && !line.contains("Linux 6.0"), "{line}");
+    }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::process::{Running, run};
+use crate::process::{Running, half_a_call, run};
 use crate::world::World;
 
 const LISTEN: &str = "--listen=tcp://127.0.0.1:0";
@@ -56,4 +56,17 @@ fn other_rows_than_the_store_was_made_with_are_refused() {
     let finished = run(&["serve", "kv", &data, LISTEN, "--rows=101"]);
     assert_eq!(finished.status.code(), Some(1));
     assert!(finished.err.contains("was made with 100 rows of 100 bytes, not with 101"), "{}", finished.err);
+}
+
+#[test]
+fn a_second_signal_ends_what_the_first_one_lets_finish() {
+    let world = World::new();
+    let (running, address) = serve(&world, &["--drain=10m"]);
+    let _unfinished = half_a_call(&address);
+    running.terminate();
+    running.await_said("finishing what was accepted");
+    running.terminate();
+    running.await_said("a second signal: ending now, whatever is unfinished");
+    let finished = running.finish();
+    assert_eq!(finished.status.code(), Some(128 + 15), "{}", finished.err);
 }

@@ -1,10 +1,13 @@
 //! Processes of the command, and waits for what they print, none of them for ever.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
+use greenwave::policy::{Budget, DeadlineField};
+use greenwave::rpc::wire;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, test_kill_process};
 
@@ -26,7 +29,7 @@ pub(crate) fn run(arguments: &[&str]) -> Finished {
 /// Runs `greenwave` to its end, with this on its standard input.
 pub(crate) fn run_with_input(arguments: &[&str], input: &str) -> Finished {
     let mut process = greenwave(arguments).stdin(Stdio::piped()).spawn().unwrap();
-    std::io::Write::write_all(&mut process.stdin.take().unwrap(), input.as_bytes()).unwrap();
+    process.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
     Running::new(process).finish()
 }
 
@@ -129,6 +132,32 @@ pub(crate) fn await_end(process: u32) {
 
 pub(crate) fn is_gone(process: u32) -> bool {
     test_kill_process(pid(process)).is_err()
+}
+
+/// A connection with a call of which one byte is there, so that the server has something to finish.
+pub(crate) fn half_a_call(address: &str) -> TcpStream {
+    let limits = wire::Limits { credits: 64, chunk_bytes: 16 << 10, message_bytes: 1 << 20, calls: 0 };
+    let hello = wire::Hello::new(wire::Features::RECEIPTS, limits, wire::StageName::UNNAMED);
+    let header = wire::CallHeader {
+        call: wire::CallId::in_slot(0, std::num::NonZeroU16::MIN),
+        credits: 0,
+        method: wire::MethodId::of("any"),
+        deadline: DeadlineField { budget: Budget::UNLIMITED, parallel_unit: false },
+        elapsed: Duration::ZERO,
+        message_len: 2,
+        meta_len: 0,
+        expires: None,
+    };
+    let call = wire::Frame::Call(wire::Call { header, meta: &[], body: b"1" });
+    let mut stream = TcpStream::connect(address.strip_prefix("tcp://").unwrap()).unwrap();
+    for frame in [wire::Frame::Hello(hello), call] {
+        let chunk = frame.encode(false);
+        stream.write_all(&(chunk.len() as u32).to_le_bytes()).unwrap();
+        stream.write_all(&chunk).unwrap();
+    }
+    // The server has said HELLO: it knows of the peer.
+    stream.read_exact(&mut [0; 4]).unwrap();
+    stream
 }
 
 fn pid(process: u32) -> Pid {

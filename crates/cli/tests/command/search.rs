@@ -8,7 +8,7 @@ use greenwave_services::proto::search::{QUERY, QueryRequest};
 use prost::Message;
 use serde_json::Value;
 
-use crate::process::{Running, address_of, await_end, fact, is_gone, kill, pid_of, run, run_with_input};
+use crate::process::{Running, address_of, await_end, fact, half_a_call, is_gone, kill, pid_of, run, run_with_input};
 use crate::world::World;
 
 const SHARDS: usize = 3;
@@ -172,4 +172,15 @@ fn load_is_measured_and_written_as_json() {
     let rows = figures["rows"].as_array().unwrap();
     let has = |metric: &str| rows.iter().any(|row| row["metric"] == metric && row["value"].is_number());
     assert!(has("p99_ms") && has("loose/goodput_per_s"), "{figures}");
+}
+
+#[test]
+fn a_second_signal_ends_the_shards_too_whatever_they_have_to_finish() {
+    let search = serve(&["--drain=10m"]);
+    let _unfinished: Vec<_> = search.shards.iter().map(|line| half_a_call(&address_of(line))).collect();
+    search.running.terminate();
+    search.running.await_said("finishing what was accepted");
+    search.running.terminate();
+    assert_eq!(search.running.finish().status.code(), Some(128 + 15));
+    search.shards.iter().for_each(|line| await_end(pid_of(line)));
 }

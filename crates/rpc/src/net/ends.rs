@@ -15,6 +15,7 @@ use greenwave_verbs::{CloseReason, CompletionQueue, EndpointId, Event, VerbsErro
 use slab::Slab;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// The ends of a thread's connections.
 ///
@@ -35,6 +36,8 @@ pub(super) struct Ends {
     pub(super) draining: bool,
     /// What is to be done to the queue, or to ends that it is not the time to take apart.
     pub(super) fates: Vec<Fate>,
+    /// When a connection could last not be accepted.
+    starved: Option<Time>,
     /// Empty but for its memory: which ends a sweep looks at.
     pub(super) swept: Vec<usize>,
 }
@@ -56,6 +59,9 @@ pub(super) enum Half {
     },
     Callee(Box<Callee>),
 }
+
+/// For how long connections must have been accepted until it is over that they can't be.
+const STARVED: Duration = Duration::from_secs(10);
 
 /// Of all threads together: an answer may come from another thread for a connection of a head that has died since.
 static SERIALS: AtomicU64 = AtomicU64::new(0);
@@ -85,6 +91,7 @@ impl Ends {
             counters: Arc::default(),
             draining: false,
             fates: Vec::new(),
+            starved: None,
             swept: Vec::new(),
         }
     }
@@ -182,8 +189,19 @@ impl Ends {
                 self.counters.accepted.add(1);
                 happened.push(Happening::Accepted(endpoint));
             }
+            Event::AcceptFailed { error, .. } => self.starve(now, &error),
             Event::Closed { endpoint, reason } => self.fates.push(Fate::Gone(endpoint, reason)),
             Event::Woken => {}
+        }
+    }
+
+    /// Connections that come in can't be accepted. That is said and counted once for as long as it lasts, not each time
+    /// that it is tried again.
+    fn starve(&mut self, now: Time, error: &VerbsError) {
+        let lasts = self.starved.replace(now).is_some_and(|last| now.since(last) < STARVED);
+        if !lasts {
+            self.counters.starved.add(1);
+            tracing::warn!(%error, "connections that come in have to wait until others end");
         }
     }
 

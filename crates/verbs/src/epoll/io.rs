@@ -9,9 +9,9 @@ use rustix::net::{RecvFlags, recv};
 use super::{EpollQueue, about};
 use crate::detached::Carrier;
 use crate::hot::Change;
-use crate::socket::{connect_outcome, peer_of, reason_of, set_up};
+use crate::socket::{connect_outcome, peer_of, reason_of};
 use crate::stream::{Due, Note, Phase};
-use crate::{AcceptMode, CloseReason, DetachedEndpoint, EndpointId, Event, ListenerId};
+use crate::{AcceptMode, CloseReason, DetachedEndpoint, EndpointId, Event, ListenerId, VerbsError};
 
 impl EpollQueue {
     /// How long a listener rests after the system had no descriptor for a connection.
@@ -178,9 +178,11 @@ impl EpollQueue {
             let socket = match listener.socket.accept() {
                 Ok(socket) => socket,
                 Err(Errno::AGAIN) => break,
-                Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
+                Err(lack @ (Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)) => {
                     self.stats.accept_errors += 1;
                     self.rest(key);
+                    let error = VerbsError::refused("can't accept connections", lack);
+                    sink(Event::AcceptFailed { listener: ListenerId(key), error });
                     break;
                 }
                 // This connection failed before it was accepted; the next one need not.
@@ -190,7 +192,6 @@ impl EpollQueue {
                 }
             };
             let peer = peer_of(&socket, &listener.socket.address);
-            set_up(&socket, &peer);
             self.stats.accepted += 1;
             let (listener, mode, tls) = (ListenerId(key), listener.mode, listener.tls.clone());
             if mode == AcceptMode::Detach {

@@ -83,7 +83,7 @@ impl EpollQueue {
     const TURNS: u32 = 16;
 
     pub(crate) fn open(config: &QueueConfig) -> Result<Self, VerbsError> {
-        let system = |errno: rustix::io::Errno| VerbsError::System { doing: "setting up epoll", source: errno.into() };
+        let system = |errno: rustix::io::Errno| VerbsError::refused("can't set up epoll", errno);
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(system)?;
         let bell = EventBell::new()?;
         let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
@@ -197,7 +197,8 @@ impl CompletionQueue for EpollQueue {
         let added = socket.map_or(Ok(()), |socket| self.watch(key, socket, epoll::EventFlags::IN));
         if let Err(errno) = added {
             self.listeners.remove(key);
-            return Err(VerbsError::Listen { address: address.clone(), source: errno.into() });
+            let remedy = "raise sysctl fs.epoll.max_user_watches";
+            return Err(VerbsError::Listen { address: address.clone(), remedy, source: errno.into() });
         }
         Ok(ListenerId(key))
     }

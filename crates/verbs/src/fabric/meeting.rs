@@ -14,7 +14,7 @@ use super::wire::{End, NoNote, Note as Said};
 use super::{FabricQueue, about};
 use crate::detached::Carrier;
 use crate::framing::PREFIX;
-use crate::socket::{connect_outcome, peer_of, reason_of, set_up};
+use crate::socket::{connect_outcome, peer_of, reason_of};
 use crate::stream::{Due, Note};
 use crate::{AcceptMode, Address, CloseReason, DetachedEndpoint, EndpointId, Event, FabricAddress, ListenerId};
 
@@ -90,9 +90,11 @@ impl FabricQueue {
             let socket = match listener.socket.accept() {
                 Ok(socket) => socket,
                 Err(Errno::AGAIN) => return,
-                Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
+                Err(lack @ (Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)) => {
                     self.stats.accept_errors += 1;
                     self.timers.set(self.now + Self::ACCEPT_PAUSE, Due::Accept(key));
+                    let error = VerbsError::refused("can't accept connections", lack);
+                    sink(Event::AcceptFailed { listener: ListenerId(key), error });
                     return;
                 }
                 // This connection failed before it was accepted; the next one need not.
@@ -102,7 +104,6 @@ impl FabricQueue {
                 }
             };
             let peer = peer_of(&socket, &listener.socket.address);
-            set_up(&socket, &peer);
             let (address, mode) = (listener.address.clone(), listener.mode);
             let peer = Address::Fabric(place::beside(&address, &peer));
             let listener = ListenerId(key);

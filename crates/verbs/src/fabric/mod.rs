@@ -320,7 +320,8 @@ impl CompletionQueue for FabricQueue {
             return Err(VerbsError::NoTls(Backend::Fabric));
         }
         let mut place = Self::address_of(address)?.clone();
-        let failed = |source| VerbsError::Listen { address: address.clone(), source };
+        let refused = |remedy, source| VerbsError::Listen { address: address.clone(), remedy, source };
+        let failed = |source| refused("`greenwave doctor` and `fi_info` say which fabrics there are", source);
         if place == FabricAddress::Shm(String::new()) {
             place = FabricAddress::Shm(place::unused_name().map_err(failed)?);
         }
@@ -331,7 +332,7 @@ impl CompletionQueue for FabricQueue {
         }
         let socket = ListeningSocket::open(&place::socket_of(&place), Backend::Fabric);
         let socket = socket.map_err(|error| match error {
-            VerbsError::Listen { source, .. } => failed(source),
+            VerbsError::Listen { remedy, source, .. } => refused(remedy, source),
             other => other,
         })?;
         if !matches!(place, FabricAddress::Shm(_)) {

@@ -169,7 +169,8 @@ impl CompletionQueue for MemoryQueue {
         let name = if name.is_empty() { state.unused_name() } else { name.to_owned() };
         if state.names.contains_key(&name) {
             let source = std::io::ErrorKind::AddrInUse.into();
-            return Err(VerbsError::Listen { address: address.clone(), source });
+            let remedy = "choose another name, or another network";
+            return Err(VerbsError::Listen { address: address.clone(), remedy, source });
         }
         let listener = Listener { name: name.clone(), mode: AcceptMode::Keep };
         let listener = state.inboxes[self.inbox].listeners.insert(listener)?;

@@ -9,9 +9,9 @@ use rustix::net::{Shutdown, shutdown};
 
 use super::{Connection, UringQueue, request};
 use crate::detached::Carrier;
-use crate::socket::{connect_outcome, peer_of, reason_of, set_up};
+use crate::socket::{connect_outcome, peer_of, reason_of};
 use crate::stream::{Due, Note, Phase, Stream};
-use crate::{AcceptMode, CloseReason, DetachedEndpoint, EndpointId, Event, ListenerId};
+use crate::{AcceptMode, CloseReason, DetachedEndpoint, EndpointId, Event, ListenerId, VerbsError};
 
 impl UringQueue {
     /// How long a listener rests after the system had no descriptor for a connection.
@@ -156,9 +156,13 @@ impl UringQueue {
         }
         let (mode, tls) = (listener.mode, listener.tls.clone());
         let own = listener.socket.address.clone();
-        if !more && matches!(socket, Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)) {
+        if let Err(lack @ (Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)) = socket
+            && !more
+        {
             // There won't be one at once, and trying again at once would keep the queue busy.
             self.timers.set(self.now + Self::ACCEPT_PAUSE, Due::Accept(key));
+            let error = VerbsError::refused("can't accept connections", lack);
+            sink(Event::AcceptFailed { listener: ListenerId(key), error });
         } else if !more {
             self.accept_at(key);
         }
@@ -167,7 +171,6 @@ impl UringQueue {
             return;
         };
         let peer = peer_of(&socket, &own);
-        set_up(&socket, &peer);
         self.stats.accepted += 1;
         let listener = ListenerId(key);
         if mode == AcceptMode::Detach {

@@ -22,6 +22,7 @@ use std::time::Duration;
 
 use greenwave_policy::Time;
 use rustix::fd::{AsFd, OwnedFd};
+use rustix::io::Errno;
 
 use crate::detached::Carrier;
 use crate::framing::PREFIX;
@@ -103,10 +104,12 @@ impl UringQueue {
     const READ: usize = 64 * 1024;
 
     pub(crate) fn open(config: &QueueConfig) -> Result<Self, VerbsError> {
-        let unavailable = |source| VerbsError::Unavailable {
-            backend: Backend::Uring,
-            remedy: "it needs Linux 6.0 or later that allows io_uring; choose epoll, or auto",
-            source,
+        let unavailable = |source: std::io::Error| {
+            VerbsError::unless_descriptors("can't set up io_uring", source, |source| VerbsError::Unavailable {
+                backend: Backend::Uring,
+                remedy: remedy(&source),
+                source,
+            })
         };
         let bell = EventBell::new()?;
         let buffers = Buffers::new(config.receive_buffers, config.chunk_bytes + PREFIX).map_err(unavailable)?;
@@ -370,5 +373,20 @@ impl CompletionQueue for UringQueue {
 impl Drop for UringQueue {
     fn drop(&mut self) {
         self.shut_down();
+    }
+}
+
+/// What to do about a kernel that makes no ring.
+fn remedy(source: &std::io::Error) -> &'static str {
+    match Errno::from_io_error(source) {
+        Some(Errno::PERM | Errno::ACCESS) => {
+            "it is forbidden here; allow it by sysctl kernel.io_uring_disabled=0 and in the container's seccomp profile, \
+             or choose epoll, or auto"
+        }
+        Some(Errno::NOMEM) => {
+            "there is no memory for it; lower the clusters or their buffers, or raise `ulimit -l` or the container's \
+             memory, or choose epoll, or auto"
+        }
+        _ => "it needs Linux 6.0 or later; choose epoll, or auto",
     }
 }

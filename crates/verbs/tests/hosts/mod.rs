@@ -19,6 +19,7 @@ use greenwave_verbs::{
 pub(crate) enum Seen {
     Accepted(EndpointId),
     Detached(DetachedEndpoint),
+    AcceptFailed(VerbsError),
     Connected(EndpointId),
     Received(EndpointId, Vec<u8>),
     Writable(EndpointId),
@@ -124,6 +125,7 @@ impl From<Event<'_>> for Seen {
         match event {
             Event::Accepted { endpoint, .. } => Self::Accepted(endpoint),
             Event::AcceptedDetached { endpoint, .. } => Self::Detached(endpoint),
+            Event::AcceptFailed { error, .. } => Self::AcceptFailed(error),
             Event::Connected { endpoint } => Self::Connected(endpoint),
             Event::Received { endpoint, chunk } => Self::Received(endpoint, chunk.to_vec()),
             Event::Writable { endpoint } => Self::Writable(endpoint),
