@@ -16,7 +16,9 @@ use crate::detached::Carrier;
 use crate::framing::PREFIX;
 use crate::socket::{connect_outcome, peer_of, reason_of};
 use crate::stream::{Due, Note};
-use crate::{AcceptMode, Address, CloseReason, DetachedEndpoint, EndpointId, Event, FabricAddress, ListenerId};
+use crate::{
+    AcceptMode, Address, CloseReason, DetachedEndpoint, EndpointId, Event, FabricAddress, ListenerId, VerbsError,
+};
 
 /// Asks the kernel to find out whether the machine at the other end still lives, and not to take longer for it than
 /// about five seconds.
