@@ -410,6 +410,10 @@ impl Net {
         }
         if posted {
             self.queue.submit();
+            // What was shared with the queue and is written, now or since the last time.
+            while let Some(buffer) = self.queue.reclaim() {
+                self.ends.pool.put(buffer);
+            }
         }
     }
 

@@ -91,7 +91,7 @@ fn calls_of_all_sizes_are_answered_over_both_backends_and_between_clusters() {
                 ServerConfig { tls, clusters, workers, backend: backend.clone(), ..ServerConfig::default() },
                 echo(),
             );
-            for mode in [Mode::Direct, Mode::Dispatched] {
+            for mode in [Mode::Direct, Mode::Dispatched { delivery: Delivery::Notify }] {
                 let config = ChannelConfig {
                     tls: Some(certificates.client()),
                     backend: backend.clone(),

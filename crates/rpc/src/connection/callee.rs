@@ -346,7 +346,7 @@ impl Callee {
             service: receipt.service,
             total: receipt.total,
         };
-        self.link.push(Outgoing::reply(call, header.encode(), receipts, body, deadline));
+        self.link.push(Outgoing::reply(call, header.encode(), receipts.into(), body, deadline));
     }
 
     /// Posts what can be posted; bodies that left come back through `spare`.

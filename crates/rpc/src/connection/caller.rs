@@ -190,7 +190,7 @@ impl Caller {
         let message = Outgoing::call(
             id,
             header.encode(),
-            context.encoded_metadata().to_vec(),
+            context.encoded_metadata().into(),
             body,
             context.deadline(),
             context.birth(),
