@@ -257,9 +257,9 @@ impl Net {
         self.ends.mark(key.index);
     }
 
-    /// An empty buffer.
-    pub(crate) fn buffer(&mut self) -> Vec<u8> {
-        self.ends.pool.take()
+    /// An empty buffer for a message of about `len` bytes, as far as that is known.
+    pub(crate) fn buffer(&mut self, len: usize) -> Vec<u8> {
+        self.ends.pool.take_about(len)
     }
 
     /// Takes a buffer back.
