@@ -257,9 +257,9 @@ impl Net {
         self.ends.mark(key.index);
     }
 
-    /// An empty buffer.
-    pub(crate) fn buffer(&mut self) -> Vec<u8> {
-        self.ends.pool.take()
+    /// An empty buffer for a message of about `len` bytes, as far as that is known.
+    pub(crate) fn buffer(&mut self, len: usize) -> Vec<u8> {
+        self.ends.pool.take_about(len)
     }
 
     /// Takes a buffer back.
@@ -410,6 +410,10 @@ impl Net {
         }
         if posted {
             self.queue.submit();
+            // What was shared with the queue and is written, now or since the last time.
+            while let Some(buffer) = self.queue.reclaim() {
+                self.ends.pool.put(buffer);
+            }
         }
     }
 

@@ -1,5 +1,7 @@
 //! The contract of a completion queue.
 
+use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
 use greenwave_policy::Time;
@@ -92,6 +94,31 @@ pub trait CompletionQueue: Send {
     /// [`VerbsError::ChunkLength`] unless the parts sum up to 1 to `chunk_bytes` bytes, [`VerbsError::NoRoom`],
     /// [`VerbsError::StaleEndpoint`].
     fn post_send(&mut self, endpoint: EndpointId, parts: &[&[u8]]) -> Result<(), VerbsError>;
+
+    /// Posts one chunk: `head`, then a part of `buffer`, then `tail`. Where the transport can do that, the part is not
+    /// copied but written from where it lies, and the queue shares the buffer until that is done: cheaper for parts
+    /// of some KiB, dearer for those below. Others copy it, as do connections over TLS.
+    ///
+    /// # Errors
+    /// Those of [`post_send`](Self::post_send).
+    ///
+    /// # Panics
+    /// If the buffer has no such part.
+    fn post_shared(
+        &mut self,
+        endpoint: EndpointId,
+        head: [&[u8]; 2],
+        (buffer, part): (&Arc<Vec<u8>>, Range<usize>),
+        tail: &[u8],
+    ) -> Result<(), VerbsError> {
+        self.post_send(endpoint, &[head[0], head[1], &buffer[part], tail])
+    }
+
+    /// A buffer that was shared with the queue, is written, and that the queue was the last to have: to be used again.
+    /// Few of them are kept.
+    fn reclaim(&mut self) -> Option<Vec<u8>> {
+        None
+    }
 
     /// Hands everything posted to the kernel: one write per endpoint, however many chunks.
     fn submit(&mut self);

@@ -2,6 +2,8 @@
 
 mod hosts;
 
+use std::sync::Arc;
+
 use greenwave_verbs::{AcceptMode, Close, CloseReason, VerbsError};
 use hosts::site::{Site, over_every_carrier};
 use hosts::{Host, Seen, connect, until};
@@ -11,6 +13,8 @@ over_every_carrier! {
     chunks_posted_before_the_connection_is_up_arrive
     many_chunks_leave_in_one_write_and_arrive_one_by_one
     chunks_of_any_length_arrive_whole_and_in_order
+    chunks_with_shared_parts_arrive_like_others
+    a_shared_buffer_comes_back_once_it_is_written
     a_chunk_that_is_empty_or_too_long_is_not_posted
     the_end_of_a_peer_is_told_once
     where_nobody_listens_the_connection_is_refused
@@ -82,6 +86,62 @@ fn chunks_of_any_length_arrive_whole_and_in_order(site: &Site, mut server: Host,
     }
     until([&mut server, &mut client], |[server, _]| server.chunks().len() == posted.len());
     assert!(server.chunks() == posted, "a chunk was changed on the way");
+}
+
+fn chunks_with_shared_parts_arrive_like_others(site: &Site, mut server: Host, mut client: Host) {
+    let (_, at_client) = connect(&mut server, &mut client, &site.address);
+    let longest = site.config.chunk_bytes;
+    let buffer: Arc<Vec<u8>> = Arc::new((0..longest * 3).map(|at| (at as u8).wrapping_mul(31)).collect());
+    let mut posted = Vec::new();
+    for (number, part) in [longest - 9, 1, 0, longest / 2, longest - 9, longest - 9].repeat(50).into_iter().enumerate()
+    {
+        // Nobody reads until there is no room, so that sockets are full and writes stop anywhere.
+        if client.queue.send_room(at_client) == 0 {
+            until([&mut server, &mut client], |[_, client]| client.queue.send_room(at_client) > 0);
+        }
+        let (head, tail) = ([number as u8; 5], [!number as u8; 4]);
+        if number % 3 == 0 {
+            posted.push(head.to_vec());
+            client.queue.post_send(at_client, &[&head]).unwrap();
+        } else {
+            let range = number * 13 % longest..number * 13 % longest + part;
+            posted.push([&head[..], &buffer[range.clone()], &tail].concat());
+            client.queue.post_shared(at_client, [&head[..2], &head[2..]], (&buffer, range), &tail).unwrap();
+        }
+        client.queue.submit();
+    }
+    until([&mut server, &mut client], |[server, _]| server.chunks().len() == posted.len());
+    assert!(server.chunks() == posted, "a chunk was changed on the way");
+    let refused = client.queue.post_shared(at_client, [b"x", b""], (&buffer, 0..longest), b"").unwrap_err();
+    assert!(matches!(refused, VerbsError::ChunkLength { len, .. } if len == longest + 1), "{refused}");
+}
+
+fn a_shared_buffer_comes_back_once_it_is_written(site: &Site, mut server: Host, mut client: Host) {
+    let (_, at_client) = connect(&mut server, &mut client, &site.address);
+    let part = site.config.chunk_bytes;
+    for round in 1..20 {
+        let buffer = Arc::new(vec![7; 2 * part]);
+        for range in [0..part, part..2 * part] {
+            client.queue.post_shared(at_client, [b"", b""], (&buffer, range), b"").unwrap();
+        }
+        let mut back = Arc::into_inner(buffer);
+        until([&mut server, &mut client], |[server, _]| server.chunks().len() == 2 * round);
+        until([&mut client], |[client]| client.queue.send_room(at_client) > site.config.backlog_bytes);
+        // One that was copied never left.
+        while back.is_none() {
+            client.turn();
+            back = client.queue.reclaim();
+        }
+        assert_eq!(back.unwrap(), vec![7; 2 * part]);
+        assert!(client.queue.reclaim().is_none());
+    }
+    let buffer = Arc::new(vec![7; part]);
+    client.queue.post_shared(at_client, [b"", b""], (&buffer, 0..part), b"").unwrap();
+    drop(buffer);
+    client.queue.submit();
+    // Whatever the kernel has of it.
+    client.queue.close(at_client, Close::Abort);
+    drop(client);
 }
 
 fn a_chunk_that_is_empty_or_too_long_is_not_posted(site: &Site, mut server: Host, mut client: Host) {

@@ -74,7 +74,7 @@ impl Driven {
         let body = match body {
             Cow::Owned(body) => body,
             Cow::Borrowed(bytes) => {
-                let mut body = self.net.buffer();
+                let mut body = self.net.buffer(bytes.len());
                 body.extend_from_slice(bytes);
                 body
             }

@@ -81,7 +81,7 @@ impl CompletionStream {
 
     fn make(&mut self, peer: PeerKey, context: Context, method: MethodId, request: &[u8], tag: u64, now: Time) {
         let token = self.tags.insert(UnderWay { tag, started: now, peer });
-        let mut body = self.net.buffer();
+        let mut body = self.net.buffer(request.len());
         body.extend_from_slice(request);
         self.net.call(peer, NewCall { token, context, method, body, started: now }, now, &mut self.happened);
     }

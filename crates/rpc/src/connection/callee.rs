@@ -7,7 +7,8 @@
 //! 1. Every CALL is answered once: [`Callee::send_answer`] is reached once for each call that left *free*.
 //! 2. `open` counts the calls that are not answered, `receiving` and `assembling` those that are being received.
 //! 3. What the peer makes this end hold is bounded: slots by `calls`, answers unread by `calls` too, messages half
-//!    received by `assembly_bytes` of what they announce, and they take memory only as they arrive.
+//!    received by `assembly_bytes` of what they announce. Room is made for up to 1 MiB each on the peer's word (address
+//!    space; it is memory once it is written), and beyond that as they arrive.
 
 use super::assembly::{Assembly, Discarding};
 use super::link::Link;
@@ -113,12 +114,12 @@ impl Callee {
         self.slots.iter().filter_map(|(_, slot)| if let Slot::Open(call) = slot { Some(*call) } else { None })
     }
 
-    /// Reads a chunk. `buffer` gives an empty buffer for a message.
+    /// Reads a chunk. `buffer` gives an empty buffer, for a message of about so many bytes.
     pub(crate) fn receive(
         &mut self,
         now: Time,
         chunk: &[u8],
-        buffer: impl FnOnce() -> Vec<u8>,
+        buffer: impl FnOnce(usize) -> Vec<u8>,
     ) -> Result<Option<Served>, Violation> {
         match self.link.receive(chunk)? {
             None => Ok(None),
@@ -134,7 +135,7 @@ impl Callee {
         &mut self,
         now: Time,
         call: &Call<'_>,
-        buffer: impl FnOnce() -> Vec<u8>,
+        buffer: impl FnOnce(usize) -> Vec<u8>,
     ) -> Result<Option<Served>, Violation> {
         let header = &call.header;
         let (id, slot) = (header.call, slot_of(header.call));
@@ -149,7 +150,7 @@ impl Callee {
             self.refuse(id, status);
             return Ok(Some(Served::Refused));
         }
-        let assembly = Assembly::begin(buffer(), call.body, message_len);
+        let assembly = Assembly::begin(buffer(Assembly::room(message_len)), call.body, message_len);
         let arrival = self.arrival(now, call);
         if complete {
             self.slots[slot].1 = Slot::Open(id);
@@ -346,7 +347,7 @@ impl Callee {
             service: receipt.service,
             total: receipt.total,
         };
-        self.link.push(Outgoing::reply(call, header.encode(), receipts, body, deadline));
+        self.link.push(Outgoing::reply(call, header.encode(), receipts.into(), body, deadline));
     }
 
     /// Posts what can be posted; bodies that left come back through `spare`.

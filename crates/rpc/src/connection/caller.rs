@@ -190,7 +190,7 @@ impl Caller {
         let message = Outgoing::call(
             id,
             header.encode(),
-            context.encoded_metadata().to_vec(),
+            context.encoded_metadata().into(),
             body,
             context.deadline(),
             context.birth(),
@@ -285,7 +285,8 @@ impl Caller {
         };
         let receipt = Receipt::decode(&reply.header, reply.receipts).unwrap_or_default();
         if !complete {
-            open.reply = Some((Assembly::begin(Vec::new(), reply.body, message_len), receipt, now));
+            open.reply =
+                Some((Assembly::begin(buffer(Assembly::room(message_len)), reply.body, message_len), receipt, now));
             self.receiving += 1;
             self.link.received_part(now, self.receiving);
             return Ok(());
@@ -390,6 +391,7 @@ impl Caller {
     }
 
     /// When there is something to sweep.
+    #[inline]
     pub(crate) fn due(&self) -> Time {
         self.earliest.min(self.link.due())
     }

@@ -22,6 +22,8 @@ use crate::wire::{
 use greenwave_policy::{AbsoluteClock, Credits, ForwardDelay, Returns, SplitQueue, Time};
 use greenwave_verbs::{CompletionQueue, EndpointId, VerbsError};
 use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How one end of a connection is set up.
@@ -86,6 +88,12 @@ const PING_EVERY: Duration = Duration::from_secs(5);
 
 /// Control frames beyond which no answers to PINGs are added, and no PINGs.
 const CONTROL_MOST: usize = 64;
+
+/// Parts of a body below this, in bytes, are copied: that costs less than to have the kernel gather them.
+const SHARED_LEAST: usize = 4096;
+
+/// The same for a body in one chunk, which has the share to itself: with 16 KiB it was still no gain to have one.
+const WHOLE_LEAST: usize = 32 << 10;
 
 /// What the PING behind a GOAWAY asks. Others ask dates, and this is none.
 const BARRIER: u64 = u64::MAX;
@@ -243,7 +251,7 @@ impl Link {
             }
             let body = message.body.take();
             messages += 1;
-            bytes += body.len() - message.sent;
+            bytes += message.shared.as_ref().map_or(body.len(), |shared| shared.len()) - message.sent;
             unsent = if message.begun { Unsent::Rest } else { Unsent::All(body) };
             false
         });
@@ -271,7 +279,8 @@ impl Link {
     }
 
     /// Posts as much as the peer's credits and the queue's room allow. `posted` is told of each message's first chunk,
-    /// and given the body back with its last.
+    /// and given the body back with its last; an empty one if the queue has a share in it and gives it back when it is
+    /// written.
     pub(super) fn transmit(
         &mut self,
         now: Time,
@@ -334,15 +343,14 @@ impl Link {
             message.begun = true;
             message.sent += bytes;
             self.waiting_bytes -= bytes;
-            let body = message.body.get_mut();
-            let part = &body[from..from + bytes];
             // As `returned`, which would borrow the message's queue too.
             let full = self.waiting_bytes > self.most_waiting_bytes;
             let credits = if full { 0 } else { self.returns.take() };
-            if begun {
+            let data;
+            let head: [&[u8]; 2] = if begun {
                 let (call, direction, offset) = (message.call, message.direction, from as u32);
-                let head = DataHeader { call, credits, direction, offset }.encode();
-                sendable = sendable.saturating_sub(post(queue, endpoint, crc, [&head, part, &[]])?);
+                data = DataHeader { call, credits, direction, offset }.encode();
+                [&data, &[]]
             } else {
                 message.head.set_credits(credits);
                 if message.direction == Direction::Request {
@@ -350,7 +358,20 @@ impl Link {
                     let elapsed = now.since(message.birth).saturating_add(forward);
                     message.head.set_time(message.deadline.budget(now).after_wire(forward), elapsed);
                 }
-                sendable = sendable.saturating_sub(post(queue, endpoint, crc, [&message.head, &message.extra, part])?);
+                [&message.head, &message.extra]
+            };
+            let body = message.body.get_mut();
+            let least = if last && !begun { WHOLE_LEAST } else { SHARED_LEAST };
+            if bytes < least && (!begun || message.shared.is_none()) {
+                let taken = post(queue, endpoint, crc, [head[0], head[1], &body[from..from + bytes]])?;
+                sendable = sendable.saturating_sub(taken);
+            } else {
+                let shared = message.shared.get_or_insert_with(|| Arc::new(std::mem::take(body)));
+                let taken = post_shared(queue, endpoint, crc, head, (shared, from..from + bytes))?;
+                sendable = sendable.saturating_sub(taken);
+                if last && let Some(whole) = message.shared.take().and_then(Arc::into_inner) {
+                    *body = whole;
+                }
             }
             let (call, body) = (message.call, if last { Some(std::mem::take(body)) } else { None });
             self.waiting -= usize::from(last);
@@ -493,3 +514,22 @@ fn post(
 
 /// More than a queue adds to a chunk, its checksum included.
 const OVERHEAD: usize = 64;
+
+/// Posts one chunk with a part of a body, and with that a share in the body if the part is long; as [`post`].
+#[inline(never)]
+fn post_shared(
+    queue: &mut dyn CompletionQueue,
+    endpoint: EndpointId,
+    crc: bool,
+    head: [&[u8]; 2],
+    (body, part): (&Arc<Vec<u8>>, Range<usize>),
+) -> Result<usize, VerbsError> {
+    let bytes = &body[part.clone()];
+    if bytes.len() < SHARED_LEAST {
+        return post(queue, endpoint, crc, [head[0], head[1], bytes]);
+    }
+    let sum = crc.then(|| checksum(&[head[0], head[1], bytes]));
+    let len = head[0].len() + head[1].len() + bytes.len() + OVERHEAD;
+    queue.post_shared(endpoint, head, (body, part), sum.as_ref().map_or(&[], |sum| sum))?;
+    Ok(len)
+}

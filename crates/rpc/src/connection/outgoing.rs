@@ -3,17 +3,20 @@
 use crate::wire::{self, CallId, Direction, Head};
 use greenwave_policy::{Deadline, Time};
 use std::cell::Cell;
+use std::sync::Arc;
 
-/// A message, and how much of it was posted.
+/// A message, and how much of it was posted. No more than 128 bytes, beyond which moves become calls of `memcpy`.
 pub(crate) struct Outgoing {
     pub(super) call: CallId,
     pub(super) direction: Direction,
     pub(super) head: Head,
     /// What stands between the head and the body in the first chunk: metadata or receipts. With the head it leaves
     /// room for a byte of the body at least.
-    pub(super) extra: Vec<u8>,
+    pub(super) extra: Box<[u8]>,
     /// A cell, so that it can be taken out of a message that is withdrawn.
     pub(super) body: Cell<Vec<u8>>,
+    /// The body instead, from when a long part of it is posted: then the queue has a share in it.
+    pub(super) shared: Option<Arc<Vec<u8>>>,
     /// For a call: when it expires and was born, to state what is left at the last write.
     pub(super) deadline: Deadline,
     pub(super) birth: Time,
@@ -30,11 +33,13 @@ pub(crate) enum Unsent {
     All(Vec<u8>),
 }
 
+const _: () = assert!(size_of::<Outgoing>() <= 128);
+
 impl Outgoing {
     pub(crate) fn call(
         call: CallId,
         head: Head,
-        extra: Vec<u8>,
+        extra: Box<[u8]>,
         body: Vec<u8>,
         deadline: Deadline,
         birth: Time,
@@ -42,7 +47,7 @@ impl Outgoing {
         Self::new(call, Direction::Request, head, extra, body, deadline, birth)
     }
 
-    pub(crate) fn reply(call: CallId, head: Head, extra: Vec<u8>, body: Vec<u8>, deadline: Deadline) -> Self {
+    pub(crate) fn reply(call: CallId, head: Head, extra: Box<[u8]>, body: Vec<u8>, deadline: Deadline) -> Self {
         Self::new(call, Direction::Reply, head, extra, body, deadline, Time::ZERO)
     }
 
@@ -50,12 +55,23 @@ impl Outgoing {
         call: CallId,
         direction: Direction,
         head: Head,
-        extra: Vec<u8>,
+        extra: Box<[u8]>,
         body: Vec<u8>,
         deadline: Deadline,
         birth: Time,
     ) -> Self {
-        Self { call, direction, head, extra, body: Cell::new(body), deadline, birth, sent: 0, begun: false }
+        Self {
+            call,
+            direction,
+            head,
+            extra,
+            body: Cell::new(body),
+            shared: None,
+            deadline,
+            birth,
+            sent: 0,
+            begun: false,
+        }
     }
 
     /// How many bytes of the body fit into the next chunk of `room` bytes.

@@ -27,7 +27,7 @@ impl Bench {
         let setup = Setup { name: "here", limits: &limits, calls: limits.calls, checksums: false, absolute: None };
         let mut callee = Callee::new(Link::new(&setup, Time::ZERO), &limits);
         let hello = Frame::Hello(Hello::new(Features::RECEIPTS, theirs, StageName::UNNAMED)).encode(false);
-        assert!(callee.receive(Time::ZERO, &hello, Vec::new).is_ok());
+        assert!(callee.receive(Time::ZERO, &hello, Vec::with_capacity).is_ok());
         Self { callee, queues, endpoint }
     }
 
@@ -45,7 +45,7 @@ impl Bench {
             expires: None,
         };
         let frame = Frame::Call(wire::Call { header, meta: &[], body: &[] }).encode(false);
-        assert!(matches!(self.callee.receive(Time::ZERO, &frame, Vec::new), Ok(Some(Served::Arrived(_)))));
+        assert!(matches!(self.callee.receive(Time::ZERO, &frame, Vec::with_capacity), Ok(Some(Served::Arrived(_)))));
         call
     }
 
@@ -126,7 +126,7 @@ fn credits_are_kept_back_while_too_much_waits_to_be_read() {
     }
     assert_eq!(returned(bench.transmit()), 0, "one answer leaves with the only credit, and brings none back");
     let credit = Frame::Credit(wire::Credit { credits: 1 }).encode(false);
-    bench.callee.receive(Time::ZERO, &credit, Vec::new).unwrap();
+    bench.callee.receive(Time::ZERO, &credit, Vec::with_capacity).unwrap();
     assert_eq!(returned(bench.transmit()), 4, "two thousand bytes wait, which is not too much");
 }
 

@@ -158,7 +158,7 @@ impl Pair {
             let Event::Received { chunk, .. } = event else { return };
             let fault = match to {
                 0 => caller.receive(*now, chunk, Vec::with_capacity, &mut |done| end(calls, done)).err(),
-                _ => match callee.receive(*now, chunk, Vec::new) {
+                _ => match callee.receive(*now, chunk, Vec::with_capacity) {
                     Ok(Some(Served::Arrived(arrival))) => {
                         served.push((arrival.call, arrival.body.len()));
                         None

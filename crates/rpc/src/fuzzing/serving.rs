@@ -98,7 +98,7 @@ impl Serving {
 
     /// Feeds a chunk. Whether the connection goes on.
     fn feed(&mut self, chunk: &[u8]) -> bool {
-        let fed = self.callee.receive(self.now, chunk, Vec::new);
+        let fed = self.callee.receive(self.now, chunk, Vec::with_capacity);
         let served = match fed {
             Ok(served) => served,
             Err(violation) => {

@@ -224,7 +224,7 @@ impl Ends {
                     self.fates.push(Fate::Leave(key));
                 }
             }),
-            Half::Callee(callee) => callee.receive(now, chunk, || pool.take()).map(|served| match served {
+            Half::Callee(callee) => callee.receive(now, chunk, |len| pool.take_about(len)).map(|served| match served {
                 Some(Served::Arrived(arrival)) => happened.push(Happening::Call(key, arrival)),
                 Some(Served::Cancelled(call)) => happened.push(Happening::Cancelled(key, call)),
                 Some(Served::Refused) => counters.refused.add(1),

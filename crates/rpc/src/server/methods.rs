@@ -19,6 +19,8 @@ pub(super) struct Learned {
     least: Duration,
     /// That, with the margin.
     needed: Duration,
+    /// About how long the replies are that it gave lately, the long ones rather than the short ones.
+    pub(super) reply_bytes: usize,
 }
 
 /// What a call that had begun teaches.
@@ -63,7 +65,13 @@ impl Learned {
     pub(super) fn new(confidence: f64, margin: Margin) -> Self {
         let (here, ahead) = (ServiceTimes::new(), ServiceTimes::new());
         let (least, needed) = (Duration::ZERO, Duration::ZERO);
-        Self { here, ahead, margin, confidence, stale: 0, estimate: None, least, needed }
+        Self { here, ahead, margin, confidence, stale: 0, estimate: None, least, needed, reply_bytes: 0 }
+    }
+
+    /// Takes in how long a reply was.
+    #[inline]
+    pub(super) fn replied(&mut self, bytes: usize) {
+        self.reply_bytes = bytes.max(self.reply_bytes - self.reply_bytes.div_ceil(8));
     }
 
     /// Takes in a call that had begun.

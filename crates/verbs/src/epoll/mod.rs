@@ -12,6 +12,7 @@ mod io;
 
 use std::collections::VecDeque;
 use std::mem::MaybeUninit;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,10 +22,10 @@ use rustix::fd::{AsFd, OwnedFd};
 
 use crate::detached::Carrier;
 use crate::hot::Hot;
-use crate::outbox::Spare;
+use crate::outbox::{Shared, Spare};
 use crate::slots::Slots;
 use crate::socket::{ListeningSocket, Progress, begin_connect};
-use crate::stream::{Due, Note, Phase, Posting, Stream, Timers};
+use crate::stream::{Due, Note, Phase, Posting, Stream, Timers, list};
 use crate::wake::{Bell, EventBell};
 use crate::{
     AcceptMode, Address, Backend, Close, CompletionQueue, DetachedEndpoint, EndpointId, Event, ListenerId, QueueConfig,
@@ -269,11 +270,26 @@ impl CompletionQueue for EpollQueue {
         let stream = self.streams.at_mut(endpoint.0).filter(|stream| stream.takes_posts());
         let stream = stream.ok_or(VerbsError::StaleEndpoint(endpoint))?;
         self.posting.post(endpoint, stream, parts, &mut self.stats)?;
-        if !stream.dirty {
-            stream.dirty = true;
-            self.dirty.push(endpoint.0);
-        }
+        list(&mut self.dirty, endpoint, stream);
         Ok(())
+    }
+
+    fn post_shared(
+        &mut self,
+        endpoint: EndpointId,
+        head: [&[u8]; 2],
+        (buffer, range): (&Arc<Vec<u8>>, Range<usize>),
+        tail: &[u8],
+    ) -> Result<(), VerbsError> {
+        let stream = self.streams.at_mut(endpoint.0).filter(|stream| stream.takes_posts());
+        let stream = stream.ok_or(VerbsError::StaleEndpoint(endpoint))?;
+        self.posting.post_shared(endpoint, stream, &Shared { head, buffer, range, tail }, &mut self.stats)?;
+        list(&mut self.dirty, endpoint, stream);
+        Ok(())
+    }
+
+    fn reclaim(&mut self) -> Option<Vec<u8>> {
+        self.posting.spare.reclaim()
     }
 
     fn submit(&mut self) {

@@ -7,8 +7,9 @@ use rustix::fd::{AsFd, FromRawFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{Shutdown, shutdown};
 
-use super::{Connection, UringQueue, request};
+use super::{Connection, Gather, UringQueue, request};
 use crate::detached::Carrier;
+use crate::outbox::Takeoff;
 use crate::socket::{connect_outcome, peer_of, reason_of};
 use crate::stream::{Due, Note, Phase, Stream};
 use crate::{AcceptMode, CloseReason, DetachedEndpoint, EndpointId, Event, ListenerId, VerbsError};
@@ -220,15 +221,25 @@ impl UringQueue {
             connection.send_again = true;
             return;
         }
-        connection.send_again = false;
         let stream = &mut connection.stream;
+        // What is left of a flight goes first, and what was submitted meanwhile is still to follow.
+        connection.send_again &= stream.outbox.is_flying();
         if stream.may_write() {
             connection.sending = true;
             self.stats.writes += 1;
-            let (socket, bytes) = stream.take_off(&mut self.posting);
-            // SAFETY: the outbox neither changes nor frees these bytes before it is told that they are written or is
-            // cleared, which happens when the send has completed (invariant 2 of the queue).
-            unsafe { self.ring.send(socket, bytes, key | request::SEND) };
+            let data = key | request::SEND;
+            match stream.take_off(&mut self.posting) {
+                // SAFETY: the outbox neither changes nor frees these bytes before it is told that they are written or
+                // is cleared, which happens when the send has completed (invariant 2 of the queue).
+                (socket, Takeoff::Run(bytes)) => unsafe { self.ring.send(socket, bytes, data) },
+                (socket, Takeoff::Scattered(scattered)) => {
+                    let message = connection.gather.get_or_insert_with(Gather::new).fill(scattered);
+                    // SAFETY: as above for the bytes; those that are shared are kept by the outbox's share, and nobody
+                    // can change what is shared. What names them lies in a box that is filled again only when
+                    // this send has completed, and is freed with the connection, so no earlier either.
+                    unsafe { self.ring.send_message(socket, message, data) };
+                }
+            }
         } else if stream.finish_flush() {
             self.timers.set(self.now + self.linger, Due::Linger(key));
         }
@@ -294,7 +305,9 @@ impl UringQueue {
             self.ring.enter_and_wait(Some(Self::PATIENCE));
         }
         if self.connections.len() > 0 {
-            self.connections.drain().for_each(|connection| std::mem::forget(connection.stream.outbox.into_flight()));
+            for Connection { stream, gather, .. } in self.connections.drain() {
+                std::mem::forget((stream.outbox.into_flight(), gather));
+            }
             std::mem::forget(self.buffers.take());
         }
     }
@@ -302,7 +315,15 @@ impl UringQueue {
 
 impl Connection {
     pub(super) fn new(stream: Stream) -> Self {
-        Self { stream, receiving: false, sending: false, connecting: false, send_again: false, direct: false }
+        Self {
+            stream,
+            receiving: false,
+            sending: false,
+            connecting: false,
+            send_again: false,
+            direct: false,
+            gather: None,
+        }
     }
 
     /// Whether the kernel has, or will have, a request of this connection.

@@ -13,10 +13,12 @@
 
 mod buffers;
 mod direct;
+mod gather;
 mod io;
 mod ring;
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,16 +29,17 @@ use rustix::io::Errno;
 use crate::detached::Carrier;
 use crate::framing::PREFIX;
 use crate::hot::Hot;
-use crate::outbox::Spare;
+use crate::outbox::{Shared, Spare};
 use crate::slots::Slots;
 use crate::socket::{ListeningSocket, Progress, begin_connect};
-use crate::stream::{Due, Note, Phase, Posting, Stream, Timers};
+use crate::stream::{Due, Note, Phase, Posting, Stream, Timers, list};
 use crate::wake::{Bell, EventBell};
 use crate::{
     AcceptMode, Address, Backend, Close, CloseReason, CompletionQueue, DetachedEndpoint, EndpointId, Event, ListenerId,
     QueueConfig, QueueStats, TlsClient, TlsServer, VerbsError, Waker,
 };
 use buffers::Buffers;
+use gather::Gather;
 use ring::Ring;
 
 /// What a request is, in the bits between slot and generation of a key.
@@ -55,7 +58,7 @@ mod request {
 /// Invariants:
 /// 1. A connection or listener stays in its table, and its socket open, until the last completion of each of its
 ///    requests was taken; once it is over it is [`Phase::Dead`], or `closed`, and known to the kernel's requests alone.
-/// 2. The flight of an outbox is the kernel's while `sending`.
+/// 2. The flight of an outbox is the kernel's while `sending`, and so is the connection's `gather`.
 /// 3. `ring` is dropped before `buffers`, and `buffers` is leaked if a receive may still be going on.
 #[derive(Debug)]
 pub(crate) struct UringQueue {
@@ -88,6 +91,8 @@ struct Connection {
     send_again: bool,
     /// Read directly; the ring isn't to receive from it.
     direct: bool,
+    /// Made when something is sent from several places for the first time.
+    gather: Option<Box<Gather>>,
 }
 
 #[derive(Debug)]
@@ -295,11 +300,26 @@ impl CompletionQueue for UringQueue {
         let connection = self.connections.at_mut(endpoint.0).filter(|found| found.stream.takes_posts());
         let stream = &mut connection.ok_or(VerbsError::StaleEndpoint(endpoint))?.stream;
         self.posting.post(endpoint, stream, parts, &mut self.stats)?;
-        if !stream.dirty {
-            stream.dirty = true;
-            self.dirty.push(endpoint.0);
-        }
+        list(&mut self.dirty, endpoint, stream);
         Ok(())
+    }
+
+    fn post_shared(
+        &mut self,
+        endpoint: EndpointId,
+        head: [&[u8]; 2],
+        (buffer, range): (&Arc<Vec<u8>>, Range<usize>),
+        tail: &[u8],
+    ) -> Result<(), VerbsError> {
+        let connection = self.connections.at_mut(endpoint.0).filter(|found| found.stream.takes_posts());
+        let stream = &mut connection.ok_or(VerbsError::StaleEndpoint(endpoint))?.stream;
+        self.posting.post_shared(endpoint, stream, &Shared { head, buffer, range, tail }, &mut self.stats)?;
+        list(&mut self.dirty, endpoint, stream);
+        Ok(())
+    }
+
+    fn reclaim(&mut self) -> Option<Vec<u8>> {
+        self.posting.spare.reclaim()
     }
 
     fn submit(&mut self) {

@@ -77,6 +77,17 @@ impl Ring {
         unsafe { self.push(entry.user_data(user_data)) }
     }
 
+    /// Sends bytes from several places, as many as the socket takes.
+    ///
+    /// # Safety
+    /// The header, the slices that it names and the bytes that these name stay where they are, unchanged, until the
+    /// completion was taken.
+    pub(super) unsafe fn send_message(&mut self, socket: BorrowedFd<'_>, message: *const libc::msghdr, user_data: u64) {
+        let entry = opcode::SendMsg::new(Fd(socket.as_raw_fd()), message).flags(SendFlags::NOSIGNAL.bits()).build();
+        // SAFETY: by the caller's word.
+        unsafe { self.push(entry.user_data(user_data)) }
+    }
+
     /// Reports when a socket is writable, once.
     pub(super) fn watch_writable(&mut self, socket: BorrowedFd<'_>, user_data: u64) {
         let entry = opcode::PollAdd::new(Fd(socket.as_raw_fd()), PollFlags::OUT.bits() as u32).build();

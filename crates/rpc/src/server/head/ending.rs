@@ -29,7 +29,8 @@ impl Head {
             self.methods[task.method].observe(lesson);
         }
         let counters = &self.role.counters;
-        if result.is_ok() {
+        if let Ok(reply) = &result {
+            self.methods[task.method].replied(reply.len());
             match (late, self.role.config.deadlines) {
                 (false, _) => counters.answered.add(1),
                 (true, Deadlines::Dark) => counters.late.add(1),

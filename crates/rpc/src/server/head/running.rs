@@ -126,7 +126,7 @@ impl Head {
         };
         let task = &mut self.tasks[index];
         let (serving, method) = (Rc::clone(&task.serving), task.method);
-        let mut reply = self.net.buffer();
+        let mut reply = self.net.buffer(self.methods[method].reply_bytes);
         let coroutine = Coroutine::new(stack, move || {
             let handler = &serving.router.at(method).handler;
             let result = handler(&serving.context, &serving.request, &mut reply).map(|()| reply);
