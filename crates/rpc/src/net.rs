@@ -90,6 +90,17 @@ impl Net {
     /// `movable`: several threads use it, one after the other.
     pub(crate) fn new(backend: Choice, limits: &Limits, clock: Clock, movable: bool) -> Result<Self, VerbsError> {
         let receive_buffers = limits.credits.clamp(64, 1024).next_power_of_two() as u16;
+        Self::with_buffers(backend, limits, clock, movable, receive_buffers)
+    }
+
+    /// [`new`](Self::new), with so many receive buffers for all connections together, a power of two.
+    pub(crate) fn with_buffers(
+        backend: Choice,
+        limits: &Limits,
+        clock: Clock,
+        movable: bool,
+        receive_buffers: u16,
+    ) -> Result<Self, VerbsError> {
         let config = QueueConfig {
             backend,
             chunk_bytes: limits.chunk_bytes,

@@ -135,7 +135,11 @@ pub(crate) fn drive(flavour: Flavour, server: &ServerProcess, run: &Run) -> anyh
             _ => Wait::Spin,
         },
         backend: backend(run.variant),
-        limits: limits(run.variant),
+        limits: match run.case {
+            // As many receive buffers as a server has.
+            Case::Connections { .. } => Limits { credits: 1024, ..limits(run.variant) },
+            _ => limits(run.variant),
+        },
         ..ChannelConfig::default()
     };
     let config = flavour.client(config, server.authority.as_deref())?;

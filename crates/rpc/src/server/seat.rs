@@ -54,6 +54,10 @@ impl Seat {
     }
 }
 
+/// Receive buffers of a thread: as many connections may have something at once, before any has to wait for another's
+/// buffer. They take memory as they are used.
+const BUFFERS: u16 = 1024;
+
 struct Sitter {
     place: Place,
     role: Role,
@@ -108,7 +112,7 @@ impl Sitter {
     fn open(&mut self, life: usize) -> Result<(Net, Vec<Address>), VerbsError> {
         let Self { place, role } = self;
         let config = &role.config;
-        let mut net = Net::new(place.backend.clone(), &config.limits, role.clock.clone(), false)?;
+        let mut net = Net::with_buffers(place.backend.clone(), &config.limits, role.clock.clone(), false, BUFFERS)?;
         let serving = Serving { name: config.name.clone(), checksums: config.checksums, absolute: config.absolute };
         net.serve(serving, role.counters.clone());
         let (listeners, addresses) = listen(&mut net, &place.listen, config.tls.as_ref(), place.heads.len() > 1)?;

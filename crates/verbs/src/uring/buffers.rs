@@ -22,6 +22,8 @@ pub(super) struct Buffers {
     memory: Mapping,
     count: u16,
     length: usize,
+    /// From one buffer to the next.
+    stride: usize,
     tail: u16,
 }
 
@@ -33,8 +35,9 @@ impl Buffers {
     pub(super) fn new(count: u16, length: usize) -> io::Result<Self> {
         debug_assert!(count.is_power_of_two());
         let ring = Mapping::new(usize::from(count) * size_of::<BufRingEntry>())?;
-        let memory = Mapping::new(usize::from(count) * length)?;
-        let mut buffers = Self { ring, memory, count, length, tail: 0 };
+        let stride = stride(length);
+        let memory = Mapping::new(usize::from(count) * stride)?;
+        let mut buffers = Self { ring, memory, count, length, stride, tail: 0 };
         (0..count).for_each(|id| buffers.post(id));
         Ok(buffers)
     }
@@ -57,7 +60,7 @@ impl Buffers {
         // SAFETY: the range lies within `memory`, which is mapped as long as `self` is. By the caller's word the
         // kernel has written it and is done with it, and nothing else can reach it while this borrow keeps `&mut self`.
         unsafe {
-            let start = self.memory.start.as_ptr().cast::<u8>().add(usize::from(id) * self.length);
+            let start = self.memory.start.as_ptr().cast::<u8>().add(usize::from(id) * self.stride);
             std::slice::from_raw_parts_mut(start, length)
         }
     }
@@ -67,7 +70,7 @@ impl Buffers {
         assert!(id < self.count, "the kernel names buffers that it was given");
         let entries = self.ring.start.as_ptr().cast::<BufRingEntry>();
         let index = usize::from(self.tail & (self.count - 1));
-        let address = self.memory.start.as_ptr() as u64 + (usize::from(id) * self.length) as u64;
+        let address = self.memory.start.as_ptr() as u64 + (usize::from(id) * self.stride) as u64;
         // SAFETY: `index` is below `count`, so the entry lies in the mapping, which is zeroed at first and so holds
         // valid entries. The kernel reads entries between its head and the tail only, and this one is not among them
         // (invariant 2). The fields are set one by one since the last one of the first entry is the ring's tail.
@@ -86,6 +89,16 @@ impl Buffers {
         }
     }
 }
+
+/// How far apart buffers of a length lie: an odd number of cache lines. A cache puts a line where its address says, modulo
+/// a power of two, and buffers of 16 KiB are a power of two themselves: laid end to end their beginnings, which is all
+/// that short messages use of them, would drive one another out of a handful of places.
+const fn stride(length: usize) -> usize {
+    let lines = length.div_ceil(CACHE_LINE);
+    (lines + 1 - lines % 2) * CACHE_LINE
+}
+
+const CACHE_LINE: usize = 64;
 
 /// What pages of x86-64 and ARM come together in. Thousands of buffers on pages of 4 KiB would miss the TLB all the time.
 const HUGE_PAGE: usize = 2 << 20;
@@ -143,5 +156,15 @@ mod tests {
         // SAFETY: as above; there are four entries.
         let ids = [0, 1, 2, 3].map(|index| unsafe { (*entries.add(index)).bid() });
         assert_eq!(ids, [2, 1, 2, 3]);
+    }
+
+    #[test]
+    fn beginnings_of_buffers_fall_into_different_places_of_a_cache() {
+        for length in [516, 4096 + 4, (16 << 10) + 4, (1 << 20) + 4] {
+            let stride = stride(length);
+            assert!((length..length + 2 * CACHE_LINE).contains(&stride));
+            let sets: std::collections::BTreeSet<_> = (0..1024).map(|id| id * stride / CACHE_LINE % 1024).collect();
+            assert_eq!(sets.len(), 1024);
+        }
     }
 }
