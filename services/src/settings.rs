@@ -87,11 +87,11 @@ impl Settings {
     pub fn server(&mut self, name: String) -> Result<ServerConfig, SettingError> {
         let default = ServerConfig::default();
         let mut admission = default.admission;
-        let tls = self.tls()?;
         admission.mode = self.take("admission", "off, dark or on", value::<Mode>)?.unwrap_or(admission.mode);
         admission.max_queue = self.take("max_queue", "a number", value)?.unwrap_or(admission.max_queue);
         admission.reject_cap = self.take("reject_cap", "0 to 1", value)?.unwrap_or(admission.reject_cap);
         admission.reserve = self.take("reserve", "0 to less than 1", value)?.unwrap_or(admission.reserve);
+        let tls = self.tls()?;
         Ok(ServerConfig {
             name: self.take("name", "1 to 64 bytes", value)?.unwrap_or(name),
             listen: self.require("listen", ADDRESSES, addresses)?,
