@@ -3,13 +3,15 @@
 //! A service takes the settings that it knows out of [`Settings`]; a value that can't be meant, one that is missing
 //! and one that nobody took are errors that name the key, the value and what is allowed.
 
+mod instances;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
 use greenwave::policy::{Mode, Order, StealRule};
-use greenwave::rpc::{Deadlines, Limits, Wait};
+use greenwave::rpc::{Deadlines, Instance, Limits, Wait};
 use greenwave::verbs::tls::{Identity, Pem};
 use greenwave::verbs::{Choice, TlsServer};
 use greenwave::{Address, ServerConfig};
@@ -92,19 +94,20 @@ impl Settings {
         admission.reject_cap = self.take("reject_cap", "0 to 1", value)?.unwrap_or(admission.reject_cap);
         admission.reserve = self.take("reserve", "0 to less than 1", value)?.unwrap_or(admission.reserve);
         let tls = self.tls()?;
+        let Instance { listen, clusters, cores, backend } = self.instance()?;
+        let further = self.take("instance", INSTANCES, |text| Some(instances::instances(text)))?;
         Ok(ServerConfig {
             name: self.take("name", "1 to 64 bytes", value)?.unwrap_or(name),
-            listen: self.require("listen", ADDRESSES, addresses)?,
-            clusters: self.take("clusters", "1 to 256", value)?.unwrap_or(default.clusters),
+            listen,
+            clusters,
             workers: self.take("workers", "0 to 256", value)?.unwrap_or(default.workers),
-            cores: self.take("cores", "numbers with commas between them", list)?.unwrap_or(default.cores),
+            cores,
+            instances: further.transpose()?.unwrap_or_default(),
             order: self.take("order", ORDERS, value::<Order>)?.unwrap_or(default.order),
             admission,
             deadlines: self.take("deadlines", "enforce or dark", deadlines)?.unwrap_or(default.deadlines),
             wait: self.take("wait", "spin, block or adaptive:20us", wait)?.unwrap_or(default.wait),
-            backend: self
-                .take("backend", "auto, uring, epoll or fabric", value::<Choice>)?
-                .unwrap_or(default.backend.clone()),
+            backend,
             tls,
             steal: self.take("steal", "on or off", switch)?.unwrap_or(true).then(StealRule::default),
             limits: Limits {
@@ -116,6 +119,17 @@ impl Settings {
             confidence: self.take("confidence", "0 to 1", value)?.unwrap_or(default.confidence),
             late_share: self.take("late_share", "0 to 1", value)?.unwrap_or(default.late_share),
             ..default
+        })
+    }
+
+    /// Where an instance listens, and what serves what comes in there.
+    fn instance(&mut self) -> Result<Instance, SettingError> {
+        let default = Instance::default();
+        Ok(Instance {
+            listen: self.require("listen", ADDRESSES, addresses)?,
+            clusters: self.take("clusters", CLUSTERS, value)?.unwrap_or(default.clusters),
+            cores: self.take("cores", CORES, cores)?.unwrap_or(default.cores),
+            backend: self.take("backend", BACKENDS, value::<Choice>)?.unwrap_or(default.backend),
         })
     }
 
@@ -185,6 +199,14 @@ pub enum SettingError {
         /// What it may be.
         allowed: &'static str,
     },
+    /// A further instance that can't be meant.
+    #[error("instance `{instance}`: {wrong}")]
+    Instance {
+        /// What was said of it.
+        instance: String,
+        /// What is wrong with that.
+        wrong: Box<SettingError>,
+    },
     /// A certificate or a key that can't be used: which, what is wrong, what to do.
     #[error("{0}")]
     Tls(String),
@@ -211,6 +233,15 @@ pub enum SettingError {
 /// What is allowed for a list of addresses.
 pub(crate) const ADDRESSES: &str = "addresses such as tcp://127.0.0.1:7000 or unix:///run/x.sock, with commas between";
 
+const CLUSTERS: &str = "1 to 256";
+
+const CORES: &str = "numbers and ranges with commas between them, such as 0,1 or 4-7";
+
+const BACKENDS: &str = "auto, uring, epoll or fabric";
+
+const INSTANCES: &str =
+    "an address, then clusters, cores and backend, such as tcp://127.0.0.1:7001,clusters=2,cores=4-7";
+
 const ORDERS: &str = "fcfs, ps, edf, least-laxity, oldest-first or stage-laxity";
 
 /// Anything that can be read from text.
@@ -226,6 +257,22 @@ pub(crate) fn addresses(text: &str) -> Option<Vec<Address>> {
 /// Things with commas between them.
 pub(crate) fn list<T: FromStr>(text: &str) -> Option<Vec<T>> {
     text.split(',').map(|part| part.trim().parse().ok()).collect()
+}
+
+/// Cores with commas between them, hyphens for all between: `0,2`, `0-3,8`.
+pub fn cores(text: &str) -> Option<Vec<usize>> {
+    /// More than machines have; a slip of the pen is not to cost memory.
+    const MOST: usize = 1 << 16;
+    let mut cores = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (usize, usize) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+        if last.checked_sub(first)? >= MOST - cores.len() {
+            return None;
+        }
+        cores.extend(first..=last);
+    }
+    Some(cores)
 }
 
 /// A time with its unit: `250us`, `5ms`, `2s`.
@@ -321,6 +368,14 @@ mod tests {
         assert_eq!(error(&["order"]), "`order` is no setting; settings are written key=value");
         let unknown = error(&["listen=tcp://127.0.0.1:0", "odrer=edf"]);
         assert!(unknown.starts_with("nobody knows the setting `odrer` (`edf`); there are: admission,"), "{unknown}");
+    }
+
+    #[test]
+    fn cores_are_numbers_and_ranges_of_them() {
+        assert_eq!(cores("4, 0-2"), Some(vec![4, 0, 1, 2]));
+        for odd in ["", "1,", "2-1", "-1", "0-", "a", "0-18446744073709551615", "0-60000,0-60000"] {
+            assert_eq!(cores(odd), None, "{odd}");
+        }
     }
 
     #[test]

@@ -11,6 +11,7 @@ Builds and runs a benchmark and prints a table. What is measured for others to r
 Usage: cargo xtask bench NAME [--quick] [ARGS]
 
 Benchmarks:
+  flows    small responses beside bulk, over a testbed of network namespaces; root alone can make them
   path     the services under five orders of service, with load as a share of their capacity
   preempt  thirty programs with probes and without: what they cost, and how exactly quanta end
   rpc      calls of 64 bytes to 1 MB, batches, many connections, against raw sockets, tonic, tarpc, volo and gRPC for Go
@@ -20,8 +21,8 @@ Options:
   --quick                  ends within 45 s once built, with rougher numbers
   --only overhead|gap|mix  of preempt: one part of it
   --program NAME           of preempt: one program
-  --case NAME              of rpc: this case; repeatable
-  --system NAME            of rpc: this system; repeatable
+  --case NAME              of flows and rpc: this case; repeatable
+  --system NAME            of flows and rpc: this system; repeatable
 
 Further ARGS go to the benchmark.";
 
@@ -32,6 +33,7 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
     }
     let quick = rest.iter().any(|word| word == "--quick");
     let (target, words): (_, &[&str]) = match name.as_str() {
+        "flows" => (["--package", "greenwave-flows", "--bin", "greenwave-flows"], &["bench"]),
         "path" => (["--package", "greenwave-cli", "--bin", "greenwave"], &["reproduce", "path"]),
         "rpc" => (["--package", "greenwave-peers", "--bin", "greenwave-peers"], &["bench"]),
         "verbs" if quick => (["--package", "greenwave-verbs", "--example", "ping_pong"], &["3"]),
@@ -39,7 +41,7 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
         _ => return Err(wrong_use(format!("no benchmark is called `{name}`"), "cargo xtask bench --help")),
     };
     let rest = rest.iter().filter(|word| name != "verbs" || *word != "--quick");
-    let mut steps = Steps::new(if name == "rpc" { 3 } else { 2 });
+    let mut steps = Steps::new(if matches!(name.as_str(), "flows" | "rpc") { 3 } else { 2 });
     // A call takes less than a microsecond, half of it in small functions of several crates.
     let profile = if name == "rpc" { "--profile=whole" } else { "--profile=release" };
     let features: &[&str] = if name == "rpc" && has_libfabric() { &["--features", "fabric"] } else { &[] };
@@ -49,6 +51,11 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
         run
     };
     steps.run("build", cargo(["build", profile]).args(target).args(features))?;
+    if name == "flows" {
+        // It lies beside the benchmark, where that looks for it.
+        let agent = ["--package", "greenwave-cli", "--bin", "greenwave"];
+        steps.run("build the agent", cargo(["build", profile]).args(agent))?;
+    }
     if name == "rpc" {
         // Apart, so that a quick run is quick.
         steps.run("other languages", run().arg("build"))?;

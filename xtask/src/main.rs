@@ -7,6 +7,7 @@
 
 mod bench;
 mod demo;
+mod ebpf;
 mod fuzz;
 mod preempt;
 mod step;
@@ -22,8 +23,9 @@ Usage: cargo xtask COMMAND [OPTIONS]
 Commands:
   test [--quick]                        formatting, lints, panics, documentation, models, fuzz targets, tests
   demo [ARGS]                           builds `greenwave` and runs `greenwave demo ARGS`
-  bench path|preempt|rpc|verbs [--quick] [ARGS]
+  bench flows|path|preempt|rpc|verbs [--quick] [ARGS]
                                         builds and runs a benchmark; all but verbs write target/bench/NAME.json
+  ebpf [--check]                        builds the agent's eBPF object, or checks the one that is kept
   fuzz [TARGET] [--seconds N]           runs the fuzz targets, or one of them
 
 `cargo xtask COMMAND --help` says more.";
@@ -37,6 +39,7 @@ fn main() -> ExitCode {
     let done = match command {
         "test" => test::run(rest),
         "demo" => demo::run(rest),
+        "ebpf" => ebpf::run(rest),
         "bench" => bench::run(rest),
         "fuzz" => fuzz::run(rest),
         "help" | "--help" | "-h" => step::say(HELP),

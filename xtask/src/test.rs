@@ -7,11 +7,12 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use crate::fuzz;
 use crate::step::{Steps, asks_for_help, cargo, has_libfabric, root, say, works, wrong_use};
+use crate::{ebpf, fuzz};
 
 const HELP: &str = "\
-Checks formatting, lints, panics, documentation, the models of lock-free code, fuzz targets, and runs all tests.
+Checks formatting, lints, panics, documentation, the models of lock-free code, fuzz targets, the eBPF object, and runs
+all tests.
 
 Usage: cargo xtask test [--quick]
 
@@ -33,7 +34,7 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
         [word] if word == "--quick" => true,
         _ => return Err(wrong_use(format!("`{}` is not understood", words.join(" ")), "cargo xtask test --help")),
     };
-    let mut steps = Steps::new(if quick { 3 } else { 8 + fabric_steps() });
+    let mut steps = Steps::new(if quick { 3 } else { 9 + fabric_steps() });
     steps.run("formatting", &mut cargo(["fmt", "--all", "--check"]))?;
     let lints = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
     steps.run("lints", &mut cargo(lints))?;
@@ -46,6 +47,7 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
         models(&mut steps)?;
         fuzz::smoke(&mut steps, FUZZ_SECONDS)?;
         c_code(&mut steps)?;
+        ebpf::check(&mut steps)?;
         fabric(&mut steps)?;
     }
     steps.run("tests", &mut cargo(["test", "--workspace", "--no-fail-fast"]))?;

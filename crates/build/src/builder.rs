@@ -66,6 +66,18 @@ impl Builder {
         self
     }
 
+    /// Makes `bytes` fields of these messages or fields (prost's paths; `"."` is all of them) [`Bytes`], which in a server
+    /// are parts of the memory that a request was received into: a handler may keep them without a copy.
+    ///
+    /// The package that includes the code needs nothing more: it finds `Bytes` as `prost::bytes::Bytes`.
+    ///
+    /// [`Bytes`]: https://docs.rs/bytes/latest/bytes/struct.Bytes.html
+    pub fn bytes(mut self, paths: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
+        self.messages.bytes(paths);
+        self.emit.in_place = true;
+        self
+    }
+
     /// Settings of prost's, for how messages come out. What concerns services and where to write is set here.
     pub fn messages(mut self, set: impl FnOnce(&mut prost_build::Config)) -> Self {
         set(&mut self.messages);

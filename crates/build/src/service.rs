@@ -15,11 +15,19 @@ pub(crate) struct Emit {
     pub(crate) prost: String,
     pub(crate) server: bool,
     pub(crate) client: bool,
+    /// Whether fields of requests are parts of the memory that these were received into.
+    pub(crate) in_place: bool,
 }
 
 impl Default for Emit {
     fn default() -> Self {
-        Self { greenwave: "::greenwave".to_owned(), prost: "::prost".to_owned(), server: true, client: true }
+        Self {
+            greenwave: "::greenwave".to_owned(),
+            prost: "::prost".to_owned(),
+            server: true,
+            client: true,
+            in_place: false,
+        }
     }
 }
 
@@ -62,7 +70,7 @@ impl ServiceGenerator for ServiceCode {
     }
 
     fn finalize_package(&mut self, package: &str, code: &mut String) {
-        let Emit { greenwave, prost, server, client } = &self.emit;
+        let Emit { greenwave, prost, server, client, .. } = &self.emit;
         let file = descriptors_file(package);
         code.push_str(&format!(
             r#"
@@ -79,11 +87,12 @@ pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!("{file}");
 mod greenwave_codec {"#,
         );
         if *server {
+            let request = if self.emit.in_place { format!("{prost}::bytes::Bytes") } else { "&[u8]".to_owned() };
             code.push_str(&format!(
                 r#"
     /// Decodes a request, has it answered, and encodes the reply.
     pub(super) fn serve<Q: {prost}::Message + ::core::default::Default, A: {prost}::Message>(
-        request: &[u8],
+        request: {request},
         reply: &mut ::std::vec::Vec<u8>,
         answer: impl ::core::ops::FnOnce(Q) -> ::core::result::Result<A, {greenwave}::rpc::Status>,
     ) -> ::core::result::Result<(), {greenwave}::rpc::Status> {{
@@ -179,6 +188,7 @@ pub mod {module} {{"#
         let Emit { greenwave, .. } = self.emit;
         let Service { name, methods, .. } = self.service;
         let module = self.methods_module();
+        let add = if self.emit.in_place { "method_bytes" } else { "method" };
         code.push_str(&format!(
             r#"
 /// Serves a [`{name}`].
@@ -199,7 +209,7 @@ impl<S: {name} + ?::core::marker::Sized> {name}Server<S> {{
             let (constant, method) = (constant(method), &method.name);
             code.push_str(&format!(
                 r#"
-            .method({module}::{constant}, {{
+            .{add}({module}::{constant}, {{
                 let service = ::std::sync::Arc::clone(&self.0);
                 move |ctx, request, reply| {{
                     greenwave_codec::serve(request, reply, |request| <S as {name}>::{method}(&service, ctx, request))

@@ -1,6 +1,6 @@
 //! The golden code compiles, without a warning, and calls go through it from end to end.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use greenwave::rpc::{
@@ -20,8 +20,24 @@ pub mod shop {
     }
 }
 
+/// Of `protos/kept.proto`, with `bytes` in place.
+pub mod kept {
+    include!("golden_bytes/kept.rs");
+}
+
+use kept::{Keeper, KeeperClient, KeeperServer, Piece};
 use shop::stock::Level;
 use shop::v1::{FILE_DESCRIPTOR_SET, FindRequest, Item, Shop, ShopClient, ShopServer, Till, TillServer, shop_methods};
+
+/// Keeps the last piece that it was given, as it was given.
+#[derive(Default)]
+struct Kept(Mutex<Piece>);
+
+impl Keeper for Kept {
+    fn keep(&self, _: &Context, piece: Piece) -> Result<Piece, Status> {
+        Ok(std::mem::replace(&mut self.0.lock().unwrap(), piece))
+    }
+}
 
 struct Corner;
 
@@ -68,6 +84,17 @@ fn a_call_brings_the_reply_and_what_it_cost() {
     assert!(item.receipt.total <= item.total);
     let doubled = shop.clone(&context(), &item.into_inner()).unwrap();
     assert_eq!(doubled.price, 500);
+}
+
+#[test]
+fn bytes_in_place_stay_what_they_were_while_other_requests_come() {
+    let (_server, channel) = serve(KeeperServer::new(Arc::new(Kept::default())));
+    let keeper = KeeperClient::new(channel);
+    let piece = |number: u8| Piece { content: vec![number; 1 << (number % 18)].into() };
+    for number in 0..40 {
+        let before = keeper.keep(&context(), &piece(number)).unwrap();
+        assert_eq!(before.content, number.checked_sub(1).map(piece).unwrap_or_default().content);
+    }
 }
 
 #[test]

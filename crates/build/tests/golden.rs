@@ -1,4 +1,5 @@
-//! The code made of `protos/shop.proto` is that in `golden/`: a change of it shows in review.
+//! The code made of `protos/shop.proto` is that in `golden/`, and that of `protos/kept.proto`, with `bytes` in place, in
+//! `golden_bytes/`: a change of it shows in review.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -9,9 +10,13 @@ use tempfile::TempDir;
 
 #[test]
 fn the_generated_code_is_the_golden_code() {
+    is_golden(greenwave_build::configure(), "tests/protos/shop.proto", Path::new("tests/golden"));
+    is_golden(greenwave_build::configure().bytes(["."]), "tests/protos/kept.proto", Path::new("tests/golden_bytes"));
+}
+
+fn is_golden(build: greenwave_build::Builder, proto: &str, golden: &Path) {
     let made = TempDir::new().unwrap();
-    greenwave_build::configure().out_dir(made.path()).compile(&["tests/protos/shop.proto"], &["tests/protos"]).unwrap();
-    let golden = Path::new("tests/golden");
+    build.out_dir(made.path()).compile(&[proto], &["tests/protos"]).unwrap();
     if std::env::var_os("BLESS").is_some() {
         for name in names(made.path()) {
             fs::copy(made.path().join(&name), golden.join(&name)).unwrap();

@@ -22,6 +22,7 @@ macro_rules! show {
 }
 
 mod address;
+mod agent;
 mod bench;
 mod call;
 mod data;
@@ -32,6 +33,7 @@ mod samples;
 mod schema;
 mod secured;
 mod serve;
+mod top;
 
 use std::process::ExitCode;
 
@@ -55,6 +57,8 @@ enum Command {
     Demo(experiment::Demo),
     Reproduce(experiment::Reproduce),
     Doctor(doctor::Doctor),
+    Agent(agent::Agent),
+    Top(top::Top),
     #[command(hide = true)]
     Relay(experiment::Relay),
 }
@@ -75,6 +79,8 @@ fn main() -> ExitCode {
             Command::Demo(demo) => demo.run().map_err(Problem::from),
             Command::Reproduce(reproduce) => reproduce.run().map_err(Problem::from),
             Command::Doctor(doctor) => doctor.run(),
+            Command::Agent(agent) => agent.run(),
+            Command::Top(top) => top.run(),
             Command::Relay(relay) => relay.run().map_err(Problem::from),
         },
         Err(shown) if shown.kind() == ErrorKind::DisplayHelp || shown.kind() == ErrorKind::DisplayVersion => {

@@ -238,7 +238,9 @@ pub struct AdmissionCounters {
 #[derive(Clone, Debug)]
 pub struct Admission {
     config: AdmissionConfig,
-    window_started: Option<Time>,
+    /// When this window ends; none has begun before the first decision.
+    window_ends: Time,
+    began: bool,
     /// Requests that arrived in this window, less those that were expired or too many.
     arrived: u64,
     /// Requests that came up to run in this window, less those that were expired or had waited too long.
@@ -254,7 +256,7 @@ impl Admission {
     #[must_use]
     pub fn new(config: AdmissionConfig) -> Self {
         let counters = AdmissionCounters::default();
-        Self { config, window_started: None, arrived: 0, came_up: 0, rejected: 0, counters }
+        Self { config, window_ends: Time::ZERO, began: false, arrived: 0, came_up: 0, rejected: 0, counters }
     }
 
     /// Decides on arrival.
@@ -289,7 +291,7 @@ impl Admission {
             return Verdict::Admit;
         }
         self.turn_window(now);
-        let fact = expired(budget).or_else(|| self.waited(budget, whole).filter(|_| queued > 0));
+        let fact = expired(budget).or_else(|| if queued > 0 { self.waited(budget, whole) } else { None });
         let refusal = fact.or_else(|| {
             self.came_up += 1;
             self.infeasible(budget, needed)
@@ -342,17 +344,26 @@ impl Admission {
     }
 
     fn waited(&self, budget: Budget, whole: Budget) -> Option<Refusal> {
+        if budget.is_unlimited() || whole.is_unlimited() {
+            return None;
+        }
+        if budget.as_nanos().max(0) as f64 >= self.config.reserve * whole.as_nanos().max(0) as f64 {
+            return None;
+        }
         let (left, whole) = budget.remaining().zip(whole.remaining())?;
-        (left.as_secs_f64() < self.config.reserve * whole.as_secs_f64()).then_some(Refusal::Waited { left, whole })
+        Some(Refusal::Waited { left, whole })
     }
 
     fn turn_window(&mut self, now: Time) {
-        if self.window_started.is_none_or(|started| now.since(started) >= self.config.window) {
-            self.window_started = Some(now);
-            self.arrived = 0;
-            self.came_up = 0;
-            self.rejected = 0;
+        if now >= self.window_ends || !self.began {
+            self.begin_window(now);
         }
+    }
+
+    #[cold]
+    fn begin_window(&mut self, now: Time) {
+        (self.window_ends, self.began) = (now + self.config.window, true);
+        (self.arrived, self.came_up, self.rejected) = (0, 0, 0);
     }
 
     /// Counts a refusal, and makes it one unless in the dark.

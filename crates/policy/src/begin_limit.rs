@@ -19,7 +19,7 @@
 //! It is the window of TCP Vegas (Brakmo and Peterson, 1995) and of gradient concurrency limits, with the receipts'
 //! work in place of the least round trip seen, which needs no idle moment to be learned and fits mixed methods.
 
-use crate::time::{Time, nanos};
+use crate::time::{Span, Time};
 use std::time::Duration;
 
 /// Limits how many handlers are begun.
@@ -27,9 +27,11 @@ use std::time::Duration;
 pub struct BeginLimit {
     most: usize,
     limit: f64,
+    /// The limit in whole requests, 1 to the most.
+    whole: usize,
     window: Window,
     /// A moving average over the last few requests.
-    usual_work: Duration,
+    usual_work: Span,
     /// When a request last finished, or one was let in beyond the limit.
     progressed: Time,
 }
@@ -38,9 +40,9 @@ pub struct BeginLimit {
 #[derive(Clone, Copy, Debug, Default)]
 struct Window {
     finished: u32,
-    begun: f64,
-    work: f64,
-    queued: f64,
+    begun: u64,
+    work: Span,
+    queued: Span,
     reached: bool,
 }
 
@@ -56,13 +58,14 @@ impl BeginLimit {
     pub fn new(most: usize) -> Self {
         let most = most.max(1);
         let window = Window::default();
-        Self { most, limit: most as f64, window, usual_work: Duration::ZERO, progressed: Time::ZERO }
+        Self { most, limit: most as f64, whole: most, window, usual_work: Span::ZERO, progressed: Time::ZERO }
     }
 
     /// How many may be begun at once: 1 to the most.
     #[must_use]
-    pub fn limit(&self) -> usize {
-        (self.limit as usize).clamp(1, self.most)
+    #[inline]
+    pub const fn limit(&self) -> usize {
+        self.whole
     }
 
     /// Whether one more may begin while `begun` are; never more than the most.
@@ -81,19 +84,23 @@ impl BeginLimit {
     /// When one more may begin although the limit is reached, if nothing finishes until then.
     #[must_use]
     pub fn relief(&self) -> Time {
-        self.progressed + (4 * self.usual_work.min(Duration::from_secs(60))).max(Self::PATIENCE)
+        let usual = Duration::from(self.usual_work).min(Duration::from_secs(60));
+        self.progressed + (4 * usual).max(Self::PATIENCE)
     }
 
     /// Takes in a request that has finished: how long it was worked on since it began, here and behind, how long it
     /// stood in the queues behind, and how many were begun, itself included.
-    pub fn observe(&mut self, now: Time, work: Duration, queued: Duration, begun: usize) {
+    #[inline]
+    pub fn observe(&mut self, now: Time, work: impl Into<Span>, queued: impl Into<Span>, begun: usize) {
+        let (work, queued) = (work.into(), queued.into());
+        let usual = self.usual_work.as_nanos();
         self.progressed = now;
-        self.usual_work = self.usual_work - self.usual_work / 8 + work / 8;
+        self.usual_work = Span::from_nanos(usual - usual / 8 + work.as_nanos() / 8);
         let window = &mut self.window;
         window.finished += 1;
-        window.begun += begun as f64;
-        window.work += nanos(work) as f64;
-        window.queued += nanos(queued) as f64;
+        window.begun = window.begun.saturating_add(begun as u64);
+        window.work += work;
+        window.queued += queued;
         if window.finished >= Self::REVIEW {
             self.review();
         }
@@ -101,11 +108,12 @@ impl BeginLimit {
 
     fn review(&mut self) {
         let Window { finished, begun, work, queued, reached } = std::mem::take(&mut self.window);
+        let (work, queued) = (work.as_nanos() as f64, queued.as_nanos() as f64);
         // Requests that took no time at all say nothing.
         if work + queued <= 0.0 {
             return;
         }
-        let begun = begun / f64::from(finished);
+        let begun = begun as f64 / f64::from(finished);
         let without_queues = begun * (work / (work + queued));
         let enough = without_queues + without_queues.sqrt() + 1.0;
         if begun > enough {
@@ -113,5 +121,6 @@ impl BeginLimit {
         } else if reached {
             self.limit = self.limit.max(enough.min(1.0 + 1.5 * self.limit)).min(self.most as f64);
         }
+        self.whole = (self.limit as usize).clamp(1, self.most);
     }
 }

@@ -40,6 +40,11 @@ impl Credits {
         }
     }
 
+    /// Takes credits for several chunks, at most as many as there are.
+    pub fn take_for(&mut self, chunks: u32) {
+        self.available -= chunks.min(self.available);
+    }
+
     /// Takes back credits that the receiver returned.
     ///
     /// # Errors
@@ -92,6 +97,19 @@ impl Returns {
             return Err(CreditError::Overrun { ring: self.ring });
         }
         self.held += 1;
+        Ok(())
+    }
+
+    /// Counts a chunk that arrived and was read at once, so that its buffer is owed to the sender.
+    ///
+    /// # Errors
+    /// As for [`received`](Self::received).
+    #[inline]
+    pub fn passed(&mut self) -> Result<(), CreditError> {
+        if self.held + self.owed >= self.ring {
+            return Err(CreditError::Overrun { ring: self.ring });
+        }
+        self.owed += 1;
         Ok(())
     }
 

@@ -6,18 +6,19 @@
 //! itself: the bound. A request that queues on the way takes longer than any estimate made of minima; that is for
 //! receive timestamps to find, not for this module.
 
-use crate::time::Time;
+use crate::time::{Time, nanos};
 use std::time::Duration;
 
 /// The estimated time from sender to receiver on one connection.
 #[derive(Clone, Debug)]
 pub struct ForwardDelay {
     /// Half the window: minima are kept for the current half and the one before.
-    half: Duration,
+    half: u64,
     /// When the current half began.
     since: Time,
-    current: Option<Duration>,
-    previous: Option<Duration>,
+    /// The least time that both ways took, in nanoseconds.
+    current: Option<u64>,
+    previous: Option<u64>,
     samples: u64,
 }
 
@@ -36,22 +37,23 @@ impl ForwardDelay {
     /// there are newer ones. On an idle connection the last estimate stands.
     #[must_use]
     pub const fn with_window(window: Duration) -> Self {
-        let half = Duration::from_nanos(crate::time::nanos(window) / 2);
+        let half = nanos(window) / 2;
         Self { half, since: Time::ZERO, current: None, previous: None, samples: 0 }
     }
 
     /// Takes in an exchange that ended at `now`: its `round_trip`, and the time that the `callee` says it used.
     ///
     /// A callee that claims more than the round trip counts as a wire that takes no time.
+    #[inline]
     pub fn observe(&mut self, now: Time, round_trip: Duration, callee: Duration) {
-        let both_ways = round_trip.saturating_sub(callee);
-        let age = now.since(self.since);
+        let both_ways = nanos(round_trip).saturating_sub(nanos(callee));
+        let age = now.as_nanos().saturating_sub(self.since.as_nanos());
         match self.current {
             Some(current) if age < self.half => self.current = Some(current.min(both_ways)),
             Some(current) if age < self.half.saturating_mul(2) => {
                 self.previous = Some(current);
                 self.current = Some(both_ways);
-                self.since = self.since + self.half;
+                self.since = self.since + Duration::from_nanos(self.half);
             }
             _ => {
                 self.previous = None;
@@ -65,13 +67,13 @@ impl ForwardDelay {
     /// The estimated time one way; zero until something was observed.
     #[must_use]
     pub fn estimate(&self) -> Duration {
-        self.both_ways().unwrap_or_default() / 2
+        Duration::from_nanos(self.both_ways().unwrap_or_default() / 2)
     }
 
     /// By how much the estimate may be off, up or down, as the way back may have taken all of the time or none.
     #[must_use]
     pub fn bound(&self) -> Duration {
-        self.both_ways().map_or(Duration::ZERO, |both_ways| both_ways - both_ways / 2)
+        Duration::from_nanos(self.both_ways().map_or(0, |both_ways| both_ways - both_ways / 2))
     }
 
     /// How many exchanges were observed.
@@ -80,7 +82,7 @@ impl ForwardDelay {
         self.samples
     }
 
-    fn both_ways(&self) -> Option<Duration> {
+    fn both_ways(&self) -> Option<u64> {
         match (self.previous, self.current) {
             (Some(previous), Some(current)) => Some(previous.min(current)),
             (previous, current) => previous.or(current),

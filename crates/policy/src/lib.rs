@@ -15,8 +15,10 @@
 //! - [`ready_queue`]: the order in which a server's work runs. [`dispatch`]: the worker that runs it.
 //! - [`admission`]: whether it is let in at all. [`service_time`]: how long a method takes, learned while running;
 //!   [`margin`]: how much longer than that it may need. [`begin_limit`]: how many may be begun at once.
-//! - [`hedge`]: when a second attempt may be made. [`split`]: which message's bytes leave next.
-//! - [`credit`]: how many chunks may be under way.
+//! - [`hedge`]: when a second attempt may be made. [`split`]: which message's bytes leave next;
+//!   [`turns`]: on which connection.
+//! - [`credit`]: how many chunks may be under way. [`pace`]: how large they are, and how much lies before the wire.
+//!   [`flow`]: which packets of a host are served first.
 //!
 //! # A request meets them
 //! ```
@@ -67,9 +69,11 @@ pub mod begin_limit;
 pub mod credit;
 pub mod deadline;
 pub mod dispatch;
+pub mod flow;
 pub mod forward_delay;
 pub mod hedge;
 pub mod margin;
+pub mod pace;
 pub mod parallel_unit;
 pub mod ready_queue;
 pub mod service_time;
@@ -78,6 +82,7 @@ pub mod split;
 pub mod stage;
 pub mod steal;
 pub mod time;
+pub mod turns;
 
 pub use absolute::AbsoluteClock;
 pub use admission::{Admission, AdmissionConfig, AdmissionConfigError, AdmissionCounters, Mode, Refusal, Verdict};
@@ -85,13 +90,16 @@ pub use begin_limit::BeginLimit;
 pub use credit::{CreditError, Credits, Returns};
 pub use deadline::{Budget, Deadline, DeadlineField};
 pub use dispatch::{Dispatch, DispatchRule, Load};
+pub use flow::{Band, FlowRule, FlowRuleError};
 pub use forward_delay::ForwardDelay;
 pub use hedge::Hedge;
 pub use margin::Margin;
+pub use pace::{Acknowledged, Pace};
 pub use parallel_unit::ParallelUnit;
 pub use ready_queue::{Order, ReadyQueue, Urgency};
 pub use service_time::ServiceTimes;
 pub use split::SplitQueue;
 pub use stage::StageService;
 pub use steal::{Busy, StealRule};
-pub use time::Time;
+pub use time::{Span, Time};
+pub use turns::Turns;

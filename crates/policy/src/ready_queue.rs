@@ -111,6 +111,7 @@ impl Urgency {
     }
 
     /// What the queue sorts by, in nanoseconds of the clock; the smallest goes first, [`i64::MAX`] is never.
+    #[inline]
     fn key(&self, order: Order, now: Time) -> i64 {
         match order {
             Order::Fcfs | Order::ProcessorSharing => 0,
@@ -173,6 +174,7 @@ impl<T> ReadyQueue<T> {
     }
 
     /// Adds work, behind its equals.
+    #[inline]
     pub fn push(&mut self, now: Time, urgency: Urgency, work: T) {
         self.pushed += 1;
         self.waiting.push(Waiting { key: urgency.key(self.order, now), turn: self.pushed, urgency, work });
@@ -188,8 +190,12 @@ impl<T> ReadyQueue<T> {
     }
 
     /// Takes out what goes first.
+    #[inline]
     pub fn pop(&mut self) -> Option<(Urgency, T)> {
-        self.waiting.pop().or_else(|| self.late.pop()).map(|waiting| (waiting.urgency, waiting.work))
+        self.waiting
+            .pop()
+            .or_else(|| if self.late.is_empty() { None } else { self.late.pop() })
+            .map(|waiting| (waiting.urgency, waiting.work))
     }
 
     /// Takes out what goes first at `now`, by an order that doesn't let what is late make all others late.

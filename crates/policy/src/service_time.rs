@@ -5,7 +5,7 @@
 //! buckets an octave). It forgets: at every 4096 observations' worth of weight all weights are halved, so what was
 //! seen 2048 observations ago counts for about half.
 
-use crate::time::nanos;
+use crate::time::Span;
 use std::fmt;
 use std::time::Duration;
 
@@ -25,6 +25,9 @@ pub struct ServiceTimes {
 }
 
 impl ServiceTimes {
+    /// After so many observations weights are halved, so those further back than twice as many hardly count.
+    pub const MEMORY: u64 = (FULL / ONE) as u64;
+
     /// Nothing is known. The only allocation, of 2.5 KiB.
     #[must_use]
     pub fn new() -> Self {
@@ -32,8 +35,9 @@ impl ServiceTimes {
     }
 
     /// Takes in a service time. 18 minutes or more count as 18 minutes.
-    pub fn observe(&mut self, took: Duration) {
-        let took = nanos(took).min(LONGEST);
+    #[inline]
+    pub fn observe(&mut self, took: impl Into<Span>) {
+        let took = took.into().as_nanos().min(LONGEST);
         let (octave, step) = place(took);
         self.buckets[octave][step] += ONE;
         self.octaves[octave] += ONE;

@@ -26,6 +26,8 @@ pub struct SplitQueue<T> {
     in_hand: Option<Ticket>,
     tickets: Sorted<Ticket>,
     patience: u64,
+    /// Whole messages, the oldest first.
+    in_order: bool,
     /// Chunks handed out so far.
     turn: u64,
     look_again: u64,
@@ -55,18 +57,31 @@ impl<T> SplitQueue<T> {
             in_hand: None,
             tickets: Sorted::new(),
             patience,
+            in_order: false,
             turn: 0,
             look_again: patience,
             pushed: 0,
         }
     }
 
+    /// An empty queue in which messages leave one after the other as they came: what this module is there to do better.
+    #[must_use]
+    pub fn in_order() -> Self {
+        let mut queue = Self::new();
+        (queue.in_order, queue.look_again) = (true, u64::MAX);
+        queue
+    }
+
     /// Adds a message of `remaining` bytes; an empty one has a turn too.
     pub fn push(&mut self, remaining: usize, deadline: Deadline, message: T) {
         self.put_down_sent();
         self.pushed += 1;
-        let rank = Rank { remaining, deadline, pushed: self.pushed };
-        let ticket = Ticket { rank, waits_since: self.turn, done: false, slot: self.occupy(message) };
+        let rank = if self.in_order {
+            Rank { remaining: 0, deadline: Deadline::NEVER, pushed: self.pushed }
+        } else {
+            Rank { remaining, deadline, pushed: self.pushed }
+        };
+        let ticket = Ticket { rank, left: remaining, waits_since: self.turn, done: false, slot: self.occupy(message) };
         if self.is_empty() {
             self.in_hand = Some(ticket);
         } else {
@@ -97,10 +112,13 @@ impl<T> SplitQueue<T> {
         let chosen = self.in_hand.as_mut()?;
         let message = self.slots[chosen.slot].as_mut()?;
         self.turn += 1;
-        let bytes = chosen.rank.remaining.min(chunk);
-        chosen.rank.remaining -= bytes;
+        let bytes = chosen.left.min(chunk);
+        chosen.left -= bytes;
+        if !self.in_order {
+            chosen.rank.remaining = chosen.left;
+        }
         chosen.waits_since = self.turn;
-        chosen.done = chosen.rank.remaining == 0;
+        chosen.done = chosen.left == 0;
         Some((message, bytes, chosen.done))
     }
 
@@ -108,6 +126,13 @@ impl<T> SplitQueue<T> {
     pub fn take_sent(&mut self) -> Option<T> {
         let sent = self.in_hand.take_if(|ticket| ticket.done)?;
         self.vacate(sent.slot)
+    }
+
+    /// The smallest remainder, in bytes; `None` if nothing waits.
+    #[must_use]
+    pub fn least(&self) -> Option<usize> {
+        let held = self.in_hand.filter(|ticket| !ticket.done).map(|ticket| ticket.left);
+        held.into_iter().chain(self.tickets.peek().map(|ticket| ticket.left)).min()
     }
 
     /// How many messages have bytes left.
@@ -208,6 +233,7 @@ impl<T> Default for SplitQueue<T> {
 #[derive(Clone, Copy, Debug)]
 struct Ticket {
     rank: Rank,
+    left: usize,
     waits_since: u64,
     done: bool,
     slot: usize,

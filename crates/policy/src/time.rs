@@ -1,4 +1,4 @@
-//! Instants, as numbers that somebody else read from a clock.
+//! Instants and spans, as numbers that somebody else read from a clock.
 
 use std::ops::{Add, Sub};
 use std::time::Duration;
@@ -32,6 +32,74 @@ impl Time {
     #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+
+    /// The same, for sums that are made for every request.
+    #[must_use]
+    #[inline]
+    pub const fn span_since(self, earlier: Self) -> Span {
+        Span(self.0.saturating_sub(earlier.0))
+    }
+}
+
+/// A span of time in nanoseconds, at most 584 years; arithmetic saturates.
+///
+/// What [`Duration`] is, without the division into seconds and a rest that every step of it costs: on a path of some
+/// hundred instructions that is a tenth of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Span(u64);
+
+impl Span {
+    /// No time.
+    pub const ZERO: Self = Self(0);
+
+    /// So many nanoseconds.
+    #[must_use]
+    pub const fn from_nanos(nanos: u64) -> Self {
+        Self(nanos)
+    }
+
+    /// Nanoseconds.
+    #[must_use]
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// What is left of it after `other`; zero if that is longer.
+    #[must_use]
+    #[inline]
+    pub const fn less(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+}
+
+impl std::ops::AddAssign for Span {
+    #[inline]
+    fn add_assign(&mut self, other: Self) {
+        *self = *self + other;
+    }
+}
+
+impl Add for Span {
+    type Output = Self;
+
+    #[inline]
+    fn add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+}
+
+impl From<Duration> for Span {
+    #[inline]
+    fn from(span: Duration) -> Self {
+        Self(nanos(span))
+    }
+}
+
+impl From<Span> for Duration {
+    #[inline]
+    fn from(span: Span) -> Self {
+        Self::from_nanos(span.0)
     }
 }
 

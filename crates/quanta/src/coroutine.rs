@@ -126,6 +126,12 @@ impl Coroutine {
         self.run(Some(quantum)).state()
     }
 
+    /// It is about to do something else, so how fast its code has been says nothing of what comes.
+    #[inline]
+    pub fn turn_over(&mut self) {
+        self.pace = Pace::default();
+    }
+
     /// [`resume_for`](Self::resume_for), or without end; and what it waits for, if it does.
     // Without charges: nothing but the coroutine may use up what it is granted.
     #[unsafe(link_section = ".text.quanta.unprobed")]
@@ -229,6 +235,15 @@ pub fn in_coroutine() -> bool {
 /// [`NotInCoroutine`] on a thread's own stack.
 pub fn suspend() -> Result<(), NotInCoroutine> {
     if in_coroutine() && outside(|| leave(Why::Asked)) { Ok(()) } else { Err(NotInCoroutine) }
+}
+
+/// [`suspend`], for a coroutine that is between two pieces of work and in no span of `tracing`: it is spared the look
+/// for spans to leave.
+///
+/// # Errors
+/// [`NotInCoroutine`] on a thread's own stack.
+pub fn rest() -> Result<(), NotInCoroutine> {
+    if leave(Why::Asked) { Ok(()) } else { Err(NotInCoroutine) }
 }
 
 /// Leaves the running coroutine, and returns when it is resumed; false at once where there is none.

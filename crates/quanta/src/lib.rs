@@ -38,7 +38,7 @@ mod wait;
 pub mod worker;
 
 pub use clock::Clock;
-pub use coroutine::{Coroutine, NotInCoroutine, State, in_coroutine, suspend, yield_now};
+pub use coroutine::{Coroutine, NotInCoroutine, State, in_coroutine, rest, suspend, yield_now};
 pub use futex::{BlockingCall, blocking_calls};
 pub use pool::{Pool, Task};
 pub use preempt::{Critical, Ticks, critical, is_instrumented};

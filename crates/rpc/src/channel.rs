@@ -161,7 +161,7 @@ impl Channel {
         let (queue, service, total) =
             outcome.receipt.as_ref().map_or_else(Default::default, |it| (it.queue, it.service, it.total));
         StageReceipt {
-            stage: outcome.stage.unwrap_or(self.0.stage),
+            stage: outcome.stage.as_deref().copied().unwrap_or(self.0.stage),
             branch,
             depth: 0,
             sent_after: sent.since(mailbox.received.get()),

@@ -1,6 +1,7 @@
 //! How servers and channels are set up, and what is refused at start.
 
 use crate::client::core::Dispatcher;
+use crate::sending::Sending;
 use crate::wire::StageName;
 use greenwave_policy::{AdmissionConfig, AdmissionConfigError, Order, StealRule};
 use greenwave_quanta::StackSize;
@@ -97,7 +98,12 @@ pub struct ConfigError {
 
 impl ConfigError {
     #[expect(clippy::needless_pass_by_value, reason = "numbers are as welcome as references")]
-    fn unless(fits: bool, key: &'static str, value: impl ToString, allowed: &'static str) -> Result<(), Self> {
+    pub(crate) fn unless(
+        fits: bool,
+        key: &'static str,
+        value: impl ToString,
+        allowed: &'static str,
+    ) -> Result<(), Self> {
         if fits { Ok(()) } else { Err(Self { key, value: value.to_string(), allowed }) }
     }
 }
@@ -203,6 +209,8 @@ pub struct ServerConfig {
     pub tls: Option<TlsServer>,
     /// What is accepted from peers.
     pub limits: Limits,
+    /// How answers are sent.
+    pub sending: Sending,
     /// Each running handler's stack.
     pub stack: StackSize,
     /// How many handlers of a thread may be begun and unfinished at once, at most; further requests wait in the queue.
@@ -240,6 +248,7 @@ impl Default for ServerConfig {
             backend: Choice::Auto,
             tls: None,
             limits: Limits::default(),
+            sending: Sending::default(),
             stack: StackSize::default(),
             coroutines: 1024,
             checksums: false,
@@ -285,6 +294,7 @@ impl ServerConfig {
             )?;
         }
         self.limits.validate()?;
+        self.sending.validate()?;
         self.admission.validate().map_err(|wrong| {
             let (key, value, allowed) = match wrong {
                 AdmissionConfigError::MaxQueue => ("max_queue", "0".to_owned(), "1 or more"),
@@ -341,6 +351,8 @@ pub struct ChannelConfig {
     pub tls: Option<TlsClient>,
     /// What is accepted from the server.
     pub limits: Limits,
+    /// How calls are sent.
+    pub sending: Sending,
     /// Whether frames carry a CRC32C, if the server wants it too.
     pub checksums: bool,
     /// Whether calls also carry their deadline as a date, for servers with clocks in sync.
@@ -359,6 +371,7 @@ impl Default for ChannelConfig {
             backend: Choice::Auto,
             tls: None,
             limits: Limits::default(),
+            sending: Sending::default(),
             checksums: false,
             absolute: None,
             reconnect: Duration::from_millis(10),
@@ -376,6 +389,7 @@ impl ChannelConfig {
         ConfigError::unless(!self.reconnect.is_zero(), "reconnect", "0", "more than nothing")?;
         let unused = self.mode == Mode::Direct && self.dispatcher.is_some();
         ConfigError::unless(!unused, "mode", "direct", "dispatched, as there is a dispatcher")?;
+        self.sending.validate()?;
         self.limits.validate()
     }
 }

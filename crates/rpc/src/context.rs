@@ -79,11 +79,6 @@ impl Context {
         Self::new(Inner::born(now, budget, enforced))
     }
 
-    /// Whether it has no clones.
-    pub(crate) fn is_alone(&self) -> bool {
-        Arc::strong_count(&self.0) == 1
-    }
-
     /// Becomes another request's, in the memory of this one's if nobody else has a clone of it.
     pub(crate) fn renew(&mut self, request: Inner) {
         match Arc::get_mut(&mut self.0) {

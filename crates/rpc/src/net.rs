@@ -15,22 +15,25 @@
 mod calling;
 mod directory;
 mod ends;
+mod making;
 mod pool;
 #[cfg(test)]
 mod tests;
+mod turns;
 
 use crate::clock::Clock;
-use crate::config::{ChannelConfig, Limits};
-use crate::connection::{Answer, Arrival, Callee, Caller, Finished, Going, NewCall, Violation};
+use crate::config::{ChannelConfig, Limits, ServerConfig};
+use crate::connection::{Answer, Arrival, Callee, Caller, Finished, Going, Violation};
 use crate::counters::Counters;
 use crate::outcome::Outcome;
+use crate::sending::Sending;
 use crate::status::{Reason, Status};
 use crate::wire::CallId;
 use calling::Calling;
 use ends::{Ends, Fate, Half, Peer};
 use greenwave_policy::Time;
 use greenwave_verbs::{
-    AcceptMode, Address, Choice, Close, CloseReason, CompletionQueue, DetachedEndpoint, EndpointId, ListenerId,
+    AcceptMode, Address, Choice, Close, CloseReason, CompletionQueue, DetachedEndpoint, EndpointId, Event, ListenerId,
     QueueConfig, TlsServer, VerbsError, Waker,
 };
 use std::sync::Arc;
@@ -61,6 +64,14 @@ pub(crate) struct Serving {
     pub(crate) name: String,
     pub(crate) checksums: bool,
     pub(crate) absolute: Option<Duration>,
+    pub(crate) sending: Sending,
+}
+
+impl Serving {
+    pub(crate) fn of(config: &ServerConfig) -> Self {
+        let ServerConfig { name, checksums, absolute, sending, .. } = config;
+        Self { name: name.clone(), checksums: *checksums, absolute: *absolute, sending: *sending }
+    }
 }
 
 /// The connections of one thread.
@@ -78,9 +89,6 @@ pub(crate) struct Net {
 
 /// How long a peer may take to read what was written to it before the connection was closed.
 const CLOSING: Duration = Duration::from_secs(2);
-
-/// After how long without a poll calls are made only once it is known what became of the connection meanwhile.
-const STALE: Duration = Duration::from_millis(10);
 
 /// How long a drained server listens for calls of clients that have not heard of it yet. Those that read hear of it at
 /// once and say so; who doesn't read has no calls under way, as a rule.
@@ -185,86 +193,15 @@ impl Net {
         }
     }
 
-    /// Makes a call. It finishes as a [`Happening::Done`], possibly at once.
-    pub(crate) fn call(&mut self, key: PeerKey, call: NewCall, now: Time, happened: &mut Vec<Happening>) {
-        if now.since(self.polled) > STALE {
-            self.poll(now, happened);
-        }
-        self.place(key.index, call, now, happened);
-    }
-
-    /// Makes a call on the connection that there is, or on a new one.
-    fn place(&mut self, index: usize, call: NewCall, now: Time, happened: &mut Vec<Happening>) {
-        let Some(Peer { half: Half::Caller(calling), endpoint, .. }) = self.ends.peers.get_mut(index) else { return };
-        let connected = match (&*endpoint, call.context.alive_to_send(now)) {
-            (_, Err(status)) => Err(status),
-            (Some(_), Ok(())) => Ok(()),
-            (None, Ok(())) => match calling.resting(now) {
-                Some(status) => Err(status),
-                None => self.connect(index, now),
-            },
-        };
-        let Some(Peer { half: Half::Caller(calling), .. }) = self.ends.peers.get_mut(index) else { return };
-        match connected {
-            Err(status) => {
-                let outcome = Outcome::local(status, now.since(call.started));
-                happened.push(Happening::Done { token: call.token, outcome });
-            }
-            Ok(()) => {
-                calling.caller.call(now, call, &mut |done| happened.push(done.into()));
-                self.ends.mark(index);
-                self.ends.expect(index);
-            }
-        }
-    }
-
-    fn connect(&mut self, index: usize, now: Time) -> Result<(), Status> {
-        let Half::Caller(calling) = &mut self.ends.peers[index].half else { return Ok(()) };
-        match self.queue.connect_with(&calling.address, calling.tls()) {
-            Ok(endpoint) => {
-                // The time for saying HELLO runs from now.
-                calling.renew(now);
-                self.ends.connect(index, endpoint);
-                Ok(())
-            }
-            Err(error) => {
-                calling.failed(now, false, error.to_string());
-                Err(calling.unreachable())
-            }
-        }
-    }
-
-    /// Nobody waits for this call any more; it will not be reported, and its token may be given to another.
-    pub(crate) fn abandon(&mut self, key: PeerKey, token: usize, happened: &mut Vec<Happening>) {
-        let now = self.clock.now();
-        happened.retain(|happening| !matches!(happening, Happening::Done { token: over, .. } if *over == token));
-        let mut found = None;
-        for (index, peer) in &mut self.ends.peers {
-            let abandoned = match &mut peer.half {
-                Half::Caller(calling) if index == key.index => calling.caller.abandon(now, token),
-                Half::Leaving { caller, home } if *home == key.index => {
-                    let here = caller.abandon(now, token);
-                    if here && caller.unfinished() == 0 {
-                        self.ends.fates.push(Fate::Leave(PeerKey { index, serial: peer.serial }));
-                    }
-                    here
-                }
-                _ => false,
-            };
-            if abandoned {
-                found = Some(index);
-                break;
-            }
-        }
-        if let Some(index) = found {
-            self.ends.mark(index);
-        }
-    }
-
     /// Answers a call. If its connection is gone meanwhile there is nobody to answer.
     pub(crate) fn answer(&mut self, key: PeerKey, answer: Answer) {
-        let Some(Peer { half: Half::Callee(callee), .. }) = self.ends.peer(key) else { return };
-        callee.answer(answer);
+        let Ends { peers, pool, .. } = &mut self.ends;
+        let peer = peers.get_mut(key.index).filter(|peer| peer.serial == key.serial);
+        let Some(Peer { half: Half::Callee(callee), .. }) = peer else { return };
+        callee.link.lend(|| pool.take_line());
+        if let Some(body) = callee.answer(answer) {
+            pool.put(body);
+        }
         self.ends.mark(key.index);
     }
 
@@ -280,6 +217,17 @@ impl Net {
 
     /// Reaps completions, without blocking. How many there were.
     pub(crate) fn poll(&mut self, now: Time, happened: &mut Vec<Happening>) -> usize {
+        self.poll_with(now, happened, |happened, done| happened.push(done.into()))
+    }
+
+    /// [`poll`](Self::poll), where calls that are answered go to `finish` at once.
+    #[inline]
+    pub(crate) fn poll_with(
+        &mut self,
+        now: Time,
+        happened: &mut Vec<Happening>,
+        mut finish: impl FnMut(&mut Vec<Happening>, Finished),
+    ) -> usize {
         self.polled = now;
         let Self { queue, clock, ends, .. } = self;
         // What is found has the time at which it is found: a thread that was kept from running since `now` would
@@ -287,7 +235,13 @@ impl Net {
         let mut found = None;
         let events = queue.poll(now, &mut |event| {
             let found = *found.get_or_insert_with(|| clock.now());
-            ends.on_event(found, event, happened);
+            if let Event::Received { endpoint, chunk } = event {
+                ends.receive(found, endpoint, chunk, happened, &mut finish);
+                // It holds nothing; to find that out again takes longer than one would think.
+                std::mem::forget(event);
+            } else {
+                ends.on_event(found, event, happened);
+            }
         });
         if !self.ends.fates.is_empty() {
             self.meet_fates(now, happened);
@@ -349,8 +303,8 @@ impl Net {
                 let was_of_use = caller.was_of_use() || caller.unfinished() > 0;
                 calling.failed(now, was_of_use, told(caller.going(), "the server takes no further calls"));
                 self.part(now, key.index, caller, happened);
-                for call in unsent {
-                    self.place(key.index, call, now, happened);
+                for (request, body) in unsent {
+                    self.place(key.index, request, body, now, happened);
                 }
             }
             Half::Leaving { caller, .. } if caller.unfinished() == 0 => {
@@ -405,19 +359,29 @@ impl Net {
         }
     }
 
-    /// Posts what waits, and hands it to the kernel.
+    /// Posts what waits, short messages first, and hands it to the kernel. Of what is long there may be some left.
     pub(crate) fn flush(&mut self, now: Time) {
         let mut posted = false;
         while let Some(index) = self.ends.next_dirty() {
             let Ends { peers, pool, .. } = &mut self.ends;
             let peer = &mut peers[index];
             let Some(endpoint) = peer.endpoint else { continue };
+            if peer.link().is_long() {
+                self.ends.queue_up(now, index);
+                continue;
+            }
             posted = true;
             if let Err(error) = peer.transmit(now, &mut *self.queue, endpoint, |buffer| pool.put(buffer)) {
                 // The queue reports the connection's end on its own; until then there is nothing to be done for it.
                 tracing::debug!(%endpoint, %error, "not sent");
             }
+            if let Some(line) = peer.link().reclaim() {
+                pool.put_line(line);
+            }
             self.ends.expect(index);
+        }
+        if self.ends.turns.is_any_ready() {
+            posted |= self.take_turns(now);
         }
         if posted {
             self.queue.submit();
@@ -474,7 +438,8 @@ impl Net {
         self.flush(now);
         // Asked here and not before: what was just posted, or could not be, may be due earlier than anything else.
         let due = (self.ends.next_sweep < Time::MAX).then(|| self.ends.next_sweep.since(now));
-        self.queue.wait(now, due.into_iter().chain(timeout).min());
+        let turn = self.ends.turns.due(now).map(|turn| turn.since(now));
+        self.queue.wait(now, due.into_iter().chain(turn).chain(timeout).min());
     }
 
     /// Tells all peers that no further calls are taken.

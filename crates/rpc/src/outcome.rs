@@ -5,6 +5,7 @@ use crate::status::{Code, Status};
 use crate::wire::StageName;
 use std::fmt;
 use std::ops::Deref;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A message's bytes as they came in.
@@ -108,7 +109,7 @@ pub(crate) struct Outcome {
     pub(crate) network: Duration,
     pub(crate) total: Duration,
     /// Who answered, by its own name.
-    pub(crate) stage: Option<StageName>,
+    pub(crate) stage: Option<Arc<StageName>>,
 }
 
 impl Outcome {
@@ -117,6 +118,7 @@ impl Outcome {
         Self { result: Err(status), receipt: None, network: Duration::ZERO, total, stage: None }
     }
 
+    #[inline(always)]
     pub(crate) fn into_reply(self) -> Result<Reply, Failure> {
         match self.result {
             Ok(body) => {
@@ -126,7 +128,7 @@ impl Outcome {
             Err(mut status) => {
                 if status.code == Code::DeadlineExceeded {
                     let behind = self.receipt.as_ref().and_then(|receipt| receipt.costliest()).map(|stage| stage.stage);
-                    status.stage = behind.or(self.stage);
+                    status.stage = behind.map(Box::new).or(self.stage.map(|stage| Box::new(*stage)));
                 }
                 Err(Failure { status, receipt: self.receipt })
             }

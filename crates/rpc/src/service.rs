@@ -3,6 +3,7 @@
 use crate::context::Context;
 use crate::status::Status;
 use crate::wire::MethodId;
+use bytes::Bytes;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
@@ -12,6 +13,9 @@ use std::sync::Arc;
 /// Plain blocking Rust. It runs in a coroutine on a cluster or worker thread, so a nested call suspends it and not the
 /// thread; what blocks in the kernel blocks its cluster.
 pub type Handler = Arc<dyn Fn(&Context, &[u8], &mut Vec<u8>) -> Result<(), Status> + Send + Sync>;
+
+/// Like a [`Handler`], but the request is its own: it may keep it, or slices of it, for as long as it likes, without a copy.
+pub type KeepingHandler = Arc<dyn Fn(&Context, Bytes, &mut Vec<u8>) -> Result<(), Status> + Send + Sync>;
 
 /// The methods of a server. Made once, before the server starts.
 #[derive(Clone, Default)]
@@ -44,7 +48,37 @@ impl Hasher for Hashed {
 #[derive(Clone)]
 pub(crate) struct Method {
     pub(crate) name: &'static str,
-    pub(crate) handler: Handler,
+    handler: Either,
+}
+
+#[derive(Clone)]
+enum Either {
+    Reads(Handler),
+    Keeps(KeepingHandler),
+}
+
+impl Method {
+    fn new(name: &str, handler: Either) -> Self {
+        // Names are as many as the program has methods and live as long as it does; leaked, they cost nothing per call.
+        Self { name: String::leak(name.to_owned()), handler }
+    }
+
+    /// Runs the handler. The memory of the request, if that is free again.
+    #[inline]
+    pub(crate) fn serve(
+        &self,
+        context: &Context,
+        request: Vec<u8>,
+        reply: &mut Vec<u8>,
+    ) -> (Vec<u8>, Result<(), Status>) {
+        match &self.handler {
+            Either::Reads(handler) => {
+                let result = handler(context, &request, reply);
+                (request, result)
+            }
+            Either::Keeps(handler) => (Vec::new(), handler(context, request.into(), reply)),
+        }
+    }
 }
 
 /// Two methods that a call could not tell apart.
@@ -72,8 +106,21 @@ impl Router {
         name: &str,
         handler: impl Fn(&Context, &[u8], &mut Vec<u8>) -> Result<(), Status> + Send + Sync + 'static,
     ) -> Self {
-        // Names are as many as the program has methods and live as long as it does; leaked, they cost nothing per call.
-        self.insert(Method { name: String::leak(name.to_owned()), handler: Arc::new(handler) });
+        self.insert(Method::new(name, Either::Reads(Arc::new(handler))));
+        self
+    }
+
+    /// [`method`](Self::method), for a handler that keeps its request, or parts of it: a value that goes into a store, say.
+    ///
+    /// The request is the memory that it was received into. For short requests that are only looked at `method` is
+    /// cheaper, as there that memory is used again at once.
+    #[must_use]
+    pub fn method_bytes(
+        mut self,
+        name: &str,
+        handler: impl Fn(&Context, Bytes, &mut Vec<u8>) -> Result<(), Status> + Send + Sync + 'static,
+    ) -> Self {
+        self.insert(Method::new(name, Either::Keeps(Arc::new(handler))));
         self
     }
 

@@ -127,7 +127,7 @@ pub struct Status {
     /// More about it, for people. May be empty.
     pub message: String,
     /// The stage that used the time up, where a receipt tells.
-    pub stage: Option<StageName>,
+    pub stage: Option<Box<StageName>>,
 }
 
 impl Status {
@@ -145,7 +145,7 @@ impl Status {
     /// The same failure, put down to this stage.
     #[must_use]
     pub fn at_stage(mut self, stage: StageName) -> Self {
-        self.stage = Some(stage);
+        self.stage = Some(Box::new(stage));
         self
     }
 }
@@ -162,7 +162,7 @@ impl fmt::Display for Status {
             (None, message) => write!(f, ": {message}")?,
             (Some(_), message) => write!(f, " ({message})")?,
         }
-        if let Some(stage) = self.stage {
+        if let Some(stage) = &self.stage {
             write!(f, "; stage {stage} used the time up")?;
         }
         match told {

@@ -52,6 +52,26 @@ fn an_echo_comes_back_over_either_backend() {
 }
 
 #[test]
+fn a_request_that_is_kept_is_the_memory_it_was_received_into() {
+    let kept = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let keep = Arc::clone(&kept);
+    let server = serve(Router::new().method_bytes("test.Echo/Echo", move |_, request, reply| {
+        let address = request.as_ptr() as usize as u64;
+        keep.lock().unwrap().push((address, request.slice(..request.len() / 2)));
+        reply.extend_from_slice(&address.to_le_bytes());
+        Ok(())
+    }));
+    let channel = channel(&server);
+    let context = Context::with_deadline(MINUTE);
+    for len in [2, 100, 100, 70_000, 1 << 20] {
+        channel.call(&context, ECHO, &vec![len as u8; len]).unwrap();
+    }
+    for ((address, half), len) in kept.lock().unwrap().iter().zip([2_usize, 100, 100, 70_000, 1 << 20]) {
+        assert_eq!((half.as_ptr() as usize as u64, &half[..]), (*address, &vec![len as u8; len / 2][..]));
+    }
+}
+
+#[test]
 fn a_message_of_many_chunks_comes_back_whole() {
     let server = serve_with(echo(), ServerConfig { checksums: true, ..Default::default() });
     let config = ChannelConfig { checksums: true, ..Default::default() };

@@ -1,9 +1,11 @@
 //! What clients rely on when several of them share a channel, when they change their minds, and at the limits.
 
 mod block_on;
+mod echo;
 mod raw;
 
 use block_on::block_on;
+use echo::{ECHO, MINUTE, NEVER, echo};
 use greenwave_rpc::*;
 use greenwave_verbs::Address;
 use raw::within_reason;
@@ -14,22 +16,6 @@ use std::time::Duration;
 
 const MODES: [Mode; 3] =
     [Mode::Direct, Mode::Dispatched { delivery: Delivery::Poll }, Mode::Dispatched { delivery: Delivery::Notify }];
-const ECHO: MethodId = MethodId::of("test.Echo/Echo");
-const NEVER: MethodId = MethodId::of("test.Echo/Never");
-const MINUTE: Duration = Duration::from_secs(60);
-
-/// Echoes; or answers only once it was cancelled.
-fn echo() -> Router {
-    Router::new()
-        .method("test.Echo/Echo", |_, request, reply| {
-            reply.extend_from_slice(request);
-            Ok(())
-        })
-        .method("test.Echo/Never", move |context, _, _| {
-            while context.checkpoint().is_ok() {}
-            context.checkpoint()
-        })
-}
 
 fn serve() -> ServerHandle {
     start(ServerConfig::default(), echo())

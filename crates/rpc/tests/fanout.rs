@@ -1,17 +1,16 @@
 //! Parallel units when branches are slow, dead or no longer wanted: in a handler, and on an ordinary thread.
 
+mod echo;
 mod raw;
 
+use echo::{ECHO, MINUTE, NEVER};
 use greenwave_rpc::*;
 use greenwave_verbs::Address;
 use raw::within_reason;
 use std::sync::Arc;
 use std::time::Duration;
 
-const ECHO: MethodId = MethodId::of("test.Echo/Echo");
-const NEVER: MethodId = MethodId::of("test.Echo/Never");
 const ASK: MethodId = MethodId::of("test.Front/Ask");
-const MINUTE: Duration = Duration::from_secs(60);
 
 fn start(name: &str, router: Router) -> ServerHandle {
     let listen = vec!["tcp://127.0.0.1:0".parse::<Address>().unwrap()];
@@ -19,15 +18,7 @@ fn start(name: &str, router: Router) -> ServerHandle {
 }
 
 fn echo(name: &str) -> ServerHandle {
-    let router = Router::new().method("test.Echo/Echo", |_, request, reply| {
-        reply.extend_from_slice(request);
-        Ok(())
-    });
-    let never = |context: &Context, _: &[u8], _: &mut Vec<u8>| {
-        while context.checkpoint().is_ok() {}
-        context.checkpoint()
-    };
-    start(name, router.method("test.Echo/Never", never))
+    start(name, echo::echo())
 }
 
 /// One that serves the same methods, but none of them ever.
@@ -91,6 +82,9 @@ fn a_hedge_answers_for_a_server_that_is_slow() {
             assert!(unit.gather().is_complete());
         }
         let replicas = [channel(&slow), channel(&quick)];
+        // An attempt that is taken back before there is a connection is never seen by the server.
+        let unknown = replicas[0].call(context, MethodId::of("test.Echo/Unknown"), &[]);
+        assert_eq!(unknown.unwrap_err().reason, Reason::UnknownMethod);
         let partial = aggregator.unit(context).branch_with_replicas(replicas, ECHO, b"hedged".to_vec()).gather();
         assert_eq!(&partial.branches[0].result.as_ref().unwrap().body[..], b"hedged");
         assert!(partial.branches[0].hedged);

@@ -1,33 +1,20 @@
 //! What holds in every mode in which a client can have its completion queue polled.
 
 mod block_on;
+mod echo;
 mod raw;
 
 use block_on::block_on;
+use echo::{ECHO, MINUTE, NEVER, echo};
 use greenwave_rpc::*;
 use greenwave_verbs::Address;
 use raw::within_reason;
 use std::time::{Duration, Instant};
 
-const ECHO: MethodId = MethodId::of("test.Echo/Echo");
-const NEVER: MethodId = MethodId::of("test.Echo/Never");
-const MINUTE: Duration = Duration::from_secs(60);
 const NOTIFY: Mode = Mode::Dispatched { delivery: Delivery::Notify };
 const POLL: Mode = Mode::Dispatched { delivery: Delivery::Poll };
 const MODES: [Mode; 3] = [Mode::Direct, POLL, NOTIFY];
 const WAITS: [Wait; 3] = [Wait::Spin, Wait::Block, Wait::Adaptive { spin: Duration::from_micros(20) }];
-
-fn echo() -> Router {
-    Router::new()
-        .method("test.Echo/Echo", |_, request, reply| {
-            reply.extend_from_slice(request);
-            Ok(())
-        })
-        .method("test.Echo/Never", move |context, _, _| {
-            while context.checkpoint().is_ok() {}
-            context.checkpoint()
-        })
-}
 
 fn serve() -> ServerHandle {
     serve_at("tcp://127.0.0.1:0")

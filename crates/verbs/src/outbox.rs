@@ -164,6 +164,16 @@ impl Outbox {
         self.starved = self.unwritten() >= mark;
     }
 
+    /// Adds chunks that have their prefixes.
+    pub(crate) fn push_run(&mut self, run: &[u8], mark: usize, spare: &mut Spare) {
+        let bytes = &mut self.filling.bytes;
+        if bytes.capacity() == 0 {
+            *bytes = spare.take();
+        }
+        bytes.extend_from_slice(run);
+        self.starved = self.unwritten() >= mark;
+    }
+
     /// [`push`](Self::push) for a chunk with a part, which isn't empty, that stays where it is.
     pub(crate) fn push_shared(&mut self, chunk: &Shared<'_>, len: usize, mark: usize, spare: &mut Spare) {
         let Shared { head, buffer, range, tail } = chunk;

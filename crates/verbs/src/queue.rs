@@ -4,10 +4,12 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use greenwave_policy::Time;
+use greenwave_policy::{Acknowledged, Time};
 
+use crate::framing::PREFIX;
 use crate::{
-    Address, Backend, Close, DetachedEndpoint, EndpointId, Event, ListenerId, TlsClient, TlsServer, VerbsError, Waker,
+    Address, Backend, Bound, Close, DetachedEndpoint, EndpointId, Event, ListenerId, TlsClient, TlsServer, VerbsError,
+    Waker,
 };
 
 /// Connections, what is posted to them, and what came of it.
@@ -114,10 +116,40 @@ pub trait CompletionQueue: Send {
         self.post_send(endpoint, &[head[0], head[1], &buffer[part], tail])
     }
 
+    /// Posts several chunks at once: all that is in `run`, one after the other, each with its length before it, four bytes,
+    /// little-endian. All but the last of them, with their lengths, may have as many bytes as
+    /// [`send_room`](Self::send_room) is more than a chunk. Where the transport is a stream that costs hardly more than to
+    /// post one of them.
+    ///
+    /// # Errors
+    /// Those of [`post_send`](Self::post_send). The first of the chunks may be posted then.
+    fn post_run(&mut self, endpoint: EndpointId, run: Run<'_>) -> Result<(), VerbsError> {
+        run.chunks().try_for_each(|chunk| self.post_send(endpoint, &[chunk]))
+    }
+
     /// A buffer that was shared with the queue, is written, and that the queue was the last to have: to be used again.
     /// Few of them are kept.
     fn reclaim(&mut self) -> Option<Vec<u8>> {
         None
+    }
+
+    /// Bounds what an endpoint may hold of what can't be overtaken any more, from now on; `None`: only as the queue bounds
+    /// all of them. What the kernel takes stays bounded until it is told otherwise. Transports that can't do it are
+    /// bounded as their queue is. A stale id is ignored.
+    fn bound(&mut self, _endpoint: EndpointId, _bound: Option<Bound>) {}
+
+    /// How far an endpoint has got, where the transport tells; over a network of the kernel's.
+    fn acknowledged(&self, _endpoint: EndpointId) -> Option<Acknowledged> {
+        None
+    }
+
+    /// Tags what an endpoint sends from now on, for the queues on its way: a code point of differentiated services, 0 to
+    /// 63 (RFC 2474). Without effect where there is no network of the Internet's.
+    ///
+    /// # Errors
+    /// [`VerbsError::System`] where the system doesn't allow it. A stale id is ignored.
+    fn tag(&mut self, _endpoint: EndpointId, _code_point: u8) -> Result<(), VerbsError> {
+        Ok(())
     }
 
     /// Hands everything posted to the kernel: one write per endpoint, however many chunks.
@@ -135,6 +167,57 @@ pub trait CompletionQueue: Send {
 
     /// What the queue did since it was opened.
     fn stats(&self) -> QueueStats;
+}
+
+/// Chunks that lie one after the other, each with its length before it, as they do on a stream.
+#[derive(Clone, Copy, Debug)]
+pub struct Run<'a> {
+    bytes: &'a [u8],
+    count: usize,
+}
+
+impl<'a> Run<'a> {
+    /// Bytes of the length before a chunk: a `u32`, little-endian.
+    pub const PREFIX: usize = PREFIX;
+
+    /// The `count` chunks that these bytes are.
+    #[inline]
+    #[must_use]
+    pub fn new(bytes: &'a [u8], count: usize) -> Self {
+        let run = Self { bytes, count };
+        debug_assert_eq!(run.chunks().count(), count);
+        debug_assert_eq!(run.chunks().map(<[u8]>::len).sum::<usize>(), run.payload());
+        run
+    }
+
+    /// The chunks and their lengths.
+    #[must_use]
+    pub fn bytes(self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// How many chunks there are.
+    #[must_use]
+    pub fn count(self) -> usize {
+        self.count
+    }
+
+    /// Bytes of the chunks, without their lengths.
+    #[must_use]
+    pub fn payload(self) -> usize {
+        self.bytes.len().saturating_sub(self.count * PREFIX)
+    }
+
+    /// The chunks, in order.
+    pub fn chunks(self) -> impl Iterator<Item = &'a [u8]> {
+        let mut rest = self.bytes;
+        std::iter::from_fn(move || {
+            let (prefix, after) = rest.split_first_chunk::<PREFIX>()?;
+            let (chunk, after) = after.split_at_checked(u32::from_le_bytes(*prefix) as usize)?;
+            rest = after;
+            Some(chunk)
+        })
+    }
 }
 
 /// What becomes of a connection that comes in.

@@ -19,6 +19,9 @@ const FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
 /// Connections that may wait to be accepted; the system cuts it down to its own limit.
 const BACKLOG: i32 = 4096;
 
+/// How long a listener rests after the system had nothing left for a connection.
+pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
+
 /// After how long a silence the kernel asks whether the peer is still there, how often, and how many unanswered
 /// questions mean that it isn't. A machine that is switched off, or a link that is cut, says nothing; without these the
 /// connection would stay for ever.
@@ -207,6 +210,13 @@ pub(crate) fn peer_of(socket: &OwnedFd, listener: &Address) -> Address {
         }
         _ => Address::Unix(peer.and_then(path_of).unwrap_or_default()),
     }
+}
+
+/// What to tell the owner of a listener if the system lacks what a connection takes. Otherwise `None`: one connection
+/// failed before it was accepted, and the next one need not.
+pub(crate) fn lack_of(errno: Errno) -> Option<VerbsError> {
+    let lacks = matches!(errno, Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM);
+    lacks.then(|| VerbsError::refused("can't accept connections", errno))
 }
 
 /// Why a connection ended that ended with this error.

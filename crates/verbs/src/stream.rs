@@ -10,7 +10,7 @@ use rustix::net::{SendAncillaryBuffer, SendFlags, Shutdown, send, sendmsg, shutd
 use crate::framing::{Framer, WrongLength};
 use crate::outbox::{Outbox, Scattered, Shared, Spare, Takeoff};
 use crate::tls::{Heard, Session};
-use crate::{CloseReason, EndpointId, Event, QueueStats, TlsFault, VerbsError};
+use crate::{CloseReason, EndpointId, Event, QueueStats, Run, TlsFault, VerbsError};
 
 /// A connection over a stream socket.
 ///
@@ -21,6 +21,12 @@ pub(crate) struct Stream {
     pub(crate) socket: OwnedFd,
     pub(crate) phase: Phase,
     pub(crate) outbox: Outbox,
+    /// Unwritten bytes beyond which nothing may be posted, if that is less than the queue's own mark.
+    pub(crate) mark: usize,
+    /// What the kernel was told that it may take, if it was.
+    pub(crate) taken: usize,
+    /// How it is written to.
+    pub(crate) flags: SendFlags,
     framer: Framer,
     /// What the bytes of the socket are sealed with.
     session: Option<Box<Session>>,
@@ -56,6 +62,9 @@ impl Stream {
             socket,
             phase,
             outbox: Outbox::default(),
+            mark: usize::MAX,
+            taken: 0,
+            flags: SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL),
             framer: Framer::default(),
             session,
             fault: None,
@@ -91,10 +100,11 @@ impl Stream {
         let socket = self.socket.as_fd();
         let Some(session) = &mut self.session else { return (socket, self.outbox.take_off()) };
         let waits = session.is_handshaking() || self.fault.is_some();
+        let mark = self.mark.min(posting.mark);
         let goodbye = self.phase == Phase::Flushing && !waits;
         let sealed = self
             .outbox
-            .take_off_sealed(waits, posting.mark, &mut posting.spare, |plain, wire| session.seal(plain, goodbye, wire));
+            .take_off_sealed(waits, mark, &mut posting.spare, |plain, wire| session.seal(plain, goodbye, wire));
         let bytes = sealed.unwrap_or_else(|fault| {
             // As when writing fails. What is unwritten can't be sealed, so it must not be written.
             self.broken.get_or_insert(fault.into());
@@ -106,7 +116,7 @@ impl Stream {
 
     /// Writes what the socket takes of the bytes to be written next. How many bytes that were.
     pub(crate) fn send(&mut self, posting: &mut Posting) -> Result<usize, Errno> {
-        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        let flags = self.flags;
         match self.take_off(posting) {
             (socket, Takeoff::Run(bytes)) => send(socket, bytes, flags),
             (socket, Takeoff::Scattered(scattered)) => {
@@ -285,10 +295,23 @@ pub(crate) struct Posting {
 }
 
 impl Posting {
+    /// Unwritten bytes beyond which nothing may be posted to a connection.
+    #[inline]
+    fn mark(&self, stream: &Stream) -> usize {
+        self.mark.min(stream.mark)
+    }
+
+    /// Notes that so many of the bytes taken off are written. True: the owner, who saw no room, has room.
+    #[inline]
+    pub(crate) fn advance(&mut self, stream: &mut Stream, count: usize) -> bool {
+        let mark = self.mark(stream);
+        stream.outbox.advance(count, mark, &mut self.spare)
+    }
+
     /// Payload bytes that may be posted to a connection.
     pub(crate) fn room(&self, stream: &Stream) -> usize {
-        let unwritten = stream.outbox.unwritten();
-        if unwritten >= self.mark || !stream.takes_posts() { 0 } else { self.mark - unwritten + self.chunk_bytes }
+        let (unwritten, mark) = (stream.outbox.unwritten(), self.mark(stream));
+        if unwritten >= mark || !stream.takes_posts() { 0 } else { mark - unwritten + self.chunk_bytes }
     }
 
     /// Adds a chunk to a connection's outbox.
@@ -302,9 +325,27 @@ impl Posting {
     ) -> Result<(), VerbsError> {
         let len = parts.iter().map(|part| part.len()).sum();
         self.check(id, stream, len)?;
-        stream.outbox.push(parts, len, self.mark, &mut self.spare);
+        stream.outbox.push(parts, len, self.mark(stream), &mut self.spare);
         stats.chunks_out += 1;
         stats.bytes_out += len as u64;
+        Ok(())
+    }
+
+    /// Adds chunks to a connection's outbox as they lie there.
+    pub(crate) fn post_run(
+        &mut self,
+        id: EndpointId,
+        stream: &mut Stream,
+        run: Run<'_>,
+        stats: &mut QueueStats,
+    ) -> Result<(), VerbsError> {
+        let len = run.bytes().len();
+        if len > self.room(stream) {
+            return Err(VerbsError::NoRoom { endpoint: id, len });
+        }
+        stream.outbox.push_run(run.bytes(), self.mark(stream), &mut self.spare);
+        stats.chunks_out += run.count() as u64;
+        stats.bytes_out += run.payload() as u64;
         Ok(())
     }
 
@@ -324,7 +365,7 @@ impl Posting {
         }
         let len = first.len() + second.len() + shared.len() + tail.len();
         self.check(id, stream, len)?;
-        stream.outbox.push_shared(chunk, len, self.mark, &mut self.spare);
+        stream.outbox.push_shared(chunk, len, self.mark(stream), &mut self.spare);
         stats.chunks_out += 1;
         stats.bytes_out += len as u64;
         Ok(())
@@ -336,7 +377,7 @@ impl Posting {
         if len == 0 || len > self.chunk_bytes {
             return Err(VerbsError::ChunkLength { len, limit: self.chunk_bytes });
         }
-        if stream.outbox.unwritten() >= self.mark {
+        if stream.outbox.unwritten() >= self.mark(stream) {
             return Err(VerbsError::NoRoom { endpoint: id, len });
         }
         Ok(())

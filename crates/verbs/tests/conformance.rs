@@ -4,7 +4,7 @@ mod hosts;
 
 use std::sync::Arc;
 
-use greenwave_verbs::{AcceptMode, Close, CloseReason, VerbsError};
+use greenwave_verbs::{AcceptMode, Close, CloseReason, Run, VerbsError};
 use hosts::site::{Site, over_every_carrier};
 use hosts::{Host, Seen, connect, until};
 
@@ -12,6 +12,7 @@ over_every_carrier! {
     what_is_sent_comes_back
     chunks_posted_before_the_connection_is_up_arrive
     many_chunks_leave_in_one_write_and_arrive_one_by_one
+    a_run_of_chunks_arrives_as_if_they_had_been_posted_one_by_one
     chunks_of_any_length_arrive_whole_and_in_order
     chunks_with_shared_parts_arrive_like_others
     a_shared_buffer_comes_back_once_it_is_written
@@ -69,6 +70,37 @@ fn many_chunks_leave_in_one_write_and_arrive_one_by_one(site: &Site, mut server:
     assert_eq!(client.queue.stats().writes, writes + 1);
     until([&mut server, &mut client], |[server, _]| server.chunks().len() == 200);
     assert!(server.chunks().iter().enumerate().all(|(number, chunk)| **chunk == [number as u8; 10]));
+}
+
+fn a_run_of_chunks_arrives_as_if_they_had_been_posted_one_by_one(site: &Site, mut server: Host, mut client: Host) {
+    let (_, at_client) = connect(&mut server, &mut client, &site.address);
+    let longest = site.config.chunk_bytes;
+    let mut posted: Vec<Vec<u8>> = Vec::new();
+    for round in 0..200 {
+        until([&mut server, &mut client], |[_, client]| client.queue.send_room(at_client) > 0);
+        let room = client.queue.send_room(at_client) - longest;
+        let (mut run, mut count) = (Vec::new(), 0);
+        // As long as the contract allows, or shorter.
+        for length in [1, longest / 7, 40, longest, 3].into_iter().cycle().take(1 + round % 9) {
+            if run.len() > room {
+                break;
+            }
+            let chunk: Vec<u8> = (0..length).map(|at| (at + round) as u8).collect();
+            run.extend_from_slice(&(length as u32).to_le_bytes());
+            run.extend_from_slice(&chunk);
+            posted.push(chunk);
+            count += 1;
+        }
+        client.queue.post_run(at_client, Run::new(&run, count)).unwrap();
+        if client.queue.send_room(at_client) > 0 {
+            client.queue.post_send(at_client, &[b"between"]).unwrap();
+            posted.push(b"between".to_vec());
+        }
+    }
+    until([&mut server, &mut client], |[server, _]| server.chunks().len() == posted.len());
+    assert!(server.chunks() == posted, "a chunk was changed on the way");
+    let (at_server, at_client) = (server.queue.stats(), client.queue.stats());
+    assert_eq!((at_client.chunks_out, at_client.bytes_out), (at_server.chunks_in, at_server.bytes_in));
 }
 
 fn chunks_of_any_length_arrive_whole_and_in_order(site: &Site, mut server: Host, mut client: Host) {

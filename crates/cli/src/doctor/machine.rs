@@ -85,12 +85,14 @@ pub(super) fn listed(text: &str) -> Option<u64> {
 pub(super) const READ: &[&str] = &[
     "/etc/ld.so.cache",
     "/proc/cpuinfo",
+    "/proc/kallsyms",
     "/proc/self/cgroup",
     "/proc/self/limits",
     "/proc/self/status",
     "/proc/sys/kernel/io_uring_disabled",
     "/proc/sys/kernel/osrelease",
     "/proc/sys/kernel/unprivileged_bpf_disabled",
+    "/proc/sys/net/core/default_qdisc",
     "/proc/sys/net/core/somaxconn",
     "/proc/sys/net/ipv4/tcp_rmem",
     "/proc/sys/net/ipv4/tcp_wmem",
@@ -105,7 +107,21 @@ pub(super) const READ: &[&str] = &[
     "/sys/fs/cgroup/cpu/cpu.cfs_quota_us",
     "/sys/kernel/btf/vmlinux",
     "/sys/kernel/mm/transparent_hugepage/enabled",
+    "/sys/kernel/sched_ext/state",
 ];
+
+/// A machine with these files and no others, for tests. It is there for as long as the folder is.
+#[cfg(test)]
+pub(super) fn with(files: &[(&str, &str)]) -> (tempfile::TempDir, Machine) {
+    let root = tempfile::tempdir().unwrap();
+    for (path, text) in files {
+        let path = root.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    let machine = Machine::at(root.path());
+    (root, machine)
+}
 
 #[cfg(test)]
 mod tests {

@@ -1,7 +1,7 @@
 //! `greenwave doctor`: what this machine offers, and what is lost without each.
 //!
-//! What is looked at is files of `/proc` and `/sys`, and completion queues that are opened and closed again. Nothing is
-//! changed. A file that is missing, unreadable or odd makes its line say so, and no other.
+//! What is looked at is files of `/proc` and `/sys`, completion queues that are opened and closed again, and a thread that
+//! is given a slice and ends. Nothing is changed. A file that is missing, unreadable or odd makes its line say so, and no other.
 
 mod finding;
 mod host;
@@ -34,7 +34,7 @@ pub(crate) struct Doctor {
 impl Doctor {
     pub(crate) fn run(&self) -> Result<(), Problem> {
         let opened = queues::Opened::here();
-        let findings = examine(&Machine::here(), &opened);
+        let findings = examine(&Machine::here(), &opened, &greenwave_host::boost::offered());
         if self.json {
             show!("{}", serde_json::json!({ "can_serve": opened.any(), "findings": findings }));
         } else {
@@ -48,11 +48,11 @@ impl Doctor {
     }
 }
 
-fn examine(machine: &Machine, opened: &queues::Opened) -> Vec<Finding> {
+fn examine(machine: &Machine, opened: &queues::Opened, slices: &host::Slices) -> Vec<Finding> {
     let mut findings = queues::findings(machine, opened);
     findings.extend(processor::findings(machine));
     findings.extend(limits::findings(machine));
-    findings.extend(host::findings(machine));
+    findings.extend(host::findings(machine, slices));
     findings
 }
 
@@ -60,11 +60,18 @@ fn examine(machine: &Machine, opened: &queues::Opened) -> Vec<Finding> {
 mod tests {
     use super::*;
     use finding::Status;
+    use greenwave_host::boost::Error;
+
+    /// What is found on a machine where nothing can be had.
+    fn examine_files(root: &std::path::Path) -> Vec<Finding> {
+        let refused = Err(Error::Unsupported { found: "none".into() });
+        examine(&Machine::at(root), &queues::Opened::default(), &refused)
+    }
 
     #[test]
     fn a_machine_without_any_file_is_described_all_the_same() {
         let empty = tempfile::tempdir().unwrap();
-        let findings = examine(&Machine::at(empty.path()), &queues::Opened::default());
+        let findings = examine_files(empty.path());
         let named = |name: &str| findings.iter().find(|finding| finding.name == name).unwrap();
         assert_eq!(named("epoll").status, Status::Missing);
         assert!(findings.len() > 15 && findings.iter().all(|finding| finding.to_string().lines().count() == 1));
@@ -85,7 +92,7 @@ mod tests {
                 std::fs::create_dir_all(path.parent().unwrap()).unwrap();
                 std::fs::write(path, odd).unwrap();
             }
-            for finding in examine(&Machine::at(root.path()), &queues::Opened::default()) {
+            for finding in examine_files(root.path()) {
                 assert_eq!(finding.to_string().lines().count(), 1, "{finding}");
             }
         }

@@ -188,18 +188,8 @@ fn virtual_machine(flags: &[&str]) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::super::finding::Status;
+    use super::super::machine::with as machine;
     use super::*;
-
-    fn machine(files: &[(&str, &str)]) -> (tempfile::TempDir, Machine) {
-        let root = tempfile::tempdir().unwrap();
-        for (path, text) in files {
-            let path = root.path().join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        }
-        let machine = Machine::at(root.path());
-        (root, machine)
-    }
 
     #[test]
     fn the_least_quota_of_all_groups_around_counts() {

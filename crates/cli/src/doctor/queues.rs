@@ -174,18 +174,8 @@ fn providers(machine: &Machine) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::finding::Status;
+    use super::super::machine::with as machine;
     use super::*;
-
-    fn machine(files: &[(&str, &str)]) -> (tempfile::TempDir, Machine) {
-        let root = tempfile::tempdir().unwrap();
-        for (path, text) in files {
-            let path = root.path().join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        }
-        let machine = Machine::at(root.path());
-        (root, machine)
-    }
 
     #[test]
     fn what_forbids_io_uring_is_named() {

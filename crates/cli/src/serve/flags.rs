@@ -84,6 +84,8 @@ pub(crate) struct RecommendFlags {
 Examples:
   greenwave serve kv --listen tcp://127.0.0.1:7400
   greenwave serve kv --listen tcp://0.0.0.0:7400 --tls-cert server.pem --tls-key server.key
+  greenwave serve kv --listen tcp://10.0.0.5:7400 --cores 0-3 --clusters 4 \\
+      --instance tcp://10.0.1.5:7400,cores=4-7,clusters=4
   greenwave call tcp://127.0.0.1:7400 Kv/Put '{\"key\": \"ada\", \"value\": \"lovelace\"}'
   greenwave call tcp://127.0.0.1:7400 Kv/Get '{\"key\": \"ada\"}'
   greenwave call tcp://127.0.0.1:7400 Kv/Scan --receipt")]
@@ -280,9 +282,13 @@ struct ServerFlags {
     /// keep the stages behind busy [default: 1024]
     #[arg(long, value_name = "N")]
     coroutines: Option<String>,
-    /// The cores that its threads are pinned to, such as 0,1 [default: not pinned]
+    /// The cores that its threads are pinned to, such as 0,1 or 0-3 [default: not pinned]
     #[arg(long, value_name = "LIST")]
     cores: Option<String>,
+    /// A further instance, for another network interface: where it listens, and clusters, cores and backend of its own,
+    /// such as tcp://10.0.1.5:7000,clusters=2,cores=4-7. Can be said several times
+    #[arg(long, value_name = "ADDRESS[,KEY=VALUE]...")]
+    instance: Vec<String>,
     /// What moves the bytes: auto, uring, epoll or fabric [default: auto]
     #[arg(long, value_name = "NAME")]
     backend: Option<String>,

@@ -57,7 +57,8 @@ pub(super) fn drain(server: ServerHandle, name: &str, ending: Ending) {
 pub(super) struct Facts {
     /// Its name in receipts.
     pub(super) name: String,
-    line: String,
+    /// One for each address.
+    lines: Vec<String>,
 }
 
 impl Facts {
@@ -67,7 +68,7 @@ impl Facts {
     /// A setting that can't be meant, or a backend that doesn't run here.
     pub(super) fn of(config: &ServerConfig) -> Result<Self, Problem> {
         config.validate().map_err(|error| Problem::wrong_use(error).remedy("see --help"))?;
-        let backend = backend(config)?;
+        let backends = backends(config)?;
         let ServerConfig { name, order, admission, deadlines, .. } = config;
         let admission = admission.mode;
         let tls = if config.tls.is_some() { "on" } else { "off" };
@@ -75,18 +76,20 @@ impl Facts {
             Deadlines::Enforce => "enforce",
             Deadlines::Dark => "dark",
         };
-        let line = format!(
-            "name={name} backend={backend} tls={tls} order={order} admission={admission} deadlines={deadlines} \
-             pid={} scheduling={}",
-            std::process::id(),
-            scheduling(config.quantum)
-        );
-        Ok(Self { name: name.clone(), line })
+        let (pid, scheduling) = (std::process::id(), scheduling(config.quantum));
+        let line = |backend| {
+            format!(
+                "name={name} backend={backend} tls={tls} order={order} admission={admission} deadlines={deadlines} \
+                 pid={pid} scheduling={scheduling}"
+            )
+        };
+        Ok(Self { name: name.clone(), lines: backends.into_iter().map(line).collect() })
     }
 
     /// Prints a line for each address, for people and for programs that wait for it.
     pub(super) fn announce(&self, server: &ServerHandle) {
-        server.addresses().iter().for_each(|address| tell(&format!("listening {address} {}", self.line)));
+        let lines = server.addresses().iter().zip(&self.lines);
+        lines.for_each(|(address, line)| tell(&format!("listening {address} {line}")));
     }
 }
 
@@ -105,12 +108,17 @@ fn scheduling(quantum: Option<Duration>) -> String {
     }
 }
 
-/// What `auto` comes to here.
-fn backend(config: &ServerConfig) -> Result<Backend, Problem> {
-    let backend = config.listen.iter().fold(config.backend.clone(), |backend, address| backend.for_address(address));
-    let queue = QueueConfig { backend, ..QueueConfig::default() };
-    let queue = greenwave::verbs::open(&queue).map_err(Problem::failure)?;
-    Ok(queue.backend())
+/// What moves the bytes at each address: what `auto` comes to here.
+fn backends(config: &ServerConfig) -> Result<Vec<Backend>, Problem> {
+    let further = config.instances.iter().map(|instance| (&instance.listen, &instance.backend));
+    let mut backends = Vec::new();
+    for (listen, backend) in std::iter::once((&config.listen, &config.backend)).chain(further) {
+        let backend = listen.iter().fold(backend.clone(), |backend, address| backend.for_address(address));
+        let queue = QueueConfig { backend, ..QueueConfig::default() };
+        let queue = greenwave::verbs::open(&queue).map_err(Problem::failure)?;
+        backends.extend(listen.iter().map(|_| queue.backend()));
+    }
+    Ok(backends)
 }
 
 /// Whose fault it is that a service doesn't start.
@@ -120,7 +128,7 @@ pub(super) fn problem(error: &ServeError) -> Problem {
             Problem::wrong_use(error).remedy("see --help")
         }
         ServeError::Start(StartError::Verbs(VerbsError::Listen { .. })) => {
-            Problem::failure(error).remedy("--listen says where")
+            Problem::failure(error).remedy("--listen and --instance say where")
         }
         _ => Problem::failure(error),
     }

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use greenwave_services::settings::{SettingError, Settings};
+use greenwave_services::settings::{SettingError, Settings, cores};
 use serde::Serialize;
+use serde_json::Value as Json;
 use toml::{Table, Value};
 
 use crate::problem::Problem;
@@ -39,17 +40,30 @@ impl Keys {
                     let problem = Problem::wrong_use(format!("nobody knows the setting `{key}`")).at(file.display());
                     return Err(problem.remedy(format!("there are: {}", known.join(", "))));
                 }
-                let value = text(&value).ok_or_else(|| {
+                let (said, allowed) = match key.as_str() {
+                    INSTANCE => {
+                        (instances(&value), "tables with the keys listen, clusters, cores and backend, or texts")
+                    }
+                    _ => (text(&value), "a text, a number, or a list of them"),
+                };
+                let value = said.ok_or_else(|| {
                     let kind = value.type_str();
-                    let what = format!("setting `{key}` is a {kind}; allowed: a text, a number, or a list of them");
+                    let article = if kind.starts_with(['a', 'i']) { "an" } else { "a" };
+                    let what = format!("setting `{key}` is {article} {kind}; allowed: {allowed}");
                     Problem::wrong_use(what).at(file.display())
                 })?;
                 keys.said.insert(key, Said { value, in_file: true });
             }
         }
         for (key, value) in fields {
-            if let Some(value) = value.as_str() {
-                keys.put(&key, value);
+            match value {
+                Json::String(value) => keys.put(&key, value),
+                // What can be said several times.
+                Json::Array(values) if !values.is_empty() => {
+                    let values: Vec<_> = values.iter().filter_map(Json::as_str).collect();
+                    keys.put(&key, values.join(";"));
+                }
+                _ => {}
             }
         }
         Ok(keys)
@@ -98,11 +112,12 @@ impl Keys {
 
     /// Lets a process begin at another one of the cores, so that of several not all are on the first.
     pub(super) fn turn_cores(&mut self, by: usize) {
-        self.reword("cores", |cores| {
-            let mut cores: Vec<_> = cores.split(',').collect();
+        self.reword("cores", |said| {
+            // What makes no sense is refused where it is read.
+            let Some(mut cores) = cores(said) else { return said.to_owned() };
             let by = by % cores.len().max(1);
             cores.rotate_left(by);
-            cores.join(",")
+            cores.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
         });
     }
 
@@ -133,6 +148,7 @@ impl Keys {
         let key = match error {
             SettingError::Wrong { key, .. } => key,
             SettingError::Unknown { key, .. } => key.as_str(),
+            SettingError::Instance { .. } => INSTANCE,
             _ => return false,
         };
         self.said.get(key).is_some_and(|said| said.in_file)
@@ -155,6 +171,22 @@ fn read(file: &Path) -> Result<Table, Problem> {
         let line = line.map(|line| format!("line {line}: ")).unwrap_or_default();
         refuse(&format!("{line}{}", error.message())).remedy("write lines such as order = \"edf\"")
     })
+}
+
+/// The key that a file can have tables of.
+const INSTANCE: &str = "instance";
+
+/// Instances as an option would say them: semicolons between.
+fn instances(value: &Value) -> Option<String> {
+    match value {
+        Value::Array(values) => Some(values.iter().map(instances).collect::<Option<Vec<_>>>()?.join(";")),
+        Value::Table(table) => {
+            let said = table.iter().map(|(key, value)| Some(format!("{key}={}", text(value)?)));
+            Some(said.collect::<Option<Vec<_>>>()?.join(","))
+        }
+        Value::String(text) => Some(text.clone()),
+        _ => None,
+    }
 }
 
 /// A value as an option would say it: lists with commas.
@@ -232,6 +264,9 @@ mod tests {
             keys.take("cores").unwrap()
         };
         assert_eq!([0, 1, 5].map(turned), ["0,1,4", "1,4,0", "4,0,1"]);
+        let mut range = Keys::gather(&Flags { cores: Some("0-2".into()), ..NONE }, None).unwrap();
+        range.turn_cores(1);
+        assert_eq!(range.take("cores").unwrap(), "1,2,0");
     }
 
     #[test]

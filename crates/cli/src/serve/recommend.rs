@@ -19,7 +19,7 @@ use crate::problem::Problem;
 use crate::{data, samples};
 
 /// What the stage that clients call is told alone.
-const FIRST: [&str; 5] = ["listen", "name", "tls_cert", "tls_key", "tls_client_ca"];
+const FIRST: [&str; 6] = ["listen", "instance", "name", "tls_cert", "tls_key", "tls_client_ca"];
 
 /// Serves until it is told to end.
 pub(super) fn run(flags: &RecommendFlags) -> Result<(), Problem> {
@@ -85,7 +85,9 @@ impl Plan {
                     return Ok(());
                 }
                 Some(News::Stop) => return Ok(()),
-                Some(News::Listening(_) | News::Ended) | None => {}
+                // The stage that clients call has several addresses.
+                Some(News::Listening(further)) => tell(&further.line),
+                Some(News::Ended) | None => {}
             }
         }
     }

@@ -18,8 +18,8 @@ use crate::problem::Problem;
 use crate::{data, samples};
 
 /// What the aggregator alone is told.
-const AGGREGATOR: [&str; 8] =
-    ["listen", "name", "hedge_ratio", "hedge_after", "aggregation", "tls_cert", "tls_key", "tls_client_ca"];
+const AGGREGATOR: [&str; 9] =
+    ["listen", "instance", "name", "hedge_ratio", "hedge_after", "aggregation", "tls_cert", "tls_key", "tls_client_ca"];
 
 /// What the shards alone are told.
 const SHARD: [&str; 4] = ["depth_least", "depth_one_in", "depth_most", "adapt"];

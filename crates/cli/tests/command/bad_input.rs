@@ -97,6 +97,10 @@ fn an_option_that_is_wrong_is_refused_with_what_is_allowed() {
     refused(&["serve", "recommend", "--dir=/", "--wait=never"], &["setting `wait` is `never`", "spin, block"]);
     refused(&["serve", "recommend", "--dir=/", "--listen=7200"], &["setting `listen` is `7200`"]);
     refused(&["serve", "search-shard", "--index=/"], &["setting `shard` is missing"]);
+    refused(
+        &["serve", "kv", "--instance=unix:///x", "--instance=tcp://127.0.0.1:1,clusters=0"],
+        &["instance `tcp://127.0.0.1:1,clusters=0`: setting `clusters` is `0`", "1 to 256", "see --help"],
+    );
     refused(&["bench", "tcp://127.0.0.1:1", "A/B", "--rate=0"], &["--rate is 0", "more than 0"]);
     refused(&["bench", "tcp://127.0.0.1:1", "A/B", "--rate=1", "--in-flight=1"], &["cannot be used with"]);
     refused(&["bench", "tcp://127.0.0.1:1", "A/B", "--class=tight"], &["tight=50ms:0.2"]);
@@ -114,6 +118,8 @@ fn a_file_of_settings_with_a_fault_is_refused_by_name() {
         ("odrer = \"edf\"\n", ["nobody knows the setting `odrer`", "there are: "]),
         ("order = \"best\"\n", ["setting `order` is `best`", "stage-laxity"]),
         ("clusters = true\n", ["setting `clusters` is a boolean", "a number"]),
+        ("instance = 2\n", ["setting `instance` is an integer", "listen, clusters, cores and backend"]),
+        ("[[instance]]\ncores = 1\n", ["instance `cores=1`: setting `listen` is missing", "tcp://127.0.0.1:7000"]),
         ("\norder\n", ["line 2: ", "order = \"edf\""]),
     ] {
         let file = world.file("settings.toml", text);

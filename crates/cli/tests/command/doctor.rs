@@ -6,7 +6,8 @@ use crate::process::run;
 fn the_doctor_says_a_line_for_each_thing_and_that_a_server_can_run() {
     let said = run(&["doctor"]);
     assert_eq!(said.status.code(), Some(0), "{}", said.err);
-    for name in ["io_uring", "epoll", "libfabric", "tsc", "preemption", "cpu quota", "open files", "ebpf", "kernel"] {
+    let asked = ["io_uring", "epoll", "libfabric", "tsc", "preemption", "cpu quota", "open files", "kernel"];
+    for name in asked.into_iter().chain(["short slices", "ebpf", "flow hooks", "priority bands"]) {
         let lines = said.out.lines().filter(|line| line.get(9..).is_some_and(|rest| rest.starts_with(name)));
         assert_eq!(lines.count(), 1, "{name} in {}", said.out);
     }

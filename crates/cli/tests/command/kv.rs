@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::process::{Running, half_a_call, run};
+use crate::process::{Running, address_of, fact, half_a_call, pid_of, run};
 use crate::world::World;
 
 const LISTEN: &str = "--listen=tcp://127.0.0.1:0";
@@ -32,6 +32,34 @@ fn what_one_process_was_given_the_next_one_has() {
     let (_running, address) = serve(&world, &["--checkpoint-rows=0"]);
     assert_eq!(call(&address, "Kv/Get", r#"{"key": "ada"}"#)["value"], "lovelace");
     assert_eq!(call(&address, "Kv/Get", r#"{"key": "row00000099"}"#)["found"], true);
+}
+
+/// How many threads of a process are heads of clusters.
+fn heads(process: u32) -> usize {
+    let threads = std::fs::read_dir(format!("/proc/{process}/task")).unwrap().flatten();
+    let name = |thread: &std::fs::DirEntry| std::fs::read_to_string(thread.path().join("comm")).unwrap_or_default();
+    threads.filter(|thread| name(thread).starts_with("greenwave-head")).count()
+}
+
+#[test]
+fn a_server_of_two_instances_serves_the_same_store_at_both() {
+    let world = World::new();
+    let table = "[[instance]]\nlisten = \"tcp://127.0.0.1:0\"\nclusters = 2\ncores = [0]\nbackend = \"epoll\"\n";
+    let file = world.file("instances.toml", table);
+    for said in ["--instance=tcp://127.0.0.1:0,clusters=2,cores=0,backend=epoll".to_owned(), format!("--config={file}")]
+    {
+        let data = world.option("--data", "kv");
+        let running = Running::start(&["serve", "kv", &data, LISTEN, "--rows=100", &said]);
+        let [own, further] = [running.told(), running.told()];
+        let addresses = [&own, &further].map(|line| address_of(line));
+        assert_ne!(addresses[0], addresses[1]);
+        assert_eq!(fact(&further, "backend"), "epoll");
+        assert_eq!(heads(pid_of(&own)), 3, "one, and two of the further instance");
+        call(&addresses[0], "Kv/Put", &format!(r#"{{"key": "said", "value": "{said}"}}"#));
+        assert_eq!(call(&addresses[1], "Kv/Get", r#"{"key": "said"}"#)["value"], said);
+        running.terminate();
+        assert!(running.finish().status.success());
+    }
 }
 
 #[test]

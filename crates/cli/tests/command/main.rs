@@ -1,9 +1,12 @@
 //! The command as its users run it: real processes, real sockets, what they print and how they end.
 
+mod agent;
 mod bad_input;
+mod boost;
 mod doctor;
 mod kv;
 mod process;
 mod recommend;
 mod search;
+mod top;
 mod world;

@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, test_kill_process};
 
 /// Longer than anything takes on a machine that others use, too.
-const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// What a finished command printed and how it ended.
 pub(crate) struct Finished {
@@ -46,6 +46,13 @@ impl Running {
         Self::new(greenwave(arguments).stdin(Stdio::null()).spawn().unwrap())
     }
 
+    /// Starts `greenwave` by way of another command, which becomes it.
+    pub(crate) fn start_by(way: &[&str], arguments: &[&str]) -> Self {
+        let mut command = Command::new(way[0]);
+        command.args(&way[1..]).arg(env!("CARGO_BIN_EXE_greenwave")).args(arguments);
+        Self::new(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
+    }
+
     fn new(mut process: Child) -> Self {
         let (out, err) = (lines(process.stdout.take().unwrap()), lines(process.stderr.take().unwrap()));
         Self { process, out, err }
@@ -71,6 +78,11 @@ impl Running {
     /// The address in the line in which it says that it listens.
     pub(crate) fn address(&self) -> String {
         address_of(&self.told())
+    }
+
+    /// Its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
     }
 
     pub(crate) fn terminate(&self) {

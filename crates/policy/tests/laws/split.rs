@@ -70,6 +70,19 @@ fn a_sent_message_can_be_had_back_until_the_next_turn() {
 }
 
 #[test]
+fn a_queue_in_order_sends_whole_messages_as_they_came() {
+    let mut queue = SplitQueue::in_order();
+    queue.push(1000, Deadline::NEVER, 'L');
+    let order: String = std::iter::from_fn(|| {
+        queue.push(1, within(1), 's');
+        queue.next(250).map(|(name, _, _)| *name)
+    })
+    .take(8)
+    .collect();
+    assert_eq!(order, "LLLLssss");
+}
+
+#[test]
 fn a_chunk_can_depend_on_its_message() {
     let mut queue = SplitQueue::new();
     queue.push(20, Deadline::NEVER, 8);
@@ -148,6 +161,7 @@ proptest! {
                     }
                 }
             }
+            prop_assert_eq!(queue.least(), waiting.iter().map(|message| message.rank.0).min());
             prop_assert_eq!(queue.len(), waiting.len());
             prop_assert_eq!(queue.is_empty(), waiting.is_empty());
             for message in &waiting {

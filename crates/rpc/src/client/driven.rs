@@ -3,7 +3,7 @@
 use super::core::Line;
 use super::queue::Completions;
 use super::slot::SharedSlot;
-use crate::connection::NewCall;
+use crate::connection::{NewCall, Request as NewRequest};
 use crate::context::Context;
 use crate::net::{Happening, Net, PeerKey};
 use crate::outcome::Outcome;
@@ -71,16 +71,17 @@ impl Driven {
         if let (_, _, Receiver::Slot(slot)) = &self.calls[token] {
             slot.set_token(token);
         }
-        let body = match body {
-            Cow::Owned(body) => body,
-            Cow::Borrowed(bytes) => {
-                let mut body = self.net.buffer(bytes.len());
-                body.extend_from_slice(bytes);
-                body
+        let (now, context) = (crate::clock::monotonic(), context.clone());
+        match body {
+            Cow::Owned(body) => {
+                let call = NewCall { token, context, method, body, started };
+                self.net.call(peer, call, now, &mut self.happened);
             }
-        };
-        let call = NewCall { token, context: context.clone(), method, body, started };
-        self.net.call(peer, call, crate::clock::monotonic(), &mut self.happened);
+            Cow::Borrowed(bytes) => {
+                let request = NewRequest { token, terms: context.into(), method, started };
+                self.net.call_copied(peer, request, bytes, now, &mut self.happened);
+            }
+        }
         token
     }
 

@@ -1,6 +1,5 @@
 //! Calls made by ordinary threads.
 
-mod contexts;
 pub(crate) mod core;
 mod driven;
 mod helm;

@@ -3,10 +3,9 @@
 //! The client side of DaRPC's direct access to the completion queue: no other thread, no lock, no hand-over. Calls are
 //! written together at [`CompletionStream::flush`], or when the stream is polled.
 
-use super::contexts::Contexts;
 use crate::clock::Clock;
 use crate::config::{ChannelConfig, Wait};
-use crate::connection::NewCall;
+use crate::connection::{Request, Terms};
 use crate::context::Context;
 use crate::net::{Happening, Net, PeerKey};
 use crate::outcome::{Failure, Outcome, Reply};
@@ -25,7 +24,6 @@ pub struct CompletionStream {
     peer: PeerKey,
     wait: Wait,
     tags: Slab<UnderWay>,
-    contexts: Contexts,
     happened: Vec<Happening>,
     done: VecDeque<Completion>,
 }
@@ -58,32 +56,30 @@ impl CompletionStream {
             .map_err(|error| Status::refused(Reason::Unreachable, error.to_string()))?;
         let peer = net.open(address.clone(), config);
         let (tags, happened, done) = (Slab::new(), Vec::new(), VecDeque::new());
-        let contexts = Contexts::default();
-        Ok(Self { net, clock, peer, wait: config.wait, tags, contexts, happened, done })
+        Ok(Self { net, clock, peer, wait: config.wait, tags, happened, done })
     }
 
     /// Makes a call that will complete under `tag`. Without a credit or a free slot it waits; its budget runs.
     pub fn submit(&mut self, context: &Context, method: MethodId, request: &[u8], tag: u64) {
-        self.make(self.peer, context.clone(), method, request, tag, self.clock.now());
+        self.make(self.peer, context.clone().into(), method, request, tag, self.clock.now());
     }
 
     /// [`submit`](Self::submit), with a deadline of the call's own, `expected` from now. Of many calls each with its own
-    /// deadline that is the cheapest: their contexts' memory is used again.
+    /// deadline that is the cheapest.
     pub fn submit_within(&mut self, expected: Duration, method: MethodId, request: &[u8], tag: u64) {
         self.make_within(self.peer, expected, method, request, tag);
     }
 
     fn make_within(&mut self, peer: PeerKey, expected: Duration, method: MethodId, request: &[u8], tag: u64) {
         let now = self.clock.now();
-        let context = self.contexts.born(now, Budget::expected(expected));
-        self.make(peer, context, method, request, tag, now);
+        self.make(peer, Terms::born(now, Budget::expected(expected)), method, request, tag, now);
     }
 
-    fn make(&mut self, peer: PeerKey, context: Context, method: MethodId, request: &[u8], tag: u64, now: Time) {
+    #[inline]
+    fn make(&mut self, peer: PeerKey, terms: Terms, method: MethodId, request: &[u8], tag: u64, now: Time) {
         let token = self.tags.insert(UnderWay { tag, started: now, peer });
-        let mut body = self.net.buffer(request.len());
-        body.extend_from_slice(request);
-        self.net.call(peer, NewCall { token, context, method, body, started: now }, now, &mut self.happened);
+        let call = Request { token, terms, method, started: now };
+        self.net.call_copied(peer, call, request, now, &mut self.happened);
     }
 
     /// Takes back a call made under `tag`, one of them if there are several. It completes as cancelled, unless it is
@@ -163,7 +159,8 @@ impl CompletionStream {
     /// Posts, reaps, expires. When there will be something to expire.
     pub(crate) fn turn(&mut self, now: Time) -> Option<Time> {
         self.net.flush(now);
-        self.net.poll(now, &mut self.happened);
+        let Self { net, tags, done, happened, .. } = self;
+        net.poll_with(now, happened, |_, over| complete(tags, done, over.token, over.outcome));
         let next = self.net.sweep(now, &mut self.happened);
         self.deliver();
         next
@@ -172,9 +169,7 @@ impl CompletionStream {
     fn deliver(&mut self) {
         for happening in self.happened.drain(..) {
             let Happening::Done { token, outcome } = happening else { continue };
-            let Some(UnderWay { tag, .. }) = self.tags.try_remove(token) else { continue };
-            let total = outcome.total;
-            self.done.push_back(Completion { tag, result: outcome.into_reply(), total });
+            complete(&mut self.tags, &mut self.done, token, outcome);
         }
     }
 }
@@ -208,7 +203,7 @@ impl CompletionStream {
         tag: u64,
     ) {
         if self.has(connection, tag) {
-            self.make(connection.0, context.clone(), method, request, tag, self.clock.now());
+            self.make(connection.0, context.clone().into(), method, request, tag, self.clock.now());
         }
     }
 
@@ -236,6 +231,13 @@ impl CompletionStream {
         }
         knows
     }
+}
+
+#[inline(always)]
+fn complete(tags: &mut Slab<UnderWay>, done: &mut VecDeque<Completion>, token: usize, outcome: Outcome) {
+    let Some(UnderWay { tag, .. }) = tags.try_remove(token) else { return };
+    let total = outcome.total;
+    done.push_back(Completion { tag, result: outcome.into_reply(), total });
 }
 
 /// A call that is not over.

@@ -121,6 +121,19 @@ impl Callee {
         chunk: &[u8],
         buffer: impl FnOnce(usize) -> Vec<u8>,
     ) -> Result<Option<Served>, Violation> {
+        if let Some(call) = self.link.receive_call(chunk)? {
+            return self.on_call(now, &call, buffer);
+        }
+        self.receive_any(now, chunk, buffer)
+    }
+
+    #[inline(never)]
+    fn receive_any(
+        &mut self,
+        now: Time,
+        chunk: &[u8],
+        buffer: impl FnOnce(usize) -> Vec<u8>,
+    ) -> Result<Option<Served>, Violation> {
         match self.link.receive(chunk)? {
             None => Ok(None),
             Some(Frame::Call(call)) => self.on_call(now, &call, buffer),
@@ -131,6 +144,7 @@ impl Callee {
         }
     }
 
+    #[inline(always)]
     fn on_call(
         &mut self,
         now: Time,
@@ -143,19 +157,23 @@ impl Callee {
         let message_len = header.message_len as usize;
         let complete = call.body.len() == message_len;
         self.open += 1;
-        if let Some(status) = self.refusal(call, complete) {
+        let is_simple = complete && call.meta.is_empty() && message_len <= self.message_bytes;
+        let is_welcome = is_simple && !self.link.is_left_alone();
+        if !is_welcome && let Some(status) = self.refusal(call, complete) {
             if !complete {
                 self.slots[slot].1 = Slot::Answered(id, Discarding::begin(call.body.len(), message_len));
             }
             self.refuse(id, status);
             return Ok(Some(Served::Refused));
         }
-        let assembly = Assembly::begin(buffer(Assembly::room(message_len)), call.body, message_len);
-        let arrival = self.arrival(now, call);
         if complete {
             self.slots[slot].1 = Slot::Open(id);
-            return Ok(Some(Served::Arrived(Arrival { body: assembly.into_body(), ..arrival })));
+            let mut body = buffer(message_len);
+            body.extend_from_slice(call.body);
+            return Ok(Some(Served::Arrived(self.arrival(now, call, body))));
         }
+        let assembly = Assembly::begin(buffer(Assembly::room(message_len)), call.body, message_len);
+        let arrival = self.arrival(now, call, Vec::new());
         self.assembling += message_len + call.meta.len();
         self.receiving += 1;
         self.link.received_part(now, self.receiving);
@@ -164,6 +182,7 @@ impl Callee {
     }
 
     /// Whether the caller may begin this call in this slot.
+    #[inline(always)]
     fn admit(&mut self, call: CallId, slot: usize) -> Result<(), Violation> {
         let limit = self.calls;
         if slot >= limit as usize {
@@ -191,6 +210,7 @@ impl Callee {
     }
 
     /// Why a call is not taken in, if it isn't.
+    #[inline(never)]
     fn refusal(&self, call: &Call<'_>, complete: bool) -> Option<Status> {
         let (len, limit) = (call.header.message_len as usize, self.message_bytes);
         if self.link.is_left_alone() {
@@ -209,7 +229,8 @@ impl Callee {
         Some(Status::refused(Reason::Metadata, wrong.to_string()))
     }
 
-    fn arrival(&self, now: Time, call: &Call<'_>) -> Arrival {
+    #[inline(always)]
+    fn arrival(&self, now: Time, call: &Call<'_>, body: Vec<u8>) -> Arrival {
         let header = &call.header;
         let budget = self.budget(header);
         Arrival {
@@ -220,7 +241,7 @@ impl Callee {
             parallel_unit: header.deadline.parallel_unit,
             received: now,
             metadata: (!call.meta.is_empty()).then(|| call.meta.into()),
-            body: Vec::new(),
+            body,
         }
     }
 
@@ -292,18 +313,40 @@ impl Callee {
         }
     }
 
-    /// Answers an open call. An answer to a call that is not open is dropped: the connection it came on is another's.
-    pub(crate) fn answer(&mut self, answer: Answer) {
+    /// Answers an open call. An answer to a call that is not open is dropped: the connection it came on is another's. The
+    /// memory of the answer, if it is free again.
+    #[inline]
+    pub(crate) fn answer(&mut self, answer: Answer) -> Option<Vec<u8>> {
         let slot = slot_of(answer.call);
-        match self.slots.get(slot) {
-            Some((_, Slot::Open(open))) if *open == answer.call => {
-                self.slots[slot].1 = Slot::Free;
-                self.send_answer(answer);
-            }
-            _ => {}
+        match self.slots.get_mut(slot) {
+            Some((_, Slot::Open(open))) if *open == answer.call => self.slots[slot].1 = Slot::Free,
+            _ => return None,
         }
+        let Answer { call, result: Ok(body), receipt, .. } = &answer else {
+            self.send_answer(answer);
+            return None;
+        };
+        if !receipt.children.is_empty() || !self.link.may_line_up(body.len()) {
+            self.send_answer(answer);
+            return None;
+        }
+        let header = ReplyHeader {
+            call: *call,
+            credits: 0,
+            message_len: body.len() as u32,
+            code: Code::Ok,
+            reason: Reason::None,
+            receipts_len: 0,
+            queue: receipt.queue,
+            service: receipt.service,
+            total: receipt.total,
+        };
+        self.open -= 1;
+        self.link.line_up(&header.fixed(), &[], body);
+        answer.result.ok()
     }
 
+    #[inline(never)]
     fn send_answer(&mut self, answer: Answer) {
         let Answer { call, result, receipt, deadline } = answer;
         self.open -= 1;
@@ -356,9 +399,9 @@ impl Callee {
         now: Time,
         queue: &mut dyn CompletionQueue,
         endpoint: EndpointId,
-        mut spare: impl FnMut(Vec<u8>),
+        spare: impl FnMut(Vec<u8>),
     ) -> Result<(), VerbsError> {
-        self.link.transmit(now, queue, endpoint, |_, _, body| body.into_iter().for_each(&mut spare))
+        self.link.transmit(now, queue, endpoint, |_| {}, spare)
     }
 
     /// Panics unless the invariants hold.

@@ -9,7 +9,7 @@
 //! Invariants:
 //! 1. Every call handed in is finished exactly once, abandoned, or taken out.
 //! 2. A slot is free, open or haunted; `free` lists the free ones that were used before.
-//! 3. No open or queued call expires before `earliest`, and none is cancelled for longer than [`GLANCE`] unnoticed.
+//! 3. No open or queued call expires before `earliest`, and none is cancelled for longer than [`GLANCE`](super::request::GLANCE) unnoticed.
 //! 4. A slot's reply is half received only while the slot is open or haunted; `receiving` counts the open ones.
 
 mod over;
@@ -17,35 +17,44 @@ mod over;
 use super::assembly::{Assembly, Discarding};
 use super::link::Link;
 use super::outgoing::{Outgoing, Unsent};
+use super::request::Request;
 use super::violation::Violation;
 use super::{call_in, next_generation, slot_of};
 use crate::context::Context;
 use crate::outcome::Outcome;
 use crate::receipt::Receipt;
-use crate::status::{Reason, Status};
+use crate::status::{Code, Reason, Status};
 use crate::wire::{
     CALL_FIXED, CallHeader, CallId, Cancel, Data, Direction, Features, Frame, GoAway, GoAwayCode, MethodId, Realtime,
     Reply,
 };
-use greenwave_policy::{Budget, DeadlineField, Time};
+use greenwave_policy::Time;
 use greenwave_verbs::{CompletionQueue, EndpointId, VerbsError};
 use std::collections::VecDeque;
 use std::time::Duration;
 
+/// What a callee spent if it said nothing.
+const NOTHING: Receipt =
+    Receipt { queue: Duration::ZERO, service: Duration::ZERO, total: Duration::ZERO, children: Vec::new(), omitted: 0 };
+
 /// Deadlines are kept to within this.
 const GRAIN: Duration = Duration::from_micros(50);
 
-/// A cancellation by another thread rings no bell, so calls that are under way are looked at this often.
-const GLANCE: Duration = Duration::from_millis(10);
-
-/// A call to be made. `token` is its maker's name for it.
+/// A call to be made with a context and a message of its own; see [`Request`].
 pub(crate) struct NewCall {
     pub(crate) token: usize,
     pub(crate) context: Context,
     pub(crate) method: MethodId,
     pub(crate) body: Vec<u8>,
-    /// When its maker began to wait for it.
     pub(crate) started: Time,
+}
+
+impl NewCall {
+    /// What is known of it, and its message.
+    pub(crate) fn into_parts(self) -> (Request, Vec<u8>) {
+        let Self { token, context, method, body, started } = self;
+        (Request { token, terms: context.into(), method, started }, body)
+    }
 }
 
 /// A call that is over.
@@ -62,21 +71,21 @@ enum Slot {
 }
 
 struct Open {
-    token: usize,
-    context: Context,
-    method: MethodId,
-    started: Time,
+    request: Request,
     /// When its first chunk was posted.
     posted: Option<Time>,
-    reply: Option<(Assembly, Receipt, Time)>,
+    /// An answer in parts, and when the first of them came.
+    reply: Option<Box<(Assembly, Receipt, Time)>>,
 }
+
+const _: () = assert!(size_of::<Slot>() <= 96);
 
 /// The calling end.
 pub(crate) struct Caller {
     pub(crate) link: Link,
     slots: Vec<(u16, Slot)>,
     free: Vec<u16>,
-    queued: VecDeque<NewCall>,
+    queued: VecDeque<(Request, Vec<u8>)>,
     open: usize,
     receiving: usize,
     earliest: Time,
@@ -122,37 +131,71 @@ impl Caller {
         self.answered
     }
 
-    /// Takes a call on. It may have to wait for a slot; the time counts.
-    pub(crate) fn call(&mut self, now: Time, call: NewCall, done: &mut impl FnMut(Finished)) {
-        if let Some(agreed) = self.link.agreed() {
-            let (limit, len) = (agreed.send.message_bytes, call.body.len());
-            let metadata = call.context.encoded_metadata().len();
-            // The head, with a date, and a byte of the message have to fit beside them.
-            let room = self.link.room(agreed).saturating_sub(CALL_FIXED + size_of::<u64>() + 1);
-            let refused = if metadata > room {
-                let text = format!("they have {metadata} bytes, with chunks of this size they may have {room}");
-                Some(Status::refused(Reason::Metadata, text))
-            } else if len > limit as usize {
-                let text = format!("the request has {len} bytes, the server accepts {limit}");
-                Some(Status::refused(Reason::MessageTooLarge, text))
-            } else if agreed.send.calls == 0 {
-                Some(Status::refused(Reason::TooManyCalls, "the server accepts none on this connection"))
-            } else {
+    /// Takes a call on in whatever way. The memory of its message, if it is free again.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(crate) fn call(&mut self, now: Time, call: NewCall, done: &mut impl FnMut(Finished)) -> Option<Vec<u8>> {
+        let (request, body) = call.into_parts();
+        match self.dispatch(now, request, &body) {
+            None => Some(body),
+            Some(request) => {
+                self.take_on(now, request, body, done);
                 None
-            };
-            if let Some(status) = refused {
-                let outcome = Outcome::local(status, now.since(call.started));
-                return done(Finished { token: call.token, outcome });
             }
         }
-        let expires = call.context.deadline().expires().filter(|_| call.context.enforced());
-        self.earliest = self.earliest.min(expires.unwrap_or(Time::MAX)).min(now + GLANCE);
+    }
+
+    /// Makes a call whose message is short, if nothing keeps it from leaving with the next write. Otherwise it is given
+    /// back, to be [taken on](Self::take_on).
+    #[inline]
+    pub(crate) fn dispatch(&mut self, now: Time, request: Request, body: &[u8]) -> Option<Request> {
+        let metadata = request.terms.metadata();
+        if !self.queued.is_empty() || !self.link.may_line_up(metadata.len() + body.len()) {
+            return Some(request);
+        }
+        let Some(slot) = self.take_slot() else { return Some(request) };
+        let (generation, state) = &mut self.slots[slot];
+        *generation = next_generation(*generation);
+        let header = request.header(call_in(slot, *generation), body.len());
+        self.link.line_up(&header.dated(request.terms.deadline(), request.terms.birth()), metadata, body);
+        self.earliest = self.earliest.min(request.terms.look_at(now));
+        *state = Slot::Open(Open { request, posted: None, reply: None });
+        self.open += 1;
+        None
+    }
+
+    /// Takes a call on. It may have to wait for a slot; the time counts.
+    pub(crate) fn take_on(&mut self, now: Time, request: Request, body: Vec<u8>, done: &mut impl FnMut(Finished)) {
+        if let Some(status) = self.refusal(&request, body.len()) {
+            let outcome = Outcome::local(status, now.since(request.started));
+            return done(Finished { token: request.token, outcome });
+        }
+        self.earliest = self.earliest.min(request.terms.look_at(now));
         if self.queued.is_empty()
             && let Some(slot) = self.take_slot()
         {
-            return self.open(now, slot, call);
+            return self.open(now, slot, request, body);
         }
-        self.queued.push_back(call);
+        self.queued.push_back((request, body));
+    }
+
+    /// Why a call with a message of so many bytes can't be made on this connection, if it can't.
+    fn refusal(&self, request: &Request, len: usize) -> Option<Status> {
+        let agreed = self.link.agreed()?;
+        let limit = agreed.send.message_bytes;
+        let metadata = request.terms.metadata().len();
+        // The head, with a date, and a byte of the message have to fit beside them.
+        let room = self.link.room(agreed).saturating_sub(CALL_FIXED + size_of::<u64>() + 1);
+        if metadata > room {
+            let text = format!("they have {metadata} bytes, with chunks of this size they may have {room}");
+            Some(Status::refused(Reason::Metadata, text))
+        } else if len > limit as usize {
+            let text = format!("the request has {len} bytes, the server accepts {limit}");
+            Some(Status::refused(Reason::MessageTooLarge, text))
+        } else if agreed.send.calls == 0 {
+            Some(Status::refused(Reason::TooManyCalls, "the server accepts none on this connection"))
+        } else {
+            None
+        }
     }
 
     fn take_slot(&mut self) -> Option<usize> {
@@ -166,53 +209,58 @@ impl Caller {
         })
     }
 
-    fn open(&mut self, now: Time, slot: usize, call: NewCall) {
-        let NewCall { token, context, method, body, started } = call;
+    fn open(&mut self, now: Time, slot: usize, request: Request, body: Vec<u8>) {
         let (generation, state) = &mut self.slots[slot];
         *generation = next_generation(*generation);
         let id = call_in(slot, *generation);
+        let terms = &request.terms;
         let dated = self.link.agreed().is_some_and(|agreed| agreed.features.contains(Features::ABSOLUTE_DEADLINE));
         let expires = dated
-            .then(|| context.deadline().budget(now).remaining())
+            .then(|| terms.deadline().budget(now).remaining())
             .flatten()
             .map(|left| Realtime::from_nanos(crate::clock::realtime().saturating_add(crate::wire::nanos(left))));
-        let header = CallHeader {
-            call: id,
-            credits: 0,
-            method,
-            // The budget and the time elapsed are written when the frame is.
-            deadline: DeadlineField { budget: Budget::UNLIMITED, parallel_unit: context.parallel_unit() },
-            elapsed: Duration::ZERO,
-            message_len: body.len() as u32,
-            meta_len: context.encoded_metadata().len() as u16,
-            expires,
-        };
-        let message = Outgoing::call(
-            id,
-            header.encode(),
-            context.encoded_metadata().into(),
-            body,
-            context.deadline(),
-            context.birth(),
-        );
-        *state = Slot::Open(Open { token, context, method, started, posted: None, reply: None });
+        let head = CallHeader { expires, ..request.header(id, body.len()) }.encode();
+        let message = Outgoing::call(id, head, terms.metadata().into(), body, terms.deadline(), terms.birth());
+        *state = Slot::Open(Open { request, posted: None, reply: None });
         self.open += 1;
         self.link.push(message);
     }
 
+    #[inline(always)]
     fn free_slot(&mut self, now: Time, slot: usize) {
         self.slots[slot].1 = Slot::Free;
         self.free.push(slot as u16);
-        while let Some(call) = self.queued.pop_front() {
+        if !self.queued.is_empty() {
+            self.open_queued(now);
+        }
+    }
+
+    #[inline(never)]
+    fn open_queued(&mut self, now: Time) {
+        while let Some((request, body)) = self.queued.pop_front() {
             match self.take_slot() {
-                Some(slot) => self.open(now, slot, call),
-                None => return self.queued.push_front(call),
+                Some(slot) => self.open(now, slot, request, body),
+                None => return self.queued.push_front((request, body)),
             }
         }
     }
 
     /// Reads a chunk; finished calls go to `done`. Asks for a `buffer` for an answer of so many bytes.
     pub(crate) fn receive(
+        &mut self,
+        now: Time,
+        chunk: &[u8],
+        buffer: impl FnOnce(usize) -> Vec<u8>,
+        done: &mut impl FnMut(Finished),
+    ) -> Result<(), Violation> {
+        if let Some(reply) = self.link.receive_reply(chunk)? {
+            return self.on_reply(now, &reply, buffer, done);
+        }
+        self.receive_any(now, chunk, buffer, done)
+    }
+
+    #[inline(never)]
+    fn receive_any(
         &mut self,
         now: Time,
         chunk: &[u8],
@@ -238,8 +286,8 @@ impl Caller {
 
     /// The peer's limits are known: lets the queue go.
     fn begin(&mut self, now: Time, done: &mut impl FnMut(Finished)) {
-        for call in std::mem::take(&mut self.queued) {
-            self.call(now, call, done);
+        for (request, body) in std::mem::take(&mut self.queued) {
+            self.take_on(now, request, body, done);
         }
     }
 
@@ -249,13 +297,39 @@ impl Caller {
         self.going.get_or_insert_with(|| Going { text: away.text.to_owned(), at_once });
     }
 
+    #[inline(always)]
     fn slot(&mut self, call: CallId) -> Option<(usize, &mut Slot)> {
         let slot = slot_of(call);
         let (generation, state) = self.slots.get_mut(slot)?;
         (*generation == call.generation()).then_some((slot, state))
     }
 
+    #[inline(always)]
     fn on_reply(
+        &mut self,
+        now: Time,
+        reply: &Reply<'_>,
+        buffer: impl FnOnce(usize) -> Vec<u8>,
+        done: &mut impl FnMut(Finished),
+    ) -> Result<(), Violation> {
+        let Reply { header, receipts, body: bytes } = reply;
+        self.link.peer_progressed(now);
+        let is_simple = header.code == Code::Ok && receipts.is_empty() && bytes.len() == header.message_len as usize;
+        match self.slot(header.call) {
+            Some((slot, Slot::Open(Open { posted: Some(_), reply: None, .. }))) if is_simple => {
+                let mut body = buffer(bytes.len());
+                body.extend_from_slice(bytes);
+                let receipt = Receipt { queue: header.queue, service: header.service, total: header.total, ..NOTHING };
+                self.answered(slot, now, now, receipt, Ok(body), done);
+                Ok(())
+            }
+            _ => self.on_other_reply(now, reply, buffer, done),
+        }
+    }
+
+    /// Any reply, also one that isn't whole, tells of other stages or of a failure, or is for a call that is over.
+    #[inline(never)]
+    fn on_other_reply(
         &mut self,
         now: Time,
         reply: &Reply<'_>,
@@ -265,7 +339,6 @@ impl Caller {
         let call = reply.header.call;
         let message_len = reply.header.message_len as usize;
         let complete = reply.body.len() == message_len;
-        self.link.peer_progressed(now);
         let Some((slot, state)) = self.slot(call) else { return Err(Violation::UnknownReply(call)) };
         let open = match state {
             Slot::Free => return Err(Violation::UnknownReply(call)),
@@ -285,8 +358,8 @@ impl Caller {
         };
         let receipt = Receipt::decode(&reply.header, reply.receipts).unwrap_or_default();
         if !complete {
-            open.reply =
-                Some((Assembly::begin(buffer(Assembly::room(message_len)), reply.body, message_len), receipt, now));
+            let assembly = Assembly::begin(buffer(Assembly::room(message_len)), reply.body, message_len);
+            open.reply = Some(Box::new((assembly, receipt, now)));
             self.receiving += 1;
             self.link.received_part(now, self.receiving);
             return Ok(());
@@ -313,8 +386,8 @@ impl Caller {
         self.link.peer_progressed(now);
         let Some((slot, state)) = self.slot(call) else { return Err(Violation::UnexpectedData(call)) };
         match state {
-            Slot::Open(Open { reply: Some((assembly, ..)), .. }) => {
-                if !assembly.add(call, data.header.offset, data.body)? {
+            Slot::Open(Open { reply: Some(reply), .. }) => {
+                if !reply.0.add(call, data.header.offset, data.body)? {
                     self.link.received_part(now, self.receiving);
                     return Ok(());
                 }
@@ -328,7 +401,7 @@ impl Caller {
             _ => return Err(Violation::UnexpectedData(call)),
         }
         let Slot::Open(open) = state else { return Ok(()) };
-        let Some((assembly, receipt, first)) = open.reply.take() else { return Ok(()) };
+        let Some((assembly, receipt, first)) = open.reply.take().map(|reply| *reply) else { return Ok(()) };
         self.receiving -= 1;
         self.link.received_part(now, self.receiving);
         self.answered(slot, now, first, receipt, Ok(assembly.into_body()), done);
@@ -336,6 +409,7 @@ impl Caller {
     }
 
     /// The REPLY is here, whole; its first part came at `first`.
+    #[inline(always)]
     fn answered(
         &mut self,
         slot: usize,
@@ -347,22 +421,27 @@ impl Caller {
     ) {
         let (generation, state) = &mut self.slots[slot];
         let call = call_in(slot, *generation);
-        let Slot::Open(open) = std::mem::replace(state, Slot::Free) else { return };
+        let Slot::Open(open) = &*state else { return };
+        let Open { request: Request { token, started, .. }, posted, .. } = open;
+        let (token, started, posted) = (*token, *started, posted.unwrap_or(*started));
+        // Who made the call on behalf of another may have to tell who answered.
+        let is_told = open.request.terms.may_be_cancelled() || result.is_err();
+        let stage = if is_told { self.link.peer() } else { None };
+        *state = Slot::Free;
         self.open -= 1;
         self.answered = true;
-        let posted = open.posted.unwrap_or(open.started);
         self.link.forward.observe(now, first.since(posted), receipt.total);
-        if self.link.withdraw(call) == Unsent::Rest {
+        if self.link.withdraw_rest(call) == Unsent::Rest {
             self.link.push_control(Cancel { call, credits: 0 }.encode());
         }
         let outcome = Outcome {
             result: result.map(Into::into),
-            network: now.since(posted).saturating_sub(receipt.total),
-            total: now.since(open.started),
+            network: now.since(posted + receipt.total),
+            total: now.since(started),
             receipt: Some(receipt),
-            stage: self.link.agreed().map(|agreed| agreed.peer),
+            stage,
         };
-        done(Finished { token: open.token, outcome });
+        done(Finished { token, outcome });
         self.free_slot(now, slot);
     }
 
@@ -379,15 +458,15 @@ impl Caller {
         now: Time,
         queue: &mut dyn CompletionQueue,
         endpoint: EndpointId,
-        mut spare: impl FnMut(Vec<u8>),
+        spare: impl FnMut(Vec<u8>),
     ) -> Result<(), VerbsError> {
         let slots = &mut self.slots;
-        self.link.transmit(now, queue, endpoint, |call, first, body| {
-            if first && let Slot::Open(open) = &mut slots[slot_of(call)].1 {
+        let begun = |call| {
+            if let Some((_, Slot::Open(open))) = slots.get_mut(slot_of(call)) {
                 open.posted = Some(now);
             }
-            body.into_iter().for_each(&mut spare);
-        })
+        };
+        self.link.transmit(now, queue, endpoint, begun, spare)
     }
 
     /// When there is something to sweep.

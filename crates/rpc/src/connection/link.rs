@@ -6,25 +6,33 @@
 //! 1. HELLO is the first frame from either side; until the peer's is there only ours is sent.
 //! 2. A CALL, REPLY or DATA takes a credit of the peer's ring; without one it waits here. Control frames take none
 //!    and go first, in order.
-//! 3. Which message sends its next chunk is [`SplitQueue`]'s to say. A message's body is cut when its chunk is posted,
-//!    and a call's budget is written into its first chunk then: time spent in this queue counts.
+//! 3. Which message sends its next chunk is [`SplitQueue`]'s to say, except that short messages that find none in it, and
+//!    credits for all of them, are in the [`Line`]. A message's body is cut when its chunk is posted, and a call's budget
+//!    is written into its first chunk then: time spent in this queue counts, and in the line too.
 //! 4. A violation ends the connection. What was owed to it is told by the halves above.
 //! 5. Progress is a message's chunk posted, or a message's part received. PINGs are none, so they keep nobody alive
 //!    who neither reads nor writes.
 
+mod line;
+mod receiving;
+mod transmitting;
+
 use super::outgoing::{Outgoing, Unsent};
+use super::pacing::Pacing;
+use super::tagging::Tagging;
 use super::violation::Violation;
 use crate::config::Limits;
+use crate::sending::{SendOrder, Sending};
 use crate::wire::{
-    self, CallId, Credit, DataHeader, Direction, Features, Frame, GoAway, GoAwayCode, Head, Hello, Negotiated, Ping,
-    Probe, Realtime, StageName, checksum,
+    self, CallId, Features, GoAway, GoAwayCode, Head, Hello, Negotiated, Ping, Probe, Realtime, StageName,
 };
-use greenwave_policy::{AbsoluteClock, Credits, ForwardDelay, Returns, SplitQueue, Time};
+use greenwave_policy::{AbsoluteClock, Credits, ForwardDelay, Returns, SplitQueue, Time, Turns};
 use greenwave_verbs::{CompletionQueue, EndpointId, VerbsError};
+use line::Line;
 use std::collections::VecDeque;
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
+use transmitting::post;
 
 /// How one end of a connection is set up.
 pub(crate) struct Setup<'a> {
@@ -34,6 +42,7 @@ pub(crate) struct Setup<'a> {
     pub(crate) calls: u32,
     pub(crate) checksums: bool,
     pub(crate) absolute: Option<Duration>,
+    pub(crate) sending: Sending,
 }
 
 /// One end of a connection.
@@ -43,11 +52,25 @@ pub(crate) struct Link {
     limits: wire::Limits,
     stall: Duration,
     handshake: Duration,
+    /// Whether it serves calls; otherwise it makes them.
+    serves: bool,
     hello_sent: bool,
     agreed: Option<Negotiated>,
+    /// The peer's name, which outcomes share.
+    peer: Option<Arc<StageName>>,
     credits: Credits,
     returns: Returns,
+    /// Bytes received since credits were last returned.
+    unreturned: usize,
+    /// Chunks posted that took a credit.
+    chunks: u64,
+    line: Line,
+    /// What a message may have beside the fixed part of its head to stand in the line, in bytes; `None`: none may, as
+    /// its chunk changes in more than the line knows of when it is posted.
+    short: Option<usize>,
     out: SplitQueue<Outgoing>,
+    pacing: Pacing,
+    tagging: Option<Box<Tagging>>,
     waiting: usize,
     waiting_bytes: usize,
     /// With more bytes than this waiting, no credits are given back: a peer that doesn't read may not ask for more.
@@ -89,18 +112,12 @@ const PING_EVERY: Duration = Duration::from_secs(5);
 /// Control frames beyond which no answers to PINGs are added, and no PINGs.
 const CONTROL_MOST: usize = 64;
 
-/// Parts of a body below this, in bytes, are copied: that costs less than to have the kernel gather them.
-const SHARED_LEAST: usize = 4096;
-
-/// The same for a body in one chunk, which has the share to itself: with 16 KiB it was still no gain to have one.
-const WHOLE_LEAST: usize = 32 << 10;
-
 /// What the PING behind a GOAWAY asks. Others ask dates, and this is none.
 const BARRIER: u64 = u64::MAX;
 
 impl Link {
     pub(crate) fn new(setup: &Setup<'_>, now: Time) -> Self {
-        let mut offered = Features::RECEIPTS;
+        let mut offered = Features::RECEIPTS | Features::PROMPT_CREDITS;
         if setup.checksums {
             offered = offered | Features::CRC32C;
         }
@@ -114,17 +131,26 @@ impl Link {
             calls: setup.calls,
         };
         let serves = setup.calls > 0;
+        let in_order = setup.sending.order == SendOrder::InOrder;
         Self {
             name: StageName::new(setup.name).unwrap_or(StageName::UNNAMED),
             offered,
             stall: setup.limits.stall,
             handshake: setup.limits.handshake,
             limits,
+            serves,
             hello_sent: false,
             agreed: None,
+            peer: None,
             credits: Credits::new(0),
             returns: Returns::new(setup.limits.credits),
-            out: SplitQueue::new(),
+            unreturned: 0,
+            chunks: 0,
+            line: Line::default(),
+            short: None,
+            out: if in_order { SplitQueue::in_order() } else { SplitQueue::new() },
+            pacing: Pacing::new(!in_order),
+            tagging: Tagging::new(setup.sending.marking),
             waiting: 0,
             waiting_bytes: 0,
             most_waiting_bytes: if serves { setup.limits.assembly_bytes } else { usize::MAX },
@@ -147,68 +173,16 @@ impl Link {
         self.agreed.as_ref()
     }
 
+    /// What the peer calls itself; `None` before its HELLO.
+    #[inline]
+    pub(crate) fn peer(&self) -> Option<Arc<StageName>> {
+        self.peer.clone()
+    }
+
     /// Bytes of a chunk to send, its checksum left out: what the peer accepts, and what this end's queue takes.
     pub(super) fn room(&self, agreed: &Negotiated) -> usize {
         let checksum = if agreed.crc() { wire::CHECKSUM_BYTES } else { 0 };
         agreed.chunk_room().min(self.limits.chunk_bytes as usize - checksum)
-    }
-
-    /// Reads a chunk. What concerns the connection alone is dealt with here and comes back as `None`.
-    pub(super) fn receive<'a>(&mut self, chunk: &'a [u8]) -> Result<Option<Frame<'a>>, Violation> {
-        let Some(agreed) = &self.agreed else { return self.greeting(chunk).map(|()| None) };
-        let frame = Frame::parse(chunk, agreed.crc())?;
-        if frame.kind().uses_credit() {
-            agreed.check(&frame)?;
-            self.returns.received()?;
-            // The chunk is read to its end before the next one is looked at: its buffer is free again.
-            self.returns.freed(1);
-        }
-        let returned = frame.credits();
-        if returned > 0 {
-            self.credits.give(u32::from(returned))?;
-        }
-        match frame {
-            Frame::Hello(_) => Err(Violation::SecondHello),
-            Frame::Credit(_) => Ok(None),
-            Frame::Ping(ping) => {
-                let own = self.absolute.is_some().then(|| Realtime::from_nanos(crate::clock::realtime()));
-                // A peer that pings faster than it reads answers gets fewer of them.
-                if self.control.len() < CONTROL_MOST {
-                    self.push_control(ping.answer(own).encode());
-                }
-                Ok(None)
-            }
-            Frame::Pong(pong) => {
-                self.on_pong(&pong.0);
-                Ok(None)
-            }
-            other => Ok(Some(other)),
-        }
-    }
-
-    fn greeting(&mut self, chunk: &[u8]) -> Result<(), Violation> {
-        match Frame::parse(chunk, false)? {
-            Frame::Hello(theirs) => {
-                let ours = Hello::new(self.offered, self.limits, self.name);
-                let agreed = Hello::negotiate(&ours, &theirs)?;
-                self.credits = Credits::new(agreed.send.credits);
-                self.agreed = Some(agreed);
-                Ok(())
-            }
-            other => Err(Violation::NoHello(other.kind())),
-        }
-    }
-
-    /// An answer counts once, and only if it was asked for.
-    fn on_pong(&mut self, pong: &Probe) {
-        if self.barrier == Barrier::Asked && pong.opaque == BARRIER {
-            self.barrier = Barrier::Passed;
-        } else if self.pinged == Some(pong.opaque) {
-            self.pinged = None;
-            if let (Some(clock), Some(theirs)) = (&mut self.absolute, pong.sent) {
-                clock.observe(pong.opaque, theirs.as_nanos(), crate::clock::realtime());
-            }
-        }
     }
 
     /// Adds a message to those that wait to be sent.
@@ -240,10 +214,20 @@ impl Link {
 
     /// Withdraws a call's message, and says what had not been posted of it.
     pub(super) fn withdraw(&mut self, call: CallId) -> Unsent {
-        let mut unsent = Unsent::Nothing;
-        if self.waiting == 0 {
-            return unsent;
+        if let Some(body) = self.line.remove(call) {
+            return Unsent::All(body);
         }
+        self.withdraw_rest(call)
+    }
+
+    /// [`withdraw`](Self::withdraw) for a message that is known to be posted, or to have been begun.
+    #[inline(always)]
+    pub(super) fn withdraw_rest(&mut self, call: CallId) -> Unsent {
+        if self.waiting == 0 { Unsent::Nothing } else { self.withdraw_waiting(call) }
+    }
+
+    fn withdraw_waiting(&mut self, call: CallId) -> Unsent {
+        let mut unsent = Unsent::Nothing;
         let (mut messages, mut bytes) = (0, 0);
         self.out.retain(|message| {
             if message.call != call {
@@ -261,128 +245,39 @@ impl Link {
     }
 
     /// How many messages wait.
+    #[inline]
     pub(crate) fn messages(&self) -> usize {
-        self.waiting
+        self.waiting + self.line.count()
+    }
+
+    /// Whether a long message waits.
+    #[inline]
+    pub(crate) fn is_long(&self) -> bool {
+        self.waiting_bytes > Turns::SHORT && self.pacing.is_on()
+    }
+
+    /// Bytes left of the shortest message that waits, if any does; nothing is shorter than what goes before messages.
+    pub(crate) fn least(&self) -> Option<usize> {
+        let goes_before = !self.control.is_empty() || !self.line.is_empty() || !self.hello_sent || self.owes_credits();
+        if goes_before { Some(0) } else { self.out.least() }
     }
 
     /// Whether anything waits to be sent.
     pub(crate) fn has_output(&self) -> bool {
-        self.waiting > 0 || !self.control.is_empty() || !self.hello_sent || self.owes_credits()
+        self.messages() > 0 || !self.control.is_empty() || !self.hello_sent || self.owes_credits()
     }
 
     fn owes_credits(&self) -> bool {
-        self.returns.is_due() && self.waiting_bytes <= self.most_waiting_bytes
+        (self.returns.is_due() || self.unreturned >= wire::RETURN_BYTES)
+            && self.waiting_bytes <= self.most_waiting_bytes
     }
 
     fn returned(&mut self) -> u16 {
-        if self.waiting_bytes <= self.most_waiting_bytes { self.returns.take() } else { 0 }
-    }
-
-    /// Posts as much as the peer's credits and the queue's room allow. `posted` is told of each message's first chunk,
-    /// and given the body back with its last; an empty one if the queue has a share in it and gives it back when it is
-    /// written.
-    pub(super) fn transmit(
-        &mut self,
-        now: Time,
-        queue: &mut dyn CompletionQueue,
-        endpoint: EndpointId,
-        posted: impl FnMut(CallId, bool, Option<Vec<u8>>),
-    ) -> Result<(), VerbsError> {
-        let before = self.waiting_bytes + self.waiting;
-        let sent = self.transmit_all(now, queue, endpoint, posted);
-        if self.waiting == 0 {
-            self.unsent_since = None;
-        } else if self.waiting_bytes + self.waiting < before {
-            self.unsent_since = Some(now);
-        } else {
-            self.unsent_since.get_or_insert(now);
+        if self.waiting_bytes > self.most_waiting_bytes {
+            return 0;
         }
-        sent
-    }
-
-    fn transmit_all(
-        &mut self,
-        now: Time,
-        queue: &mut dyn CompletionQueue,
-        endpoint: EndpointId,
-        mut posted: impl FnMut(CallId, bool, Option<Vec<u8>>),
-    ) -> Result<(), VerbsError> {
-        if !self.hello_sent && !self.greet(queue, endpoint)? {
-            return Ok(());
-        }
-        let Some(agreed) = self.agreed else { return Ok(()) };
-        let (crc, room) = (agreed.crc(), self.room(&agreed));
-        while !self.control.is_empty() {
-            if queue.send_room(endpoint) == 0 {
-                return Ok(());
-            }
-            let credits = self.returned();
-            match self.control.pop_front() {
-                Some(Control::Frame(mut head)) => {
-                    head.set_credits(credits);
-                    post(queue, endpoint, crc, [&head, &[], &[]])?;
-                }
-                Some(Control::GoAway(text)) => {
-                    say_farewell(queue, endpoint, crc, credits, GoAwayCode::Shutdown, &text)?;
-                }
-                None => {}
-            }
-        }
-        // There is room for a chunk, or none at all; asked again only when it may be used up.
-        let mut sendable = 0;
-        while self.waiting > 0 && self.credits.available() > 0 {
-            if sendable < self.limits.chunk_bytes as usize {
-                sendable = queue.send_room(endpoint);
-                if sendable == 0 {
-                    return Ok(());
-                }
-            }
-            let Some((message, bytes, last)) = self.out.next_with(|message| message.part(room)) else { break };
-            let _there_is_one = self.credits.take();
-            let (begun, from) = (message.begun, message.sent);
-            message.begun = true;
-            message.sent += bytes;
-            self.waiting_bytes -= bytes;
-            // As `returned`, which would borrow the message's queue too.
-            let full = self.waiting_bytes > self.most_waiting_bytes;
-            let credits = if full { 0 } else { self.returns.take() };
-            let data;
-            let head: [&[u8]; 2] = if begun {
-                let (call, direction, offset) = (message.call, message.direction, from as u32);
-                data = DataHeader { call, credits, direction, offset }.encode();
-                [&data, &[]]
-            } else {
-                message.head.set_credits(credits);
-                if message.direction == Direction::Request {
-                    let forward = self.forward.estimate();
-                    let elapsed = now.since(message.birth).saturating_add(forward);
-                    message.head.set_time(message.deadline.budget(now).after_wire(forward), elapsed);
-                }
-                [&message.head, &message.extra]
-            };
-            let body = message.body.get_mut();
-            let least = if last && !begun { WHOLE_LEAST } else { SHARED_LEAST };
-            if bytes < least && (!begun || message.shared.is_none()) {
-                let taken = post(queue, endpoint, crc, [head[0], head[1], &body[from..from + bytes]])?;
-                sendable = sendable.saturating_sub(taken);
-            } else {
-                let shared = message.shared.get_or_insert_with(|| Arc::new(std::mem::take(body)));
-                let taken = post_shared(queue, endpoint, crc, head, (shared, from..from + bytes))?;
-                sendable = sendable.saturating_sub(taken);
-                if last && let Some(whole) = message.shared.take().and_then(Arc::into_inner) {
-                    *body = whole;
-                }
-            }
-            let (call, body) = (message.call, if last { Some(std::mem::take(body)) } else { None });
-            self.waiting -= usize::from(last);
-            posted(call, !begun, body);
-        }
-        // What we owe must go whether messages can or not, or both sides could wait for each other.
-        if self.owes_credits() && queue.send_room(endpoint) > 0 {
-            let credit = Credit { credits: self.returned() };
-            post(queue, endpoint, crc, [&credit.encode(), &[], &[]])?;
-        }
-        Ok(())
+        self.unreturned = 0;
+        self.returns.take()
     }
 
     /// Says HELLO. Whether there was room for it.
@@ -391,6 +286,9 @@ impl Link {
             return Ok(false);
         }
         let hello = Hello::new(self.offered, self.limits, self.name);
+        if self.tagging.as_ref().is_some_and(|tagging| !tagging.begin(queue, endpoint)) {
+            self.tagging = None;
+        }
         queue.post_send(endpoint, &[&hello.encode(), self.name.as_bytes()])?;
         self.hello_sent = true;
         Ok(true)
@@ -470,6 +368,8 @@ impl Link {
 impl Link {
     /// Panics unless what is counted is there.
     pub(super) fn check(&self) {
+        self.line.check();
+        assert!(self.line.count() <= self.credits.available() as usize);
         assert_eq!(self.waiting, self.out.len());
         assert!(self.waiting > 0 || self.waiting_bytes == 0);
         // What a peer can have added, and a CANCEL for each slot.
@@ -493,43 +393,4 @@ fn say_farewell(
     let away = GoAway { credits, code, last: None, text };
     post(queue, endpoint, crc, [&away.encode(), text.as_bytes(), &[]])?;
     Ok(())
-}
-
-/// Posts one chunk, with its checksum if that was agreed on. How much room it has taken, at most.
-#[inline]
-fn post(
-    queue: &mut dyn CompletionQueue,
-    endpoint: EndpointId,
-    crc: bool,
-    parts: [&[u8]; 3],
-) -> Result<usize, VerbsError> {
-    let [head, extra, body] = parts;
-    if crc {
-        queue.post_send(endpoint, &[head, extra, body, &checksum(&parts)])?;
-    } else {
-        queue.post_send(endpoint, &parts)?;
-    }
-    Ok(head.len() + extra.len() + body.len() + OVERHEAD)
-}
-
-/// More than a queue adds to a chunk, its checksum included.
-const OVERHEAD: usize = 64;
-
-/// Posts one chunk with a part of a body, and with that a share in the body if the part is long; as [`post`].
-#[inline(never)]
-fn post_shared(
-    queue: &mut dyn CompletionQueue,
-    endpoint: EndpointId,
-    crc: bool,
-    head: [&[u8]; 2],
-    (body, part): (&Arc<Vec<u8>>, Range<usize>),
-) -> Result<usize, VerbsError> {
-    let bytes = &body[part.clone()];
-    if bytes.len() < SHARED_LEAST {
-        return post(queue, endpoint, crc, [head[0], head[1], bytes]);
-    }
-    let sum = crc.then(|| checksum(&[head[0], head[1], bytes]));
-    let len = head[0].len() + head[1].len() + bytes.len() + OVERHEAD;
-    queue.post_shared(endpoint, head, (body, part), sum.as_ref().map_or(&[], |sum| sum))?;
-    Ok(len)
 }

@@ -11,6 +11,9 @@ mod callee;
 mod caller;
 mod link;
 mod outgoing;
+mod pacing;
+mod request;
+mod tagging;
 #[cfg(test)]
 mod tests;
 mod violation;
@@ -18,6 +21,7 @@ mod violation;
 pub(crate) use callee::{Answer, Arrival, Callee, Served};
 pub(crate) use caller::{Caller, Finished, Going, NewCall};
 pub(crate) use link::{Link, Setup};
+pub(crate) use request::{Request, Terms};
 pub(crate) use violation::Violation;
 
 use crate::wire::CallId;

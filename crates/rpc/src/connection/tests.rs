@@ -24,7 +24,14 @@ impl Bench {
         let mut queues = [(); 2].map(|()| greenwave_verbs::open(&config()).unwrap());
         queues[1].listen(&Address::Memory("there".into())).unwrap();
         let endpoint = queues[0].connect(&Address::Memory("there".into())).unwrap();
-        let setup = Setup { name: "here", limits: &limits, calls: limits.calls, checksums: false, absolute: None };
+        let setup = Setup {
+            name: "here",
+            limits: &limits,
+            calls: limits.calls,
+            checksums: false,
+            absolute: None,
+            sending: crate::Sending::default(),
+        };
         let mut callee = Callee::new(Link::new(&setup, Time::ZERO), &limits);
         let hello = Frame::Hello(Hello::new(Features::RECEIPTS, theirs, StageName::UNNAMED)).encode(false);
         assert!(callee.receive(Time::ZERO, &hello, Vec::with_capacity).is_ok());
@@ -130,6 +137,21 @@ fn credits_are_kept_back_while_too_much_waits_to_be_read() {
     assert_eq!(returned(bench.transmit()), 4, "two thousand bytes wait, which is not too much");
 }
 
+/// An answer to a PING, asked for while a long answer is half sent, goes before the rest of that.
+#[test]
+fn control_frames_overtake_what_is_left_of_a_message() {
+    let mut bench = Bench::new(Limits::default(), wire::Limits { credits: 1, ..THEIRS });
+    let call = bench.call(0, 1);
+    bench.answer(call, &[7; 10_000], Receipt::default());
+    let kinds = |chunks: Vec<Vec<u8>>| -> Vec<wire::Kind> {
+        chunks.iter().map(|chunk| Frame::parse(chunk, false).unwrap().kind()).collect()
+    };
+    assert_eq!(kinds(bench.transmit()).last(), Some(&wire::Kind::Reply), "there is one credit");
+    let ping = wire::Ping(wire::Probe { credits: 1, opaque: 5, sent: None });
+    bench.callee.receive(Time::ZERO, &Frame::Ping(ping).encode(false), Vec::with_capacity).unwrap();
+    assert_eq!(kinds(bench.transmit()), [wire::Kind::Pong, wire::Kind::Data]);
+}
+
 #[test]
 fn a_generation_comes_again_only_after_all_others() {
     let mut generation = 0;
@@ -150,7 +172,14 @@ fn an_answer_to_what_was_not_asked_yet_is_a_violation() {
     there.listen(&Address::Memory("there".into())).unwrap();
     let endpoint = here.connect(&Address::Memory("there".into())).unwrap();
     let limits = Limits::default();
-    let setup = Setup { name: "here", limits: &limits, calls: 0, checksums: false, absolute: None };
+    let setup = Setup {
+        name: "here",
+        limits: &limits,
+        calls: 0,
+        checksums: false,
+        absolute: None,
+        sending: crate::Sending::default(),
+    };
     let mut caller = Caller::new(Link::new(&setup, Time::ZERO));
     let theirs = wire::Limits { credits: 1, calls: 9, ..THEIRS };
     let hello = Frame::Hello(Hello::new(Features::RECEIPTS, theirs, StageName::UNNAMED)).encode(false);

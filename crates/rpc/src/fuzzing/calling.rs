@@ -83,7 +83,14 @@ impl Calling {
         there.listen(&address)?;
         let endpoint = here.connect(&address)?;
         let now = Time::from_nanos(1_000_000_000);
-        let setup = Setup { name: "here", limits: &LIMITS, calls: 0, checksums: crc, absolute: None };
+        let setup = Setup {
+            name: "here",
+            limits: &LIMITS,
+            calls: 0,
+            checksums: crc,
+            absolute: None,
+            sending: crate::Sending::default(),
+        };
         let caller = Caller::new(Link::new(&setup, now));
         let peer = Peer::new(crc, false, LIMITS.credits);
         Ok(Self { caller, peer, here, there, endpoint, now, fates: Vec::new(), contexts: Vec::new() })
@@ -154,9 +161,9 @@ impl Calling {
     }
 
     fn take_unsent(&mut self) {
-        for call in self.caller.take_unsent(self.now) {
-            assert_eq!(self.fates[call.token], Fate::UnderWay);
-            self.fates[call.token] = Fate::Over;
+        for (request, _) in self.caller.take_unsent(self.now) {
+            assert_eq!(self.fates[request.token], Fate::UnderWay);
+            self.fates[request.token] = Fate::Over;
         }
     }
 

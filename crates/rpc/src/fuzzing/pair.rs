@@ -83,7 +83,14 @@ impl Pair {
                 accepted = Some(endpoint);
             }
         });
-        let end = |limits, calls| Setup { name: "end", limits, calls, checksums, absolute: None };
+        let end = |limits, calls| Setup {
+            name: "end",
+            limits,
+            calls,
+            checksums,
+            absolute: None,
+            sending: crate::Sending::default(),
+        };
         let caller = Caller::new(Link::new(&end(&calling, 0), now));
         let callee = Callee::new(Link::new(&end(&serving, serving.calls), now), &serving);
         let (calls, served) = (Vec::new(), Vec::new());

@@ -89,7 +89,14 @@ impl Serving {
         there.listen(&address)?;
         let endpoint = here.connect(&address)?;
         let now = Time::from_nanos(1_000_000_000);
-        let setup = Setup { name: "here", limits: &LIMITS, calls: LIMITS.calls, checksums: crc, absolute };
+        let setup = Setup {
+            name: "here",
+            limits: &LIMITS,
+            calls: LIMITS.calls,
+            checksums: crc,
+            absolute,
+            sending: crate::Sending::default(),
+        };
         let callee = Callee::new(Link::new(&setup, now), &LIMITS);
         let (asked, replied, arrived) = (HashMap::new(), HashMap::new(), Vec::new());
         let peer = Peer::new(crc, true, LIMITS.credits);

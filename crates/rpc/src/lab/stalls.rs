@@ -123,7 +123,14 @@ fn nothing_but_hello_is_written_to_a_peer_that_has_not_said_hello() {
     there.listen(&Address::Memory("there".into())).unwrap();
     let endpoint = here.connect(&Address::Memory("there".into())).unwrap();
     let limits = limits();
-    let end = End { name: "here", limits: &limits, calls: 0, checksums: false, absolute: None };
+    let end = End {
+        name: "here",
+        limits: &limits,
+        calls: 0,
+        checksums: false,
+        absolute: None,
+        sending: crate::Sending::default(),
+    };
     let mut caller = Caller::new(Link::new(&end, Time::ZERO));
     caller.link.go_away("already");
     caller.transmit(Time::ZERO, &mut *here, endpoint, |_| {}).unwrap();

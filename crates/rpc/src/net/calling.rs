@@ -57,8 +57,8 @@ impl Calling {
 
 /// An end that calls and serves none.
 fn link(config: &ChannelConfig, now: Time) -> Link {
-    let ChannelConfig { name, limits, checksums, absolute, .. } = config;
-    Link::new(&Setup { name, limits, calls: 0, checksums: *checksums, absolute: *absolute }, now)
+    let ChannelConfig { name, limits, checksums, absolute, sending, .. } = config;
+    Link::new(&Setup { name, limits, calls: 0, checksums: *checksums, absolute: *absolute, sending: *sending }, now)
 }
 
 #[cfg(test)]

@@ -8,9 +8,9 @@ use super::directory::Directory;
 use super::pool::Pool;
 use super::{Happening, PeerKey, Serving};
 use crate::config::Limits;
-use crate::connection::{Callee, Caller, Link, Served, Setup, Violation};
+use crate::connection::{Callee, Caller, Finished, Link, Served, Setup, Violation};
 use crate::counters::Counters;
-use greenwave_policy::Time;
+use greenwave_policy::{Time, Turns};
 use greenwave_verbs::{CloseReason, CompletionQueue, EndpointId, Event, VerbsError};
 use slab::Slab;
 use std::sync::Arc;
@@ -30,6 +30,8 @@ pub(super) struct Ends {
     by_endpoint: Directory,
     /// Connections with something to post.
     dirty: Vec<usize>,
+    /// Of those, connections with long messages.
+    pub(super) turns: Turns,
     pub(super) pool: Pool,
     pub(super) next_sweep: Time,
     pub(super) counters: Arc<Counters>,
@@ -86,6 +88,7 @@ impl Ends {
             peers: Slab::new(),
             by_endpoint: Directory::default(),
             dirty: Vec::new(),
+            turns: Turns::new(),
             pool: Pool::default(),
             next_sweep: Time::MAX,
             counters: Arc::default(),
@@ -115,6 +118,7 @@ impl Ends {
     pub(super) fn disconnect(&mut self, index: usize) -> Option<EndpointId> {
         let endpoint = self.peers.get_mut(index)?.endpoint.take()?;
         self.by_endpoint.remove(endpoint);
+        self.turns.remove(index);
         Some(endpoint)
     }
 
@@ -157,11 +161,13 @@ impl Ends {
 
     /// Adds the serving end of a connection that came in. Whether there is to be one.
     pub(super) fn welcome(&mut self, now: Time, endpoint: EndpointId) -> bool {
-        let Some(Serving { name, checksums, absolute }) = self.serving.as_ref().filter(|_| !self.draining) else {
+        let Some(Serving { name, checksums, absolute, sending }) = self.serving.as_ref().filter(|_| !self.draining)
+        else {
             return false;
         };
         let limits = &self.limits;
-        let setup = Setup { name, limits, calls: limits.calls, checksums: *checksums, absolute: *absolute };
+        let setup =
+            Setup { name, limits, calls: limits.calls, checksums: *checksums, absolute: *absolute, sending: *sending };
         let callee = Callee::new(Link::new(&setup, now), limits);
         let key = self.add(Half::Callee(Box::new(callee)));
         self.counters.connections.add(1);
@@ -169,10 +175,11 @@ impl Ends {
         true
     }
 
-    /// Takes in what the queue found.
+    /// Takes in what the queue found, apart from chunks: those are for [`receive`](Self::receive).
+    #[inline(never)]
     pub(super) fn on_event(&mut self, now: Time, event: Event<'_>, happened: &mut Vec<Happening>) {
         match event {
-            Event::Received { endpoint, chunk } => self.receive(now, endpoint, chunk, happened),
+            Event::Received { .. } => {}
             Event::Writable { endpoint } | Event::Connected { endpoint } => {
                 if let Some(index) = self.index_of(endpoint) {
                     self.mark(index);
@@ -205,41 +212,69 @@ impl Ends {
         }
     }
 
-    fn receive(&mut self, now: Time, endpoint: EndpointId, chunk: &[u8], happened: &mut Vec<Happening>) {
+    /// Takes in a chunk. Calls that are over because of it go to `finish`.
+    #[inline(always)]
+    pub(super) fn receive(
+        &mut self,
+        now: Time,
+        endpoint: EndpointId,
+        chunk: &[u8],
+        happened: &mut Vec<Happening>,
+        finish: &mut impl FnMut(&mut Vec<Happening>, Finished),
+    ) {
         let Some(index) = self.index_of(endpoint) else { return };
-        let Self { peers, pool, counters, .. } = self;
-        let peer = &mut peers[index];
-        let key = PeerKey { index, serial: peer.serial };
-        let mut done = |done| happened.push(Happening::from(done));
-        let received = match &mut peer.half {
+        let Self { peers, pool, counters, fates, .. } = self;
+        let Some(peer) = peers.get_mut(index) else { return };
+        let Peer { serial, dirty, half, .. } = peer;
+        let key = PeerKey { index, serial: *serial };
+        let mut done = |done| finish(happened, done);
+        let (received, link) = match half {
             Half::Caller(calling) => {
-                calling.caller.receive(now, chunk, |len| pool.take_for(len), &mut done).map(|()| {
-                    if calling.caller.going().is_some() {
-                        self.fates.push(Fate::Leave(key));
-                    }
-                })
-            }
-            Half::Leaving { caller, .. } => caller.receive(now, chunk, |len| pool.take_for(len), &mut done).map(|()| {
-                if caller.unfinished() == 0 {
-                    self.fates.push(Fate::Leave(key));
+                let caller = &mut calling.caller;
+                let received = caller.receive(now, chunk, |len| pool.take_for(len), &mut done);
+                if caller.going().is_some() && received.is_ok() {
+                    fates.push(Fate::Leave(key));
                 }
-            }),
-            Half::Callee(callee) => callee.receive(now, chunk, |len| pool.take_about(len)).map(|served| match served {
-                Some(Served::Arrived(arrival)) => happened.push(Happening::Call(key, arrival)),
-                Some(Served::Cancelled(call)) => happened.push(Happening::Cancelled(key, call)),
-                Some(Served::Refused) => counters.refused.add(1),
-                Some(Served::Withdrawn) => counters.cancelled.add(1),
-                None => {}
-            }),
+                (received, &caller.link)
+            }
+            Half::Leaving { caller, .. } => {
+                let received = caller.receive(now, chunk, |len| pool.take_for(len), &mut done);
+                if caller.unfinished() == 0 && received.is_ok() {
+                    fates.push(Fate::Leave(key));
+                }
+                (received, &caller.link)
+            }
+            Half::Callee(callee) => {
+                let received = match callee.receive(now, chunk, |len| pool.take_about(len)) {
+                    Ok(Some(Served::Arrived(arrival))) => {
+                        happened.push(Happening::Call(key, arrival));
+                        Ok(())
+                    }
+                    Ok(Some(Served::Cancelled(call))) => {
+                        happened.push(Happening::Cancelled(key, call));
+                        Ok(())
+                    }
+                    Ok(Some(Served::Refused)) => {
+                        counters.refused.add(1);
+                        Ok(())
+                    }
+                    Ok(Some(Served::Withdrawn)) => {
+                        counters.cancelled.add(1);
+                        Ok(())
+                    }
+                    Ok(None) => Ok(()),
+                    Err(violation) => Err(violation),
+                };
+                (received, &callee.link)
+            }
         };
         match received {
             Ok(()) => {
-                let link = peer.link();
-                let (has_output, is_waited_for) = (link.has_output(), link.is_waited_for());
-                if has_output {
-                    self.mark(index);
+                if link.has_output() && !*dirty {
+                    *dirty = true;
+                    self.dirty.push(index);
                 }
-                if is_waited_for {
+                if link.is_waited_for() {
                     self.expect(index);
                 }
             }

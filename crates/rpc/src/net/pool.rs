@@ -19,9 +19,26 @@ pub(super) struct Pool {
     bytes: usize,
     large: Vec<Vec<u8>>,
     large_bytes: usize,
+    /// Those of lines of messages, which are of 64 KiB at most and needed again with the next call or answer.
+    lines: Vec<Vec<u8>>,
 }
 
+/// So many buffers of lines are kept: connections that are posted to at the same time are few.
+const LINES: usize = 64;
+
 impl Pool {
+    #[inline]
+    pub(super) fn take_line(&mut self) -> Vec<u8> {
+        self.lines.pop().unwrap_or_default()
+    }
+
+    #[inline]
+    pub(super) fn put_line(&mut self, line: Vec<u8>) {
+        if self.lines.len() < LINES {
+            self.lines.push(line);
+        }
+    }
+
     #[inline]
     pub(super) fn take(&mut self) -> Vec<u8> {
         let Some(buffer) = self.buffers.pop() else { return Vec::new() };
@@ -36,6 +53,7 @@ impl Pool {
     }
 
     /// A buffer for a message of `len` bytes that others keep for as long as they like: never one of many times that.
+    #[inline]
     pub(super) fn take_for(&mut self, len: usize) -> Vec<u8> {
         if len > BUFFER_BYTES {
             return self.take_large(len);

@@ -1,6 +1,7 @@
 //! What only the connections of a thread can tell of themselves.
 
 use super::*;
+use crate::connection::NewCall;
 use greenwave_verbs::Event;
 use greenwave_verbs::memory::{Direction, Faults, Network};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,7 +24,10 @@ fn timed(network: &Network) -> Timed {
 
 fn serving(network: &Network) -> Timed {
     let Timed(mut net, nanos) = timed(network);
-    net.serve(Serving { name: SERVER.into(), checksums: false, absolute: None }, Arc::default());
+    net.serve(
+        Serving { name: SERVER.into(), checksums: false, absolute: None, sending: Sending::default() },
+        Arc::default(),
+    );
     net.listen(&Address::Memory(SERVER.into()), None, false).unwrap();
     Timed(net, nanos)
 }

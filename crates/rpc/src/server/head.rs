@@ -19,19 +19,20 @@ mod waiting;
 use super::inbox::{Answered, Inbox, Message};
 use super::methods::Learned;
 use super::places::Places;
+use super::runner::Runners;
 use super::steal::GlobalQueue;
-use super::task::{Servings, Task};
+use super::task::Tasks;
 use crate::channel::Lifeline;
-use crate::clock::Clock;
+use crate::clock::{Clock, Ticking};
 use crate::config::ServerConfig;
 use crate::context::Context;
 use crate::counters::Counters;
 use crate::local::{CallSlot, Mailbox, Shared};
 use crate::net::{Happening, Net, PeerKey};
 use crate::service::Router;
-use crate::wire::CallId;
+use crate::wire::{CallId, MethodId};
 use greenwave_policy::{Admission, Dispatch, DispatchRule, Load, Margin, ReadyQueue, Time};
-use greenwave_quanta::{StackPool, Ticks, is_instrumented};
+use greenwave_quanta::{Ticks, is_instrumented};
 use greenwave_verbs::ListenerId;
 use slab::Slab;
 use std::cmp::Reverse;
@@ -67,12 +68,12 @@ pub(super) struct Role {
 pub(crate) struct Head {
     role: Role,
     net: Net,
+    clock: Ticking,
     ready: ReadyQueue<usize>,
-    tasks: Slab<Task>,
+    tasks: Tasks,
     /// Calls that were admitted here and given away, to be answered here.
     given_away: HashMap<(PeerKey, CallId), Context>,
     turns: u32,
-    servings: Servings,
     /// Those that have a place, of any method.
     begun: usize,
     /// Those that wait for one.
@@ -87,13 +88,15 @@ pub(crate) struct Head {
     channels: HashMap<u64, (Lifeline, PeerKey)>,
     timers: BinaryHeap<Reverse<(Time, u64, usize)>>,
     epoch: u64,
-    stacks: StackPool,
+    runners: Runners,
     mailbox: Shared<Mailbox>,
     /// How long a handler runs before others have their turn.
     quantum: Option<Ticks>,
     methods: Vec<Learned>,
     /// One per method, so that a method that was judged wrongly costs no other its place.
     admissions: Vec<Admission>,
+    /// The method that was called last.
+    found: Option<(MethodId, usize)>,
     dispatch: Dispatch,
     loads: Vec<Load>,
     happened: Vec<Happening>,
@@ -113,11 +116,11 @@ impl Head {
         let config = &role.config;
         let learned = || Learned::new(config.confidence, Margin::new(config.late_share));
         Self {
+            clock: role.clock.ticking(),
             ready: ReadyQueue::new(config.order),
-            tasks: Slab::new(),
+            tasks: Tasks::new(Arc::clone(&role.router)),
             given_away: HashMap::new(),
             turns: 0,
-            servings: Servings::new(Arc::clone(&role.router)),
             begun: 0,
             stalled: 0,
             relieve_at: Time::MAX,
@@ -126,11 +129,12 @@ impl Head {
             channels: HashMap::new(),
             timers: BinaryHeap::new(),
             epoch: 0,
-            stacks: StackPool::new(config.stack, config.coroutines),
+            runners: Runners::new(config.stack, config.coroutines),
             mailbox: Shared::default(),
             quantum: config.quantum.filter(|_| is_instrumented()).map(Ticks::of),
             methods: std::iter::repeat_with(learned).take(role.router.len()).collect(),
             admissions: (0..role.router.len()).map(|_| Admission::new(config.admission)).collect(),
+            found: None,
             dispatch: Dispatch::new(DispatchRule::JoinShortestQueue, 1),
             loads: Vec::new(),
             happened: Vec::new(),
@@ -148,7 +152,7 @@ impl Head {
         let patience = self.role.config.wait.patience();
         let mut idle_since = None;
         while !self.stopped {
-            let now = self.role.clock.now();
+            let now = self.clock.now();
             let (worked, next) = self.turn(now);
             if worked {
                 idle_since = None;
@@ -161,7 +165,8 @@ impl Head {
                 std::hint::spin_loop();
             }
         }
-        self.net.close_all(self.role.clock.now(), &mut self.happened);
+        let now = self.clock.now();
+        self.net.close_all(now, &mut self.happened);
         // Workers serve what their head was sent before it was drained, so they end after it.
         self.role.workers.iter().for_each(|worker| worker.send(Message::Stop));
         if self.drain_until.is_some() {
@@ -188,12 +193,12 @@ impl Head {
         let mut next = self.net.sweep(now, &mut self.happened);
         worked |= polled | !self.happened.is_empty();
         // What was found has the time at which it was found, which is later than that of the turn.
-        let now = self.role.clock.now();
+        let now = self.clock.now();
         self.attend(now);
         next = next.into_iter().chain(self.ring_timers(now)).chain(self.relieve(now)).min();
         worked |= !self.ready.is_empty();
         self.run_ready(now);
-        let now = self.role.clock.now();
+        let now = self.clock.now();
         self.net.flush(now);
         self.check_drained(now);
         let drain = self.drain_until.map(|_| now + Duration::from_millis(1));

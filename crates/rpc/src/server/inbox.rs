@@ -112,8 +112,10 @@ pub(super) const LIVES: usize = 8;
 #[repr(align(64))]
 #[derive(Default)]
 struct Published {
-    /// Calls that were given to this thread and are not finished.
-    unfinished: AtomicU32,
+    /// Calls that were given to this thread, by itself or, if it is a worker, by its head.
+    given: AtomicU32,
+    /// How many of those are finished, which the thread itself counts.
+    finished: AtomicU32,
     /// Times that those calls were given a turn.
     served: AtomicU32,
     /// Turns in a row in which there was something to do: DaRPC's measure of a head's load.
@@ -175,23 +177,29 @@ impl Inbox {
 
     pub(super) fn load(&self) -> Load {
         Load {
-            unfinished: self.load.unfinished.load(Ordering::Relaxed),
+            // What is finished first: none of those is given later.
+            unfinished: {
+                let finished = self.load.finished.load(Ordering::Acquire);
+                self.load.given.load(Ordering::Relaxed).wrapping_sub(finished)
+            },
             served: self.load.served.load(Ordering::Relaxed),
         }
     }
 
+    /// Each number is written by one thread, so here and below a load and a store do.
+    #[inline]
     pub(super) fn given(&self) {
-        self.load.unfinished.fetch_add(1, Ordering::Relaxed);
+        self.load.given.store(self.load.given.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
     }
 
-    /// Only the thread itself writes `served`, so a load and a store do.
+    #[inline]
     pub(super) fn turn_served(&self) {
         self.load.served.store(self.load.served.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
     }
 
     /// A call is finished that had been given this many turns.
     pub(super) fn finished(&self, turns: u32) {
-        self.load.unfinished.fetch_sub(1, Ordering::Relaxed);
+        self.load.finished.store(self.load.finished.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
         self.load.served.store(self.load.served.load(Ordering::Relaxed).wrapping_sub(turns), Ordering::Relaxed);
     }
 

@@ -3,13 +3,15 @@
 
 use crate::receipt::StageReceipt;
 use crate::status::Code;
-use greenwave_policy::{Margin, ServiceTimes};
+use greenwave_policy::{Margin, ServiceTimes, Span};
 use std::time::Duration;
 
 /// What one method was seen to need.
 pub(super) struct Learned {
     here: ServiceTimes,
     ahead: ServiceTimes,
+    /// Whether a call of it was ever seen to call others. Until then `ahead` is left alone.
+    calls_on: bool,
     margin: Margin,
     confidence: f64,
     stale: u32,
@@ -27,9 +29,9 @@ pub(super) struct Learned {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lesson {
     /// Work of this stage.
-    pub(super) service: Duration,
+    pub(super) service: Span,
     /// Work of the stages behind.
-    pub(super) work_behind: Duration,
+    pub(super) work_behind: Span,
     pub(super) outcome: Outcome,
     /// What was left of its budget as it began.
     pub(super) left: Option<Duration>,
@@ -65,7 +67,18 @@ impl Learned {
     pub(super) fn new(confidence: f64, margin: Margin) -> Self {
         let (here, ahead) = (ServiceTimes::new(), ServiceTimes::new());
         let (least, needed) = (Duration::ZERO, Duration::ZERO);
-        Self { here, ahead, margin, confidence, stale: 0, estimate: None, least, needed, reply_bytes: 0 }
+        Self {
+            here,
+            ahead,
+            calls_on: false,
+            margin,
+            confidence,
+            stale: 0,
+            estimate: None,
+            least,
+            needed,
+            reply_bytes: 0,
+        }
     }
 
     /// Takes in how long a reply was.
@@ -76,24 +89,46 @@ impl Learned {
 
     /// Takes in a call that had begun.
     pub(super) fn observe(&mut self, lesson: &Lesson) {
+        let factor = self.margin.factor();
         self.margin.observe(lesson.outcome != Outcome::InTime, self.least, lesson.left);
-        self.take_in(lesson);
-        self.needed = self.margin.needed(self.least);
+        if self.take_in(lesson) || self.margin.factor() != factor {
+            self.needed = self.margin.needed(self.least);
+        }
     }
 
-    fn take_in(&mut self, lesson: &Lesson) {
+    /// Whether the estimates are other ones now.
+    fn take_in(&mut self, lesson: &Lesson) -> bool {
         if lesson.outcome == Outcome::Expired {
-            return;
+            return false;
         }
         self.here.observe(lesson.service);
-        self.ahead.observe(lesson.work_behind);
-        self.stale += 1;
-        if self.stale >= REFRESH && self.here.count() >= ENOUGH {
-            self.stale = 0;
-            let of = |times: &ServiceTimes, quantile| times.quantile(quantile).unwrap_or_default();
-            self.estimate = Some((of(&self.here, 0.5), of(&self.ahead, 0.5)));
-            self.least = of(&self.here, self.confidence) + of(&self.ahead, self.confidence);
+        if lesson.work_behind > Span::ZERO && !self.calls_on {
+            self.call_on();
         }
+        if self.calls_on {
+            self.ahead.observe(lesson.work_behind);
+        }
+        self.stale += 1;
+        let refreshed = self.stale >= REFRESH && self.here.count() >= ENOUGH;
+        if refreshed {
+            self.refresh();
+        }
+        refreshed
+    }
+
+    /// The first call that called others: those before it, as far as they still count, had nothing ahead.
+    #[cold]
+    fn call_on(&mut self) {
+        self.calls_on = true;
+        (1..self.here.count().min(ServiceTimes::MEMORY)).for_each(|_| self.ahead.observe(Span::ZERO));
+    }
+
+    #[cold]
+    fn refresh(&mut self) {
+        self.stale = 0;
+        let of = |times: &ServiceTimes, quantile| times.quantile(quantile).unwrap_or_default();
+        self.estimate = Some((of(&self.here, 0.5), of(&self.ahead, 0.5)));
+        self.least = of(&self.here, self.confidence) + of(&self.ahead, self.confidence);
     }
 
     /// How long a call of this method is taken to need once it begins.
@@ -158,7 +193,7 @@ mod tests {
     }
 
     fn lesson(outcome: Outcome) -> Lesson {
-        Lesson { service: ms(2), work_behind: Duration::ZERO, outcome, left: None }
+        Lesson { service: ms(2).into(), work_behind: Span::ZERO, outcome, left: None }
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod meta;
 mod methods;
 mod places;
 mod plan;
+mod runner;
 mod seat;
 mod steal;
 mod task;
@@ -120,7 +121,7 @@ pub(crate) fn head_by_hand(
     config.validate()?;
     let counters: Arc<Counters> = Arc::default();
     let mut net = Net::new(config.backend.clone(), &config.limits, clock.clone(), false)?;
-    let serving = Serving { name: config.name.clone(), checksums: config.checksums, absolute: config.absolute };
+    let serving = Serving::of(config);
     net.serve(serving, Arc::clone(&counters));
     let (listeners, _) = seat::listen(&mut net, &config.listen, config.tls.as_ref(), config.clusters > 1)?;
     let role = Role {

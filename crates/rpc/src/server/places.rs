@@ -5,7 +5,7 @@
 //! handed back to be answered.
 
 use crate::config::{Deadlines, ServerConfig};
-use greenwave_policy::{BeginLimit, Mode, Order, ReadyQueue, Time, Urgency};
+use greenwave_policy::{BeginLimit, Mode, Order, ReadyQueue, Span, Time, Urgency};
 use std::time::Duration;
 
 /// Whether a call has a place.
@@ -63,7 +63,7 @@ impl Places {
     }
 
     /// Gives a place back, and says what a call that held it and had begun was like: its work, its queues behind.
-    pub(super) fn leave(&mut self, now: Time, seen: Option<(Duration, Duration)>) {
+    pub(super) fn leave(&mut self, now: Time, seen: Option<(Span, Span)>) {
         if let Some((work, queued)) = seen {
             self.limit.observe(now, work, queued, self.taken);
         }
@@ -167,7 +167,7 @@ mod tests {
         let (mut places, now) = (places(1024), Time::from_nanos(1_000_000_000));
         for _ in 0..BeginLimit::REVIEW / 2 {
             assert!(places.take(now) && places.take(now));
-            (0..2).for_each(|_| places.leave(now, Some((Duration::ZERO, 50 * MS))));
+            (0..2).for_each(|_| places.leave(now, Some((Span::ZERO, Span::from(50 * MS)))));
         }
         assert!(places.take(now) && !places.take(now), "all of their time was queue");
         places.wait(now, Urgency::default(), 5);

@@ -113,7 +113,7 @@ impl Sitter {
         let Self { place, role } = self;
         let config = &role.config;
         let mut net = Net::with_buffers(place.backend.clone(), &config.limits, role.clock.clone(), false, BUFFERS)?;
-        let serving = Serving { name: config.name.clone(), checksums: config.checksums, absolute: config.absolute };
+        let serving = Serving::of(config);
         net.serve(serving, role.counters.clone());
         let (listeners, addresses) = listen(&mut net, &place.listen, config.tls.as_ref(), place.heads.len() > 1)?;
         role.listeners = listeners;

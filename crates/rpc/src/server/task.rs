@@ -2,6 +2,7 @@
 
 use super::inbox::Owed;
 use super::places::Place;
+use super::runner::Runner;
 use crate::context::{Context, Inner};
 use crate::local::Command;
 use crate::net::PeerKey;
@@ -9,17 +10,18 @@ use crate::receipt::Receipt;
 use crate::service::Router;
 use crate::status::Status;
 use crate::wire::CallId;
-use greenwave_policy::{Time, Urgency};
-use greenwave_quanta::Coroutine;
+use greenwave_policy::{Span, Time, Urgency};
 use std::cell::Cell;
+use std::ops::{Index, IndexMut};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// A call from its admission to its answer.
 ///
 /// Every moment of it is queue, service or waiting: `since` is when the present one began.
 pub(super) struct Task {
+    /// Whether it is one: what is left of one that is over is used again.
+    lives: bool,
     /// If another thread has the connection.
     pub(super) owed: Option<Owed>,
     pub(super) peer: PeerKey,
@@ -29,8 +31,8 @@ pub(super) struct Task {
     pub(super) urgency: Urgency,
     pub(super) received: Time,
     pub(super) since: Time,
-    pub(super) queue: Duration,
-    pub(super) service: Duration,
+    pub(super) queue: Span,
+    pub(super) service: Span,
     pub(super) turns: u32,
     pub(super) place: Place,
     /// `None` until its handler begins.
@@ -48,7 +50,8 @@ pub(super) struct Task {
     pub(super) slept: bool,
     /// Times in a row that it suspended without asking for anything.
     pub(super) idle: u32,
-    pub(super) progress: Progress,
+    /// What runs its handler, from when that begins; away while it does run.
+    pub(super) runner: Option<Box<Runner>>,
     pub(super) waiting: Option<Waiting>,
 }
 
@@ -56,72 +59,22 @@ pub(super) struct Task {
 #[derive(Clone, Copy)]
 pub(super) struct Begin {
     pub(super) at: Time,
-    pub(super) queued: Duration,
+    pub(super) queued: Span,
 }
 
-/// How far a call's handler is.
-pub(super) enum Progress {
-    /// It has not begun.
-    Fresh,
-    Begun(Coroutine),
-    /// It is being resumed, or over.
-    Away,
-}
-
-/// What a task has in common with its handler's coroutine. Used again for the next task.
+/// What a task has in common with its handler's coroutine.
 ///
 /// A coroutine may be left in the middle of dropping what it has. So a count of references may be shared with it that
 /// its head leaves alone meanwhile, as this one's, but not one that is shared with other coroutines.
 pub(super) struct Serving {
-    pub(super) router: Arc<Router>,
+    router: Arc<Router>,
+    method: usize,
     pub(super) context: Context,
-    pub(super) request: Vec<u8>,
+    request: Cell<Vec<u8>>,
+    /// Where the handler puts its reply.
+    reply: Cell<Vec<u8>>,
     /// What the handler made: the reply, or why there is none.
     pub(super) product: Cell<Option<Result<Vec<u8>, Status>>>,
-}
-
-/// Those that are free to be used again, so that a call allocates none.
-pub(super) struct Servings {
-    router: Arc<Router>,
-    free: Vec<Rc<Serving>>,
-}
-
-impl Servings {
-    /// How many are kept.
-    const MOST: usize = 1024;
-
-    pub(super) fn new(router: Arc<Router>) -> Self {
-        Self { router, free: Vec::new() }
-    }
-
-    /// One for this request.
-    pub(super) fn begin(&mut self, context: Inner, request: Vec<u8>) -> Rc<Serving> {
-        if let Some(mut free) = self.free.pop()
-            && let Some(serving) = Rc::get_mut(&mut free)
-        {
-            serving.context.renew(context);
-            serving.request = request;
-            return free;
-        }
-        self.adopt(context.into(), request)
-    }
-
-    /// One for a request whose context was made elsewhere.
-    pub(super) fn adopt(&self, context: Context, request: Vec<u8>) -> Rc<Serving> {
-        Rc::new(Serving { router: Arc::clone(&self.router), context, request, product: Cell::new(None) })
-    }
-
-    /// Takes back the one of a task that is over, and hands out its request's buffer.
-    pub(super) fn end(&mut self, mut over: Rc<Serving>) -> Option<Vec<u8>> {
-        // A coroutine that could not be unwound yet may still have it.
-        let serving = Rc::get_mut(&mut over)?;
-        serving.product.take();
-        let request = std::mem::take(&mut serving.request);
-        if self.free.len() < Self::MOST {
-            self.free.push(over);
-        }
-        Some(request)
-    }
 }
 
 /// What a suspended call waits for.
@@ -133,15 +86,199 @@ pub(super) struct Waiting {
     pub(super) epoch: u64,
 }
 
+/// The tasks of a thread, by number. A task lies where one before it lay, with its memory.
+pub(super) struct Tasks {
+    router: Arc<Router>,
+    slots: Vec<Task>,
+    free: Vec<usize>,
+}
+
+/// A call that is about to be a task.
+pub(super) struct Admitted {
+    pub(super) owed: Option<Owed>,
+    pub(super) peer: PeerKey,
+    pub(super) call: CallId,
+    pub(super) method: usize,
+    pub(super) urgency: Urgency,
+}
+
 impl Task {
     /// How urgent it is once it has had some service: of the work here only the rest is left.
     pub(super) fn urgency_now(&self) -> Urgency {
-        self.urgency.after(self.service)
+        self.urgency.after(self.service.into())
     }
 
     /// What it has cost until `now`.
     pub(super) fn receipt(&mut self, now: Time) -> Receipt {
-        let behind = self.behind.take().map_or_else(Receipt::default, |behind| *behind);
-        Receipt { queue: self.queue, service: self.service, total: now.since(self.received), ..behind }
+        let (queue, service, total) = (self.queue.into(), self.service.into(), now.since(self.received));
+        match self.behind.take() {
+            None => Receipt { queue, service, total, ..Receipt::default() },
+            Some(behind) => Receipt { queue, service, total, ..*behind },
+        }
     }
+
+    /// Whether its handler has not begun.
+    #[inline]
+    pub(super) fn is_fresh(&self) -> bool {
+        self.begin.is_none()
+    }
+
+    fn new(admitted: Admitted, serving: Rc<Serving>) -> Self {
+        let Admitted { owed, peer, call, method, urgency } = admitted;
+        Self {
+            lives: true,
+            owed,
+            peer,
+            call,
+            method,
+            serving,
+            urgency,
+            received: urgency.arrived,
+            since: urgency.arrived,
+            queue: Span::ZERO,
+            service: Span::ZERO,
+            turns: 0,
+            place: Place::None,
+            begin: None,
+            outstanding: 0,
+            behind: None,
+            commands: Vec::new(),
+            missed: 0,
+            slept: false,
+            idle: 0,
+            runner: None,
+            waiting: None,
+        }
+    }
+
+    /// Becomes another one. What is left of the one that is over is as in a new one.
+    fn renew(&mut self, admitted: Admitted) {
+        let Admitted { owed, peer, call, method, urgency } = admitted;
+        self.lives = true;
+        self.owed = owed;
+        (self.peer, self.call, self.method, self.urgency) = (peer, call, method, urgency);
+        (self.received, self.since) = (urgency.arrived, urgency.arrived);
+    }
+
+    /// Leaves nothing of itself but its memory.
+    fn clear(&mut self) {
+        self.lives = false;
+        self.owed = None;
+        (self.queue, self.service, self.turns) = (Span::ZERO, Span::ZERO, 0);
+        (self.place, self.begin, self.outstanding, self.behind) = (Place::None, None, 0, None);
+        self.commands.clear();
+        (self.missed, self.slept, self.idle) = (0, false, 0);
+        (self.runner, self.waiting) = (None, None);
+    }
+}
+
+impl Serving {
+    /// Runs the handler.
+    #[inline]
+    pub(super) fn serve(&self) {
+        let (request, mut reply) = (self.request.take(), self.reply.take());
+        let (request, result) = self.router.at(self.method).serve(&self.context, request, &mut reply);
+        self.request.set(request);
+        self.product.set(Some(result.map(|()| reply)));
+    }
+
+    /// Gives the handler memory for its reply.
+    #[inline]
+    pub(super) fn provide(&self, reply: Vec<u8>) {
+        self.reply.set(reply);
+    }
+}
+
+impl Tasks {
+    pub(super) fn new(router: Arc<Router>) -> Self {
+        Self { router, slots: Vec::new(), free: Vec::new() }
+    }
+
+    /// Adds the task of a request.
+    #[inline]
+    pub(super) fn begin(&mut self, admitted: Admitted, context: Inner, request: Vec<u8>) -> usize {
+        let Some(index) = self.free.pop() else { return self.adopt(admitted, context.into(), request) };
+        let task = &mut self.slots[index];
+        match Rc::get_mut(&mut task.serving) {
+            Some(serving) => {
+                serving.context.renew(context);
+                serving.method = admitted.method;
+                serving.request.set(request);
+            }
+            // A coroutine that could not be unwound yet has it.
+            None => task.serving = serving(&self.router, &admitted, context.into(), request),
+        }
+        task.renew(admitted);
+        index
+    }
+
+    /// Adds the task of a request whose context was made elsewhere.
+    pub(super) fn adopt(&mut self, admitted: Admitted, context: Context, request: Vec<u8>) -> usize {
+        let serving = serving(&self.router, &admitted, context, request);
+        match self.free.pop() {
+            Some(index) => {
+                let task = &mut self.slots[index];
+                task.serving = serving;
+                task.renew(admitted);
+                index
+            }
+            None => {
+                self.slots.push(Task::new(admitted, serving));
+                self.slots.len() - 1
+            }
+        }
+    }
+
+    /// Removes a task that is over, and hands out its request's buffer.
+    #[inline]
+    pub(super) fn end(&mut self, index: usize) -> Option<Vec<u8>> {
+        let task = &mut self.slots[index];
+        task.clear();
+        self.free.push(index);
+        let serving = Rc::get_mut(&mut task.serving)?;
+        serving.product.take();
+        Some(serving.request.take())
+    }
+
+    pub(super) fn get(&self, index: usize) -> Option<&Task> {
+        self.slots.get(index).filter(|task| task.lives)
+    }
+
+    pub(super) fn get_mut(&mut self, index: usize) -> Option<&mut Task> {
+        self.slots.get_mut(index).filter(|task| task.lives)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (usize, &Task)> {
+        self.slots.iter().enumerate().filter(|(_, task)| task.lives)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl Index<usize> for Tasks {
+    type Output = Task;
+
+    #[inline]
+    fn index(&self, index: usize) -> &Task {
+        &self.slots[index]
+    }
+}
+
+impl IndexMut<usize> for Tasks {
+    #[inline]
+    fn index_mut(&mut self, index: usize) -> &mut Task {
+        &mut self.slots[index]
+    }
+}
+
+fn serving(router: &Arc<Router>, admitted: &Admitted, context: Context, request: Vec<u8>) -> Rc<Serving> {
+    let (router, method) = (Arc::clone(router), admitted.method);
+    let request = Cell::new(request);
+    Rc::new(Serving { router, method, context, request, reply: Cell::default(), product: Cell::new(None) })
 }

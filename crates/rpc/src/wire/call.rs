@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use greenwave_policy::{Budget, DeadlineField};
+use greenwave_policy::{Budget, Deadline, DeadlineField, Time};
 
-use super::fields::{bytes_at, u16_at, u32_at, u64_at};
+use super::fields::{bytes_at, put, u16_at, u32_at, u64_at};
 use super::head::nanos;
-use super::header::{ABSOLUTE, HAS_META, Header, PARALLEL_UNIT};
+use super::header::{ABSOLUTE, CALL_OFFSET, HAS_META, Header, PARALLEL_UNIT, put_header};
 use super::{CallId, Head, Kind, META_BYTES_MOST, MethodId, Problem, Realtime, WireError};
 
 const METHOD_OFFSET: usize = 8;
@@ -53,29 +53,54 @@ impl CallHeader {
     /// The head to send before the metadata and the body. Patch what changes until the last write with
     /// [`Head::set_credits`] and [`Head::set_time`].
     pub fn encode(&self) -> Head {
-        let mut flags = if self.deadline.parallel_unit { PARALLEL_UNIT } else { 0 };
-        let mut len = CALL_FIXED;
-        if self.meta_len != 0 {
-            flags |= HAS_META;
+        let fixed = self.fixed(self.deadline.budget.as_nanos(), nanos(self.elapsed));
+        match self.expires {
+            None => Head::of(&[&fixed]),
+            Some(expires) => Head::of(&[&fixed, &expires.as_nanos().to_le_bytes()]),
         }
-        if self.expires.is_some() {
-            flags |= ABSOLUTE;
-            len += EXPIRES_BYTES;
-        }
-        let expires = self.expires.map_or(0, Realtime::as_nanos);
-        Head::new(Kind::Call, flags, self.credits, Some(self.call), len)
-            .with(METHOD_OFFSET, self.method.as_u64().to_le_bytes())
-            .with(BUDGET_OFFSET, self.deadline.budget.as_nanos().to_le_bytes())
-            .with(ELAPSED_OFFSET, nanos(self.elapsed).to_le_bytes())
-            .with(MESSAGE_OFFSET, self.message_len.to_le_bytes())
-            .with(META_OFFSET, self.meta_len.to_le_bytes())
-            .with(CALL_FIXED, expires.to_le_bytes())
+    }
+
+    /// The head of a CALL without an expiry, with *dates* in place of what is left and what has passed: [`stamp`] turns
+    /// them into times at the last write.
+    #[inline(always)]
+    pub(crate) fn dated(&self, deadline: Deadline, birth: Time) -> [u8; CALL_FIXED] {
+        debug_assert!(self.expires.is_none(), "the line has no room for one");
+        self.fixed(deadline.budget(Time::ZERO).as_nanos(), birth.as_nanos())
+    }
+
+    #[inline(always)]
+    fn fixed(&self, budget: i64, elapsed: u64) -> [u8; CALL_FIXED] {
+        let parallel_unit = if self.deadline.parallel_unit { PARALLEL_UNIT } else { 0 };
+        let has_meta = if self.meta_len != 0 { HAS_META } else { 0 };
+        let absolute = if self.expires.is_some() { ABSOLUTE } else { 0 };
+        let mut fixed = [0; CALL_FIXED];
+        put_header(&mut fixed, Kind::Call, parallel_unit | has_meta | absolute, self.credits, Some(self.call));
+        put(&mut fixed, METHOD_OFFSET, self.method.as_u64().to_le_bytes());
+        put(&mut fixed, BUDGET_OFFSET, budget.to_le_bytes());
+        put(&mut fixed, ELAPSED_OFFSET, elapsed.to_le_bytes());
+        put(&mut fixed, MESSAGE_OFFSET, self.message_len.to_le_bytes());
+        put(&mut fixed, META_OFFSET, self.meta_len.to_le_bytes());
+        fixed
     }
 
     /// Bytes of the head that [`encode`](Self::encode) makes.
     pub const fn head_len(&self) -> usize {
         if self.expires.is_some() { CALL_FIXED + EXPIRES_BYTES } else { CALL_FIXED }
     }
+}
+
+/// Turns the [dates](CallHeader::dated) in a CALL into times as of its `arrival`, whose `age` is the time since the clock's
+/// origin. Which call it is; `None`: not one, so it stays as it is.
+#[inline(always)]
+pub(crate) fn stamp(fixed: &mut [u8; CALL_FIXED], arrival: Time, age: Duration) -> Option<CallId> {
+    if fixed[0] != Kind::Call as u8 {
+        return None;
+    }
+    let date = Budget::from_nanos(i64::from_le_bytes(bytes_at(fixed, BUDGET_OFFSET)));
+    let elapsed = arrival.as_nanos().saturating_sub(u64_at(fixed, ELAPSED_OFFSET));
+    put(fixed, BUDGET_OFFSET, date.after_wire(age).as_nanos().to_le_bytes());
+    put(fixed, ELAPSED_OFFSET, elapsed.to_le_bytes());
+    CallId::new(u32_at(fixed, CALL_OFFSET))
 }
 
 /// A CALL as it arrived.
@@ -91,7 +116,7 @@ pub struct Call<'a> {
 
 impl<'a> Call<'a> {
     #[inline(always)]
-    pub(super) fn parse(chunk: &'a [u8]) -> Result<Self, WireError> {
+    pub(crate) fn parse(chunk: &'a [u8]) -> Result<Self, WireError> {
         let Some((fixed, rest)) = chunk.split_first_chunk::<CALL_FIXED>() else {
             return Err(WireError::short(Some(Kind::Call), CALL_FIXED, chunk.len()));
         };

@@ -136,6 +136,7 @@ fn the_documents_limits_are_the_constants() {
         ("CHUNK_BYTES_LEAST", CHUNK_BYTES_LEAST as usize),
         ("CHUNK_BYTES_MOST", CHUNK_BYTES_MOST as usize),
         ("CREDITS_MOST", CREDITS_MOST as usize),
+        ("RETURN_BYTES", RETURN_BYTES),
         ("CALLS_MOST", CALLS_MOST as usize),
         ("META_BYTES_MOST", META_BYTES_MOST),
         ("FAILURE_TEXT_MOST", FAILURE_TEXT_MOST),

@@ -23,3 +23,8 @@ pub(super) fn bytes_at<const N: usize, const M: usize>(fixed: &[u8; N], at: usiz
     field.copy_from_slice(&fixed[at..at + M]);
     field
 }
+
+#[inline(always)]
+pub(super) fn put<const N: usize, const M: usize>(fixed: &mut [u8; N], at: usize, field: [u8; M]) {
+    fixed[at..at + M].copy_from_slice(&field);
+}

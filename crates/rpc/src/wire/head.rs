@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use greenwave_policy::Budget;
 
-use super::header::{CALL_OFFSET, FLAGS_OFFSET};
+use super::header::put_header;
 use super::{BUDGET_OFFSET, CREDITS_OFFSET, CallId, ELAPSED_OFFSET, Kind};
 
 /// The head of a frame: what precedes metadata, receipts and body. It dereferences to its bytes, to be sent as the
@@ -24,10 +24,19 @@ impl Head {
     pub(super) fn new(kind: Kind, flags: u8, credits: u16, call: Option<CallId>, len: usize) -> Self {
         debug_assert!(len <= Self::MOST);
         let mut head = Self { bytes: [0; Self::MOST], len: len as u8 };
-        head.bytes[0] = kind as u8;
-        head.bytes[FLAGS_OFFSET] = flags;
-        head.set_credits(credits);
-        head.with(CALL_OFFSET, call.map_or(0, CallId::as_u32).to_le_bytes())
+        put_header(&mut head.bytes, kind, flags, credits, call);
+        head
+    }
+
+    /// A head of these parts.
+    pub(super) fn of(parts: &[&[u8]]) -> Self {
+        let mut head = Self { bytes: [0; Self::MOST], len: 0 };
+        for part in parts {
+            let from = usize::from(head.len);
+            head.bytes[from..from + part.len()].copy_from_slice(part);
+            head.len += part.len() as u8;
+        }
+        head
     }
 
     /// The head with a field in its place.
@@ -54,8 +63,9 @@ impl Head {
 }
 
 /// A duration as it is written: nanoseconds, at most 2^64 - 1 of them (584 years).
+#[inline]
 pub(crate) fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+    duration.as_secs().saturating_mul(1_000_000_000).saturating_add(duration.subsec_nanos().into())
 }
 
 impl Deref for Head {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::fields::{u16_at, u32_at};
+use super::fields::{put, u16_at, u32_at};
 use super::{CallId, Problem, WireError};
 
 /// Bytes of the header that every frame begins with.
@@ -47,6 +47,20 @@ pub enum Kind {
     Pong = 8,
     /// The peer will take no further calls.
     GoAway = 9,
+}
+
+/// Writes the header at the start of a frame's fixed part.
+#[inline(always)]
+pub(super) fn put_header<const N: usize>(
+    fixed: &mut [u8; N],
+    kind: Kind,
+    flags: u8,
+    credits: u16,
+    call: Option<CallId>,
+) {
+    put(fixed, 0, [kind as u8, flags]);
+    put(fixed, CREDITS_OFFSET, credits.to_le_bytes());
+    put(fixed, CALL_OFFSET, call.map_or(0, CallId::as_u32).to_le_bytes());
 }
 
 impl Kind {

@@ -10,8 +10,8 @@ use std::ops::{BitAnd, BitOr};
 use super::fields::{bytes_at, u16_at, u32_at};
 use super::header::Header;
 use super::{
-    CALLS_MOST, CHUNK_BYTES_LEAST, CHUNK_BYTES_MOST, CREDITS_MOST, CREDITS_OFFSET, Frame, HEADER_BYTES, Head, Kind,
-    Problem, StageName, VERSION, WireError,
+    CALLS_MOST, CHUNK_BYTES_LEAST, CHUNK_BYTES_MOST, CREDITS_MOST, CREDITS_OFFSET, Call, Frame, HEADER_BYTES, Head,
+    Kind, Problem, Reply, StageName, VERSION, WireError,
 };
 
 const MAGIC: [u8; 4] = *b"GRNW";
@@ -55,8 +55,11 @@ impl Features {
     pub const ABSOLUTE_DEADLINE: Self = Self(1 << 1);
     /// A REPLY may carry the receipts of the stages behind the callee.
     pub const RECEIPTS: Self = Self(1 << 2);
+    /// Credits come back for each [`RETURN_BYTES`](super::RETURN_BYTES) at the latest.
+    pub const PROMPT_CREDITS: Self = Self(1 << 3);
     /// All that this version knows.
-    pub const KNOWN: Self = Self(Self::CRC32C.0 | Self::ABSOLUTE_DEADLINE.0 | Self::RECEIPTS.0);
+    pub const KNOWN: Self =
+        Self(Self::CRC32C.0 | Self::ABSOLUTE_DEADLINE.0 | Self::RECEIPTS.0 | Self::PROMPT_CREDITS.0);
 
     /// The set with these bits, known or not.
     pub const fn from_bits(bits: u32) -> Self {
@@ -92,10 +95,11 @@ impl BitAnd for Features {
 
 impl fmt::Display for Features {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const NAMES: [(Features, &str); 3] = [
+        const NAMES: [(Features, &str); 4] = [
             (Features::CRC32C, "CRC32C"),
             (Features::ABSOLUTE_DEADLINE, "ABSOLUTE_DEADLINE"),
             (Features::RECEIPTS, "RECEIPTS"),
+            (Features::PROMPT_CREDITS, "PROMPT_CREDITS"),
         ];
         let mut listed = NAMES.iter().filter(|(feature, _)| self.contains(*feature)).map(|(_, name)| *name);
         match listed.next() {
@@ -249,22 +253,33 @@ impl Negotiated {
     /// the callee to answer, and no reason to end the connection.
     pub fn check(&self, frame: &Frame<'_>) -> Result<(), WireError> {
         match frame {
-            Frame::Call(call) if call.header.expires.is_some() => {
-                self.allows(Features::ABSOLUTE_DEADLINE, Kind::Call, super::CALL_FIXED)
-            }
-            Frame::Reply(reply) => {
-                let (found, limit) = (reply.header.message_len, self.receive.message_bytes);
-                if found > limit {
-                    let problem = Problem::MessageTooLong { found, limit };
-                    return Err(WireError::at(Some(Kind::Reply), super::REPLY_MESSAGE_OFFSET, problem));
-                }
-                if reply.receipts.is_empty() {
-                    return Ok(());
-                }
-                self.allows(Features::RECEIPTS, Kind::Reply, super::REPLY_FIXED)
-            }
+            Frame::Call(call) => self.check_call(call),
+            Frame::Reply(reply) => self.check_reply(reply),
             _ => Ok(()),
         }
+    }
+
+    /// [`check`](Self::check) for a CALL.
+    #[inline(always)]
+    pub(crate) fn check_call(&self, call: &Call<'_>) -> Result<(), WireError> {
+        if call.header.expires.is_none() {
+            return Ok(());
+        }
+        self.allows(Features::ABSOLUTE_DEADLINE, Kind::Call, super::CALL_FIXED)
+    }
+
+    /// [`check`](Self::check) for a REPLY.
+    #[inline(always)]
+    pub(crate) fn check_reply(&self, reply: &Reply<'_>) -> Result<(), WireError> {
+        let (found, limit) = (reply.header.message_len, self.receive.message_bytes);
+        if found > limit {
+            let problem = Problem::MessageTooLong { found, limit };
+            return Err(WireError::at(Some(Kind::Reply), super::REPLY_MESSAGE_OFFSET, problem));
+        }
+        if reply.receipts.is_empty() {
+            return Ok(());
+        }
+        self.allows(Features::RECEIPTS, Kind::Reply, super::REPLY_FIXED)
     }
 
     fn allows(&self, feature: Features, kind: Kind, at: usize) -> Result<(), WireError> {

@@ -17,6 +17,10 @@ pub const CHUNK_BYTES_MOST: u32 = 1 << 20;
 /// Most receive buffers a peer may offer: credits come back in a field of 16 bits.
 pub const CREDITS_MOST: u32 = u16::MAX as u32;
 
+/// Bytes of chunks after which credits go back, however many are owed: the sender of a long message sends little ahead of
+/// what was read, so that short ones needn't wait behind it, and has to know.
+pub const RETURN_BYTES: usize = 64 << 10;
+
 /// Most calls a peer may accept at once on a connection: a call's number has 16 bits for its slot.
 pub const CALLS_MOST: u32 = 1 << 16;
 

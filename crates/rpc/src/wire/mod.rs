@@ -47,6 +47,7 @@ pub use meta::{Meta, MetaEntries, MetaError, push_meta};
 pub use names::{CallId, MethodId, NameError, Realtime, StageName};
 pub use reply::{REPLY_FIXED, Reply, ReplyHeader};
 
+pub(crate) use call::stamp;
 pub(crate) use head::nanos;
 use reply::REPLY_MESSAGE_OFFSET;
 

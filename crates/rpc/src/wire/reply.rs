@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::fields::{u16_at, u32_at, u64_at};
+use super::fields::{put, u16_at, u32_at, u64_at};
 use super::head::nanos;
-use super::header::{HAS_RECEIPTS, Header};
+use super::header::{HAS_RECEIPTS, Header, put_header};
 use super::{CallId, FAILURE_TEXT_MOST, Head, Kind, Problem, RECEIPT_BYTES_MOST, WireError};
 use crate::status::{Code, Reason};
 
@@ -45,15 +45,23 @@ pub struct ReplyHeader {
 impl ReplyHeader {
     /// The head to send before the receipts and the body.
     pub fn encode(&self) -> Head {
+        Head::of(&[&self.fixed()])
+    }
+
+    /// The bytes of the head.
+    #[inline(always)]
+    pub(crate) fn fixed(&self) -> [u8; REPLY_FIXED] {
         let flags = if self.receipts_len != 0 { HAS_RECEIPTS } else { 0 };
-        Head::new(Kind::Reply, flags, self.credits, Some(self.call), REPLY_FIXED)
-            .with(REPLY_MESSAGE_OFFSET, self.message_len.to_le_bytes())
-            .with(STATUS_OFFSET, [self.code.as_u8()])
-            .with(REASON_OFFSET, [self.reason.as_u8()])
-            .with(RECEIPTS_OFFSET, self.receipts_len.to_le_bytes())
-            .with(QUEUE_OFFSET, nanos(self.queue).to_le_bytes())
-            .with(SERVICE_OFFSET, nanos(self.service).to_le_bytes())
-            .with(TOTAL_OFFSET, nanos(self.total).to_le_bytes())
+        let mut fixed = [0; REPLY_FIXED];
+        put_header(&mut fixed, Kind::Reply, flags, self.credits, Some(self.call));
+        put(&mut fixed, REPLY_MESSAGE_OFFSET, self.message_len.to_le_bytes());
+        put(&mut fixed, STATUS_OFFSET, [self.code.as_u8()]);
+        put(&mut fixed, REASON_OFFSET, [self.reason.as_u8()]);
+        put(&mut fixed, RECEIPTS_OFFSET, self.receipts_len.to_le_bytes());
+        put(&mut fixed, QUEUE_OFFSET, nanos(self.queue).to_le_bytes());
+        put(&mut fixed, SERVICE_OFFSET, nanos(self.service).to_le_bytes());
+        put(&mut fixed, TOTAL_OFFSET, nanos(self.total).to_le_bytes());
+        fixed
     }
 }
 
@@ -77,7 +85,7 @@ impl<'a> Reply<'a> {
     }
 
     #[inline(always)]
-    pub(super) fn parse(chunk: &'a [u8]) -> Result<Self, WireError> {
+    pub(crate) fn parse(chunk: &'a [u8]) -> Result<Self, WireError> {
         let Some((fixed, rest)) = chunk.split_first_chunk::<REPLY_FIXED>() else {
             return Err(WireError::short(Some(Kind::Reply), REPLY_FIXED, chunk.len()));
         };

@@ -1,7 +1,5 @@
 //! What an [`EpollQueue`] does when a descriptor is ready.
 
-use std::time::Duration;
-
 use rustix::event::epoll::{self, EventFlags};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
@@ -9,13 +7,11 @@ use rustix::net::{RecvFlags, recv};
 use super::{EpollQueue, about};
 use crate::detached::Carrier;
 use crate::hot::Change;
-use crate::socket::{connect_outcome, peer_of, reason_of};
+use crate::socket::{ACCEPT_PAUSE, connect_outcome, lack_of, peer_of, reason_of};
 use crate::stream::{Due, Note, Phase};
-use crate::{AcceptMode, CloseReason, DetachedEndpoint, EndpointId, Event, ListenerId, VerbsError};
+use crate::{AcceptMode, CloseReason, DetachedEndpoint, EndpointId, Event, ListenerId};
 
 impl EpollQueue {
-    /// How long a listener rests after the system had no descriptor for a connection.
-    pub(super) const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
     /// Connections accepted, and reads of an endpoint, before it is the others' turn.
     const ROUNDS: usize = 8;
     /// Reports after which an endpoint must be read to its end, as there will be no further report.
@@ -143,7 +139,7 @@ impl EpollQueue {
             let sent = stream.send(&mut self.posting);
             match sent {
                 Ok(count) => {
-                    if stream.outbox.advance(count, self.posting.mark, &mut self.posting.spare) {
+                    if self.posting.advance(stream, count) {
                         self.notes.push_back((key, Note::Writable));
                     }
                 }
@@ -178,17 +174,12 @@ impl EpollQueue {
             let socket = match listener.socket.accept() {
                 Ok(socket) => socket,
                 Err(Errno::AGAIN) => break,
-                Err(lack @ (Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)) => {
+                Err(errno) => {
                     self.stats.accept_errors += 1;
+                    let Some(error) = lack_of(errno) else { continue };
                     self.rest(key);
-                    let error = VerbsError::refused("can't accept connections", lack);
                     sink(Event::AcceptFailed { listener: ListenerId(key), error });
                     break;
-                }
-                // This connection failed before it was accepted; the next one need not.
-                Err(_) => {
-                    self.stats.accept_errors += 1;
-                    continue;
                 }
             };
             let peer = peer_of(&socket, &listener.socket.address);
@@ -211,7 +202,7 @@ impl EpollQueue {
         let Some(listener) = self.listeners.at(key) else { return };
         let data = epoll::EventData::new_u64(key | about::LISTENER);
         if epoll::modify(&self.epoll, &listener.socket.socket, data, EventFlags::empty()).is_ok() {
-            self.timers.set(self.now + Self::ACCEPT_PAUSE, Due::Accept(key));
+            self.timers.set(self.now + ACCEPT_PAUSE, Due::Accept(key));
         }
     }
 }

@@ -16,7 +16,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use greenwave_policy::Time;
+use greenwave_policy::{Acknowledged, Time};
 use rustix::event::{Timespec, epoll};
 use rustix::fd::{AsFd, OwnedFd};
 
@@ -24,12 +24,12 @@ use crate::detached::Carrier;
 use crate::hot::Hot;
 use crate::outbox::{Shared, Spare};
 use crate::slots::Slots;
-use crate::socket::{ListeningSocket, Progress, begin_connect};
+use crate::socket::{ACCEPT_PAUSE, ListeningSocket, Progress, begin_connect};
 use crate::stream::{Due, Note, Phase, Posting, Stream, Timers, list};
 use crate::wake::{Bell, EventBell};
 use crate::{
-    AcceptMode, Address, Backend, Close, CompletionQueue, DetachedEndpoint, EndpointId, Event, ListenerId, QueueConfig,
-    QueueStats, TlsClient, TlsServer, VerbsError, Waker,
+    AcceptMode, Address, Backend, Bound, Close, CompletionQueue, DetachedEndpoint, EndpointId, Event, ListenerId,
+    QueueConfig, QueueStats, Run, TlsClient, TlsServer, VerbsError, Waker,
 };
 
 /// What a report of epoll is about, in the bits between slot and generation of a key.
@@ -60,6 +60,9 @@ pub(crate) struct EpollQueue {
     hot: Hot,
     /// Polls since epoll was asked.
     turn: u32,
+    /// The next poll that finds nothing need not ask epoll: what was reported last, a wait had asked for, and whoever
+    /// waits asks again. Between two waits that is one system call less.
+    waits: bool,
     dirty: Vec<u64>,
     notes: VecDeque<(u64, Note)>,
     timers: Timers,
@@ -100,6 +103,7 @@ impl EpollQueue {
             ready: Vec::new(),
             hot: Hot::default(),
             turn: 0,
+            waits: false,
             dirty: Vec::new(),
             notes: VecDeque::new(),
             timers: Timers::default(),
@@ -139,7 +143,7 @@ impl EpollQueue {
         let Some(listener) = self.listeners.at(key) else { return };
         let data = epoll::EventData::new_u64(key | about::LISTENER);
         if epoll::modify(&self.epoll, &listener.socket.socket, data, epoll::EventFlags::IN).is_err() {
-            self.timers.set(self.now + Self::ACCEPT_PAUSE, Due::Accept(key));
+            self.timers.set(self.now + ACCEPT_PAUSE, Due::Accept(key));
         }
     }
 
@@ -267,8 +271,7 @@ impl CompletionQueue for EpollQueue {
     }
 
     fn post_send(&mut self, endpoint: EndpointId, parts: &[&[u8]]) -> Result<(), VerbsError> {
-        let stream = self.streams.at_mut(endpoint.0).filter(|stream| stream.takes_posts());
-        let stream = stream.ok_or(VerbsError::StaleEndpoint(endpoint))?;
+        let stream = open_to_posts(&mut self.streams, endpoint)?;
         self.posting.post(endpoint, stream, parts, &mut self.stats)?;
         list(&mut self.dirty, endpoint, stream);
         Ok(())
@@ -281,15 +284,37 @@ impl CompletionQueue for EpollQueue {
         (buffer, range): (&Arc<Vec<u8>>, Range<usize>),
         tail: &[u8],
     ) -> Result<(), VerbsError> {
+        let stream = open_to_posts(&mut self.streams, endpoint)?;
+        self.posting.post_shared(endpoint, stream, &Shared { head, buffer, range, tail }, &mut self.stats)?;
+        list(&mut self.dirty, endpoint, stream);
+        Ok(())
+    }
+
+    fn post_run(&mut self, endpoint: EndpointId, run: Run<'_>) -> Result<(), VerbsError> {
         let stream = self.streams.at_mut(endpoint.0).filter(|stream| stream.takes_posts());
         let stream = stream.ok_or(VerbsError::StaleEndpoint(endpoint))?;
-        self.posting.post_shared(endpoint, stream, &Shared { head, buffer, range, tail }, &mut self.stats)?;
+        self.posting.post_run(endpoint, stream, run, &mut self.stats)?;
         list(&mut self.dirty, endpoint, stream);
         Ok(())
     }
 
     fn reclaim(&mut self) -> Option<Vec<u8>> {
         self.posting.spare.reclaim()
+    }
+
+    fn bound(&mut self, endpoint: EndpointId, bound: Option<Bound>) {
+        if let Some(stream) = self.streams.at_mut(endpoint.0) {
+            stream.bound(bound);
+        }
+    }
+
+    fn acknowledged(&self, endpoint: EndpointId) -> Option<Acknowledged> {
+        self.streams.at(endpoint.0)?.acknowledged()
+    }
+
+    fn tag(&mut self, endpoint: EndpointId, code_point: u8) -> Result<(), VerbsError> {
+        let tagged = self.streams.at(endpoint.0).map_or(Ok(()), |stream| stream.tag(code_point));
+        tagged.map_err(|errno| VerbsError::System { doing: "tagging a connection", source: errno.into() })
     }
 
     fn submit(&mut self) {
@@ -320,7 +345,9 @@ impl CompletionQueue for EpollQueue {
         }
         if self.ready.is_empty() && (self.turn >= Self::TURNS || !self.hot.is_any_direct()) {
             self.turn = 0;
-            self.reap(Some(&Timespec::default()));
+            if !std::mem::take(&mut self.waits) {
+                self.reap(Some(&Timespec::default()));
+            }
         }
         if !self.ready.is_empty() {
             self.handle_ready(sink);
@@ -341,6 +368,7 @@ impl CompletionQueue for EpollQueue {
         let timeout = timer.into_iter().chain(timeout).min();
         let timeout = timeout.map(|span| Timespec::try_from(span).unwrap_or(Timespec { tv_sec: i64::MAX, tv_nsec: 0 }));
         self.reap(timeout.as_ref());
+        self.waits = !self.ready.is_empty();
         self.bell.flag().end_wait();
     }
 
@@ -351,4 +379,11 @@ impl CompletionQueue for EpollQueue {
     fn stats(&self) -> QueueStats {
         self.stats
     }
+}
+
+/// The stream of an endpoint to which the owner may post.
+#[inline]
+fn open_to_posts(streams: &mut Slots<Stream>, endpoint: EndpointId) -> Result<&mut Stream, VerbsError> {
+    let found = streams.at_mut(endpoint.0).filter(|stream| stream.takes_posts());
+    found.ok_or(VerbsError::StaleEndpoint(endpoint))
 }

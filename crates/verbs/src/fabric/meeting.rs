@@ -14,11 +14,9 @@ use super::wire::{End, NoNote, Note as Said};
 use super::{FabricQueue, about};
 use crate::detached::Carrier;
 use crate::framing::PREFIX;
-use crate::socket::{connect_outcome, peer_of, reason_of};
+use crate::socket::{ACCEPT_PAUSE, connect_outcome, lack_of, peer_of, reason_of};
 use crate::stream::{Due, Note};
-use crate::{
-    AcceptMode, Address, CloseReason, DetachedEndpoint, EndpointId, Event, FabricAddress, ListenerId, VerbsError,
-};
+use crate::{AcceptMode, Address, CloseReason, DetachedEndpoint, EndpointId, Event, FabricAddress, ListenerId};
 
 /// Asks the kernel to find out whether the machine at the other end still lives, and not to take longer for it than
 /// about five seconds.
@@ -41,8 +39,6 @@ pub(super) fn ring(connection: &Connection) {
 }
 
 impl FabricQueue {
-    /// How long a listener rests after the system had no descriptor for a connection.
-    const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
     /// Connections accepted before it is the others' turn.
     const ACCEPTS: usize = 8;
     /// Fruitless reads after which a fabric has no more of a peer whose socket has ended.
@@ -92,17 +88,12 @@ impl FabricQueue {
             let socket = match listener.socket.accept() {
                 Ok(socket) => socket,
                 Err(Errno::AGAIN) => return,
-                Err(lack @ (Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)) => {
+                Err(errno) => {
                     self.stats.accept_errors += 1;
-                    self.timers.set(self.now + Self::ACCEPT_PAUSE, Due::Accept(key));
-                    let error = VerbsError::refused("can't accept connections", lack);
+                    let Some(error) = lack_of(errno) else { continue };
+                    self.timers.set(self.now + ACCEPT_PAUSE, Due::Accept(key));
                     sink(Event::AcceptFailed { listener: ListenerId(key), error });
                     return;
-                }
-                // This connection failed before it was accepted; the next one need not.
-                Err(_) => {
-                    self.stats.accept_errors += 1;
-                    continue;
                 }
             };
             let peer = peer_of(&socket, &listener.socket.address);

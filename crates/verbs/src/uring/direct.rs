@@ -87,7 +87,7 @@ impl UringQueue {
             let sent = stream.send(&mut self.posting);
             match sent {
                 Ok(count) => {
-                    if stream.outbox.advance(count, self.posting.mark, &mut self.posting.spare) {
+                    if self.posting.advance(stream, count) {
                         self.notes.push_back((key, Note::Writable));
                     }
                 }

@@ -10,13 +10,11 @@ use rustix::net::{Shutdown, shutdown};
 use super::{Connection, Gather, UringQueue, request};
 use crate::detached::Carrier;
 use crate::outbox::Takeoff;
-use crate::socket::{connect_outcome, peer_of, reason_of};
+use crate::socket::{ACCEPT_PAUSE, connect_outcome, lack_of, peer_of, reason_of};
 use crate::stream::{Due, Note, Phase, Stream};
-use crate::{AcceptMode, CloseReason, DetachedEndpoint, EndpointId, Event, ListenerId, VerbsError};
+use crate::{AcceptMode, CloseReason, DetachedEndpoint, EndpointId, Event, ListenerId};
 
 impl UringQueue {
-    /// How long a listener rests after the system had no descriptor for a connection.
-    const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
     /// How long dropping the queue waits for the kernel to give back what it was handed, twenty times over.
     const PATIENCE: Duration = Duration::from_millis(50);
 
@@ -108,7 +106,7 @@ impl UringQueue {
         }
         match result {
             Ok(count) => {
-                if stream.outbox.advance(count, self.posting.mark, &mut self.posting.spare) {
+                if self.posting.advance(stream, count) {
                     self.notes.push_back((key, Note::Writable));
                 }
             }
@@ -157,12 +155,12 @@ impl UringQueue {
         }
         let (mode, tls) = (listener.mode, listener.tls.clone());
         let own = listener.socket.address.clone();
-        if let Err(lack @ (Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)) = socket
+        if let Err(errno) = socket
             && !more
+            && let Some(error) = lack_of(errno)
         {
             // There won't be one at once, and trying again at once would keep the queue busy.
-            self.timers.set(self.now + Self::ACCEPT_PAUSE, Due::Accept(key));
-            let error = VerbsError::refused("can't accept connections", lack);
+            self.timers.set(self.now + ACCEPT_PAUSE, Due::Accept(key));
             sink(Event::AcceptFailed { listener: ListenerId(key), error });
         } else if !more {
             self.accept_at(key);
@@ -227,17 +225,17 @@ impl UringQueue {
         if stream.may_write() {
             connection.sending = true;
             self.stats.writes += 1;
-            let data = key | request::SEND;
+            let (data, flags) = (key | request::SEND, stream.flags);
             match stream.take_off(&mut self.posting) {
                 // SAFETY: the outbox neither changes nor frees these bytes before it is told that they are written or
                 // is cleared, which happens when the send has completed (invariant 2 of the queue).
-                (socket, Takeoff::Run(bytes)) => unsafe { self.ring.send(socket, bytes, data) },
+                (socket, Takeoff::Run(bytes)) => unsafe { self.ring.send(socket, bytes, flags, data) },
                 (socket, Takeoff::Scattered(scattered)) => {
                     let message = connection.gather.get_or_insert_with(Gather::new).fill(scattered);
                     // SAFETY: as above for the bytes; those that are shared are kept by the outbox's share, and nobody
                     // can change what is shared. What names them lies in a box that is filled again only when
                     // this send has completed, and is freed with the connection, so no earlier either.
-                    unsafe { self.ring.send_message(socket, message, data) };
+                    unsafe { self.ring.send_message(socket, message, flags, data) };
                 }
             }
         } else if stream.finish_flush() {

@@ -22,7 +22,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use greenwave_policy::Time;
+use greenwave_policy::{Acknowledged, Time};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 
@@ -35,8 +35,8 @@ use crate::socket::{ListeningSocket, Progress, begin_connect};
 use crate::stream::{Due, Note, Phase, Posting, Stream, Timers, list};
 use crate::wake::{Bell, EventBell};
 use crate::{
-    AcceptMode, Address, Backend, Close, CloseReason, CompletionQueue, DetachedEndpoint, EndpointId, Event, ListenerId,
-    QueueConfig, QueueStats, TlsClient, TlsServer, VerbsError, Waker,
+    AcceptMode, Address, Backend, Bound, Close, CloseReason, CompletionQueue, DetachedEndpoint, EndpointId, Event,
+    ListenerId, QueueConfig, QueueStats, Run, TlsClient, TlsServer, VerbsError, Waker,
 };
 use buffers::Buffers;
 use gather::Gather;
@@ -297,8 +297,7 @@ impl CompletionQueue for UringQueue {
     }
 
     fn post_send(&mut self, endpoint: EndpointId, parts: &[&[u8]]) -> Result<(), VerbsError> {
-        let connection = self.connections.at_mut(endpoint.0).filter(|found| found.stream.takes_posts());
-        let stream = &mut connection.ok_or(VerbsError::StaleEndpoint(endpoint))?.stream;
+        let stream = open_to_posts(&mut self.connections, endpoint)?;
         self.posting.post(endpoint, stream, parts, &mut self.stats)?;
         list(&mut self.dirty, endpoint, stream);
         Ok(())
@@ -311,15 +310,38 @@ impl CompletionQueue for UringQueue {
         (buffer, range): (&Arc<Vec<u8>>, Range<usize>),
         tail: &[u8],
     ) -> Result<(), VerbsError> {
+        let stream = open_to_posts(&mut self.connections, endpoint)?;
+        self.posting.post_shared(endpoint, stream, &Shared { head, buffer, range, tail }, &mut self.stats)?;
+        list(&mut self.dirty, endpoint, stream);
+        Ok(())
+    }
+
+    fn post_run(&mut self, endpoint: EndpointId, run: Run<'_>) -> Result<(), VerbsError> {
         let connection = self.connections.at_mut(endpoint.0).filter(|found| found.stream.takes_posts());
         let stream = &mut connection.ok_or(VerbsError::StaleEndpoint(endpoint))?.stream;
-        self.posting.post_shared(endpoint, stream, &Shared { head, buffer, range, tail }, &mut self.stats)?;
+        self.posting.post_run(endpoint, stream, run, &mut self.stats)?;
         list(&mut self.dirty, endpoint, stream);
         Ok(())
     }
 
     fn reclaim(&mut self) -> Option<Vec<u8>> {
         self.posting.spare.reclaim()
+    }
+
+    fn bound(&mut self, endpoint: EndpointId, bound: Option<Bound>) {
+        if let Some(stream) = self.connections.at_mut(endpoint.0).map(|found| &mut found.stream) {
+            stream.bound(bound);
+        }
+    }
+
+    fn acknowledged(&self, endpoint: EndpointId) -> Option<Acknowledged> {
+        self.connections.at(endpoint.0).map(|found| &found.stream)?.acknowledged()
+    }
+
+    fn tag(&mut self, endpoint: EndpointId, code_point: u8) -> Result<(), VerbsError> {
+        let tagged =
+            self.connections.at(endpoint.0).map(|found| &found.stream).map_or(Ok(()), |stream| stream.tag(code_point));
+        tagged.map_err(|errno| VerbsError::System { doing: "tagging a connection", source: errno.into() })
     }
 
     fn submit(&mut self) {
@@ -394,6 +416,13 @@ impl Drop for UringQueue {
     fn drop(&mut self) {
         self.shut_down();
     }
+}
+
+/// The stream of an endpoint to which the owner may post.
+#[inline]
+fn open_to_posts(connections: &mut Slots<Connection>, endpoint: EndpointId) -> Result<&mut Stream, VerbsError> {
+    let found = connections.at_mut(endpoint.0).map(|connection| &mut connection.stream);
+    found.filter(|stream| stream.takes_posts()).ok_or(VerbsError::StaleEndpoint(endpoint))
 }
 
 /// What to do about a kernel that makes no ring.

@@ -69,10 +69,10 @@ impl Ring {
     ///
     /// # Safety
     /// The bytes stay where they are, unchanged, until the completion was taken.
-    pub(super) unsafe fn send(&mut self, socket: BorrowedFd<'_>, bytes: *const [u8], user_data: u64) {
+    pub(super) unsafe fn send(&mut self, socket: BorrowedFd<'_>, bytes: *const [u8], flags: SendFlags, user_data: u64) {
         let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-        let flags = SendFlags::NOSIGNAL.bits() as i32;
-        let entry = opcode::Send::new(Fd(socket.as_raw_fd()), bytes.cast(), len).flags(flags).build();
+        let flags = waiting(flags);
+        let entry = opcode::Send::new(Fd(socket.as_raw_fd()), bytes.cast(), len).flags(flags.bits() as i32).build();
         // SAFETY: by the caller's word.
         unsafe { self.push(entry.user_data(user_data)) }
     }
@@ -82,8 +82,14 @@ impl Ring {
     /// # Safety
     /// The header, the slices that it names and the bytes that these name stay where they are, unchanged, until the
     /// completion was taken.
-    pub(super) unsafe fn send_message(&mut self, socket: BorrowedFd<'_>, message: *const libc::msghdr, user_data: u64) {
-        let entry = opcode::SendMsg::new(Fd(socket.as_raw_fd()), message).flags(SendFlags::NOSIGNAL.bits()).build();
+    pub(super) unsafe fn send_message(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        message: *const libc::msghdr,
+        flags: SendFlags,
+        user_data: u64,
+    ) {
+        let entry = opcode::SendMsg::new(Fd(socket.as_raw_fd()), message).flags(waiting(flags).bits()).build();
         // SAFETY: by the caller's word.
         unsafe { self.push(entry.user_data(user_data)) }
     }
@@ -211,6 +217,11 @@ impl std::fmt::Debug for Ring {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Ring").field("enabled", &self.enabled).field("failure", &self.failure).finish_non_exhaustive()
     }
+}
+
+/// The flags of a send that completes when the socket has room.
+fn waiting(flags: SendFlags) -> SendFlags {
+    flags.difference(SendFlags::DONTWAIT)
 }
 
 /// Sets up an instance, disabled, in the way that costs least among those that the kernel offers.

@@ -1,10 +1,10 @@
 //! How calls end before their REPLY: given up by their maker, late, lost, or taken to another connection.
 
-use super::{Caller, Finished, GLANCE, GRAIN, NewCall, Open, Slot};
+use super::{Caller, Finished, GRAIN, Open, Slot};
 use crate::connection::assembly::Discarding;
 use crate::connection::call_in;
 use crate::connection::outgoing::Unsent;
-use crate::context::Context;
+use crate::connection::request::{Request, Terms};
 use crate::outcome::Outcome;
 use crate::status::{Check, Reason, Status};
 use crate::wire::{Cancel, StageName};
@@ -13,11 +13,11 @@ use greenwave_policy::Time;
 impl Caller {
     /// Nobody waits for this call any more. It is finished without a word. Whether it was here.
     pub(crate) fn abandon(&mut self, now: Time, token: usize) -> bool {
-        if let Some(at) = self.queued.iter().position(|call| call.token == token) {
+        if let Some(at) = self.queued.iter().position(|(request, _)| request.token == token) {
             self.queued.remove(at);
             return true;
         }
-        let slot = self.open_slots().find(|(_, open)| open.token == token).map(|(slot, _)| slot);
+        let slot = self.open_slots().find(|(_, open)| open.request.token == token).map(|(slot, _)| slot);
         slot.is_some_and(|slot| self.haunt(now, slot).is_some())
     }
 
@@ -27,7 +27,8 @@ impl Caller {
         let call = call_in(slot, *generation);
         let Slot::Open(mut open) = std::mem::replace(state, Slot::Haunted(None)) else { return None };
         self.open -= 1;
-        if let Some((assembly, ..)) = open.reply.take() {
+        if let Some(reply) = open.reply.take() {
+            let assembly = reply.0;
             *state = Slot::Haunted(Some(Discarding::begin(assembly.arrived(), assembly.message_len())));
             self.receiving -= 1;
             self.link.received_part(now, self.receiving);
@@ -46,38 +47,33 @@ impl Caller {
             return;
         }
         let peer = self.link.agreed().map_or(StageName::UNNAMED, |agreed| agreed.peer);
-        self.queued.retain(|call| {
-            let over = over(now, &call.context, false, peer);
+        self.queued.retain(|(request, _)| {
+            let over = over(now, &request.terms, false, peer);
             let stays = over.is_none();
             if let Some(status) = over {
-                done(Finished { token: call.token, outcome: Outcome::local(status, now.since(call.started)) });
+                let outcome = Outcome::local(status, now.since(request.started));
+                done(Finished { token: request.token, outcome });
             }
             stays
         });
         let ended: Vec<(usize, Status)> = self
             .open_slots()
-            .filter_map(|(slot, open)| Some((slot, over(now, &open.context, open.posted.is_some(), peer)?)))
+            .filter_map(|(slot, open)| Some((slot, over(now, &open.request.terms, open.posted.is_some(), peer)?)))
             .collect();
         for (slot, status) in ended {
-            if let Some(open) = self.haunt(now, slot) {
-                done(Finished { token: open.token, outcome: Outcome::local(status, now.since(open.started)) });
+            if let Some(Open { request, .. }) = self.haunt(now, slot) {
+                let outcome = Outcome::local(status, now.since(request.started));
+                done(Finished { token: request.token, outcome });
             }
         }
-        let waiting = self.queued.iter().map(|call| &call.context);
-        let contexts = waiting.chain(self.open_slots().map(|(_, open)| &open.context));
-        let next = contexts.map(|context| context.deadline().expires().filter(|_| context.enforced())).min_by_key(
-            // Those without a deadline are to be looked at too.
-            |expires| expires.unwrap_or(Time::MAX),
-        );
-        self.earliest = match next {
-            None => Time::MAX,
-            // Expiries that lie close together are dealt with in one go.
-            Some(expires) => expires.unwrap_or(Time::MAX).clamp(now + GRAIN, now + GLANCE),
-        };
+        let waiting = self.queued.iter().map(|(request, _)| &request.terms);
+        let terms = waiting.chain(self.open_slots().map(|(_, open)| &open.request.terms));
+        // Expiries that lie close together are dealt with in one go.
+        self.earliest = terms.map(|terms| terms.look_at(now)).min().map_or(Time::MAX, |at| at.max(now + GRAIN));
     }
 
     /// Takes out the calls that the peer has not heard of.
-    pub(crate) fn take_unsent(&mut self, now: Time) -> Vec<NewCall> {
+    pub(crate) fn take_unsent(&mut self, now: Time) -> Vec<(Request, Vec<u8>)> {
         let queued = std::mem::take(&mut self.queued);
         let mut unsent = Vec::new();
         let slots: Vec<usize> =
@@ -88,8 +84,7 @@ impl Caller {
             let Slot::Open(open) = std::mem::replace(&mut self.slots[slot].1, Slot::Free) else { continue };
             self.open -= 1;
             self.free_slot(now, slot);
-            let Open { token, context, method, started, .. } = open;
-            unsent.push(NewCall { token, context, method, body, started });
+            unsent.push((open.request, body));
         }
         unsent.extend(queued);
         unsent
@@ -98,12 +93,12 @@ impl Caller {
     /// The connection is gone, and with it every call.
     pub(crate) fn lose(&mut self, now: Time, status: &Status, done: &mut impl FnMut(Finished)) {
         let fail = |started: Time| Outcome::local(status.clone(), now.since(started));
-        for call in std::mem::take(&mut self.queued) {
-            done(Finished { token: call.token, outcome: fail(call.started) });
+        for (request, _) in std::mem::take(&mut self.queued) {
+            done(Finished { token: request.token, outcome: fail(request.started) });
         }
         for (_, state) in std::mem::take(&mut self.slots) {
             if let Slot::Open(open) = state {
-                done(Finished { token: open.token, outcome: fail(open.started) });
+                done(Finished { token: open.request.token, outcome: fail(open.request.started) });
             }
         }
         self.free.clear();
@@ -121,21 +116,20 @@ impl Caller {
         assert_eq!(self.receiving, count(|slot| matches!(slot, Slot::Open(Open { reply: Some(_), .. }))));
         assert_eq!(self.free.len(), count(|slot| matches!(slot, Slot::Free)));
         assert!(self.free.iter().all(|slot| matches!(self.slots[usize::from(*slot)].1, Slot::Free)));
-        let contexts =
-            self.queued.iter().map(|call| &call.context).chain(self.open_slots().map(|(_, open)| &open.context));
-        for context in contexts.filter(|context| context.enforced()) {
-            let expires = context.deadline().expires().unwrap_or(Time::MAX);
+        let waiting = self.queued.iter().map(|(request, _)| &request.terms);
+        for terms in waiting.chain(self.open_slots().map(|(_, open)| &open.request.terms)) {
+            let expires = terms.expires().unwrap_or(Time::MAX);
             assert!(self.earliest <= expires + GRAIN, "a deadline would be missed");
         }
     }
 }
 
 /// Why a call is over before it was answered, if it is.
-fn over(now: Time, context: &Context, posted: bool, peer: StageName) -> Option<Status> {
-    if context.is_cancelled() {
+fn over(now: Time, terms: &Terms, posted: bool, peer: StageName) -> Option<Status> {
+    if terms.is_cancelled() {
         return Some(Status::refused(Reason::Cancelled, ""));
     }
-    if !context.enforced() || !context.deadline().is_past(now) {
+    if !terms.is_past(now) {
         return None;
     }
     Some(if posted {

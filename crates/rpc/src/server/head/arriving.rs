@@ -7,26 +7,33 @@ use crate::context::{Context, Inner};
 use crate::net::PeerKey;
 use crate::receipt::Receipt;
 use crate::server::inbox::{Job, Message, Owed};
-use crate::server::places::Place;
-use crate::server::task::{Progress, Serving, Task};
+use crate::server::task::Admitted;
 use crate::status::{Check, Reason, Status};
-use crate::wire::CallId;
+use crate::wire::MethodId;
 use greenwave_policy::{Budget, Refusal, Time, Urgency, Verdict};
-use std::rc::Rc;
-use std::time::Duration;
 
 impl Head {
+    /// A method by its id. One that is called is called again, as a rule.
+    #[inline]
+    fn find(&mut self, id: MethodId) -> Option<usize> {
+        match self.found {
+            Some((last, method)) if last == id => Some(method),
+            _ => {
+                self.found = self.role.router.find(id).map(|method| (id, method));
+                self.found.map(|(_, method)| method)
+            }
+        }
+    }
+
     /// A call came in: admit it or refuse it, here or for a worker.
     pub(super) fn arrive(&mut self, now: Time, peer: PeerKey, arrival: Arrival) {
         self.role.counters.calls.add(1);
-        let Some(method) = self.role.router.find(arrival.method) else {
+        let Some(method) = self.find(arrival.method) else {
             self.role.counters.unknown_method.add(1);
             let text = format!("no method has the id {} here", arrival.method);
             return self.refuse(now, peer, &arrival, Status::refused(Reason::UnknownMethod, text));
         };
-        let learned = &self.methods[method];
-        let learned_work = learned.estimate.map(|(here, _)| here);
-        let (here, ahead) = learned.estimate.unwrap_or_default();
+        let (estimate, needed) = (self.methods[method].estimate, self.methods[method].needed());
         let enforced = self.role.config.deadlines == Deadlines::Enforce;
         let budget = if enforced { arrival.deadline.budget(now) } else { Budget::UNLIMITED };
         if budget.is_spent() {
@@ -34,23 +41,22 @@ impl Head {
             let text = format!("it arrived {:?} late", budget.late());
             return self.refuse(now, peer, &arrival, Status::refused(Reason::Expired(Check::Enqueue), text));
         }
-        self.loads.clear();
-        self.loads.extend(self.role.workers.iter().map(|worker| worker.load()));
-        let given: usize = self.loads.iter().map(|load| load.unfinished as usize).sum();
+        let given = if self.role.workers.is_empty() { 0 } else { self.look_at_workers() };
         let queued = self.ready.len() + self.stalled + given + self.given_away.len();
-        if let Verdict::Refuse(refusal) = self.admissions[method].decide(now, budget, learned.needed(), queued) {
+        if let Verdict::Refuse(refusal) = self.admissions[method].decide(now, budget, needed, queued) {
             let status = self.refusal(&refusal, Check::Admission);
             return self.refuse(now, peer, &arrival, status);
         }
         let name = self.role.router.at(method).name;
         let Arrival { call, deadline, birth, parallel_unit, received, metadata, body, .. } = arrival;
         let context = Inner::received(deadline, birth, parallel_unit, enforced, name, metadata);
+        let (here, ahead) = estimate.unwrap_or_default();
         let urgency = Urgency { arrived: received, birth, deadline, here, ahead };
         let owed = |inbox| Owed::new(inbox, peer, call, method);
         if self.role.workers.is_empty() {
             let inbox = &self.role.inbox;
             if let Some(global) = &self.role.global
-                && global.takes(inbox.busy_turns(), self.ready.len(), learned_work)
+                && global.takes(inbox.busy_turns(), self.ready.len(), estimate.map(|(here, _)| here))
             {
                 let context = Context::from(context);
                 self.given_away.insert((peer, call), context.clone());
@@ -58,14 +64,21 @@ impl Head {
                 return global.give(inbox, Job { owed: owed(inbox), context, request: body, urgency });
             }
             inbox.given();
-            let serving = self.servings.begin(context, body);
-            return self.enqueue(now, None, peer, call, method, serving, urgency);
+            let task = self.tasks.begin(Admitted { owed: None, peer, call, method, urgency }, context, body);
+            return self.ready.push(now, urgency, task);
         }
         let worker = &self.role.workers[self.dispatch.choose(&self.loads)];
         worker.given();
         let context = Context::from(context);
         let job = Job { owed: owed(&self.role.inbox), context, request: body, urgency };
         worker.send(Message::Serve(Box::new(job)));
+    }
+
+    /// How many calls the workers have.
+    fn look_at_workers(&mut self) -> usize {
+        self.loads.clear();
+        self.loads.extend(self.role.workers.iter().map(|worker| worker.load()));
+        self.loads.iter().map(|load| load.unfinished as usize).sum()
     }
 
     /// A thread takes on what a head gave away, by what it knows of the method itself.
@@ -75,7 +88,6 @@ impl Head {
         if let Some((here, ahead)) = self.methods[method].estimate {
             (urgency.here, urgency.ahead) = (here, ahead);
         }
-        let serving = self.servings.adopt(context, request);
         let owed = if owed.is_to(&self.role.inbox) {
             owed.settle();
             self.given_away.remove(&(peer, call));
@@ -86,43 +98,7 @@ impl Head {
             }
             Some(owed)
         };
-        self.enqueue(now, owed, peer, call, method, serving, urgency);
-    }
-
-    #[expect(clippy::too_many_arguments, reason = "each is a field of the task")]
-    fn enqueue(
-        &mut self,
-        now: Time,
-        owed: Option<Owed>,
-        peer: PeerKey,
-        call: CallId,
-        method: usize,
-        serving: Rc<Serving>,
-        urgency: Urgency,
-    ) {
-        let task = self.tasks.insert(Task {
-            owed,
-            peer,
-            call,
-            method,
-            serving,
-            urgency,
-            received: urgency.arrived,
-            since: urgency.arrived,
-            queue: Duration::ZERO,
-            service: Duration::ZERO,
-            turns: 0,
-            place: Place::None,
-            begin: None,
-            outstanding: 0,
-            behind: None,
-            commands: Vec::new(),
-            missed: 0,
-            slept: false,
-            idle: 0,
-            progress: Progress::Fresh,
-            waiting: None,
-        });
+        let task = self.tasks.adopt(Admitted { owed, peer, call, method, urgency }, context, request);
         self.ready.push(now, urgency, task);
     }
 

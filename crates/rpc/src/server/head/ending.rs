@@ -8,7 +8,7 @@ use crate::server::methods::{Behind, Lesson, Outcome};
 use crate::server::places::Place;
 use crate::server::task::Task;
 use crate::status::{Check, Code, Reason, Status};
-use greenwave_policy::Time;
+use greenwave_policy::{Span, Time};
 
 impl Head {
     /// Answers a task and forgets it.
@@ -19,12 +19,13 @@ impl Head {
                 self.calls.iter().filter(|(_, call)| call.task == index).map(|(token, _)| token).collect();
             left.into_iter().for_each(|token| self.abandon(token));
         }
-        let mut task = self.tasks.remove(index);
+        let task = &mut self.tasks[index];
         let receipt = task.receipt(now);
         let late = task.urgency.deadline.is_past(now);
-        let behind = Behind::of(&receipt.children);
-        let lesson = lesson(&task, &receipt, behind, late, &result);
-        self.leave_place(now, &task, behind);
+        let behind = if receipt.children.is_empty() { Behind::default() } else { Behind::of(&receipt.children) };
+        let lesson = lesson(task, &receipt, behind, late, &result);
+        self.leave_place(now, index, behind);
+        let task = &mut self.tasks[index];
         if let Some(lesson) = &lesson {
             self.methods[task.method].observe(lesson);
         }
@@ -36,7 +37,7 @@ impl Head {
                 (true, Deadlines::Dark) => counters.late.add(1),
                 (true, Deadlines::Enforce) => {
                     counters.expired_in_service.add(1);
-                    result = Err(self.too_late(&receipt));
+                    result = Err(too_late(&self.role.config.name, &receipt));
                 }
             }
         } else if task.serving.context.is_cancelled() {
@@ -44,55 +45,55 @@ impl Head {
         } else if matches!(&result, Err(status) if status.reason == Reason::None) {
             counters.failed.add(1);
         }
-        let service = u64::try_from(task.service.as_nanos()).unwrap_or(u64::MAX);
+        let service = task.service.as_nanos();
         counters.service_nanos.add(service);
         if result.is_err() || late {
             counters.wasted_nanos.add(service);
         }
         self.role.inbox.finished(task.turns);
         let answer = Answer { call: task.call, result, receipt, deadline: task.urgency.deadline };
-        if let Some(request) = self.servings.end(task.serving) {
+        let (peer, owed) = (task.peer, task.owed.take());
+        if let Some(request) = self.tasks.end(index) {
             self.net.recycle(request);
         }
-        match task.owed {
-            None => self.net.answer(task.peer, answer),
+        match owed {
+            None => self.net.answer(peer, answer),
             Some(owed) => owed.answer(lesson, answer),
         }
     }
 
     /// Gives back the place of a task, if it had one, for those that wait.
-    fn leave_place(&mut self, now: Time, task: &Task, behind: Behind) {
+    fn leave_place(&mut self, now: Time, index: usize, behind: Behind) {
+        let task = &self.tasks[index];
+        let method = task.method;
         if task.place == Place::Taken {
             // The own queue is no reason to hold back: who waits in it can be passed over.
             let seen = task.begin.map(|begin| {
-                let here = task.queue.saturating_sub(begin.queued);
-                let away = now.since(begin.at).saturating_sub(here);
-                let queued = behind.queued.min(away);
-                (away - queued, queued)
+                let away = now.span_since(begin.at).less(task.queue.less(begin.queued));
+                let queued = Span::from(behind.queued).min(away);
+                (away.less(queued), queued)
             });
-            self.places[task.method].leave(now, seen);
+            self.places[method].leave(now, seen);
             self.begun -= 1;
         }
         if self.stalled > 0 {
-            self.give_places(now, task.method);
+            self.give_places(now, method);
             self.set_relief();
         }
     }
+}
 
-    /// Says which stage used the time up.
-    fn too_late(&self, receipt: &Receipt) -> Status {
-        let text = match receipt.costliest() {
-            Some(stage) => format!(
-                "{} used the time up: {:?} on the wire, {:?} queued, {:?} served",
-                stage.stage, stage.network, stage.queue, stage.service
-            ),
-            None => format!(
-                "{} used the time up: {:?} queued, {:?} served",
-                self.role.config.name, receipt.queue, receipt.service
-            ),
-        };
-        Status::refused(Reason::Expired(Check::Reply), text)
-    }
+/// Says which stage used the time up; `here` is the name of this one.
+#[cold]
+fn too_late(here: &str, receipt: &Receipt) -> Status {
+    let text = match receipt.costliest() {
+        Some(stage) => format!(
+            "{} used the time up: {:?} on the wire, {:?} queued, {:?} served",
+            stage.stage, stage.network, stage.queue, stage.service
+        ),
+        None => format!("{here} used the time up: {:?} queued, {:?} served", receipt.queue, receipt.service),
+    };
+    Status::refused(Reason::Expired(Check::Reply), text)
 }
 
 /// What there is to be learned from a task that is over: nothing if it never began, or failed for reasons of its own.
@@ -106,7 +107,7 @@ fn lesson<T>(task: &Task, receipt: &Receipt, behind: Behind, late: bool, result:
         Err(status) if late || matches!(status.reason, Reason::Expired(_) | Reason::Infeasible) => Outcome::Expired,
         Err(_) => return None,
     };
-    Some(Lesson { service: task.service, work_behind: behind.work, outcome, left })
+    Some(Lesson { service: task.service, work_behind: behind.work.into(), outcome, left })
 }
 
 /// Whether a branch came too late and no second attempt stood in for it.

@@ -4,10 +4,10 @@ use super::{BATCH, Head, POLL_EVERY};
 use crate::config::Deadlines;
 use crate::local::Command;
 use crate::server::places::Place;
-use crate::server::task::{Begin, Progress, Task, Waiting};
+use crate::server::task::{Begin, Task, Waiting};
 use crate::status::{Check, Code, Reason, Status};
 use greenwave_policy::{Budget, Time, Verdict};
-use greenwave_quanta::{Coroutine, State};
+use greenwave_quanta::State;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -28,15 +28,13 @@ impl Head {
 
     /// Runs one task until it suspends or ends. The time then.
     fn step(&mut self, now: Time, index: usize) -> Time {
-        if matches!(self.tasks[index].progress, Progress::Fresh) && !self.begin(now, index) {
+        if self.tasks[index].is_fresh() && !self.begin(now, index) {
             return now;
         }
         let task = &mut self.tasks[index];
-        task.queue += now.since(task.since);
+        let Some(mut runner) = task.runner.take() else { return now };
+        task.queue += now.span_since(task.since);
         task.turns += 1;
-        let Progress::Begun(mut coroutine) = std::mem::replace(&mut task.progress, Progress::Away) else {
-            return now;
-        };
         self.mailbox.behind.set(task.behind.take());
         if !task.commands.is_empty() {
             self.mailbox.commands.replace(std::mem::take(&mut task.commands));
@@ -46,42 +44,46 @@ impl Head {
         }
         self.mailbox.received.set(task.received);
         self.mailbox.resumed.set(now);
-        let state = match self.quantum {
-            Some(quantum) => coroutine.resume_for(quantum),
-            None => Some(coroutine.resume()),
-        };
-        let after = self.role.clock.now();
+        let state = runner.resume(self.quantum);
+        let after = self.clock.now();
         let task = &mut self.tasks[index];
         task.behind = self.mailbox.behind.take();
-        task.service += after.since(now);
+        task.service += after.span_since(now);
         task.since = after;
         self.role.inbox.turn_served();
         match state {
             None => {
-                task.progress = Progress::Begun(coroutine);
+                task.runner = Some(runner);
                 task.idle = 0;
                 if !self.mailbox.commands.borrow().is_empty() {
                     task.commands = self.mailbox.commands.take();
                 }
                 self.ready.put_back(after, task.urgency_now(), index);
             }
-            Some(State::Suspended) => {
-                task.progress = Progress::Begun(coroutine);
-                self.obey(after, index);
-            }
-            Some(State::Finished) => {
-                self.stacks.put(coroutine.into_stack());
-                self.mailbox.commands.borrow_mut().clear();
-                let result = task.serving.product.take().unwrap_or_else(|| Err(unfinished()));
-                self.finish(after, index, result);
-            }
-            Some(State::Panicked(message)) => {
-                self.stacks.put(coroutine.into_stack());
-                self.mailbox.commands.borrow_mut().clear();
-                self.role.counters.panicked.add(1);
+            Some(State::Suspended) => match task.serving.product.take() {
+                Some(result) => {
+                    self.runners.put(runner);
+                    self.mailbox.commands.borrow_mut().clear();
+                    self.finish(after, index, result);
+                }
+                None => {
+                    task.runner = Some(runner);
+                    self.obey(after, index);
+                }
+            },
+            Some(ended) => {
                 let name = task.serving.context.method().to_owned();
-                tracing::error!(method = %name, %message, "a handler panicked");
-                self.finish(after, index, Err(Status::refused(Reason::Panicked, format!("{name} panicked"))));
+                let status = match ended {
+                    State::Panicked(message) => {
+                        self.role.counters.panicked.add(1);
+                        tracing::error!(method = %name, %message, "a handler panicked");
+                        Status::refused(Reason::Panicked, format!("{name} panicked"))
+                    }
+                    _ => Status::new(Code::Internal, "the handler left no result"),
+                };
+                self.runners.end(*runner);
+                self.mailbox.commands.borrow_mut().clear();
+                self.finish(after, index, Err(status));
             }
         }
         after
@@ -111,13 +113,13 @@ impl Head {
         };
         let task = &mut self.tasks[index];
         if let Some(status) = refused {
-            task.queue += now.since(task.since);
+            task.queue += now.span_since(task.since);
             task.since = now;
             self.finish(now, index, Err(status));
             return false;
         }
-        let stack = match self.stacks.take() {
-            Ok(stack) => stack,
+        let mut runner = match self.runners.take() {
+            Ok(runner) => runner,
             Err(error) => {
                 let text = format!("no stack for the handler: {error}; lower `coroutines` or raise vm.max_map_count");
                 self.finish(now, index, Err(Status::new(Code::ResourceExhausted, text)));
@@ -125,15 +127,10 @@ impl Head {
             }
         };
         let task = &mut self.tasks[index];
-        let (serving, method) = (Rc::clone(&task.serving), task.method);
-        let mut reply = self.net.buffer(self.methods[method].reply_bytes);
-        let coroutine = Coroutine::new(stack, move || {
-            let handler = &serving.router.at(method).handler;
-            let result = handler(&serving.context, &serving.request, &mut reply).map(|()| reply);
-            serving.product.set(Some(result));
-        });
-        task.begin = Some(Begin { at: now, queued: task.queue + now.since(task.since) });
-        task.progress = Progress::Begun(coroutine);
+        task.serving.provide(self.net.buffer(self.methods[task.method].reply_bytes));
+        runner.assign(Rc::clone(&task.serving));
+        task.begin = Some(Begin { at: now, queued: task.queue + now.span_since(task.since) });
+        task.runner = Some(runner);
         true
     }
 
@@ -221,7 +218,3 @@ impl Head {
 /// How often in a row a coroutine may suspend without asking for anything before it has to wait, and for how long then.
 const POLITE: u32 = 2;
 const BACK_OFF: Duration = Duration::from_micros(50);
-
-fn unfinished() -> Status {
-    Status::new(Code::Internal, "the handler left no result")
-}

@@ -1,0 +1,81 @@
+//! The agent, on the hosts of the testbed.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use anyhow::ensure;
+
+use crate::role::Role;
+use crate::testbed::{HOST_PORTS, Place, Testbed};
+
+/// The programs that are run.
+#[derive(Clone, Debug)]
+pub struct Programs {
+    /// `greenwave-flows`.
+    pub own: PathBuf,
+    /// `greenwave`, which has the agent.
+    pub greenwave: PathBuf,
+}
+
+impl Programs {
+    /// A role of [`crate::load`], in words.
+    pub fn load(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(&self.own);
+        command.arg("load").args(words);
+        command
+    }
+
+    /// `greenwave` with these words, which ends when this process does.
+    pub fn guarded(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(&self.own);
+        command.args(["guard", "--"]).arg(&self.greenwave).args(words);
+        command
+    }
+
+    /// Starts the agent on each of these hosts, for all guests there. It tags until the values are dropped.
+    ///
+    /// # Errors
+    /// When it doesn't start; it says why.
+    pub fn agents(&self, testbed: &Testbed, hosts: &[Place], words: &[&str]) -> anyhow::Result<Vec<Role>> {
+        let start = |host: &Place| {
+            let interfaces = host.guests().iter().flat_map(|(_, interface)| ["--dev", interface]);
+            let words: Vec<&str> = interfaces.chain(words.iter().copied()).collect();
+            self.agent(testbed, *host, &words, "tagging on")
+        };
+        hosts.iter().map(start).collect()
+    }
+
+    /// Starts the agent on the switch, where it gives packets the priority that their tag stands for.
+    ///
+    /// # Errors
+    /// When it doesn't start; it says why.
+    pub fn trust(&self, testbed: &Testbed) -> anyhow::Result<Role> {
+        let interfaces = HOST_PORTS.iter().flat_map(|interface| ["--trust", interface]);
+        self.agent(testbed, Place::Switch, &interfaces.collect::<Vec<_>>(), "taking priorities")
+    }
+
+    fn agent(&self, testbed: &Testbed, place: Place, words: &[&str], word: &str) -> anyhow::Result<Role> {
+        let state = testbed.folder().join(place.name());
+        let state = state.to_string_lossy();
+        let all: Vec<&str> = ["agent", "--state", &state].into_iter().chain(words.iter().copied()).collect();
+        Role::start(testbed, place, None, self.guarded(&all), word).map(Role::clearing_up)
+    }
+
+    /// Why the agent can't tag here; `None` if it can.
+    pub fn obstacle(&self, testbed: &Testbed) -> Option<String> {
+        self.agents(testbed, &[Place::HostA], &[]).err().map(|error| format!("{error:#}"))
+    }
+
+    /// Runs `greenwave` at a place, to its end.
+    ///
+    /// # Errors
+    /// When it fails.
+    pub fn run(&self, testbed: &Testbed, place: Place, words: &[&str]) -> anyhow::Result<()> {
+        let mut command = self.guarded(words);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let output = testbed.spawn(place, None, &mut command)?.wait_with_output()?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "`greenwave {}` failed: {}", words.join(" "), said.trim());
+        Ok(())
+    }
+}

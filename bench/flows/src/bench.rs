@@ -1,0 +1,117 @@
+//! What every case is given: the testbed, the programs, and who runs on which core.
+
+use std::cell::OnceCell;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use rustix::thread::{CpuSet, sched_getaffinity};
+
+use crate::agent::Programs;
+use crate::role::{Figures, Role};
+use crate::testbed::{Place, Testbed};
+
+/// The testbed with what runs in it.
+#[derive(Debug)]
+pub struct Bench {
+    /// Where everything takes place.
+    pub testbed: Testbed,
+    /// What is run there.
+    pub programs: Programs,
+    cores: [usize; 2],
+    obstacle: OnceCell<Option<String>>,
+}
+
+/// Who has to share a processor with whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Core {
+    /// What is small, and has to be on time.
+    Small,
+    /// What is large.
+    Bulk,
+}
+
+impl Bench {
+    /// Brings the testbed up.
+    ///
+    /// # Errors
+    /// Those of [`Testbed::up`].
+    pub fn new(programs: Programs) -> anyhow::Result<Self> {
+        let allowed = sched_getaffinity(None).context("can't tell which cores this process may run on")?;
+        let mut cores = (0..CpuSet::MAX_CPU).filter(|&core| allowed.is_set(core));
+        let first = cores.next().context("this process may run on no core at all")?;
+        let cores = [first, cores.next().unwrap_or(first)];
+        Ok(Self { testbed: Testbed::up()?, programs, cores, obstacle: OnceCell::new() })
+    }
+
+    /// Starts a role of [`crate::load`].
+    ///
+    /// # Errors
+    /// Those of [`Role::start`].
+    pub fn load(&self, place: Place, core: Core, words: &[&str]) -> anyhow::Result<Role> {
+        Role::start(&self.testbed, place, Some(self.core(core)), self.programs.load(words), "ready")
+    }
+
+    /// The number of a core.
+    pub fn core(&self, core: Core) -> usize {
+        self.cores[core as usize]
+    }
+
+    /// Why the agent can't tag here, so that nothing that needs it can be measured; `None` if it can. Tried once.
+    pub fn agent_obstacle(&self) -> Option<String> {
+        self.obstacle.get_or_init(|| self.programs.obstacle(&self.testbed)).clone()
+    }
+}
+
+/// Something that is measured.
+pub trait Case {
+    /// Its name in results.
+    fn name(&self) -> &'static str;
+
+    /// Who takes part, in the order in which they are shown.
+    fn systems(&self) -> Vec<&'static str>;
+
+    /// How often and how long each is measured; `None` if the case is left out.
+    fn length(&self, quick: bool) -> Option<Length>;
+
+    /// Whether a system takes part in a quick run, in which there isn't time for all.
+    fn is_quick(&self, _system: &str) -> bool {
+        true
+    }
+
+    /// Why a system can't take part here; `None` if it can.
+    fn missing(&self, _bench: &Bench, _system: &str) -> Option<String> {
+        None
+    }
+
+    /// Measures a system for so long.
+    ///
+    /// # Errors
+    /// When something can't be set up or doesn't answer.
+    fn run(&self, bench: &Bench, system: &str, time: Duration) -> anyhow::Result<Figures>;
+
+    /// Ratios that are taken within each round: of which metric, over whose.
+    fn ratios(&self) -> &'static [(&'static str, &'static str)] {
+        &[]
+    }
+
+    /// Ratios that each system's figures have of themselves.
+    fn own_ratios(&self) -> &'static [&'static str] {
+        &[]
+    }
+}
+
+/// How often and how long something is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Length {
+    /// In how many rounds.
+    pub rounds: usize,
+    /// How long in each.
+    pub time: Duration,
+}
+
+impl Length {
+    /// So many rounds of so many milliseconds.
+    pub const fn new(rounds: usize, ms: u64) -> Self {
+        Self { rounds, time: Duration::from_millis(ms) }
+    }
+}

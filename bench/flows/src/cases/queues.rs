@@ -1,0 +1,212 @@
+//! Small responses and bulk that meet in front of one link: at the switch, or already at the host's uplink.
+//!
+//! A1 answers E1, 2 KB every 5 ms. Bulk goes over the same link, as much as fits: from C and D to E2 where the link is
+//! the switch's, and from A2 to B1 where it is A's own uplink, so that each queue is met alone.
+
+use std::thread;
+use std::time::Duration;
+
+use crate::bench::{Bench, Case, Core, Length};
+use crate::role::{Figures, Role};
+use crate::testbed::{Bands, Bottleneck, E1, E2, Link, Place};
+
+/// Where small responses are asked for, and where bulk goes.
+const SMALL_PORT: u16 = 7001;
+pub(super) const BULK_PORT: u16 = 7002;
+
+/// What doesn't count: TCP finds its rate.
+pub(super) const WARM_UP: Duration = Duration::from_millis(800);
+
+/// Datagrams are sent at this share of what the link carries: more than fits, as nothing slows them down.
+const UDP_SHARE: f64 = 1.2;
+
+/// A bottleneck and what fills it.
+pub(crate) struct Queues {
+    name: &'static str,
+    at: Bottleneck,
+    udp: bool,
+    systems: &'static [(&'static str, Setup)],
+    full: Length,
+    quick: Option<Length>,
+}
+
+/// A way to run the network.
+#[derive(Clone, Copy)]
+pub(crate) struct Setup {
+    pub(crate) bands: Bands,
+    /// What the agent is told, if it runs.
+    pub(crate) agent: Option<&'static [&'static str]>,
+    pub(crate) bulk: bool,
+}
+
+const IDLE: Setup = Setup { bands: Bands::Fifo, agent: None, bulk: false };
+const FIFO: Setup = Setup { bulk: true, ..IDLE };
+const PAPER: Setup = Setup { bands: Bands::Strict, agent: Some(&["--debt", "0ms"]), bulk: true };
+const GREENWAVE: Setup = Setup { agent: Some(&[]), ..PAPER };
+const WEIGHTED: Setup = Setup { bands: Bands::Weighted, ..GREENWAVE };
+const PFIFO_FAST: Setup = Setup { bands: Bands::PfifoFast, ..GREENWAVE };
+
+/// At the switch's port towards E.
+pub(crate) const SWITCH: Queues = Queues {
+    name: "switch-queue",
+    at: Bottleneck::Switch,
+    udp: false,
+    systems: &[
+        ("idle", IDLE),
+        ("fifo", FIFO),
+        ("paper-bucket", PAPER),
+        ("greenwave", GREENWAVE),
+        ("greenwave-weighted", WEIGHTED),
+        ("greenwave-pfifo-fast", PFIFO_FAST),
+    ],
+    full: Length::new(5, 3500),
+    quick: Some(Length::new(1, 1500)),
+};
+
+/// At host A's uplink.
+pub(crate) const HOST: Queues = Queues {
+    name: "host-queue",
+    at: Bottleneck::Host,
+    systems: &[
+        ("idle", IDLE),
+        ("fifo", FIFO),
+        ("paper-bucket", PAPER),
+        ("greenwave", GREENWAVE),
+        ("greenwave-pfifo-fast", PFIFO_FAST),
+    ],
+    ..SWITCH
+};
+
+/// At the switch, with bulk that doesn't slow down.
+pub(crate) const SWITCH_UDP: Queues = Queues {
+    name: "switch-queue-udp",
+    udp: true,
+    systems: &[("fifo", FIFO), ("paper-bucket", PAPER), ("greenwave", GREENWAVE)],
+    full: Length::new(3, 3000),
+    quick: None,
+    ..SWITCH
+};
+
+impl Case for Queues {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn systems(&self) -> Vec<&'static str> {
+        self.systems.iter().map(|(name, _)| *name).collect()
+    }
+
+    fn length(&self, quick: bool) -> Option<Length> {
+        if quick { self.quick } else { Some(self.full) }
+    }
+
+    fn is_quick(&self, system: &str) -> bool {
+        !matches!(self.setup(system).bands, Bands::Weighted | Bands::PfifoFast)
+    }
+
+    fn missing(&self, bench: &Bench, system: &str) -> Option<String> {
+        self.setup(system).agent.and_then(|_| bench.agent_obstacle())
+    }
+
+    fn run(&self, bench: &Bench, system: &str, time: Duration) -> anyhow::Result<Figures> {
+        let setup = self.setup(system);
+        run(bench, Link::slow(self.at, setup.bands), setup.agent, setup.bulk.then_some(self.udp), time)
+    }
+
+    fn ratios(&self) -> &'static [(&'static str, &'static str)] {
+        &[("p50_us", "fifo"), ("p99_us", "fifo"), ("p999_us", "fifo"), ("bulk_mbit", "fifo"), ("p50_us", "idle")]
+    }
+}
+
+impl Queues {
+    fn setup(&self, system: &str) -> Setup {
+        self.systems.iter().find(|(name, _)| *name == system).map_or(IDLE, |(_, setup)| *setup)
+    }
+}
+
+/// Small responses over this link, with what the agent is told if it runs, and with bulk if there is any; `true` means
+/// datagrams.
+pub(crate) fn run(
+    bench: &Bench,
+    link: Link,
+    agent: Option<&[&str]>,
+    bulk: Option<bool>,
+    time: Duration,
+) -> anyhow::Result<Figures> {
+    bench.testbed.limit(&[link])?;
+    let _agents = agents(bench, agent)?;
+    let trusts = link.bands.go_by_priority() && link.at == Bottleneck::Switch;
+    let _trust = trusts.then(|| bench.programs.trust(&bench.testbed)).transpose()?;
+    let _responding = responder(bench)?;
+    let mut bulk = bulk.map(|udp| Bulk::start(bench, &link, udp)).transpose()?;
+    ask(bench, bulk.as_mut(), time)
+}
+
+/// Lets E1 ask, and counts what of the bulk comes through meanwhile.
+pub(super) fn ask(bench: &Bench, mut bulk: Option<&mut Bulk>, time: Duration) -> anyhow::Result<Figures> {
+    let mut asking = asker(bench, time)?;
+    thread::sleep(WARM_UP);
+    let before = bulk.as_mut().map(|bulk| bulk.received()).transpose()?;
+    let mut figures = asking.figures(time)?;
+    if let (Some(bulk), Some(before)) = (bulk, before) {
+        let after = bulk.received()?;
+        figures.insert("bulk_mbit".to_owned(), (after.0 - before.0) * 8.0 / 1e6 / (after.1 - before.1));
+    }
+    Ok(figures)
+}
+
+/// The agent on all hosts, if it is to run.
+pub(crate) fn agents(bench: &Bench, words: Option<&[&str]>) -> anyhow::Result<Vec<Role>> {
+    let start = |words: &[&str]| bench.programs.agents(&bench.testbed, &Place::HOSTS, words);
+    words.map_or_else(|| Ok(Vec::new()), start)
+}
+
+/// A1, which answers.
+pub(crate) fn responder(bench: &Bench) -> anyhow::Result<Role> {
+    let listen = format!("{}:{SMALL_PORT}", Place::A1.address());
+    bench.load(Place::A1, Core::Small, &["respond", "--listen", &listen])
+}
+
+/// The words that say whom E1 asks.
+pub(crate) fn a1_from_e1() -> [String; 4] {
+    let (to, from) = (format!("{}:{SMALL_PORT}", Place::A1.address()), format!("{E1}:0"));
+    ["--to".to_owned(), to, "--from".to_owned(), from]
+}
+
+/// E1, which asks.
+fn asker(bench: &Bench, time: Duration) -> anyhow::Result<Role> {
+    let (time, warm_up) = (time.as_millis().to_string(), WARM_UP.as_millis().to_string());
+    let whom = a1_from_e1();
+    let mut words = vec!["ask", "--for-ms", &time, "--warm-up-ms", &warm_up];
+    words.extend(whom.iter().map(String::as_str));
+    bench.load(Place::E, Core::Small, &words)
+}
+
+/// What fills the link.
+pub(crate) struct Bulk {
+    sink: Role,
+    _senders: Vec<Role>,
+}
+
+impl Bulk {
+    pub(crate) fn start(bench: &Bench, link: &Link, udp: bool) -> anyhow::Result<Self> {
+        let (senders, receiver, address) = match link.at {
+            Bottleneck::Switch => (&[Place::C1, Place::D1][..], Place::E, E2),
+            Bottleneck::Host => (&[Place::A2][..], Place::B1, Place::B1.address()),
+        };
+        let address = format!("{address}:{BULK_PORT}");
+        let sink = bench.load(receiver, Core::Bulk, &["sink", "--listen", &address])?;
+        let share = 1.0 / senders.len() as f64;
+        let connections = (4 / senders.len()).to_string();
+        let mbit = (f64::from(link.mbit) * UDP_SHARE * share).to_string();
+        let how = if udp { ["--udp-mbit", &mbit] } else { ["--connections", &connections] };
+        let words = [&["bulk", "--to", &address], &how[..]].concat();
+        let senders = senders.iter().map(|sender| bench.load(*sender, Core::Bulk, &words));
+        Ok(Self { sink, _senders: senders.collect::<anyhow::Result<_>>()? })
+    }
+
+    /// How many bytes have come through, and when.
+    fn received(&mut self) -> anyhow::Result<(f64, f64)> {
+        self.sink.count()
+    }
+}

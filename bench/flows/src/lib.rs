@@ -1,0 +1,26 @@
+//! Small flows beside large ones: a testbed on one machine, and what is measured there.
+//!
+//! - [`testbed`]: guests, hosts, a switch and receivers as network namespaces, with one slow link. It can be used by hand:
+//!   `greenwave-flows testbed up`.
+//! - [`load`]: the processes that run there. [`role`]: how they are started and asked. [`agent`]: `greenwave agent`, on
+//!   the hosts.
+//! - [`mod@bench`]: what a [case](crate::bench::Case) is and is given. [`cases`]: all of them. [`rounds`]: the systems of a case in
+//!   turns. [`same_connection`]: a case of its own kind, with what runs in it.
+//! - [`run`]: all of it, as `cargo xtask bench flows`.
+//!
+//! The layout and the sizes are those of Xu, Bailey, Noble, Jahanian, *Small is Better: Avoiding Latency Traps in
+//! Virtualized Data Centers* (SoCC 2013).
+
+#![forbid(unsafe_code)]
+
+pub mod agent;
+pub mod bench;
+pub mod cases;
+mod claims;
+pub mod load;
+mod report;
+pub mod role;
+pub mod rounds;
+pub mod run;
+pub mod same_connection;
+pub mod testbed;

@@ -1,0 +1,69 @@
+//! What is printed and drawn.
+
+use std::path::PathBuf;
+
+use greenwave_bench::report::{Sweep, sweeps};
+use greenwave_bench::result::{Results, WriteError, bench_folder, write};
+use greenwave_bench::table::Table;
+
+use crate::cases::{BURSTS, RATES};
+use crate::claims;
+
+/// What is shown of all cases, of what each of them has.
+const SHOWN: [&str; 12] = [
+    "p50_us",
+    "p99_us",
+    "p999_us",
+    "missed_share",
+    "bulk_mbit",
+    "flow_p50_us",
+    "done_p99_us",
+    "neighbour_work_per_s",
+    "p50_over_fifo",
+    "p999_over_fifo",
+    "bulk_over_fifo",
+    "max_send_lag_us",
+];
+
+/// Prints the table of each case, and the claims.
+pub(crate) fn print(results: &Results) {
+    for case in results.distinct(|row| &row.case) {
+        println!("{}", of_case(results, case));
+    }
+    println!("{}", claims::table(results));
+}
+
+/// The figures of a case: those of [`SHOWN`] that it has, or all that it has if that is none.
+fn of_case(results: &Results, case: &str) -> Table {
+    let mut own = results.clone();
+    own.rows.retain(|row| row.case == case);
+    let has = |metric: &&&str| own.rows.iter().any(|row| row.metric == ***metric);
+    let shown: Vec<&str> = SHOWN.iter().filter(has).copied().collect();
+    own.table(&shown)
+}
+
+/// Draws what the bucket's rate and burst do, if that was measured, and returns where.
+pub(crate) fn plot(results: &Results) -> Result<Option<PathBuf>, WriteError> {
+    let line = |settings: &[(&str, f64)], metric: &str| -> Vec<(f64, f64)> {
+        let point =
+            |(system, setting): &(&str, f64)| Some((*setting, results.value("sensitivity", system, metric)? * 1e3));
+        settings.iter().filter_map(point).collect()
+    };
+    let sweep = |title: &str, setting, settings: &[(&str, f64)]| {
+        let lines = [("median", "p50_us"), ("p99", "p99_us")];
+        let lines = lines.map(|(name, metric)| (name.to_owned(), line(settings, metric))).to_vec();
+        Sweep { title: title.to_owned(), setting, figure: "2 KB response", lines }
+    };
+    let plots = [
+        sweep("Rate, at a burst of 30 KB", "rate, Mbit/s", &RATES),
+        sweep("Burst, at a rate of 10 Mbit/s", "burst, KB", &BURSTS),
+    ];
+    if plots.iter().all(|plot| plot.lines.iter().all(|line| line.1.is_empty())) {
+        return Ok(None);
+    }
+    let lead = "How long 2 KB responses take beside bulk, when the bucket that tells small flows from large ones has \
+                another rate or another burst.";
+    let path = bench_folder().join("flows.html");
+    write(&path, &sweeps("Small flows: the bucket", lead, results, &plots))?;
+    Ok(Some(path))
+}

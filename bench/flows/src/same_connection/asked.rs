@@ -1,0 +1,91 @@
+//! What small calls and large replies have shown, alone and together.
+
+use std::time::{Duration, Instant};
+
+use greenwave_bench::latencies::Latencies;
+use serde_json::{Map, Value};
+
+use super::EVERY;
+
+/// A part of a measurement: which of the two there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Part {
+    pub(super) small: bool,
+    pub(super) bulk: bool,
+}
+
+impl Part {
+    /// What doesn't count: links and buffers are found out.
+    pub(super) const WARM_UP: Self = Self { small: true, bulk: true };
+    pub(super) const IDLE: Self = Self { small: true, bulk: false };
+    pub(super) const ALONE: Self = Self { small: false, bulk: true };
+    pub(super) const BOTH: Self = Self { small: true, bulk: true };
+    /// How long it takes to find out.
+    pub(super) const WARM_UP_TIME: Duration = Duration::from_millis(500);
+}
+
+/// What a part has shown.
+#[derive(Debug)]
+pub(super) struct Seen {
+    pub(super) begin: Instant,
+    pub(super) latencies: Latencies,
+    pub(super) bulk_bytes: u64,
+    /// When the last large reply came.
+    pub(super) last_bulk: Instant,
+}
+
+impl Seen {
+    pub(super) fn new() -> Self {
+        let begin = Instant::now();
+        Self { begin, latencies: Latencies::new(), bulk_bytes: 0, last_bulk: begin }
+    }
+
+    /// When a small call is to be made.
+    pub(super) fn scheduled(&self, number: u32) -> Instant {
+        self.begin + EVERY * number
+    }
+
+    /// A small call that was to be made then is answered.
+    pub(super) fn answered(&mut self, scheduled: Instant) {
+        self.latencies.record(scheduled.elapsed());
+    }
+
+    pub(super) fn received(&mut self, bytes: usize) {
+        self.bulk_bytes += bytes as u64;
+        self.last_bulk = Instant::now();
+    }
+
+    fn mbit(&self) -> f64 {
+        self.bulk_bytes as f64 * 8e-6 / (self.last_bulk - self.begin).as_secs_f64().max(1e-9)
+    }
+
+    fn micros(&self, quantile: f64) -> f64 {
+        self.latencies.quantile(quantile).unwrap_or_default().as_secs_f64() * 1e6
+    }
+}
+
+/// What all parts have shown.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) idle: Seen,
+    pub(super) alone: Seen,
+    pub(super) both: Seen,
+}
+
+impl Asked {
+    /// Prints it, and waits for the end.
+    pub(super) fn report(&self) {
+        let Self { idle, alone, both } = self;
+        let mut figures = Map::new();
+        let mut add = |name: &str, value: f64| drop(figures.insert(name.to_owned(), Value::from(value)));
+        for (name, quantile) in [("p50", 0.5), ("p99", 0.99), ("p999", 0.999)] {
+            add(&format!("{name}_us"), both.micros(quantile));
+            add(&format!("idle_{name}_us"), idle.micros(quantile));
+        }
+        add("bulk_mbit", both.mbit());
+        add("bulk_alone_mbit", alone.mbit());
+        add("p99_over_idle", both.micros(0.99) / idle.micros(0.99));
+        add("bulk_over_alone", both.mbit() / alone.mbit());
+        crate::load::tell(&Value::Object(figures).to_string());
+    }
+}

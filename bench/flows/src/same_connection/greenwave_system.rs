@@ -1,0 +1,91 @@
+//! Greenwave, split or not.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use greenwave::rpc::{
+    ChannelConfig, CompletionStream, ConnectionId, MethodId, Router, SendOrder, Sending, Server, ServerConfig,
+};
+
+use super::asked::{Asked, Part, Seen};
+use super::{BULK, BULK_AT_ONCE, SMALL};
+
+const SMALL_METHOD: MethodId = MethodId::of("flows.Flows/Small");
+const BULK_METHOD: MethodId = MethodId::of("flows.Flows/Bulk");
+/// What calls expect. Small ones expect less, so that handlers that give way give way to them.
+const SMALL_WITHIN: Duration = Duration::from_secs(10);
+const BULK_WITHIN: Duration = Duration::from_secs(60);
+/// Large replies have this tag, small ones their number.
+const BULK_TAG: u64 = u64::MAX;
+/// After so many bytes the handler of a large reply gives way.
+const PIECE: usize = 64 << 10;
+
+fn sending(split: bool) -> Sending {
+    let order = if split { SendOrder::SmallestFirst } else { SendOrder::InOrder };
+    Sending { order, ..Sending::default() }
+}
+
+pub(super) fn serve(listen: SocketAddr, split: bool) -> anyhow::Result<()> {
+    let bulk = vec![7; BULK];
+    let router = Router::new()
+        .method("flows.Flows/Small", |_, request, reply| {
+            reply.extend_from_slice(request);
+            Ok(())
+        })
+        .method("flows.Flows/Bulk", move |context, _, reply| {
+            reply.reserve(bulk.len());
+            for piece in bulk.chunks(PIECE) {
+                reply.extend_from_slice(piece);
+                context.checkpoint()?;
+            }
+            Ok(())
+        });
+    let listen = vec![greenwave::Address::Tcp(listen)];
+    let _server = Server::start(ServerConfig { listen, sending: sending(split), ..ServerConfig::default() }, router)?;
+    crate::load::attend();
+    Ok(())
+}
+
+pub(super) fn call(to: SocketAddr, split: bool, apart: bool, time: Duration) -> anyhow::Result<Asked> {
+    let config = ChannelConfig { sending: sending(split), ..ChannelConfig::default() };
+    let address = greenwave::Address::Tcp(to);
+    let mut stream = CompletionStream::connect(&address, &config)?;
+    let other = if apart { Some(stream.open(&address, &config)?) } else { None };
+    crate::load::begin();
+    let mut part = |part, time| ask(&mut stream, other, part, time);
+    part(Part::WARM_UP, Part::WARM_UP_TIME)?;
+    Ok(Asked { idle: part(Part::IDLE, time)?, alone: part(Part::ALONE, time)?, both: part(Part::BOTH, time)? })
+}
+
+fn ask(stream: &mut CompletionStream, other: Option<ConnectionId>, part: Part, time: Duration) -> anyhow::Result<Seen> {
+    let mut seen = Seen::new();
+    let (mut made, mut large) = (0, 0);
+    loop {
+        let now = Instant::now();
+        let over = now - seen.begin >= time;
+        while !over && part.small && seen.scheduled(made) <= now {
+            stream.submit_within(SMALL_WITHIN, SMALL_METHOD, &[7; SMALL], made.into());
+            made += 1;
+        }
+        while !over && part.bulk && large < BULK_AT_ONCE {
+            match other {
+                None => stream.submit_within(BULK_WITHIN, BULK_METHOD, &[], BULK_TAG),
+                Some(other) => stream.submit_within_on(other, BULK_WITHIN, BULK_METHOD, &[], BULK_TAG),
+            }
+            large += 1;
+        }
+        if over && stream.in_flight() == 0 {
+            return Ok(seen);
+        }
+        let next = if over || !part.small { now + Duration::from_millis(1) } else { seen.scheduled(made) };
+        let Some(completion) = stream.take_timeout(next.saturating_duration_since(now)) else { continue };
+        let reply = completion.result.map_err(|failure| failure.status)?;
+        if completion.tag == BULK_TAG {
+            large -= 1;
+            seen.received(reply.body.len());
+        } else {
+            seen.answered(seen.scheduled(completion.tag as u32));
+        }
+        stream.recycle(reply);
+    }
+}

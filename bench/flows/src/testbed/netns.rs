@@ -1,0 +1,74 @@
+//! Network namespaces by name, as `ip netns` keeps them.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsFd as _;
+use std::path::Path;
+use std::process::{Child, Command};
+
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::thread::{CpuSet, LinkNameSpaceType, move_into_link_name_space, sched_getaffinity, sched_setaffinity};
+
+use super::{Problem, tool};
+
+/// Where `ip netns` keeps them.
+const FOLDER: &str = "/run/netns";
+
+/// The names of all there are.
+pub(super) fn names() -> Vec<String> {
+    let entries = fs::read_dir(FOLDER).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
+}
+
+/// Whether there is one of this name.
+pub(super) fn exists(name: &str) -> bool {
+    Path::new(FOLDER).join(name).exists()
+}
+
+/// Removes namespaces, and first ends what still runs in them; none of them need exist.
+pub(super) fn remove<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<(), Problem> {
+    let mut failed = Ok(());
+    for name in names {
+        if !exists(name) {
+            continue;
+        }
+        for pid in inhabitants(name) {
+            // It may have ended by itself.
+            let _ = kill_process(pid, Signal::KILL);
+        }
+        failed = failed.and(tool::ip(None, &[format!("netns delete {name}")]));
+    }
+    failed
+}
+
+/// The processes in a namespace.
+pub(super) fn inhabitants(name: &str) -> Vec<Pid> {
+    let said = tool::read("ip", &["netns", "pids", name]).unwrap_or_default();
+    said.split_whitespace().filter_map(|word| Pid::from_raw(word.parse().ok()?)).collect()
+}
+
+/// Starts a process in a namespace, pinned to a core with all its threads if one is given.
+///
+/// Both are passed on by the thread that starts it. So the calling thread goes there and comes back, and no code has to
+/// run between fork and exec.
+pub(super) fn spawn(name: &str, core: Option<usize>, command: &mut Command) -> Result<Child, Problem> {
+    let fail = |source: io::Error| Problem::Namespace { name: name.to_owned(), source };
+    let home = File::open("/proc/thread-self/ns/net").map_err(fail)?;
+    let there = File::open(Path::new(FOLDER).join(name)).map_err(fail)?;
+    let enter = |file: &File| move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network));
+    let cores = sched_getaffinity(None).map_err(|error| fail(error.into()))?;
+    if let Some(core) = core.filter(|core| *core < CpuSet::MAX_CPU) {
+        let mut one = CpuSet::new();
+        one.set(core);
+        sched_setaffinity(None, &one).map_err(|error| fail(error.into()))?;
+    }
+    let child = enter(&there).map_err(|error| fail(error.into())).and_then(|()| {
+        let child = command.spawn();
+        let program = command.get_program().to_string_lossy().into_owned();
+        child.map_err(|source| Problem::Start { program, name: name.to_owned(), source })
+    });
+    // Whatever happened, this thread is where it was.
+    let back = enter(&home).and_then(|()| sched_setaffinity(None, &cores));
+    back.map_err(|error| fail(error.into()))?;
+    child
+}

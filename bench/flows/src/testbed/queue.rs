@@ -1,0 +1,187 @@
+//! The one link that is slow, and who waits in front of it.
+//!
+//! Its rate is far below what the machine can forward, so that the queue is what is measured, not the processor. The
+//! shaper is HTB, since every distribution's kernel has it; its classes are the bands.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::place::{PORT_E, Place, UPLINK};
+
+/// DSCP EF, in its place in the byte that holds it: what the agent tags small flows with unless told otherwise.
+pub const SMALL_TOS: u8 = 46 << 2;
+
+/// Where flows meet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bottleneck {
+    /// The switch's port towards E: flows from several hosts.
+    Switch,
+    /// Host A's uplink: flows of its guests.
+    Host,
+}
+
+/// Who is served first at the bottleneck.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bands {
+    /// In the order of arrival.
+    Fifo,
+    /// What is tagged as small whenever there is any.
+    Strict,
+    /// What is tagged as small gets nine tenths at most while others wait, so that it can't starve them.
+    Weighted,
+    /// `pfifo_fast`, whose three bands go by the priority of packets. That is the host's own, so a switch has to take it
+    /// from the tag: `greenwave agent --trust`.
+    PfifoFast,
+    /// `fq`, whose three bands go by priority too, and are weighted, since Linux 6.7.
+    Fq,
+}
+
+/// The bottleneck.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// Where it is.
+    pub at: Bottleneck,
+    /// How fast it is, in Mbit/s.
+    pub mbit: u32,
+    /// How many bytes wait in front of it at most, in each band.
+    pub queue: u32,
+    /// Who is served first.
+    pub bands: Bands,
+}
+
+impl Link {
+    /// 200 Mbit/s behind 256 KiB: a wait of 10.5 ms when it's full, and a third of a core to keep it so.
+    pub fn slow(at: Bottleneck, bands: Bands) -> Self {
+        Self { at, mbit: 200, queue: 256 << 10, bands }
+    }
+
+    /// How many bytes it carries in a second.
+    pub fn bytes_per_s(&self) -> f64 {
+        f64::from(self.mbit) * 1e6 / 8.0
+    }
+
+    pub(super) fn interface(&self) -> (Place, &'static str) {
+        match self.at {
+            Bottleneck::Switch => (Place::Switch, PORT_E),
+            Bottleneck::Host => (Place::HostA, UPLINK),
+        }
+    }
+
+    /// The lines for `tc` that make it so, on an interface without any queue of its own.
+    pub(super) fn lines(&self) -> Vec<String> {
+        let (_, dev) = self.interface();
+        let Self { mbit, queue, .. } = self;
+        // Two packets: what HTB sends at once is what a small packet may have to wait for.
+        let burst = "burst 3k cburst 3k";
+        let mut lines = vec![format!("qdisc add dev {dev} root handle 1: htb default 20")];
+        let leaf = match self.bands {
+            Bands::Fifo => format!("bfifo limit {queue}"),
+            Bands::PfifoFast => "pfifo_fast".to_owned(),
+            Bands::Fq => format!("fq nopacing limit {}", queue / 1514),
+            Bands::Strict | Bands::Weighted => {
+                lines.extend(self.two_bands(dev, burst));
+                return lines;
+            }
+        };
+        lines.push(format!("class add dev {dev} parent 1: classid 1:20 htb rate {mbit}mbit {burst} quantum 3000"));
+        lines.push(format!("qdisc add dev {dev} parent 1:20 handle 20: {leaf}"));
+        lines
+    }
+
+    fn two_bands(&self, dev: &str, burst: &str) -> Vec<String> {
+        let Self { mbit, queue, .. } = self;
+        let share = |class: u32| match (self.bands, class) {
+            (Bands::Weighted, 10) => format!("rate {}kbit", mbit * 900),
+            (Bands::Weighted, _) => format!("rate {}kbit", mbit * 100),
+            // Nothing is guaranteed, all is borrowed, and the first to borrow is the one with the lower number.
+            (_, class) => format!("rate 1mbit prio {}", class / 10 - 1),
+        };
+        let mut lines = vec![format!(
+            "class add dev {dev} parent 1: classid 1:1 htb rate {mbit}mbit ceil {mbit}mbit {burst} quantum 3000"
+        )];
+        for class in [10, 20] {
+            let rate = share(class);
+            let ceil = format!("ceil {mbit}mbit {burst} quantum 3000");
+            lines.push(format!("class add dev {dev} parent 1:1 classid 1:{class} htb {rate} {ceil}"));
+            lines.push(format!("qdisc add dev {dev} parent 1:{class} handle {class}: bfifo limit {queue}"));
+        }
+        let filter = |protocol: &str, number: u32, what: &str| {
+            format!("filter add dev {dev} parent 1: protocol {protocol} prio {number} u32 match {what} flowid 1:10")
+        };
+        lines.push(filter("ip", 1, &format!("ip dsfield {SMALL_TOS:#x} 0xfc")));
+        lines.push(filter("arp", 2, "u32 0 0"));
+        lines
+    }
+}
+
+impl Bands {
+    /// All of them; not every kernel has the last two.
+    pub const ALL: [Self; 5] = [Self::Fifo, Self::Strict, Self::Weighted, Self::PfifoFast, Self::Fq];
+
+    /// Whether packets need a priority, their tag not being enough.
+    pub fn go_by_priority(self) -> bool {
+        matches!(self, Self::PfifoFast | Self::Fq)
+    }
+
+    /// Its name in commands.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Fifo => "fifo",
+            Self::Strict => "strict",
+            Self::Weighted => "weighted",
+            Self::PfifoFast => "pfifo-fast",
+            Self::Fq => "fq",
+        }
+    }
+}
+
+impl fmt::Display for Bands {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Bands {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let names = || Self::ALL.map(Self::name).join(", ");
+        Self::ALL.into_iter().find(|bands| bands.name() == name).ok_or_else(|| format!("there are {}", names()))
+    }
+}
+
+impl FromStr for Bottleneck {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        match name {
+            "switch" => Ok(Self::Switch),
+            "host" => Ok(Self::Host),
+            _ => Err("there are switch, host".to_owned()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strict_bands_guarantee_nothing_and_weighted_ones_all_of_the_link() {
+        let lines = |bands| Link::slow(Bottleneck::Switch, bands).lines().join("\n");
+        let strict = lines(Bands::Strict);
+        assert!(strict.contains("1:10 htb rate 1mbit prio 0 ceil 200mbit"), "{strict}");
+        assert!(strict.contains("1:20 htb rate 1mbit prio 1 ceil 200mbit"), "{strict}");
+        let weighted = lines(Bands::Weighted);
+        assert!(weighted.contains("rate 180000kbit ceil") && weighted.contains("rate 20000kbit ceil"), "{weighted}");
+        assert!(strict.contains("ip dsfield 0xb8 0xfc flowid 1:10"), "{strict}");
+        assert!(!lines(Bands::Fifo).contains("filter"));
+    }
+
+    #[test]
+    fn every_kind_of_bands_is_found_by_its_name() {
+        for bands in Bands::ALL {
+            assert_eq!(bands.name().parse(), Ok(bands));
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Over all connections of an instance the smallest remainder goes first, and nobody waits for ever.
+
+use greenwave_policy::{Time, Turns};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+const LONG: usize = 1 << 20;
+
+fn at(micros: u64) -> Time {
+    Time::from_nanos(micros * 1000)
+}
+
+#[test]
+fn the_smallest_remainder_of_all_connections_goes_first() {
+    let mut turns = Turns::new();
+    for (connection, least) in [(1, 3 * LONG), (2, LONG), (3, 64), (4, 2 * LONG)] {
+        turns.offer(at(0), connection, least);
+    }
+    let order: Vec<_> = std::iter::from_fn(|| turns.next(at(1))).collect();
+    assert_eq!(order, [3, 2, 4, 1]);
+}
+
+#[test]
+fn a_longer_one_is_held_back_while_a_shorter_one_is_held_up_by_its_link() {
+    let mut turns = Turns::new();
+    turns.posted(1, Some(LONG));
+    turns.offer(at(0), 2, 2 * LONG);
+    assert_eq!((turns.next(at(1)), turns.is_any_ready()), (None, true));
+    // One with less than that isn't, nor is anything short.
+    turns.offer(at(2), 3, LONG / 2);
+    turns.offer(at(2), 4, 64);
+    assert_eq!((turns.next(at(3)), turns.next(at(3)), turns.next(at(3))), (Some(4), Some(3), None));
+    // Nor is it any more when that one is done.
+    turns.posted(1, None);
+    assert_eq!(turns.next(at(4)), Some(2));
+}
+
+#[test]
+fn nobody_is_held_back_for_longer_than_the_hold() {
+    let mut turns = Turns::new();
+    turns.posted(1, Some(LONG));
+    turns.offer(at(5), 2, 2 * LONG);
+    let due = turns.due(at(6)).expect("one waits");
+    assert_eq!(due, at(5) + Turns::HOLD);
+    assert_eq!(turns.next(due), Some(2));
+    assert_eq!(turns.due(due), None);
+}
+
+#[test]
+fn who_is_gone_holds_nobody_back() {
+    let mut turns = Turns::new();
+    turns.posted(1, Some(LONG));
+    turns.offer(at(0), 2, 2 * LONG);
+    turns.remove(1);
+    assert_eq!(turns.due(at(1)), Some(at(1)));
+    assert_eq!(turns.next(at(1)), Some(2));
+}
+
+/// What is done to a number of connections.
+#[derive(Clone, Debug)]
+enum Act {
+    Offer { connection: usize, least: usize },
+    Next { least: Option<usize> },
+    Remove(usize),
+    Pass(u64),
+}
+
+fn acts() -> impl Strategy<Value = Vec<Act>> {
+    let least = || prop_oneof![0..4 * Turns::SHORT, 0..4 * LONG];
+    let act = prop_oneof![
+        4 => (0..8_usize, least()).prop_map(|(connection, least)| Act::Offer { connection, least }),
+        6 => proptest::option::of(least()).prop_map(|least| Act::Next { least }),
+        1 => (0..8_usize).prop_map(Act::Remove),
+        3 => (0..1500_u64).prop_map(Act::Pass),
+    ];
+    vec(act, 0..200)
+}
+
+proptest! {
+    #[test]
+    fn the_order_is_that_of_remainders_but_for_those_that_waited_too_long(acts in acts()) {
+        let mut turns = Turns::new();
+        let (mut now, mut ready, mut held_up) = (at(0), BTreeMap::new(), BTreeMap::new());
+        for act in acts {
+            match act {
+                Act::Pass(micros) => now = now + Duration::from_micros(micros),
+                Act::Offer { connection, least } => {
+                    turns.offer(now, connection, least);
+                    held_up.remove(&connection);
+                    ready.entry(connection).or_insert((now, least)).1 = least;
+                }
+                Act::Remove(connection) => {
+                    turns.remove(connection);
+                    ready.remove(&connection);
+                    held_up.remove(&connection);
+                }
+                Act::Next { least } => {
+                    let smallest = ready.values().map(|(_, least)| *least).min();
+                    let blocked = |least: usize| held_up.values().any(|held: &usize| *held < least);
+                    let oldest = ready.values().map(|(since, _)| *since).min();
+                    let overdue = oldest.is_some_and(|since| now.since(since) >= Turns::HOLD);
+                    let due = turns.due(now);
+                    let Some(connection) = turns.next(now) else {
+                        // Only what is long is held back, only while something shorter is held up, and not for long.
+                        prop_assert!(smallest.is_none_or(|least| least > Turns::SHORT && blocked(least) && !overdue));
+                        prop_assert_eq!(due, oldest.map(|since| since + Turns::HOLD));
+                        continue;
+                    };
+                    prop_assert!(due.is_some_and(|due| due <= now), "it went before it was due");
+                    let (since, remainder) = ready.remove(&connection).expect("only who is ready has a turn");
+                    if Some(remainder) != smallest {
+                        prop_assert!(overdue && Some(since) == oldest, "out of turn");
+                        prop_assert!(smallest > Some(Turns::SHORT), "something short waits");
+                    }
+                    turns.posted(connection, least);
+                    if let Some(least) = least {
+                        held_up.insert(connection, least);
+                    }
+                }
+            }
+            prop_assert_eq!(turns.is_any_ready(), !ready.is_empty());
+        }
+    }
+
+    /// Whoever is ready has had a turn after the hold, and one turn for each other that was ready before.
+    #[test]
+    fn nobody_starves(lengths in vec(Turns::SHORT + 1..LONG, 2..10)) {
+        let mut turns = Turns::new();
+        lengths.iter().enumerate().for_each(|(connection, &least)| turns.offer(at(0), connection, least));
+        let mut had = vec![false; lengths.len()];
+        let mut now = at(0) + Turns::HOLD;
+        for _ in 0..lengths.len() {
+            now = now + Duration::from_micros(1);
+            let connection = turns.next(now).expect("overdue");
+            had[connection] = true;
+            // It always has more, and room for it.
+            turns.offer(now, connection, 2 * Turns::SHORT);
+        }
+        prop_assert!(had.into_iter().all(|had| had));
+    }
+}

@@ -1,0 +1,145 @@
+//! How calls are made, and given up.
+
+use super::ends::{Ends, Fate, Half, Peer};
+use super::{Happening, Net, PeerKey};
+use crate::connection::{NewCall, Request};
+use crate::outcome::Outcome;
+use crate::status::Status;
+use greenwave_policy::Time;
+use std::time::Duration;
+
+/// After how long without a poll calls are made only once it is known what became of the connection meanwhile.
+const STALE: Duration = Duration::from_millis(10);
+
+impl Net {
+    /// Makes a call. It finishes as a [`Happening::Done`], possibly at once.
+    pub(crate) fn call(&mut self, key: PeerKey, call: NewCall, now: Time, happened: &mut Vec<Happening>) {
+        let (request, body) = call.into_parts();
+        match self.dispatch(key, request, &body, now, happened) {
+            None => self.ends.pool.put(body),
+            Some(request) => self.place(key.index, request, body, now, happened),
+        }
+    }
+
+    /// [`call`](Self::call), with a copy of the message.
+    #[inline]
+    pub(crate) fn call_copied(
+        &mut self,
+        key: PeerKey,
+        request: Request,
+        body: &[u8],
+        now: Time,
+        happened: &mut Vec<Happening>,
+    ) {
+        if let Some(request) = self.dispatch(key, request, body, now, happened) {
+            let mut copy = self.ends.pool.take_about(body.len());
+            copy.extend_from_slice(body);
+            self.place(key.index, request, copy, now, happened);
+        }
+    }
+
+    /// Makes a call for which there is nothing to do but to write it. Others are given back.
+    #[inline]
+    fn dispatch(
+        &mut self,
+        key: PeerKey,
+        request: Request,
+        body: &[u8],
+        now: Time,
+        happened: &mut Vec<Happening>,
+    ) -> Option<Request> {
+        if now > self.polled + STALE {
+            self.poll(now, happened);
+        }
+        let Ends { peers, pool, .. } = &mut self.ends;
+        match peers.get_mut(key.index) {
+            Some(Peer { half: Half::Caller(calling), endpoint: Some(_), .. })
+                if request.terms.futile(now).is_none() =>
+            {
+                calling.caller.link.lend(|| pool.take_line());
+                let left = calling.caller.dispatch(now, request, body);
+                if left.is_none() {
+                    self.ends.mark(key.index);
+                }
+                left
+            }
+            _ => Some(request),
+        }
+    }
+
+    /// Makes a call on the connection that there is, or on a new one.
+    #[inline(never)]
+    pub(super) fn place(
+        &mut self,
+        index: usize,
+        request: Request,
+        body: Vec<u8>,
+        now: Time,
+        happened: &mut Vec<Happening>,
+    ) {
+        let Some(Peer { half: Half::Caller(calling), endpoint, .. }) = self.ends.peers.get_mut(index) else { return };
+        let connected = match (&*endpoint, request.terms.futile(now)) {
+            (_, Some(status)) => Err(status),
+            (Some(_), None) => Ok(()),
+            (None, None) => match calling.resting(now) {
+                Some(status) => Err(status),
+                None => self.connect(index, now),
+            },
+        };
+        let Some(Peer { half: Half::Caller(calling), .. }) = self.ends.peers.get_mut(index) else { return };
+        match connected {
+            Err(status) => {
+                let outcome = Outcome::local(status, now.since(request.started));
+                happened.push(Happening::Done { token: request.token, outcome });
+            }
+            Ok(()) => {
+                calling.caller.take_on(now, request, body, &mut |done| happened.push(done.into()));
+                self.ends.mark(index);
+                self.ends.expect(index);
+            }
+        }
+    }
+
+    fn connect(&mut self, index: usize, now: Time) -> Result<(), Status> {
+        let Half::Caller(calling) = &mut self.ends.peers[index].half else { return Ok(()) };
+        match self.queue.connect_with(&calling.address, calling.tls()) {
+            Ok(endpoint) => {
+                // The time for saying HELLO runs from now.
+                calling.renew(now);
+                self.ends.connect(index, endpoint);
+                Ok(())
+            }
+            Err(error) => {
+                calling.failed(now, false, error.to_string());
+                Err(calling.unreachable())
+            }
+        }
+    }
+
+    /// Nobody waits for this call any more; it will not be reported, and its token may be given to another.
+    pub(crate) fn abandon(&mut self, key: PeerKey, token: usize, happened: &mut Vec<Happening>) {
+        let now = self.clock.now();
+        happened.retain(|happening| !matches!(happening, Happening::Done { token: over, .. } if *over == token));
+        let mut found = None;
+        for (index, peer) in &mut self.ends.peers {
+            let abandoned = match &mut peer.half {
+                Half::Caller(calling) if index == key.index => calling.caller.abandon(now, token),
+                Half::Leaving { caller, home } if *home == key.index => {
+                    let here = caller.abandon(now, token);
+                    if here && caller.unfinished() == 0 {
+                        self.ends.fates.push(Fate::Leave(PeerKey { index, serial: peer.serial }));
+                    }
+                    here
+                }
+                _ => false,
+            };
+            if abandoned {
+                found = Some(index);
+                break;
+            }
+        }
+        if let Some(index) = found {
+            self.ends.mark(index);
+        }
+    }
+}
