@@ -6,7 +6,7 @@ use std::os::fd::AsFd as _;
 use std::path::Path;
 use std::process::{Child, Command};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, getpid, kill_process};
 use rustix::thread::{CpuSet, LinkNameSpaceType, move_into_link_name_space, sched_getaffinity, sched_setaffinity};
 
 use super::{Problem, tool};
@@ -32,7 +32,8 @@ pub(super) fn remove<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<(),
         if !exists(name) {
             continue;
         }
-        for pid in inhabitants(name) {
+        // This process may be there for a moment, to start another one there; a signal can come just then.
+        for pid in inhabitants(name).into_iter().filter(|pid| *pid != getpid()) {
             // It may have ended by itself.
             let _ = kill_process(pid, Signal::KILL);
         }
