@@ -137,7 +137,8 @@ pub(crate) fn run(
     let _agents = agents(bench, agent)?;
     let trusts = link.bands.go_by_priority() && link.at == Bottleneck::Switch;
     let _trust = trusts.then(|| bench.programs.trust(&bench.testbed)).transpose()?;
-    let _responding = responder(bench)?;
+    let listen = responder_listens();
+    let _responding = bench.load_on_time(Place::A1, &["respond", "--listen", &listen])?;
     let mut bulk = bulk.map(|udp| Bulk::start(bench, &link, udp)).transpose()?;
     ask(bench, bulk.as_mut(), time)
 }
@@ -161,10 +162,13 @@ pub(crate) fn agents(bench: &Bench, words: Option<&[&str]>) -> anyhow::Result<Ve
     words.map_or_else(|| Ok(Vec::new()), start)
 }
 
-/// A1, which answers.
+/// A1, which answers, when it has its turn on its core.
 pub(crate) fn responder(bench: &Bench) -> anyhow::Result<Role> {
-    let listen = format!("{}:{SMALL_PORT}", Place::A1.address());
-    bench.load(Place::A1, Core::Small, &["respond", "--listen", &listen])
+    bench.load(Place::A1, Core::Small, &["respond", "--listen", &responder_listens()])
+}
+
+fn responder_listens() -> String {
+    format!("{}:{SMALL_PORT}", Place::A1.address())
 }
 
 /// The words that say whom E1 asks.
@@ -179,7 +183,7 @@ fn asker(bench: &Bench, time: Duration) -> anyhow::Result<Role> {
     let whom = a1_from_e1();
     let mut words = vec!["ask", "--for-ms", &time, "--warm-up-ms", &warm_up];
     words.extend(whom.iter().map(String::as_str));
-    bench.load(Place::E, Core::Small, &words)
+    bench.load_on_time(Place::E, &words)
 }
 
 /// What fills the link.
