@@ -25,6 +25,8 @@ pub(crate) struct Queues {
     name: &'static str,
     at: Bottleneck,
     udp: bool,
+    /// How long bulk goes on before anything is asked.
+    settle: Duration,
     systems: &'static [(&'static str, Setup)],
     full: Length,
     quick: Option<Length>,
@@ -51,6 +53,7 @@ pub(crate) const SWITCH: Queues = Queues {
     name: "switch-queue",
     at: Bottleneck::Switch,
     udp: false,
+    settle: Duration::ZERO,
     systems: &[
         ("idle", IDLE),
         ("fifo", FIFO),
@@ -67,6 +70,8 @@ pub(crate) const SWITCH: Queues = Queues {
 pub(crate) const HOST: Queues = Queues {
     name: "host-queue",
     at: Bottleneck::Host,
+    // CUBIC begins with care, and takes this long to fill a long queue.
+    settle: Duration::from_secs(3),
     systems: &[
         ("idle", IDLE),
         ("fifo", FIFO),
@@ -105,12 +110,18 @@ impl Case for Queues {
     }
 
     fn missing(&self, bench: &Bench, system: &str) -> Option<String> {
-        self.setup(system).agent.and_then(|_| bench.agent_obstacle())
+        // A host's queue isn't filled by guests who see it.
+        let near = bench.testbed.near_guests().filter(|_| self.at == Bottleneck::Host);
+        let near = near.map(|why| format!("to install what it takes: apt-get install ethtool ({why})"));
+        near.or_else(|| self.setup(system).agent.and_then(|_| bench.agent_obstacle()))
     }
 
     fn run(&self, bench: &Bench, system: &str, time: Duration) -> anyhow::Result<Figures> {
         let setup = self.setup(system);
-        run(bench, Link::slow(self.at, setup.bands), setup.agent, setup.bulk.then_some(self.udp), time)
+        // A quick run has no time for that.
+        let settle = if time < self.full.time { self.settle / 2 } else { self.settle };
+        let bulk = setup.bulk.then_some((self.udp, settle));
+        run(bench, Link::slow(self.at, setup.bands), setup.agent, bulk, time)
     }
 
     fn ratios(&self) -> &'static [(&'static str, &'static str)] {
@@ -124,13 +135,13 @@ impl Queues {
     }
 }
 
-/// Small responses over this link, with what the agent is told if it runs, and with bulk if there is any; `true` means
-/// datagrams.
+/// Small responses over this link, with what the agent is told if it runs, and with bulk if there is any: `true` means
+/// datagrams, and for so long it goes on before.
 pub(crate) fn run(
     bench: &Bench,
     link: Link,
     agent: Option<&[&str]>,
-    bulk: Option<bool>,
+    bulk: Option<(bool, Duration)>,
     time: Duration,
 ) -> anyhow::Result<Figures> {
     bench.testbed.limit(&[link])?;
@@ -139,7 +150,9 @@ pub(crate) fn run(
     let _trust = trusts.then(|| bench.programs.trust(&bench.testbed)).transpose()?;
     let listen = responder_listens();
     let _responding = bench.load_on_time(Place::A1, &["respond", "--listen", &listen])?;
-    let mut bulk = bulk.map(|udp| Bulk::start(bench, &link, udp)).transpose()?;
+    let settle = bulk.map_or(Duration::ZERO, |(_, settle)| settle);
+    let mut bulk = bulk.map(|(udp, _)| Bulk::start(bench, &link, udp)).transpose()?;
+    thread::sleep(settle);
     ask(bench, bulk.as_mut(), time)
 }
 
