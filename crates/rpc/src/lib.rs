@@ -86,7 +86,7 @@
 //!
 //! # Waiting for other threads
 //! A handler that needs what an ordinary thread brings about, such as the commit of a command or a write to disk, makes a
-//! [`promise`], gives it to that thread, and waits ([`Awaited::wait`]): its coroutine is suspended until the promise is
+//! [`promise()`], gives it to that thread, and waits ([`Awaited::wait`]): its coroutine is suspended until the promise is
 //! [kept](Promise::keep) or dropped, the deadline has passed, or the request is cancelled, and the head serves others
 //! meanwhile. Keeping a promise is a push to the head's inbox; a head that sleeps is woken once for all that are kept
 //! until it is up. Ordinary threads wait in the same way, blocked, and tasks of executors poll it as a future.
