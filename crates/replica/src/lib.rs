@@ -40,6 +40,7 @@ pub mod batch;
 pub mod core;
 mod entry;
 mod ids;
+pub mod log;
 pub mod machine;
 pub mod membership;
 pub mod message;
