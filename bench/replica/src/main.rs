@@ -1,0 +1,68 @@
+//! `greenwave-bench-replica`: the replica group under load, beside etcd.
+//!
+//! - [`put`]: the rate and the latency of puts, of both systems in turns.
+//! - [`failover`]: the time without a leader after a kill, and whether anything acknowledged is lost.
+//! - [`cluster`]: what a system has to be able to do; [`etcd`]: one of them. [`member`]: the processes.
+//! - [`run`]: all of it, as `cargo xtask bench replica`. [`claims`]: what should come out.
+
+#![forbid(unsafe_code)]
+
+mod claims;
+mod cluster;
+mod cores;
+mod etcd;
+mod failover;
+mod figures;
+mod member;
+mod put;
+mod run;
+mod system;
+
+use std::ffi::OsString;
+
+use clap::{Parser, Subcommand};
+
+/// Measures the replica group, and etcd beside it.
+#[derive(Parser)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Measures all cases in turns, prints tables and writes target/bench/replica.json
+    Bench(run::Wanted),
+    /// Lists the cases
+    List,
+    /// Sees to it that etcd is there, if that can be done
+    Prepare,
+    /// Becomes another program, which ends when the process that started this does
+    #[command(hide = true)]
+    Guard {
+        /// The cores it may run on
+        #[arg(long, value_delimiter = ',', required = true)]
+        cores: Vec<usize>,
+        #[arg(last = true, required = true)]
+        words: Vec<OsString>,
+    },
+}
+
+fn main() -> anyhow::Result<()> {
+    match Cli::parse().command {
+        Command::Bench(wanted) => run::run(&wanted),
+        Command::List => {
+            run::names().iter().for_each(|name| println!("{name}"));
+            Ok(())
+        }
+        Command::Prepare => {
+            if etcd::program().is_none()
+                && let Err(error) = etcd::install()
+            {
+                println!("There is no etcd ({error:#}); to install it: apt-get install etcd-server");
+            }
+            Ok(())
+        }
+        Command::Guard { cores, words } => member::guard(&cores, &words),
+    }
+}
