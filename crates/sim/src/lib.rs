@@ -9,6 +9,7 @@
 //! - [`link`]: delay, jitter, bandwidth, loss and partition between two ends. [`network`]: nodes and all the links
 //!   between them. [`cpu`]: work takes time and has to queue. [`disk`]: appending, syncing, failing.
 //!   [`clock`]: what a node takes for the time.
+//! - [`proxy`]: the rules of [`link`] for real processes: a TCP proxy that delays, limits, loses and cuts.
 //!
 //! # A simulation
 //! ```
@@ -49,6 +50,7 @@ pub mod disk;
 pub mod event;
 pub mod link;
 pub mod network;
+pub mod proxy;
 pub mod seed;
 pub mod trace;
 
@@ -58,5 +60,6 @@ pub use disk::{Disk, DiskFault, DiskRule, Synced};
 pub use event::{Event, Simulation, Timer};
 pub use link::{Bandwidth, Fate, Link, LinkRule, LinkRuleError, Pipe};
 pub use network::Network;
+pub use proxy::{Proxy, ProxyError};
 pub use seed::{Seed, Stream};
 pub use trace::Trace;

@@ -1,7 +1,7 @@
 //! One direction of a path between two ends: delay, jitter, bandwidth, loss, partition.
 //!
 //! The same rules and the same arithmetic serve the simulator ([`Network`](crate::Network)) and real processes
-//! (a proxy), so what was found in virtual time can be tried with sockets.
+//! ([`proxy`](crate::proxy)), so what was found in virtual time can be tried with sockets.
 
 use crate::seed::Stream;
 use greenwave_policy::Time;
