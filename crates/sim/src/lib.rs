@@ -9,6 +9,7 @@
 //! - [`link`]: delay, jitter, bandwidth, loss and partition between two ends. [`network`]: nodes and all the links
 //!   between them. [`cpu`]: work takes time and has to queue. [`disk`]: appending, syncing, failing.
 //!   [`clock`]: what a node takes for the time.
+//! - [`replica`]: a replica group.
 //! - [`proxy`]: the rules of [`link`] for real processes: a TCP proxy that delays, limits, loses and cuts.
 //!
 //! # A simulation
@@ -51,6 +52,7 @@ pub mod event;
 pub mod link;
 pub mod network;
 pub mod proxy;
+pub mod replica;
 pub mod seed;
 pub mod trace;
 

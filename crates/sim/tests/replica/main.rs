@@ -1,0 +1,3 @@
+//! The replica group in virtual time, and what judges it.
+
+mod judge;
