@@ -76,6 +76,7 @@ pub mod margin;
 pub mod pace;
 pub mod parallel_unit;
 pub mod ready_queue;
+pub mod replication;
 pub mod service_time;
 mod sorted;
 pub mod split;

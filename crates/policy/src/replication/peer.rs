@@ -1,0 +1,190 @@
+//! What is known of one follower: what is under way to it, how long that takes, and how much its path carries.
+
+use super::estimate::{Least, Level, Mean};
+use super::instance::duration;
+use crate::time::Time;
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// A replica, by the number that the group knows it by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PeerId(pub u64);
+
+/// A follower as its leader sees it.
+///
+/// 1. `flight` is in the order of sending, and so of indices; it never holds more than [`Peer::MOST_UNDER_WAY`].
+#[derive(Clone, Debug)]
+pub(super) struct Peer {
+    pub(super) id: PeerId,
+    flight: VecDeque<Sent>,
+    under_way: Level,
+    /// Seconds from sending an append to its acknowledgement, less what its bytes take on the path.
+    round_trip: Least,
+    /// The same without a sync: heartbeats.
+    echo: Least,
+    usual: Mean,
+    capacity: Option<Capacity>,
+    span: PeerSpan,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    index: u64,
+    at: Time,
+    bytes: u64,
+}
+
+/// What a path carries, in bytes a second.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Capacity {
+    rate: f64,
+    /// Whether it was seen at its limit: more was under way than it takes, and it got no faster. Else it may carry more.
+    confirmed: bool,
+}
+
+/// What was seen of a peer in a span.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct PeerSpan {
+    acked_bytes: u64,
+    acks: u64,
+    round_trips: f64,
+    /// Batches under way, on average.
+    under_way: f64,
+    seconds: f64,
+}
+
+impl PeerSpan {
+    /// Batches acknowledged.
+    pub(super) const fn acks(&self) -> u64 {
+        self.acks
+    }
+
+    /// The mean time from sending to acknowledgement, in seconds.
+    pub(super) fn round_trip(&self) -> Option<f64> {
+        (self.acks > 0).then(|| self.round_trips / self.acks as f64)
+    }
+
+    /// How much of a window of so many batches was used.
+    pub(super) fn used(&self, window: u64) -> f64 {
+        self.under_way / window.max(1) as f64
+    }
+}
+
+impl Peer {
+    /// The most appends that are timed at once. What is sent beyond is not measured.
+    pub(super) const MOST_UNDER_WAY: usize = 1024;
+
+    /// For how long the least round trip stands.
+    const LEAST_WINDOW: Duration = Duration::from_secs(10);
+
+    pub(super) fn new(id: PeerId) -> Self {
+        Self {
+            id,
+            flight: VecDeque::with_capacity(Self::MOST_UNDER_WAY),
+            under_way: Level::default(),
+            round_trip: Least::new(Self::LEAST_WINDOW),
+            echo: Least::new(Self::LEAST_WINDOW),
+            usual: Mean::new(0.1),
+            capacity: None,
+            span: PeerSpan::default(),
+        }
+    }
+
+    pub(super) fn sent(&mut self, now: Time, index: u64, bytes: u64) {
+        let in_order = self.flight.back().is_none_or(|last| last.index < index);
+        if in_order && self.flight.len() < Self::MOST_UNDER_WAY {
+            self.flight.push_back(Sent { index, at: now, bytes });
+            self.under_way.change(now, 1, 0);
+        }
+    }
+
+    /// All up to `index` has arrived and is durable there.
+    pub(super) fn acked(&mut self, now: Time, index: u64) {
+        while let Some(sent) = self.flight.pop_front_if(|sent| sent.index <= index) {
+            self.under_way.change(now, 0, 1);
+            let took = now.since(sent.at).as_secs_f64();
+            let of_bytes = match self.capacity {
+                Some(Capacity { rate, confirmed: true }) => sent.bytes as f64 / rate,
+                _ => 0.0,
+            };
+            self.round_trip.observe(now, (took - of_bytes).max(took / 10.0));
+            self.usual.observe(took);
+            self.span.acks += 1;
+            self.span.acked_bytes = self.span.acked_bytes.saturating_add(sent.bytes);
+            self.span.round_trips += took;
+        }
+    }
+
+    pub(super) fn echoed(&mut self, now: Time, round_trip: Duration) {
+        self.echo.observe(now, round_trip.as_secs_f64());
+    }
+
+    /// What was under way is lost, or will be sent again.
+    pub(super) fn reset(&mut self, now: Time) {
+        self.flight.clear();
+        self.under_way.change(now, 0, u64::MAX);
+    }
+
+    pub(super) fn take_span(&mut self, now: Time, seconds: f64) -> PeerSpan {
+        let area = self.under_way.take_area(now);
+        let span = std::mem::take(&mut self.span);
+        PeerSpan { under_way: if seconds > 0.0 { area / seconds } else { 0.0 }, seconds, ..span }
+    }
+
+    /// Learns what the path carries from a span in which nothing but the path held appends up (`free`: neither a core
+    /// nor a disk was busy), and in which an append that finds nothing in its way would have taken `expected` seconds.
+    pub(super) fn learn_capacity(&mut self, span: &PeerSpan, window: u64, expected: f64, free: bool) {
+        let (Some(took), true) = (span.round_trip(), span.seconds > 0.0) else { return };
+        let rate = span.acked_bytes as f64 / span.seconds;
+        if rate <= 0.0 {
+            return;
+        }
+        let full = span.used(window) > 0.7 && window > 1;
+        let known = self.capacity.map_or(0.0, |capacity| capacity.rate);
+        if full && free && took > expected * QUEUED {
+            self.capacity = Some(Capacity { rate, confirmed: true });
+        } else if self.capacity.is_none_or(|capacity| !capacity.confirmed) || rate > known * 1.02 {
+            self.capacity = Some(Capacity { rate: known.max(rate * OPTIMISM), confirmed: false });
+        } else if full && took < expected * UNQUEUED && rate > known * 0.9 {
+            self.capacity = Some(Capacity { rate: rate * OPTIMISM, confirmed: false });
+        }
+    }
+
+    /// Bytes a second that the path is thought to carry; infinite before anything was measured.
+    pub(super) fn bandwidth(&self) -> f64 {
+        self.capacity.map_or(f64::INFINITY, |capacity| capacity.rate)
+    }
+
+    /// The least time that an append takes beside its bytes, sync included, in seconds; `None`: none has come back.
+    pub(super) fn least(&self) -> Option<f64> {
+        self.round_trip.value()
+    }
+
+    /// The least time of a message there and back without a sync, in seconds, and what is left of an append's for the
+    /// sync. Where there are no heartbeats, a sync takes what it takes here.
+    pub(super) fn split(&self, sync_here: f64) -> Option<(f64, f64)> {
+        let least = self.least()?;
+        match self.echo.value() {
+            Some(echo) if echo <= least => Some((echo, least - echo)),
+            Some(_) => Some((least, 0.0)),
+            None => {
+                let sync = sync_here.min(least * 0.95);
+                Some((least - sync, sync))
+            }
+        }
+    }
+
+    /// What appends take lately.
+    pub(super) fn usual(&self) -> Option<Duration> {
+        self.usual.value().map(duration)
+    }
+}
+
+/// So much longer than expected, and there is a queue.
+const QUEUED: f64 = 1.2;
+
+/// So near to what was expected, and there is none.
+const UNQUEUED: f64 = 1.07;
+
+/// What a path that never was at its limit may carry, in terms of what it did: BBR's gain at its start is 2.89.
+const OPTIMISM: f64 = 3.0;

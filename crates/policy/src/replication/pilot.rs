@@ -1,0 +1,243 @@
+//! From the model's advice to what is measured to be best.
+//!
+//! *Seek*: what the model recommends is taken as it is, as long as it is much better than what there is, by the model;
+//! each time the group shows a little more of what it runs on. *Hold*: now and then something else is tried for one
+//! span, between two spans without it, and kept if it was better. The trial is the model's advice, if that has changed,
+//! or a step of a quarter in the window or the batch. The longer nothing turns out better, the rarer the trials. When
+//! load, distances or throughput have changed, it seeks again.
+//!
+//! A smaller window that is as good is better: what is under way beyond need stands in queues where nobody can pass it
+//! over, and where it hides how long the way really is.
+//!
+//! Nothing is tried while there is hardly more than one command at a time: a lone request is pulled at once, whatever
+//! the setting, and nothing can be better for it.
+
+use super::measure::Measure;
+use super::setting::Setting;
+
+/// What the model says at the end of a span.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Advice {
+    pub(super) recommended: Setting,
+    /// By how much that is better than what there is, as a logarithm, if the model is right.
+    pub(super) gain: f64,
+    pub(super) anchor: Anchor,
+    /// How much of the window was in use.
+    pub(super) window_used: f64,
+}
+
+/// What a setting was found for. If it has changed, another is sought.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Anchor {
+    pub(super) in_system: f64,
+    pub(super) round_trip: f64,
+    pub(super) sync: f64,
+    pub(super) request: f64,
+}
+
+/// Decides what is set next.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pilot {
+    current: Setting,
+    phase: Phase,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Phase {
+    Seek {
+        /// Spans in a row in which there was nothing to gain, and all of them.
+        still: u32,
+        spans: u32,
+    },
+    Hold(Hold),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Hold {
+    anchor: Anchor,
+    /// What `current` was worth when it was last measured.
+    base: f64,
+    trial: Option<Trial>,
+    /// What is tried next.
+    next: usize,
+    /// Trials in a row that were no better.
+    refused: u32,
+    /// Spans before the next one.
+    rest: u32,
+    /// The model's advice that was found to be no better.
+    rejected: Option<Setting>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Trial {
+    setting: Setting,
+    step: Step,
+    /// What it was worth, once that was measured.
+    worth: Option<f64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Advice,
+    Narrower,
+    Wider,
+    Smaller,
+    Larger,
+}
+
+impl Pilot {
+    pub(super) const fn new() -> Self {
+        Self { current: Setting::FIRST, phase: Phase::Seek { still: 0, spans: 0 } }
+    }
+
+    /// What is to be in force now.
+    pub(super) fn setting(&self) -> Setting {
+        match self.phase {
+            Phase::Hold(Hold { trial: Some(Trial { setting, worth: None, .. }), .. }) => setting,
+            _ => self.current,
+        }
+    }
+
+    /// A span has ended in which [`Pilot::setting`] was in force.
+    pub(super) fn review(&mut self, measure: &Measure, advice: &Advice) {
+        if measure.in_system < FEW {
+            return;
+        }
+        match &mut self.phase {
+            Phase::Seek { still, spans } => {
+                *spans += 1;
+                if advice.gain > MUCH && *spans < MOST_SEEKING {
+                    *still = 0;
+                    self.current = advice.recommended;
+                    return;
+                }
+                *still += 1;
+                if *still >= STILL || *spans >= MOST_SEEKING {
+                    self.phase = Phase::Hold(Hold::new(measure.worth(), advice.anchor));
+                }
+            }
+            Phase::Hold(hold) => {
+                if hold.trial.is_none() && hold.has_changed(measure, advice) {
+                    self.phase = Phase::Seek { still: 0, spans: 0 };
+                } else if let Some(better) = hold.review(self.current, measure, advice) {
+                    self.current = better;
+                }
+            }
+        }
+    }
+}
+
+/// With fewer commands than that in the system, on average, nothing is tried.
+const FEW: f64 = 1.5;
+
+/// Advice that is better by more than this is followed while seeking.
+const MUCH: f64 = 0.03;
+
+/// So many spans without such advice, and it is held.
+const STILL: u32 = 2;
+
+/// No longer than so many spans.
+const MOST_SEEKING: u32 = 24;
+
+impl Hold {
+    const fn new(base: f64, anchor: Anchor) -> Self {
+        Self { anchor, base, trial: None, next: 0, refused: 0, rest: 0, rejected: None }
+    }
+
+    fn has_changed(&self, measure: &Measure, advice: &Advice) -> bool {
+        let (was, is) = (&self.anchor, &advice.anchor);
+        let differ = |was: f64, is: f64| was.max(is) > CHANGED * was.min(is);
+        differ(was.in_system, is.in_system)
+            || differ(was.round_trip, is.round_trip)
+            || (differ(was.sync, is.sync) && was.sync.max(is.sync) > 0.1 * is.round_trip)
+            || differ(was.request, is.request)
+            || (measure.worth() - self.base).abs() > CHANGED.ln()
+    }
+
+    /// The setting to go on with, if it is another.
+    fn review(&mut self, current: Setting, measure: &Measure, advice: &Advice) -> Option<Setting> {
+        let worth = measure.worth();
+        let Some(trial) = self.trial else {
+            self.base = worth;
+            self.plan(current, measure, advice);
+            return None;
+        };
+        let Some(tried) = trial.worth else {
+            self.trial = Some(Trial { worth: Some(worth), ..trial });
+            return None;
+        };
+        // One span before, one after: what changes steadily meanwhile cancels out.
+        let gain = tried - f64::midpoint(self.base, worth);
+        self.base = worth;
+        self.trial = None;
+        if gain > trial.step.least_gain() {
+            (self.refused, self.rest, self.rejected) = (0, 0, None);
+            self.base += gain;
+            // What was good once is tried again at once.
+            self.next = STEPS.iter().position(|step| *step == trial.step).unwrap_or(0);
+            return Some(trial.setting);
+        }
+        if trial.step == Step::Advice {
+            self.rejected = Some(advice.recommended);
+        }
+        self.next += 1;
+        self.refused += 1;
+        self.rest = (1 << (self.refused / STEPS.len() as u32).min(LONGEST_REST)) - 1;
+        None
+    }
+
+    fn plan(&mut self, current: Setting, measure: &Measure, advice: &Advice) {
+        if self.rest > 0 {
+            self.rest -= 1;
+            return;
+        }
+        for _ in 0..STEPS.len() {
+            let step = STEPS[self.next % STEPS.len()];
+            if let Some(setting) = self.candidate(step, current, measure, advice) {
+                self.trial = Some(Trial { setting, step, worth: None });
+                return;
+            }
+            self.next += 1;
+        }
+    }
+
+    fn candidate(&self, step: Step, current: Setting, measure: &Measure, advice: &Advice) -> Option<Setting> {
+        let (batch, window) = (current.batch_bytes(), current.window());
+        let full_batches = measure.full_batches > 0.1;
+        let setting = match step {
+            Step::Advice => {
+                let known = self.rejected.is_some_and(|rejected| is_near(rejected, advice.recommended));
+                (advice.gain > MUCH && !known).then_some(advice.recommended)?
+            }
+            Step::Narrower => Setting::with_window(batch, (window - window.div_ceil(5)).max(1)),
+            Step::Wider if advice.window_used > 0.5 => Setting::with_window(batch, window + window.div_ceil(4)),
+            Step::Smaller if full_batches => Setting::with_window((batch - batch / 5).max(1), window),
+            Step::Larger if full_batches => Setting::with_window(batch + batch.div_ceil(4), window),
+            Step::Wider | Step::Smaller | Step::Larger => return None,
+        };
+        (setting != current).then_some(setting)
+    }
+}
+
+/// By what factor something has to differ to have changed.
+const CHANGED: f64 = 1.4;
+
+const STEPS: [Step; 5] = [Step::Advice, Step::Narrower, Step::Wider, Step::Larger, Step::Smaller];
+
+/// The longest pause, as a power of two.
+const LONGEST_REST: u32 = 5;
+
+impl Step {
+    /// What it has to gain, as a logarithm, to be kept.
+    const fn least_gain(self) -> f64 {
+        match self {
+            Self::Narrower => -0.003,
+            Self::Advice | Self::Wider | Self::Smaller | Self::Larger => 0.01,
+        }
+    }
+}
+
+fn is_near(one: Setting, other: Setting) -> bool {
+    let near = |one: u64, other: u64| one.abs_diff(other) * 5 <= one.max(other);
+    near(one.window(), other.window()) && near(one.batch_bytes(), other.batch_bytes())
+}

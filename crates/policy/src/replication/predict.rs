@@ -1,0 +1,218 @@
+//! What comes of a setting under a load.
+//!
+//! An instance ends, and so a slot of the window is free, every *beat*. What has come by then is the next batch. So the
+//! batch depends on the beat, and the beat on the batch; the point where the two agree is found by halving, as a batch
+//! that is larger by some share never makes the beat longer by more than that.
+
+use super::environment::Environment;
+use super::instance::{Demand, Instance, duration};
+use super::setting::{Bottleneck, Load, Prediction, Setting, Utilisation};
+
+/// What comes of `setting` in `environment` under `load`.
+#[must_use]
+pub fn predict(environment: &Environment, setting: Setting, load: Load) -> Prediction {
+    Model::new(environment).predict(setting, load)
+}
+
+/// The model of one environment, for many questions about it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Model {
+    pub(super) instance: Instance,
+}
+
+/// What a batch that forms comes to.
+struct Outcome {
+    k: f64,
+    ops_per_s: f64,
+    /// Batches that may be under way, by the window and by the load.
+    window: f64,
+    /// Whether it is the load that limits what is under way.
+    lone: bool,
+    /// What takes the same time for all, and what differs: its mean, and its 99th percentile.
+    fixed: f64,
+    waits: f64,
+    longest_wait: f64,
+}
+
+impl Model {
+    pub(super) fn new(environment: &Environment) -> Self {
+        Self { instance: Instance::new(environment) }
+    }
+
+    pub(super) fn predict(&self, setting: Setting, load: Load) -> Prediction {
+        let most = self.instance.most_commands(setting.batch_bytes());
+        let window = setting.window() as f64;
+        let outcome = match load {
+            Load::Closed { clients: 0, .. } => self.open(most, window, 0.0),
+            Load::Closed { clients, think } => self.closed(most, window, f64::from(clients), think.as_secs_f64()),
+            Load::Open { per_s } => self.open(most, window, if per_s > 0.0 { per_s.min(1e12) } else { 0.0 }),
+            Load::Saturated => self.saturated(most, window),
+        };
+        self.prediction(&outcome, matches!(load, Load::Saturated))
+    }
+
+    /// Seconds between two instances' ends.
+    ///
+    /// The least that the window and the busiest resource allow, with a soft corner where the two meet: there, chance
+    /// has now the one idle, now the other.
+    pub(super) fn beat(&self, k: f64, window: f64) -> f64 {
+        let busiest = self.instance.demand(k).most();
+        let lossless = soft_max(self.instance.time(k, window) / window, busiest);
+        let late = self.instance.loss_delay(k, lossless);
+        if late == 0.0 { lossless } else { soft_max((self.instance.time(k, window) + late) / window, busiest) }
+    }
+
+    fn saturated(&self, k: f64, window: f64) -> Outcome {
+        let beat = self.beat(k, window);
+        let under_way = window * beat;
+        let fixed = self.instance.time(k, window).min(under_way) + self.instance.answer(k);
+        let waits = (under_way - self.instance.time(k, window)).max(0.0);
+        Outcome { k, ops_per_s: k / beat, window, lone: false, fixed, waits, longest_wait: 2.0 * waits }
+    }
+
+    fn closed(&self, most: f64, window: f64, clients: f64, think: f64) -> Outcome {
+        let lone = clients <= window;
+        let window = window.min(clients);
+        let most = most.min(clients);
+        // A command that comes back `think` after its instance's end waits for the next beat, or, if that is long
+        // past, for half of one on average.
+        let wait = |beat: f64| if lone { 0.0 } else { (beat - think).max(beat / 2.0) };
+        let around = |k: f64, beat: f64| think + self.instance.answer(k) + window * beat + wait(beat);
+        let forms = |k: f64| {
+            let beat = self.beat(k, window);
+            clients * beat / around(k, beat)
+        };
+        let k = agree(most, forms);
+        let beat = self.beat(k, window);
+        // Where a batch of one is still more than what forms, not all of the window is under way.
+        let ops_per_s = (k / beat).min(clients / (think + self.instance.answer(k) + window * beat));
+        let spent = (clients / ops_per_s - think).max(0.0);
+        let fixed = (self.instance.time(k, window) + self.instance.answer(k)).min(spent);
+        let waits = spent - fixed;
+        Outcome { k, ops_per_s, window, lone, fixed, waits, longest_wait: 2.0 * waits }
+    }
+
+    fn open(&self, most: f64, window: f64, per_s: f64) -> Outcome {
+        if per_s <= 0.0 {
+            let fixed = self.instance.time(1.0, 1.0) + self.instance.answer(1.0);
+            return Outcome { k: 1.0, ops_per_s: 0.0, window, lone: true, fixed, waits: 0.0, longest_wait: 0.0 };
+        }
+        let k = agree(most, |k| per_s * self.beat(k, window));
+        let beat = self.beat(k, window);
+        if k / beat < per_s * (1.0 - 1e-6) {
+            let (k, window) = (most, window);
+            let fixed = f64::INFINITY;
+            return Outcome { k, ops_per_s: k / beat, window, lone: false, fixed, waits: 0.0, longest_wait: 0.0 };
+        }
+        let alone = self.instance.time(k, window);
+        let used = (per_s / k * alone / window).min(1.0);
+        // Sakasegawa's approximation of the chance that all of `window` servers are busy.
+        let full = used.powf((2.0 * (window + 1.0)).sqrt());
+        // What queues on the way to a resource that is used at random (M/D/1). A full window lets no more in.
+        let demand = self.instance.demand(k);
+        let queue: f64 = [demand.network, demand.leader_cpu, demand.follower_cpu, demand.disk]
+            .into_iter()
+            .map(|demand| {
+                let used = (per_s / k * demand).min(0.999);
+                demand * used / (2.0 * (1.0 - used))
+            })
+            .sum();
+        let queue = queue.min((window * beat - alone).max(0.0));
+        let pull = full * beat;
+        let fixed = alone + self.instance.answer(k);
+        Outcome {
+            k,
+            ops_per_s: per_s,
+            window,
+            lone: false,
+            fixed,
+            waits: pull / 2.0 + queue,
+            longest_wait: pull + 4.6 * queue,
+        }
+    }
+
+    fn prediction(&self, outcome: &Outcome, saturated: bool) -> Prediction {
+        let demand = self.instance.demand(outcome.k);
+        let per_s = outcome.ops_per_s / outcome.k;
+        let time = self.instance.time(outcome.k, outcome.window);
+        let utilisation = self.utilisation(outcome, &demand, per_s, time);
+        let late = self.instance.loss_delay(outcome.k, 1.0 / per_s.max(1e-9));
+        let tail = if late > 0.01 * time { late.max(time / 2.0) } else { late };
+        Prediction {
+            ops_per_s: outcome.ops_per_s,
+            latency: duration(outcome.fixed + outcome.waits),
+            p99: duration(outcome.fixed + outcome.longest_wait + tail),
+            batch: outcome.k,
+            bottleneck: self.bottleneck(outcome, &utilisation, saturated),
+            utilisation,
+        }
+    }
+
+    fn utilisation(&self, outcome: &Outcome, demand: &Demand, per_s: f64, time: f64) -> Utilisation {
+        // Syncs come one after the other as long as there is something to sync.
+        let syncs = (per_s * self.instance.sync(outcome.k)).min(1.0);
+        Utilisation {
+            window: (per_s * time / outcome.window).min(1.0),
+            network: (per_s * demand.network).min(1.0),
+            leader_cpu: (per_s * demand.leader_cpu).min(1.0),
+            follower_cpu: (per_s * demand.follower_cpu).min(1.0),
+            disk: syncs.max((per_s * demand.disk).min(1.0)),
+        }
+    }
+
+    fn bottleneck(&self, outcome: &Outcome, used: &Utilisation, saturated: bool) -> Bottleneck {
+        let demand = self.instance.demand(outcome.k);
+        let cpu = demand.leader_cpu.max(demand.follower_cpu);
+        let most = demand.most();
+        let time = self.instance.time(outcome.k, outcome.window);
+        if most * outcome.window >= time {
+            let used = used.network.max(used.leader_cpu).max(used.follower_cpu);
+            return match () {
+                () if !saturated && used < BUSY => Bottleneck::Load,
+                () if demand.network >= most => Bottleneck::Network,
+                () if cpu >= most => Bottleneck::Cpu,
+                () => Bottleneck::Disk,
+            };
+        }
+        let syncs = time - (self.instance.time(outcome.k, 1.0) - self.instance.sync(outcome.k));
+        match () {
+            () if outcome.lone || (!saturated && used.window < BUSY) => Bottleneck::Load,
+            () if syncs > time / 2.0 => Bottleneck::Disk,
+            () => Bottleneck::Window,
+        }
+    }
+}
+
+/// A resource that is used less than this isn't what there is too little of.
+const BUSY: f64 = 0.75;
+
+/// The size, from 1 to `most`, at which as many commands form a batch as it holds. `forms(k) / k` must not grow with `k`.
+fn agree(most: f64, forms: impl Fn(f64) -> f64) -> f64 {
+    if most <= 1.0 || forms(1.0) <= 1.0 {
+        return 1.0;
+    }
+    if forms(most) >= most {
+        return most;
+    }
+    let (mut low, mut high) = (1.0, most);
+    for _ in 0..HALVINGS {
+        // Sizes are compared by their ratio, and halving the logarithm needs no more steps for a million than for ten.
+        let middle = f64::sqrt(low * high);
+        if forms(middle) >= middle { low = middle } else { high = middle }
+    }
+    f64::sqrt(low * high)
+}
+
+/// Leaves a ratio of at most 1 + 2e-6 of a million.
+const HALVINGS: u32 = 24;
+
+/// The eighth root of the sum of eighth powers: the larger of two, and up to 9 % more where they are alike.
+fn soft_max(one: f64, other: f64) -> f64 {
+    let (large, small) = if one > other { (one, other) } else { (other, one) };
+    if large <= 0.0 {
+        return large;
+    }
+    let ratio = small / large;
+    let eighth = (ratio * ratio) * (ratio * ratio);
+    large * (1.0 + eighth * eighth).sqrt().sqrt().sqrt()
+}

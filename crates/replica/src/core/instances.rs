@@ -1,0 +1,55 @@
+//! Instances of consensus that this leader has proposed and that haven't been applied.
+
+use super::pace::Pace;
+use crate::{Answer, Index, Ticket};
+use greenwave_policy::Time;
+use std::collections::VecDeque;
+
+/// A batch on its way.
+#[derive(Debug)]
+pub(super) struct Instance {
+    pub(super) index: Index,
+    pub(super) tickets: Vec<Ticket>,
+    pub(super) proposed: Time,
+}
+
+/// The batches that are on their way, in the order of indices.
+///
+/// 1. Indices rise.
+/// 2. Those that aren't committed are of this leadership: when the lead is lost, they are taken out.
+#[derive(Debug, Default)]
+pub(super) struct Instances {
+    open: VecDeque<Instance>,
+    pace: Pace,
+}
+
+impl Instances {
+    pub(super) fn push(&mut self, instance: Instance) {
+        self.open.push_back(instance);
+    }
+
+    pub(super) const fn pace(&self) -> &Pace {
+        &self.pace
+    }
+
+    /// How many haven't reached a replica that has all up to `matched`.
+    pub(super) fn beyond(&self, matched: Index) -> usize {
+        self.open.len() - self.open.partition_point(|instance| instance.index <= matched)
+    }
+
+    /// The entry at `index` has been applied: which ticket gets which answer.
+    pub(super) fn applied(&mut self, index: Index, answers: Vec<Answer>, now: Time) -> Vec<(Ticket, Answer)> {
+        while self.open.front().is_some_and(|instance| instance.index < index) {
+            self.open.pop_front();
+        }
+        let Some(instance) = self.open.pop_front_if(|instance| instance.index == index) else { return Vec::new() };
+        self.pace.record(now, now.span_since(instance.proposed));
+        instance.tickets.into_iter().zip(answers).collect()
+    }
+
+    /// Takes out those after an index.
+    pub(super) fn clear_after(&mut self, index: Index) -> impl Iterator<Item = Ticket> + use<> {
+        let keep = self.open.partition_point(|instance| instance.index <= index);
+        self.open.split_off(keep).into_iter().flat_map(|instance| instance.tickets)
+    }
+}

@@ -1,0 +1,75 @@
+//! When a batch is pulled, and how large it may be.
+
+use super::config::WINDOW_MOST;
+use super::{Core, Setting};
+use crate::{Index, NodeId};
+use raft::{Progress, ProgressState};
+
+/// Bytes that the engine counts for an entry beside its data, and some to spare.
+const ENTRY_OVERHEAD: u64 = 64;
+
+impl Core {
+    /// From now on, batches to this peer have at most so many bytes, and so many instances may be on their way to it.
+    /// The window is taken as 1 to [`WINDOW_MOST`], and a batch has at least one command.
+    pub fn set_sizing(&mut self, peer: NodeId, setting: Setting) {
+        let window = setting.window.clamp(1, WINDOW_MOST);
+        let batch_bytes = setting.batch_bytes.max(1);
+        self.settings.insert(peer, Setting { batch_bytes, window });
+        self.apply_sizing();
+        self.dirty = true;
+    }
+
+    /// The setting for a peer.
+    #[must_use]
+    pub fn sizing(&self, peer: NodeId) -> Setting {
+        let super::Sizing::Fixed(setting) = self.config.sizing;
+        self.settings.get(&peer).copied().unwrap_or(setting)
+    }
+
+    /// Tells the engine, which forgets when nodes come and go.
+    pub(super) fn apply_sizing(&mut self) {
+        let mut largest = 0;
+        for node in self.membership.nodes() {
+            let setting = self.sizing(node);
+            self.node.raft.adjust_max_inflight_msgs(node.number(), setting.window);
+            largest = largest.max(setting.batch_bytes);
+        }
+        self.node.raft.max_msg_size = largest as u64 + ENTRY_OVERHEAD;
+    }
+
+    /// How many bytes the next batch may have, if a majority has a slot for it: as many as the slowest of the fastest
+    /// peers that make a majority may be sent, for it decides when the batch is committed.
+    pub(super) fn slot(&self) -> Option<usize> {
+        let me = self.config.node;
+        let mut free: Vec<(usize, NodeId)> = self
+            .membership
+            .voters()
+            .chain(self.membership.outgoing.iter().copied())
+            .filter(|node| *node != me)
+            .filter_map(|node| Some((self.on_their_way(node)?, node)))
+            .filter(|(on_their_way, node)| *on_their_way < self.sizing(*node).window)
+            .collect();
+        if !self.membership.has_majority(|node| node == me || free.iter().any(|(_, peer)| *peer == node)) {
+            return None;
+        }
+        free.sort_unstable();
+        let decisive = (self.membership.voters.len() / 2).min(free.len());
+        let Some((_, peer)) = decisive.checked_sub(1).map(|rank| free[rank]) else {
+            // Alone: the own disk is what there is to wait for.
+            let setting = self.sizing(me);
+            let behind = self.instances.beyond(Index(self.node.raft.raft_log.persisted));
+            return (behind < setting.window).then_some(setting.batch_bytes);
+        };
+        Some(self.sizing(peer).batch_bytes)
+    }
+
+    /// Instances on their way to a peer that takes entries as they come; none for one that has to catch up first.
+    ///
+    /// Counted here and not by the engine, whose count loses one with each heartbeat that is answered while a window
+    /// is full.
+    fn on_their_way(&self, peer: NodeId) -> Option<usize> {
+        let progress: &Progress = self.node.raft.prs().get(peer.number())?;
+        let takes = progress.state == ProgressState::Replicate && !progress.ins.full();
+        takes.then(|| self.instances.beyond(Index(progress.matched)))
+    }
+}
