@@ -103,6 +103,11 @@ impl Disk {
         self.fault = Some(fault);
     }
 
+    /// Takes back what [`Disk::fail_next`] said, if it hasn't come to that yet.
+    pub fn mend(&mut self) {
+        self.fault = None;
+    }
+
     /// Gives it a write. If it was idle, a sync begins; then [`Disk::finish`] has to be called at the instant that is
     /// returned.
     pub fn write(&mut self, now: Time, number: u64, bytes: u64) -> Option<Time> {
