@@ -1,0 +1,24 @@
+//! A replica group in virtual time.
+//!
+//! The cores, the appliers and their messages are the real ones of greenwave-replica; links, processors, disks, clocks
+//! and clients are made up.
+//!
+//! - [`group`]: replicas on links, processors and disks. [`store`]: what is on a disk, and what a crash leaves of it.
+//! - [`schedule`]: a run by seed, with everything that can go wrong ([`fault`]), clients that get into each other's way
+//!   ([`client`]), and a verdict. [`kv`]: the machine that is replicated there.
+//! - [`history`]: what clients asked and were answered, and whether one machine could have answered so.
+
+mod carry;
+pub mod client;
+pub mod fault;
+pub mod group;
+pub mod history;
+pub mod kv;
+mod node;
+pub mod schedule;
+pub mod store;
+mod trouble;
+mod watch;
+
+pub use node::StartError;
+pub use watch::Violation;

@@ -1,0 +1,456 @@
+//! The simulated group: real cores on simulated links, processors and disks.
+
+use super::node::{Node, StartError};
+use super::watch::{Violation, Watch};
+use crate::cpu::CpuCost;
+use crate::disk::DiskRule;
+use crate::event::{Event, Simulation};
+use crate::link::{Bandwidth, LinkRule, Pipe};
+use crate::network::Network;
+use crate::seed::{Seed, Stream};
+use crate::trace::Trace;
+use greenwave_policy::Time;
+use greenwave_replica::core::{CoreConfig, Input, Outcome};
+use greenwave_replica::{Membership, Message, MessageKind, NodeId, Peer, SnapshotMeta, StateMachine, Ticket};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// What a group runs on.
+#[derive(Clone, Debug)]
+pub struct GroupRule {
+    /// How many replicas, all of them voters at first.
+    pub replicas: usize,
+    /// The settings of each core; its number, its seed and the first membership are put in.
+    pub core: CoreConfig,
+    /// Between any two replicas.
+    pub link: LinkRule,
+    /// Through each replica's interface, in each direction.
+    pub interface: Bandwidth,
+    /// What the layers below add to every byte, as a share.
+    pub framing: f64,
+    /// Everybody's disk.
+    pub disk: DiskRule,
+    /// What work costs a leader.
+    pub leader: Work,
+    /// What work costs a follower.
+    pub follower: Work,
+    /// Bytes of a command in an entry, its head included: by that the commands of an entry are counted.
+    pub command_bytes: u64,
+    /// Whether what is applied is watched: by default, as it costs little beside what it may find.
+    pub watched: bool,
+}
+
+/// What work costs on one core.
+#[derive(Clone, Copy, Debug)]
+pub struct Work {
+    /// For each message between replicas, sent or received.
+    pub message: CpuCost,
+    /// For each command: a leader's when it comes in, a follower's when it is applied.
+    pub command: Duration,
+}
+
+impl Work {
+    /// No time.
+    pub const FREE: Self = Self { message: CpuCost::FREE, command: Duration::ZERO };
+}
+
+/// A replica group in virtual time. `D` are the events of whoever drives it, which it hands back when their time
+/// comes.
+///
+/// Replicas are numbered from 0 on, and their [`NodeId`]s from 1. The node after the last one of the network stands
+/// for all clients.
+#[derive(Debug)]
+pub struct Group<M, D> {
+    pub(super) simulation: Simulation<Happening<D>>,
+    /// The links.
+    pub network: Network,
+    pub(super) nodes: Vec<Node<M>>,
+    pub(super) rule: GroupRule,
+    seed: Seed,
+    membership: Membership,
+    pub(super) ingress: Vec<Pipe>,
+    /// What happens at once, in order, before anything else does.
+    pub(super) inbox: VecDeque<Input>,
+    pub(super) told: VecDeque<Told>,
+    pub(super) chance: Stream,
+    pub(super) watch: Watch,
+    pub(super) snapshots: u64,
+    pub(super) early_persisted: bool,
+}
+
+/// What a replica told whoever drives the group.
+#[derive(Debug)]
+pub struct Told {
+    /// Which replica.
+    pub node: usize,
+    /// What it was asked with.
+    pub ticket: Ticket,
+    /// What became of it; `None`: the state may be read, now.
+    pub outcome: Option<Outcome>,
+}
+
+/// What a step came to.
+#[derive(Debug)]
+pub enum Step<D> {
+    /// One of the driver's events.
+    Driver(D),
+    /// Something between replicas.
+    Internal,
+    /// The end is reached.
+    End,
+}
+
+#[derive(Debug)]
+pub(super) enum Happening<D> {
+    /// A message is there, and queues for the processor.
+    Arrives {
+        from: usize,
+        to: usize,
+        packet: Packet,
+    },
+    /// The processor has done what a message costs.
+    Worked {
+        node: usize,
+        life: u32,
+        from: usize,
+        packet: Packet,
+    },
+    /// The processor has done what applying the next task costs.
+    Applies {
+        node: usize,
+        life: u32,
+    },
+    Wakes {
+        node: usize,
+        life: u32,
+    },
+    Synced {
+        node: usize,
+        life: u32,
+    },
+    /// A snapshot's state is durable; the message that it came with, if it came.
+    Kept {
+        node: usize,
+        life: u32,
+        meta: SnapshotMeta,
+        state: Vec<u8>,
+        came: Option<(usize, Message)>,
+    },
+    Driver(D),
+}
+
+#[derive(Debug)]
+pub(super) enum Packet {
+    Message(Message),
+    Snapshot {
+        message: Message,
+        state: Vec<u8>,
+    },
+    /// Something for the core that took a way or work.
+    Input(Input),
+}
+
+impl<M: StateMachine + Default, D: Event> Group<M, D> {
+    /// Starts a new group.
+    ///
+    /// # Errors
+    /// If the settings of its cores can't be.
+    pub fn new(rule: GroupRule, seed: Seed) -> Result<Self, StartError> {
+        let replicas = rule.replicas;
+        let peers = (0..replicas).map(peer);
+        let membership = Membership::of_voters(peers).map_err(StartError::Membership)?;
+        let mut network = Network::new(replicas + 1, seed, rule.link);
+        for node in 0..replicas {
+            network.limit(node, rule.interface);
+            network.change(node, replicas, LinkRule::PERFECT);
+            network.change(replicas, node, LinkRule::PERFECT);
+        }
+        let mut group = Self {
+            simulation: Simulation::new(),
+            network,
+            nodes: (0..replicas).map(|_| Node::new(rule.disk)).collect(),
+            rule,
+            seed,
+            membership,
+            ingress: vec![Pipe::default(); replicas],
+            inbox: VecDeque::new(),
+            told: VecDeque::new(),
+            chance: seed.stream("group", 0),
+            watch: Watch::default(),
+            snapshots: 0,
+            early_persisted: false,
+        };
+        for node in 0..replicas {
+            group.start(node)?;
+        }
+        Ok(group)
+    }
+
+    /// What it runs on.
+    #[must_use]
+    pub fn rule(&self) -> &GroupRule {
+        &self.rule
+    }
+
+    /// The time.
+    #[must_use]
+    pub fn now(&self) -> Time {
+        self.simulation.now()
+    }
+
+    /// A hash over all that has happened.
+    #[must_use]
+    pub fn hash(&self) -> u64 {
+        self.simulation.hash()
+    }
+
+    /// Lets one of the driver's events happen.
+    pub fn at(&mut self, instant: Time, event: D) {
+        self.simulation.at(instant, Happening::Driver(event));
+    }
+
+    /// The same, after `span`.
+    pub fn after(&mut self, span: Duration, event: D) {
+        self.simulation.after(span, Happening::Driver(event));
+    }
+
+    /// Goes on to the next thing that happens until `end`.
+    pub fn step(&mut self, end: Time) -> Step<D> {
+        match self.simulation.next_until(end) {
+            None => Step::End,
+            Some(Happening::Driver(event)) => Step::Driver(event),
+            Some(happening) => {
+                self.happen(happening);
+                Step::Internal
+            }
+        }
+    }
+
+    /// What replicas have told since the last call.
+    pub fn told(&mut self) -> Option<Told> {
+        self.told.pop_front()
+    }
+
+    /// Gives a replica something to do, which costs its processor `cost`. Lost if it doesn't run.
+    pub fn give(&mut self, node: usize, cost: Duration, input: Input) {
+        self.work(node, self.rule.replicas, cost, Packet::Input(input));
+    }
+
+    /// A replica's state machine, if it runs.
+    #[must_use]
+    pub fn machine(&self, node: usize) -> Option<&M> {
+        self.nodes[node].running.as_ref().map(|running| running.applier.machine())
+    }
+
+    /// A replica's core, if it runs.
+    pub fn core(&mut self, node: usize) -> Option<&mut greenwave_replica::core::Core> {
+        self.nodes[node].running.as_mut().map(|running| &mut running.core)
+    }
+
+    /// The replica that leads, by its own account, in the newest term.
+    #[must_use]
+    pub fn leader(&self) -> Option<usize> {
+        self.watch.leader()
+    }
+
+    /// Does what a core wants done, and sets its timer. To be called after anything was done to one from outside.
+    pub fn pump(&mut self, node: usize) {
+        loop {
+            let output = self.nodes[node].running.as_mut().and_then(|running| running.core.poll());
+            match (output, self.inbox.is_empty()) {
+                (Some(output), _) => self.carry_out(node, output),
+                (None, false) => {
+                    if let Some(input) = self.inbox.pop_front() {
+                        self.nodes[node].handle(self.simulation.now(), input);
+                    }
+                }
+                (None, true) => break,
+            }
+        }
+        self.set_timer(node);
+    }
+
+    pub(super) fn start(&mut self, node: usize) -> Result<(), StartError> {
+        if self.nodes[node].running.is_some() {
+            return Ok(());
+        }
+        let life = u64::from(self.nodes[node].life);
+        let config = CoreConfig {
+            node: id(node),
+            bootstrap: Some(self.membership.clone()),
+            seed: self.seed.stream("core", (node as u64) << 32 | life).number(),
+            ..self.rule.core.clone()
+        };
+        self.nodes[node].start(self.simulation.now(), config)?;
+        self.pump(node);
+        Ok(())
+    }
+
+    /// The first thing that must never be, if it was.
+    #[must_use]
+    pub fn violation(&self) -> Option<&Violation> {
+        self.watch.violation()
+    }
+
+    /// Terms that had a leader.
+    #[must_use]
+    pub fn terms(&self) -> usize {
+        self.watch.terms()
+    }
+
+    /// Snapshots that became durable.
+    #[must_use]
+    pub fn snapshots(&self) -> u64 {
+        self.snapshots
+    }
+
+    fn happen(&mut self, happening: Happening<D>) {
+        let now = self.simulation.now();
+        let (node, life) = match &happening {
+            Happening::Arrives { to, .. } => (*to, None),
+            Happening::Worked { node, life, .. }
+            | Happening::Applies { node, life }
+            | Happening::Wakes { node, life }
+            | Happening::Synced { node, life }
+            | Happening::Kept { node, life, .. } => (*node, Some(*life)),
+            Happening::Driver(_) => return,
+        };
+        if life.is_some_and(|life| life != self.nodes[node].life) {
+            return;
+        }
+        if self.nodes[node].paused_until > now {
+            self.simulation.at(self.nodes[node].paused_until, happening);
+            return;
+        }
+        match happening {
+            Happening::Arrives { from, packet, .. } => return self.arrive(from, node, packet),
+            Happening::Worked { from, packet, .. } => self.take_in(from, node, packet),
+            Happening::Applies { .. } => self.apply(node),
+            Happening::Wakes { .. } => {
+                self.nodes[node].timer = None;
+                self.inbox.push_back(Input::Timer);
+            }
+            Happening::Synced { .. } => self.synced(node),
+            Happening::Kept { meta, state, came, .. } => self.kept(node, meta, state, came),
+            Happening::Driver(_) => {}
+        }
+        self.pump(node);
+    }
+
+    /// A message is there: it costs the processor something.
+    fn arrive(&mut self, from: usize, node: usize, packet: Packet) {
+        if self.nodes[node].running.is_none() {
+            if let Packet::Snapshot { .. } = packet {
+                self.snapshot_sent(from, node, false);
+            }
+            return;
+        }
+        let cost = match &packet {
+            Packet::Message(message) => self.cost_of(node, message),
+            Packet::Snapshot { .. } | Packet::Input(_) => Duration::ZERO,
+        };
+        self.work(node, from, cost, packet);
+    }
+
+    pub(super) fn work(&mut self, node: usize, from: usize, cost: Duration, packet: Packet) {
+        let now = self.simulation.now();
+        let done = self.nodes[node].cpu.work(now, cost);
+        if done > now || self.nodes[node].paused_until > now {
+            let life = self.nodes[node].life;
+            self.simulation.at(done, Happening::Worked { node, life, from, packet });
+        } else {
+            self.take_in(from, node, packet);
+            self.pump(node);
+        }
+    }
+
+    fn take_in(&mut self, from: usize, node: usize, packet: Packet) {
+        match packet {
+            Packet::Message(message) => self.inbox.push_back(Input::Message { from: id(from), message }),
+            Packet::Input(input) => self.inbox.push_back(input),
+            Packet::Snapshot { message, state } => {
+                let Some(meta) = message.snapshot.clone() else { return };
+                self.keep(node, meta, state, Some((from, message)));
+            }
+        }
+    }
+
+    pub(super) fn set_timer(&mut self, node: usize) {
+        let node_ = &mut self.nodes[node];
+        let Some(running) = &node_.running else { return };
+        let at = node_.clock.when(running.core.next_timer()).max(self.simulation.now());
+        if let Some((timer, set)) = node_.timer {
+            // One that comes early does no harm, and is cheaper than taking it back.
+            if set <= at {
+                return;
+            }
+            self.simulation.cancel(timer);
+        }
+        let timer = self.simulation.at(at, Happening::Wakes { node, life: node_.life });
+        node_.timer = Some((timer, at));
+    }
+
+    pub(super) fn cost_of(&self, node: usize, message: &Message) -> Duration {
+        match message.kind {
+            MessageKind::Append | MessageKind::AppendResponse => {
+                let work = if self.watch.leads(node) { &self.rule.leader } else { &self.rule.follower };
+                work.message.of(bytes_of(message))
+            }
+            _ => Duration::ZERO,
+        }
+    }
+
+    pub(super) fn framed(&self, bytes: u64) -> u64 {
+        bytes + (bytes as f64 * self.rule.framing) as u64
+    }
+}
+
+/// The number of a replica's node.
+pub(super) fn id(node: usize) -> NodeId {
+    NodeId::new(node as u64 + 1).expect("one more than something isn't zero")
+}
+
+pub(super) fn place(node: NodeId) -> usize {
+    (node.number() - 1) as usize
+}
+
+pub(super) fn peer(node: usize) -> Peer {
+    Peer { node: id(node), address: format!("replica {node}") }
+}
+
+/// A message's bytes on the wire.
+pub(super) fn bytes_of(message: &Message) -> u64 {
+    let entries = message.entries.iter().map(|entry| MESSAGE_ENTRY + entry.data.len() as u64).sum::<u64>();
+    MESSAGE_HEAD + entries
+}
+
+/// As the messages' format has it.
+pub(super) const MESSAGE_HEAD: u64 = 64;
+pub(super) const MESSAGE_ENTRY: u64 = 13;
+
+impl<D: Event> Event for Happening<D> {
+    fn trace(&self, trace: &mut Trace) {
+        match self {
+            Self::Arrives { from, to, packet } => packet.trace(trace.number(1).number(*from as u64).number(*to as u64)),
+            Self::Worked { node, packet, .. } => packet.trace(trace.number(2).number(*node as u64)),
+            Self::Applies { node, .. } => drop(trace.number(3).number(*node as u64)),
+            Self::Wakes { node, .. } => drop(trace.number(4).number(*node as u64)),
+            Self::Synced { node, .. } => drop(trace.number(5).number(*node as u64)),
+            Self::Kept { node, meta, .. } => drop(trace.number(6).number(*node as u64).number(meta.index.0)),
+            Self::Driver(event) => event.trace(trace.number(7)),
+        }
+    }
+}
+
+impl Packet {
+    fn trace(&self, trace: &mut Trace) {
+        match self {
+            Self::Message(message) | Self::Snapshot { message, .. } => {
+                let kind = message.kind as u64 | u64::from(message.reject) << 8;
+                trace.number(kind).number(message.term.0).number(message.index.0).number(message.commit.0);
+                trace.number(message.entries.len() as u64).number(bytes_of(message));
+            }
+            Self::Input(_) => drop(trace.number(u64::MAX)),
+        }
+    }
+}

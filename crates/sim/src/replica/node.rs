@@ -1,0 +1,115 @@
+//! One replica of the simulated group: the real core and applier, with a simulated core, disk and clock.
+
+use super::store::Store;
+use crate::clock::Clock;
+use crate::cpu::Cpu;
+use crate::disk::{Disk, DiskRule};
+use crate::event::Timer;
+use greenwave_policy::Time;
+use greenwave_replica::applier::ApplyError;
+use greenwave_replica::core::{Apply, BOOTSTRAP, Core, CoreConfig, Input};
+use greenwave_replica::{Applier, MembershipError, NodeId, SessionLimits, SnapshotMeta, StateMachine, Term};
+use std::collections::VecDeque;
+
+/// A replica. Its process may run or not; its disk stays.
+///
+/// 1. While it doesn't run, it has no core and no applier, and what comes for it is dropped.
+/// 2. Each start is another life; what was under way in an earlier one is dropped when it comes.
+#[derive(Debug)]
+pub(super) struct Node<M> {
+    pub(super) running: Option<Running<M>>,
+    pub(super) life: u32,
+    pub(super) disk: Disk,
+    pub(super) store: Store,
+    pub(super) cpu: Cpu,
+    pub(super) clock: Clock,
+    /// The timer that is set, and for when.
+    pub(super) timer: Option<(Timer, Time)>,
+    /// Snapshots that came from others, by the number that their message will come with.
+    pub(super) paused_until: Time,
+}
+
+/// A process.
+#[derive(Debug)]
+pub(super) struct Running<M> {
+    pub(super) core: Core,
+    pub(super) applier: Applier<M>,
+    /// What has to be applied, in order, when its turn at the processor comes.
+    pub(super) to_apply: VecDeque<Task>,
+}
+
+/// What an applier does.
+#[derive(Debug)]
+pub(super) enum Task {
+    Apply(Apply),
+    Restore(SnapshotMeta),
+}
+
+/// A replica can't start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The group can't be.
+    #[error(transparent)]
+    Membership(MembershipError),
+    /// The core says why.
+    #[error(transparent)]
+    Core(#[from] greenwave_replica::core::StartError),
+    /// What is on its disk can't be made a state again.
+    #[error(transparent)]
+    State(#[from] ApplyError),
+    /// The log begins after a snapshot whose state isn't there.
+    #[error("replica {0}'s log begins after a snapshot whose state isn't on its disk")]
+    Snapshot(NodeId),
+}
+
+impl<M: StateMachine + Default> Node<M> {
+    pub(super) fn new(disk: DiskRule) -> Self {
+        Self {
+            running: None,
+            life: 0,
+            disk: Disk::new(disk),
+            store: Store::default(),
+            cpu: Cpu::new(1),
+            clock: Clock::new(),
+            timer: None,
+            paused_until: Time::ZERO,
+        }
+    }
+
+    /// Starts a process on what is on the disk.
+    pub(super) fn start(&mut self, now: Time, config: CoreConfig) -> Result<(), StartError> {
+        let recovered = self.store.recovered();
+        let node = config.node;
+        let start = recovered.snapshot.clone().unwrap_or_else(|| SnapshotMeta {
+            index: BOOTSTRAP,
+            term: Term(1),
+            membership: config.bootstrap.clone().unwrap_or_default(),
+        });
+        let core = Core::new(config, recovered, self.clock.shows(now))?;
+        let mut applier = Applier::new(M::default(), SessionLimits::default(), start.clone())?;
+        if applier.needs_snapshot() {
+            let mut state = self.store.state(&start).ok_or(StartError::Snapshot(node))?;
+            applier.restore(start, &mut state)?;
+        }
+        self.life += 1;
+        self.cpu.reset(now);
+        self.running = Some(Running { core, applier, to_apply: VecDeque::new() });
+        Ok(())
+    }
+
+    /// Its process ends at once.
+    pub(super) fn stop(&mut self) {
+        self.running = None;
+        self.timer = None;
+        self.life += 1;
+        self.disk.crash();
+    }
+
+    /// What happens now, as the core sees it: nothing if no process runs.
+    pub(super) fn handle(&mut self, now: Time, input: Input) {
+        let local = self.clock.shows(now);
+        if let Some(running) = &mut self.running {
+            running.core.handle(local, input);
+        }
+    }
+}

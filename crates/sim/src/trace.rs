@@ -1,0 +1,54 @@
+//! A hash over all that happened in a run.
+
+use std::fmt;
+use xxhash_rust::xxh3::Xxh3Default;
+
+/// A hash over all that happened, in its order (XXH3, 64 bit): two runs with the same hash were the same.
+///
+/// What goes in has a fixed form (numbers as eight bytes, least first; texts and bytes with their lengths), so a
+/// hash can be written down and compared later.
+#[derive(Clone, Default)]
+pub struct Trace {
+    hasher: Xxh3Default,
+    entries: u64,
+}
+
+impl Trace {
+    /// Nothing has happened.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a number.
+    pub fn number(&mut self, number: u64) -> &mut Self {
+        self.hasher.update(&number.to_le_bytes());
+        self.entries += 1;
+        self
+    }
+
+    /// Adds bytes and how many they are.
+    pub fn bytes(&mut self, bytes: &[u8]) -> &mut Self {
+        self.number(bytes.len() as u64);
+        self.hasher.update(bytes);
+        self
+    }
+
+    /// The hash of what was added until now.
+    #[must_use]
+    pub fn hash(&self) -> u64 {
+        self.hasher.digest()
+    }
+
+    /// How many numbers and texts were added until now.
+    #[must_use]
+    pub fn entries(&self) -> u64 {
+        self.entries
+    }
+}
+
+impl fmt::Debug for Trace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Trace({:016x} of {})", self.hash(), self.entries)
+    }
+}

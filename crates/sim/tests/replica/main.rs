@@ -1,0 +1,4 @@
+//! The replica group in virtual time, and what judges it.
+
+mod judge;
+mod schedules;

@@ -1,0 +1,89 @@
+//! Thousands of schedules by seed, and that they would find what there is to find.
+//!
+//! `GREENWAVE_SIM_SEED=N` runs that one alone; `GREENWAVE_SIM_SCHEDULES=N` so many.
+
+use greenwave_sim::Seed;
+use greenwave_sim::replica::schedule::{Defect, Finding, Report, run, run_with};
+
+/// How many run in a test, unless the environment says otherwise.
+const SCHEDULES: u64 = 2000;
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok()?.parse().ok()
+}
+
+/// No acknowledged write is lost, logs agree, every history is linearizable, and a group that was mended answers:
+/// after kills, torn tails, partitions, cuts, clock jumps, slow, failing and full disks, pauses, handed-over leads,
+/// changed memberships and snapshots.
+#[test]
+fn schedules_hold() {
+    let seeds = match number("GREENWAVE_SIM_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("GREENWAVE_SIM_SCHEDULES").unwrap_or(SCHEDULES),
+    };
+    let runs = seeds.end - seeds.start;
+    let mut reports = Vec::new();
+    for seed in seeds {
+        match run(Seed::new(seed)) {
+            Ok(report) => reports.push(report),
+            Err(failure) => panic!("{failure}\nto see it again: GREENWAVE_SIM_SEED={seed} cargo test -p greenwave-sim"),
+        }
+    }
+    // That it was worth something: most calls were answered, much went wrong, and leads changed.
+    if runs >= 100 {
+        let sum = |of: fn(&Report) -> u64| reports.iter().map(of).sum::<u64>();
+        let (calls, answered) = (sum(|report| report.calls as u64), sum(|report| report.answered as u64));
+        assert!(calls > 100 * runs && answered * 10 > calls * 8, "{answered} of {calls} calls were answered");
+        assert!(sum(|report| report.faults as u64) > 10 * runs, "hardly anything went wrong");
+        assert!(sum(|report| report.terms as u64) > runs * 3 / 2, "leads hardly changed");
+        assert!(sum(|report| report.snapshots) > runs, "hardly any snapshots");
+    }
+}
+
+/// A seed gives the same run again, event by event, and another one another.
+#[test]
+fn a_seed_is_a_run() {
+    let hashes = |seeds: std::ops::Range<u64>| -> Vec<u64> {
+        seeds
+            .map(|seed| run(Seed::new(seed)).map_or_else(|failure| panic!("{failure}"), |report| report.hash))
+            .collect()
+    };
+    let first = hashes(0..50);
+    assert_eq!(first, hashes(0..50));
+    assert_eq!(first.iter().collect::<std::collections::BTreeSet<_>>().len(), 50);
+}
+
+/// How many of the first seeds find a defect, and what they find.
+fn found(defect: Defect, seeds: u64) -> Vec<Finding> {
+    (0..seeds).filter_map(|seed| run_with(Seed::new(seed), defect).err()).map(|failure| failure.finding).collect()
+}
+
+fn has_lost_writes(found: &[Finding]) -> bool {
+    found.iter().any(|finding| matches!(finding, Finding::NotLinearizable(_) | Finding::Violation(_)))
+}
+
+/// Acknowledging before a write is durable is found.
+#[test]
+fn early_acknowledgements_are_found() {
+    assert!(has_lost_writes(&found(Defect::EarlyPersisted, 300)));
+}
+
+/// A disk that loses what it has synced is found.
+#[test]
+fn forgetful_disks_are_found() {
+    assert!(has_lost_writes(&found(Defect::ForgetfulDisk, 300)));
+}
+
+/// Commands that are sent again without a session, and so are done twice, are found.
+#[test]
+fn double_application_is_found() {
+    let found = found(Defect::NoSessions, 300);
+    assert!(found.iter().any(|finding| matches!(finding, Finding::NotLinearizable(_))), "{found:?}");
+}
+
+/// Reads that ask nobody whether they are still of the newest state are found.
+#[test]
+fn stale_reads_are_found() {
+    let found = found(Defect::StaleReads, 100);
+    assert!(found.iter().any(|finding| matches!(finding, Finding::NotLinearizable(_))), "{found:?}");
+}
