@@ -1,7 +1,7 @@
 //! A replica of the store in this process: its log, its rows, and the server that the others and clients call.
 
 use std::hash::{BuildHasher, RandomState};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -100,7 +100,7 @@ impl MemberConfig {
 pub fn serve_member(config: MemberConfig) -> Result<Member, ServeError> {
     let MemberConfig { id, peers, group, directory, server } = config;
     let limit = server.coroutines * 3 / 4;
-    let (replica, store) = start(id, &peers, &group, directory)?;
+    let (replica, store) = start(id, &peers, &group, &directory)?;
     let Replica { handle, router } = replica;
     let asked = Asked { id, replica: handle.clone(), waiting: AtomicUsize::new(0), limit };
     let service = Service::new(Arc::new(asked), store);
@@ -113,7 +113,7 @@ fn start(
     id: u64,
     peers: &Peers,
     group: &str,
-    directory: PathBuf,
+    directory: &Path,
 ) -> Result<(Replica, super::machine::StoreReader), MemberError> {
     let node = NodeId::new(id).ok_or(MemberError::Number)?;
     peers.address(id)?;
