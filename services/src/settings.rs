@@ -51,6 +51,13 @@ impl Settings {
         }
     }
 
+    /// Says something unless something was said.
+    #[must_use]
+    pub fn or(mut self, key: &str, value: &impl ToString) -> Self {
+        self.open.entry(key.to_owned()).or_insert_with(|| value.to_string());
+        self
+    }
+
     /// Takes a setting out, if it is there.
     ///
     /// # Errors

@@ -1,0 +1,10 @@
+//! A store of keys and values that a group of replicas keeps.
+//!
+//! [`machine`] is what is replicated: rows in an LSM tree. [`serve`] offers it as methods. [`client`] finds the
+//! leader of a group.
+
+pub mod client;
+pub mod elsewhere;
+pub mod machine;
+pub mod peers;
+pub mod serve;
