@@ -214,6 +214,9 @@ pub enum SettingError {
         /// What is wrong with that.
         wrong: Box<SettingError>,
     },
+    /// Replicas that can't be a group: what is wrong, what is allowed.
+    #[error("{0}")]
+    Group(String),
     /// A certificate or a key that can't be used: which, what is wrong, what to do.
     #[error("{0}")]
     Tls(String),

@@ -18,6 +18,7 @@ A write that is sent again, because a replica died or lost the lead, is applied 
 acknowledged before it began, unless it is --stale.
 
 Examples:
+  greenwave cluster kv --data /tmp/group
   greenwave call kv put ada lovelace
   greenwave call kv get ada
   greenwave call kv cas ada --expect lovelace byron
