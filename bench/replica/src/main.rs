@@ -2,7 +2,8 @@
 //!
 //! - [`put`]: the rate and the latency of puts, of both systems in turns.
 //! - [`failover`]: the time without a leader after a kill, and whether anything acknowledged is lost.
-//! - [`cluster`]: what a system has to be able to do; [`etcd`]: one of them. [`member`]: the processes.
+//! - [`lone`]: what the controller costs a lone request.
+//! - [`cluster`]: what a system has to be able to do; [`greenwave`], [`etcd`]: both. [`member`]: the processes.
 //! - [`run`]: all of it, as `cargo xtask bench replica`. [`claims`]: what should come out.
 
 #![forbid(unsafe_code)]
@@ -13,6 +14,8 @@ mod cores;
 mod etcd;
 mod failover;
 mod figures;
+mod greenwave;
+mod lone;
 mod member;
 mod put;
 mod run;
@@ -37,6 +40,13 @@ enum Command {
     List,
     /// Sees to it that etcd is there, if that can be done
     Prepare,
+    /// Serves one replica until it is killed
+    #[command(hide = true)]
+    Replica {
+        /// As those of `greenwave serve kv`
+        #[arg(value_name = "KEY=VALUE", required = true)]
+        settings: Vec<String>,
+    },
     /// Becomes another program, which ends when the process that started this does
     #[command(hide = true)]
     Guard {
@@ -63,6 +73,7 @@ fn main() -> anyhow::Result<()> {
             }
             Ok(())
         }
+        Command::Replica { settings } => greenwave::serve(&settings),
         Command::Guard { cores, words } => member::guard(&cores, &words),
     }
 }

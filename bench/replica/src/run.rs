@@ -11,7 +11,7 @@ use greenwave_bench::result::Results;
 use crate::figures::Rounds;
 use crate::put::{PUTS, Put};
 use crate::system::System;
-use crate::{claims, failover};
+use crate::{claims, failover, lone};
 
 /// What is to be measured.
 #[derive(Args, Clone, Debug, Default)]
@@ -37,7 +37,7 @@ const SHOWN: [&str; 14] = [
     "ops_over_etcd",
     "p50_over_etcd",
     "p99_over_etcd",
-    "p50_over_static",
+    "p50_over_static_1",
     "kills",
     "leaderless_p50_ms",
     "leaderless_p99_ms",
@@ -47,7 +47,7 @@ const SHOWN: [&str; 14] = [
 
 /// All cases' names.
 pub(crate) fn names() -> Vec<&'static str> {
-    PUTS.iter().map(|put| put.name).chain([failover::NAME]).collect()
+    PUTS.iter().map(|put| put.name).chain([lone::NAME, failover::NAME]).collect()
 }
 
 impl Wanted {
@@ -89,6 +89,12 @@ pub(crate) fn run(wanted: &Wanted) -> anyhow::Result<()> {
     let puts: Vec<Put> = PUTS.into_iter().filter(|put| wanted.wants(put.name)).collect();
     if let Err(error) = measure_puts(&puts, &systems, wanted.quick, &mut results) {
         failures.push(format!("put-256B: {error:#}"));
+    }
+    if wanted.wants(lone::NAME)
+        && systems.contains(&System::Greenwave)
+        && let Err(error) = lone::measure(wanted.quick, &mut results)
+    {
+        failures.push(format!("{}: {error:#}", lone::NAME));
     }
     if wanted.wants(failover::NAME)
         && let Err(error) = measure_failover(&systems, wanted, &mut results)
@@ -146,6 +152,7 @@ fn measure_failover(systems: &[System], wanted: &Wanted, results: &mut Results) 
         }
         let kills = match (wanted.quick, system) {
             (true, _) => 4,
+            (false, System::Greenwave) => 100,
             (false, System::Etcd) => 20,
         };
         progress.step(format!("{}: {}", failover::NAME, system.name()));
