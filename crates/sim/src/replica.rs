@@ -6,14 +6,17 @@
 //! - [`group`]: replicas on links, processors and disks. [`store`]: what is on a disk, and what a crash leaves of it.
 //! - [`schedule`]: a run by seed, with everything that can go wrong ([`fault`]), clients that get into each other's way
 //!   ([`client`]), and a verdict. [`kv`]: the machine that is replicated there.
+//! - [`measure`]: throughput and latency of a way to choose batches and windows, in [`environments`].
 //! - [`history`]: what clients asked and were answered, and whether one machine could have answered so.
 
 mod carry;
 pub mod client;
+pub mod environments;
 pub mod fault;
 pub mod group;
 pub mod history;
 pub mod kv;
+pub mod measure;
 mod node;
 pub mod schedule;
 pub mod store;

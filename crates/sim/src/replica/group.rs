@@ -236,6 +236,21 @@ impl<M: StateMachine + Default, D: Event> Group<M, D> {
         self.work(node, self.rule.replicas, cost, Packet::Input(input));
     }
 
+    /// When bytes that somebody outside of the group sends at `at` have come in through a replica's interface.
+    pub fn comes_in(&mut self, node: usize, at: Time, bytes: u64) -> Time {
+        let framed = self.framed(bytes);
+        self.ingress[node].send(at, framed, self.rule.interface)
+    }
+
+    /// When bytes that a replica answers now to somebody outside of the group have left through its interface, behind
+    /// what its processor is doing.
+    pub fn goes_out(&mut self, node: usize, bytes: u64) -> Time {
+        let (clients, framed) = (self.rule.replicas, self.framed(bytes));
+        let now = self.simulation.now();
+        let leaves = self.nodes[node].cpu.work(now, Duration::ZERO);
+        self.network.send(leaves, node, clients, framed).arrival().unwrap_or(leaves)
+    }
+
     /// A replica's state machine, if it runs.
     #[must_use]
     pub fn machine(&self, node: usize) -> Option<&M> {
@@ -316,6 +331,10 @@ impl<M: StateMachine + Default, D: Event> Group<M, D> {
             Happening::Driver(_) => return,
         };
         if life.is_some_and(|life| life != self.nodes[node].life) {
+            // Its sender's transport notices that the process has ended.
+            if let Happening::Kept { came: Some((from, _)), .. } = happening {
+                self.snapshot_sent(from, node, false);
+            }
             return;
         }
         if self.nodes[node].paused_until > now {

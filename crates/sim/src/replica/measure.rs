@@ -1,0 +1,388 @@
+//! What a way of choosing batches and windows is worth in an environment: throughput and latency of the real core on
+//! simulated links, processors and disks.
+
+use super::group::{Group, GroupRule, Step, Work, id};
+use super::node::StartError;
+use crate::cpu::CpuCost;
+use crate::disk::DiskRule;
+use crate::event::Event;
+use crate::link::{Bandwidth, LinkRule};
+use crate::seed::{Seed, Stream};
+use crate::trace::Trace;
+use bytes::Bytes;
+use greenwave_policy::replication::{self, Aim, Cpu, Environment, Limit, Load, Setting, recommend};
+use greenwave_policy::{Deadline, Time};
+use greenwave_replica::batch::COMMAND_OVERHEAD;
+use greenwave_replica::core::{CoreConfig, Input, Outcome, Sizing};
+use greenwave_replica::machine::MachineView;
+use greenwave_replica::sessions::SessionChange;
+use greenwave_replica::{Index, MachineError, Session, StateMachine, Ticket};
+use std::io::{Read, Write};
+use std::time::Duration;
+
+/// A way of choosing batches and windows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum System {
+    /// The best of all settings of [`grid`], found by trying each: what can be had at most.
+    BestOfGrid,
+    /// What the model recommends for the environment as it is ([`recommend`]), fixed.
+    Model,
+    /// A window of so many batches, of at most 1 MiB each as etcd has it, fixed.
+    Static(u64),
+    /// Batches of at most 1 MiB, and a window that grows by one in every round, and is halved when commands take half
+    /// as long again as they did at best: additive increase, multiplicative decrease.
+    Aimd,
+    /// This setting, fixed.
+    Fixed(Setting),
+}
+
+/// What came of it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Measured {
+    /// Commands answered a second.
+    pub ops_per_s: f64,
+    /// What half of the commands stayed within, from their arrival at the leader to their answer.
+    pub p50: Duration,
+    /// What 99 of 100 stayed within.
+    pub p99: Duration,
+    /// The setting at the end.
+    pub setting: Setting,
+}
+
+/// Runs a group in `environment` under `load`, and measures it once it has settled. [`Load::Saturated`] is taken as
+/// 4096 clients.
+///
+/// # Errors
+/// If no such group can be started.
+pub fn measure(environment: &Environment, system: System, load: Load, seed: Seed) -> Result<Measured, StartError> {
+    let fixed = |setting| run(environment, setting, load, seed, None);
+    match system {
+        System::Fixed(setting) => fixed(setting),
+        System::Static(window) => fixed(Setting::with_window(STATIC_BATCH, window)),
+        System::Model => fixed(recommend(environment, load, Aim::Throughput)),
+        System::Aimd => {
+            run(environment, Setting::with_window(STATIC_BATCH, 1), load, seed, Some(Aimd::new(environment)))
+        }
+        System::BestOfGrid => {
+            let mut best: Option<Measured> = None;
+            for setting in grid(environment) {
+                let measured = fixed(setting)?;
+                if best.is_none_or(|best| measured.ops_per_s > best.ops_per_s) {
+                    best = Some(measured);
+                }
+            }
+            Ok(best.unwrap_or(fixed(Setting::FIRST)?))
+        }
+    }
+}
+
+/// All settings that are tried for the best: batches of 1, 2, 4, ... 1024 commands (up to 1 MiB, but at least eight of
+/// them), times windows of 1, 2, 4, ... 256 batches.
+#[must_use]
+pub fn grid(environment: &Environment) -> Vec<Setting> {
+    let command = u64::from(environment.sizes().request) + COMMAND_OVERHEAD as u64;
+    let batches = (0..=10).map(|power| command << power).filter(|&bytes| bytes <= STATIC_BATCH.max(command << 7));
+    batches.flat_map(|bytes| (0..=8).map(move |power| Setting::with_window(bytes, 1 << power))).collect()
+}
+
+const STATIC_BATCH: u64 = 1 << 20;
+
+/// Commands that are measured, and the longest that is waited for them.
+const COMMANDS: usize = 8_000;
+const LONGEST: Duration = Duration::from_secs(100);
+
+struct Run {
+    group: Group<Nothing, Arrival>,
+    load: Load,
+    chance: Stream,
+    command: Bytes,
+    leader: usize,
+    arrived: Vec<Time>,
+    free: Vec<usize>,
+    /// Instants of answers, and how long each took.
+    answers: Vec<(Time, Duration)>,
+    environment: Environment,
+    aimd: Option<Aimd>,
+    setting: Setting,
+}
+
+/// A command comes to the leader, or it is time to look at the window.
+#[derive(Debug)]
+enum Arrival {
+    Command(usize),
+    Next,
+    Look,
+}
+
+fn run(
+    environment: &Environment,
+    setting: Setting,
+    load: Load,
+    seed: Seed,
+    aimd: Option<Aimd>,
+) -> Result<Measured, StartError> {
+    let mut group = Group::new(rule(environment, setting), seed)?;
+    let leader = elect(&mut group);
+    let load = if load == Load::Saturated { Load::Closed { clients: 4096, think: Duration::ZERO } } else { load };
+    let mut run = Run {
+        group,
+        load,
+        chance: seed.stream("load", 0),
+        command: Bytes::from(vec![7; environment.sizes().request as usize]),
+        leader,
+        arrived: Vec::new(),
+        free: Vec::new(),
+        answers: Vec::new(),
+        environment: *environment,
+        aimd,
+        setting,
+    };
+    run.begin();
+    // Settling: until everybody was answered a few times, and the window was looked at often enough.
+    let clients = run.arrived.len();
+    let settled = run.aimd.as_ref().map_or(Duration::ZERO, |aimd| aimd.every * 200);
+    run.go_on((3 * clients).max(1_000), settled);
+    run.answers.clear();
+    run.go_on(COMMANDS.max(4 * clients), Duration::ZERO);
+    Ok(run.measured())
+}
+
+impl Run {
+    fn begin(&mut self) {
+        match self.load {
+            Load::Closed { clients, .. } => {
+                self.arrived = vec![Time::ZERO; clients as usize];
+                for client in 0..clients as usize {
+                    let soon = self.chance.span(Duration::from_millis(1));
+                    self.group.after(soon, Arrival::Command(client));
+                }
+            }
+            Load::Open { .. } | Load::Saturated => self.group.after(Duration::ZERO, Arrival::Next),
+        }
+        if let Some(aimd) = &self.aimd {
+            self.group.after(aimd.every, Arrival::Look);
+        }
+    }
+
+    /// Until so many commands are answered and so much time has passed, or for the longest that is waited.
+    fn go_on(&mut self, answers: usize, least: Duration) {
+        let (least, end) = (self.group.now() + least, self.group.now() + LONGEST);
+        while self.answers.len() < answers || self.group.now() < least {
+            match self.group.step(end) {
+                Step::End => return,
+                Step::Internal => {}
+                Step::Driver(Arrival::Command(place)) => self.submit(place),
+                Step::Driver(Arrival::Next) => self.next(),
+                Step::Driver(Arrival::Look) => self.look(),
+            }
+            while let Some(told) = self.group.told() {
+                self.answered(told.ticket.0 as usize, told.outcome);
+            }
+        }
+    }
+
+    fn submit(&mut self, place: usize) {
+        self.arrived[place] = self.group.now();
+        let cost = self.environment.leader().per_command;
+        let (ticket, command) = (Ticket(place as u64), self.command.clone());
+        let submit = Input::Submit { ticket, session: Session::NONE, command, deadline: Deadline::NEVER };
+        self.group.give(self.leader, cost, submit);
+    }
+
+    /// An open load's next command.
+    fn next(&mut self) {
+        let Load::Open { per_s } = self.load else { return };
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.arrived.push(Time::ZERO);
+            self.arrived.len() - 1
+        });
+        self.comes(Duration::ZERO, place);
+        let after = self.chance.exponential(Duration::from_secs_f64(1.0 / per_s.max(1e-3)));
+        self.group.after(after, Arrival::Next);
+    }
+
+    /// A command leaves its client in so long; where interfaces are limited, it passes the leader's.
+    fn comes(&mut self, after: Duration, place: usize) {
+        let sizes = self.environment.sizes();
+        let bytes = u64::from(sizes.request) + u64::from(sizes.request_head);
+        let at = self.group.comes_in(self.leader, self.group.now() + after, bytes);
+        self.group.at(at, Arrival::Command(place));
+    }
+
+    fn answered(&mut self, place: usize, outcome: Option<Outcome>) {
+        let now = self.group.now();
+        match outcome {
+            Some(Outcome::Applied(_)) => self.answers.push((now, now.since(self.arrived[place]))),
+            // Too many wait: it comes again.
+            _ => return self.group.after(Duration::from_millis(10), Arrival::Command(place)),
+        }
+        let leaves = self.group.goes_out(self.leader, u64::from(self.environment.sizes().answer));
+        match self.load {
+            Load::Closed { think, .. } => self.comes(leaves.since(now) + think, place),
+            Load::Open { .. } | Load::Saturated => self.free.push(place),
+        }
+    }
+
+    fn look(&mut self) {
+        let Some(aimd) = &mut self.aimd else { return };
+        let window = aimd.look(&self.answers);
+        self.group.after(aimd.every, Arrival::Look);
+        self.setting = Setting::with_window(STATIC_BATCH, window);
+        let setting = sizing(self.setting);
+        if let Some(core) = self.group.core(self.leader) {
+            (0..self.environment.replicas() as usize).for_each(|peer| core.set_sizing(id(peer), setting));
+        }
+        self.group.pump(self.leader);
+    }
+
+    fn measured(&self) -> Measured {
+        let mut took: Vec<Duration> = self.answers.iter().map(|&(_, took)| took).collect();
+        took.sort_unstable();
+        let quantile = |share: f64| {
+            let at = (took.len() as f64 * share) as usize;
+            took.get(at.min(took.len().saturating_sub(1))).copied().unwrap_or(LONGEST)
+        };
+        // Answers come in bursts, a batch at a time: from the first burst, which isn't counted, to the last.
+        let first = self.answers.first().map_or(Time::ZERO, |&(at, _)| at);
+        let last = self.answers.last().map_or(Time::ZERO, |&(at, _)| at);
+        let counted = self.answers.iter().filter(|&&(at, _)| at > first).count();
+        let ops_per_s = counted as f64 / last.since(first).as_secs_f64().max(1e-9);
+        Measured { ops_per_s, p50: quantile(0.5), p99: quantile(0.99), setting: self.setting }
+    }
+}
+
+/// A window by additive increase and multiplicative decrease.
+struct Aimd {
+    window: u64,
+    every: Duration,
+    seen: usize,
+    least: Duration,
+}
+
+impl Aimd {
+    fn new(environment: &Environment) -> Self {
+        let every = (4 * environment.network().delay + 4 * environment.disk().sync).max(Duration::from_millis(5));
+        Self { window: 1, every, seen: 0, least: Duration::MAX }
+    }
+
+    fn look(&mut self, answers: &[(Time, Duration)]) -> u64 {
+        let fresh = answers.get(self.seen..).unwrap_or(answers);
+        self.seen = answers.len();
+        let count = u32::try_from(fresh.len()).unwrap_or(u32::MAX);
+        if count > 0 {
+            let mean = fresh.iter().map(|&(_, took)| took).sum::<Duration>() / count;
+            self.least = self.least.min(mean);
+            let grown = mean > self.least * 3 / 2;
+            self.window = if grown { (self.window / 2).max(1) } else { (self.window + 1).min(Setting::MOST_WINDOW) };
+        }
+        self.window
+    }
+}
+
+fn rule(environment: &Environment, setting: Setting) -> GroupRule {
+    let network = environment.network();
+    let limit = bandwidth(network.bandwidth);
+    let (pair, interface) = match network.limit {
+        Limit::Pair => (limit, Bandwidth::UNLIMITED),
+        Limit::Interface => (Bandwidth::UNLIMITED, limit),
+    };
+    let work = |cpu: Cpu| Work {
+        message: CpuCost { per_message: cpu.per_message, per_byte_ns: cpu.per_byte_ns },
+        command: cpu.per_command,
+    };
+    let mut core = CoreConfig::new(id(0));
+    core.sizing = Sizing::Fixed(sizing(setting));
+    // What is measured is batches and windows. Signs of life that stand behind a queue of bytes aren't to end a
+    // leadership in the middle of it.
+    core.tick = Duration::from_millis(100);
+    core.election_ticks = 600;
+    core.limits.queue_commands = 1 << 20;
+    core.limits.queue_bytes = 1 << 30;
+    GroupRule {
+        replicas: environment.replicas() as usize,
+        core,
+        link: LinkRule { bandwidth: pair, loss: network.loss, ..LinkRule::delay(network.delay) },
+        interface,
+        framing: network.framing,
+        disk: DiskRule {
+            sync: environment.disk().sync,
+            bandwidth: bandwidth(environment.disk().bandwidth),
+            ..DiskRule::PERFECT
+        },
+        leader: work(environment.leader()),
+        follower: work(environment.follower()),
+        command_bytes: u64::from(environment.sizes().request) + COMMAND_OVERHEAD as u64,
+        watched: false,
+    }
+}
+
+fn bandwidth(bandwidth: replication::Bandwidth) -> Bandwidth {
+    if bandwidth == replication::Bandwidth::UNLIMITED {
+        Bandwidth::UNLIMITED
+    } else {
+        Bandwidth::bytes_per_s(bandwidth.as_bytes_per_s())
+    }
+}
+
+/// As the core takes it.
+fn sizing(setting: Setting) -> greenwave_replica::core::Setting {
+    greenwave_replica::core::Setting { batch_bytes: setting.batch_bytes() as usize, window: setting.window() as usize }
+}
+
+/// Runs until somebody leads and what it began its term with is committed.
+fn elect(group: &mut Group<Nothing, Arrival>) -> usize {
+    loop {
+        let _ = group.step(Time::MAX);
+        if let Some(leader) = group.leader()
+            && group.machine(leader).is_some_and(|machine| machine.0 > greenwave_replica::core::BOOTSTRAP)
+        {
+            return leader;
+        }
+    }
+}
+
+/// A machine that does nothing: what work costs is the environment's.
+#[derive(Debug, Default)]
+struct Nothing(Index);
+
+impl StateMachine for Nothing {
+    fn applied(&self) -> Index {
+        self.0
+    }
+
+    fn apply(&mut self, _: Index, _: &[u8]) -> Vec<u8> {
+        Vec::new()
+    }
+
+    fn commit(&mut self, applied: Index, _: &[SessionChange]) -> Result<(), MachineError> {
+        self.0 = applied;
+        Ok(())
+    }
+
+    fn view(&mut self) -> Result<Box<dyn MachineView>, MachineError> {
+        Ok(Box::new(Empty))
+    }
+
+    fn restore(&mut self, applied: Index, _: &[SessionChange], _: &mut dyn Read) -> Result<(), MachineError> {
+        self.0 = applied;
+        Ok(())
+    }
+}
+
+struct Empty;
+
+impl MachineView for Empty {
+    fn write(&mut self, _: &mut dyn Write) -> Result<(), MachineError> {
+        Ok(())
+    }
+}
+
+impl Event for Arrival {
+    fn trace(&self, trace: &mut Trace) {
+        match self {
+            Self::Command(place) => trace.number(*place as u64),
+            Self::Next => trace.number(u64::MAX),
+            Self::Look => trace.number(u64::MAX - 1),
+        };
+    }
+}
