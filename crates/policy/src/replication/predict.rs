@@ -99,11 +99,34 @@ impl Model {
         let k = agree(most, forms);
         let beat = self.beat(k, window, lone);
         // Where a batch of one is still more than what forms, not all of the window is under way.
-        let ops_per_s = (k / beat).min(clients / (think + answer(k) + window * beat));
+        let even = (k / beat).min(clients / (think + answer(k) + window * beat));
+        let (k, ops_per_s) = match self.bunched(k, most, window, clients, think) {
+            Some((k, bunched)) if !lone && bunched < even => (k, bunched),
+            _ => (k, even),
+        };
         let spent = (clients / ops_per_s - think).max(0.0);
         let fixed = (self.instance.time(k, window) + self.instance.answer(k)).min(spent);
         let waits = spent - fixed;
         Outcome { k, ops_per_s, window, lone, fixed, waits, longest_wait: 2.0 * waits }
+    }
+
+    /// The batch, and commands a second, if batches grow to `most` although only `even` would have come for each if they
+    /// were alike; `None` if they can't.
+    ///
+    /// Batches that meet merge, as buses do, and nothing parts them but the limit. The commands of one come back
+    /// together; the first of them take the free slots, one each, and the others wait for the next bunch to end, or, if
+    /// there is none, for the first.
+    fn bunched(&self, even: f64, most: f64, window: f64, clients: f64, think: f64) -> Option<(f64, f64)> {
+        let k = most.min((clients - window).max(even));
+        if k <= even {
+            return None;
+        }
+        let bunches = clients / k;
+        let turn = self.instance.turn(k, bunches.min(window));
+        let wait = self.instance.turn(1.0, 1.0).min(turn / (bunches - 1.0).max(1e-9));
+        let around = turn + (wait - think).max(wait / 2.0) + think;
+        let busiest = bunches * self.instance.demand(k).most();
+        Some((k, clients / soft_max(around, busiest)))
     }
 
     fn open(&self, most: f64, window: f64, per_s: f64) -> Outcome {
