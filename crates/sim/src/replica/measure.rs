@@ -176,7 +176,7 @@ impl Run {
                 Step::Driver(Arrival::Look) => self.look(),
             }
             while let Some(told) = self.group.told() {
-                self.answered(told.ticket.0 as usize, told.outcome);
+                self.answered(told.ticket.0 as usize, told.outcome.as_ref());
             }
         }
     }
@@ -209,7 +209,7 @@ impl Run {
         self.group.at(at, Arrival::Command(place));
     }
 
-    fn answered(&mut self, place: usize, outcome: Option<Outcome>) {
+    fn answered(&mut self, place: usize, outcome: Option<&Outcome>) {
         let now = self.group.now();
         match outcome {
             Some(Outcome::Applied(_)) => self.answers.push((now, now.since(self.arrived[place]))),
@@ -228,7 +228,7 @@ impl Run {
         let window = aimd.look(&self.answers);
         self.group.after(aimd.every, Arrival::Look);
         self.setting = Setting::with_window(STATIC_BATCH, window);
-        let setting = sizing(self.setting);
+        let setting = self.setting;
         if let Some(core) = self.group.core(self.leader) {
             (0..self.environment.replicas() as usize).for_each(|peer| core.set_sizing(id(peer), setting));
         }
@@ -291,7 +291,7 @@ fn rule(environment: &Environment, setting: Setting) -> GroupRule {
         command: cpu.per_command,
     };
     let mut core = CoreConfig::new(id(0));
-    core.sizing = Sizing::Fixed(sizing(setting));
+    core.sizing = Sizing::Fixed(setting);
     // What is measured is batches and windows. Signs of life that stand behind a queue of bytes aren't to end a
     // leadership in the middle of it.
     core.tick = Duration::from_millis(100);
@@ -322,11 +322,6 @@ fn bandwidth(bandwidth: replication::Bandwidth) -> Bandwidth {
     } else {
         Bandwidth::bytes_per_s(bandwidth.as_bytes_per_s())
     }
-}
-
-/// As the core takes it.
-fn sizing(setting: Setting) -> greenwave_replica::core::Setting {
-    greenwave_replica::core::Setting { batch_bytes: setting.batch_bytes() as usize, window: setting.window() as usize }
 }
 
 /// Runs until somebody leads and what it began its term with is committed.
