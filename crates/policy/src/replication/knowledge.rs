@@ -97,9 +97,9 @@ impl Knowledge {
             request: size(&self.entries.size),
             request_head: 0,
             answer: size(&self.answers.size),
-            append_head: 0,
+            append_head: HEAD,
             entry_head: 0,
-            ack: 0,
+            ack: HEAD,
         };
         let network = Network {
             delay,
@@ -166,6 +166,9 @@ impl Totals {
         (self.things, self.bytes) = (0, 0);
     }
 }
+
+/// Bytes that a message has beside what is told of it: heads of Ethernet, IP and TCP, and of a frame.
+const HEAD: u32 = 80;
 
 /// A core or a disk that is used for more than this share of the time may be what holds appends up.
 const BUSY: f64 = 0.8;

@@ -166,6 +166,9 @@ pub struct Prediction {
     pub p99: Duration,
     /// Commands in a batch as they form, on average: 1 or more.
     pub batch: f64,
+    /// How long a pull that doesn't fill a batch may wait after the last one while anything is under way, so that
+    /// batches don't bunch.
+    pub gap: Duration,
     /// What there is too little of.
     pub bottleneck: Bottleneck,
     /// How much of each is used.

@@ -2,14 +2,14 @@
 //! the description of an environment and shares no equation with the model that it is to judge.
 
 use greenwave_policy::Time;
-use greenwave_policy::replication::{Controller, Cpu, Environment, Limit, Load, PeerId, Setting};
+use greenwave_policy::replication::{Controller, Cpu, Environment, Limit, Load, PeerId, Pulls, Setting};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
 /// Who says how commands are fed.
 pub(crate) enum Feed {
-    Fixed(Setting),
+    Fixed(Setting, Duration),
     Controlled(Box<Controller>),
 }
 
@@ -38,6 +38,8 @@ pub(crate) struct Group {
     counts: Vec<u64>,
     committed: u64,
     pulled: u64,
+    pulls: Pulls,
+    pull_due: Option<Time>,
     pub(crate) done: Done,
     clients: u32,
 }
@@ -63,6 +65,7 @@ enum Event {
     AppendArrives { to: usize, index: u64 },
     FollowerWrites { at: usize, index: u64 },
     FollowerSynced { at: usize, up_to: u64 },
+    Pull,
     AckArrives { from: usize, index: u64 },
 }
 
@@ -131,6 +134,8 @@ impl Group {
             counts: Vec::new(),
             committed: 0,
             pulled: 0,
+            pulls: Pulls::new(),
+            pull_due: None,
             done: Done::default(),
             clients: 0,
         };
@@ -162,14 +167,14 @@ impl Group {
                 let gap = self.gap();
                 self.after(gap, Event::Submit);
             }
-            Load::Saturated => unimplemented!("a closed load with many clients is as good"),
+            Load::Saturated => panic!("a closed load with many clients is as good"),
         }
     }
 
     pub(crate) fn controller(&self) -> &Controller {
         match &self.feed {
             Feed::Controlled(controller) => controller,
-            Feed::Fixed(_) => panic!("nobody controls this group"),
+            Feed::Fixed(..) => panic!("nobody controls this group"),
         }
     }
 
@@ -273,6 +278,10 @@ impl Group {
                 self.at(leaves + self.environment.network().delay, Event::AckArrives { from: at, index: up_to });
                 self.follower_sync(at);
             }
+            Event::Pull => {
+                self.pull_due = None;
+                self.pull();
+            }
             Event::AckArrives { from, index } => self.work(Job::Ack { from, index }),
         }
     }
@@ -343,12 +352,21 @@ impl Group {
             group.followers[peer].sent - group.followers[peer].acked < settings[peer].window()
         };
         let ready = (0..self.followers.len()).filter(|peer| room(self, *peer)).count();
-        if ready >= self.environment.quorum_followers() as usize && !self.waiting.is_empty() {
-            let entry = self.entry();
-            let limit = match &self.feed {
-                Feed::Fixed(setting) => setting.batch_bytes(),
-                Feed::Controlled(controller) => controller.batch_limit(self.waiting.len() as u64 * entry),
-            };
+        let entry = self.entry();
+        let (limit, gap) = match &self.feed {
+            Feed::Fixed(setting, gap) => (setting.batch_bytes(), *gap),
+            Feed::Controlled(controller) => {
+                (controller.batch_limit(self.waiting.len() as u64 * entry), controller.pull_gap())
+            }
+        };
+        let due = self.pulls.due(self.waiting.len() as u64 * entry, !self.batches.is_empty(), limit, gap);
+        if let Some(due) = due.filter(|due| *due > self.now && self.pull_due.is_none()) {
+            self.pull_due = Some(due);
+            self.at(due, Event::Pull);
+        }
+        let slot = ready >= self.environment.quorum_followers() as usize;
+        if slot && due.is_some_and(|due| due <= self.now) {
+            self.pulls.pulled(self.now);
             let most = ((limit / entry) as usize).max(1);
             let commands: Vec<Time> = self.waiting.drain(..most.min(self.waiting.len())).collect();
             let (count, left) = (commands.len() as u64, !self.waiting.is_empty());
@@ -453,7 +471,7 @@ impl Group {
 
     fn setting(&self, peer: usize) -> Setting {
         match &self.feed {
-            Feed::Fixed(setting) => *setting,
+            Feed::Fixed(setting, _) => *setting,
             Feed::Controlled(controller) => controller.setting(PeerId(peer as u64 + 1)),
         }
     }
