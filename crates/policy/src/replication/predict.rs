@@ -37,6 +37,8 @@ struct Outcome {
     ops_per_s: f64,
     /// Batches that may be under way, by the window and by the load.
     window: f64,
+    /// From pull to commit.
+    turn: f64,
     /// Whether there are commands that wait for a slot.
     waiting: Waiting,
     /// What takes the same time for all, and what differs: its mean, and its 99th percentile.
@@ -87,7 +89,16 @@ impl Model {
         let under_way = window * beat;
         let fixed = self.instance.time(k, window).min(under_way) + self.instance.answer(k);
         let waits = (under_way - self.instance.time(k, window)).max(0.0);
-        Outcome { k, ops_per_s: k / beat, window, waiting: Waiting::Always, fixed, waits, longest_wait: 2.0 * waits }
+        Outcome {
+            k,
+            ops_per_s: k / beat,
+            window,
+            turn: under_way,
+            waiting: Waiting::Always,
+            fixed,
+            waits,
+            longest_wait: 2.0 * waits,
+        }
     }
 
     fn closed(&self, most: f64, window: f64, clients: f64, think: f64) -> Outcome {
@@ -115,7 +126,9 @@ impl Model {
         let fixed = (self.instance.time(k, window) + self.instance.answer(k)).min(spent);
         let waits = spent - fixed;
         let waiting = if lone || think > spent { Waiting::None } else { Waiting::Always };
-        Outcome { k, ops_per_s, window, waiting, fixed, waits, longest_wait: 2.0 * waits }
+        // Little's law again, for batches; but no longer than their commands are here.
+        let turn = (window * k / ops_per_s).min(spent);
+        Outcome { k, ops_per_s, window, turn, waiting, fixed, waits, longest_wait: 2.0 * waits }
     }
 
     /// The batch, and commands a second, if batches grow to `most` although only `even` would have come for each if they
@@ -144,6 +157,7 @@ impl Model {
                 k: 1.0,
                 ops_per_s: 0.0,
                 window,
+                turn: fixed,
                 waiting: Waiting::None,
                 fixed,
                 waits: 0.0,
@@ -159,6 +173,7 @@ impl Model {
                 k,
                 ops_per_s: k / beat,
                 window,
+                turn: window * beat,
                 waiting: Waiting::Always,
                 fixed,
                 waits: 0.0,
@@ -185,6 +200,7 @@ impl Model {
             k,
             ops_per_s: per_s,
             window,
+            turn: alone + queue,
             waiting: Waiting::AtTimes,
             fixed,
             waits: pull / 2.0 + queue,
@@ -198,13 +214,15 @@ impl Model {
         let time = self.instance.time(outcome.k, outcome.window);
         let utilisation = self.utilisation(outcome, &demand, per_s, time);
         let late = self.instance.loss_delay(outcome.k, 1.0 / per_s.max(1e-9));
+        let turn = outcome.turn.max(time);
         let tail = if late > 0.01 * time { late.max(time / 2.0) } else { late };
         Prediction {
             ops_per_s: outcome.ops_per_s,
             latency: duration(outcome.fixed + outcome.waits),
             p99: duration(outcome.fixed + outcome.longest_wait + tail),
             batch: outcome.k,
-            gap: duration(GAP * time / outcome.window),
+            turn: duration(turn),
+            gap: duration(GAP * turn / outcome.window),
             bottleneck: self.bottleneck(outcome, &utilisation),
             utilisation,
         }
