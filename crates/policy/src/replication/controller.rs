@@ -1,11 +1,12 @@
 //! Sizes batches and windows while the group runs.
 
 use super::environment::Environment;
+use super::instance::duration;
 use super::knowledge::Knowledge;
 use super::measure::{Measure, Meter};
 use super::peer::PeerId;
 use super::pilot::{Advice, Anchor, Pilot};
-use super::predict::{Model, predict};
+use super::predict::{GAP, Model, predict};
 use super::recommend::recommend;
 use super::setting::{Aim, Load, Prediction, Setting, worth};
 use crate::time::Time;
@@ -27,6 +28,7 @@ pub struct Controller {
     /// Whether what was begun under the last setting may still be under way.
     changing: bool,
     next: Time,
+    gap: Duration,
     environment: Option<Environment>,
 }
 
@@ -47,6 +49,7 @@ impl Controller {
             pilot: Pilot::new(),
             changing: false,
             next: Time::ZERO,
+            gap: Duration::ZERO,
             environment: None,
         }
     }
@@ -196,6 +199,13 @@ impl Controller {
         setting.batch_bytes().max((waiting_bytes / setting.window()).min(MOST_BATCH))
     }
 
+    /// How far apart batches are pulled that aren't full, see [`Pulls`](super::Pulls); zero before anything is known.
+    #[must_use]
+    #[inline]
+    pub const fn pull_gap(&self) -> Duration {
+        self.gap
+    }
+
     /// The follower that completes the quorum; `None` before one has acknowledged.
     #[must_use]
     pub const fn quorum_peer(&self) -> Option<PeerId> {
@@ -237,6 +247,8 @@ impl Controller {
             self.changing = true;
             self.next = now + LEAST_CHANGING.max(2 * self.known.usual_round_trip());
         }
+        let window = self.pilot.setting().window() as f64;
+        self.gap = duration(GAP * self.known.usual_round_trip().as_secs_f64() / window);
         changed
     }
 

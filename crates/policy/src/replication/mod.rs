@@ -89,6 +89,7 @@ mod measure;
 mod peer;
 mod pilot;
 mod predict;
+mod pull;
 mod recommend;
 mod setting;
 
@@ -97,5 +98,6 @@ pub use controller::Controller;
 pub use environment::{Cpu, Disk, Environment, EnvironmentError, Limit, Network, Sizes};
 pub use peer::PeerId;
 pub use predict::{needed_window, predict};
+pub use pull::Pulls;
 pub use recommend::{Curve, recommend};
 pub use setting::{Aim, Bottleneck, Load, Prediction, Setting, SettingError, Utilisation};

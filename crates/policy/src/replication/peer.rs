@@ -25,6 +25,9 @@ pub(super) struct Peer {
     usual: Mean,
     capacity: Option<Capacity>,
     span: PeerSpan,
+    last: PeerSpan,
+    /// Whether it was sent something in the last span and acknowledged nothing.
+    silent: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +50,7 @@ struct Capacity {
 pub(super) struct PeerSpan {
     acked_bytes: u64,
     acks: u64,
+    sends: u64,
     /// The least that any took beside its bytes; 0 if there was none.
     least: f64,
     /// Batches under way, on average.
@@ -83,10 +87,13 @@ impl Peer {
             usual: Mean::new(0.1),
             capacity: None,
             span: PeerSpan::default(),
+            last: PeerSpan::default(),
+            silent: false,
         }
     }
 
     pub(super) fn sent(&mut self, now: Time, index: u64, bytes: u64) {
+        self.span.sends += 1;
         let in_order = self.flight.back().is_none_or(|last| last.index < index);
         if in_order && self.flight.len() < Self::MOST_UNDER_WAY {
             self.flight.push_back(Sent { index, at: now, bytes });
@@ -125,7 +132,14 @@ impl Peer {
     pub(super) fn take_span(&mut self, now: Time, seconds: f64) -> PeerSpan {
         let area = self.under_way.take_area(now);
         let span = std::mem::take(&mut self.span);
-        PeerSpan { under_way: if seconds > 0.0 { area / seconds } else { 0.0 }, seconds, ..span }
+        self.silent = span.acks == 0 && (span.sends > 0 || self.silent);
+        self.last = PeerSpan { under_way: if seconds > 0.0 { area / seconds } else { 0.0 }, seconds, ..span };
+        self.last
+    }
+
+    /// The span that was taken last.
+    pub(super) const fn last_span(&self) -> PeerSpan {
+        self.last
     }
 
     /// Learns what the path carries from a span in which nothing but the path held appends up (`free`: neither a core
@@ -156,9 +170,10 @@ impl Peer {
         self.capacity.map_or(f64::INFINITY, |capacity| capacity.rate)
     }
 
-    /// The least time that an append takes beside its bytes, sync included, in seconds; `None`: none has come back.
+    /// The least time that an append takes beside its bytes, sync included, in seconds; `None`: none has come back,
+    /// ever or lately.
     pub(super) fn least(&self) -> Option<f64> {
-        self.round_trip.value()
+        self.round_trip.value().filter(|_| !self.silent)
     }
 
     /// The least time of a message there and back without a sync, in seconds, and what is left of an append's for the
