@@ -6,7 +6,7 @@
 //! cores, disks, sizes and load, so nobody is asked for it: the user gives an [`Aim`], and the [`Controller`] finds out.
 //!
 //! - [`Environment`]: what a group runs on. [`Setting`]: a batch and a window. [`Load`]: what commands come.
-//! - [`predict`]: what comes of a setting. [`recommend`]: the best one. [`Curve`]: what comes of all of them.
+//! - [`predict()`]: what comes of a setting. [`recommend()`]: the best one. [`Curve`]: what comes of all of them.
 //! - [`Controller`]: measures the environment while the group runs, takes what the model recommends for it, and looks
 //!   around there for what measures better.
 //!
@@ -42,7 +42,7 @@
 //! ```
 //! `T_cpu` is added to the turn as the acknowledgement that ends an instance queues behind the answers of another.
 //!
-//! **Which `k` forms** depends on the beat, and the beat on `k`; [`predict`] finds where both agree:
+//! **Which `k` forms** depends on the beat, and the beat on `k`; [`predict()`] finds where both agree:
 //! ```text
 //! saturated    k = limit
 //! open         k = rate * beat                                        if that is less than 1: 1; more than limit: overload
