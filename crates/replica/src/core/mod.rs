@@ -18,6 +18,7 @@ mod config;
 mod control;
 mod convert;
 mod guard;
+mod inspect;
 mod instances;
 mod io;
 mod pace;
@@ -34,6 +35,7 @@ mod turn;
 mod tests;
 
 pub use self::config::{BATCH_BYTES_MOST, ConfigError, CoreConfig, Limits, Reads, Sizing};
+pub use self::inspect::{Inspection, Other, Sent};
 pub use self::io::{Apply, Input, Outcome, Output, Refusal, Role, Status, StopCause, Write};
 pub use self::start::{BOOTSTRAP, Recovered, StartError};
 pub use greenwave_policy::replication::{Aim, Setting};
