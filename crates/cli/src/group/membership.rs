@@ -165,7 +165,8 @@ fn await_caught_up(group: &mut Group, number: u64) -> Result<(), Problem> {
     for look in 1.. {
         // Nothing tells when a replica has caught up, so it is looked at again and again.
         std::thread::sleep(LOOK.min(group.context.budget().remaining().unwrap_or(LOOK)));
-        let now = leader(group).map_err(|problem| problem.remedy(AGAIN))?;
+        let now = group.client.inspect_leader(&Context::with_deadline(AFTERWARDS));
+        let now = now.map_err(|error| group.problem(&error).remedy(AGAIN))?;
         let Some(member) = member(&now, number) else {
             return Err(Problem::failure(format!("replica {number} was removed while it caught up")));
         };

@@ -116,8 +116,8 @@ fn shown(load: Load, prediction: &Prediction) -> String {
 pub(super) fn short(number: f64) -> String {
     use greenwave_bench::table::significant;
     match number {
-        number if number >= 999_500.0 => format!("{}M", significant(number / 1e6)),
-        number if number >= 999.5 => format!("{}k", significant(number / 1e3)),
+        number if number >= 1e6 => format!("{}M", significant(number / 1e6)),
+        number if number >= 1e3 => format!("{}k", significant(number / 1e3)),
         number => significant(number),
     }
 }
@@ -129,12 +129,12 @@ fn sorted(values: impl IntoIterator<Item = u64>) -> Vec<u64> {
     values
 }
 
-/// So many of them at most, evenly, that which is nearest to `wanted` among them.
+/// So many of them at most, about evenly, the first and that which is nearest to `wanted` among them.
 fn thinned(values: Vec<u64>, most: usize, wanted: u64) -> Vec<u64> {
-    let step = values.len().div_ceil(most).max(1);
+    let step = values.len().div_ceil(most.saturating_sub(1).max(1)).max(1);
     let near = nearest(&values, wanted);
     let phase = values.iter().position(|value| Some(*value) == near).unwrap_or(0) % step;
-    values.into_iter().enumerate().filter(|(at, _)| at % step == phase).map(|(_, value)| value).collect()
+    values.into_iter().enumerate().filter(|(at, _)| *at == 0 || at % step == phase).map(|(_, value)| value).collect()
 }
 
 /// Which one is the least factor away.
@@ -168,6 +168,6 @@ mod tests {
 
     #[test]
     fn rates_are_short() {
-        assert_eq!([0.5, 999.0, 999.9, 25_100.0, 999_900.0].map(short), ["0.500", "999", "1.00k", "25.1k", "1.00M"]);
+        assert_eq!([0.5, 999.0, 1000.0, 25_100.0, 1.5e6].map(short), ["0.500", "999", "1.00k", "25.1k", "1.50M"]);
     }
 }

@@ -18,7 +18,7 @@ pub(super) fn show(advice: &Advice) {
     line("bottleneck", &bottleneck(&advice.prediction));
     line("predicted", &prediction(&advice.prediction));
     line("used", &used(&advice.prediction));
-    line("window", &format!("{} batches would keep the busiest resource busy", significant(advice.needed_window)));
+    line("needed", &format!("{} batches under way keep the busiest resource busy", significant(advice.needed_window)));
     if !advice.keeps(&advice.prediction) {
         line("", "nothing keeps to the limit; this is the nearest to it");
     }
@@ -174,7 +174,8 @@ fn bits(bandwidth: Bandwidth) -> String {
 
 fn bytes_per_s(bandwidth: Bandwidth) -> String {
     match bandwidth {
-        Bandwidth::UNLIMITED => "and bytes take no time".to_owned(),
+        // More than any disk has: what an estimate comes to where bytes don't count beside the sync.
+        fast if fast.as_bytes_per_s() >= 1_000_000_000_000 => "and bytes take no time".to_owned(),
         some => format!("{} MB/s are written", significant(some.as_bytes_per_s() as f64 / 1e6)),
     }
 }
