@@ -139,9 +139,13 @@ fn the_lead_goes_to_whom_it_is_handed() {
     }
     let told = group.asked(&["transfer"]);
     assert!(told.starts_with("replica 1 leads") || told.starts_with("replica 2 leads"), "{told}");
-    let lines = group.asked(&["status"]);
-    assert_eq!(lines.lines().filter(|line| line.contains(" leads, term ")).count(), 1, "{lines}");
-    assert_eq!(lines.lines().filter(|line| line.contains(" is sent what comes, ")).count(), 2, "{lines}");
+    // A new leader asks the others first how far they are.
+    let settled = || {
+        let lines = group.asked(&["status"]);
+        let with = |part: &str| lines.lines().filter(|line| line.contains(part)).count();
+        (with(" leads, term "), with(" is sent what comes, ")) == (1, 2)
+    };
+    assert!((0..200).any(|_| settled()), "{}", group.asked(&["status"]));
 }
 
 #[test]
