@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use greenwave::{Address, ChannelConfig, Context};
+use greenwave_services::proto::replicated::InspectReply;
 use greenwave_services::replicated::client::{GroupClient, StoreClientError};
 
 use crate::address::{self, Place};
@@ -57,6 +58,11 @@ impl Group {
         ask: impl FnOnce(&mut GroupClient, &Context) -> Result<T, StoreClientError>,
     ) -> Result<T, Problem> {
         ask(&mut self.client, &self.context).map_err(|error| self.problem(&error))
+    }
+
+    /// What the leader knows of itself and the group.
+    pub(crate) fn leader(&mut self) -> Result<InspectReply, Problem> {
+        self.ask(GroupClient::inspect_leader)
     }
 
     /// What came of nothing, and what to do about it.

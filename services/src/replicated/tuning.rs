@@ -179,10 +179,10 @@ mod tests {
     fn what_can_not_be_is_refused_by_name() {
         let good = environment_to_proto(&environment());
         let refused = |odd: proto::Environment| environment_from_proto(&odd).unwrap_err().to_string();
-        assert!(refused(proto::Environment { bandwidth: 0, ..good.clone() }).contains("carries nothing"));
-        assert!(refused(proto::Environment { loss: f64::NAN, ..good.clone() }).contains("network.loss is NaN"));
-        assert!(refused(proto::Environment { replicas: 0, ..good.clone() }).contains("replicas is 0"));
-        assert!(refused(proto::Environment { leader: None, ..good.clone() }).contains("the leader's work is missing"));
+        assert!(refused(proto::Environment { bandwidth: 0, ..good }).contains("carries nothing"));
+        assert!(refused(proto::Environment { loss: f64::NAN, ..good }).contains("network.loss is NaN"));
+        assert!(refused(proto::Environment { replicas: 0, ..good }).contains("replicas is 0"));
+        assert!(refused(proto::Environment { leader: None, ..good }).contains("the leader's work is missing"));
         assert!(refused(proto::Environment { delay_ns: u64::MAX, ..good }).contains("network.delay is"));
         let kind = |kind| sizing_from_proto(Some(&proto::Sizing { kind })).unwrap_err();
         assert_eq!(kind(None), TuningError::Missing("how sizes are chosen"));

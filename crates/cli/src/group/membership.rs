@@ -24,7 +24,7 @@ const LOOKS_PER_LINE: u32 = 40;
 pub(super) fn add(group: &mut Group, replica: &str, learner: bool) -> Result<(), Problem> {
     let joining = joining(replica)?;
     let number = joining.replica;
-    let before = leader(group)?;
+    let before = group.leader()?;
     let known = check_joining(&before, &joining)?;
     if known.is_none() {
         let follows = |now: &InspectReply| member(now, number).is_some();
@@ -43,7 +43,7 @@ pub(super) fn add(group: &mut Group, replica: &str, learner: bool) -> Result<(),
             change(group, Change::AddVoter(joining), votes)?;
         }
     }
-    let now = leader(group)?;
+    let now = group.leader()?;
     let does = if learner { "follows and doesn't vote" } else { "votes" };
     show!("replica {number} {does}; the group: {}", listed(&now));
     Ok(())
@@ -51,7 +51,7 @@ pub(super) fn add(group: &mut Group, replica: &str, learner: bool) -> Result<(),
 
 /// Removes a replica.
 pub(super) fn remove(group: &mut Group, number: u64) -> Result<(), Problem> {
-    let before = leader(group)?;
+    let before = group.leader()?;
     if member(&before, number).is_none() {
         return Err(no_member(&before, number));
     }
@@ -71,7 +71,7 @@ pub(super) fn remove(group: &mut Group, number: u64) -> Result<(), Problem> {
 
 /// Hands over the lead.
 pub(super) fn transfer(group: &mut Group, to: Option<u64>) -> Result<(), Problem> {
-    let before = leader(group)?;
+    let before = group.leader()?;
     let to = match to {
         None => heir(&before).ok_or_else(|| {
             Problem::wrong_use("there is no other voter to hand over to").remedy("add a replica first")
@@ -93,11 +93,6 @@ pub(super) fn transfer(group: &mut Group, to: Option<u64>) -> Result<(), Problem
     let now = hand_over(group, to)?;
     show!("replica {to} leads, term {}", now.term);
     Ok(())
-}
-
-/// What the leader knows.
-pub(super) fn leader(group: &mut Group) -> Result<InspectReply, Problem> {
-    group.ask(|client, context| client.inspect_leader(context))
 }
 
 /// The members as people list them.
@@ -161,7 +156,7 @@ fn change(group: &mut Group, change: Change, holds: impl Fn(&InspectReply) -> bo
 
 /// Waits until a learner has all but what came in the last moment.
 fn await_caught_up(group: &mut Group, number: u64) -> Result<(), Problem> {
-    let mut committed = leader(group)?.committed;
+    let mut committed = group.leader()?.committed;
     for look in 1.. {
         // Nothing tells when a replica has caught up, so it is looked at again and again.
         std::thread::sleep(LOOK.min(group.context.budget().remaining().unwrap_or(LOOK)));

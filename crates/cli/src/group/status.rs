@@ -7,7 +7,7 @@ use greenwave_services::proto::replicated::{InspectReply, Member};
 use greenwave_services::replicated::tuning::{Sizing, sizing_from_proto};
 use serde_json::{Value, json};
 
-use super::membership::{leader, sent};
+use super::membership::sent;
 use crate::problem::Problem;
 use crate::replicas::Group;
 use crate::tune;
@@ -17,7 +17,7 @@ const EACH: Duration = Duration::from_secs(2);
 
 /// Shows it; an error if nobody leads.
 pub(super) fn show(group: &mut Group, json: bool) -> Result<(), Problem> {
-    let now = leader(group)?;
+    let now = group.leader()?;
     let own: Vec<Result<InspectReply, Status>> = now.members.iter().map(|member| ask(group, member)).collect();
     if json {
         let members: Vec<Value> = now.members.iter().zip(&own).map(|(member, own)| object(&now, member, own)).collect();
@@ -77,6 +77,6 @@ fn object(now: &InspectReply, member: &Member, own: &Result<InspectReply, Status
         "answers": own.is_some(),
         "committed": own.map(|own| own.committed),
         "applied": own.map(|own| own.applied),
-        "sizing": own.map(|own| tune::sizing_json(own)),
+        "sizing": own.map(tune::sizing_json),
     })
 }

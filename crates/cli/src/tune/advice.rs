@@ -41,6 +41,14 @@ impl Source {
         }
     }
 
+    /// The aim, if none is told.
+    pub(super) const fn aim(&self) -> Aim {
+        match self {
+            Self::Told(_) => Aim::Throughput,
+            Self::Measured(measured) => measured.aim,
+        }
+    }
+
     /// The load, if none is told.
     ///
     /// # Errors

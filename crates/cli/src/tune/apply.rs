@@ -31,7 +31,7 @@ pub(super) struct Applied {
 /// # Errors
 /// When the leader can't be asked, or doesn't have it afterwards.
 pub(super) fn to(group: &mut Group, sizing: Sizing) -> Result<Applied, Problem> {
-    let before = leader(group)?;
+    let before = group.leader()?;
     let (leading, others): (Vec<_>, Vec<_>) = before.members.iter().partition(|member| member.replica == before.leader);
     let Some(leading) = leading.first() else {
         return Err(Problem::failure("the leader doesn't belong to the group any more").remedy("ask again"));
@@ -56,12 +56,8 @@ pub(super) fn to(group: &mut Group, sizing: Sizing) -> Result<Applied, Problem> 
         }
     }
     applied.done.sort_unstable();
-    applied.confirm(&leader(group)?)?;
+    applied.confirm(&group.leader()?)?;
     Ok(applied)
-}
-
-fn leader(group: &mut Group) -> Result<InspectReply, Problem> {
-    group.ask(|client, context| client.inspect_leader(context))
 }
 
 /// Sets it on one replica, and reads it back.

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use greenwave::policy::replication::{Environment, Load, Setting};
+use greenwave::policy::replication::{Aim, Environment, Load, Setting};
 use greenwave_services::proto::replicated::InspectReply;
 use greenwave_services::replicated::tuning::{Sizing, environment_from_proto, setting_from_proto, sizing_from_proto};
 
@@ -18,6 +18,8 @@ pub(super) struct Measured {
     pub(super) leader: u64,
     /// What its controller thinks the group runs on.
     pub(super) environment: Environment,
+    /// What its controller aims at.
+    pub(super) aim: Aim,
     /// What is in force.
     pub(super) setting: Setting,
     /// Commands answered a second, and open on average.
@@ -30,14 +32,14 @@ pub(super) struct Measured {
 /// # Errors
 /// When there is none, its sizes are fixed, it has seen too little, or loses the lead.
 pub(super) fn watch(group: &mut Group, span: Duration) -> Result<Measured, Problem> {
-    let first = look(group)?;
+    let first = group.leader()?;
     known(&first)?;
     let began = Instant::now();
     let (mut last, mut open, mut looks) = (first.clone(), first.in_system, 1_u64);
     while began.elapsed() < span {
         // The load is what is open at one moment after another.
         std::thread::sleep(LOOK.min(span.saturating_sub(began.elapsed())));
-        last = look(group)?;
+        last = group.leader()?;
         open += last.in_system;
         looks += 1;
         if (last.replica, last.term) != (first.replica, first.term) {
@@ -53,6 +55,10 @@ pub(super) fn watch(group: &mut Group, span: Duration) -> Result<Measured, Probl
     Ok(Measured {
         leader: last.replica,
         environment: known(&last)?,
+        aim: match sizing_from_proto(last.sizing.as_ref()).map_err(|error| odd(&error))? {
+            Sizing::Auto(aim) => aim,
+            Sizing::Fixed(_) => Aim::Throughput,
+        },
         setting: setting_from_proto(last.setting.as_ref()).map_err(|error| odd(&error))?,
         ops_per_s: answered as f64 / seconds,
         in_system: open as f64 / looks as f64,
@@ -74,10 +80,6 @@ impl Measured {
         let clients = self.in_system.round().clamp(1.0, f64::from(u32::MAX)) as u32;
         Ok(Load::Closed { clients, think: Duration::ZERO })
     }
-}
-
-fn look(group: &mut Group) -> Result<InspectReply, Problem> {
-    group.ask(|client, context| client.inspect_leader(context))
 }
 
 /// The environment, or why there is none.

@@ -19,6 +19,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use greenwave::Context;
 use greenwave::policy::replication::Aim;
 use greenwave_services::replicated::tuning::Sizing;
 
@@ -54,7 +55,8 @@ pub(crate) struct Tune {
     /// Measure this machine's disk, by syncs of a file in this directory that is removed again
     #[arg(long, value_name = "DIR", conflicts_with_all = ["fsync", "disk_bandwidth"], help_heading = "Environment")]
     data: Option<PathBuf>,
-    /// 99 of 100 commands are to be answered within this; without it, as many commands a second as can be
+    /// 99 of 100 commands are to be answered within this; without it, as many commands a second as can be, or what a
+    /// running group is sized for
     #[arg(long, value_name = "TIME", value_parser = some_span, help_heading = "Aim")]
     latency_limit: Option<Duration>,
     /// Replicas of a running group, with commas between: addresses, or as in `serve kv --peers`
@@ -79,19 +81,22 @@ impl Tune {
     /// Says what is recommended, and sets it if that is wanted.
     pub(crate) fn run(self) -> Result<(), Problem> {
         self.check()?;
-        let aim = self.latency_limit.map_or(Aim::Throughput, Aim::Latency);
         if self.apply.as_deref() == Some("auto") {
             let mut group = Group::new(&self.peers, &self.reach)?;
+            let aim = self.latency_limit.map_or(Aim::Throughput, Aim::Latency);
             let applied = apply::to(&mut group, Sizing::Auto(aim))?;
             if self.json {
-                show!("{}", applied.json())
+                show!("{}", applied.json());
             } else {
-                applied.show()
+                applied.show();
             }
             return Ok(());
         }
         let mut group = (!self.peers.is_empty()).then(|| Group::new(&self.peers, &self.reach)).transpose()?;
-        let advice = self.advice(group.as_mut(), aim)?;
+        if let Some(group) = &mut group {
+            group.context = Context::with_deadline(self.reach.deadline + self.watch);
+        }
+        let advice = self.advice(group.as_mut())?;
         let sizing = Sizing::Fixed(advice.recommended);
         if !self.json {
             report::show(&advice);
@@ -106,7 +111,7 @@ impl Tune {
         Ok(())
     }
 
-    fn advice(&self, group: Option<&mut Group>, aim: Aim) -> Result<Advice, Problem> {
+    fn advice(&self, group: Option<&mut Group>) -> Result<Advice, Problem> {
         let base = match group.filter(|_| !self.told.has_preset()) {
             Some(group) => Source::Measured(measured::watch(group, self.watch)?),
             None => Source::Told(self.told.preset()?),
@@ -117,6 +122,7 @@ impl Tune {
             Some(load) => load,
             None => base.load()?,
         };
+        let aim = self.latency_limit.map_or(base.aim(), Aim::Latency);
         Ok(Advice::new(environment, load, aim, base, disk))
     }
 

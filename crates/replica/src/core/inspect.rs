@@ -2,7 +2,7 @@
 
 use super::{Core, Figures, Role, Setting, Sizing};
 use crate::{Index, Membership, NodeId};
-use greenwave_policy::replication::Environment;
+use greenwave_policy::replication::{Controller, Environment};
 use raft::ProgressState;
 use std::sync::Arc;
 
@@ -61,7 +61,7 @@ impl Core {
         let me = self.config.node;
         let others = self.membership.nodes().filter(|node| leads && *node != me);
         let controller = self.controller();
-        let setting = controller.map_or_else(|| self.sizing(me), |controller| controller.quorum_setting());
+        let setting = controller.map_or_else(|| self.sizing(me), Controller::quorum_setting);
         Inspection {
             figures: self.figures(),
             membership: Arc::clone(&self.membership),
