@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use greenwave::{Code, Context};
+use greenwave::{Address, Code, Context};
 use greenwave_services::proto::replicated::change_request::Change;
 use greenwave_services::proto::replicated::{InspectReply, Joining, Member, Sent};
 use greenwave_services::replicated::client::StoreClientError;
@@ -165,7 +165,7 @@ fn await_caught_up(group: &mut Group, number: u64) -> Result<(), Problem> {
         let Some(member) = member(&now, number) else {
             return Err(Problem::failure(format!("replica {number} was removed while it caught up")));
         };
-        if member.votes || member.sent() == Sent::Entries && member.matched >= committed {
+        if member.votes || member.matched >= committed && is_there(group, member) {
             return Ok(());
         }
         let stands = format!("it has {} of {} entries, and {}", member.matched, now.committed, sent(member.sent()));
@@ -179,6 +179,12 @@ fn await_caught_up(group: &mut Group, number: u64) -> Result<(), Problem> {
         committed = now.committed;
     }
     Ok(())
+}
+
+/// Whether a replica takes what it is sent. While there is nothing to send the leader doesn't know, so it is asked itself.
+fn is_there(group: &mut Group, member: &Member) -> bool {
+    let ask = |address: Address| group.client.inspect(&Context::with_deadline(AFTERWARDS), &address).is_ok();
+    member.sent() == Sent::Entries || member.address.parse().is_ok_and(ask)
 }
 
 const AGAIN: &str = "see that it runs, with --join, and run this again, which goes on where it was; or take it out with \

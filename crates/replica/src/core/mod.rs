@@ -237,9 +237,13 @@ impl Core {
             self.incoming = Some(meta.clone());
         }
         self.control.received(self.now, from, &message);
+        let alive = message.kind == MessageKind::HeartbeatResponse && message.term.0 == self.node.raft.term;
         if let Some(message) = convert::message_to_engine(from, me, message) {
             // What it refuses is from nobody it knows.
             let _ = self.node.step(message);
+        }
+        if alive {
+            self.heard_from(from);
         }
     }
 
