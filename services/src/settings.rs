@@ -303,7 +303,8 @@ fn quantum(text: &str) -> Option<Option<Duration>> {
     if text == "off" { Some(None) } else { span(text).map(Some) }
 }
 
-fn switch(text: &str) -> Option<bool> {
+/// `on` or `off`.
+pub(crate) fn switch(text: &str) -> Option<bool> {
     match text {
         "on" => Some(true),
         "off" => Some(false),

@@ -28,12 +28,16 @@ mod call;
 mod data;
 mod doctor;
 mod experiment;
+mod group;
 mod problem;
+mod quantity;
+mod replicas;
 mod samples;
 mod schema;
 mod secured;
 mod serve;
 mod top;
+mod tune;
 
 use std::process::ExitCode;
 
@@ -54,6 +58,8 @@ enum Command {
     Serve(serve::Serve),
     Cluster(serve::Cluster),
     Call(call::Call),
+    Group(group::Group),
+    Tune(Box<tune::Tune>),
     Bench(bench::Bench),
     Demo(experiment::Demo),
     Reproduce(experiment::Reproduce),
@@ -77,6 +83,8 @@ fn main() -> ExitCode {
             Command::Serve(serve) => serve.run(),
             Command::Cluster(cluster) => cluster.run(),
             Command::Call(call) => call.run(),
+            Command::Group(group) => group.run(),
+            Command::Tune(tune) => tune.run(),
             Command::Bench(bench) => bench.run(),
             Command::Demo(demo) => demo.run().map_err(Problem::from),
             Command::Reproduce(reproduce) => reproduce.run().map_err(Problem::from),

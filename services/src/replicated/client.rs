@@ -14,7 +14,7 @@ use thiserror::Error;
 
 use super::elsewhere::leader_in;
 use crate::proto::replicated as proto;
-use proto::{Session, StoreClient};
+use proto::{AdminClient, Session, StoreClient};
 
 /// The shortest attempt, if there is as much time.
 const ATTEMPT_LEAST: Duration = Duration::from_millis(100);
@@ -63,9 +63,11 @@ pub struct GroupClient {
     open: bool,
 }
 
-struct Replica {
+/// One replica, and its methods.
+pub(super) struct Replica {
     address: Address,
     store: StoreClient,
+    pub(super) admin: AdminClient,
 }
 
 /// What a compare-and-swap did.
@@ -228,19 +230,29 @@ impl GroupClient {
         }
     }
 
-    /// Asks one replica after another until one answers or the time is over.
+    /// Asks for something of the store, as below.
     fn ask<T>(
         &mut self,
         context: &Context,
         changes: bool,
         send: impl Fn(&StoreClient, &Context) -> Result<T, Status>,
     ) -> Result<T, StoreClientError> {
+        self.ask_replica(context, changes, |replica, context| send(&replica.store, context))
+    }
+
+    /// Asks one replica after another until one answers or the time is over.
+    pub(super) fn ask_replica<T>(
+        &mut self,
+        context: &Context,
+        changes: bool,
+        send: impl Fn(&Replica, &Context) -> Result<T, Status>,
+    ) -> Result<T, StoreClientError> {
         let (mut uncertain, mut pause, mut asked) = (false, PAUSE_LEAST, 0);
         // What says more than that the time is over.
         let mut told: Option<Status> = None;
         loop {
-            let store = &self.replicas[self.at].store;
-            let status = match send(store, &context.tighten(attempt(context))) {
+            let replica = &self.replicas[self.at];
+            let status = match send(replica, &context.tighten(attempt(context))) {
                 Ok(answer) => return Ok(answer),
                 Err(status) => status,
             };
@@ -283,13 +295,19 @@ impl GroupClient {
     }
 
     /// The place of a replica, whom this client may not have heard of before.
-    fn known(&mut self, address: &Address) -> Result<usize, StoreClientError> {
+    pub(super) fn known(&mut self, address: &Address) -> Result<usize, StoreClientError> {
         if let Some(place) = self.replicas.iter().position(|replica| replica.address == *address) {
             return Ok(place);
         }
-        let store = StoreClient::new(Channel::new(address.clone(), self.config.clone())?);
-        self.replicas.push(Replica { address: address.clone(), store });
+        let channel = Channel::new(address.clone(), self.config.clone())?;
+        let (store, admin) = (StoreClient::new(channel.clone()), AdminClient::new(channel));
+        self.replicas.push(Replica { address: address.clone(), store, admin });
         Ok(self.replicas.len() - 1)
+    }
+
+    /// The replica at a place that [`known`](Self::known) has named.
+    pub(super) fn replica<T>(&self, place: usize, ask: impl FnOnce(&Replica) -> T) -> T {
+        ask(&self.replicas[place])
     }
 }
 

@@ -1,7 +1,7 @@
 //! A replica of the store in this process: its log, its rows, and the server that the others and clients call.
 
 use std::hash::{BuildHasher, RandomState};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -18,13 +18,14 @@ use prost::bytes::Bytes;
 use thiserror::Error;
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::admin::Administration;
 use super::elsewhere;
 use super::machine::{Store, StoreError};
 use super::peers::{Peers, PeersError};
 use super::serve::Service;
 use crate::proto::replicated as proto;
 use crate::serving::ServeError;
-use crate::settings::{SettingError, Settings, value};
+use crate::settings::{SettingError, Settings, switch, value};
 
 /// Calls that may be open at a time, unless it is said otherwise: most of them wait for a commit.
 const COROUTINES: usize = 8192;
@@ -34,8 +35,11 @@ const COROUTINES: usize = 8192;
 pub struct MemberConfig {
     /// Its number, from 1 on.
     pub id: u64,
-    /// All of the group as it begins.
+    /// All of the group as it begins, or, for one that joins a group, all that it may belong to, itself included.
     pub peers: Peers,
+    /// Whether the group is there already, and this replica waits, with nothing, to be added to it. Not looked at when
+    /// it has something on disk.
+    pub join: bool,
     /// The group's name: a directory of another one is refused, and so are replicas.
     pub group: String,
     /// Batches and windows of this size; chosen while it runs if this isn't said.
@@ -74,7 +78,7 @@ pub struct Member {
 }
 
 impl MemberConfig {
-    /// Understands `data`, `id`, `peers`, `group`, `batch_bytes` with `window_bytes`, and the server's settings. It
+    /// Understands `data`, `id`, `peers`, `join`, `group`, `batch_bytes` with `window_bytes`, and the server's settings. It
     /// listens where the peers say, unless `listen` says otherwise. Who is admitted is the replica's to decide, unless
     /// `admission` says otherwise.
     ///
@@ -88,12 +92,13 @@ impl MemberConfig {
         let peers = settings.require("peers", PEERS, |text| Some(text.parse::<Peers>()))?;
         let peers = peers.map_err(|error| SettingError::Group(error.to_string()))?;
         let own = peers.address(id).map_err(|error| SettingError::Group(error.to_string()))?;
+        let join = settings.take("join", "on or off", switch)?.unwrap_or(false);
         let sizing = sizing(&mut settings)?;
         let group = settings.take("group", "a name", value)?.unwrap_or_else(|| "kv".to_owned());
         let settings = settings.or("listen", own).or("admission", &Mode::Off.name()).or("coroutines", &COROUTINES);
         let mut settings = settings;
         let server = settings.server(format!("kv-{id}"))?;
-        settings.finish().map(|()| Self { id, peers, group, sizing, directory, server })
+        settings.finish().map(|()| Self { id, peers, join, group, sizing, directory, server })
     }
 }
 
@@ -115,33 +120,33 @@ fn sizing(settings: &mut Settings) -> Result<Option<Setting>, SettingError> {
 /// # Errors
 /// When its directory can't be used, or the server can't start.
 pub fn serve_member(config: MemberConfig) -> Result<Member, ServeError> {
-    let MemberConfig { id, peers, group, sizing, directory, server } = config;
-    let limit = server.coroutines * 3 / 4;
-    let (replica, store) = start(id, &peers, &group, sizing, &directory)?;
+    let limit = config.server.coroutines * 3 / 4;
+    let (replica, store) = start(&config)?;
+    let MemberConfig { id, server, .. } = config;
     let Replica { handle, router } = replica;
     let asked = Asked { id, replica: handle.clone(), waiting: AtomicUsize::new(0), limit };
-    let service = Service::new(Arc::new(asked), store);
-    let methods = proto::StoreServer::new(Arc::new(service)).into_router().merge(router);
+    let asked = Arc::new(asked);
+    let admin = proto::AdminServer::new(Arc::new(Administration(Arc::clone(&asked))));
+    let service = Service::new(asked, store);
+    let methods = proto::StoreServer::new(Arc::new(service)).into_router().merge(admin.into_router()).merge(router);
     let server = Server::start(server, methods).inspect_err(|_| handle.stop(Duration::ZERO))?;
     Ok(Member { server, replica: handle })
 }
 
-fn start(
-    id: u64,
-    peers: &Peers,
-    group: &str,
-    sizing: Option<Setting>,
-    directory: &Path,
-) -> Result<(Replica, super::machine::StoreReader), MemberError> {
+fn start(config: &MemberConfig) -> Result<(Replica, super::machine::StoreReader), MemberError> {
+    let MemberConfig { id, peers, join, group, sizing, directory, server: _ } = config;
+    let id = *id;
     let node = NodeId::new(id).ok_or(MemberError::Number)?;
     peers.address(id)?;
     let peer =
         |(id, address): (u64, &greenwave::Address)| Some(Peer { node: NodeId::new(id)?, address: address.to_string() });
     let membership = Membership::of_voters(peers.iter().filter_map(peer))?;
     let seed = RandomState::new().hash_one(id);
-    let core = CoreConfig { bootstrap: Some(membership), seed, ..CoreConfig::new(node) };
+    let (bootstrap, contacts) = if *join { (None, Some(membership)) } else { (Some(membership), None) };
+    let core = CoreConfig { bootstrap, seed, ..CoreConfig::new(node) };
     let core = CoreConfig { sizing: sizing.map_or(core.sizing, Sizing::Fixed), ..core };
     let config = ReplicaConfig::new(core, xxh3_64(group.as_bytes()), directory.join("log"));
+    let config = ReplicaConfig { contacts, ..config };
     let store = Store::open(&directory.join("store"))?;
     let reader = store.reader();
     Ok((Replica::start(config, store)?, reader))
@@ -160,9 +165,9 @@ impl Member {
     }
 }
 
-/// What the store's methods ask.
-struct Asked {
-    id: u64,
+/// What the methods ask.
+pub(super) struct Asked {
+    pub(super) id: u64,
     replica: ReplicaHandle,
     /// Handlers that wait. Some coroutines have to be left for the other replicas' messages, without which nobody who
     /// waits would ever go on.
@@ -171,13 +176,14 @@ struct Asked {
 }
 
 impl Asked {
-    fn wait<T>(&self, ask: impl FnOnce() -> Result<T, ReplicaError>) -> Result<T, Status> {
+    /// Asks the replica, in a handler that may wait for it.
+    pub(super) fn wait<T>(&self, ask: impl FnOnce(&ReplicaHandle) -> Result<T, ReplicaError>) -> Result<T, Status> {
         let waiting = Waiting(&self.waiting);
         if self.waiting.fetch_add(1, Ordering::Relaxed) >= self.limit {
             drop(waiting);
             return Err(Status::new(Code::ResourceExhausted, "too many wait at this replica; send less, or later"));
         }
-        let asked = ask();
+        let asked = ask(&self.replica);
         drop(waiting);
         asked.map_err(|error| self.status(error))
     }
@@ -208,11 +214,11 @@ impl Drop for Waiting<'_> {
 impl super::serve::Replica for Asked {
     fn submit(&self, context: &Context, session: proto::Session, command: Bytes) -> Result<Bytes, Status> {
         let session = Session { client: ClientId(session.client), sequence: Sequence(session.sequence) };
-        self.wait(|| self.replica.submit(context, session, command))
+        self.wait(|replica| replica.submit(context, session, command))
     }
 
     fn read(&self, context: &Context) -> Result<(), Status> {
-        self.wait(|| self.replica.read(context)).map(|_| ())
+        self.wait(|replica| replica.read(context)).map(|_| ())
     }
 
     fn describe(&self) -> proto::DescribeReply {

@@ -1,7 +1,6 @@
 //! `greenwave agent`: what this host does for its guests' small flows and for threads that must answer on time.
 
 mod boost;
-mod quantity;
 mod run;
 pub(crate) mod show;
 

@@ -11,8 +11,8 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::problem;
-use super::quantity::{bytes, rate, span};
 use crate::problem::Problem;
+use crate::quantity::{bytes, rate, span};
 
 #[derive(Args)]
 pub(super) struct Run {

@@ -86,6 +86,7 @@ Examples:
   greenwave serve kv --listen tcp://0.0.0.0:7400 --tls-cert server.pem --tls-key server.key
   greenwave serve kv --id 1 --data /var/lib/kv \\
       --peers 1=tcp://10.0.0.1:7400,2=tcp://10.0.0.2:7400,3=tcp://10.0.0.3:7400
+  greenwave serve kv --join --id 4 --data /var/lib/kv --peers 1=tcp://10.0.0.1:7400,4=tcp://10.0.0.4:7400
   greenwave serve kv --listen tcp://10.0.0.5:7400 --cores 0-3 --clusters 4 \\
       --instance tcp://10.0.1.5:7400,cores=4-7,clusters=4
   greenwave call tcp://127.0.0.1:7400 Kv/Put '{\"key\": \"ada\", \"value\": \"lovelace\"}'
@@ -110,6 +111,11 @@ pub(crate) struct KvFlags {
     /// Which of the peers this is
     #[arg(long, value_name = "N", help_heading = "Replication")]
     id: Option<String>,
+    /// The group is there already, and this replica is to be added to it by `greenwave group add`: --peers names itself
+    /// and those that there are. With a directory that has its log, it goes on where it was
+    #[arg(long, value_name = "SWITCH", num_args = 0..=1, require_equals = true, default_missing_value = "on",
+        help_heading = "Replication")]
+    join: Option<String>,
     /// The group's name; directories and replicas of another one are refused [default: kv]
     #[arg(long, value_name = "NAME", help_heading = "Replication")]
     group: Option<String>,

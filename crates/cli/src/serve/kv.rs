@@ -19,7 +19,11 @@ const WATCH: Duration = Duration::from_millis(100);
 /// Serves until it is told to end.
 pub(super) fn run(flags: &KvFlags) -> Result<(), Problem> {
     let (keys, ending) = gather_all(flags, &flags.run)?;
-    if ["peers", "id", "group"].iter().any(|key| keys.has(key)) { member(&keys, ending) } else { alone(keys, ending) }
+    if ["peers", "id", "group", "join"].iter().any(|key| keys.has(key)) {
+        member(&keys, ending)
+    } else {
+        alone(keys, ending)
+    }
 }
 
 fn alone(mut keys: Keys, ending: Ending) -> Result<(), Problem> {
@@ -42,7 +46,11 @@ fn member(keys: &Keys, ending: Ending) -> Result<(), Problem> {
     let config = keys.read(MemberConfig::from_settings)?;
     let facts = Facts::of(&config.server)?;
     let (_kept_open, events) = events::listen(ending)?;
-    let said = format!("replica {} of {} ({})", config.id, config.peers, config.directory.display());
+    let mut said = format!("replica {} of {} ({})", config.id, config.peers, config.directory.display());
+    if config.join {
+        let own = config.peers.address(config.id).map(ToString::to_string).unwrap_or_default();
+        said += &format!("; unless it belongs to the group already, greenwave group add {}={own} adds it", config.id);
+    }
     let member = serve_member(config).map_err(|error| here::problem(&error))?;
     tell!("{said}");
     facts.announce(&member.server);

@@ -21,7 +21,7 @@ fn server() -> (ServerHandle, String) {
 }
 
 /// The command failed with this code, and said why in one line that has all of this in it.
-fn assert_refused(finished: &Finished, code: i32, parts: &[&str]) {
+pub(crate) fn assert_refused(finished: &Finished, code: i32, parts: &[&str]) {
     let said = &finished.err;
     assert_eq!(finished.status.code(), Some(code), "{said}");
     assert!(said.starts_with("error: ") && said.lines().count() == 1, "{said}");
@@ -31,7 +31,7 @@ fn assert_refused(finished: &Finished, code: i32, parts: &[&str]) {
 }
 
 /// An address at which nobody listens: one that was free a moment ago, and is kept from others.
-fn deserted() -> (TcpListener, String) {
+pub(crate) fn deserted() -> (TcpListener, String) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("tcp://{}", listener.local_addr().unwrap());
     (listener, address)

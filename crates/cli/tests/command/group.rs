@@ -6,41 +6,46 @@ use std::net::TcpListener;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::process::{Finished, Running, address_of, kill, pid_of, run};
 use crate::world::World;
 
-/// Three ports that are free, one after another.
+/// The first of four ports that are free, one after another: for a group of three and one that is added.
+///
+/// They are below those that connections are given, as some are opened only later, or again.
 fn ports() -> u16 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
     let free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
     loop {
-        let first = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        if first < 65_000 && (first..first + 3).all(free) {
+        let next = NEXT.fetch_add(1, Ordering::Relaxed);
+        let first = 10_000 + (4 * (std::process::id().wrapping_mul(97) + next) % 20_000) as u16;
+        if (first..first + 4).all(free) {
             return first;
         }
     }
 }
 
 /// A group whose replicas are started one by one.
-struct Group {
-    world: World,
+pub(crate) struct Group {
+    pub(crate) world: World,
     first_port: u16,
-    running: [Option<Running>; 3],
+    pub(crate) running: [Option<Running>; 3],
 }
 
 impl Group {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let mut group = Self { world: World::new(), first_port: ports(), running: [None, None, None] };
         (0..3).for_each(|at| group.launch(at));
         (0..3).for_each(|at| group.listening(at));
         group
     }
 
-    fn address(&self, at: usize) -> String {
+    pub(crate) fn address(&self, at: usize) -> String {
         format!("tcp://127.0.0.1:{}", usize::from(self.first_port) + at)
     }
 
-    fn peers(&self) -> String {
+    pub(crate) fn peers(&self) -> String {
         (0..3).map(|at| format!("{}={}", at + 1, self.address(at))).collect::<Vec<_>>().join(",")
     }
 
@@ -55,12 +60,12 @@ impl Group {
         assert_eq!(address_of(&told), self.address(at));
     }
 
-    fn restart(&mut self, at: usize) {
+    pub(crate) fn restart(&mut self, at: usize) {
         self.launch(at);
         self.listening(at);
     }
 
-    fn kill(&mut self, at: usize) {
+    pub(crate) fn kill(&mut self, at: usize) {
         let running = self.running[at].take().unwrap();
         kill(running.id());
         running.finish();
@@ -71,13 +76,13 @@ impl Group {
         run(&[&["call", "kv"], words, &["--to", &to, "--deadline=60s"]].concat())
     }
 
-    fn done(&self, words: &[&str]) -> String {
+    pub(crate) fn done(&self, words: &[&str]) -> String {
         let finished = self.call(words);
         assert!(finished.status.success(), "{words:?}: {}", finished.err);
         finished.out
     }
 
-    fn leader(&self) -> usize {
+    pub(crate) fn leader(&self) -> usize {
         loop {
             let status = self.done(&["status"]);
             if let Some(line) = status.lines().find(|line| line.contains(" leads, ")) {

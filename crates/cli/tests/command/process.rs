@@ -60,7 +60,10 @@ impl Running {
 
     /// The next line on standard output.
     pub(crate) fn told(&self) -> String {
-        self.out.recv_timeout(PATIENCE).expect("a line on standard output")
+        self.out.recv_timeout(PATIENCE).unwrap_or_else(|error| {
+            let said: Vec<String> = self.err.try_iter().collect();
+            panic!("no line on standard output ({error}); on standard error: {said:#?}")
+        })
     }
 
     /// Waits for a line on standard error that has this in it.

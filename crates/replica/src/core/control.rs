@@ -19,6 +19,8 @@ pub(super) struct Control {
     messages: u64,
     bytes: u64,
     commands: u64,
+    /// Commands answered since this began, with an aim or without.
+    answered: u64,
 }
 
 impl Control {
@@ -36,6 +38,10 @@ impl Control {
 
     pub(super) const fn controller(&self) -> Option<&Controller> {
         self.controller.as_ref()
+    }
+
+    pub(super) const fn answered(&self) -> u64 {
+        self.answered
     }
 
     pub(super) fn setting(&self, node: NodeId) -> Option<Setting> {
@@ -114,6 +120,7 @@ impl Control {
     }
 
     pub(super) fn committed(&mut self, now: Time, commands: usize, answer_bytes: usize, longest: Duration) {
+        self.answered += commands as u64;
         if let Some(controller) = &mut self.controller {
             self.commands += commands as u64;
             controller.committed(now, commands as u64, answer_bytes as u64, longest);

@@ -39,6 +39,11 @@ impl Instances {
         self.open.len() - self.open.partition_point(|instance| instance.index <= matched)
     }
 
+    /// How many commands they have.
+    pub(super) fn commands(&self) -> usize {
+        self.open.iter().map(|instance| instance.tickets.len()).sum()
+    }
+
     /// The entry at `index` has been applied: its instance, if it has one.
     pub(super) fn applied(&mut self, index: Index, now: Time) -> Option<Instance> {
         while self.open.front().is_some_and(|instance| instance.index < index) {

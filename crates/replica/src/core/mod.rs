@@ -18,6 +18,7 @@ mod config;
 mod control;
 mod convert;
 mod guard;
+mod inspect;
 mod instances;
 mod io;
 mod pace;
@@ -34,6 +35,7 @@ mod turn;
 mod tests;
 
 pub use self::config::{BATCH_BYTES_MOST, ConfigError, CoreConfig, Limits, Reads, Sizing};
+pub use self::inspect::{Inspection, Other, Sent};
 pub use self::io::{Apply, Input, Outcome, Output, Refusal, Role, Status, StopCause, Write};
 pub use self::start::{BOOTSTRAP, Recovered, StartError};
 pub use greenwave_policy::replication::{Aim, Setting};
@@ -235,9 +237,13 @@ impl Core {
             self.incoming = Some(meta.clone());
         }
         self.control.received(self.now, from, &message);
+        let alive = message.kind == MessageKind::HeartbeatResponse && message.term.0 == self.node.raft.term;
         if let Some(message) = convert::message_to_engine(from, me, message) {
             // What it refuses is from nobody it knows.
             let _ = self.node.step(message);
+        }
+        if alive {
+            self.heard_from(from);
         }
     }
 

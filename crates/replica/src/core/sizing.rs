@@ -3,7 +3,7 @@
 use super::config::BATCH_BYTES_MOST;
 use super::{Core, Setting, Sizing};
 use crate::{Index, NodeId};
-use raft::{Progress, ProgressState};
+use raft::{Progress, ProgressState, StateRole};
 
 /// Bytes that the engine counts for an entry beside its data, and some to spare.
 const ENTRY_OVERHEAD: u64 = 64;
@@ -61,6 +61,21 @@ impl Core {
             return ((behind as u64) < setting.window()).then_some(batch_bytes(setting));
         };
         Some(batch_bytes(self.sizing(peer)))
+    }
+
+    /// A peer has answered a sign of life. If it has everything, it is sent entries as they come from now on.
+    ///
+    /// After messages to it were lost, the engine first asks it how far it is, by sending it something. While there is
+    /// nothing to send it would stay at that, and commands wait for a slot that never comes.
+    pub(super) fn heard_from(&mut self, peer: NodeId) {
+        let raft = &mut self.node.raft;
+        let (leads, last) = (raft.state == StateRole::Leader, raft.raft_log.last_index());
+        let progress = raft.mut_prs().get_mut(peer.number());
+        if let Some(progress) = progress.filter(|progress| leads && progress.matched == last)
+            && progress.state == ProgressState::Probe
+        {
+            progress.become_replicate();
+        }
     }
 
     /// Instances on their way to a peer that takes entries as they come; none for one that has to catch up first.

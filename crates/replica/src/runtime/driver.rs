@@ -81,6 +81,7 @@ impl Driver {
                 Input::Persisted { number }
             }
             Event::Resize(sizing) => return self.core.resize(sizing),
+            Event::Inspect { promise } => return promise.keep(Box::new(self.core.inspect())),
             Event::WriteFailed => Input::PersistFailed,
             Event::Applied(applied) => Input::Applied(applied),
             Event::Restored(index) => Input::Restored(index),

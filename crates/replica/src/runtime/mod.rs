@@ -31,7 +31,7 @@ pub use self::start::{ReplicaConfig, ReplicaStartError};
 
 use self::inbox::{Inbox, now};
 use crate::applier::Applied;
-use crate::core::{Figures, Outcome, Refusal, Sizing, Status as Standing, StopCause};
+use crate::core::{Figures, Inspection, Outcome, Refusal, Sizing, Status as Standing, StopCause};
 use crate::{Answer, Change, Index, Membership, Message, NodeId, Session, SnapshotMeta, StateMachine};
 use bytes::Bytes;
 use greenwave_policy::{Deadline, Time};
@@ -103,6 +103,7 @@ enum Event {
     SnapshotFailed,
     SnapshotSent { peer: NodeId, ok: bool },
     Resize(Sizing),
+    Inspect { promise: Promise<Box<Inspection>> },
     Stop { until: Time },
 }
 
@@ -184,6 +185,17 @@ impl ReplicaHandle {
         self.0.events.push(Event::Resize(sizing)).map_err(|_| ReplicaError::Refused(Refusal::Stopped))
     }
 
+    /// What it knows of itself and of its group, how the others are and what its controller has measured included. What
+    /// was asked for before, [`resize`](Self::resize) too, has been done by then.
+    ///
+    /// # Errors
+    /// The replica has stopped, has too much to do, or doesn't answer in time.
+    pub fn inspect(&self, context: &Context) -> Result<Inspection, ReplicaError> {
+        let (promise, awaited) = promise();
+        self.offer(Event::Inspect { promise })?;
+        awaited.wait(context).map(|inspection| *inspection).map_err(ReplicaError::Waiting)
+    }
+
     /// How it stands.
     #[must_use]
     pub fn report(&self) -> Report {
@@ -210,11 +222,15 @@ impl ReplicaHandle {
 
     fn ask(&self, context: &Context, event: impl FnOnce(Promise<Done>) -> Event) -> Result<Done, ReplicaError> {
         let (promise, awaited) = promise();
-        if self.0.events.offer(event(promise)).is_err() {
-            let refusal = if self.0.events.is_closed() { Refusal::Stopped } else { Refusal::Busy };
-            return Err(ReplicaError::Refused(refusal));
-        }
+        self.offer(event(promise))?;
         awaited.wait(context).map_err(ReplicaError::Waiting)
+    }
+
+    fn offer(&self, event: Event) -> Result<(), ReplicaError> {
+        self.0.events.offer(event).map_err(|_| {
+            let refusal = if self.0.events.is_closed() { Refusal::Stopped } else { Refusal::Busy };
+            ReplicaError::Refused(refusal)
+        })
     }
 
     fn lock_report(&self) -> MutexGuard<'_, Report> {

@@ -26,6 +26,9 @@ pub struct ReplicaConfig {
     pub group: u64,
     /// Where its log and its snapshots are.
     pub directory: PathBuf,
+    /// Where the members of the group are, for a replica that is added to one and has nothing on disk yet: the leader
+    /// is answered there, until it has said who belongs to the group.
+    pub contacts: Option<Membership>,
     /// How much of sessions is remembered. Has to be the same for all replicas, always.
     pub sessions: SessionLimits,
     /// How the others are called.
@@ -38,7 +41,7 @@ impl ReplicaConfig {
         let name = format!("replica-{}", core.node);
         // A thread that spins takes the processor from the replica itself.
         let channel = ChannelConfig { name, wait: Wait::Block, ..ChannelConfig::default() };
-        Self { core, group, directory: directory.into(), sessions: SessionLimits::default(), channel }
+        Self { core, group, directory: directory.into(), contacts: None, sessions: SessionLimits::default(), channel }
     }
 }
 
@@ -72,7 +75,7 @@ pub enum ReplicaStartError {
 }
 
 pub(super) fn start(config: ReplicaConfig, machine: impl StateMachine + 'static) -> Result<Replica, ReplicaStartError> {
-    let ReplicaConfig { core, group, directory, sessions, channel } = config;
+    let ReplicaConfig { core, group, directory, contacts, sessions, channel } = config;
     let sender = Sender { group, node: core.node };
     let owner = Owner { group, replica: core.node.number() };
     let patience = core.tick * core.election_ticks;
@@ -88,7 +91,10 @@ pub(super) fn start(config: ReplicaConfig, machine: impl StateMachine + 'static)
         applying::restore_from(&mut applier, &snapshots, begin)?;
     }
     let core = Core::new(core, recovered, now())?;
-    let links = Links::new(sender, channel, patience).map_err(ReplicaStartError::Network)?;
+    let mut links = Links::new(sender, channel, patience).map_err(ReplicaStartError::Network)?;
+    if let Some(contacts) = contacts.filter(|_| **core.membership() == Membership::default()) {
+        links.set(&contacts);
+    }
 
     let membership = Arc::clone(core.membership());
     let report = Report { figures: core.figures(), membership, stopped: None };

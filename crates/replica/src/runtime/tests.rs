@@ -97,9 +97,13 @@ impl Group {
     fn start_one(&mut self, node: NodeId) {
         let peer = self.peers.iter().find(|peer| peer.node == node).unwrap();
         let mut core = CoreConfig::new(node);
-        core.bootstrap = Some(Membership::of_voters(self.peers.clone()).unwrap());
+        let all = Membership::of_voters(self.peers.clone()).unwrap();
+        // Those beyond the first three are added to a group that is there.
+        let (bootstrap, contacts) = if node.number() > 3 { (None, Some(all)) } else { (Some(all), None) };
+        core.bootstrap = bootstrap;
         (self.change)(&mut core);
         let config = ReplicaConfig::new(core, 7, self.directory.path().join(node.to_string()));
+        let config = ReplicaConfig { contacts, ..config };
         let store = Store::default();
         let state = Arc::clone(&store.state);
         let Replica { handle, router } = Replica::start(config, store).unwrap();
@@ -303,4 +307,50 @@ fn a_directory_in_use_or_of_another_replica_is_refused_by_name() {
     first.handle.stop(Duration::from_secs(10));
     let error = Replica::start(config(2), Store::default()).unwrap_err().to_string();
     assert!(error.contains("belongs to replica 1"), "{error}");
+}
+
+#[test]
+fn a_replica_with_nothing_is_added_and_what_it_was_told_is_seen() {
+    let mut group = Group::start(|_| {});
+    (0..50).for_each(|number| {
+        group.put(Session::NONE, &format!("key-{number}={number}"));
+    });
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let added = Peer { node: NodeId::new(4).unwrap(), address: format!("tcp://{free}") };
+    group.peers.push(added.clone());
+    group.start_one(added.node);
+
+    // It follows first, and votes once it has all. Whoever leads is asked, as the lead may move on a busy machine.
+    let context = || Context::with_deadline(PATIENCE);
+    let change = |group: &Group, change: Change| {
+        group.eventually(|group| group.running[&group.leader()?].handle.change(&context(), vec![change.clone()]).ok());
+    };
+    change(&group, Change::AddLearner(added.clone()));
+    group.eventually(|group| (group.running[&added.node].state.lock().unwrap().len() == 50).then_some(()));
+    let seen = group.eventually(|group| {
+        let seen = group.running[&group.leader()?].handle.inspect(&context()).ok()?;
+        let other = seen.others.iter().find(|other| other.node == added.node).copied();
+        other.is_some_and(|other| other.matched >= seen.figures.committed).then_some(seen)
+    });
+    assert!(!seen.membership.is_voter(added.node) && seen.others.len() == 3, "{seen:?}");
+    change(&group, Change::AddVoter(added.clone()));
+    group.eventually(|group| {
+        let _it_may_have_the_lead = group.running[&group.leader()?].handle.transfer(&context(), added.node);
+        (group.leader()? == added.node).then_some(())
+    });
+
+    // What it is told counts from then on, and is what it says.
+    let setting = crate::core::Setting::new(1000, 3000).unwrap();
+    let new = group.running[&added.node].handle.clone();
+    new.resize(Sizing::Fixed(setting)).unwrap();
+    let seen = new.inspect(&context()).unwrap();
+    assert_eq!((seen.sizing, seen.setting), (Sizing::Fixed(setting), setting));
+    assert!(seen.environment.is_none(), "{seen:?}");
+    group.eventually(|group| {
+        let before = group.running[&group.leader()?].handle.inspect(&context()).ok()?;
+        group.put(Session::NONE, "last=1");
+        let after = group.running[&group.leader()?].handle.inspect(&context()).ok()?;
+        (after.answered > before.answered && after.in_system == 0).then_some(())
+    });
+    group.stop();
 }

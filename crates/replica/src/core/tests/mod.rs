@@ -107,6 +107,21 @@ fn a_command_that_is_sent_again_is_applied_once_also_by_the_next_leader() {
 }
 
 #[test]
+fn messages_that_were_lost_while_nothing_was_on_its_way_hold_up_no_command() {
+    let mut cluster = Cluster::new(3, |_| {});
+    let leader = cluster.elect();
+    let ticket = cluster.submit(leader, Session::NONE, "a");
+    cluster.outcome(ticket);
+    cluster.run(100 * MS);
+    for peer in others(&cluster, leader) {
+        cluster.tell(leader, Input::Unreachable { peer });
+    }
+    let ticket = cluster.submit(leader, Session::NONE, "b");
+    cluster.run(1000 * MS);
+    assert_eq!(cluster.outcome(ticket), applied("2"));
+}
+
+#[test]
 fn what_was_proposed_by_a_leader_that_is_cut_off_is_uncertain_and_can_be_sent_again() {
     let mut cluster = Cluster::new(3, |_| {});
     cluster.put(session(7, 0), "");
