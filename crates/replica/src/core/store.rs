@@ -1,7 +1,7 @@
 //! The log in memory, as the engine wants to see it: all entries since the last compaction.
 
 use super::convert::{entry_bytes, hard_state_to_engine, membership_to_engine, snapshot_to_engine};
-use crate::{HardState, Index, SnapshotMeta, Term};
+use crate::{HardState, Index, NodeId, SnapshotMeta, Term};
 use raft::eraftpb::{Entry, Snapshot};
 use raft::{Error, GetEntriesContext, RaftState, StorageError};
 use std::cell::Cell;
@@ -140,8 +140,10 @@ impl raft::Storage for Store {
         Ok(self.last().0)
     }
 
-    fn snapshot(&self, request: u64, _to: u64) -> raft::Result<Snapshot> {
-        if self.sendable && self.snapshot.index.0 >= request {
+    fn snapshot(&self, request: u64, to: u64) -> raft::Result<Snapshot> {
+        // Who isn't in a snapshot's membership refuses it: one that was added later needs a later one.
+        let named = NodeId::new(to).is_some_and(|node| self.snapshot.membership.address(node).is_some());
+        if self.sendable && named && self.snapshot.index.0 >= request {
             return Ok(snapshot_to_engine(&self.snapshot));
         }
         self.wanted.set(true);
