@@ -176,7 +176,7 @@ impl Run {
                 Step::Driver(Arrival::Look) => self.look(),
             }
             while let Some(told) = self.group.told() {
-                self.answered(told.ticket.0 as usize, told.outcome);
+                self.answered(told.ticket.0 as usize, told.outcome.as_ref());
             }
         }
     }
@@ -209,7 +209,7 @@ impl Run {
         self.group.at(at, Arrival::Command(place));
     }
 
-    fn answered(&mut self, place: usize, outcome: Option<Outcome>) {
+    fn answered(&mut self, place: usize, outcome: Option<&Outcome>) {
         let now = self.group.now();
         match outcome {
             Some(Outcome::Applied(_)) => self.answers.push((now, now.since(self.arrived[place]))),
