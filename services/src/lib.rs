@@ -22,6 +22,7 @@ pub mod kept;
 pub mod kv;
 pub mod proto;
 pub mod recommend;
+pub mod replicated;
 pub mod search;
 mod serving;
 pub mod settings;

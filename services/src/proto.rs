@@ -42,5 +42,31 @@ pub mod kv {
     pub const DESCRIBE: &str = kv_methods::DESCRIBE;
 }
 
+/// The replicated store.
+pub mod replicated {
+    include!(concat!(env!("OUT_DIR"), "/greenwave.replicated.rs"));
+
+    /// Opens a session.
+    pub const OPEN: &str = store_methods::OPEN;
+
+    /// Writes a row.
+    pub const PUT: &str = store_methods::PUT;
+
+    /// Removes a row.
+    pub const DELETE: &str = store_methods::DELETE;
+
+    /// Writes a row if it is what it is expected to be.
+    pub const COMPARE_AND_SWAP: &str = store_methods::COMPARE_AND_SWAP;
+
+    /// Reads a row.
+    pub const GET: &str = store_methods::GET;
+
+    /// Reads rows in order.
+    pub const RANGE: &str = store_methods::RANGE;
+
+    /// Says who leads.
+    pub const DESCRIBE: &str = store_methods::DESCRIBE;
+}
+
 /// All files as an encoded `FileDescriptorSet`.
 pub const DESCRIPTORS: &[u8] = search::FILE_DESCRIPTOR_SET;

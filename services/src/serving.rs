@@ -11,6 +11,7 @@ use thiserror::Error;
 
 use crate::checkpoint::{Checkpoint, Pass};
 use crate::recommend::store::StoreError;
+use crate::replicated::member::MemberError;
 use crate::search::shard::ShardError;
 use crate::settings::SettingError;
 
@@ -32,6 +33,9 @@ pub enum ServeError {
     /// The store of keys and values can't be opened.
     #[error(transparent)]
     Kv(#[from] KvError),
+    /// The replica can't be started.
+    #[error(transparent)]
+    Member(#[from] MemberError),
     /// The server can't start.
     #[error(transparent)]
     Start(#[from] StartError),

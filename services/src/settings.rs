@@ -51,6 +51,13 @@ impl Settings {
         }
     }
 
+    /// Says something unless something was said.
+    #[must_use]
+    pub fn or(mut self, key: &str, value: &impl ToString) -> Self {
+        self.open.entry(key.to_owned()).or_insert_with(|| value.to_string());
+        self
+    }
+
     /// Takes a setting out, if it is there.
     ///
     /// # Errors
@@ -207,6 +214,9 @@ pub enum SettingError {
         /// What is wrong with that.
         wrong: Box<SettingError>,
     },
+    /// Replicas that can't be a group: what is wrong, what is allowed.
+    #[error("{0}")]
+    Group(String),
     /// A certificate or a key that can't be used: which, what is wrong, what to do.
     #[error("{0}")]
     Tls(String),

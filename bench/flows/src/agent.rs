@@ -25,6 +25,16 @@ impl Programs {
         command
     }
 
+    /// The same, by the real-time scheduler where that may be: it runs whenever it has something to do, so that what is
+    /// measured is the network and not the wait for a processor. It is for what sleeps nearly all the time.
+    pub fn load_on_time(&self, words: &[&str]) -> Command {
+        // Of util-linux, which every distribution has; this library has no unsafe code to ask for it itself.
+        let mut command = Command::new("chrt");
+        command.args(["--fifo", "1"]).arg(&self.own).arg("load").args(words);
+        let possible = || Command::new("chrt").args(["--fifo", "1", "true"]).stderr(Stdio::null()).status();
+        if possible().is_ok_and(|status| status.success()) { command } else { self.load(words) }
+    }
+
     /// `greenwave` with these words, which ends when this process does.
     pub fn guarded(&self, words: &[&str]) -> Command {
         let mut command = Command::new(&self.own);

@@ -51,6 +51,15 @@ impl Bench {
         Role::start(&self.testbed, place, Some(self.core(core)), self.programs.load(words), "ready")
     }
 
+    /// The same for what must never wait for a processor itself, on the core of what is small.
+    ///
+    /// # Errors
+    /// Those of [`Role::start`].
+    pub fn load_on_time(&self, place: Place, words: &[&str]) -> anyhow::Result<Role> {
+        let core = Some(self.core(Core::Small));
+        Role::start(&self.testbed, place, core, self.programs.load_on_time(words), "ready")
+    }
+
     /// The number of a core.
     pub fn core(&self, core: Core) -> usize {
         self.cores[core as usize]

@@ -2,20 +2,23 @@
 //!
 //! The server describes its methods' messages itself, so that nothing has to be known here but its address.
 
+mod kv;
+
 use std::io::{self, Read, Write};
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use greenwave::rpc::MethodId;
 use greenwave::{Context, Receipt};
 
 use crate::address::{self, Place};
 use crate::problem::Problem;
-use crate::schema::{self, Method, Schema};
+use crate::schema::{self, Schema};
 use crate::secured::Secured;
 
 /// Call a method of any server, with JSON in and out
 #[derive(Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(after_help = "\
 Without a method, the server's methods are listed. The reply goes to standard output, the receipt to standard error.
 
@@ -25,11 +28,14 @@ Examples:
   greenwave call tcp://127.0.0.1:7100 Search/Query '{\"text\": \"queue\"}' --deadline 2ms --receipt
   echo '{\"user\": \"serde@1.0.228\"}' | greenwave call tcp://127.0.0.1:7200 Profile/Recommend -
   greenwave call tcp://127.0.0.1:7100 greenwave.Meta/Counters
-  greenwave call tcp://shop.example:7400 Kv/Get '{\"key\": \"ada\"}' --tls-ca authority.pem")]
+  greenwave call tcp://shop.example:7400 Kv/Get '{\"key\": \"ada\"}' --tls-ca authority.pem
+  greenwave call kv get ada --to tcp://10.0.0.1:7400,tcp://10.0.0.2:7400")]
 pub(crate) struct Call {
+    #[command(subcommand)]
+    known: Option<Known>,
     /// Where the server is, such as tcp://127.0.0.1:7100 or unix:///run/shop.sock
-    #[arg(value_name = "ADDRESS", value_parser = address::place)]
-    server: Place,
+    #[arg(value_name = "ADDRESS", required = true, value_parser = address::place)]
+    server: Option<Place>,
     /// What to call: package.Service/Method, the package may be left out
     method: Option<String>,
     /// The request; - reads it from standard input
@@ -48,13 +54,25 @@ pub(crate) struct Call {
     secured: Secured,
 }
 
+/// Services with a client of their own.
+#[derive(Subcommand)]
+enum Known {
+    Kv(kv::Kv),
+}
+
 /// Columns of a receipt's bars.
 const COLUMNS: usize = 48;
 
 impl Call {
     /// Calls, and prints the answer.
     pub(crate) fn run(self) -> Result<(), Problem> {
-        let channel = schema::channel(&self.server.address, &self.secured.config("client", &self.server)?)?;
+        if let Some(Known::Kv(kv)) = self.known {
+            return kv.run();
+        }
+        let Some(server) = &self.server else {
+            return Err(Problem::wrong_use("no server is named").remedy("see --help"));
+        };
+        let channel = schema::channel(&server.address, &self.secured.config("client", server)?)?;
         let schema = Schema::fetch(&channel)?;
         let Some(name) = &self.method else { return list(&schema) };
         let method = schema.method(name)?;
@@ -76,7 +94,7 @@ impl Call {
                 if let Some(receipt) = failure.receipt.filter(|_| self.receipt) {
                     waterfall(&receipt, &schema.server);
                 }
-                Err(self.failed(&failure.status, &method))
+                Err(schema::failed(&failure.status, &method.name, &server.address))
             }
         }
     }
@@ -89,10 +107,6 @@ impl Call {
         let read = io::stdin().lock().read_to_string(&mut text);
         read.map_err(|error| Problem::failure(error).at("standard input"))?;
         Ok(text)
-    }
-
-    fn failed(&self, status: &greenwave::Status, method: &Method) -> Problem {
-        schema::failed(status, &method.name, &self.server.address)
     }
 }
 

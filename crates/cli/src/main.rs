@@ -52,6 +52,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Serve(serve::Serve),
+    Cluster(serve::Cluster),
     Call(call::Call),
     Bench(bench::Bench),
     Demo(experiment::Demo),
@@ -74,6 +75,7 @@ fn main() -> ExitCode {
     let done = match Cli::try_parse() {
         Ok(Cli { command }) => match command {
             Command::Serve(serve) => serve.run(),
+            Command::Cluster(cluster) => cluster.run(),
             Command::Call(call) => call.run(),
             Command::Bench(bench) => bench.run(),
             Command::Demo(demo) => demo.run().map_err(Problem::from),

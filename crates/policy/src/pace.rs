@@ -98,7 +98,7 @@ impl Pace {
         let rate = u128::from(acknowledged.bytes.saturating_sub(before)) * NANOS / took.as_nanos().max(1);
         self.learn(now, u64::try_from(rate).unwrap_or(u64::MAX));
         let ran_dry = std::mem::take(&mut self.ran_dry);
-        let slack = if ran_dry { self.slack + self.slack / 4 } else { self.slack - self.slack / 32 };
+        let slack = if ran_dry { self.slack + self.slack / 8 } else { self.slack - self.slack / 32 };
         self.slack = slack.clamp(Self::SLACK.0, Self::SLACK.1);
         true
     }

@@ -1,5 +1,5 @@
 //! A server built by `cargo quanta` preempts its handlers: a short call overtakes a long one on the same thread, and
-//! handlers that call on, preempted wherever they are, come to the right answers.
+//! handlers that call on or wait for promises, preempted wherever they are, come to the right answers.
 
 use std::path::Path;
 use std::process::Command;
@@ -13,5 +13,8 @@ fn a_short_call_overtakes_a_long_handler_and_calls_made_by_preempted_handlers_ar
     let output = command.output().expect("cargo-quanta can be run");
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
-    assert_eq!(said.lines().collect::<Vec<_>>(), ["instrumented=true", "overtaken=true", "right=1600 of=1600"]);
+    assert_eq!(
+        said.lines().collect::<Vec<_>>(),
+        ["instrumented=true", "overtaken=true", "kept=1600", "right=1600 of=1600"]
+    );
 }

@@ -20,8 +20,8 @@
 //!    the core what the answers are ([`Input::Applied`](core::Input::Applied)).
 //! 5. The leader gives each client its answer ([`Output::Answer`](core::Output::Answer)).
 //!
-//! Nothing here reads a clock, opens a file or a socket, or starts a thread: time comes in, and what is to be done goes
-//! out. A simulation drives the same code in virtual time.
+//! The core reads no clock, opens no file or socket, and starts no thread: time comes in, and what is to be done goes
+//! out. A simulation drives the same code in virtual time; [`runtime`] drives it for real, with [`log`] as its disk.
 //!
 //! # Invariants
 //! 1. What was acknowledged is on the disks of a majority: no answer, vote or acknowledgement leaves before the
@@ -40,9 +40,11 @@ pub mod batch;
 pub mod core;
 mod entry;
 mod ids;
+pub mod log;
 pub mod machine;
 pub mod membership;
 pub mod message;
+pub mod runtime;
 pub mod sessions;
 
 pub use self::applier::Applier;
@@ -51,4 +53,5 @@ pub use self::ids::{ClientId, Index, NodeId, Sequence, Session, Term, Ticket};
 pub use self::machine::{MachineError, StateMachine};
 pub use self::membership::{Change, Membership, MembershipError, Peer};
 pub use self::message::{Message, MessageError, MessageKind};
+pub use self::runtime::{Replica, ReplicaConfig, ReplicaError, ReplicaHandle};
 pub use self::sessions::{Answer, SessionLimits, Sessions};

@@ -1,5 +1,5 @@
 //! A server whose handlers are preempted: a short call overtakes a long one on the same thread, and handlers that call on
-//! are left at every point of that and come to the same answers.
+//! are left at every point of that and come to the same answers, as do those that wait for what others keep.
 //!
 //! ```console
 //! $ cargo quanta run --release -p greenwave-rpc --example preempted_server
@@ -11,13 +11,14 @@ use greenwave_quanta::is_instrumented;
 use greenwave_rpc::*;
 use greenwave_verbs::Address;
 use std::hint::black_box;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 const LONG: &str = "example.Preempted/Long";
 const SHORT: &str = "example.Preempted/Short";
 const SUM: &str = "example.Preempted/Sum";
+const PROMISED: &str = "example.Preempted/Promised";
 const SPLIT: &str = "example.Preempted/Split";
 
 /// The long handler has begun; the short one has run.
@@ -120,8 +121,54 @@ fn right_answers() -> usize {
     })
 }
 
+/// Calls whose handlers wait for what a thread or another handler of the same head keeps. How many answers were right.
+fn kept_promises() -> usize {
+    let pending = Arc::new(Mutex::new(Vec::new()));
+    let keep_all = |pending: &Mutex<Vec<(Promise<u8>, u8)>>| {
+        let all = std::mem::take(&mut *pending.lock().unwrap_or_else(PoisonError::into_inner));
+        all.into_iter().for_each(|(promise, asked)| promise.keep(asked.wrapping_add(1)));
+    };
+    let promised = {
+        let pending = Arc::clone(&pending);
+        move |context: &Context, request: &[u8], reply: &mut Vec<u8>| {
+            keep_all(&pending);
+            let (promise, awaited) = promise();
+            pending.lock().unwrap_or_else(PoisonError::into_inner).push((promise, request[0]));
+            black_box(churn(500));
+            reply.push(awaited.wait(context)?);
+            Ok(())
+        }
+    };
+    let server = server(Router::new().method(PROMISED, promised), Some(Duration::from_nanos(500)));
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Acquire) {
+                keep_all(&pending);
+                std::thread::yield_now();
+            }
+        });
+        let caller = |_| {
+            let channel = channel(&server);
+            move || {
+                let right = (0..CALLS).filter(|call| {
+                    let context = Context::with_deadline(Duration::from_secs(60));
+                    let reply = channel.call(&context, MethodId::of(PROMISED), &[*call]).expect("an answer");
+                    reply.body[..] == [call.wrapping_add(1)]
+                });
+                right.count()
+            }
+        };
+        let callers: Vec<_> = (0..CALLERS).map(|number| scope.spawn(caller(number))).collect();
+        let right = callers.into_iter().map(|caller| caller.join().expect("it does not panic")).sum();
+        stop.store(true, Ordering::Release);
+        right
+    })
+}
+
 fn main() {
     println!("instrumented={}", is_instrumented());
     println!("overtaken={}", is_overtaken());
+    println!("kept={}", kept_promises());
     println!("right={} of={}", right_answers(), usize::from(CALLERS) * usize::from(CALLS));
 }

@@ -215,7 +215,7 @@ impl Context {
         self.wanted(now, Check::Send)
     }
 
-    fn wanted(&self, now: Time, check: Check) -> Result<(), Status> {
+    pub(crate) fn wanted(&self, now: Time, check: Check) -> Result<(), Status> {
         if self.is_cancelled() {
             return Err(Status::refused(Reason::Cancelled, ""));
         }

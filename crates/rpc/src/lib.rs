@@ -84,6 +84,13 @@
 //! together; what has not answered by then is left out. Replicas are asked where a server is gone, or slow
 //! (hedging, within a ratio).
 //!
+//! # Waiting for other threads
+//! A handler that needs what an ordinary thread brings about, such as the commit of a command or a write to disk, makes a
+//! [`promise()`], gives it to that thread, and waits ([`Awaited::wait`]): its coroutine is suspended until the promise is
+//! [kept](Promise::keep) or dropped, the deadline has passed, or the request is cancelled, and the head serves others
+//! meanwhile. Keeping a promise is a push to the head's inbox; a head that sleeps is woken once for all that are kept
+//! until it is up. Ordinary threads wait in the same way, blocked, and tasks of executors poll it as a future.
+//!
 //! # When things fail
 //! Every call ends exactly once, with an answer or with a [`Status`]. [`Reason::was_refused`] says that the handler
 //! certainly never ran, so that the call can be made again, elsewhere.
@@ -141,6 +148,7 @@ mod lab;
 mod local;
 mod net;
 mod outcome;
+mod promise;
 pub mod receipt;
 mod sending;
 mod server;
@@ -157,6 +165,7 @@ pub use context::Context;
 pub use counters::Snapshot;
 pub use fanout::{Aggregator, AggregatorConfig, Answered, ParallelUnit, Partial};
 pub use outcome::{Body, Failure, Reply, Typed};
+pub use promise::{Awaited, Broken, Promise, promise};
 pub use receipt::{Receipt, StageReceipt};
 pub use sending::{Marking, SendOrder, Sending};
 pub use server::{Server, ServerHandle, StartError};

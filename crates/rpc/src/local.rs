@@ -15,11 +15,13 @@ use crate::channel::Channel;
 use crate::clock::monotonic;
 use crate::context::Context;
 use crate::outcome::Outcome;
+use crate::promise::Pending;
 use crate::receipt::{Receipt, StageReceipt};
 use crate::wire::MethodId;
 use greenwave_policy::Time;
 use greenwave_quanta::critical;
 use std::cell::{Cell, RefCell};
+use std::sync::Arc;
 use std::time::Duration;
 
 mod shared;
@@ -41,6 +43,8 @@ pub(crate) enum Command {
     Abandon(Shared<CallSlot>),
     /// Resume me when this many more calls have completed, or at that time.
     Sleep { completions: usize, until: Option<Time> },
+    /// Resume me when this promise is kept or broken, or at that time.
+    Await { promise: Arc<dyn Pending>, until: Time },
     /// Resume me when it is my turn.
     GiveWay,
 }
@@ -123,6 +127,17 @@ impl Mailbox {
     pub(crate) fn sleep(&self, completions: usize, until: Option<Time>) {
         self.ask(Command::Sleep { completions, until });
         greenwave_quanta::yield_now();
+    }
+
+    /// Waits for a promise, at most until `until`. May return early: the caller looks at the promise.
+    pub(crate) fn wait_for(&self, promise: Arc<dyn Pending>, until: Time) {
+        self.ask(Command::Await { promise, until });
+        greenwave_quanta::yield_now();
+    }
+
+    /// When the running coroutine was resumed last, by its head's clock.
+    pub(crate) fn resumed(&self) -> Time {
+        self.resumed.get()
     }
 
     /// Says that nobody waits for a call any more.

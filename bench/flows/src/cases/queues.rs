@@ -25,6 +25,8 @@ pub(crate) struct Queues {
     name: &'static str,
     at: Bottleneck,
     udp: bool,
+    /// How long bulk goes on before anything is asked.
+    settle: Duration,
     systems: &'static [(&'static str, Setup)],
     full: Length,
     quick: Option<Length>,
@@ -51,6 +53,7 @@ pub(crate) const SWITCH: Queues = Queues {
     name: "switch-queue",
     at: Bottleneck::Switch,
     udp: false,
+    settle: Duration::ZERO,
     systems: &[
         ("idle", IDLE),
         ("fifo", FIFO),
@@ -67,6 +70,8 @@ pub(crate) const SWITCH: Queues = Queues {
 pub(crate) const HOST: Queues = Queues {
     name: "host-queue",
     at: Bottleneck::Host,
+    // CUBIC begins with care, and takes this long to fill a long queue.
+    settle: Duration::from_secs(3),
     systems: &[
         ("idle", IDLE),
         ("fifo", FIFO),
@@ -105,12 +110,18 @@ impl Case for Queues {
     }
 
     fn missing(&self, bench: &Bench, system: &str) -> Option<String> {
-        self.setup(system).agent.and_then(|_| bench.agent_obstacle())
+        // A host's queue isn't filled by guests who see it.
+        let near = bench.testbed.near_guests().filter(|_| self.at == Bottleneck::Host);
+        let near = near.map(|why| format!("to install what it takes: apt-get install ethtool ({why})"));
+        near.or_else(|| self.setup(system).agent.and_then(|_| bench.agent_obstacle()))
     }
 
     fn run(&self, bench: &Bench, system: &str, time: Duration) -> anyhow::Result<Figures> {
         let setup = self.setup(system);
-        run(bench, Link::slow(self.at, setup.bands), setup.agent, setup.bulk.then_some(self.udp), time)
+        // A quick run has no time for that.
+        let settle = if time < self.full.time { self.settle / 2 } else { self.settle };
+        let bulk = setup.bulk.then_some((self.udp, settle));
+        run(bench, Link::slow(self.at, setup.bands), setup.agent, bulk, time)
     }
 
     fn ratios(&self) -> &'static [(&'static str, &'static str)] {
@@ -124,21 +135,24 @@ impl Queues {
     }
 }
 
-/// Small responses over this link, with what the agent is told if it runs, and with bulk if there is any; `true` means
-/// datagrams.
+/// Small responses over this link, with what the agent is told if it runs, and with bulk if there is any: `true` means
+/// datagrams, and for so long it goes on before.
 pub(crate) fn run(
     bench: &Bench,
     link: Link,
     agent: Option<&[&str]>,
-    bulk: Option<bool>,
+    bulk: Option<(bool, Duration)>,
     time: Duration,
 ) -> anyhow::Result<Figures> {
     bench.testbed.limit(&[link])?;
     let _agents = agents(bench, agent)?;
     let trusts = link.bands.go_by_priority() && link.at == Bottleneck::Switch;
     let _trust = trusts.then(|| bench.programs.trust(&bench.testbed)).transpose()?;
-    let _responding = responder(bench)?;
-    let mut bulk = bulk.map(|udp| Bulk::start(bench, &link, udp)).transpose()?;
+    let listen = responder_listens();
+    let _responding = bench.load_on_time(Place::A1, &["respond", "--listen", &listen])?;
+    let settle = bulk.map_or(Duration::ZERO, |(_, settle)| settle);
+    let mut bulk = bulk.map(|(udp, _)| Bulk::start(bench, &link, udp)).transpose()?;
+    thread::sleep(settle);
     ask(bench, bulk.as_mut(), time)
 }
 
@@ -161,10 +175,13 @@ pub(crate) fn agents(bench: &Bench, words: Option<&[&str]>) -> anyhow::Result<Ve
     words.map_or_else(|| Ok(Vec::new()), start)
 }
 
-/// A1, which answers.
+/// A1, which answers, when it has its turn on its core.
 pub(crate) fn responder(bench: &Bench) -> anyhow::Result<Role> {
-    let listen = format!("{}:{SMALL_PORT}", Place::A1.address());
-    bench.load(Place::A1, Core::Small, &["respond", "--listen", &listen])
+    bench.load(Place::A1, Core::Small, &["respond", "--listen", &responder_listens()])
+}
+
+fn responder_listens() -> String {
+    format!("{}:{SMALL_PORT}", Place::A1.address())
 }
 
 /// The words that say whom E1 asks.
@@ -179,7 +196,7 @@ fn asker(bench: &Bench, time: Duration) -> anyhow::Result<Role> {
     let whom = a1_from_e1();
     let mut words = vec!["ask", "--for-ms", &time, "--warm-up-ms", &warm_up];
     words.extend(whom.iter().map(String::as_str));
-    bench.load(Place::E, Core::Small, &words)
+    bench.load_on_time(Place::E, &words)
 }
 
 /// What fills the link.

@@ -46,8 +46,13 @@ impl Case for Sensitivity {
         let (what, how_much) = system.split_once('-').unwrap_or_default();
         let (rate, burst) = if what == "rate" { (how_much, "30KB") } else { ("10mbit", how_much) };
         let words = ["--rate", rate, "--burst", burst];
-        let mut figures =
-            queues::run(bench, Link::slow(Bottleneck::Switch, Bands::Strict), Some(&words), Some(false), time)?;
+        let mut figures = queues::run(
+            bench,
+            Link::slow(Bottleneck::Switch, Bands::Strict),
+            Some(&words),
+            Some((false, Duration::ZERO)),
+            time,
+        )?;
         figures.remove("p999_us");
         Ok(figures)
     }

@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use greenwave_bench::latencies::{LONGEST, Latencies};
+use rustix::net::sockopt::set_tcp_congestion;
 
 use super::{Times, ready, report, say, serve};
 
@@ -28,6 +29,11 @@ static SENT: AtomicU64 = AtomicU64::new(0);
 pub(super) fn streams(to: SocketAddr, connections: usize) -> io::Result<()> {
     for _ in 0..connections {
         let mut stream = TcpStream::connect(to)?;
+        // What most of the network's bulk is sent by, whatever this machine is set to. BBR would keep queues short where
+        // it is alone.
+        if let Err(error) = set_tcp_congestion(&stream, "cubic") {
+            eprintln!("bulk isn't sent by CUBIC, which this kernel doesn't offer: {error}");
+        }
         thread::spawn(move || {
             let chunk = vec![2; CHUNK];
             while let Ok(bytes) = stream.write(&chunk) {

@@ -22,6 +22,7 @@ use crate::bench::{Bench, Case, Core, Length};
 use crate::role::Figures;
 use crate::testbed::{Bands, Bottleneck, Link, Place};
 
+/// The first system's; each has its own, as the kernel may take a while to close what a process with an io_uring left.
 const PORT: u16 = 7003;
 /// Bytes of a small call, and of its answer.
 const SMALL: usize = 64;
@@ -143,8 +144,9 @@ impl Case for SameConnection {
         }
         let (to, caller) =
             if self.link { (Place::A1.address().to_string(), Place::E) } else { ("127.0.0.1".into(), Place::A1) };
-        let apart = SYSTEMS.iter().any(|(name, _, apart)| *name == system && *apart);
-        let (to, served) = (format!("{to}:{PORT}"), system.trim_end_matches("-apart"));
+        let index = SYSTEMS.iter().position(|(name, ..)| *name == system).unwrap_or(0);
+        let (port, apart) = (PORT + index as u16, SYSTEMS[index].2);
+        let (to, served) = (format!("{to}:{port}"), system.trim_end_matches("-apart"));
         let _server = bench.load(Place::A1, Core::Small, &["rpc-serve", "--listen", &to, "--system", served])?;
         let length = (time / 3).as_millis().to_string();
         let mut words = vec!["rpc-call", "--to", &to, "--system", served, "--for-ms", &length];

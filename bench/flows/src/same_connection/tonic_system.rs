@@ -32,18 +32,13 @@ fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
 }
 
 pub(super) fn serve(listen: SocketAddr) -> anyhow::Result<()> {
-    std::thread::spawn(move || -> anyhow::Result<()> {
-        runtime()?.block_on(async {
-            let listener = TcpListener::bind(listen).await?;
-            crate::load::begin();
-            let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
-            let flows = Flows(Bytes::from(vec![7; BULK]));
-            Ok(Server::builder().add_service(flows).serve_with_incoming(incoming).await?)
-        })
-    });
-    loop {
-        std::thread::park();
-    }
+    runtime()?.block_on(async {
+        let listener = TcpListener::bind(listen).await?;
+        crate::load::begin();
+        let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+        let flows = Flows(Bytes::from(vec![7; BULK]));
+        Ok(Server::builder().add_service(flows).serve_with_incoming(incoming).await?)
+    })
 }
 
 pub(super) fn call(to: SocketAddr, apart: bool, time: Duration) -> anyhow::Result<Asked> {

@@ -50,9 +50,15 @@ pub struct Link {
 }
 
 impl Link {
-    /// 200 Mbit/s behind 256 KiB: a wait of 10.5 ms when it's full, and a third of a core to keep it so.
+    /// 200 Mbit/s, a third of a core to keep it busy. At the switch behind 256 KiB, a port's share of a small switch's
+    /// memory: a wait of 10.5 ms when it's full. At the host behind what Linux has there unless told otherwise, a
+    /// thousand packets: 60 ms.
     pub fn slow(at: Bottleneck, bands: Bands) -> Self {
-        Self { at, mbit: 200, queue: 256 << 10, bands }
+        let queue = match at {
+            Bottleneck::Switch => 256 << 10,
+            Bottleneck::Host => 1000 * 1514,
+        };
+        Self { at, mbit: 200, queue, bands }
     }
 
     /// How many bytes it carries in a second.

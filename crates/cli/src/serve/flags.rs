@@ -84,6 +84,8 @@ pub(crate) struct RecommendFlags {
 Examples:
   greenwave serve kv --listen tcp://127.0.0.1:7400
   greenwave serve kv --listen tcp://0.0.0.0:7400 --tls-cert server.pem --tls-key server.key
+  greenwave serve kv --id 1 --data /var/lib/kv \\
+      --peers 1=tcp://10.0.0.1:7400,2=tcp://10.0.0.2:7400,3=tcp://10.0.0.3:7400
   greenwave serve kv --listen tcp://10.0.0.5:7400 --cores 0-3 --clusters 4 \\
       --instance tcp://10.0.1.5:7400,cores=4-7,clusters=4
   greenwave call tcp://127.0.0.1:7400 Kv/Put '{\"key\": \"ada\", \"value\": \"lovelace\"}'
@@ -102,6 +104,15 @@ pub(crate) struct KvFlags {
     /// Rows that a SCAN reads before it lets others pass; 0 if it never does [default: 64]
     #[arg(long, value_name = "N", help_heading = "Work")]
     checkpoint_rows: Option<String>,
+    /// Serve a replica of a group instead, which are these: each one's number and address, with commas between
+    #[arg(long, value_name = "PEERS", help_heading = "Replication")]
+    peers: Option<String>,
+    /// Which of the peers this is
+    #[arg(long, value_name = "N", help_heading = "Replication")]
+    id: Option<String>,
+    /// The group's name; directories and replicas of another one are refused [default: kv]
+    #[arg(long, value_name = "NAME", help_heading = "Replication")]
+    group: Option<String>,
     #[command(flatten)]
     #[serde(flatten)]
     server: ServerFlags,
@@ -324,10 +335,16 @@ pub(super) struct RunFlags {
 /// Everything that was said, in options and in the file, and how the process is to end. It listens at `listen` if
 /// nothing else was said.
 pub(super) fn gather(flags: &impl Serialize, run: &RunFlags, listen: &str) -> Result<(Keys, Ending), Problem> {
+    let (mut keys, ending) = gather_all(flags, run)?;
+    keys.put_default("listen", listen);
+    Ok((keys, ending))
+}
+
+/// Everything that was said, and how the process is to end.
+pub(super) fn gather_all(flags: &impl Serialize, run: &RunFlags) -> Result<(Keys, Ending), Problem> {
     let mut keys = Keys::gather(flags, run.config.as_deref())?;
     let limit = keys.take_as("drain", "a time, such as 10s", |text| humantime::parse_duration(text).ok())?;
     let limit = limit.unwrap_or(Duration::from_secs(10));
-    keys.put_default("listen", listen);
     Ok((keys, Ending { limit, follow_stdin: run.follow_stdin }))
 }
 
@@ -337,6 +354,7 @@ mod tests {
     use greenwave::ServerConfig;
     use greenwave_services::kv::KvServiceConfig;
     use greenwave_services::recommend::StageConfig;
+    use greenwave_services::replicated::member::MemberConfig;
     use greenwave_services::search::{AggregatorConfig, ShardConfig};
     use greenwave_services::settings::{SettingError, Settings};
 
@@ -368,7 +386,12 @@ mod tests {
         assert_eq!(keys::<AggregatorFlags>(), understood(&[shards], AggregatorConfig::from_settings));
         let stage = ["stage=history", "store=/", "next=tcp://127.0.0.1:1"];
         assert_eq!(keys::<StageFlags>(), understood(&stage, StageConfig::from_settings));
-        assert_eq!(keys::<KvFlags>(), understood(&["data=/"], KvServiceConfig::from_settings));
+        let member = ["data=/", "id=1", "peers=1=127.0.0.1:1"];
+        let alone = understood(&["data=/"], KvServiceConfig::from_settings);
+        let mut either = [alone, understood(&member, MemberConfig::from_settings)].concat();
+        either.sort_unstable();
+        either.dedup();
+        assert_eq!(keys::<KvFlags>(), either);
     }
 
     #[test]

@@ -81,6 +81,11 @@ impl Keys {
         }
     }
 
+    /// Whether something was said.
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.said.contains_key(key)
+    }
+
     /// What was said, which nobody else will hear then.
     pub(super) fn take(&mut self, key: &str) -> Option<String> {
         self.said.remove(key).map(|said| said.value)

@@ -2,11 +2,13 @@
 //!
 //! `serve search` and `serve recommend` derive what they need from a directory and start the processes of the service.
 //! `serve search-shard`, `serve search-aggregator` and `serve recommend-stage` are those processes, for when they are
-//! to run on machines of their own. `serve kv` is one process.
+//! to run on machines of their own. `serve kv` is one process, with a store of its own or as a replica of a group;
+//! `cluster kv` runs all replicas of one.
 //!
 //! Every process prints a line when it listens, and ends on SIGTERM and SIGINT once it has finished what it accepted.
 
 mod children;
+mod cluster;
 mod events;
 mod flags;
 mod here;
@@ -21,6 +23,7 @@ use greenwave_services::recommend::{StageConfig, serve_stage};
 use greenwave_services::search::{AggregatorConfig, ShardConfig, serve_aggregator, serve_shard};
 
 use crate::problem::Problem;
+pub(crate) use cluster::Cluster;
 use flags::{AggregatorFlags, KvFlags, RecommendFlags, SearchFlags, ShardFlags, StageFlags};
 pub(crate) use indexing::Indexing;
 use keys::Keys;

@@ -41,6 +41,16 @@ impl Host {
         Running::start_by(&["nsenter", &self.there()], &words)
     }
 
+    /// What `greenwave top` prints there.
+    fn top(&self, arguments: &[&str]) -> String {
+        let memory = self.state.path().join("no-boosts.json");
+        let paths = ["--state", self.state.path().to_str().unwrap(), "--memory", memory.to_str().unwrap()];
+        let words = [&["top", "--interval", "100ms"], arguments, &paths].concat();
+        let said = Running::start_by(&["nsenter", &self.there()], &words).finish();
+        assert!(said.status.success(), "{}", said.err);
+        said.out
+    }
+
     fn filters(&self) -> String {
         let said = self.within("tc", &["filter", "show", "dev", "va1", "ingress"]);
         String::from_utf8_lossy(&said.stdout).into_owned()
@@ -73,6 +83,12 @@ fn an_agent_says_what_it_does_answers_and_ends_on_a_signal() {
     assert_eq!(said["agents"][0]["devices"][0]["name"], "va1");
     let lines = host.agent(&["status"]).finish();
     assert!(lines.out.contains("\n  va1: guest by "), "{}", lines.out);
+    // The same, live.
+    let json: serde_json::Value = serde_json::from_str(&host.top(&["--json"])).unwrap();
+    assert_eq!(json["agents"][0]["devices"][0]["name"], "va1");
+    assert_eq!(json["unknown"].as_array().map(Vec::len), Some(0), "{json}");
+    let table = host.top(&["--once"]);
+    assert!(table.contains("va1"), "{table}");
     let second = host.agent(&["--dev", "va1"]).finish();
     assert_eq!(second.status.code(), Some(1));
     let pid = said["agents"][0]["pid"].to_string();

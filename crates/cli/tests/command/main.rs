@@ -4,6 +4,7 @@ mod agent;
 mod bad_input;
 mod boost;
 mod doctor;
+mod group;
 mod kv;
 mod process;
 mod recommend;

@@ -105,6 +105,13 @@ impl Instance {
         }
     }
 
+    /// From the pull of a batch of `k` commands until its slot is free for the next, with `window - 1` others under way
+    /// that no resource holds up: [`Instance::time`], and the leader's work for one instance, as the acknowledgement
+    /// that ends it queues behind the answers of the one before.
+    pub(super) fn turn(&self, k: f64, window: f64) -> f64 {
+        self.time(k, window) + self.demand(k).leader_cpu
+    }
+
     /// From the pull of a batch of `k` commands until it is committed, if nothing but `window - 1` other instances'
     /// syncs are in its way.
     pub(super) fn time(&self, k: f64, window: f64) -> f64 {

@@ -47,7 +47,8 @@ struct Capacity {
 pub(super) struct PeerSpan {
     acked_bytes: u64,
     acks: u64,
-    round_trips: f64,
+    /// The least that any took beside its bytes; 0 if there was none.
+    least: f64,
     /// Batches under way, on average.
     under_way: f64,
     seconds: f64,
@@ -57,11 +58,6 @@ impl PeerSpan {
     /// Batches acknowledged.
     pub(super) const fn acks(&self) -> u64 {
         self.acks
-    }
-
-    /// The mean time from sending to acknowledgement, in seconds.
-    pub(super) fn round_trip(&self) -> Option<f64> {
-        (self.acks > 0).then(|| self.round_trips / self.acks as f64)
     }
 
     /// How much of a window of so many batches was used.
@@ -107,11 +103,12 @@ impl Peer {
                 Some(Capacity { rate, confirmed: true }) => sent.bytes as f64 / rate,
                 _ => 0.0,
             };
-            self.round_trip.observe(now, (took - of_bytes).max(took / 10.0));
+            let beside_bytes = (took - of_bytes).max(took / 10.0);
+            self.round_trip.observe(now, beside_bytes);
+            self.span.least = if self.span.acks == 0 { beside_bytes } else { self.span.least.min(beside_bytes) };
             self.usual.observe(took);
             self.span.acks += 1;
             self.span.acked_bytes = self.span.acked_bytes.saturating_add(sent.bytes);
-            self.span.round_trips += took;
         }
     }
 
@@ -132,20 +129,24 @@ impl Peer {
     }
 
     /// Learns what the path carries from a span in which nothing but the path held appends up (`free`: neither a core
-    /// nor a disk was busy), and in which an append that finds nothing in its way would have taken `expected` seconds.
-    pub(super) fn learn_capacity(&mut self, span: &PeerSpan, window: u64, expected: f64, free: bool) {
-        let (Some(took), true) = (span.round_trip(), span.seconds > 0.0) else { return };
+    /// nor a disk was busy).
+    ///
+    /// Where the path is full, every append finds a queue, even the luckiest of the span. Where some find none, the path
+    /// was idle at times, and may carry more.
+    pub(super) fn learn_capacity(&mut self, span: &PeerSpan, window: u64, free: bool) {
+        let (Some(least), true) = (self.least(), span.seconds > 0.0 && span.acks > 0) else { return };
         let rate = span.acked_bytes as f64 / span.seconds;
         if rate <= 0.0 {
             return;
         }
         let full = span.used(window) > 0.7 && window > 1;
         let known = self.capacity.map_or(0.0, |capacity| capacity.rate);
-        if full && free && took > expected * QUEUED {
+        let confirmed = self.capacity.is_some_and(|capacity| capacity.confirmed);
+        if full && free && span.least > least * QUEUED {
             self.capacity = Some(Capacity { rate, confirmed: true });
-        } else if self.capacity.is_none_or(|capacity| !capacity.confirmed) || rate > known * 1.02 {
+        } else if !confirmed || rate > known * 1.02 {
             self.capacity = Some(Capacity { rate: known.max(rate * OPTIMISM), confirmed: false });
-        } else if full && took < expected * UNQUEUED && rate > known * 0.9 {
+        } else if full && span.least < least * UNQUEUED && rate > known * 0.9 {
             self.capacity = Some(Capacity { rate: rate * OPTIMISM, confirmed: false });
         }
     }
@@ -180,10 +181,10 @@ impl Peer {
     }
 }
 
-/// So much longer than expected, and there is a queue.
-const QUEUED: f64 = 1.2;
+/// So much longer than the least, and there is a queue.
+const QUEUED: f64 = 1.15;
 
-/// So near to what was expected, and there is none.
+/// So near to it, and there is none.
 const UNQUEUED: f64 = 1.07;
 
 /// What a path that never was at its limit may carry, in terms of what it did: BBR's gain at its start is 2.89.

@@ -22,6 +22,8 @@ pub(super) struct Advice {
     /// By how much that is better than what there is, as a logarithm, if the model is right.
     pub(super) gain: f64,
     pub(super) anchor: Anchor,
+    /// The bytes of a batch, on average.
+    pub(super) batch_bytes: f64,
     /// How much of the window was in use.
     pub(super) window_used: f64,
 }
@@ -211,9 +213,15 @@ impl Hold {
             }
             Step::Narrower => Setting::with_window(batch, (window - window.div_ceil(5)).max(1)),
             Step::Wider if advice.window_used > 0.5 => Setting::with_window(batch, window + window.div_ceil(4)),
-            Step::Smaller if full_batches => Setting::with_window((batch - batch / 5).max(1), window),
+            Step::Smaller => {
+                // What is a little more than the mean cuts the largest batches to the others' size.
+                let even = (1.25 * advice.batch_bytes) as u64;
+                let smaller = batch - batch / 5;
+                let to = if full_batches { smaller } else { even.min(smaller) };
+                (advice.window_used > 0.5).then_some(Setting::with_window(to.max(1), window))?
+            }
             Step::Larger if full_batches => Setting::with_window(batch + batch.div_ceil(4), window),
-            Step::Wider | Step::Smaller | Step::Larger => return None,
+            Step::Wider | Step::Larger => return None,
         };
         (setting != current).then_some(setting)
     }

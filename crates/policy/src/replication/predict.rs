@@ -14,6 +14,17 @@ pub fn predict(environment: &Environment, setting: Setting, load: Load) -> Predi
     Model::new(environment).predict(setting, load)
 }
 
+/// How many batches of `batch_bytes` keep the busiest resource busy: the time of an instance over what it asks of that
+/// resource. The source's `w`, before it is rounded up.
+///
+/// A group of one replica has no use for more than one.
+#[must_use]
+pub fn needed_window(environment: &Environment, batch_bytes: u64) -> f64 {
+    let instance = Instance::new(environment);
+    let commands = instance.most_commands(batch_bytes);
+    instance.time(commands, 1.0) / instance.demand(commands).most()
+}
+
 /// The model of one environment, for many questions about it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Model {
@@ -54,16 +65,18 @@ impl Model {
     /// Seconds between two instances' ends.
     ///
     /// The least that the window and the busiest resource allow, with a soft corner where the two meet: there, chance
-    /// has now the one idle, now the other.
-    pub(super) fn beat(&self, k: f64, window: f64) -> f64 {
+    /// has now the one idle, now the other. `lone`: the load leaves room in the window, so no batch ever stands before
+    /// another.
+    pub(super) fn beat(&self, k: f64, window: f64, lone: bool) -> f64 {
         let busiest = self.instance.demand(k).most();
-        let lossless = soft_max(self.instance.time(k, window) / window, busiest);
+        let turn = if lone { self.instance.time(k, window) } else { self.instance.turn(k, window) };
+        let lossless = soft_max(turn / window, busiest);
         let late = self.instance.loss_delay(k, lossless);
-        if late == 0.0 { lossless } else { soft_max((self.instance.time(k, window) + late) / window, busiest) }
+        if late == 0.0 { lossless } else { soft_max((turn + late) / window, busiest) }
     }
 
     fn saturated(&self, k: f64, window: f64) -> Outcome {
-        let beat = self.beat(k, window);
+        let beat = self.beat(k, window, false);
         let under_way = window * beat;
         let fixed = self.instance.time(k, window).min(under_way) + self.instance.answer(k);
         let waits = (under_way - self.instance.time(k, window)).max(0.0);
@@ -77,19 +90,43 @@ impl Model {
         // A command that comes back `think` after its instance's end waits for the next beat, or, if that is long
         // past, for half of one on average.
         let wait = |beat: f64| if lone { 0.0 } else { (beat - think).max(beat / 2.0) };
-        let around = |k: f64, beat: f64| think + self.instance.answer(k) + window * beat + wait(beat);
+        let answer = |k: f64| if lone { self.instance.answer(k) } else { 0.0 };
+        let around = |k: f64, beat: f64| think + answer(k) + window * beat + wait(beat);
         let forms = |k: f64| {
-            let beat = self.beat(k, window);
+            let beat = self.beat(k, window, lone);
             clients * beat / around(k, beat)
         };
         let k = agree(most, forms);
-        let beat = self.beat(k, window);
+        let beat = self.beat(k, window, lone);
         // Where a batch of one is still more than what forms, not all of the window is under way.
-        let ops_per_s = (k / beat).min(clients / (think + self.instance.answer(k) + window * beat));
+        let even = (k / beat).min(clients / (think + answer(k) + window * beat));
+        let (k, ops_per_s) = match self.bunched(k, most, window, clients, think) {
+            Some((k, bunched)) if !lone && bunched < even => (k, bunched),
+            _ => (k, even),
+        };
         let spent = (clients / ops_per_s - think).max(0.0);
         let fixed = (self.instance.time(k, window) + self.instance.answer(k)).min(spent);
         let waits = spent - fixed;
         Outcome { k, ops_per_s, window, lone, fixed, waits, longest_wait: 2.0 * waits }
+    }
+
+    /// The batch, and commands a second, if batches grow to `most` although only `even` would have come for each if they
+    /// were alike; `None` if they can't.
+    ///
+    /// Batches that meet merge, as buses do, and nothing parts them but the limit. The commands of one come back
+    /// together; the first of them take the free slots, one each, and the others wait for the next bunch to end, or, if
+    /// there is none, for the first.
+    fn bunched(&self, even: f64, most: f64, window: f64, clients: f64, think: f64) -> Option<(f64, f64)> {
+        let k = most.min((clients - window).max(even));
+        if k <= even {
+            return None;
+        }
+        let bunches = clients / k;
+        let turn = self.instance.turn(k, bunches.min(window));
+        let wait = self.instance.turn(1.0, 1.0).min(turn / (bunches - 1.0).max(1e-9));
+        let around = turn + (wait - think).max(wait / 2.0) + think;
+        let busiest = bunches * self.instance.demand(k).most();
+        Some((k, clients / soft_max(around, busiest)))
     }
 
     fn open(&self, most: f64, window: f64, per_s: f64) -> Outcome {
@@ -97,8 +134,8 @@ impl Model {
             let fixed = self.instance.time(1.0, 1.0) + self.instance.answer(1.0);
             return Outcome { k: 1.0, ops_per_s: 0.0, window, lone: true, fixed, waits: 0.0, longest_wait: 0.0 };
         }
-        let k = agree(most, |k| per_s * self.beat(k, window));
-        let beat = self.beat(k, window);
+        let k = agree(most, |k| per_s * self.beat(k, window, false));
+        let beat = self.beat(k, window, false);
         if k / beat < per_s * (1.0 - 1e-6) {
             let (k, window) = (most, window);
             let fixed = f64::INFINITY;

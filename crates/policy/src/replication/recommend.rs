@@ -55,6 +55,9 @@ const WINDOWS: [f64; 21] = [
     1024.0, 2048.0,
 ];
 
+/// The room in a batch, in terms of what forms on average.
+const HEADROOM: f64 = 1.25;
+
 /// Bytes that may be under way in all.
 const MOST_UNDER_WAY: f64 = (256 << 20) as f64;
 
@@ -104,15 +107,16 @@ impl Search {
         moved
     }
 
-    /// Twice the batch that forms, if that is as good: what forms on average is exceeded half of the time.
+    /// A little more than the batch that forms, if that is as good: the rest of the variation is better shared out, as a
+    /// batch that is much larger than the others has them all wait and leaves gaps behind itself.
     fn with_headroom(&mut self, commands: f64, window: f64) -> Setting {
         let Some(best) = self.best else { return Setting::FIRST };
-        let roomy = (best.prediction.batch * 2.0).ceil().max(commands);
-        let larger = setting(&self.model, roomy, window);
+        let roomy = (best.prediction.batch * HEADROOM).ceil();
+        let roomy_one = setting(&self.model, roomy, window);
         let not_worse =
             |setting| self.aim.compare(&self.model.predict(setting, self.load), &best.prediction) != Ordering::Less;
-        if fits(&self.model, roomy, window) && not_worse(larger) {
-            larger
+        if fits(&self.model, roomy, window) && not_worse(roomy_one) {
+            roomy_one
         } else {
             setting(&self.model, commands, window)
         }

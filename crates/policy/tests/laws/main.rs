@@ -14,6 +14,7 @@ mod hedge;
 mod margin;
 mod pace;
 mod ready_queue;
+mod replication;
 mod service_time;
 mod split;
 mod steal;

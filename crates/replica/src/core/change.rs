@@ -67,7 +67,8 @@ impl Core {
     }
 
     pub(super) fn set_membership(&mut self, membership: crate::Membership) {
-        self.membership = Arc::new(membership);
+        let before = std::mem::replace(&mut self.membership, Arc::new(membership));
+        self.control_members(&before);
         self.outputs.push_back(Output::Members(Arc::clone(&self.membership)));
         self.apply_sizing();
     }

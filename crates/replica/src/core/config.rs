@@ -1,6 +1,7 @@
 //! A core's settings.
 
 use crate::{Membership, NodeId};
+use greenwave_policy::replication::{Aim, Setting};
 use std::time::Duration;
 
 /// A core's settings. The defaults suit replicas in one data centre.
@@ -31,21 +32,14 @@ pub struct CoreConfig {
 /// How large batches are and how many are on their way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sizing {
-    /// These, until [`Core::set_sizing`](super::Core::set_sizing) says otherwise.
+    /// By what is measured while the group runs, for this aim.
+    Auto(Aim),
+    /// These, until [`Core::set_sizing`](super::Core::set_sizing) says otherwise for a peer.
     Fixed(Setting),
 }
 
-/// How large batches to a peer are and how many are on their way to it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Setting {
-    /// Bytes of commands that an instance takes at most; a longer command goes alone.
-    pub batch_bytes: usize,
-    /// Instances on their way, at most; 1 to [`WINDOW_MOST`].
-    pub window: usize,
-}
-
-/// The largest window.
-pub const WINDOW_MOST: usize = 4096;
+/// Bytes of a batch at most, whatever a setting says: a message of greenwave-rpc has to hold it.
+pub const BATCH_BYTES_MOST: usize = 8 << 20;
 
 /// How reads are made sure to be of the newest state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,7 +84,7 @@ impl CoreConfig {
             tick: Duration::from_millis(10),
             heartbeat_ticks: 5,
             election_ticks: 30,
-            sizing: Sizing::Fixed(Setting::default()),
+            sizing: Sizing::Auto(Aim::Throughput),
             reads: Reads::Index,
             limits: Limits::default(),
         }
@@ -99,17 +93,14 @@ impl CoreConfig {
     /// # Errors
     /// The first setting that can't be.
     pub(super) fn check(&self) -> Result<(), ConfigError> {
-        let Sizing::Fixed(setting) = self.sizing;
         let Limits { queue_commands, queue_bytes, command_bytes, reads, log_bytes, backlog_bytes } = self.limits;
         let rules = [
             ("tick", self.tick.as_nanos(), 10_000, 10_000_000_000),
             ("heartbeat_ticks", self.heartbeat_ticks.into(), 1, 1000),
             ("election_ticks", self.election_ticks.into(), u128::from(self.heartbeat_ticks) * 2 + 2, 100_000),
-            ("batch_bytes", setting.batch_bytes as u128, 1, 1 << 30),
-            ("window", setting.window as u128, 1, WINDOW_MOST as u128),
             ("queue_commands", queue_commands as u128, 1, 1 << 40),
             ("queue_bytes", queue_bytes as u128, 1, 1 << 40),
-            ("command_bytes", command_bytes as u128, 1, 1 << 30),
+            ("command_bytes", command_bytes as u128, 1, BATCH_BYTES_MOST as u128),
             ("reads", reads as u128, 1, 1 << 40),
             ("log_bytes", log_bytes as u128, 1, 1 << 40),
             ("backlog_bytes", backlog_bytes as u128, 1, 1 << 40),
@@ -121,13 +112,6 @@ impl CoreConfig {
             }
         }
         Ok(())
-    }
-}
-
-impl Default for Setting {
-    /// What suits a local network and a disk with group commit.
-    fn default() -> Self {
-        Self { batch_bytes: 64 << 10, window: 4 }
     }
 }
 

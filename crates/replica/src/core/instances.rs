@@ -1,7 +1,7 @@
 //! Instances of consensus that this leader has proposed and that haven't been applied.
 
 use super::pace::Pace;
-use crate::{Answer, Index, Ticket};
+use crate::{Index, Ticket};
 use greenwave_policy::Time;
 use std::collections::VecDeque;
 
@@ -11,6 +11,8 @@ pub(super) struct Instance {
     pub(super) index: Index,
     pub(super) tickets: Vec<Ticket>,
     pub(super) proposed: Time,
+    /// When the first of its commands came.
+    pub(super) submitted: Time,
 }
 
 /// The batches that are on their way, in the order of indices.
@@ -37,14 +39,14 @@ impl Instances {
         self.open.len() - self.open.partition_point(|instance| instance.index <= matched)
     }
 
-    /// The entry at `index` has been applied: which ticket gets which answer.
-    pub(super) fn applied(&mut self, index: Index, answers: Vec<Answer>, now: Time) -> Vec<(Ticket, Answer)> {
+    /// The entry at `index` has been applied: its instance, if it has one.
+    pub(super) fn applied(&mut self, index: Index, now: Time) -> Option<Instance> {
         while self.open.front().is_some_and(|instance| instance.index < index) {
             self.open.pop_front();
         }
-        let Some(instance) = self.open.pop_front_if(|instance| instance.index == index) else { return Vec::new() };
+        let instance = self.open.pop_front_if(|instance| instance.index == index)?;
         self.pace.record(now, now.span_since(instance.proposed));
-        instance.tickets.into_iter().zip(answers).collect()
+        Some(instance)
     }
 
     /// Takes out those after an index.

@@ -82,6 +82,17 @@ pub enum Input {
         /// Which peer.
         peer: NodeId,
     },
+    /// A sync of so many bytes of entries took so long: for the controller.
+    Synced {
+        /// Bytes of entries' data.
+        bytes: u64,
+        /// How long.
+        took: Duration,
+    },
+    /// Whoever drives the core was busy with it for so long since this was last said: for the controller.
+    Worked(Duration),
+    /// Stop: whatever is open is refused.
+    Stop,
     /// The time that [`next_timer`](super::Core::next_timer) named has come. One that comes early does no harm.
     Timer,
 }
@@ -258,6 +269,9 @@ pub enum StopCause {
     /// A write failed, so what is on disk isn't known. Read it again, by starting again.
     #[error("a write to the log failed; see to the disk and start the replica again")]
     Disk,
+    /// It was asked to.
+    #[error("it was asked to stop")]
+    Asked,
     /// The state machine failed.
     #[error("the state machine failed; start the replica again")]
     Machine,

@@ -15,6 +15,7 @@
 
 mod change;
 mod config;
+mod control;
 mod convert;
 mod guard;
 mod instances;
@@ -32,11 +33,13 @@ mod turn;
 #[cfg(test)]
 mod tests;
 
-pub use self::config::{ConfigError, CoreConfig, Limits, Reads, Setting, Sizing, WINDOW_MOST};
+pub use self::config::{BATCH_BYTES_MOST, ConfigError, CoreConfig, Limits, Reads, Sizing};
 pub use self::io::{Apply, Input, Outcome, Output, Refusal, Role, Status, StopCause, Write};
 pub use self::start::{BOOTSTRAP, Recovered, StartError};
+pub use greenwave_policy::replication::{Aim, Setting};
 
 use self::change::PendingChange;
+use self::control::Control;
 use self::instances::Instances;
 use self::queue::Queue;
 use self::reads::ReadQueue;
@@ -69,6 +72,7 @@ pub struct Core {
     status: Status,
     membership: Arc<Membership>,
     settings: BTreeMap<NodeId, Setting>,
+    control: Control,
     queue: Queue,
     instances: Instances,
     reads: ReadQueue,
@@ -149,7 +153,13 @@ impl Core {
                 let status = if ok { SnapshotStatus::Finish } else { SnapshotStatus::Failure };
                 self.node.report_snapshot(peer.number(), status);
             }
-            Input::Unreachable { peer } => self.node.report_unreachable(peer.number()),
+            Input::Unreachable { peer } => {
+                self.control.lost(self.now, peer);
+                self.node.report_unreachable(peer.number());
+            }
+            Input::Synced { bytes, took } => self.control.synced(bytes, took),
+            Input::Worked(took) => self.control.worked(took),
+            Input::Stop => self.stop(StopCause::Asked),
             Input::Timer => self.timer(),
         }
     }
@@ -169,7 +179,7 @@ impl Core {
         if self.stopped {
             return Time::MAX;
         }
-        self.next_tick.min(self.queue.earliest()).min(self.reads.earliest())
+        self.next_tick.min(self.queue.earliest()).min(self.reads.earliest()).min(self.control.next_tick())
     }
 
     /// Who leads, as far as this replica knows.
@@ -182,6 +192,16 @@ impl Core {
     #[must_use]
     pub const fn membership(&self) -> &Arc<Membership> {
         &self.membership
+    }
+
+    /// To whom the lead is best handed over: the other voter that has most of the log. None: there is none, or this
+    /// one doesn't lead.
+    #[must_use]
+    pub fn heir(&self) -> Option<NodeId> {
+        let others = self.membership.voters().filter(|node| *node != self.config.node);
+        let matched = |node: NodeId| Some((self.node.raft.prs().get(node.number())?.matched, node));
+        let leads = self.status.role == Role::Leader;
+        others.filter_map(matched).max().filter(|_| leads).map(|(_, node)| node)
     }
 
     /// Figures for those who watch.
@@ -214,6 +234,7 @@ impl Core {
         if let Some(meta) = &message.snapshot {
             self.incoming = Some(meta.clone());
         }
+        self.control.received(self.now, from, &message);
         if let Some(message) = convert::message_to_engine(from, me, message) {
             // What it refuses is from nobody it knows.
             let _ = self.node.step(message);
@@ -231,9 +252,7 @@ impl Core {
     fn note_applied(&mut self, applied: Applied) {
         self.note_applied_to(applied.up_to);
         for (index, answers) in applied.answers {
-            for (ticket, answer) in self.instances.applied(index, answers, self.now) {
-                self.answer(ticket, Outcome::Applied(answer));
-            }
+            self.note_committed(index, answers);
         }
     }
 

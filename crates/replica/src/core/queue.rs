@@ -13,6 +13,7 @@ pub(super) struct Waiting {
     pub(super) session: Session,
     pub(super) command: Bytes,
     pub(super) deadline: Deadline,
+    pub(super) submitted: Time,
 }
 
 /// Commands that wait, first come, first served: those of one session stay in order.
@@ -33,6 +34,8 @@ pub(super) struct Pulled {
     pub(super) data: Bytes,
     /// The commands' tickets, in order.
     pub(super) tickets: Vec<Ticket>,
+    /// When the first of them came.
+    pub(super) submitted: Time,
 }
 
 impl Queue {
@@ -74,7 +77,7 @@ impl Queue {
         mut refused: impl FnMut(Waiting),
     ) -> Option<Pulled> {
         let mut data = BytesMut::with_capacity(self.bytes.min(batch_bytes));
-        let mut tickets = Vec::new();
+        let (mut tickets, mut submitted) = (Vec::new(), Time::MAX);
         while let Some(next) = self.commands.front() {
             let weight = weight(next);
             let no = refuse(next);
@@ -89,11 +92,12 @@ impl Queue {
             }
             batch::push(&mut data, next.session, &next.command);
             tickets.push(next.ticket);
+            submitted = submitted.min(next.submitted);
         }
         if self.commands.is_empty() {
             self.earliest = Time::MAX;
         }
-        (!tickets.is_empty()).then(|| Pulled { data: data.freeze(), tickets })
+        (!tickets.is_empty()).then(|| Pulled { data: data.freeze(), tickets, submitted })
     }
 
     /// Takes out those whose deadline has passed.

@@ -44,7 +44,10 @@ impl Elections {
 impl Core {
     /// Time has passed: deadlines, the engine's ticks, a handing over that takes too long.
     pub(super) fn timer(&mut self) {
-        for waiting in self.queue.expire(self.now) {
+        self.tick_control();
+        let expired = self.queue.expire(self.now);
+        self.control.dropped(self.now, expired.len());
+        for waiting in expired {
             self.refuse(waiting.ticket, Refusal::Expired);
         }
         for ticket in self.reads.expire(self.now) {
@@ -96,6 +99,9 @@ impl Core {
         }
         if status.role == Role::Leader && before != status {
             (self.lease, self.lease_off) = (Time::ZERO, false);
+        }
+        if (before.role == Role::Leader, before.term) != (status.role == Role::Leader, status.term) {
+            self.begin_control();
             self.apply_sizing();
         }
         if let Some(leader) = status.leader.filter(|leader| *leader != self.config.node)

@@ -1,7 +1,7 @@
 //! When a batch is pulled, and how large it may be.
 
-use super::config::WINDOW_MOST;
-use super::{Core, Setting};
+use super::config::BATCH_BYTES_MOST;
+use super::{Core, Setting, Sizing};
 use crate::{Index, NodeId};
 use raft::{Progress, ProgressState};
 
@@ -9,21 +9,21 @@ use raft::{Progress, ProgressState};
 const ENTRY_OVERHEAD: u64 = 64;
 
 impl Core {
-    /// From now on, batches to this peer have at most so many bytes, and so many instances may be on their way to it.
-    /// The window is taken as 1 to [`WINDOW_MOST`], and a batch has at least one command.
+    /// From now on this peer has this setting, whatever the controller says, until [`resize`](Self::resize).
     pub fn set_sizing(&mut self, peer: NodeId, setting: Setting) {
-        let window = setting.window.clamp(1, WINDOW_MOST);
-        let batch_bytes = setting.batch_bytes.max(1);
-        self.settings.insert(peer, Setting { batch_bytes, window });
+        self.settings.insert(peer, setting);
         self.apply_sizing();
         self.dirty = true;
     }
 
-    /// The setting for a peer.
+    /// The setting in force for a peer. Batches have [`BATCH_BYTES_MOST`] at most all the same.
     #[must_use]
     pub fn sizing(&self, peer: NodeId) -> Setting {
-        let super::Sizing::Fixed(setting) = self.config.sizing;
-        self.settings.get(&peer).copied().unwrap_or(setting)
+        let general = match self.config.sizing {
+            Sizing::Auto(_) => self.control.setting(peer).unwrap_or(Setting::FIRST),
+            Sizing::Fixed(setting) => setting,
+        };
+        self.settings.get(&peer).copied().unwrap_or(general)
     }
 
     /// Tells the engine, which forgets when nodes come and go.
@@ -31,8 +31,8 @@ impl Core {
         let mut largest = 0;
         for node in self.membership.nodes() {
             let setting = self.sizing(node);
-            self.node.raft.adjust_max_inflight_msgs(node.number(), setting.window);
-            largest = largest.max(setting.batch_bytes);
+            self.node.raft.adjust_max_inflight_msgs(node.number(), setting.window() as usize);
+            largest = largest.max(batch_bytes(setting));
         }
         self.node.raft.max_msg_size = largest as u64 + ENTRY_OVERHEAD;
     }
@@ -47,7 +47,7 @@ impl Core {
             .chain(self.membership.outgoing.iter().copied())
             .filter(|node| *node != me)
             .filter_map(|node| Some((self.on_their_way(node)?, node)))
-            .filter(|(on_their_way, node)| *on_their_way < self.sizing(*node).window)
+            .filter(|(on_their_way, node)| (*on_their_way as u64) < self.sizing(*node).window())
             .collect();
         if !self.membership.has_majority(|node| node == me || free.iter().any(|(_, peer)| *peer == node)) {
             return None;
@@ -58,9 +58,9 @@ impl Core {
             // Alone: the own disk is what there is to wait for.
             let setting = self.sizing(me);
             let behind = self.instances.beyond(Index(self.node.raft.raft_log.persisted));
-            return (behind < setting.window).then_some(setting.batch_bytes);
+            return ((behind as u64) < setting.window()).then_some(batch_bytes(setting));
         };
-        Some(self.sizing(peer).batch_bytes)
+        Some(batch_bytes(self.sizing(peer)))
     }
 
     /// Instances on their way to a peer that takes entries as they come; none for one that has to catch up first.
@@ -72,4 +72,8 @@ impl Core {
         let takes = progress.state == ProgressState::Replicate && !progress.ins.full();
         takes.then(|| self.instances.beyond(Index(progress.matched)))
     }
+}
+
+fn batch_bytes(setting: Setting) -> usize {
+    setting.batch_bytes().min(BATCH_BYTES_MOST as u64) as usize
 }

@@ -1,6 +1,7 @@
 //! How a replica begins: a new group, one more of a group, or again.
 
-use super::config::{ConfigError, CoreConfig, Reads, Sizing};
+use super::config::{ConfigError, CoreConfig, Reads};
+use super::control::Control;
 use super::convert::entry_to_engine;
 use super::instances::Instances;
 use super::queue::Queue;
@@ -8,7 +9,7 @@ use super::reads::ReadQueue;
 use super::role::Elections;
 use super::store::Store;
 use super::turn::Unwritten;
-use super::{Core, Output, SnapshotState, Status, Write};
+use super::{Core, Output, Setting, SnapshotState, Status, Write};
 use crate::{Entry, HardState, Index, Membership, SnapshotMeta, Term};
 use greenwave_policy::Time;
 use raft::{Config, RawNode};
@@ -103,6 +104,7 @@ impl Core {
             elections: Elections::new(config.seed, config.election_ticks),
             membership: Arc::clone(&membership),
             settings: BTreeMap::new(),
+            control: Control::default(),
             queue: Queue::new(),
             instances: Instances::default(),
             reads: ReadQueue::default(),
@@ -136,7 +138,6 @@ impl Core {
 }
 
 fn engine_config(config: &CoreConfig, applied: Index) -> Config {
-    let Sizing::Fixed(setting) = config.sizing;
     let election = config.election_ticks as usize;
     Config {
         id: config.node.number(),
@@ -145,8 +146,9 @@ fn engine_config(config: &CoreConfig, applied: Index) -> Config {
         max_election_tick: 2 * election,
         heartbeat_tick: config.heartbeat_ticks as usize,
         applied: applied.0,
-        max_size_per_msg: setting.batch_bytes as u64,
-        max_inflight_msgs: setting.window,
+        // Set for each peer once there are peers.
+        max_size_per_msg: Setting::FIRST.batch_bytes(),
+        max_inflight_msgs: Setting::FIRST.window() as usize,
         check_quorum: true,
         pre_vote: true,
         // A commit travels with the next batch or sign of life. To say it alone would double the messages.

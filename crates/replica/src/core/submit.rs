@@ -14,7 +14,8 @@ impl Core {
         if let Some(refusal) = self.objection(&command, deadline) {
             return self.refuse(ticket, refusal);
         }
-        self.queue.push(Waiting { ticket, session, command, deadline });
+        self.control.submitted(self.now);
+        self.queue.push(Waiting { ticket, session, command, deadline, submitted: self.now });
     }
 
     /// A read: refused at once, confirmed by a lease, or put into the queue for the next round.
@@ -58,7 +59,7 @@ impl Core {
     /// What a command needs at the least, if so many bytes go before it.
     pub(super) fn needed(&self, bytes_before: usize) -> Span {
         let setting = self.sizing(self.config.node);
-        self.instances.pace().needed(self.now, bytes_before / setting.batch_bytes, setting.window)
+        self.instances.pace().needed(self.now, bytes_before / setting.batch_bytes() as usize, setting.window() as usize)
     }
 
     fn objection(&self, command: &Bytes, deadline: Deadline) -> Option<Refusal> {

@@ -105,12 +105,14 @@ impl Core {
                 |waiting| waiting.deadline.is_past(now) || is_infeasible(waiting.deadline, now, needed),
                 |waiting| refused.push(waiting),
             );
+            self.control.dropped(now, refused.len());
             for waiting in refused {
                 let late = waiting.deadline.is_past(now);
                 let refusal = if late { Refusal::Expired } else { Refusal::Infeasible { needed: needed.into() } };
                 self.refuse(waiting.ticket, refusal);
             }
             let Some(pulled) = pulled else { return };
+            self.control.pulled(pulled.tickets.len(), pulled.data.len(), !self.queue.is_empty());
             let entry = eraftpb::Entry { data: pulled.data, ..eraftpb::Entry::default() };
             let proposal = eraftpb::Message {
                 msg_type: MessageType::MsgPropose,
@@ -124,7 +126,12 @@ impl Core {
                 return;
             }
             let index = Index(self.node.raft.raft_log.last_index());
-            self.instances.push(Instance { index, tickets: pulled.tickets, proposed: now });
+            self.instances.push(Instance {
+                index,
+                tickets: pulled.tickets,
+                proposed: now,
+                submitted: pulled.submitted,
+            });
         }
     }
 
@@ -225,6 +232,7 @@ impl Core {
     fn send(&mut self, messages: Vec<eraftpb::Message>) {
         for message in messages {
             let Some((to, message)) = message_from_engine(message, self.node.store().snapshot_meta()) else { continue };
+            self.control.sent(self.now, to, &message);
             self.outputs.push_back(match message.snapshot {
                 Some(_) => Output::SendSnapshot { to, message },
                 None => Output::Send { to, message },

@@ -41,7 +41,7 @@ enum Stage {
 
 /// Who is told that something happened.
 #[derive(Default)]
-pub(super) enum Waiter {
+pub(crate) enum Waiter {
     #[default]
     Nobody,
     Thread(Thread),
@@ -154,7 +154,7 @@ impl State {
 }
 
 impl Waiter {
-    pub(super) fn wake(self) {
+    pub(crate) fn wake(self) {
         match self {
             Self::Nobody => {}
             Self::Thread(thread) => thread.unpark(),

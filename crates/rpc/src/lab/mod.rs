@@ -7,6 +7,7 @@ mod deadlines;
 mod delays;
 mod faults;
 mod places;
+mod promises;
 mod stalls;
 
 use crate::client::stream::{Completion, CompletionStream};
@@ -127,6 +128,7 @@ fn methods(hand: &Hand) -> Router {
             assert_eq!(napping.now(), until, "it is woken at the very instant");
             Ok(())
         })
+        .method("lab.Lab/Await", promises::wait_for_it)
         .method("lab.Lab/Large", |_, _, reply| {
             reply.resize(200_000, 9);
             Ok(())

@@ -243,6 +243,7 @@ impl Head {
                 self.net.answer(peer, answer);
             }
             Message::Cancel(head, peer, call) => self.cancel_of(now, &head, peer, call),
+            Message::Kept { task, wait } => self.end_wait(now, task, wait),
             Message::Drain(until) => {
                 self.drain_until = Some(until);
                 for listener in std::mem::take(&mut self.role.listeners) {

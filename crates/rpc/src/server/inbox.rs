@@ -23,6 +23,8 @@ pub(super) enum Message {
     Answer(Box<Answered>),
     /// The caller of this call of that head's no longer wants the answer.
     Cancel(Arc<Inbox>, PeerKey, CallId),
+    /// What this task waits for, if it is still in that wait of its, has come or won't.
+    Kept { task: usize, wait: u64 },
     /// Take no further calls, finish the others, stop. Whoever is late at the time given is cut off.
     Drain(Time),
     /// Stop now.
@@ -92,6 +94,24 @@ impl Drop for Owed {
             let (receipt, deadline) = (Receipt::default(), Deadline::NEVER);
             self.send(None, Answer { call: self.call, result: Err(status), receipt, deadline });
         }
+    }
+}
+
+/// A task that waits for what another thread brings about.
+pub(crate) struct Awaiter {
+    inbox: Arc<Inbox>,
+    task: usize,
+    wait: u64,
+}
+
+impl Awaiter {
+    pub(super) fn new(inbox: &Arc<Inbox>, task: usize, wait: u64) -> Self {
+        Self { inbox: Arc::clone(inbox), task, wait }
+    }
+
+    /// Has the task go on, if it is still in that wait.
+    pub(crate) fn wake(&self) {
+        self.inbox.send(Message::Kept { task: self.task, wait: self.wait });
     }
 }
 

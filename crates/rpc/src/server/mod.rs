@@ -23,6 +23,7 @@ use greenwave_verbs::{Address, VerbsError};
 #[cfg(test)]
 pub(crate) use head::Head;
 use head::Role;
+pub(crate) use inbox::Awaiter;
 use inbox::{Inbox, Message};
 use plan::plan;
 use seat::Seat;

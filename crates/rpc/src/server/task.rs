@@ -80,7 +80,7 @@ pub(super) struct Serving {
 /// What a suspended call waits for.
 #[derive(Clone, Copy)]
 pub(super) struct Waiting {
-    /// Calls of its own that have to complete; `None` if it is the time alone that ends the wait.
+    /// Calls of its own that have to complete; `None` if it is a promise or the time alone that ends the wait.
     pub(super) completions: Option<usize>,
     /// Tells this wait from earlier ones whose timers are still set.
     pub(super) epoch: u64,

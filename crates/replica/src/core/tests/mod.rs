@@ -164,7 +164,7 @@ fn a_deadline_that_cant_be_met_is_refused_at_once_but_not_for_good() {
 
 #[test]
 fn a_full_window_makes_batches_grow_and_a_lone_command_goes_alone() {
-    let setting = Setting { batch_bytes: 4096, window: 2 };
+    let setting = Setting::with_window(4096, 2);
     let mut cluster = Cluster::new(3, |config| config.sizing = Sizing::Fixed(setting));
     let leader = cluster.elect();
     cluster.sent.clear();
@@ -183,7 +183,7 @@ fn a_full_window_makes_batches_grow_and_a_lone_command_goes_alone() {
 
 #[test]
 fn a_batch_has_the_bytes_it_may_have_and_settings_can_change() {
-    let setting = Setting { batch_bytes: 1, window: 1 };
+    let setting = Setting::with_window(1, 1);
     let mut cluster = Cluster::new(3, |config| config.sizing = Sizing::Fixed(setting));
     let leader = cluster.elect();
     let asked = cluster.now;
@@ -193,7 +193,7 @@ fn a_batch_has_the_bytes_it_may_have_and_settings_can_change() {
     assert!(one_by_one >= 20 * 3 * MS, "{one_by_one:?}");
 
     for follower in others(&cluster, leader) {
-        cluster.core(leader).set_sizing(follower, Setting { batch_bytes: 1, window: 20 });
+        cluster.core(leader).set_sizing(follower, Setting::with_window(1, 20));
     }
     let asked = cluster.now;
     let last = *flood(&mut cluster, leader, 20).last().expect("some");
@@ -205,7 +205,7 @@ fn a_batch_has_the_bytes_it_may_have_and_settings_can_change() {
 #[test]
 fn a_full_queue_is_busy_and_long_commands_are_refused() {
     let mut cluster = Cluster::new(3, |config| {
-        config.sizing = Sizing::Fixed(Setting { batch_bytes: 1, window: 1 });
+        config.sizing = Sizing::Fixed(Setting::with_window(1, 1));
         config.limits.queue_commands = 3;
         config.limits.command_bytes = 10;
     });
@@ -445,6 +445,40 @@ fn a_slow_disk_keeps_no_follower_from_being_heard() {
     cluster.run(1500 * MS);
     assert_eq!(cluster.leader(), Some(leader), "its followers are there, if slow");
     assert_eq!(cluster.outcome(ticket), applied("1"));
+}
+
+#[test]
+fn with_an_aim_the_leader_measures_and_sizes_by_itself() {
+    let mut cluster = Cluster::new(3, |config| config.sizing = Sizing::Auto(Aim::Throughput));
+    let leader = cluster.elect();
+    assert_eq!(cluster.core(leader).sizing(leader), Setting::FIRST);
+    // A closed loop of 64 commands for two seconds.
+    let mut open = flood(&mut cluster, leader, 64);
+    let end = cluster.now + 2000 * MS;
+    while cluster.now < end {
+        cluster.run(MS);
+        cluster.tell(leader, Input::Synced { bytes: 64 * 30, took: MS });
+        cluster.tell(leader, Input::Worked(Duration::from_micros(50)));
+        let before = open.len();
+        open.retain(|ticket| !cluster.outcomes.contains_key(ticket));
+        let more = flood(&mut cluster, leader, before - open.len());
+        open.extend(more);
+    }
+    let controller = cluster.core(leader).controller().expect("it leads and has an aim");
+    let environment = controller.environment().expect("it has seen enough");
+    // A millisecond each way, and another one to sync, as everywhere here.
+    let delay = environment.network().delay;
+    assert!((900..1100).contains(&delay.as_micros()), "{delay:?}");
+    let sync = environment.disk().sync;
+    assert!((700..1300).contains(&sync.as_micros()), "{sync:?}");
+    // What it says is in force.
+    let quorum = controller.quorum_setting();
+    let peers: Vec<NodeId> = others(&cluster, leader);
+    assert!(peers.iter().any(|node| cluster.core(leader).sizing(*node) == quorum));
+
+    cluster.core(leader).resize(Sizing::Fixed(Setting::with_window(100, 3)));
+    assert!(cluster.core(leader).controller().is_none());
+    assert_eq!(cluster.core(leader).sizing(peers[0]), Setting::with_window(100, 3));
 }
 
 #[test]

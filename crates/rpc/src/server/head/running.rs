@@ -185,6 +185,7 @@ impl Head {
                         self.set_timer(until, epoch, index);
                     }
                 }
+                Command::Await { promise, until } => resume &= !self.wait_for(index, &*promise, until),
                 Command::GiveWay => {}
             }
         }

@@ -1,11 +1,12 @@
-//! Tasks that wait: for calls of their own, for a time; and what ends a wait.
+//! Tasks that wait: for calls of their own, for a promise, for a time; and what ends a wait.
 
 use super::{Calling, Head};
 use crate::channel::Channel;
 use crate::connection::NewCall;
 use crate::local::Start;
 use crate::net::PeerKey;
-use crate::server::inbox::{Inbox, Message, Owed};
+use crate::promise::{Pending, Waiter};
+use crate::server::inbox::{Awaiter, Inbox, Message, Owed};
 use crate::server::places::Place;
 use crate::server::task::{Task, Waiting};
 use crate::wire::CallId;
@@ -57,6 +58,25 @@ impl Head {
         }
     }
 
+    /// Lets a task wait for a promise, at most until a time; false if there is nothing to wait for.
+    pub(super) fn wait_for(&mut self, index: usize, promise: &dyn Pending, until: Time) -> bool {
+        self.epoch += 1;
+        let epoch = self.epoch;
+        if !promise.register(Waiter::Task(Awaiter::new(&self.role.inbox, index, epoch))) {
+            return false;
+        }
+        self.tasks[index].waiting = Some(Waiting { completions: None, epoch });
+        self.set_timer(until, epoch, index);
+        true
+    }
+
+    /// Ends this wait of a task's, if it has not ended yet.
+    pub(super) fn end_wait(&mut self, now: Time, index: usize, epoch: u64) {
+        if self.tasks.get(index).and_then(|task| task.waiting).is_some_and(|waiting| waiting.epoch == epoch) {
+            self.wake(now, index);
+        }
+    }
+
     /// Puts a waiting task into the ready queue.
     fn wake(&mut self, now: Time, index: usize) {
         let Some(task) = self.tasks.get_mut(index) else { return };
@@ -73,9 +93,7 @@ impl Head {
                 return Some(time);
             }
             self.timers.pop();
-            if self.tasks.get(index).and_then(|task| task.waiting).is_some_and(|waiting| waiting.epoch == epoch) {
-                self.wake(now, index);
-            }
+            self.end_wait(now, index, epoch);
         }
         None
     }

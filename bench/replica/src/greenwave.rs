@@ -1,0 +1,131 @@
+//! Greenwave's replicated store: three replicas on this machine, each this program as a process of its own.
+
+use std::env;
+use std::ffi::OsString;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, ensure};
+use greenwave::{Address, Channel, ChannelConfig, Context};
+use greenwave_bench::rpc::{Patience, RpcTarget};
+use greenwave_bench::target::Target;
+use greenwave_services::proto::replicated as proto;
+use greenwave_services::replicated::client::{Freshness, GroupClient};
+use greenwave_services::replicated::member::{MemberConfig, serve_member};
+use greenwave_services::settings::Settings;
+use prost::Message as _;
+
+use crate::cluster::{Client, Cluster, Folder, MEMBERS, free_ports};
+use crate::member::Member;
+
+/// How long a group may take until it has a leader, and a read until it is answered.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long one attempt of a client's may take.
+const ATTEMPT: Duration = Duration::from_secs(2);
+
+/// A group.
+pub(crate) struct Greenwave {
+    // In the order in which they end.
+    members: [Member; MEMBERS],
+    addresses: Vec<Address>,
+    stores: Vec<proto::StoreClient>,
+    _folder: Folder,
+}
+
+/// Serves one replica until this process is killed. The settings are those of `greenwave serve kv`, as `key=value`.
+pub(crate) fn serve(settings: &[String]) -> anyhow::Result<()> {
+    let member = serve_member(MemberConfig::from_settings(Settings::parse(settings)?)?)?;
+    loop {
+        if let Some(why) = member.failure() {
+            anyhow::bail!("the replica has stopped: {why:?}");
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+impl Greenwave {
+    /// Starts a new one, with further settings, and waits until it has a leader.
+    pub(crate) fn start(further: &[String]) -> anyhow::Result<Self> {
+        let folder = Folder::new()?;
+        let ports: [u16; MEMBERS] = free_ports()?;
+        let addresses = ports.map(|port| format!("tcp://127.0.0.1:{port}"));
+        let peers: Vec<String> = addresses.iter().enumerate().map(|(at, address)| format!("{}={address}", at + 1)).collect();
+        let own = env::current_exe().context("can't tell where this program is")?;
+        let member = |nth: usize| {
+            let data = folder.path().join(format!("r{nth}"));
+            let settings = [
+                format!("id={}", nth + 1),
+                format!("peers={}", peers.join(",")),
+                format!("data={}", data.display()),
+            ];
+            let words = ["replica".to_owned()].into_iter().chain(settings).chain(further.iter().cloned());
+            let said = folder.path().join(format!("r{nth}.log"));
+            Member::start(own.clone(), words.map(OsString::from).collect(), Vec::new(), said)
+        };
+        let members = [member(0)?, member(1)?, member(2)?];
+        let addresses = addresses.iter().map(|address| Ok(address.parse()?)).collect::<anyhow::Result<Vec<Address>>>()?;
+        let store = |address: &Address| Ok(proto::StoreClient::new(Channel::new(address.clone(), ChannelConfig::default())?));
+        let stores = addresses.iter().map(store).collect::<anyhow::Result<_>>()?;
+        let mut group = Self { members, addresses, stores, _folder: folder };
+        group.wait_until_led()?;
+        Ok(group)
+    }
+
+    fn wait_until_led(&mut self) -> anyhow::Result<()> {
+        let begun = Instant::now();
+        while self.leader().is_none() {
+            self.members.iter_mut().try_for_each(Member::check)?;
+            ensure!(begun.elapsed() < PATIENCE, "the group has no leader after {PATIENCE:?}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
+    }
+}
+
+impl Cluster for Greenwave {
+    /// All calls of one thread go over one connection, whatever the number.
+    fn target(&self, _connections: usize) -> anyhow::Result<Box<dyn Target>> {
+        let leader = self.leader().context("the group has no leader")?;
+        let config = ChannelConfig::default();
+        Ok(Box::new(RpcTarget::connect(&self.addresses[leader], &config, proto::PUT, "kv", Patience::Observed)?))
+    }
+
+    fn message(&self, key: &[u8], value: &[u8]) -> Vec<u8> {
+        let (key, value) = (key.to_vec().into(), value.to_vec().into());
+        proto::PutRequest { key, value, session: None }.encode_to_vec()
+    }
+
+    fn client(&self) -> anyhow::Result<Box<dyn Client>> {
+        Ok(Box::new(StoreClient(GroupClient::new(&self.addresses, ChannelConfig::default())?)))
+    }
+
+    fn leader(&self) -> Option<usize> {
+        self.stores.iter().position(|store| {
+            let context = Context::with_deadline(Duration::from_millis(200));
+            let said = store.describe(&context, &proto::DescribeRequest {});
+            said.is_ok_and(|said| said.message.replica == said.message.leader)
+        })
+    }
+
+    fn kill(&mut self, member: usize) -> anyhow::Result<()> {
+        self.members[member].kill();
+        Ok(())
+    }
+
+    fn restart(&mut self, member: usize) -> anyhow::Result<()> {
+        self.members[member].restart()
+    }
+}
+
+struct StoreClient(GroupClient);
+
+impl Client for StoreClient {
+    fn try_put(&mut self, key: &[u8], value: &[u8]) -> bool {
+        self.0.put(&Context::with_deadline(ATTEMPT), key, value).is_ok()
+    }
+
+    fn read(&mut self, key: &[u8]) -> anyhow::Result<Option<Vec<u8>>> {
+        let found = self.0.get(&Context::with_deadline(PATIENCE), key, Freshness::Linearizable)?;
+        Ok(found.map(|value| value.to_vec()))
+    }
+}

@@ -1,0 +1,79 @@
+//! `greenwave-bench-replica`: the replica group under load, beside etcd.
+//!
+//! - [`put`]: the rate and the latency of puts, of both systems in turns.
+//! - [`failover`]: the time without a leader after a kill, and whether anything acknowledged is lost.
+//! - [`lone`]: what the controller costs a lone request.
+//! - [`cluster`]: what a system has to be able to do; [`greenwave`], [`etcd`]: both. [`member`]: the processes.
+//! - [`run`]: all of it, as `cargo xtask bench replica`. [`claims`]: what should come out.
+
+#![forbid(unsafe_code)]
+
+mod claims;
+mod cluster;
+mod cores;
+mod etcd;
+mod failover;
+mod figures;
+mod greenwave;
+mod lone;
+mod member;
+mod put;
+mod run;
+mod system;
+
+use std::ffi::OsString;
+
+use clap::{Parser, Subcommand};
+
+/// Measures the replica group, and etcd beside it.
+#[derive(Parser)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Measures all cases in turns, prints tables and writes target/bench/replica.json
+    Bench(run::Wanted),
+    /// Lists the cases
+    List,
+    /// Sees to it that etcd is there, if that can be done
+    Prepare,
+    /// Serves one replica until it is killed
+    #[command(hide = true)]
+    Replica {
+        /// As those of `greenwave serve kv`
+        #[arg(value_name = "KEY=VALUE", required = true)]
+        settings: Vec<String>,
+    },
+    /// Becomes another program, which ends when the process that started this does
+    #[command(hide = true)]
+    Guard {
+        /// The cores it may run on
+        #[arg(long, value_delimiter = ',', required = true)]
+        cores: Vec<usize>,
+        #[arg(last = true, required = true)]
+        words: Vec<OsString>,
+    },
+}
+
+fn main() -> anyhow::Result<()> {
+    match Cli::parse().command {
+        Command::Bench(wanted) => run::run(&wanted),
+        Command::List => {
+            run::names().iter().for_each(|name| println!("{name}"));
+            Ok(())
+        }
+        Command::Prepare => {
+            if etcd::program().is_none()
+                && let Err(error) = etcd::install()
+            {
+                println!("There is no etcd ({error:#}); to install it: apt-get install etcd-server");
+            }
+            Ok(())
+        }
+        Command::Replica { settings } => greenwave::serve(&settings),
+        Command::Guard { cores, words } => member::guard(&cores, &words),
+    }
+}

@@ -1,0 +1,90 @@
+//! `put-256B`: values of 256 bytes are put, by so many clients at a time, or at a fixed rate.
+
+use std::time::Duration;
+
+use anyhow::ensure;
+use greenwave_bench::arrivals::{Arrivals, Seeded};
+use greenwave_bench::classes::Classes;
+use greenwave_bench::load::{self, Plan};
+use greenwave_bench::progress::Progress;
+use greenwave_bench::target::Rotation;
+
+use crate::cluster::Cluster;
+use crate::cores::{self, Cores};
+use crate::figures::Figures;
+
+/// Keys are chosen among so many, each of 16 bytes.
+const KEYS: usize = 1 << 14;
+const VALUE_BYTES: usize = 256;
+
+/// Who waits for longer gives up.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Clients share a connection for so many cores of the servers'. With two cores etcd served 512 clients best over one
+/// (12 400 puts a second), worse over 4, 16 and 64 (10 900, 9 400, 8 800): what costs it most there is the processor.
+const CORES_A_CONNECTION: usize = 2;
+
+/// A case of this kind.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Put {
+    pub(crate) name: &'static str,
+    pub(crate) arrivals: Arrivals,
+}
+
+/// All of them.
+pub(crate) const PUTS: [Put; 4] = [
+    Put { name: "put-256B-clients-1", arrivals: Arrivals::Closed { in_flight: 1 } },
+    Put { name: "put-256B-clients-64", arrivals: Arrivals::Closed { in_flight: 64 } },
+    Put { name: "put-256B-clients-512", arrivals: Arrivals::Closed { in_flight: 512 } },
+    Put { name: "put-256B-open-500", arrivals: Arrivals::Poisson { per_second: 500.0 } },
+];
+
+impl Put {
+    /// Puts for so long and says how fast that was.
+    pub(crate) fn run(
+        &self,
+        cluster: &dyn Cluster,
+        time: Duration,
+        seed: u64,
+        progress: &mut Progress,
+    ) -> anyhow::Result<Figures> {
+        let connections = (Cores::of_this_machine()?.servers.len() / CORES_A_CONNECTION).max(1);
+        let plan =
+            Plan { warm_up: time / 4, samples: 0, seed, ..Plan::new(self.arrivals, Classes::single(PATIENCE), time) };
+        let mut messages = messages(cluster, seed);
+        let progress = std::sync::Mutex::new(progress);
+        let measured = cores::generate(|| {
+            let mut target = cluster.target(connections)?;
+            let mut progress = progress.lock().map_err(|_| anyhow::anyhow!("the load generator panicked"))?;
+            Ok(load::run(&plan, &mut *target, &mut messages, &mut progress))
+        })?;
+        let total = &measured.total;
+        ensure!(
+            total.missed() == 0,
+            "{} of {} puts were not acknowledged: {:?}",
+            total.missed(),
+            total.scheduled,
+            total.misses
+        );
+        let us = |q| total.results.quantile(q).map_or(f64::NAN, |took| took.as_secs_f64() * 1e6);
+        let mut figures = Figures::new();
+        figures.insert("ops_per_s".to_owned(), total.results.count() as f64 / measured.time.as_secs_f64());
+        for (name, q) in [("p50_us", 0.5), ("p99_us", 0.99), ("p999_us", 0.999)] {
+            figures.insert(name.to_owned(), us(q));
+        }
+        if !matches!(self.arrivals, Arrivals::Closed { .. }) {
+            figures.insert("max_send_lag_us".to_owned(), measured.max_send_lag.as_secs_f64() * 1e6);
+        }
+        Ok(figures)
+    }
+}
+
+fn messages(cluster: &dyn Cluster, seed: u64) -> Rotation {
+    let mut random = Seeded::new(seed);
+    let message = |_| {
+        let key = format!("key-{:012}", random.below(KEYS));
+        let value: Vec<u8> = (0..VALUE_BYTES).map(|_| random.below(256) as u8).collect();
+        cluster.message(key.as_bytes(), &value)
+    };
+    Rotation::new((0..KEYS).map(message).collect())
+}

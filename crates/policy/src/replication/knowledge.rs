@@ -1,0 +1,171 @@
+//! What the controller knows of the group: what it would fill into an environment.
+
+use super::bandwidth::Bandwidth;
+use super::environment::{Cpu, Disk, Environment, Limit, Network, Sizes};
+use super::estimate::{Fit, Mean, Syncs};
+use super::instance::duration;
+use super::measure::Measure;
+use super::peer::{Peer, PeerId, PeerSpan};
+use super::setting::Setting;
+use crate::time::Time;
+use std::time::Duration;
+
+/// Everything that is estimated.
+#[derive(Clone, Debug)]
+pub(super) struct Knowledge {
+    peers: Vec<Peer>,
+    /// The follower that completes the quorum.
+    pub(super) quorum: Option<PeerId>,
+    pub(super) cpu: Fit<3>,
+    pub(super) syncs: Syncs,
+    pub(super) entries: Totals,
+    pub(super) answers: Totals,
+}
+
+/// Things, their bytes, and the average size of those of the last few spans.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Totals {
+    things: u64,
+    bytes: u64,
+    size: Mean,
+}
+
+impl Knowledge {
+    pub(super) const fn new() -> Self {
+        Self {
+            peers: Vec::new(),
+            quorum: None,
+            cpu: Fit::new([0.0; 3]),
+            syncs: Syncs::new(),
+            entries: Totals::NONE,
+            answers: Totals::NONE,
+        }
+    }
+
+    pub(super) fn add_peer(&mut self, peer: PeerId) {
+        if self.peer(peer).is_none() {
+            self.peers.push(Peer::new(peer));
+        }
+    }
+
+    pub(super) fn remove_peer(&mut self, peer: PeerId) {
+        self.peers.retain(|known| known.id != peer);
+        self.quorum = self.quorum.filter(|quorum| *quorum != peer);
+    }
+
+    pub(super) fn peer(&self, peer: PeerId) -> Option<&Peer> {
+        self.peers.iter().find(|known| known.id == peer)
+    }
+
+    #[inline]
+    pub(super) fn peer_mut(&mut self, peer: PeerId) -> Option<&mut Peer> {
+        self.peers.iter_mut().find(|known| known.id == peer)
+    }
+
+    /// A span has ended in which `in_force` was set, and came to `measure`. What was seen of the quorum's path, if
+    /// anything.
+    pub(super) fn end_span(&mut self, now: Time, measure: &Measure, in_force: Setting) -> Option<PeerSpan> {
+        self.entries.settle();
+        self.answers.settle();
+        self.syncs.solve();
+        self.cpu.solve(0.8);
+        self.choose_quorum(in_force);
+        self.learn_paths(now, measure, in_force)
+    }
+
+    /// What was seen of paths since the last span belongs to none.
+    pub(super) fn skip(&mut self, now: Time) {
+        for peer in &mut self.peers {
+            peer.take_span(now, 0.0);
+        }
+    }
+
+    /// The environment as the quorum's follower has it; `None` before it has acknowledged anything.
+    pub(super) fn environment(&self) -> Option<Environment> {
+        let peer = self.peer(self.quorum?)?;
+        let [message, byte, command] = self.cpu.coefficients();
+        let [sync, sync_byte] = if self.syncs.samples() > 0 { self.syncs.costs() } else { [0.0; 2] };
+        let (round_trip, sync) = peer.split(sync)?;
+        let cpu = Cpu {
+            per_message: duration(message.min(1.0)),
+            per_byte_ns: (byte * 1e9).clamp(0.0, 1e6),
+            per_command: duration(command.min(1.0)),
+        };
+        let delay = duration(((round_trip - 4.0 * message) / 2.0).clamp(0.0, 60.0));
+        let size = |mean: &Mean| mean.value().unwrap_or(1.0).clamp(1.0, f64::from(Sizes::MOST)) as u32;
+        let sizes = Sizes {
+            request: size(&self.entries.size),
+            request_head: 0,
+            answer: size(&self.answers.size),
+            append_head: 0,
+            entry_head: 0,
+            ack: 0,
+        };
+        let network = Network {
+            delay,
+            bandwidth: Bandwidth::estimated(peer.bandwidth()),
+            limit: Limit::Pair,
+            loss: 0.0,
+            framing: 0.0,
+        };
+        let disk = Disk { sync: duration(sync.min(60.0)), bandwidth: Bandwidth::estimated(1.0 / sync_byte.max(1e-18)) };
+        let follower = Cpu { per_command: Duration::ZERO, ..cpu };
+        let replicas = u32::try_from(self.peers.len() + 1).unwrap_or(u32::MAX).min(Environment::MOST_REPLICAS);
+        // All is clamped into its range, so there is nothing to refuse.
+        Environment::new(replicas, network, cpu, follower, disk, sizes).ok()
+    }
+
+    /// What an append takes lately, there and back, to the follower that completes the quorum.
+    pub(super) fn usual_round_trip(&self) -> Duration {
+        let usual = self.quorum.and_then(|quorum| self.peer(quorum)?.usual());
+        usual.unwrap_or_default().min(Duration::from_secs(60))
+    }
+
+    /// The follower that completes the quorum is that with the `n/2`-th least round trip. It stays if it is near that.
+    fn choose_quorum(&mut self, in_force: Setting) {
+        let time = |peer: &Peer| {
+            peer.least().map_or(f64::INFINITY, |least| least + in_force.batch_bytes() as f64 / peer.bandwidth())
+        };
+        let needed = self.peers.len().div_ceil(2);
+        let rank = |peer: &Peer, slack: f64| self.peers.iter().filter(|other| time(other) < time(peer) * slack).count();
+        let is_quorum =
+            |peer: &&Peer| time(peer).is_finite() && rank(peer, 1.0) < needed && rank(peer, 1.0001) + 1 >= needed;
+        let stays =
+            |peer: &&Peer| Some(peer.id) == self.quorum && rank(peer, 0.9) < needed && rank(peer, 1.1) + 1 >= needed;
+        let chosen = self.peers.iter().find(stays).or_else(|| self.peers.iter().find(is_quorum));
+        self.quorum = chosen.or_else(|| self.peers.iter().find(|peer| peer.least().is_some())).map(|peer| peer.id);
+    }
+
+    /// What each path carries; what was seen of the quorum's.
+    fn learn_paths(&mut self, now: Time, measure: &Measure, in_force: Setting) -> Option<PeerSpan> {
+        let free = measure.working < BUSY && measure.syncing < BUSY;
+        let mut of_quorum = None;
+        for peer in &mut self.peers {
+            let span = peer.take_span(now, measure.seconds);
+            peer.learn_capacity(&span, in_force.window(), free);
+            if Some(peer.id) == self.quorum && span.acks() > 0 {
+                of_quorum = Some(span);
+            }
+        }
+        of_quorum
+    }
+}
+
+impl Totals {
+    pub(super) const NONE: Self = Self { things: 0, bytes: 0, size: Mean::new(0.5) };
+
+    pub(super) fn add(&mut self, things: u64, bytes: u64) {
+        self.things = self.things.saturating_add(things);
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+
+    fn settle(&mut self) {
+        if self.things > 0 {
+            self.size.observe(self.bytes as f64 / self.things as f64);
+        }
+        (self.things, self.bytes) = (0, 0);
+    }
+}
+
+/// A core or a disk that is used for more than this share of the time may be what holds appends up.
+const BUSY: f64 = 0.8;

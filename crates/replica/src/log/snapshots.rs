@@ -1,0 +1,486 @@
+//! Snapshots of a state machine, as files.
+//!
+//! `snapshot-INDEX-TERM` (16 hexadecimal digits each) has a header, pieces, and an end. It is written under another
+//! name, made durable, and then renamed, so what has the name is whole. All numbers are little-endian.
+//!
+//! | part | bytes |
+//! |---|---|
+//! | header | `GWSNAP`, zero, version 1; group, replica, index, term: u64 each; length of the membership: u32; membership; CRC32C of all that |
+//! | piece | length: u32, 1 to 1 MiB; CRC32C of the bytes of all pieces up to and with this one; bytes |
+//! | end | zero: u32; CRC32C of all pieces; bytes of all pieces: u64 |
+
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use bytes::{Buf, BufMut, Bytes};
+use crc32c::{crc32c, crc32c_append};
+use thiserror::Error;
+
+use super::disk::{Disk, DiskFile};
+use super::{Owner, SnapshotMeta};
+
+const MAGIC: &[u8; 8] = b"GWSNAP\0\x01";
+const FIXED: usize = 8 + 4 * 8 + 4;
+const MEMBERSHIP_MOST: usize = 1 << 20;
+
+/// Bytes of the largest piece that is read.
+const PIECE_MOST: usize = 1 << 20;
+
+/// Bytes of the pieces that are written.
+const PIECE: usize = 256 << 10;
+
+/// Bytes that are written between two syncs, so that the last one doesn't have to write everything.
+const SYNC_EVERY: u64 = 16 << 20;
+
+/// Why a snapshot can't be written or read.
+#[derive(Debug, Error)]
+pub enum SnapshotError {
+    /// It isn't what was written.
+    #[error("{} is damaged at byte {offset}; remove it, and the replica is given another one by its group", file.display())]
+    Corrupt {
+        /// Which one.
+        file: PathBuf,
+        /// Where.
+        offset: u64,
+    },
+    /// It is another replica's.
+    #[error("{} belongs to {found}, not to {wanted}; name the directory of {wanted}, or an empty one", file.display())]
+    OtherOwner {
+        /// Which one.
+        file: PathBuf,
+        /// Whose it is.
+        found: Owner,
+        /// Who asked for it.
+        wanted: Owner,
+    },
+    /// The disk is full.
+    #[error("no room for a snapshot in {}; free some", directory.display())]
+    Full {
+        /// Where.
+        directory: PathBuf,
+    },
+    /// The file system failed.
+    #[error("can't {action} {}: {source}; see to the disk", path.display())]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// With which file.
+        path: PathBuf,
+        /// What the file system said.
+        source: io::Error,
+    },
+}
+
+/// The snapshots in a directory, which is a log's: whoever uses it holds the log.
+#[derive(Clone)]
+pub struct Snapshots<D: Disk> {
+    disk: D,
+    directory: PathBuf,
+    owner: Owner,
+}
+
+/// A snapshot that is being written. Dropping it leaves a file that the next one replaces.
+pub struct SnapshotWriter<D: Disk> {
+    snapshots: Snapshots<D>,
+    file: D::File,
+    meta: SnapshotMeta,
+    piece: Vec<u8>,
+    offset: u64,
+    synced: u64,
+    sum: u32,
+    bytes: u64,
+}
+
+/// A snapshot that is being read. Bytes that it gives out were checked; the end of file comes when all were there.
+pub struct SnapshotReader<F> {
+    file: F,
+    path: PathBuf,
+    meta: SnapshotMeta,
+    piece: Bytes,
+    offset: u64,
+    sum: u32,
+    bytes: u64,
+    ended: bool,
+}
+
+impl<D: Disk> Snapshots<D> {
+    /// How many are kept.
+    pub const KEPT: usize = 2;
+
+    /// Those of a directory; what a crash left half written is removed.
+    ///
+    /// # Errors
+    /// When the file system fails.
+    pub fn open(disk: D, directory: &Path, owner: Owner) -> Result<Self, SnapshotError> {
+        let snapshots = Self { disk, directory: directory.to_owned(), owner };
+        for name in snapshots.names()? {
+            if name.starts_with("snapshot-") && place_of(&name).is_none() {
+                snapshots.remove(&name)?;
+            }
+        }
+        Ok(snapshots)
+    }
+
+    /// Index and term of all of them, the oldest first.
+    ///
+    /// # Errors
+    /// When the file system fails.
+    pub fn list(&self) -> Result<Vec<(u64, u64)>, SnapshotError> {
+        let mut places: Vec<_> = self.names()?.iter().filter_map(|name| place_of(name)).collect();
+        places.sort_unstable();
+        Ok(places)
+    }
+
+    /// Begins to write one. There can be one at a time.
+    ///
+    /// # Errors
+    /// When the file system fails.
+    pub fn create(&self, meta: SnapshotMeta) -> Result<SnapshotWriter<D>, SnapshotError> {
+        let path = self.unfinished();
+        let file = self.disk.create(&path).map_err(self.failed("make", &path))?;
+        let mut piece = Vec::with_capacity(PIECE);
+        piece.put_slice(MAGIC);
+        let Owner { group, replica } = self.owner;
+        [group, replica, meta.index, meta.term].into_iter().for_each(|number| piece.put_u64_le(number));
+        piece.put_u32_le(meta.membership.len() as u32);
+        piece.put_slice(&meta.membership);
+        let sum = crc32c(&piece);
+        piece.put_u32_le(sum);
+        let (snapshots, synced) = (self.clone(), 0);
+        let mut writer = SnapshotWriter { snapshots, file, meta, piece, offset: 0, synced, sum: 0, bytes: 0 };
+        writer.put()?;
+        Ok(writer)
+    }
+
+    /// Opens one.
+    ///
+    /// # Errors
+    /// When its header isn't what was written, or says it is another replica's, or the file system fails.
+    pub fn read(&self, index: u64, term: u64) -> Result<SnapshotReader<D::File>, SnapshotError> {
+        let path = self.path(index, term);
+        let file = self.disk.open(&path).map_err(self.failed("open", &path))?;
+        let read = |offset, length| file.read_from(offset, length).map_err(self.failed("read", &path));
+        let corrupt = || SnapshotError::Corrupt { file: path.clone(), offset: 0 };
+        let fixed = read(0, FIXED)?;
+        let Some((magic, mut numbers)) = fixed.split_at_checked(MAGIC.len()) else { return Err(corrupt()) };
+        let mut number = || numbers.try_get_u64_le().map_err(|_| corrupt());
+        let (group, replica, own_index, own_term) = (number()?, number()?, number()?, number()?);
+        let length = numbers.try_get_u32_le().map_err(|_| corrupt())? as usize;
+        if magic != MAGIC || length > MEMBERSHIP_MOST {
+            return Err(corrupt());
+        }
+        let header = read(0, FIXED + length + 4)?;
+        let Some((covered, sum)) = header.split_last_chunk::<4>() else { return Err(corrupt()) };
+        if crc32c(covered) != u32::from_le_bytes(*sum) || (own_index, own_term) != (index, term) {
+            return Err(corrupt());
+        }
+        let found = Owner { group, replica };
+        if found != self.owner {
+            return Err(SnapshotError::OtherOwner { file: path, found, wanted: self.owner });
+        }
+        let membership = Bytes::copy_from_slice(covered.get(FIXED..).unwrap_or_default());
+        let (meta, offset) = (SnapshotMeta { index, term, membership }, header.len() as u64);
+        Ok(SnapshotReader { file, path, meta, piece: Bytes::new(), offset, sum: 0, bytes: 0, ended: false })
+    }
+
+    fn names(&self) -> Result<Vec<String>, SnapshotError> {
+        self.disk.list(&self.directory).map_err(self.failed("list", &self.directory))
+    }
+
+    fn remove(&self, name: &str) -> Result<(), SnapshotError> {
+        let path = self.directory.join(name);
+        self.disk.remove(&path).map_err(self.failed("remove", &path))
+    }
+
+    fn path(&self, index: u64, term: u64) -> PathBuf {
+        self.directory.join(format!("snapshot-{index:016x}-{term:016x}"))
+    }
+
+    fn unfinished(&self) -> PathBuf {
+        self.directory.join("snapshot-unfinished")
+    }
+
+    fn failed(&self, action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> SnapshotError {
+        let (path, directory) = (path.to_owned(), self.directory.clone());
+        move |source| match source.kind() {
+            io::ErrorKind::StorageFull => SnapshotError::Full { directory },
+            _ => SnapshotError::Io { action, path, source },
+        }
+    }
+}
+
+impl<D: Disk> SnapshotWriter<D> {
+    /// Ends the snapshot and makes it durable, and removes the oldest ones.
+    ///
+    /// # Errors
+    /// When the file system fails. There is no such snapshot then.
+    pub fn finish(mut self) -> Result<SnapshotMeta, SnapshotError> {
+        self.end_piece()?;
+        self.piece.put_u32_le(0);
+        self.piece.put_u32_le(self.sum);
+        self.piece.put_u64_le(self.bytes);
+        self.put()?;
+        let (snapshots, from) = (self.snapshots.clone(), self.snapshots.unfinished());
+        self.file.sync_data().map_err(snapshots.failed("sync", &from))?;
+        let to = snapshots.path(self.meta.index, self.meta.term);
+        snapshots.disk.rename(&from, &to).map_err(snapshots.failed("rename", &from))?;
+        let directory = &snapshots.directory;
+        snapshots.disk.sync_directory(directory).map_err(snapshots.failed("sync", directory))?;
+        let places = snapshots.list()?;
+        for (index, term) in places.iter().rev().skip(Snapshots::<D>::KEPT) {
+            let path = snapshots.path(*index, *term);
+            snapshots.disk.remove(&path).map_err(snapshots.failed("remove", &path))?;
+        }
+        Ok(self.meta)
+    }
+
+    /// Appends bytes.
+    ///
+    /// # Errors
+    /// When the file system fails.
+    pub fn append(&mut self, mut bytes: &[u8]) -> Result<(), SnapshotError> {
+        while !bytes.is_empty() {
+            let (now, later) = bytes.split_at(bytes.len().min(PIECE - self.piece.len()));
+            self.piece.extend_from_slice(now);
+            bytes = later;
+            if self.piece.len() == PIECE {
+                self.end_piece()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn end_piece(&mut self) -> Result<(), SnapshotError> {
+        if self.piece.is_empty() {
+            return Ok(());
+        }
+        self.sum = crc32c_append(self.sum, &self.piece);
+        self.bytes += self.piece.len() as u64;
+        let head = [(self.piece.len() as u32).to_le_bytes(), self.sum.to_le_bytes()].concat();
+        self.write(&head)?;
+        self.put()
+    }
+
+    fn put(&mut self) -> Result<(), SnapshotError> {
+        let piece = std::mem::take(&mut self.piece);
+        self.write(&piece)?;
+        self.piece = piece;
+        self.piece.clear();
+        if self.offset - self.synced >= SYNC_EVERY {
+            self.synced = self.offset;
+            let path = self.snapshots.unfinished();
+            self.file.sync_data().map_err(self.snapshots.failed("sync", &path))?;
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), SnapshotError> {
+        let path = self.snapshots.unfinished();
+        self.file.write_all_at(self.offset, bytes).map_err(self.snapshots.failed("write", &path))?;
+        self.offset += bytes.len() as u64;
+        Ok(())
+    }
+}
+
+impl<D: Disk> Write for SnapshotWriter<D> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.append(bytes).map(|()| bytes.len()).map_err(io::Error::other)
+    }
+
+    /// Does nothing: it is all or nothing, with [`finish`](Self::finish).
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<F: DiskFile> SnapshotReader<F> {
+    /// What it is a snapshot of.
+    pub fn meta(&self) -> &SnapshotMeta {
+        &self.meta
+    }
+
+    /// The next bytes; none when all were read.
+    ///
+    /// # Errors
+    /// When they are not what was written, or end too early, or the file system fails.
+    pub fn piece(&mut self) -> Result<Option<Bytes>, SnapshotError> {
+        if self.ended {
+            return Ok(None);
+        }
+        let (length, sum) = (self.number()?, self.number()?);
+        if length == 0 {
+            let bytes = u64::from(self.number()?) | u64::from(self.number()?) << 32;
+            if (sum, bytes) != (self.sum, self.bytes) {
+                return Err(self.corrupt());
+            }
+            self.ended = true;
+            return Ok(None);
+        }
+        if length as usize > PIECE_MOST {
+            return Err(self.corrupt());
+        }
+        let piece = self.bytes(length as usize)?;
+        self.sum = crc32c_append(self.sum, &piece);
+        if self.sum != sum {
+            return Err(self.corrupt());
+        }
+        self.bytes += u64::from(length);
+        Ok(Some(piece.into()))
+    }
+
+    fn number(&mut self) -> Result<u32, SnapshotError> {
+        let bytes = self.bytes(4)?;
+        bytes.first_chunk().map(|bytes| u32::from_le_bytes(*bytes)).ok_or_else(|| self.corrupt())
+    }
+
+    fn bytes(&mut self, length: usize) -> Result<Vec<u8>, SnapshotError> {
+        let read = self.file.read_from(self.offset, length);
+        let bytes = read.map_err(|source| SnapshotError::Io { action: "read", path: self.path.clone(), source })?;
+        if bytes.len() < length {
+            return Err(self.corrupt());
+        }
+        self.offset += length as u64;
+        Ok(bytes)
+    }
+
+    fn corrupt(&self) -> SnapshotError {
+        SnapshotError::Corrupt { file: self.path.clone(), offset: self.offset }
+    }
+}
+
+impl<F: DiskFile> Read for SnapshotReader<F> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.piece.is_empty() {
+            self.piece = self.piece().map_err(io::Error::other)?.unwrap_or_default();
+        }
+        let count = self.piece.len().min(buffer.len());
+        self.piece.copy_to_slice(&mut buffer[..count]);
+        Ok(count)
+    }
+}
+
+/// Index and term that a name says.
+fn place_of(name: &str) -> Option<(u64, u64)> {
+    let (index, term) = name.strip_prefix("snapshot-")?.split_once('-')?;
+    let number = |digits: &str| (digits.len() == 16).then(|| u64::from_str_radix(digits, 16).ok())?;
+    number(index).zip(number(term))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::faulty::{Fault, FaultyDisk};
+    use super::*;
+
+    const OWNER: Owner = Owner { group: 7, replica: 1 };
+
+    fn open(disk: &FaultyDisk) -> Snapshots<FaultyDisk> {
+        Snapshots::open(disk.clone(), Path::new("/log"), OWNER).unwrap()
+    }
+
+    fn meta(index: u64) -> SnapshotMeta {
+        SnapshotMeta { index, term: 2, membership: "1,2,3".into() }
+    }
+
+    fn written(index: u64, bytes: usize) -> Vec<u8> {
+        (0..bytes as u64).map(|at| (at.wrapping_mul(index) >> 3) as u8).collect()
+    }
+
+    fn write(snapshots: &Snapshots<FaultyDisk>, index: u64, bytes: usize) -> Result<SnapshotMeta, SnapshotError> {
+        let mut writer = snapshots.create(meta(index))?;
+        written(index, bytes).chunks(1000).try_for_each(|chunk| writer.append(chunk))?;
+        writer.finish()
+    }
+
+    fn read(snapshots: &Snapshots<FaultyDisk>, index: u64) -> Result<Vec<u8>, SnapshotError> {
+        let mut reader = snapshots.read(index, 2)?;
+        assert_eq!(reader.meta(), &meta(index));
+        let mut bytes = Vec::new();
+        while let Some(piece) = reader.piece()? {
+            bytes.extend_from_slice(&piece);
+        }
+        assert!(reader.piece()?.is_none(), "the end stays the end");
+        Ok(bytes)
+    }
+
+    #[test]
+    fn the_last_two_are_kept_and_read_as_they_were_written() {
+        let disk = FaultyDisk::new(1);
+        let snapshots = open(&disk);
+        for (index, bytes) in [(3, 0), (7, 10), (20, PIECE), (100, 3 * PIECE + 1)] {
+            assert_eq!(write(&snapshots, index, bytes).unwrap(), meta(index));
+            assert_eq!(read(&snapshots, index).unwrap(), written(index, bytes));
+        }
+        assert_eq!(snapshots.list().unwrap(), [(20, 2), (100, 2)]);
+        let mut text = Vec::new();
+        snapshots.read(100, 2).unwrap().read_to_end(&mut text).unwrap();
+        assert_eq!(text, written(100, 3 * PIECE + 1));
+    }
+
+    #[test]
+    fn no_bit_can_change_and_nothing_can_be_missing() {
+        let disk = FaultyDisk::new(1);
+        let snapshots = open(&disk);
+        write(&snapshots, 5, 300).unwrap();
+        let path = snapshots.path(5, 2);
+        let whole = disk.contents(&path).unwrap();
+        for bit in 0..whole.len() * 8 {
+            let mut changed = whole.clone();
+            changed[bit / 8] ^= 1 << (bit % 8);
+            disk.put(&path, &changed);
+            assert!(read(&snapshots, 5).is_err(), "bit {bit}");
+        }
+        for length in 0..whole.len() {
+            disk.put(&path, &whole[..length]);
+            assert!(read(&snapshots, 5).is_err(), "{length} bytes");
+        }
+    }
+
+    #[test]
+    fn the_snapshot_of_another_replica_is_refused() {
+        let disk = FaultyDisk::new(1);
+        write(&open(&disk), 5, 300).unwrap();
+        let wanted = Owner { replica: 2, ..OWNER };
+        let others = Snapshots::open(disk, Path::new("/log"), wanted).unwrap();
+        let error = others.read(5, 2).err().unwrap();
+        assert!(matches!(error, SnapshotError::OtherOwner { found: OWNER, .. }), "{error}");
+    }
+
+    #[test]
+    fn a_full_disk_leaves_the_snapshots_that_are_there() {
+        let disk = FaultyDisk::new(1);
+        let snapshots = open(&disk);
+        write(&snapshots, 5, 300).unwrap();
+        disk.limit(Some(disk.used() + 100));
+        assert!(matches!(write(&snapshots, 6, 300), Err(SnapshotError::Full { .. })));
+        assert_eq!(read(&snapshots, 5).unwrap(), written(5, 300));
+        assert_eq!(open(&disk).list().unwrap(), [(5, 2)]);
+        assert!(!disk.files().contains(&snapshots.unfinished()), "what is half written goes");
+    }
+
+    proptest! {
+        #[test]
+        fn after_a_crash_there_are_whole_ones_alone(
+            seed in any::<u64>(), after in 1..20_u64, power in any::<bool>(), bytes in 0..2000_usize,
+        ) {
+            let disk = FaultyDisk::new(seed);
+            let mut finished = 0;
+            disk.fail(Fault::End(after));
+            let snapshots = open(&disk);
+            for index in 1..10 {
+                if write(&snapshots, index, bytes).is_err() {
+                    break;
+                }
+                finished = index;
+            }
+            let disk = if power { disk.after_power_loss() } else { disk.after_kill() };
+            let snapshots = open(&disk);
+            let found = snapshots.list().unwrap();
+            for (index, _) in &found {
+                prop_assert_eq!(read(&snapshots, *index).unwrap(), written(*index, bytes));
+            }
+            prop_assert!(finished == 0 || found.iter().any(|(index, _)| *index == finished), "{:?}", found);
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! What goes between replicas in one call: some messages, or a piece of a snapshot.
+//!
+//! Both begin with `group: u64` and `from: u64`, little-endian. A frame of messages goes on with each message's
+//! length as `u32` and the message. A piece goes on with `offset: u64`, `last: u8` (0 or 1), the snapshot's message
+//! with its length as `u32`, and the bytes.
+
+use crate::{Message, MessageError, MessageKind, NodeId};
+use bytes::{Buf, BufMut, Bytes};
+
+/// From whom a call comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sender {
+    /// The group's number.
+    pub group: u64,
+    /// Which replica of it.
+    pub node: NodeId,
+}
+
+/// A piece of a snapshot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// Where in the snapshot its bytes begin.
+    pub offset: u64,
+    /// Whether it is the last one.
+    pub last: bool,
+    /// The message that goes with the snapshot; its metadata name it.
+    pub message: Message,
+    /// The bytes.
+    pub bytes: Bytes,
+}
+
+/// Why bytes aren't what a replica sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FrameError {
+    /// They end early, or a value can't be.
+    #[error("a frame of {found} bytes can't be read at byte {at}")]
+    Unreadable {
+        /// Bytes there are.
+        found: usize,
+        /// Where it went wrong.
+        at: usize,
+    },
+    /// A message in it can't be read.
+    #[error(transparent)]
+    Message(#[from] MessageError),
+    /// A piece of a snapshot came with a message of another kind.
+    #[error("a piece of a snapshot came with another kind of message")]
+    NoSnapshot,
+}
+
+/// Begins a frame.
+pub fn begin(sender: Sender, out: &mut Vec<u8>) {
+    out.put_u64_le(sender.group);
+    out.put_u64_le(sender.node.number());
+}
+
+/// Appends a message to a frame that was begun. Messages have less than 2^32 bytes; the core's limits are below that.
+pub fn push(message: &Message, out: &mut Vec<u8>) {
+    let at = out.len();
+    out.put_u32_le(0);
+    message.encode(out);
+    let length = (out.len() - at - 4) as u32;
+    out[at..at + 4].copy_from_slice(&length.to_le_bytes());
+}
+
+/// Reads a frame of messages.
+///
+/// # Errors
+/// It is something else.
+pub fn read(mut frame: Bytes) -> Result<(Sender, Vec<Message>), FrameError> {
+    let found = frame.len();
+    let sender = sender(&mut frame).ok_or(FrameError::Unreadable { found, at: 0 })?;
+    let mut messages = Vec::new();
+    while frame.has_remaining() {
+        let at = found - frame.len();
+        let message = part(&mut frame).ok_or(FrameError::Unreadable { found, at })?;
+        messages.push(Message::decode(message)?);
+    }
+    Ok((sender, messages))
+}
+
+/// Writes a piece of a snapshot.
+pub fn write_piece(sender: Sender, piece: &Piece, out: &mut Vec<u8>) {
+    begin(sender, out);
+    out.put_u64_le(piece.offset);
+    out.put_u8(piece.last.into());
+    push(&piece.message, out);
+    out.extend_from_slice(&piece.bytes);
+}
+
+/// Reads a piece of a snapshot.
+///
+/// # Errors
+/// It is something else.
+pub fn read_piece(mut frame: Bytes) -> Result<(Sender, Piece), FrameError> {
+    let found = frame.len();
+    let parse = |frame: &mut Bytes| {
+        let sender = sender(frame)?;
+        let offset = frame.try_get_u64_le().ok()?;
+        let last = match frame.try_get_u8().ok()? {
+            0 => false,
+            1 => true,
+            _ => return None,
+        };
+        Some((sender, offset, last, part(frame)?))
+    };
+    let Some((sender, offset, last, message)) = parse(&mut frame) else {
+        return Err(FrameError::Unreadable { found, at: found - frame.len() });
+    };
+    let message = Message::decode(message)?;
+    if message.kind != MessageKind::Snapshot {
+        return Err(FrameError::NoSnapshot);
+    }
+    Ok((sender, Piece { offset, last, message, bytes: frame }))
+}
+
+fn sender(frame: &mut Bytes) -> Option<Sender> {
+    let group = frame.try_get_u64_le().ok()?;
+    Some(Sender { group, node: NodeId::new(frame.try_get_u64_le().ok()?)? })
+}
+
+fn part(frame: &mut Bytes) -> Option<Bytes> {
+    let length = frame.try_get_u32_le().ok()? as usize;
+    (length <= frame.len()).then(|| frame.split_to(length))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Index, Membership, Peer, SnapshotMeta, Term};
+    use proptest::prelude::*;
+
+    const SENDER: Sender = Sender { group: 7, node: NodeId::new(3).expect("not zero") };
+
+    fn messages() -> Vec<Message> {
+        let mut snapshot = Message::new(MessageKind::Snapshot, Term(4));
+        let peer = Peer { node: SENDER.node, address: "tcp://127.0.0.1:1".into() };
+        let membership = Membership::of_voters([peer]).expect("one voter");
+        snapshot.snapshot = Some(SnapshotMeta { index: Index(9), term: Term(4), membership });
+        vec![Message::new(MessageKind::Heartbeat, Term(3)), Message::new(MessageKind::Vote, Term(4)), snapshot]
+    }
+
+    #[test]
+    fn frames_are_read_as_they_were_written() {
+        let mut frame = Vec::new();
+        begin(SENDER, &mut frame);
+        messages().iter().for_each(|message| push(message, &mut frame));
+        assert_eq!(read(frame.into()), Ok((SENDER, messages())));
+
+        let [heartbeat, _, message] = messages().try_into().expect("three");
+        let piece = Piece { offset: 5, last: true, message, bytes: Bytes::from_static(b"state") };
+        let mut frame = Vec::new();
+        write_piece(SENDER, &piece, &mut frame);
+        assert_eq!(read_piece(frame.into()), Ok((SENDER, piece.clone())));
+        let mut frame = Vec::new();
+        write_piece(SENDER, &Piece { message: heartbeat, ..piece }, &mut frame);
+        assert_eq!(read_piece(frame.into()), Err(FrameError::NoSnapshot));
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_comes_is_refused_or_read(
+            spoiled in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
+            cut in any::<prop::sample::Index>(),
+        ) {
+            let mut frame = Vec::new();
+            begin(SENDER, &mut frame);
+            messages().iter().for_each(|message| push(message, &mut frame));
+            for (at, byte) in spoiled {
+                let at = at.index(frame.len());
+                frame[at] = byte;
+            }
+            frame.truncate(cut.index(frame.len() + 1));
+            if let Ok((sender, messages)) = read(frame.clone().into()) {
+                let mut again = Vec::new();
+                begin(sender, &mut again);
+                messages.iter().for_each(|message| push(message, &mut again));
+                prop_assert_eq!(again, frame.clone());
+            }
+            let _ = read_piece(frame.into());
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! A replica for real: threads, a disk, and the other replicas over greenwave-rpc.
+//!
+//! # Threads
+//! | thread | owns | takes | gives |
+//! |---|---|---|---|
+//! | `replica` | the [`Core`](crate::core::Core), the ways to the others | what clients and the others say, what the threads below have done | messages, answers, and work for the threads below |
+//! | `replica-log` | the [`Log`](crate::log::Log) | writes | which of them are durable; all that wait share one sync |
+//! | `replica-apply` | the [`StateMachine`] | committed entries | answers |
+//! | `replica-snap` | the snapshot that is being written | views of the state, pieces from the leader | which of them is durable |
+//! | `replica-send` | a snapshot that is being sent, one at a time to each peer | | how it went |
+//!
+//! and one of greenwave-rpc's that polls the connections to the others. Each has one [inbox](inbox), and takes all that
+//! there is at once: the busier it is, the less each thing costs.
+//!
+//! Handlers wait for their commands suspended ([`greenwave_rpc::promise()`]), ordinary threads blocked. The deadline of
+//! a handler's context is the command's.
+
+mod applying;
+mod driver;
+pub mod frame;
+mod inbox;
+mod links;
+mod snapshots;
+mod start;
+mod writing;
+
+#[cfg(test)]
+mod tests;
+
+pub use self::start::{ReplicaConfig, ReplicaStartError};
+
+use self::inbox::{Inbox, now};
+use crate::applier::Applied;
+use crate::core::{Figures, Outcome, Refusal, Sizing, Status as Standing, StopCause};
+use crate::{Answer, Change, Index, Membership, Message, NodeId, Session, SnapshotMeta, StateMachine};
+use bytes::Bytes;
+use greenwave_policy::{Deadline, Time};
+use greenwave_rpc::{Code, Context, Promise, Router, Status, promise};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// A replica that was started: what to ask it by, and what the others ask it by.
+pub struct Replica {
+    /// What to ask it by.
+    pub handle: ReplicaHandle,
+    /// The methods that the other replicas call, to be [merged](Router::merge) into those of a server that listens at
+    /// this replica's address.
+    pub router: Router,
+}
+
+/// What a replica is asked by. Cheap to clone.
+#[derive(Clone)]
+pub struct ReplicaHandle(Arc<Shared>);
+
+struct Shared {
+    events: Inbox<Event>,
+    report: Arc<Mutex<Report>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// How a replica stands.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// What its core counts.
+    pub figures: Figures,
+    /// Who belongs to the group.
+    pub membership: Arc<Membership>,
+    /// Why it has stopped, if it has.
+    pub stopped: Option<StopCause>,
+}
+
+/// A request to a replica that came to nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReplicaError {
+    /// The replica says no, and why.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The session isn't open, or not any more: open another one. An earlier attempt of the command may have been applied.
+    #[error("the session isn't open any more; open a new one, and mind that the command may have been applied")]
+    NoSession,
+    /// The command was applied, or given up, so long ago that the answer is forgotten.
+    #[error("the command's answer is forgotten, as later ones of its session have been answered since")]
+    Forgotten,
+    /// The wait for the answer ended: the deadline, or a cancellation. The command may be applied all the same.
+    #[error("the wait for the replica ended: {0}")]
+    Waiting(Status),
+}
+
+/// What the replica's thread is told.
+enum Event {
+    Messages { from: NodeId, messages: Vec<Message> },
+    Submit { session: Session, command: Bytes, deadline: Deadline, promise: Promise<Done> },
+    Read { deadline: Deadline, promise: Promise<Done> },
+    Change { changes: Vec<Change>, promise: Promise<Done> },
+    Transfer { to: NodeId, promise: Promise<Done> },
+    Written { number: u64, bytes: u64, took: Duration },
+    WriteFailed,
+    Applied(Applied),
+    Restored(Index),
+    MachineFailed,
+    SnapshotReady(SnapshotMeta),
+    SnapshotFailed,
+    SnapshotSent { peer: NodeId, ok: bool },
+    Resize(Sizing),
+    Stop { until: Time },
+}
+
+/// What a promise to who asks brings.
+enum Done {
+    Outcome(Outcome),
+    Read(Index),
+}
+
+impl Replica {
+    /// Starts a replica: reads what is on disk, and joins the others.
+    ///
+    /// # Errors
+    /// A setting that can't be, a log or a snapshot that can't be read, no thread.
+    pub fn start(config: ReplicaConfig, machine: impl StateMachine + 'static) -> Result<Self, ReplicaStartError> {
+        start::start(config, machine)
+    }
+}
+
+impl ReplicaHandle {
+    /// Has a command applied, and waits for its answer until the context's deadline.
+    ///
+    /// With a [session](Session), a command that failed as [uncertain](Refusal::Uncertain) or with
+    /// [`ReplicaError::Waiting`] can be sent again, here or to another replica, and is applied once.
+    ///
+    /// # Errors
+    /// Why there is no answer; most say that nothing was done.
+    pub fn submit(&self, context: &Context, session: Session, command: Bytes) -> Result<Bytes, ReplicaError> {
+        let deadline = context.deadline();
+        match self.ask(context, |promise| Event::Submit { session, command, deadline, promise })? {
+            Done::Outcome(Outcome::Applied(Answer::Done(answer))) => Ok(answer),
+            Done::Outcome(Outcome::Applied(Answer::Forgotten)) => Err(ReplicaError::Forgotten),
+            Done::Outcome(Outcome::Applied(Answer::NoSession)) => Err(ReplicaError::NoSession),
+            done => Err(other(done)),
+        }
+    }
+
+    /// Waits until the machine may be read: then it has all that was acknowledged before this call, by anybody. Returns
+    /// up to which entry it has applied, at least. The machine is read by whatever its maker kept of it.
+    ///
+    /// # Errors
+    /// Why it can't be read here and now.
+    pub fn read(&self, context: &Context) -> Result<Index, ReplicaError> {
+        let deadline = context.deadline();
+        match self.ask(context, |promise| Event::Read { deadline, promise })? {
+            Done::Read(index) => Ok(index),
+            done => Err(other(done)),
+        }
+    }
+
+    /// Changes who belongs to the group. Several changes are made as one.
+    ///
+    /// # Errors
+    /// Why not; also [`Refusal::Uncertain`].
+    pub fn change(&self, context: &Context, changes: Vec<Change>) -> Result<(), ReplicaError> {
+        match self.ask(context, |promise| Event::Change { changes, promise })? {
+            Done::Outcome(Outcome::Changed) => Ok(()),
+            done => Err(other(done)),
+        }
+    }
+
+    /// Hands over the lead.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn transfer(&self, context: &Context, to: NodeId) -> Result<(), ReplicaError> {
+        match self.ask(context, |promise| Event::Transfer { to, promise })? {
+            Done::Outcome(Outcome::Transferred) => Ok(()),
+            done => Err(other(done)),
+        }
+    }
+
+    /// Sizes batches and windows in another way from now on: by an aim, or fixed. Says nothing to the other replicas,
+    /// which may lead later.
+    ///
+    /// # Errors
+    /// The replica has stopped.
+    pub fn resize(&self, sizing: Sizing) -> Result<(), ReplicaError> {
+        self.0.events.push(Event::Resize(sizing)).map_err(|_| ReplicaError::Refused(Refusal::Stopped))
+    }
+
+    /// How it stands.
+    #[must_use]
+    pub fn report(&self) -> Report {
+        self.lock_report().clone()
+    }
+
+    /// Who leads, as far as this replica knows.
+    #[must_use]
+    pub fn standing(&self) -> Standing {
+        self.lock_report().figures.status
+    }
+
+    /// Stops: hands over the lead if it has it, answers what was proposed, refuses the rest, all within `limit`; then
+    /// its threads end. What is durable stays.
+    pub fn stop(&self, limit: Duration) {
+        let _ = self.0.events.push(Event::Stop { until: now() + limit });
+        let threads = std::mem::take(&mut *self.0.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        for thread in threads {
+            if thread.join().is_err() {
+                tracing::error!("a thread of the replica had panicked");
+            }
+        }
+    }
+
+    fn ask(&self, context: &Context, event: impl FnOnce(Promise<Done>) -> Event) -> Result<Done, ReplicaError> {
+        let (promise, awaited) = promise();
+        if self.0.events.offer(event(promise)).is_err() {
+            let refusal = if self.0.events.is_closed() { Refusal::Stopped } else { Refusal::Busy };
+            return Err(ReplicaError::Refused(refusal));
+        }
+        awaited.wait(context).map_err(ReplicaError::Waiting)
+    }
+
+    fn lock_report(&self) -> MutexGuard<'_, Report> {
+        self.0.report.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl std::fmt::Debug for ReplicaHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("ReplicaHandle").field(&self.report()).finish()
+    }
+}
+
+impl std::fmt::Debug for Replica {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.handle.fmt(f)
+    }
+}
+
+impl From<ReplicaError> for Status {
+    fn from(error: ReplicaError) -> Self {
+        let code = match &error {
+            ReplicaError::Refused(refusal) => match refusal {
+                Refusal::NotLeader { .. } | Refusal::Stopped => Code::Unavailable,
+                Refusal::Uncertain { .. } | Refusal::ChangePending => Code::Aborted,
+                Refusal::Busy => Code::ResourceExhausted,
+                Refusal::Expired | Refusal::Infeasible { .. } => Code::DeadlineExceeded,
+                Refusal::TooLarge { .. } | Refusal::Change(_) => Code::InvalidArgument,
+                Refusal::RemovesLeader | Refusal::NotTransferred => Code::FailedPrecondition,
+            },
+            ReplicaError::NoSession => Code::FailedPrecondition,
+            ReplicaError::Forgotten => Code::OutOfRange,
+            ReplicaError::Waiting(status) => return status.clone(),
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+/// An answer that isn't the one that was asked for.
+fn other(done: Done) -> ReplicaError {
+    match done {
+        Done::Outcome(Outcome::Refused(refusal)) => ReplicaError::Refused(refusal),
+        // The core answers each with its own kind.
+        _ => ReplicaError::Waiting(Status::new(Code::Internal, "the replica gave an answer to another question")),
+    }
+}

@@ -1,0 +1,205 @@
+//! How a replica starts.
+
+use super::driver::Driver;
+use super::frame::{self, FrameError, Sender};
+use super::inbox::{Inbox, now};
+use super::links::{Links, MESSAGES};
+use super::snapshots::{SNAPSHOT, SnapshotJob};
+use super::{Event, Replica, ReplicaHandle, Report, Shared, applying, snapshots, writing};
+use crate::applier::{Applier, ApplyError};
+use crate::core::{Core, CoreConfig, Recovered, StartError};
+use crate::log::{self, Log, LogConfig, LogError, Owner, RealDisk, SnapshotError, Snapshots};
+use crate::{Entry, EntryKind, HardState, Index, Membership, NodeId, SessionLimits, SnapshotMeta, StateMachine, Term};
+use greenwave_rpc::{ChannelConfig, Code, Router, Status, Wait, promise};
+use slab::Slab;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+/// How a replica is set up.
+#[derive(Clone, Debug)]
+pub struct ReplicaConfig {
+    /// The core's settings, with this replica's number and the voters of a new group. Addresses of the members are
+    /// greenwave-rpc's.
+    pub core: CoreConfig,
+    /// The group's number. Messages of other groups are refused.
+    pub group: u64,
+    /// Where its log and its snapshots are.
+    pub directory: PathBuf,
+    /// How much of sessions is remembered. Has to be the same for all replicas, always.
+    pub sessions: SessionLimits,
+    /// How the others are called.
+    pub channel: ChannelConfig,
+}
+
+impl ReplicaConfig {
+    /// Settings for a replica whose log is in this directory.
+    pub fn new(core: CoreConfig, group: u64, directory: impl Into<PathBuf>) -> Self {
+        let name = format!("replica-{}", core.node);
+        // A thread that spins takes the processor from the replica itself.
+        let channel = ChannelConfig { name, wait: Wait::Block, ..ChannelConfig::default() };
+        Self { core, group, directory: directory.into(), sessions: SessionLimits::default(), channel }
+    }
+}
+
+/// A replica can't start.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplicaStartError {
+    /// A setting, or a log that makes no sense.
+    #[error(transparent)]
+    Core(#[from] StartError),
+    /// The log can't be read.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// The snapshots can't be read.
+    #[error(transparent)]
+    Snapshot(#[from] SnapshotError),
+    /// The state machine can't begin where the log does.
+    #[error(transparent)]
+    Machine(#[from] ApplyError),
+    /// The log has something that this version doesn't know.
+    #[error("the log's {what} can't be read; was it written by a later version?")]
+    Unknown {
+        /// What it is.
+        what: &'static str,
+    },
+    /// The others can't be called.
+    #[error("the other replicas can't be called: {0}")]
+    Network(Status),
+    /// There is no thread to be had.
+    #[error("no thread could be started: {0}")]
+    Thread(#[from] std::io::Error),
+}
+
+pub(super) fn start(config: ReplicaConfig, machine: impl StateMachine + 'static) -> Result<Replica, ReplicaStartError> {
+    let ReplicaConfig { core, group, directory, sessions, channel } = config;
+    let sender = Sender { group, node: core.node };
+    let owner = Owner { group, replica: core.node.number() };
+    let patience = core.tick * core.election_ticks;
+    let (log, recovered) = Log::open(RealDisk, &LogConfig::new(&directory, owner))?;
+    if let Some(torn) = &recovered.torn {
+        tracing::warn!(%torn, "the log's end was torn by a crash; what was cut off had never been acknowledged");
+    }
+    let recovered = from_log(recovered)?;
+    let snapshots = Snapshots::open(RealDisk, &directory, owner)?;
+    let begin = recovered.snapshot.clone().unwrap_or_default();
+    let mut applier = Applier::new(machine, sessions, begin.clone())?;
+    if applier.needs_snapshot() {
+        applying::restore_from(&mut applier, &snapshots, begin)?;
+    }
+    let core = Core::new(core, recovered, now())?;
+    let links = Links::new(sender, channel, patience).map_err(ReplicaStartError::Network)?;
+
+    let membership = Arc::clone(core.membership());
+    let report = Report { figures: core.figures(), membership, stopped: None };
+    let report = Arc::new(Mutex::new(report));
+    let (events, writer, applier_jobs) = (Inbox::new(), Inbox::new(), Inbox::new());
+    let snapshot_writer: Inbox<SnapshotJob> = Inbox::new();
+    let router = router(sender, &events, &snapshot_writer);
+    let driver = Driver {
+        core,
+        events: events.clone(),
+        writer: writer.clone(),
+        applier: applier_jobs.clone(),
+        snapshot_writer: snapshot_writer.clone(),
+        snapshots: snapshots.clone(),
+        links,
+        sender,
+        report: Arc::clone(&report),
+        open: Slab::new(),
+        stopping: None,
+        stopped: false,
+    };
+
+    let inboxes = (events.clone(), writer.clone(), applier_jobs.clone(), snapshot_writer.clone());
+    let begin = || -> std::io::Result<Vec<JoinHandle<()>>> {
+        let (to_log, from_log) = (writer, events.clone());
+        let log = spawn("replica-log", move || writing::run(log, &to_log, &from_log))?;
+        let (to_snap, from_snap, files) = (snapshot_writer.clone(), events.clone(), snapshots.clone());
+        let snap = spawn("replica-snap", move || snapshots::run(&files, &to_snap, &from_snap))?;
+        let (to_apply, from_apply) = (applier_jobs, events.clone());
+        let apply = spawn("replica-apply", move || {
+            applying::run(applier, &snapshots, &to_apply, &from_apply, &snapshot_writer);
+        })?;
+        Ok(vec![spawn("replica", move || driver.run())?, log, snap, apply])
+    };
+    match begin() {
+        Ok(threads) => {
+            let handle = ReplicaHandle(Arc::new(Shared { events, report, threads: Mutex::new(threads) }));
+            Ok(Replica { handle, router })
+        }
+        Err(error) => {
+            // Those that have begun end.
+            let (events, writer, applier, snapshot_writer) = inboxes;
+            events.close();
+            writer.close();
+            applier.close();
+            snapshot_writer.close();
+            Err(error.into())
+        }
+    }
+}
+
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle<()>> {
+    std::thread::Builder::new().name(name.into()).spawn(run)
+}
+
+/// What the other replicas call.
+fn router(me: Sender, events: &Inbox<Event>, snapshot_writer: &Inbox<SnapshotJob>) -> Router {
+    let (events, snapshot_writer) = (events.clone(), snapshot_writer.clone());
+    Router::new()
+        .method_bytes(MESSAGES, move |_, request, _| {
+            let (sender, messages) = frame::read(request).map_err(unreadable)?;
+            let from = welcome(me, sender)?;
+            events.offer(Event::Messages { from, messages }).map_err(|_| swamped())
+        })
+        .method_bytes(SNAPSHOT, move |context, request, _| {
+            let (sender, piece) = frame::read_piece(request).map_err(unreadable)?;
+            let from = welcome(me, sender)?;
+            let (done, awaited) = promise();
+            snapshot_writer.offer(SnapshotJob::Piece { from, piece, done }).map_err(|_| swamped())?;
+            awaited.wait(context)?
+        })
+}
+
+fn welcome(me: Sender, sender: Sender) -> Result<NodeId, Status> {
+    if sender.group == me.group {
+        return Ok(sender.node);
+    }
+    let text = format!("a replica of group {:x} called one of group {:x}; check the addresses", sender.group, me.group);
+    Err(Status::new(Code::FailedPrecondition, text))
+}
+
+fn unreadable(error: FrameError) -> Status {
+    Status::new(Code::InvalidArgument, error.to_string())
+}
+
+fn swamped() -> Status {
+    Status::new(Code::ResourceExhausted, "the replica has stopped, or has too much to do")
+}
+
+fn from_log(recovered: log::Recovered) -> Result<Recovered, ReplicaStartError> {
+    let log::Recovered { hard_state, snapshot, entries, torn: _ } = recovered;
+    let entry = |entry: log::Entry| {
+        let kind = EntryKind::of(entry.kind)?;
+        Some(Entry { index: Index(entry.index), term: Term(entry.term), kind, data: entry.data })
+    };
+    let entries: Option<Vec<Entry>> = entries.into_iter().map(entry).collect();
+    let snapshot = match snapshot {
+        log::SnapshotMeta { index: 0, .. } => None,
+        log::SnapshotMeta { index, term, mut membership } => {
+            let membership = Membership::read(&mut membership);
+            let membership = membership.map_err(|_| ReplicaStartError::Unknown { what: "membership" })?;
+            Some(SnapshotMeta { index: Index(index), term: Term(term), membership })
+        }
+    };
+    Ok(Recovered {
+        hard_state: HardState {
+            term: Term(hard_state.term),
+            vote: NodeId::new(hard_state.vote),
+            commit: Index(hard_state.commit),
+        },
+        snapshot,
+        entries: entries.ok_or(ReplicaStartError::Unknown { what: "entries" })?,
+    })
+}

@@ -1,0 +1,306 @@
+//! Three replicas in one process: real threads, real disks, TCP over loopback.
+
+use super::*;
+use crate::core::{CoreConfig, Role};
+use crate::machine::MachineView;
+use crate::sessions::SessionChange;
+use crate::{ClientId, MachineError, Peer, Sequence};
+use greenwave_rpc::{Channel, ChannelConfig, MethodId, Server, ServerConfig, ServerHandle};
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::path::Path;
+use std::time::Instant;
+
+/// Longer than anything here takes, even on a machine that has other things to do.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+const PUT: &str = "test.Store/Put";
+
+type Shared = Arc<Mutex<BTreeMap<String, String>>>;
+
+/// `key=value` puts, and is answered with what was there.
+#[derive(Default)]
+struct Store {
+    applied: Index,
+    state: Shared,
+}
+
+impl StateMachine for Store {
+    fn applied(&self) -> Index {
+        self.applied
+    }
+
+    fn apply(&mut self, _: Index, command: &[u8]) -> Vec<u8> {
+        let text = String::from_utf8_lossy(command);
+        let (key, value) = text.split_once('=').unwrap_or((&text, ""));
+        let before = self.state.lock().unwrap().insert(key.into(), value.into());
+        before.unwrap_or_default().into_bytes()
+    }
+
+    fn commit(&mut self, applied: Index, _: &[SessionChange]) -> Result<(), MachineError> {
+        self.applied = applied;
+        Ok(())
+    }
+
+    fn view(&mut self) -> Result<Box<dyn MachineView>, MachineError> {
+        Ok(Box::new(View(self.state.lock().unwrap().clone())))
+    }
+
+    fn restore(&mut self, at: Index, _: &[SessionChange], from: &mut dyn Read) -> Result<(), MachineError> {
+        let mut text = String::new();
+        from.read_to_string(&mut text)?;
+        let pairs = text.lines().filter_map(|line| line.split_once('='));
+        *self.state.lock().unwrap() = pairs.map(|(key, value)| (key.into(), value.into())).collect();
+        self.applied = at;
+        Ok(())
+    }
+}
+
+struct View(BTreeMap<String, String>);
+
+impl MachineView for View {
+    fn write(&mut self, to: &mut dyn Write) -> Result<(), MachineError> {
+        self.0.iter().try_for_each(|(key, value)| Ok(writeln!(to, "{key}={value}")?))
+    }
+}
+
+struct Running {
+    handle: ReplicaHandle,
+    server: ServerHandle,
+    state: Shared,
+}
+
+struct Group {
+    directory: tempfile::TempDir,
+    peers: Vec<Peer>,
+    running: BTreeMap<NodeId, Running>,
+    change: fn(&mut CoreConfig),
+}
+
+impl Group {
+    fn start(change: fn(&mut CoreConfig)) -> Self {
+        // Ports that are free now; the servers get them in a moment.
+        let listeners: Vec<TcpListener> = (0..3).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+        let peers = (1..).zip(&listeners).map(|(number, listener)| Peer {
+            node: NodeId::new(number).unwrap(),
+            address: format!("tcp://{}", listener.local_addr().unwrap()),
+        });
+        let peers = peers.collect();
+        drop(listeners);
+        let directory = tempfile::tempdir().unwrap();
+        let mut group = Self { directory, peers, running: BTreeMap::new(), change };
+        group.peers.clone().iter().for_each(|peer| group.start_one(peer.node));
+        group
+    }
+
+    fn start_one(&mut self, node: NodeId) {
+        let peer = self.peers.iter().find(|peer| peer.node == node).unwrap();
+        let mut core = CoreConfig::new(node);
+        core.bootstrap = Some(Membership::of_voters(self.peers.clone()).unwrap());
+        (self.change)(&mut core);
+        let config = ReplicaConfig::new(core, 7, self.directory.path().join(node.to_string()));
+        let store = Store::default();
+        let state = Arc::clone(&store.state);
+        let Replica { handle, router } = Replica::start(config, store).unwrap();
+        let puts = handle.clone();
+        let router = router.method_bytes(PUT, move |context, request, reply| {
+            reply.extend_from_slice(&puts.submit(context, Session::NONE, request)?);
+            Ok(())
+        });
+        let listen = vec![peer.address.parse().unwrap()];
+        let server = Server::start(ServerConfig { listen, ..ServerConfig::default() }, router).unwrap();
+        self.running.insert(node, Running { handle, server, state });
+    }
+
+    /// Without any leave-taking.
+    fn stop_one(&mut self, node: NodeId) {
+        let Running { handle, server, .. } = self.running.remove(&node).unwrap();
+        handle.stop(Duration::ZERO);
+        server.shutdown();
+    }
+
+    fn leader(&self) -> Option<NodeId> {
+        let leads = |(node, running): (&NodeId, &Running)| {
+            let standing = running.handle.standing();
+            (standing.role == Role::Leader).then_some((standing.term, *node))
+        };
+        self.running.iter().filter_map(leads).max().map(|(_, node)| node)
+    }
+
+    fn eventually<T>(&self, is: impl Fn(&Self) -> Option<T>) -> T {
+        let began = Instant::now();
+        loop {
+            if let Some(found) = is(self) {
+                return found;
+            }
+            assert!(began.elapsed() < PATIENCE, "it never came to be: {:?}", self.reports());
+            std::thread::park_timeout(Duration::from_millis(2));
+        }
+    }
+
+    fn reports(&self) -> Vec<Report> {
+        self.running.values().map(|running| running.handle.report()).collect()
+    }
+
+    /// Gets a command through, whoever leads, by sending it as often as it takes.
+    fn put(&self, session: Session, command: &str) -> String {
+        let answer = self.eventually(|group| {
+            let handle = &group.running[&group.leader()?].handle;
+            let context = Context::with_deadline(PATIENCE);
+            handle.submit(&context, session, Bytes::copy_from_slice(command.as_bytes())).ok()
+        });
+        String::from_utf8(answer.to_vec()).unwrap()
+    }
+
+    fn get(&self, key: &str) -> Option<String> {
+        self.eventually(|group| {
+            let running = &group.running[&group.leader()?];
+            running.handle.read(&Context::with_deadline(PATIENCE)).ok()?;
+            Some(running.state.lock().unwrap().get(key).cloned())
+        })
+    }
+
+    fn stop(self) {
+        let stop = |running: Running| {
+            running.handle.stop(Duration::from_secs(10));
+            running.server.shutdown();
+        };
+        self.running.into_values().for_each(stop);
+    }
+}
+
+fn session(sequence: u64) -> Session {
+    Session { client: ClientId(9), sequence: Sequence(sequence) }
+}
+
+#[test]
+fn what_is_acknowledged_outlives_a_leader_and_is_there_when_it_comes_back() {
+    let mut group = Group::start(|_| {});
+    group.put(session(0), "");
+    assert_eq!(group.put(session(1), "a=1"), "");
+    assert_eq!(group.put(session(2), "a=2"), "1");
+    assert_eq!(group.get("a"), Some("2".into()));
+
+    let old = group.eventually(Group::leader);
+    group.stop_one(old);
+    // The same command once more is answered the same, by another leader.
+    assert_eq!(group.put(session(2), "a=2"), "1");
+    assert_eq!(group.put(session(3), "a=3"), "2");
+
+    group.start_one(old);
+    assert_eq!(group.put(session(4), "b=1"), "");
+    let back = |group: &Group| {
+        let state = group.running[&old].state.lock().unwrap();
+        (state.get("b").is_some() && state.get("a") == Some(&"3".into())).then_some(())
+    };
+    // It learns of the commit with a sign of life.
+    group.eventually(back);
+    group.stop();
+}
+
+#[test]
+fn handlers_wait_for_their_commands_and_many_clients_share_batches() {
+    let group = Group::start(|_| {});
+    let leader = group.eventually(Group::leader);
+    group.put(Session::NONE, "ready=1");
+    let address = group.running[&leader].server.addresses()[0].clone();
+    std::thread::scope(|scope| {
+        for client in 0..8 {
+            let address = address.clone();
+            scope.spawn(move || {
+                let channel = Channel::new(address, ChannelConfig::default()).unwrap();
+                for number in 0..50 {
+                    let command = format!("client-{client}-{number}={number}");
+                    let context = Context::with_deadline(PATIENCE);
+                    channel.call(&context, MethodId::of(PUT), command.as_bytes()).unwrap();
+                }
+            });
+        }
+    });
+    let last = group.running[&leader].handle.report().figures.last;
+    group.get("ready");
+    assert_eq!(group.running[&leader].state.lock().unwrap().len(), 401);
+    assert!(last.0 <= 500, "{last} entries: at most one for each command");
+    group.stop();
+}
+
+#[test]
+fn a_replica_that_missed_too_much_is_sent_a_snapshot() {
+    let mut group = Group::start(|core| core.limits.log_bytes = 4000);
+    group.put(Session::NONE, "first=1");
+    let leader = group.eventually(Group::leader);
+    let other = *group.running.keys().find(|node| **node != leader).unwrap();
+    group.stop_one(other);
+    (0..300).for_each(|number| {
+        group.put(Session::NONE, &format!("key-{number}={number}"));
+    });
+    // The log doesn't reach back to where it was.
+    group.eventually(|group| {
+        let figures = group.running[&group.leader()?].handle.report().figures;
+        (figures.log_bytes < 4000).then_some(())
+    });
+    group.start_one(other);
+    group.eventually(|group| (group.running[&other].state.lock().unwrap().len() == 301).then_some(()));
+
+    // What it was sent is on its disk.
+    group.stop_one(other);
+    group.start_one(other);
+    assert!(group.running[&other].state.lock().unwrap().len() > 200, "it begins with the snapshot");
+    group.eventually(|group| (group.running[&other].state.lock().unwrap().len() == 301).then_some(()));
+    group.stop();
+}
+
+#[test]
+fn a_leader_that_stops_hands_over_and_answers_what_it_took() {
+    let mut group = Group::start(|_| {});
+    group.put(Session::NONE, "first=1");
+    let old = group.eventually(Group::leader);
+    let Running { handle, server, .. } = group.running.remove(&old).unwrap();
+    std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..20)
+            .map(|number| {
+                let handle = handle.clone();
+                let command = Bytes::from(format!("key-{number}={number}"));
+                scope.spawn(move || handle.submit(&Context::with_deadline(PATIENCE), Session::NONE, command))
+            })
+            .collect();
+        handle.stop(Duration::from_secs(60));
+        for client in clients {
+            let answer = client.join().unwrap();
+            let told = matches!(
+                answer,
+                Ok(_)
+                    | Err(ReplicaError::Refused(
+                        Refusal::NotLeader { .. } | Refusal::Stopped | Refusal::Uncertain { .. }
+                    ))
+            );
+            assert!(told, "{answer:?}");
+        }
+    });
+    server.shutdown();
+    assert_eq!(
+        handle.submit(&Context::with_deadline(PATIENCE), Session::NONE, Bytes::new()),
+        Err(ReplicaError::Refused(Refusal::Stopped))
+    );
+    group.put(Session::NONE, "after=1");
+    assert_eq!(group.get("first"), Some("1".into()));
+    group.stop();
+}
+
+#[test]
+fn a_directory_in_use_or_of_another_replica_is_refused_by_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = |number: u64| {
+        let node = NodeId::new(number).unwrap();
+        let mut core = CoreConfig::new(node);
+        let peer = Peer { node, address: "tcp://127.0.0.1:1".into() };
+        core.bootstrap = Some(Membership::of_voters([peer]).unwrap());
+        ReplicaConfig::new(core, 7, Path::new(directory.path()))
+    };
+    let first = Replica::start(config(1), Store::default()).unwrap();
+    assert!(Replica::start(config(1), Store::default()).unwrap_err().to_string().contains("is in use"));
+    first.handle.stop(Duration::from_secs(10));
+    let error = Replica::start(config(2), Store::default()).unwrap_err().to_string();
+    assert!(error.contains("belongs to replica 1"), "{error}");
+}

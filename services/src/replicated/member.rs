@@ -1,0 +1,211 @@
+//! A replica of the store in this process: its log, its rows, and the server that the others and clients call.
+
+use std::hash::{BuildHasher, RandomState};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use greenwave::policy::Mode;
+use greenwave::{Code, Context, Server, ServerConfig, ServerHandle, Status};
+use greenwave_replica::core::{CoreConfig, Refusal, StopCause};
+use greenwave_replica::runtime::ReplicaStartError;
+use greenwave_replica::{
+    ClientId, Membership, MembershipError, NodeId, Peer, Replica, ReplicaConfig, ReplicaError, ReplicaHandle, Sequence,
+    Session,
+};
+use prost::bytes::Bytes;
+use thiserror::Error;
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::elsewhere;
+use super::machine::{Store, StoreError};
+use super::peers::{Peers, PeersError};
+use super::serve::Service;
+use crate::proto::replicated as proto;
+use crate::serving::ServeError;
+use crate::settings::{SettingError, Settings, value};
+
+/// Calls that may be open at a time, unless it is said otherwise: most of them wait for a commit.
+const COROUTINES: usize = 8192;
+
+/// How a replica is served.
+#[derive(Clone, Debug)]
+pub struct MemberConfig {
+    /// Its number, from 1 on.
+    pub id: u64,
+    /// All of the group as it begins.
+    pub peers: Peers,
+    /// The group's name: a directory of another one is refused, and so are replicas.
+    pub group: String,
+    /// Where its log and its rows are.
+    pub directory: PathBuf,
+    /// The server.
+    pub server: ServerConfig,
+}
+
+/// Why a replica doesn't start.
+#[derive(Debug, Error)]
+pub enum MemberError {
+    /// The peers can't be meant.
+    #[error(transparent)]
+    Peers(#[from] PeersError),
+    /// They can't be a group.
+    #[error(transparent)]
+    Membership(#[from] MembershipError),
+    /// Its rows can't be opened.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Its log can't be opened, or makes no sense.
+    #[error(transparent)]
+    Replica(#[from] ReplicaStartError),
+    /// It has no number.
+    #[error("a replica's number is 1 or more; say it with --id")]
+    Number,
+}
+
+/// A replica that runs.
+pub struct Member {
+    /// The server.
+    pub server: ServerHandle,
+    replica: ReplicaHandle,
+}
+
+impl MemberConfig {
+    /// Understands `data`, `id`, `peers`, `group` and the server's settings. It listens where the peers say, unless
+    /// `listen` says otherwise. Who is admitted is the replica's to decide, unless `admission` says otherwise.
+    ///
+    /// # Errors
+    /// The first setting that can't be meant.
+    pub fn from_settings(mut settings: Settings) -> Result<Self, SettingError> {
+        const ID: &str = "the number of one of the peers, 1 and more";
+        const PEERS: &str = "replicas with commas between them, such as 1=tcp://127.0.0.1:7401,2=tcp://127.0.0.1:7402";
+        let directory = settings.require("data", "the directory of the replica", value)?;
+        let id = settings.require("id", ID, value)?;
+        let peers = settings.require("peers", PEERS, |text| Some(text.parse::<Peers>()))?;
+        let peers = peers.map_err(|error| SettingError::Group(error.to_string()))?;
+        let own = peers.address(id).map_err(|error| SettingError::Group(error.to_string()))?;
+        let group = settings.take("group", "a name", value)?.unwrap_or_else(|| "kv".to_owned());
+        let settings = settings.or("listen", own).or("admission", &Mode::Off.name()).or("coroutines", &COROUTINES);
+        let mut settings = settings;
+        let server = settings.server(format!("kv-{id}"))?;
+        settings.finish().map(|()| Self { id, peers, group, directory, server })
+    }
+}
+
+/// Starts a replica, and serves it.
+///
+/// # Errors
+/// When its directory can't be used, or the server can't start.
+pub fn serve_member(config: MemberConfig) -> Result<Member, ServeError> {
+    let MemberConfig { id, peers, group, directory, server } = config;
+    let limit = server.coroutines * 3 / 4;
+    let (replica, store) = start(id, &peers, &group, &directory)?;
+    let Replica { handle, router } = replica;
+    let asked = Asked { id, replica: handle.clone(), waiting: AtomicUsize::new(0), limit };
+    let service = Service::new(Arc::new(asked), store);
+    let methods = proto::StoreServer::new(Arc::new(service)).into_router().merge(router);
+    let server = Server::start(server, methods).inspect_err(|_| handle.stop(Duration::ZERO))?;
+    Ok(Member { server, replica: handle })
+}
+
+fn start(
+    id: u64,
+    peers: &Peers,
+    group: &str,
+    directory: &Path,
+) -> Result<(Replica, super::machine::StoreReader), MemberError> {
+    let node = NodeId::new(id).ok_or(MemberError::Number)?;
+    peers.address(id)?;
+    let peer =
+        |(id, address): (u64, &greenwave::Address)| Some(Peer { node: NodeId::new(id)?, address: address.to_string() });
+    let membership = Membership::of_voters(peers.iter().filter_map(peer))?;
+    let seed = RandomState::new().hash_one(id);
+    let core = CoreConfig { bootstrap: Some(membership), seed, ..CoreConfig::new(node) };
+    let config = ReplicaConfig::new(core, xxh3_64(group.as_bytes()), directory.join("log"));
+    let store = Store::open(&directory.join("store"))?;
+    let reader = store.reader();
+    Ok((Replica::start(config, store)?, reader))
+}
+
+impl Member {
+    /// Why the replica has stopped by itself, if it has: its process has to start again.
+    pub fn failure(&self) -> Option<StopCause> {
+        self.replica.report().stopped
+    }
+
+    /// Hands over the lead and finishes what was accepted, for `limit` at most each.
+    pub fn drain(self, limit: Duration) {
+        self.replica.stop(limit);
+        self.server.drain(limit);
+    }
+}
+
+/// What the store's methods ask.
+struct Asked {
+    id: u64,
+    replica: ReplicaHandle,
+    /// Handlers that wait. Some coroutines have to be left for the other replicas' messages, without which nobody who
+    /// waits would ever go on.
+    waiting: AtomicUsize,
+    limit: usize,
+}
+
+impl Asked {
+    fn wait<T>(&self, ask: impl FnOnce() -> Result<T, ReplicaError>) -> Result<T, Status> {
+        let waiting = Waiting(&self.waiting);
+        if self.waiting.fetch_add(1, Ordering::Relaxed) >= self.limit {
+            drop(waiting);
+            return Err(Status::new(Code::ResourceExhausted, "too many wait at this replica; send less, or later"));
+        }
+        let asked = ask();
+        drop(waiting);
+        asked.map_err(|error| self.status(error))
+    }
+
+    /// Says where the leader is, too.
+    fn status(&self, error: ReplicaError) -> Status {
+        let report = self.replica.report();
+        let named = |leader: Option<NodeId>| {
+            let leader = leader?;
+            Some((leader.number(), report.membership.address(leader)?))
+        };
+        match error {
+            ReplicaError::Refused(Refusal::NotLeader { leader }) => elsewhere::not_leader(self.id, named(leader)),
+            ReplicaError::Refused(Refusal::Uncertain { leader }) => elsewhere::uncertain(named(leader)),
+            error => error.into(),
+        }
+    }
+}
+
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl super::serve::Replica for Asked {
+    fn submit(&self, context: &Context, session: proto::Session, command: Bytes) -> Result<Bytes, Status> {
+        let session = Session { client: ClientId(session.client), sequence: Sequence(session.sequence) };
+        self.wait(|| self.replica.submit(context, session, command))
+    }
+
+    fn read(&self, context: &Context) -> Result<(), Status> {
+        self.wait(|| self.replica.read(context)).map(|_| ())
+    }
+
+    fn describe(&self) -> proto::DescribeReply {
+        let report = self.replica.report();
+        let standing = report.figures.status;
+        let address = standing.leader.and_then(|leader| report.membership.address(leader));
+        proto::DescribeReply {
+            replica: self.id,
+            leader: standing.leader.map_or(0, NodeId::number),
+            leader_address: address.unwrap_or_default().to_owned(),
+            term: standing.term.0,
+            applied: report.figures.applied.0,
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! A store of keys and values that a group of replicas keeps.
+//!
+//! [`machine`] is what is replicated: rows in an LSM tree. [`serve`] offers it as methods, [`member`] is a replica with
+//! its server. [`client`] finds the leader of a group.
+
+pub mod client;
+pub mod elsewhere;
+pub mod machine;
+pub mod member;
+pub mod peers;
+pub mod serve;

@@ -1,0 +1,132 @@
+//! Who belongs to a group when it begins, as people write it: `1=tcp://10.0.0.1:7400,2=tcp://10.0.0.2:7400`.
+
+use std::collections::BTreeMap;
+use std::str::FromStr;
+
+use greenwave::Address;
+use thiserror::Error;
+
+/// The replicas of a group, by number, and where each is reached by the others and by clients.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peers(BTreeMap<u64, Address>);
+
+/// Peers that can't be meant.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum PeersError {
+    /// Not a number and an address.
+    #[error("`{0}` is no replica; allowed: a number from 1 on and an address, such as 1=tcp://127.0.0.1:7401")]
+    Form(String),
+    /// A number twice.
+    #[error("replica {0} is named twice; give each a number of its own")]
+    Number(u64),
+    /// An address twice.
+    #[error("replicas {first} and {second} have the same address, {address}; give each one of its own")]
+    Address {
+        /// The one.
+        first: u64,
+        /// The other.
+        second: u64,
+        /// Their address.
+        address: String,
+    },
+    /// A port that the system would pick.
+    #[error("replica {0} has port 0, and the others couldn't find it; give it a port")]
+    Port(u64),
+    /// The replica itself isn't among them.
+    #[error("replica {id} is not among the peers, which are {known}; name it there, or another one with --id")]
+    NotAmong {
+        /// The replica.
+        id: u64,
+        /// Those that are.
+        known: String,
+    },
+}
+
+impl Peers {
+    /// Where a replica is reached.
+    ///
+    /// # Errors
+    /// It isn't among them.
+    pub fn address(&self, id: u64) -> Result<&Address, PeersError> {
+        self.0.get(&id).ok_or_else(|| {
+            let known: Vec<_> = self.0.keys().map(u64::to_string).collect();
+            PeersError::NotAmong { id, known: known.join(", ") }
+        })
+    }
+
+    /// All of them, by number.
+    pub fn iter(&self) -> impl Iterator<Item = (u64, &Address)> {
+        self.0.iter().map(|(id, address)| (*id, address))
+    }
+}
+
+impl FromStr for Peers {
+    type Err = PeersError;
+
+    fn from_str(text: &str) -> Result<Self, PeersError> {
+        let mut peers: BTreeMap<u64, Address> = BTreeMap::new();
+        for word in text.split(',') {
+            let form = || PeersError::Form(word.to_owned());
+            let (id, address) = word.split_once('=').ok_or_else(form)?;
+            let id = id.trim().parse().ok().filter(|id| *id > 0).ok_or_else(form)?;
+            let address = address.trim();
+            // The scheme may be left out.
+            let whole = if address.contains("://") { address.to_owned() } else { format!("tcp://{address}") };
+            let address: Address = whole.parse().map_err(|_| form())?;
+            if whole.ends_with(":0") {
+                return Err(PeersError::Port(id));
+            }
+            if let Some((first, _)) = peers.iter().find(|(_, taken)| **taken == address) {
+                return Err(PeersError::Address { first: *first, second: id, address: address.to_string() });
+            }
+            if peers.insert(id, address).is_some() {
+                return Err(PeersError::Number(id));
+            }
+        }
+        Ok(Self(peers))
+    }
+}
+
+impl std::fmt::Display for Peers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (place, (id, address)) in self.0.iter().enumerate() {
+            write!(f, "{}{id}={address}", if place > 0 { "," } else { "" })?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn peers_are_read_as_they_are_written() {
+        let peers: Peers = "2=tcp://10.0.0.2:7400, 1=127.0.0.1:7400,10=unix:///run/x.sock".parse().unwrap();
+        assert_eq!(peers.to_string(), "1=tcp://127.0.0.1:7400,2=tcp://10.0.0.2:7400,10=unix:///run/x.sock");
+        assert_eq!(peers.to_string().parse(), Ok(peers.clone()));
+        assert_eq!(peers.address(2).unwrap().to_string(), "tcp://10.0.0.2:7400");
+    }
+
+    #[test]
+    fn what_can_not_be_meant_is_refused_with_a_remedy() {
+        let error = |text: &str| text.parse::<Peers>().unwrap_err();
+        for odd in ["", "1", "a=1.1.1.1:1", "0=1.1.1.1:1", "1=", "1=tcp://", "1=tcp://a:1", "1=1.1.1.1:1,"] {
+            assert!(matches!(error(odd), PeersError::Form(_)), "{odd}");
+        }
+        assert_eq!(
+            error("1=1.1.1.1:1,1=1.1.1.2:1").to_string(),
+            "replica 1 is named twice; give each a number of its own"
+        );
+        assert_eq!(
+            error("1=1.1.1.1:1,2=tcp://1.1.1.1:1").to_string(),
+            "replicas 1 and 2 have the same address, tcp://1.1.1.1:1; give each one of its own"
+        );
+        assert_eq!(error("1=1.1.1.1:0"), PeersError::Port(1));
+        let peers: Peers = "1=1.1.1.1:1,2=1.1.1.2:1".parse().unwrap();
+        assert_eq!(
+            peers.address(3).unwrap_err().to_string(),
+            "replica 3 is not among the peers, which are 1, 2; name it there, or another one with --id"
+        );
+    }
+}
