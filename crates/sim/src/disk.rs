@@ -47,6 +47,10 @@ pub struct Synced {
     pub writes: Vec<u64>,
     /// Whether they are durable.
     pub outcome: Result<(), DiskFault>,
+    /// Bytes that it was for.
+    pub bytes: u64,
+    /// How long it took.
+    pub took: Duration,
 }
 
 /// A disk with a single writer, who appends all that waits and syncs it at once (group commit).
@@ -60,8 +64,8 @@ pub struct Synced {
 #[derive(Clone, Debug)]
 pub struct Disk {
     rule: DiskRule,
-    /// What the sync under way is for, and when it ends.
-    syncing: Option<(Time, Vec<u64>)>,
+    /// When the sync under way ends, and what it comes to.
+    syncing: Option<(Time, Synced)>,
     /// Given, and not yet in a sync.
     waiting: Vec<u64>,
     waiting_bytes: u64,
@@ -119,11 +123,12 @@ impl Disk {
     /// The sync under way has ended: what it came to, and when the next one does, if anything waits. `None` before its
     /// end, or without one.
     pub fn finish(&mut self, now: Time) -> Option<(Synced, Option<Time>)> {
-        let (_, writes) = self.syncing.take_if(|(end, _)| *end <= now)?;
+        let (_, mut synced) = self.syncing.take_if(|(end, _)| *end <= now)?;
         let full = self.used > self.rule.capacity;
         let fault = self.fault.take().or(full.then_some(DiskFault::Full));
+        synced.outcome = fault.map_or(Ok(()), Err);
         let next = if self.waiting.is_empty() { None } else { self.begin(now) };
-        Some((Synced { writes, outcome: fault.map_or(Ok(()), Err) }, next))
+        Some((synced, next))
     }
 
     /// Gives room back, as when old files are removed.
@@ -157,7 +162,8 @@ impl Disk {
         self.used = self.used.saturating_add(bytes);
         self.syncs += 1;
         let end = self.pipe.send(now, bytes, self.rule.bandwidth) + self.rule.sync;
-        self.syncing = Some((end, std::mem::take(&mut self.waiting)));
+        let writes = std::mem::take(&mut self.waiting);
+        self.syncing = Some((end, Synced { writes, outcome: Ok(()), bytes, took: end.since(now) }));
         Some(end)
     }
 }

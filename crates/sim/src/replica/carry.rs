@@ -125,6 +125,7 @@ impl<M: StateMachine + Default, D: Event> Group<M, D> {
         match (synced.outcome, synced.writes.last()) {
             (Ok(()), Some(&number)) => {
                 node_.store.synced(synced.writes.len());
+                self.inbox.push_back(Input::Synced { bytes: synced.bytes, took: synced.took });
                 if !self.early_persisted {
                     self.inbox.push_back(Input::Persisted { number });
                 }

@@ -279,7 +279,10 @@ impl<M: StateMachine + Default, D: Event> Group<M, D> {
                         self.nodes[node].handle(self.simulation.now(), input);
                     }
                 }
-                (None, true) => break,
+                (None, true) => match self.nodes[node].work_to_tell() {
+                    Some(worked) if self.watch.leads(node) => self.inbox.push_back(Input::Worked(worked)),
+                    _ => break,
+                },
             }
         }
         self.set_timer(node);

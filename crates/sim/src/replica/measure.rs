@@ -29,6 +29,8 @@ pub enum System {
     Model,
     /// A window of so many batches, of at most 1 MiB each as etcd has it, fixed.
     Static(u64),
+    /// The controller, from nothing, once it has settled.
+    Controller,
     /// Batches of at most 1 MiB, and a window that grows by one in every round, and is halved when commands take half
     /// as long again as they did at best: additive increase, multiplicative decrease.
     Aimd,
@@ -55,13 +57,15 @@ pub struct Measured {
 /// # Errors
 /// If no such group can be started.
 pub fn measure(environment: &Environment, system: System, load: Load, seed: Seed) -> Result<Measured, StartError> {
-    let fixed = |setting| run(environment, setting, load, seed, None);
+    let fixed = |setting| run(environment, Sizing::Fixed(setting), load, seed, None);
     match system {
         System::Fixed(setting) => fixed(setting),
         System::Static(window) => fixed(Setting::with_window(STATIC_BATCH, window)),
         System::Model => fixed(recommend(environment, load, Aim::Throughput)),
+        System::Controller => run(environment, Sizing::Auto(Aim::Throughput), load, seed, None),
         System::Aimd => {
-            run(environment, Setting::with_window(STATIC_BATCH, 1), load, seed, Some(Aimd::new(environment)))
+            let first = Sizing::Fixed(Setting::with_window(STATIC_BATCH, 1));
+            run(environment, first, load, seed, Some(Aimd::new(environment)))
         }
         System::BestOfGrid => {
             let mut best: Option<Measured> = None;
@@ -103,7 +107,6 @@ struct Run {
     answers: Vec<(Time, Duration)>,
     environment: Environment,
     aimd: Option<Aimd>,
-    setting: Setting,
 }
 
 /// A command comes to the leader, or it is time to look at the window.
@@ -116,12 +119,12 @@ enum Arrival {
 
 fn run(
     environment: &Environment,
-    setting: Setting,
+    sizing: Sizing,
     load: Load,
     seed: Seed,
     aimd: Option<Aimd>,
 ) -> Result<Measured, StartError> {
-    let mut group = Group::new(rule(environment, setting), seed)?;
+    let mut group = Group::new(rule(environment, sizing), seed)?;
     let leader = elect(&mut group);
     let load = if load == Load::Saturated { Load::Closed { clients: 4096, think: Duration::ZERO } } else { load };
     let mut run = Run {
@@ -135,15 +138,19 @@ fn run(
         answers: Vec::new(),
         environment: *environment,
         aimd,
-        setting,
     };
     run.begin();
     // Settling: until everybody was answered a few times, and the window was looked at often enough.
     let clients = run.arrived.len();
-    let settled = run.aimd.as_ref().map_or(Duration::ZERO, |aimd| aimd.every * 200);
+    let settled = match (&run.aimd, sizing) {
+        (Some(aimd), _) => aimd.every * 200,
+        (None, Sizing::Auto(_)) => span(environment) * 60,
+        (None, Sizing::Fixed(_)) => Duration::ZERO,
+    };
     run.go_on((3 * clients).max(1_000), settled);
     run.answers.clear();
-    run.go_on(COMMANDS.max(4 * clients), Duration::ZERO);
+    let least = if matches!(sizing, Sizing::Auto(_)) { span(environment) * 10 } else { Duration::ZERO };
+    run.go_on(COMMANDS.max(4 * clients), least);
     Ok(run.measured())
 }
 
@@ -227,15 +234,14 @@ impl Run {
         let Some(aimd) = &mut self.aimd else { return };
         let window = aimd.look(&self.answers);
         self.group.after(aimd.every, Arrival::Look);
-        self.setting = Setting::with_window(STATIC_BATCH, window);
-        let setting = sizing(self.setting);
+        let setting = Setting::with_window(STATIC_BATCH, window);
         if let Some(core) = self.group.core(self.leader) {
             (0..self.environment.replicas() as usize).for_each(|peer| core.set_sizing(id(peer), setting));
         }
         self.group.pump(self.leader);
     }
 
-    fn measured(&self) -> Measured {
+    fn measured(&mut self) -> Measured {
         let mut took: Vec<Duration> = self.answers.iter().map(|&(_, took)| took).collect();
         took.sort_unstable();
         let quantile = |share: f64| {
@@ -246,9 +252,17 @@ impl Run {
         let first = self.answers.first().map_or(Time::ZERO, |&(at, _)| at);
         let last = self.answers.last().map_or(Time::ZERO, |&(at, _)| at);
         let counted = self.answers.iter().filter(|&&(at, _)| at > first).count();
+        let (leader, peer) = (self.leader, (self.leader + 1) % self.environment.replicas() as usize);
+        let setting = self.group.core(leader).map_or(Setting::FIRST, |core| core.sizing(id(peer)));
         let ops_per_s = counted as f64 / last.since(first).as_secs_f64().max(1e-9);
-        Measured { ops_per_s, p50: quantile(0.5), p99: quantile(0.99), setting: self.setting }
+        Measured { ops_per_s, p50: quantile(0.5), p99: quantile(0.99), setting }
     }
+}
+
+/// About what the controller takes stock over: see [`replication::Controller::SHORTEST`].
+fn span(environment: &Environment) -> Duration {
+    let round = 2 * environment.network().delay + environment.disk().sync;
+    (16 * round).clamp(replication::Controller::SHORTEST, replication::Controller::LONGEST)
 }
 
 /// A window by additive increase and multiplicative decrease.
@@ -279,7 +293,7 @@ impl Aimd {
     }
 }
 
-fn rule(environment: &Environment, setting: Setting) -> GroupRule {
+fn rule(environment: &Environment, sizing: Sizing) -> GroupRule {
     let network = environment.network();
     let limit = bandwidth(network.bandwidth);
     let (pair, interface) = match network.limit {
@@ -291,10 +305,11 @@ fn rule(environment: &Environment, setting: Setting) -> GroupRule {
         command: cpu.per_command,
     };
     let mut core = CoreConfig::new(id(0));
-    core.sizing = Sizing::Fixed(sizing(setting));
+    core.sizing = sizing;
     // What is measured is batches and windows. Signs of life that stand behind a queue of bytes aren't to end a
     // leadership in the middle of it.
     core.tick = Duration::from_millis(100);
+    core.heartbeat_ticks = 1;
     core.election_ticks = 600;
     core.limits.queue_commands = 1 << 20;
     core.limits.queue_bytes = 1 << 30;
@@ -322,11 +337,6 @@ fn bandwidth(bandwidth: replication::Bandwidth) -> Bandwidth {
     } else {
         Bandwidth::bytes_per_s(bandwidth.as_bytes_per_s())
     }
-}
-
-/// As the core takes it.
-fn sizing(setting: Setting) -> greenwave_replica::core::Setting {
-    greenwave_replica::core::Setting { batch_bytes: setting.batch_bytes() as usize, window: setting.window() as usize }
 }
 
 /// Runs until somebody leads and what it began its term with is committed.

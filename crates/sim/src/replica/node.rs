@@ -10,6 +10,7 @@ use greenwave_replica::applier::ApplyError;
 use greenwave_replica::core::{Apply, BOOTSTRAP, Core, CoreConfig, Input};
 use greenwave_replica::{Applier, MembershipError, NodeId, SessionLimits, SnapshotMeta, StateMachine, Term};
 use std::collections::VecDeque;
+use std::time::Duration;
 
 /// A replica. Its process may run or not; its disk stays.
 ///
@@ -25,8 +26,10 @@ pub(super) struct Node<M> {
     pub(super) clock: Clock,
     /// The timer that is set, and for when.
     pub(super) timer: Option<(Timer, Time)>,
-    /// Snapshots that came from others, by the number that their message will come with.
+    /// Until then its process stands still.
     pub(super) paused_until: Time,
+    /// What its processor had been given when the core was last told of work.
+    told_work: Duration,
 }
 
 /// A process.
@@ -73,6 +76,7 @@ impl<M: StateMachine + Default> Node<M> {
             clock: Clock::new(),
             timer: None,
             paused_until: Time::ZERO,
+            told_work: Duration::ZERO,
         }
     }
 
@@ -105,6 +109,16 @@ impl<M: StateMachine + Default> Node<M> {
         self.disk.crash();
     }
 
+    /// What the processor has done since this was last asked, if it is worth telling.
+    pub(super) fn work_to_tell(&mut self) -> Option<Duration> {
+        let fresh = self.cpu.busy().saturating_sub(self.told_work);
+        if fresh < WORTH_TELLING {
+            return None;
+        }
+        self.told_work = self.cpu.busy();
+        Some(fresh)
+    }
+
     /// What happens now, as the core sees it: nothing if no process runs.
     pub(super) fn handle(&mut self, now: Time, input: Input) {
         let local = self.clock.shows(now);
@@ -113,3 +127,6 @@ impl<M: StateMachine + Default> Node<M> {
         }
     }
 }
+
+/// Work is told in pieces of this at least.
+const WORTH_TELLING: Duration = Duration::from_micros(200);
