@@ -49,22 +49,22 @@ impl Greenwave {
         let folder = Folder::new()?;
         let ports: [u16; MEMBERS] = free_ports()?;
         let addresses = ports.map(|port| format!("tcp://127.0.0.1:{port}"));
-        let peers: Vec<String> = addresses.iter().enumerate().map(|(at, address)| format!("{}={address}", at + 1)).collect();
+        let peers: Vec<String> =
+            addresses.iter().enumerate().map(|(at, address)| format!("{}={address}", at + 1)).collect();
         let own = env::current_exe().context("can't tell where this program is")?;
         let member = |nth: usize| {
             let data = folder.path().join(format!("r{nth}"));
-            let settings = [
-                format!("id={}", nth + 1),
-                format!("peers={}", peers.join(",")),
-                format!("data={}", data.display()),
-            ];
+            let settings =
+                [format!("id={}", nth + 1), format!("peers={}", peers.join(",")), format!("data={}", data.display())];
             let words = ["replica".to_owned()].into_iter().chain(settings).chain(further.iter().cloned());
             let said = folder.path().join(format!("r{nth}.log"));
             Member::start(own.clone(), words.map(OsString::from).collect(), Vec::new(), said)
         };
         let members = [member(0)?, member(1)?, member(2)?];
-        let addresses = addresses.iter().map(|address| Ok(address.parse()?)).collect::<anyhow::Result<Vec<Address>>>()?;
-        let store = |address: &Address| Ok(proto::StoreClient::new(Channel::new(address.clone(), ChannelConfig::default())?));
+        let addresses =
+            addresses.iter().map(|address| Ok(address.parse()?)).collect::<anyhow::Result<Vec<Address>>>()?;
+        let store =
+            |address: &Address| Ok(proto::StoreClient::new(Channel::new(address.clone(), ChannelConfig::default())?));
         let stores = addresses.iter().map(store).collect::<anyhow::Result<_>>()?;
         let mut group = Self { members, addresses, stores, _folder: folder };
         group.wait_until_led()?;

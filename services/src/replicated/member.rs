@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use greenwave::policy::Mode;
 use greenwave::{Code, Context, Server, ServerConfig, ServerHandle, Status};
-use greenwave_replica::core::{CoreConfig, Refusal, StopCause};
+use greenwave_replica::core::{CoreConfig, Refusal, Setting, Sizing, StopCause};
 use greenwave_replica::runtime::ReplicaStartError;
 use greenwave_replica::{
     ClientId, Membership, MembershipError, NodeId, Peer, Replica, ReplicaConfig, ReplicaError, ReplicaHandle, Sequence,
@@ -38,6 +38,8 @@ pub struct MemberConfig {
     pub peers: Peers,
     /// The group's name: a directory of another one is refused, and so are replicas.
     pub group: String,
+    /// Batches and windows of this size; chosen while it runs if this isn't said.
+    pub sizing: Option<Setting>,
     /// Where its log and its rows are.
     pub directory: PathBuf,
     /// The server.
@@ -72,8 +74,9 @@ pub struct Member {
 }
 
 impl MemberConfig {
-    /// Understands `data`, `id`, `peers`, `group` and the server's settings. It listens where the peers say, unless
-    /// `listen` says otherwise. Who is admitted is the replica's to decide, unless `admission` says otherwise.
+    /// Understands `data`, `id`, `peers`, `group`, `batch_bytes` with `window_bytes`, and the server's settings. It
+    /// listens where the peers say, unless `listen` says otherwise. Who is admitted is the replica's to decide, unless
+    /// `admission` says otherwise.
     ///
     /// # Errors
     /// The first setting that can't be meant.
@@ -85,11 +88,25 @@ impl MemberConfig {
         let peers = settings.require("peers", PEERS, |text| Some(text.parse::<Peers>()))?;
         let peers = peers.map_err(|error| SettingError::Group(error.to_string()))?;
         let own = peers.address(id).map_err(|error| SettingError::Group(error.to_string()))?;
+        let sizing = sizing(&mut settings)?;
         let group = settings.take("group", "a name", value)?.unwrap_or_else(|| "kv".to_owned());
         let settings = settings.or("listen", own).or("admission", &Mode::Off.name()).or("coroutines", &COROUTINES);
         let mut settings = settings;
         let server = settings.server(format!("kv-{id}"))?;
-        settings.finish().map(|()| Self { id, peers, group, directory, server })
+        settings.finish().map(|()| Self { id, peers, group, sizing, directory, server })
+    }
+}
+
+/// Both sizes, or none.
+fn sizing(settings: &mut Settings) -> Result<Option<Setting>, SettingError> {
+    const BYTES: &str = "bytes, 1 and more; beside batch_bytes there has to be window_bytes";
+    match settings.take("batch_bytes", BYTES, value)? {
+        None => Ok(None),
+        Some(batch_bytes) => {
+            let window_bytes = settings.require("window_bytes", BYTES, value)?;
+            let setting = Setting::new(batch_bytes, window_bytes);
+            setting.map(Some).map_err(|error| SettingError::Group(error.to_string()))
+        }
     }
 }
 
@@ -98,9 +115,9 @@ impl MemberConfig {
 /// # Errors
 /// When its directory can't be used, or the server can't start.
 pub fn serve_member(config: MemberConfig) -> Result<Member, ServeError> {
-    let MemberConfig { id, peers, group, directory, server } = config;
+    let MemberConfig { id, peers, group, sizing, directory, server } = config;
     let limit = server.coroutines * 3 / 4;
-    let (replica, store) = start(id, &peers, &group, &directory)?;
+    let (replica, store) = start(id, &peers, &group, sizing, &directory)?;
     let Replica { handle, router } = replica;
     let asked = Asked { id, replica: handle.clone(), waiting: AtomicUsize::new(0), limit };
     let service = Service::new(Arc::new(asked), store);
@@ -113,6 +130,7 @@ fn start(
     id: u64,
     peers: &Peers,
     group: &str,
+    sizing: Option<Setting>,
     directory: &Path,
 ) -> Result<(Replica, super::machine::StoreReader), MemberError> {
     let node = NodeId::new(id).ok_or(MemberError::Number)?;
@@ -122,6 +140,7 @@ fn start(
     let membership = Membership::of_voters(peers.iter().filter_map(peer))?;
     let seed = RandomState::new().hash_one(id);
     let core = CoreConfig { bootstrap: Some(membership), seed, ..CoreConfig::new(node) };
+    let core = CoreConfig { sizing: sizing.map_or(core.sizing, Sizing::Fixed), ..core };
     let config = ReplicaConfig::new(core, xxh3_64(group.as_bytes()), directory.join("log"));
     let store = Store::open(&directory.join("store"))?;
     let reader = store.reader();

@@ -113,6 +113,12 @@ pub(crate) struct KvFlags {
     /// The group's name; directories and replicas of another one are refused [default: kv]
     #[arg(long, value_name = "NAME", help_heading = "Replication")]
     group: Option<String>,
+    /// How large a batch may be, in place of what follows from measuring; --window-bytes belongs to it
+    #[arg(long, value_name = "BYTES", help_heading = "Replication")]
+    batch_bytes: Option<String>,
+    /// How many bytes of batches may be on their way to each replica; --batch-bytes belongs to it
+    #[arg(long, value_name = "BYTES", help_heading = "Replication")]
+    window_bytes: Option<String>,
     #[command(flatten)]
     #[serde(flatten)]
     server: ServerFlags,
@@ -386,7 +392,7 @@ mod tests {
         assert_eq!(keys::<AggregatorFlags>(), understood(&[shards], AggregatorConfig::from_settings));
         let stage = ["stage=history", "store=/", "next=tcp://127.0.0.1:1"];
         assert_eq!(keys::<StageFlags>(), understood(&stage, StageConfig::from_settings));
-        let member = ["data=/", "id=1", "peers=1=127.0.0.1:1"];
+        let member = ["data=/", "id=1", "peers=1=127.0.0.1:1", "batch_bytes=1", "window_bytes=1"];
         let alone = understood(&["data=/"], KvServiceConfig::from_settings);
         let mut either = [alone, understood(&member, MemberConfig::from_settings)].concat();
         either.sort_unstable();

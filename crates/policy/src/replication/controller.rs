@@ -1,11 +1,12 @@
 //! Sizes batches and windows while the group runs.
 
 use super::environment::Environment;
+use super::instance::duration;
 use super::knowledge::Knowledge;
 use super::measure::{Measure, Meter};
 use super::peer::PeerId;
 use super::pilot::{Advice, Anchor, Pilot};
-use super::predict::{Model, predict};
+use super::predict::{GAP, Model, predict};
 use super::recommend::recommend;
 use super::setting::{Aim, Load, Prediction, Setting, worth};
 use crate::time::Time;
@@ -27,6 +28,7 @@ pub struct Controller {
     /// Whether what was begun under the last setting may still be under way.
     changing: bool,
     next: Time,
+    gap: Duration,
     environment: Option<Environment>,
 }
 
@@ -47,6 +49,7 @@ impl Controller {
             pilot: Pilot::new(),
             changing: false,
             next: Time::ZERO,
+            gap: Duration::ZERO,
             environment: None,
         }
     }
@@ -196,6 +199,13 @@ impl Controller {
         setting.batch_bytes().max((waiting_bytes / setting.window()).min(MOST_BATCH))
     }
 
+    /// How far apart batches are pulled that aren't full, see [`Pulls`](super::Pulls); zero before anything is known.
+    #[must_use]
+    #[inline]
+    pub const fn pull_gap(&self) -> Duration {
+        self.gap
+    }
+
     /// The follower that completes the quorum; `None` before one has acknowledged.
     #[must_use]
     pub const fn quorum_peer(&self) -> Option<PeerId> {
@@ -237,11 +247,13 @@ impl Controller {
             self.changing = true;
             self.next = now + LEAST_CHANGING.max(2 * self.known.usual_round_trip());
         }
+        let window = self.pilot.setting().window() as f64;
+        self.gap = duration(GAP * self.known.usual_round_trip().as_secs_f64() / window);
         changed
     }
 
     fn advice(&self, environment: &Environment, measure: &Measure, in_force: Setting, window_used: f64) -> Advice {
-        let load = load(measure.in_system);
+        let load = load(measure.crowd);
         let recommended = recommend(environment, load, self.aim);
         let model = Model::new(environment);
         let (there, here) = (model.predict(recommended, load), model.predict(in_force, load));
@@ -249,6 +261,7 @@ impl Controller {
             std::cmp::Ordering::Greater => (worth(&there) - worth(&here)).max(self.latency_gain(&there, &here)),
             _ => 0.0,
         };
+        let leaner = there.turn < here.turn.mul_f64(LEANER) && worth(&there) >= worth(&here);
         let anchor = Anchor {
             in_system: measure.in_system,
             round_trip: 2.0 * environment.network().delay.as_secs_f64(),
@@ -256,7 +269,7 @@ impl Controller {
             request: f64::from(environment.sizes().request),
         };
         let batch_bytes = measure.batch * f64::from(environment.sizes().request);
-        Advice { recommended, gain, anchor, batch_bytes, window_used }
+        Advice { recommended, gain, leaner, anchor, batch_bytes, window_used }
     }
 
     /// Keeping to a limit that is broken now is worth as much as latency falls.
@@ -272,6 +285,9 @@ impl Controller {
 
 /// The windows of followers are at most so many times that of the quorum's.
 const FARTHEST: f64 = 64.0;
+
+/// Advice to have so much less under way is good advice even if nothing else gets better.
+const LEANER: f64 = 0.7;
 
 /// The largest batch after a burst, in bytes.
 const MOST_BATCH: u64 = 1 << 20;

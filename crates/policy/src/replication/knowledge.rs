@@ -69,8 +69,14 @@ impl Knowledge {
         self.answers.settle();
         self.syncs.solve();
         self.cpu.solve(0.8);
+        let free = measure.working < BUSY && measure.syncing < BUSY;
+        for peer in &mut self.peers {
+            let span = peer.take_span(now, measure.seconds);
+            peer.learn_capacity(now, &span, in_force.window(), free);
+        }
         self.choose_quorum(in_force);
-        self.learn_paths(now, measure, in_force)
+        let span = self.peer(self.quorum?)?.last_span();
+        (span.acks() > 0).then_some(span)
     }
 
     /// What was seen of paths since the last span belongs to none.
@@ -97,9 +103,9 @@ impl Knowledge {
             request: size(&self.entries.size),
             request_head: 0,
             answer: size(&self.answers.size),
-            append_head: 0,
+            append_head: HEAD,
             entry_head: 0,
-            ack: 0,
+            ack: HEAD,
         };
         let network = Network {
             delay,
@@ -127,27 +133,16 @@ impl Knowledge {
             peer.least().map_or(f64::INFINITY, |least| least + in_force.batch_bytes() as f64 / peer.bandwidth())
         };
         let needed = self.peers.len().div_ceil(2);
-        let rank = |peer: &Peer, slack: f64| self.peers.iter().filter(|other| time(other) < time(peer) * slack).count();
-        let is_quorum =
-            |peer: &&Peer| time(peer).is_finite() && rank(peer, 1.0) < needed && rank(peer, 1.0001) + 1 >= needed;
-        let stays =
-            |peer: &&Peer| Some(peer.id) == self.quorum && rank(peer, 0.9) < needed && rank(peer, 1.1) + 1 >= needed;
-        let chosen = self.peers.iter().find(stays).or_else(|| self.peers.iter().find(is_quorum));
+        let faster =
+            |peer: &Peer, slack: f64| self.peers.iter().filter(|other| time(other) < time(peer) * slack).count();
+        let no_slower =
+            |peer: &Peer, slack: f64| self.peers.iter().filter(|other| time(other) <= time(peer) * slack).count();
+        let completes = |peer: &Peer, slack: f64| {
+            time(peer).is_finite() && faster(peer, 1.0 - slack) < needed && no_slower(peer, 1.0 + slack) >= needed
+        };
+        let stays = self.peers.iter().find(|peer| Some(peer.id) == self.quorum && completes(peer, 0.1));
+        let chosen = stays.or_else(|| self.peers.iter().find(|peer| completes(peer, 0.0)));
         self.quorum = chosen.or_else(|| self.peers.iter().find(|peer| peer.least().is_some())).map(|peer| peer.id);
-    }
-
-    /// What each path carries; what was seen of the quorum's.
-    fn learn_paths(&mut self, now: Time, measure: &Measure, in_force: Setting) -> Option<PeerSpan> {
-        let free = measure.working < BUSY && measure.syncing < BUSY;
-        let mut of_quorum = None;
-        for peer in &mut self.peers {
-            let span = peer.take_span(now, measure.seconds);
-            peer.learn_capacity(&span, in_force.window(), free);
-            if Some(peer.id) == self.quorum && span.acks() > 0 {
-                of_quorum = Some(span);
-            }
-        }
-        of_quorum
     }
 }
 
@@ -166,6 +161,9 @@ impl Totals {
         (self.things, self.bytes) = (0, 0);
     }
 }
+
+/// Bytes that a message has beside what is told of it: heads of Ethernet, IP and TCP, and of a frame.
+const HEAD: u32 = 80;
 
 /// A core or a disk that is used for more than this share of the time may be what holds appends up.
 const BUSY: f64 = 0.8;

@@ -25,6 +25,11 @@ pub(super) struct Peer {
     usual: Mean,
     capacity: Option<Capacity>,
     span: PeerSpan,
+    last: PeerSpan,
+    /// The one that capacity was learned from last.
+    before: PeerSpan,
+    /// Whether it was sent something in the last span and acknowledged nothing.
+    silent: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +52,7 @@ struct Capacity {
 pub(super) struct PeerSpan {
     acked_bytes: u64,
     acks: u64,
+    sends: u64,
     /// The least that any took beside its bytes; 0 if there was none.
     least: f64,
     /// Batches under way, on average.
@@ -58,6 +64,10 @@ impl PeerSpan {
     /// Batches acknowledged.
     pub(super) const fn acks(&self) -> u64 {
         self.acks
+    }
+
+    fn bytes_under_way(&self) -> f64 {
+        self.under_way * self.acked_bytes as f64 / self.acks.max(1) as f64
     }
 
     /// How much of a window of so many batches was used.
@@ -83,10 +93,14 @@ impl Peer {
             usual: Mean::new(0.1),
             capacity: None,
             span: PeerSpan::default(),
+            last: PeerSpan::default(),
+            before: PeerSpan::default(),
+            silent: false,
         }
     }
 
     pub(super) fn sent(&mut self, now: Time, index: u64, bytes: u64) {
+        self.span.sends += 1;
         let in_order = self.flight.back().is_none_or(|last| last.index < index);
         if in_order && self.flight.len() < Self::MOST_UNDER_WAY {
             self.flight.push_back(Sent { index, at: now, bytes });
@@ -123,9 +137,16 @@ impl Peer {
     }
 
     pub(super) fn take_span(&mut self, now: Time, seconds: f64) -> PeerSpan {
-        let area = self.under_way.take_area(now);
+        let (area, _) = self.under_way.take_areas(now);
         let span = std::mem::take(&mut self.span);
-        PeerSpan { under_way: if seconds > 0.0 { area / seconds } else { 0.0 }, seconds, ..span }
+        self.silent = span.acks == 0 && (span.sends > 0 || self.silent);
+        self.last = PeerSpan { under_way: if seconds > 0.0 { area / seconds } else { 0.0 }, seconds, ..span };
+        self.last
+    }
+
+    /// The span that was taken last.
+    pub(super) const fn last_span(&self) -> PeerSpan {
+        self.last
     }
 
     /// Learns what the path carries from a span in which nothing but the path held appends up (`free`: neither a core
@@ -133,7 +154,10 @@ impl Peer {
     ///
     /// Where the path is full, every append finds a queue, even the luckiest of the span. Where some find none, the path
     /// was idle at times, and may carry more.
-    pub(super) fn learn_capacity(&mut self, span: &PeerSpan, window: u64, free: bool) {
+    ///
+    /// As long as the path is full, nobody sees how long it is when it isn't, so what was seen before is kept. A path
+    /// that has become longer looks the same, until more or less is under way: a queue changes with that, a path doesn't.
+    pub(super) fn learn_capacity(&mut self, now: Time, span: &PeerSpan, window: u64, free: bool) {
         let (Some(least), true) = (self.least(), span.seconds > 0.0 && span.acks > 0) else { return };
         let rate = span.acked_bytes as f64 / span.seconds;
         if rate <= 0.0 {
@@ -142,13 +166,32 @@ impl Peer {
         let full = span.used(window) > 0.7 && window > 1;
         let known = self.capacity.map_or(0.0, |capacity| capacity.rate);
         let confirmed = self.capacity.is_some_and(|capacity| capacity.confirmed);
-        if full && free && span.least > least * QUEUED {
+        let queued = span.least > least * QUEUED;
+        if queued && !free {
+            self.round_trip.keep(now);
+            self.echo.keep(now);
+        }
+        if queued && free && self.is_longer(span) {
+            self.round_trip.restart(now, span.least);
+            self.echo.restart(now, f64::INFINITY);
+            self.capacity = Some(Capacity { rate: rate * OPTIMISM, confirmed: false });
+        } else if full && free && queued {
+            self.round_trip.keep(now);
+            self.echo.keep(now);
             self.capacity = Some(Capacity { rate, confirmed: true });
-        } else if !confirmed || rate > known * 1.02 {
+        } else if !confirmed || rate > known * 1.05 {
             self.capacity = Some(Capacity { rate: known.max(rate * OPTIMISM), confirmed: false });
         } else if full && span.least < least * UNQUEUED && rate > known * 0.9 {
             self.capacity = Some(Capacity { rate: rate * OPTIMISM, confirmed: false });
         }
+        self.before = *span;
+    }
+
+    /// Whether appends took about as long as in the span before although more, or less, was under way.
+    fn is_longer(&self, span: &PeerSpan) -> bool {
+        let logarithm = |one: f64, other: f64| (one.max(1e-12) / other.max(1e-12)).ln().abs();
+        let more = logarithm(span.bytes_under_way(), self.before.bytes_under_way());
+        self.before.acks > 0 && more > 0.14 && logarithm(span.least, self.before.least) < more / 3.0
     }
 
     /// Bytes a second that the path is thought to carry; infinite before anything was measured.
@@ -156,9 +199,10 @@ impl Peer {
         self.capacity.map_or(f64::INFINITY, |capacity| capacity.rate)
     }
 
-    /// The least time that an append takes beside its bytes, sync included, in seconds; `None`: none has come back.
+    /// The least time that an append takes beside its bytes, sync included, in seconds; `None`: none has come back,
+    /// ever or lately.
     pub(super) fn least(&self) -> Option<f64> {
-        self.round_trip.value()
+        self.round_trip.value().filter(|_| !self.silent)
     }
 
     /// The least time of a message there and back without a sync, in seconds, and what is left of an append's for the

@@ -21,6 +21,8 @@ pub(super) struct Advice {
     pub(super) recommended: Setting,
     /// By how much that is better than what there is, as a logarithm, if the model is right.
     pub(super) gain: f64,
+    /// Whether it is as good with much less under way.
+    pub(super) leaner: bool,
     pub(super) anchor: Anchor,
     /// The bytes of a batch, on average.
     pub(super) batch_bytes: f64,
@@ -60,20 +62,28 @@ struct Hold {
     /// What `current` was worth when it was last measured.
     base: f64,
     trial: Option<Trial>,
-    /// What is tried next.
+    /// Spans that have passed.
+    spans: u32,
+    /// The step that is considered first, the next time; each step's own record.
     next: usize,
-    /// Trials in a row that were no better.
-    refused: u32,
-    /// Spans before the next one.
-    rest: u32,
+    records: [Record; STEPS.len()],
     /// The model's advice that was found to be no better.
     rejected: Option<Setting>,
+}
+
+/// How often a step was tried in a row without success, and from which span on it may be tried again.
+#[derive(Clone, Copy, Debug, Default)]
+struct Record {
+    refused: u32,
+    due: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Trial {
     setting: Setting,
     step: Step,
+    /// What it has to gain, as a logarithm, to be kept.
+    least_gain: f64,
     /// What it was worth, once that was measured.
     worth: Option<f64>,
 }
@@ -83,8 +93,8 @@ enum Step {
     Advice,
     Narrower,
     Wider,
-    Smaller,
     Larger,
+    Smaller,
 }
 
 impl Pilot {
@@ -108,7 +118,7 @@ impl Pilot {
         match &mut self.phase {
             Phase::Seek { still, spans } => {
                 *spans += 1;
-                if advice.gain > MUCH && *spans < MOST_SEEKING {
+                if (advice.gain > MUCH || advice.leaner) && *spans < MOST_SEEKING {
                     *still = 0;
                     self.current = advice.recommended;
                     return;
@@ -143,7 +153,8 @@ const MOST_SEEKING: u32 = 24;
 
 impl Hold {
     const fn new(base: f64, anchor: Anchor) -> Self {
-        Self { anchor, base, trial: None, next: 0, refused: 0, rest: 0, rejected: None }
+        let records = [Record { refused: 0, due: 0 }; STEPS.len()];
+        Self { anchor, base, trial: None, spans: 0, next: 0, records, rejected: None }
     }
 
     fn has_changed(&self, measure: &Measure, advice: &Advice) -> bool {
@@ -158,6 +169,7 @@ impl Hold {
 
     /// The setting to go on with, if it is another.
     fn review(&mut self, current: Setting, measure: &Measure, advice: &Advice) -> Option<Setting> {
+        self.spans = self.spans.saturating_add(1);
         let worth = measure.worth();
         let Some(trial) = self.trial else {
             self.base = worth;
@@ -168,38 +180,46 @@ impl Hold {
             self.trial = Some(Trial { worth: Some(worth), ..trial });
             return None;
         };
-        // One span before, one after: what changes steadily meanwhile cancels out.
-        let gain = tried - f64::midpoint(self.base, worth);
+        // Better than the span before, and than the one after: a trial can leave the group in a bad rhythm for a while,
+        // and that must not be to its credit.
+        let gain = tried - self.base.max(worth);
         self.base = worth;
         self.trial = None;
-        if gain > trial.step.least_gain() {
-            (self.refused, self.rest, self.rejected) = (0, 0, None);
+        if gain > trial.least_gain {
             self.base += gain;
-            // What was good once is tried again at once.
-            self.next = STEPS.iter().position(|step| *step == trial.step).unwrap_or(0);
+            self.records = [Record::default(); STEPS.len()];
+            self.rejected = None;
             return Some(trial.setting);
         }
-        if trial.step == Step::Advice {
-            self.rejected = Some(advice.recommended);
-        }
-        self.next += 1;
-        self.refused += 1;
-        self.rest = (1 << (self.refused / STEPS.len() as u32).min(LONGEST_REST)) - 1;
+        self.refuse(trial.step, gain, advice);
         None
     }
 
-    fn plan(&mut self, current: Setting, measure: &Measure, advice: &Advice) {
-        if self.rest > 0 {
-            self.rest -= 1;
-            return;
+    /// What was no better is tried again after twice as long, what was much worse after four times as long.
+    fn refuse(&mut self, step: Step, gain: f64, advice: &Advice) {
+        if step == Step::Advice {
+            self.rejected = Some(advice.recommended);
         }
-        for _ in 0..STEPS.len() {
-            let step = STEPS[self.next % STEPS.len()];
+        let record = &mut self.records[step as usize];
+        record.refused = (record.refused + if gain < MUCH_WORSE { 2 } else { 1 }).min(LONGEST_REST);
+        record.due = self.spans.saturating_add(SHORTEST_REST << record.refused);
+        self.next = (step as usize + 1) % STEPS.len();
+    }
+
+    fn plan(&mut self, current: Setting, measure: &Measure, advice: &Advice) {
+        for offset in 0..STEPS.len() {
+            let step = STEPS[(self.next + offset) % STEPS.len()];
+            if self.spans < self.records[step as usize].due {
+                continue;
+            }
             if let Some(setting) = self.candidate(step, current, measure, advice) {
-                self.trial = Some(Trial { setting, step, worth: None });
+                // What is good once is tried again at once.
+                self.next = step as usize;
+                let leaner = step == Step::Narrower || (step == Step::Advice && advice.gain <= MUCH);
+                let least_gain = if leaner { AS_GOOD } else { BETTER };
+                self.trial = Some(Trial { setting, step, least_gain, worth: None });
                 return;
             }
-            self.next += 1;
         }
     }
 
@@ -209,7 +229,8 @@ impl Hold {
         let setting = match step {
             Step::Advice => {
                 let known = self.rejected.is_some_and(|rejected| is_near(rejected, advice.recommended));
-                (advice.gain > MUCH && !known).then_some(advice.recommended)?
+                let good = advice.gain > MUCH || advice.leaner;
+                (good && !known).then_some(advice.recommended)?
             }
             Step::Narrower => Setting::with_window(batch, (window - window.div_ceil(5)).max(1)),
             Step::Wider if advice.window_used > 0.5 => Setting::with_window(batch, window + window.div_ceil(4)),
@@ -230,20 +251,18 @@ impl Hold {
 /// By what factor something has to differ to have changed.
 const CHANGED: f64 = 1.4;
 
+/// All there are, each at the place of its number.
 const STEPS: [Step; 5] = [Step::Advice, Step::Narrower, Step::Wider, Step::Larger, Step::Smaller];
 
-/// The longest pause, as a power of two.
-const LONGEST_REST: u32 = 5;
+/// Spans without a step that was refused once, and how often that is doubled at most.
+const SHORTEST_REST: u32 = 2;
+const LONGEST_REST: u32 = 8;
 
-impl Step {
-    /// What it has to gain, as a logarithm, to be kept.
-    const fn least_gain(self) -> f64 {
-        match self {
-            Self::Narrower => -0.003,
-            Self::Advice | Self::Wider | Self::Smaller | Self::Larger => 0.01,
-        }
-    }
-}
+/// Gains, as logarithms: of what is kept as it is better, of what is kept as it is as good with less under way, and of
+/// what isn't tried again soon.
+const BETTER: f64 = 0.01;
+const AS_GOOD: f64 = -0.003;
+const MUCH_WORSE: f64 = -0.05;
 
 fn is_near(one: Setting, other: Setting) -> bool {
     let near = |one: u64, other: u64| one.abs_diff(other) * 5 <= one.max(other);

@@ -37,12 +37,21 @@ struct Outcome {
     ops_per_s: f64,
     /// Batches that may be under way, by the window and by the load.
     window: f64,
-    /// Whether it is the load that limits what is under way.
-    lone: bool,
+    /// From pull to commit.
+    turn: f64,
+    /// Whether there are commands that wait for a slot.
+    waiting: Waiting,
     /// What takes the same time for all, and what differs: its mean, and its 99th percentile.
     fixed: f64,
     waits: f64,
     longest_wait: f64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Waiting {
+    None,
+    AtTimes,
+    Always,
 }
 
 impl Model {
@@ -59,7 +68,7 @@ impl Model {
             Load::Open { per_s } => self.open(most, window, if per_s > 0.0 { per_s.min(1e12) } else { 0.0 }),
             Load::Saturated => self.saturated(most, window),
         };
-        self.prediction(&outcome, matches!(load, Load::Saturated))
+        self.prediction(&outcome)
     }
 
     /// Seconds between two instances' ends.
@@ -80,7 +89,16 @@ impl Model {
         let under_way = window * beat;
         let fixed = self.instance.time(k, window).min(under_way) + self.instance.answer(k);
         let waits = (under_way - self.instance.time(k, window)).max(0.0);
-        Outcome { k, ops_per_s: k / beat, window, lone: false, fixed, waits, longest_wait: 2.0 * waits }
+        Outcome {
+            k,
+            ops_per_s: k / beat,
+            window,
+            turn: under_way,
+            waiting: Waiting::Always,
+            fixed,
+            waits,
+            longest_wait: 2.0 * waits,
+        }
     }
 
     fn closed(&self, most: f64, window: f64, clients: f64, think: f64) -> Outcome {
@@ -107,7 +125,10 @@ impl Model {
         let spent = (clients / ops_per_s - think).max(0.0);
         let fixed = (self.instance.time(k, window) + self.instance.answer(k)).min(spent);
         let waits = spent - fixed;
-        Outcome { k, ops_per_s, window, lone, fixed, waits, longest_wait: 2.0 * waits }
+        let waiting = if lone || think > spent { Waiting::None } else { Waiting::Always };
+        // Little's law again, for batches; but no longer than their commands are here.
+        let turn = (window * k / ops_per_s).min(spent);
+        Outcome { k, ops_per_s, window, turn, waiting, fixed, waits, longest_wait: 2.0 * waits }
     }
 
     /// The batch, and commands a second, if batches grow to `most` although only `even` would have come for each if they
@@ -132,14 +153,32 @@ impl Model {
     fn open(&self, most: f64, window: f64, per_s: f64) -> Outcome {
         if per_s <= 0.0 {
             let fixed = self.instance.time(1.0, 1.0) + self.instance.answer(1.0);
-            return Outcome { k: 1.0, ops_per_s: 0.0, window, lone: true, fixed, waits: 0.0, longest_wait: 0.0 };
+            return Outcome {
+                k: 1.0,
+                ops_per_s: 0.0,
+                window,
+                turn: fixed,
+                waiting: Waiting::None,
+                fixed,
+                waits: 0.0,
+                longest_wait: 0.0,
+            };
         }
         let k = agree(most, |k| per_s * self.beat(k, window, false));
         let beat = self.beat(k, window, false);
         if k / beat < per_s * (1.0 - 1e-6) {
             let (k, window) = (most, window);
             let fixed = f64::INFINITY;
-            return Outcome { k, ops_per_s: k / beat, window, lone: false, fixed, waits: 0.0, longest_wait: 0.0 };
+            return Outcome {
+                k,
+                ops_per_s: k / beat,
+                window,
+                turn: window * beat,
+                waiting: Waiting::Always,
+                fixed,
+                waits: 0.0,
+                longest_wait: 0.0,
+            };
         }
         let alone = self.instance.time(k, window);
         let used = (per_s / k * alone / window).min(1.0);
@@ -161,26 +200,30 @@ impl Model {
             k,
             ops_per_s: per_s,
             window,
-            lone: false,
+            turn: alone + queue,
+            waiting: Waiting::AtTimes,
             fixed,
             waits: pull / 2.0 + queue,
             longest_wait: pull + 4.6 * queue,
         }
     }
 
-    fn prediction(&self, outcome: &Outcome, saturated: bool) -> Prediction {
+    fn prediction(&self, outcome: &Outcome) -> Prediction {
         let demand = self.instance.demand(outcome.k);
         let per_s = outcome.ops_per_s / outcome.k;
         let time = self.instance.time(outcome.k, outcome.window);
         let utilisation = self.utilisation(outcome, &demand, per_s, time);
         let late = self.instance.loss_delay(outcome.k, 1.0 / per_s.max(1e-9));
+        let turn = outcome.turn.max(time);
         let tail = if late > 0.01 * time { late.max(time / 2.0) } else { late };
         Prediction {
             ops_per_s: outcome.ops_per_s,
             latency: duration(outcome.fixed + outcome.waits),
             p99: duration(outcome.fixed + outcome.longest_wait + tail),
             batch: outcome.k,
-            bottleneck: self.bottleneck(outcome, &utilisation, saturated),
+            turn: duration(turn),
+            gap: duration(GAP * turn / outcome.window),
+            bottleneck: self.bottleneck(outcome, &utilisation),
             utilisation,
         }
     }
@@ -197,31 +240,40 @@ impl Model {
         }
     }
 
-    fn bottleneck(&self, outcome: &Outcome, used: &Utilisation, saturated: bool) -> Bottleneck {
+    fn bottleneck(&self, outcome: &Outcome, used: &Utilisation) -> Bottleneck {
         let demand = self.instance.demand(outcome.k);
         let cpu = demand.leader_cpu.max(demand.follower_cpu);
         let most = demand.most();
         let time = self.instance.time(outcome.k, outcome.window);
-        if most * outcome.window >= time {
-            let used = used.network.max(used.leader_cpu).max(used.follower_cpu);
+        let busiest = outcome.ops_per_s / outcome.k * most;
+        if busiest >= FULL || (busiest >= BUSY && most * outcome.window >= time) {
             return match () {
-                () if !saturated && used < BUSY => Bottleneck::Load,
                 () if demand.network >= most => Bottleneck::Network,
                 () if cpu >= most => Bottleneck::Cpu,
                 () => Bottleneck::Disk,
             };
         }
+        let idle = match outcome.waiting {
+            Waiting::None => true,
+            Waiting::AtTimes => used.window < BUSY,
+            Waiting::Always => false,
+        };
         let syncs = time - (self.instance.time(outcome.k, 1.0) - self.instance.sync(outcome.k));
         match () {
-            () if outcome.lone || (!saturated && used.window < BUSY) => Bottleneck::Load,
+            () if idle => Bottleneck::Load,
             () if syncs > time / 2.0 => Bottleneck::Disk,
             () => Bottleneck::Window,
         }
     }
 }
 
-/// A resource that is used less than this isn't what there is too little of.
+/// How far batches are kept apart, in terms of what a full window makes of an instance's time: less than one, so that
+/// it isn't the gap that limits.
+pub(super) const GAP: f64 = 0.4;
+
+/// A resource that is used less than this isn't what there is too little of; one that is used more than that is.
 const BUSY: f64 = 0.75;
+const FULL: f64 = 0.9;
 
 /// The size, from 1 to `most`, at which as many commands form a batch as it holds. `forms(k) / k` must not grow with `k`.
 fn agree(most: f64, forms: impl Fn(f64) -> f64) -> f64 {

@@ -111,7 +111,7 @@ impl Search {
     /// batch that is much larger than the others has them all wait and leaves gaps behind itself.
     fn with_headroom(&mut self, commands: f64, window: f64) -> Setting {
         let Some(best) = self.best else { return Setting::FIRST };
-        let roomy = (best.prediction.batch * HEADROOM).ceil();
+        let roomy = (best.prediction.batch * HEADROOM).ceil().max(commands);
         let roomy_one = setting(&self.model, roomy, window);
         let not_worse =
             |setting| self.aim.compare(&self.model.predict(setting, self.load), &best.prediction) != Ordering::Less;

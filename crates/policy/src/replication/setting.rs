@@ -140,7 +140,7 @@ impl Aim {
     /// Which of two is better: `Greater` if `this` is.
     ///
     /// Of two with about the same throughput that with less latency is: a hundredth of the one is worth two thirds of
-    /// the other.
+    /// the other. And of two with the same of both that with less under way, where nobody can pass it over.
     #[must_use]
     pub fn compare(&self, this: &Prediction, that: &Prediction) -> Ordering {
         let by_worth = worth(this).total_cmp(&worth(that));
@@ -166,6 +166,10 @@ pub struct Prediction {
     pub p99: Duration,
     /// Commands in a batch as they form, on average: 1 or more.
     pub batch: f64,
+    /// From a batch's pull to its commit, queues on the way included.
+    pub turn: Duration,
+    /// How far apart batches are pulled that aren't full, see [`Pulls`](super::Pulls).
+    pub gap: Duration,
     /// What there is too little of.
     pub bottleneck: Bottleneck,
     /// How much of each is used.
@@ -214,9 +218,12 @@ pub struct Utilisation {
     pub disk: f64,
 }
 
-/// Throughput, and a little of latency.
+/// Throughput, and a little of latency and of what is under way.
 pub(super) fn worth(prediction: &Prediction) -> f64 {
-    prediction.ops_per_s.max(f64::MIN_POSITIVE).ln() - LATENCY_WORTH * prediction.latency.as_secs_f64().max(1e-9).ln()
+    let ln = |span: Duration| span.as_secs_f64().max(1e-9).ln();
+    let rate = prediction.ops_per_s.max(f64::MIN_POSITIVE).ln();
+    rate - LATENCY_WORTH * ln(prediction.latency) - TURN_WORTH * ln(prediction.turn)
 }
 
 const LATENCY_WORTH: f64 = 0.01;
+const TURN_WORTH: f64 = 0.005;

@@ -26,8 +26,12 @@ impl Core {
             MessageKind::Heartbeat => message.commit <= last,
             // What we were told to append is what we say to have.
             MessageKind::AppendResponse => message.index <= last && message.reject_hint <= last,
-            // Votes are asked for when all is durable.
-            MessageKind::VoteResponse => raft.raft_log.persisted == last.0,
+            // What is committed stays.
+            MessageKind::Snapshot => message.snapshot.as_ref().is_some_and(|meta| {
+                meta.index.0 != raft.raft_log.committed || raft.raft_log.match_term(meta.index.0, meta.term.0)
+            }),
+            // Votes are asked for when all is durable, and who is to lead has everything.
+            MessageKind::VoteResponse | MessageKind::TimeoutNow => raft.raft_log.persisted == last.0,
             _ => true,
         }
     }

@@ -55,23 +55,23 @@ impl Core {
 
     /// The write of this number, and all before it, are durable.
     pub(super) fn persisted(&mut self, number: u64) {
-        let (mut durable, mut restored) = (None, 0);
+        let (mut durable, mut restored) = (None, None);
         // Those that have nothing to write go with the one before them.
         while let Some(done) = self.writes.pop_front_if(|front| front.number <= number || !front.write) {
             durable = Some(done.number);
             self.unwritten_bytes -= done.bytes;
             self.send(done.messages);
             if let Some(meta) = done.restore {
-                restored = meta.index.0;
+                restored = Some(meta.index);
                 self.outputs.push_back(Output::Restore(meta));
             }
         }
         if let Some(number) = durable {
             self.node.on_persist_ready(number);
-            // Else the engine, when it stands for election, looks for changes among entries that are gone.
-            if restored > self.node.raft.raft_log.applied {
-                self.node.advance_apply_to(restored);
-            }
+        }
+        // What the snapshot stands for is applied, to the engine: it must not look for entries that aren't there.
+        if let Some(index) = restored.filter(|index| index.0 > self.node.raft.raft_log.applied) {
+            self.node.advance_apply_to(index.0);
         }
     }
 

@@ -9,7 +9,7 @@
 //! | `replica-snap` | the snapshot that is being written | views of the state, pieces from the leader | which of them is durable |
 //! | `replica-send` | a snapshot that is being sent, one at a time to each peer | | how it went |
 //!
-//! and one of greenwave-rpc's that polls the connections to the others. Each has one [inbox](inbox), and takes all that
+//! and one of greenwave-rpc's that polls the connections to the others. Each has one inbox (`inbox.rs`), and takes all that
 //! there is at once: the busier it is, the less each thing costs.
 //!
 //! Handlers wait for their commands suspended ([`greenwave_rpc::promise()`]), ordinary threads blocked. The deadline of

@@ -2,19 +2,22 @@
 //! the description of an environment and shares no equation with the model that it is to judge.
 
 use greenwave_policy::Time;
-use greenwave_policy::replication::{Controller, Cpu, Environment, Limit, Load, PeerId, Setting};
+use greenwave_policy::replication::{Controller, Cpu, Environment, Limit, Load, PeerId, Pulls, Setting};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
 /// Who says how commands are fed.
 pub(crate) enum Feed {
-    Fixed(Setting),
+    Fixed(Setting, Duration),
     Controlled(Box<Controller>),
 }
 
 /// The share of a command's work that is done when it comes; the rest is when it is answered.
 const RECEIVING: f64 = 0.3;
+
+/// Batches that a follower may lack without being sent any.
+const MOST_BEHIND: u64 = 16;
 
 pub(crate) struct Group {
     environment: Environment,
@@ -38,6 +41,8 @@ pub(crate) struct Group {
     counts: Vec<u64>,
     committed: u64,
     pulled: u64,
+    pulls: Pulls,
+    pull_due: Option<Time>,
     pub(crate) done: Done,
     clients: u32,
 }
@@ -63,6 +68,7 @@ enum Event {
     AppendArrives { to: usize, index: u64 },
     FollowerWrites { at: usize, index: u64 },
     FollowerSynced { at: usize, up_to: u64 },
+    Pull,
     AckArrives { from: usize, index: u64 },
 }
 
@@ -98,15 +104,21 @@ struct Disk {
     bytes: u64,
 }
 
+/// When it is free, and when the last that was sent arrives: what is sent later never arrives earlier.
 #[derive(Clone, Copy, Default)]
-struct Pipe(Time);
+struct Pipe {
+    free: Time,
+    last: Time,
+}
 
 impl Pipe {
+    /// When what is sent now arrives.
     fn send(&mut self, now: Time, environment: &Environment, bytes: f64) -> Time {
         let network = environment.network();
         let rate = network.bandwidth.as_bytes_per_s() as f64;
-        self.0 = self.0.max(now) + Duration::from_secs_f64(bytes * (1.0 + network.framing) / rate);
-        self.0
+        self.free = self.free.max(now) + Duration::from_secs_f64(bytes * (1.0 + network.framing) / rate);
+        self.last = self.last.max(self.free + network.delay);
+        self.last
     }
 }
 
@@ -131,6 +143,8 @@ impl Group {
             counts: Vec::new(),
             committed: 0,
             pulled: 0,
+            pulls: Pulls::new(),
+            pull_due: None,
             done: Done::default(),
             clients: 0,
         };
@@ -162,14 +176,14 @@ impl Group {
                 let gap = self.gap();
                 self.after(gap, Event::Submit);
             }
-            Load::Saturated => unimplemented!("a closed load with many clients is as good"),
+            Load::Saturated => panic!("a closed load with many clients is as good"),
         }
     }
 
     pub(crate) fn controller(&self) -> &Controller {
         match &self.feed {
             Feed::Controlled(controller) => controller,
-            Feed::Fixed(_) => panic!("nobody controls this group"),
+            Feed::Fixed(..) => panic!("nobody controls this group"),
         }
     }
 
@@ -257,7 +271,7 @@ impl Group {
             Event::FollowerWrites { at, index } => {
                 let bytes = self.entry_bytes(index);
                 let disk = &mut self.followers[at].disk;
-                (disk.waiting, disk.bytes) = (Some(index), disk.bytes + bytes);
+                (disk.waiting, disk.bytes) = (disk.waiting.max(Some(index)), disk.bytes + bytes);
                 self.follower_sync(at);
             }
             Event::FollowerSynced { at, up_to } => {
@@ -265,13 +279,17 @@ impl Group {
                 let cost = self.cost(self.environment.follower(), 1, ack, 0.0);
                 let follower = &mut self.followers[at];
                 follower.free = follower.free.max(self.now) + cost;
-                let leaves = match self.environment.network().limit {
+                let arrives = match self.environment.network().limit {
                     Limit::Pair => follower.links[1].send(follower.free, &self.environment, ack),
                     Limit::Interface => self.interface[1].send(follower.free, &self.environment, ack),
                 };
                 follower.disk.syncing = false;
-                self.at(leaves + self.environment.network().delay, Event::AckArrives { from: at, index: up_to });
+                self.at(arrives, Event::AckArrives { from: at, index: up_to });
                 self.follower_sync(at);
+            }
+            Event::Pull => {
+                self.pull_due = None;
+                self.pull();
             }
             Event::AckArrives { from, index } => self.work(Job::Ack { from, index }),
         }
@@ -282,7 +300,8 @@ impl Group {
             Job::Receive { submitted } => self.waiting.push_back(submitted),
             Job::Ack { from, index } => {
                 self.tell(|controller, now| controller.acked(PeerId(from as u64 + 1), now, index));
-                let before = std::mem::replace(&mut self.followers[from].acked, index + 1);
+                let acked = &mut self.followers[from].acked;
+                let before = std::mem::replace(acked, (index + 1).max(*acked));
                 for index in before..=index {
                     if let Some(batch) =
                         index.checked_sub(self.committed).and_then(|n| self.batches.get_mut(n as usize))
@@ -295,20 +314,20 @@ impl Group {
             Job::Send { to } => {
                 for (to, index) in to {
                     let bytes = self.append_bytes(index);
-                    let leaves = match self.environment.network().limit {
+                    let arrives = match self.environment.network().limit {
                         Limit::Pair => self.followers[to].links[0].send(self.now, &self.environment, bytes),
                         Limit::Interface => self.interface[0].send(self.now, &self.environment, bytes),
                     };
-                    self.at(leaves + self.environment.network().delay, Event::AppendArrives { to, index });
+                    self.at(arrives, Event::AppendArrives { to, index });
                     let sent = self.entry_bytes(index);
                     self.tell(|controller, now| controller.sent(PeerId(to as u64 + 1), now, index, sent));
                 }
                 self.leader_sync();
             }
             Job::Answer { commands } => {
-                let (think, stays) = match self.load {
-                    Load::Closed { clients, think } => (think, clients),
-                    _ => (Duration::ZERO, 0),
+                let closed = match self.load {
+                    Load::Closed { clients, think } => Some((clients, think)),
+                    Load::Open { .. } | Load::Saturated => None,
                 };
                 if self.environment.network().limit == Limit::Interface {
                     let bytes = f64::from(self.environment.sizes().answer) * commands.len() as f64;
@@ -319,10 +338,12 @@ impl Group {
                 for (behind, submitted) in commands.iter().rev().enumerate() {
                     let answered = self.now - each * behind as u32;
                     self.done.latencies.push(answered.since(*submitted));
-                    if self.clients <= stays {
-                        self.at(self.now.max(answered + think), Event::Submit);
-                    } else {
-                        self.clients -= u32::from(stays > 0);
+                    match closed {
+                        Some((clients, think)) if self.clients <= clients => {
+                            self.at(self.now.max(answered + think), Event::Submit);
+                        }
+                        Some(_) => self.clients -= 1,
+                        None => {}
                     }
                 }
                 self.done.commands += commands.len() as u64;
@@ -343,12 +364,23 @@ impl Group {
             group.followers[peer].sent - group.followers[peer].acked < settings[peer].window()
         };
         let ready = (0..self.followers.len()).filter(|peer| room(self, *peer)).count();
-        if ready >= self.environment.quorum_followers() as usize && !self.waiting.is_empty() {
-            let entry = self.entry();
-            let limit = match &self.feed {
-                Feed::Fixed(setting) => setting.batch_bytes(),
-                Feed::Controlled(controller) => controller.batch_limit(self.waiting.len() as u64 * entry),
-            };
+        let entry = self.entry();
+        let (limit, gap) = match &self.feed {
+            Feed::Fixed(setting, gap) => (setting.batch_bytes(), *gap),
+            Feed::Controlled(controller) => {
+                (controller.batch_limit(self.waiting.len() as u64 * entry), controller.pull_gap())
+            }
+        };
+        let due = self.pulls.due(self.waiting.len() as u64 * entry, !self.batches.is_empty(), limit, gap);
+        if let Some(due) = due.filter(|due| *due > self.now && self.pull_due.is_none()) {
+            self.pull_due = Some(due);
+            self.at(due, Event::Pull);
+        }
+        // A group that leaves a follower behind for ever would have one less.
+        let together = self.followers.iter().all(|follower| self.pulled - follower.sent < MOST_BEHIND);
+        let slot = together && ready >= self.environment.quorum_followers() as usize;
+        if slot && due.is_some_and(|due| due <= self.now) {
+            self.pulls.pulled(self.now);
             let most = ((limit / entry) as usize).max(1);
             let commands: Vec<Time> = self.waiting.drain(..most.min(self.waiting.len())).collect();
             let (count, left) = (commands.len() as u64, !self.waiting.is_empty());
@@ -453,7 +485,7 @@ impl Group {
 
     fn setting(&self, peer: usize) -> Setting {
         match &self.feed {
-            Feed::Fixed(setting) => *setting,
+            Feed::Fixed(setting, _) => *setting,
             Feed::Controlled(controller) => controller.setting(PeerId(peer as u64 + 1)),
         }
     }

@@ -1,6 +1,7 @@
 //! Groups of cores in virtual time.
 
 mod cluster;
+mod hostile;
 
 use super::*;
 use crate::{Answer, Change, Message, MessageKind, Session};
