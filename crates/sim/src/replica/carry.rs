@@ -125,13 +125,18 @@ impl<M: StateMachine + Default, D: Event> Group<M, D> {
         match (synced.outcome, synced.writes.last()) {
             (Ok(()), Some(&number)) => {
                 node_.store.synced(synced.writes.len());
-                self.inbox.push_back(Input::Synced { bytes: synced.bytes, took: synced.took });
+                self.hears(node, Input::Synced { bytes: synced.bytes, took: synced.took });
                 if !self.early_persisted {
-                    self.inbox.push_back(Input::Persisted { number });
+                    self.hears(node, Input::Persisted { number });
                 }
             }
-            _ => self.inbox.push_back(Input::PersistFailed),
+            _ => self.hears(node, Input::PersistFailed),
         }
+    }
+
+    /// Of a thread of its own.
+    fn hears(&mut self, node: usize, input: Input) {
+        self.work(node, node, Duration::ZERO, Packet::Input(input));
     }
 
     pub(super) fn take_snapshot(&mut self, node: usize) {
@@ -177,7 +182,7 @@ impl<M: StateMachine + Default, D: Event> Group<M, D> {
         let life = self.nodes[from].life;
         let packet = Packet::Input(Input::SnapshotSent { peer: id(to), ok });
         let later = if ok { self.rule.link.delay } else { SILENCE };
-        self.simulation.after(later, Happening::Worked { node: from, life, from: to, packet });
+        self.simulation.after(later, Happening::Heard { node: from, life, from: to, packet });
     }
 }
 
