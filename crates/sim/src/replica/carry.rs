@@ -3,6 +3,7 @@
 use super::group::{Group, Happening, Packet, Told, bytes_of, id, place};
 use super::node::{Running, Task};
 use crate::event::Event;
+use crate::link::Bandwidth;
 use greenwave_replica::core::{Input, Output};
 use greenwave_replica::{Index, Message, SnapshotMeta, StateMachine};
 use std::time::Duration;
@@ -63,11 +64,10 @@ impl<M: StateMachine + Default, D: Event> Group<M, D> {
         };
         let leaves = self.nodes[node].cpu.work(now, cost);
         match self.network.send(leaves, node, to, self.framed(bytes)).arrival() {
-            Some(arrival) => {
-                let framed = self.framed(bytes);
-                let arrival = self.ingress[to].send(arrival, framed, self.rule.interface);
+            Some(arrival) if self.rule.interface == Bandwidth::UNLIMITED => {
                 self.simulation.at(arrival, Happening::Arrives { from: node, to, packet });
             }
+            Some(arrival) => drop(self.simulation.at(arrival, Happening::Reaches { from: node, to, bytes, packet })),
             None => match packet {
                 Packet::Snapshot { .. } => self.snapshot_sent(node, to, false),
                 // A transport notices some of what it loses.

@@ -102,7 +102,14 @@ pub enum Step<D> {
 
 #[derive(Debug)]
 pub(super) enum Happening<D> {
-    /// A message is there, and queues for the processor.
+    /// A message is there, and queues for the interface.
+    Reaches {
+        from: usize,
+        to: usize,
+        bytes: u64,
+        packet: Packet,
+    },
+    /// A message has come in, and queues for the processor.
     Arrives {
         from: usize,
         to: usize,
@@ -241,10 +248,10 @@ impl<M: StateMachine + Default, D: Event> Group<M, D> {
         self.work(node, self.rule.replicas, cost, Packet::Input(input));
     }
 
-    /// When bytes that somebody outside of the group sends at `at` have come in through a replica's interface.
-    pub fn comes_in(&mut self, node: usize, at: Time, bytes: u64) -> Time {
+    /// When bytes that reach a replica's interface now have come in.
+    pub fn comes_in(&mut self, node: usize, bytes: u64) -> Time {
         let framed = self.framed(bytes);
-        self.ingress[node].send(at, framed, self.rule.interface)
+        self.ingress[node].send(self.simulation.now(), framed, self.rule.interface)
     }
 
     /// When bytes that a replica answers now to somebody outside of the group have left through its interface, behind
@@ -330,7 +337,7 @@ impl<M: StateMachine + Default, D: Event> Group<M, D> {
     fn happen(&mut self, happening: Happening<D>) {
         let now = self.simulation.now();
         let (node, life) = match &happening {
-            Happening::Arrives { to, .. } => (*to, None),
+            Happening::Reaches { to, .. } | Happening::Arrives { to, .. } => (*to, None),
             Happening::Turn { node, life }
             | Happening::Heard { node, life, .. }
             | Happening::Applies { node, life }
@@ -346,12 +353,18 @@ impl<M: StateMachine + Default, D: Event> Group<M, D> {
             }
             return;
         }
+        if let Happening::Reaches { from, to, bytes, packet } = happening {
+            let arrival = self.comes_in(to, bytes);
+            self.simulation.at(arrival, Happening::Arrives { from, to, packet });
+            return;
+        }
         if self.nodes[node].paused_until > now {
             self.simulation.at(self.nodes[node].paused_until, happening);
             return;
         }
         match happening {
             Happening::Arrives { from, packet, .. } => return self.arrive(from, node, packet),
+            Happening::Reaches { .. } => {}
             Happening::Turn { .. } => return self.end_turn(node),
             Happening::Heard { from, packet, .. } => self.take_in(from, node, packet),
             Happening::Applies { .. } => self.apply(node),
@@ -491,6 +504,9 @@ pub(super) const MESSAGE_ENTRY: u64 = 13;
 impl<D: Event> Event for Happening<D> {
     fn trace(&self, trace: &mut Trace) {
         match self {
+            Self::Reaches { from, to, bytes, .. } => {
+                trace.number(9).number(*from as u64).number(*to as u64).number(*bytes);
+            }
             Self::Arrives { from, to, packet } => packet.trace(trace.number(1).number(*from as u64).number(*to as u64)),
             Self::Turn { node, .. } => drop(trace.number(2).number(*node as u64)),
             Self::Heard { node, packet, .. } => packet.trace(trace.number(8).number(*node as u64)),
