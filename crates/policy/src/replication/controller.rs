@@ -124,14 +124,14 @@ impl Controller {
     }
 
     /// The leader's core worked for so long on so many messages (appends and acknowledgements, sent and received), their
-    /// bytes, and commands received, executed or answered (a command counts once: when it is answered, say).
+    /// bytes, and commands received, executed or answered (a command counts once: when it comes, say).
     ///
     /// Better told in pieces that differ than in sums of all: that is how one cost is told from the other.
     #[inline]
     pub fn worked(&mut self, took: Duration, messages: u64, bytes: u64, commands: u64) {
         self.meter.worked(took);
         if messages > 0 || bytes > 0 || commands > 0 {
-            self.known.cpu.observe([messages as f64, bytes as f64, commands as f64], took.as_secs_f64());
+            self.known.cpu.observe([messages as f64, commands as f64, bytes as f64], took.as_secs_f64());
         }
     }
 
@@ -269,7 +269,7 @@ impl Controller {
             request: f64::from(environment.sizes().request),
         };
         let batch_bytes = measure.batch * f64::from(environment.sizes().request);
-        Advice { recommended, gain, leaner, anchor, batch_bytes, window_used }
+        Advice { recommended, gain, leaner, anchor, batch_bytes, window_used, model, load }
     }
 
     /// Keeping to a limit that is broken now is worth as much as latency falls.

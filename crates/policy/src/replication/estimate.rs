@@ -109,7 +109,8 @@ impl Level {
 
 /// Fits `y = coefficients . x` by least squares, with forgetting, all coefficients from zero up.
 ///
-/// Where the data can't tell coefficients apart (as many bytes as commands, always), they stay near to what they were.
+/// Where the data can't tell coefficients apart (as many bytes as commands, always), they stay near to what they were, and
+/// what is new goes to the first of them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fit<const N: usize> {
     products: [[f64; N]; N],

@@ -6,14 +6,16 @@
 //! or a step of a quarter in the window or the batch. The longer nothing turns out better, the rarer the trials. When
 //! load, distances or throughput have changed, it seeks again.
 //!
-//! A smaller window that is as good is better: what is under way beyond need stands in queues where nobody can pass it
-//! over, and where it hides how long the way really is.
+//! A smaller window that is as good is better if less is under way for it: what is beyond need stands in queues where
+//! nobody can pass it over, and where it hides how long the way really is. Where a wider one leaves no more under way, its
+//! room is for batches that vary. Which of the two it is, and what is hopeless, the model says; nothing of that is tried.
 //!
 //! Nothing is tried while there is hardly more than one command at a time: a lone request is pulled at once, whatever
 //! the setting, and nothing can be better for it.
 
 use super::measure::Measure;
-use super::setting::Setting;
+use super::predict::Model;
+use super::setting::{Load, Setting, worth};
 
 /// What the model says at the end of a span.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +30,22 @@ pub(super) struct Advice {
     pub(super) batch_bytes: f64,
     /// How much of the window was in use.
     pub(super) window_used: f64,
+    /// For what else might be set.
+    pub(super) model: Model,
+    pub(super) load: Load,
+}
+
+impl Advice {
+    /// Whether the model has hope for `setting`, as against `current`.
+    fn has_hope_for(&self, step: Step, setting: Setting, current: Setting) -> bool {
+        let (there, here) = (self.model.predict(setting, self.load), self.model.predict(current, self.load));
+        let gain = worth(&there) - worth(&here);
+        match step {
+            Step::Advice => true,
+            Step::Narrower => gain > AS_GOOD && there.turn < here.turn.mul_f64(LESS),
+            Step::Wider | Step::Larger | Step::Smaller => gain > HOPELESS,
+        }
+    }
 }
 
 /// What a setting was found for. If it has changed, another is sought.
@@ -244,7 +262,7 @@ impl Hold {
             Step::Larger if full_batches => Setting::with_window(batch + batch.div_ceil(4), window),
             Step::Wider | Step::Larger => return None,
         };
-        (setting != current).then_some(setting)
+        (setting != current && advice.has_hope_for(step, setting, current)).then_some(setting)
     }
 }
 
@@ -253,6 +271,10 @@ const CHANGED: f64 = 1.4;
 
 /// All there are, each at the place of its number.
 const STEPS: [Step; 5] = [Step::Advice, Step::Narrower, Step::Wider, Step::Larger, Step::Smaller];
+
+/// So much less time under way is less; and what the model has for so much worse, as a logarithm, isn't tried.
+const LESS: f64 = 0.95;
+const HOPELESS: f64 = -0.03;
 
 /// Spans without a step that was refused once, and how often that is doubled at most.
 const SHORTEST_REST: u32 = 2;

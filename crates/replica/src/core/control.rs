@@ -48,6 +48,8 @@ impl Control {
 
     pub(super) fn submitted(&mut self, now: Time) {
         if let Some(controller) = &mut self.controller {
+            // Most of what a command costs this thread is taking it in.
+            self.commands += 1;
             controller.submitted(now, 1);
         }
     }
@@ -115,7 +117,6 @@ impl Control {
 
     pub(super) fn committed(&mut self, now: Time, commands: usize, answer_bytes: usize, longest: Duration) {
         if let Some(controller) = &mut self.controller {
-            self.commands += commands as u64;
             controller.committed(now, commands as u64, answer_bytes as u64, longest);
         }
     }

@@ -89,6 +89,10 @@ pub fn grid(environment: &Environment) -> Vec<Setting> {
     batches.flat_map(|bytes| (0..=8).map(move |power| Setting::with_window(bytes, 1 << power))).collect()
 }
 
+/// A client takes up to so long to come back, beside its think time: without any chance, clients would go round in step for
+/// ever, and it would be luck which steps they fell into at first.
+const JITTER: Duration = Duration::from_micros(100);
+
 const STATIC_BATCH: u64 = 1 << 20;
 
 /// Commands that are measured, and the longest that is waited for them.
@@ -231,7 +235,10 @@ impl Run {
         }
         let leaves = self.group.goes_out(self.leader, u64::from(self.environment.sizes().answer));
         match self.load {
-            Load::Closed { think, .. } => self.group.after(leaves.since(now) + think, Arrival::Sent(place)),
+            Load::Closed { think, .. } => {
+                let back = leaves.since(now) + think + self.chance.span(JITTER);
+                self.group.after(back, Arrival::Sent(place));
+            }
             Load::Open { .. } | Load::Saturated => self.free.push(place),
         }
     }
