@@ -1,6 +1,7 @@
 //! Appending and syncing take time, one sync at a time; and any of it can fail.
 
 use crate::link::{Bandwidth, Pipe};
+use crate::seed::Stream;
 use greenwave_policy::Time;
 use std::time::Duration;
 
@@ -13,11 +14,13 @@ pub struct DiskRule {
     pub bandwidth: Bandwidth,
     /// Bytes that it holds; a write beyond fails with [`DiskFault::Full`].
     pub capacity: u64,
+    /// By what share a sync may take longer or less long than `sync`: 0 to 1.
+    pub variation: f64,
 }
 
 impl DiskRule {
     /// Takes no time and has no end.
-    pub const PERFECT: Self = Self { sync: Duration::ZERO, bandwidth: Bandwidth::UNLIMITED, capacity: u64::MAX };
+    pub const PERFECT: Self = Self { sync: Duration::ZERO, bandwidth: Bandwidth::UNLIMITED, capacity: u64::MAX, variation: 0.0 };
 
     /// Takes this long for a sync, and no time for bytes.
     #[must_use]
@@ -73,12 +76,13 @@ pub struct Disk {
     fault: Option<DiskFault>,
     pipe: Pipe,
     syncs: u64,
+    chance: Stream,
 }
 
 impl Disk {
-    /// An empty disk.
+    /// An empty disk, whose syncs vary by `chance`.
     #[must_use]
-    pub fn new(rule: DiskRule) -> Self {
+    pub fn new(rule: DiskRule, chance: Stream) -> Self {
         Self {
             rule,
             syncing: None,
@@ -88,6 +92,7 @@ impl Disk {
             fault: None,
             pipe: Pipe::default(),
             syncs: 0,
+            chance,
         }
     }
 
@@ -161,7 +166,13 @@ impl Disk {
         let bytes = std::mem::take(&mut self.waiting_bytes);
         self.used = self.used.saturating_add(bytes);
         self.syncs += 1;
-        let end = self.pipe.send(now, bytes, self.rule.bandwidth) + self.rule.sync;
+        let sync = if self.rule.variation > 0.0 {
+            let varied = 1.0 + self.rule.variation * (2.0 * self.chance.unit() - 1.0);
+            self.rule.sync.mul_f64(varied.max(0.0))
+        } else {
+            self.rule.sync
+        };
+        let end = self.pipe.send(now, bytes, self.rule.bandwidth) + sync;
         let writes = std::mem::take(&mut self.waiting);
         self.syncing = Some((end, Synced { writes, outcome: Ok(()), bytes, took: end.since(now) }));
         Some(end)

@@ -82,7 +82,7 @@
 //!
 //! The follower that completes the quorum decides, as it decides throughput; those behind it get windows as much larger
 //! as they are farther away. What the model recommends for all this is taken at once while it is much better, by the
-//! model; from there on it is trial and error, in steps of a quarter, because no model is right (see the pilot's own
+//! model; from there on it is trial and error, in steps of a half, because no model is right (see the pilot's own
 //! text). A trial is one span long, between two without it.
 //!
 //! # Sources

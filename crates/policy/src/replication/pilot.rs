@@ -3,7 +3,7 @@
 //! *Seek*: what the model recommends is taken as it is, as long as it is much better than what there is, by the model;
 //! each time the group shows a little more of what it runs on. *Hold*: now and then something else is tried for one
 //! span, between two spans without it, and kept if it was better. The trial is the model's advice, if that has changed,
-//! or a step of a quarter in the window or the batch. The longer nothing turns out better, the rarer the trials. When
+//! or a step of a half in the window or the batch. The longer nothing turns out better, the rarer the trials. When
 //! load, distances or throughput have changed, it seeks again.
 //!
 //! A smaller window that is as good is better if less is under way for it: what is beyond need stands in queues where
@@ -250,16 +250,16 @@ impl Hold {
                 let good = advice.gain > MUCH || advice.leaner;
                 (good && !known).then_some(advice.recommended)?
             }
-            Step::Narrower => Setting::with_window(batch, (window - window.div_ceil(5)).max(1)),
-            Step::Wider if advice.window_used > 0.5 => Setting::with_window(batch, window + window.div_ceil(4)),
+            Step::Narrower => Setting::with_window(batch, (window - window.div_ceil(3)).max(1)),
+            Step::Wider if advice.window_used > 0.5 => Setting::with_window(batch, window + window.div_ceil(2)),
             Step::Smaller => {
                 // What is a little more than the mean cuts the largest batches to the others' size.
                 let even = (1.25 * advice.batch_bytes) as u64;
-                let smaller = batch - batch / 5;
+                let smaller = batch - batch / 3;
                 let to = if full_batches { smaller } else { even.min(smaller) };
                 (advice.window_used > 0.5).then_some(Setting::with_window(to.max(1), window))?
             }
-            Step::Larger if full_batches => Setting::with_window(batch + batch.div_ceil(4), window),
+            Step::Larger if full_batches => Setting::with_window(batch + batch.div_ceil(2), window),
             Step::Wider | Step::Larger => return None,
         };
         (setting != current && advice.has_hope_for(step, setting, current)).then_some(setting)
@@ -274,7 +274,7 @@ const STEPS: [Step; 5] = [Step::Advice, Step::Narrower, Step::Wider, Step::Large
 
 /// So much less time under way is less; and what the model has for so much worse, as a logarithm, isn't tried.
 const LESS: f64 = 0.95;
-const HOPELESS: f64 = -0.03;
+const HOPELESS: f64 = -0.15;
 
 /// Spans without a step that was refused once, and how often that is doubled at most.
 const SHORTEST_REST: u32 = 2;

@@ -60,9 +60,9 @@ impl Control {
         }
     }
 
-    pub(super) fn pulled(&mut self, commands: usize, bytes: usize, left_some: bool) {
+    pub(super) fn pulled(&mut self, commands: usize, bytes: usize, full: bool) {
         if let Some(controller) = &mut self.controller {
-            controller.pulled(commands as u64, bytes as u64, left_some);
+            controller.pulled(commands as u64, bytes as u64, full);
         }
     }
 

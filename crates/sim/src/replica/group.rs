@@ -180,7 +180,7 @@ impl<M: StateMachine + Default, D: Event> Group<M, D> {
         let mut group = Self {
             simulation: Simulation::new(),
             network,
-            nodes: (0..replicas).map(|_| Node::new(rule.disk)).collect(),
+            nodes: (0..replicas).map(|node| Node::new(rule.disk, seed.stream("disk", node as u64))).collect(),
             rule,
             seed,
             membership,

@@ -93,6 +93,9 @@ pub fn grid(environment: &Environment) -> Vec<Setting> {
 /// ever, and it would be luck which steps they fell into at first.
 const JITTER: Duration = Duration::from_micros(100);
 
+/// A sync takes up to so much more or less than usual.
+const VARIATION: f64 = 0.2;
+
 const STATIC_BATCH: u64 = 1 << 20;
 
 /// Commands that are measured, and the longest that is waited for them.
@@ -335,6 +338,7 @@ fn rule(environment: &Environment, sizing: Sizing) -> GroupRule {
         disk: DiskRule {
             sync: environment.disk().sync,
             bandwidth: bandwidth(environment.disk().bandwidth),
+            variation: VARIATION,
             ..DiskRule::PERFECT
         },
         leader: work(environment.leader()),

@@ -6,6 +6,7 @@ use crate::clock::Clock;
 use crate::cpu::Cpu;
 use crate::disk::{Disk, DiskRule};
 use crate::event::Timer;
+use crate::seed::Stream;
 use greenwave_policy::Time;
 use greenwave_replica::applier::ApplyError;
 use greenwave_replica::batch::COMMAND_OVERHEAD;
@@ -73,11 +74,11 @@ pub enum StartError {
 }
 
 impl<M: StateMachine + Default> Node<M> {
-    pub(super) fn new(disk: DiskRule) -> Self {
+    pub(super) fn new(disk: DiskRule, chance: Stream) -> Self {
         Self {
             running: None,
             life: 0,
-            disk: Disk::new(disk),
+            disk: Disk::new(disk, chance),
             store: Store::default(),
             cpu: Cpu::new(1),
             waiting: VecDeque::new(),
