@@ -20,6 +20,9 @@
 //! - [`credit`]: how many chunks may be under way. [`pace`]: how large they are, and how much lies before the wire.
 //!   [`flow`]: which packets of a host are served first.
 //!
+//! # How a replica group is fed
+//! - [`replication`]: batches and windows, the model that sizes them, and the controller that fits it while running.
+//!
 //! # A request meets them
 //! ```
 //! use greenwave_policy::*;

@@ -8,7 +8,10 @@ use std::time::Instant;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let name = std::env::args().nth(1);
-    println!("{:26} {:>9} {:>14}  model  (setting)          1     2    64   256  aimd", "", "best/s", "(setting)");
+    println!(
+        "{:26} {:>9} {:>14}  model  (setting)       control (setting)          1     2    64   256  aimd",
+        "", "best/s", "(setting)"
+    );
     for case in cases()?.iter().filter(|case| name.as_ref().is_none_or(|name| case.name.contains(name.as_str()))) {
         let begun = Instant::now();
         let of = |system| measure(&case.environment, system, case.load, Seed::new(1));
@@ -18,6 +21,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let model = of(System::Model)?;
         print!("{:26} {:9.0} {:>14}  ", case.name, best.ops_per_s, shows(best.setting));
         print!("{:5.3}  {:14}", share(model), shows(model.setting));
+        let controller = of(System::Controller)?;
+        print!(" {:5.3}  {:14}", share(controller), shows(controller.setting));
         for system in [System::Static(1), System::Static(2), System::Static(64), System::Static(256), System::Aimd] {
             print!(" {:5.3}", share(of(system)?));
         }

@@ -1,6 +1,7 @@
 //! Appending and syncing take time, one sync at a time; and any of it can fail.
 
 use crate::link::{Bandwidth, Pipe};
+use crate::seed::Stream;
 use greenwave_policy::Time;
 use std::time::Duration;
 
@@ -13,11 +14,13 @@ pub struct DiskRule {
     pub bandwidth: Bandwidth,
     /// Bytes that it holds; a write beyond fails with [`DiskFault::Full`].
     pub capacity: u64,
+    /// By what share a sync may take longer or less long than `sync`: 0 to 1.
+    pub variation: f64,
 }
 
 impl DiskRule {
     /// Takes no time and has no end.
-    pub const PERFECT: Self = Self { sync: Duration::ZERO, bandwidth: Bandwidth::UNLIMITED, capacity: u64::MAX };
+    pub const PERFECT: Self = Self { sync: Duration::ZERO, bandwidth: Bandwidth::UNLIMITED, capacity: u64::MAX, variation: 0.0 };
 
     /// Takes this long for a sync, and no time for bytes.
     #[must_use]
@@ -47,6 +50,10 @@ pub struct Synced {
     pub writes: Vec<u64>,
     /// Whether they are durable.
     pub outcome: Result<(), DiskFault>,
+    /// Bytes that it was for.
+    pub bytes: u64,
+    /// How long it took.
+    pub took: Duration,
 }
 
 /// A disk with a single writer, who appends all that waits and syncs it at once (group commit).
@@ -60,8 +67,8 @@ pub struct Synced {
 #[derive(Clone, Debug)]
 pub struct Disk {
     rule: DiskRule,
-    /// What the sync under way is for, and when it ends.
-    syncing: Option<(Time, Vec<u64>)>,
+    /// When the sync under way ends, and what it comes to.
+    syncing: Option<(Time, Synced)>,
     /// Given, and not yet in a sync.
     waiting: Vec<u64>,
     waiting_bytes: u64,
@@ -69,12 +76,13 @@ pub struct Disk {
     fault: Option<DiskFault>,
     pipe: Pipe,
     syncs: u64,
+    chance: Stream,
 }
 
 impl Disk {
-    /// An empty disk.
+    /// An empty disk, whose syncs vary by `chance`.
     #[must_use]
-    pub fn new(rule: DiskRule) -> Self {
+    pub fn new(rule: DiskRule, chance: Stream) -> Self {
         Self {
             rule,
             syncing: None,
@@ -84,6 +92,7 @@ impl Disk {
             fault: None,
             pipe: Pipe::default(),
             syncs: 0,
+            chance,
         }
     }
 
@@ -119,11 +128,12 @@ impl Disk {
     /// The sync under way has ended: what it came to, and when the next one does, if anything waits. `None` before its
     /// end, or without one.
     pub fn finish(&mut self, now: Time) -> Option<(Synced, Option<Time>)> {
-        let (_, writes) = self.syncing.take_if(|(end, _)| *end <= now)?;
+        let (_, mut synced) = self.syncing.take_if(|(end, _)| *end <= now)?;
         let full = self.used > self.rule.capacity;
         let fault = self.fault.take().or(full.then_some(DiskFault::Full));
+        synced.outcome = fault.map_or(Ok(()), Err);
         let next = if self.waiting.is_empty() { None } else { self.begin(now) };
-        Some((Synced { writes, outcome: fault.map_or(Ok(()), Err) }, next))
+        Some((synced, next))
     }
 
     /// Gives room back, as when old files are removed.
@@ -156,8 +166,15 @@ impl Disk {
         let bytes = std::mem::take(&mut self.waiting_bytes);
         self.used = self.used.saturating_add(bytes);
         self.syncs += 1;
-        let end = self.pipe.send(now, bytes, self.rule.bandwidth) + self.rule.sync;
-        self.syncing = Some((end, std::mem::take(&mut self.waiting)));
+        let sync = if self.rule.variation > 0.0 {
+            let varied = 1.0 + self.rule.variation * (2.0 * self.chance.unit() - 1.0);
+            self.rule.sync.mul_f64(varied.max(0.0))
+        } else {
+            self.rule.sync
+        };
+        let end = self.pipe.send(now, bytes, self.rule.bandwidth) + sync;
+        let writes = std::mem::take(&mut self.waiting);
+        self.syncing = Some((end, Synced { writes, outcome: Ok(()), bytes, took: end.since(now) }));
         Some(end)
     }
 }

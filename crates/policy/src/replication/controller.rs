@@ -124,14 +124,14 @@ impl Controller {
     }
 
     /// The leader's core worked for so long on so many messages (appends and acknowledgements, sent and received), their
-    /// bytes, and commands received, executed or answered (a command counts once: when it is answered, say).
+    /// bytes, and commands received, executed or answered (a command counts once: when it comes, say).
     ///
     /// Better told in pieces that differ than in sums of all: that is how one cost is told from the other.
     #[inline]
     pub fn worked(&mut self, took: Duration, messages: u64, bytes: u64, commands: u64) {
         self.meter.worked(took);
         if messages > 0 || bytes > 0 || commands > 0 {
-            self.known.cpu.observe([messages as f64, bytes as f64, commands as f64], took.as_secs_f64());
+            self.known.cpu.observe([messages as f64, commands as f64, bytes as f64], took.as_secs_f64());
         }
     }
 
@@ -253,7 +253,7 @@ impl Controller {
     }
 
     fn advice(&self, environment: &Environment, measure: &Measure, in_force: Setting, window_used: f64) -> Advice {
-        let load = load(measure.in_system);
+        let load = load(measure.crowd);
         let recommended = recommend(environment, load, self.aim);
         let model = Model::new(environment);
         let (there, here) = (model.predict(recommended, load), model.predict(in_force, load));
@@ -261,6 +261,7 @@ impl Controller {
             std::cmp::Ordering::Greater => (worth(&there) - worth(&here)).max(self.latency_gain(&there, &here)),
             _ => 0.0,
         };
+        let leaner = there.turn < here.turn.mul_f64(LEANER) && worth(&there) >= worth(&here);
         let anchor = Anchor {
             in_system: measure.in_system,
             round_trip: 2.0 * environment.network().delay.as_secs_f64(),
@@ -268,7 +269,7 @@ impl Controller {
             request: f64::from(environment.sizes().request),
         };
         let batch_bytes = measure.batch * f64::from(environment.sizes().request);
-        Advice { recommended, gain, anchor, batch_bytes, window_used }
+        Advice { recommended, gain, leaner, anchor, batch_bytes, window_used, model, load }
     }
 
     /// Keeping to a limit that is broken now is worth as much as latency falls.
@@ -284,6 +285,9 @@ impl Controller {
 
 /// The windows of followers are at most so many times that of the quorum's.
 const FARTHEST: f64 = 64.0;
+
+/// Advice to have so much less under way is good advice even if nothing else gets better.
+const LEANER: f64 = 0.7;
 
 /// The largest batch after a burst, in bytes.
 const MOST_BATCH: u64 = 1 << 20;

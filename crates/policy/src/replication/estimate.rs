@@ -31,6 +31,17 @@ impl Least {
         self.halves[0] = self.halves[0].min(value);
     }
 
+    /// The least value stands for another window, although none of the last ones was as low.
+    pub(super) fn keep(&mut self, now: Time) {
+        self.halves[0] = self.halves[0].min(self.halves[1]);
+        self.since = now;
+    }
+
+    /// What was before doesn't hold any more.
+    pub(super) fn restart(&mut self, now: Time, value: f64) {
+        (self.halves, self.since) = ([value, f64::INFINITY], now);
+    }
+
     /// `None` before the first value.
     pub(super) fn value(&self) -> Option<f64> {
         Some(self.halves[0].min(self.halves[1])).filter(|value| value.is_finite())
@@ -65,12 +76,13 @@ impl Mean {
 pub(super) struct Level {
     now: u64,
     since: Time,
-    /// Things times seconds since the span began.
+    /// Things times seconds since the span began, and their squares times seconds.
     area: f64,
+    squares: f64,
 }
 
 impl Level {
-    pub(super) const ZERO: Self = Self { now: 0, since: Time::ZERO, area: 0.0 };
+    pub(super) const ZERO: Self = Self { now: 0, since: Time::ZERO, area: 0.0, squares: 0.0 };
 
     pub(super) fn change(&mut self, now: Time, more: u64, less: u64) {
         self.settle(now);
@@ -81,21 +93,24 @@ impl Level {
         self.now
     }
 
-    /// Things times seconds since the last call of this.
-    pub(super) fn take_area(&mut self, now: Time) -> f64 {
+    /// Things times seconds since the last call of this, and their squares times seconds.
+    pub(super) fn take_areas(&mut self, now: Time) -> (f64, f64) {
         self.settle(now);
-        std::mem::take(&mut self.area)
+        (std::mem::take(&mut self.area), std::mem::take(&mut self.squares))
     }
 
     fn settle(&mut self, now: Time) {
-        self.area += self.now as f64 * now.since(self.since).as_secs_f64();
+        let (things, seconds) = (self.now as f64, now.since(self.since).as_secs_f64());
+        self.area += things * seconds;
+        self.squares += things * things * seconds;
         self.since = self.since.max(now);
     }
 }
 
 /// Fits `y = coefficients . x` by least squares, with forgetting, all coefficients from zero up.
 ///
-/// Where the data can't tell coefficients apart (as many bytes as commands, always), they stay near to what they were.
+/// Where the data can't tell coefficients apart (as many bytes as commands, always), they stay near to what they were, and
+/// what is new goes to the first of them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fit<const N: usize> {
     products: [[f64; N]; N],

@@ -16,6 +16,7 @@ pub(super) struct Knowledge {
     peers: Vec<Peer>,
     /// The follower that completes the quorum.
     pub(super) quorum: Option<PeerId>,
+    /// Of messages, commands and their bytes, in this order: what is as much a command's as its bytes' goes to the command.
     pub(super) cpu: Fit<3>,
     pub(super) syncs: Syncs,
     pub(super) entries: Totals,
@@ -72,7 +73,7 @@ impl Knowledge {
         let free = measure.working < BUSY && measure.syncing < BUSY;
         for peer in &mut self.peers {
             let span = peer.take_span(now, measure.seconds);
-            peer.learn_capacity(&span, in_force.window(), free);
+            peer.learn_capacity(now, &span, in_force.window(), free);
         }
         self.choose_quorum(in_force);
         let span = self.peer(self.quorum?)?.last_span();
@@ -89,7 +90,7 @@ impl Knowledge {
     /// The environment as the quorum's follower has it; `None` before it has acknowledged anything.
     pub(super) fn environment(&self) -> Option<Environment> {
         let peer = self.peer(self.quorum?)?;
-        let [message, byte, command] = self.cpu.coefficients();
+        let [message, command, byte] = self.cpu.coefficients();
         let [sync, sync_byte] = if self.syncs.samples() > 0 { self.syncs.costs() } else { [0.0; 2] };
         let (round_trip, sync) = peer.split(sync)?;
         let cpu = Cpu {

@@ -34,6 +34,9 @@ pub(super) struct Measure {
     pub(super) ops_per_s: f64,
     /// Commands that were submitted and not yet committed, on average.
     pub(super) in_system: f64,
+    /// That and two standard deviations, at most those of what comes at random (Poisson): it isn't always as little as
+    /// on average.
+    pub(super) crowd: f64,
     /// The share of commands that took longer than the aim allows.
     pub(super) late: f64,
     /// The share of time that the leader's core worked, and its disk synced.
@@ -149,11 +152,15 @@ impl Meter {
             }
             _ => share(self.committed as f64, seconds),
         };
+        let (area, squares) = self.in_system.take_areas(now);
+        let in_system = share(area, seconds);
+        let variance = share(squares, seconds) - in_system * in_system;
         let measure = Measure {
             seconds,
             ops_per_s: rate,
             committed: self.committed,
-            in_system: share(self.in_system.take_area(now), seconds),
+            in_system,
+            crowd: in_system + 2.0 * variance.clamp(0.0, in_system).sqrt(),
             late: share(self.late as f64, self.committed as f64),
             working: share(self.working, seconds).min(1.0),
             syncing: share(self.syncing, seconds).min(1.0),

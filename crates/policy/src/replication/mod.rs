@@ -10,10 +10,13 @@
 //! - [`Controller`]: measures the environment while the group runs, takes what the model recommends for it, and looks
 //!   around there for what measures better.
 //!
-//! # Batches are pulled
+//! - [`Pulls`]: when a batch is made of what waits.
+//!
+//! # Batches are pulled, in a rhythm
 //! A batch is made when a window has a free slot, of what waits at that moment, up to its limit. So a lone request leaves
 //! at once, whatever the setting, and nothing ever waits for a batch to fill: batches grow because slots are taken. (The
-//! source's JPaxos does so too; its model has a time for filling, this one doesn't.)
+//! source's JPaxos does so too; its model has a time for filling, this one doesn't.) Left to themselves such batches
+//! bunch, as buses do, and nothing parts them; so those that aren't full are pulled a gap apart ([`Pulls`] tells why).
 //!
 //! # The model
 //! There are `n` replicas; `f = n - 1` followers, of which `q = n / 2` complete a quorum. An instance of `k` commands is
@@ -50,7 +53,12 @@
 //! ```
 //! the last term being what a command waits for a slot: one that comes back `think` after its slot was taken again
 //! waits for the next. With no think time, `k = clients / (w + 1)`: a window of one halves the throughput of a long way,
-//! as one half of the clients waits for the other's round trip.
+//! as one half of the clients waits for the other's round trip. Where the limit is above that, batches may bunch all the
+//! same, up to the limit; then there are `m = clients / limit` of them, and commands come round every
+//! ```text
+//! turn + min(turn of a single command, turn / (m - 1)) + think        turn = T_inst + T_cpu
+//! ```
+//! The worse of the two counts, so that limits are recommended that leave little to bunch.
 //!
 //! **Loss** is TCP's: a stream has at most `1.22 MSS / (2 L sqrt(p))` (Mathis, Semke, Mahdavi and Ott 1997), and as it
 //! delivers in order, all that was sent in the round trip after a lost packet waits for that to be sent again; an
@@ -62,16 +70,20 @@
 //! waiting for a slot is uniform, queueing exponential.
 //!
 //! # The controller
-//! It runs in the leader and is told what happens there; all times are the caller's.
-//! - *Round trip*: the least of 10 s, less what the bytes took. Of it, the sync is what heartbeats don't have.
+//! It runs in the leader and is told what happens there; all times are the caller's. Time is cut into *spans* of eight
+//! round trips, in each of which one setting is in force. What it learns:
+//! - *Round trip*: the least of 10 s, less what the bytes took. Of it, the sync is what heartbeats don't have. While the
+//!   path or a core is full it is kept, as nobody can see it then. If more was under way than in the span before and
+//!   appends took no longer, it wasn't a queue that they met, and it is learned anew.
 //! - *Bandwidth*: what was acknowledged in a span, if even the luckiest append of the span found a queue, and neither
 //!   core nor disk were busy; otherwise three times that, as the path was never full (BBR's start).
 //! - *Work*: least squares on messages, bytes and commands, with forgetting. *Syncs*: near the median, and a part for
-//!   bytes. *Load*: commands in the system, as clients that don't think.
+//!   bytes. *Load*: commands in the system, as clients that don't think, and two standard deviations for chance.
 //!
 //! The follower that completes the quorum decides, as it decides throughput; those behind it get windows as much larger
-//! as they are farther away. From there on it is trial and error, in small steps and with hysteresis (see the pilot's
-//! own text), because no model is right: a trial is one span long, between two without it.
+//! as they are farther away. What the model recommends for all this is taken at once while it is much better, by the
+//! model; from there on it is trial and error, in steps of a half, because no model is right (see the pilot's own
+//! text). A trial is one span long, between two without it.
 //!
 //! # Sources
 //! Santos and Schiper, *Tuning Paxos for High-Throughput with Batching and Pipelining* (ICDCN 2012): `T_net`, `T_cpu`,

@@ -26,6 +26,8 @@ pub(super) struct Peer {
     capacity: Option<Capacity>,
     span: PeerSpan,
     last: PeerSpan,
+    /// The one that capacity was learned from last.
+    before: PeerSpan,
     /// Whether it was sent something in the last span and acknowledged nothing.
     silent: bool,
 }
@@ -64,6 +66,10 @@ impl PeerSpan {
         self.acks
     }
 
+    fn bytes_under_way(&self) -> f64 {
+        self.under_way * self.acked_bytes as f64 / self.acks.max(1) as f64
+    }
+
     /// How much of a window of so many batches was used.
     pub(super) fn used(&self, window: u64) -> f64 {
         self.under_way / window.max(1) as f64
@@ -88,6 +94,7 @@ impl Peer {
             capacity: None,
             span: PeerSpan::default(),
             last: PeerSpan::default(),
+            before: PeerSpan::default(),
             silent: false,
         }
     }
@@ -130,7 +137,7 @@ impl Peer {
     }
 
     pub(super) fn take_span(&mut self, now: Time, seconds: f64) -> PeerSpan {
-        let area = self.under_way.take_area(now);
+        let (area, _) = self.under_way.take_areas(now);
         let span = std::mem::take(&mut self.span);
         self.silent = span.acks == 0 && (span.sends > 0 || self.silent);
         self.last = PeerSpan { under_way: if seconds > 0.0 { area / seconds } else { 0.0 }, seconds, ..span };
@@ -147,7 +154,10 @@ impl Peer {
     ///
     /// Where the path is full, every append finds a queue, even the luckiest of the span. Where some find none, the path
     /// was idle at times, and may carry more.
-    pub(super) fn learn_capacity(&mut self, span: &PeerSpan, window: u64, free: bool) {
+    ///
+    /// As long as the path is full, nobody sees how long it is when it isn't, so what was seen before is kept. A path
+    /// that has become longer looks the same, until more or less is under way: a queue changes with that, a path doesn't.
+    pub(super) fn learn_capacity(&mut self, now: Time, span: &PeerSpan, window: u64, free: bool) {
         let (Some(least), true) = (self.least(), span.seconds > 0.0 && span.acks > 0) else { return };
         let rate = span.acked_bytes as f64 / span.seconds;
         if rate <= 0.0 {
@@ -156,13 +166,32 @@ impl Peer {
         let full = span.used(window) > 0.7 && window > 1;
         let known = self.capacity.map_or(0.0, |capacity| capacity.rate);
         let confirmed = self.capacity.is_some_and(|capacity| capacity.confirmed);
-        if full && free && span.least > least * QUEUED {
+        let queued = span.least > least * QUEUED;
+        if queued && !free {
+            self.round_trip.keep(now);
+            self.echo.keep(now);
+        }
+        if queued && free && self.is_longer(span) {
+            self.round_trip.restart(now, span.least);
+            self.echo.restart(now, f64::INFINITY);
+            self.capacity = Some(Capacity { rate: rate * OPTIMISM, confirmed: false });
+        } else if full && free && queued {
+            self.round_trip.keep(now);
+            self.echo.keep(now);
             self.capacity = Some(Capacity { rate, confirmed: true });
-        } else if !confirmed || rate > known * 1.02 {
+        } else if !confirmed || rate > known * 1.05 {
             self.capacity = Some(Capacity { rate: known.max(rate * OPTIMISM), confirmed: false });
         } else if full && span.least < least * UNQUEUED && rate > known * 0.9 {
             self.capacity = Some(Capacity { rate: rate * OPTIMISM, confirmed: false });
         }
+        self.before = *span;
+    }
+
+    /// Whether appends took about as long as in the span before although more, or less, was under way.
+    fn is_longer(&self, span: &PeerSpan) -> bool {
+        let logarithm = |one: f64, other: f64| (one.max(1e-12) / other.max(1e-12)).ln().abs();
+        let more = logarithm(span.bytes_under_way(), self.before.bytes_under_way());
+        self.before.acks > 0 && more > 0.14 && logarithm(span.least, self.before.least) < more / 3.0
     }
 
     /// Bytes a second that the path is thought to carry; infinite before anything was measured.

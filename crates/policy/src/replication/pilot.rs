@@ -3,17 +3,19 @@
 //! *Seek*: what the model recommends is taken as it is, as long as it is much better than what there is, by the model;
 //! each time the group shows a little more of what it runs on. *Hold*: now and then something else is tried for one
 //! span, between two spans without it, and kept if it was better. The trial is the model's advice, if that has changed,
-//! or a step of a quarter in the window or the batch. The longer nothing turns out better, the rarer the trials. When
+//! or a step of a half in the window or the batch. The longer nothing turns out better, the rarer the trials. When
 //! load, distances or throughput have changed, it seeks again.
 //!
-//! A smaller window that is as good is better: what is under way beyond need stands in queues where nobody can pass it
-//! over, and where it hides how long the way really is.
+//! A smaller window that is as good is better if less is under way for it: what is beyond need stands in queues where
+//! nobody can pass it over, and where it hides how long the way really is. Where a wider one leaves no more under way, its
+//! room is for batches that vary. Which of the two it is, and what is hopeless, the model says; nothing of that is tried.
 //!
 //! Nothing is tried while there is hardly more than one command at a time: a lone request is pulled at once, whatever
 //! the setting, and nothing can be better for it.
 
 use super::measure::Measure;
-use super::setting::Setting;
+use super::predict::Model;
+use super::setting::{Load, Setting, worth};
 
 /// What the model says at the end of a span.
 #[derive(Clone, Copy, Debug)]
@@ -21,11 +23,29 @@ pub(super) struct Advice {
     pub(super) recommended: Setting,
     /// By how much that is better than what there is, as a logarithm, if the model is right.
     pub(super) gain: f64,
+    /// Whether it is as good with much less under way.
+    pub(super) leaner: bool,
     pub(super) anchor: Anchor,
     /// The bytes of a batch, on average.
     pub(super) batch_bytes: f64,
     /// How much of the window was in use.
     pub(super) window_used: f64,
+    /// For what else might be set.
+    pub(super) model: Model,
+    pub(super) load: Load,
+}
+
+impl Advice {
+    /// Whether the model has hope for `setting`, as against `current`.
+    fn has_hope_for(&self, step: Step, setting: Setting, current: Setting) -> bool {
+        let (there, here) = (self.model.predict(setting, self.load), self.model.predict(current, self.load));
+        let gain = worth(&there) - worth(&here);
+        match step {
+            Step::Advice => true,
+            Step::Narrower => gain > AS_GOOD && there.turn < here.turn.mul_f64(LESS),
+            Step::Wider | Step::Larger | Step::Smaller => gain > HOPELESS,
+        }
+    }
 }
 
 /// What a setting was found for. If it has changed, another is sought.
@@ -80,6 +100,8 @@ struct Record {
 struct Trial {
     setting: Setting,
     step: Step,
+    /// What it has to gain, as a logarithm, to be kept.
+    least_gain: f64,
     /// What it was worth, once that was measured.
     worth: Option<f64>,
 }
@@ -114,7 +136,7 @@ impl Pilot {
         match &mut self.phase {
             Phase::Seek { still, spans } => {
                 *spans += 1;
-                if advice.gain > MUCH && *spans < MOST_SEEKING {
+                if (advice.gain > MUCH || advice.leaner) && *spans < MOST_SEEKING {
                     *still = 0;
                     self.current = advice.recommended;
                     return;
@@ -181,7 +203,7 @@ impl Hold {
         let gain = tried - self.base.max(worth);
         self.base = worth;
         self.trial = None;
-        if gain > trial.step.least_gain() {
+        if gain > trial.least_gain {
             self.base += gain;
             self.records = [Record::default(); STEPS.len()];
             self.rejected = None;
@@ -211,7 +233,9 @@ impl Hold {
             if let Some(setting) = self.candidate(step, current, measure, advice) {
                 // What is good once is tried again at once.
                 self.next = step as usize;
-                self.trial = Some(Trial { setting, step, worth: None });
+                let leaner = step == Step::Narrower || (step == Step::Advice && advice.gain <= MUCH);
+                let least_gain = if leaner { AS_GOOD } else { BETTER };
+                self.trial = Some(Trial { setting, step, least_gain, worth: None });
                 return;
             }
         }
@@ -223,21 +247,22 @@ impl Hold {
         let setting = match step {
             Step::Advice => {
                 let known = self.rejected.is_some_and(|rejected| is_near(rejected, advice.recommended));
-                (advice.gain > MUCH && !known).then_some(advice.recommended)?
+                let good = advice.gain > MUCH || advice.leaner;
+                (good && !known).then_some(advice.recommended)?
             }
-            Step::Narrower => Setting::with_window(batch, (window - window.div_ceil(5)).max(1)),
-            Step::Wider if advice.window_used > 0.5 => Setting::with_window(batch, window + window.div_ceil(4)),
+            Step::Narrower => Setting::with_window(batch, (window - window.div_ceil(3)).max(1)),
+            Step::Wider if advice.window_used > 0.5 => Setting::with_window(batch, window + window.div_ceil(2)),
             Step::Smaller => {
                 // What is a little more than the mean cuts the largest batches to the others' size.
                 let even = (1.25 * advice.batch_bytes) as u64;
-                let smaller = batch - batch / 5;
+                let smaller = batch - batch / 3;
                 let to = if full_batches { smaller } else { even.min(smaller) };
                 (advice.window_used > 0.5).then_some(Setting::with_window(to.max(1), window))?
             }
-            Step::Larger if full_batches => Setting::with_window(batch + batch.div_ceil(4), window),
+            Step::Larger if full_batches => Setting::with_window(batch + batch.div_ceil(2), window),
             Step::Wider | Step::Larger => return None,
         };
-        (setting != current).then_some(setting)
+        (setting != current && advice.has_hope_for(step, setting, current)).then_some(setting)
     }
 }
 
@@ -247,22 +272,19 @@ const CHANGED: f64 = 1.4;
 /// All there are, each at the place of its number.
 const STEPS: [Step; 5] = [Step::Advice, Step::Narrower, Step::Wider, Step::Larger, Step::Smaller];
 
+/// So much less time under way is less; and what the model has for so much worse, as a logarithm, isn't tried.
+const LESS: f64 = 0.95;
+const HOPELESS: f64 = -0.15;
+
 /// Spans without a step that was refused once, and how often that is doubled at most.
 const SHORTEST_REST: u32 = 2;
 const LONGEST_REST: u32 = 8;
 
-/// As a logarithm.
+/// Gains, as logarithms: of what is kept as it is better, of what is kept as it is as good with less under way, and of
+/// what isn't tried again soon.
+const BETTER: f64 = 0.01;
+const AS_GOOD: f64 = -0.003;
 const MUCH_WORSE: f64 = -0.05;
-
-impl Step {
-    /// What it has to gain, as a logarithm, to be kept.
-    const fn least_gain(self) -> f64 {
-        match self {
-            Self::Narrower => -0.003,
-            Self::Advice | Self::Wider | Self::Smaller | Self::Larger => 0.01,
-        }
-    }
-}
 
 fn is_near(one: Setting, other: Setting) -> bool {
     let near = |one: u64, other: u64| one.abs_diff(other) * 5 <= one.max(other);

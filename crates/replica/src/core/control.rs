@@ -54,6 +54,8 @@ impl Control {
 
     pub(super) fn submitted(&mut self, now: Time) {
         if let Some(controller) = &mut self.controller {
+            // Most of what a command costs this thread is taking it in.
+            self.commands += 1;
             controller.submitted(now, 1);
         }
     }
@@ -64,9 +66,9 @@ impl Control {
         }
     }
 
-    pub(super) fn pulled(&mut self, commands: usize, bytes: usize, left_some: bool) {
+    pub(super) fn pulled(&mut self, commands: usize, bytes: usize, full: bool) {
         if let Some(controller) = &mut self.controller {
-            controller.pulled(commands as u64, bytes as u64, left_some);
+            controller.pulled(commands as u64, bytes as u64, full);
         }
     }
 
@@ -122,7 +124,6 @@ impl Control {
     pub(super) fn committed(&mut self, now: Time, commands: usize, answer_bytes: usize, longest: Duration) {
         self.answered += commands as u64;
         if let Some(controller) = &mut self.controller {
-            self.commands += commands as u64;
             controller.committed(now, commands as u64, answer_bytes as u64, longest);
         }
     }

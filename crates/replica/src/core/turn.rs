@@ -112,7 +112,10 @@ impl Core {
                 self.refuse(waiting.ticket, refusal);
             }
             let Some(pulled) = pulled else { return };
-            self.control.pulled(pulled.tickets.len(), pulled.data.len(), !self.queue.is_empty());
+            let (commands, bytes) = (pulled.tickets.len(), pulled.data.len());
+            // There was no room for another like these.
+            let full = bytes + bytes / commands.max(1) > batch_bytes;
+            self.control.pulled(commands, bytes, full);
             let entry = eraftpb::Entry { data: pulled.data, ..eraftpb::Entry::default() };
             let proposal = eraftpb::Message {
                 msg_type: MessageType::MsgPropose,

@@ -40,16 +40,16 @@ enum Sync {
 }
 
 const ROWS: [Row; 18] = [
-    Row("lan-10g-128-fast-3", 3, Lies::Lan(10_000, 20), 128, Sync::Fast, 512),
+    Row("lan-10g-128-fast-3", 3, Lies::Lan(10_000, 1024), 128, Sync::Fast, 512),
     Row("lan-10g-8k-fast-3", 3, Lies::Lan(10_000, 20), 8192, Sync::Fast, 512),
-    Row("lan-10g-1k-slow-5", 5, Lies::Lan(10_000, 20), 1024, Sync::Slow, 1024),
-    Row("lan-1g-128-fast-3", 3, Lies::Lan(1_000, 50), 128, Sync::Fast, 512),
+    Row("lan-10g-1k-slow-5", 5, Lies::Lan(10_000, 2048), 1024, Sync::Slow, 1024),
+    Row("lan-1g-128-fast-3", 3, Lies::Lan(1_000, 50), 128, Sync::Fast, 4096),
     Row("lan-1g-1k-fast-3", 3, Lies::Lan(1_000, 50), 1024, Sync::Fast, 512),
     Row("lan-1g-8k-fast-3", 3, Lies::Lan(1_000, 50), 8192, Sync::Fast, 256),
-    Row("lan-1g-128-slow-3", 3, Lies::Lan(1_000, 50), 128, Sync::Slow, 1024),
+    Row("lan-1g-128-slow-3", 3, Lies::Lan(1_000, 2048), 128, Sync::Slow, 1024),
     Row("lan-1g-1k-slow-3", 3, Lies::Lan(1_000, 50), 1024, Sync::Slow, 512),
     Row("lan-1g-8k-disk-5", 5, Lies::Lan(1_000, 50), 8192, Sync::Disk, 256),
-    Row("lan-1g-128-disk-3", 3, Lies::Lan(1_000, 50), 128, Sync::Disk, 2048),
+    Row("lan-1g-128-disk-3", 3, Lies::Lan(1_000, 4096), 128, Sync::Disk, 2048),
     Row("region-1g-1ms-1k-fast-3", 3, Lies::Wan(1_000, 1), 1024, Sync::Fast, 1024),
     Row("region-1g-1ms-1k-slow-5", 5, Lies::Wan(1_000, 1), 1024, Sync::Slow, 1024),
     Row("wan-100m-25ms-128-fast-5", 5, Lies::Wan(100, 25), 128, Sync::Fast, 4096),

@@ -29,6 +29,8 @@ pub enum System {
     Model,
     /// A window of so many batches, of at most 1 MiB each as etcd has it, fixed.
     Static(u64),
+    /// The controller, from nothing, once it has settled.
+    Controller,
     /// Batches of at most 1 MiB, and a window that grows by one in every round, and is halved when commands take half
     /// as long again as they did at best: additive increase, multiplicative decrease.
     Aimd,
@@ -55,13 +57,15 @@ pub struct Measured {
 /// # Errors
 /// If no such group can be started.
 pub fn measure(environment: &Environment, system: System, load: Load, seed: Seed) -> Result<Measured, StartError> {
-    let fixed = |setting| run(environment, setting, load, seed, None);
+    let fixed = |setting| run(environment, Sizing::Fixed(setting), load, seed, None);
     match system {
         System::Fixed(setting) => fixed(setting),
         System::Static(window) => fixed(Setting::with_window(STATIC_BATCH, window)),
         System::Model => fixed(recommend(environment, load, Aim::Throughput)),
+        System::Controller => run(environment, Sizing::Auto(Aim::Throughput), load, seed, None),
         System::Aimd => {
-            run(environment, Setting::with_window(STATIC_BATCH, 1), load, seed, Some(Aimd::new(environment)))
+            let first = Sizing::Fixed(Setting::with_window(STATIC_BATCH, 1));
+            run(environment, first, load, seed, Some(Aimd::new(environment)))
         }
         System::BestOfGrid => {
             let mut best: Option<Measured> = None;
@@ -85,6 +89,13 @@ pub fn grid(environment: &Environment) -> Vec<Setting> {
     batches.flat_map(|bytes| (0..=8).map(move |power| Setting::with_window(bytes, 1 << power))).collect()
 }
 
+/// A client takes up to so long to come back, beside its think time: without any chance, clients would go round in step for
+/// ever, and it would be luck which steps they fell into at first.
+const JITTER: Duration = Duration::from_micros(100);
+
+/// A sync takes up to so much more or less than usual.
+const VARIATION: f64 = 0.2;
+
 const STATIC_BATCH: u64 = 1 << 20;
 
 /// Commands that are measured, and the longest that is waited for them.
@@ -103,12 +114,12 @@ struct Run {
     answers: Vec<(Time, Duration)>,
     environment: Environment,
     aimd: Option<Aimd>,
-    setting: Setting,
 }
 
-/// A command comes to the leader, or it is time to look at the window.
+/// A command is sent, or has come to the leader, or it is time to look at the window.
 #[derive(Debug)]
 enum Arrival {
+    Sent(usize),
     Command(usize),
     Next,
     Look,
@@ -116,12 +127,12 @@ enum Arrival {
 
 fn run(
     environment: &Environment,
-    setting: Setting,
+    sizing: Sizing,
     load: Load,
     seed: Seed,
     aimd: Option<Aimd>,
 ) -> Result<Measured, StartError> {
-    let mut group = Group::new(rule(environment, setting), seed)?;
+    let mut group = Group::new(rule(environment, sizing), seed)?;
     let leader = elect(&mut group);
     let load = if load == Load::Saturated { Load::Closed { clients: 4096, think: Duration::ZERO } } else { load };
     let mut run = Run {
@@ -135,15 +146,19 @@ fn run(
         answers: Vec::new(),
         environment: *environment,
         aimd,
-        setting,
     };
     run.begin();
     // Settling: until everybody was answered a few times, and the window was looked at often enough.
     let clients = run.arrived.len();
-    let settled = run.aimd.as_ref().map_or(Duration::ZERO, |aimd| aimd.every * 200);
+    let settled = match (&run.aimd, sizing) {
+        (Some(aimd), _) => aimd.every * 200,
+        (None, Sizing::Auto(_)) => span(environment) * 60,
+        (None, Sizing::Fixed(_)) => Duration::ZERO,
+    };
     run.go_on((3 * clients).max(1_000), settled);
     run.answers.clear();
-    run.go_on(COMMANDS.max(4 * clients), Duration::ZERO);
+    let least = if matches!(sizing, Sizing::Auto(_)) { span(environment) * 10 } else { Duration::ZERO };
+    run.go_on(COMMANDS.max(4 * clients), least);
     Ok(run.measured())
 }
 
@@ -171,6 +186,7 @@ impl Run {
             match self.group.step(end) {
                 Step::End => return,
                 Step::Internal => {}
+                Step::Driver(Arrival::Sent(place)) => self.sent(place),
                 Step::Driver(Arrival::Command(place)) => self.submit(place),
                 Step::Driver(Arrival::Next) => self.next(),
                 Step::Driver(Arrival::Look) => self.look(),
@@ -196,17 +212,21 @@ impl Run {
             self.arrived.push(Time::ZERO);
             self.arrived.len() - 1
         });
-        self.comes(Duration::ZERO, place);
+        self.sent(place);
         let after = self.chance.exponential(Duration::from_secs_f64(1.0 / per_s.max(1e-3)));
         self.group.after(after, Arrival::Next);
     }
 
-    /// A command leaves its client in so long; where interfaces are limited, it passes the leader's.
-    fn comes(&mut self, after: Duration, place: usize) {
+    /// A command leaves its client; where interfaces are limited, it passes the leader's.
+    fn sent(&mut self, place: usize) {
         let sizes = self.environment.sizes();
         let bytes = u64::from(sizes.request) + u64::from(sizes.request_head);
-        let at = self.group.comes_in(self.leader, self.group.now() + after, bytes);
-        self.group.at(at, Arrival::Command(place));
+        let at = self.group.comes_in(self.leader, bytes);
+        if at > self.group.now() {
+            self.group.at(at, Arrival::Command(place));
+        } else {
+            self.submit(place);
+        }
     }
 
     fn answered(&mut self, place: usize, outcome: Option<&Outcome>) {
@@ -218,7 +238,10 @@ impl Run {
         }
         let leaves = self.group.goes_out(self.leader, u64::from(self.environment.sizes().answer));
         match self.load {
-            Load::Closed { think, .. } => self.comes(leaves.since(now) + think, place),
+            Load::Closed { think, .. } => {
+                let back = leaves.since(now) + think + self.chance.span(JITTER);
+                self.group.after(back, Arrival::Sent(place));
+            }
             Load::Open { .. } | Load::Saturated => self.free.push(place),
         }
     }
@@ -227,15 +250,14 @@ impl Run {
         let Some(aimd) = &mut self.aimd else { return };
         let window = aimd.look(&self.answers);
         self.group.after(aimd.every, Arrival::Look);
-        self.setting = Setting::with_window(STATIC_BATCH, window);
-        let setting = self.setting;
+        let setting = Setting::with_window(STATIC_BATCH, window);
         if let Some(core) = self.group.core(self.leader) {
             (0..self.environment.replicas() as usize).for_each(|peer| core.set_sizing(id(peer), setting));
         }
         self.group.pump(self.leader);
     }
 
-    fn measured(&self) -> Measured {
+    fn measured(&mut self) -> Measured {
         let mut took: Vec<Duration> = self.answers.iter().map(|&(_, took)| took).collect();
         took.sort_unstable();
         let quantile = |share: f64| {
@@ -246,9 +268,17 @@ impl Run {
         let first = self.answers.first().map_or(Time::ZERO, |&(at, _)| at);
         let last = self.answers.last().map_or(Time::ZERO, |&(at, _)| at);
         let counted = self.answers.iter().filter(|&&(at, _)| at > first).count();
+        let (leader, peer) = (self.leader, (self.leader + 1) % self.environment.replicas() as usize);
+        let setting = self.group.core(leader).map_or(Setting::FIRST, |core| core.sizing(id(peer)));
         let ops_per_s = counted as f64 / last.since(first).as_secs_f64().max(1e-9);
-        Measured { ops_per_s, p50: quantile(0.5), p99: quantile(0.99), setting: self.setting }
+        Measured { ops_per_s, p50: quantile(0.5), p99: quantile(0.99), setting }
     }
+}
+
+/// About what the controller takes stock over: see [`replication::Controller::SHORTEST`].
+fn span(environment: &Environment) -> Duration {
+    let round = 2 * environment.network().delay + environment.disk().sync;
+    (16 * round).clamp(replication::Controller::SHORTEST, replication::Controller::LONGEST)
 }
 
 /// A window by additive increase and multiplicative decrease.
@@ -279,7 +309,7 @@ impl Aimd {
     }
 }
 
-fn rule(environment: &Environment, setting: Setting) -> GroupRule {
+fn rule(environment: &Environment, sizing: Sizing) -> GroupRule {
     let network = environment.network();
     let limit = bandwidth(network.bandwidth);
     let (pair, interface) = match network.limit {
@@ -291,10 +321,11 @@ fn rule(environment: &Environment, setting: Setting) -> GroupRule {
         command: cpu.per_command,
     };
     let mut core = CoreConfig::new(id(0));
-    core.sizing = Sizing::Fixed(setting);
+    core.sizing = sizing;
     // What is measured is batches and windows. Signs of life that stand behind a queue of bytes aren't to end a
     // leadership in the middle of it.
     core.tick = Duration::from_millis(100);
+    core.heartbeat_ticks = 1;
     core.election_ticks = 600;
     core.limits.queue_commands = 1 << 20;
     core.limits.queue_bytes = 1 << 30;
@@ -307,6 +338,7 @@ fn rule(environment: &Environment, setting: Setting) -> GroupRule {
         disk: DiskRule {
             sync: environment.disk().sync,
             bandwidth: bandwidth(environment.disk().bandwidth),
+            variation: VARIATION,
             ..DiskRule::PERFECT
         },
         leader: work(environment.leader()),
@@ -376,6 +408,7 @@ impl Event for Arrival {
     fn trace(&self, trace: &mut Trace) {
         match self {
             Self::Command(place) => trace.number(*place as u64),
+            Self::Sent(place) => trace.number(1 << 32 | *place as u64),
             Self::Next => trace.number(u64::MAX),
             Self::Look => trace.number(u64::MAX - 1),
         };

@@ -1,15 +1,19 @@
 //! One replica of the simulated group: the real core and applier, with a simulated core, disk and clock.
 
+use super::group::Packet;
 use super::store::Store;
 use crate::clock::Clock;
 use crate::cpu::Cpu;
 use crate::disk::{Disk, DiskRule};
 use crate::event::Timer;
+use crate::seed::Stream;
 use greenwave_policy::Time;
 use greenwave_replica::applier::ApplyError;
+use greenwave_replica::batch::COMMAND_OVERHEAD;
 use greenwave_replica::core::{Apply, BOOTSTRAP, Core, CoreConfig, Input};
 use greenwave_replica::{Applier, MembershipError, NodeId, SessionLimits, SnapshotMeta, StateMachine, Term};
 use std::collections::VecDeque;
+use std::time::Duration;
 
 /// A replica. Its process may run or not; its disk stays.
 ///
@@ -22,11 +26,18 @@ pub(super) struct Node<M> {
     pub(super) disk: Disk,
     pub(super) store: Store,
     pub(super) cpu: Cpu,
+    /// What came while the thread was at work and what it cost; what the turn under way is about; and whether one is, or
+    /// is about to be.
+    pub(super) waiting: VecDeque<(usize, Duration, Packet)>,
+    pub(super) turn: Vec<(usize, Packet)>,
+    pub(super) at_work: bool,
     pub(super) clock: Clock,
     /// The timer that is set, and for when.
     pub(super) timer: Option<(Timer, Time)>,
-    /// Snapshots that came from others, by the number that their message will come with.
+    /// Until then its process stands still.
     pub(super) paused_until: Time,
+    /// What its processor had been given when the core was last told of work.
+    told_work: Duration,
 }
 
 /// A process.
@@ -63,16 +74,20 @@ pub enum StartError {
 }
 
 impl<M: StateMachine + Default> Node<M> {
-    pub(super) fn new(disk: DiskRule) -> Self {
+    pub(super) fn new(disk: DiskRule, chance: Stream) -> Self {
         Self {
             running: None,
             life: 0,
-            disk: Disk::new(disk),
+            disk: Disk::new(disk, chance),
             store: Store::default(),
             cpu: Cpu::new(1),
+            waiting: VecDeque::new(),
+            turn: Vec::new(),
+            at_work: false,
             clock: Clock::new(),
             timer: None,
             paused_until: Time::ZERO,
+            told_work: Duration::ZERO,
         }
     }
 
@@ -93,6 +108,7 @@ impl<M: StateMachine + Default> Node<M> {
         }
         self.life += 1;
         self.cpu.reset(now);
+        self.idle();
         self.running = Some(Running { core, applier, to_apply: VecDeque::new() });
         Ok(())
     }
@@ -103,6 +119,42 @@ impl<M: StateMachine + Default> Node<M> {
         self.timer = None;
         self.life += 1;
         self.disk.crash();
+        self.idle();
+    }
+
+    /// The next turn: what has come, until a batch is full. What that costs.
+    pub(super) fn fill_turn(&mut self) -> Duration {
+        let Some(core) = self.running.as_ref().map(|running| &running.core) else { return Duration::ZERO };
+        let slot = core.slot_bytes();
+        let (mut batch, mut all) = (core.figures().queued.1, Duration::ZERO);
+        while let Some((_, cost, packet)) = self.waiting.front() {
+            if let (Packet::Input(Input::Submit { command, .. }), Some(slot)) = (packet, slot) {
+                let weight = command.len() + COMMAND_OVERHEAD;
+                if batch > 0 && batch + weight > slot {
+                    break;
+                }
+                batch += weight;
+            }
+            all += *cost;
+            self.turn.extend(self.waiting.pop_front().map(|(from, _, packet)| (from, packet)));
+        }
+        all
+    }
+
+    fn idle(&mut self) {
+        self.waiting.clear();
+        self.turn.clear();
+        self.at_work = false;
+    }
+
+    /// What the processor has done since this was last asked, if it is worth telling.
+    pub(super) fn work_to_tell(&mut self) -> Option<Duration> {
+        let fresh = self.cpu.busy().saturating_sub(self.told_work);
+        if fresh < WORTH_TELLING {
+            return None;
+        }
+        self.told_work = self.cpu.busy();
+        Some(fresh)
     }
 
     /// What happens now, as the core sees it: nothing if no process runs.
@@ -113,3 +165,6 @@ impl<M: StateMachine + Default> Node<M> {
         }
     }
 }
+
+/// Work is told in pieces of this at least.
+const WORTH_TELLING: Duration = Duration::from_micros(200);

@@ -13,9 +13,8 @@ use crate::event::Event;
 use crate::link::{Bandwidth, LinkRule};
 use crate::seed::{Seed, Stream};
 use crate::trace::Trace;
-use greenwave_policy::replication::Setting;
 use greenwave_policy::{Budget, Deadline, Time};
-use greenwave_replica::core::{CoreConfig, Input, Outcome, Reads, Refusal, Sizing};
+use greenwave_replica::core::{Aim, CoreConfig, Input, Outcome, Reads, Refusal, Setting, Sizing};
 use greenwave_replica::{Answer, Change, ClientId, Sequence, Session, Ticket};
 use std::panic::{self, AssertUnwindSafe};
 use std::time::Duration;
@@ -165,7 +164,8 @@ impl Schedule {
         let replicas = if chance.chance(0.8) { 3 } else { 5 };
         let lease = chance.chance(0.3);
         let mut core = CoreConfig::new(id(0));
-        core.sizing = Sizing::Fixed(Setting::with_window(1 << chance.below(13), 1 << chance.below(7)));
+        let setting = Setting::with_window(1 << chance.below(13), 1 << chance.below(7));
+        core.sizing = if chance.chance(0.5) { Sizing::Auto(Aim::Throughput) } else { Sizing::Fixed(setting) };
         if lease {
             core.reads = Reads::Lease { drift: 100 };
         }

@@ -36,7 +36,7 @@ fn run(seed: u64, nodes: usize) -> (u64, usize, Time) {
     let mut simulation = Simulation::new();
     let cost = CpuCost { per_message: Duration::from_micros(20), per_byte_ns: 1.0 };
     let mut cpus = vec![Cpu::new(2); nodes];
-    let mut disks = vec![Disk::new(DiskRule::sync(Duration::from_millis(1))); nodes];
+    let mut disks = vec![Disk::new(DiskRule::sync(Duration::from_millis(1)), Seed::new(7).stream("disk", 0)); nodes];
     let (mut received, mut first) = (0, Time::MAX);
     let send = |simulation: &mut Simulation<_>, network: &mut Network, from, to, number: u64| {
         if let Some(arrival) = network.send(simulation.now(), from, to, 100 + number).arrival() {

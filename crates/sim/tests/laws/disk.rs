@@ -1,6 +1,7 @@
 //! Disks: one sync at a time, every write told once and in order, faults told.
 
 use greenwave_policy::Time;
+use greenwave_sim::Seed;
 use greenwave_sim::{Bandwidth, Disk, DiskFault, DiskRule};
 use proptest::prelude::*;
 use std::time::Duration;
@@ -12,7 +13,7 @@ proptest! {
     fn group_commit(writes in prop::collection::vec((0..3_000_u64, 0..5_000_u64), 1..100), sync in 1..2_000_u64) {
         let bandwidth = Bandwidth::bytes_per_s(100_000_000);
         let sync = Duration::from_micros(sync);
-        let mut disk = Disk::new(DiskRule { sync, bandwidth, ..DiskRule::PERFECT });
+        let mut disk = Disk::new(DiskRule { sync, bandwidth, ..DiskRule::PERFECT }, Seed::new(7).stream("disk", 0));
         let (mut now, mut ends, mut told) = (Time::ZERO, None, Vec::new());
         let mut given = Vec::new();
         let finish = |disk: &mut Disk, at, told: &mut Vec<(u64, Time)>| {
@@ -48,7 +49,7 @@ proptest! {
 /// A fault is told for all that its sync was for, and only for that.
 #[test]
 fn faults_are_told() {
-    let mut disk = Disk::new(DiskRule::sync(Duration::from_millis(1)));
+    let mut disk = Disk::new(DiskRule::sync(Duration::from_millis(1)), Seed::new(7).stream("disk", 0));
     let first = disk.write(Time::ZERO, 0, 10).expect("a sync begins");
     assert_eq!(disk.write(Time::ZERO, 1, 10), None);
     assert_eq!(disk.write(Time::ZERO, 2, 10), None);
@@ -64,7 +65,7 @@ fn faults_are_told() {
 /// A disk without room says so until room is made.
 #[test]
 fn full_disks() {
-    let mut disk = Disk::new(DiskRule { capacity: 100, ..DiskRule::PERFECT });
+    let mut disk = Disk::new(DiskRule { capacity: 100, ..DiskRule::PERFECT }, Seed::new(7).stream("disk", 0));
     let write = |disk: &mut Disk, bytes| {
         let end = disk.write(Time::ZERO, 0, bytes).expect("a sync begins");
         disk.finish(end).expect("it ends").0.outcome
@@ -78,7 +79,7 @@ fn full_disks() {
 /// After a crash nothing is under way, and what was isn't told.
 #[test]
 fn crashes_forget() {
-    let mut disk = Disk::new(DiskRule::sync(Duration::from_millis(1)));
+    let mut disk = Disk::new(DiskRule::sync(Duration::from_millis(1)), Seed::new(7).stream("disk", 0));
     let end = disk.write(Time::ZERO, 0, 10).expect("a sync begins");
     disk.write(Time::ZERO, 1, 10);
     disk.crash();

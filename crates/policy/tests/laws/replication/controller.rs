@@ -293,3 +293,26 @@ fn heartbeats_tell_a_followers_sync_from_the_way_to_it() {
     let seen = controller.environment().expect("there was time enough");
     assert!(seen.network().delay <= 2 * MS && seen.disk().sync >= 9 * MS, "{seen:?}");
 }
+
+#[test]
+#[ignore = "prints what happens"]
+fn trace() {
+    let which: usize = std::env::var("CASE").ok().and_then(|case| case.parse().ok()).unwrap_or(6);
+    let (name, environment, clients) = cases()[which];
+    println!("{name}");
+    let mut group = controlled(environment, closed(clients), Aim::Throughput);
+    for step in 0..60 {
+        let done = group.run(unit(&environment) * 10);
+        let controller = group.controller();
+        let setting = controller.quorum_setting();
+        let seen = controller.environment();
+        println!(
+            "{step:3} {:8.0}/s b {:6} w {:4} k {:6.1} {:?}",
+            done.commands as f64 / (unit(&environment) * 10).as_secs_f64(),
+            setting.batch_bytes(),
+            setting.window(),
+            done.commands as f64 / done.batches as f64,
+            seen.map(|e| (e.network().delay, e.network().bandwidth.as_bytes_per_s(), e.disk().sync)),
+        );
+    }
+}

@@ -16,6 +16,9 @@ pub(crate) enum Feed {
 /// The share of a command's work that is done when it comes; the rest is when it is answered.
 const RECEIVING: f64 = 0.3;
 
+/// Batches that a follower may lack without being sent any.
+const MOST_BEHIND: u64 = 16;
+
 pub(crate) struct Group {
     environment: Environment,
     feed: Feed,
@@ -373,7 +376,9 @@ impl Group {
             self.pull_due = Some(due);
             self.at(due, Event::Pull);
         }
-        let slot = ready >= self.environment.quorum_followers() as usize;
+        // A group that leaves a follower behind for ever would have one less.
+        let together = self.followers.iter().all(|follower| self.pulled - follower.sent < MOST_BEHIND);
+        let slot = together && ready >= self.environment.quorum_followers() as usize;
         if slot && due.is_some_and(|due| due <= self.now) {
             self.pulls.pulled(self.now);
             let most = ((limit / entry) as usize).max(1);

@@ -1,0 +1,72 @@
+//! What is measured of a way to choose batches and windows: that it is what can be worked out by hand where it can,
+//! and the same again.
+
+use greenwave_policy::replication::{Bandwidth, Cpu, Disk, Environment, Load, Network, Setting, Sizes};
+use greenwave_sim::Seed;
+use greenwave_sim::replica::environments::cases;
+use greenwave_sim::replica::measure::{System, grid, measure};
+use std::time::Duration;
+
+/// Three replicas 25 ms apart, and nothing else takes any time; commands of 1000 bytes.
+fn far(bandwidth: Bandwidth) -> Environment {
+    let network = Network { framing: 0.0, ..Network::wan(bandwidth, Duration::from_millis(25)) };
+    let sizes = Sizes { request_head: 0, append_head: 77, entry_head: 20, ack: 64, ..Sizes::new(1000, 8) };
+    Environment::new(3, network, Cpu::FREE, Cpu::FREE, Disk::PERFECT, sizes).unwrap()
+}
+
+const MANY: Load = Load::Closed { clients: 2048, think: Duration::ZERO };
+
+fn rate(environment: &Environment, batch: u64, window: u64) -> f64 {
+    let system = System::Fixed(Setting::with_window(batch * 1020, window));
+    measure(environment, system, MANY, Seed::new(1)).unwrap().ops_per_s
+}
+
+/// Throughput is batch times window over the round trip, as long as bandwidth lasts, and then it is bandwidth's.
+#[test]
+fn throughput_is_what_follows_from_the_round_trip_and_the_bandwidth() {
+    for (batch, window) in [(1, 1), (16, 1), (1, 16), (16, 16)] {
+        let (found, expected) = (rate(&far(Bandwidth::UNLIMITED), batch, window), (batch * window) as f64 / 0.05);
+        assert!((found / expected - 1.0).abs() < 0.02, "{batch} x {window}: {found} a second, not {expected}");
+    }
+    let slow = far(Bandwidth::bits_per_s(10_000_000).unwrap());
+    let (found, expected) = (rate(&slow, 16, 64), 1_250_000.0 / (1020.0 + 77.0 / 16.0));
+    assert!((found / expected - 1.0).abs() < 0.02, "{found} a second, not {expected}");
+}
+
+/// A lone client is answered after a round trip, whatever the setting.
+#[test]
+fn a_lone_client_waits_for_nothing() {
+    let alone = Load::Closed { clients: 1, think: Duration::ZERO };
+    let took = |batch, window| {
+        let system = System::Fixed(Setting::with_window(batch, window));
+        measure(&far(Bandwidth::UNLIMITED), system, alone, Seed::new(1)).unwrap().p99
+    };
+    assert_eq!(took(1, 1), Duration::from_millis(50));
+    assert_eq!(took(1 << 20, 256), took(1, 1));
+}
+
+/// The same seed measures the same, and the best of the grid is at least as good as what is on it.
+#[test]
+fn measuring_again_gives_the_same() {
+    let far = far(Bandwidth::UNLIMITED);
+    let model = || measure(&far, System::Model, MANY, Seed::new(3)).unwrap();
+    assert_eq!(model(), model());
+    let aimd = measure(&far, System::Aimd, MANY, Seed::new(3)).unwrap();
+    assert!(aimd.setting.window() >= 1 && aimd.ops_per_s > 0.0);
+}
+
+/// There are environments of all the kinds that the show is about, each with a name of its own and a grid.
+#[test]
+fn environments_cover_what_they_should() {
+    let cases = cases().unwrap();
+    assert!(cases.len() >= 16);
+    let names: std::collections::BTreeSet<_> = cases.iter().map(|case| case.name).collect();
+    assert_eq!(names.len(), cases.len());
+    for request in [128, 8192] {
+        assert!(cases.iter().any(|case| case.environment.sizes().request == request));
+    }
+    for replicas in [3, 5] {
+        assert!(cases.iter().any(|case| case.environment.replicas() == replicas));
+    }
+    assert!(cases.iter().all(|case| grid(&case.environment).len() >= 64));
+}
