@@ -11,6 +11,8 @@
 
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::{Buf, BufMut, Bytes};
 use crc32c::{crc32c, crc32c_append};
@@ -77,6 +79,8 @@ pub struct Snapshots<D: Disk> {
     disk: D,
     directory: PathBuf,
     owner: Owner,
+    /// Those from this index on are kept.
+    from: Arc<AtomicU64>,
 }
 
 /// A snapshot that is being written. Dropping it leaves a file that the next one replaces.
@@ -104,7 +108,7 @@ pub struct SnapshotReader<F> {
 }
 
 impl<D: Disk> Snapshots<D> {
-    /// How many are kept.
+    /// How many are kept at least, beside those that [`keep_from`](Self::keep_from) says.
     pub const KEPT: usize = 2;
 
     /// Those of a directory; what a crash left half written is removed.
@@ -112,13 +116,20 @@ impl<D: Disk> Snapshots<D> {
     /// # Errors
     /// When the file system fails.
     pub fn open(disk: D, directory: &Path, owner: Owner) -> Result<Self, SnapshotError> {
-        let snapshots = Self { disk, directory: directory.to_owned(), owner };
+        let from = Arc::new(AtomicU64::new(u64::MAX));
+        let snapshots = Self { disk, directory: directory.to_owned(), owner, from };
         for name in snapshots.names()? {
             if name.starts_with("snapshot-") && place_of(&name).is_none() {
                 snapshots.remove(&name)?;
             }
         }
         Ok(snapshots)
+    }
+
+    /// From now on those from this index on are kept, of all that write to this directory: the log begins there, as it is
+    /// durable, and a replica can't start without the snapshot of its log's beginning.
+    pub fn keep_from(&self, index: u64) {
+        self.from.store(index, Ordering::Release);
     }
 
     /// Index and term of all of them, the oldest first.
@@ -227,7 +238,8 @@ impl<D: Disk> SnapshotWriter<D> {
         let directory = &snapshots.directory;
         snapshots.disk.sync_directory(directory).map_err(snapshots.failed("sync", directory))?;
         let places = snapshots.list()?;
-        for (index, term) in places.iter().rev().skip(Snapshots::<D>::KEPT) {
+        let from = snapshots.from.load(Ordering::Acquire);
+        for (index, term) in places.iter().rev().skip(Snapshots::<D>::KEPT).filter(|(index, _)| *index < from) {
             let path = snapshots.path(*index, *term);
             snapshots.disk.remove(&path).map_err(snapshots.failed("remove", &path))?;
         }
@@ -416,6 +428,22 @@ mod tests {
         let mut text = Vec::new();
         snapshots.read(100, 2).unwrap().read_to_end(&mut text).unwrap();
         assert_eq!(text, written(100, 3 * PIECE + 1));
+    }
+
+    /// One from a leader that turns out not to be needed, and one of our own: the log begins at an older one still, and
+    /// the process may end before that changes.
+    #[test]
+    fn the_snapshot_of_the_logs_beginning_is_kept() {
+        let snapshots = open(&FaultyDisk::new(1));
+        write(&snapshots, 3, 10).unwrap();
+        snapshots.keep_from(3);
+        for index in [7, 20, 21] {
+            write(&snapshots.clone(), index, 10).unwrap();
+            assert_eq!(read(&snapshots, 3).unwrap(), written(3, 10));
+        }
+        snapshots.keep_from(21);
+        write(&snapshots, 30, 10).unwrap();
+        assert_eq!(snapshots.list().unwrap(), [(21, 2), (30, 2)]);
     }
 
     #[test]

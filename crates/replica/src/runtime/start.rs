@@ -57,6 +57,16 @@ pub enum ReplicaStartError {
     /// The state machine can't begin where the log does.
     #[error(transparent)]
     Machine(#[from] ApplyError),
+    /// The state machine has entries that the log lost.
+    #[error(
+        "the state machine has applied entries up to {machine}, but the log ends at {log}: what this replica had promised          is lost; take it out of the group, and add it as a new one with an empty directory"
+    )]
+    Lost {
+        /// Up to where the machine has them.
+        machine: Index,
+        /// Where the log ends.
+        log: Index,
+    },
     /// The log has something that this version doesn't know.
     #[error("the log's {what} can't be read; was it written by a later version?")]
     Unknown {
@@ -83,7 +93,14 @@ pub(super) fn start(config: ReplicaConfig, machine: impl StateMachine + 'static)
     let recovered = from_log(recovered)?;
     let snapshots = Snapshots::open(RealDisk, &directory, owner)?;
     let begin = recovered.snapshot.clone().unwrap_or_default();
+    snapshots.keep_from(begin.index.0);
     let mut applier = Applier::new(machine, sessions, begin.clone())?;
+    // An entry is durable in the log before it is applied.
+    let (machine, log_end) =
+        (applier.machine().applied(), recovered.entries.last().map_or(begin.index, |last| last.index));
+    if machine > log_end {
+        return Err(ReplicaStartError::Lost { machine, log: log_end });
+    }
     if applier.needs_snapshot() {
         applying::restore_from(&mut applier, &snapshots, begin)?;
     }
@@ -113,8 +130,8 @@ pub(super) fn start(config: ReplicaConfig, machine: impl StateMachine + 'static)
 
     let inboxes = (events.clone(), writer.clone(), applier_jobs.clone(), snapshot_writer.clone());
     let begin = || -> std::io::Result<Vec<JoinHandle<()>>> {
-        let (to_log, from_log) = (writer, events.clone());
-        let log = spawn("replica-log", move || writing::run(log, &to_log, &from_log))?;
+        let (to_log, from_log, kept) = (writer, events.clone(), snapshots.clone());
+        let log = spawn("replica-log", move || writing::run(log, &kept, &to_log, &from_log))?;
         let (to_snap, from_snap, files) = (snapshot_writer.clone(), events.clone(), snapshots.clone());
         let snap = spawn("replica-snap", move || snapshots::run(&files, &to_snap, &from_snap))?;
         let (to_apply, from_apply) = (applier_jobs, events.clone());

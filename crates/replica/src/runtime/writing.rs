@@ -2,7 +2,7 @@
 
 use super::Event;
 use super::inbox::Inbox;
-use crate::log::{self, Log, LogError, RealDisk};
+use crate::log::{self, Log, LogError, RealDisk, Snapshots};
 use crate::{Entry, HardState, Index, SnapshotMeta, core};
 use bytes::Bytes;
 use std::time::Instant;
@@ -15,7 +15,7 @@ pub(super) enum Job {
 }
 
 /// Writes until the inbox is closed, or until something fails: then nothing is acknowledged any more.
-pub(super) fn run(mut log: Log<RealDisk>, jobs: &Inbox<Job>, events: &Inbox<Event>) {
+pub(super) fn run(mut log: Log<RealDisk>, snapshots: &Snapshots<RealDisk>, jobs: &Inbox<Job>, events: &Inbox<Event>) {
     let mut taken = Vec::new();
     loop {
         jobs.take(&mut taken, None);
@@ -27,6 +27,7 @@ pub(super) fn run(mut log: Log<RealDisk>, jobs: &Inbox<Job>, events: &Inbox<Even
             let _ = events.push(Event::WriteFailed);
             return jobs.close();
         }
+        snapshots.keep_from(log.beginning());
     }
 }
 
