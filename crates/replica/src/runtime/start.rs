@@ -5,11 +5,12 @@ use super::frame::{self, FrameError, Sender};
 use super::inbox::{Inbox, now};
 use super::links::{Links, MESSAGES};
 use super::snapshots::{SNAPSHOT, SnapshotJob};
+use super::stored::from_log;
 use super::{Event, Replica, ReplicaHandle, Report, Shared, applying, snapshots, writing};
 use crate::applier::{Applier, ApplyError};
-use crate::core::{Core, CoreConfig, Recovered, StartError};
-use crate::log::{self, Log, LogConfig, LogError, Owner, RealDisk, SnapshotError, Snapshots};
-use crate::{Entry, EntryKind, HardState, Index, Membership, NodeId, SessionLimits, SnapshotMeta, StateMachine, Term};
+use crate::core::{Core, CoreConfig, StartError};
+use crate::log::{Log, LogConfig, LogError, Owner, RealDisk, SnapshotError, Snapshots};
+use crate::{Index, NodeId, SessionLimits, StateMachine};
 use greenwave_rpc::{ChannelConfig, Code, Router, Status, Wait, promise};
 use slab::Slab;
 use std::path::PathBuf;
@@ -193,30 +194,4 @@ fn unreadable(error: FrameError) -> Status {
 
 fn swamped() -> Status {
     Status::new(Code::ResourceExhausted, "the replica has stopped, or has too much to do")
-}
-
-fn from_log(recovered: log::Recovered) -> Result<Recovered, ReplicaStartError> {
-    let log::Recovered { hard_state, snapshot, entries, torn: _ } = recovered;
-    let entry = |entry: log::Entry| {
-        let kind = EntryKind::of(entry.kind)?;
-        Some(Entry { index: Index(entry.index), term: Term(entry.term), kind, data: entry.data })
-    };
-    let entries: Option<Vec<Entry>> = entries.into_iter().map(entry).collect();
-    let snapshot = match snapshot {
-        log::SnapshotMeta { index: 0, .. } => None,
-        log::SnapshotMeta { index, term, mut membership } => {
-            let membership = Membership::read(&mut membership);
-            let membership = membership.map_err(|_| ReplicaStartError::Unknown { what: "membership" })?;
-            Some(SnapshotMeta { index: Index(index), term: Term(term), membership })
-        }
-    };
-    Ok(Recovered {
-        hard_state: HardState {
-            term: Term(hard_state.term),
-            vote: NodeId::new(hard_state.vote),
-            commit: Index(hard_state.commit),
-        },
-        snapshot,
-        entries: entries.ok_or(ReplicaStartError::Unknown { what: "entries" })?,
-    })
 }
