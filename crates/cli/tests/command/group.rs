@@ -11,7 +11,7 @@ use crate::process::{Finished, Running, address_of, kill, pid_of, run};
 use crate::world::World;
 
 /// Three ports that are free, one after another.
-fn ports() -> u16 {
+pub(crate) fn ports() -> u16 {
     let free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
     loop {
         let first = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
