@@ -203,7 +203,7 @@ impl Schedule {
             // No two rates differ by more than the drift, as a share of the faster one.
             let slower = [0, drift, chance.below(u64::from(drift)) as u32];
             let rate = 1000 - chance.pick(&slower).copied().unwrap_or(0);
-            group.jump(node, |clock| clock.go(Time::ZERO, rate));
+            group.go(node, rate);
         }
         group.set_early_persisted(defect == Defect::EarlyPersisted);
         // What clients say and hear may be lost, so that they ask again.
@@ -390,10 +390,7 @@ impl Schedule {
             Fault::Heal => self.group.network.heal(),
             Fault::Forward(node, by) => self.group.jump(node, |clock| clock.forward(by)),
             Fault::Back(node, by) => self.group.jump(node, |clock| clock.back(by)),
-            Fault::Rate(node, rate) => {
-                let now = self.group.now();
-                self.group.jump(node, |clock| clock.go(now, rate));
-            }
+            Fault::Rate(node, rate) => self.group.go(node, rate),
             Fault::Slow(node, times) => {
                 let rule = DiskRule { sync: self.slow.sync * times, ..self.slow };
                 self.group.disk(node).change(rule);
@@ -422,14 +419,13 @@ impl Schedule {
 
     fn mend(&mut self) {
         self.group.network.heal();
-        let now = self.group.now();
         let lease = matches!(self.group.rule().core.reads, Reads::Lease { .. });
-        for node in (0..self.group.rule().replicas).filter(|_| !lease) {
-            self.group.jump(node, |clock| clock.go(now, 1000));
-        }
         for node in 0..self.group.rule().replicas {
             self.group.disk(node).change(self.slow);
             self.group.disk(node).mend();
+            if !lease {
+                self.group.go(node, 1000);
+            }
             self.group.make_room(node);
             self.group.restart(node);
         }
@@ -449,8 +445,7 @@ impl Schedule {
             return Err(Finding::Stuck { waited: CALM, open });
         }
         let judged = self.clients.history.check_within(STEPS);
-        let decided = judged.is_some();
-        judged.unwrap_or(Ok(()))?;
+        judged.clone().unwrap_or(Ok(()))?;
         let (replicas, mut seen) = (self.group.rule().replicas, Vec::new());
         for node in 0..replicas {
             let Some(machine) = self.group.machine(node) else { continue };
@@ -465,7 +460,7 @@ impl Schedule {
         }
         let (damages, torn) = self.group.recoveries();
         Ok(Report {
-            decided,
+            decided: judged.is_some(),
             damages,
             torn,
             hash: self.group.hash(),

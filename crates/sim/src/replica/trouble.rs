@@ -42,6 +42,12 @@ impl<M: StateMachine + Default, D: Event> Group<M, D> {
         self.set_timer(node);
     }
 
+    /// Lets a replica's clock go so many thousandths of a second in a second from now on.
+    pub fn go(&mut self, node: usize, per_mille: u32) {
+        let now = self.now();
+        self.jump(node, |clock| clock.go(now, per_mille));
+    }
+
     /// What a replica's clock shows.
     #[must_use]
     pub fn shows(&self, node: usize) -> Time {
