@@ -59,6 +59,14 @@ pub enum ApplyError {
         /// What the log begins after.
         log: Index,
     },
+    /// The machine kept its state from before its process started, and has more than the entries so far say.
+    #[error("the state machine has entries up to {machine} from before, and is passing over those after {at} still")]
+    PassingOver {
+        /// Up to where the machine has them.
+        machine: Index,
+        /// Up to where they were passed over.
+        at: Index,
+    },
     /// The sessions that a machine on disk kept can't be read.
     #[error("the sessions that the state machine kept can't be read; take the replica out and add it as a new one")]
     Sessions,
@@ -131,8 +139,13 @@ impl<M: StateMachine> Applier<M> {
     /// The state as it is now.
     ///
     /// # Errors
-    /// The machine gives no view.
+    /// The machine gives no view, or it has entries from before its process started that haven't been passed over yet:
+    /// whoever got such a snapshot would apply them a second time.
     pub fn snapshot(&mut self) -> Result<SnapshotView, ApplyError> {
+        let applied = self.machine.applied();
+        if applied > self.at.index {
+            return Err(ApplyError::PassingOver { machine: applied, at: self.at.index });
+        }
         let machine = self.machine.view()?;
         Ok(SnapshotView { meta: self.at.clone(), sessions: self.sessions.records().collect(), machine })
     }
@@ -202,4 +215,88 @@ fn read_u32(from: &mut dyn Read) -> std::io::Result<u32> {
     let mut bytes = [0; 4];
     from.read_exact(&mut bytes)?;
     Ok(u32::from_le_bytes(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::MachineView;
+    use crate::{Entry, Membership, Session, Term};
+    use std::sync::Arc;
+
+    /// Counts commands, and has counted some before its process started.
+    #[derive(Debug)]
+    struct Counter {
+        applied: Index,
+        count: u8,
+    }
+
+    impl StateMachine for Counter {
+        fn applied(&self) -> Index {
+            self.applied
+        }
+
+        fn apply(&mut self, _: Index, _: &[u8]) -> Vec<u8> {
+            self.count += 1;
+            vec![self.count]
+        }
+
+        fn commit(&mut self, applied: Index, _: &[SessionChange]) -> Result<(), MachineError> {
+            self.applied = applied;
+            Ok(())
+        }
+
+        fn is_durable(&self) -> bool {
+            true
+        }
+
+        fn view(&mut self) -> Result<Box<dyn MachineView>, MachineError> {
+            Ok(Box::new(View(self.count)))
+        }
+
+        fn restore(&mut self, at: Index, _: &[SessionChange], from: &mut dyn Read) -> Result<(), MachineError> {
+            let mut count = [0];
+            from.read_exact(&mut count)?;
+            (self.applied, self.count) = (at, count[0]);
+            Ok(())
+        }
+    }
+
+    struct View(u8);
+
+    impl MachineView for View {
+        fn write(&mut self, to: &mut dyn Write) -> Result<(), MachineError> {
+            Ok(to.write_all(&[self.0])?)
+        }
+    }
+
+    fn entries(indices: std::ops::RangeInclusive<u64>) -> Apply {
+        let mut data = bytes::BytesMut::new();
+        batch::push(&mut data, Session::NONE, b"more");
+        let data = data.freeze();
+        let entry = |index| Entry { index: Index(index), term: Term(1), kind: EntryKind::Commands, data: data.clone() };
+        Apply { entries: indices.map(entry).collect(), membership: Arc::new(Membership::default()) }
+    }
+
+    /// A machine on disk starts with more than the entries that its log is gone through. A snapshot that said it had
+    /// less than it has would let another replica apply the rest twice.
+    #[test]
+    fn a_snapshot_says_all_that_is_in_it() {
+        let limits = SessionLimits::default();
+        let kept = Counter { applied: Index(9), count: 8 };
+        let mut applier = Applier::new(kept, limits, SnapshotMeta::default()).unwrap();
+        for part in [2..=4, 5..=6, 7..=9, 10..=12] {
+            applier.apply(entries(part)).unwrap();
+            let Ok(mut view) = applier.snapshot() else { continue };
+            let (mut bytes, at) = (Vec::new(), view.meta.clone());
+            view.write(&mut bytes).unwrap();
+            let empty = Counter { applied: Index::ZERO, count: 0 };
+            let mut other = Applier::new(empty, limits, SnapshotMeta::default()).unwrap();
+            other.restore(at.clone(), &mut bytes.as_slice()).unwrap();
+            other.apply(entries(at.index.0 + 1..=20)).unwrap();
+            assert_eq!(other.machine().count, 19, "after a snapshot at {}", at.index);
+        }
+        assert_eq!(applier.snapshot().unwrap().meta.index, Index(12));
+        assert_eq!(applier.machine().count, 11);
+    }
 }

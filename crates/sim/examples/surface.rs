@@ -1,9 +1,9 @@
 //! Throughput of each setting of the grid, as shares of the best: `cargo run --release -p greenwave-sim --example surface [NAME]`.
 
+use greenwave_policy::replication::predict;
 use greenwave_sim::Seed;
 use greenwave_sim::replica::environments::cases;
 use greenwave_sim::replica::measure::{System, grid, measure};
-use greenwave_policy::replication::predict;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let name = std::env::args().nth(1);
@@ -11,7 +11,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let found: Vec<_> = grid(&case.environment)
             .into_iter()
             .map(|setting| {
-                let measured = measure(&case.environment, System::Fixed(setting), case.load, Seed::new(1)).map(|m| m.ops_per_s).unwrap_or(0.0);
+                let measured = measure(&case.environment, System::Fixed(setting), case.load, Seed::new(1))
+                    .map(|m| m.ops_per_s)
+                    .unwrap_or(0.0);
                 (setting, measured, predict(&case.environment, setting, case.load))
             })
             .collect();

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use greenwave::policy::Mode;
 use greenwave::{Code, Context, Server, ServerConfig, ServerHandle, Status};
-use greenwave_replica::core::{CoreConfig, Refusal, Setting, Sizing, StopCause};
+use greenwave_replica::core::{CoreConfig, Limits, Refusal, Setting, Sizing, StopCause};
 use greenwave_replica::runtime::ReplicaStartError;
 use greenwave_replica::{
     ClientId, Membership, MembershipError, NodeId, Peer, Replica, ReplicaConfig, ReplicaError, ReplicaHandle, Sequence,
@@ -44,6 +44,8 @@ pub struct MemberConfig {
     pub group: String,
     /// Batches and windows of this size; chosen while it runs if this isn't said.
     pub sizing: Option<Setting>,
+    /// Bytes of the log after which a snapshot is taken, if not as many as usual.
+    pub log_bytes: Option<usize>,
     /// Where its log and its rows are.
     pub directory: PathBuf,
     /// The server.
@@ -78,8 +80,8 @@ pub struct Member {
 }
 
 impl MemberConfig {
-    /// Understands `data`, `id`, `peers`, `join`, `group`, `batch_bytes` with `window_bytes`, and the server's settings. It
-    /// listens where the peers say, unless `listen` says otherwise. Who is admitted is the replica's to decide, unless
+    /// Understands `data`, `id`, `peers`, `join`, `group`, `batch_bytes` with `window_bytes`, `log_bytes`, and the server's
+    /// settings. It listens where the peers say, unless `listen` says otherwise. Who is admitted is the replica's to decide, unless
     /// `admission` says otherwise.
     ///
     /// # Errors
@@ -94,11 +96,12 @@ impl MemberConfig {
         let own = peers.address(id).map_err(|error| SettingError::Group(error.to_string()))?;
         let join = settings.take("join", "on or off", switch)?.unwrap_or(false);
         let sizing = sizing(&mut settings)?;
+        let log_bytes = settings.take("log_bytes", "bytes, 1 and more", value)?;
         let group = settings.take("group", "a name", value)?.unwrap_or_else(|| "kv".to_owned());
         let settings = settings.or("listen", own).or("admission", &Mode::Off.name()).or("coroutines", &COROUTINES);
         let mut settings = settings;
         let server = settings.server(format!("kv-{id}"))?;
-        settings.finish().map(|()| Self { id, peers, join, group, sizing, directory, server })
+        settings.finish().map(|()| Self { id, peers, join, group, sizing, log_bytes, directory, server })
     }
 }
 
@@ -120,9 +123,9 @@ fn sizing(settings: &mut Settings) -> Result<Option<Setting>, SettingError> {
 /// # Errors
 /// When its directory can't be used, or the server can't start.
 pub fn serve_member(config: MemberConfig) -> Result<Member, ServeError> {
-    let limit = config.server.coroutines * 3 / 4;
     let (replica, store) = start(&config)?;
     let MemberConfig { id, server, .. } = config;
+    let limit = server.coroutines * 3 / 4;
     let Replica { handle, router } = replica;
     let asked = Asked { id, replica: handle.clone(), waiting: AtomicUsize::new(0), limit };
     let asked = Arc::new(asked);
@@ -134,17 +137,17 @@ pub fn serve_member(config: MemberConfig) -> Result<Member, ServeError> {
 }
 
 fn start(config: &MemberConfig) -> Result<(Replica, super::machine::StoreReader), MemberError> {
-    let MemberConfig { id, peers, join, group, sizing, directory, server: _ } = config;
-    let id = *id;
+    let MemberConfig { id, ref peers, join, ref group, sizing, log_bytes, ref directory, .. } = *config;
     let node = NodeId::new(id).ok_or(MemberError::Number)?;
     peers.address(id)?;
     let peer =
         |(id, address): (u64, &greenwave::Address)| Some(Peer { node: NodeId::new(id)?, address: address.to_string() });
     let membership = Membership::of_voters(peers.iter().filter_map(peer))?;
     let seed = RandomState::new().hash_one(id);
-    let (bootstrap, contacts) = if *join { (None, Some(membership)) } else { (Some(membership), None) };
+    let (bootstrap, contacts) = if join { (None, Some(membership)) } else { (Some(membership), None) };
     let core = CoreConfig { bootstrap, seed, ..CoreConfig::new(node) };
-    let core = CoreConfig { sizing: sizing.map_or(core.sizing, Sizing::Fixed), ..core };
+    let limits = Limits { log_bytes: log_bytes.unwrap_or(core.limits.log_bytes), ..core.limits };
+    let core = CoreConfig { sizing: sizing.map_or(core.sizing, Sizing::Fixed), limits, ..core };
     let config = ReplicaConfig::new(core, xxh3_64(group.as_bytes()), directory.join("log"));
     let config = ReplicaConfig { contacts, ..config };
     let store = Store::open(&directory.join("store"))?;

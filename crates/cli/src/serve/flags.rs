@@ -125,6 +125,9 @@ pub(crate) struct KvFlags {
     /// How many bytes of batches may be on their way to each replica; --batch-bytes belongs to it
     #[arg(long, value_name = "BYTES", help_heading = "Replication")]
     window_bytes: Option<String>,
+    /// Bytes of the log after which a snapshot is taken [default: 67108864]
+    #[arg(long, value_name = "BYTES", help_heading = "Replication")]
+    log_bytes: Option<String>,
     #[command(flatten)]
     #[serde(flatten)]
     server: ServerFlags,

@@ -14,7 +14,7 @@ use crate::world::World;
 /// The first of four ports that are free, one after another: for a group of three and one that is added.
 ///
 /// They are below those that connections are given, as some are opened only later, or again.
-fn ports() -> u16 {
+pub(crate) fn ports() -> u16 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
     loop {

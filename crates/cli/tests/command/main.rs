@@ -6,6 +6,7 @@ mod boost;
 mod doctor;
 mod group;
 mod kv;
+mod loaded;
 mod membership;
 mod process;
 mod recommend;

@@ -48,7 +48,8 @@ pub enum Reads {
     Index,
     /// As above, and for some time after a majority said yes nobody else can be elected, so reads need no question.
     /// Rests on clocks whose rates differ by less than `drift`, here in parts per thousand, and keeps a replica that
-    /// has just started from voting for an election's time. All replicas must have it or none.
+    /// has just started, or has heard a leader, from voting for an election's time. A clock that stands still while
+    /// others go on, as that of a virtual machine that is halted, isn't such a clock. All replicas must have it or none.
     Lease {
         /// By how much the rates of two clocks may differ, in parts per thousand; below 500.
         drift: u32,

@@ -1,7 +1,7 @@
 //! Instances of consensus that this leader has proposed and that haven't been applied.
 
 use super::pace::Pace;
-use crate::{Index, Ticket};
+use crate::{Index, Term, Ticket};
 use greenwave_policy::Time;
 use std::collections::VecDeque;
 
@@ -9,6 +9,8 @@ use std::collections::VecDeque;
 #[derive(Debug)]
 pub(super) struct Instance {
     pub(super) index: Index,
+    /// In which it was proposed: at the index there may be another leader's entry by now.
+    pub(super) term: Term,
     pub(super) tickets: Vec<Ticket>,
     pub(super) proposed: Time,
     /// When the first of its commands came.
@@ -54,9 +56,15 @@ impl Instances {
         Some(instance)
     }
 
-    /// Takes out those after an index.
-    pub(super) fn clear_after(&mut self, index: Index) -> impl Iterator<Item = Ticket> + use<> {
-        let keep = self.open.partition_point(|instance| instance.index <= index);
+    /// Takes out those up to an index.
+    pub(super) fn clear_up_to(&mut self, index: Index) -> impl Iterator<Item = Ticket> + use<> {
+        let keep = self.open.split_off(self.open.partition_point(|instance| instance.index <= index));
+        std::mem::replace(&mut self.open, keep).into_iter().flat_map(|instance| instance.tickets)
+    }
+
+    /// Takes out those from the first one on that isn't to stay.
+    pub(super) fn clear_from<F: Fn(&Instance) -> bool>(&mut self, stays: F) -> impl Iterator<Item = Ticket> + use<F> {
+        let keep = self.open.partition_point(stays);
         self.open.split_off(keep).into_iter().flat_map(|instance| instance.tickets)
     }
 }

@@ -68,7 +68,8 @@ pub struct Core {
     config: CoreConfig,
     node: RawNode<Store>,
     now: Time,
-    started: Time,
+    /// When a leader was last heard; at first, when this replica started.
+    heard: Time,
     next_tick: Time,
     elections: Elections,
     status: Status,
@@ -107,8 +108,10 @@ pub struct Core {
 struct SnapshotState {
     /// One has been asked for.
     taking: bool,
-    /// Bytes of entries written since the last one, or since the last one failed.
+    /// Bytes of entries written since the last one.
     fresh: usize,
+    /// None is asked for before, as the last one failed.
+    not_before: Time,
 }
 
 /// Figures of a core, for those who watch it.
@@ -149,10 +152,10 @@ impl Core {
             Input::Persisted { number } => self.persisted(number),
             Input::PersistFailed => self.stop(StopCause::Disk),
             Input::Applied(applied) => self.note_applied(applied),
-            Input::Restored(index) => self.note_applied_to(index),
+            Input::Restored(index) => self.restored(index),
             Input::MachineFailed => self.stop(StopCause::Machine),
             Input::SnapshotReady(meta) => self.snapshot_ready(meta),
-            Input::SnapshotFailed => self.snapshot = SnapshotState::default(),
+            Input::SnapshotFailed => self.snapshot_failed(),
             Input::SnapshotSent { peer, ok } => {
                 let status = if ok { SnapshotStatus::Finish } else { SnapshotStatus::Failure };
                 self.node.report_snapshot(peer.number(), status);
@@ -225,13 +228,15 @@ impl Core {
 
     fn receive(&mut self, from: NodeId, message: Message) {
         let me = self.config.node;
-        // A replica that has just started has forgotten to whom it gave its word not to elect another.
+        // Who has heard a leader has given its word not to elect another for an election's time. The engine takes it
+        // back when it hears of a newer term, whoever says so; and one that has just started has forgotten to whom it
+        // gave it.
         let vote = matches!(message.kind, MessageKind::Vote | MessageKind::PreVote) && !message.forced;
-        let fresh = matches!(self.config.reads, Reads::Lease { .. })
-            && self.now.since(self.started) < self.config.tick * self.config.election_ticks;
+        let bound = matches!(self.config.reads, Reads::Lease { .. })
+            && self.now.since(self.heard) < self.config.tick * self.config.election_ticks;
         // What isn't taken in is sent again, more slowly.
         let swamped = !message.entries.is_empty() && self.is_swamped();
-        if from == me || vote && fresh || swamped || !self.is_plausible(&message) {
+        if from == me || vote && bound || swamped || !self.is_plausible(&message) {
             return;
         }
         // An address is learned with the snapshot that brings the membership.
@@ -240,12 +245,17 @@ impl Core {
         }
         self.control.received(self.now, from, &message);
         let alive = message.kind == MessageKind::HeartbeatResponse && message.term.0 == self.node.raft.term;
+        let leads = matches!(message.kind, MessageKind::Append | MessageKind::Heartbeat | MessageKind::Snapshot);
+        let term = message.term.0;
         if let Some(message) = convert::message_to_engine(from, me, message) {
             // What it refuses is from nobody it knows.
             let _ = self.node.step(message);
         }
         if alive {
             self.heard_from(from);
+        }
+        if leads && term == self.node.raft.term {
+            self.heard = self.now;
         }
     }
 
@@ -269,6 +279,15 @@ impl Core {
         while let Some((_, bytes)) = self.unapplied.pop_front_if(|(last, _)| *last <= index) {
             self.unapplied_bytes -= bytes;
         }
+    }
+
+    /// A snapshot has taken the place of entries up to `index`: what became of those that were this replica's isn't known.
+    fn restored(&mut self, index: Index) {
+        self.note_applied_to(index);
+        let leader = self.status.leader;
+        let change = self.change.take_if(|change| change.index <= index).map(|change| change.ticket);
+        let tickets: Vec<Ticket> = self.instances.clear_up_to(index).chain(change).collect();
+        tickets.into_iter().for_each(|ticket| self.refuse(ticket, Refusal::Uncertain { leader }));
     }
 
     fn answer(&mut self, ticket: Ticket, outcome: Outcome) {
@@ -295,7 +314,7 @@ impl Core {
         self.outputs.push_back(Output::Stop(cause));
         let waiting = self.queue.clear().into_iter().map(|waiting| waiting.ticket);
         let tickets: Vec<Ticket> = waiting
-            .chain(self.instances.clear_after(Index::ZERO))
+            .chain(self.instances.clear_from(|_| false))
             .chain(self.reads.clear())
             .chain(self.change.take().map(|change| change.ticket))
             .chain(self.transfer.take().map(|transfer| transfer.ticket))

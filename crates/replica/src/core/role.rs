@@ -95,7 +95,7 @@ impl Core {
         self.outputs.push_back(Output::Role(status));
         let led = before.role == Role::Leader;
         if led && (status.role != Role::Leader || status.term != before.term) {
-            self.lost_lead(committed);
+            self.lost_lead(committed, before.term);
         }
         if status.role == Role::Leader && before != status {
             (self.lease, self.lease_off) = (Time::ZERO, false);
@@ -115,13 +115,16 @@ impl Core {
         }
     }
 
-    fn lost_lead(&mut self, committed: Index) {
+    fn lost_lead(&mut self, committed: Index, led: Term) {
         let leader = self.status.leader;
         self.lease = Time::ZERO;
+        // What is committed by now may be the next leader's, in the place of what this one proposed.
+        let log = &self.node.raft.raft_log;
+        let is_committed = |index: Index, term: Term| index <= committed && log.match_term(index.0, term.0);
         let proposed: Vec<Ticket> = self
             .instances
-            .clear_after(committed)
-            .chain(self.change.take_if(|change| change.index > committed).map(|change| change.ticket))
+            .clear_from(|instance| is_committed(instance.index, instance.term))
+            .chain(self.change.take_if(|change| !is_committed(change.index, led)).map(|change| change.ticket))
             .collect();
         proposed.into_iter().for_each(|ticket| self.refuse(ticket, Refusal::Uncertain { leader }));
         let queued = self.queue.clear().into_iter().map(|waiting| waiting.ticket);

@@ -1,7 +1,7 @@
 //! A turn: what has been handled becomes proposals, writes, messages, and entries to apply.
 //!
-//! Messages and writes of a turn go out side by side. Of a leader's messages nothing waits: its entries count for it
-//! only once they are durable. Anything else that a replica says rests on what it has just written (a vote on the
+//! Messages and writes of a turn go out side by side. Of a leader's messages nothing waits but for its own vote, which
+//! is durable already unless it is the only voter: its entries count for it only once they are durable. Anything else that a replica says rests on what it has just written (a vote on the
 //! term, an acknowledgement on the entries), so it stands in `writes` behind that write. Answers to signs of life are
 //! an exception, as they rest on the term alone: a slow disk doesn't keep a follower from being heard.
 
@@ -85,9 +85,16 @@ impl Core {
         }
         let retain = self.config.limits.log_bytes / 2;
         let store = self.node.mut_store();
-        self.snapshot = super::SnapshotState { taking: false, fresh: store.bytes_after(meta.index) };
+        self.snapshot = super::SnapshotState { fresh: store.bytes_after(meta.index), ..Default::default() };
         let up_to = store.compact(meta.clone(), retain);
         self.outputs.push_back(Output::Compact { up_to, snapshot: meta });
+    }
+
+    /// No snapshot came of it. It is asked for again after a while, whether or not the log grows: a log that is full
+    /// can't.
+    pub(super) fn snapshot_failed(&mut self) {
+        self.snapshot.taking = false;
+        self.snapshot.not_before = self.now + self.config.tick * self.config.election_ticks;
     }
 
     /// Proposes what waits, while a majority has a slot free.
@@ -131,6 +138,7 @@ impl Core {
             let index = Index(self.node.raft.raft_log.last_index());
             self.instances.push(Instance {
                 index,
+                term: self.status.term,
                 tickets: pulled.tickets,
                 proposed: now,
                 submitted: pulled.submitted,
@@ -143,8 +151,6 @@ impl Core {
         for state in ready.take_read_states() {
             self.round_succeeded(read_round(&state.request_ctx), Index(state.index));
         }
-        let now = ready.take_messages();
-        self.send(now);
         let committed = ready.take_committed_entries();
         self.write(&mut ready);
         let number = ready.number();
@@ -161,7 +167,6 @@ impl Core {
         let number = ready.number();
         let snapshot = (!ready.snapshot().is_empty()).then(|| self.snapshot_of(ready.snapshot()));
         let entries = ready.take_entries();
-        let mut messages = ready.take_persisted_messages();
         let hard_state = ready.hs().map(hard_state_from_engine);
         let write = snapshot.is_some() || !entries.is_empty() || ready.must_sync();
         let mut unwritten = Unwritten { number, write, vote: false, bytes: 0, messages: Vec::new(), restore: None };
@@ -189,11 +194,15 @@ impl Core {
             self.set_membership(membership);
         }
         self.node.mut_store().append(entries);
-        if !unwritten.vote && !self.writes.iter().any(|before| before.vote) {
+        let mut messages = ready.take_messages();
+        let persisted = ready.take_persisted_messages();
+        if unwritten.vote || self.writes.iter().any(|before| before.vote) {
+            messages.extend(persisted);
+        } else {
             let heard = |message: &eraftpb::Message| message.get_msg_type() == MessageType::MsgHeartbeatResponse;
-            let (at_once, later) = messages.into_iter().partition(heard);
-            self.send(at_once);
-            messages = later;
+            let (at_once, later): (Vec<_>, _) = persisted.into_iter().partition(heard);
+            messages.extend(at_once);
+            self.send(std::mem::replace(&mut messages, later));
         }
         if write || !self.writes.is_empty() {
             unwritten.messages = messages;
@@ -247,7 +256,8 @@ impl Core {
         let store = self.node.store();
         let wanted = store.take_wanted();
         let grown = self.snapshot.fresh >= self.config.limits.log_bytes;
-        if (wanted || grown) && !self.snapshot.taking && self.applied > store.snapshot_meta().index {
+        let may = !self.snapshot.taking && self.now >= self.snapshot.not_before;
+        if (wanted || grown) && may && self.applied > store.snapshot_meta().index {
             self.snapshot.taking = true;
             self.outputs.push_back(Output::TakeSnapshot);
         }

@@ -95,6 +95,12 @@ impl FaultyDisk {
         self.state().capacity = bytes;
     }
 
+    /// How many bytes all files together may have.
+    #[must_use]
+    pub fn capacity(&self) -> Option<u64> {
+        self.state().capacity
+    }
+
     /// Whether writes write a part of what they are given, mostly.
     pub fn write_short(&self, short: bool) {
         self.state().short_writes = short;

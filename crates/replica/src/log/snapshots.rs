@@ -11,6 +11,8 @@
 
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::{Buf, BufMut, Bytes};
 use crc32c::{crc32c, crc32c_append};
@@ -77,6 +79,8 @@ pub struct Snapshots<D: Disk> {
     disk: D,
     directory: PathBuf,
     owner: Owner,
+    /// Those from this index on are kept.
+    from: Arc<AtomicU64>,
 }
 
 /// A snapshot that is being written. Dropping it leaves a file that the next one replaces.
@@ -104,7 +108,7 @@ pub struct SnapshotReader<F> {
 }
 
 impl<D: Disk> Snapshots<D> {
-    /// How many are kept.
+    /// How many are kept at least, beside those that [`keep_from`](Self::keep_from) says.
     pub const KEPT: usize = 2;
 
     /// Those of a directory; what a crash left half written is removed.
@@ -112,13 +116,20 @@ impl<D: Disk> Snapshots<D> {
     /// # Errors
     /// When the file system fails.
     pub fn open(disk: D, directory: &Path, owner: Owner) -> Result<Self, SnapshotError> {
-        let snapshots = Self { disk, directory: directory.to_owned(), owner };
+        let from = Arc::new(AtomicU64::new(u64::MAX));
+        let snapshots = Self { disk, directory: directory.to_owned(), owner, from };
         for name in snapshots.names()? {
             if name.starts_with("snapshot-") && place_of(&name).is_none() {
                 snapshots.remove(&name)?;
             }
         }
         Ok(snapshots)
+    }
+
+    /// From now on those from this index on are kept, of all that write to this directory: the log begins there, as it is
+    /// durable, and a replica can't start without the snapshot of its log's beginning.
+    pub fn keep_from(&self, index: u64) {
+        self.from.store(index, Ordering::Release);
     }
 
     /// Index and term of all of them, the oldest first.
@@ -227,7 +238,8 @@ impl<D: Disk> SnapshotWriter<D> {
         let directory = &snapshots.directory;
         snapshots.disk.sync_directory(directory).map_err(snapshots.failed("sync", directory))?;
         let places = snapshots.list()?;
-        for (index, term) in places.iter().rev().skip(Snapshots::<D>::KEPT) {
+        let from = snapshots.from.load(Ordering::Acquire);
+        for (index, term) in places.iter().rev().skip(Snapshots::<D>::KEPT).filter(|(index, _)| *index < from) {
             let path = snapshots.path(*index, *term);
             snapshots.disk.remove(&path).map_err(snapshots.failed("remove", &path))?;
         }
@@ -367,120 +379,4 @@ fn place_of(name: &str) -> Option<(u64, u64)> {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::super::faulty::{Fault, FaultyDisk};
-    use super::*;
-
-    const OWNER: Owner = Owner { group: 7, replica: 1 };
-
-    fn open(disk: &FaultyDisk) -> Snapshots<FaultyDisk> {
-        Snapshots::open(disk.clone(), Path::new("/log"), OWNER).unwrap()
-    }
-
-    fn meta(index: u64) -> SnapshotMeta {
-        SnapshotMeta { index, term: 2, membership: "1,2,3".into() }
-    }
-
-    fn written(index: u64, bytes: usize) -> Vec<u8> {
-        (0..bytes as u64).map(|at| (at.wrapping_mul(index) >> 3) as u8).collect()
-    }
-
-    fn write(snapshots: &Snapshots<FaultyDisk>, index: u64, bytes: usize) -> Result<SnapshotMeta, SnapshotError> {
-        let mut writer = snapshots.create(meta(index))?;
-        written(index, bytes).chunks(1000).try_for_each(|chunk| writer.append(chunk))?;
-        writer.finish()
-    }
-
-    fn read(snapshots: &Snapshots<FaultyDisk>, index: u64) -> Result<Vec<u8>, SnapshotError> {
-        let mut reader = snapshots.read(index, 2)?;
-        assert_eq!(reader.meta(), &meta(index));
-        let mut bytes = Vec::new();
-        while let Some(piece) = reader.piece()? {
-            bytes.extend_from_slice(&piece);
-        }
-        assert!(reader.piece()?.is_none(), "the end stays the end");
-        Ok(bytes)
-    }
-
-    #[test]
-    fn the_last_two_are_kept_and_read_as_they_were_written() {
-        let disk = FaultyDisk::new(1);
-        let snapshots = open(&disk);
-        for (index, bytes) in [(3, 0), (7, 10), (20, PIECE), (100, 3 * PIECE + 1)] {
-            assert_eq!(write(&snapshots, index, bytes).unwrap(), meta(index));
-            assert_eq!(read(&snapshots, index).unwrap(), written(index, bytes));
-        }
-        assert_eq!(snapshots.list().unwrap(), [(20, 2), (100, 2)]);
-        let mut text = Vec::new();
-        snapshots.read(100, 2).unwrap().read_to_end(&mut text).unwrap();
-        assert_eq!(text, written(100, 3 * PIECE + 1));
-    }
-
-    #[test]
-    fn no_bit_can_change_and_nothing_can_be_missing() {
-        let disk = FaultyDisk::new(1);
-        let snapshots = open(&disk);
-        write(&snapshots, 5, 300).unwrap();
-        let path = snapshots.path(5, 2);
-        let whole = disk.contents(&path).unwrap();
-        for bit in 0..whole.len() * 8 {
-            let mut changed = whole.clone();
-            changed[bit / 8] ^= 1 << (bit % 8);
-            disk.put(&path, &changed);
-            assert!(read(&snapshots, 5).is_err(), "bit {bit}");
-        }
-        for length in 0..whole.len() {
-            disk.put(&path, &whole[..length]);
-            assert!(read(&snapshots, 5).is_err(), "{length} bytes");
-        }
-    }
-
-    #[test]
-    fn the_snapshot_of_another_replica_is_refused() {
-        let disk = FaultyDisk::new(1);
-        write(&open(&disk), 5, 300).unwrap();
-        let wanted = Owner { replica: 2, ..OWNER };
-        let others = Snapshots::open(disk, Path::new("/log"), wanted).unwrap();
-        let error = others.read(5, 2).err().unwrap();
-        assert!(matches!(error, SnapshotError::OtherOwner { found: OWNER, .. }), "{error}");
-    }
-
-    #[test]
-    fn a_full_disk_leaves_the_snapshots_that_are_there() {
-        let disk = FaultyDisk::new(1);
-        let snapshots = open(&disk);
-        write(&snapshots, 5, 300).unwrap();
-        disk.limit(Some(disk.used() + 100));
-        assert!(matches!(write(&snapshots, 6, 300), Err(SnapshotError::Full { .. })));
-        assert_eq!(read(&snapshots, 5).unwrap(), written(5, 300));
-        assert_eq!(open(&disk).list().unwrap(), [(5, 2)]);
-        assert!(!disk.files().contains(&snapshots.unfinished()), "what is half written goes");
-    }
-
-    proptest! {
-        #[test]
-        fn after_a_crash_there_are_whole_ones_alone(
-            seed in any::<u64>(), after in 1..20_u64, power in any::<bool>(), bytes in 0..2000_usize,
-        ) {
-            let disk = FaultyDisk::new(seed);
-            let mut finished = 0;
-            disk.fail(Fault::End(after));
-            let snapshots = open(&disk);
-            for index in 1..10 {
-                if write(&snapshots, index, bytes).is_err() {
-                    break;
-                }
-                finished = index;
-            }
-            let disk = if power { disk.after_power_loss() } else { disk.after_kill() };
-            let snapshots = open(&disk);
-            let found = snapshots.list().unwrap();
-            for (index, _) in &found {
-                prop_assert_eq!(read(&snapshots, *index).unwrap(), written(*index, bytes));
-            }
-            prop_assert!(finished == 0 || found.iter().any(|(index, _)| *index == finished), "{:?}", found);
-        }
-    }
-}
+mod tests;

@@ -22,6 +22,8 @@ mod inbox;
 mod links;
 mod snapshots;
 mod start;
+#[doc(hidden)]
+pub mod stored;
 mod writing;
 
 #[cfg(test)]

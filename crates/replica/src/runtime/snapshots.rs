@@ -7,7 +7,7 @@
 use super::Event;
 use super::frame::{self, Piece, Sender};
 use super::inbox::{Inbox, now};
-use super::writing::meta_to_log;
+use super::stored::meta_to_log;
 use crate::applier::SnapshotView;
 use crate::log::{RealDisk, SnapshotError, SnapshotWriter, Snapshots};
 use crate::{Message, NodeId};

@@ -5,11 +5,12 @@ use super::frame::{self, FrameError, Sender};
 use super::inbox::{Inbox, now};
 use super::links::{Links, MESSAGES};
 use super::snapshots::{SNAPSHOT, SnapshotJob};
+use super::stored::from_log;
 use super::{Event, Replica, ReplicaHandle, Report, Shared, applying, snapshots, writing};
 use crate::applier::{Applier, ApplyError};
-use crate::core::{Core, CoreConfig, Recovered, StartError};
-use crate::log::{self, Log, LogConfig, LogError, Owner, RealDisk, SnapshotError, Snapshots};
-use crate::{Entry, EntryKind, HardState, Index, Membership, NodeId, SessionLimits, SnapshotMeta, StateMachine, Term};
+use crate::core::{Core, CoreConfig, StartError};
+use crate::log::{Log, LogConfig, LogError, Owner, RealDisk, SnapshotError, Snapshots};
+use crate::{Index, NodeId, SessionLimits, StateMachine};
 use greenwave_rpc::{ChannelConfig, Code, Router, Status, Wait, promise};
 use slab::Slab;
 use std::path::PathBuf;
@@ -60,6 +61,16 @@ pub enum ReplicaStartError {
     /// The state machine can't begin where the log does.
     #[error(transparent)]
     Machine(#[from] ApplyError),
+    /// The state machine has entries that the log lost.
+    #[error(
+        "the state machine has applied entries up to {machine}, but the log ends at {log}: what this replica had promised          is lost; take it out of the group, and add it as a new one with an empty directory"
+    )]
+    Lost {
+        /// Up to where the machine has them.
+        machine: Index,
+        /// Where the log ends.
+        log: Index,
+    },
     /// The log has something that this version doesn't know.
     #[error("the log's {what} can't be read; was it written by a later version?")]
     Unknown {
@@ -86,7 +97,14 @@ pub(super) fn start(config: ReplicaConfig, machine: impl StateMachine + 'static)
     let recovered = from_log(recovered)?;
     let snapshots = Snapshots::open(RealDisk, &directory, owner)?;
     let begin = recovered.snapshot.clone().unwrap_or_default();
+    snapshots.keep_from(begin.index.0);
     let mut applier = Applier::new(machine, sessions, begin.clone())?;
+    // An entry is durable in the log before it is applied.
+    let (machine, log_end) =
+        (applier.machine().applied(), recovered.entries.last().map_or(begin.index, |last| last.index));
+    if machine > log_end {
+        return Err(ReplicaStartError::Lost { machine, log: log_end });
+    }
     if applier.needs_snapshot() {
         applying::restore_from(&mut applier, &snapshots, begin)?;
     }
@@ -119,8 +137,8 @@ pub(super) fn start(config: ReplicaConfig, machine: impl StateMachine + 'static)
 
     let inboxes = (events.clone(), writer.clone(), applier_jobs.clone(), snapshot_writer.clone());
     let begin = || -> std::io::Result<Vec<JoinHandle<()>>> {
-        let (to_log, from_log) = (writer, events.clone());
-        let log = spawn("replica-log", move || writing::run(log, &to_log, &from_log))?;
+        let (to_log, from_log, kept) = (writer, events.clone(), snapshots.clone());
+        let log = spawn("replica-log", move || writing::run(log, &kept, &to_log, &from_log))?;
         let (to_snap, from_snap, files) = (snapshot_writer.clone(), events.clone(), snapshots.clone());
         let snap = spawn("replica-snap", move || snapshots::run(&files, &to_snap, &from_snap))?;
         let (to_apply, from_apply) = (applier_jobs, events.clone());
@@ -182,30 +200,4 @@ fn unreadable(error: FrameError) -> Status {
 
 fn swamped() -> Status {
     Status::new(Code::ResourceExhausted, "the replica has stopped, or has too much to do")
-}
-
-fn from_log(recovered: log::Recovered) -> Result<Recovered, ReplicaStartError> {
-    let log::Recovered { hard_state, snapshot, entries, torn: _ } = recovered;
-    let entry = |entry: log::Entry| {
-        let kind = EntryKind::of(entry.kind)?;
-        Some(Entry { index: Index(entry.index), term: Term(entry.term), kind, data: entry.data })
-    };
-    let entries: Option<Vec<Entry>> = entries.into_iter().map(entry).collect();
-    let snapshot = match snapshot {
-        log::SnapshotMeta { index: 0, .. } => None,
-        log::SnapshotMeta { index, term, mut membership } => {
-            let membership = Membership::read(&mut membership);
-            let membership = membership.map_err(|_| ReplicaStartError::Unknown { what: "membership" })?;
-            Some(SnapshotMeta { index: Index(index), term: Term(term), membership })
-        }
-    };
-    Ok(Recovered {
-        hard_state: HardState {
-            term: Term(hard_state.term),
-            vote: NodeId::new(hard_state.vote),
-            commit: Index(hard_state.commit),
-        },
-        snapshot,
-        entries: entries.ok_or(ReplicaStartError::Unknown { what: "entries" })?,
-    })
 }

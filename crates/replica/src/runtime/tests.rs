@@ -354,3 +354,15 @@ fn a_replica_with_nothing_is_added_and_what_it_was_told_is_seen() {
     });
     group.stop();
 }
+
+/// A machine on disk has entries that the log hasn't: the log was lost, and with it votes and acknowledgements.
+#[test]
+fn a_log_that_was_lost_is_noticed_by_a_machine_that_was_not() {
+    let directory = tempfile::tempdir().unwrap();
+    let node = NodeId::new(1).unwrap();
+    let mut core = CoreConfig::new(node);
+    core.bootstrap = Some(Membership::of_voters([Peer { node, address: "tcp://127.0.0.1:1".into() }]).unwrap());
+    let kept = Store { applied: Index(40), ..Store::default() };
+    let error = Replica::start(ReplicaConfig::new(core, 7, directory.path()), kept).unwrap_err();
+    assert!(matches!(error, ReplicaStartError::Lost { machine: Index(40), .. }), "{error}");
+}

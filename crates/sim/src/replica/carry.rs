@@ -104,7 +104,7 @@ impl<M: StateMachine + Default, D: Event> Group<M, D> {
             Some(Task::Restore(meta)) => {
                 let index = meta.index;
                 let state = node_.store.state(&meta).unwrap_or_default();
-                let restored = applier.restore(meta, &mut &*state).map(|()| Input::Restored(index));
+                let restored = applier.restore(meta, &mut state.as_slice()).map(|()| Input::Restored(index));
                 node_.store.prune(index);
                 restored
             }
@@ -122,15 +122,19 @@ impl<M: StateMachine + Default, D: Event> Group<M, D> {
         if let Some(end) = next {
             self.simulation.at(end, Happening::Synced { node, life: node_.life });
         }
-        match (synced.outcome, synced.writes.last()) {
-            (Ok(()), Some(&number)) => {
-                node_.store.synced(synced.writes.len());
+        let writes = synced.writes.len();
+        let durable = match synced.outcome {
+            Ok(()) => node_.store.synced(writes),
+            Err(fault) => node_.store.fails(writes, fault, &mut self.chance),
+        };
+        match synced.writes.last().filter(|_| durable) {
+            Some(&number) => {
                 self.hears(node, Input::Synced { bytes: synced.bytes, took: synced.took });
                 if !self.early_persisted {
                     self.hears(node, Input::Persisted { number });
                 }
             }
-            _ => self.hears(node, Input::PersistFailed),
+            None => self.hears(node, Input::PersistFailed),
         }
     }
 
@@ -158,9 +162,11 @@ impl<M: StateMachine + Default, D: Event> Group<M, D> {
     }
 
     pub(super) fn kept(&mut self, node: usize, meta: SnapshotMeta, state: Vec<u8>, came: Option<(usize, Message)>) {
-        self.nodes[node].store.keep(meta.clone(), state);
-        self.snapshots += 1;
+        let kept = self.nodes[node].store.keep(meta.clone(), state);
+        self.snapshots += u64::from(kept);
         match came {
+            None if !kept => self.inbox.push_back(Input::SnapshotFailed),
+            Some((from, _)) if !kept => self.snapshot_sent(from, node, false),
             None => self.inbox.push_back(Input::SnapshotReady(meta)),
             Some((from, message)) => {
                 self.snapshot_sent(from, node, true);
@@ -170,7 +176,7 @@ impl<M: StateMachine + Default, D: Event> Group<M, D> {
     }
 
     fn send_snapshot(&mut self, node: usize, to: usize, message: Message) {
-        let state = message.snapshot.as_ref().and_then(|meta| self.nodes[node].store.state(meta)).map(<[u8]>::to_vec);
+        let state = message.snapshot.as_ref().and_then(|meta| self.nodes[node].store.state(meta));
         match state {
             Some(state) => self.send(node, to, Packet::Snapshot { message, state }),
             None => self.snapshot_sent(node, to, false),

@@ -24,6 +24,8 @@ pub enum Fault {
     Forward(usize, Duration),
     /// Its clock jumps back.
     Back(usize, Duration),
+    /// Its clock goes so many thousandths of a second in a second from now on.
+    Rate(usize, u32),
     /// Its disk takes so many times longer.
     Slow(usize, u32),
     /// A write or a sync of its disk fails. Then its process has to end, and is started again later.
@@ -79,7 +81,7 @@ pub fn plan(rule: &PlanRule, stream: &mut Stream) -> Vec<(Time, Fault)> {
     plan
 }
 
-const KINDS: u64 = 12;
+const KINDS: u64 = 13;
 
 fn draw(kind: u64, rule: &PlanRule, stream: &mut Stream) -> Vec<(Duration, Fault)> {
     const MS: Duration = Duration::from_millis(1);
@@ -104,11 +106,13 @@ fn draw(kind: u64, rule: &PlanRule, stream: &mut Stream) -> Vec<(Duration, Fault
             let from = any(stream);
             vec![(none, Fault::Cut(from, node)), (lasting, Fault::Heal)]
         }
-        // It hears nobody, but everybody hears it; or the other way round.
+        // It hears no other replica, or none hears it, or both; but clients reach it and all others.
         5 => {
-            let deaf = stream.chance(0.5);
-            let cut = |other| if deaf { Fault::Cut(other, node) } else { Fault::Cut(node, other) };
-            let cuts = (0..rule.replicas).filter(|&other| other != node).map(|other| (none, cut(other)));
+            let (deaf, mute) = stream.pick(&[(true, false), (false, true), (true, true)]).copied().unwrap_or_default();
+            let cuts = (0..rule.replicas).filter(|&other| other != node).flat_map(|other| {
+                let cuts = [(deaf, Fault::Cut(other, node)), (mute, Fault::Cut(node, other))];
+                cuts.into_iter().filter(|(is, _)| *is).map(|(_, cut)| (none, cut))
+            });
             cuts.chain([(lasting, Fault::Heal)]).collect()
         }
         6 => {
@@ -122,6 +126,11 @@ fn draw(kind: u64, rule: &PlanRule, stream: &mut Stream) -> Vec<(Duration, Fault
             vec![(none, Fault::Disk(node, fault)), (lasting, Fault::Restart(node))]
         }
         9 => vec![(none, Fault::Transfer(node))],
+        12 => {
+            let rates = [200, 500, 900, 1100, 2000, 5000];
+            let rate = stream.pick(&rates).copied().unwrap_or(1000);
+            vec![(none, Fault::Rate(node, rate)), (lasting, Fault::Rate(node, 1000))]
+        }
         10 if rule.membership => vec![(none, Fault::Toggle(node)), (lasting, Fault::Toggle(node))],
         10 => vec![(none, Fault::Pause(node, lasting))],
         _ => vec![(none, Fault::Snapshot(node)), (soon, Fault::Pause(node, soon))],

@@ -1,6 +1,8 @@
 //! The simulated group: real cores on simulated links, processors and disks.
 
+use super::kept::Kept;
 use super::node::{Node, StartError};
+use super::reallog::RealLog;
 use super::watch::{Violation, Watch};
 use crate::cpu::CpuCost;
 use crate::disk::DiskRule;
@@ -168,6 +170,14 @@ impl<M: StateMachine + Default, D: Event> Group<M, D> {
     /// # Errors
     /// If the settings of its cores can't be.
     pub fn new(rule: GroupRule, seed: Seed) -> Result<Self, StartError> {
+        Self::on_logs(rule, seed, false)
+    }
+
+    /// Starts a new group whose replicas have the real log and the real snapshots, or the model of both.
+    ///
+    /// # Errors
+    /// If the settings of its cores can't be.
+    pub fn on_logs(rule: GroupRule, seed: Seed, real: bool) -> Result<Self, StartError> {
         let replicas = rule.replicas;
         let peers = (0..replicas).map(peer);
         let membership = Membership::of_voters(peers).map_err(StartError::Membership)?;
@@ -193,6 +203,10 @@ impl<M: StateMachine + Default, D: Event> Group<M, D> {
             early_persisted: false,
         };
         for node in 0..replicas {
+            if real {
+                let log = RealLog::new(node as u64 + 1, &mut seed.stream("log", node as u64));
+                group.nodes[node].store = Kept::Real(Box::new(log));
+            }
             group.start(node)?;
         }
         Ok(group)

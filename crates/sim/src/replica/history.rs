@@ -1,7 +1,9 @@
 //! What clients asked and were answered, and whether one machine could have answered so.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::panic;
 use todc_utils::linearizability::WGLChecker;
 use todc_utils::linearizability::history::{Action, History as Actions};
 use todc_utils::specifications::Specification;
@@ -133,6 +135,13 @@ impl History {
     /// # Errors
     /// If not, with the first key for which it couldn't.
     pub fn check(&self) -> Result<(), NotLinearizable> {
+        self.check_within(u64::MAX).unwrap_or(Ok(()))
+    }
+
+    /// The same, unless it takes more than so many steps for a key: their number may grow with two to the power of the
+    /// calls that weren't answered. `None`: nobody knows.
+    #[must_use]
+    pub fn check_within(&self, steps: u64) -> Option<Result<(), NotLinearizable>> {
         let mut keys: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
         for &id in &self.order {
             let made = &self.calls[id];
@@ -142,10 +151,15 @@ impl History {
                 keys.entry(made.key).or_default().push(id);
             }
         }
-        match keys.into_iter().find(|(_, order)| !self.linearizable(order)) {
-            None => Ok(()),
-            Some((key, order)) => Err(NotLinearizable { key, calls: self.told(&order) }),
+        let mut decided = true;
+        for (key, order) in keys {
+            match within(steps, || self.linearizable(&order)) {
+                Some(true) => {}
+                Some(false) => return Some(Err(NotLinearizable { key, calls: self.told(&order) })),
+                None => decided = false,
+            }
         }
+        decided.then_some(Ok(()))
     }
 
     fn linearizable(&self, order: &[usize]) -> bool {
@@ -194,6 +208,25 @@ impl fmt::Display for CallId {
     }
 }
 
+/// The checker can't be told to give up, so its specification leaves it.
+struct TooLong;
+
+thread_local! {
+    static LEFT: Cell<u64> = const { Cell::new(u64::MAX) };
+}
+
+/// What a check says, unless it takes longer than so many steps.
+fn within(steps: u64, check: impl FnOnce() -> bool) -> Option<bool> {
+    LEFT.set(steps);
+    let checked = panic::catch_unwind(panic::AssertUnwindSafe(check));
+    LEFT.set(u64::MAX);
+    match checked {
+        Ok(is) => Some(is),
+        Err(left) if left.is::<TooLong>() => None,
+        Err(panicked) => panic::resume_unwind(panicked),
+    }
+}
+
 /// One key, for the checker.
 struct Register;
 
@@ -213,6 +246,10 @@ impl Specification for Register {
     }
 
     fn apply(operation: &Self::Operation, state: &Self::State) -> (bool, Self::State) {
+        LEFT.with(|left| match left.get().checked_sub(1) {
+            Some(less) => left.set(less),
+            None => panic::resume_unwind(Box::new(TooLong)),
+        });
         let (state, answer) = operation.call.apply(*state);
         (operation.answer.is_none_or(|told| told == answer), state)
     }

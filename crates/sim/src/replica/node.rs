@@ -1,6 +1,7 @@
 //! One replica of the simulated group: the real core and applier, with a simulated core, disk and clock.
 
 use super::group::Packet;
+use super::kept::Kept;
 use super::store::Store;
 use crate::clock::Clock;
 use crate::cpu::Cpu;
@@ -24,7 +25,7 @@ pub(super) struct Node<M> {
     pub(super) running: Option<Running<M>>,
     pub(super) life: u32,
     pub(super) disk: Disk,
-    pub(super) store: Store,
+    pub(super) store: Kept,
     pub(super) cpu: Cpu,
     /// What came while the thread was at work and what it cost; what the turn under way is about; and whether one is, or
     /// is about to be.
@@ -68,6 +69,14 @@ pub enum StartError {
     /// What is on its disk can't be made a state again.
     #[error(transparent)]
     State(#[from] ApplyError),
+    /// Its log can't be opened.
+    #[error("replica {node}'s log can't be opened: {cause}")]
+    Log {
+        /// The replica.
+        node: NodeId,
+        /// Why.
+        cause: String,
+    },
     /// The log begins after a snapshot whose state isn't there.
     #[error("replica {0}'s log begins after a snapshot whose state isn't on its disk")]
     Snapshot(NodeId),
@@ -79,7 +88,7 @@ impl<M: StateMachine + Default> Node<M> {
             running: None,
             life: 0,
             disk: Disk::new(disk, chance),
-            store: Store::default(),
+            store: Kept::Model(Store::default()),
             cpu: Cpu::new(1),
             waiting: VecDeque::new(),
             turn: Vec::new(),
@@ -93,8 +102,8 @@ impl<M: StateMachine + Default> Node<M> {
 
     /// Starts a process on what is on the disk.
     pub(super) fn start(&mut self, now: Time, config: CoreConfig) -> Result<(), StartError> {
-        let recovered = self.store.recovered();
         let node = config.node;
+        let recovered = self.store.recovered().map_err(|cause| StartError::Log { node, cause })?;
         let start = recovered.snapshot.clone().unwrap_or_else(|| SnapshotMeta {
             index: BOOTSTRAP,
             term: Term(1),
@@ -103,8 +112,8 @@ impl<M: StateMachine + Default> Node<M> {
         let core = Core::new(config, recovered, self.clock.shows(now))?;
         let mut applier = Applier::new(M::default(), SessionLimits::default(), start.clone())?;
         if applier.needs_snapshot() {
-            let mut state = self.store.state(&start).ok_or(StartError::Snapshot(node))?;
-            applier.restore(start, &mut state)?;
+            let state = self.store.state(&start).ok_or(StartError::Snapshot(node))?;
+            applier.restore(start, &mut state.as_slice())?;
         }
         self.life += 1;
         self.cpu.reset(now);

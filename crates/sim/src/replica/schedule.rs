@@ -34,6 +34,12 @@ pub struct Report {
     pub terms: usize,
     /// Snapshots that were taken or came from another replica.
     pub snapshots: u64,
+    /// Whether the history was checked to its end; with many unanswered calls that can take too long.
+    pub decided: bool,
+    /// Damages of real logs that were noticed at a start.
+    pub damages: u64,
+    /// Torn tails that real logs cut off.
+    pub torn: u64,
 }
 
 /// What a schedule found.
@@ -127,6 +133,9 @@ pub fn run_with(seed: Seed, defect: Defect) -> Result<Report, Failure> {
 
 const MS: Duration = Duration::from_millis(1);
 
+/// Steps of the checker for a key: a second or two.
+const STEPS: u64 = 2_000_000;
+
 /// How long the group has to answer everything once all is mended.
 const CALM: Duration = Duration::from_secs(60);
 
@@ -163,11 +172,13 @@ impl Schedule {
         let mut chance = seed.stream("schedule", 0);
         let replicas = if chance.chance(0.8) { 3 } else { 5 };
         let lease = chance.chance(0.3);
+        let real = chance.chance(0.5) && !matches!(defect, Defect::ForgetfulDisk | Defect::EarlyPersisted);
+        let drift = chance.pick(&[20, 100, 499]).copied().unwrap_or(100);
         let mut core = CoreConfig::new(id(0));
         let setting = Setting::with_window(1 << chance.below(13), 1 << chance.below(7));
         core.sizing = if chance.chance(0.5) { Sizing::Auto(Aim::Throughput) } else { Sizing::Fixed(setting) };
         if lease {
-            core.reads = Reads::Lease { drift: 100 };
+            core.reads = Reads::Lease { drift };
         }
         if chance.chance(0.6) {
             core.limits.log_bytes = 1 << (9 + chance.below(5));
@@ -187,7 +198,13 @@ impl Schedule {
             command_bytes: 64,
             watched: true,
         };
-        let mut group = Group::new(rule, seed)?;
+        let mut group = Group::on_logs(rule, seed, real)?;
+        for node in (0..replicas).filter(|_| lease) {
+            // No two rates differ by more than the drift, as a share of the faster one.
+            let slower = [0, drift, chance.below(u64::from(drift)) as u32];
+            let rate = 1000 - chance.pick(&slower).copied().unwrap_or(0);
+            group.go(node, rate);
+        }
         group.set_early_persisted(defect == Defect::EarlyPersisted);
         // What clients say and hear may be lost, so that they ask again.
         let loss = if chance.chance(0.5) { 0.03 } else { 0.0 };
@@ -204,8 +221,8 @@ impl Schedule {
             membership: chance.chance(0.5),
         };
         for (at, fault) in plan(&rule, &mut seed.stream("plan", 0)) {
-            // Leases rest on clocks that don't jump.
-            let jump = matches!(fault, Fault::Forward(..) | Fault::Back(..));
+            // Leases rest on clocks that don't jump, and have rates that are known.
+            let jump = matches!(fault, Fault::Forward(..) | Fault::Back(..) | Fault::Rate(..));
             if !(lease && jump) {
                 group.at(at, Do::Fault(fault));
             }
@@ -362,12 +379,18 @@ impl Schedule {
         self.faults += 1;
         match fault {
             Fault::Kill(node) => self.group.kill_with(node, self.defect == Defect::ForgetfulDisk),
-            Fault::Restart(node) => self.group.restart(node),
+            Fault::Restart(node) => {
+                if self.chance.chance(0.5) {
+                    self.group.make_room(node);
+                }
+                self.group.restart(node);
+            }
             Fault::Partition(side) => self.group.network.partition(&side),
             Fault::Cut(from, to) => self.group.network.cut(from, to),
             Fault::Heal => self.group.network.heal(),
             Fault::Forward(node, by) => self.group.jump(node, |clock| clock.forward(by)),
             Fault::Back(node, by) => self.group.jump(node, |clock| clock.back(by)),
+            Fault::Rate(node, rate) => self.group.go(node, rate),
             Fault::Slow(node, times) => {
                 let rule = DiskRule { sync: self.slow.sync * times, ..self.slow };
                 self.group.disk(node).change(rule);
@@ -396,9 +419,14 @@ impl Schedule {
 
     fn mend(&mut self) {
         self.group.network.heal();
+        let lease = matches!(self.group.rule().core.reads, Reads::Lease { .. });
         for node in 0..self.group.rule().replicas {
             self.group.disk(node).change(self.slow);
             self.group.disk(node).mend();
+            if !lease {
+                self.group.go(node, 1000);
+            }
+            self.group.make_room(node);
             self.group.restart(node);
         }
     }
@@ -416,7 +444,8 @@ impl Schedule {
             let open = format!("{what}; the leader is {:?}; cores: {}", self.group.leader(), cores.join("; "));
             return Err(Finding::Stuck { waited: CALM, open });
         }
-        self.clients.history.check()?;
+        let judged = self.clients.history.check_within(STEPS);
+        judged.clone().unwrap_or(Ok(()))?;
         let (replicas, mut seen) = (self.group.rule().replicas, Vec::new());
         for node in 0..replicas {
             let Some(machine) = self.group.machine(node) else { continue };
@@ -429,7 +458,11 @@ impl Schedule {
                 }
             }
         }
+        let (damages, torn) = self.group.recoveries();
         Ok(Report {
+            decided: judged.is_some(),
+            damages,
+            torn,
             hash: self.group.hash(),
             calls: self.clients.history.len(),
             answered: self.clients.history.answered(),

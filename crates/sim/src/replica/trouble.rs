@@ -21,6 +21,12 @@ impl<M: StateMachine + Default, D: Event> Group<M, D> {
 
     /// Starts a replica's process again on what is on its disk; nothing if it runs. That it can't is a violation.
     pub fn restart(&mut self, node: usize) {
+        if self.nodes[node].running.is_none()
+            && self.chance.chance(0.2)
+            && let Err(cause) = self.nodes[node].store.rot(&mut self.chance)
+        {
+            self.watch.unable(node, cause);
+        }
         if let Err(error) = self.start(node) {
             self.watch.unable(node, error.to_string());
         }
@@ -36,6 +42,12 @@ impl<M: StateMachine + Default, D: Event> Group<M, D> {
         self.set_timer(node);
     }
 
+    /// Lets a replica's clock go so many thousandths of a second in a second from now on.
+    pub fn go(&mut self, node: usize, per_mille: u32) {
+        let now = self.now();
+        self.jump(node, |clock| clock.go(now, per_mille));
+    }
+
     /// What a replica's clock shows.
     #[must_use]
     pub fn shows(&self, node: usize) -> Time {
@@ -47,6 +59,18 @@ impl<M: StateMachine + Default, D: Event> Group<M, D> {
         let until = self.now() + span;
         let paused = &mut self.nodes[node].paused_until;
         *paused = (*paused).max(until);
+    }
+
+    /// A replica's disk has room again.
+    pub fn make_room(&mut self, node: usize) {
+        self.nodes[node].store.mend();
+    }
+
+    /// Damages of real logs that were noticed, and torn tails of theirs that were cut off.
+    #[must_use]
+    pub fn recoveries(&self) -> (u64, u64) {
+        let seen = self.nodes.iter().map(|node| node.store.seen());
+        seen.fold((0, 0), |(damages, torn), more| (damages + more.0, torn + more.1))
     }
 
     /// A replica's disk.

@@ -37,6 +37,9 @@ fn schedules_hold() {
         assert!(sum(|report| report.faults as u64) > 10 * runs, "hardly anything went wrong");
         assert!(sum(|report| report.terms as u64) > runs * 3 / 2, "leads hardly changed");
         assert!(sum(|report| report.snapshots) > runs, "hardly any snapshots");
+        assert!(sum(|report| report.damages) * 100 > runs, "hardly any damage to logs was noticed");
+        assert!(sum(|report| report.torn) * 100 > runs, "hardly any torn tails");
+        assert!(sum(|report| u64::from(!report.decided)) * 200 < runs, "many histories took too long to check");
     }
 }
 
@@ -53,37 +56,39 @@ fn a_seed_is_a_run() {
     assert_eq!(first.iter().collect::<std::collections::BTreeSet<_>>().len(), 50);
 }
 
-/// How many of the first seeds find a defect, and what they find.
-fn found(defect: Defect, seeds: u64) -> Vec<Finding> {
-    (0..seeds).filter_map(|seed| run_with(Seed::new(seed), defect).err()).map(|failure| failure.finding).collect()
+/// Whether one of the first seeds finds a defect in such a way.
+fn is_found(defect: Defect, seeds: u64, so: impl Fn(&Finding) -> bool) -> bool {
+    (0..seeds).filter_map(|seed| run_with(Seed::new(seed), defect).err()).any(|failure| so(&failure.finding))
 }
 
-fn has_lost_writes(found: &[Finding]) -> bool {
-    found.iter().any(|finding| matches!(finding, Finding::NotLinearizable(_) | Finding::Violation(_)))
+fn is_not_linearizable(finding: &Finding) -> bool {
+    matches!(finding, Finding::NotLinearizable(_))
+}
+
+fn has_lost_writes(finding: &Finding) -> bool {
+    matches!(finding, Finding::NotLinearizable(_) | Finding::Violation(_))
 }
 
 /// Acknowledging before a write is durable is found.
 #[test]
 fn early_acknowledgements_are_found() {
-    assert!(has_lost_writes(&found(Defect::EarlyPersisted, 300)));
+    assert!(is_found(Defect::EarlyPersisted, 1000, has_lost_writes));
 }
 
 /// A disk that loses what it has synced is found.
 #[test]
 fn forgetful_disks_are_found() {
-    assert!(has_lost_writes(&found(Defect::ForgetfulDisk, 300)));
+    assert!(is_found(Defect::ForgetfulDisk, 1000, has_lost_writes));
 }
 
 /// Commands that are sent again without a session, and so are done twice, are found.
 #[test]
 fn double_application_is_found() {
-    let found = found(Defect::NoSessions, 300);
-    assert!(found.iter().any(|finding| matches!(finding, Finding::NotLinearizable(_))), "{found:?}");
+    assert!(is_found(Defect::NoSessions, 1000, is_not_linearizable));
 }
 
 /// Reads that ask nobody whether they are still of the newest state are found.
 #[test]
 fn stale_reads_are_found() {
-    let found = found(Defect::StaleReads, 100);
-    assert!(found.iter().any(|finding| matches!(finding, Finding::NotLinearizable(_))), "{found:?}");
+    assert!(is_found(Defect::StaleReads, 1000, is_not_linearizable));
 }

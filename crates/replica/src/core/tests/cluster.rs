@@ -77,6 +77,7 @@ pub(super) struct Node {
     /// How long a sync takes, and whether it fails.
     pub(super) sync_time: Duration,
     pub(super) sync_fails: bool,
+    pub(super) snapshots_fail: bool,
     pub(super) config: CoreConfig,
     /// Grows with each start: what was on its way for the one before is lost.
     life: u64,
@@ -150,6 +151,7 @@ impl Cluster {
             disk: Disk::default(),
             sync_time: MS,
             sync_fails: false,
+            snapshots_fail: false,
             life: 0,
             timer: Time::ZERO,
             stopped: None,
@@ -411,6 +413,9 @@ impl Cluster {
             }
             Output::TakeSnapshot => {
                 let node = self.node(from);
+                if node.snapshots_fail {
+                    return self.core(from).handle(now, Input::SnapshotFailed);
+                }
                 let mut view = node.applier.snapshot().expect("a journal can be viewed");
                 let mut file = Vec::new();
                 view.write(&mut file).expect("memory takes it");

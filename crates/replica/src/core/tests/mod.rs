@@ -2,6 +2,7 @@
 
 mod cluster;
 mod hostile;
+mod rare;
 
 use super::*;
 use crate::{Answer, Change, Message, MessageKind, Session};
