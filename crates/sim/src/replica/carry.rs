@@ -3,6 +3,7 @@
 use super::group::{Group, Happening, Packet, Told, bytes_of, id, place};
 use super::node::{Running, Task};
 use crate::event::Event;
+use crate::link::Bandwidth;
 use greenwave_replica::core::{Input, Output};
 use greenwave_replica::{Index, Message, SnapshotMeta, StateMachine};
 use std::time::Duration;
@@ -63,11 +64,10 @@ impl<M: StateMachine + Default, D: Event> Group<M, D> {
         };
         let leaves = self.nodes[node].cpu.work(now, cost);
         match self.network.send(leaves, node, to, self.framed(bytes)).arrival() {
-            Some(arrival) => {
-                let framed = self.framed(bytes);
-                let arrival = self.ingress[to].send(arrival, framed, self.rule.interface);
+            Some(arrival) if self.rule.interface == Bandwidth::UNLIMITED => {
                 self.simulation.at(arrival, Happening::Arrives { from: node, to, packet });
             }
+            Some(arrival) => drop(self.simulation.at(arrival, Happening::Reaches { from: node, to, bytes, packet })),
             None => match packet {
                 Packet::Snapshot { .. } => self.snapshot_sent(node, to, false),
                 // A transport notices some of what it loses.
@@ -125,13 +125,18 @@ impl<M: StateMachine + Default, D: Event> Group<M, D> {
         match (synced.outcome, synced.writes.last()) {
             (Ok(()), Some(&number)) => {
                 node_.store.synced(synced.writes.len());
-                self.inbox.push_back(Input::Synced { bytes: synced.bytes, took: synced.took });
+                self.hears(node, Input::Synced { bytes: synced.bytes, took: synced.took });
                 if !self.early_persisted {
-                    self.inbox.push_back(Input::Persisted { number });
+                    self.hears(node, Input::Persisted { number });
                 }
             }
-            _ => self.inbox.push_back(Input::PersistFailed),
+            _ => self.hears(node, Input::PersistFailed),
         }
+    }
+
+    /// Of a thread of its own.
+    fn hears(&mut self, node: usize, input: Input) {
+        self.work(node, node, Duration::ZERO, Packet::Input(input));
     }
 
     pub(super) fn take_snapshot(&mut self, node: usize) {
@@ -177,7 +182,7 @@ impl<M: StateMachine + Default, D: Event> Group<M, D> {
         let life = self.nodes[from].life;
         let packet = Packet::Input(Input::SnapshotSent { peer: id(to), ok });
         let later = if ok { self.rule.link.delay } else { SILENCE };
-        self.simulation.after(later, Happening::Worked { node: from, life, from: to, packet });
+        self.simulation.after(later, Happening::Heard { node: from, life, from: to, packet });
     }
 }
 

@@ -102,14 +102,26 @@ pub enum Step<D> {
 
 #[derive(Debug)]
 pub(super) enum Happening<D> {
-    /// A message is there, and queues for the processor.
+    /// A message is there, and queues for the interface.
+    Reaches {
+        from: usize,
+        to: usize,
+        bytes: u64,
+        packet: Packet,
+    },
+    /// A message has come in, and queues for the processor.
     Arrives {
         from: usize,
         to: usize,
         packet: Packet,
     },
-    /// The processor has done what a message costs.
-    Worked {
+    /// The processor has done what a turn costs, or what it did before one.
+    Turn {
+        node: usize,
+        life: u32,
+    },
+    /// Something that costs nothing is heard.
+    Heard {
         node: usize,
         life: u32,
         from: usize,
@@ -236,10 +248,10 @@ impl<M: StateMachine + Default, D: Event> Group<M, D> {
         self.work(node, self.rule.replicas, cost, Packet::Input(input));
     }
 
-    /// When bytes that somebody outside of the group sends at `at` have come in through a replica's interface.
-    pub fn comes_in(&mut self, node: usize, at: Time, bytes: u64) -> Time {
+    /// When bytes that reach a replica's interface now have come in.
+    pub fn comes_in(&mut self, node: usize, bytes: u64) -> Time {
         let framed = self.framed(bytes);
-        self.ingress[node].send(at, framed, self.rule.interface)
+        self.ingress[node].send(self.simulation.now(), framed, self.rule.interface)
     }
 
     /// When bytes that a replica answers now to somebody outside of the group have left through its interface, behind
@@ -270,19 +282,19 @@ impl<M: StateMachine + Default, D: Event> Group<M, D> {
 
     /// Does what a core wants done, and sets its timer. To be called after anything was done to one from outside.
     pub fn pump(&mut self, node: usize) {
+        let now = self.simulation.now();
         loop {
-            let output = self.nodes[node].running.as_mut().and_then(|running| running.core.poll());
-            match (output, self.inbox.is_empty()) {
-                (Some(output), _) => self.carry_out(node, output),
-                (None, false) => {
-                    if let Some(input) = self.inbox.pop_front() {
-                        self.nodes[node].handle(self.simulation.now(), input);
-                    }
-                }
-                (None, true) => match self.nodes[node].work_to_tell() {
+            while let Some(input) = self.inbox.pop_front() {
+                self.nodes[node].handle(now, input);
+            }
+            while let Some(output) = self.nodes[node].running.as_mut().and_then(|running| running.core.poll()) {
+                self.carry_out(node, output);
+            }
+            if self.inbox.is_empty() {
+                match self.nodes[node].work_to_tell() {
                     Some(worked) if self.watch.leads(node) => self.inbox.push_back(Input::Worked(worked)),
                     _ => break,
-                },
+                }
             }
         }
         self.set_timer(node);
@@ -325,8 +337,9 @@ impl<M: StateMachine + Default, D: Event> Group<M, D> {
     fn happen(&mut self, happening: Happening<D>) {
         let now = self.simulation.now();
         let (node, life) = match &happening {
-            Happening::Arrives { to, .. } => (*to, None),
-            Happening::Worked { node, life, .. }
+            Happening::Reaches { to, .. } | Happening::Arrives { to, .. } => (*to, None),
+            Happening::Turn { node, life }
+            | Happening::Heard { node, life, .. }
             | Happening::Applies { node, life }
             | Happening::Wakes { node, life }
             | Happening::Synced { node, life }
@@ -340,19 +353,26 @@ impl<M: StateMachine + Default, D: Event> Group<M, D> {
             }
             return;
         }
+        if let Happening::Reaches { from, to, bytes, packet } = happening {
+            let arrival = self.comes_in(to, bytes);
+            self.simulation.at(arrival, Happening::Arrives { from, to, packet });
+            return;
+        }
         if self.nodes[node].paused_until > now {
             self.simulation.at(self.nodes[node].paused_until, happening);
             return;
         }
         match happening {
             Happening::Arrives { from, packet, .. } => return self.arrive(from, node, packet),
-            Happening::Worked { from, packet, .. } => self.take_in(from, node, packet),
+            Happening::Reaches { .. } => {}
+            Happening::Turn { .. } => return self.end_turn(node),
+            Happening::Heard { from, packet, .. } => self.take_in(from, node, packet),
             Happening::Applies { .. } => self.apply(node),
             Happening::Wakes { .. } => {
                 self.nodes[node].timer = None;
                 self.inbox.push_back(Input::Timer);
             }
-            Happening::Synced { .. } => self.synced(node),
+            Happening::Synced { .. } => return self.synced(node),
             Happening::Kept { meta, state, came, .. } => self.kept(node, meta, state, came),
             Happening::Driver(_) => {}
         }
@@ -374,15 +394,46 @@ impl<M: StateMachine + Default, D: Event> Group<M, D> {
         self.work(node, from, cost, packet);
     }
 
+    /// Something that comes for a replica's thread, and costs its processor so much. A thread works in turns, as the
+    /// runtime's does: all that has come while it worked is the next turn's, and what follows from it is carried out at
+    /// that turn's end.
     pub(super) fn work(&mut self, node: usize, from: usize, cost: Duration, packet: Packet) {
+        self.nodes[node].waiting.push((from, cost, packet));
+        if !self.nodes[node].at_work {
+            self.begin_turn(node);
+        }
+    }
+
+    fn begin_turn(&mut self, node: usize) {
         let now = self.simulation.now();
-        let done = self.nodes[node].cpu.work(now, cost);
-        if done > now || self.nodes[node].paused_until > now {
-            let life = self.nodes[node].life;
-            self.simulation.at(done, Happening::Worked { node, life, from, packet });
+        let node_ = &mut self.nodes[node];
+        let begins = node_.cpu.begins(now).max(node_.paused_until);
+        let at = if begins > now {
+            begins
         } else {
-            self.take_in(from, node, packet);
+            let cost = node_.waiting.iter().map(|(_, cost, _)| *cost).sum();
+            node_.turn.extend(node_.waiting.drain(..).map(|(from, _, packet)| (from, packet)));
+            node_.cpu.work(now, cost)
+        };
+        node_.at_work = true;
+        let life = node_.life;
+        if at > now {
+            self.simulation.at(at, Happening::Turn { node, life });
+        } else {
+            self.end_turn(node);
+        }
+    }
+
+    fn end_turn(&mut self, node: usize) {
+        if !self.nodes[node].turn.is_empty() {
+            for (from, packet) in std::mem::take(&mut self.nodes[node].turn) {
+                self.take_in(from, node, packet);
+            }
             self.pump(node);
+        }
+        self.nodes[node].at_work = false;
+        if !self.nodes[node].waiting.is_empty() {
+            self.begin_turn(node);
         }
     }
 
@@ -453,8 +504,12 @@ pub(super) const MESSAGE_ENTRY: u64 = 13;
 impl<D: Event> Event for Happening<D> {
     fn trace(&self, trace: &mut Trace) {
         match self {
+            Self::Reaches { from, to, bytes, .. } => {
+                trace.number(9).number(*from as u64).number(*to as u64).number(*bytes);
+            }
             Self::Arrives { from, to, packet } => packet.trace(trace.number(1).number(*from as u64).number(*to as u64)),
-            Self::Worked { node, packet, .. } => packet.trace(trace.number(2).number(*node as u64)),
+            Self::Turn { node, .. } => drop(trace.number(2).number(*node as u64)),
+            Self::Heard { node, packet, .. } => packet.trace(trace.number(8).number(*node as u64)),
             Self::Applies { node, .. } => drop(trace.number(3).number(*node as u64)),
             Self::Wakes { node, .. } => drop(trace.number(4).number(*node as u64)),
             Self::Synced { node, .. } => drop(trace.number(5).number(*node as u64)),

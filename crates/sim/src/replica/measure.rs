@@ -109,9 +109,10 @@ struct Run {
     aimd: Option<Aimd>,
 }
 
-/// A command comes to the leader, or it is time to look at the window.
+/// A command is sent, or has come to the leader, or it is time to look at the window.
 #[derive(Debug)]
 enum Arrival {
+    Sent(usize),
     Command(usize),
     Next,
     Look,
@@ -178,6 +179,7 @@ impl Run {
             match self.group.step(end) {
                 Step::End => return,
                 Step::Internal => {}
+                Step::Driver(Arrival::Sent(place)) => self.sent(place),
                 Step::Driver(Arrival::Command(place)) => self.submit(place),
                 Step::Driver(Arrival::Next) => self.next(),
                 Step::Driver(Arrival::Look) => self.look(),
@@ -203,17 +205,21 @@ impl Run {
             self.arrived.push(Time::ZERO);
             self.arrived.len() - 1
         });
-        self.comes(Duration::ZERO, place);
+        self.sent(place);
         let after = self.chance.exponential(Duration::from_secs_f64(1.0 / per_s.max(1e-3)));
         self.group.after(after, Arrival::Next);
     }
 
-    /// A command leaves its client in so long; where interfaces are limited, it passes the leader's.
-    fn comes(&mut self, after: Duration, place: usize) {
+    /// A command leaves its client; where interfaces are limited, it passes the leader's.
+    fn sent(&mut self, place: usize) {
         let sizes = self.environment.sizes();
         let bytes = u64::from(sizes.request) + u64::from(sizes.request_head);
-        let at = self.group.comes_in(self.leader, self.group.now() + after, bytes);
-        self.group.at(at, Arrival::Command(place));
+        let at = self.group.comes_in(self.leader, bytes);
+        if at > self.group.now() {
+            self.group.at(at, Arrival::Command(place));
+        } else {
+            self.submit(place);
+        }
     }
 
     fn answered(&mut self, place: usize, outcome: Option<&Outcome>) {
@@ -225,7 +231,7 @@ impl Run {
         }
         let leaves = self.group.goes_out(self.leader, u64::from(self.environment.sizes().answer));
         match self.load {
-            Load::Closed { think, .. } => self.comes(leaves.since(now) + think, place),
+            Load::Closed { think, .. } => self.group.after(leaves.since(now) + think, Arrival::Sent(place)),
             Load::Open { .. } | Load::Saturated => self.free.push(place),
         }
     }
@@ -391,6 +397,7 @@ impl Event for Arrival {
     fn trace(&self, trace: &mut Trace) {
         match self {
             Self::Command(place) => trace.number(*place as u64),
+            Self::Sent(place) => trace.number(1 << 32 | *place as u64),
             Self::Next => trace.number(u64::MAX),
             Self::Look => trace.number(u64::MAX - 1),
         };

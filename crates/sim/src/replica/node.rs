@@ -1,5 +1,6 @@
 //! One replica of the simulated group: the real core and applier, with a simulated core, disk and clock.
 
+use super::group::Packet;
 use super::store::Store;
 use crate::clock::Clock;
 use crate::cpu::Cpu;
@@ -23,6 +24,11 @@ pub(super) struct Node<M> {
     pub(super) disk: Disk,
     pub(super) store: Store,
     pub(super) cpu: Cpu,
+    /// What came while the thread was at work and what it cost; what the turn under way is about; and whether one is, or
+    /// is about to be.
+    pub(super) waiting: Vec<(usize, Duration, Packet)>,
+    pub(super) turn: Vec<(usize, Packet)>,
+    pub(super) at_work: bool,
     pub(super) clock: Clock,
     /// The timer that is set, and for when.
     pub(super) timer: Option<(Timer, Time)>,
@@ -73,6 +79,9 @@ impl<M: StateMachine + Default> Node<M> {
             disk: Disk::new(disk),
             store: Store::default(),
             cpu: Cpu::new(1),
+            waiting: Vec::new(),
+            turn: Vec::new(),
+            at_work: false,
             clock: Clock::new(),
             timer: None,
             paused_until: Time::ZERO,
@@ -97,6 +106,7 @@ impl<M: StateMachine + Default> Node<M> {
         }
         self.life += 1;
         self.cpu.reset(now);
+        self.idle();
         self.running = Some(Running { core, applier, to_apply: VecDeque::new() });
         Ok(())
     }
@@ -107,6 +117,13 @@ impl<M: StateMachine + Default> Node<M> {
         self.timer = None;
         self.life += 1;
         self.disk.crash();
+        self.idle();
+    }
+
+    fn idle(&mut self) {
+        self.waiting.clear();
+        self.turn.clear();
+        self.at_work = false;
     }
 
     /// What the processor has done since this was last asked, if it is worth telling.
