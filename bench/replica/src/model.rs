@@ -84,12 +84,13 @@ pub(crate) fn run(named: &[String], systems: &[&str], quick: bool, results: &mut
     let mut runs = Vec::new();
     for case in &cases {
         for seed in 1..=seeds {
-            // The longest first, so that none of them is left alone at the end.
             let choosers = CHOOSERS.iter().filter(|(name, _)| systems.contains(name));
             let fixed = settings(case, quick).into_iter().map(|setting| (BEST, System::Fixed(setting)));
             runs.extend(choosers.copied().chain(fixed).map(|(system, how)| Run { case, seed, system, how }));
         }
     }
+    // The longest first, so that none of them is left alone at the end.
+    runs.sort_by_key(|run| run.system == BEST);
     let measured = parallel::run(&runs)?;
     for case in &cases {
         let mut rounds = Rounds::default();

@@ -183,7 +183,7 @@ fn measure_puts(wanted: &Wanted, cases: &[String], systems: &[System], results: 
     if puts.is_empty() || systems.is_empty() {
         return Ok(());
     }
-    let (rounds, time) = if wanted.quick { (1, Duration::from_millis(2000)) } else { (5, Duration::from_secs(6)) };
+    let (rounds, time) = if wanted.quick { (1, Duration::from_millis(1500)) } else { (5, Duration::from_secs(6)) };
     let mut progress = Progress::new(rounds * systems.len() * puts.len());
     let mut found: Vec<Rounds> = vec![Rounds::default(); puts.len()];
     for round in 0..rounds {
