@@ -112,6 +112,24 @@ impl Instance {
         self.time(k, window) + self.demand(k).leader_cpu
     }
 
+    /// How long the clients' next commands take to come to the leader, beside what is theirs: where they share its
+    /// interface, the answers leave behind the appends that no quorum needs, and the commands come in one after another.
+    pub(super) fn away(&self, k: f64) -> f64 {
+        match self.limit {
+            Limit::Pair => 0.0,
+            Limit::Interface => {
+                let unneeded = (self.followers - self.quorum) * (self.append_head + k * self.entry);
+                (k * (self.request + self.answer) + unneeded) * self.wire
+            }
+        }
+    }
+
+    /// All that a batch of `k` commands and those of its clients that come after it are served, one after the other: what
+    /// is neither a way nor a sync, which any number can be on at a time.
+    pub(super) fn service(&self, k: f64) -> f64 {
+        self.path(k) - self.round_trip + self.demand(k).leader_cpu + self.away(k)
+    }
+
     /// From the pull of a batch of `k` commands until it is committed, if nothing but `window - 1` other instances'
     /// syncs are in its way.
     pub(super) fn time(&self, k: f64, window: f64) -> f64 {

@@ -47,6 +47,15 @@ struct Outcome {
     longest_wait: f64,
 }
 
+/// A way round: from a command's pull to that of its client's next one.
+struct Round {
+    /// Batches under way, of those that the window allows.
+    under_way: f64,
+    beat: f64,
+    around: f64,
+    waiting: Waiting,
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Waiting {
     None,
@@ -74,18 +83,17 @@ impl Model {
     /// Seconds between two instances' ends.
     ///
     /// The least that the window and the busiest resource allow, with a soft corner where the two meet: there, chance
-    /// has now the one idle, now the other. `lone`: the load leaves room in the window, so no batch ever stands before
-    /// another.
-    pub(super) fn beat(&self, k: f64, window: f64, lone: bool) -> f64 {
+    /// has now the one idle, now the other. The more so, the more batches differ (`power`).
+    fn beat(&self, k: f64, window: f64, power: Power) -> f64 {
         let busiest = self.instance.demand(k).most();
-        let turn = if lone { self.instance.time(k, window) } else { self.instance.turn(k, window) };
-        let lossless = soft_max(turn / window, busiest);
+        let turn = self.instance.turn(k, window);
+        let lossless = corner(turn / window, busiest, power);
         let late = self.instance.loss_delay(k, lossless);
-        if late == 0.0 { lossless } else { soft_max((turn + late) / window, busiest) }
+        if late == 0.0 { lossless } else { corner((turn + late) / window, busiest, power) }
     }
 
     fn saturated(&self, k: f64, window: f64) -> Outcome {
-        let beat = self.beat(k, window, false);
+        let beat = self.beat(k, window, Power::Eight);
         let under_way = window * beat;
         let fixed = self.instance.time(k, window).min(under_way) + self.instance.answer(k);
         let waits = (under_way - self.instance.time(k, window)).max(0.0);
@@ -102,52 +110,86 @@ impl Model {
     }
 
     fn closed(&self, most: f64, window: f64, clients: f64, think: f64) -> Outcome {
-        let lone = clients <= window;
-        let window = window.min(clients);
         let most = most.min(clients);
-        // A command that comes back `think` after its instance's end waits for the next beat, or, if that is long
-        // past, for half of one on average.
-        let wait = |beat: f64| if lone { 0.0 } else { (beat - think).max(beat / 2.0) };
-        let answer = |k: f64| if lone { self.instance.answer(k) } else { 0.0 };
-        let around = |k: f64, beat: f64| think + answer(k) + window * beat + wait(beat);
-        let forms = |k: f64| {
-            let beat = self.beat(k, window, lone);
-            clients * beat / around(k, beat)
-        };
-        let k = agree(most, forms);
-        let beat = self.beat(k, window, lone);
+        let round = |k: f64| self.round(k, window, clients, think);
+        let k = agree(most, |k| clients * round(k).beat / round(k).around);
+        let Round { under_way, beat, around, mut waiting } = round(k);
+        // Commands that found nobody else would go round in this; with chance between, a resource is full only if there
+        // are a few times as many as it takes.
+        let alone = self.instance.turn(k, under_way) + self.instance.away(k) + think;
+        let chance = 1.0 / corner(alone / clients, self.crowded(k, clients / k, beat) / clients, Power::Four);
         // Where a batch of one is still more than what forms, not all of the window is under way.
-        let even = (k / beat).min(clients / (think + answer(k) + window * beat));
+        let even = (k / beat).min(clients / around);
+        // Nor do batches form that are all full, so a window that just so holds all commands doesn't.
+        let full = self.instance.turn(most, window) / (window * most);
+        let even = if under_way < window { even.min(chance) } else { even.min(1.0 / corner(full, around / clients, Power::Four)) };
         let (k, ops_per_s) = match self.bunched(k, most, window, clients, think) {
-            Some((k, bunched)) if !lone && bunched < even => (k, bunched),
+            Some((k, bunched)) if bunched < even => (k, bunched),
             _ => (k, even),
         };
         let spent = (clients / ops_per_s - think).max(0.0);
-        let fixed = (self.instance.time(k, window) + self.instance.answer(k)).min(spent);
+        let fixed = (self.instance.turn(k, under_way)).min(spent);
         let waits = spent - fixed;
-        let waiting = if lone || think > spent { Waiting::None } else { Waiting::Always };
+        if think > spent {
+            waiting = Waiting::None;
+        }
         // Little's law again, for batches; but no longer than their commands are here.
-        let turn = (window * k / ops_per_s).min(spent);
+        let turn = (under_way * k / ops_per_s).min(spent);
         Outcome { k, ops_per_s, window, turn, waiting, fixed, waits, longest_wait: 2.0 * waits }
+    }
+
+    /// How clients go round that wait for answers, if batches have `k` of their commands.
+    fn round(&self, k: f64, window: f64, clients: f64, think: f64) -> Round {
+        let demand = self.instance.demand(k);
+        // A leader pulls at the end of a turn, in which its core does all that has come. Where that is what there is too
+        // little of, no more batches are under way than it makes turns meanwhile, however wide the window is.
+        let turns = match demand.leader_cpu >= demand.most() {
+            true => (self.instance.turn(k, window) / demand.leader_cpu).max(1.0),
+            false => f64::INFINITY,
+        };
+        let under_way = window.min(clients).min(turns);
+        let beat = if under_way < window { demand.most() } else { self.beat(k, under_way, Power::Four) };
+        let away = think + self.instance.away(k);
+        let (wait, waiting) = if window <= under_way && window < clients {
+            // A command that comes back `away` after its instance's end waits for the next beat, or, if that is long
+            // past, for half of one on average.
+            ((beat - away).max(beat / 2.0), Waiting::Always)
+        } else {
+            let busy = (demand.leader_cpu / beat).min(1.0);
+            (busy * demand.leader_cpu, if busy > BUSY { Waiting::Always } else { Waiting::None })
+        };
+        Round { under_way, beat, around: away + under_way * beat + wait, waiting }
     }
 
     /// The batch, and commands a second, if batches grow to `most` although only `even` would have come for each if they
     /// were alike; `None` if they can't.
     ///
-    /// Batches that meet merge, as buses do, and nothing parts them but the limit. The commands of one come back
-    /// together; the first of them take the free slots, one each, and the others wait for the next bunch to end, or, if
-    /// there is none, for the first.
+    /// Batches that meet merge, as buses do, and nothing parts them but the limit, and turns: the first of the commands
+    /// that come back together makes a turn of its own, so there are two bunches at least. Where the window has no room
+    /// for what turns part, the rest waits for the next bunch to end, or, if there is none, for the first.
     fn bunched(&self, even: f64, most: f64, window: f64, clients: f64, think: f64) -> Option<(f64, f64)> {
-        let k = most.min((clients - window).max(even));
+        let k = most.min((clients - window).max(clients / 2.0)).max(1.0);
         if k <= even {
             return None;
         }
         let bunches = clients / k;
         let turn = self.instance.turn(k, bunches.min(window));
-        let wait = self.instance.turn(1.0, 1.0).min(turn / (bunches - 1.0).max(1e-9));
-        let around = turn + (wait - think).max(wait / 2.0) + think;
+        let away = think + self.instance.away(k);
+        let wait = if window > 2.0 * bunches {
+            0.0
+        } else {
+            let wait = self.instance.turn(1.0, 1.0).min(turn / (bunches - 1.0).max(1e-9));
+            (wait - away).max(wait / 2.0)
+        };
         let busiest = bunches * self.instance.demand(k).most();
-        Some((k, clients / soft_max(around, busiest)))
+        let crowded = self.crowded(k, bunches, busiest / bunches);
+        Some((k, clients / corner(turn + wait + away, crowded, Power::Four)))
+    }
+
+    /// How long `batches` of `k` commands take to pass all that they have to queue for, of which the busiest takes `beat`
+    /// for one: a few that differ in size don't keep it busy, as they meet elsewhere.
+    fn crowded(&self, k: f64, batches: f64, beat: f64) -> f64 {
+        corner(self.instance.service(k), batches * beat, Power::Two)
     }
 
     fn open(&self, most: f64, window: f64, per_s: f64) -> Outcome {
@@ -164,8 +206,8 @@ impl Model {
                 longest_wait: 0.0,
             };
         }
-        let k = agree(most, |k| per_s * self.beat(k, window, false));
-        let beat = self.beat(k, window, false);
+        let k = agree(most, |k| per_s * self.beat(k, window, Power::Eight));
+        let beat = self.beat(k, window, Power::Eight);
         if k / beat < per_s * (1.0 - 1e-6) {
             let (k, window) = (most, window);
             let fixed = f64::INFINITY;
@@ -295,13 +337,27 @@ fn agree(most: f64, forms: impl Fn(f64) -> f64) -> f64 {
 /// Leaves a ratio of at most 1 + 2e-6 of a million.
 const HALVINGS: u32 = 24;
 
-/// The eighth root of the sum of eighth powers: the larger of two, and up to 9 % more where they are alike.
-fn soft_max(one: f64, other: f64) -> f64 {
+/// The larger of two, and more where they are alike: the root of the sum of powers.
+fn corner(one: f64, other: f64, power: Power) -> f64 {
     let (large, small) = if one > other { (one, other) } else { (other, one) };
     if large <= 0.0 {
         return large;
     }
-    let ratio = small / large;
-    let eighth = (ratio * ratio) * (ratio * ratio);
-    large * (1.0 + eighth * eighth).sqrt().sqrt().sqrt()
+    let square = (small / large) * (small / large);
+    let fourth = square * square;
+    large
+        * match power {
+            Power::Two => (1.0 + square).sqrt(),
+            Power::Four => (1.0 + fourth).sqrt().sqrt(),
+            Power::Eight => (1.0 + fourth * fourth).sqrt().sqrt().sqrt(),
+        }
+}
+
+/// How soft a corner is: where two limits are alike, what comes of them is 9 % worse than either (eighth powers: batches are
+/// all alike), 19 % (fourth: they form of what comes), or 41 % (squares: few of them, which queue in several places).
+#[derive(Clone, Copy)]
+enum Power {
+    Two,
+    Four,
+    Eight,
 }

@@ -2,10 +2,11 @@
 
 use super::environment::Environment;
 use super::predict::Model;
-use super::setting::{Aim, Load, Prediction, Setting};
+use super::setting::{Aim, Load, Prediction, Setting, worth};
 use std::cmp::Ordering;
 
-/// The setting that the model finds best for `aim`: at least as good as every point of [`Curve::new`].
+/// The setting that the model finds best for `aim`: as good as every point of [`Curve::new`], but for a hundredth that it
+/// gives for room, as batches vary.
 ///
 /// About 400 predictions, a microsecond each.
 #[must_use]
@@ -58,6 +59,12 @@ const WINDOWS: [f64; 21] = [
 /// The room in a batch, in terms of what forms on average.
 const HEADROOM: f64 = 1.25;
 
+/// What room may cost, as a logarithm.
+const LITTLE: f64 = 0.01;
+
+/// The room in a window, in terms of what is under way on average: as much of it as costs nothing, by the model.
+const WIDER: [f64; 3] = [4.0, 2.0, 1.0];
+
 /// Bytes that may be under way in all.
 const MOST_UNDER_WAY: f64 = (256 << 20) as f64;
 
@@ -107,19 +114,27 @@ impl Search {
         moved
     }
 
-    /// A little more than the batch that forms, if that is as good: the rest of the variation is better shared out, as a
-    /// batch that is much larger than the others has them all wait and leaves gaps behind itself.
+    /// A little more than the batch that forms, and a window that is a few times as wide, if that is as good: batches vary,
+    /// and the model has them alike. One that is much larger than the others has them all wait and leaves gaps behind
+    /// itself; and a small one takes a slot as a large one does.
     fn with_headroom(&mut self, commands: f64, window: f64) -> Setting {
         let Some(best) = self.best else { return Setting::FIRST };
         let roomy = (best.prediction.batch * HEADROOM).ceil().max(commands);
-        let roomy_one = setting(&self.model, roomy, window);
-        let not_worse =
-            |setting| self.aim.compare(&self.model.predict(setting, self.load), &best.prediction) != Ordering::Less;
-        if fits(&self.model, roomy, window) && not_worse(roomy_one) {
-            roomy_one
-        } else {
-            setting(&self.model, commands, window)
-        }
+        let wider = WIDER.map(|factor| (window * factor).min(Setting::MOST_WINDOW as f64));
+        let candidates = [roomy, commands].into_iter().flat_map(|commands| wider.map(|window| (commands, window)));
+        candidates
+            .filter(|(commands, window)| fits(&self.model, *commands, *window))
+            .map(|(commands, window)| setting(&self.model, commands, window))
+            .find(|setting| self.is_about_as_good(&self.model.predict(*setting, self.load), &best.prediction))
+            .unwrap_or_else(|| setting(&self.model, commands, window))
+    }
+
+    fn is_about_as_good(&self, this: &Prediction, best: &Prediction) -> bool {
+        let kept = match self.aim {
+            Aim::Latency(limit) => this.p99 <= limit.max(best.p99),
+            Aim::Throughput => true,
+        };
+        kept && worth(this) >= worth(best) - LITTLE
     }
 
     fn consider(&mut self, commands: f64, window: f64) {

@@ -166,7 +166,11 @@ proptest! {
     ) {
         let best = predict(&environment, recommend(&environment, load, aim), load);
         for (setting, prediction) in Curve::new(&environment, load).points() {
-            prop_assert!(aim.compare(&best, prediction) != Ordering::Less, "{setting:?} {prediction:?} {best:?}");
+            let little = prediction.ops_per_s <= best.ops_per_s * 1.02;
+            let kept = match aim { Aim::Throughput => true, Aim::Latency(limit) => prediction.p99 <= limit && best.p99 <= limit };
+            prop_assert!(little || !kept, "{setting:?} {prediction:?} {best:?}");
+            let keeps = match aim { Aim::Throughput => true, Aim::Latency(limit) => best.p99 <= limit || prediction.p99 > limit };
+            prop_assert!(keeps, "{setting:?} {prediction:?} {best:?}");
         }
         // And no worse than whatever else may be recommended, but for a few hundredths that lie between the grid's points.
         let may_be = |setting: &Setting| setting.batch_bytes() <= 4 << 20 && setting.window_bytes() <= 256 << 20;
