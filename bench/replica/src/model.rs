@@ -130,8 +130,8 @@ fn figures(measured: &Measured, best: &Measured) -> Figures {
     )
 }
 
-/// A line for each case: throughput beside the best of the grid, and what was chosen, in bytes and batches. The rest
-/// is in the file.
+/// A line for each case: throughput beside the best of the grid, and what was chosen, in bytes and batches, each the
+/// median of the seeds. The rest is in the file.
 pub(crate) fn table(results: &Results) -> Table {
     let columns = CHOOSERS.map(|(system, _)| system);
     let settings = ["best's setting", "model's", "controller's"];

@@ -67,7 +67,7 @@ impl Wanted {
             |word: &str, name: &str| name == word || name.split_once('/').is_some_and(|(kind, _)| kind == word);
         for word in &self.cases {
             let is_known = names.iter().any(|name| is_meant(word, name));
-            ensure!(is_known, "no case is called `{word}`; there are model, source, {}", names.join(", "));
+            ensure!(is_known, "no case is called `{word}`; `greenwave-bench-replica list` shows all");
         }
         names.retain(|name| self.cases.is_empty() || self.cases.iter().any(|word| is_meant(word, name)));
         let has_time = |name: &String| !self.quick || !name.starts_with(model::KIND) || model::is_quick(name);
@@ -225,4 +225,46 @@ fn measure_failover(
         figures.into_iter().for_each(|(metric, value)| results.push(failover::NAME, system.name(), metric, value));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cases(quick: bool, cases: &[&str]) -> anyhow::Result<(Vec<String>, Vec<String>)> {
+        Wanted { quick, cases: cases.iter().map(|&case| case.to_owned()).collect(), systems: Vec::new() }.cases()
+    }
+
+    #[test]
+    fn a_quick_run_leaves_environments_out_and_says_which() {
+        let (all, none) = cases(false, &[]).expect("there are cases");
+        assert_eq!((&all, none.len()), (&names().expect("there are cases"), 0));
+        let (measured, left_out) = cases(true, &[]).expect("there are cases");
+        assert!(left_out.iter().all(|case| case.starts_with(model::KIND)), "{left_out:?}");
+        assert_eq!(measured.len() + left_out.len(), all.len());
+        for kind in ["put-256B", lone::NAME, failover::NAME, source::KIND, model::KIND] {
+            assert!(measured.iter().any(|case| case.starts_with(kind)), "{kind}");
+        }
+    }
+
+    #[test]
+    fn a_case_is_named_by_itself_or_by_its_kind() {
+        let one = "model/lan-10g-128-fast-3";
+        assert_eq!(cases(true, &[one]).expect("it is one"), (vec![one.to_owned()], Vec::new()));
+        let (sources, _) = cases(true, &["source"]).expect("it is a kind");
+        assert_eq!(sources, source::names());
+        let (models, _) = cases(false, &["model", failover::NAME]).expect("both are there");
+        assert_eq!(models.len(), model::names().expect("there are cases").len() + 1);
+        assert!(cases(false, &["put"]).is_err_and(|error| error.to_string().contains("`put`")));
+    }
+
+    #[test]
+    fn systems_of_all_kinds_can_be_named() {
+        let wanted = |system: &str| Wanted { systems: vec![system.to_owned()], ..Wanted::default() };
+        for system in systems() {
+            assert!(wanted(system).stores(&mut Vec::new()).is_ok(), "{system}");
+        }
+        assert!(wanted("nobody").stores(&mut Vec::new()).is_err_and(|error| error.to_string().contains("aimd")));
+        assert_eq!(wanted("controller").stores(&mut Vec::new()).expect("it is one"), []);
+    }
 }
