@@ -141,12 +141,11 @@ impl Model {
     /// How clients go round that wait for answers, if batches have `k` of their commands.
     fn round(&self, k: f64, window: f64, clients: f64, think: f64) -> Round {
         let demand = self.instance.demand(k);
-        // A leader pulls at the end of a turn, in which its core does all that has come. Where that is what there is too
-        // little of, no more batches are under way than it makes turns meanwhile, however wide the window is.
-        let turns = match demand.leader_cpu >= demand.most() {
-            true => (self.instance.turn(k, window) / demand.leader_cpu).max(1.0),
-            false => f64::INFINITY,
-        };
+        // A leader pulls at the end of a turn, in which its core does what has come. Where that is what there is too little
+        // of, no more batches are under way than it makes turns meanwhile, however wide the window is. Where something
+        // else is, they queue there; in between both happens.
+        let spare = demand.most() / demand.leader_cpu;
+        let turns = (self.instance.turn(k, window) / demand.leader_cpu).max(1.0) * spare.powi(8);
         let under_way = window.min(clients).min(turns);
         let beat = if under_way < window { demand.most() } else { self.beat(k, under_way, Power::Four) };
         let away = think + self.instance.away(k);
@@ -189,7 +188,7 @@ impl Model {
     /// How long `batches` of `k` commands take to pass all that they have to queue for, of which the busiest takes `beat`
     /// for one: a few that differ in size don't keep it busy, as they meet elsewhere.
     fn crowded(&self, k: f64, batches: f64, beat: f64) -> f64 {
-        corner(self.instance.service(k), batches * beat, Power::Two)
+        corner(2.0 * self.instance.service(k), batches * beat, Power::Two)
     }
 
     fn open(&self, most: f64, window: f64, per_s: f64) -> Outcome {

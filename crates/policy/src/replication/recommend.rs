@@ -63,7 +63,7 @@ const HEADROOM: f64 = 1.25;
 const LITTLE: f64 = 0.01;
 
 /// The room in a window, in terms of what is under way on average: as much of it as costs nothing, by the model.
-const WIDER: [f64; 3] = [4.0, 2.0, 1.0];
+const WIDER: [f64; 4] = [16.0, 4.0, 2.0, 1.0];
 
 /// Bytes that may be under way in all.
 const MOST_UNDER_WAY: f64 = (256 << 20) as f64;

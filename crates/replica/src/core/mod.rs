@@ -74,6 +74,8 @@ pub struct Core {
     settings: BTreeMap<NodeId, Setting>,
     control: Control,
     queue: Queue,
+    /// Of all peers' batches, the least: with fewer bytes in the queue none is full.
+    least_batch: usize,
     instances: Instances,
     reads: ReadQueue,
     /// Reads need no round until then.

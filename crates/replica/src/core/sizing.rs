@@ -1,7 +1,8 @@
 //! When a batch is pulled, and how large it may be.
 
 use super::config::BATCH_BYTES_MOST;
-use super::{Core, Setting, Sizing};
+use super::{Core, Role, Setting, Sizing};
+use crate::batch::COMMAND_OVERHEAD;
 use crate::{Index, NodeId};
 use raft::{Progress, ProgressState};
 
@@ -28,12 +29,14 @@ impl Core {
 
     /// Tells the engine, which forgets when nodes come and go.
     pub(super) fn apply_sizing(&mut self) {
-        let mut largest = 0;
+        let (mut largest, mut least) = (0, usize::MAX);
         for node in self.membership.nodes() {
             let setting = self.sizing(node);
             self.node.raft.adjust_max_inflight_msgs(node.number(), setting.window() as usize);
             largest = largest.max(batch_bytes(setting));
+            least = least.min(batch_bytes(setting));
         }
+        self.least_batch = least;
         self.node.raft.max_msg_size = largest as u64 + ENTRY_OVERHEAD;
     }
 
@@ -61,6 +64,23 @@ impl Core {
             return ((behind as u64) < setting.window()).then_some(batch_bytes(setting));
         };
         Some(batch_bytes(self.sizing(peer)))
+    }
+
+    /// How many bytes the next batch may have, if one would be pulled now.
+    #[must_use]
+    pub fn slot_bytes(&self) -> Option<usize> {
+        let pulls = self.status.role == Role::Leader && self.node.raft.lead_transferee.is_none();
+        if pulls { self.slot() } else { None }
+    }
+
+    /// Whether a command of so many bytes finds the next batch full.
+    ///
+    /// Who drives a core then takes its outputs before handing that command in, and not only when all that has come is
+    /// handled: a full batch doesn't get better by waiting, and the network has something to do meanwhile.
+    #[must_use]
+    pub fn is_full_for(&self, command: usize) -> bool {
+        let bytes = self.queue.bytes() + command + COMMAND_OVERHEAD;
+        bytes > self.least_batch && !self.queue.is_empty() && self.slot_bytes().is_some_and(|slot| bytes > slot)
     }
 
     /// Instances on their way to a peer that takes entries as they come; none for one that has to catch up first.

@@ -106,6 +106,7 @@ impl Core {
             settings: BTreeMap::new(),
             control: Control::default(),
             queue: Queue::new(),
+            least_batch: usize::MAX,
             instances: Instances::default(),
             reads: ReadQueue::default(),
             lease: Time::ZERO,

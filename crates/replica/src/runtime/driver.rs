@@ -47,6 +47,11 @@ impl Driver {
             self.events.take(&mut taken, Some(patience));
             let time = now();
             for event in taken.drain(..) {
+                if let Event::Submit { command, .. } = &event
+                    && self.core.is_full_for(command.len())
+                {
+                    self.carry_out_all();
+                }
                 self.handle(time, event);
             }
             for peer in self.links.lost() {

@@ -43,7 +43,7 @@ const ROWS: [Row; 18] = [
     Row("lan-10g-128-fast-3", 3, Lies::Lan(10_000, 20), 128, Sync::Fast, 512),
     Row("lan-10g-8k-fast-3", 3, Lies::Lan(10_000, 20), 8192, Sync::Fast, 512),
     Row("lan-10g-1k-slow-5", 5, Lies::Lan(10_000, 20), 1024, Sync::Slow, 1024),
-    Row("lan-1g-128-fast-3", 3, Lies::Lan(1_000, 50), 128, Sync::Fast, 512),
+    Row("lan-1g-128-fast-3", 3, Lies::Lan(1_000, 50), 128, Sync::Fast, 1024),
     Row("lan-1g-1k-fast-3", 3, Lies::Lan(1_000, 50), 1024, Sync::Fast, 512),
     Row("lan-1g-8k-fast-3", 3, Lies::Lan(1_000, 50), 8192, Sync::Fast, 256),
     Row("lan-1g-128-slow-3", 3, Lies::Lan(1_000, 50), 128, Sync::Slow, 1024),

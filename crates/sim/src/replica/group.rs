@@ -398,7 +398,7 @@ impl<M: StateMachine + Default, D: Event> Group<M, D> {
     /// runtime's does: all that has come while it worked is the next turn's, and what follows from it is carried out at
     /// that turn's end.
     pub(super) fn work(&mut self, node: usize, from: usize, cost: Duration, packet: Packet) {
-        self.nodes[node].waiting.push((from, cost, packet));
+        self.nodes[node].waiting.push_back((from, cost, packet));
         if !self.nodes[node].at_work {
             self.begin_turn(node);
         }
@@ -411,8 +411,7 @@ impl<M: StateMachine + Default, D: Event> Group<M, D> {
         let at = if begins > now {
             begins
         } else {
-            let cost = node_.waiting.iter().map(|(_, cost, _)| *cost).sum();
-            node_.turn.extend(node_.waiting.drain(..).map(|(from, _, packet)| (from, packet)));
+            let cost = node_.fill_turn();
             node_.cpu.work(now, cost)
         };
         node_.at_work = true;

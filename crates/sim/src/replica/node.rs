@@ -8,6 +8,7 @@ use crate::disk::{Disk, DiskRule};
 use crate::event::Timer;
 use greenwave_policy::Time;
 use greenwave_replica::applier::ApplyError;
+use greenwave_replica::batch::COMMAND_OVERHEAD;
 use greenwave_replica::core::{Apply, BOOTSTRAP, Core, CoreConfig, Input};
 use greenwave_replica::{Applier, MembershipError, NodeId, SessionLimits, SnapshotMeta, StateMachine, Term};
 use std::collections::VecDeque;
@@ -26,7 +27,7 @@ pub(super) struct Node<M> {
     pub(super) cpu: Cpu,
     /// What came while the thread was at work and what it cost; what the turn under way is about; and whether one is, or
     /// is about to be.
-    pub(super) waiting: Vec<(usize, Duration, Packet)>,
+    pub(super) waiting: VecDeque<(usize, Duration, Packet)>,
     pub(super) turn: Vec<(usize, Packet)>,
     pub(super) at_work: bool,
     pub(super) clock: Clock,
@@ -79,7 +80,7 @@ impl<M: StateMachine + Default> Node<M> {
             disk: Disk::new(disk),
             store: Store::default(),
             cpu: Cpu::new(1),
-            waiting: Vec::new(),
+            waiting: VecDeque::new(),
             turn: Vec::new(),
             at_work: false,
             clock: Clock::new(),
@@ -118,6 +119,25 @@ impl<M: StateMachine + Default> Node<M> {
         self.life += 1;
         self.disk.crash();
         self.idle();
+    }
+
+    /// The next turn: what has come, until a batch is full. What that costs.
+    pub(super) fn fill_turn(&mut self) -> Duration {
+        let Some(core) = self.running.as_ref().map(|running| &running.core) else { return Duration::ZERO };
+        let slot = core.slot_bytes();
+        let (mut batch, mut all) = (core.figures().queued.1, Duration::ZERO);
+        while let Some((_, cost, packet)) = self.waiting.front() {
+            if let (Packet::Input(Input::Submit { command, .. }), Some(slot)) = (packet, slot) {
+                let weight = command.len() + COMMAND_OVERHEAD;
+                if batch > 0 && batch + weight > slot {
+                    break;
+                }
+                batch += weight;
+            }
+            all += *cost;
+            self.turn.extend(self.waiting.pop_front().map(|(from, _, packet)| (from, packet)));
+        }
+        all
     }
 
     fn idle(&mut self) {
