@@ -11,7 +11,7 @@
 //!   answer, a refusal, an error, silence) is a miss, and is counted by name.
 //! - [`capacity`] measures what a target can serve, so that load can be stated as a share of it.
 //! - [`result`] is the JSON that every benchmark writes, [`machine`] the facts about the machine that go with it,
-//!   [`disturbance`] what others did to it meanwhile, and
+//!   [`disturbance`] what others did to it meanwhile, [`claims`] what should have come out, and
 //!   [`report`] a page that people can read.
 //!
 //! What is driven is a [`target::Target`]; a Greenwave service is one by [`rpc::RpcTarget`]. A target brings its own clock, so the same generator runs in real time against a
@@ -21,6 +21,7 @@
 
 pub mod arrivals;
 pub mod capacity;
+pub mod claims;
 pub mod classes;
 pub mod clock;
 pub mod disturbance;

@@ -1,9 +1,11 @@
 //! `cargo xtask bench`: what the README's numbers come from.
 
+use std::process::Command;
+
 use anyhow::Result;
 
 use crate::preempt;
-use crate::step::{Steps, asks_for_help, cargo, has_libfabric, say, wrong_use};
+use crate::step::{Steps, asks_for_help, cargo, has_libfabric, root, say, target, wrong_use};
 
 const HELP: &str = "\
 Builds and runs a benchmark and prints a table. What is measured for others to read goes to target/bench/NAME.json.
@@ -14,7 +16,8 @@ Benchmarks:
   flows    small responses beside bulk, over a testbed of network namespaces; root alone can make them
   path     the services under five orders of service, with load as a share of their capacity
   preempt  thirty programs with probes and without: what they cost, and how exactly quanta end
-  replica  three replicas that put values, beside etcd; time without a leader after kills; needs etcd-server
+  replica  three replicas that put values, beside etcd; time without a leader after kills; batches and windows in
+           simulated networks; installs etcd-server where it can
   rpc      calls of 64 bytes to 1 MB, batches, many connections, against raw sockets, tonic, tarpc, volo and gRPC for Go
   verbs    ping-pong over each backend against raw sockets; prints alone
 
@@ -27,43 +30,98 @@ Options:
 
 Further ARGS go to the benchmark.";
 
+/// What a benchmark is made of.
+struct Bench {
+    /// Packages, each with what is built of it. The first is run, the others lie beside it, where it looks for them.
+    ///
+    /// All are built by one call of Cargo: which features a dependency has depends on all that is built with it, so two
+    /// calls would build the same dependencies in turns.
+    targets: &'static [Target],
+    /// Before it is measured, so that a quick run is quick: a step's name and its word.
+    before: Option<(&'static str, &'static str)>,
+    /// Its words.
+    words: &'static [&'static str],
+}
+
+/// A package, `--bin` or `--example`, and its name.
+type Target = [&'static str; 3];
+
+const AGENT: Target = ["greenwave-cli", "--bin", "greenwave"];
+
+fn bench(name: &str, quick: bool) -> Option<Bench> {
+    let (targets, before, words): (&[Target], _, &[&str]) = match name {
+        "flows" => (&[["greenwave-flows", "--bin", "greenwave-flows"], AGENT], None, &["bench"]),
+        "path" => (&[AGENT], None, &["reproduce", "path"]),
+        "replica" => {
+            let own = &[["greenwave-bench-replica", "--bin", "greenwave-bench-replica"]];
+            (own, Some(("etcd", "prepare")), &["bench"])
+        }
+        "rpc" => (&[["greenwave-peers", "--bin", "greenwave-peers"]], Some(("other languages", "build")), &["bench"]),
+        "verbs" if quick => (&[["greenwave-verbs", "--example", "ping_pong"]], None, &["3"]),
+        "verbs" => (&[["greenwave-verbs", "--example", "ping_pong"]], None, &[]),
+        _ => return None,
+    };
+    Some(Bench { targets, before, words })
+}
+
+impl Bench {
+    /// The first, as it was built.
+    fn program(&self, profile: &str) -> Command {
+        let folder = target().join(profile);
+        let path = match self.targets[0] {
+            [_, "--example", name] => folder.join("examples").join(name),
+            [_, _, name] => folder.join(name),
+        };
+        let mut command = Command::new(path);
+        command.current_dir(root());
+        command
+    }
+}
+
 pub(crate) fn run(words: &[String]) -> Result<()> {
     let Some((name, rest)) = words.split_first().filter(|_| !asks_for_help(words)) else { return say(HELP) };
     if name == "preempt" {
         return preempt::run(rest);
     }
     let quick = rest.iter().any(|word| word == "--quick");
-    let (target, words): (_, &[&str]) = match name.as_str() {
-        "flows" => (["--package", "greenwave-flows", "--bin", "greenwave-flows"], &["bench"]),
-        "path" => (["--package", "greenwave-cli", "--bin", "greenwave"], &["reproduce", "path"]),
-        "replica" => (["--package", "greenwave-bench-replica", "--bin", "greenwave-bench-replica"], &["bench"]),
-        "rpc" => (["--package", "greenwave-peers", "--bin", "greenwave-peers"], &["bench"]),
-        "verbs" if quick => (["--package", "greenwave-verbs", "--example", "ping_pong"], &["3"]),
-        "verbs" => (["--package", "greenwave-verbs", "--example", "ping_pong"], &[]),
-        _ => return Err(wrong_use(format!("no benchmark is called `{name}`"), "cargo xtask bench --help")),
+    let Some(bench) = bench(name, quick) else {
+        return Err(wrong_use(format!("no benchmark is called `{name}`"), "cargo xtask bench --help"));
     };
     let rest = rest.iter().filter(|word| name != "verbs" || *word != "--quick");
-    let mut steps = Steps::new(if matches!(name.as_str(), "flows" | "replica" | "rpc") { 3 } else { 2 });
+    let mut steps = Steps::new(if bench.before.is_some() { 3 } else { 2 });
     // A call takes less than a microsecond, half of it in small functions of several crates.
-    let profile = if name == "rpc" { "--profile=whole" } else { "--profile=release" };
+    let profile = if name == "rpc" { "whole" } else { "release" };
     let features: &[&str] = if name == "rpc" && has_libfabric() { &["--features", "fabric"] } else { &[] };
-    let run = || {
-        let mut run = cargo(["run", "--quiet", profile]);
-        run.args(target).args(features).arg("--");
-        run
-    };
-    steps.run("build", cargo(["build", profile]).args(target).args(features))?;
-    if name == "flows" {
-        // It lies beside the benchmark, where that looks for it.
-        let agent = ["--package", "greenwave-cli", "--bin", "greenwave"];
-        steps.run("build the agent", cargo(["build", profile]).args(agent))?;
+    let mut build = cargo(["build", "--profile", profile]);
+    for [package, kind, target] in bench.targets {
+        build.args(["--package", package, kind, target]);
     }
-    if name == "replica" {
-        steps.run("etcd", run().arg("prepare"))?;
+    steps.run("build", build.args(features))?;
+    if let Some((what, word)) = bench.before {
+        steps.run(what, bench.program(profile).arg(word))?;
     }
-    if name == "rpc" {
-        // Apart, so that a quick run is quick.
-        steps.run("other languages", run().arg("build"))?;
+    steps.run(name, bench.program(profile).args(bench.words).args(rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_benchmark_that_help_names_is_made_of_packages_that_there_are() {
+        let listed = HELP.split("Benchmarks:\n").nth(1).and_then(|text| text.split("\n\n").next()).unwrap_or_default();
+        // A line that goes on with what the one before says begins further to the right.
+        let named = listed.lines().filter_map(|line| line.strip_prefix("  ").filter(|line| !line.starts_with(' ')));
+        let names: Vec<&str> = named.filter_map(|line| line.split(' ').next()).collect();
+        assert!(names.contains(&"replica"), "{names:?}");
+        let metadata = cargo(["metadata", "--no-deps", "--format-version", "1"]).output().unwrap();
+        let packages = String::from_utf8(metadata.stdout).unwrap();
+        for name in names.into_iter().filter(|name| *name != "preempt") {
+            for [package, _, target] in bench(name, false).unwrap().targets {
+                let is_there = |name: &str| packages.contains(&format!("\"name\":\"{name}\""));
+                assert!(is_there(package) && is_there(target), "{name}: {package}, {target}");
+            }
+        }
+        assert!(bench("nothing", false).is_none());
     }
-    steps.run(name, run().args(words).args(rest))
 }

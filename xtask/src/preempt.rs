@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use crate::step::{Steps, cargo, cargo_quanta, root};
+use crate::step::{Steps, cargo, cargo_quanta, target};
 
 const PACKAGE: [&str; 2] = ["--package", "greenwave-programs"];
 const EXECUTABLE: &str = "greenwave-programs";
@@ -41,10 +41,6 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
         bench.arg("--layouts").arg(folder);
     }
     steps.run("preempt", &mut bench)
-}
-
-fn target() -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |folder| root().join(folder))
 }
 
 fn plain() -> PathBuf {

@@ -73,6 +73,11 @@ pub(crate) fn root() -> PathBuf {
     here.parent().unwrap_or(here).to_path_buf()
 }
 
+/// Where Cargo puts what it builds.
+pub(crate) fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |folder| root().join(folder))
+}
+
 /// Whether a command runs and says that all is well. What it prints is not shown.
 pub(crate) fn works(command: &mut Command) -> bool {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|it| it.success())
@@ -114,7 +119,9 @@ fn shown(command: &Command) -> String {
         command.get_envs().filter_map(|(key, value)| Some((key.to_string_lossy(), value?.to_string_lossy())));
     let settings = settings
         .map(|(key, value)| if value.contains(' ') { format!("{key}=\"{value}\"") } else { format!("{key}={value}") });
-    let program = Path::new(command.get_program()).file_name().unwrap_or(command.get_program()).to_string_lossy();
+    let path = Path::new(command.get_program());
+    let path = if path.file_stem() == Some(OsStr::new("cargo")) { Path::new("cargo") } else { path };
+    let program = path.strip_prefix(root()).unwrap_or(path).to_string_lossy();
     let arguments = command.get_args().map(|argument| argument.to_string_lossy().into_owned());
     settings.chain([program.into_owned()]).chain(arguments).collect::<Vec<_>>().join(" ")
 }
@@ -134,6 +141,7 @@ mod tests {
         let mut command = Command::new("/somewhere/bin/cargo");
         command.args(["doc", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings");
         assert_eq!(shown(&command), "RUSTDOCFLAGS=\"-D warnings\" cargo doc --no-deps");
+        assert_eq!(shown(&Command::new(root().join("target/release/greenwave"))), "target/release/greenwave");
     }
 
     #[test]

@@ -155,7 +155,7 @@ impl Bench {
         rounds::measure(&scope, Cores::first_two()?, &mut results)?;
         let others = watch.others();
         println!("{}", results.table(&COLUMNS));
-        claims::of(&results).iter().for_each(|claim| println!("{claim}"));
+        println!("{}", claims::table(&results));
         if let Some(others) = others {
             results.push("machine", "others", "busy_cores", others);
             if others > QUIET {

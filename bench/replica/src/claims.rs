@@ -1,61 +1,42 @@
 //! What is claimed, held against what was measured.
 
-use greenwave_bench::result::Results;
-use greenwave_bench::table::{Table, significant};
+use std::borrow::Cow;
 
-/// A figure that should be so small, or so large.
-struct Claim {
-    what: &'static str,
-    case: &'static str,
-    system: &'static str,
-    metric: &'static str,
-    aim: Aim,
-}
+use greenwave_bench::claims::{Aim, Claim};
 
-#[derive(Clone, Copy)]
-enum Aim {
-    AtMost(f64),
-    AtLeast(f64),
-}
+use crate::{model, source};
 
 const CLAIMS: [Claim; 4] = [
-    claim("three times etcd's rate", "put-256B-clients-512", "greenwave", "ops_over_etcd", Aim::AtLeast(3.0)),
-    claim("p99 no worse than etcd's", "put-256B-clients-1", "greenwave", "p99_over_etcd", Aim::AtMost(1.0)),
-    claim("waits for no batch", "lone-request", "controller", "p50_over_static_1", Aim::AtMost(1.05)),
-    claim("nothing acknowledged is lost", "failover", "greenwave", "lost", Aim::AtMost(0.0)),
+    Claim::new("three times etcd's rate", "put-256B-clients-512", "greenwave", "ops_over_etcd", Aim::AtLeast(3.0)),
+    Claim::new("p99 no worse than etcd's", "put-256B-clients-1", "greenwave", "p99_over_etcd", Aim::AtMost(1.0)),
+    Claim::new("waits for no batch", "lone-request", "controller", "p50_over_static_1", Aim::AtMost(1.05)),
+    Claim::new("nothing acknowledged is lost", "failover", "greenwave", "lost", Aim::AtMost(0.0)),
 ];
 
-const fn claim(what: &'static str, case: &'static str, system: &'static str, metric: &'static str, aim: Aim) -> Claim {
-    Claim { what, case, system, metric, aim }
-}
+/// What is claimed of every environment.
+const OF_MODELS: [Claim; 2] = [
+    Claim::new("near the best setting", "", "model", "ops_over_best", Aim::AtLeast(0.90)),
+    Claim::new("nearer the best setting", "", "controller", "ops_over_best", Aim::AtLeast(0.95)),
+];
 
-impl Aim {
-    fn is_reached(self, value: f64) -> bool {
-        match self {
-            Self::AtMost(most) => value <= most,
-            Self::AtLeast(least) => value >= least,
-        }
-    }
+/// What is claimed of every figure of the source's.
+const OF_SOURCES: [Claim; 2] = [
+    Claim::new("as the source states", "", source::MODEL, source::RATIO, Aim::Within(0.9, 1.1)),
+    Claim::new("as the source states", "", source::SIMULATED, source::RATIO, Aim::Within(0.9, 1.1)),
+];
 
-    fn shown(self) -> String {
-        match self {
-            Self::AtMost(most) => format!("<= {}", significant(most)),
-            Self::AtLeast(least) => format!(">= {}", significant(least)),
-        }
-    }
-}
-
-/// Every aim with what was measured, and whether that reaches it.
-pub(crate) fn table(results: &Results) -> Table {
-    let mut table = Table::new(["claim", "of", "aim", "measured", "reached"]);
-    for Claim { what, case, system, metric, aim } in &CLAIMS {
-        let (measured, reached) = match results.value(case, system, metric) {
-            None => ("–".to_owned(), "not measured"),
-            Some(value) => (significant(value), if aim.is_reached(value) { "yes" } else { "no" }),
+/// What is claimed of these cases.
+pub(crate) fn of(cases: &[String]) -> Vec<Claim> {
+    let of_case = |case: &String| {
+        let claims: &[Claim] = match case {
+            case if case.starts_with(model::KIND) => &OF_MODELS,
+            case if case.starts_with(source::KIND) => &OF_SOURCES,
+            _ => return CLAIMS.into_iter().filter(|claim| claim.case == **case).collect(),
         };
-        table.row([format!("{case}: {what}"), format!("{system} {metric}"), aim.shown(), measured, reached.to_owned()]);
-    }
-    table
+        let claims = claims.iter().map(|claim| Claim { case: Cow::Owned(case.clone()), ..claim.clone() });
+        claims.collect::<Vec<_>>()
+    };
+    cases.iter().flat_map(of_case).collect()
 }
 
 #[cfg(test)]
@@ -64,19 +45,22 @@ mod tests {
     use crate::run::names;
 
     #[test]
-    fn an_aim_is_reached_or_not_or_nothing_was_measured() {
-        let mut results = Results::new("replica");
-        results.push("put-256B-clients-512", "greenwave", "ops_over_etcd", 3.0);
-        results.push("lone-request", "controller", "p50_over_static_1", 1.06);
-        let table = table(&results).to_string();
-        let reached: Vec<&str> = table.lines().skip(2).filter_map(|line| line.rsplit("  ").next()).collect();
-        assert_eq!(reached, ["yes", "not measured", "no", "not measured"], "{table}");
+    fn what_is_claimed_is_measured() {
+        let claimed = of(&names().expect("there are cases"));
+        assert!(CLAIMS.iter().all(|claim| claimed.contains(claim)));
+        for Claim { case, system, .. } in &claimed {
+            assert!(!case.starts_with(model::KIND) || model::systems().contains(system), "{system}");
+        }
     }
 
     #[test]
-    fn what_is_claimed_is_measured() {
-        for Claim { case, .. } in &CLAIMS {
-            assert!(names().contains(case), "{case}");
+    fn every_environment_has_a_claim_of_the_model_and_one_of_the_controller() {
+        let cases = model::names().expect("there are cases");
+        let claimed = of(&cases);
+        for case in &cases {
+            let of_case: Vec<_> = claimed.iter().filter(|claim| claim.case == **case).collect();
+            let aims: Vec<_> = of_case.iter().map(|claim| (claim.system, claim.aim)).collect();
+            assert_eq!(aims, [("model", Aim::AtLeast(0.9)), ("controller", Aim::AtLeast(0.95))], "{case}");
         }
     }
 }

@@ -22,7 +22,7 @@ impl Rounds {
     }
 
     /// Adds medians and spreads to the results, and the ratios of each system to the one named, if that took part.
-    pub(crate) fn push(&self, case: &str, over: &str, results: &mut Results) {
+    pub(crate) fn push(&self, case: &str, over: Option<&str>, results: &mut Results) {
         for (system, rounds) in &self.0 {
             for metric in rounds.first().into_iter().flat_map(Figures::keys) {
                 let values: Vec<f64> = rounds.iter().filter_map(|round| round.get(metric).copied()).collect();
@@ -32,7 +32,10 @@ impl Rounds {
                     results.push(case, system, format!("{metric}_min"), values.iter().copied().fold(least, f64::min));
                     results.push(case, system, format!("{metric}_max"), values.iter().copied().fold(most, f64::max));
                 }
-                let Some(others) = self.0.get(over).filter(|_| *system != over) else { continue };
+                let Some((over, others)) = over.and_then(|over| Some((over, self.0.get(over)?))) else { continue };
+                if *system == over {
+                    continue;
+                }
                 let ratio = |(own, other): (&Figures, &Figures)| Some(own.get(metric)? / other.get(metric)?);
                 let ratios: Vec<f64> = rounds.iter().zip(others).filter_map(ratio).collect();
                 if !ratios.is_empty() {
@@ -62,7 +65,7 @@ mod tests {
             rounds.add("etcd", Figures::from([("p99_us".to_owned(), other)]));
         }
         let mut results = Results::new("replica");
-        rounds.push("put", "etcd", &mut results);
+        rounds.push("put", Some("etcd"), &mut results);
         let value = |metric| results.value("put", "greenwave", metric);
         assert_eq!((value("p99_us"), value("p99_us_min"), value("p99_us_max")), (Some(10.0), Some(1.0), Some(10.0)));
         assert_eq!(value("p99_over_etcd"), Some(0.1));

@@ -35,6 +35,6 @@ pub(crate) fn measure(quick: bool, results: &mut Results) -> anyhow::Result<()> 
             rounds.add(system, put.run(group, time, turn as u64, &mut progress)?);
         }
     }
-    rounds.push(NAME, STATIC, results);
+    rounds.push(NAME, Some(STATIC), results);
     Ok(())
 }

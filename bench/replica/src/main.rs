@@ -3,6 +3,8 @@
 //! - [`put`]: the rate and the latency of puts, of both systems in turns.
 //! - [`failover`]: the time without a leader after a kill, and whether anything acknowledged is lost.
 //! - [`lone`]: what the controller costs a lone request.
+//! - [`model`]: batches and windows, by the model, by the controller and as others choose them, in simulated networks.
+//!   [`source`]: the model's source's own figures. [`parallel`]: both on all cores.
 //! - [`cluster`]: what a system has to be able to do; [`greenwave`], [`etcd`]: both. [`member`]: the processes.
 //! - [`run`]: all of it, as `cargo xtask bench replica`. [`claims`]: what should come out.
 
@@ -17,8 +19,11 @@ mod figures;
 mod greenwave;
 mod lone;
 mod member;
+mod model;
+mod parallel;
 mod put;
 mod run;
+mod source;
 mod system;
 
 use std::ffi::OsString;
@@ -62,7 +67,7 @@ fn main() -> anyhow::Result<()> {
     match Cli::parse().command {
         Command::Bench(wanted) => run::run(&wanted),
         Command::List => {
-            run::names().iter().for_each(|name| println!("{name}"));
+            run::names()?.iter().for_each(|name| println!("{name}"));
             Ok(())
         }
         Command::Prepare => {
