@@ -19,6 +19,9 @@ use slab::Slab;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+/// Bytes of a few commands: what a leader applies while it writes, as probably nobody has more for it to do.
+const LONE: usize = 2 << 10;
+
 /// What the threads that drive share.
 pub(super) struct Wheel {
     /// Locked by who has the turn, so never waited for.
@@ -30,17 +33,16 @@ pub(super) struct Wheel {
 impl Wheel {
     /// Drives, writes, and drives again, until the core has stopped.
     pub(super) fn run(&self) {
+        let _guard = Panics(&self.events);
         let (mut taken, mut jobs) = (Vec::new(), Vec::new());
         let (mut has_turn, mut patience) = (false, Duration::ZERO);
         loop {
             self.events.take_turn(has_turn, &mut taken, Some(patience));
             has_turn = true;
-            let Ok(mut driver) = self.driver.lock() else {
-                tracing::error!("a thread of the replica has panicked; this replica stops");
-                return self.driver.lock().unwrap_or_else(PoisonError::into_inner).close();
-            };
+            let mut driver = self.driver.lock().unwrap_or_else(PoisonError::into_inner);
             if self.events.is_closed() {
-                return;
+                // Who closed them has ended, perhaps by a panic; then somebody may still wait for an answer.
+                return driver.close();
             }
             driver.turn(&mut taken);
             if driver.stopped {
@@ -53,6 +55,18 @@ impl Wheel {
                 has_turn = false;
                 self.pen.write(&mut jobs, &self.events);
             }
+        }
+    }
+}
+
+/// If a thread that drives or writes panics, nobody drives any more: what it was about is half done.
+struct Panics<'a>(&'a Inbox<Event>);
+
+impl Drop for Panics<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            tracing::error!("a thread of the replica has panicked; this replica stops");
+            self.0.close();
         }
     }
 }
@@ -155,7 +169,8 @@ impl Driver {
             match self.pen.state() {
                 _ if !self.machine.is_free(bytes) => return self.hand_on(),
                 // Its answers are waited for, and so is what is to be written: each by a thread.
-                Writing::Wanted | Writing::UnderWay if leads => return self.hand_on(),
+                Writing::Wanted if leads => return self.hand_on(),
+                Writing::UnderWay if leads && bytes > LONE => return self.hand_on(),
                 // Nobody waits for a follower's machine, but all wait for its log.
                 Writing::Wanted => return,
                 Writing::Nothing | Writing::UnderWay => {}

@@ -167,3 +167,61 @@ pub(super) fn now() -> Time {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     Time::from_nanos((time.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(time.tv_nsec as u64))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    /// One wake lost, and this test never ends.
+    #[test]
+    fn of_several_one_takes_at_a_time_and_nothing_is_overlooked() {
+        const ITEMS: usize = 20_000;
+        let inbox = Inbox::new();
+        let (drivers, found) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let take = &|leaves: usize| {
+            let (mut taken, mut had) = (Vec::new(), false);
+            for round in 0_usize.. {
+                inbox.take_turn(had, &mut taken, None);
+                if inbox.is_closed() {
+                    return;
+                }
+                assert_eq!(drivers.fetch_add(1, Ordering::SeqCst), 0, "two have the turn");
+                let all = found.fetch_add(taken.len(), Ordering::SeqCst) + taken.len();
+                taken.clear();
+                drivers.fetch_sub(1, Ordering::SeqCst);
+                if all == 2 * ITEMS {
+                    inbox.close();
+                }
+                had = !round.is_multiple_of(leaves);
+                if !had {
+                    inbox.leave();
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            for leaves in [1, 2, 3] {
+                scope.spawn(move || take(leaves));
+            }
+            for _ in 0..2 {
+                scope.spawn(|| (0..ITEMS).for_each(|item| inbox.push(item).unwrap()));
+            }
+        });
+        assert_eq!(found.load(Ordering::SeqCst), 2 * ITEMS);
+    }
+
+    #[test]
+    fn who_has_nothing_to_take_looks_at_the_clock_and_so_do_the_others_if_it_is_away() {
+        let inbox = Inbox::<u8>::new();
+        let mut taken = Vec::new();
+        inbox.take_turn(false, &mut taken, Some(Duration::from_millis(1)));
+        std::thread::scope(|scope| {
+            // It finds the turn taken, and gets it without a word.
+            let other = scope.spawn(|| inbox.take_turn(false, &mut Vec::new(), Some(Duration::from_millis(1))));
+            std::thread::yield_now();
+            inbox.leave();
+            other.join().unwrap();
+        });
+        assert!(taken.is_empty());
+    }
+}
