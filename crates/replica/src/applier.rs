@@ -5,7 +5,9 @@
 
 use crate::core::Apply;
 use crate::sessions::{Admission, SessionChange};
-use crate::{Answer, EntryKind, Index, MachineError, SessionLimits, Sessions, SnapshotMeta, StateMachine, batch};
+use crate::{
+    Answer, ClientId, EntryKind, Index, MachineError, SessionLimits, Sessions, SnapshotMeta, StateMachine, batch,
+};
 use bytes::Bytes;
 use std::io::{Read, Write};
 
@@ -114,8 +116,10 @@ impl<M: StateMachine> Applier<M> {
                     .map(|(session, command)| match self.sessions.admit(session) {
                         Admission::Answer(answer) => answer,
                         Admission::Apply => {
-                            let answer = Bytes::from(self.machine.apply(entry.index, &command));
-                            self.sessions.done(session, answer.clone());
+                            let answer = Bytes::from(self.machine.apply_shared(entry.index, command));
+                            if session.client != ClientId::NONE {
+                                self.sessions.done(session, answer.clone());
+                            }
                             Answer::Done(answer)
                         }
                     })
@@ -165,7 +169,7 @@ impl<M: StateMachine> Applier<M> {
             }
             records.push((client, Bytes::from(record)));
         }
-        let all = records.iter().map(|(client, record)| SessionChange::Put(crate::ClientId(*client), record.clone()));
+        let all = records.iter().map(|(client, record)| SessionChange::Put(ClientId(*client), record.clone()));
         let all: Vec<SessionChange> = if self.machine.is_durable() { all.collect() } else { Vec::new() };
         let unreadable = || MachineError::Unreadable("a session's record makes no sense".into());
         self.sessions = Sessions::of_records(self.limits, records).ok_or_else(unreadable)?;

@@ -21,6 +21,12 @@ pub trait StateMachine: Send {
     /// A command that makes no sense is answered, not failed: every replica has to get past it.
     fn apply(&mut self, index: Index, command: &[u8]) -> Vec<u8>;
 
+    /// [`apply`](Self::apply) of a command whose memory may be kept for a while: for machines that would copy what is in
+    /// it. All commands of an entry share that memory.
+    fn apply_shared(&mut self, index: Index, command: Bytes) -> Vec<u8> {
+        self.apply(index, &command)
+    }
+
     /// Entries up to `applied` have been applied: from now on [`applied`](Self::applied) says so. A machine on disk
     /// writes everything since the last commit, `applied` and `sessions` as one.
     ///

@@ -224,7 +224,12 @@ impl StateMachine for Store {
         self.applied
     }
 
-    fn apply(&mut self, _index: Index, command: &[u8]) -> Vec<u8> {
+    fn apply(&mut self, index: Index, command: &[u8]) -> Vec<u8> {
+        self.apply_shared(index, Bytes::copy_from_slice(command))
+    }
+
+    /// Keys and values stay where they are, in the entry, until they are committed.
+    fn apply_shared(&mut self, _index: Index, command: Bytes) -> Vec<u8> {
         let change = proto::Command::decode(command).ok().and_then(|command| command.change);
         let refused = || Kind::Refused("this is no command that this version of the store knows".to_owned());
         let kind = change.map_or_else(refused, |change| self.change(change));
@@ -236,10 +241,14 @@ impl StateMachine for Store {
             return Err(engine(error));
         }
         let mut batch = self.database.batch();
+        let mut row = Vec::with_capacity(1 + LONGEST_KEY);
         for (key, value) in std::mem::take(&mut self.changed) {
+            row.clear();
+            row.push(ROW);
+            row.extend_from_slice(&key);
             match value {
-                Some(value) => batch.insert(&self.state, row(&key), &*value),
-                None => batch.remove(&self.state, row(&key)),
+                Some(value) => batch.insert(&self.state, &*row, &*value),
+                None => batch.remove(&self.state, &*row),
             }
         }
         for change in sessions {

@@ -1,32 +1,94 @@
-//! The thread that owns the core.
+//! Driving the core.
+//!
+//! Two threads do, one at a time: whoever has the turn of the events. One that has decided on a write leaves, writes, and
+//! comes back with the news; the other one drives meanwhile, if anything happens. So a replica with little to do pays for
+//! no hand-over, and a slow disk keeps no replica from being heard.
 
+use super::applying::{self, Hand};
 use super::inbox::{Inbox, now};
 use super::links::Links;
 use super::snapshots::{self, SnapshotJob};
-use super::{Done, Event, Report, applying, frame, writing};
-use crate::core::{Core, Input, Outcome, Output, Refusal, Role};
+use super::writing::{self, Pen, Writing};
+use super::{Done, Event, Report, frame};
+use crate::core::{Apply, Core, Input, Outcome, Output, Refusal, Role};
 use crate::log::{RealDisk, Snapshots};
 use crate::{Message, NodeId, Ticket};
 use greenwave_policy::Time;
 use greenwave_rpc::Promise;
 use slab::Slab;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-/// Drives a core: gives it all that has come, carries out what follows, and sleeps until there is more.
+/// Bytes of a few commands: what a leader applies while it writes, as probably nobody has more for it to do.
+const LONE: usize = 2 << 10;
+
+/// What the threads that drive share.
+pub(super) struct Wheel {
+    /// Locked by who has the turn, so never waited for.
+    pub(super) driver: Mutex<Driver>,
+    pub(super) events: Inbox<Event>,
+    pub(super) pen: Arc<Pen>,
+}
+
+impl Wheel {
+    /// Drives, writes, and drives again, until the core has stopped.
+    pub(super) fn run(&self) {
+        let _guard = Panics(&self.events);
+        let (mut taken, mut jobs) = (Vec::new(), Vec::new());
+        let (mut has_turn, mut patience) = (false, Duration::ZERO);
+        loop {
+            self.events.take_turn(has_turn, &mut taken, Some(patience));
+            has_turn = true;
+            let mut driver = self.driver.lock().unwrap_or_else(PoisonError::into_inner);
+            if self.events.is_closed() {
+                // Who closed them has ended, perhaps by a panic; then somebody may still wait for an answer.
+                return driver.close();
+            }
+            driver.turn(&mut taken);
+            if driver.stopped {
+                return driver.close();
+            }
+            patience = driver.core.next_timer().since(now());
+            drop(driver);
+            if self.pen.take(&mut jobs) {
+                self.events.leave();
+                has_turn = false;
+                self.pen.write(&mut jobs, &self.events);
+            }
+        }
+    }
+}
+
+/// If a thread that drives or writes panics, nobody drives any more: what it was about is half done.
+struct Panics<'a>(&'a Inbox<Event>);
+
+impl Drop for Panics<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            tracing::error!("a thread of the replica has panicked; this replica stops");
+            self.0.close();
+        }
+    }
+}
+
+/// Drives a core: gives it all that has come, and carries out what follows.
 ///
 /// 1. Each open ticket has its promise in `open`, which is kept when the core answers.
 /// 2. When the core has stopped, all inboxes are closed, so that everybody else stops too.
+/// 3. `committed` is what is to be applied and what nobody has been asked to apply yet, in order. It is little, and waits
+///    for a write that the same thread does first.
 pub(super) struct Driver {
     pub(super) core: Core,
     pub(super) events: Inbox<Event>,
-    pub(super) writer: Inbox<writing::Job>,
-    pub(super) applier: Inbox<applying::Job>,
+    pub(super) pen: Arc<Pen>,
+    pub(super) machine: Arc<dyn Hand>,
     pub(super) snapshot_writer: Inbox<SnapshotJob>,
     pub(super) snapshots: Snapshots<RealDisk>,
     pub(super) links: Links,
     pub(super) sender: frame::Sender,
     pub(super) report: Arc<Mutex<Report>>,
     pub(super) open: Slab<Option<Promise<Done>>>,
+    pub(super) committed: Vec<Apply>,
     pub(super) stopping: Option<Stopping>,
     pub(super) stopped: bool,
 }
@@ -39,32 +101,31 @@ pub(super) struct Stopping {
 }
 
 impl Driver {
-    pub(super) fn run(mut self) {
-        let mut taken = Vec::new();
-        self.carry_out_all();
-        while !self.stopped {
-            let patience = self.core.next_timer().since(now());
-            self.events.take(&mut taken, Some(patience));
-            let time = now();
-            for event in taken.drain(..) {
-                if let Event::Submit { command, .. } = &event
-                    && self.core.is_full_for(command.len())
-                {
-                    self.carry_out_all();
-                }
-                self.handle(time, event);
+    fn turn(&mut self, taken: &mut Vec<Event>) {
+        let time = now();
+        for event in taken.drain(..) {
+            if matches!(event, Event::Applied(_) | Event::Restored(_)) {
+                self.machine.heard();
             }
-            for peer in self.links.lost() {
-                self.core.handle(time, Input::Unreachable { peer });
+            if let Event::Submit { command, .. } = &event
+                && self.core.is_full_for(command.len())
+            {
+                self.carry_out_all();
             }
-            if time >= self.core.next_timer() {
-                self.core.handle(time, Input::Timer);
-            }
-            self.carry_out_all();
-            self.core.handle(time, Input::Worked(now().since(time)));
-            self.go_on_stopping(time);
+            self.handle(time, event);
         }
-        self.close();
+        for peer in self.links.lost() {
+            self.core.handle(time, Input::Unreachable { peer });
+        }
+        if time >= self.core.next_timer() {
+            self.core.handle(time, Input::Timer);
+        }
+        self.carry_out_all();
+        self.core.handle(time, Input::Worked(now().since(time)));
+        self.apply();
+        self.go_on_stopping(time);
+        let mut report = self.report.lock().unwrap_or_else(PoisonError::into_inner);
+        report.figures = self.core.figures();
     }
 
     fn handle(&mut self, now: Time, event: Event) {
@@ -104,23 +165,55 @@ impl Driver {
             self.carry_out(output);
         }
         self.links.flush();
-        let mut report = self.report.lock().unwrap_or_else(PoisonError::into_inner);
-        report.figures = self.core.figures();
+    }
+
+    /// Sees to what is committed: here if it is little, and nothing is more urgent.
+    fn apply(&mut self) {
+        while !self.committed.is_empty() {
+            let bytes = self.committed.iter().flat_map(|apply| &apply.entries).map(|entry| entry.data.len()).sum();
+            let leads = self.core.status().role == Role::Leader;
+            match self.pen.state() {
+                _ if !self.machine.is_free(bytes) => return self.hand_on(),
+                // Its answers are waited for, and so is what is to be written: each by a thread.
+                Writing::Wanted if leads => return self.hand_on(),
+                Writing::UnderWay if leads && bytes > LONE => return self.hand_on(),
+                // Nobody waits for a follower's machine, but all wait for its log.
+                Writing::Wanted => return,
+                Writing::Nothing | Writing::UnderWay => {}
+            }
+            for apply in std::mem::take(&mut self.committed) {
+                let applied = self.machine.apply(apply);
+                let event = applied.map_or_else(|error| applying::failed(&error), Event::Applied);
+                self.handle(now(), event);
+            }
+            self.carry_out_all();
+        }
+    }
+
+    /// Has what is committed applied by the machine's thread.
+    fn hand_on(&mut self) {
+        self.committed.drain(..).for_each(|apply| self.machine.push(applying::Job::Apply(apply)));
     }
 
     /// What can't be handed on is for a thread that has failed, and has said so.
     fn carry_out(&mut self, output: Output) {
         match output {
             Output::Send { to, message } => self.links.send(to, &message),
-            Output::Persist(write) => drop(self.writer.push(writing::Job::Write(write))),
-            Output::Apply(apply) => drop(self.applier.push(applying::Job::Apply(apply))),
+            Output::Persist(write) => self.pen.push(writing::Job::Write(write)),
+            Output::Apply(apply) => self.committed.push(apply),
             Output::Answer { ticket, outcome } => self.keep(ticket, Done::Outcome(outcome)),
             Output::ReadReady { ticket, index } => self.keep(ticket, Done::Read(index)),
-            Output::TakeSnapshot => drop(self.applier.push(applying::Job::TakeSnapshot)),
+            Output::TakeSnapshot => {
+                self.hand_on();
+                self.machine.push(applying::Job::TakeSnapshot);
+            }
             Output::SendSnapshot { to, message } => self.send_snapshot(to, message),
-            Output::Restore(meta) => drop(self.applier.push(applying::Job::Restore(meta))),
+            Output::Restore(meta) => {
+                self.hand_on();
+                self.machine.push(applying::Job::Restore(meta));
+            }
             Output::Compact { up_to, snapshot } => {
-                drop(self.writer.push(writing::Job::Compact { up_to, snapshot }));
+                self.pen.push(writing::Job::Compact { up_to, snapshot });
             }
             Output::Role(status) => tracing::info!(node = %self.sender.node, ?status, "who leads"),
             Output::Members(membership) => {
@@ -190,8 +283,7 @@ impl Driver {
 
     fn close(&mut self) {
         self.events.close();
-        self.writer.close();
-        self.applier.close();
+        self.machine.close();
         self.snapshot_writer.close();
         for promise in self.open.drain().flatten() {
             promise.keep(Done::Outcome(Outcome::Refused(Refusal::Stopped)));

@@ -3,9 +3,8 @@
 //! # Threads
 //! | thread | owns | takes | gives |
 //! |---|---|---|---|
-//! | `replica` | the [`Core`](crate::core::Core), the ways to the others | what clients and the others say, what the threads below have done | messages, answers, and work for the threads below |
-//! | `replica-log` | the [`Log`](crate::log::Log) | writes | which of them are durable; all that wait share one sync |
-//! | `replica-apply` | the [`StateMachine`] | committed entries | answers |
+//! | `replica`, twice | the [`Core`](crate::core::Core) and the ways to the others (one of the two at a time), the [`Log`](crate::log::Log) (one at a time) | what clients and the others say, what all threads have done | messages, answers, what is durable, and work for the threads below |
+//! | `replica-apply` | the [`StateMachine`], unless there is so little to apply that it is done by who drives | committed entries | answers |
 //! | `replica-snap` | the snapshot that is being written | views of the state, pieces from the leader | which of them is durable |
 //! | `replica-send` | a snapshot that is being sent, one at a time to each peer | | how it went |
 //!

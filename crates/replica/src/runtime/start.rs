@@ -1,16 +1,18 @@
 //! How a replica starts.
 
-use super::driver::Driver;
+use super::applying::{Hand as _, Machine};
+use super::driver::{Driver, Wheel};
 use super::frame::{self, FrameError, Sender};
 use super::inbox::{Inbox, now};
 use super::links::{Links, MESSAGES};
 use super::snapshots::{SNAPSHOT, SnapshotJob};
 use super::stored::from_log;
-use super::{Event, Replica, ReplicaHandle, Report, Shared, applying, snapshots, writing};
+use super::writing::Pen;
+use super::{Event, Replica, ReplicaHandle, Report, Shared, applying, snapshots};
 use crate::applier::{Applier, ApplyError};
 use crate::core::{Core, CoreConfig, StartError};
 use crate::log::{Log, LogConfig, LogError, Owner, RealDisk, SnapshotError, Snapshots};
-use crate::{Index, NodeId, SessionLimits, StateMachine};
+use crate::{Index, Membership, NodeId, SessionLimits, StateMachine};
 use greenwave_rpc::{ChannelConfig, Code, Router, Status, Wait, promise};
 use slab::Slab;
 use std::path::PathBuf;
@@ -117,35 +119,35 @@ pub(super) fn start(config: ReplicaConfig, machine: impl StateMachine + 'static)
     let membership = Arc::clone(core.membership());
     let report = Report { figures: core.figures(), membership, stopped: None };
     let report = Arc::new(Mutex::new(report));
-    let (events, writer, applier_jobs) = (Inbox::new(), Inbox::new(), Inbox::new());
-    let snapshot_writer: Inbox<SnapshotJob> = Inbox::new();
+    let (events, snapshot_writer): (Inbox<Event>, Inbox<SnapshotJob>) = (Inbox::new(), Inbox::new());
+    let (pen, machine) = (Arc::new(Pen::new(log, snapshots.clone())), Machine::new(applier));
     let router = router(sender, &events, &snapshot_writer);
     let driver = Driver {
         core,
         events: events.clone(),
-        writer: writer.clone(),
-        applier: applier_jobs.clone(),
+        pen: Arc::clone(&pen),
+        machine: machine.clone(),
         snapshot_writer: snapshot_writer.clone(),
         snapshots: snapshots.clone(),
         links,
         sender,
         report: Arc::clone(&report),
         open: Slab::new(),
+        committed: Vec::new(),
         stopping: None,
         stopped: false,
     };
 
-    let inboxes = (events.clone(), writer.clone(), applier_jobs.clone(), snapshot_writer.clone());
+    let wheel = Arc::new(Wheel { driver: Mutex::new(driver), events: events.clone(), pen });
+    let close = (machine.clone(), snapshot_writer.clone());
     let begin = || -> std::io::Result<Vec<JoinHandle<()>>> {
-        let (to_log, from_log, kept) = (writer, events.clone(), snapshots.clone());
-        let log = spawn("replica-log", move || writing::run(log, &kept, &to_log, &from_log))?;
         let (to_snap, from_snap, files) = (snapshot_writer.clone(), events.clone(), snapshots.clone());
         let snap = spawn("replica-snap", move || snapshots::run(&files, &to_snap, &from_snap))?;
-        let (to_apply, from_apply) = (applier_jobs, events.clone());
-        let apply = spawn("replica-apply", move || {
-            applying::run(applier, &snapshots, &to_apply, &from_apply, &snapshot_writer);
-        })?;
-        Ok(vec![spawn("replica", move || driver.run())?, log, snap, apply])
+        let from_apply = events.clone();
+        let apply = spawn("replica-apply", move || machine.run(&snapshots, &from_apply, &snapshot_writer))?;
+        let other = Arc::clone(&wheel);
+        let drive = [spawn("replica", move || wheel.run())?, spawn("replica", move || other.run())?];
+        Ok(drive.into_iter().chain([snap, apply]).collect())
     };
     match begin() {
         Ok(threads) => {
@@ -154,10 +156,9 @@ pub(super) fn start(config: ReplicaConfig, machine: impl StateMachine + 'static)
         }
         Err(error) => {
             // Those that have begun end.
-            let (events, writer, applier, snapshot_writer) = inboxes;
+            let (machine, snapshot_writer) = close;
             events.close();
-            writer.close();
-            applier.close();
+            machine.close();
             snapshot_writer.close();
             Err(error.into())
         }
