@@ -20,7 +20,8 @@ pub struct DiskRule {
 
 impl DiskRule {
     /// Takes no time and has no end.
-    pub const PERFECT: Self = Self { sync: Duration::ZERO, bandwidth: Bandwidth::UNLIMITED, capacity: u64::MAX, variation: 0.0 };
+    pub const PERFECT: Self =
+        Self { sync: Duration::ZERO, bandwidth: Bandwidth::UNLIMITED, capacity: u64::MAX, variation: 0.0 };
 
     /// Takes this long for a sync, and no time for bytes.
     #[must_use]

@@ -1,12 +1,11 @@
 //! Sizes batches and windows while the group runs.
 
 use super::environment::Environment;
-use super::instance::duration;
 use super::knowledge::Knowledge;
 use super::measure::{Measure, Meter};
 use super::peer::PeerId;
 use super::pilot::{Advice, Anchor, Pilot};
-use super::predict::{GAP, Model, predict};
+use super::predict::{Model, predict};
 use super::recommend::recommend;
 use super::setting::{Aim, Load, Prediction, Setting, worth};
 use crate::time::Time;
@@ -28,7 +27,6 @@ pub struct Controller {
     /// Whether what was begun under the last setting may still be under way.
     changing: bool,
     next: Time,
-    gap: Duration,
     environment: Option<Environment>,
 }
 
@@ -49,7 +47,6 @@ impl Controller {
             pilot: Pilot::new(),
             changing: false,
             next: Time::ZERO,
-            gap: Duration::ZERO,
             environment: None,
         }
     }
@@ -76,10 +73,10 @@ impl Controller {
         self.meter.dropped(now, commands);
     }
 
-    /// A batch was pulled: so many commands, and whether more were waiting that found no room in it.
+    /// A batch was pulled: so many commands, and whether there was no room in it for another like these.
     #[inline]
-    pub fn pulled(&mut self, commands: u64, bytes: u64, left_some: bool) {
-        self.meter.batched(commands, left_some);
+    pub fn pulled(&mut self, commands: u64, bytes: u64, full: bool) {
+        self.meter.batched(commands, full);
         self.known.entries.add(commands, bytes);
     }
 
@@ -190,22 +187,6 @@ impl Controller {
         self.pilot.setting()
     }
 
-    /// How many bytes the next batch may have while so many wait to be pulled: the setting's, or, after a burst that is
-    /// more than a whole window, an equal share of it for each of the window's batches.
-    #[must_use]
-    #[inline]
-    pub fn batch_limit(&self, waiting_bytes: u64) -> u64 {
-        let setting = self.pilot.setting();
-        setting.batch_bytes().max((waiting_bytes / setting.window()).min(MOST_BATCH))
-    }
-
-    /// How far apart batches are pulled that aren't full, see [`Pulls`](super::Pulls); zero before anything is known.
-    #[must_use]
-    #[inline]
-    pub const fn pull_gap(&self) -> Duration {
-        self.gap
-    }
-
     /// The follower that completes the quorum; `None` before one has acknowledged.
     #[must_use]
     pub const fn quorum_peer(&self) -> Option<PeerId> {
@@ -247,8 +228,6 @@ impl Controller {
             self.changing = true;
             self.next = now + LEAST_CHANGING.max(2 * self.known.usual_round_trip());
         }
-        let window = self.pilot.setting().window() as f64;
-        self.gap = duration(GAP * self.known.usual_round_trip().as_secs_f64() / window);
         changed
     }
 
@@ -288,9 +267,6 @@ const FARTHEST: f64 = 64.0;
 
 /// Advice to have so much less under way is good advice even if nothing else gets better.
 const LEANER: f64 = 0.7;
-
-/// The largest batch after a burst, in bytes.
-const MOST_BATCH: u64 = 1 << 20;
 
 /// How long what was begun under the old setting is waited for, at least.
 const LEAST_CHANGING: Duration = Duration::from_millis(20);

@@ -10,13 +10,11 @@
 //! - [`Controller`]: measures the environment while the group runs, takes what the model recommends for it, and looks
 //!   around there for what measures better.
 //!
-//! - [`Pulls`]: when a batch is made of what waits.
-//!
-//! # Batches are pulled, in a rhythm
-//! A batch is made when a window has a free slot, of what waits at that moment, up to its limit. So a lone request leaves
-//! at once, whatever the setting, and nothing ever waits for a batch to fill: batches grow because slots are taken. (The
-//! source's JPaxos does so too; its model has a time for filling, this one doesn't.) Left to themselves such batches
-//! bunch, as buses do, and nothing parts them; so those that aren't full are pulled a gap apart ([`Pulls`] tells why).
+//! # Batches are pulled
+//! A leader works in *turns*: it does all that has come, and then makes batches of the commands that wait, each up to its
+//! limit, while the window has slots. A batch that is full before ends the turn. So a lone request leaves at once, whatever
+//! the setting, and nothing ever waits for a batch to fill: batches grow because slots are taken, or because the core is
+//! busy. (The source's JPaxos pulls too; its model has a time for filling, this one doesn't.)
 //!
 //! # The model
 //! There are `n` replicas; `f = n - 1` followers, of which `q = n / 2` complete a quorum. An instance of `k` commands is
@@ -49,16 +47,25 @@
 //! ```text
 //! saturated    k = limit
 //! open         k = rate * beat                                        if that is less than 1: 1; more than limit: overload
-//! closed       k = clients * beat / (think + w beat + max(beat - think, beat / 2))
+//! closed       k = clients * beat / (away + u beat + wait)
 //! ```
-//! the last term being what a command waits for a slot: one that comes back `think` after its slot was taken again
-//! waits for the next. With no think time, `k = clients / (w + 1)`: a window of one halves the throughput of a long way,
-//! as one half of the clients waits for the other's round trip. Where the limit is above that, batches may bunch all the
-//! same, up to the limit; then there are `m = clients / limit` of them, and commands come round every
+//! In a closed loop `u` batches are under way: `w`, or, where the core is the busiest, as many as it makes turns in an
+//! instance's time, however wide the window is. `away` is the clients' think time and, where they share the leader's
+//! interface, what their commands and answers take there. If the window is what limits, a command that comes back after
+//! its slot was taken again waits for the next, `wait = max(beat - away, beat / 2)`: with no think time,
+//! `k = clients / (w + 1)`, and a window of one halves the throughput of a long way, as one half of the clients waits for
+//! the other's round trip. Otherwise it waits for the end of the turn.
+//!
+//! Batches vary, and the model has them all alike. So corners are softer in a closed loop: 4th powers where the window just
+//! so holds all commands, and where commands that find nobody else just so keep a resource busy; squares for a few batches
+//! that queue in several places. Where the limit is above `k`, batches may bunch all the same, up to the limit: those that
+//! meet merge, and nothing parts them but the limit and the turns. Then there are `m = clients / limit` of them, two at
+//! least, and commands come round every
 //! ```text
-//! turn + min(turn of a single command, turn / (m - 1)) + think        turn = T_inst + T_cpu
+//! turn + min(turn of a single command, turn / (m - 1)) + away         turn = T_inst + T_cpu
 //! ```
-//! The worse of the two counts, so that limits are recommended that leave little to bunch.
+//! the second term only if the window has no room for what turns part. The worse of the two counts, so that limits are
+//! recommended that leave little to bunch.
 //!
 //! **Loss** is TCP's: a stream has at most `1.22 MSS / (2 L sqrt(p))` (Mathis, Semke, Mahdavi and Ott 1997), and as it
 //! delivers in order, all that was sent in the round trip after a lost packet waits for that to be sent again; an
@@ -101,7 +108,6 @@ mod measure;
 mod peer;
 mod pilot;
 mod predict;
-mod pull;
 mod recommend;
 mod setting;
 
@@ -110,6 +116,5 @@ pub use controller::Controller;
 pub use environment::{Cpu, Disk, Environment, EnvironmentError, Limit, Network, Sizes};
 pub use peer::PeerId;
 pub use predict::{needed_window, predict};
-pub use pull::Pulls;
 pub use recommend::{Curve, recommend};
 pub use setting::{Aim, Bottleneck, Load, Prediction, Setting, SettingError, Utilisation};

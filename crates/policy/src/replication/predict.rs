@@ -122,7 +122,11 @@ impl Model {
         let even = (k / beat).min(clients / around);
         // Nor do batches form that are all full, so a window that just so holds all commands doesn't.
         let full = self.instance.turn(most, window) / (window * most);
-        let even = if under_way < window { even.min(chance) } else { even.min(1.0 / corner(full, around / clients, Power::Four)) };
+        let even = if under_way < window {
+            even.min(chance)
+        } else {
+            even.min(1.0 / corner(full, around / clients, Power::Four))
+        };
         let (k, ops_per_s) = match self.bunched(k, most, window, clients, think) {
             Some((k, bunched)) if bunched < even => (k, bunched),
             _ => (k, even),
@@ -263,7 +267,6 @@ impl Model {
             p99: duration(outcome.fixed + outcome.longest_wait + tail),
             batch: outcome.k,
             turn: duration(turn),
-            gap: duration(GAP * turn / outcome.window),
             bottleneck: self.bottleneck(outcome, &utilisation),
             utilisation,
         }
@@ -307,10 +310,6 @@ impl Model {
         }
     }
 }
-
-/// How far batches are kept apart, in terms of what a full window makes of an instance's time: less than one, so that
-/// it isn't the gap that limits.
-pub(super) const GAP: f64 = 0.4;
 
 /// A resource that is used less than this isn't what there is too little of; one that is used more than that is.
 const BUSY: f64 = 0.75;

@@ -168,8 +168,6 @@ pub struct Prediction {
     pub batch: f64,
     /// From a batch's pull to its commit, queues on the way included.
     pub turn: Duration,
-    /// How far apart batches are pulled that aren't full, see [`Pulls`](super::Pulls).
-    pub gap: Duration,
     /// What there is too little of.
     pub bottleneck: Bottleneck,
     /// How much of each is used.

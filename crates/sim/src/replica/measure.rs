@@ -31,6 +31,8 @@ pub enum System {
     Static(u64),
     /// The controller, from nothing, once it has settled.
     Controller,
+    /// The controller, with so much latency as its limit.
+    Within(Duration),
     /// Batches of at most 1 MiB, and a window that grows by one in every round, and is halved when commands take half
     /// as long again as they did at best: additive increase, multiplicative decrease.
     Aimd,
@@ -62,6 +64,7 @@ pub fn measure(environment: &Environment, system: System, load: Load, seed: Seed
         System::Fixed(setting) => fixed(setting),
         System::Static(window) => fixed(Setting::with_window(STATIC_BATCH, window)),
         System::Model => fixed(recommend(environment, load, Aim::Throughput)),
+        System::Within(limit) => run(environment, Sizing::Auto(Aim::Latency(limit)), load, seed, None),
         System::Controller => run(environment, Sizing::Auto(Aim::Throughput), load, seed, None),
         System::Aimd => {
             let first = Sizing::Fixed(Setting::with_window(STATIC_BATCH, 1));

@@ -70,3 +70,31 @@ fn environments_cover_what_they_should() {
     }
     assert!(cases.iter().all(|case| grid(&case.environment).len() >= 64));
 }
+
+/// What the model recommends is near the best of what is tried, and the controller finds it without being told anything.
+/// (`cargo xtask bench replica --case model` tries more, in all environments.)
+#[test]
+fn the_model_is_within_a_tenth_of_the_best_and_the_controller_within_a_twentieth() {
+    for name in ["wan-10m-50ms-1k-slow-3", "wan-100m-25ms-8k-fast-3", "lan-1g-8k-fast-3", "lan-1g-8k-disk-5"] {
+        let case = cases().unwrap().into_iter().find(|case| case.name == name).unwrap();
+        let of = |system| measure(&case.environment, system, case.load, Seed::new(5)).unwrap();
+        let command = u64::from(case.environment.sizes().request) + 20;
+        let tried = [(1, 64), (8, 2), (8, 16), (8, 128), (64, 1), (64, 4), (64, 32), (512, 2)];
+        let tried =
+            tried.map(|(batch, window)| of(System::Fixed(Setting::with_window(batch * command, window))).ops_per_s);
+        let best = tried.into_iter().fold(0.0, f64::max);
+        let (model, controller) = (of(System::Model), of(System::Controller));
+        assert!(model.ops_per_s >= 0.9 * best, "{name}: {model:?}, at best {best}");
+        assert!(controller.ops_per_s >= 0.95 * best, "{name}: {controller:?}, at best {best}");
+    }
+}
+
+/// A limit on latency is kept by the controller where it can be.
+#[test]
+fn a_latency_limit_is_kept() {
+    let load = Load::Open { per_s: 700.0 };
+    let case = cases().unwrap().into_iter().find(|case| case.name == "wan-10m-50ms-1k-slow-3").unwrap();
+    let limit = Duration::from_millis(200);
+    let found = measure(&case.environment, System::Within(limit), load, Seed::new(2)).unwrap();
+    assert!(found.p99 <= limit && found.ops_per_s > 650.0, "{found:?}");
+}

@@ -2,7 +2,6 @@
 
 use greenwave_policy::replication::*;
 use proptest::prelude::*;
-use std::cmp::Ordering;
 use std::time::Duration;
 
 /// Spans from nothing to `longest`, short ones as often as long ones.

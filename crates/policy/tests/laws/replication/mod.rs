@@ -2,6 +2,5 @@
 
 mod any_input;
 mod controller;
-mod group;
 mod laws;
 mod source;
