@@ -127,7 +127,7 @@ impl Instance {
     /// All that a batch of `k` commands and those of its clients that come after it are served, one after the other: what
     /// is neither a way nor a sync, which any number can be on at a time.
     pub(super) fn service(&self, k: f64) -> f64 {
-        self.path(k) - self.round_trip + self.demand(k).leader_cpu + self.away(k)
+        (self.path(k) - self.round_trip).max(0.0) + self.demand(k).leader_cpu + self.away(k)
     }
 
     /// From the pull of a batch of `k` commands until it is committed, if nothing but `window - 1` other instances'

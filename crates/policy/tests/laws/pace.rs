@@ -152,7 +152,8 @@ proptest! {
         prop_assert!(share > 0.95, "{share} of {rate} over {trip:?}, {delay:?}");
         let waits = Duration::from_secs_f64(deepest as f64 / rate as f64);
         let chunks = Duration::from_secs_f64(2.0 * pace.chunk(MOST) as f64 / rate as f64);
-        prop_assert!(waits <= (Pace::SLACK.0 + trip / 2 + chunks) + 20 * MICRO, "{waits:?} at {rate} over {trip:?}");
+        // Where a chunk takes longer than the least slack, that grows.
+        prop_assert!(waits <= (Pace::SLACK.0 + trip / 2 + chunks + chunks / 4) + 20 * MICRO, "{waits:?} at {rate} over {trip:?}");
     }
 
     /// Whatever a kernel says, nothing panics and the sizes stay within what is allowed.

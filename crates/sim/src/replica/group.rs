@@ -418,26 +418,38 @@ impl<M: StateMachine + Default, D: Event> Group<M, D> {
         }
     }
 
+    /// Begins a turn, and goes on with the next ones as long as they take no time.
     fn begin_turn(&mut self, node: usize) {
-        let now = self.simulation.now();
-        let node_ = &mut self.nodes[node];
-        let begins = node_.cpu.begins(now).max(node_.paused_until);
-        let at = if begins > now {
-            begins
-        } else {
-            let cost = node_.fill_turn();
-            node_.cpu.work(now, cost)
-        };
-        node_.at_work = true;
-        let life = node_.life;
-        if at > now {
-            self.simulation.at(at, Happening::Turn { node, life });
-        } else {
-            self.end_turn(node);
+        loop {
+            let now = self.simulation.now();
+            let node_ = &mut self.nodes[node];
+            let begins = node_.cpu.begins(now).max(node_.paused_until);
+            let at = if begins > now {
+                begins
+            } else {
+                let cost = node_.fill_turn();
+                node_.cpu.work(now, cost)
+            };
+            node_.at_work = true;
+            if at > now {
+                let life = node_.life;
+                self.simulation.at(at, Happening::Turn { node, life });
+                return;
+            }
+            if !self.finish_turn(node) {
+                return;
+            }
         }
     }
 
     fn end_turn(&mut self, node: usize) {
+        if self.finish_turn(node) {
+            self.begin_turn(node);
+        }
+    }
+
+    /// What has come is handed in, and what follows carried out. Whether there is more.
+    fn finish_turn(&mut self, node: usize) -> bool {
         if !self.nodes[node].turn.is_empty() {
             for (from, packet) in std::mem::take(&mut self.nodes[node].turn) {
                 self.take_in(from, node, packet);
@@ -445,9 +457,7 @@ impl<M: StateMachine + Default, D: Event> Group<M, D> {
             self.pump(node);
         }
         self.nodes[node].at_work = false;
-        if !self.nodes[node].waiting.is_empty() {
-            self.begin_turn(node);
-        }
+        !self.nodes[node].waiting.is_empty()
     }
 
     fn take_in(&mut self, from: usize, node: usize, packet: Packet) {

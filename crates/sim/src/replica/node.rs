@@ -131,15 +131,18 @@ impl<M: StateMachine + Default> Node<M> {
         self.idle();
     }
 
-    /// The next turn: what has come, until a batch is full. What that costs.
+    /// The next turn: what has come, until a batch is full, but one thing at least. What that costs.
     pub(super) fn fill_turn(&mut self) -> Duration {
-        let Some(core) = self.running.as_ref().map(|running| &running.core) else { return Duration::ZERO };
+        let Some(core) = self.running.as_ref().map(|running| &running.core) else {
+            self.waiting.clear();
+            return Duration::ZERO;
+        };
         let slot = core.slot_bytes();
         let (mut batch, mut all) = (core.figures().queued.1, Duration::ZERO);
         while let Some((_, cost, packet)) = self.waiting.front() {
             if let (Packet::Input(Input::Submit { command, .. }), Some(slot)) = (packet, slot) {
                 let weight = command.len() + COMMAND_OVERHEAD;
-                if batch > 0 && batch + weight > slot {
+                if !self.turn.is_empty() && batch > 0 && batch + weight > slot {
                     break;
                 }
                 batch += weight;

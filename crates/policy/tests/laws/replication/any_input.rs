@@ -67,8 +67,6 @@ fn check(controller: &Controller) {
         let setting = controller.setting(PeerId(peer));
         assert_eq!(Setting::new(setting.batch_bytes(), setting.window_bytes()), Ok(setting));
     }
-    for waiting in [0, 1, 1 << 30, u64::MAX] {
-    }
     if let Some(prediction) = controller.prediction() {
         assert!(prediction.ops_per_s.is_finite());
     }

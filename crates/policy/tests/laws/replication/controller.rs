@@ -30,7 +30,8 @@ fn the_follower_that_completes_the_quorum_decides() {
     assert_eq!(controller.quorum_peer(), Some(PeerId(1)));
     let window = |peer| controller.setting(PeerId(peer)).window();
     assert_eq!((window(0), window(1)), (controller.quorum_setting().window(), controller.quorum_setting().window()));
-    assert!(window(2) >= 3 * window(1) && window(3) >= 10 * window(1), "{} {} {}", window(1), window(2), window(3));
+    // Of one batch a millisecond, 80 and 300 are under way there; and each has room for twice that.
+    assert!(window(2) >= 160 && window(3) >= 600, "{} {} {}", window(1), window(2), window(3));
     let delay = controller.environment().expect("there was time enough").network().delay;
     assert!(delay >= 9 * MS && delay <= 11 * MS, "{delay:?}");
 

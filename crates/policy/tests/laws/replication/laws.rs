@@ -172,7 +172,11 @@ proptest! {
             prop_assert!(keeps, "{setting:?} {prediction:?} {best:?}");
         }
         // And no worse than whatever else may be recommended, but for a few hundredths that lie between the grid's points.
-        let may_be = |setting: &Setting| setting.batch_bytes() <= 4 << 20 && setting.window_bytes() <= 256 << 20;
+        let command = u64::from(environment.sizes().request + environment.sizes().entry_head);
+        let may_be = |setting: &Setting| {
+            let batch = setting.batch_bytes().max(command);
+            setting.batch_bytes() <= 4 << 20 && batch.saturating_mul(setting.window()) <= 256 << 20
+        };
         for setting in others.into_iter().filter(may_be) {
             let other = predict(&environment, setting, load);
             let little = other.ops_per_s <= best.ops_per_s * 1.05;
