@@ -18,7 +18,7 @@ const DIRECTORY: &str = "/log";
 /// The disk, and what the process that runs has open on it.
 ///
 /// 1. `jobs` are given and not yet begun; a sync does those up to the last write that it is for.
-/// 2. After a crash nothing is open until [`recovered`](Self::recovered).
+/// 2. After a crash nothing is open until `recovered`.
 pub struct RealLog {
     disk: FaultyDisk,
     config: LogConfig,
