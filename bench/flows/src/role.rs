@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read, Write as _};
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ pub struct Role {
 }
 
 impl Role {
-    /// Starts a command at a place and waits until a line that it prints holds `word`.
+    /// Starts a command at a place and waits until it prints a line that begins with `word`.
     ///
     /// # Errors
     /// When it can't be started, or ends or says nothing of the kind in time.
@@ -53,7 +53,7 @@ impl Role {
             pass_on(stream, sender.clone());
         }
         let mut role = Self { what, child, lines, clears_up: false };
-        role.line_with(word, SOON)?;
+        role.line(|line| line.starts_with(word), SOON)?;
         Ok(role)
     }
 
@@ -74,7 +74,8 @@ impl Role {
     /// # Errors
     /// When it ends or takes longer.
     pub fn figures(&mut self, time: Duration) -> anyhow::Result<Figures> {
-        let line = self.line_with("{", time + SOON)?;
+        // At its head only: an error's backtrace has braces too.
+        let line = self.line(|line| line.starts_with('{'), time + SOON)?;
         let what = &self.what;
         serde_json::from_str(&line).with_context(|| format!("{what} printed something else than figures: {line}"))
     }
@@ -99,25 +100,37 @@ impl Role {
         if let Some(stdin) = &mut self.child.stdin {
             writeln!(stdin, "{question}").with_context(|| format!("{} has ended", self.what))?;
         }
-        let line = self.line_with("", SOON)?;
+        let line = self.line(|_| true, SOON)?;
         let both = line.split_once(' ').and_then(|(count, nanos)| Some((count.parse().ok()?, nanos.parse().ok()?)));
         let (count, nanos): (f64, f64) = both.with_context(|| format!("{} counts `{line}`", self.what))?;
         Ok((count, nanos / 1e9))
     }
 
-    fn line_with(&mut self, word: &str, time: Duration) -> anyhow::Result<String> {
+    fn line(&mut self, is_it: impl Fn(&str) -> bool, time: Duration) -> anyhow::Result<String> {
         let mut said = Vec::new();
-        while let Ok(line) = self.lines.recv_timeout(time) {
-            if line.contains(word) {
-                return Ok(line);
+        let over = loop {
+            match self.lines.recv_timeout(time) {
+                Ok(line) if is_it(&line) => return Ok(line),
+                Ok(line) => said.push(line),
+                Err(over) => break over,
             }
-            said.push(line);
-        }
-        let how = match self.child.try_wait()? {
-            Some(status) => format!("ended ({status})"),
-            None => format!("took longer than {time:?}"),
+        };
+        let how = match over {
+            RecvTimeoutError::Timeout => format!("took longer than {time:?}"),
+            RecvTimeoutError::Disconnected => format!("ended ({})", self.child.wait()?),
         };
         bail!("{} {how}; it said: {}", self.what, said.join("; "))
+    }
+
+    /// How it is and what it said lately, for the message when something that needs it failed.
+    pub fn state(&mut self) -> String {
+        let said: Vec<_> = self.lines.try_iter().collect();
+        let how = match self.child.try_wait() {
+            Ok(Some(status)) => format!("has ended ({status})"),
+            Ok(None) => "runs".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        format!("{} {how}; it said: {}", self.what, said.join("; "))
     }
 }
 

@@ -1,5 +1,7 @@
 //! Greenwave, split or not.
 
+use std::error::Error;
+use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -19,6 +21,8 @@ const BULK_WITHIN: Duration = Duration::from_secs(60);
 const BULK_TAG: u64 = u64::MAX;
 /// After so many bytes the handler of a large reply gives way.
 const PIECE: usize = 64 << 10;
+/// How long the kernel may take to close what the server of an earlier round listened on.
+const CLOSING: Duration = Duration::from_secs(5);
 
 fn sending(split: bool) -> Sending {
     let order = if split { SendOrder::SmallestFirst } else { SendOrder::InOrder };
@@ -26,8 +30,30 @@ fn sending(split: bool) -> Sending {
 }
 
 pub(super) fn serve(listen: SocketAddr, split: bool) -> anyhow::Result<()> {
+    let start = || {
+        let listen = vec![greenwave::Address::Tcp(listen)];
+        Server::start(ServerConfig { listen, sending: sending(split), ..ServerConfig::default() }, router())
+    };
+    let begin = Instant::now();
+    let _server = loop {
+        match start() {
+            // The kernel closes the sockets of a process that was killed, and had an io_uring, when it gets to it.
+            Err(error) if is_in_use(&error) && begin.elapsed() < CLOSING => std::thread::sleep(CLOSING / 100),
+            started => break started?,
+        }
+    };
+    crate::load::attend();
+    Ok(())
+}
+
+fn is_in_use(error: &(dyn Error + 'static)) -> bool {
+    let is_it = |error: &io::Error| error.kind() == io::ErrorKind::AddrInUse;
+    error.downcast_ref().is_some_and(is_it) || error.source().is_some_and(is_in_use)
+}
+
+fn router() -> Router {
     let bulk = vec![7; BULK];
-    let router = Router::new()
+    Router::new()
         .method("flows.Flows/Small", |_, request, reply| {
             reply.extend_from_slice(request);
             Ok(())
@@ -39,11 +65,7 @@ pub(super) fn serve(listen: SocketAddr, split: bool) -> anyhow::Result<()> {
                 context.checkpoint()?;
             }
             Ok(())
-        });
-    let listen = vec![greenwave::Address::Tcp(listen)];
-    let _server = Server::start(ServerConfig { listen, sending: sending(split), ..ServerConfig::default() }, router)?;
-    crate::load::attend();
-    Ok(())
+        })
 }
 
 pub(super) fn call(to: SocketAddr, split: bool, apart: bool, time: Duration) -> anyhow::Result<Asked> {

@@ -16,6 +16,7 @@ use std::net::SocketAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use clap::Args;
 
 use crate::bench::{Bench, Case, Core, Length};
@@ -147,11 +148,11 @@ impl Case for SameConnection {
         let index = SYSTEMS.iter().position(|(name, ..)| *name == system).unwrap_or(0);
         let (port, apart) = (PORT + index as u16, SYSTEMS[index].2);
         let (to, served) = (format!("{to}:{port}"), system.trim_end_matches("-apart"));
-        let _server = bench.load(Place::A1, Core::Small, &["rpc-serve", "--listen", &to, "--system", served])?;
+        let mut server = bench.load(Place::A1, Core::Small, &["rpc-serve", "--listen", &to, "--system", served])?;
         let length = (time / 3).as_millis().to_string();
         let mut words = vec!["rpc-call", "--to", &to, "--system", served, "--for-ms", &length];
         words.extend(apart.then_some("--apart"));
-        bench.load(caller, Core::Bulk, &words)?.figures(time * 2)
+        bench.load(caller, Core::Bulk, &words)?.figures(time * 2).with_context(|| server.state())
     }
 
     fn own_ratios(&self) -> &'static [&'static str] {
