@@ -11,9 +11,8 @@ pub(super) struct Meter {
     since: Time,
     in_system: Level,
     committed: u64,
-    /// The first and the last commit of the span, and how many commands the first had.
-    first: Option<(Time, u64)>,
-    last: Time,
+    /// The sums of the instants of commits, in seconds since the span began, and of their squares.
+    instants: [f64; 2],
     late: u64,
     limit: Option<Duration>,
     working: f64,
@@ -57,13 +56,42 @@ impl Measure {
         let rate = self.ops_per_s.max(f64::MIN_POSITIVE);
         let latency = (self.in_system / rate).max(1e-9);
         let worth = rate.ln() - 0.25 * latency.ln();
-        if self.late > LATE { worth - 10.0 * (self.late - LATE) } else { worth }
+        worth - self.lateness()
+    }
+
+    /// By how much this was better than what the `other` did under the same load, as a logarithm.
+    ///
+    /// In a `closed` loop, in which clients wait for answers, the rate says all: how long a command takes *here* is only a
+    /// part of what they wait for, and grows where they wait less elsewhere. Where they don't, the rate is theirs to
+    /// choose, and latency decides.
+    pub(super) fn gain_over(&self, other: &Self, closed: bool) -> f64 {
+        let latency = |measure: &Self| (measure.in_system / measure.ops_per_s.max(f64::MIN_POSITIVE)).max(1e-9).ln();
+        let sooner = if closed { 0.0 } else { 0.25 * (latency(other) - latency(self)) };
+        self.faster(other) + sooner + other.lateness() - self.lateness()
+    }
+
+    /// The logarithm of this rate over the other's.
+    pub(super) fn faster(&self, other: &Self) -> f64 {
+        (self.ops_per_s.max(f64::MIN_POSITIVE) / other.ops_per_s.max(f64::MIN_POSITIVE)).ln()
+    }
+
+    /// Whether the rates differ by more than chance makes those of clients that don't wait.
+    pub(super) fn differs(&self, other: &Self) -> bool {
+        let chance = (2.0 / self.committed.min(other.committed).max(1) as f64).sqrt();
+        self.faster(other).abs() > DIFFERENT + 3.0 * chance
+    }
+
+    fn lateness(&self) -> f64 {
+        10.0 * (self.late - LATE).max(0.0)
     }
 }
 
 /// Fewer than these say little.
 const ENOUGH_COMMANDS: u64 = 500;
 const ENOUGH_BATCHES: u64 = 24;
+
+/// Rates whose logarithms differ by more than this, and by more than chance, aren't the same.
+const DIFFERENT: f64 = 0.01;
 
 /// A latency limit is kept if one of a hundred is later.
 const LATE: f64 = 0.01;
@@ -78,8 +106,7 @@ impl Meter {
             since: Time::ZERO,
             in_system: Level::ZERO,
             committed: 0,
-            first: None,
-            last: Time::ZERO,
+            instants: [0.0; 2],
             late: 0,
             limit,
             working: 0.0,
@@ -103,10 +130,9 @@ impl Meter {
         self.in_system.change(now, 0, commands);
         self.committed = self.committed.saturating_add(commands);
         self.batches = self.batches.saturating_add(1);
-        let (first, with_first) = self.first.unwrap_or((now, 0));
-        let more = if first == now { commands } else { 0 };
-        self.first = Some((first, with_first.saturating_add(more)));
-        self.last = now;
+        let at = now.since(self.since).as_secs_f64();
+        self.instants[0] += commands as f64 * at;
+        self.instants[1] += commands as f64 * at * at;
         if self.limit.is_some_and(|limit| longest > limit) {
             self.late = self.late.saturating_add(commands);
         }
@@ -145,12 +171,12 @@ impl Meter {
     pub(super) fn take(&mut self, now: Time) -> Measure {
         let seconds = now.since(self.since).as_secs_f64();
         let share = |part: f64, whole: f64| if whole > 0.0 { part / whole } else { 0.0 };
-        // From commit to commit: a span that cuts a large batch's time would otherwise count it by chance.
-        let rate = match self.first {
-            Some((first, with_first)) if self.batches >= 8 && self.last > first => {
-                (self.committed - with_first) as f64 / self.last.since(first).as_secs_f64()
-            }
-            _ => share(self.committed as f64, seconds),
+        // The slope of what was committed over time, by least squares. Commits come in bursts, and by chance the span has
+        // one more or less: a tenth of them or more where there are few. Here what is at its ends counts little.
+        let rate = if self.batches >= 8 && seconds > 0.0 {
+            6.0 * (seconds * self.instants[0] - self.instants[1]) / seconds.powi(3)
+        } else {
+            share(self.committed as f64, seconds)
         };
         let (area, squares) = self.in_system.take_areas(now);
         let in_system = share(area, seconds);
@@ -171,7 +197,7 @@ impl Meter {
             since: now,
             committed: 0,
             batches: 0,
-            first: None,
+            instants: [0.0; 2],
             late: 0,
             working: 0.0,
             syncing: 0.0,
@@ -181,5 +207,48 @@ impl Meter {
             ..*self
         };
         measure
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Twelve bursts a span or thirteen, as chance has it: the rate is that of all of them.
+    #[test]
+    fn a_rate_is_that_of_bursts_wherever_a_span_cuts_them() {
+        let mut meter = Meter::new(Aim::Throughput);
+        let ms = Duration::from_millis(1);
+        let mut now = Time::ZERO;
+        for span in 1..40_u32 {
+            let end = Time::ZERO + 100 * ms * span;
+            while now + 8 * ms < end {
+                now = now + 8 * ms;
+                (0..10).for_each(|_| meter.committed(now, 40, ms));
+            }
+            let rate = meter.take(end).ops_per_s;
+            assert!((rate / 50_000.0 - 1.0).abs() < 0.02, "span {span}: {rate}");
+        }
+    }
+
+    fn did(ops_per_s: f64, in_system: f64) -> Measure {
+        Measure { ops_per_s, in_system, committed: 10_000, ..Measure::default() }
+    }
+
+    #[test]
+    fn latency_decides_where_rates_are_the_clients_choice_and_rates_where_clients_wait() {
+        let (slow, fast) = (did(1000.0, 100.0), did(1000.0, 50.0));
+        assert!(fast.gain_over(&slow, false) > 0.1 && !fast.differs(&slow));
+        let (more, less) = (did(1100.0, 100.0), did(1000.0, 50.0));
+        assert!(more.gain_over(&less, true) > 0.09 && more.differs(&less));
+        // As much by chance as those of two spans with so few commands.
+        let few = |ops_per_s| Measure { committed: 500, ..did(ops_per_s, 10.0) };
+        assert!(!few(1000.0).differs(&few(1080.0)));
+    }
+
+    #[test]
+    fn who_is_late_is_worse_in_any_loop() {
+        let late = Measure { late: 0.05, ..did(1000.0, 10.0) };
+        assert!([false, true].iter().all(|&closed| late.gain_over(&did(1000.0, 10.0), closed) < -0.3));
     }
 }

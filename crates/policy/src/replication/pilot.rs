@@ -1,10 +1,12 @@
 //! From the model's advice to what is measured to be best.
 //!
 //! *Seek*: what the model recommends is taken as it is, as long as it is much better than what there is, by the model;
-//! each time the group shows a little more of what it runs on. *Hold*: now and then something else is tried for one
-//! span, between two spans without it, and kept if it was better. The trial is the model's advice, if that has changed,
-//! or a step of a half in the window or the batch. The longer nothing turns out better, the rarer the trials. When
-//! load, distances or throughput have changed, it seeks again.
+//! each time the group shows a little more of what it runs on. *Hold*: now and then something else is tried for two
+//! spans, and compared with what there was before and after, and kept if it was better. The first span after each change is
+//! the old setting's as much as the new one's, and isn't compared. The trial is the model's advice, if that has changed, or
+//! a step of a half in the window or the batch, or as many batches under way as keep the window full, or two. What turns
+//! out worse once it is in force is taken back. The longer nothing turns out better, the rarer the trials. When load,
+//! distances or throughput have changed, it seeks again.
 //!
 //! A smaller window that is as good is better if less is under way for it: what is beyond need stands in queues where
 //! nobody can pass it over, and where it hides how long the way really is. Where a wider one leaves no more under way, its
@@ -42,8 +44,8 @@ impl Advice {
         let gain = worth(&there) - worth(&here);
         match step {
             Step::Advice => true,
-            Step::Narrower => gain > AS_GOOD && there.turn < here.turn.mul_f64(LESS),
-            Step::Wider | Step::Larger | Step::Smaller => gain > HOPELESS,
+            Step::Narrower => gain > BETTER || (gain > AS_GOOD && there.turn < here.turn.mul_f64(LESS)),
+            Step::Tighter | Step::Pair | Step::Wider | Step::Larger | Step::Smaller => gain > HOPELESS,
         }
     }
 }
@@ -77,14 +79,20 @@ enum Phase {
 #[derive(Clone, Copy, Debug)]
 struct Hold {
     anchor: Anchor,
-    /// What `current` was worth when it was last measured.
-    base: f64,
+    /// Spans until what is seen is that of the setting in force: with less under way a path looks shorter.
+    unsure: u32,
+    /// What was in force before that, what it did, and the step away from it.
+    before: Option<(Setting, Measure, Step)>,
+    /// What `current` did when it was last measured.
+    base: Measure,
     trial: Option<Trial>,
     /// Spans that have passed.
     spans: u32,
     /// The step that is considered first, the next time; each step's own record.
     next: usize,
     records: [Record; STEPS.len()],
+    /// Whether the rate was seen to follow from the setting: clients wait for answers.
+    closed: bool,
     /// The model's advice that was found to be no better.
     rejected: Option<Setting>,
 }
@@ -102,17 +110,30 @@ struct Trial {
     step: Step,
     /// What it has to gain, as a logarithm, to be kept.
     least_gain: f64,
-    /// What it was worth, once that was measured.
-    worth: Option<f64>,
+    stage: Stage,
+}
+
+/// How far a trial is. The first span of a setting is the last one's as well: what waited there comes at once, or what
+/// comes waits. Only what is much worse is worse even so.
+#[derive(Clone, Copy, Debug)]
+enum Stage {
+    /// The trial's setting is in force, for the first and the second span.
+    Begun,
+    Tried,
+    /// The one before is in force again, for the first and the second span; and what the trial did.
+    Back(Measure),
+    Again(Measure),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Advice,
     Narrower,
+    Tighter,
     Wider,
     Larger,
     Smaller,
+    Pair,
 }
 
 impl Pilot {
@@ -123,7 +144,7 @@ impl Pilot {
     /// What is to be in force now.
     pub(super) fn setting(&self) -> Setting {
         match self.phase {
-            Phase::Hold(Hold { trial: Some(Trial { setting, worth: None, .. }), .. }) => setting,
+            Phase::Hold(Hold { trial: Some(Trial { setting, stage: Stage::Begun | Stage::Tried, .. }), .. }) => setting,
             _ => self.current,
         }
     }
@@ -143,11 +164,11 @@ impl Pilot {
                 }
                 *still += 1;
                 if *still >= STILL || *spans >= MOST_SEEKING {
-                    self.phase = Phase::Hold(Hold::new(measure.worth(), advice.anchor));
+                    self.phase = Phase::Hold(Hold::new(*measure, advice.anchor));
                 }
             }
             Phase::Hold(hold) => {
-                if hold.trial.is_none() && hold.has_changed(measure, advice) {
+                if hold.trial.is_none() && hold.unsure == 0 && hold.has_changed(measure, advice) {
                     self.phase = Phase::Seek { still: 0, spans: 0 };
                 } else if let Some(better) = hold.review(self.current, measure, advice) {
                     self.current = better;
@@ -170,9 +191,20 @@ const STILL: u32 = 2;
 const MOST_SEEKING: u32 = 24;
 
 impl Hold {
-    const fn new(base: f64, anchor: Anchor) -> Self {
+    const fn new(base: Measure, anchor: Anchor) -> Self {
         let records = [Record { refused: 0, due: 0 }; STEPS.len()];
-        Self { anchor, base, trial: None, spans: 0, next: 0, records, rejected: None }
+        Self {
+            anchor,
+            unsure: 0,
+            before: None,
+            base,
+            trial: None,
+            spans: 0,
+            next: 0,
+            records,
+            closed: false,
+            rejected: None,
+        }
     }
 
     fn has_changed(&self, measure: &Measure, advice: &Advice) -> bool {
@@ -182,34 +214,65 @@ impl Hold {
             || differ(was.round_trip, is.round_trip)
             || (differ(was.sync, is.sync) && was.sync.max(is.sync) > 0.1 * is.round_trip)
             || differ(was.request, is.request)
-            || (measure.worth() - self.base).abs() > CHANGED.ln()
+            || (measure.worth() - self.base.worth()).abs() > CHANGED.ln()
     }
 
     /// The setting to go on with, if it is another.
     fn review(&mut self, current: Setting, measure: &Measure, advice: &Advice) -> Option<Setting> {
         self.spans = self.spans.saturating_add(1);
-        let worth = measure.worth();
         let Some(trial) = self.trial else {
-            self.base = worth;
+            self.base = *measure;
+            if let Some(unsure) = self.unsure.checked_sub(1) {
+                (self.unsure, self.anchor) = (unsure, advice.anchor);
+                return if unsure == 0 { self.confirm(measure, advice) } else { None };
+            }
             self.plan(current, measure, advice);
             return None;
         };
-        let Some(tried) = trial.worth else {
-            self.trial = Some(Trial { worth: Some(worth), ..trial });
-            return None;
+        let tried = match trial.stage {
+            Stage::Begun if measure.faster(&self.base) < HOPELESS => {
+                self.trial = None;
+                self.refuse(trial.step, HOPELESS, advice);
+                return None;
+            }
+            Stage::Again(tried) => tried,
+            Stage::Begun => return self.go_on(trial, Stage::Tried),
+            Stage::Tried => return self.go_on(trial, Stage::Back(*measure)),
+            Stage::Back(tried) => return self.go_on(trial, Stage::Again(tried)),
         };
         // Better than the span before, and than the one after: a trial can leave the group in a bad rhythm for a while,
         // and that must not be to its credit.
-        let gain = tried - self.base.max(worth);
-        self.base = worth;
+        self.closed |= tried.differs(&self.base) && tried.differs(measure) && !self.base.differs(measure);
+        let gain = tried.gain_over(&self.base, self.closed).min(tried.gain_over(measure, self.closed));
+        self.base = *measure;
         self.trial = None;
         if gain > trial.least_gain {
-            self.base += gain;
-            self.records = [Record::default(); STEPS.len()];
+            self.before = Some((current, *measure, trial.step));
+            (self.base, self.unsure) = (tried, UNSURE);
+            for record in &mut self.records {
+                *record = Record { refused: record.refused / 2, due: self.spans };
+            }
             self.rejected = None;
             return Some(trial.setting);
         }
         self.refuse(trial.step, gain, advice);
+        None
+    }
+
+    /// What was better when it was tried may fall into a bad rhythm when it is in force: then what was before is again.
+    fn confirm(&mut self, measure: &Measure, advice: &Advice) -> Option<Setting> {
+        let (setting, did, step) = self.before.take()?;
+        let gain = measure.gain_over(&did, self.closed);
+        if gain >= AS_GOOD {
+            return None;
+        }
+        (self.base, self.unsure) = (did, UNSURE);
+        self.refuse(step, gain, advice);
+        Some(setting)
+    }
+
+    const fn go_on(&mut self, trial: Trial, stage: Stage) -> Option<Setting> {
+        self.trial = Some(Trial { stage, ..trial });
         None
     }
 
@@ -218,10 +281,10 @@ impl Hold {
         if step == Step::Advice {
             self.rejected = Some(advice.recommended);
         }
+        self.next = (step as usize + 1) % STEPS.len();
         let record = &mut self.records[step as usize];
         record.refused = (record.refused + if gain < MUCH_WORSE { 2 } else { 1 }).min(LONGEST_REST);
         record.due = self.spans.saturating_add(SHORTEST_REST << record.refused);
-        self.next = (step as usize + 1) % STEPS.len();
     }
 
     fn plan(&mut self, current: Setting, measure: &Measure, advice: &Advice) {
@@ -234,8 +297,12 @@ impl Hold {
                 // What is good once is tried again at once.
                 self.next = step as usize;
                 let leaner = step == Step::Narrower || (step == Step::Advice && advice.gain <= MUCH);
-                let least_gain = if leaner { AS_GOOD } else { BETTER };
-                self.trial = Some(Trial { setting, step, least_gain, worth: None });
+                let least_gain = match step {
+                    _ if leaner => AS_GOOD,
+                    Step::Tighter => 0.0,
+                    _ => BETTER,
+                };
+                self.trial = Some(Trial { setting, step, least_gain, stage: Stage::Begun });
                 return;
             }
         }
@@ -251,6 +318,12 @@ impl Hold {
                 (good && !known).then_some(advice.recommended)?
             }
             Step::Narrower => Setting::with_window(batch, (window - window.div_ceil(3)).max(1)),
+            // So that it is full, and batches are.
+            Step::Tighter if advice.window_used < TIGHT => {
+                Setting::with_window(batch, (TIGHT * advice.window_used * window as f64).ceil() as u64)
+            }
+            // One is on its way while the next is gathered: the fewest batches that leave nobody idle.
+            Step::Pair if window > 2 => Setting::with_window(2 * batch, 2),
             Step::Wider if advice.window_used > 0.5 => Setting::with_window(batch, window + window.div_ceil(2)),
             Step::Smaller => {
                 // What is a little more than the mean cuts the largest batches to the others' size.
@@ -260,7 +333,7 @@ impl Hold {
                 (advice.window_used > 0.5).then_some(Setting::with_window(to.max(1), window))?
             }
             Step::Larger if full_batches => Setting::with_window(batch + batch.div_ceil(2), window),
-            Step::Wider | Step::Larger => return None,
+            Step::Tighter | Step::Pair | Step::Wider | Step::Larger => return None,
         };
         (setting != current && advice.has_hope_for(step, setting, current)).then_some(setting)
     }
@@ -270,11 +343,18 @@ impl Hold {
 const CHANGED: f64 = 1.4;
 
 /// All there are, each at the place of its number.
-const STEPS: [Step; 5] = [Step::Advice, Step::Narrower, Step::Wider, Step::Larger, Step::Smaller];
+const STEPS: [Step; 7] =
+    [Step::Advice, Step::Narrower, Step::Tighter, Step::Wider, Step::Larger, Step::Smaller, Step::Pair];
 
 /// So much less time under way is less; and what the model has for so much worse, as a logarithm, isn't tried.
 const LESS: f64 = 0.95;
 const HOPELESS: f64 = -0.15;
+
+/// So many spans, and what is seen is that of another setting.
+const UNSURE: u32 = 2;
+
+/// So much of what is under way is a window that is always full.
+const TIGHT: f64 = 0.7;
 
 /// Spans without a step that was refused once, and how often that is doubled at most.
 const SHORTEST_REST: u32 = 2;
@@ -282,7 +362,7 @@ const LONGEST_REST: u32 = 8;
 
 /// Gains, as logarithms: of what is kept as it is better, of what is kept as it is as good with less under way, and of
 /// what isn't tried again soon.
-const BETTER: f64 = 0.01;
+const BETTER: f64 = 0.005;
 const AS_GOOD: f64 = -0.003;
 const MUCH_WORSE: f64 = -0.05;
 

@@ -48,6 +48,10 @@ impl Control {
         self.controller.as_ref().map(|controller| controller.setting(peer(node)))
     }
 
+    pub(super) fn quorum_setting(&self) -> Option<Setting> {
+        self.controller.as_ref().map(Controller::quorum_setting)
+    }
+
     pub(super) fn next_tick(&self) -> Time {
         self.controller.as_ref().map_or(Time::MAX, Controller::next_tick)
     }

@@ -27,6 +27,16 @@ impl Core {
         self.settings.get(&peer).copied().unwrap_or(general)
     }
 
+    /// How many batches may be on their way to a peer for it to have a slot for another.
+    ///
+    /// That isn't all it may be sent: one that is farther away than the quorum's has a larger window, so that it keeps
+    /// up. If that gave it slots too, batches would go at its pace, and those with smaller windows would be left behind
+    /// for good.
+    fn slots(&self, peer: NodeId) -> u64 {
+        let own = self.settings.get(&peer).copied();
+        own.or_else(|| self.control.quorum_setting()).unwrap_or_else(|| self.sizing(peer)).window()
+    }
+
     /// Tells the engine, which forgets when nodes come and go.
     pub(super) fn apply_sizing(&mut self) {
         let (mut largest, mut least) = (0, usize::MAX);
@@ -50,7 +60,7 @@ impl Core {
             .chain(self.membership.outgoing.iter().copied())
             .filter(|node| *node != me)
             .filter_map(|node| Some((self.on_their_way(node)?, node)))
-            .filter(|(on_their_way, node)| (*on_their_way as u64) < self.sizing(*node).window())
+            .filter(|(on_their_way, node)| (*on_their_way as u64) < self.slots(*node))
             .collect();
         if !self.membership.has_majority(|node| node == me || free.iter().any(|(_, peer)| *peer == node)) {
             return None;

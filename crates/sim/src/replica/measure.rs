@@ -17,6 +17,7 @@ use greenwave_replica::core::{CoreConfig, Input, Outcome, Sizing};
 use greenwave_replica::machine::MachineView;
 use greenwave_replica::sessions::SessionChange;
 use greenwave_replica::{Index, MachineError, Session, StateMachine, Ticket};
+use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::time::Duration;
 
@@ -33,8 +34,9 @@ pub enum System {
     Controller,
     /// The controller, with so much latency as its limit.
     Within(Duration),
-    /// Batches of at most 1 MiB, and a window that grows by one in every round, and is halved when commands take half
-    /// as long again as they did at best: additive increase, multiplicative decrease.
+    /// Batches of at most 1 MiB, and a window that grows by one in every round that used it up, and is halved when batches
+    /// take twice as long from the log to their commit as they did at best lately: additive increase, multiplicative
+    /// decrease.
     Aimd,
     /// This setting, fixed.
     Fixed(Setting),
@@ -51,6 +53,8 @@ pub struct Measured {
     pub p99: Duration,
     /// The setting at the end.
     pub setting: Setting,
+    /// Batches that the slowest follower was behind the leader's log then, those on their way to it included.
+    pub behind: u64,
 }
 
 /// Runs a group in `environment` under `load`, and measures it once it has settled. [`Load::Saturated`] is taken as
@@ -194,6 +198,10 @@ impl Run {
                 Step::Driver(Arrival::Next) => self.next(),
                 Step::Driver(Arrival::Look) => self.look(),
             }
+            if let (Some(aimd), Some(core)) = (&mut self.aimd, self.group.core(self.leader)) {
+                let figures = core.figures();
+                aimd.see(self.group.now(), figures.last, figures.committed);
+            }
             while let Some(told) = self.group.told() {
                 self.answered(told.ticket.0 as usize, told.outcome.as_ref());
             }
@@ -251,7 +259,7 @@ impl Run {
 
     fn look(&mut self) {
         let Some(aimd) = &mut self.aimd else { return };
-        let window = aimd.look(&self.answers);
+        let window = aimd.look();
         self.group.after(aimd.every, Arrival::Look);
         let setting = Setting::with_window(STATIC_BATCH, window);
         if let Some(core) = self.group.core(self.leader) {
@@ -274,7 +282,11 @@ impl Run {
         let (leader, peer) = (self.leader, (self.leader + 1) % self.environment.replicas() as usize);
         let setting = self.group.core(leader).map_or(Setting::FIRST, |core| core.sizing(id(peer)));
         let ops_per_s = counted as f64 / last.since(first).as_secs_f64().max(1e-9);
-        Measured { ops_per_s, p50: quantile(0.5), p99: quantile(0.99), setting }
+        let behind = self.group.core(leader).map_or(0, |core| {
+            let (last, others) = (core.figures().last, core.inspect().others);
+            others.iter().map(|other| last.0.saturating_sub(other.matched.0)).max().unwrap_or(0)
+        });
+        Measured { ops_per_s, p50: quantile(0.5), p99: quantile(0.99), setting, behind }
     }
 }
 
@@ -288,25 +300,59 @@ fn span(environment: &Environment) -> Duration {
 struct Aimd {
     window: u64,
     every: Duration,
-    seen: usize,
-    least: Duration,
+    /// Batches on their way, with the instant at which each came to the log.
+    under_way: VecDeque<(Index, Time)>,
+    last: Index,
+    /// The most that were under way since it was looked, and how many were committed in how long.
+    most: usize,
+    committed: (u32, Duration),
+    /// How often it was looked since the last [`Aimd::LATELY`], and the least since then and before.
+    looks: u32,
+    least: [Duration; 2],
 }
 
 impl Aimd {
+    /// The least latency of so many looks stands, to twice as many: the first batches are small, and never so fast again.
+    const LATELY: u32 = 25;
+
     fn new(environment: &Environment) -> Self {
         let every = (4 * environment.network().delay + 4 * environment.disk().sync).max(Duration::from_millis(5));
-        Self { window: 1, every, seen: 0, least: Duration::MAX }
+        Self {
+            window: 1,
+            every,
+            under_way: VecDeque::new(),
+            last: Index::ZERO,
+            most: 0,
+            committed: (0, Duration::ZERO),
+            looks: 0,
+            least: [Duration::MAX; 2],
+        }
     }
 
-    fn look(&mut self, answers: &[(Time, Duration)]) -> u64 {
-        let fresh = answers.get(self.seen..).unwrap_or(answers);
-        self.seen = answers.len();
-        let count = u32::try_from(fresh.len()).unwrap_or(u32::MAX);
+    /// The log's last entry and the last committed one are these now.
+    fn see(&mut self, now: Time, last: Index, committed: Index) {
+        self.under_way.extend((self.last.0 + 1..=last.0).map(|index| (Index(index), now)));
+        self.last = self.last.max(last);
+        self.most = self.most.max(self.under_way.len());
+        while let Some((_, since)) = self.under_way.pop_front_if(|(index, _)| *index <= committed) {
+            self.committed = (self.committed.0 + 1, self.committed.1 + now.since(since));
+        }
+    }
+
+    fn look(&mut self) -> u64 {
+        let ((count, took), most) = (std::mem::take(&mut self.committed), std::mem::take(&mut self.most));
         if count > 0 {
-            let mean = fresh.iter().map(|&(_, took)| took).sum::<Duration>() / count;
-            self.least = self.least.min(mean);
-            let grown = mean > self.least * 3 / 2;
-            self.window = if grown { (self.window / 2).max(1) } else { (self.window + 1).min(Setting::MOST_WINDOW) };
+            let mean = took / count;
+            self.looks += 1;
+            if self.looks.is_multiple_of(Self::LATELY) {
+                self.least = [Duration::MAX, self.least[0]];
+            }
+            self.least[0] = self.least[0].min(mean);
+            self.window = match mean > self.least[0].min(self.least[1]).saturating_mul(2) {
+                true => (self.window / 2).max(1),
+                false if most as u64 >= self.window => (self.window + 1).min(Setting::MOST_WINDOW),
+                false => self.window,
+            };
         }
         self.window
     }

@@ -55,6 +55,19 @@ fn measuring_again_gives_the_same() {
     assert!(aimd.setting.window() >= 1 && aimd.ops_per_s > 0.0);
 }
 
+/// A follower's copy takes half of what the leader's interface carries. Who left one behind would be half as fast again,
+/// and with one of three replicas less.
+#[test]
+fn the_controller_leaves_no_follower_behind() {
+    let case = cases().unwrap().into_iter().find(|case| case.name == "lan-10g-8k-fast-3").unwrap();
+    let of = |system, seed| measure(&case.environment, system, case.load, Seed::new(seed)).unwrap();
+    let both = of(System::Fixed(Setting::with_window(160 << 10, 8)), 1).ops_per_s;
+    for seed in 1..=4 {
+        let found = of(System::Controller, seed);
+        assert!(found.behind <= found.setting.window() && found.ops_per_s < 1.1 * both, "{found:?}, seed {seed}");
+    }
+}
+
 /// There are environments of all the kinds that the show is about, each with a name of its own and a grid.
 #[test]
 fn environments_cover_what_they_should() {
