@@ -51,7 +51,7 @@ impl Pace {
     /// What a chunk may take on the link.
     pub const CHUNK_TIME: Duration = Duration::from_micros(50);
     /// How long the kernel's bytes last beyond one and a half round trips, at least and at most.
-    pub const SLACK: (Duration, Duration) = (Duration::from_micros(100), Duration::from_millis(8));
+    pub const SLACK: (Duration, Duration) = (Duration::from_micros(90), Duration::from_millis(8));
     /// How long the peer may take to read what it was sent, at the measured rate.
     pub const READ_TIME: Duration = Duration::from_micros(500);
     /// Bytes that the peer may have unread in any case: it says that it has read each 64 KiB, and a few of these are

@@ -45,8 +45,10 @@ impl Stream {
         if std::mem::replace(&mut self.taken, bound.taken) == bound.taken {
             return;
         }
-        let segments = bound.taken.div_ceil(bound.chunk.clamp(1, SEGMENT_BYTES));
-        let counted = bound.taken.saturating_add(segments.saturating_mul(SEGMENT));
+        // As long as there is any room at all the kernel takes a whole segment. So the room is that of so many, no more.
+        let segment = bound.chunk.clamp(1, SEGMENT_BYTES);
+        let segments = (bound.taken / segment).max(1);
+        let counted = segments.saturating_mul(segment + SEGMENT);
         // The kernel doubles what it is told, and takes no more than `net.core.wmem_max`, without a word.
         let _ = sockopt::set_socket_send_buffer_size(&self.socket, counted / 2);
         // A link for which that is too little is long and fat. The kernel is left to find what it needs.

@@ -51,8 +51,9 @@ fn carried(
             wanted_since.get_or_insert(at);
         }
         if wanted_since.is_some_and(|since| step * (at - since) as u32 >= delay) {
-            while queued + unacked < bound {
-                queued += pace.chunk(MOST) as f64;
+            let chunk = pace.chunk(MOST) as f64;
+            while queued + unacked + chunk <= bound {
+                queued += chunk;
             }
             wanted_since = None;
         }
