@@ -287,7 +287,10 @@ mod tests {
     fn a_figure_is_made_of_the_points_that_are_measured_for_it() {
         for figure in &FIGURES {
             let points = figure.made.points();
-            let value = figure.made.value(&|point| if points.contains(&point) { 2.0 } else { f64::NAN });
+            let value = figure.made.value(&|point| {
+                assert!(points.contains(&point), "{}: {point:?}", figure.name);
+                2.0
+            });
             assert!(value.is_finite(), "{}", figure.name);
         }
     }

@@ -20,7 +20,7 @@ pub struct Bound {
     /// Posted bytes that the kernel hasn't taken, beyond which [`send_room`](crate::CompletionQueue::send_room) is 0. At
     /// most the queue's `backlog_bytes` count.
     pub posted: usize,
-    /// Bytes that the kernel has taken and the peer hasn't acknowledged.
+    /// Bytes that the kernel has taken and the peer hasn't acknowledged; in whole chunks, at least one.
     pub taken: usize,
     /// How long chunks are, mostly.
     pub chunk: usize,
@@ -42,17 +42,18 @@ impl Stream {
         };
         self.mark = bound.posted.max(1);
         self.flags.insert(SendFlags::EOR);
-        if std::mem::replace(&mut self.taken, bound.taken) == bound.taken {
-            return;
-        }
-        // As long as there is any room at all the kernel takes a whole segment. So the room is that of so many, no more.
+        // As long as there is any room at all the kernel takes a whole segment. So the room is that of so many, no more;
+        // except that it grants 4608 bytes at least, in which there is room for three of the shortest.
         let segment = bound.chunk.clamp(1, SEGMENT_BYTES);
         let segments = (bound.taken / segment).max(1);
-        let counted = segments.saturating_mul(segment + SEGMENT);
+        let half = segments.saturating_mul(segment + SEGMENT) / 2;
+        if std::mem::replace(&mut self.half_buffer, half) == half {
+            return;
+        }
         // The kernel doubles what it is told, and takes no more than `net.core.wmem_max`, without a word.
-        let _ = sockopt::set_socket_send_buffer_size(&self.socket, counted / 2);
+        let _ = sockopt::set_socket_send_buffer_size(&self.socket, half);
         // A link for which that is too little is long and fat. The kernel is left to find what it needs.
-        if sockopt::socket_send_buffer_size(&self.socket).is_ok_and(|granted| granted < counted / 2) {
+        if sockopt::socket_send_buffer_size(&self.socket).is_ok_and(|granted| granted / 2 < half) {
             unlock(&self.socket);
         }
     }
@@ -169,6 +170,19 @@ mod tests {
         let (stream, server) = pair("tcp://127.0.0.1:0");
         sockopt::set_socket_recv_buffer_size(&server, 4096).unwrap();
         assert!(taken(&stream, 4 << 10) > bounded);
+    }
+
+    #[test]
+    fn the_room_is_that_of_whole_segments() {
+        let (mut stream, _server) = pair("tcp://127.0.0.1:0");
+        let mut granted = |taken, chunk| {
+            stream.bound(Some(Bound { posted: 1, taken, chunk }));
+            sockopt::socket_send_buffer_size(&stream.socket).unwrap()
+        };
+        assert_eq!(granted(3 * 4096 + 4095, 4096), 3 * (4096 + SEGMENT));
+        assert_eq!(granted(3 * 4096 + 4095, 2048), 7 * (2048 + SEGMENT));
+        // As few as the kernel grants.
+        assert!((4096 + SEGMENT..8192).contains(&granted(0, 4096)));
     }
 
     #[test]

@@ -23,8 +23,8 @@ pub(crate) struct Stream {
     pub(crate) outbox: Outbox,
     /// Unwritten bytes beyond which nothing may be posted, if that is less than the queue's own mark.
     pub(crate) mark: usize,
-    /// What the kernel was told that it may take, if it was.
-    pub(crate) taken: usize,
+    /// Half of what the kernel was told that it may hold, if it was.
+    pub(crate) half_buffer: usize,
     /// How it is written to.
     pub(crate) flags: SendFlags,
     framer: Framer,
@@ -63,7 +63,7 @@ impl Stream {
             phase,
             outbox: Outbox::default(),
             mark: usize::MAX,
-            taken: 0,
+            half_buffer: 0,
             flags: SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL),
             framer: Framer::default(),
             session,

@@ -146,7 +146,7 @@ impl Controller {
         self.next
     }
 
-    /// Does what is due; whether any setting may have changed.
+    /// Does what is due; whether any peer's setting may have changed.
     pub fn tick(&mut self, now: Time) -> bool {
         if now < self.next {
             return false;
@@ -162,7 +162,9 @@ impl Controller {
             self.next = now + (shortest / 4).max(shortest.saturating_sub(lasted));
             return false;
         }
-        self.end_span(now)
+        // Even if the quorum's stays as it is, paths may look different, and so others' windows are.
+        self.end_span(now);
+        true
     }
 
     /// What is to be in force towards `peer` from now on; for one that isn't known, what is for the quorum's.
@@ -181,7 +183,7 @@ impl Controller {
         Setting::with_window(setting.batch_bytes(), window.min(carried.max(setting.window() as f64)) as u64)
     }
 
-    /// The setting for the follower that completes the quorum: the one whose free window pulls the next batch.
+    /// The setting for the follower that completes the quorum: by its window batches are pulled.
     #[must_use]
     pub fn quorum_setting(&self) -> Setting {
         self.pilot.setting()
@@ -214,21 +216,19 @@ impl Controller {
         self.next = now + Self::SHORTEST.max(8 * self.known.usual_round_trip());
     }
 
-    fn end_span(&mut self, now: Time) -> bool {
+    fn end_span(&mut self, now: Time) {
         let measure = self.meter.take(now);
         let in_force = self.pilot.setting();
         let quorum = self.known.end_span(now, &measure, in_force);
         self.next = now + Self::SHORTEST.max(8 * self.known.usual_round_trip());
-        let (Some(span), Some(environment)) = (quorum, self.known.environment()) else { return false };
+        let (Some(span), Some(environment)) = (quorum, self.known.environment()) else { return };
         self.environment = Some(environment);
         let advice = self.advice(&environment, &measure, in_force, span.used(in_force.window()));
         self.pilot.review(&measure, &advice);
-        let changed = self.pilot.setting() != in_force;
-        if changed {
+        if self.pilot.setting() != in_force {
             self.changing = true;
             self.next = now + LEAST_CHANGING.max(2 * self.known.usual_round_trip());
         }
-        changed
     }
 
     fn advice(&self, environment: &Environment, measure: &Measure, in_force: Setting, window_used: f64) -> Advice {

@@ -75,6 +75,9 @@ impl Knowledge {
             let span = peer.take_span(now, measure.seconds);
             peer.learn_capacity(now, &span, in_force.window(), free);
         }
+        // Who is gone is sent nothing any more, which is no sign of it, as long as nobody is.
+        let goes_on = self.peers.iter().any(|peer| peer.last_span().acks() > 0);
+        self.peers.iter_mut().filter(|_| goes_on).for_each(Peer::note_silence);
         self.choose_quorum(in_force);
         let span = self.peer(self.quorum?)?.last_span();
         (span.acks() > 0).then_some(span)

@@ -89,8 +89,8 @@
 //!
 //! The follower that completes the quorum decides, as it decides throughput; those behind it get windows as much larger
 //! as they are farther away. What the model recommends for all this is taken at once while it is much better, by the
-//! model; from there on it is trial and error, in steps of a half, because no model is right (see the pilot's own
-//! text). A trial is one span long, between two without it.
+//! model; from there on it is trial and error, mostly in steps of a half, because no model is right: something else is in
+//! force for two spans, and kept if it was better than what there was before and after.
 //!
 //! # Sources
 //! Santos and Schiper, *Tuning Paxos for High-Throughput with Batching and Pipelining* (ICDCN 2012): `T_net`, `T_cpu`,

@@ -28,7 +28,7 @@ pub(super) struct Peer {
     last: PeerSpan,
     /// The one that capacity was learned from last.
     before: PeerSpan,
-    /// Whether it was sent something in the last span and acknowledged nothing.
+    /// Whether it acknowledged nothing in the last span, though it was sent something or others did.
     silent: bool,
 }
 
@@ -142,6 +142,11 @@ impl Peer {
         self.silent = span.acks == 0 && (span.sends > 0 || self.silent);
         self.last = PeerSpan { under_way: if seconds > 0.0 { area / seconds } else { 0.0 }, seconds, ..span };
         self.last
+    }
+
+    /// In the span that was taken last others acknowledged something.
+    pub(super) const fn note_silence(&mut self) {
+        self.silent = self.last.acks == 0;
     }
 
     /// The span that was taken last.

@@ -5,7 +5,7 @@
 //! spans, and compared with what there was before and after, and kept if it was better. The first span after each change is
 //! the old setting's as much as the new one's, and isn't compared. The trial is the model's advice, if that has changed, or
 //! a step of a half in the window or the batch, or as many batches under way as keep the window full, or two. What turns
-//! out worse once it is in force is taken back. The longer nothing turns out better, the rarer the trials. When load,
+//! out worse once it is in force is taken back. What is much worse at once ends early. The longer nothing turns out better, the rarer the trials. When load,
 //! distances or throughput have changed, it seeks again.
 //!
 //! A smaller window that is as good is better if less is under way for it: what is beyond need stands in queues where
@@ -81,6 +81,8 @@ struct Hold {
     anchor: Anchor,
     /// Spans until what is seen is that of the setting in force: with less under way a path looks shorter.
     unsure: u32,
+    /// What that did before: as much is in the system then, unless the load is another.
+    expected: Measure,
     /// What was in force before that, what it did, and the step away from it.
     before: Option<(Setting, Measure, Step)>,
     /// What `current` did when it was last measured.
@@ -168,7 +170,7 @@ impl Pilot {
                 }
             }
             Phase::Hold(hold) => {
-                if hold.trial.is_none() && hold.unsure == 0 && hold.has_changed(measure, advice) {
+                if hold.trial.is_none() && hold.has_changed(measure, advice) {
                     self.phase = Phase::Seek { still: 0, spans: 0 };
                 } else if let Some(better) = hold.review(self.current, measure, advice) {
                     self.current = better;
@@ -196,6 +198,7 @@ impl Hold {
         Self {
             anchor,
             unsure: 0,
+            expected: base,
             before: None,
             base,
             trial: None,
@@ -210,6 +213,11 @@ impl Hold {
     fn has_changed(&self, measure: &Measure, advice: &Advice) -> bool {
         let (was, is) = (&self.anchor, &advice.anchor);
         let differ = |was: f64, is: f64| was.max(is) > CHANGED * was.min(is);
+        match self.unsure {
+            0 => {}
+            1 => return differ(self.expected.in_system, is.in_system) || differ(was.request, is.request),
+            _ => return false,
+        }
         differ(was.in_system, is.in_system)
             || differ(was.round_trip, is.round_trip)
             || (differ(was.sync, is.sync) && was.sync.max(is.sync) > 0.1 * is.round_trip)
@@ -223,32 +231,29 @@ impl Hold {
         let Some(trial) = self.trial else {
             self.base = *measure;
             if let Some(unsure) = self.unsure.checked_sub(1) {
-                (self.unsure, self.anchor) = (unsure, advice.anchor);
+                (self.unsure, self.anchor) = (unsure, Anchor { request: self.anchor.request, ..advice.anchor });
                 return if unsure == 0 { self.confirm(measure, advice) } else { None };
             }
             self.plan(current, measure, advice);
             return None;
         };
         let tried = match trial.stage {
-            Stage::Begun if measure.faster(&self.base) < HOPELESS => {
-                self.trial = None;
-                self.refuse(trial.step, HOPELESS, advice);
-                return None;
-            }
+            Stage::Begun if measure.faster(&self.base) >= HOPELESS => return self.go_on(trial, Stage::Tried),
+            Stage::Begun | Stage::Tried => return self.go_on(trial, Stage::Back(*measure)),
             Stage::Again(tried) => tried,
-            Stage::Begun => return self.go_on(trial, Stage::Tried),
-            Stage::Tried => return self.go_on(trial, Stage::Back(*measure)),
             Stage::Back(tried) => return self.go_on(trial, Stage::Again(tried)),
         };
         // Better than the span before, and than the one after: a trial can leave the group in a bad rhythm for a while,
         // and that must not be to its credit.
-        self.closed |= tried.differs(&self.base) && tried.differs(measure) && !self.base.differs(measure);
+        // A rate that fell because commands pile up isn't the setting's either: they aren't fewer.
+        let follows = tried.differs(&self.base) && tried.differs(measure) && !self.base.differs(measure);
+        self.closed |= follows && tried.in_system < CHANGED * self.base.in_system;
         let gain = tried.gain_over(&self.base, self.closed).min(tried.gain_over(measure, self.closed));
         self.base = *measure;
         self.trial = None;
         if gain > trial.least_gain {
             self.before = Some((current, *measure, trial.step));
-            (self.base, self.unsure) = (tried, UNSURE);
+            (self.base, self.unsure, self.expected) = (tried, UNSURE, tried);
             for record in &mut self.records {
                 *record = Record { refused: record.refused / 2, due: self.spans };
             }
@@ -266,7 +271,7 @@ impl Hold {
         if gain >= AS_GOOD {
             return None;
         }
-        (self.base, self.unsure) = (did, UNSURE);
+        (self.base, self.unsure, self.expected) = (did, UNSURE, did);
         self.refuse(step, gain, advice);
         Some(setting)
     }
@@ -369,4 +374,125 @@ const MUCH_WORSE: f64 = -0.05;
 fn is_near(one: Setting, other: Setting) -> bool {
     let near = |one: u64, other: u64| one.abs_diff(other) * 5 <= one.max(other);
     near(one.window(), other.window()) && near(one.batch_bytes(), other.batch_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::environment::{Cpu, Disk, Environment, Network, Sizes};
+    use super::super::{Bandwidth, Setting};
+    use super::*;
+    use std::time::Duration;
+
+    const WIDER: usize = Step::Wider as usize;
+
+    fn current() -> Setting {
+        Setting::with_window(8192, 4)
+    }
+
+    fn tried() -> Setting {
+        Setting::with_window(8192, 6)
+    }
+
+    fn did(ops_per_s: f64, in_system: f64) -> Measure {
+        Measure { ops_per_s, in_system, crowd: in_system, committed: 10_000, ..Measure::default() }
+    }
+
+    /// The model has no better idea.
+    fn advice(in_system: f64) -> Advice {
+        let network = Network::wan(Bandwidth::bits_per_s(1_000_000_000).unwrap(), Duration::from_millis(10));
+        let cpu =
+            Cpu { per_message: Duration::from_micros(5), per_byte_ns: 1.0, per_command: Duration::from_micros(1) };
+        let environment = Environment::new(3, network, cpu, cpu, Disk::PERFECT, Sizes::new(1024, 20)).unwrap();
+        let anchor = Anchor { in_system, round_trip: 0.02, sync: 0.0, request: 1024.0 };
+        let load = Load::Closed { clients: in_system as u32, think: Duration::ZERO };
+        let model = Model::new(&environment);
+        let window_used = 0.9;
+        Advice {
+            recommended: current(),
+            gain: 0.0,
+            leaner: false,
+            anchor,
+            batch_bytes: 8192.0,
+            window_used,
+            model,
+            load,
+        }
+    }
+
+    /// Something is being tried, and what there was did 1000 a second by 100 clients.
+    fn trying() -> Pilot {
+        let mut hold = Hold::new(did(1000.0, 100.0), advice(100.0).anchor);
+        hold.trial = Some(Trial { setting: tried(), step: Step::Wider, least_gain: BETTER, stage: Stage::Begun });
+        // Nothing else for now.
+        hold.records = [Record { refused: 0, due: 1000 }; STEPS.len()];
+        Pilot { current: current(), phase: Phase::Hold(hold) }
+    }
+
+    /// Goes through spans of these rates and so much in the system each.
+    fn goes_through(pilot: &mut Pilot, spans: &[(f64, f64)]) {
+        for (ops_per_s, in_system) in spans {
+            pilot.review(&did(*ops_per_s, *in_system), &advice(*in_system));
+        }
+    }
+
+    fn hold(pilot: &Pilot) -> &Hold {
+        match &pilot.phase {
+            Phase::Hold(hold) => hold,
+            Phase::Seek { .. } => panic!("it seeks"),
+        }
+    }
+
+    #[test]
+    fn what_is_better_than_before_and_after_is_kept() {
+        let mut pilot = trying();
+        goes_through(&mut pilot, &[(1050.0, 100.0)]);
+        assert_eq!(pilot.setting(), tried());
+        goes_through(&mut pilot, &[(1100.0, 100.0), (1050.0, 100.0)]);
+        assert_eq!(pilot.setting(), current());
+        goes_through(&mut pilot, &[(1000.0, 100.0)]);
+        assert_eq!(pilot.setting(), tried());
+        goes_through(&mut pilot, &[(1050.0, 100.0), (1100.0, 100.0)]);
+        assert_eq!((pilot.setting(), hold(&pilot).unsure), (tried(), 0));
+    }
+
+    #[test]
+    fn what_is_worse_once_it_is_in_force_is_taken_back() {
+        let mut pilot = trying();
+        goes_through(&mut pilot, &[(1050.0, 100.0), (1100.0, 100.0), (1050.0, 100.0), (1000.0, 100.0)]);
+        goes_through(&mut pilot, &[(1000.0, 100.0), (950.0, 100.0)]);
+        assert_eq!((pilot.setting(), hold(&pilot).records[WIDER].refused), (current(), 2));
+    }
+
+    #[test]
+    fn what_is_better_than_before_alone_is_refused() {
+        let mut pilot = trying();
+        goes_through(&mut pilot, &[(1050.0, 100.0), (1100.0, 100.0), (1100.0, 100.0), (1100.0, 100.0)]);
+        assert_eq!((pilot.setting(), hold(&pilot).records[WIDER].refused), (current(), 1));
+    }
+
+    /// What waits because of a trial isn't another load: nothing is sought for it, and the trial rests all the longer.
+    #[test]
+    fn a_trial_that_is_much_worse_ends_at_once_and_what_it_left_waiting_is_no_news() {
+        let mut pilot = trying();
+        goes_through(&mut pilot, &[(700.0, 200.0)]);
+        assert_eq!(pilot.setting(), current());
+        goes_through(&mut pilot, &[(1200.0, 200.0), (1000.0, 110.0), (1000.0, 100.0)]);
+        assert_eq!((pilot.setting(), hold(&pilot).records[WIDER].refused), (current(), 2));
+        assert!(!hold(&pilot).closed);
+    }
+
+    #[test]
+    fn a_load_that_changes_while_a_kept_trial_is_looked_at_is_noticed() {
+        let mut pilot = trying();
+        goes_through(&mut pilot, &[(1050.0, 100.0), (1100.0, 100.0), (1050.0, 100.0), (1000.0, 100.0)]);
+        goes_through(&mut pilot, &[(200.0, 30.0), (200.0, 10.0)]);
+        assert!(matches!(pilot.phase, Phase::Seek { .. }));
+    }
+
+    #[test]
+    fn a_rate_that_follows_from_the_setting_is_of_clients_that_wait() {
+        let mut pilot = trying();
+        goes_through(&mut pilot, &[(900.0, 100.0), (900.0, 100.0), (1000.0, 100.0), (1000.0, 100.0)]);
+        assert!(hold(&pilot).closed);
+    }
 }

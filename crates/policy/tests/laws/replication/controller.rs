@@ -63,3 +63,37 @@ fn heartbeats_tell_a_followers_sync_from_the_way_to_it() {
     let seen = controller.environment().expect("there was time enough");
     assert!(seen.network().delay <= 2 * MS && seen.disk().sync >= 9 * MS, "{seen:?}");
 }
+
+/// A follower at 5 ms is killed, and is sent nothing any more; the one at 50 ms completes the quorum then. When the first
+/// is back, it does again.
+#[test]
+fn a_follower_that_is_gone_completes_no_quorum() {
+    let mut controller = Controller::new(Aim::Throughput);
+    let (near, far) = (PeerId(1), PeerId(2));
+    [near, far].into_iter().for_each(|peer| controller.add_peer(peer));
+    let at = |millis: u64| Time::from_nanos(millis * 1_000_000);
+    let (dies, returns) = (2003, 6000);
+    for millis in 0..10_000_u64 {
+        controller.submitted(at(millis), 10);
+        controller.pulled(10, 1000, false);
+        let is_there = |millis| !(dies..returns).contains(&millis);
+        for (peer, trip) in [(near, 5), (far, 50)] {
+            if peer == far || is_there(millis) {
+                controller.sent(peer, at(millis), millis, 1000);
+                if millis >= trip && (peer == far || is_there(millis - trip)) {
+                    controller.acked(peer, at(millis), millis - trip);
+                }
+            }
+        }
+        if millis == dies {
+            controller.reset(near, at(millis));
+        }
+        controller.committed(at(millis), 10, 100, 50 * MS);
+        controller.tick(at(millis));
+        match millis {
+            2000 | 9999 => assert_eq!(controller.quorum_peer(), Some(near), "after {millis} ms"),
+            5000 => assert_eq!(controller.quorum_peer(), Some(far)),
+            _ => {}
+        }
+    }
+}
