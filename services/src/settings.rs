@@ -58,6 +58,11 @@ impl Settings {
         self
     }
 
+    /// What was said, as it was, if nobody has taken it.
+    pub(crate) fn said(&self, key: &str) -> Option<&str> {
+        self.open.get(key).map(String::as_str)
+    }
+
     /// Takes a setting out, if it is there.
     ///
     /// # Errors

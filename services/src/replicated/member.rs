@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use greenwave::policy::Mode;
-use greenwave::{Code, Context, Server, ServerConfig, ServerHandle, Status};
+use greenwave::verbs::TlsClient;
+use greenwave::verbs::tls::{Identity, Pem};
+use greenwave::{Address, ChannelConfig, Code, Context, Server, ServerConfig, ServerHandle, Status};
 use greenwave_replica::core::{CoreConfig, Limits, Refusal, Setting, Sizing, StopCause};
 use greenwave_replica::runtime::ReplicaStartError;
 use greenwave_replica::{
@@ -50,6 +52,8 @@ pub struct MemberConfig {
     pub directory: PathBuf,
     /// The server.
     pub server: ServerConfig,
+    /// How the other replicas are called, if over TLS: whom this one believes, and what it shows them.
+    pub peer_tls: Option<TlsClient>,
 }
 
 /// Why a replica doesn't start.
@@ -80,8 +84,8 @@ pub struct Member {
 }
 
 impl MemberConfig {
-    /// Understands `data`, `id`, `peers`, `join`, `group`, `batch_bytes` with `window_bytes`, `log_bytes`, and the server's
-    /// settings. It listens where the peers say, unless `listen` says otherwise. Who is admitted is the replica's to decide, unless
+    /// Understands `data`, `id`, `peers`, `join`, `group`, `batch_bytes` with `window_bytes`, `log_bytes`, `tls_peer_ca`,
+    /// and the server's settings. It listens where the peers say, unless `listen` says otherwise. Who is admitted is the replica's to decide, unless
     /// `admission` says otherwise.
     ///
     /// # Errors
@@ -98,10 +102,11 @@ impl MemberConfig {
         let sizing = sizing(&mut settings)?;
         let log_bytes = settings.take("log_bytes", "bytes, 1 and more", value)?;
         let group = settings.take("group", "a name", value)?.unwrap_or_else(|| "kv".to_owned());
+        let peer_tls = peer_tls(&mut settings, &peers)?;
         let settings = settings.or("listen", own).or("admission", &Mode::Off.name()).or("coroutines", &COROUTINES);
         let mut settings = settings;
         let server = settings.server(format!("kv-{id}"))?;
-        settings.finish().map(|()| Self { id, peers, join, group, sizing, log_bytes, directory, server })
+        settings.finish().map(|()| Self { id, peers, join, group, sizing, log_bytes, directory, server, peer_tls })
     }
 }
 
@@ -116,6 +121,29 @@ fn sizing(settings: &mut Settings) -> Result<Option<Setting>, SettingError> {
             setting.map(Some).map_err(|error| SettingError::Group(error.to_string()))
         }
     }
+}
+
+/// How the other replicas are called: over TLS if this one takes nothing else, for so it is with all of them. It shows
+/// them the certificate that it has as a server.
+fn peer_tls(settings: &mut Settings, peers: &Peers) -> Result<Option<TlsClient>, SettingError> {
+    const FILE: &str = "a PEM file";
+    const AUTHORITY: &str = "a PEM file with the authority of the replicas' certificates, as they talk over TLS too";
+    let authority = settings.take("tls_peer_ca", AUTHORITY, value::<PathBuf>)?;
+    let missing = |key, allowed| Err(SettingError::Missing { key, allowed });
+    let (authority, certificate, key) = match (&authority, settings.said("tls_cert"), settings.said("tls_key")) {
+        (Some(authority), Some(certificate), Some(key)) => (authority, certificate, key),
+        (Some(_), None, _) => return missing("tls_cert", FILE),
+        (Some(_), _, None) => return missing("tls_key", FILE),
+        (None, Some(_), _) => return missing("tls_peer_ca", AUTHORITY),
+        (None, None, _) => return Ok(None),
+    };
+    if let Some((id, _)) = peers.iter().find(|(_, address)| !matches!(address, Address::Tcp(_))) {
+        let why = "has no IP address that a certificate could be for; leave TLS out, or use TCP";
+        return Err(SettingError::Group(format!("replica {id} {why}")));
+    }
+    let identity = Identity { certificate: Pem::File(certificate.as_ref()), key: Pem::File(key.as_ref()) };
+    let tls = TlsClient::new(Pem::File(authority), Some(identity), None);
+    tls.map(Some).map_err(|error| SettingError::Tls(error.to_string()))
 }
 
 /// Starts a replica, and serves it.
@@ -137,11 +165,10 @@ pub fn serve_member(config: MemberConfig) -> Result<Member, ServeError> {
 }
 
 fn start(config: &MemberConfig) -> Result<(Replica, super::machine::StoreReader), MemberError> {
-    let MemberConfig { id, ref peers, join, ref group, sizing, log_bytes, ref directory, .. } = *config;
+    let MemberConfig { id, ref peers, join, ref group, sizing, log_bytes, ref directory, ref peer_tls, .. } = *config;
     let node = NodeId::new(id).ok_or(MemberError::Number)?;
     peers.address(id)?;
-    let peer =
-        |(id, address): (u64, &greenwave::Address)| Some(Peer { node: NodeId::new(id)?, address: address.to_string() });
+    let peer = |(id, address): (u64, &Address)| Some(Peer { node: NodeId::new(id)?, address: address.to_string() });
     let membership = Membership::of_voters(peers.iter().filter_map(peer))?;
     let seed = RandomState::new().hash_one(id);
     let (bootstrap, contacts) = if join { (None, Some(membership)) } else { (Some(membership), None) };
@@ -149,7 +176,8 @@ fn start(config: &MemberConfig) -> Result<(Replica, super::machine::StoreReader)
     let limits = Limits { log_bytes: log_bytes.unwrap_or(core.limits.log_bytes), ..core.limits };
     let core = CoreConfig { sizing: sizing.map_or(core.sizing, Sizing::Fixed), limits, ..core };
     let config = ReplicaConfig::new(core, xxh3_64(group.as_bytes()), directory.join("log"));
-    let config = ReplicaConfig { contacts, ..config };
+    let channel = ChannelConfig { tls: peer_tls.clone(), ..config.channel };
+    let config = ReplicaConfig { contacts, channel, ..config };
     let store = Store::open(&directory.join("store"))?;
     let reader = store.reader();
     Ok((Replica::start(config, store)?, reader))

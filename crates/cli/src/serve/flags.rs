@@ -128,6 +128,10 @@ pub(crate) struct KvFlags {
     /// Bytes of the log after which a snapshot is taken [default: 67108864]
     #[arg(long, value_name = "BYTES", help_heading = "Replication")]
     log_bytes: Option<String>,
+    /// Whose certificates the replicas have, a PEM file: those with --tls-cert talk to one another over TLS, and each shows
+    /// the others its certificate
+    #[arg(long, value_name = "FILE", help_heading = "Replication")]
+    tls_peer_ca: Option<String>,
     #[command(flatten)]
     #[serde(flatten)]
     server: ServerFlags,

@@ -31,11 +31,22 @@ pub(crate) struct Group {
     pub(crate) world: World,
     first_port: u16,
     pub(crate) running: [Option<Running>; 3],
+    /// What else replicas are told, and clients.
+    options: [Vec<String>; 2],
 }
 
 impl Group {
+    fn new(world: World) -> Self {
+        Self { world, first_port: ports(), running: [None, None, None], options: [Vec::new(), Vec::new()] }
+    }
+
     pub(crate) fn start() -> Self {
-        let mut group = Self { world: World::new(), first_port: ports(), running: [None, None, None] };
+        Self::start_with(World::new(), [Vec::new(), Vec::new()])
+    }
+
+    /// With more options for replicas, and for clients.
+    pub(crate) fn start_with(world: World, options: [Vec<String>; 2]) -> Self {
+        let mut group = Self { options, ..Self::new(world) };
         (0..3).for_each(|at| group.launch(at));
         (0..3).for_each(|at| group.listening(at));
         group
@@ -52,7 +63,8 @@ impl Group {
     fn launch(&mut self, at: usize) {
         let id = format!("--id={}", at + 1);
         let (peers, data) = (format!("--peers={}", self.peers()), self.world.option("--data", &format!("r{at}")));
-        self.running[at] = Some(Running::start(&["serve", "kv", &id, &peers, &data]));
+        let more: Vec<&str> = self.options[0].iter().map(String::as_str).collect();
+        self.running[at] = Some(Running::start(&[&["serve", "kv", &id, &peers, &data], &more[..]].concat()));
     }
 
     fn listening(&self, at: usize) {
@@ -71,9 +83,10 @@ impl Group {
         running.finish();
     }
 
-    fn call(&self, words: &[&str]) -> Finished {
+    pub(crate) fn call(&self, words: &[&str]) -> Finished {
         let to = (0..3).map(|at| self.address(at)).collect::<Vec<_>>().join(",");
-        run(&[&["call", "kv"], words, &["--to", &to, "--deadline=60s"]].concat())
+        let more: Vec<&str> = self.options[1].iter().map(String::as_str).collect();
+        run(&[&["call", "kv"], words, &["--to", &to, "--deadline=60s"], &more].concat())
     }
 
     pub(crate) fn done(&self, words: &[&str]) -> String {
@@ -288,7 +301,7 @@ impl Drop for Small {
 
 #[test]
 fn a_replica_on_a_full_disk_stops_and_the_others_go_on() {
-    let mut group = Group { world: World::new(), first_port: ports(), running: [None, None, None] };
+    let mut group = Group::new(World::new());
     let path = group.world.path("r2");
     let Some(_small) = Small::mount(&path) else {
         eprintln!("passed over: no file system can be mounted here");

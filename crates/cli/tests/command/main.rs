@@ -11,6 +11,7 @@ mod membership;
 mod process;
 mod recommend;
 mod search;
+mod secured;
 mod top;
 mod tune;
 mod world;
