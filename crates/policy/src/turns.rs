@@ -1,7 +1,8 @@
 //! Which of an instance's connections posts next.
 //!
-//! Connections of one instance share its thread and its network interface, so what holds within a connection (see
-//! [`split`](crate::split)) holds over all of them: the smallest remainder goes first. Connections with short messages
+//! Connections of one instance share its network interface, so what holds within a connection (see
+//! [`split`](crate::split)) holds over all of them: the smallest remainder goes first. Each thread of the instance has its
+//! connections here, and is told what the others' hold up ([`Turns::held_up`]). Connections with short messages
 //! alone have no part in this; they post before. Those with long ones are [offered](Turns::offer) here, and
 //! - one whose shortest remainder is short goes at once,
 //! - the others by their shortest remainder, and as long as one with less is held up by its link they are held back: what
@@ -66,7 +67,9 @@ impl Turns {
     }
 
     /// The connection whose turn it is. What became of it is to be told by [`posted`](Self::posted).
-    pub fn next(&mut self, now: Time) -> Option<usize> {
+    ///
+    /// `elsewhere` is what the other threads' links hold up: the least of their [`held_up`](Self::held_up).
+    pub fn next(&mut self, now: Time, elsewhere: usize) -> Option<usize> {
         if self.ready == 0 {
             return None;
         }
@@ -75,7 +78,7 @@ impl Turns {
         let (since, longest) = ready().min_by_key(|(since, entry)| (*since, entry.least))?;
         let chosen = if shortest.least > Self::SHORT && now.since(since) >= Self::HOLD {
             longest
-        } else if shortest.least > Self::SHORT && self.is_in_the_way_of_others(shortest.least) {
+        } else if shortest.least > Self::SHORT && self.is_in_the_way_of_others(shortest.least, elsewhere) {
             return None;
         } else {
             shortest
@@ -108,22 +111,30 @@ impl Turns {
         self.ready > 0
     }
 
-    /// When a connection may go at the latest; `None`: none waits for its turn.
+    /// When a connection may go at the latest, `elsewhere` being as for [`next`](Self::next); `None`: none waits for its
+    /// turn.
     #[must_use]
-    pub fn due(&self, now: Time) -> Option<Time> {
+    pub fn due(&self, now: Time, elsewhere: usize) -> Option<Time> {
         if self.ready == 0 {
             return None;
         }
         let ready = || self.entries.iter().filter_map(|entry| Some((entry.ready?, entry.least)));
         let least = ready().map(|(_, least)| least).min()?;
-        if least <= Self::SHORT || !self.is_in_the_way_of_others(least) {
+        if least <= Self::SHORT || !self.is_in_the_way_of_others(least, elsewhere) {
             return Some(now);
         }
         ready().map(|(since, _)| since + Self::HOLD).min()
     }
 
-    /// Whether a connection with less than this is held up by its link.
-    fn is_in_the_way_of_others(&self, least: usize) -> bool {
-        self.entries.iter().any(|entry| entry.ready.is_none() && entry.least < least)
+    /// The shortest remainder that is held up by its link, in bytes; `usize::MAX`: none is.
+    #[must_use]
+    pub fn held_up(&self) -> usize {
+        let held_up = self.entries.iter().filter(|entry| entry.ready.is_none());
+        held_up.map(|entry| entry.least).min().unwrap_or(usize::MAX)
+    }
+
+    /// Whether a connection with less than this is held up by its link, here or elsewhere.
+    fn is_in_the_way_of_others(&self, least: usize, elsewhere: usize) -> bool {
+        self.held_up().min(elsewhere) < least
     }
 }

@@ -29,6 +29,8 @@ use crate::outcome::Outcome;
 use crate::sending::Sending;
 use crate::status::{Reason, Status};
 use crate::wire::CallId;
+pub(crate) use turns::Interface;
+
 use calling::Calling;
 use ends::{Ends, Fate, Half, Peer};
 use greenwave_policy::Time;
@@ -383,6 +385,7 @@ impl Net {
         if self.ends.turns.is_any_ready() {
             posted |= self.take_turns(now);
         }
+        self.ends.tell_others();
         if posted {
             self.queue.submit();
             // What was shared with the queue and is written, now or since the last time.
@@ -438,7 +441,7 @@ impl Net {
         self.flush(now);
         // Asked here and not before: what was just posted, or could not be, may be due earlier than anything else.
         let due = (self.ends.next_sweep < Time::MAX).then(|| self.ends.next_sweep.since(now));
-        let turn = self.ends.turns.due(now).map(|turn| turn.since(now));
+        let turn = self.ends.turn_due(now).map(|turn| turn.since(now));
         self.queue.wait(now, due.into_iter().chain(turn).chain(timeout).min());
     }
 

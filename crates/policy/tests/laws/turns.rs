@@ -8,6 +8,9 @@ use std::time::Duration;
 
 const LONG: usize = 1 << 20;
 
+/// No other thread has anything.
+const ALONE: usize = usize::MAX;
+
 fn at(micros: u64) -> Time {
     Time::from_nanos(micros * 1000)
 }
@@ -18,7 +21,7 @@ fn the_smallest_remainder_of_all_connections_goes_first() {
     for (connection, least) in [(1, 3 * LONG), (2, LONG), (3, 64), (4, 2 * LONG)] {
         turns.offer(at(0), connection, least);
     }
-    let order: Vec<_> = std::iter::from_fn(|| turns.next(at(1))).collect();
+    let order: Vec<_> = std::iter::from_fn(|| turns.next(at(1), ALONE)).collect();
     assert_eq!(order, [3, 2, 4, 1]);
 }
 
@@ -27,14 +30,17 @@ fn a_longer_one_is_held_back_while_a_shorter_one_is_held_up_by_its_link() {
     let mut turns = Turns::new();
     turns.posted(1, Some(LONG));
     turns.offer(at(0), 2, 2 * LONG);
-    assert_eq!((turns.next(at(1)), turns.is_any_ready()), (None, true));
+    assert_eq!((turns.next(at(1), ALONE), turns.is_any_ready()), (None, true));
     // One with less than that isn't, nor is anything short.
     turns.offer(at(2), 3, LONG / 2);
     turns.offer(at(2), 4, 64);
-    assert_eq!((turns.next(at(3)), turns.next(at(3)), turns.next(at(3))), (Some(4), Some(3), None));
+    assert_eq!(
+        (turns.next(at(3), ALONE), turns.next(at(3), ALONE), turns.next(at(3), ALONE)),
+        (Some(4), Some(3), None)
+    );
     // Nor is it any more when that one is done.
     turns.posted(1, None);
-    assert_eq!(turns.next(at(4)), Some(2));
+    assert_eq!(turns.next(at(4), ALONE), Some(2));
 }
 
 #[test]
@@ -42,10 +48,37 @@ fn nobody_is_held_back_for_longer_than_the_hold() {
     let mut turns = Turns::new();
     turns.posted(1, Some(LONG));
     turns.offer(at(5), 2, 2 * LONG);
-    let due = turns.due(at(6)).expect("one waits");
+    let due = turns.due(at(6), ALONE).expect("one waits");
     assert_eq!(due, at(5) + Turns::HOLD);
-    assert_eq!(turns.next(due), Some(2));
-    assert_eq!(turns.due(due), None);
+    assert_eq!(turns.next(due, ALONE), Some(2));
+    assert_eq!(turns.due(due, ALONE), None);
+}
+
+#[test]
+fn a_shorter_one_of_another_thread_holds_longer_ones_back_but_not_for_long() {
+    let mut turns = Turns::new();
+    turns.offer(at(0), 1, 2 * LONG);
+    turns.offer(at(0), 2, Turns::SHORT);
+    // What is short goes all the same, and so does what has less.
+    assert_eq!((turns.next(at(1), LONG), turns.next(at(1), LONG)), (Some(2), None));
+    turns.offer(at(1), 3, LONG / 2);
+    assert_eq!((turns.next(at(2), LONG), turns.due(at(2), LONG)), (Some(3), Some(at(0) + Turns::HOLD)));
+    assert_eq!(turns.next(at(0) + Turns::HOLD, LONG), Some(1));
+    turns.offer(at(3), 4, 2 * LONG);
+    assert_eq!(turns.next(at(4), 2 * LONG), Some(4));
+}
+
+#[test]
+fn what_is_held_up_is_told() {
+    let mut turns = Turns::new();
+    turns.offer(at(0), 1, LONG);
+    assert_eq!(turns.held_up(), ALONE);
+    turns.posted(2, Some(3 * LONG));
+    turns.posted(3, Some(2 * LONG));
+    assert_eq!(turns.held_up(), 2 * LONG);
+    // It has room again.
+    turns.offer(at(0), 3, 2 * LONG);
+    assert_eq!(turns.held_up(), 3 * LONG);
 }
 
 #[test]
@@ -54,8 +87,8 @@ fn who_is_gone_holds_nobody_back() {
     turns.posted(1, Some(LONG));
     turns.offer(at(0), 2, 2 * LONG);
     turns.remove(1);
-    assert_eq!(turns.due(at(1)), Some(at(1)));
-    assert_eq!(turns.next(at(1)), Some(2));
+    assert_eq!(turns.due(at(1), ALONE), Some(at(1)));
+    assert_eq!(turns.next(at(1), ALONE), Some(2));
 }
 
 /// What is done to a number of connections.
@@ -101,8 +134,8 @@ proptest! {
                     let blocked = |least: usize| held_up.values().any(|held: &usize| *held < least);
                     let oldest = ready.values().map(|(since, _)| *since).min();
                     let overdue = oldest.is_some_and(|since| now.since(since) >= Turns::HOLD);
-                    let due = turns.due(now);
-                    let Some(connection) = turns.next(now) else {
+                    let due = turns.due(now, ALONE);
+                    let Some(connection) = turns.next(now, ALONE) else {
                         // Only what is long is held back, only while something shorter is held up, and not for long.
                         prop_assert!(smallest.is_none_or(|least| least > Turns::SHORT && blocked(least) && !overdue));
                         prop_assert_eq!(due, oldest.map(|since| since + Turns::HOLD));
@@ -133,7 +166,7 @@ proptest! {
         let mut now = at(0) + Turns::HOLD;
         for _ in 0..lengths.len() {
             now = now + Duration::from_micros(1);
-            let connection = turns.next(now).expect("overdue");
+            let connection = turns.next(now, ALONE).expect("overdue");
             had[connection] = true;
             // It always has more, and room for it.
             turns.offer(now, connection, 2 * Turns::SHORT);

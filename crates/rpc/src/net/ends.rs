@@ -6,6 +6,7 @@
 use super::calling::Calling;
 use super::directory::Directory;
 use super::pool::Pool;
+use super::turns::Elsewhere;
 use super::{Happening, PeerKey, Serving};
 use crate::config::Limits;
 use crate::connection::{Callee, Caller, Finished, Link, Served, Setup, Violation};
@@ -32,6 +33,8 @@ pub(super) struct Ends {
     dirty: Vec<usize>,
     /// Of those, connections with long messages.
     pub(super) turns: Turns,
+    /// The same of the instance's other threads.
+    pub(super) elsewhere: Elsewhere,
     pub(super) pool: Pool,
     pub(super) next_sweep: Time,
     pub(super) counters: Arc<Counters>,
@@ -89,6 +92,7 @@ impl Ends {
             by_endpoint: Directory::default(),
             dirty: Vec::new(),
             turns: Turns::new(),
+            elsewhere: Elsewhere::default(),
             pool: Pool::default(),
             next_sweep: Time::MAX,
             counters: Arc::default(),

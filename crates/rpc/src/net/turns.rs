@@ -6,18 +6,76 @@
 use super::Net;
 use super::ends::Ends;
 use greenwave_policy::Time;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Turns in a round of flushing. In each a connection posts a chunk or as much as its link takes soon.
 const AT_ONCE: usize = 2;
 
+/// The threads of an instance, which send over one network interface: what each one's links hold up, as
+/// [`Turns::held_up`](greenwave_policy::Turns::held_up) has it. Each word is written by its own thread.
+#[derive(Clone, Debug)]
+pub(crate) struct Interface(Arc<[Word]>);
+
+#[derive(Debug)]
+#[repr(align(64))]
+struct Word(AtomicUsize);
+
+impl Interface {
+    /// Of so many threads.
+    pub(crate) fn of(threads: usize) -> Self {
+        Self((0..threads).map(|_| Word(AtomicUsize::new(usize::MAX))).collect())
+    }
+}
+
+/// What a thread tells the others of its instance, and is told.
+///
+/// Nobody is woken by it: who sleeps while something shorter is held up elsewhere goes on when its hold is over.
+#[derive(Default)]
+pub(super) struct Elsewhere {
+    /// Which of the threads this is.
+    interface: Option<(Interface, usize)>,
+    told: Option<usize>,
+}
+
+impl Elsewhere {
+    pub(super) const fn new(interface: Interface, thread: usize) -> Self {
+        Self { interface: Some((interface, thread)), told: None }
+    }
+
+    fn tell(&mut self, held_up: usize) {
+        let Some((interface, own)) = self.interface.as_ref().filter(|_| self.told != Some(held_up)) else { return };
+        interface.0[*own].0.store(held_up, Ordering::Relaxed);
+        self.told = Some(held_up);
+    }
+
+    /// The least that the others' links hold up.
+    pub(super) fn held_up(&self) -> usize {
+        let Some((interface, own)) = &self.interface else { return usize::MAX };
+        let others = interface.0.iter().enumerate().filter(|(thread, _)| thread != own);
+        others.map(|(_, word)| word.0.load(Ordering::Relaxed)).min().unwrap_or(usize::MAX)
+    }
+}
+
+impl Drop for Elsewhere {
+    fn drop(&mut self) {
+        self.tell(usize::MAX);
+    }
+}
+
 impl Net {
+    /// From now on connections of this and the other threads take turns.
+    pub(crate) fn share_turns(&mut self, interface: Interface, thread: usize) {
+        self.ends.elsewhere = Elsewhere::new(interface, thread);
+    }
+
     /// Gives connections with long messages their turns. Whether any had one.
     #[cold]
     pub(super) fn take_turns(&mut self, now: Time) -> bool {
         let mut posted = false;
         for _ in 0..AT_ONCE {
-            let Ends { peers, pool, turns, .. } = &mut self.ends;
-            let Some(index) = turns.next(now) else { break };
+            let Ends { peers, pool, turns, elsewhere, .. } = &mut self.ends;
+            let Some(index) = turns.next(now, elsewhere.held_up()) else { break };
             let Some((peer, endpoint)) =
                 peers.get_mut(index).and_then(|peer| Some((peer.endpoint?, peer))).map(|(at, peer)| (peer, at))
             else {
@@ -38,10 +96,37 @@ impl Net {
 }
 
 impl Ends {
+    /// When a connection has its turn, if one waits for it.
+    pub(super) fn turn_due(&self, now: Time) -> Option<Time> {
+        self.turns.is_any_ready().then(|| self.turns.due(now, self.elsewhere.held_up()))?
+    }
+
+    /// Tells the other threads what is held up here.
+    pub(super) fn tell_others(&mut self) {
+        self.elsewhere.tell(self.turns.held_up());
+    }
+
     /// Lets a connection with long messages wait for its turn.
     #[cold]
     pub(super) fn queue_up(&mut self, now: Time, index: usize) {
         let least = self.peers[index].link().least().unwrap_or_default();
         self.turns.offer(now, index, least);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_hear_of_what_others_hold_up_and_no_longer_when_these_have_ended() {
+        let interface = Interface::of(3);
+        let [mut one, mut other, third] = [0, 1, 2].map(|thread| Elsewhere::new(interface.clone(), thread));
+        one.tell(5000);
+        other.tell(3000);
+        assert_eq!([one.held_up(), other.held_up(), third.held_up()], [3000, 5000, 3000]);
+        drop(other);
+        assert_eq!([one.held_up(), third.held_up()], [usize::MAX, 5000]);
+        assert_eq!(Elsewhere::default().held_up(), usize::MAX);
     }
 }

@@ -1,6 +1,7 @@
 //! Which threads a server has, and who belongs to whom: the heads of all instances, then their workers.
 
 use crate::config::{Instance, ServerConfig};
+use crate::net::Interface;
 use greenwave_verbs::{Address, Choice};
 
 /// A thread of the server, by what it is given.
@@ -16,6 +17,8 @@ pub(super) struct Place {
     pub(super) heads: Vec<usize>,
     /// The workers that serve for it.
     pub(super) workers: Vec<usize>,
+    /// What it sends over together with the instance's other heads, if there are any, and its number among them.
+    pub(super) interface: Option<(Interface, usize)>,
 }
 
 /// The threads, by their numbers.
@@ -30,6 +33,7 @@ pub(super) fn plan(config: &ServerConfig) -> Vec<Place> {
         let own = instance.backend.clone();
         let backend = instance.listen.iter().fold(own, |backend, address| backend.for_address(address));
         let core = |nth: usize| instance.cores.get(nth % instance.cores.len().max(1)).copied();
+        let interface = (clusters > 1).then(|| Interface::of(clusters));
         for nth in 0..clusters {
             places.push(Place {
                 is_head: true,
@@ -38,6 +42,7 @@ pub(super) fn plan(config: &ServerConfig) -> Vec<Place> {
                 listen: if nth == 0 { instance.listen.clone() } else { Vec::new() },
                 heads: if nth == 0 { (first..first + clusters).collect() } else { Vec::new() },
                 workers: (0..config.workers).map(|round| heads + workers.len() + round * clusters + nth).collect(),
+                interface: interface.clone().map(|interface| (interface, nth)),
             });
         }
         workers.extend((0..clusters * config.workers).map(|nth| Place {
@@ -47,6 +52,7 @@ pub(super) fn plan(config: &ServerConfig) -> Vec<Place> {
             listen: Vec::new(),
             heads: Vec::new(),
             workers: Vec::new(),
+            interface: None,
         }));
         first += clusters;
     }
@@ -81,6 +87,8 @@ mod tests {
         let own = [Some(2), Some(0), Some(1), Some(2)];
         assert_eq!(cores[..4], [Some(0), Some(1), Some(7), None]);
         assert_eq!(cores[4..], [&own[..], &[Some(7); 2], &[None; 2]].concat());
+        let sharing: Vec<_> = places.iter().map(|place| place.interface.as_ref().map(|(_, nth)| *nth)).collect();
+        assert_eq!(sharing, [&[Some(0), Some(1), None, None][..], &[None; 8]].concat());
         // The workers of the third head are those that are pinned where it is.
         assert_eq!(places[2].workers, [8, 9]);
     }

@@ -115,6 +115,9 @@ impl Sitter {
         let mut net = Net::with_buffers(place.backend.clone(), &config.limits, role.clock.clone(), false, BUFFERS)?;
         let serving = Serving::of(config);
         net.serve(serving, role.counters.clone());
+        if let Some((interface, nth)) = &place.interface {
+            net.share_turns(interface.clone(), *nth);
+        }
         let (listeners, addresses) = listen(&mut net, &place.listen, config.tls.as_ref(), place.heads.len() > 1)?;
         role.listeners = listeners;
         role.inbox.begin(life, net.waker());
