@@ -29,8 +29,6 @@ use crate::outcome::Outcome;
 use crate::sending::Sending;
 use crate::status::{Reason, Status};
 use crate::wire::CallId;
-pub(crate) use turns::Interface;
-
 use calling::Calling;
 use ends::{Ends, Fate, Half, Peer};
 use greenwave_policy::Time;
@@ -40,6 +38,8 @@ use greenwave_verbs::{
 };
 use std::sync::Arc;
 use std::time::Duration;
+
+pub(crate) use turns::Interface;
 
 /// A connection's name, never given to another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -85,8 +85,8 @@ pub struct Member {
 
 impl MemberConfig {
     /// Understands `data`, `id`, `peers`, `join`, `group`, `batch_bytes` with `window_bytes`, `log_bytes`, `tls_peer_ca`,
-    /// and the server's settings. It listens where the peers say, unless `listen` says otherwise. Who is admitted is the replica's to decide, unless
-    /// `admission` says otherwise.
+    /// and the server's settings. It listens where the peers say, unless `listen` says otherwise. Who is admitted is the
+    /// replica's to decide, unless `admission` says otherwise.
     ///
     /// # Errors
     /// The first setting that can't be meant.

@@ -71,13 +71,12 @@ impl Knowledge {
         self.syncs.solve();
         self.cpu.solve(0.8);
         let free = measure.working < BUSY && measure.syncing < BUSY;
+        self.peers.iter_mut().for_each(|peer| peer.take_span(now, measure.seconds));
+        let anybody = self.peers.iter().any(|peer| peer.last_span().acks() > 0);
         for peer in &mut self.peers {
-            let span = peer.take_span(now, measure.seconds);
-            peer.learn_capacity(now, &span, in_force.window(), free);
+            peer.note_silence(anybody);
+            peer.learn_capacity(now, in_force.window(), free);
         }
-        // Who is gone is sent nothing any more, which is no sign of it, as long as nobody is.
-        let goes_on = self.peers.iter().any(|peer| peer.last_span().acks() > 0);
-        self.peers.iter_mut().filter(|_| goes_on).for_each(Peer::note_silence);
         self.choose_quorum(in_force);
         let span = self.peer(self.quorum?)?.last_span();
         (span.acks() > 0).then_some(span)
@@ -87,6 +86,7 @@ impl Knowledge {
     pub(super) fn skip(&mut self, now: Time) {
         for peer in &mut self.peers {
             peer.take_span(now, 0.0);
+            peer.note_silence(false);
         }
     }
 

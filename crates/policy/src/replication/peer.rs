@@ -136,17 +136,16 @@ impl Peer {
         self.under_way.change(now, 0, u64::MAX);
     }
 
-    pub(super) fn take_span(&mut self, now: Time, seconds: f64) -> PeerSpan {
+    pub(super) fn take_span(&mut self, now: Time, seconds: f64) {
         let (area, _) = self.under_way.take_areas(now);
         let span = std::mem::take(&mut self.span);
-        self.silent = span.acks == 0 && (span.sends > 0 || self.silent);
         self.last = PeerSpan { under_way: if seconds > 0.0 { area / seconds } else { 0.0 }, seconds, ..span };
-        self.last
     }
 
-    /// In the span that was taken last others acknowledged something.
-    pub(super) const fn note_silence(&mut self) {
-        self.silent = self.last.acks == 0;
+    /// Whether it is silent since the span that was taken last, in which `anybody` acknowledged something or nobody did.
+    /// Who is gone is sent nothing any more, which is a sign of it only if others go on.
+    pub(super) const fn note_silence(&mut self, anybody: bool) {
+        self.silent = self.last.acks == 0 && (self.last.sends > 0 || anybody || self.silent);
     }
 
     /// The span that was taken last.
@@ -154,15 +153,16 @@ impl Peer {
         self.last
     }
 
-    /// Learns what the path carries from a span in which nothing but the path held appends up (`free`: neither a core
-    /// nor a disk was busy).
+    /// Learns what the path carries from the span that was taken last, if nothing but the path held appends up in it
+    /// (`free`: neither a core nor a disk was busy).
     ///
     /// Where the path is full, every append finds a queue, even the luckiest of the span. Where some find none, the path
     /// was idle at times, and may carry more.
     ///
     /// As long as the path is full, nobody sees how long it is when it isn't, so what was seen before is kept. A path
     /// that has become longer looks the same, until more or less is under way: a queue changes with that, a path doesn't.
-    pub(super) fn learn_capacity(&mut self, now: Time, span: &PeerSpan, window: u64, free: bool) {
+    pub(super) fn learn_capacity(&mut self, now: Time, window: u64, free: bool) {
+        let span = self.last;
         let (Some(least), true) = (self.least(), span.seconds > 0.0 && span.acks > 0) else { return };
         let rate = span.acked_bytes as f64 / span.seconds;
         if rate <= 0.0 {
@@ -176,7 +176,7 @@ impl Peer {
             self.round_trip.keep(now);
             self.echo.keep(now);
         }
-        if queued && free && self.is_longer(span) {
+        if queued && free && self.is_longer(&span) {
             self.round_trip.restart(now, span.least);
             self.echo.restart(now, f64::INFINITY);
             self.capacity = Some(Capacity { rate: rate * OPTIMISM, confirmed: false });
@@ -189,7 +189,7 @@ impl Peer {
         } else if full && span.least < least * UNQUEUED && rate > known * 0.9 {
             self.capacity = Some(Capacity { rate: rate * OPTIMISM, confirmed: false });
         }
-        self.before = *span;
+        self.before = span;
     }
 
     /// Whether appends took about as long as in the span before although more, or less, was under way.

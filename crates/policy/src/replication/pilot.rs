@@ -4,9 +4,9 @@
 //! each time the group shows a little more of what it runs on. *Hold*: now and then something else is tried for two
 //! spans, and compared with what there was before and after, and kept if it was better. The first span after each change is
 //! the old setting's as much as the new one's, and isn't compared. The trial is the model's advice, if that has changed, or
-//! a step of a half in the window or the batch, or as many batches under way as keep the window full, or two. What turns
-//! out worse once it is in force is taken back. What is much worse at once ends early. The longer nothing turns out better, the rarer the trials. When load,
-//! distances or throughput have changed, it seeks again.
+//! a step of a half in the window or the batch, or as many batches under way as keep the window full, or two. What is much
+//! worse at once ends early, and what turns out worse once it is in force is taken back. The longer nothing turns out
+//! better, the rarer the trials. When load, distances or throughput have changed, it seeks again.
 //!
 //! A smaller window that is as good is better if less is under way for it: what is beyond need stands in queues where
 //! nobody can pass it over, and where it hides how long the way really is. Where a wider one leaves no more under way, its
@@ -81,11 +81,9 @@ struct Hold {
     anchor: Anchor,
     /// Spans until what is seen is that of the setting in force: with less under way a path looks shorter.
     unsure: u32,
-    /// What that did before: as much is in the system then, unless the load is another.
-    expected: Measure,
     /// What was in force before that, what it did, and the step away from it.
     before: Option<(Setting, Measure, Step)>,
-    /// What `current` did when it was last measured.
+    /// What `current` did when it was last measured; while `unsure`, before it was in force for good.
     base: Measure,
     trial: Option<Trial>,
     /// Spans that have passed.
@@ -198,7 +196,6 @@ impl Hold {
         Self {
             anchor,
             unsure: 0,
-            expected: base,
             before: None,
             base,
             trial: None,
@@ -215,7 +212,8 @@ impl Hold {
         let differ = |was: f64, is: f64| was.max(is) > CHANGED * was.min(is);
         match self.unsure {
             0 => {}
-            1 => return differ(self.expected.in_system, is.in_system) || differ(was.request, is.request),
+            // What is in the system follows from the setting too, so it is compared with what was there under this one.
+            1 => return differ(self.base.in_system, is.in_system) || differ(was.request, is.request),
             _ => return false,
         }
         differ(was.in_system, is.in_system)
@@ -229,11 +227,11 @@ impl Hold {
     fn review(&mut self, current: Setting, measure: &Measure, advice: &Advice) -> Option<Setting> {
         self.spans = self.spans.saturating_add(1);
         let Some(trial) = self.trial else {
-            self.base = *measure;
             if let Some(unsure) = self.unsure.checked_sub(1) {
                 (self.unsure, self.anchor) = (unsure, Anchor { request: self.anchor.request, ..advice.anchor });
                 return if unsure == 0 { self.confirm(measure, advice) } else { None };
             }
+            self.base = *measure;
             self.plan(current, measure, advice);
             return None;
         };
@@ -253,7 +251,7 @@ impl Hold {
         self.trial = None;
         if gain > trial.least_gain {
             self.before = Some((current, *measure, trial.step));
-            (self.base, self.unsure, self.expected) = (tried, UNSURE, tried);
+            (self.base, self.unsure) = (tried, UNSURE);
             for record in &mut self.records {
                 *record = Record { refused: record.refused / 2, due: self.spans };
             }
@@ -266,12 +264,13 @@ impl Hold {
 
     /// What was better when it was tried may fall into a bad rhythm when it is in force: then what was before is again.
     fn confirm(&mut self, measure: &Measure, advice: &Advice) -> Option<Setting> {
+        self.base = *measure;
         let (setting, did, step) = self.before.take()?;
         let gain = measure.gain_over(&did, self.closed);
         if gain >= AS_GOOD {
             return None;
         }
-        (self.base, self.unsure, self.expected) = (did, UNSURE, did);
+        (self.base, self.unsure) = (did, UNSURE);
         self.refuse(step, gain, advice);
         Some(setting)
     }

@@ -31,27 +31,27 @@ impl Interface {
 /// What a thread tells the others of its instance, and is told.
 ///
 /// Nobody is woken by it: who sleeps while something shorter is held up elsewhere goes on when its hold is over.
+///
+/// An interface and which of its threads this is, if there are others.
 #[derive(Default)]
-pub(super) struct Elsewhere {
-    /// Which of the threads this is.
-    interface: Option<(Interface, usize)>,
-    told: Option<usize>,
-}
+pub(super) struct Elsewhere(Option<(Interface, usize)>);
 
 impl Elsewhere {
-    pub(super) const fn new(interface: Interface, thread: usize) -> Self {
-        Self { interface: Some((interface, thread)), told: None }
+    /// This thread's own word; a thread that has no others has none.
+    fn own(&self) -> Option<&AtomicUsize> {
+        self.0.as_ref().map(|(interface, thread)| &interface.0[*thread].0)
     }
 
-    fn tell(&mut self, held_up: usize) {
-        let Some((interface, own)) = self.interface.as_ref().filter(|_| self.told != Some(held_up)) else { return };
-        interface.0[*own].0.store(held_up, Ordering::Relaxed);
-        self.told = Some(held_up);
+    fn tell(word: &AtomicUsize, held_up: usize) {
+        // Others read it, and it seldom changes.
+        if word.load(Ordering::Relaxed) != held_up {
+            word.store(held_up, Ordering::Relaxed);
+        }
     }
 
     /// The least that the others' links hold up.
     pub(super) fn held_up(&self) -> usize {
-        let Some((interface, own)) = &self.interface else { return usize::MAX };
+        let Some((interface, own)) = &self.0 else { return usize::MAX };
         let others = interface.0.iter().enumerate().filter(|(thread, _)| thread != own);
         others.map(|(_, word)| word.0.load(Ordering::Relaxed)).min().unwrap_or(usize::MAX)
     }
@@ -59,14 +59,16 @@ impl Elsewhere {
 
 impl Drop for Elsewhere {
     fn drop(&mut self) {
-        self.tell(usize::MAX);
+        if let Some(word) = self.own() {
+            Self::tell(word, usize::MAX);
+        }
     }
 }
 
 impl Net {
     /// From now on connections of this and the other threads take turns.
     pub(crate) fn share_turns(&mut self, interface: Interface, thread: usize) {
-        self.ends.elsewhere = Elsewhere::new(interface, thread);
+        self.ends.elsewhere = Elsewhere(Some((interface, thread)));
     }
 
     /// Gives connections with long messages their turns. Whether any had one.
@@ -98,12 +100,14 @@ impl Net {
 impl Ends {
     /// When a connection has its turn, if one waits for it.
     pub(super) fn turn_due(&self, now: Time) -> Option<Time> {
-        self.turns.is_any_ready().then(|| self.turns.due(now, self.elsewhere.held_up()))?
+        self.turns.due(now, self.elsewhere.held_up())
     }
 
-    /// Tells the other threads what is held up here.
-    pub(super) fn tell_others(&mut self) {
-        self.elsewhere.tell(self.turns.held_up());
+    /// Tells the other threads, if there are any, what is held up here.
+    pub(super) fn tell_others(&self) {
+        if let Some(word) = self.elsewhere.own() {
+            Elsewhere::tell(word, self.turns.held_up());
+        }
     }
 
     /// Lets a connection with long messages wait for its turn.
@@ -121,9 +125,9 @@ mod tests {
     #[test]
     fn threads_hear_of_what_others_hold_up_and_no_longer_when_these_have_ended() {
         let interface = Interface::of(3);
-        let [mut one, mut other, third] = [0, 1, 2].map(|thread| Elsewhere::new(interface.clone(), thread));
-        one.tell(5000);
-        other.tell(3000);
+        let [one, other, third] = [0, 1, 2].map(|thread| Elsewhere(Some((interface.clone(), thread))));
+        Elsewhere::tell(one.own().unwrap(), 5000);
+        Elsewhere::tell(other.own().unwrap(), 3000);
         assert_eq!([one.held_up(), other.held_up(), third.held_up()], [3000, 5000, 3000]);
         drop(other);
         assert_eq!([one.held_up(), third.held_up()], [usize::MAX, 5000]);
