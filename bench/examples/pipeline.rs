@@ -129,7 +129,7 @@ fn stage(order: Order, refuses: bool, weight: u32, from: &Receiver<(Time, Job)>,
             let urgency = Urgency { arrived, birth: job.born, deadline: job.deadline, here, ahead: here };
             queue.push(arrived, urgency, job);
         }
-        let Some((urgency, mut job)) = queue.pop() else { continue };
+        let Some((urgency, mut job)) = queue.pop(clock::now()) else { continue };
         let begun = clock::now();
         if refuses && job.answer == Answer::Ok && job.deadline.is_past(begun + urgency.here) {
             job.answer = Answer::Miss("refused");

@@ -50,7 +50,7 @@
 //! let deadline = Deadline::at(now, budget);
 //! queue.push(now, Urgency { arrived: now, birth: now - 20 * MS, deadline, here, ahead: 10 * MS }, "this one");
 //! queue.push(now, Urgency { arrived: now, birth: now, deadline, here, ahead: MS }, "another");
-//! assert_eq!(queue.pop().map(|(_, call)| call), Some("this one"));
+//! assert_eq!(queue.pop(now).map(|(_, call)| call), Some("this one"));
 //!
 //! // It comes up too late to be worth the while.
 //! let later = now + 28 * MS;

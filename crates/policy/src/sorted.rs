@@ -57,11 +57,6 @@ impl<T: Ord> Sorted<T> {
         }
     }
 
-    /// What goes last: linear, unless all came in order.
-    pub(crate) fn last(&self) -> Option<&T> {
-        self.heap.iter().chain(self.line.back()).min()
-    }
-
     /// Takes out the one for which `key` is least. Linear.
     pub(crate) fn take_least_by<K: Ord>(&mut self, key: impl Fn(&T) -> K) -> Option<T> {
         let least = |(_, one): &(usize, &T)| key(one);

@@ -241,7 +241,7 @@ impl Default for ServerConfig {
             cores: Vec::new(),
             instances: Vec::new(),
             steal: Some(StealRule::default()),
-            order: Order::LeastLaxity,
+            order: Order::default(),
             admission: AdmissionConfig::default(),
             deadlines: Deadlines::default(),
             wait: Wait::default(),

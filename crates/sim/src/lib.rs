@@ -9,7 +9,7 @@
 //! - [`link`]: delay, jitter, bandwidth, loss and partition between two ends. [`network`]: nodes and all the links
 //!   between them. [`cpu`]: work takes time and has to queue. [`disk`]: appending, syncing, failing.
 //!   [`clock`]: what a node takes for the time.
-//! - [`replica`]: a replica group.
+//! - [`replica`]: a replica group. [`server`]: one core of a server that preempts.
 //! - [`proxy`]: the rules of [`link`] for real processes: a TCP proxy that delays, limits, loses and cuts.
 //!
 //! # A simulation
@@ -54,6 +54,7 @@ pub mod network;
 pub mod proxy;
 pub mod replica;
 pub mod seed;
+pub mod server;
 pub mod trace;
 
 pub use clock::Clock;

@@ -3,7 +3,7 @@
 use crate::strategies::{any_budget, any_nanos, any_span, any_time, any_urgency};
 use greenwave_policy::{
     AbsoluteClock, Admission, AdmissionConfig, Budget, Deadline, ForwardDelay, Hedge, Mode, Order, ParallelUnit,
-    ReadyQueue, Returns, ServiceTimes, SplitQueue, StageService,
+    ReadyQueue, Returns, ServiceTimes, SplitQueue, StageService, Time,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -33,9 +33,10 @@ proptest! {
     fn queues_take_anything(order in select(&Order::ALL[..]), work in vec((any_time(), any_urgency(), any::<bool>()), 0..40)) {
         let mut queue = ReadyQueue::new(order);
         for (id, (now, urgency, yielded)) in work.iter().enumerate() {
+            let _ = queue.goes_on(*now, urgency);
             if *yielded { queue.put_back(*now, *urgency, id) } else { queue.push(*now, *urgency, id) }
         }
-        let mut left: Vec<_> = queue.drain().map(|(urgency, id)| (id, urgency)).collect();
+        let mut left: Vec<_> = queue.drain(Time::MAX).map(|(urgency, id)| (id, urgency)).collect();
         if matches!(order, Order::EarliestDeadline | Order::LeastLaxity | Order::StageLaxity) {
             let no_deadline = |(_, urgency): &(usize, greenwave_policy::Urgency)| urgency.deadline == Deadline::NEVER;
             prop_assert!(left.is_sorted_by_key(no_deadline), "what has no deadline goes last");

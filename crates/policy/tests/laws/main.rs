@@ -10,6 +10,7 @@ mod d2p;
 mod dispatch;
 mod flow;
 mod forward_delay;
+mod guarded;
 mod hedge;
 mod margin;
 mod pace;

@@ -75,7 +75,7 @@ impl Places {
         if self.line.is_empty() || !self.take_next(now) {
             return None;
         }
-        self.line.pop()
+        self.line.pop(now)
     }
 
     /// Takes a call out of the line, if it is there.

@@ -6,3 +6,4 @@ mod event;
 mod link;
 mod network;
 mod seed;
+mod server;

@@ -17,7 +17,7 @@ impl Head {
         let mut now = begun;
         for _ in 0..BATCH {
             // Without a quantum whoever is begun was found to be in time, and soon gives way or ends.
-            let next = if self.quantum.is_some() { self.ready.pop_due(now) } else { self.ready.pop() };
+            let next = if self.quantum.is_some() { self.ready.pop_due(now) } else { self.ready.pop(now) };
             let Some((_, index)) = next else { return };
             now = self.step(now, index);
             if now.since(begun) >= POLL_EVERY {

@@ -167,7 +167,7 @@ impl Head {
         }
         // They go before their equals, the first of them first.
         for (urgency, index) in given.into_iter().rev() {
-            self.ready.put_back(now, urgency, index);
+            self.ready.push_first(now, urgency, index);
         }
     }
 

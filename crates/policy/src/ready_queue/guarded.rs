@@ -1,0 +1,288 @@
+//! The default order: the least work first, but whoever could miss its deadline by that goes before.
+//!
+//! Of all orders, the one by the shortest remaining work leaves the fewest waiting at any time (Schrage, 1968). It needs no
+//! deadlines, and where these are far off it keeps them: work waits least. What it doesn't see is a long call that is
+//! urgent among short ones that aren't. So it has a guard: the slack that is left is given to short work, as
+//! slack stealing gives it to work without deadlines (Lehoczky and Ramos-Thuel, RTSS 1992), and not more than that.
+//!
+//! # Who is at risk
+//! 1. A call that has used up [half](SHARE) of the time that it could wait when it arrived is *watched*: later, and the guard
+//!    comes too late; earlier, and calls that are in no hurry widen it for nothing.
+//! 2. All that is watched, one after the other, takes as long as the sum of its work. If that leaves the one whose deadline
+//!    is earliest no time to spare, but for a [margin](MARGIN), the watched go first, the earliest deadline before the
+//!    others. Whatever order they are in, none of them is late by then if the estimates are right: each of their
+//!    deadlines is that one or a later one, and the sum includes all that may go before it.
+//! 3. What can't be in time any more isn't watched. It would make others late and gain nothing (the domino effect).
+//!
+//! So the guard is as wide as the work that is at risk, and no wider. Among the watched it is the deadline that counts and
+//! not the laxity: of two calls with the same laxity the one that runs keeps its own while the other's shrinks, so they
+//! would take turns at every quantum and be done together, as late as the later one.
+//!
+//! # The rest
+//! The rest goes by what each has left, as far as that is known: the estimate, less what it had; and as much again as it had
+//! once that is used up. So where a method's times vary widely, its long calls give way to all others, as by least
+//! attained service. Nobody starves: a call goes before what comes [so many times](PATIENCE) its remaining work later.
+
+use super::Urgency;
+use super::urgency::signed;
+use crate::sorted::Sorted;
+use crate::time::{Time, nanos};
+use std::cmp::Ordering;
+
+/// The share of the time to spare that is left when a call is watched, in quarters.
+const SHARE: i64 = 2;
+
+/// How much time to spare, in nanoseconds, is as good as none: a quantum's overshoot and the event loop's own work.
+const MARGIN: i64 = 20_000;
+
+/// How many times its own remaining work a call can be overtaken by what comes later.
+const PATIENCE: u64 = 1000;
+
+/// How many times its work a call can have to spare and go before others that have as much to do and more to spare. A tenth of
+/// the above: less time to spare is worth as much as a tenth less work.
+const SPARE: u64 = 100;
+
+/// 1. A call is in `slots` once, with a turn of its own; free slots have turn 0.
+/// 2. It has one entry in `rest`, and if it has a deadline and isn't late one in `alarms` or in `watched`. Entries
+///    whose turn isn't their slot's are stale. There are hardly more of them than of others.
+/// 3. `endangered` is the sum of the work of those that are watched.
+#[derive(Clone, Debug)]
+pub(super) struct Guarded<T> {
+    slots: Vec<Slot<T>>,
+    free: Vec<u32>,
+    rest: Sorted<Entry>,
+    /// By the time at which they are watched.
+    alarms: Sorted<Entry>,
+    /// By the time at which they have to be done.
+    watched: Sorted<Entry>,
+    endangered: i64,
+    pushed: i64,
+    pushed_first: i64,
+}
+
+#[derive(Clone, Debug)]
+struct Slot<T> {
+    turn: i64,
+    is_watched: bool,
+    urgency: Urgency,
+    /// `None` in free slots.
+    work: Option<T>,
+}
+
+/// The greatest comes out first: the smallest key, then the smallest turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Entry {
+    key: i64,
+    turn: i64,
+    slot: u32,
+}
+
+impl<T> Guarded<T> {
+    pub(super) const fn new() -> Self {
+        Self {
+            slots: Vec::new(),
+            free: Vec::new(),
+            rest: Sorted::new(),
+            alarms: Sorted::new(),
+            watched: Sorted::new(),
+            endangered: 0,
+            pushed: 0,
+            pushed_first: 0,
+        }
+    }
+
+    #[inline]
+    pub(super) fn push(&mut self, urgency: Urgency, work: T) {
+        self.pushed += 1;
+        self.insert(self.pushed, urgency, work);
+    }
+
+    pub(super) fn push_first(&mut self, urgency: Urgency, work: T) {
+        self.pushed_first -= 1;
+        self.insert(self.pushed_first, urgency, work);
+    }
+
+    #[inline]
+    fn insert(&mut self, turn: i64, urgency: Urgency, work: T) {
+        let new = Slot { turn, is_watched: false, urgency, work: Some(work) };
+        let slot = match self.free.pop() {
+            Some(slot) => {
+                self.slots[slot as usize] = new;
+                slot
+            }
+            None => {
+                self.slots.push(new);
+                (self.slots.len() - 1) as u32
+            }
+        };
+        self.rest.push(Entry { key: rank(&urgency), turn, slot });
+        if urgency.deadline.expires().is_some() {
+            self.alarms.push(Entry { key: watched_from(&urgency), turn, slot });
+        }
+        self.sweep();
+    }
+
+    pub(super) fn goes_on(&mut self, now: Time, urgency: &Urgency) -> bool {
+        if self.len() == 0 {
+            return true;
+        }
+        let (now, due) = (signed(now), urgency.due());
+        self.watch(now);
+        let own = if watched_from(urgency) <= now && !is_late(urgency, now) { work(urgency) } else { 0 };
+        let first = self.first_watched(now);
+        if let Some(first) = first.filter(|first| self.is_at_risk(first.key, own, now)) {
+            return own > 0 && due < first.key;
+        }
+        if own > 0 && self.is_at_risk(due, own, now) {
+            return true;
+        }
+        self.first_of_rest().is_none_or(|first| rank(urgency) < first.key)
+    }
+
+    #[inline]
+    pub(super) fn pop(&mut self, now: Time) -> Option<(Urgency, T)> {
+        let now = signed(now);
+        self.watch(now);
+        let first = self.first_watched(now).filter(|first| self.is_at_risk(first.key, 0, now));
+        let first = first.or_else(|| self.first_of_rest())?;
+        self.take(first.slot)
+    }
+
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    pub(super) fn retain(&mut self, mut keep: impl FnMut(&Urgency, &T) -> bool) {
+        for slot in 0..self.slots.len() {
+            let Slot { urgency, work, .. } = &self.slots[slot];
+            if work.as_ref().is_some_and(|work| !keep(urgency, work)) {
+                self.take(slot as u32);
+            }
+        }
+    }
+
+    /// Whether so much work besides what is watched leaves no time to spare until `due`.
+    #[inline]
+    fn is_at_risk(&self, due: i64, besides: i64, now: i64) -> bool {
+        let busy = self.endangered.saturating_add(besides).saturating_add(MARGIN);
+        due.saturating_sub(now) <= busy
+    }
+
+    /// Watches those whose time for it has come.
+    #[inline]
+    fn watch(&mut self, now: i64) {
+        while let Some(&first) = self.alarms.peek()
+            && (first.key <= now || self.is_stale(&first))
+        {
+            self.alarms.pop();
+            let slot = &mut self.slots[first.slot as usize];
+            if slot.turn == first.turn && !is_late(&slot.urgency, now) {
+                slot.is_watched = true;
+                self.endangered = self.endangered.saturating_add(work(&slot.urgency));
+                self.watched.push(Entry { key: slot.urgency.due(), ..first });
+            }
+        }
+    }
+
+    /// The one of those watched that has to be done first, if it still can be.
+    #[inline]
+    fn first_watched(&mut self, now: i64) -> Option<Entry> {
+        while let Some(&first) = self.watched.peek() {
+            let slot = &mut self.slots[first.slot as usize];
+            if slot.turn == first.turn {
+                if !is_late(&slot.urgency, now) {
+                    return Some(first);
+                }
+                slot.is_watched = false;
+                self.endangered -= work(&slot.urgency);
+            }
+            self.watched.pop();
+        }
+        None
+    }
+
+    #[inline]
+    fn first_of_rest(&mut self) -> Option<Entry> {
+        while let Some(&first) = self.rest.peek() {
+            if !self.is_stale(&first) {
+                return Some(first);
+            }
+            self.rest.pop();
+        }
+        None
+    }
+
+    #[inline]
+    fn is_stale(&self, entry: &Entry) -> bool {
+        self.slots[entry.slot as usize].turn != entry.turn
+    }
+
+    #[inline]
+    fn take(&mut self, slot: u32) -> Option<(Urgency, T)> {
+        let there = &mut self.slots[slot as usize];
+        let work = there.work.take()?;
+        there.turn = 0;
+        if there.is_watched {
+            self.endangered -= self::work(&there.urgency);
+        }
+        self.free.push(slot);
+        Some((there.urgency, work))
+    }
+
+    /// Drops stale entries when they are more than the others. Where they come to the front they go by themselves, so this
+    /// is for what lies behind work that stays.
+    #[inline]
+    fn sweep(&mut self) {
+        let most = 2 * self.len() + 64;
+        let Self { slots, rest, alarms, watched, .. } = self;
+        for entries in [rest, alarms, watched] {
+            if entries.len() > most {
+                entries.retain(|entry| slots[entry.slot as usize].turn == entry.turn);
+            }
+        }
+    }
+}
+
+/// What the rest goes by.
+#[inline]
+fn rank(urgency: &Urgency) -> i64 {
+    let (arrived, here) = (signed(urgency.arrived), nanos(urgency.here));
+    let spare = urgency.due().saturating_sub(arrived).max(0).unsigned_abs().saturating_sub(here);
+    let after = here.saturating_mul(PATIENCE).saturating_add(spare.min(here.saturating_mul(SPARE)));
+    arrived.saturating_add_unsigned(after)
+}
+
+/// The work that is left, at most an hour of it, so that sums stay in range.
+#[inline]
+fn work(urgency: &Urgency) -> i64 {
+    const HOUR: u64 = 3600 * 1_000_000_000;
+    nanos(urgency.here).clamp(1, HOUR).cast_signed()
+}
+
+/// From when on it is watched, by 1 above.
+#[inline]
+fn watched_from(urgency: &Urgency) -> i64 {
+    let latest_start = urgency.due().saturating_sub(work(urgency));
+    latest_start.saturating_sub(latest_start.saturating_sub(signed(urgency.arrived)).max(0) / 4 * SHARE)
+}
+
+/// Whether it can't be in time any more.
+#[inline]
+fn is_late(urgency: &Urgency, now: i64) -> bool {
+    now.saturating_add(work(urgency)) > urgency.due()
+}
+
+impl Ord for Entry {
+    #[inline]
+    fn cmp(&self, other: &Self) -> Ordering {
+        (other.key, other.turn).cmp(&(self.key, self.turn))
+    }
+}
+
+impl PartialOrd for Entry {
+    #[inline]
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}

@@ -1,0 +1,192 @@
+//! The default order, against a list that is searched from end to end by the rules that its module states.
+
+use crate::strategies::urgency;
+use greenwave_policy::{Budget, Deadline, Order, ReadyQueue, Time, Urgency};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use std::time::Duration;
+
+const US: Duration = Duration::from_micros(1);
+const MS: Duration = Duration::from_millis(1);
+
+fn at(span: Duration) -> Time {
+    Time::ZERO + span
+}
+
+/// Work that arrived then, with so much left to wait and to do.
+fn work(arrived: Duration, budget: Option<Duration>, here: Duration) -> Urgency {
+    let budget = budget.map_or(Budget::UNLIMITED, Budget::expected);
+    let arrived = at(arrived);
+    Urgency { arrived, birth: arrived, deadline: Deadline::at(arrived, budget), here, ahead: Duration::ZERO }
+}
+
+fn queue<T>(all: impl IntoIterator<Item = (Urgency, T)>) -> ReadyQueue<T> {
+    let mut queue = ReadyQueue::new(Order::Guarded);
+    all.into_iter().for_each(|(urgency, name)| queue.push(urgency.arrived, urgency, name));
+    queue
+}
+
+#[test]
+fn it_is_the_default() {
+    assert_eq!(Order::default(), Order::Guarded);
+}
+
+#[test]
+fn short_work_goes_first_whatever_deadlines_say_that_are_far_off() {
+    let order = |long, short| {
+        let all = [(work(0 * US, long, 500 * US), "long"), (work(9 * US, short, US), "short")];
+        queue(all).drain(at(10 * US)).map(|(_, name)| name).collect::<Vec<_>>()
+    };
+    for (long, short) in [(None, None), (Some(20 * MS), Some(20 * MS)), (Some(3 * MS), Some(100 * MS))] {
+        assert_eq!(order(long, short), ["short", "long"], "{long:?} {short:?}");
+    }
+    assert_eq!(order(Some(515 * US), Some(100 * MS)), ["long", "short"]);
+}
+
+#[test]
+fn the_guard_is_as_wide_as_the_work_that_is_at_risk() {
+    // Each of them could wait for a while; of all together the last could not.
+    let long = |n| (work(0 * US, Some(5 * MS), MS), n);
+    let short = (work(2 * MS, None, US), 9);
+    let first = |n| queue((0..n).map(long).chain([short])).pop(at(2500 * US)).map(|(_, name)| name);
+    assert_eq!([first(1), first(2), first(3), first(4)], [9, 9, 0, 0].map(Some));
+}
+
+#[test]
+fn what_cant_be_in_time_any_more_has_no_guard() {
+    let late = work(0 * US, Some(2 * MS), MS);
+    let mut queue = queue([(late, "late"), (work(MS, None, US), "short"), (work(MS, Some(3 * MS), MS), "in time")]);
+    let order: Vec<_> = queue.drain(at(2990 * US)).map(|(_, name)| name).collect();
+    assert_eq!(order, ["in time", "short", "late"]);
+}
+
+#[test]
+fn nobody_is_passed_over_for_ever() {
+    let long = (work(0 * US, None, 100 * US), true);
+    let after = |span| {
+        let mut queue = queue([long, (work(span, None, US), false)]);
+        queue.pop(at(span)).map(|(_, is_long)| is_long)
+    };
+    assert_eq!(after(50 * MS), Some(false));
+    assert_eq!(after(110 * MS), Some(true));
+}
+
+#[test]
+fn work_that_had_more_than_was_expected_goes_behind_what_is_fresh() {
+    let fresh = work(0 * US, None, US);
+    let mut queue = queue([(fresh, "waits")]);
+    assert!(!queue.goes_on(at(5 * US), &fresh.after(5 * US)));
+    queue.put_back(at(5 * US), fresh.after(5 * US), "ran");
+    assert_eq!(queue.drain(at(5 * US)).map(|(_, name)| name).collect::<Vec<_>>(), ["waits", "ran"]);
+}
+
+/// What waits, in the order in which it came, and how the rules of the module see it.
+#[derive(Default)]
+struct Model {
+    waiting: Vec<(i64, Urgency, u64)>,
+    /// Those whose time to be watched has come, and whether they still are.
+    watched: Vec<(u64, bool)>,
+}
+
+impl Model {
+    fn due(urgency: &Urgency) -> i64 {
+        let expires = urgency.deadline.expires().map(|time| time.as_nanos().cast_signed());
+        expires.map_or(i64::MAX, |expires| expires - urgency.ahead.as_nanos() as i64)
+    }
+
+    fn left(urgency: &Urgency) -> i64 {
+        (urgency.here.as_nanos() as i64).clamp(1, 3_600_000_000_000)
+    }
+
+    /// Which one goes first.
+    fn first(&mut self, now: Time) -> Option<u64> {
+        let now = now.as_nanos().cast_signed();
+        let is_late = |urgency: &Urgency| now + Self::left(urgency) > Self::due(urgency);
+        for (_, urgency, id) in self.waiting.iter().filter(|(_, urgency, _)| urgency.deadline != Deadline::NEVER) {
+            let start = Self::due(urgency) - Self::left(urgency);
+            let from = start - (start - urgency.arrived.as_nanos().cast_signed()).max(0) / 2;
+            if from <= now && self.watched.iter().all(|(known, _)| known != id) {
+                self.watched.push((*id, !is_late(urgency)));
+            }
+        }
+        loop {
+            let watched = self.waiting.iter().filter(|(_, _, id)| self.watched.contains(&(*id, true)));
+            let busy: i64 = watched.clone().map(|(_, urgency, _)| Self::left(urgency)).sum();
+            let Some((_, urgency, id)) = watched.min_by_key(|(turn, urgency, _)| (Self::due(urgency), *turn)) else {
+                break;
+            };
+            if is_late(urgency) {
+                self.watched.iter_mut().filter(|(known, _)| known == id).for_each(|(_, is)| *is = false);
+                continue;
+            }
+            if Self::due(urgency) - now <= busy + 20_000 {
+                return Some(*id);
+            }
+            break;
+        }
+        let rank = |urgency: &Urgency| {
+            let (arrived, here) = (urgency.arrived.as_nanos() as i128, urgency.here.as_nanos() as i128);
+            let spare = (i128::from(Self::due(urgency)) - arrived).max(0) - here;
+            arrived + here * 1000 + spare.clamp(0, here * 100)
+        };
+        self.waiting.iter().min_by_key(|(turn, urgency, _)| (rank(urgency), *turn)).map(|(_, _, id)| *id)
+    }
+}
+
+proptest! {
+    /// Each pop gives what a search of the whole list would, and nothing is lost.
+    #[test]
+    fn the_queue_is_a_list_that_is_searched_by_the_rules(
+        urgencies in vec((urgency(), 0..1_u64 << 30, 0..1_u64 << 30), 6),
+        acts in vec((0..6_u8, 0..6_usize, 0..1_u64 << 28), 0..120),
+    ) {
+        // Spans short enough for each other to matter.
+        let urgencies: Vec<Urgency> = urgencies.into_iter().map(|(urgency, here, budget)| {
+            let arrived = Time::from_nanos(1 << 40);
+            let has_deadline = urgency.deadline != Deadline::NEVER;
+            let budget = if has_deadline { Budget::expected(Duration::from_nanos(8 * budget)) } else { Budget::UNLIMITED };
+            let (here, ahead) = (Duration::from_nanos(here), Duration::from_nanos(here / 3));
+            Urgency { arrived, birth: arrived, deadline: Deadline::at(arrived, budget), here, ahead }
+        }).collect();
+        let (mut queue, mut model, mut now) = (ReadyQueue::new(Order::Guarded), Model::default(), Time::from_nanos(1 << 40));
+        for (turn, (act, which, passed)) in (1_i64..).zip(acts) {
+            now = now + Duration::from_nanos(passed);
+            let (id, urgency) = (turn.unsigned_abs(), urgencies[which]);
+            match act {
+                0..2 => {
+                    queue.push(now, urgency, id);
+                    model.waiting.push((turn, urgency, id));
+                }
+                2 => {
+                    queue.push_first(now, urgency, id);
+                    model.waiting.push((-turn, urgency, id));
+                }
+                3 => {
+                    queue.retain(|_, id| *id % 7 != 0);
+                    model.waiting.retain(|(_, _, id)| *id % 7 != 0);
+                }
+                _ => {
+                    let expected = model.first(now);
+                    model.waiting.retain(|(_, _, id)| Some(*id) != expected);
+                    prop_assert_eq!(queue.pop(now).map(|(_, id)| id), expected);
+                }
+            }
+            prop_assert_eq!(queue.len(), model.waiting.len());
+        }
+    }
+
+    /// Who goes on would be the next, were it put back.
+    #[test]
+    fn who_goes_on_would_be_next(all in vec((0..1_u64 << 24, 0..1_u64 << 26), 1..12), passed in 0..1_u64 << 26) {
+        let mut all = all.into_iter().map(|(here, budget)| {
+            let budget = (budget % 3 > 0).then(|| Duration::from_nanos(budget));
+            work(MS, budget, Duration::from_nanos(here))
+        });
+        let own = all.next().expect("there is one at least");
+        let mut queue = queue(all.map(|urgency| (urgency, false)));
+        let now = at(MS + Duration::from_nanos(passed));
+        let goes_on = queue.goes_on(now, &own);
+        queue.put_back(now, own, true);
+        prop_assert_eq!(queue.pop(now).map(|(_, is_own)| is_own), Some(goes_on));
+    }
+}

@@ -1,0 +1,266 @@
+//! One core of a server that preempts: arrivals, a ready queue, quanta, what a switch costs.
+//!
+//! The queue is [`ReadyQueue`] and what calls take is learned by [`ServiceTimes`], as in the server: a method's median,
+//! which is computed anew after every sixteenth call. Left out are the network, admission, and a stage's own calls.
+
+use crate::seed::{Seed, Stream};
+use greenwave_policy::{Budget, Deadline, Order, ReadyQueue, ServiceTimes, Time, Urgency};
+use std::fmt;
+use std::time::Duration;
+
+const US: Duration = Duration::from_micros(1);
+const MS: Duration = Duration::from_millis(1);
+
+/// What calls there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mix {
+    /// 99.5 % of 0.5 us, 0.5 % of 500 us.
+    ExtremeBimodal,
+    /// Half of 1 us, half of 100 us.
+    HighBimodal,
+    /// TPC-C's five transactions, of 5.7 to 100 us.
+    TpcC,
+    /// One method, exponential with a mean of 1 us.
+    Exponential,
+    /// One method whose times nobody can tell beforehand: bounded Pareto, 0.7 us to 10 ms. Short is below 20 us.
+    Pareto,
+}
+
+/// What deadlines calls have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deadlines {
+    /// None.
+    None,
+    /// 20 ms.
+    Same,
+    /// Short calls 20 ms, long ones 500 ms.
+    ByClass,
+    /// Long calls are urgent, four times their work and a millisecond; short ones have 100 ms.
+    Inverted,
+    /// A fifth three times the longest method's work, half 20 ms, the others 200 ms.
+    Random,
+}
+
+impl Mix {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::ExtremeBimodal, Self::HighBimodal, Self::TpcC, Self::Exponential, Self::Pareto];
+
+    /// Each method's share and mean.
+    fn methods(self) -> &'static [(f64, Duration)] {
+        const fn ns(nanos: u64) -> Duration {
+            Duration::from_nanos(nanos)
+        }
+        const EXTREME: &[(f64, Duration)] = &[(0.995, ns(500)), (0.005, ns(500_000))];
+        const HIGH: &[(f64, Duration)] = &[(0.5, ns(1000)), (0.5, ns(100_000))];
+        const TPCC: &[(f64, Duration)] =
+            &[(0.44, ns(5700)), (0.04, ns(6000)), (0.44, ns(20_000)), (0.04, ns(88_000)), (0.04, ns(100_000))];
+        const EXPONENTIAL: &[(f64, Duration)] = &[(1.0, ns(1000))];
+        // The mean of this distribution, to three digits.
+        const PARETO: &[(f64, Duration)] = &[(1.0, ns(2850))];
+        match self {
+            Self::ExtremeBimodal => EXTREME,
+            Self::HighBimodal => HIGH,
+            Self::TpcC => TPCC,
+            Self::Exponential => EXPONENTIAL,
+            Self::Pareto => PARETO,
+        }
+    }
+
+    /// The mean of all.
+    fn mean(self) -> Duration {
+        self.methods().iter().map(|(share, mean)| mean.mul_f64(*share)).sum()
+    }
+
+    fn draw(self, stream: &mut Stream) -> (usize, Duration) {
+        let mut rank = stream.unit();
+        let methods = self.methods();
+        let method = methods.iter().position(|(share, _)| {
+            rank -= share;
+            rank < 0.0
+        });
+        let method = method.unwrap_or(methods.len() - 1);
+        let work = match self {
+            Self::Exponential => stream.exponential(US).max(Duration::from_nanos(1)),
+            Self::Pareto => {
+                let (least, most, alpha, unit) = (700_f64, 1e7_f64, 1.3_f64, stream.unit());
+                let (low, high) = (least.powf(alpha), most.powf(alpha));
+                Duration::from_nanos((-(unit * high - unit * low - high) / (high * low)).powf(-1.0 / alpha) as u64)
+            }
+            _ => methods[method].1,
+        };
+        (method, work)
+    }
+
+    fn is_long(self, method: usize, work: Duration) -> bool {
+        match self {
+            Self::TpcC => method >= 3,
+            Self::Pareto => work > 20 * US,
+            _ => method > 0,
+        }
+    }
+}
+
+impl Deadlines {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::None, Self::Same, Self::ByClass, Self::Inverted, Self::Random];
+
+    fn draw(self, mix: Mix, is_long: bool, work: Duration, stream: &mut Stream) -> Budget {
+        let longest = mix.methods().iter().map(|(_, mean)| *mean).max().unwrap_or_default();
+        let unit = stream.unit();
+        let span = match (self, is_long) {
+            (Self::None, _) => return Budget::UNLIMITED,
+            (Self::Same, _) | (Self::ByClass, false) => 20 * MS,
+            (Self::ByClass, true) => 500 * MS,
+            (Self::Inverted, true) => MS + 4 * work,
+            (Self::Inverted, false) => 100 * MS,
+            (Self::Random, _) if unit < 0.2 => 3 * longest,
+            (Self::Random, _) if unit < 0.7 => 20 * MS,
+            (Self::Random, _) => 200 * MS,
+        };
+        Budget::expected(span)
+    }
+}
+
+impl fmt::Display for Mix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::ExtremeBimodal => "extreme",
+            Self::HighBimodal => "high",
+            Self::TpcC => "tpcc",
+            Self::Exponential => "exponential",
+            Self::Pareto => "pareto",
+        })
+    }
+}
+
+impl fmt::Display for Deadlines {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::None => "none",
+            Self::Same => "same",
+            Self::ByClass => "by-class",
+            Self::Inverted => "inverted",
+            Self::Random => "random",
+        })
+    }
+}
+
+/// How the core is run.
+#[derive(Clone, Copy, Debug)]
+pub struct Core {
+    /// Whose turn it is.
+    pub order: Order,
+    /// How long a turn is; `None`: to the call's end.
+    pub quantum: Option<Duration>,
+    /// What it costs to change to another call.
+    pub switch: Duration,
+}
+
+/// What became of the calls of one class.
+#[derive(Clone, Debug, Default)]
+pub struct Class {
+    latencies: Vec<Duration>,
+    /// How many came too late.
+    pub late: usize,
+}
+
+impl Class {
+    /// The latency that a share of `quantile` stays within; zero if there was no call.
+    #[must_use]
+    pub fn quantile(&self, quantile: f64) -> Duration {
+        let last = self.latencies.len().saturating_sub(1);
+        self.latencies.get((last as f64 * quantile.clamp(0.0, 1.0)) as usize).copied().unwrap_or_default()
+    }
+
+    /// How many there were.
+    #[must_use]
+    pub fn calls(&self) -> usize {
+        self.latencies.len()
+    }
+}
+
+struct Call {
+    arrived: Time,
+    deadline: Deadline,
+    method: usize,
+    work: Duration,
+    had: Duration,
+}
+
+/// What is known of a method.
+#[derive(Default)]
+struct Learned {
+    times: ServiceTimes,
+    estimate: Duration,
+}
+
+impl Learned {
+    fn observe(&mut self, took: Duration) {
+        self.times.observe(took);
+        if self.times.count().is_multiple_of(16) {
+            self.estimate = self.times.quantile(0.5).unwrap_or_default();
+        }
+    }
+}
+
+/// Serves so many calls at this share of the core's capacity, and says what became of the short and of the long ones. The
+/// first tenth, in which estimates are learned, doesn't count.
+#[must_use]
+pub fn serve(core: Core, mix: Mix, deadlines: Deadlines, load: f64, calls: usize, seed: Seed) -> [Class; 2] {
+    let [mut gaps, mut works, mut budgets] = ["gaps", "works", "budgets"].map(|name| seed.stream(name, 0));
+    let gap = mix.mean().div_f64(load);
+    let mut arrivals = (0..calls).scan(Time::ZERO, |at, _| {
+        *at = *at + gaps.exponential(gap);
+        let (method, work) = mix.draw(&mut works);
+        let budget = deadlines.draw(mix, mix.is_long(method, work), work, &mut budgets);
+        Some(Call { arrived: *at, deadline: Deadline::at(*at, budget), method, work, had: Duration::ZERO })
+    });
+    let mut next = arrivals.next();
+    let mut queue = ReadyQueue::new(core.order);
+    let mut learned: Vec<Learned> = mix.methods().iter().map(|_| Learned::default()).collect();
+    let (mut now, mut classes, mut done) = (Time::ZERO, [Class::default(), Class::default()], 0);
+    let mut running: Option<Call> = None;
+    loop {
+        let urgency = |call: &Call| {
+            let (arrived, deadline, here) = (call.arrived, call.deadline, learned[call.method].estimate);
+            Urgency { arrived, birth: arrived, deadline, here, ahead: Duration::ZERO }.after(call.had)
+        };
+        while let Some(call) = next.take_if(|call| call.arrived <= now) {
+            queue.push(now, urgency(&call), call);
+            next = arrivals.next();
+        }
+        if let Some(call) = running.take_if(|call| !queue.goes_on(now, &urgency(call))) {
+            queue.put_back(now, urgency(&call), call);
+        }
+        let mut call = match running.take() {
+            Some(call) => call,
+            None => {
+                let first = if core.quantum.is_some() { queue.pop_due(now) } else { queue.pop(now) };
+                let Some((_, call)) = first else {
+                    let Some(call) = &next else { break };
+                    now = call.arrived;
+                    continue;
+                };
+                now = now + core.switch;
+                call
+            }
+        };
+        let left = call.work - call.had;
+        let slice = core.quantum.map_or(left, |quantum| left.min(quantum));
+        now = now + slice;
+        call.had += slice;
+        if call.had < call.work {
+            running = Some(call);
+            continue;
+        }
+        learned[call.method].observe(call.work);
+        done += 1;
+        if done > calls / 10 {
+            let class = &mut classes[usize::from(mix.is_long(call.method, call.work))];
+            class.latencies.push(now.since(call.arrived));
+            class.late += usize::from(call.deadline.is_past(now));
+        }
+    }
+    classes.iter_mut().for_each(|class| class.latencies.sort_unstable());
+    classes
+}
