@@ -15,6 +15,7 @@
 //! - [`ready_queue`]: the order in which a server's work runs. [`dispatch`]: the worker that runs it.
 //! - [`admission`]: whether it is let in at all. [`service_time`]: how long a method takes, learned while running;
 //!   [`margin`]: how much longer than that it may need. [`begin_limit`]: how many may be begun at once.
+//! - [`pacing`]: how often an event loop looks for work and posts replies.
 //! - [`hedge`]: when a second attempt may be made. [`split`]: which message's bytes leave next;
 //!   [`turns`]: on which connection.
 //! - [`credit`]: how many chunks may be under way. [`pace`]: how large they are, and how much lies before the wire.
@@ -77,6 +78,7 @@ pub mod forward_delay;
 pub mod hedge;
 pub mod margin;
 pub mod pace;
+pub mod pacing;
 pub mod parallel_unit;
 pub mod ready_queue;
 pub mod replication;
@@ -99,6 +101,7 @@ pub use forward_delay::ForwardDelay;
 pub use hedge::Hedge;
 pub use margin::Margin;
 pub use pace::{Acknowledged, Pace};
+pub use pacing::Pacing;
 pub use parallel_unit::ParallelUnit;
 pub use ready_queue::{Order, ReadyQueue, Urgency};
 pub use service_time::ServiceTimes;

@@ -84,6 +84,8 @@ pub(crate) struct Net {
     /// Endpoints that are closed once all is written, and when they are cut off at the latest.
     closing: Vec<(Time, EndpointId)>,
     polled: Time,
+    /// When the last poll found the first of what it found.
+    found: Option<Time>,
     /// Connections that ended within a chunk, as far as they are counted.
     truncated: u64,
     drained_since: Option<Time>,
@@ -124,6 +126,7 @@ impl Net {
             ends: Ends::new(limits),
             closing: Vec::new(),
             polled: Time::ZERO,
+            found: None,
             truncated: 0,
             drained_since: None,
         })
@@ -248,7 +251,14 @@ impl Net {
         if !self.ends.fates.is_empty() {
             self.meet_fates(now, happened);
         }
+        self.found = found;
         events
+    }
+
+    /// When the last poll found the first of what it found: what it took until then was the system calls' time.
+    #[inline]
+    pub(crate) fn found(&self) -> Option<Time> {
+        self.found
     }
 
     fn meet_fates(&mut self, now: Time, happened: &mut Vec<Happening>) {

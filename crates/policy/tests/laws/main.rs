@@ -14,6 +14,7 @@ mod guarded;
 mod hedge;
 mod margin;
 mod pace;
+mod pacing;
 mod ready_queue;
 mod replication;
 mod service_time;

@@ -31,7 +31,7 @@ use crate::local::{CallSlot, Mailbox, Shared};
 use crate::net::{Happening, Net, PeerKey};
 use crate::service::Router;
 use crate::wire::{CallId, MethodId};
-use greenwave_policy::{Admission, Dispatch, DispatchRule, Load, Margin, ReadyQueue, Time};
+use greenwave_policy::{Admission, Dispatch, DispatchRule, Load, Margin, Pacing, ReadyQueue, Time};
 use greenwave_quanta::{Ticks, is_instrumented};
 use greenwave_verbs::ListenerId;
 use slab::Slab;
@@ -39,13 +39,6 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
-
-/// How long tasks run before the completion queue is looked at again.
-const POLL_EVERY: Duration = Duration::from_micros(20);
-
-/// How many short tasks run before the replies made so far are posted. Few, and writing costs as much as serving; many, and
-/// clients wait for the last of them with nothing to do. Of 64 calls at a time most are served with 32.
-const BATCH: usize = 32;
 
 /// What a thread of the server is given when it starts.
 #[derive(Clone)]
@@ -70,6 +63,7 @@ pub(crate) struct Head {
     net: Net,
     clock: Ticking,
     ready: ReadyQueue<usize>,
+    pacing: Pacing,
     tasks: Tasks,
     /// Calls that were admitted here and given away, to be answered here.
     given_away: HashMap<(PeerKey, CallId), Context>,
@@ -118,6 +112,7 @@ impl Head {
         Self {
             clock: role.clock.ticking(),
             ready: ReadyQueue::new(config.order),
+            pacing: Pacing::new(),
             tasks: Tasks::new(Arc::clone(&role.router)),
             given_away: HashMap::new(),
             turns: 0,
@@ -180,7 +175,7 @@ impl Head {
     }
 
     /// One turn. Whether there was anything to do, and when there will be something next.
-    pub(crate) fn turn(&mut self, now: Time) -> (bool, Option<Time>) {
+    pub(crate) fn turn(&mut self, mut now: Time) -> (bool, Option<Time>) {
         let mut worked = false;
         while let Some(message) = self.role.inbox.take() {
             worked = true;
@@ -193,13 +188,16 @@ impl Head {
         let mut next = self.net.sweep(now, &mut self.happened);
         worked |= polled | !self.happened.is_empty();
         // What was found has the time at which it was found, which is later than that of the turn.
-        let now = self.clock.now();
+        let begun = std::mem::replace(&mut now, self.clock.now());
+        self.pacing.looked(self.net.found().unwrap_or(now).min(now).span_since(begun));
         self.attend(now);
         next = next.into_iter().chain(self.ring_timers(now)).chain(self.relieve(now)).min();
         worked |= !self.ready.is_empty();
         self.run_ready(now);
-        let now = self.clock.now();
+        now = self.clock.now();
         self.net.flush(now);
+        let posting = std::mem::replace(&mut now, self.clock.now());
+        self.pacing.posted(now.span_since(posting));
         self.check_drained(now);
         let drain = self.drain_until.map(|_| now + Duration::from_millis(1));
         (worked, next.into_iter().chain(drain).min())
@@ -240,7 +238,7 @@ impl Head {
                     // Admission is the head's: it has to know what its workers have learned.
                     self.methods[method].observe(&lesson);
                 }
-                self.net.answer(peer, answer);
+                self.answer(peer, answer);
             }
             Message::Cancel(head, peer, call) => self.cancel_of(now, &head, peer, call),
             Message::Kept { task, wait } => self.end_wait(now, task, wait),

@@ -126,6 +126,6 @@ impl Head {
         let queue = now.since(arrival.received);
         let receipt = Receipt { queue, total: queue, ..Default::default() };
         let deadline = arrival.deadline;
-        self.net.answer(peer, Answer { call: arrival.call, result: Err(status), receipt, deadline });
+        self.answer(peer, Answer { call: arrival.call, result: Err(status), receipt, deadline });
     }
 }

@@ -3,6 +3,7 @@
 use super::Head;
 use crate::config::Deadlines;
 use crate::connection::Answer;
+use crate::net::PeerKey;
 use crate::receipt::{Receipt, StageReceipt};
 use crate::server::methods::{Behind, Lesson, Outcome};
 use crate::server::places::Place;
@@ -57,9 +58,15 @@ impl Head {
             self.net.recycle(request);
         }
         match owed {
-            None => self.net.answer(peer, answer),
+            None => self.answer(peer, answer),
             Some(owed) => owed.answer(lesson, answer),
         }
+    }
+
+    /// Gives the peer an answer, which leaves with the next post.
+    pub(super) fn answer(&mut self, peer: PeerKey, answer: Answer) {
+        self.pacing.replied(answer.deadline.expires());
+        self.net.answer(peer, answer);
     }
 
     /// Gives back the place of a task, if it had one, for those that wait.

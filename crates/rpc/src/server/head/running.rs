@@ -1,6 +1,6 @@
 //! How tasks are run: the next of the ready queue is begun or resumed, and what it asks for is done.
 
-use super::{BATCH, Head, POLL_EVERY};
+use super::Head;
 use crate::config::Deadlines;
 use crate::local::Command;
 use crate::server::places::Place;
@@ -13,26 +13,30 @@ use std::time::Duration;
 
 impl Head {
     /// Runs ready tasks until it is time to look at the completion queue again.
-    pub(super) fn run_ready(&mut self, begun: Time) {
-        let mut now = begun;
-        for _ in 0..BATCH {
+    pub(super) fn run_ready(&mut self, mut now: Time) {
+        loop {
             // Without a quantum whoever is begun was found to be in time, and soon gives way or ends.
             let next = if self.quantum.is_some() { self.ready.pop_due(now) } else { self.ready.pop(now) };
-            let Some((_, index)) = next else { return };
-            now = self.step(now, index);
-            if now.since(begun) >= POLL_EVERY {
+            let Some((_, index)) = next else { return self.pacing.rested() };
+            let (begun, is_preempted);
+            (begun, (now, is_preempted)) = (now, self.step(now, index));
+            self.pacing.ran(now.span_since(begun));
+            let is_due =
+                if is_preempted { self.pacing.is_due_after_quantum(now) } else { self.pacing.is_due_after_call(now) };
+            if is_due {
                 return;
             }
         }
     }
 
-    /// Runs one task until it suspends or ends. The time then.
-    fn step(&mut self, now: Time, index: usize) -> Time {
+    /// Runs one task until it suspends or ends, or its quantum does and it isn't the next to have one. The time then, and
+    /// whether it was preempted.
+    fn step(&mut self, mut now: Time, index: usize) -> (Time, bool) {
         if self.tasks[index].is_fresh() && !self.begin(now, index) {
-            return now;
+            return (now, false);
         }
         let task = &mut self.tasks[index];
-        let Some(mut runner) = task.runner.take() else { return now };
+        let Some(mut runner) = task.runner.take() else { return (now, false) };
         task.queue += now.span_since(task.since);
         task.turns += 1;
         self.mailbox.behind.set(task.behind.take());
@@ -44,13 +48,26 @@ impl Head {
         }
         self.mailbox.received.set(task.received);
         self.mailbox.resumed.set(now);
-        let state = runner.resume(self.quantum);
-        let after = self.clock.now();
-        let task = &mut self.tasks[index];
+        let (mut after, state);
+        loop {
+            let end = runner.resume(self.quantum);
+            after = self.clock.now();
+            task.service += after.span_since(now);
+            self.role.inbox.turn_served();
+            // Before anything is put away: who goes on has all that it needs where it needs it.
+            let goes_on = end.is_none()
+                && !self.pacing.is_due_after_quantum(after)
+                && self.ready.goes_on(after, &task.urgency_now());
+            if !goes_on {
+                state = end;
+                break;
+            }
+            self.pacing.ran(after.span_since(now));
+            (now, task.turns) = (after, task.turns + 1);
+        }
+        let is_preempted = state.is_none();
         task.behind = self.mailbox.behind.take();
-        task.service += after.span_since(now);
         task.since = after;
-        self.role.inbox.turn_served();
         match state {
             None => {
                 task.runner = Some(runner);
@@ -86,7 +103,7 @@ impl Head {
                 self.finish(after, index, Err(status));
             }
         }
-        after
+        (after, is_preempted)
     }
 
     /// Gives a fresh task its coroutine, if it still makes sense to serve it. Whether it has one now.

@@ -189,7 +189,10 @@ impl Head {
         let Self { net, calls, .. } = self;
         let token = calls.insert(Calling { task: index, peer, slot: slot.clone() });
         slot.token.set(Some(token));
-        self.tasks[index].outstanding += 1;
+        let task = &mut self.tasks[index];
+        task.outstanding += 1;
+        // It has to leave, as a reply has.
+        self.pacing.replied(task.urgency.deadline.expires());
         net.call(peer, NewCall { token, context, method, body, started: now }, now, &mut self.happened);
     }
 

@@ -1,0 +1,159 @@
+//! How often an event loop attends to its own work: looks at its completion queue, and posts replies.
+//!
+//! Each look and each post has system calls, whose price depends little on how much they find or carry. Too often, and
+//! they take the core from handlers; too seldom, and a short call waits unseen while a long one runs, or its reply lies
+//! there finished. No constant is right: a look that finds nothing may cost 0.3 us and a post 5 us, on another machine
+//! or network the tenth or the tenfold of it.
+//!
+//! So the loop has an allowance: a [share](Pacing::SHARE) of the time in which handlers run, saved up to a few *turns* (a
+//! look, and a post if there is anything to post) of the price that was measured lately. Whoever has to be waited for
+//! decides when it is spent:
+//! 1. At the end of a quantum: whoever runs longer than that keeps others waiting, who may be there unseen. A turn is due
+//!    if there is enough saved for it. So a lone short call beside a long one is found within a quantum.
+//! 2. After a call that was done within its quantum: those that came with it are next, and what is found earlier would
+//!    wait behind them. A turn is due when as much has run since the last one as earns its price, so batches grow by
+//!    themselves where calls are short and many, or when [so many](Pacing::BATCH) replies wait: their callers may have
+//!    nothing else to do.
+//! 3. A reply that would be late by then is posted at once.
+//!
+//! Time in which there is nothing to run costs nobody anything, so it fills the allowance. While handlers could run all the
+//! time, what the loop uses stays within the share, but for 3 and for the batches of 2.
+
+use crate::time::{Span, Time};
+use std::time::Duration;
+
+/// When an event loop has its next turn.
+#[derive(Clone, Debug)]
+pub struct Pacing {
+    /// What a look and a post cost lately, in nanoseconds.
+    look: u64,
+    post: u64,
+    /// What may be used, in nanoseconds; below zero it was used in advance.
+    saved: i64,
+    /// What has run since the last turn, in nanoseconds.
+    ran: u64,
+    replies: usize,
+    /// When the first of the replies that wait would be late.
+    due: Time,
+}
+
+impl Pacing {
+    /// The share of a busy core that the loop's own turns may take: a tenth.
+    pub const SHARE: f64 = 1.0 / (Self::PARTS + 1) as f64;
+
+    /// How many replies wait at most. Fewer, and writing costs as much as serving; more, and clients with a fixed number of
+    /// calls under way have nothing to do meanwhile.
+    pub const BATCH: usize = 32;
+
+    /// How much has to run for each unit that may be used.
+    const PARTS: u64 = 9;
+
+    /// How many turns can be saved up.
+    const MOST: i64 = 4;
+
+    /// No price is less or more than this, in nanoseconds.
+    const PRICES: (u64, u64) = (50, 1_000_000);
+
+    /// What a look and a post are taken to cost before any was measured.
+    const FIRST: Duration = Duration::from_micros(2);
+
+    /// With nothing measured, and all saved that can be.
+    #[must_use]
+    pub fn new() -> Self {
+        let first = Span::from(Self::FIRST).as_nanos();
+        let mut new = Self { look: first, post: first, saved: 0, ran: 0, replies: 0, due: Time::MAX };
+        new.rested();
+        new
+    }
+
+    /// The loop looked, which took so long without what was done for what it found.
+    #[inline]
+    pub fn looked(&mut self, cost: Span) {
+        self.look = mean(self.look, cost);
+        self.spend(cost);
+        self.ran = 0;
+    }
+
+    /// The loop posted all replies that waited.
+    #[inline]
+    pub fn posted(&mut self, cost: Span) {
+        if self.replies > 0 {
+            self.post = mean(self.post, cost);
+            self.spend(cost);
+        }
+        (self.replies, self.due) = (0, Time::MAX);
+    }
+
+    /// There was nothing to run.
+    #[inline]
+    pub fn rested(&mut self) {
+        self.saved = self.saved.max(self.most());
+    }
+
+    /// Handlers ran for so long, and what it takes to run them.
+    #[inline]
+    pub fn ran(&mut self, span: Span) {
+        self.ran = self.ran.saturating_add(span.as_nanos());
+        let earned = (span.as_nanos() / Self::PARTS).cast_signed();
+        self.saved = self.saved.saturating_add(earned).min(self.most());
+    }
+
+    /// A reply waits to be posted that is late at `due`.
+    #[inline]
+    pub fn replied(&mut self, due: Option<Time>) {
+        self.replies += 1;
+        self.due = self.due.min(due.unwrap_or(Time::MAX));
+    }
+
+    /// Whether a turn is due at the end of a quantum, by 1 and 3.
+    #[inline]
+    #[must_use]
+    pub fn is_due_after_quantum(&self, now: Time) -> bool {
+        self.saved >= self.price().cast_signed() || self.is_pressing(now)
+    }
+
+    /// Whether a turn is due after a call that is done or waits, by 2 and 3.
+    #[inline]
+    #[must_use]
+    pub fn is_due_after_call(&self, now: Time) -> bool {
+        self.replies >= Self::BATCH || self.ran >= self.price() * Self::PARTS || self.is_pressing(now)
+    }
+
+    /// What the next turn is expected to cost.
+    #[inline]
+    fn price(&self) -> u64 {
+        self.look + if self.replies > 0 { self.post } else { 0 }
+    }
+
+    /// Whether a reply that waits would be late if it waited until the next turn has been earned.
+    #[inline]
+    fn is_pressing(&self, now: Time) -> bool {
+        self.due < Time::MAX && self.due.since(now) <= Duration::from_nanos(self.price() * Self::PARTS)
+    }
+
+    #[inline]
+    fn spend(&mut self, cost: Span) {
+        // One that was long because the thread was kept from running isn't to be made up for by many that are left out.
+        let cost = cost.as_nanos().min(self.most().unsigned_abs());
+        self.saved = self.saved.saturating_sub_unsigned(cost).max(-self.most());
+    }
+
+    #[inline]
+    fn most(&self) -> i64 {
+        (self.look + self.post).cast_signed() * Self::MOST
+    }
+}
+
+impl Default for Pacing {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The running mean of a price, over about eight of them. One that is far above the others is no price but the time for which the
+/// thread was kept from running, so it counts for four times the mean at most.
+#[inline]
+fn mean(mean: u64, cost: Span) -> u64 {
+    let (least, most) = Pacing::PRICES;
+    (mean * 7 + cost.as_nanos().min(mean * 4)).div_ceil(8).clamp(least, most)
+}
