@@ -14,7 +14,7 @@ use crate::progress::Progress;
 use crate::target::{Payloads, Target};
 
 /// A deadline that no request of a working target misses.
-const OUT_OF_REACH: Duration = Duration::from_secs(60);
+pub const OUT_OF_REACH: Duration = Duration::from_secs(60);
 /// The share of requests that may fail for the rate of the others to be called a capacity.
 const TOLERATED: f64 = 0.01;
 

@@ -14,13 +14,19 @@
 //!   [`disturbance`] what others did to it meanwhile, [`claims`] what should have come out, and
 //!   [`report`] a page that people can read.
 //!
-//! What is driven is a [`target::Target`]; a Greenwave service is one by [`rpc::RpcTarget`]. A target brings its own clock, so the same generator runs in real time against a
-//! server and in virtual time in this crate's tests.
+//! - [`child`] starts a server as a process of its own, [`pin`] keeps it on a core, and [`watchdog`] ends what doesn't
+//!   end by itself. [`probes`] finds what `cargo quanta` has built, and [`workload`] has the published mixes of jobs.
+//!
+//! What is driven is a [`target::Target`]; a Greenwave service is one by [`rpc::RpcTarget`]. A target brings its own
+//! clock, so the same generator runs in real time against a server and in virtual time in this crate's tests.
 
 #![forbid(unsafe_code)]
 
 pub mod arrivals;
+#[cfg(feature = "grpc")]
+pub mod as_is;
 pub mod capacity;
+pub mod child;
 pub mod claims;
 pub mod classes;
 pub mod clock;
@@ -29,6 +35,8 @@ pub mod latencies;
 pub mod load;
 pub mod machine;
 pub mod measured;
+pub mod pin;
+pub mod probes;
 pub mod progress;
 pub mod report;
 pub mod result;
@@ -36,3 +44,5 @@ pub mod rpc;
 pub mod stages;
 pub mod table;
 pub mod target;
+pub mod watchdog;
+pub mod workload;

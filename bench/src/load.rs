@@ -133,7 +133,7 @@ impl<'a> Generator<'a> {
 
     fn send(&mut self, target: &mut dyn Target, payloads: &mut dyn Payloads, scheduled: Time, now: Time) {
         let (class, sequence) = self.next_request();
-        self.gathering.max_send_lag = self.gathering.max_send_lag.max(now.since(scheduled));
+        self.gathering.sent(scheduled, now);
         let pending = Pending { sequence, class, scheduled };
         if now > self.end + self.plan.drain {
             return self.lose(&pending, UNSENT);
@@ -142,6 +142,7 @@ impl<'a> Generator<'a> {
         let request = Request {
             tag: tag(slot, sequence),
             class: &self.plan.classes.as_slice()[class],
+            class_index: class,
             scheduled,
             payload: payloads.payload(class, sequence),
         };

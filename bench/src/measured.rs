@@ -16,6 +16,8 @@ pub const LATE: &str = "late";
 pub const UNANSWERED: &str = "unanswered";
 /// The name under which requests are counted that the generator was too far behind to send.
 pub const UNSENT: &str = "unsent";
+/// A request that is sent later than this behind its time is sent late.
+pub const LAG: Duration = Duration::from_micros(100);
 
 /// The requests of one class, or of all.
 #[derive(Clone, Debug, Default)]
@@ -124,6 +126,9 @@ pub struct Measured {
     pub work: Work,
     /// The longest that a request was sent behind its time. It's part of the latencies.
     pub max_send_lag: Duration,
+    /// Requests that were sent more than [`LAG`] behind their time: more than a few, and the generator is too slow for
+    /// what it is to offer.
+    pub sent_late: u64,
     /// Answers to nothing that was asked, or to something that was answered before.
     pub strays: u64,
 }
@@ -161,6 +166,7 @@ impl Measured {
         self.work.wasted += further.work.wasted;
         self.work.unknown += further.work.unknown;
         self.max_send_lag = self.max_send_lag.max(further.max_send_lag);
+        self.sent_late += further.sent_late;
         self.strays += further.strays;
     }
 }
@@ -208,7 +214,8 @@ pub(crate) struct Gathering {
     stages: StageTallies,
     samples: Reservoir,
     work: Work,
-    pub(crate) max_send_lag: Duration,
+    max_send_lag: Duration,
+    sent_late: u64,
     pub(crate) strays: u64,
 }
 
@@ -226,8 +233,16 @@ impl Gathering {
             samples,
             work: Work::default(),
             max_send_lag: Duration::ZERO,
+            sent_late: 0,
             strays: 0,
         }
+    }
+
+    /// Notes that a request is sent now.
+    pub(crate) fn sent(&mut self, scheduled: Time, now: Time) {
+        let lag = now.since(scheduled);
+        self.max_send_lag = self.max_send_lag.max(lag);
+        self.sent_late += u64::from(scheduled >= self.begin && lag > LAG);
     }
 
     /// Notes the end of a request, unless it was due during the warm-up.
@@ -253,6 +268,7 @@ impl Gathering {
             samples: self.samples.into_samples(),
             work: self.work,
             max_send_lag: self.max_send_lag,
+            sent_late: self.sent_late,
             strays: self.strays,
         }
     }

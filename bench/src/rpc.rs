@@ -154,7 +154,7 @@ fn is_complete(receipt: &Receipt) -> bool {
 }
 
 /// The name under which a failed call is counted.
-fn miss(status: &Status) -> &'static str {
+pub fn miss(status: &Status) -> &'static str {
     match status.reason {
         Reason::Expired(Check::Send) => "expired-before-sending",
         Reason::Expired(Check::Enqueue | Check::Admission) => "expired-on-arrival",

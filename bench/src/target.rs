@@ -31,6 +31,8 @@ pub struct Request<'a> {
     pub tag: u64,
     /// The class it belongs to.
     pub class: &'a Class,
+    /// The index of that class among those of the run.
+    pub class_index: usize,
     /// When it was to be sent. Its expected deadline counts from here, however late the generator is.
     pub scheduled: Time,
     /// The encoded message.

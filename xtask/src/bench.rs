@@ -19,14 +19,15 @@ Benchmarks:
   replica  three replicas that put values, beside etcd; time without a leader after kills; batches and windows in
            simulated networks; installs etcd-server where it can
   rpc      calls of 64 bytes to 1 MB, batches, many connections, against raw sockets, tonic, tarpc, volo and gRPC for Go
+  served   a whole server over TCP: mixes of calls, deadlines and loads in several orders and quanta, beside tonic
   verbs    ping-pong over each backend against raw sockets; prints alone
 
 Options:
   --quick                  ends within 45 s once built, with rougher numbers
   --only overhead|gap|mix  of preempt: one part of it
   --program NAME           of preempt: one program
-  --case NAME              of flows, replica and rpc: this case; repeatable
-  --system NAME            of flows, replica and rpc: this system; repeatable
+  --case NAME              of flows, replica, rpc and served: this case; repeatable
+  --system NAME            of flows, replica, rpc and served: this system; repeatable
 
 Further ARGS go to the benchmark.";
 
@@ -80,8 +81,10 @@ impl Bench {
 
 pub(crate) fn run(words: &[String]) -> Result<()> {
     let Some((name, rest)) = words.split_first().filter(|_| !asks_for_help(words)) else { return say(HELP) };
-    if name == "preempt" {
-        return preempt::run(rest);
+    match name.as_str() {
+        "preempt" => return preempt::run(rest),
+        "served" => return preempt::served(rest),
+        _ => {}
     }
     let quick = rest.iter().any(|word| word == "--quick");
     let Some(bench) = bench(name, quick) else {
@@ -116,7 +119,7 @@ mod tests {
         assert!(names.contains(&"replica"), "{names:?}");
         let metadata = cargo(["metadata", "--no-deps", "--format-version", "1"]).output().unwrap();
         let packages = String::from_utf8(metadata.stdout).unwrap();
-        for name in names.into_iter().filter(|name| *name != "preempt") {
+        for name in names.into_iter().filter(|name| !["preempt", "served"].contains(name)) {
             for [package, _, target] in bench(name, false).unwrap().targets {
                 let is_there = |name: &str| packages.contains(&format!("\"name\":\"{name}\""));
                 assert!(is_there(package) && is_there(target), "{name}: {package}, {target}");

@@ -23,7 +23,7 @@ Usage: cargo xtask COMMAND [OPTIONS]
 Commands:
   test [--quick]                        formatting, lints, panics, documentation, models, fuzz targets, tests
   demo [ARGS]                           builds `greenwave` and runs `greenwave demo ARGS`
-  bench flows|path|preempt|replica|rpc|verbs [--quick] [ARGS]
+  bench flows|path|preempt|replica|rpc|served|verbs [--quick] [ARGS]
                                         builds and runs a benchmark; all but verbs write target/bench/NAME.json
   ebpf [--check]                        builds the agent's eBPF object, or checks the one that is kept
   fuzz [TARGET] [--seconds N]           runs the fuzz targets, or one of them

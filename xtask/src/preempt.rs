@@ -1,4 +1,4 @@
-//! `cargo xtask bench preempt`: the builds that it compares.
+//! `cargo xtask bench preempt` and `served`: benchmarks of what is built by cargo and by `cargo quanta`.
 
 use std::path::{Path, PathBuf};
 
@@ -14,6 +14,15 @@ const PLAIN: [&str; 2] = ["--profile", "plain"];
 
 /// How many orders the functions of each build are put in.
 const LAYOUTS: usize = 8;
+
+/// The whole server: built by `cargo quanta`, and by cargo what makes its load and tonic's own server.
+pub(crate) fn served(words: &[String]) -> Result<()> {
+    const SERVED: [&str; 3] = ["--release", "--package", "greenwave-served"];
+    let mut steps = Steps::new(3);
+    steps.run("build", cargo(["build"]).args(SERVED))?;
+    steps.run("build with probes", cargo_quanta("build").args(SERVED))?;
+    steps.run("served", cargo(["run", "--quiet"]).args(SERVED).args(["--", "bench"]).args(words))
+}
 
 /// The same programs twice, by cargo and by `cargo quanta`; both in several layouts where time is compared, as what an
 /// address happens to be worth is more than what probes cost.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::plan::Plan;
 use crate::window::Outcome;
-use crate::workload::Workload;
+use greenwave_bench::workload::Workload;
 
 /// The jobs of one class, or of all.
 #[derive(Clone, Debug, PartialEq)]

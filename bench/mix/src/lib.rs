@@ -5,7 +5,7 @@
 //! to its own end, so that a job which waits anywhere, also in a dispatcher that is behind, is slow. Nothing is
 //! dropped: what isn't finished when the drain time is over counts as infinitely late.
 //!
-//! - [`workload`]: the mixes, which are those of TQ (ASPLOS'24): shares and service times.
+//! - [`workload`](greenwave_bench::workload): the mixes, which are those of TQ (ASPLOS'24): shares and service times.
 //! - [`task`]: the work itself: a loop of arithmetic, calibrated once, which is instrumented as any code is; and real
 //!   calls of a store (`greenwave-kv`).
 //! - [`system`]: who runs the jobs: the worker of `greenwave-quanta` in several orders and quanta, and tokio.
@@ -29,4 +29,3 @@ pub mod system;
 pub mod task;
 mod tokio_worker;
 pub mod window;
-pub mod workload;

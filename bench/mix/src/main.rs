@@ -9,12 +9,12 @@ use anyhow::{bail, ensure};
 use clap::{Parser, Subcommand};
 use greenwave_bench::disturbance::{QUIET, Watch};
 use greenwave_bench::result::Results;
+use greenwave_bench::workload::Workload;
 use greenwave_mix::cores::Cores;
 use greenwave_mix::figures::{Figures, Tally};
 use greenwave_mix::plan::Plan;
 use greenwave_mix::rounds::{self, Scope};
 use greenwave_mix::system::System;
-use greenwave_mix::workload::Workload;
 use greenwave_mix::{claims, task, window};
 
 /// Short jobs among long ones on one core: who waits for whom

@@ -6,7 +6,7 @@ use greenwave_bench::arrivals::{Arrivals, Pace, Seeded};
 use greenwave_kv::{Keys, KvError, Rows};
 
 use crate::task::{Task, store_times};
-use crate::workload::{Class, Work, Workload};
+use greenwave_bench::workload::{Class, Work, Workload};
 
 /// A job that is to come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -19,7 +19,7 @@ use crate::plan::Plan;
 use crate::search;
 use crate::system::System;
 use crate::window;
-use crate::workload::Workload;
+use greenwave_bench::workload::Workload;
 
 /// The bound on the 99.9th percentile of the slowdown of all jobs, in TQ as well.
 pub const SLOWDOWN: f64 = 10.0;

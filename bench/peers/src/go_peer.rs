@@ -8,11 +8,11 @@ use std::sync::LazyLock;
 
 use anyhow::Context;
 
-use crate::child::ServerProcess;
 use crate::harness::Figures;
-use crate::pin;
 use crate::run::Run;
 use crate::tools::{self, Missing};
+use greenwave_bench::child::ServerProcess;
+use greenwave_bench::pin;
 
 /// Builds it once; why it's not there, if it isn't.
 pub(crate) fn binary() -> Result<&'static Path, &'static Missing> {

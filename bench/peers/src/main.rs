@@ -11,14 +11,12 @@
 #![forbid(unsafe_code)]
 
 mod case;
-mod child;
 mod claims;
 mod cpu;
 mod fabric_peer;
 mod go_peer;
 mod greenwave_peer;
 mod harness;
-mod pin;
 mod plan;
 mod ratios;
 mod raw;
@@ -30,7 +28,6 @@ mod tokio_runtime;
 mod tonic_peer;
 mod tools;
 mod volo_peer;
-mod watchdog;
 mod work;
 
 use std::path::Path;

@@ -9,9 +9,9 @@ use greenwave_policy::Time;
 use greenwave_bench::clock;
 
 use crate::case::Case;
-use crate::child;
 use crate::harness::Figures;
 use crate::run::Run;
+use greenwave_bench::child;
 
 /// What is read at a time, at least.
 const BUFFER: usize = 64 << 10;

@@ -6,11 +6,11 @@ use anyhow::Context;
 
 use crate::Cores;
 use crate::case::Case;
-use crate::child::ServerProcess;
 use crate::harness::{Figures, Recorder};
-use crate::pin;
 use crate::system::System;
-use crate::watchdog::Watchdog;
+use greenwave_bench::child::ServerProcess;
+use greenwave_bench::pin;
+use greenwave_bench::watchdog::Watchdog;
 
 /// How much longer than planned a run may take.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -36,7 +36,11 @@ impl Run {
 
     fn once(&self) -> anyhow::Result<Figures> {
         pin::this_thread(self.cores.client)?;
-        let server = self.system.server(self)?.map(|command| ServerProcess::start(command, self)).transpose()?;
+        let server = self
+            .system
+            .server(self)?
+            .map(|command| ServerProcess::start(command, self.cores.server, self.system.name()));
+        let server = server.transpose()?;
         self.system.drive(self, server.as_ref())
     }
 

@@ -8,7 +8,6 @@ use clap::ValueEnum;
 
 use crate::Cores;
 use crate::case::Case;
-use crate::child::ServerProcess;
 use crate::greenwave_peer::Flavour;
 use crate::harness::Figures;
 use crate::raw::Wait;
@@ -16,6 +15,7 @@ use crate::run::Run;
 use crate::tokio_runtime::Idle;
 use crate::volo_peer::Transport;
 use crate::{fabric_peer, go_peer, greenwave_peer, raw, tarpc_peer, tonic_peer, volo_peer, work};
+use greenwave_bench::child::ServerProcess;
 
 /// A system that is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

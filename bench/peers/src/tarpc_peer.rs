@@ -11,10 +11,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_serde::formats::Bincode;
 use tokio_util::codec::{Framed, LengthDelimitedCodec};
 
-use crate::child;
 use crate::harness::{Figures, Shared, record};
 use crate::run::Run;
 use crate::tokio_runtime::{self, Idle};
+use greenwave_bench::child;
 
 #[tarpc::service]
 trait Echo {

@@ -8,20 +8,20 @@ use std::future::{Ready, ready};
 use std::net::SocketAddr;
 use std::task::{Context, Poll};
 
-use bytes::{Buf, BufMut, Bytes};
+use bytes::Bytes;
+use greenwave_bench::as_is::AsIs;
 use greenwave_bench::clock;
 use tokio::net::TcpListener;
-use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::codegen::{Body, BoxFuture, Service, StdError, http};
 use tonic::server::{Grpc, NamedService, UnaryService};
 use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Channel, Endpoint, Server};
 use tonic::{Request, Response, Status};
 
-use crate::child;
 use crate::harness::{Figures, Shared, record};
 use crate::run::Run;
 use crate::tokio_runtime::{self, Idle};
+use greenwave_bench::child;
 
 /// Windows that the messages of no case ever fill.
 const WINDOW: u32 = 4 << 20;
@@ -106,43 +106,5 @@ impl UnaryService<Bytes> for Echo {
 
     fn call(&mut self, request: Request<Bytes>) -> Self::Future {
         ready(Ok(Response::new(request.into_inner())))
-    }
-}
-
-/// Messages are bytes.
-#[derive(Clone, Copy, Default)]
-struct AsIs;
-
-impl Codec for AsIs {
-    type Encode = Bytes;
-    type Decode = Bytes;
-    type Encoder = Self;
-    type Decoder = Self;
-
-    fn encoder(&mut self) -> Self {
-        Self
-    }
-
-    fn decoder(&mut self) -> Self {
-        Self
-    }
-}
-
-impl Encoder for AsIs {
-    type Item = Bytes;
-    type Error = Status;
-
-    fn encode(&mut self, message: Bytes, buffer: &mut EncodeBuf<'_>) -> Result<(), Status> {
-        buffer.put(message);
-        Ok(())
-    }
-}
-
-impl Decoder for AsIs {
-    type Item = Bytes;
-    type Error = Status;
-
-    fn decode(&mut self, buffer: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
-        Ok(Some(buffer.copy_to_bytes(buffer.remaining())))
     }
 }

@@ -17,10 +17,10 @@ use volo_thrift::client::ClientBuilder;
 use volo_thrift::context::{CLIENT_CONTEXT_CACHE, ServerContext};
 use volo_thrift::server::Server;
 
-use crate::child;
 use crate::harness::{Figures, Shared, record};
 use crate::run::Run;
 use crate::tokio_runtime::{self, Idle};
+use greenwave_bench::child;
 
 /// Who brings several calls that are in flight.
 #[derive(Clone, Copy, PartialEq)]

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use clap::{Args, ValueEnum};
+use greenwave_bench::probes;
 use greenwave_bench::progress::Progress;
 use greenwave_bench::result::Results;
 use greenwave_programs::{PROGRAMS, Program, Scale};
@@ -109,22 +110,8 @@ impl Setting {
             !greenwave_quanta::is_instrumented(),
             "this build has probes; run the benchmark by the one that `cargo build --release` makes"
         );
-        let probes = match &options.probes {
-            Some(path) => path.clone(),
-            // From target/release/NAME to target/quanta/TRIPLE/release/NAME.
-            None => {
-                let triple = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
-                let release = PathBuf::from("quanta").join(triple).join("release");
-                let target = plain.ancestors().nth(2).context("this executable is in no target folder")?;
-                target.join(release).join(plain.file_name().unwrap_or_default())
-            }
-        };
-        ensure!(
-            probes.is_file(),
-            "there is no build with probes at {}; make it by \
-             `cargo run --release -p cargo-quanta -- quanta build --release -p greenwave-programs`",
-            probes.display()
-        );
+        let probes = options.probes.clone().map_or_else(probes::of_this_program, Ok)?;
+        ensure!(probes.is_file(), "there is no build with probes at {}", probes.display());
         let layouts = match &options.layouts {
             Some(folder) => layouts(folder)?,
             None => vec![[plain.clone(), probes.clone()]],

@@ -7,10 +7,10 @@ use greenwave::{Address, ChannelConfig, CompletionStream};
 
 use super::calls::ask;
 use super::echo;
-use crate::child::ServerProcess;
 use crate::cpu;
 use crate::harness::Figures;
 use crate::run::Run;
+use greenwave_bench::child::ServerProcess;
 
 /// The server's CPU time while every connection has been used once and no more.
 pub(super) fn drive(

@@ -21,10 +21,10 @@ use certificates::Certificates;
 
 use crate::Cores;
 use crate::case::Case;
-use crate::child::{self, ServerProcess};
 use crate::harness::Figures;
 use crate::run::Run;
 use crate::work;
+use greenwave_bench::child::{self, ServerProcess};
 
 const ECHO: &str = "peers.Echo/Echo";
 const WORK: &str = "peers.Echo/Work";

@@ -11,8 +11,8 @@ use greenwave::{Address, ChannelConfig, CompletionStream};
 use super::calls::{Calls, ask};
 use super::{WHERE, WORK};
 use crate::harness::Figures;
-use crate::pin;
 use crate::run::Run;
+use greenwave_bench::pin;
 
 /// How many connections bring the calls.
 const CONNECTIONS: usize = 4;

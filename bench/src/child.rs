@@ -13,29 +13,31 @@ use std::{io, process, thread};
 use anyhow::Context;
 
 use crate::pin;
-use crate::run::Run;
 
 /// A server that ends with this handle.
-pub(crate) struct ServerProcess {
+pub struct ServerProcess {
     child: Child,
     /// Where it listens, as it said.
-    pub(crate) address: String,
+    pub address: String,
     /// The authority of its certificate, in the PEM format, if it has one.
-    pub(crate) authority: Option<String>,
+    pub authority: Option<String>,
 }
 
 impl ServerProcess {
-    /// Starts `command` on the server's core and waits until it listens.
-    pub(crate) fn start(mut command: Command, run: &Run) -> anyhow::Result<Self> {
+    /// Starts `command`, the server of the system that is called `name`, on a core and waits until it listens.
+    ///
+    /// # Errors
+    /// When it can't be started, or ends before it listens.
+    pub fn start(mut command: Command, core: usize, name: &str) -> anyhow::Result<Self> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = pin::spawn(&mut command, run.cores.server)?;
+        let mut child = pin::spawn(&mut command, core)?;
         let mut line = String::new();
         let said = child.stdout.take().map(|stdout| BufReader::new(stdout).read_line(&mut line)).transpose();
         match line.trim() {
             "" => {
                 let status = child.wait()?;
                 said.context("the server's output can't be read")?;
-                anyhow::bail!("the server of {} ended before it listened: {status}", run.system.name())
+                anyhow::bail!("the server of {name} ended before it listened: {status}")
             }
             address => {
                 let (address, authority) = match address.split_once(' ') {
@@ -48,12 +50,16 @@ impl ServerProcess {
     }
 
     /// Where it listens, if that is a socket.
-    pub(crate) fn socket(&self) -> anyhow::Result<SocketAddr> {
+    ///
+    /// # Errors
+    /// When it isn't.
+    pub fn socket(&self) -> anyhow::Result<SocketAddr> {
         self.address.parse().with_context(|| format!("the server says that it listens on {}", self.address))
     }
 
     /// The process's id.
-    pub(crate) fn id(&self) -> u32 {
+    #[must_use]
+    pub fn id(&self) -> u32 {
         self.child.id()
     }
 }
@@ -67,17 +73,17 @@ impl Drop for ServerProcess {
 }
 
 /// Prints where this process listens, for its parent.
-pub(crate) fn announce(address: impl Display) {
+pub fn announce(address: impl Display) {
     println!("{address}");
 }
 
 /// [`announce`], with the authority of this process's certificate, in the PEM format.
-pub(crate) fn announce_with(address: impl Display, authority: &str) {
+pub fn announce_with(address: impl Display, authority: &str) {
     println!("{address} {}", authority.replace('\n', "|"));
 }
 
 /// Ends this process when its standard input does.
-pub(crate) fn end_with_parent() {
+pub fn end_with_parent() {
     thread::spawn(|| {
         let _ = io::stdin().lock().read_to_end(&mut Vec::new());
         process::exit(0);

@@ -6,17 +6,18 @@ use std::thread;
 use std::time::Duration;
 
 /// Ends the process if it isn't dropped in time: a server that stops answering would otherwise be waited for for ever.
-pub(crate) struct Watchdog {
+pub struct Watchdog {
     _alive: Sender<()>,
 }
 
 impl Watchdog {
     /// Watches something that is called `what` and should take no longer than `limit`.
-    pub(crate) fn start(what: String, limit: Duration) -> Self {
+    #[must_use]
+    pub fn start(what: String, limit: Duration) -> Self {
         let (alive, ended) = channel();
         thread::spawn(move || {
             if ended.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
-                eprintln!("{what} didn't end within {limit:?}; run it alone with `greenwave-peers run` to see why");
+                eprintln!("{what} didn't end within {limit:?}; run it alone to see why");
                 process::exit(2);
             }
         });

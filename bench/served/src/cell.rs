@@ -1,0 +1,166 @@
+//! One system, measured once: a server process on its core, the load generator on another.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::Context;
+use greenwave::Address;
+use greenwave_bench::arrivals::Arrivals;
+use greenwave_bench::capacity::{self, Trial};
+use greenwave_bench::child::ServerProcess;
+use greenwave_bench::latencies::Latencies;
+use greenwave_bench::load::{self, Plan};
+use greenwave_bench::measured::{Measured, Tally};
+use greenwave_bench::progress::Progress;
+use greenwave_bench::watchdog::Watchdog;
+
+use crate::calls::Calls;
+use crate::case::{Case, Deadlines, Mix};
+use crate::system::{Stack, System};
+use crate::target::{Greenwave, Served, Usage};
+use crate::tonic_client::Tonic;
+
+/// How many calls are outstanding in a closed loop.
+const IN_FLIGHT: usize = 128;
+/// How long outstanding calls are waited for: longer than any deadline.
+const DRAIN: Duration = Duration::from_millis(600);
+/// How much longer than planned a cell may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How long is measured.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Times {
+    pub(crate) warm_up: Duration,
+    /// More, as it takes a while until queues are as long as they will be.
+    pub(crate) warm_up_overload: Duration,
+    pub(crate) window: Duration,
+    pub(crate) saturated: Duration,
+}
+
+impl Times {
+    /// How long one open loop takes.
+    pub(crate) fn of(&self, case: Case) -> Duration {
+        self.window + if case.is_overload() { self.warm_up_overload } else { self.warm_up }
+    }
+}
+
+/// What a cell showed, by the names that results have for it.
+pub(crate) type Figures = BTreeMap<String, f64>;
+
+/// Measures cells.
+pub(crate) struct Testbed<'a> {
+    /// The server's; this thread is on another one.
+    pub(crate) core: usize,
+    pub(crate) times: Times,
+    pub(crate) progress: &'a mut Progress,
+}
+
+impl Testbed<'_> {
+    /// What a system serves in a closed loop: `saturated_per_s`, and if it tells `head_share`.
+    pub(crate) fn saturated(&mut self, system: System, mix: Mix) -> anyhow::Result<Figures> {
+        let time = self.times.saturated;
+        let trial = Trial { in_flight: IN_FLIGHT, warm_up: time / 5, windows: 1, window: time, seed: 1 };
+        let calls = Calls::new(mix, Deadlines::None, trial.seed)?;
+        let progress = &mut *self.progress;
+        let measure = |calls: &mut Calls, target: &mut dyn Served| {
+            let classes = calls.classes().clone();
+            Ok(capacity::measure(&trial, &classes, target, calls, progress)?)
+        };
+        let (measured, usage) = with_server(system, mix, calls, self.core, 2 * time, measure)?;
+        let mut figures = Figures::from([("saturated_per_s".to_owned(), measured.per_second)]);
+        figures.extend(usage.map(|usage| ("head_share".to_owned(), usage.head_share())));
+        Ok(figures)
+    }
+
+    /// What it does in an open loop at so many calls a second.
+    pub(crate) fn open(&mut self, system: System, case: Case, capacity: f64, seed: u64) -> anyhow::Result<Figures> {
+        let calls = Calls::new(case.mix, case.deadlines, seed)?;
+        let arrivals = Arrivals::Poisson { per_second: case.load * capacity };
+        let time = self.times.of(case);
+        let plan = Plan {
+            warm_up: time - self.times.window,
+            drain: DRAIN,
+            samples: 0,
+            seed,
+            ..Plan::new(arrivals, calls.classes().clone(), self.times.window)
+        };
+        let names: Vec<String> = calls.names().map(str::to_owned).collect();
+        let progress = &mut *self.progress;
+        let measure = |calls: &mut Calls, target: &mut dyn Served| Ok(load::run(&plan, target, calls, progress));
+        let (measured, usage) = with_server(system, case.mix, calls, self.core, time + DRAIN, measure)?;
+        let mut figures = figures(&measured, &names, capacity);
+        if let Some(usage) = usage {
+            figures.insert("service_share".to_owned(), 1.0 - usage.head_share());
+            figures.insert("wasted_work_share".to_owned(), usage.wasted as f64 / usage.service as f64);
+        }
+        Ok(figures)
+    }
+}
+
+/// Starts a server, measures, and says what the server used meanwhile if it tells.
+fn with_server<T>(
+    system: System,
+    mix: Mix,
+    mut calls: Calls,
+    core: usize,
+    time: Duration,
+    measure: impl FnOnce(&mut Calls, &mut dyn Served) -> anyhow::Result<T>,
+) -> anyhow::Result<(T, Option<Usage>)> {
+    let what = || format!("{system} under {}", mix.name());
+    let _watchdog = Watchdog::start(what(), time + PATIENCE);
+    let server = ServerProcess::start(system.server(mix, core)?, core, system.name())?;
+    let socket = server.socket()?;
+    let mut target: Box<dyn Served> = match system.stack() {
+        Stack::Greenwave => Box::new(Greenwave::connect(&Address::Tcp(socket), &calls)?),
+        Stack::Tonic | Stack::TonicPool => Box::new(Tonic::connect(socket, &calls)?),
+    };
+    let before = target.usage().with_context(what)?;
+    let measured = measure(&mut calls, &mut *target).with_context(what)?;
+    let after = target.usage().with_context(what)?;
+    Ok((measured, after.zip(before).map(|(after, before)| after.since(before))))
+}
+
+/// The figures of all calls, and of each class with its name in front.
+fn figures(measured: &Measured, names: &[String], capacity: f64) -> Figures {
+    let mut figures = Figures::new();
+    push(&mut figures, "", &[&measured.total]);
+    for name in names.iter().enumerate().filter(|(at, name)| !names[..*at].contains(name)).map(|(_, name)| name) {
+        let of_class = measured.classes.iter().zip(names).filter(|(_, other)| *other == name);
+        let tallies: Vec<&Tally> = of_class.map(|((_, tally), _)| tally).collect();
+        push(&mut figures, &format!("{name}/"), &tallies);
+    }
+    for (name, count) in &measured.total.misses {
+        figures.insert(format!("{}_share", name.replace('-', "_")), *count as f64 / measured.total.scheduled as f64);
+    }
+    let goodput = measured.goodput_per_s();
+    figures.insert("offered_per_s".to_owned(), measured.offered_per_s());
+    figures.insert("goodput_per_s".to_owned(), goodput);
+    figures.insert("goodput_over_capacity".to_owned(), goodput / capacity);
+    let late = measured.sent_late as f64 / measured.total.scheduled as f64;
+    figures.insert("sent_in_time_share".to_owned(), 1.0 - late);
+    figures.insert("max_send_lag_us".to_owned(), us(measured.max_send_lag));
+    figures
+}
+
+/// Of calls that were never answered a quantile knows that they took longer than all others: where it falls on one of
+/// them there is none.
+fn push(figures: &mut Figures, prefix: &str, tallies: &[&Tally]) {
+    let mut results = Latencies::new();
+    tallies.iter().for_each(|tally| results.merge(&tally.results));
+    let scheduled = tallies.iter().map(|tally| tally.scheduled).sum::<u64>() as f64;
+    let missed = tallies.iter().map(|tally| tally.missed()).sum::<u64>() as f64;
+    for (metric, q) in [("p50_us", 0.5), ("p99_us", 0.99), ("p999_us", 0.999)] {
+        let share = q * scheduled / results.count().max(1) as f64;
+        if let Some(latency) = results.quantile(share).filter(|_| share <= 1.0) {
+            figures.insert(format!("{prefix}{metric}"), us(latency));
+        }
+    }
+    if scheduled > 0.0 {
+        figures.insert(format!("{prefix}missed_share"), missed / scheduled);
+        figures.insert(format!("{prefix}calls"), scheduled);
+    }
+}
+
+fn us(time: Duration) -> f64 {
+    time.as_nanos() as f64 / 1e3
+}

@@ -1,0 +1,100 @@
+//! A whole server over TCP, in the orders that it can go by, beside tonic.
+//!
+//! One server process is pinned to a core, the load generator to another, and one connection over loopback is between
+//! them (tonic has some more). The load is open: calls are due at times that were fixed beforehand (Poisson), each is
+//! measured from when it was due, and what isn't answered in time is missed, whatever became of it.
+//!
+//! - [`case`]: the mixes of calls, the deadlines, and the loads.
+//! - [`work`]: what handlers do. [`calls`]: what is asked of which method.
+//! - [`system`]: the settings of the server that are compared, and tonic with and without a pool.
+//! - [`server`], [`tonic_server`]; [`target`], [`tonic_client`]: both sides.
+//! - [`cell`]: one system, measured once. [`plan`], [`rounds`], [`ratios`], [`claims`]: all of them.
+//!
+//! The program is built twice: by `cargo quanta`, without which nothing is preempted, for the servers; and by Cargo for the
+//! load generator and for tonic's own server.
+
+#![forbid(unsafe_code)]
+
+mod calls;
+mod case;
+mod cell;
+mod claims;
+mod plan;
+mod ratios;
+mod rounds;
+mod server;
+mod system;
+mod target;
+mod tonic_client;
+mod tonic_server;
+mod work;
+
+use std::time::Duration;
+
+use clap::{Parser, Subcommand};
+use greenwave_bench::{child, pin};
+use greenwave_policy::Order;
+
+use case::Mix;
+use plan::Wanted;
+use system::Stack;
+
+/// Measures a whole server in the orders that it can go by, beside tonic
+#[derive(Parser)]
+#[command(name = "greenwave-served")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Measures all systems in turns, prints tables and writes target/bench/served.json
+    Bench(Wanted),
+    /// Serves a mix until standard input ends: what the benchmark starts
+    Serve(Serve),
+}
+
+#[derive(clap::Args)]
+struct Serve {
+    /// The mix: extreme, high, tpcc, exponential, kv
+    #[arg(long)]
+    mix: Mix,
+    /// The core that its threads stay on
+    #[arg(long, default_value_t = 0)]
+    core: usize,
+    /// What serves
+    #[arg(long, default_value = "greenwave")]
+    stack: Stack,
+    /// The order; that of a server by default if not stated
+    #[arg(long, value_name = "NAME")]
+    order: Option<Order>,
+    /// The quantum in microseconds, 0 for none; that of a server by default if not stated
+    #[arg(long, value_name = "US")]
+    quantum_us: Option<f64>,
+}
+
+fn main() -> anyhow::Result<()> {
+    match Cli::parse().command {
+        Command::Bench(wanted) => {
+            let [server, client, _] = pin::first_three()?;
+            anyhow::ensure!(server != client, "this process may run on one core alone; it needs two (see `nproc`)");
+            pin::this_thread(client)?;
+            rounds::bench(server, &wanted)
+        }
+        Command::Serve(serve) => serve.run(),
+    }
+}
+
+impl Serve {
+    fn run(self) -> anyhow::Result<()> {
+        pin::this_thread(self.core)?;
+        child::end_with_parent();
+        let quantum = self.quantum_us.map(|micros| Duration::try_from_secs_f64(micros / 1e6)).transpose()?;
+        match self.stack {
+            Stack::Greenwave => server::serve(self.mix, self.core, self.order, quantum),
+            Stack::Tonic => tonic_server::serve(self.mix, false),
+            Stack::TonicPool => tonic_server::serve(self.mix, true),
+        }
+    }
+}

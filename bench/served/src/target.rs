@@ -1,0 +1,126 @@
+//! Greenwave's server as a target of load: a completion stream, one connection, polled by the generator's own thread.
+
+use std::collections::BTreeMap;
+
+use anyhow::Context as _;
+use greenwave::rpc::{Completion, MethodId, Wait};
+use greenwave::{Address, ChannelConfig, CompletionStream, Context};
+use greenwave_bench::capacity::OUT_OF_REACH;
+use greenwave_bench::clock;
+use greenwave_bench::rpc::miss;
+use greenwave_bench::target::{Answer, Reply, Request, Target};
+use greenwave_policy::Time;
+
+use crate::calls::{Calls, SERVICE};
+use crate::server;
+
+/// A target that can say what its server has used.
+pub(crate) trait Served: Target {
+    /// What the server has used so far, if it tells.
+    fn usage(&mut self) -> anyhow::Result<Option<Usage>>;
+}
+
+/// What a server has used since it was started, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Usage {
+    /// Of its thread.
+    pub(crate) cpu: u64,
+    /// By handlers.
+    pub(crate) service: u64,
+    /// By handlers for calls that were not answered in time.
+    pub(crate) wasted: u64,
+}
+
+/// Methods of a Greenwave server over one connection.
+pub(crate) struct Greenwave {
+    stream: CompletionStream,
+    /// For each class.
+    methods: Vec<MethodId>,
+    /// What ended a wait, until it's polled for.
+    held: Option<Completion>,
+}
+
+impl Greenwave {
+    pub(crate) fn connect(address: &Address, calls: &Calls) -> anyhow::Result<Self> {
+        let config = ChannelConfig { wait: Wait::Spin, limits: server::limits(), ..ChannelConfig::default() };
+        let stream = CompletionStream::connect(address, &config)?;
+        let methods = calls.methods().map(|name| MethodId::of(&format!("{SERVICE}/{name}"))).collect();
+        Ok(Self { stream, methods, held: None })
+    }
+
+    fn ask(&mut self, method: &str) -> anyhow::Result<Vec<u8>> {
+        self.stream.submit(&Context::unlimited(), MethodId::of(method), &[], u64::MAX);
+        loop {
+            // Answers that came too late to count may come first.
+            let Completion { tag, result, .. } = self.stream.take().context("no call is in flight")?;
+            if tag == u64::MAX {
+                return Ok(result.map_err(|failure| failure.status)?.body.to_vec());
+            }
+        }
+    }
+}
+
+impl Target for Greenwave {
+    fn now(&self) -> Time {
+        clock::now()
+    }
+
+    fn submit(&mut self, request: &Request<'_>) -> Result<(), &'static str> {
+        let method = self.methods[request.class_index];
+        if request.class.deadline >= OUT_OF_REACH {
+            self.stream.submit(&Context::unlimited(), method, request.payload, request.tag);
+        } else {
+            let left = request.expires().since(clock::now());
+            self.stream.submit_within(left, method, request.payload, request.tag);
+        }
+        Ok(())
+    }
+
+    fn poll(&mut self, sink: &mut dyn FnMut(Reply<'_>)) {
+        while let Some(Completion { tag, result, .. }) = self.held.take().or_else(|| self.stream.poll()) {
+            let received = clock::now();
+            match result {
+                Ok(reply) => {
+                    sink(Reply { tag, received, answer: Answer::Ok, stages: &[] });
+                    self.stream.recycle(reply);
+                }
+                Err(failure) => {
+                    sink(Reply { tag, received, answer: Answer::Miss(miss(&failure.status)), stages: &[] });
+                }
+            }
+        }
+    }
+
+    fn wait(&mut self, until: Time) {
+        if self.held.is_none() {
+            self.held = self.stream.take_timeout(until.since(clock::now()));
+        }
+    }
+}
+
+impl Served for Greenwave {
+    fn usage(&mut self) -> anyhow::Result<Option<Usage>> {
+        let cpu = self.ask(server::CPU)?;
+        let cpu = u64::from_le_bytes(cpu.try_into().ok().context("the server doesn't say what it used")?);
+        let counters = String::from_utf8(self.ask("greenwave.Meta/Counters")?)?;
+        let counters: BTreeMap<&str, u64> = counters
+            .lines()
+            .filter_map(|line| line.split_once(' '))
+            .filter_map(|(name, value)| Some((name, value.parse().ok()?)))
+            .collect();
+        let counter = |name: &str| counters.get(name).copied().with_context(|| format!("no counter is called {name}"));
+        Ok(Some(Usage { cpu, service: counter("service_nanos")?, wasted: counter("wasted_nanos")? }))
+    }
+}
+
+impl Usage {
+    /// What was used between `before` and this.
+    pub(crate) fn since(self, before: Self) -> Self {
+        Self { cpu: self.cpu - before.cpu, service: self.service - before.service, wasted: self.wasted - before.wasted }
+    }
+
+    /// The share of the thread's time that no handler had.
+    pub(crate) fn head_share(self) -> f64 {
+        1.0 - self.service as f64 / self.cpu as f64
+    }
+}
