@@ -257,7 +257,7 @@ const BACKENDS: &str = "auto, uring, epoll or fabric";
 const INSTANCES: &str =
     "an address, then clusters, cores and backend, such as tcp://127.0.0.1:7001,clusters=2,cores=4-7";
 
-const ORDERS: &str = "fcfs, ps, edf, least-laxity, oldest-first or stage-laxity";
+const ORDERS: &str = "guarded, fcfs, ps, edf, least-laxity, oldest-first or stage-laxity";
 
 /// Anything that can be read from text.
 pub(crate) fn value<T: FromStr>(text: &str) -> Option<T> {

@@ -63,6 +63,22 @@ impl ServiceTimes {
         Some(Duration::from_nanos(middle(octave, step)))
     }
 
+    /// How long a call that has taken `had` so far is still going to take: the median of those that took longer. `None` if
+    /// there was none.
+    ///
+    /// Of times that are all about the same it is what is left of them, of exponential ones always the same, and of those
+    /// that vary widely the more the longer it takes already.
+    #[must_use]
+    pub fn left(&self, had: Span) -> Option<Duration> {
+        let (octave, step) = place(had.as_nanos().min(LONGEST));
+        let shorter = self.octaves[..octave].iter().sum::<u32>() + self.buckets[octave][..=step].iter().sum::<u32>();
+        let longer = self.weight.checked_sub(shorter).filter(|longer| *longer > 0)?;
+        let mut rank = shorter + longer.div_ceil(2);
+        let octave = skip(&self.octaves, &mut rank);
+        let step = skip(&self.buckets[octave], &mut rank);
+        Some(Duration::from_nanos(middle(octave, step).saturating_sub(had.as_nanos())))
+    }
+
     /// The mean; `None` before the first observation.
     #[must_use]
     pub fn mean(&self) -> Option<Duration> {

@@ -114,10 +114,13 @@ pub struct Counts {
 
 /// The jobs of one thread and whose turn it is.
 ///
-/// 1. A job is in `ready` or in `waiting`, or it was handed to the owner as suspended; never in two of them.
+/// 1. A job is in `ready` or in `waiting`, or it is `preempted`, or it was handed to the owner as suspended; never in two of
+///    them.
 /// 2. `counts.served` is the sum of the quanta of all jobs that are there.
 pub struct Worker<J: Job> {
     ready: ReadyQueue<u32>,
+    /// Whose quantum ended last. It goes on at the next turn, if it is still the first then, and is put back otherwise.
+    preempted: Option<u32>,
     waiting: Waiting,
     places: Vec<Place<J>>,
     free: Vec<u32>,
@@ -152,6 +155,7 @@ impl<J: Job> Worker<J> {
         let mut clock = Clock::new();
         Self {
             ready: ReadyQueue::new(order),
+            preempted: None,
             waiting: Waiting::new(),
             places: Vec::new(),
             free: Vec::new(),
@@ -201,7 +205,7 @@ impl<J: Job> Worker<J> {
             let Self { waiting, ready, places, .. } = self;
             waiting.look(now, |place| ready.put_back(now, places[place as usize].urgency_now(), place));
         }
-        let Some((_, place)) = self.ready.pop_due(now) else {
+        let Some(place) = self.next(now) else {
             self.now = now;
             return Event::Idle;
         };
@@ -222,7 +226,7 @@ impl<J: Job> Worker<J> {
         self.counts.served = self.counts.served.wrapping_add(1);
         match back {
             Back::Preempted => {
-                self.ready.put_back(after, there.urgency_now(), place);
+                self.preempted = Some(place);
                 Event::Preempted(id)
             }
             Back::Suspended => Event::Suspended(id),
@@ -241,6 +245,19 @@ impl<J: Job> Worker<J> {
         }
     }
 
+    /// Whose turn it is.
+    #[inline]
+    fn next(&mut self, now: Time) -> Option<u32> {
+        if let Some(place) = self.preempted.take() {
+            let urgency = self.places[place as usize].urgency_now();
+            if self.ready.goes_on(now, &urgency) {
+                return Some(place);
+            }
+            self.ready.put_back(now, urgency, place);
+        }
+        self.ready.pop_due(now).map(|(_, place)| place)
+    }
+
     /// Puts a job that suspended itself back into the queue; one that isn't there any more is left alone.
     pub fn resume(&mut self, now: Time, job: JobId) {
         let Some(there) = self.places.get(job.place as usize) else { return };
@@ -252,7 +269,7 @@ impl<J: Job> Worker<J> {
     /// How many jobs are ready to run.
     #[must_use]
     pub fn ready(&self) -> usize {
-        self.ready.len()
+        self.ready.len() + usize::from(self.preempted.is_some())
     }
 
     /// How many jobs wait for locks and the like.

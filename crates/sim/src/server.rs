@@ -223,7 +223,9 @@ pub fn serve(core: Core, mix: Mix, deadlines: Deadlines, load: f64, calls: usize
     loop {
         let urgency = |call: &Call| {
             let (arrived, deadline, here) = (call.arrived, call.deadline, learned[call.method].estimate);
-            Urgency { arrived, birth: arrived, deadline, here, ahead: Duration::ZERO }.after(call.had)
+            let left = here.checked_sub(call.had).or_else(|| learned[call.method].times.left(call.had.into()));
+            let here = left.unwrap_or(call.had);
+            Urgency { arrived, birth: arrived, deadline, here, ahead: Duration::ZERO }
         };
         while let Some(call) = next.take_if(|call| call.arrived <= now) {
             queue.push(now, urgency(&call), call);

@@ -259,7 +259,7 @@ struct ServerFlags {
     /// Its name in receipts, up to 64 bytes
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// What runs next: fcfs, ps, edf, least-laxity, oldest-first, stage-laxity [default: least-laxity]
+    /// What runs next: guarded, fcfs, ps, edf, least-laxity, oldest-first, stage-laxity [default: guarded]
     #[arg(long, value_name = "ORDER")]
     order: Option<String>,
     /// Whether what can't be answered in time is refused: on, dark (counted alone) or off [default: on]

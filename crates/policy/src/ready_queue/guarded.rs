@@ -19,9 +19,13 @@
 //! would take turns at every quantum and be done together, as late as the later one.
 //!
 //! # The rest
-//! The rest goes by what each has left, as far as that is known: the estimate, less what it had; and as much again as it had
-//! once that is used up. So where a method's times vary widely, its long calls give way to all others, as by least
-//! attained service. Nobody starves: a call goes before what comes [so many times](PATIENCE) its remaining work later.
+//! The rest goes by what each has left, as far as that is known: the estimate, less what it had; and once that is used up,
+//! what calls that took so long went on to take. So where a method's times vary widely, its long calls give way to all
+//! others, as by least attained service, and where they are exponential nobody does. Of calls that have about as much left
+//! the one goes first that [has less to spare](SPARE). Nobody starves: a call goes before what comes
+//! [so many times](PATIENCE) its remaining work later.
+//!
+//! What this is worth beside the other orders: `cargo run --release -p greenwave-sim --example orders`.
 
 use super::Urgency;
 use super::urgency::signed;

@@ -22,7 +22,8 @@ pub struct Urgency {
 
 impl Urgency {
     /// What is left when it has run for so long here. Work that took longer than was estimated is expected to take as long
-    /// again: of times that vary widely, that is how they go on.
+    /// again: of times that vary widely, that is how they go on. Who has learned the times knows better, see
+    /// [`ServiceTimes::left`](crate::ServiceTimes::left).
     #[must_use]
     #[inline]
     pub fn after(self, had: Duration) -> Self {

@@ -1,6 +1,6 @@
 //! Quantiles, against the sorted observations.
 
-use greenwave_policy::ServiceTimes;
+use greenwave_policy::{ServiceTimes, Span};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::time::Duration;
@@ -54,6 +54,18 @@ fn the_rare_slow_calls_keep_their_share() {
 }
 
 #[test]
+fn what_is_left_is_what_those_that_took_longer_went_on_to_take() {
+    let us = Duration::from_micros;
+    let bimodal = observed((0..1000).map(|at| if at % 200 == 0 { us(500) } else { us(1) }));
+    let left = |had| bimodal.left(Span::from(us(had)));
+    assert!(left(0).is_some_and(|left| is_near(left, us(1))), "{:?}", left(0));
+    assert!(left(5).is_some_and(|left| is_near(left, us(495))), "{:?}", left(5));
+    assert!(left(400).is_some_and(|left| left.abs_diff(us(100)) < us(20)), "{:?}", left(400));
+    assert_eq!(left(600), None);
+    assert_eq!(ServiceTimes::new().left(Span::ZERO), None);
+}
+
+#[test]
 fn absurd_times_count_as_the_longest_there_are() {
     let times = observed([Duration::MAX]);
     let longest = Duration::from_nanos(1 << 40);
@@ -86,6 +98,22 @@ proptest! {
         let share = (at + 1) as f64 / times.len() as f64;
         prop_assume!(share * times.len() as f64 == (at + 1) as f64);
         prop_assert!(is_near(learned.quantile(share).expect("observed"), times[at]));
+    }
+
+    #[test]
+    fn what_is_left_falls_within_the_longer_half(times in times(), had in 0..1_u64 << 40) {
+        let observed = observed(times.iter().copied());
+        match observed.left(Span::from_nanos(had)) {
+            Some(left) => {
+                let whole = Duration::from_nanos(had) + left;
+                prop_assert!(whole <= observed.quantile(1.0).expect("something was observed").max(Duration::from_nanos(had)));
+            }
+            // Those of its own bucket are taken to be no longer.
+            None => {
+                let longest = times.iter().max().copied().unwrap_or_default();
+                prop_assert!(longest.as_nanos() as u64 <= had + had / 16 + 1, "{longest:?}");
+            }
+        }
     }
 
     #[test]
