@@ -131,6 +131,11 @@ impl Learned {
         self.least = of(&self.here, self.confidence) + of(&self.ahead, self.confidence);
     }
 
+    /// How long a call that was served for so long is taken to need still: as long again if none was seen to take longer.
+    pub(super) fn left(&self, had: Span) -> Duration {
+        self.here.left(had).unwrap_or(had.into())
+    }
+
     /// How long a call of this method is taken to need once it begins.
     pub(super) fn needed(&self) -> Option<Duration> {
         self.estimate.map(|_| self.needed)

@@ -1,6 +1,7 @@
 //! A call while it is served.
 
 use super::inbox::Owed;
+use super::methods::Learned;
 use super::places::Place;
 use super::runner::Runner;
 use crate::context::{Context, Inner};
@@ -104,8 +105,12 @@ pub(super) struct Admitted {
 
 impl Task {
     /// How urgent it is once it has had some service: of the work here only the rest is left.
-    pub(super) fn urgency_now(&self) -> Urgency {
-        self.urgency.after(self.service.into())
+    pub(super) fn urgency_now(&self, methods: &[Learned]) -> Urgency {
+        let had = self.service.into();
+        if had <= self.urgency.here {
+            return self.urgency.after(had);
+        }
+        Urgency { here: methods[self.method].left(self.service), ..self.urgency }
     }
 
     /// What it has cost until `now`.

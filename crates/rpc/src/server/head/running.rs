@@ -57,7 +57,7 @@ impl Head {
             // Before anything is put away: who goes on has all that it needs where it needs it.
             let goes_on = end.is_none()
                 && !self.pacing.is_due_after_quantum(after)
-                && self.ready.goes_on(after, &task.urgency_now());
+                && self.ready.goes_on(after, &task.urgency_now(&self.methods));
             if !goes_on {
                 state = end;
                 break;
@@ -75,7 +75,7 @@ impl Head {
                 if !self.mailbox.commands.borrow().is_empty() {
                     task.commands = self.mailbox.commands.take();
                 }
-                self.ready.put_back(after, task.urgency_now(), index);
+                self.ready.put_back(after, task.urgency_now(&self.methods), index);
             }
             Some(State::Suspended) => match task.serving.product.take() {
                 Some(result) => {
@@ -209,7 +209,7 @@ impl Head {
         self.mailbox.commands.replace(commands);
         if resume {
             let task = &mut self.tasks[index];
-            self.ready.put_back(now, task.urgency_now(), index);
+            self.ready.put_back(now, task.urgency_now(&self.methods), index);
         }
         // A call can fail at once; its completion must find the task waiting, so it is delivered now.
         if !self.happened.is_empty() {
@@ -223,7 +223,7 @@ impl Head {
         let task = &mut self.tasks[index];
         task.idle = task.idle.saturating_add(1);
         if task.idle <= POLITE {
-            let urgency = task.urgency_now();
+            let urgency = task.urgency_now(&self.methods);
             return self.ready.put_back(now, urgency, index);
         }
         self.epoch += 1;

@@ -82,7 +82,7 @@ impl Head {
         let Some(task) = self.tasks.get_mut(index) else { return };
         if task.waiting.take().is_some() {
             task.since = now;
-            self.ready.push(now, task.urgency_now(), index);
+            self.ready.push(now, task.urgency_now(&self.methods), index);
         }
     }
 
