@@ -5,12 +5,14 @@
 
 #![forbid(unsafe_code)]
 
+mod bare;
 mod bench;
 mod demo;
 mod ebpf;
 mod fuzz;
 mod preempt;
 mod step;
+mod tally;
 mod test;
 
 use std::process::ExitCode;

@@ -2,8 +2,9 @@
 
 use std::ffi::OsStr;
 use std::fmt;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
@@ -26,9 +27,22 @@ impl Steps {
     /// # Errors
     /// When the command can't be started, or fails.
     pub(crate) fn run(&mut self, name: &str, command: &mut Command) -> Result<()> {
+        self.run_by(name, command, Command::status)
+    }
+
+    /// Runs a step in a way of its own.
+    ///
+    /// # Errors
+    /// Those of [`Self::run`].
+    pub(crate) fn run_by(
+        &mut self,
+        name: &str,
+        command: &mut Command,
+        way: impl FnOnce(&mut Command) -> io::Result<ExitStatus>,
+    ) -> Result<()> {
         self.announce(name, &shown(command));
         let began = Instant::now();
-        let status = command.status().with_context(|| format!("can't run `{}`", shown(command)))?;
+        let status = way(command).with_context(|| format!("can't run `{}`", shown(command)))?;
         if !status.success() {
             bail!("{name} failed ({status}); to repeat it: {}", shown(command));
         }

@@ -7,8 +7,9 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use crate::step::{Steps, asks_for_help, cargo, has_libfabric, root, say, works, wrong_use};
-use crate::{ebpf, fuzz};
+use crate::step::{Steps, asks_for_help, cargo, has_libfabric, root, say, target, works, wrong_use};
+use crate::tally::Tally;
+use crate::{bare, ebpf, fuzz};
 
 const HELP: &str = "\
 Checks formatting, lints, panics, documentation, the models of lock-free code, fuzz targets, the eBPF object, and runs
@@ -20,7 +21,8 @@ Options:
   --quick  formatting, lints and tests alone
 
 The fuzz targets run for a few seconds each, where the nightly toolchain and cargo-fuzz are installed; C code is put to
-the test where clang is, and the backend over libfabric where libfabric-dev is.";
+the test where clang is, the harness in Go where Go is, and the backend over libfabric where libfabric-dev is. The tests
+find no programs but those that README.md names. What is passed over is said, with what to install, and counted.";
 
 /// How long each fuzz target runs.
 const FUZZ_SECONDS: u32 = 10;
@@ -34,7 +36,7 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
         [word] if word == "--quick" => true,
         _ => return Err(wrong_use(format!("`{}` is not understood", words.join(" ")), "cargo xtask test --help")),
     };
-    let mut steps = Steps::new(if quick { 3 } else { 9 + fabric_steps() });
+    let mut steps = Steps::new(if quick { 3 } else { 10 + fabric_steps() });
     steps.run("formatting", &mut cargo(["fmt", "--all", "--check"]))?;
     let lints = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
     steps.run("lints", &mut cargo(lints))?;
@@ -47,12 +49,32 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
         models(&mut steps)?;
         fuzz::smoke(&mut steps, FUZZ_SECONDS)?;
         c_code(&mut steps)?;
+        go(&mut steps)?;
         ebpf::check(&mut steps)?;
         fabric(&mut steps)?;
     }
-    steps.run("tests", &mut cargo(["test", "--workspace", "--no-fail-fast"]))?;
+    tests(&mut steps)?;
     steps.finish();
     Ok(())
+}
+
+/// All tests, with nothing on the path but what the README names.
+fn tests(steps: &mut Steps) -> Result<()> {
+    let path = bare::make(bare::folder(&target()), &std::env::var_os("PATH").unwrap_or_default())?;
+    let mut command = cargo(["test", "--workspace", "--no-fail-fast", "--", "--show-output"]);
+    let mut tally = Tally::default();
+    let tested = steps.run_by("tests", command.env("PATH", path), |command| tally.run(command));
+    println!("{tally}");
+    tested
+}
+
+/// The harness in Go and its part in the benchmark, where there is a Go toolchain.
+fn go(steps: &mut Steps) -> Result<()> {
+    if !works(Command::new("go").arg("version")) {
+        steps.pass_over("Go", "passed over: there is no Go; to install it: https://go.dev/dl");
+        return Ok(());
+    }
+    steps.run("Go", &mut cargo(["test", "--package", "greenwave-peers", "--test", "run", "--", "--include-ignored"]))
 }
 
 /// C code in an instrumented program, where there is a compiler that makes bitcode of it.

@@ -249,7 +249,7 @@ mod tests {
 
     #[test]
     fn a_case_is_named_by_itself_or_by_its_kind() {
-        let one = "model/lan-10g-128-fast-3";
+        let one = "model/lan-10g-20us-128-fast-3";
         assert_eq!(cases(true, &[one]).expect("it is one"), (vec![one.to_owned()], Vec::new()));
         let (sources, _) = cases(true, &["source"]).expect("it is a kind");
         assert_eq!(sources, source::names());

@@ -63,6 +63,7 @@ fn supported() -> bool {
         Ok(_) => true,
         Err(error) => {
             assert!(matches!(error, Error::Unsupported { .. }), "{error}");
+            eprintln!("passed over: {error}");
             false
         }
     }
@@ -206,7 +207,7 @@ impl Drop for Groups {
 fn a_cgroup_is_all_threads_in_it_and_below_even_where_those_of_a_process_are_apart() {
     let (_folder, memory) = memory();
     let Some(groups) = Groups::make() else {
-        eprintln!("no cgroup can be made here, so there is none to boost");
+        eprintln!("passed over: no cgroup can be made here; it takes root");
         return;
     };
     let _alone = alone();

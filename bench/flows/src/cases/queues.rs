@@ -112,8 +112,7 @@ impl Case for Queues {
     fn missing(&self, bench: &Bench, system: &str) -> Option<String> {
         // A host's queue isn't filled by guests who see it.
         let near = bench.testbed.near_guests().filter(|_| self.at == Bottleneck::Host);
-        let near = near.map(|why| format!("to install what it takes: apt-get install ethtool ({why})"));
-        near.or_else(|| self.setup(system).agent.and_then(|_| bench.agent_obstacle()))
+        near.map(str::to_owned).or_else(|| self.setup(system).agent.and_then(|_| bench.agent_obstacle()))
     }
 
     fn run(&self, bench: &Bench, system: &str, time: Duration) -> anyhow::Result<Figures> {

@@ -8,6 +8,7 @@
 //! panic; on SIGINT and SIGTERM ([`Testbed::end_with_signals`]); and what was killed harder is cleared away by the next
 //! one that comes up, since its owner is gone.
 
+mod feature;
 mod netns;
 mod place;
 mod problem;
@@ -239,9 +240,10 @@ impl Testbed {
     fn part_guests(&self) -> Result<(), Problem> {
         for host in Place::HOSTS {
             let namespace = self.namespace(host);
-            for (_, interface) in host.guests() {
+            for &(_, interface) in host.guests() {
                 tool::ip(Some(&namespace), &[format!("link set dev {interface} gro_max_size 1514")])?;
-                tool::read("ip", &["netns", "exec", &namespace, "ethtool", "-K", interface, "gro", "on"])?;
+                netns::within(&namespace, || feature::turn_on(interface, "rx-gro"))?
+                    .map_err(|source| Problem::Feature { device: interface.to_owned(), feature: "rx-gro", source })?;
             }
         }
         Ok(())

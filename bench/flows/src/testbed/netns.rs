@@ -6,6 +6,7 @@ use std::os::fd::AsFd as _;
 use std::path::Path;
 use std::process::{Child, Command};
 
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, getpid, kill_process};
 use rustix::thread::{CpuSet, LinkNameSpaceType, move_into_link_name_space, sched_getaffinity, sched_setaffinity};
 
@@ -50,26 +51,30 @@ pub(super) fn inhabitants(name: &str) -> Vec<Pid> {
 
 /// Starts a process in a namespace, pinned to a core with all its threads if one is given.
 ///
-/// Both are passed on by the thread that starts it. So the calling thread goes there and comes back, and no code has to
-/// run between fork and exec.
+/// Both are passed on by the thread that starts it, so no code has to run between fork and exec.
 pub(super) fn spawn(name: &str, core: Option<usize>, command: &mut Command) -> Result<Child, Problem> {
+    let fail = |error: Errno| Problem::Namespace { name: name.to_owned(), source: error.into() };
+    let cores = sched_getaffinity(None).map_err(fail)?;
+    if let Some(core) = core.filter(|core| *core < CpuSet::MAX_CPU) {
+        let mut one = CpuSet::new();
+        one.set(core);
+        sched_setaffinity(None, &one).map_err(fail)?;
+    }
+    let child = within(name, || command.spawn());
+    // Whatever happened, this thread is where it was.
+    sched_setaffinity(None, &cores).map_err(fail)?;
+    let program = || command.get_program().to_string_lossy().into_owned();
+    child?.map_err(|source| Problem::Start { program: program(), name: name.to_owned(), source })
+}
+
+/// Does something with the calling thread in a namespace, and comes back.
+pub(super) fn within<T>(name: &str, job: impl FnOnce() -> T) -> Result<T, Problem> {
     let fail = |source: io::Error| Problem::Namespace { name: name.to_owned(), source };
     let home = File::open("/proc/thread-self/ns/net").map_err(fail)?;
     let there = File::open(Path::new(FOLDER).join(name)).map_err(fail)?;
     let enter = |file: &File| move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network));
-    let cores = sched_getaffinity(None).map_err(|error| fail(error.into()))?;
-    if let Some(core) = core.filter(|core| *core < CpuSet::MAX_CPU) {
-        let mut one = CpuSet::new();
-        one.set(core);
-        sched_setaffinity(None, &one).map_err(|error| fail(error.into()))?;
-    }
-    let child = enter(&there).map_err(|error| fail(error.into())).and_then(|()| {
-        let child = command.spawn();
-        let program = command.get_program().to_string_lossy().into_owned();
-        child.map_err(|source| Problem::Start { program, name: name.to_owned(), source })
-    });
-    // Whatever happened, this thread is where it was.
-    let back = enter(&home).and_then(|()| sched_setaffinity(None, &cores));
-    back.map_err(|error| fail(error.into()))?;
-    child
+    enter(&there).map_err(|error| fail(error.into()))?;
+    let done = job();
+    enter(&home).map_err(|error| fail(error.into()))?;
+    Ok(done)
 }

@@ -38,6 +38,16 @@ pub enum Problem {
         /// What was wrong.
         source: io::Error,
     },
+    /// The kernel doesn't turn a feature of a device on.
+    #[error("{device} can't have {feature} ({source}); Linux has it from 5.13 on, with CONFIG_ETHTOOL_NETLINK")]
+    Feature {
+        /// In its namespace.
+        device: String,
+        /// By the kernel's name.
+        feature: &'static str,
+        /// What was wrong.
+        source: io::Error,
+    },
     /// There is no place for files.
     #[error("{folder} can't be made: {source}", folder = folder.display())]
     Folder {

@@ -45,7 +45,7 @@ pub(crate) struct PathArgs {
     /// Only one of the cases: chain, parallel-unit or five-hops.
     #[arg(long, value_parser = ["chain", "parallel-unit", "five-hops"], hide_possible_values = true)]
     case: Option<String>,
-    /// Only these systems: fifo, edf, least-laxity, oldest-first, stage-laxity.
+    /// Only these systems: fifo, fifo-admission, edf, least-laxity, oldest-first, stage-laxity.
     #[arg(long, value_delimiter = ',', value_name = "NAMES", value_parser = PossibleValuesParser::new(ALL.map(|it| it.name)), hide_possible_values = true)]
     systems: Vec<String>,
     /// Loads as shares of capacity.

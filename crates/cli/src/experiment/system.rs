@@ -43,8 +43,14 @@ pub(crate) const PREEMPTIVE: System = System {
 };
 
 /// All of them.
-pub(crate) const ALL: [System; 5] = [
+pub(crate) const ALL: [System; 6] = [
     FIFO,
+    System {
+        name: "fifo-admission",
+        about: "first come, first served; what can't be answered in time is refused",
+        order: Order::Fcfs,
+        ..LEAST_LAXITY
+    },
     System {
         name: "edf",
         about: "the earliest deadline goes first; what can't be answered in time is refused",
@@ -85,4 +91,23 @@ pub(crate) fn classes(tight: Duration, normal: Duration, loose: Duration) -> Cla
     let classes = [("tight", 0.2, tight), ("normal", 0.5, normal), ("loose", 0.3, loose)];
     let classes = classes.map(|(name, share, deadline)| Class::new(name, share, deadline));
     Classes::new(classes.into()).expect("the shares add up to one")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_that_know_deadlines_differ_by_their_order_alone() {
+        let knowing: Vec<System> = ALL.into_iter().filter(|system| system.deadlines).collect();
+        let orders: Vec<Order> = knowing.iter().map(|system| system.order).collect();
+        assert_eq!(orders.len(), ALL.len() - 1);
+        assert!(orders.iter().enumerate().all(|(place, order)| !orders[..place].contains(order)), "{orders:?}");
+        assert!(orders.contains(&FIFO.order), "what deadlines are worth without an order");
+        let [_, rest @ ..] = LEAST_LAXITY.options();
+        for system in knowing {
+            let [order, others @ ..] = system.options();
+            assert_eq!((order, &others), (format!("--order={}", system.order), &rest), "{}", system.name);
+        }
+    }
 }

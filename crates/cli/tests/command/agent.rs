@@ -18,7 +18,7 @@ impl Host {
         }
         let name = format!("gwcli{}-{name}", std::process::id());
         if !Command::new("ip").args(["netns", "add", &name]).status().is_ok_and(|it| it.success()) {
-            eprintln!("passed over: no network namespaces");
+            eprintln!("passed over: `ip` makes no network namespaces here; to install it: apt-get install iproute2");
             return None;
         }
         let host = Self { name, state: tempfile::tempdir().unwrap() };

@@ -73,6 +73,7 @@ fn no_slices(world: &World, pid: &str) -> bool {
     if !there {
         let said = boost(world, &["--pid", pid]);
         assert!(!said.status.success() && said.err.contains("Linux 6.12 or later"), "{}", said.err);
+        eprintln!("passed over: it takes Linux 6.12");
     }
     !there
 }
@@ -163,6 +164,7 @@ fn threads_of_others_need_a_privilege_and_those_of_ones_own_none() {
     let folder = tempfile::tempdir().unwrap();
     // Whoever isn't root can't be somebody else either.
     if chown(folder.path(), Some(NOBODY), Some(NOBODY)).is_err() || offered().is_err() {
+        eprintln!("passed over: it takes root and Linux 6.12");
         return;
     }
     let memory = format!("--memory={}", folder.path().join("boost.json").display());

@@ -88,7 +88,9 @@ fn trickle(address: &Address, stop: &AtomicBool) {
 #[test]
 fn behind_a_cut_link_calls_fail_at_their_deadlines_and_the_server_lets_go() {
     let Some(link) = Link::new() else {
-        return eprintln!("passed over: no network namespace to be had; it takes root and `ip`");
+        return eprintln!(
+            "passed over: no network namespace to be had; it takes root and `ip`; to install it: apt-get install iproute2"
+        );
     };
     let listen = ["127.0.0.1", &link.ours].map(|host| format!("tcp://{host}:0").parse().unwrap());
     let limits = Limits { credits: 60_000, stall: Duration::from_secs(1), ..Default::default() };

@@ -42,7 +42,7 @@ impl Host {
         match open(config) {
             Ok(queue) => Some(Self { queue, log: Vec::new(), tls: (None, None), start: Instant::now() }),
             Err(error @ VerbsError::Unavailable { .. }) => {
-                eprintln!("skipped: {error}");
+                eprintln!("passed over: {error}");
                 None
             }
             Err(error) => panic!("{error}"),
