@@ -46,6 +46,16 @@ impl<T> ReadyQueue<T> {
         Self { order, queue }
     }
 
+    /// Who waits is [refused](crate::Admission::recheck) if less than this share of the budget that it arrived with is left as
+    /// it comes up, 0 to 1: the default order sees to it that it comes up before.
+    #[must_use]
+    pub fn with_reserve(mut self, share: f64) -> Self {
+        if let Queue::Guarded(queue) = &mut self.queue {
+            queue.set_reserve(share);
+        }
+        self
+    }
+
     /// Who goes first.
     #[must_use]
     pub const fn order(&self) -> Order {

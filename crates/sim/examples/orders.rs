@@ -17,12 +17,14 @@ fn main() {
         (Order::Guarded, quantum),
         (Order::Guarded, None),
     ];
+    // As the server's admission has it.
+    let reserve = 0.3;
     println!("short: p50, p99, p99.9; long: p50, p99.9, us; late of short and of long, %");
     for mix in Mix::ALL {
         for deadlines in Deadlines::ALL {
             for load in [0.7, 0.9] {
                 for (order, quantum) in orders {
-                    let core = Core { order, quantum, switch: Duration::from_nanos(100) };
+                    let core = Core { order, quantum, switch: Duration::from_nanos(100), reserve };
                     let [short, long] = serve(core, mix, deadlines, load, calls, Seed::new(1));
                     let us = |time: Duration| time.as_secs_f64() * 1e6;
                     let all = (short.calls() + long.calls()) as f64;

@@ -154,6 +154,8 @@ pub struct Core {
     pub quantum: Option<Duration>,
     /// What it costs to change to another call.
     pub switch: Duration,
+    /// What share of its budget a call is to have when it comes up.
+    pub reserve: f64,
 }
 
 /// What became of the calls of one class.
@@ -216,7 +218,7 @@ pub fn serve(core: Core, mix: Mix, deadlines: Deadlines, load: f64, calls: usize
         Some(Call { arrived: *at, deadline: Deadline::at(*at, budget), method, work, had: Duration::ZERO })
     });
     let mut next = arrivals.next();
-    let mut queue = ReadyQueue::new(core.order);
+    let mut queue = ReadyQueue::new(core.order).with_reserve(core.reserve);
     let mut learned: Vec<Learned> = mix.methods().iter().map(|_| Learned::default()).collect();
     let (mut now, mut classes, mut done) = (Time::ZERO, [Class::default(), Class::default()], 0);
     let mut running: Option<Call> = None;

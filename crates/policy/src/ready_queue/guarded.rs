@@ -12,6 +12,7 @@
 //!    is earliest no time to spare, but for a [margin](MARGIN), the watched go first, the earliest deadline before the
 //!    others. Whatever order they are in, none of them is late by then if the estimates are right: each of their
 //!    deadlines is that one or a later one, and the sum includes all that may go before it.
+//!    Where admission refuses who has too little of its budget left when it comes up, that is what has to be met.
 //! 3. What can't be in time any more isn't watched. It would make others late and gain nothing (the domino effect).
 //!
 //! So the guard is as wide as the work that is at risk, and no wider. Among the watched it is the deadline that counts and
@@ -60,6 +61,8 @@ pub(super) struct Guarded<T> {
     /// By the time at which they have to be done.
     watched: Sorted<Entry>,
     endangered: i64,
+    /// The share of its budget that a call needs to have when it comes up.
+    reserve: f64,
     pushed: i64,
     pushed_first: i64,
 }
@@ -90,9 +93,14 @@ impl<T> Guarded<T> {
             alarms: Sorted::new(),
             watched: Sorted::new(),
             endangered: 0,
+            reserve: 0.0,
             pushed: 0,
             pushed_first: 0,
         }
+    }
+
+    pub(super) fn set_reserve(&mut self, share: f64) {
+        self.reserve = if share.is_nan() { 0.0 } else { share.clamp(0.0, 1.0) };
     }
 
     #[inline]
@@ -121,7 +129,7 @@ impl<T> Guarded<T> {
         };
         self.rest.push(Entry { key: rank(&urgency), turn, slot });
         if urgency.deadline.expires().is_some() {
-            self.alarms.push(Entry { key: watched_from(&urgency), turn, slot });
+            self.alarms.push(Entry { key: self.watched_from(&urgency), turn, slot });
         }
         self.sweep();
     }
@@ -130,9 +138,9 @@ impl<T> Guarded<T> {
         if self.len() == 0 {
             return true;
         }
-        let (now, due) = (signed(now), urgency.due());
+        let (now, due) = (signed(now), self.due(urgency));
         self.watch(now);
-        let own = if watched_from(urgency) <= now && !is_late(urgency, now) { work(urgency) } else { 0 };
+        let own = if self.watched_from(urgency) <= now && !is_late(urgency, now) { work(urgency) } else { 0 };
         let first = self.first_watched(now);
         if let Some(first) = first.filter(|first| self.is_at_risk(first.key, own, now)) {
             return own > 0 && due < first.key;
@@ -166,6 +174,24 @@ impl<T> Guarded<T> {
         }
     }
 
+    /// When it has to be done here, or when it would be if it began as its reserve begins.
+    #[inline]
+    fn due(&self, urgency: &Urgency) -> i64 {
+        let due = urgency.due();
+        if self.reserve == 0.0 || due == i64::MAX {
+            return due;
+        }
+        let reserve = due.saturating_sub(signed(urgency.arrived)).max(0) as f64 * self.reserve;
+        due.saturating_sub((reserve as i64).saturating_sub(work(urgency)).max(0))
+    }
+
+    /// From when on it is watched, by 1 above.
+    #[inline]
+    fn watched_from(&self, urgency: &Urgency) -> i64 {
+        let latest_start = self.due(urgency).saturating_sub(work(urgency));
+        latest_start.saturating_sub(latest_start.saturating_sub(signed(urgency.arrived)).max(0) / 4 * SHARE)
+    }
+
     /// Whether so much work besides what is watched leaves no time to spare until `due`.
     #[inline]
     fn is_at_risk(&self, due: i64, besides: i64, now: i64) -> bool {
@@ -183,8 +209,9 @@ impl<T> Guarded<T> {
             let slot = &mut self.slots[first.slot as usize];
             if slot.turn == first.turn && !is_late(&slot.urgency, now) {
                 slot.is_watched = true;
-                self.endangered = self.endangered.saturating_add(work(&slot.urgency));
-                self.watched.push(Entry { key: slot.urgency.due(), ..first });
+                let urgency = slot.urgency;
+                self.endangered = self.endangered.saturating_add(work(&urgency));
+                self.watched.push(Entry { key: self.due(&urgency), ..first });
             }
         }
     }
@@ -262,13 +289,6 @@ fn rank(urgency: &Urgency) -> i64 {
 fn work(urgency: &Urgency) -> i64 {
     const HOUR: u64 = 3600 * 1_000_000_000;
     nanos(urgency.here).clamp(1, HOUR).cast_signed()
-}
-
-/// From when on it is watched, by 1 above.
-#[inline]
-fn watched_from(urgency: &Urgency) -> i64 {
-    let latest_start = urgency.due().saturating_sub(work(urgency));
-    latest_start.saturating_sub(latest_start.saturating_sub(signed(urgency.arrived)).max(0) / 4 * SHARE)
 }
 
 /// Whether it can't be in time any more.

@@ -111,7 +111,7 @@ impl Head {
         let learned = || Learned::new(config.confidence, Margin::new(config.late_share));
         Self {
             clock: role.clock.ticking(),
-            ready: ReadyQueue::new(config.order),
+            ready: super::ready_queue(config),
             pacing: Pacing::new(),
             tasks: Tasks::new(Arc::clone(&role.router)),
             given_away: HashMap::new(),

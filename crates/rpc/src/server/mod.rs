@@ -14,11 +14,12 @@ mod task;
 mod tests;
 
 use crate::clock::Clock;
-use crate::config::{ConfigError, ServerConfig};
+use crate::config::{ConfigError, Deadlines, ServerConfig};
 use crate::counters::{Counters, Snapshot};
 #[cfg(test)]
 use crate::net::{Net, Serving};
 use crate::service::{Conflict, Router};
+use greenwave_policy::{Mode, ReadyQueue};
 use greenwave_verbs::{Address, VerbsError};
 #[cfg(test)]
 pub(crate) use head::Head;
@@ -176,6 +177,12 @@ impl ServerHandle {
 }
 
 /// The counters of all threads together.
+/// A queue of calls in the order that a server is to go by.
+fn ready_queue(config: &ServerConfig) -> ReadyQueue<usize> {
+    let refuses = config.admission.mode == Mode::On && config.deadlines == Deadlines::Enforce;
+    ReadyQueue::new(config.order).with_reserve(if refuses { config.admission.reserve } else { 0.0 })
+}
+
 fn snapshot(threads: &[Arc<Counters>]) -> Snapshot {
     threads.iter().map(|counters| counters.snapshot()).sum()
 }

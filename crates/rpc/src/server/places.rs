@@ -41,7 +41,7 @@ impl Places {
     pub(super) fn new(config: &ServerConfig) -> Self {
         let enforced = config.deadlines == Deadlines::Enforce;
         let limited = config.admission.mode == Mode::On && enforced && config.order != Order::ProcessorSharing;
-        let (limit, line) = (BeginLimit::new(config.coroutines), ReadyQueue::new(config.order));
+        let (limit, line) = (BeginLimit::new(config.coroutines), super::ready_queue(config));
         Self { limit, limited, enforced, taken: 0, line, earliest: Time::MAX, searched: Time::ZERO }
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 fn run(order: Order, quantum: bool, mix: Mix, deadlines: Deadlines, load: f64) -> [Class; 2] {
     let quantum = quantum.then_some(Duration::from_micros(5));
-    let core = Core { order, quantum, switch: Duration::from_nanos(100) };
+    let core = Core { order, quantum, switch: Duration::from_nanos(100), reserve: 0.3 };
     serve(core, mix, deadlines, load, 60_000, Seed::new(1))
 }
 
