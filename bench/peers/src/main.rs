@@ -35,6 +35,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::{Args, Parser, Subcommand};
+use greenwave_bench::{child, pin};
 
 use case::Case;
 use plan::Wanted;

@@ -1,11 +1,14 @@
 //! The calls of a mix: what is asked of which method, and how soon the answer has to be there.
 
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use anyhow::Context;
 use greenwave_bench::arrivals::Seeded;
 use greenwave_bench::classes::{Class, Classes};
+use greenwave_bench::pin;
 use greenwave_bench::target::Payloads;
 use greenwave_bench::workload::{self, Work};
 
@@ -71,7 +74,6 @@ impl Calls {
                 all.push(kind.clone());
             }
         }
-        all.iter().for_each(|kind| _ = unit(kind.kernel));
         Ok(Self { kinds: all, classes: Classes::new(classes)?, seed, request: [0; LENGTH] })
     }
 
@@ -151,16 +153,27 @@ fn kernel(work: Work) -> Kernel {
     }
 }
 
-/// What an amount of one takes, in nanoseconds; measured once.
+/// What a look-up and a row of a scan take, in nanoseconds.
+static UNITS: OnceLock<[f64; 2]> = OnceLock::new();
+
+/// Asks the program at `path` what its work takes on a core; calls ask for amounts by that from then on.
+pub(crate) fn learn_units(path: &Path, core: usize) -> anyhow::Result<()> {
+    let child = pin::spawn(Command::new(path).arg("units").stdout(Stdio::piped()), core)?;
+    let said = String::from_utf8(child.wait_with_output()?.stdout)?;
+    let units: Vec<f64> = said.split_whitespace().map(str::parse).collect::<Result<_, _>>()?;
+    let units = units.try_into().ok().with_context(|| format!("two figures were expected of {}", path.display()))?;
+    UNITS.get_or_init(|| units);
+    Ok(())
+}
+
+/// What an amount of one takes, in nanoseconds: as learned, or else in this build.
 fn unit(kernel: Kernel) -> f64 {
-    static LOOK_UP: OnceLock<f64> = OnceLock::new();
-    static ROW: OnceLock<f64> = OnceLock::new();
-    let measured = match kernel {
-        Kernel::LookUps => &LOOK_UP,
-        Kernel::Get => return 1.0,
-        Kernel::Scan => &ROW,
-    };
-    *measured.get_or_init(|| kernel.unit())
+    let [look_up, row] = UNITS.get_or_init(|| [Kernel::LookUps, Kernel::Scan].map(Kernel::unit));
+    match kernel {
+        Kernel::LookUps => *look_up,
+        Kernel::Get => 1.0,
+        Kernel::Scan => *row,
+    }
 }
 
 #[cfg(test)]

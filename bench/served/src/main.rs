@@ -38,6 +38,7 @@ use greenwave_policy::Order;
 use case::Mix;
 use plan::Wanted;
 use system::Stack;
+use work::Kernel;
 
 /// Measures a whole server in the orders that it can go by, beside tonic
 #[derive(Parser)]
@@ -53,6 +54,8 @@ enum Command {
     Bench(Wanted),
     /// Serves a mix until standard input ends: what the benchmark starts
     Serve(Serve),
+    /// Prints what a look-up and a row of a scan take in this build, in nanoseconds
+    Units,
 }
 
 #[derive(clap::Args)]
@@ -83,6 +86,10 @@ fn main() -> anyhow::Result<()> {
             rounds::bench(server, &wanted)
         }
         Command::Serve(serve) => serve.run(),
+        Command::Units => {
+            println!("{} {}", Kernel::LookUps.unit(), Kernel::Scan.unit());
+            Ok(())
+        }
     }
 }
 

@@ -9,9 +9,11 @@ use anyhow::Context;
 use greenwave_bench::capacity::median;
 use greenwave_bench::claims;
 use greenwave_bench::disturbance::{QUIET, Watch};
+use greenwave_bench::probes;
 use greenwave_bench::progress::Progress;
 use greenwave_bench::result::Results;
 
+use crate::calls;
 use crate::case::{Case, Mix};
 use crate::cell::{Figures, Testbed};
 use crate::plan::{Plan, Wanted};
@@ -21,6 +23,7 @@ use crate::system::System;
 /// Measures what is wanted with servers on this core, prints it and writes it.
 pub(crate) fn bench(core: usize, wanted: &Wanted) -> anyhow::Result<()> {
     let plan = Plan::new(wanted)?;
+    calls::learn_units(&probes::of_this_program()?, core)?;
     eprintln!("takes about {:.0?}", plan.length());
     let watch = Watch::start();
     let mut results = Results::new("served");

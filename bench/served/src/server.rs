@@ -18,7 +18,7 @@ pub(crate) const CPU: &str = "served.Usage/Cpu";
 
 /// Room for all calls that a load generator may have outstanding; the queue behind it has the length it has by default.
 pub(crate) fn limits() -> Limits {
-    Limits { calls: 65535, chunk_bytes: 1024, credits: 4096, ..Limits::default() }
+    Limits { calls: 65535, chunk_bytes: 1024, credits: 16384, ..Limits::default() }
 }
 
 /// Serves until standard input ends. What isn't stated is as by default.

@@ -1,6 +1,6 @@
 //! Greenwave's server as a target of load: a completion stream, one connection, polled by the generator's own thread.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use anyhow::Context as _;
 use greenwave::rpc::{Completion, MethodId, Wait};
@@ -13,6 +13,7 @@ use greenwave_policy::Time;
 
 use crate::calls::{Calls, SERVICE};
 use crate::server;
+use crate::work::LENGTH;
 
 /// A target that can say what its server has used.
 pub(crate) trait Served: Target {
@@ -37,7 +38,22 @@ pub(crate) struct Greenwave {
     /// For each class.
     methods: Vec<MethodId>,
     /// What ended a wait, until it's polled for.
-    held: Option<Completion>,
+    ended: Option<Completion>,
+    /// Calls that are due and not sent, as [`MOST`] are under way.
+    held_back: VecDeque<Call>,
+}
+
+/// So many calls are under way at most, which is twice as many as the server's queue takes. The client's own queue would
+/// hold the others back too, but is made for fewer.
+const MOST: usize = 8192;
+
+/// A call that is due.
+struct Call {
+    tag: u64,
+    method: MethodId,
+    /// When its time is up; `None`: never.
+    expires: Option<Time>,
+    request: [u8; LENGTH],
 }
 
 impl Greenwave {
@@ -45,7 +61,15 @@ impl Greenwave {
         let config = ChannelConfig { wait: Wait::Spin, limits: server::limits(), ..ChannelConfig::default() };
         let stream = CompletionStream::connect(address, &config)?;
         let methods = calls.methods().map(|name| MethodId::of(&format!("{SERVICE}/{name}"))).collect();
-        Ok(Self { stream, methods, held: None })
+        Ok(Self { stream, methods, ended: None, held_back: VecDeque::new() })
+    }
+
+    fn send(&mut self, call: &Call, now: Time) {
+        let Call { tag, method, expires, request } = call;
+        match expires {
+            Some(expires) => self.stream.submit_within(expires.since(now), *method, request, *tag),
+            None => self.stream.submit(&Context::unlimited(), *method, request, *tag),
+        }
     }
 
     fn ask(&mut self, method: &str) -> anyhow::Result<Vec<u8>> {
@@ -66,18 +90,20 @@ impl Target for Greenwave {
     }
 
     fn submit(&mut self, request: &Request<'_>) -> Result<(), &'static str> {
+        let expires = (request.class.deadline < OUT_OF_REACH).then(|| request.expires());
         let method = self.methods[request.class_index];
-        if request.class.deadline >= OUT_OF_REACH {
-            self.stream.submit(&Context::unlimited(), method, request.payload, request.tag);
+        let order = request.payload.try_into().map_err(|_| "no-order")?;
+        let call = Call { tag: request.tag, method, expires, request: order };
+        if self.stream.in_flight() < MOST {
+            self.send(&call, clock::now());
         } else {
-            let left = request.expires().since(clock::now());
-            self.stream.submit_within(left, method, request.payload, request.tag);
+            self.held_back.push_back(call);
         }
         Ok(())
     }
 
     fn poll(&mut self, sink: &mut dyn FnMut(Reply<'_>)) {
-        while let Some(Completion { tag, result, .. }) = self.held.take().or_else(|| self.stream.poll()) {
+        while let Some(Completion { tag, result, .. }) = self.ended.take().or_else(|| self.stream.poll()) {
             let received = clock::now();
             match result {
                 Ok(reply) => {
@@ -89,11 +115,26 @@ impl Target for Greenwave {
                 }
             }
         }
+        while self.stream.in_flight() < MOST
+            && let Some(call) = self.held_back.pop_front()
+        {
+            let now = clock::now();
+            if call.expires.is_some_and(|expires| now >= expires) {
+                sink(Reply {
+                    tag: call.tag,
+                    received: now,
+                    answer: Answer::Miss("expired-before-sending"),
+                    stages: &[],
+                });
+            } else {
+                self.send(&call, now);
+            }
+        }
     }
 
     fn wait(&mut self, until: Time) {
-        if self.held.is_none() {
-            self.held = self.stream.take_timeout(until.since(clock::now()));
+        if self.ended.is_none() {
+            self.ended = self.stream.take_timeout(until.since(clock::now()));
         }
     }
 }

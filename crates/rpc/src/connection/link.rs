@@ -73,6 +73,8 @@ pub(crate) struct Link {
     tagging: Option<Box<Tagging>>,
     waiting: usize,
     waiting_bytes: usize,
+    /// Of those that wait, how many have been begun.
+    begun: usize,
     /// With more bytes than this waiting, no credits are given back: a peer that doesn't read may not ask for more.
     most_waiting_bytes: usize,
     control: VecDeque<Control>,
@@ -152,6 +154,7 @@ impl Link {
             pacing: Pacing::new(!in_order),
             tagging: Tagging::new(setup.sending.marking),
             waiting: 0,
+            begun: 0,
             waiting_bytes: 0,
             most_waiting_bytes: if serves { setup.limits.assembly_bytes } else { usize::MAX },
             control: VecDeque::new(),
@@ -217,29 +220,32 @@ impl Link {
         if let Some(body) = self.line.remove(call) {
             return Unsent::All(body);
         }
-        self.withdraw_rest(call)
+        if self.waiting == 0 { Unsent::Nothing } else { self.withdraw_waiting(call) }
     }
 
-    /// [`withdraw`](Self::withdraw) for a message that is known to be posted, or to have been begun.
+    /// [`withdraw`](Self::withdraw) for a message that is known to be posted, or to have been begun. It is asked for every
+    /// reply, so those that wait are looked through only where one of them may be it.
     #[inline(always)]
     pub(super) fn withdraw_rest(&mut self, call: CallId) -> Unsent {
-        if self.waiting == 0 { Unsent::Nothing } else { self.withdraw_waiting(call) }
+        if self.begun == 0 { Unsent::Nothing } else { self.withdraw_waiting(call) }
     }
 
     fn withdraw_waiting(&mut self, call: CallId) -> Unsent {
         let mut unsent = Unsent::Nothing;
-        let (mut messages, mut bytes) = (0, 0);
+        let (mut messages, mut bytes, mut begun) = (0, 0, 0);
         self.out.retain(|message| {
             if message.call != call {
                 return true;
             }
             let body = message.body.take();
             messages += 1;
+            begun += usize::from(message.begun);
             bytes += message.shared.as_ref().map_or(body.len(), |shared| shared.len()) - message.sent;
             unsent = if message.begun { Unsent::Rest } else { Unsent::All(body) };
             false
         });
         self.waiting -= messages;
+        self.begun -= begun;
         self.waiting_bytes -= bytes;
         unsent
     }
