@@ -101,7 +101,7 @@ pub use forward_delay::ForwardDelay;
 pub use hedge::Hedge;
 pub use margin::Margin;
 pub use pace::{Acknowledged, Pace};
-pub use pacing::Pacing;
+pub use pacing::{Due, Pacing};
 pub use parallel_unit::ParallelUnit;
 pub use ready_queue::{Order, ReadyQueue, Urgency};
 pub use service_time::ServiceTimes;

@@ -5,24 +5,38 @@
 //! there finished. No constant is right: a look that finds nothing may cost 0.3 us and a post 5 us, on another machine
 //! or network the tenth or the tenfold of it.
 //!
-//! So the loop has an allowance: a [share](Pacing::SHARE) of the time in which handlers run, saved up to a few *turns* (a
-//! look, and a post if there is anything to post) of the price that was measured lately. Whoever has to be waited for
-//! decides when it is spent:
-//! 1. At the end of a quantum: whoever runs longer than that keeps others waiting, who may be there unseen. A turn is due
-//!    if there is enough saved for it. So a lone short call beside a long one is found within a quantum.
-//! 2. After a call that was done within its quantum: those that came with it are next, and what is found earlier would
-//!    wait behind them. A turn is due when as much has run since the last one as earns its price, so batches grow by
-//!    themselves where calls are short and many, or when [so many](Pacing::BATCH) replies wait: their callers may have
-//!    nothing else to do.
-//! 3. A reply that would be late by then is posted at once.
+//! So the loop has an allowance: a [share](Pacing::SHARE) of the time in which handlers run, saved up to a few times the
+//! price of a look and a post, as it was measured lately. Whoever has to be waited for decides when it is spent:
+//! 1. At the end of a quantum: whoever runs longer than that keeps others waiting, who may be there unseen. A look is due if
+//!    there is enough saved for it and for a post. So a lone short call beside a long one is found within a quantum.
+//! 2. The post follows when what was found has run and somebody's quantum ends again. A reply that waited for the next look
+//!    instead would wait for longer than its call did. Looks and posts take turns, so that neither uses up the allowance.
+//! 3. After a call that was done within its quantum: those that came with it are next, and what is found earlier would
+//!    wait behind them. A look and a post are due when as much has run since the last look as earns their price, so batches
+//!    grow by themselves where calls are short and many; and a post when [so many](Pacing::BATCH) replies wait: their
+//!    callers may have nothing else to do.
+//! 4. A reply that would be late by then is posted at once.
 //!
 //! Time in which there is nothing to run costs nobody anything, so it fills the allowance. While handlers could run all the
-//! time, what the loop uses stays within the share, but for 3 and for the batches of 2.
+//! time, what the loop uses stays within the share, but for 4 and for the batches of 3.
 
 use crate::time::{Span, Time};
 use std::time::Duration;
 
-/// When an event loop has its next turn.
+/// What an event loop is to do before it goes on with handlers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Due {
+    /// Nothing.
+    Nothing,
+    /// Post the replies that wait.
+    Post,
+    /// Look for what has come.
+    Look,
+    /// Post, then look.
+    Both,
+}
+
+/// When an event loop looks and posts.
 #[derive(Clone, Debug)]
 pub struct Pacing {
     /// What a look and a post cost lately, in nanoseconds.
@@ -30,15 +44,17 @@ pub struct Pacing {
     post: u64,
     /// What may be used, in nanoseconds; below zero it was used in advance.
     saved: i64,
-    /// What has run since the last turn, in nanoseconds.
+    /// What has run since the last look, in nanoseconds.
     ran: u64,
+    /// Whether it has posted since the last look.
+    has_posted: bool,
     replies: usize,
     /// When the first of the replies that wait would be late.
     due: Time,
 }
 
 impl Pacing {
-    /// The share of a busy core that the loop's own turns may take: a tenth.
+    /// The share of a busy core that looks and posts may take: a tenth.
     pub const SHARE: f64 = 1.0 / (Self::PARTS + 1) as f64;
 
     /// How many replies wait at most. Fewer, and writing costs as much as serving; more, and clients with a fixed number of
@@ -48,7 +64,7 @@ impl Pacing {
     /// How much has to run for each unit that may be used.
     const PARTS: u64 = 9;
 
-    /// How many turns can be saved up.
+    /// How many looks and posts can be saved up.
     const MOST: i64 = 4;
 
     /// No price is less or more than this, in nanoseconds.
@@ -61,7 +77,8 @@ impl Pacing {
     #[must_use]
     pub fn new() -> Self {
         let first = Span::from(Self::FIRST).as_nanos();
-        let mut new = Self { look: first, post: first, saved: 0, ran: 0, replies: 0, due: Time::MAX };
+        let mut new =
+            Self { look: first, post: first, saved: 0, ran: 0, has_posted: false, replies: 0, due: Time::MAX };
         new.rested();
         new
     }
@@ -71,7 +88,7 @@ impl Pacing {
     pub fn looked(&mut self, cost: Span) {
         self.look = mean(self.look, cost);
         self.spend(cost);
-        self.ran = 0;
+        (self.ran, self.has_posted) = (0, false);
     }
 
     /// The loop posted all replies that waited.
@@ -81,7 +98,7 @@ impl Pacing {
             self.post = mean(self.post, cost);
             self.spend(cost);
         }
-        (self.replies, self.due) = (0, Time::MAX);
+        (self.replies, self.due, self.has_posted) = (0, Time::MAX, true);
     }
 
     /// There was nothing to run.
@@ -105,27 +122,46 @@ impl Pacing {
         self.due = self.due.min(due.unwrap_or(Time::MAX));
     }
 
-    /// Whether a turn is due at the end of a quantum, by 1 and 3.
+    /// Something else waits to be posted, such as credits.
     #[inline]
-    #[must_use]
-    pub fn is_due_after_quantum(&self, now: Time) -> bool {
-        self.saved >= self.price().cast_signed() || self.is_pressing(now)
+    pub fn owes(&mut self) {
+        self.replies = self.replies.max(1);
     }
 
-    /// Whether a turn is due after a call that is done or waits, by 2 and 3.
+    /// What is due at the end of a quantum, by 1, 2 and 4.
     #[inline]
     #[must_use]
-    pub fn is_due_after_call(&self, now: Time) -> bool {
-        self.replies >= Self::BATCH || self.ran >= self.price() * Self::PARTS || self.is_pressing(now)
+    pub fn after_quantum(&self, now: Time) -> Due {
+        let may_post = !self.has_posted && self.saved >= self.post.cast_signed();
+        if self.replies > 0 && (may_post || self.is_pressing(now)) {
+            Due::Post
+        } else if self.saved >= self.price().cast_signed() {
+            Due::Look
+        } else {
+            Due::Nothing
+        }
     }
 
-    /// What the next turn is expected to cost.
+    /// What is due after a call that is done or waits, by 3 and 4.
+    #[inline]
+    #[must_use]
+    pub fn after_call(&self, now: Time) -> Due {
+        if self.ran >= self.price() * Self::PARTS {
+            Due::Both
+        } else if self.replies >= Self::BATCH || self.is_pressing(now) {
+            Due::Post
+        } else {
+            Due::Nothing
+        }
+    }
+
+    /// What a look and a post are expected to cost.
     #[inline]
     fn price(&self) -> u64 {
-        self.look + if self.replies > 0 { self.post } else { 0 }
+        self.look + self.post
     }
 
-    /// Whether a reply that waits would be late if it waited until the next turn has been earned.
+    /// Whether a reply that waits would be late if it waited until a look and a post have been earned.
     #[inline]
     fn is_pressing(&self, now: Time) -> bool {
         self.due < Time::MAX && self.due.since(now) <= Duration::from_nanos(self.price() * Self::PARTS)
@@ -140,7 +176,7 @@ impl Pacing {
 
     #[inline]
     fn most(&self) -> i64 {
-        (self.look + self.post).cast_signed() * Self::MOST
+        self.price().cast_signed() * Self::MOST
     }
 }
 

@@ -371,6 +371,12 @@ impl Net {
         }
     }
 
+    /// Whether there is something to post.
+    #[inline]
+    pub(crate) fn has_output(&self) -> bool {
+        self.ends.is_dirty()
+    }
+
     /// Posts what waits, short messages first, and hands it to the kernel. Of what is long there may be some left.
     pub(crate) fn flush(&mut self, now: Time) {
         let mut posted = false;

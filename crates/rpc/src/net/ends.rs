@@ -150,6 +150,12 @@ impl Ends {
         }
     }
 
+    /// Whether an end may have something to post.
+    #[inline]
+    pub(super) fn is_dirty(&self) -> bool {
+        !self.dirty.is_empty()
+    }
+
     /// The next end that may have something to post.
     pub(super) fn next_dirty(&mut self) -> Option<usize> {
         let index = self.dirty.pop()?;

@@ -193,11 +193,13 @@ impl Head {
         self.attend(now);
         next = next.into_iter().chain(self.ring_timers(now)).chain(self.relieve(now)).min();
         worked |= !self.ready.is_empty();
-        self.run_ready(now);
-        now = self.clock.now();
-        self.net.flush(now);
-        let posting = std::mem::replace(&mut now, self.clock.now());
-        self.pacing.posted(now.span_since(posting));
+        if self.net.has_output() {
+            self.pacing.owes();
+        }
+        now = self.run_ready(now);
+        if self.ready.is_empty() {
+            now = self.post(now);
+        }
         self.check_drained(now);
         let drain = self.drain_until.map(|_| now + Duration::from_millis(1));
         (worked, next.into_iter().chain(drain).min())

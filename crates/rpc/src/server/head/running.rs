@@ -6,27 +6,40 @@ use crate::local::Command;
 use crate::server::places::Place;
 use crate::server::task::{Begin, Task, Waiting};
 use crate::status::{Check, Code, Reason, Status};
-use greenwave_policy::{Budget, Time, Verdict};
+use greenwave_policy::{Budget, Due, Time, Verdict};
 use greenwave_quanta::State;
 use std::rc::Rc;
 use std::time::Duration;
 
 impl Head {
-    /// Runs ready tasks until it is time to look at the completion queue again.
-    pub(super) fn run_ready(&mut self, mut now: Time) {
+    /// Runs ready tasks until it is time to look at the completion queue again. The time then.
+    pub(super) fn run_ready(&mut self, mut now: Time) -> Time {
         loop {
             // Without a quantum whoever is begun was found to be in time, and soon gives way or ends.
             let next = if self.quantum.is_some() { self.ready.pop_due(now) } else { self.ready.pop(now) };
-            let Some((_, index)) = next else { return self.pacing.rested() };
+            let Some((_, index)) = next else {
+                self.pacing.rested();
+                return now;
+            };
             let (begun, is_preempted);
             (begun, (now, is_preempted)) = (now, self.step(now, index));
             self.pacing.ran(now.span_since(begun));
-            let is_due =
-                if is_preempted { self.pacing.is_due_after_quantum(now) } else { self.pacing.is_due_after_call(now) };
-            if is_due {
-                return;
+            let due = if is_preempted { self.pacing.after_quantum(now) } else { self.pacing.after_call(now) };
+            if matches!(due, Due::Post | Due::Both) {
+                now = self.post(now);
+            }
+            if matches!(due, Due::Look | Due::Both) {
+                return now;
             }
         }
+    }
+
+    /// Posts what waits. The time afterwards.
+    pub(super) fn post(&mut self, now: Time) -> Time {
+        self.net.flush(now);
+        let after = self.clock.now();
+        self.pacing.posted(after.span_since(now));
+        after
     }
 
     /// Runs one task until it suspends or ends, or its quantum does and it isn't the next to have one. The time then, and
@@ -56,7 +69,7 @@ impl Head {
             self.role.inbox.turn_served();
             // Before anything is put away: who goes on has all that it needs where it needs it.
             let goes_on = end.is_none()
-                && !self.pacing.is_due_after_quantum(after)
+                && self.pacing.after_quantum(after) == Due::Nothing
                 && self.ready.goes_on(after, &task.urgency_now(&self.methods));
             if !goes_on {
                 state = end;
