@@ -34,7 +34,7 @@ fn it_is_the_default() {
 #[test]
 fn short_work_goes_first_whatever_deadlines_say_that_are_far_off() {
     let order = |long, short| {
-        let all = [(work(0 * US, long, 500 * US), "long"), (work(9 * US, short, US), "short")];
+        let all = [(work(Duration::ZERO, long, 500 * US), "long"), (work(9 * US, short, US), "short")];
         queue(all).drain(at(10 * US)).map(|(_, name)| name).collect::<Vec<_>>()
     };
     for (long, short) in [(None, None), (Some(20 * MS), Some(20 * MS)), (Some(3 * MS), Some(100 * MS))] {
@@ -46,7 +46,7 @@ fn short_work_goes_first_whatever_deadlines_say_that_are_far_off() {
 #[test]
 fn the_guard_is_as_wide_as_the_work_that_is_at_risk() {
     // Each of them could wait for a while; of all together the last could not.
-    let long = |n| (work(0 * US, Some(5 * MS), MS), n);
+    let long = |n| (work(Duration::ZERO, Some(5 * MS), MS), n);
     let short = (work(2 * MS, None, US), 9);
     let first = |n| queue((0..n).map(long).chain([short])).pop(at(2500 * US)).map(|(_, name)| name);
     assert_eq!([first(1), first(2), first(3), first(4)], [9, 9, 0, 0].map(Some));
@@ -54,7 +54,7 @@ fn the_guard_is_as_wide_as_the_work_that_is_at_risk() {
 
 #[test]
 fn what_cant_be_in_time_any_more_has_no_guard() {
-    let late = work(0 * US, Some(2 * MS), MS);
+    let late = work(Duration::ZERO, Some(2 * MS), MS);
     let mut queue = queue([(late, "late"), (work(MS, None, US), "short"), (work(MS, Some(3 * MS), MS), "in time")]);
     let order: Vec<_> = queue.drain(at(2990 * US)).map(|(_, name)| name).collect();
     assert_eq!(order, ["in time", "short", "late"]);
@@ -62,7 +62,7 @@ fn what_cant_be_in_time_any_more_has_no_guard() {
 
 #[test]
 fn nobody_is_passed_over_for_ever() {
-    let long = (work(0 * US, None, 100 * US), true);
+    let long = (work(Duration::ZERO, None, 100 * US), true);
     let after = |span| {
         let mut queue = queue([long, (work(span, None, US), false)]);
         queue.pop(at(span)).map(|(_, is_long)| is_long)
@@ -73,7 +73,7 @@ fn nobody_is_passed_over_for_ever() {
 
 #[test]
 fn work_that_had_more_than_was_expected_goes_behind_what_is_fresh() {
-    let fresh = work(0 * US, None, US);
+    let fresh = work(Duration::ZERO, None, US);
     let mut queue = queue([(fresh, "waits")]);
     assert!(!queue.goes_on(at(5 * US), &fresh.after(5 * US)));
     queue.put_back(at(5 * US), fresh.after(5 * US), "ran");
