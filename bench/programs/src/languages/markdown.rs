@@ -5,7 +5,7 @@ use pulldown_cmark::{Options, Parser, html};
 use crate::text;
 use crate::{Job, Scale, checksum};
 
-const SECTIONS: usize = 1200;
+const SECTIONS: usize = 6000;
 
 pub(crate) fn prepare(scale: Scale) -> Job {
     let text = document(scale.of(SECTIONS));

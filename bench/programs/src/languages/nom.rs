@@ -10,7 +10,7 @@ use nom::{IResult, Parser};
 
 use crate::{Job, Scale, checksum};
 
-const LINES: usize = 11_000;
+const LINES: usize = 22_000;
 
 pub(crate) fn prepare(scale: Scale) -> Job {
     let text = lines(scale.of(LINES));

@@ -4,7 +4,7 @@ use rhai::{AST, Engine, Scope};
 
 use crate::{Job, Scale, checksum};
 
-const SIZE: usize = 9500;
+const SIZE: usize = 28_000;
 
 const SCRIPT: &str = r#"
     fn collatz(n) {

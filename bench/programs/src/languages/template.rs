@@ -7,7 +7,7 @@ use minijinja::{Environment, Value};
 use crate::text;
 use crate::{Job, Scale, checksum};
 
-const ROWS: usize = 3500;
+const ROWS: usize = 18_000;
 
 const PAGE: &str = "<h1>{{ title|upper }}</h1>\n<table>\n{% for row in rows %}\
     <tr class=\"{{ loop.cycle('odd', 'even') }}\"><td>{{ loop.index }}</td><td>{{ row.name|title }}</td>\

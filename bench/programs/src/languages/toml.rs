@@ -5,7 +5,7 @@ use toml::{Table, Value};
 use crate::text;
 use crate::{Job, Scale, checksum};
 
-const SECTIONS: usize = 1600;
+const SECTIONS: usize = 5000;
 
 pub(crate) fn prepare(scale: Scale) -> Job {
     let text = settings(scale.of(SECTIONS));

@@ -4,11 +4,11 @@ use wasmi::{Engine, Instance, Linker, Module, Store};
 
 use crate::{Job, Scale, checksum};
 
-const SIZE: usize = 260_000;
+const SIZE: usize = 1_000_000;
 
 /// Sieves the primes below a number, and hashes the sieve.
 const PROGRAM: &str = r#"(module
-    (memory 8)
+    (memory 16)
     (func (export "run") (param $size i32) (result i64)
         (local $i i32) (local $j i32) (local $hash i64)
         (memory.fill (i32.const 0) (i32.const 1) (local.get $size))

@@ -6,7 +6,7 @@ use petgraph::visit::Dfs;
 
 use crate::{Job, Scale, checksum};
 
-const NODES: usize = 45_000;
+const NODES: usize = 200_000;
 
 pub(crate) fn prepare(scale: Scale) -> Job {
     let graph = graph(scale.of(NODES));
