@@ -370,7 +370,8 @@ impl Function<'_> {
         exits
     }
 
-    /// Charges copies and comparisons by their length, and has long copies done in parts.
+    /// Charges copies and comparisons by their length, and has long copies done in parts. What copies in parts charges for
+    /// itself, but not to a local copy of the credit.
     unsafe fn charge_lengths(&self) {
         let number = self.charges.number;
         // SAFETY: see the module's documentation.
@@ -380,9 +381,12 @@ impl Function<'_> {
                 let counter = self.counter(local);
                 for call in instructions(block).into_iter().filter(|one| is_call(*one)) {
                     let Callee::Sized(at) = callee_of(call) else { continue };
-                    let length = LLVMGetOperand(call, at);
                     LLVMPositionBuilderBefore(self.builder, call);
                     self.nowhere();
+                    if local.is_none() && self.in_parts(call) {
+                        continue;
+                    }
+                    let length = LLVMGetOperand(call, at);
                     let length = LLVMBuildIntCast2(self.builder, length, number, 0, c"".as_ptr());
                     let cost = LLVMBuildLShr(self.builder, length, self.charges.constant(4), c"".as_ptr());
                     let now = LLVMBuildLoad2(self.builder, number, counter, c"".as_ptr());
