@@ -218,7 +218,7 @@ impl Charges {
             work.lend(prices);
             for gate in &placement.gates {
                 let counter = work.counter(gate.local);
-                work.before_end(blocks.all[gate.block]);
+                work.before_tail(blocks.all[gate.block]);
                 work.gate(counter, self.constant(u64::from(gate.cost)));
             }
             for strip in &placement.strips {
@@ -275,6 +275,21 @@ impl Function<'_> {
         unsafe {
             LLVMPositionBuilderBefore(self.builder, LLVMGetBasicBlockTerminator(block));
             self.nowhere();
+        }
+    }
+
+    /// The same, but before a call whose result is returned at once, which needs no place on the stack: what is written as
+    /// a loop of such calls, as in interpreters, would come to the stack's end with a gate behind them.
+    unsafe fn before_tail(&self, block: LLVMBasicBlockRef) {
+        // SAFETY: see the module's documentation.
+        unsafe {
+            self.before_end(block);
+            let last = LLVMGetBasicBlockTerminator(block);
+            let before = LLVMGetPreviousInstruction(last);
+            if LLVMGetInstructionOpcode(last) == LLVMOpcode::LLVMRet && !before.is_null() && is_call(before) {
+                LLVMPositionBuilderBefore(self.builder, before);
+                self.nowhere();
+            }
         }
     }
 

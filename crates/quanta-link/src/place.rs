@@ -62,7 +62,7 @@ pub(crate) struct Counted {
     pub(crate) movable: bool,
 }
 
-/// Takes so much off the credit at the end of a block, before its last instruction.
+/// Takes so much off the credit at the end of a block, before its last instruction, or a call whose result that returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Gate {
     pub(crate) block: usize,

@@ -18,7 +18,7 @@ pub(crate) fn prepare(scale: Scale) -> Job {
     let count = scale.of(NODES);
     Box::new(move || {
         let nodes = tree(count);
-        let depths = nodes.iter().map(|node| depth(node)).sum();
+        let depths = nodes.iter().map(depth).sum();
         checksum([sum(&nodes[0]), depths, count as u64])
     })
 }
