@@ -286,7 +286,10 @@ impl Function<'_> {
             self.before_end(block);
             let last = LLVMGetBasicBlockTerminator(block);
             let before = LLVMGetPreviousInstruction(last);
-            if LLVMGetInstructionOpcode(last) == LLVMOpcode::LLVMRet && !before.is_null() && is_call(before) {
+            let next =
+                (LLVMGetNumSuccessors(last) == 1).then(|| first_but(&[LLVMOpcode::LLVMPHI], LLVMGetSuccessor(last, 0)));
+            let returns = LLVMGetInstructionOpcode(next.unwrap_or(last)) == LLVMOpcode::LLVMRet;
+            if returns && !before.is_null() && is_call(before) {
                 LLVMPositionBuilderBefore(self.builder, before);
                 self.nowhere();
             }

@@ -373,7 +373,13 @@ impl Planner<'_> {
                 self.forward(block).map(|&next| if paid[next] { 0 } else { self.costs[next] }).max().unwrap_or(0);
             let long = into[block] > 0 && since[block].saturating_add(ahead) > self.bound;
             let returns = self.blocks[block].next.is_empty() && !self.blocks[block].is_end;
-            let is_late = if returns { since[block] > TAIL } else { long && !self.blocks[block].next.is_empty() };
+            // Where ways meet to return, each pays for itself: one of them may end with a call in tail position.
+            let meets = !in_loop[block] && self.blocks[block].next.iter().any(|next| self.returns_at_once(*next));
+            let is_late = if returns || meets {
+                since[block].saturating_add(ahead) > TAIL
+            } else {
+                long && !self.blocks[block].next.is_empty()
+            };
             if !paid[block] && !self.blocks[block].is_held && (gated[block] || is_late) {
                 placement.gates.push(Gate { block, cost: since[block].max(1), local: local[block] });
                 head = head.max(way.take().unwrap_or(0));
@@ -408,6 +414,12 @@ impl Planner<'_> {
         let ends = |this: &Loop| this.latches.iter().map(|latch| since[*latch]).max().unwrap_or(0);
         let carried = loops().map(|(_, (this, plan))| if plan.has_gates() { ends(this) } else { 0 });
         (placement, carried.collect())
+    }
+
+    /// Whether a block does nothing but return.
+    fn returns_at_once(&self, block: usize) -> bool {
+        let Block { next, cost, is_end, .. } = &self.blocks[block];
+        next.is_empty() && !is_end && *cost <= 1
     }
 
     /// Where a latch's gate goes. Where the latch does hardly anything but bring several ways together, as it does in a
