@@ -15,7 +15,7 @@ Usage: cargo xtask bench NAME [--quick] [ARGS]
 Benchmarks:
   flows    small responses beside bulk, over a testbed of network namespaces; root alone can make them
   path     the services under five orders of service, and as everybody else serves, with load as a share of capacity
-  preempt  thirty programs with probes and without: what they cost, and how exactly quanta end
+  preempt  46 programs with probes and without: what they cost, and how exactly quanta end
   replica  three replicas that put values, beside etcd; time without a leader after kills; batches and windows in
            simulated networks; installs etcd-server where it can
   rpc      calls of 64 bytes to 1 MB, batches, many connections, against raw sockets, tonic, tarpc, volo and gRPC for Go

@@ -25,12 +25,13 @@ pub(crate) fn served(words: &[String]) -> Result<()> {
 }
 
 /// The same programs twice, by cargo and by `cargo quanta`; both in several layouts where time is compared, as what an
-/// address happens to be worth is more than what probes cost.
+/// address happens to be worth is more than what probes cost, and there a third time by `cargo quanta` without probes, as
+/// its way of building is worth something too.
 pub(crate) fn run(words: &[String]) -> Result<()> {
     let says = |word: &str| words.iter().any(|one| one == word);
     let shuffled = !says("--quick") && !says("gap") && !says("mix");
     let layouts = if shuffled { LAYOUTS } else { 0 };
-    let mut steps = Steps::new(3 + 2 * layouts);
+    let mut steps = Steps::new(3 + 3 * layouts);
     let folder = target().join("bench").join("layouts");
     for layout in 1..=layouts {
         let seed = layout.to_string();
@@ -40,6 +41,11 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
         let quanta = quanta.arg("--release").args(PACKAGE).env("GREENWAVE_LAYOUT", &seed);
         steps.run("build with probes, shuffled", quanta)?;
         keep(&with_probes(), &folder.join("probes"), &seed)?;
+        // Only a crate gets probes that there isn't. With the same order cargo would take the build for up to date.
+        let control = &mut cargo_quanta("--only");
+        let control = control.args(["nothing", "build", "--release"]).args(PACKAGE);
+        steps.run("build without probes", control.env("GREENWAVE_LAYOUT", format!("{seed}000")))?;
+        keep(&with_probes(), &folder.join("control"), &seed)?;
     }
     steps.run("build", cargo(["build"]).args(PLAIN).args(PACKAGE))?;
     let with_mix = ["--release", "--package", "greenwave-mix"];

@@ -39,7 +39,8 @@ pub(crate) struct Options {
     /// The build with probes; looked for beside this one if not stated
     #[arg(long, value_name = "PATH")]
     probes: Option<PathBuf>,
-    /// A folder with both builds in several layouts, for what probes cost: `plain/1`, `probes/1` and so on
+    /// A folder with the builds in several layouts, for what probes cost: `plain/1`, `control/1`, `probes/1` and so on,
+    /// where `control` is made by `cargo quanta` too, but without probes
     #[arg(long, value_name = "FOLDER")]
     layouts: Option<PathBuf>,
 }
@@ -58,11 +59,19 @@ enum Part {
 struct Setting {
     plain: PathBuf,
     probes: PathBuf,
-    /// Both builds, as often as there are layouts.
-    layouts: Vec<[PathBuf; 2]>,
+    /// The builds, as often as there are layouts.
+    layouts: Vec<Layout>,
     core: usize,
     quick: bool,
     programs: Vec<&'static Program>,
+}
+
+/// The builds in one layout.
+struct Layout {
+    plain: PathBuf,
+    /// By `cargo quanta`, but without probes: what it differs from `plain` in is not what probes cost.
+    control: Option<PathBuf>,
+    probes: PathBuf,
 }
 
 /// Quanta and what they are called as systems.
@@ -114,7 +123,7 @@ impl Setting {
         ensure!(probes.is_file(), "there is no build with probes at {}", probes.display());
         let layouts = match &options.layouts {
             Some(folder) => layouts(folder)?,
-            None => vec![[plain.clone(), probes.clone()]],
+            None => vec![Layout { plain: plain.clone(), control: None, probes: probes.clone() }],
         };
         let core = options.core.map_or_else(pin::last, Ok)?;
         let programs = match options.programs.is_empty() {
@@ -130,10 +139,20 @@ impl Setting {
     }
 }
 
-/// Both builds in each of the layouts that a folder has.
-fn layouts(folder: &Path) -> anyhow::Result<Vec<[PathBuf; 2]>> {
-    let of = |number: usize| ["plain", "probes"].map(|build| folder.join(build).join(number.to_string()));
-    let found: Vec<_> = (1..).map(of).take_while(|both| both.iter().all(|build| build.is_file())).collect();
+/// The builds in each of the layouts that a folder has.
+fn layouts(folder: &Path) -> anyhow::Result<Vec<Layout>> {
+    let of = |number: usize| {
+        let [plain, control, probes] =
+            ["plain", "control", "probes"].map(|build| folder.join(build).join(number.to_string()));
+        Layout { plain, control: Some(control).filter(|build| build.is_file()), probes }
+    };
+    let is_there = |layout: &Layout| layout.plain.is_file() && layout.probes.is_file();
+    let found: Vec<_> = (1..).map(of).take_while(is_there).collect();
     ensure!(!found.is_empty(), "there are no builds in {}; `cargo xtask bench preempt` makes them", folder.display());
+    ensure!(
+        found.iter().all(|layout| layout.control.is_some() == found[0].control.is_some()),
+        "some layouts in {} have a control and some don't; remove the folder and run `cargo xtask bench preempt`",
+        folder.display()
+    );
     Ok(found)
 }

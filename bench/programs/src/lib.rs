@@ -8,10 +8,12 @@
 #![forbid(unsafe_code)]
 
 mod hostile;
+mod languages;
 mod libraries;
 mod parsec;
 mod phoenix;
 mod splash;
+mod structures;
 mod text;
 
 use std::str::FromStr;
@@ -160,6 +162,22 @@ pub const PROGRAMS: &[Program] = &[
     program("sha2", "crate sha2", Calls::Nothing, libraries::sha2::prepare),
     program("sort_unstable", "standard library", Calls::Nothing, libraries::sort::prepare),
     program("tantivy_query", "crate tantivy", Calls::Nothing, libraries::tantivy::prepare),
+    program("csv", "crate csv", Calls::Nothing, languages::csv::prepare),
+    program("minijinja", "crate minijinja", Calls::Nothing, languages::template::prepare),
+    program("nom", "crate nom", Calls::Nothing, languages::nom::prepare),
+    program("pulldown_cmark", "crate pulldown-cmark", Calls::Nothing, languages::markdown::prepare),
+    program("rhai", "crate rhai", Calls::Nothing, languages::rhai::prepare),
+    program("roxmltree", "crate roxmltree", Calls::Nothing, languages::xml::prepare),
+    program("sqlparser", "crate sqlparser", Calls::Nothing, languages::sql::prepare),
+    program("syn", "crate syn", Calls::Nothing, languages::syn::prepare),
+    program("toml", "crate toml", Calls::Nothing, languages::toml::prepare),
+    program("wasmi", "crate wasmi", Calls::Nothing, languages::wasm::prepare),
+    program("yaml_rust2", "crate yaml-rust2", Calls::Nothing, languages::yaml::prepare),
+    program("btree_map", "standard library", Calls::Nothing, structures::btree::prepare),
+    program("fst", "crate fst", Calls::Nothing, structures::fst::prepare),
+    program("petgraph", "crate petgraph", Calls::Nothing, structures::graph::prepare),
+    program("rpds", "crate rpds", Calls::Nothing, structures::persistent::prepare),
+    program("tree", "standard library", Calls::Nothing, structures::tree::prepare),
     program("fibonacci", "hostile: calls", Calls::Nothing, hostile::fibonacci::prepare),
     program("hash_map", "hostile: short functions", Calls::Nothing, hostile::hash_map::prepare),
     program("interpreter", "hostile: branches", Calls::Nothing, hostile::interpreter::prepare),

@@ -1,7 +1,7 @@
 //! What [`place`](crate::place) needs to know of a function, read off LLVM's code: blocks, costs, calls.
 
 use crate::counted::Blocks;
-use crate::module::name_of;
+use crate::module::{name_of, path_of};
 use crate::place::Block;
 use llvm_sys::LLVMOpcode;
 use llvm_sys::core::*;
@@ -22,6 +22,23 @@ const ALLOCATION: u32 = 40;
 fn is_allocator(name: &str) -> bool {
     let kind = name.rsplit_once("__rust_").or_else(|| name.rsplit_once("__rdl_")).map(|(_, kind)| kind);
     kind.is_some_and(|kind| ["alloc", "dealloc", "realloc", "alloc_zeroed"].contains(&kind))
+}
+
+/// Whether a function of another module is one of a crate that is compiled with this one, and not with the standard
+/// library, whose names are mangled otherwise.
+fn is_of_crate(name: &str) -> bool {
+    let inner = name.strip_prefix("_ZN").and_then(|name| name.strip_suffix('E'));
+    let hash = inner.and_then(|name| name.get(name.len().checked_sub(19)?..)?.strip_prefix("17h"));
+    hash.is_some_and(|hash| hash.bytes().all(|digit| digit.is_ascii_hexdigit()))
+}
+
+/// Whether a function is one of those that come compiled with the standard library and call nobody, but who gives them
+/// memory.
+fn calls_nobody(name: &str) -> bool {
+    let parts =
+        ["alloc::raw_vec::", "alloc::str::", "core::num::", "core::slice::memchr::", "core::str::", "core::unicode::"];
+    let path = path_of(name);
+    name.starts_with("_R") && parts.iter().any(|part| path.starts_with(part)) && !path.contains(" as ")
 }
 
 /// Who is called.
@@ -105,6 +122,18 @@ impl Price {
     pub(crate) const LEFT_OUT: Self = Self { is_open: false, ..Self::FOREIGN };
     /// Of one of which nothing is known.
     const FOREIGN: Self = Self { cost: FOREIGN, calls: true, charges: false, is_open: true };
+    /// Of one of a crate that is used, which has charges too. It can't call the functions of crates that use it but by
+    /// pointers; and who calls by pointers charges.
+    const BELOW: Self = Self { is_open: false, ..Self::FOREIGN };
+
+    /// Of a function of another module, by its mangled name. `has_charges` says that all crates have charges.
+    pub(crate) fn of_other(name: &str, has_charges: bool) -> Self {
+        match name {
+            name if calls_nobody(name) => Self::alone(FOREIGN),
+            name if has_charges && is_of_crate(name) => Self::BELOW,
+            _ => Self::FOREIGN,
+        }
+    }
 
     /// Of one that doesn't charge, by what it costs and whether it calls others that do.
     pub(crate) fn of_leaf(cost: u32, calls: bool) -> Self {
@@ -256,12 +285,30 @@ pub(crate) unsafe fn price_of(instruction: LLVMValueRef, prices: &HashMap<LLVMVa
                     Callee::Intrinsic(cost) => Price::alone(cost),
                     Callee::Sized(_) | Callee::Assembly => Price::alone(CALL),
                     Callee::Known(function) => prices.get(&function).copied().unwrap_or(Price::CHARGING),
-                    Callee::Other(_) => Price::FOREIGN,
+                    Callee::Other(_) => prices.get(&LLVMGetCalledValue(instruction)).copied().unwrap_or(Price::FOREIGN),
                     Callee::Pointer => Price { cost: CALL, ..Price::FOREIGN },
                 };
             }
             _ => 1,
         };
         Price::alone(cost)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_may_call_back_is_told_by_the_name() {
+        let reserve = "_RINvNvMs2_NtCslNYArtu3iFV_5alloc7raw_vecINtB8_11RawVecInnerpE7reserve21do_reserve_and_handleNtNtBa_5alloc6GlobalECsjrHSEGnQ3l9_3std";
+        assert_eq!(Price::of_other(reserve, true), Price::alone(FOREIGN));
+        let of_crate = "_ZN3foo3bar17h5084f67b7279c968E";
+        assert_eq!(Price::of_other(of_crate, true), Price::BELOW);
+        for (name, has_charges) in
+            [(of_crate, false), ("_ZN3foo3barEv", true), ("_RNvNtCs1_4core3fmt5write", true), ("qsort", true)]
+        {
+            assert_eq!(Price::of_other(name, has_charges), Price::FOREIGN, "{name}");
+        }
     }
 }

@@ -218,7 +218,7 @@ impl Charges {
             work.lend(prices);
             for gate in &placement.gates {
                 let counter = work.counter(gate.local);
-                work.before_end(blocks.all[gate.block]);
+                work.before_tail(blocks.all[gate.block]);
                 work.gate(counter, self.constant(u64::from(gate.cost)));
             }
             for strip in &placement.strips {
@@ -275,6 +275,24 @@ impl Function<'_> {
         unsafe {
             LLVMPositionBuilderBefore(self.builder, LLVMGetBasicBlockTerminator(block));
             self.nowhere();
+        }
+    }
+
+    /// The same, but before a call whose result is returned at once, which needs no place on the stack: what is written as
+    /// a loop of such calls, as in interpreters, would come to the stack's end with a gate behind them.
+    unsafe fn before_tail(&self, block: LLVMBasicBlockRef) {
+        // SAFETY: see the module's documentation.
+        unsafe {
+            self.before_end(block);
+            let last = LLVMGetBasicBlockTerminator(block);
+            let before = LLVMGetPreviousInstruction(last);
+            let next =
+                (LLVMGetNumSuccessors(last) == 1).then(|| first_but(&[LLVMOpcode::LLVMPHI], LLVMGetSuccessor(last, 0)));
+            let returns = LLVMGetInstructionOpcode(next.unwrap_or(last)) == LLVMOpcode::LLVMRet;
+            if returns && !before.is_null() && is_call(before) {
+                LLVMPositionBuilderBefore(self.builder, before);
+                self.nowhere();
+            }
         }
     }
 
@@ -370,7 +388,8 @@ impl Function<'_> {
         exits
     }
 
-    /// Charges copies and comparisons by their length, and has long copies done in parts.
+    /// Charges copies and comparisons by their length, and has long copies done in parts. What copies in parts charges for
+    /// itself, but not to a local copy of the credit.
     unsafe fn charge_lengths(&self) {
         let number = self.charges.number;
         // SAFETY: see the module's documentation.
@@ -380,9 +399,12 @@ impl Function<'_> {
                 let counter = self.counter(local);
                 for call in instructions(block).into_iter().filter(|one| is_call(*one)) {
                     let Callee::Sized(at) = callee_of(call) else { continue };
-                    let length = LLVMGetOperand(call, at);
                     LLVMPositionBuilderBefore(self.builder, call);
                     self.nowhere();
+                    if local.is_none() && self.in_parts(call) {
+                        continue;
+                    }
+                    let length = LLVMGetOperand(call, at);
                     let length = LLVMBuildIntCast2(self.builder, length, number, 0, c"".as_ptr());
                     let cost = LLVMBuildLShr(self.builder, length, self.charges.constant(4), c"".as_ptr());
                     let now = LLVMBuildLoad2(self.builder, number, counter, c"".as_ptr());

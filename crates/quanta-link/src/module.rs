@@ -6,13 +6,13 @@
 //! Safety, in general: every pointer that is used came from LLVM in the same call of [`Module::read`] or from an object
 //! that is still owned by that module, and nothing is used after what owns it was disposed of, which only `drop` does.
 
-use crate::calls::{bottom_up, cycles};
+use crate::calls::{bottom_up, cycles, heads};
 use crate::counted::{Test, test_of};
 use crate::flow::{Callee, Price, blocks_of, callee_of, flow_of, instructions, is_call, listed};
 use crate::insert::Charges;
 use crate::locals;
 use crate::loops::Shape;
-use crate::place::{Placement, place};
+use crate::place::{Callers, Placement, place};
 use crate::report::Fact;
 use crate::sections::{self, Marks};
 use anyhow::{Result, bail};
@@ -46,6 +46,9 @@ const UNPROBED: &CStr = c".text.quanta.unprobed";
 /// Where functions begin: half a line of the instruction cache. The charge at a function's entry is among its first
 /// instructions, and two of them often lie in a line otherwise.
 const ALIGNMENT: u32 = 32;
+
+/// A function of more instructions has a charge at its entry, as a rule.
+const LONG: usize = 150;
 
 /// How modules are made into machine code.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -207,14 +210,19 @@ impl Module {
             let left_out = |function| is_unprobed(function) || options.leaves_out(function);
             let foreign = functions.iter().copied().filter(|function| left_out(*function));
             let mut prices: HashMap<_, _> = foreign.map(|function| (function, Price::LEFT_OUT)).collect();
+            let others = listed(LLVMGetFirstFunction(self.module), LLVMGetNextFunction);
+            let others = others.into_iter().filter(|function| LLVMIsDeclaration(*function) != 0);
+            let has_charges = options.exclude.is_empty() && options.only.is_empty();
+            prices.extend(others.map(|function| (function, Price::of_other(&name_of(function), has_charges))));
             let (cycle, index) = (cycles(&calls), numbered(&functions));
-            let mut size = vec![0_usize; functions.len()];
-            cycle.iter().for_each(|of| size[*of] += 1);
-            for at in bottom_up(&calls) {
+            let suits = |function: &LLVMValueRef| (!left_out(*function)).then(|| charges_anyway(*function).into());
+            let heads = heads(&calls, &functions.iter().map(suits).collect::<Vec<_>>());
+            let mut below = calls.clone();
+            below.iter_mut().for_each(|called| called.retain(|called| !heads[*called]));
+            for at in bottom_up(&below) {
                 let function = functions[at];
                 let own = cycle[at];
-                let recursive = calls[at].contains(&at) || size[own] > 1;
-                let comes_back = |callee| recursive && index.get(&callee).is_some_and(|callee| cycle[*callee] == own);
+                let comes_back = |callee| heads[at] && index.get(&callee).is_some_and(|callee| cycle[*callee] == own);
                 let (blocks, mut flow) = flow_of(function, &prices, &comes_back);
                 let shape = Shape::of(&flow);
                 let marks = Marks::find(&blocks, &shape, &mut flow);
@@ -226,9 +234,10 @@ impl Module {
                 let test = |this| test_of(self.module, &blocks, &shape, this);
                 let tests: Vec<_> = shape.loops.iter().map(test).collect();
                 let counted: Vec<_> = tests.iter().map(|test| test.as_ref().map(Test::counted)).collect();
-                let placement = place(&flow, &shape, &counted, options.bound);
+                let callers = if has_known_callers(function) { Callers::Known } else { Callers::Any };
+                let placement = place(&flow, &shape, &counted, options.bound, callers);
                 if placement.entry.is_none() {
-                    prices.insert(function, Price::of_leaf(placement.longest, placement.calls));
+                    prices.insert(function, Price::of_leaf(placement.left, placement.calls));
                 }
                 facts.push(fact_of(function, Some(&placement)));
                 marks.settle(self.context, Some(&charges));
@@ -360,6 +369,41 @@ unsafe fn calls_of(functions: &[LLVMValueRef]) -> Vec<Vec<usize>> {
         called
     };
     functions.iter().map(called).collect()
+}
+
+/// Whether a function is one that charges at its entry in any case, or is so long that this is cheap.
+///
+/// # Safety
+/// It has a body.
+unsafe fn charges_anyway(function: LLVMValueRef) -> bool {
+    // SAFETY: see the module's documentation.
+    unsafe {
+        let all: Vec<_> = blocks_of(function).into_iter().flat_map(|block| instructions(block)).collect();
+        all.len() > LONG || all.into_iter().any(|one| is_call(one) && callee_of(one) == Callee::Pointer)
+    }
+}
+
+/// Whether all that call a function are seen in its module, and call it by name.
+///
+/// # Safety
+/// It is a function of a module that is still there.
+unsafe fn has_known_callers(function: LLVMValueRef) -> bool {
+    // SAFETY: see the module's documentation.
+    unsafe {
+        let is_own = matches!(
+            LLVMGetLinkage(function),
+            llvm_sys::LLVMLinkage::LLVMInternalLinkage | llvm_sys::LLVMLinkage::LLVMPrivateLinkage
+        );
+        let calls = |used: &LLVMUseRef| {
+            let user = LLVMGetUser(*used);
+            let is_argument = |at| LLVMGetOperand(user, at) == function;
+            !LLVMIsAInstruction(user).is_null()
+                && is_call(user)
+                && LLVMGetCalledValue(user) == function
+                && !(0..LLVMGetNumArgOperands(user)).any(is_argument)
+        };
+        is_own && listed(LLVMGetFirstUse(function), LLVMGetNextUse).iter().all(calls)
+    }
 }
 
 /// Whether a function is to have no probes: it says so by the section that it is in.

@@ -7,8 +7,9 @@
 //! also says how much a charge is worth is ours. There are four kinds of charges:
 //!
 //! 1. The *entry*: a function pays as it is entered for the way from its last charge to its return, so that it leaves
-//!    nothing unpaid to its caller, and recursion is charged. Small functions that neither loop nor call are *leaves*:
-//!    they charge nothing, and who calls them pays.
+//!    nothing unpaid to its caller, and recursion is charged. *Leaves* don't: who calls them pays. These are functions
+//!    with short ways into them and out of them that call nobody who may call them in turn, as far as is known. Of those
+//!    that call each other in a cycle one charges, its *head*.
 //! 2. A *strip*: a loop that counts towards a limit it knows pays for all its iterations before the first, or for as
 //!    many as the credit covers; then its iterations are free. The test against the limit, which is there anyway, ends
 //!    each strip. A short loop that may also end otherwise counts as straight code of a few iterations, and does a few
@@ -18,8 +19,8 @@
 //!    calls, if there is a way round by none.
 //! 4. Loops of few iterations, known in advance, are paid for like straight code.
 //!
-//! What was paid at the entry of functions that call themselves is used up by the deepest; so their ways back have gates
-//! too.
+//! What was paid at the entry of functions that call themselves is used up by the deepest; so the ways back to heads have
+//! gates too.
 //!
 //! So: every cycle of a function contains a charge or a call; no way without a charge is longer than the bound and a
 //! block; each charge is at least what the longest way to it has cost.
@@ -61,7 +62,7 @@ pub(crate) struct Counted {
     pub(crate) movable: bool,
 }
 
-/// Takes so much off the credit at the end of a block, before its last instruction.
+/// Takes so much off the credit at the end of a block, before its last instruction, or a call whose result that returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Gate {
     pub(crate) block: usize,
@@ -100,12 +101,24 @@ pub(crate) struct Placement {
     pub(crate) longest: u32,
     /// The longest way from a charge to a return.
     pub(crate) tail: u32,
-    /// Whether it calls functions that charge.
+    /// What a leaf leaves to its caller: the longest way to its first charge, and that from its last.
+    pub(crate) left: u32,
+    /// Whether it calls functions that charge, or is a leaf that does.
     pub(crate) calls: bool,
 }
 
-/// A function that costs at most this and neither loops nor calls is a leaf.
+/// Who may call a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Callers {
+    /// Only functions that see what it costs.
+    Known,
+    Any,
+}
+
+/// A function that leaves at most this to its caller is a leaf if it has no charges, whoever calls it.
 const LEAF: u32 = 60;
+/// The same, and it may have charges, where its callers know what it costs.
+const KNOWN_LEAF: u32 = 150;
 /// A loop of known length that costs at most this in all is straight code.
 const SMALL: u64 = 160;
 /// What a loop that may end early, or call somebody, does at once: at first, for which [`FEW`] are paid, and whenever it
@@ -145,9 +158,15 @@ impl Plan {
 }
 
 /// Decides for a function; `counted` has an entry for each of the shape's loops.
-pub(crate) fn place(blocks: &[Block], shape: &Shape, counted: &[Option<Counted>], bound: u32) -> Placement {
+pub(crate) fn place(
+    blocks: &[Block],
+    shape: &Shape,
+    counted: &[Option<Counted>],
+    bound: u32,
+    callers: Callers,
+) -> Placement {
     let costs = blocks.iter().map(|block| if block.is_end { 0 } else { block.cost }).collect();
-    Planner { blocks, shape, counted, bound, costs, plans: Vec::new() }.place()
+    Planner { blocks, shape, counted, bound, callers, costs, plans: Vec::new() }.place()
 }
 
 struct Planner<'a> {
@@ -155,6 +174,7 @@ struct Planner<'a> {
     shape: &'a Shape,
     counted: &'a [Option<Counted>],
     bound: u32,
+    callers: Callers,
     /// What each block costs, with the further iterations of a small loop that it heads.
     costs: Vec<u32>,
     plans: Vec<Plan>,
@@ -323,11 +343,18 @@ impl Planner<'_> {
             self.shape.sorted.iter().filter(|block| self.blocks[**block].comes_back && !self.blocks[**block].is_end);
         back.filter(|block| self.costs[**block] > BESIDE_A_CALL).for_each(|block| gated[*block] = true);
         let mut tail = 0;
+        // The longest ways to each block from the entry that meet no charge, and from a charge; and what they come to: a
+        // way through without a charge, one to a charge, and one from a charge to a return.
+        let (mut fresh, mut after) = (vec![None; count], vec![None; count]);
+        let (mut through, mut head, mut back) = (0, 0, 0);
+        fresh[0] = Some(0_u32);
+        self.shape.closing.iter().for_each(|(_, to)| after[*to] = Some(into[*to]));
         let mut in_loop = vec![false; count];
         loops().for_each(|(_, (this, _))| this.blocks.iter().for_each(|block| in_loop[*block] = true));
         for &block in &self.shape.sorted {
             let cost = if paid[block] { 0 } else { self.costs[block] };
             since[block] = into[block].saturating_add(cost);
+            let [mut way, mut from] = [&fresh, &after].map(|ways| ways[block].map(|way: u32| way.saturating_add(cost)));
             placement.longest = placement.longest.max(since[block]);
             if let Some(of) = strip_before[block] {
                 let (cost, at_once) = (self.iteration(of), self.at_once(of));
@@ -337,6 +364,8 @@ impl Planner<'_> {
                 } else if in_loop[block] || since[block] > TAIL / 2 {
                     before = std::mem::take(&mut since[block]);
                 }
+                head = head.max(way.take().unwrap_or(0));
+                from = Some(since[block]);
                 placement.strips.push(Strip { of, preheader: block, before, cost, at_once, local: local[block] });
             }
             // Whoever follows would exceed the bound with what has run so far, so it is counted here.
@@ -344,28 +373,53 @@ impl Planner<'_> {
                 self.forward(block).map(|&next| if paid[next] { 0 } else { self.costs[next] }).max().unwrap_or(0);
             let long = into[block] > 0 && since[block].saturating_add(ahead) > self.bound;
             let returns = self.blocks[block].next.is_empty() && !self.blocks[block].is_end;
-            let is_late = if returns { since[block] > TAIL } else { long && !self.blocks[block].next.is_empty() };
+            // Where ways meet to return, each pays for itself: one of them may end with a call in tail position.
+            let meets = !in_loop[block] && self.blocks[block].next.iter().any(|next| self.returns_at_once(*next));
+            let is_late = if returns || meets {
+                since[block].saturating_add(ahead) > TAIL
+            } else {
+                long && !self.blocks[block].next.is_empty()
+            };
             if !paid[block] && !self.blocks[block].is_held && (gated[block] || is_late) {
                 placement.gates.push(Gate { block, cost: since[block].max(1), local: local[block] });
-                since[block] = 0;
+                head = head.max(way.take().unwrap_or(0));
+                (since[block], from) = (0, Some(0));
             }
             if returns {
                 tail = tail.max(since[block]);
+                (through, back) = (through.max(way.unwrap_or(0)), back.max(from.unwrap_or(0)));
             }
             for &next in self.forward(block) {
                 into[next] = into[next].max(since[block]);
+                (fresh[next], after[next]) = (fresh[next].max(way), after[next].max(from));
             }
         }
         let called = || self.shape.sorted.iter().map(|block| &self.blocks[*block]).filter(|block| !block.is_end);
         let is_open = called().any(|block| block.is_open || block.comes_back);
-        let is_leaf =
-            !is_open && placement.gates.is_empty() && placement.strips.is_empty() && placement.longest <= LEAF;
-        placement.calls = called().any(|block| block.calls);
+        let is_plain = placement.gates.is_empty() && placement.strips.is_empty();
+        // What a loop does at once is not paid for, but for a little.
+        let at_once = placement.strips.iter().filter_map(|strip| strip.at_once).map(|(first, _)| first).max();
+        placement.left = match at_once {
+            None if is_plain => placement.longest,
+            at_once => through.max(head.saturating_add(back).saturating_add(at_once.unwrap_or(0))),
+        };
+        let is_leaf = !is_open
+            && match self.callers {
+                Callers::Any => is_plain && placement.left <= LEAF,
+                Callers::Known => placement.left <= KNOWN_LEAF,
+            };
+        placement.calls = called().any(|block| block.calls) || is_leaf && !is_plain;
         placement.tail = tail;
         placement.entry = (!is_leaf).then_some(tail.max(1));
         let ends = |this: &Loop| this.latches.iter().map(|latch| since[*latch]).max().unwrap_or(0);
         let carried = loops().map(|(_, (this, plan))| if plan.has_gates() { ends(this) } else { 0 });
         (placement, carried.collect())
+    }
+
+    /// Whether a block does nothing but return.
+    fn returns_at_once(&self, block: usize) -> bool {
+        let Block { next, cost, is_end, .. } = &self.blocks[block];
+        next.is_empty() && !is_end && *cost <= 1
     }
 
     /// Where a latch's gate goes. Where the latch does hardly anything but bring several ways together, as it does in a
@@ -419,18 +473,35 @@ mod tests {
     }
 
     fn placed(blocks: &[Block], counted: &[Counted]) -> Placement {
+        placed_for(Callers::Any, blocks, counted)
+    }
+
+    fn placed_for(callers: Callers, blocks: &[Block], counted: &[Counted]) -> Placement {
         let shape = Shape::of(blocks);
         let of = |this: &Loop| counted.iter().copied().find(|counted| this.contains(counted.block));
         let counted: Vec<_> = shape.loops.iter().map(of).collect();
-        place(blocks, &shape, &counted, 200)
+        place(blocks, &shape, &counted, 200, callers)
     }
 
     #[test]
     fn a_small_function_charges_nothing_and_a_longer_one_as_it_is_entered() {
         let small = placed(&function(&[(3, &[1, 2]), (5, &[3]), (9, &[3]), (2, &[])]), &[]);
-        assert_eq!(small, Placement { longest: 14, tail: 14, ..Placement::default() });
+        assert_eq!(small, Placement { longest: 14, tail: 14, left: 14, ..Placement::default() });
         let long = placed(&function(&[(30, &[1, 2]), (50, &[3]), (90, &[3]), (2, &[])]), &[]);
         assert_eq!((long.entry, long.gates.len()), (Some(122), 0));
+    }
+
+    #[test]
+    fn a_function_whose_callers_know_it_leaves_them_the_ways_in_and_out() {
+        let mut blocks = function(&[(30, &[1, 3]), (50, &[1, 2]), (7, &[4]), (60, &[4]), (20, &[])]);
+        let placement = placed_for(Callers::Known, &blocks, &[]);
+        assert_eq!((placement.entry, placement.gates.len(), placement.calls), (None, 1, true), "{placement:?}");
+        assert_eq!(placement.left, 30 + 60 + 20, "by 3; by the loop it is 80 in and 27 out");
+        assert_eq!(placed(&blocks, &[]).entry, Some(110), "who else calls it leaves it to pay");
+        blocks[3].cost = KNOWN_LEAF;
+        assert!(placed_for(Callers::Known, &blocks, &[]).entry.is_some(), "too long");
+        (blocks[3].cost, blocks[3].is_open) = (5, true);
+        assert!(placed_for(Callers::Known, &blocks, &[]).entry.is_some(), "it may be called in turn");
     }
 
     #[test]
@@ -455,7 +526,10 @@ mod tests {
     fn a_loop_of_few_iterations_is_straight_code() {
         let blocks = function(&[(3, &[1]), (5, &[1, 2]), (2, &[])]);
         let placement = placed(&blocks, &[Counted { block: 1, most: Some(7), movable: true }]);
-        assert_eq!(placement, Placement { longest: 3 + 35 + 2, tail: 3 + 35 + 2, ..Placement::default() });
+        assert_eq!(
+            placement,
+            Placement { longest: 3 + 35 + 2, tail: 3 + 35 + 2, left: 3 + 35 + 2, ..Placement::default() }
+        );
     }
 
     #[test]
@@ -552,24 +626,29 @@ mod tests {
         fn every_way_is_charged_for(
             shape in prop::collection::vec((1..60_u32, prop::collection::vec(0..24_usize, 0..3)), 1..24),
             choices in prop::collection::vec(any::<u8>(), 2000),
+            callers in prop::sample::select(vec![Callers::Known, Callers::Any]),
         ) {
             let count = shape.len();
             let blocks: Vec<Block> = shape.into_iter()
                 .map(|(cost, next)| Block {
                     cost, next: next.into_iter().map(|next| next % count).collect(), ..Block::default()
                 }).collect();
-            let placement = placed(&blocks, &[]);
-            let (mut at, mut way, mut choices) = (0, 0, choices.into_iter());
+            let placement = placed_for(callers, &blocks, &[]);
+            let (mut at, mut way, mut choices, mut into) = (0, 0, choices.into_iter(), None);
+            prop_assert!(placement.entry.is_some() || placement.left <= KNOWN_LEAF && callers == Callers::Known
+                || placement.left <= LEAF && placement.gates.is_empty());
             loop {
                 way += blocks[at].cost;
                 prop_assert!(way <= 200 + 60, "{way}: {placement:?}");
                 prop_assert!(way <= placement.longest);
                 if let Some(gate) = placement.gates.iter().find(|gate| gate.block == at) {
                     prop_assert!(gate.cost >= way, "{way}: {gate:?}");
+                    into = into.or(Some(way));
                     way = 0;
                 }
                 if blocks[at].next.is_empty() {
                     prop_assert!(placement.entry.is_none_or(|entry| entry >= way));
+                    prop_assert!(placement.left >= into.unwrap_or(0) + way, "{into:?} and {way}: {placement:?}");
                     break;
                 }
                 let Some(choice) = choices.next() else { break };

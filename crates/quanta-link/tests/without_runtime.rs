@@ -4,8 +4,9 @@ mod project;
 
 use project::Project;
 
-/// Borrows thread-locals, which are critical sections, around loops that end early and that are far from their end; all
-/// other thread-locals, the standard library's among them, are what they were all the while.
+/// Copies, goes on by calls in tail position, and borrows thread-locals, which are critical sections, around loops that
+/// end early and that are far from their end; all other thread-locals, the standard library's among them, are what they
+/// were all the while.
 const PROGRAM: &str = r#"
 use std::cell::Cell;
 use std::hint::black_box;
@@ -33,7 +34,7 @@ fn far(from: u64, to: u64) -> u64 {
 
 /// Copies, moves and fills of lengths around those of parts, against what is done byte by byte.
 fn copies() {
-    for length in [0, 1, 8191, 8192, 8193, 16384, 16385, 70_000] {
+    for length in [0, 1, 512, 513, 8191, 8192, 8193, 16384, 16385, 70_000] {
         let from: Vec<u8> = (0..length + 9000).map(|at| (at * 31 >> 3) as u8).collect();
         let mut to = vec![7; black_box(length)];
         to.copy_from_slice(&from[..black_box(length)]);
@@ -50,8 +51,26 @@ fn copies() {
     }
 }
 
+/// Steps that go on by calls in tail position, each after more than may go uncharged: the stack holds no million of them.
+struct Steps(Vec<fn(&Steps, u64, u64) -> u64>);
+
+macro_rules! mixed {
+    ($sum:expr; $($again:tt)*) => {{
+        let mut sum: u64 = $sum;
+        $(sum = (sum ^ (sum >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9 + $again);)*
+        sum
+    }};
+}
+
+fn step(steps: &Steps, left: u64, sum: u64) -> u64 {
+    let sum = mixed!(sum; 0 2 4 6 8 10 12 14 16 18 20 22 24 26 28 30 32 34 36 38 40 42 44 46 48 50 52 54 56 58 60 62 64 66);
+    let sum = mixed!(sum; 0 2 4 6 8 10 12 14 16 18 20 22 24 26 28 30 32 34 36 38 40 42 44 46 48 50 52 54 56 58 60 62 64 66);
+    if left == 0 { sum } else { steps.0[left as usize & 1](steps, left - 1, sum) }
+}
+
 fn main() {
     copies();
+    black_box(step(&black_box(Steps(vec![step, step])), 1 << 20, 1));
     let numbers: Vec<u32> = (0..200_000).collect();
     let expected: Vec<u64> = (1..=12).collect();
     let borrowed = A.with(|a| {

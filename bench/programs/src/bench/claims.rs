@@ -21,8 +21,11 @@ pub(super) fn push_ratios(setting: &Setting, results: &mut Results) {
         results.push(MEAN, system, "ratio", geometric_mean(&ratios));
         results.push(WORST, system, "ratio", ratios.iter().copied().fold(f64::NAN, f64::max));
     }
-    let ratios: Vec<f64> = ratios(setting, results, "probes", "instructions_ratio").map(|(_, ratio)| ratio).collect();
-    results.push(MEAN, "probes", "instructions_ratio", geometric_mean(&ratios));
+    for metric in ["ratio_to_control", "instructions_ratio", "instructions_ratio_to_control"] {
+        let ratios: Vec<f64> = ratios(setting, results, "probes", metric).map(|(_, ratio)| ratio).collect();
+        results.push(MEAN, "probes", metric, geometric_mean(&ratios));
+        results.push(WORST, "probes", metric, ratios.iter().copied().fold(f64::NAN, f64::max));
+    }
 }
 
 /// What probes cost over all programs, and of which they cost too much.
@@ -33,8 +36,16 @@ pub(super) fn overhead(setting: &Setting, results: &Results) -> Vec<String> {
         value(MEAN, "probes", "ratio"),
         value(WORST, "probes", "ratio")
     )];
-    if let Some(instructions) = results.value(MEAN, "probes", "instructions_ratio") {
-        lines.push(format!("instructions: geometric mean {instructions:.3}"));
+    let others = [
+        ("ratio_to_control", "beside the control, which is built alike but has no probes"),
+        ("instructions_ratio", "instructions"),
+        ("instructions_ratio_to_control", "instructions beside the control"),
+    ];
+    for (metric, said) in others {
+        let (mean, worst) = (value(MEAN, "probes", metric), value(WORST, "probes", metric));
+        if mean.is_finite() {
+            lines.push(format!("{said}: geometric mean {mean:.3}, worst {worst:.3}"));
+        }
     }
     for (system, _) in QUANTA {
         let (mean, worst) = (value(MEAN, system, "ratio"), value(WORST, system, "ratio"));

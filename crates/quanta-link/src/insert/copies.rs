@@ -15,9 +15,10 @@ fn is_copy(name: &str, of: &str) -> bool {
         || name.strip_prefix("llvm.").is_some_and(|name| name.strip_prefix(of).is_some_and(|p| p.starts_with(".p0")))
 }
 
-/// Copies in parts, with a probe in between where nothing is left of the credit: their lengths have been charged, but a
-/// probe behind megabytes would come late. A part is 8 KiB: some microseconds if its pages aren't there yet. What is
-/// moved upwards within itself would have to begin at the end, and is moved as a whole.
+/// Copies that charge their length, which counts above 512 bytes: most are shorter. Above 8 KiB they are done in parts,
+/// with a probe in between where nothing is left of the credit, as one behind megabytes would come late; a part takes
+/// some microseconds if its pages aren't there yet. What is moved upwards within itself would have to begin at the end,
+/// and is moved as a whole.
 pub(crate) const ASSEMBLY: &str = "
 .macro quanta_copy name
 .section .text.__quanta_\\name, \"ax\", @progbits
@@ -27,11 +28,19 @@ pub(crate) const ASSEMBLY: &str = "
 .p2align 4
 __quanta_\\name:
 .cfi_startproc
-cmpq $8192, %rdx
+cmpq $512, %rdx
 ja 1f
-2:
 jmp *\\name@GOTPCREL(%rip)
 1:
+cmpq $8192, %rdx
+ja 5f
+2:
+movq __quanta_credit@GOTTPOFF(%rip), %r11
+movq %rdx, %rax
+shrq $4, %rax
+subq %rax, %fs:(%r11)
+jmp *\\name@GOTPCREL(%rip)
+5:
 .ifc \\name, memmove
 movq %rdi, %rax
 subq %rsi, %rax
@@ -85,18 +94,18 @@ quanta_copy memset
 ";
 
 impl Function<'_> {
-    /// Replaces a copy by a call of what does the same, and probes between its parts if it is long.
-    pub(super) unsafe fn in_parts(&self, call: LLVMValueRef) {
+    /// Replaces a copy by a call of what does the same, and probes between its parts if it is long. Says whether it could.
+    pub(super) unsafe fn in_parts(&self, call: LLVMValueRef) -> bool {
         let Charges { context, number, .. } = *self.charges;
         let builder = self.builder;
         // SAFETY: see the module's documentation; the functions take what C's take.
         unsafe {
             let name = name_of(LLVMGetCalledValue(call));
-            let Some(of) = IN_PARTS.into_iter().find(|of| is_copy(&name, of)) else { return };
+            let Some(of) = IN_PARTS.into_iter().find(|of| is_copy(&name, of)) else { return false };
             let is_volatile =
                 LLVMGetNumArgOperands(call) == 4 && LLVMConstIntGetZExtValue(LLVMGetOperand(call, 3)) != 0;
             if is_volatile || LLVMGetInstructionOpcode(call) != LLVMOpcode::LLVMCall {
-                return;
+                return false;
             }
             let (pointer, int) = (LLVMPointerTypeInContext(context, 0), LLVMInt32TypeInContext(context));
             let sets = of == "memset";
@@ -119,6 +128,7 @@ impl Function<'_> {
                 LLVMReplaceAllUsesWith(call, made);
             }
             LLVMInstructionEraseFromParent(call);
+            true
         }
     }
 }
