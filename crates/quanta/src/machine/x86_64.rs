@@ -3,6 +3,7 @@
 //! The thread's state is one cache line of thread-local storage. Its first word, the credit, is what instrumented code
 //! works on by itself; so it has a symbol, and lies where the linker finds it at a fixed distance from `fs`.
 
+use super::Own;
 use std::arch::global_asm;
 use std::cell::Cell;
 
@@ -18,7 +19,7 @@ const SOON: i64 = 256;
 /// The most ticks for which credit is granted at once.
 const MOST: u64 = 8192;
 
-/// A thread's state; the assembly below knows its layout.
+/// A thread's state; the assembly below and `cargo quanta` know its layout.
 #[repr(C, align(64))]
 struct State {
     /// How much work may still be done before the clock is read.
@@ -36,16 +37,19 @@ struct State {
     distance: Cell<u64>,
     /// What an iteration costs, and in the upper half how many there may be at once, or zero; and how far it goes.
     iteration: [Cell<u32>; 2],
+    /// How far the thread-locals of the job that runs are from the thread's own.
+    offset: Cell<isize>,
 }
 
 global_asm!(
     ".section .tdata.__quanta_credit, \"awT\", @progbits",
     ".globl __quanta_credit",
     ".type __quanta_credit, @object",
-    ".size __quanta_credit, 64",
+    ".size __quanta_credit, {size}",
     ".p2align 6",
     "__quanta_credit:",
     ".quad {plenty}, {never}, 0, {plenty}, 16384, 0, 0, 0",
+    ".fill {size} - 64, 1, 0",
     ".section .text.greenwave_quanta_state, \"ax\", @progbits",
     ".globl greenwave_quanta_state",
     ".type greenwave_quanta_state, @function",
@@ -285,6 +289,7 @@ global_asm!(
     ".purgem quanta_probe",
     ".purgem quanta_strip",
     ".text",
+    size = const size_of::<State>(),
     plenty = const PLENTY,
     never = const NEVER,
     most = const MOST,
@@ -346,9 +351,15 @@ pub(crate) fn soon() {
     state.granted.set(SOON);
 }
 
-/// How many critical sections the thread is in; those that are open stay so when something else runs meanwhile.
-pub(crate) fn exchange_sections(sections: i64) -> i64 {
-    state().sections.replace(sections)
+/// Puts another job's share of the state in place of what is there, and returns that.
+pub(crate) fn exchange(Own { sections, offset }: Own) -> Own {
+    let state = state();
+    Own { sections: state.sections.replace(sections), offset: state.offset.replace(offset) }
+}
+
+/// How far the running job's thread-locals are from the thread's own.
+pub(crate) fn offset() -> isize {
+    state().offset.get()
 }
 
 /// Runs `body` with a quantum of so many ticks, granting credit at this pace at first; writes back what it was last.
