@@ -308,7 +308,8 @@ mod tests {
     #[test]
     fn settings_are_read_as_they_are_written() {
         let (thread_locals, exclude) = (vec!["a::B".into()], vec!["serde".into()]);
-        let settings = Settings { cache: "/a folder;x=1/objects".into(), bound: 700, thread_locals, exclude, only: vec![] };
+        let settings =
+            Settings { cache: "/a folder;x=1/objects".into(), bound: 700, thread_locals, exclude, only: vec![] };
         let text = serde_json::to_string(&settings).unwrap();
         assert_eq!(serde_json::from_str::<Settings>(&text).unwrap(), settings);
     }

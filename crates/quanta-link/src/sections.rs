@@ -147,10 +147,8 @@ mod tests {
 
     #[test]
     fn sections_are_known_by_their_names() {
-        for name in [
-            "_RNvCs6DnNTxeLS9Y_7___rustc12___rust_alloc",
-            "_RNvCs6DnNTxeLS9Y_7___rustc19___rust_alloc_zeroed",
-        ] {
+        for name in ["_RNvCs6DnNTxeLS9Y_7___rustc12___rust_alloc", "_RNvCs6DnNTxeLS9Y_7___rustc19___rust_alloc_zeroed"]
+        {
             assert!(is_section(name), "{name}");
         }
         for name in ["_ZN3std6thread5local17LocalKey$LT$T$GT$8try_with17hc90e6f67b9090110E", "main", "__rust_free"] {

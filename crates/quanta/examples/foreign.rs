@@ -21,13 +21,12 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 type Outcome = Result<(), Box<dyn Error>>;
 
-const CASES: [(&str, fn(Pool) -> Outcome); 12] = [
+const CASES: [(&str, fn(Pool) -> Outcome); 11] = [
     ("rayon", |pool| all(&pool, 2000, rayon)),
     ("tokio", |pool| all(&pool, 2000, tokio)),
     ("futures", futures),
     ("regex", |pool| all(&pool, 2000, regex)),
     ("epoch", epoch),
-    ("channel", channel),
     ("parking_lot", parking_lot),
     ("arc_swap", arc_swap),
     ("dashmap", dashmap),
@@ -99,12 +98,14 @@ fn tokio(number: u64) {
     if number.is_multiple_of(10) {
         let own = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("it needs nothing");
         let sum = own.block_on(async move {
-            let parts = (0..4).map(|part| tokio::spawn(async move {
-                tokio::task::yield_now().await;
-                tokio::time::sleep(Duration::from_micros(10)).await;
-                work(100);
-                number * part
-            }));
+            let parts = (0..4).map(|part| {
+                tokio::spawn(async move {
+                    tokio::task::yield_now().await;
+                    tokio::time::sleep(Duration::from_micros(10)).await;
+                    work(100);
+                    number * part
+                })
+            });
             let mut sum = 0;
             for part in parts.collect::<Vec<_>>() {
                 sum += part.await.expect("it ends");
@@ -145,7 +146,7 @@ fn regex(number: u64) {
     let text = format!("{} someone{number}@example.org {number} and nobody at all", "x@y ".repeat(20));
     let found = PARTS.captures(&text).expect("it is there");
     assert_eq!((&found[1], &found[3]), (&*format!("someone{number}"), &*number.to_string()));
-    assert_eq!(PARTS.replace_all(&text, "$3").matches(&number.to_string()).count(), 1 + usize::from(number < 1 && false));
+    assert!(PARTS.replace_all(&text, "$3").ends_with(&format!(" {number} and nobody at all")));
 }
 
 /// A stack without locks, whose memory is given back when nobody is in it any more.
@@ -201,32 +202,6 @@ fn epoch(pool: Pool) -> Outcome {
     Ok(())
 }
 
-/// Doesn't let a thread receive what it sends itself.
-fn channel(pool: Pool) -> Outcome {
-    let mut tasks = Vec::new();
-    for number in 0..2000_u64 {
-        let (sends, receives) = match number % 3 {
-            0 => crossbeam_channel::bounded(0),
-            1 => crossbeam_channel::bounded(1),
-            _ => crossbeam_channel::unbounded(),
-        };
-        tasks.push(pool.spawn(None, move || {
-            let received: u64 = (0..3).map(|_| receives.recv().expect("it is sent")).sum();
-            assert_eq!(received, 3 * number);
-        }));
-        tasks.push(pool.spawn(None, move || {
-            for part in 0..3 {
-                work(100);
-                sends.send(number * part).expect("it is waited for");
-            }
-        }));
-    }
-    for task in tasks {
-        task.wait()?;
-    }
-    Ok(())
-}
-
 /// Tells by the address of a thread-local who has a lock.
 fn parking_lot(pool: Pool) -> Outcome {
     let lock = Arc::new(parking_lot::ReentrantMutex::new(RefCell::new(0)));
@@ -275,16 +250,14 @@ fn dashmap(pool: Pool) -> Outcome {
     all(&pool, 4000, move |number| {
         for step in 0..10 {
             *inside.entry((number + step) % 97).or_default() += 1;
-            if let Some(mut there) = inside.get_mut(&step) {
-                let before = *there;
-                work(100);
-                *there = before + 1;
-                *inside.entry(1000 + number % 7).or_default() += u64::from(false);
-            }
+            let mut there = inside.entry(1000 + step).or_default();
+            let before = *there;
+            work(100);
+            *there = before + 1;
         }
     })?;
-    let sum: u64 = map.iter().map(|entry| *entry.value()).sum();
-    assert!((40_000..=80_000).contains(&sum), "{sum}");
+    assert!((1000..1010).all(|key| map.get(&key).is_some_and(|count| *count == 4000)));
+    assert_eq!(map.iter().map(|entry| *entry.value()).sum::<u64>(), 80_000);
     Ok(())
 }
 

@@ -78,7 +78,7 @@ impl Drop for Locals {
 #[cfg(all(test, not(loom), target_arch = "x86_64"))]
 mod tests {
     use super::*;
-    use crate::machine::{Own, offset, exchange};
+    use crate::machine::{Own, exchange, offset};
     use crate::{Coroutine, StackPool, StackSize, State, yield_now};
     use std::rc::Rc;
 
