@@ -132,7 +132,7 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<ExitCode> {
     command.args(replaced);
     if options.is_program {
         let stamp = folder.path().join("quanta-stamp.o");
-        let assembly = format!("{STAMP}{}", copies::ASSEMBLY);
+        let assembly = format!("{STAMP}{}{}", copies::ASSEMBLY, standard.places());
         fs::write(&stamp, cache.get(assembly.as_bytes(), || Module::assembly(&assembly))?)?;
         command.arg(stamp);
         command.args(WRAPPED.map(|name| format!("-Wl,--wrap={name}")));

@@ -11,7 +11,8 @@
 //!
 //! What stays the thread's:
 //! 1. what the scheduler and the event loop go by, which is in Greenwave's own crates, and what the user names;
-//! 2. what the standard library's machine code goes by, which isn't changed: `CURRENT` and `ID`;
+//! 2. what the standard library's machine code goes by, which isn't changed: `CURRENT`, whose word the runtime exchanges when
+//!    it switches, and `ID`;
 //! 3. what C code may have in common with machine code that isn't changed: what has an external name.
 
 use crate::flow::{is_call, listed};
@@ -36,7 +37,7 @@ pub(crate) const FOLLOW: [&str; 4] = [
 ];
 
 /// The standard library's that its machine code uses as well.
-const STAY: [&str; 2] = ["std::thread::current::CURRENT", "std::thread::current::id::ID"];
+pub(crate) const STAY: [&str; 2] = ["std::thread::current::CURRENT", "std::thread::current::id::ID"];
 
 /// Whose a thread-local is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@
 //! Were there another way into the kernel, a worker would sleep on a lock whose owner it alone can run. And its
 //! thread-locals are those that [`locals`](crate::locals) knows. Whatever else a release of Rust does is refused.
 
-use crate::locals::FOLLOW;
+use crate::locals::{FOLLOW, STAY};
 use crate::module::{is_within, path_of};
 use anyhow::{Context, Result, bail};
 use object::read::archive::ArchiveFile;
@@ -24,6 +24,21 @@ const WAITS: [&[&str]; 6] = [
     &["4once5futex", "4Once4wait"],
     &["6thread", "4park"],
 ];
+
+const PLACES: &str = "
+.section .text.__quanta_standard, \"ax\", @progbits
+.globl __quanta_standard
+.hidden __quanta_standard
+.type __quanta_standard, @function
+__quanta_standard:
+xorl %eax, %eax
+leaq __quanta_credit@tpoff(%rax), %rcx
+leaq {id}@tpoff(%rax), %rdx
+leaq {current}@tpoff(%rax), %rax
+subq %rcx, %rdx
+subq %rcx, %rax
+ret
+";
 
 /// What was found of it.
 #[derive(Debug, Default)]
@@ -89,6 +104,13 @@ impl Standard {
         Ok(())
     }
 
+    /// A function that tells the runtime where `CURRENT` and `ID` are, from the thread's state on.
+    pub(crate) fn places(&self) -> String {
+        let named = |path| self.thread_locals.iter().find(|name| is_within(&path_of(name), path));
+        let [Some(current), Some(id)] = STAY.map(named) else { return String::new() };
+        PLACES.replace("{current}", current).replace("{id}", id)
+    }
+
     /// Refuses one that has not all that the safety of preempted code depends on.
     pub(crate) fn check(&self) -> Result<()> {
         if self.is_loaded {
@@ -126,7 +148,7 @@ impl Standard {
             return Some(format!("has no function `{}` that waits by `syscall`", parts.join("...")));
         }
         let paths: Vec<_> = self.thread_locals.iter().map(|name| path_of(name)).collect();
-        let known = FOLLOW.into_iter().find(|known| !paths.iter().any(|path| is_within(path, known)));
+        let known = FOLLOW.into_iter().chain(STAY).find(|known| !paths.iter().any(|path| is_within(path, known)));
         known.map(|known| format!("has no thread-local `{known}`"))
     }
 }
@@ -149,6 +171,7 @@ mod tests {
         let own = own();
         own.check().unwrap();
         assert!(own.thread_locals.len() >= 9, "{:?}", own.thread_locals);
+        assert!(own.places().contains("7current7CURRENT@tpoff") && own.places().contains("2id2ID@tpoff"));
     }
 
     #[test]

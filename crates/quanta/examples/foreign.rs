@@ -8,11 +8,13 @@
 use greenwave_quanta::pool::Terms;
 use greenwave_quanta::{Pool, StackSize, is_instrumented};
 use std::cell::RefCell;
+use std::collections::HashSet;
 use std::error::Error;
 use std::hint::black_box;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, mpsc};
+use std::thread::{self, Thread, ThreadId};
 use std::time::Duration;
 
 /// C's allocator is another than the system's.
@@ -21,12 +23,14 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 type Outcome = Result<(), Box<dyn Error>>;
 
-const CASES: [(&str, fn(Pool) -> Outcome); 11] = [
+const CASES: [(&str, fn(Pool) -> Outcome); 13] = [
     ("rayon", |pool| all(&pool, 2000, rayon)),
     ("tokio", |pool| all(&pool, 2000, tokio)),
     ("futures", futures),
     ("regex", |pool| all(&pool, 2000, regex)),
     ("epoch", epoch),
+    ("channel", channel),
+    ("identity", identity),
     ("parking_lot", parking_lot),
     ("arc_swap", arc_swap),
     ("dashmap", dashmap),
@@ -199,6 +203,64 @@ fn epoch(pool: Pool) -> Outcome {
     })?;
     assert!(stack.pop().is_none());
     assert_eq!(popped.load(Ordering::Relaxed), 19_999 * 20_000 / 2);
+    Ok(())
+}
+
+/// Doesn't let a thread receive what it sends itself.
+fn channel(pool: Pool) -> Outcome {
+    let mut tasks = Vec::new();
+    for number in 0..2000_u64 {
+        let (sends, receives) = match number % 3 {
+            0 => crossbeam_channel::bounded(0),
+            1 => crossbeam_channel::bounded(1),
+            _ => crossbeam_channel::unbounded(),
+        };
+        tasks.push(pool.spawn(None, move || {
+            let received: u64 = (0..3).map(|_| receives.recv().expect("it is sent")).sum();
+            assert_eq!(received, 3 * number);
+        }));
+        tasks.push(pool.spawn(None, move || {
+            for part in 0..3 {
+                work(100);
+                sends.send(number * part).expect("it is waited for");
+            }
+        }));
+    }
+    for task in tasks {
+        task.wait()?;
+    }
+    Ok(())
+}
+
+/// Each job that is there is another thread to the standard library, and wakes whom it means to wake.
+fn identity(pool: Pool) -> Outcome {
+    static THERE: LazyLock<Mutex<HashSet<ThreadId>>> = LazyLock::new(Mutex::default);
+    let mut tasks = Vec::new();
+    for number in 0..2000_u64 {
+        let (sends, receives) = mpsc::channel::<Thread>();
+        let (said, says) = (Arc::new(AtomicU64::new(0)), number + 1);
+        let heard = Arc::clone(&said);
+        tasks.push(pool.spawn(None, move || {
+            let own = thread::current();
+            assert!(THERE.lock().expect("nobody panics with it").insert(own.id()), "somebody else is {:?}", own.id());
+            sends.send(own.clone()).expect("it is waited for");
+            while heard.load(Ordering::Acquire) != says {
+                thread::park();
+            }
+            assert_eq!(thread::current().id(), own.id());
+            assert!(THERE.lock().expect("nobody panics with it").remove(&own.id()));
+        }));
+        tasks.push(pool.spawn(None, move || {
+            let other = receives.recv().expect("it is sent");
+            work(300);
+            assert_ne!(thread::current().id(), other.id());
+            said.store(says, Ordering::Release);
+            other.unpark();
+        }));
+    }
+    for task in tasks {
+        task.wait()?;
+    }
     Ok(())
 }
 

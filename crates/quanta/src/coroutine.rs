@@ -95,7 +95,7 @@ impl Coroutine {
     pub fn named(stack: Stack, name: &'static str, body: impl FnOnce() + 'static) -> Self {
         let Stack { memory, slot } = stack;
         slot.name.set(name);
-        let offset = slot.locals.offset();
+        let state = slot.locals.own();
         let own = ptr::from_ref::<Slot>(&slot);
         let inner = Inner::with_stack(memory, move |yielder, ()| {
             // SAFETY: the slot is boxed and stays until the stack is taken back, which is after this function's end.
@@ -106,7 +106,7 @@ impl Coroutine {
             machine::enter();
             result
         });
-        Self { inner: Some((inner, slot)), is_amid: false, pace: Pace::default(), own: Own { sections: 1, offset } }
+        Self { inner: Some((inner, slot)), is_amid: false, pace: Pace::default(), own: state }
     }
 
     /// Runs it until it suspends, returns or panics. Resuming one that is done says [`State::Finished`] again.

@@ -16,6 +16,11 @@
 //! 5. A destructor runs with the offset at which its thread-local was used, so that it finds the others of its job: the
 //!    function by which they are registered is wrapped ([`wrapped`]).
 //!
+//! 6. To the standard library the jobs of a stack are somebody of their own as well: `thread::current()` is one of the words
+//!    that the switch exchanges, so each parks for itself, and has a `ThreadId`. The number by which the standard library's
+//!    own reentrant locks, of standard output for instance, tell who has them stays the thread's: the worker's own code
+//!    prints too, and must not wait for one of its jobs.
+//!
 //! This crate's own thread-locals are the scheduler's and stay the thread's. So do all others in a program that plain cargo
 //! has built, where no copies are made.
 
@@ -23,13 +28,21 @@ mod image;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 mod wrapped;
 
+use crate::machine::{Own, new_current};
 use crate::preempt::{critical, is_instrumented};
 use std::cell::Cell;
 use std::ptr;
 
-/// A stack's copy, by its offset; zero without one.
+/// A stack's copy, by its offset, which is zero without one; and who its jobs are to the standard library.
+#[derive(Clone, Copy, Debug, Default)]
+struct Copy {
+    offset: isize,
+    current: usize,
+}
+
+/// What a stack's jobs have that is a thread's elsewhere.
 #[derive(Debug)]
-pub(crate) struct Locals(isize);
+pub(crate) struct Locals(Copy);
 
 thread_local! {
     /// Copies of stacks that are gone: there is no other place to keep them.
@@ -37,14 +50,14 @@ thread_local! {
 }
 
 struct Left {
-    offset: isize,
+    copy: Copy,
     next: *mut Left,
 }
 
 impl Locals {
     /// For a new stack: what one that is gone has left, or a new one.
     pub(crate) fn new() -> Self {
-        if is_instrumented() { Self::take() } else { Self(0) }
+        if is_instrumented() { Self::take() } else { Self(Copy::default()) }
     }
 
     fn take() -> Self {
@@ -52,25 +65,26 @@ impl Locals {
         critical(|| {
             let left = LEFT.get();
             if left.is_null() {
-                return Self(image::copy());
+                return Self(Copy { offset: image::copy(), current: new_current() });
             }
             // SAFETY: it was boxed by `drop`, on this thread, and is taken out of the list here.
-            let Left { offset, next } = *unsafe { Box::from_raw(left) };
+            let Left { copy, next } = *unsafe { Box::from_raw(left) };
             LEFT.set(next);
-            Self(offset)
+            Self(copy)
         })
     }
 
-    /// How far the copy is from the thread's own, in bytes.
-    pub(crate) fn offset(&self) -> isize {
-        self.0
+    /// The share of the thread's state that a new coroutine has, which is in a section.
+    pub(crate) fn own(&self) -> Own {
+        let Copy { offset, current } = self.0;
+        Own { sections: 1, offset, current }
     }
 }
 
 impl Drop for Locals {
     fn drop(&mut self) {
-        if self.0 != 0 {
-            critical(|| LEFT.set(Box::into_raw(Box::new(Left { offset: self.0, next: LEFT.get() }))));
+        if self.0.offset != 0 {
+            critical(|| LEFT.set(Box::into_raw(Box::new(Left { copy: self.0, next: LEFT.get() }))));
         }
     }
 }
@@ -78,7 +92,7 @@ impl Drop for Locals {
 #[cfg(all(test, not(loom), target_arch = "x86_64"))]
 mod tests {
     use super::*;
-    use crate::machine::{Own, exchange, offset};
+    use crate::machine::{exchange, offset};
     use crate::{Coroutine, StackPool, StackSize, State, yield_now};
     use std::rc::Rc;
 
@@ -96,7 +110,7 @@ mod tests {
     /// A stack with a copy, as there is one in a program that `cargo quanta` has built.
     fn stack(stacks: &mut StackPool) -> crate::Stack {
         let mut stack = stacks.take().unwrap();
-        if stack.slot.locals.offset() == 0 {
+        if stack.slot.locals.own().offset == 0 {
             stack.slot.locals = Locals::take();
         }
         stack

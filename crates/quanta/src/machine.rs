@@ -1,7 +1,7 @@
 //! The processor's side of preemption: the clock, the thread's credit, and the two functions that charges call, in
 //! assembly. `preempt` has the protocol.
 
-pub(crate) use this::{enter, exchange, is_held, is_instrumented, leave, now, soon, with_quantum};
+pub(crate) use this::{enter, exchange, is_held, is_instrumented, leave, new_current, now, soon, with_quantum};
 
 /// What of the thread's state goes with the job that runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -10,6 +10,8 @@ pub(crate) struct Own {
     pub(crate) sections: i64,
     /// How far its thread-locals are from the thread's own, in bytes.
     pub(crate) offset: isize,
+    /// Who `std::thread::current` says it is, as the standard library has it; zero if that isn't known.
+    pub(crate) current: usize,
 }
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
@@ -17,7 +19,7 @@ pub(crate) struct Own {
 mod this;
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-pub(crate) use this::offset;
+pub(crate) use this::{exchange_offset, offset};
 
 /// Elsewhere there are no probes, and handlers give way where they wait or say so.
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
@@ -34,6 +36,10 @@ mod this {
 
     pub(crate) fn is_held() -> bool {
         false
+    }
+
+    pub(crate) fn new_current() -> usize {
+        0
     }
 
     pub(crate) fn exchange(_own: super::Own) -> super::Own {

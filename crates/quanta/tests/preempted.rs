@@ -110,6 +110,16 @@ fn memory_of_crossbeam_epoch_is_given_back_when_no_job_has_it_pinned() {
 }
 
 #[test]
+fn jobs_of_one_worker_send_each_other_messages_by_crossbeam_channel() {
+    foreign("channel");
+}
+
+#[test]
+fn jobs_are_threads_of_their_own_to_the_standard_library() {
+    foreign("identity");
+}
+
+#[test]
 fn a_reentrant_lock_of_parking_lot_is_one_jobs() {
     foreign("parking_lot");
 }

@@ -2,7 +2,7 @@
 //! are registered: a job's run at the thread's end with the job's offset. `cargo quanta` links programs with
 //! `--wrap=__cxa_thread_atexit_impl`; in others nobody calls this.
 
-use crate::machine::{Own, exchange};
+use crate::machine::{exchange_offset, offset};
 use std::arch::global_asm;
 use std::ffi::{c_int, c_void};
 
@@ -44,7 +44,7 @@ unsafe extern "C" fn __wrap___cxa_thread_atexit_impl(
     of: *mut c_void,
     library: *mut c_void,
 ) -> c_int {
-    let offset = crate::machine::offset();
+    let offset = offset();
     if offset == 0 {
         // SAFETY: as promised; who calls this was linked together with the C library's own.
         return unsafe { greenwave_quanta_at_exit(destructor, of, library) };
@@ -61,8 +61,8 @@ unsafe extern "C" fn __wrap___cxa_thread_atexit_impl(
 unsafe extern "C" fn at_exit(registered: *mut c_void) {
     // SAFETY: it was boxed when it was registered, and this is called once.
     let Registered { destructor, of, offset } = *unsafe { Box::from_raw(registered.cast::<Registered>()) };
-    let outers = exchange(Own { sections: 1, offset });
+    let thread = exchange_offset(offset);
     // SAFETY: as promised when it was registered.
     unsafe { destructor(of) };
-    exchange(outers);
+    exchange_offset(thread);
 }
