@@ -29,9 +29,10 @@ struct Arguments {
     /// Put charges into these crates or functions alone
     #[arg(long, value_name = "PATH", value_delimiter = ',')]
     only: Vec<String>,
-    /// Thread-locals that each request is to have for itself, by their paths, as `my_crate::CURRENT`
+    /// Thread-locals that all requests of a thread are to share, by their paths, as `my_crate::CACHE`. Each has its own of
+    /// all others. Who shares one must borrow it in critical sections
     #[arg(long, value_name = "PATH", value_delimiter = ',')]
-    local: Vec<String>,
+    thread_local: Vec<String>,
     /// What cargo is to do
     #[arg(value_enum)]
     task: Task,
@@ -75,7 +76,7 @@ pub(crate) fn run() -> Result<ExitCode> {
     let settings = Settings {
         cache: folder.join("objects"),
         bound: arguments.bound,
-        locals: arguments.local,
+        thread_locals: arguments.thread_local,
         exclude: arguments.exclude,
         only: arguments.only,
     };

@@ -27,6 +27,10 @@ const PRESERVE_ALL: u32 = 15;
 /// The thread's credit.
 const CREDIT: &CStr = c"__quanta_credit";
 
+/// Where it is said how far the running job's thread-locals lie from the thread's, from the credit on; the runtime's state
+/// has the same layout.
+pub(crate) const LOCALS: u64 = 64;
+
 /// A set of runtime functions: there is one for code that uses the wide registers of AVX and one for code that doesn't,
 /// which has less to save.
 struct Set {
@@ -51,12 +55,11 @@ pub(crate) struct Charges {
 }
 
 impl Charges {
-    /// Declares what they need. `is_program` says that the module becomes part of an executable and not of a library
-    /// that is loaded, so that the credit's place is known to the linker.
+    /// Declares what they need.
     ///
     /// # Safety
     /// The module is there, and its own.
-    pub(crate) unsafe fn declare(context: LLVMContextRef, module: LLVMModuleRef, is_program: bool) -> Self {
+    pub(crate) unsafe fn declare(context: LLVMContextRef, module: LLVMModuleRef) -> Self {
         // SAFETY: as above.
         unsafe {
             let number = LLVMInt64TypeInContext(context);
@@ -72,15 +75,7 @@ impl Charges {
                 }
                 known => known,
             };
-            let credit = match LLVMGetNamedGlobal(module, CREDIT.as_ptr()) {
-                known if known.is_null() => LLVMAddGlobal(module, number, CREDIT.as_ptr()),
-                known => known,
-            };
-            let mode = LLVMThreadLocalMode::LLVMLocalExecTLSModel;
-            LLVMSetThreadLocalMode(
-                credit,
-                if is_program { mode } else { LLVMThreadLocalMode::LLVMInitialExecTLSModel },
-            );
+            let credit = state(context, module, 0);
             let set = |probe, strip, gates: [&CStr; 2]| {
                 let [gate, local_gate] = gates.map(|gate| LLVMAddFunction(module, gate.as_ptr(), gate_kind));
                 Set { probe: function(probe, probe_kind), strip: function(strip, probe_kind), gate, local_gate }
@@ -172,13 +167,10 @@ impl Charges {
         }
     }
 
-    /// A place in the thread's state, which begins with the credit.
+    /// A place in the thread's state.
     pub(crate) fn state(&self, offset: u64) -> LLVMValueRef {
         // SAFETY: the types are the context's, and the state is longer.
-        unsafe {
-            let byte = LLVMInt8TypeInContext(self.context);
-            LLVMConstGEP2(byte, self.credit, [self.constant(offset)].as_mut_ptr(), 1)
-        }
+        unsafe { within(self.context, self.credit, offset) }
     }
 
     fn constant(&self, value: u64) -> LLVMValueRef {
@@ -467,6 +459,33 @@ unsafe fn uses_wide_registers(function: LLVMValueRef) -> bool {
         let mut length = 0;
         let text = LLVMGetStringAttributeValue(attribute, &raw mut length);
         std::slice::from_raw_parts(text.cast::<u8>(), length as usize).windows(4).any(|part| part == b"+avx")
+    }
+}
+
+/// A place in the thread's state, which begins with the credit. It is part of the program, so the linker knows how far it
+/// lies from the thread's pointer.
+///
+/// # Safety
+/// The module is there, and the context's.
+pub(crate) unsafe fn state(context: LLVMContextRef, module: LLVMModuleRef, offset: u64) -> LLVMValueRef {
+    // SAFETY: as above; the state is longer.
+    unsafe {
+        let credit = match LLVMGetNamedGlobal(module, CREDIT.as_ptr()) {
+            known if known.is_null() => LLVMAddGlobal(module, LLVMInt64TypeInContext(context), CREDIT.as_ptr()),
+            known => known,
+        };
+        LLVMSetThreadLocalMode(credit, LLVMThreadLocalMode::LLVMLocalExecTLSModel);
+        if offset == 0 { credit } else { within(context, credit, offset) }
+    }
+}
+
+/// # Safety
+/// The state is of a module of the context's that is there.
+unsafe fn within(context: LLVMContextRef, state: LLVMValueRef, offset: u64) -> LLVMValueRef {
+    // SAFETY: as above.
+    unsafe {
+        let offset = LLVMConstInt(LLVMInt64TypeInContext(context), offset, 0);
+        LLVMConstGEP2(LLVMInt8TypeInContext(context), state, [offset].as_mut_ptr(), 1)
     }
 }
 

@@ -8,6 +8,7 @@ use crate::cache::Cache;
 use crate::insert::copies;
 use crate::module::{Module, Options};
 use crate::report::{self, Fact};
+use crate::standard::Standard;
 use anyhow::{Context, Result};
 use ar_archive_writer::{ArchiveKind, NewArchiveMember, write_archive_to_stream};
 use object::read::archive::ArchiveFile;
@@ -29,13 +30,17 @@ pub(crate) struct Settings {
     pub(crate) cache: PathBuf,
     /// What may be done without a charge, in instructions.
     pub(crate) bound: u32,
-    /// Thread-locals that follow their coroutine, by their paths.
-    pub(crate) locals: Vec<String>,
+    /// Thread-locals that all jobs of a thread share, by their paths.
+    pub(crate) thread_locals: Vec<String>,
     /// Crates or paths of functions that get no charges.
     pub(crate) exclude: Vec<String>,
     /// If there are any: the only ones that get charges.
     pub(crate) only: Vec<String>,
 }
+
+/// The C library's functions that are led to the runtime: the system calls that the standard library makes, so that it
+/// hears of those that would block, and the way destructors of thread-locals are registered.
+const WRAPPED: [&str; 3] = ["syscall", "sched_yield", "__cxa_thread_atexit_impl"];
 
 /// What every program that was built with probes has: a byte that the runtime looks for; and for programs without that
 /// runtime the thread's state, whose credit is never used up, and what its functions do there: a strip is as long as the
@@ -62,12 +67,6 @@ ret
 .globl __quanta_instrumented
 .section .rodata.__quanta_instrumented, \"a\", @progbits
 __quanta_instrumented: .byte 1
-.section .text.__quanta_local, \"ax\", @progbits
-.weak __quanta_local
-.type __quanta_local, @function
-__quanta_local:
-movq %rdi, %rax
-ret
 .section .text.__wrap_syscall, \"ax\", @progbits
 .weak __wrap_syscall
 .type __wrap_syscall, @function
@@ -78,12 +77,18 @@ jmp *__real_syscall@GOTPCREL(%rip)
 .type __wrap_sched_yield, @function
 __wrap_sched_yield:
 jmp *__real_sched_yield@GOTPCREL(%rip)
+.section .text.__wrap___cxa_thread_atexit_impl, \"ax\", @progbits
+.weak __wrap___cxa_thread_atexit_impl
+.type __wrap___cxa_thread_atexit_impl, @function
+__wrap___cxa_thread_atexit_impl:
+jmp *__real___cxa_thread_atexit_impl@GOTPCREL(%rip)
 .section .tdata.__quanta_credit, \"awT\", @progbits
 .weak __quanta_credit
 .p2align 6
 .type __quanta_credit, @object
-.size __quanta_credit, 64
-__quanta_credit: .quad 0x4000000000000000, 0, 0, 0, 0, 0, 0, 0
+.size __quanta_credit, 128
+__quanta_credit: .quad 0x4000000000000000
+.fill 15, 8, 0
 .section .note.GNU-stack, \"\", @progbits
 ";
 
@@ -100,11 +105,13 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<ExitCode> {
             None => plain.push(argument),
         }
     }
+    let standard = Standard::find(&plain)?;
     let options = Options {
         level: plugin_option(&plain, "O").map_or_else(|| "O2".into(), |level| format!("O{level}")),
         cpu: plugin_option(&plain, "mcpu=").unwrap_or_else(|| "x86-64".into()),
         bound: settings.bound,
-        locals: settings.locals,
+        thread_locals: settings.thread_locals,
+        of_std: standard.thread_locals.iter().cloned().collect(),
         exclude: settings.exclude,
         only: settings.only,
         is_program: !plain.iter().any(|argument| argument == "-shared"),
@@ -117,15 +124,18 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<ExitCode> {
     if let Some(made) = plain.iter().position(|argument| argument == "-o").and_then(|at| plain.get(at + 1)) {
         report::keep(Path::new(made), &facts)?;
     }
-    let stamp = folder.path().join("quanta-stamp.o");
-    let assembly = format!("{STAMP}{}", copies::ASSEMBLY);
-    fs::write(&stamp, cache.get(assembly.as_bytes(), || Module::assembly(&assembly))?)?;
     let linker = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
     let mut command = Command::new(&linker);
-    command.args(replaced).arg(stamp);
+    if options.is_program && replaced != plain {
+        standard.check()?;
+    }
+    command.args(replaced);
     if options.is_program {
-        // The system calls that the standard library makes, so that the runtime hears of those that would block.
-        command.args(["-Wl,--wrap=syscall", "-Wl,--wrap=sched_yield"]);
+        let stamp = folder.path().join("quanta-stamp.o");
+        let assembly = format!("{STAMP}{}{}", copies::ASSEMBLY, standard.places());
+        fs::write(&stamp, cache.get(assembly.as_bytes(), || Module::assembly(&assembly))?)?;
+        command.arg(stamp);
+        command.args(WRAPPED.map(|name| format!("-Wl,--wrap={name}")));
     }
     let status = command.status();
     let status = status.with_context(|| format!("can't run the linker {}", linker.display()))?;
@@ -297,8 +307,9 @@ mod tests {
 
     #[test]
     fn settings_are_read_as_they_are_written() {
-        let (locals, exclude) = (vec!["a::B".into()], vec!["serde".into()]);
-        let settings = Settings { cache: "/a folder;x=1/objects".into(), bound: 700, locals, exclude, only: vec![] };
+        let (thread_locals, exclude) = (vec!["a::B".into()], vec!["serde".into()]);
+        let settings =
+            Settings { cache: "/a folder;x=1/objects".into(), bound: 700, thread_locals, exclude, only: vec![] };
         let text = serde_json::to_string(&settings).unwrap();
         assert_eq!(serde_json::from_str::<Settings>(&text).unwrap(), settings);
     }

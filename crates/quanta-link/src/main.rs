@@ -29,6 +29,7 @@ mod module;
 mod place;
 mod report;
 mod sections;
+mod standard;
 mod toolchain;
 
 use std::process::ExitCode;

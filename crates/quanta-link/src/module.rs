@@ -59,12 +59,15 @@ pub(crate) struct Options {
     pub(crate) cpu: String,
     /// How much may run without a probe, in instructions, roughly.
     pub(crate) bound: u32,
-    /// Thread-locals that follow their coroutine, beside those that are known to have to.
-    pub(crate) locals: Vec<String>,
+    /// Thread-locals that all jobs of a thread share, by their paths.
+    pub(crate) thread_locals: Vec<String>,
+    /// The mangled names of those that the standard library has in its machine code.
+    pub(crate) of_std: Vec<String>,
     /// Crates or paths of functions that get no charges; and the only ones that do, if there are any.
     pub(crate) exclude: Vec<String>,
     pub(crate) only: Vec<String>,
-    /// Whether an executable is linked, and not a library that is loaded.
+    /// Whether an executable is linked, and not a library that is loaded, which is left as it is: no charges, and the
+    /// thread-locals are the thread's.
     pub(crate) is_program: bool,
 }
 
@@ -169,15 +172,18 @@ impl Module {
         module.emit()
     }
 
-    /// Runs LLVM's usual passes, over functions in which is marked what they would make unrecognisable.
+    /// Runs LLVM's usual passes, over functions in which is marked what they would make unrecognisable; afterwards each job
+    /// has its own thread-locals.
     pub(crate) fn optimise(&self, options: &Options) -> Result<()> {
-        let (functions, level) = (self.functions(), &options.level);
-        // SAFETY: see the module's documentation.
-        unsafe {
-            sections::mark(self.context, self.module, &functions);
-            locals::redirect(self.context, self.module, &functions, &options.locals);
+        let passes = format!("default<{}>", options.level);
+        if !options.is_program {
+            return self.passes(&passes);
         }
-        self.passes(&format!("default<{level}>"))
+        // SAFETY: see the module's documentation.
+        unsafe { sections::mark(self.context, self.module, &self.functions()) };
+        self.passes(&passes)?;
+        // SAFETY: as above.
+        unsafe { locals::redirect(self.context, self.module, options) }
     }
 
     fn passes(&self, passes: &str) -> Result<()> {
@@ -199,6 +205,9 @@ impl Module {
 
     /// Puts charges into all functions but those that are to have none.
     pub(crate) fn instrument(&self, options: &Options) -> Result<Vec<Fact>> {
+        if !options.is_program {
+            return Ok(Vec::new());
+        }
         // Loops get a block that leads to them alone, and others that only they lead to.
         self.passes("function(loop-simplify)")?;
         let mut facts = Vec::new();
@@ -206,7 +215,7 @@ impl Module {
         unsafe {
             let functions = self.functions();
             let calls = calls_of(&functions);
-            let charges = Charges::declare(self.context, self.module, options.is_program);
+            let charges = Charges::declare(self.context, self.module);
             let left_out = |function| is_unprobed(function) || options.leaves_out(function);
             let foreign = functions.iter().copied().filter(|function| left_out(*function));
             let mut prices: HashMap<_, _> = foreign.map(|function| (function, Price::LEFT_OUT)).collect();

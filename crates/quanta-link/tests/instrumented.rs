@@ -46,7 +46,7 @@ fn options_that_it_sets_itself_are_refused() {
 fn a_broken_object_is_named() {
     let folder = tempfile::tempdir().expect("there is room for a folder");
     let cache = folder.path().join("cache");
-    let settings = serde_json::json!({"bound": 1000, "cache": cache, "locals": [], "exclude": [], "only": []});
+    let settings = serde_json::json!({"bound": 1000, "cache": cache, "thread_locals": [], "exclude": [], "only": []});
     for (name, bytes, complaint) in [
         ("broken.o", &b"BC\xc0\xde nothing of the kind"[..], "no bitcode"),
         ("broken.a", b"!<arch>\nnonsense", "archive"),

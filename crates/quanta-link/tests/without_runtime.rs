@@ -4,9 +4,8 @@ mod project;
 
 use project::Project;
 
-/// Copies, goes on by calls in tail position, and borrows thread-locals, which are critical sections, around loops that
-/// end early and that are far from their end; all other thread-locals, the standard library's among them, are what they
-/// were all the while.
+/// Copies, goes on by calls in tail position, and borrows thread-locals around loops that end early and that are far from
+/// their end; all other thread-locals, the standard library's among them, are what they were all the while.
 const PROGRAM: &str = r#"
 use std::cell::Cell;
 use std::hint::black_box;

@@ -13,10 +13,11 @@
 //! 6. The way from one stack to the other is a critical section, from before `RUNNING` and the stack disagree until they
 //!    agree again: a probe in between would suspend whoever doesn't run. The section is the coroutine's, whose count of
 //!    sections goes with it: it is entered before it is left or ends, and left when it has come back or begun.
+//!    Its thread-locals are its own from before it is entered until it has been left ([`locals`](crate::locals)).
 //! 7. Nobody is preempted while it unwinds: that a thread panics is a count in a thread-local of the standard library,
 //!    and others would find their locks poisoned.
 
-use crate::machine;
+use crate::machine::{self, Own};
 use crate::preempt::{Pace, Ticks, with_quantum};
 use crate::slot::{Slot, Why};
 use crate::spans::outside;
@@ -80,8 +81,8 @@ pub struct Coroutine {
     is_amid: bool,
     /// How fast its code has been.
     pace: Pace,
-    /// How many critical sections it was in when it was left.
-    sections: i64,
+    /// Its share of the thread's state while it is left.
+    own: Own,
 }
 
 impl Coroutine {
@@ -94,6 +95,7 @@ impl Coroutine {
     pub fn named(stack: Stack, name: &'static str, body: impl FnOnce() + 'static) -> Self {
         let Stack { memory, slot } = stack;
         slot.name.set(name);
+        let state = slot.locals.own();
         let own = ptr::from_ref::<Slot>(&slot);
         let inner = Inner::with_stack(memory, move |yielder, ()| {
             // SAFETY: the slot is boxed and stays until the stack is taken back, which is after this function's end.
@@ -104,7 +106,7 @@ impl Coroutine {
             machine::enter();
             result
         });
-        Self { inner: Some((inner, slot)), is_amid: false, pace: Pace::default(), sections: 1 }
+        Self { inner: Some((inner, slot)), is_amid: false, pace: Pace::default(), own: state }
     }
 
     /// Runs it until it suspends, returns or panics. Resuming one that is done says [`State::Finished`] again.
@@ -145,13 +147,13 @@ impl Coroutine {
 
     /// Runs it until it comes back.
     fn enter(&mut self) -> Back {
-        let own = self.sections;
+        let own = self.own;
         let Some(inner) = self.unfinished() else { return Back::Finished };
         let outer = RUNNING.get();
-        let sections = machine::exchange_sections(own);
+        let outers = machine::exchange(own);
         let result = inner.resume(());
         RUNNING.set(outer);
-        self.sections = machine::exchange_sections(sections);
+        self.own = machine::exchange(outers);
         self.is_amid = match &result {
             CoroutineResult::Yield(Why::Preempted) => true,
             CoroutineResult::Yield(Why::Waits(wait)) => wait.is_foreign,
@@ -196,11 +198,11 @@ impl Coroutine {
         }
         let Some((inner, slot)) = self.inner.as_mut().filter(|(inner, _)| !inner.done()) else { return };
         slot.is_unwound.set(true);
-        let sections = machine::exchange_sections(self.sections);
+        let outers = machine::exchange(self.own);
         let outer = RUNNING.replace(&raw const **slot);
         inner.force_unwind();
         RUNNING.set(outer);
-        machine::exchange_sections(sections);
+        machine::exchange(outers);
         slot.is_unwound.set(false);
     }
 }

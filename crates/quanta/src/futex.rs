@@ -17,24 +17,8 @@
 //!    end makes up for it.
 //!
 //! # Parking
-//! `thread::park` has one word for each thread, and all coroutines of a thread share it: 0 is Empty, 1 Notified, and -1
-//! Parked. A park takes 1 off and returns if the word was Notified; otherwise it waits while the word is Parked and
-//! returns when it can change Notified to Empty, or tries again. A park with a timeout waits once, stores Empty, and
-//! returns in any case. An unpark stores Notified. Two that park at once would leave -2, which is no state at all and
-//! which nobody waits for: they would try again for ever. So waits for this very word are different:
-//! 4. The worker's thread learns the address of its word before it has jobs, by parking for a nanosecond
-//!    ([`learn_parker`]). Nothing else on the thread's own stack ever parks, so only coroutines do.
-//! 5. When such a wait begins the word is made Empty, and if it was Notified the wait is over. So whoever parks next finds
-//!    the word as if nobody else was there. The wait lasts until the word is Notified, or for a nap.
-//! 6. When it ends the word is made Notified. So `park` finds what it looks for and returns, leaving Empty. It may return
-//!    for no reason, and all that use it look again.
-//! 7. From the call to 5, and from 6 to where `park` has left Empty, no other coroutine of the thread runs: `park` is
-//!    machine code of the standard library without probes, and all of ours is a critical section, which begins and ends
-//!    in assembly.
-//! 8. No wake is lost. It may be meant for any of those who wait, so all of them are resumed for it: when the worker sees
-//!    Notified, which it takes, and when 5 or 6 find it; by exchanges that make visible what was written before. But one
-//!    that comes while another coroutine is about to park or to return is taken by that one. Then it is late, and those
-//!    whom it was meant for return at the end of their naps.
+//! `thread::park` waits for a word of who is current, so each coroutine has its own ([`locals`](crate::locals)), and parking
+//! is a wait like others.
 //!
 //! # Giving way
 //! Code that waits for others by spinning calls `sched_yield`, as the channels of the standard library do. In a coroutine
@@ -46,9 +30,6 @@
 //! are not seen.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-
-#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-pub(crate) use wrapped::{learn_parker, take_unparked};
 
 /// As many system calls as are told apart; those above count as the last.
 const CALLS: usize = 512;
@@ -70,14 +51,6 @@ pub struct BlockingCall {
 pub fn blocking_calls() -> Vec<BlockingCall> {
     let counted = COUNTS.iter().map(|count| count.load(Ordering::Relaxed)).enumerate();
     counted.filter(|(_, count)| *count > 0).map(|(number, count)| BlockingCall { number, count }).collect()
-}
-
-#[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
-pub(crate) fn learn_parker() {}
-
-#[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
-pub(crate) fn take_unparked() -> bool {
-    false
 }
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]

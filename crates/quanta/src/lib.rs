@@ -15,8 +15,9 @@
 //! Above the coroutines there are a scheduler for one thread ([`Worker`]), scheduling on two levels ([`two_level`]), and a
 //! pool of threads for work that computes, on any async runtime or none ([`Pool`]).
 //!
-//! A coroutine never leaves the thread that made it. Thread-locals are shared by all coroutines of a thread, so a
-//! borrow of one must not live across a suspension point.
+//! A coroutine never leaves the thread that made it. In a program that `cargo quanta` has built each has its own
+//! thread-locals. In others all coroutines of a thread share them, so a borrow of one must not live across a suspension
+//! point.
 
 mod bell;
 mod clock;

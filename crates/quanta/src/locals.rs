@@ -1,142 +1,98 @@
-//! Thread-locals of their own for coroutines.
+//! Thread-locals of their own for jobs.
 //!
-//! Some thread-locals stand for *who I am*, and two coroutines of a thread must not be the same: a waiting thread's place
-//! in `parking_lot`'s queues, the identity by which channels tell threads apart, the stack of entered spans.
-//! `cargo quanta` redirects those it chooses: where code takes the address of one it calls [`__quanta_local`] with it and
-//! uses what that returns. On a thread's own stack that is the address itself. In a coroutine it is a copy that belongs
-//! to the coroutine's stack.
+//! What a thread has for itself, a job must have for itself: the cell that is borrowed, the node by which it waits in a
+//! queue, the epoch that it has pinned. So each stack has a *copy* of the program's thread-locals, all of them in the places
+//! that they have in a thread's, and `cargo quanta` has code add the running job's *offset* to a thread-local's address:
+//! how far its stack's copy lies from the thread's own. On the thread's own stack that is zero. The switch sets it.
 //!
-//! 1. A copy is made at the first use, as a new thread would find it: from the initial image that the caller has, or else
-//!    from the program's own ([`image`]).
+//! 1. A copy is made with the stack, as a new thread would find it: from the program's initial [`image`].
 //! 2. It goes with the stack from one coroutine to the next, as thread-locals go with a pool's thread from one job to the
 //!    next. So there are as many copies as there were coroutines at once, not as there were coroutines.
 //! 3. It is never freed nor moved while its thread lives. A thread-local with a destructor has registered the copy's
 //!    address, and the destructor runs when the thread ends, after all of our code. So what a dropped stack leaves is
 //!    kept by the thread for the next new stack, and given up when the thread ends: a thread that ends leaks as much as
 //!    its coroutines had. Threads that run coroutines are few and stay.
-//! 4. Only the coroutine itself looks at its copies, so nothing here is shared, and being preempted in the middle does no
-//!    harm. Being entered again in the middle, by an allocator with thread-locals, doesn't either: memory comes from C, and
-//!    a copy is put into the list when it is finished.
+//! 4. Only the jobs of the stack look at its copy, one after the other, and they never leave their thread.
+//! 5. A destructor runs with the offset at which its thread-local was used, so that it finds the others of its job: the
+//!    function by which they are registered is wrapped ([`wrapped`]).
 //!
-//! This crate's own thread-locals are the scheduler's and must not be redirected.
+//! 6. To the standard library the jobs of a stack are somebody of their own as well: `thread::current()` is one of the words
+//!    that the switch exchanges, so each parks for itself, and has a `ThreadId`. The number by which the standard library's
+//!    own reentrant locks, of standard output for instance, tell who has them stays the thread's: the worker's own code
+//!    prints too, and must not wait for one of its jobs.
+//!
+//! This crate's own thread-locals are the scheduler's and stay the thread's. So do all others in a program that plain cargo
+//! has built, where no copies are made.
 
 mod image;
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+mod wrapped;
 
-use crate::coroutine::running;
+use crate::machine::{Own, new_current};
+use crate::preempt::{critical, is_instrumented};
 use std::cell::Cell;
 use std::ptr;
 
-/// The copies of one stack, the youngest first: few, so a search from copy to copy is as good as any.
-#[derive(Debug)]
-pub(crate) struct Locals(Cell<*mut Copy>);
-
-/// What stands before a copy's bytes.
-#[repr(C)]
+/// A stack's copy, by its offset, which is zero without one; and who its jobs are to the standard library.
+#[derive(Clone, Copy, Debug, Default)]
 struct Copy {
-    next: *mut Self,
-    of: *mut u8,
-    bytes: *mut u8,
+    offset: isize,
+    current: usize,
 }
 
+/// What a stack's jobs have that is a thread's elsewhere.
+#[derive(Debug)]
+pub(crate) struct Locals(Copy);
+
 thread_local! {
-    /// Copies of stacks that are gone, as lists, linked by their last: there is no other place to keep them.
+    /// Copies of stacks that are gone: there is no other place to keep them.
     static LEFT: Cell<*mut Left> = const { Cell::new(ptr::null_mut()) };
 }
 
 struct Left {
-    copies: *mut Copy,
+    copy: Copy,
     next: *mut Left,
 }
 
 impl Locals {
-    /// For a new stack: what one that is gone has left, or nothing.
+    /// For a new stack: what one that is gone has left, or a new one.
     pub(crate) fn new() -> Self {
-        image::find();
-        let left = LEFT.get();
-        if left.is_null() {
-            return Self(Cell::new(ptr::null_mut()));
-        }
-        // SAFETY: it was boxed by `drop`, on this thread, and is taken out of the list here.
-        let Left { copies, next } = *unsafe { Box::from_raw(left) };
-        LEFT.set(next);
-        Self(Cell::new(copies))
+        if is_instrumented() { Self::take() } else { Self(Copy::default()) }
     }
 
-    fn find(&self, of: *mut u8) -> Option<*mut u8> {
-        let mut copy = self.0.get();
-        while !copy.is_null() {
-            // SAFETY: copies are never freed, by 3.
-            let Copy { next, of: original, bytes } = unsafe { copy.read() };
-            if original == of {
-                return Some(bytes);
+    fn take() -> Self {
+        // Nobody else of the thread takes the same one meanwhile.
+        critical(|| {
+            let left = LEFT.get();
+            if left.is_null() {
+                return Self(Copy { offset: image::copy(), current: new_current() });
             }
-            copy = next;
-        }
-        None
+            // SAFETY: it was boxed by `drop`, on this thread, and is taken out of the list here.
+            let Left { copy, next } = *unsafe { Box::from_raw(left) };
+            LEFT.set(next);
+            Self(copy)
+        })
     }
 
-    /// # Safety
-    /// `template` has so many bytes, or is null.
-    unsafe fn add(&self, of: *mut u8, size: usize, align: usize, template: *const u8) -> *mut u8 {
-        let align = align.max(align_of::<Copy>());
-        let before = size_of::<Copy>().next_multiple_of(align);
-        let mut memory = ptr::null_mut();
-        // SAFETY: the alignment is a power of two and a multiple of a pointer's size; the result is checked.
-        let failed = unsafe { libc::posix_memalign(&raw mut memory, align, before + size) };
-        if failed != 0 {
-            // There is no way to tell code that it has no thread-local.
-            std::process::abort();
-        }
-        let copy = memory.cast::<Copy>();
-        // SAFETY: the memory is as large as both together and aligned for both; the template is as promised.
-        unsafe {
-            let bytes = memory.cast::<u8>().add(before);
-            if template.is_null() {
-                bytes.write_bytes(0, size);
-                let image = image::of(of, size);
-                bytes.copy_from_nonoverlapping(image.as_ptr(), image.len());
-            } else {
-                bytes.copy_from_nonoverlapping(template, size);
-            }
-            // Read only now: an allocator that was entered above may have added copies.
-            copy.write(Copy { next: self.0.get(), of, bytes });
-            self.0.set(copy);
-            bytes
-        }
+    /// The share of the thread's state that a new coroutine has, which is in a section.
+    pub(crate) fn own(&self) -> Own {
+        let Copy { offset, current } = self.0;
+        Own { sections: 1, offset, current }
     }
 }
 
 impl Drop for Locals {
     fn drop(&mut self) {
-        let copies = self.0.get();
-        if !copies.is_null() {
-            LEFT.set(Box::into_raw(Box::new(Left { copies, next: LEFT.get() })));
+        if self.0.offset != 0 {
+            critical(|| LEFT.set(Box::into_raw(Box::new(Left { copy: self.0, next: LEFT.get() }))));
         }
     }
 }
 
-/// The running coroutine's copy of the thread-local at `address`, or that itself outside of coroutines.
-///
-/// # Safety
-/// `address` is a thread-local of the calling thread of this size and alignment, and `template` its initial image, or
-/// null if that is unknown: then it is one of the program itself, or zeros.
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn __quanta_local(
-    address: *mut u8,
-    size: usize,
-    align: usize,
-    template: *const u8,
-) -> *mut u8 {
-    let Some(slot) = running() else { return address };
-    // SAFETY: the slot is the running coroutine's, which is the caller and stays.
-    let locals = unsafe { &(*slot).locals };
-    // SAFETY: as promised.
-    locals.find(address).unwrap_or_else(|| unsafe { locals.add(address, size, align, template) })
-}
-
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(loom), target_arch = "x86_64"))]
 mod tests {
     use super::*;
+    use crate::machine::{exchange, offset};
     use crate::{Coroutine, StackPool, StackSize, State, yield_now};
     use std::rc::Rc;
 
@@ -144,16 +100,20 @@ mod tests {
         static NUMBER: Cell<u64> = const { Cell::new(7) };
     }
 
-    static IMAGE: u64 = 7;
-
     /// As redirected code reaches it.
     fn number() -> &'static Cell<u64> {
-        NUMBER.with(|number| {
-            let address = ptr::from_ref(number).cast_mut().cast();
-            let image = if cfg!(target_arch = "x86_64") { ptr::null() } else { (&raw const IMAGE).cast() };
-            // SAFETY: it is a thread-local of eight bytes whose image is a seven; its copies live as long as the thread.
-            unsafe { &*__quanta_local(address, 8, 8, image).cast() }
-        })
+        let own = NUMBER.with(|number| ptr::from_ref(number).expose_provenance()).wrapping_add_signed(offset());
+        // SAFETY: it is there, at the offset of the stack's copy, which lives as long as the thread.
+        unsafe { &*ptr::with_exposed_provenance(own) }
+    }
+
+    /// A stack with a copy, as there is one in a program that `cargo quanta` has built.
+    fn stack(stacks: &mut StackPool) -> crate::Stack {
+        let mut stack = stacks.take().unwrap();
+        if stack.slot.locals.own().offset == 0 {
+            stack.slot.locals = Locals::take();
+        }
+        stack
     }
 
     #[test]
@@ -162,7 +122,7 @@ mod tests {
         let seen: Rc<[Cell<u64>; 2]> = Rc::default();
         let mut coroutines = [0, 1].map(|own| {
             let seen = Rc::clone(&seen);
-            Coroutine::new(stacks.take().unwrap(), move || {
+            Coroutine::new(stack(&mut stacks), move || {
                 assert_eq!(number().replace(10 + own as u64), 7);
                 yield_now();
                 seen[own].set(number().get());
@@ -176,11 +136,39 @@ mod tests {
     }
 
     #[test]
+    fn a_coroutine_inside_another_and_one_that_is_unwound_have_their_own() {
+        struct Tells(Rc<Cell<u64>>);
+        impl Drop for Tells {
+            fn drop(&mut self) {
+                self.0.set(number().get());
+            }
+        }
+        let told = Rc::new(Cell::new(0));
+        let tells = Tells(Rc::clone(&told));
+        let mut stacks = StackPool::new(StackSize::MIN, 2);
+        let (outer, inner) = (stack(&mut stacks), stack(&mut stacks));
+        let mut outer = Coroutine::new(outer, move || {
+            number().set(1);
+            let mut inner = Coroutine::new(inner, move || {
+                let _tells = tells;
+                number().set(2);
+                yield_now();
+            });
+            inner.resume();
+            assert_eq!(number().get(), 1);
+            drop(inner);
+            assert_eq!(number().get(), 1);
+        });
+        assert_eq!(outer.resume(), State::Finished);
+        assert_eq!((told.get(), number().get()), (2, 7));
+    }
+
+    #[test]
     fn a_copy_stays_with_its_stack_and_outlives_it() {
         let seen = Rc::new(Cell::new(ptr::null()));
         let run = |stacks: &mut StackPool, expected: u64| {
             let seen = Rc::clone(&seen);
-            let mut coroutine = Coroutine::new(stacks.take().unwrap(), move || {
+            let mut coroutine = Coroutine::new(stack(stacks), move || {
                 assert_eq!(number().replace(expected + 1), expected);
                 seen.set(number());
             });
@@ -199,18 +187,10 @@ mod tests {
     }
 
     #[test]
-    fn alignments_are_kept() {
-        let mut stacks = StackPool::new(StackSize::MIN, 1);
-        let mut coroutine = Coroutine::new(stacks.take().unwrap(), || {
-            for align in [1, 16, 64, 4096] {
-                let original = ptr::without_provenance_mut(align);
-                // SAFETY: the address is only compared; a null template means zeros.
-                let copy = unsafe { __quanta_local(original, 100, align, ptr::null()) };
-                assert!(copy.addr().is_multiple_of(align));
-                // SAFETY: it has a hundred bytes.
-                assert!((0..100).all(|at| unsafe { copy.add(at).read() } == 0));
-            }
-        });
+    fn in_a_program_that_plain_cargo_has_built_thread_locals_are_the_threads() {
+        let mut coroutine = Coroutine::new(StackPool::new(StackSize::MIN, 0).take().unwrap(), || number().set(8));
         assert_eq!(coroutine.resume(), State::Finished);
+        assert_eq!(number().get(), 8);
+        assert_eq!(exchange(Own::default()).offset, 0);
     }
 }

@@ -1,11 +1,25 @@
 //! The processor's side of preemption: the clock, the thread's credit, and the two functions that charges call, in
 //! assembly. `preempt` has the protocol.
 
-pub(crate) use this::{enter, exchange_sections, is_held, is_instrumented, leave, now, soon, with_quantum};
+pub(crate) use this::{enter, exchange, is_held, is_instrumented, leave, new_current, now, soon, with_quantum};
+
+/// What of the thread's state goes with the job that runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Own {
+    /// How many critical sections it is in; those that are open stay so when others run meanwhile.
+    pub(crate) sections: i64,
+    /// How far its thread-locals are from the thread's own, in bytes.
+    pub(crate) offset: isize,
+    /// Who `std::thread::current` says it is, as the standard library has it; zero if that isn't known.
+    pub(crate) current: usize,
+}
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 #[path = "machine/x86_64.rs"]
 mod this;
+
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+pub(crate) use this::{exchange_offset, offset};
 
 /// Elsewhere there are no probes, and handlers give way where they wait or say so.
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
@@ -24,8 +38,12 @@ mod this {
         false
     }
 
-    pub(crate) fn exchange_sections(_sections: i64) -> i64 {
+    pub(crate) fn new_current() -> usize {
         0
+    }
+
+    pub(crate) fn exchange(_own: super::Own) -> super::Own {
+        super::Own::default()
     }
 
     pub(crate) fn with_quantum<R>(_quantum: u64, _pace: &mut u64, body: impl FnOnce() -> R) -> R {

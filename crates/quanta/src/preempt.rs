@@ -9,8 +9,8 @@
 //!    scheduler's own code, which has charges like any other, doesn't probe.
 //! 2. [`Coroutine::resume_for`](crate::Coroutine::resume_for) sets both and afterwards takes them back. So does a probe
 //!    that preempts, first of all: nothing between there and the scheduler is preempted again.
-//! 3. In a critical section nothing is preempted: its end makes up for a quantum that has expired meanwhile. Borrowing a
-//!    thread-local and being in an allocator are such sections, which `cargo quanta` finds by itself.
+//! 3. In a critical section nothing is preempted: its end makes up for a quantum that has expired meanwhile. Being in an
+//!    allocator is such a section, which `cargo quanta` finds by itself.
 //! 4. The credit is zero or more but for the moment between a charge and its probe.
 //!
 //! A probe keeps all registers, by LLVM's `preserve_all` convention. It is called from arbitrary code, so all that runs

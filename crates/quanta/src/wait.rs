@@ -24,17 +24,11 @@ pub(crate) struct Wait {
     pub(crate) is_foreign: bool,
 }
 
-/// The states of a thread's word for parking that are of interest, see [`futex`](crate::futex).
-pub(crate) const EMPTY: u32 = 0;
-pub(crate) const NOTIFIED: u32 = 1;
-
 /// What ends a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ends {
     /// The word is something else than this.
     Unlike(u32),
-    /// The word is [`NOTIFIED`], which is taken.
-    Notified,
     /// Time alone; there is no word.
     Never,
 }
@@ -63,16 +57,7 @@ impl Wait {
         match self.ends {
             Ends::Never => false,
             Ends::Unlike(value) => word.load(Ordering::Acquire) != value,
-            Ends::Notified => {
-                word.load(Ordering::Relaxed) == NOTIFIED
-                    && word.compare_exchange(NOTIFIED, EMPTY, Ordering::Acquire, Ordering::Relaxed).is_ok()
-            }
         }
-    }
-
-    /// Whether it is for the thread's word for parking.
-    pub(crate) fn is_parked(&self) -> bool {
-        self.ends == Ends::Notified
     }
 }
 

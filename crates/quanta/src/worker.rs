@@ -16,7 +16,6 @@ mod waiting;
 
 use crate::clock::Clock;
 use crate::coroutine::{Back, Coroutine};
-use crate::futex::learn_parker;
 use crate::overflow::name_overflows;
 use crate::preempt::Ticks;
 use crate::stack::{StackPool, StackSize};
@@ -150,7 +149,6 @@ impl<J: Job> Worker<J> {
     /// A worker without jobs, on this thread. It keeps up to `keep` stacks of `size` that are free.
     #[must_use]
     pub fn new(order: Order, quantum: Quantum, size: StackSize, keep: usize) -> Self {
-        learn_parker();
         name_overflows();
         let mut clock = Clock::new();
         Self {

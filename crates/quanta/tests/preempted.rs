@@ -25,6 +25,10 @@ fn examples() -> &'static Path {
             "hostile",
             "--example",
             "spans",
+            "--example",
+            "foreign",
+            "--example",
+            "allocator",
         ]);
         let output = cargo.env("CARGO_TARGET_DIR", &target).output().expect("cargo can be run");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -71,6 +75,84 @@ fn jobs_of_one_worker_send_each_other_messages() {
 #[test]
 fn ten_thousand_jobs_share_the_locks_of_parking_lot() {
     locks("parking_lot");
+}
+
+/// Thousands of jobs in a crate that goes by the thread.
+fn foreign(kind: &str) {
+    let (output, said) = run("foreign", kind);
+    assert!(output.status.success() && said.contains("instrumented=true"), "{said}");
+    assert!(said.contains(&format!("{kind} ok")), "{said}");
+}
+
+#[test]
+fn jobs_wait_for_rayon_in_the_middle_of_a_borrow() {
+    foreign("rayon");
+}
+
+#[test]
+fn each_job_enters_and_leaves_runtimes_of_tokio_for_itself() {
+    foreign("tokio");
+}
+
+#[test]
+fn each_job_runs_an_executor_of_its_own() {
+    foreign("futures");
+}
+
+#[test]
+fn jobs_search_by_the_same_regex() {
+    foreign("regex");
+}
+
+#[test]
+fn memory_of_crossbeam_epoch_is_given_back_when_no_job_has_it_pinned() {
+    foreign("epoch");
+}
+
+#[test]
+fn jobs_of_one_worker_send_each_other_messages_by_crossbeam_channel() {
+    foreign("channel");
+}
+
+#[test]
+fn jobs_are_threads_of_their_own_to_the_standard_library() {
+    foreign("identity");
+}
+
+#[test]
+fn a_reentrant_lock_of_parking_lot_is_one_jobs() {
+    foreign("parking_lot");
+}
+
+#[test]
+fn jobs_read_what_others_swap() {
+    foreign("arc_swap");
+}
+
+#[test]
+fn jobs_count_in_a_map_of_dashmap() {
+    foreign("dashmap");
+}
+
+#[test]
+fn what_a_cache_of_moka_has_for_a_job_is_computed_once() {
+    foreign("moka");
+}
+
+#[test]
+fn borrows_outlast_quanta_and_what_was_made_is_dropped_beside_what_it_belongs_to() {
+    foreign("locals");
+}
+
+#[test]
+fn a_thread_local_may_wait_when_it_is_made() {
+    foreign("initialisers");
+}
+
+#[test]
+fn an_allocator_in_rust_gives_nothing_to_two_jobs() {
+    let (output, said) = run("allocator", "");
+    assert!(output.status.success() && said.contains("instrumented=true") && said.contains("allocator ok"), "{said}");
 }
 
 #[test]

@@ -3,47 +3,15 @@
 use super::{CALLS, COUNTS};
 use crate::clock::monotonic;
 use crate::coroutine::{in_coroutine, leave};
-use crate::preempt::is_instrumented;
 use crate::slot::Why;
-use crate::wait::{EMPTY, Ends, NOTIFIED, Wait};
+use crate::wait::{Ends, Wait};
 use greenwave_policy::Time;
 use libc::{c_int, c_long, timespec};
 use rustix::time::{ClockId, clock_gettime};
 use std::arch::{asm, global_asm};
-use std::cell::Cell;
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
-
-thread_local! {
-    /// This thread's word for parking, once it is known.
-    static PARKER: Cell<*const AtomicU32> = const { Cell::new(ptr::null()) };
-    /// Whether the next wait of this thread tells its address.
-    static LEARNS: Cell<bool> = const { Cell::new(false) };
-    /// Whether a wake for one coroutine that parked was found, which all others have to be told of.
-    static UNPARKED: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Finds out where this thread's word for parking is, in a program whose calls come here. To be called on the thread's
-/// own stack.
-pub(crate) fn learn_parker() {
-    if !is_instrumented() || !PARKER.get().is_null() {
-        return;
-    }
-    LEARNS.set(true);
-    std::thread::park_timeout(Duration::from_nanos(1));
-    if LEARNS.get() {
-        // It was notified and didn't wait. Whoever notified gets it back.
-        std::thread::park_timeout(Duration::from_nanos(1));
-        std::thread::current().unpark();
-    }
-    LEARNS.set(false);
-}
-
-/// Whether all coroutines that parked are to be resumed, for a wake that may be meant for any of them.
-pub(crate) fn take_unparked() -> bool {
-    UNPARKED.replace(false)
-}
 
 // The functions that calls are led to. All between is a critical section, by the count in the thread's state, whose place
 // `cargo quanta` knows too. The seventh argument is on the stack.
@@ -100,9 +68,6 @@ unsafe extern "C" fn call(number: c_long, a: c_long, b: c_long, c: c_long, d: c_
             if let Some(result) = unsafe { wait(a, b, c, d) } {
                 return result.map_or_else(failed, |()| 0);
             }
-        } else if LEARNS.get() {
-            LEARNS.set(false);
-            PARKER.set(ptr::with_exposed_provenance(a as usize));
         }
     } else if in_coroutine() {
         COUNTS[(number as usize).min(CALLS - 1)].fetch_add(1, Ordering::Relaxed);
@@ -171,23 +136,8 @@ unsafe fn wait(word: c_long, operation: c_long, expected: c_long, timeout: c_lon
             }
         }
     };
-    let (is_parker, expected) = (ptr::eq(address, PARKER.get()), expected as u32);
-    let ends = if is_parker { Ends::Notified } else { Ends::Unlike(expected) };
     // SAFETY: as promised.
-    let wait = unsafe { Wait::new(address, ends, until) }.foreign();
-    if is_parker {
-        // SAFETY: the word is this thread's, which runs this.
-        let word = unsafe { &*address };
-        if word.swap(EMPTY, Ordering::AcqRel) == NOTIFIED {
-            UNPARKED.set(true);
-        } else if monotonic() < until {
-            leave(Why::Waits(wait));
-        }
-        if word.swap(NOTIFIED, Ordering::AcqRel) == NOTIFIED {
-            UNPARKED.set(true);
-        }
-        return Some(Ok(()));
-    }
+    let wait = unsafe { Wait::new(address, Ends::Unlike(expected as u32), until) }.foreign();
     if wait.is_over() {
         return Some(Err(libc::EAGAIN));
     }

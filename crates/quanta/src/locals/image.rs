@@ -1,9 +1,7 @@
-//! What the thread-locals of the program itself are at first: the segment `PT_TLS`, of which each thread has a copy.
-//!
-//! On x86-64 a thread's copy ends where its thread pointer points to, but for what alignment adds (Drepper, "ELF Handling
-//! For Thread-Local Storage", variant II). So from a thread-local's address follows its place in the segment.
+//! Copies of what the thread-locals of the program itself are at first: the segment `PT_TLS`, of which each thread has one.
 
 use std::ffi::{c_int, c_void};
+use std::ptr;
 use std::sync::OnceLock;
 
 /// The segment: where its bytes are, how many there are in the file, and how many with the zeros behind them.
@@ -11,7 +9,9 @@ use std::sync::OnceLock;
 struct Segment {
     bytes: *const u8,
     stored: usize,
-    /// How far below the thread pointer a thread's copy begins.
+    size: usize,
+    align: usize,
+    /// How far below the thread pointer a thread's own begins, which is the same for all threads: it is the program's.
     below: usize,
 }
 
@@ -20,21 +20,27 @@ unsafe impl Send for Segment {}
 // SAFETY: as above.
 unsafe impl Sync for Segment {}
 
-static SEGMENT: OnceLock<Option<Segment>> = OnceLock::new();
-
-/// Looks for the segment, once. Not to be put off until a coroutine asks, who may be in anybody's code.
-pub(super) fn find() {
-    SEGMENT.get_or_init(segment);
-}
-
-/// The first bytes of the thread-local at `address`, as many as are stored, at most `size`; the others are zeros. Empty
-/// if it is none of the program's own.
-pub(super) fn of(address: *const u8, size: usize) -> &'static [u8] {
-    let Some(Segment { bytes, stored, below }) = SEGMENT.get().copied().flatten() else { return &[] };
-    let begins = thread_pointer() - below;
-    let Some(place) = address.addr().checked_sub(begins).filter(|place| *place < stored) else { return &[] };
-    // SAFETY: these bytes are the segment's, which is never unmapped or written to.
-    unsafe { std::slice::from_raw_parts(bytes.add(place), size.min(stored - place)) }
+/// Makes a copy as a new thread would find it, which stays. How far it is from the calling thread's own; zero if the program
+/// has no thread-locals. Ends the process where there is no memory for it: code can't be told that it has no thread-locals.
+pub(super) fn copy() -> isize {
+    static SEGMENT: OnceLock<Option<Segment>> = OnceLock::new();
+    let Some(Segment { bytes, stored, size, align, below }) = *SEGMENT.get_or_init(segment) else { return 0 };
+    let own = thread_pointer() - below;
+    // The linker has seen to it that the segment's place is right for what is in it, which is not to say that it is a
+    // multiple of the alignment.
+    let before = own % align;
+    let mut memory = ptr::null_mut();
+    // SAFETY: the alignment is a power of two and a multiple of a pointer's size; the result is checked.
+    if unsafe { libc::posix_memalign(&raw mut memory, align, before + size) } != 0 {
+        std::process::abort();
+    }
+    // SAFETY: the memory is large enough, and the segment has so many bytes, which are never unmapped or written to.
+    unsafe {
+        let copy = memory.cast::<u8>().add(before);
+        copy.copy_from_nonoverlapping(bytes, stored);
+        copy.add(stored).write_bytes(0, size - stored);
+        copy.expose_provenance().wrapping_sub(own).cast_signed()
+    }
 }
 
 fn segment() -> Option<Segment> {
@@ -49,11 +55,15 @@ unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _size: usize, found: *m
     // SAFETY: the C library's, with so many headers; `found` is ours.
     unsafe {
         let headers = std::slice::from_raw_parts((*info).dlpi_phdr, (*info).dlpi_phnum.into());
-        if let Some(tls) = headers.iter().find(|header| header.p_type == libc::PT_TLS) {
-            let (size, start) = (tls.p_memsz as usize, tls.p_vaddr as usize);
-            let padding = start.wrapping_add(size).wrapping_neg() & (tls.p_align as usize).saturating_sub(1);
-            let bytes = std::ptr::with_exposed_provenance((*info).dlpi_addr as usize + start);
-            *found.cast() = Some(Segment { bytes, stored: tls.p_filesz as usize, below: size + padding });
+        let segment = headers.iter().find(|header| header.p_type == libc::PT_TLS);
+        if let Some(tls) = segment.filter(|_| !(*info).dlpi_tls_data.is_null()) {
+            *found.cast() = Some(Segment {
+                bytes: ptr::with_exposed_provenance((*info).dlpi_addr as usize + tls.p_vaddr as usize),
+                stored: tls.p_filesz as usize,
+                size: tls.p_memsz as usize,
+                align: (tls.p_align as usize).max(align_of::<usize>()),
+                below: thread_pointer() - (*info).dlpi_tls_data.addr(),
+            });
         }
     }
     1
@@ -67,7 +77,7 @@ fn thread_pointer() -> usize {
     pointer
 }
 
-/// Nothing is redirected elsewhere.
+/// No copies are made elsewhere.
 #[cfg(not(target_arch = "x86_64"))]
 fn thread_pointer() -> usize {
     usize::MAX
@@ -78,7 +88,7 @@ mod tests {
     use super::*;
     use std::cell::Cell;
 
-    #[repr(align(64))]
+    #[repr(align(256))]
     struct Aligned(Cell<[u8; 64]>);
 
     thread_local! {
@@ -88,16 +98,23 @@ mod tests {
     }
 
     #[test]
-    fn thread_locals_are_found_in_the_segment_on_every_thread() {
-        find();
+    fn a_copy_has_what_a_new_thread_finds_on_every_thread_and_is_aligned_for_it() {
         let look = || {
-            WORD.with(|word| {
-                word.set(1);
-                assert_eq!(of(std::ptr::from_ref(word).cast(), 8), 0x0102_0304_0506_0708_u64.to_ne_bytes());
-            });
-            ZERO.with(|zero| assert!(of(std::ptr::from_ref(zero).cast(), 8).iter().all(|byte| *byte == 0)));
-            WIDE.with(|wide| assert_eq!(of(wide.0.as_ptr().cast(), 64), [7; 64]));
-            assert!(of(std::ptr::from_ref(&()).cast(), 8).is_empty(), "no thread-local");
+            WORD.set(1);
+            ZERO.set(1);
+            WIDE.with(|wide| wide.0.set([1; 64]));
+            let copy = copy();
+            let own = |original: *const u8| original.expose_provenance().wrapping_add_signed(copy);
+            let [word, zero] = [&WORD, &ZERO].map(|one| one.with(|one| own(one.as_ptr().cast())));
+            let wide = own(WIDE.with(|wide| wide.0.as_ptr().cast()));
+            assert!(wide.is_multiple_of(256));
+            // SAFETY: the copy has all thread-locals in the places that they have in the thread's own, and stays.
+            unsafe {
+                assert_eq!(*ptr::with_exposed_provenance::<u64>(word), 0x0102_0304_0506_0708);
+                assert_eq!(*ptr::with_exposed_provenance::<u64>(zero), 0);
+                assert_eq!(*ptr::with_exposed_provenance::<[u8; 64]>(wide), [7; 64]);
+            }
+            assert_eq!((WORD.get(), ZERO.get()), (1, 1));
         };
         look();
         std::thread::spawn(look).join().unwrap();

@@ -3,8 +3,12 @@
 //! The thread's state is one cache line of thread-local storage. Its first word, the credit, is what instrumented code
 //! works on by itself; so it has a symbol, and lies where the linker finds it at a fixed distance from `fs`.
 
+use super::Own;
 use std::arch::global_asm;
 use std::cell::Cell;
+use std::mem::offset_of;
+use std::ptr;
+use std::sync::atomic::{AtomicIsize, Ordering};
 
 /// A quantum's end that never comes.
 const NEVER: i64 = i64::MAX;
@@ -18,7 +22,7 @@ const SOON: i64 = 256;
 /// The most ticks for which credit is granted at once.
 const MOST: u64 = 8192;
 
-/// A thread's state; the assembly below knows its layout.
+/// A thread's state; the assembly below and `cargo quanta` know its layout.
 #[repr(C, align(64))]
 struct State {
     /// How much work may still be done before the clock is read.
@@ -36,16 +40,21 @@ struct State {
     distance: Cell<u64>,
     /// What an iteration costs, and in the upper half how many there may be at once, or zero; and how far it goes.
     iteration: [Cell<u32>; 2],
+    /// How far the thread-locals of the job that runs are from the thread's own.
+    offset: Cell<isize>,
+    /// What is taken for the standard library's word in a program where it isn't known.
+    nobody: Cell<usize>,
 }
 
 global_asm!(
     ".section .tdata.__quanta_credit, \"awT\", @progbits",
     ".globl __quanta_credit",
     ".type __quanta_credit, @object",
-    ".size __quanta_credit, 64",
+    ".size __quanta_credit, {size}",
     ".p2align 6",
     "__quanta_credit:",
     ".quad {plenty}, {never}, 0, {plenty}, 16384, 0, 0, 0",
+    ".fill {size} - 64, 1, 0",
     ".section .text.greenwave_quanta_state, \"ax\", @progbits",
     ".globl greenwave_quanta_state",
     ".type greenwave_quanta_state, @function",
@@ -56,6 +65,23 @@ global_asm!(
     "ret",
     ".cfi_endproc",
     ".size greenwave_quanta_state, . - greenwave_quanta_state",
+    // Where the standard library's words are: defined by `cargo quanta` when it links, and nowhere otherwise.
+    ".weak __quanta_standard",
+    ".section .text.greenwave_quanta_standard, \"ax\", @progbits",
+    ".globl greenwave_quanta_standard",
+    ".type greenwave_quanta_standard, @function",
+    "greenwave_quanta_standard:",
+    ".cfi_startproc",
+    "xor eax, eax",
+    "xor edx, edx",
+    "mov rcx, qword ptr [rip + __quanta_standard@GOTPCREL]",
+    "test rcx, rcx",
+    "jz 2f",
+    "jmp rcx",
+    "2:",
+    "ret",
+    ".cfi_endproc",
+    ".size greenwave_quanta_standard, . - greenwave_quanta_standard",
     // Whether the program has charges: defined by `cargo quanta` when it links, and zero otherwise.
     ".weak __quanta_instrumented",
     ".section .text.greenwave_quanta_instrumented, \"ax\", @progbits",
@@ -285,6 +311,7 @@ global_asm!(
     ".purgem quanta_probe",
     ".purgem quanta_strip",
     ".text",
+    size = const size_of::<State>(),
     plenty = const PLENTY,
     never = const NEVER,
     most = const MOST,
@@ -294,6 +321,27 @@ global_asm!(
 unsafe extern "C" {
     safe fn greenwave_quanta_instrumented() -> usize;
     safe fn greenwave_quanta_state() -> *const State;
+    safe fn greenwave_quanta_standard() -> Standard;
+}
+
+/// Where the standard library has what it knows of a thread, from the state on; zeros if that isn't known.
+#[repr(C)]
+struct Standard {
+    /// The word behind `std::thread::current`.
+    current: isize,
+    /// The number of the thread, by which its locks tell who has them.
+    id: isize,
+}
+
+/// Where the word behind `std::thread::current` is, from the state on.
+static CURRENT: AtomicIsize = AtomicIsize::new(offset_of!(State, nobody).cast_signed());
+
+/// A word of the calling thread, by its place from the state on.
+fn word(place: isize) -> &'static Cell<usize> {
+    let address = greenwave_quanta_state().expose_provenance().wrapping_add_signed(place);
+    // SAFETY: it is the state's, or the standard library's thread-local of this size, of the same thread, on which all users
+    // of it stay. Nobody has a reference to it for longer than it takes to read or write it.
+    unsafe { &*ptr::with_exposed_provenance(address) }
 }
 
 fn state() -> &'static State {
@@ -346,9 +394,39 @@ pub(crate) fn soon() {
     state.granted.set(SOON);
 }
 
-/// How many critical sections the thread is in; those that are open stay so when something else runs meanwhile.
-pub(crate) fn exchange_sections(sections: i64) -> i64 {
-    state().sections.replace(sections)
+/// Puts another job's share of the state in place of what is there, and returns that.
+pub(crate) fn exchange(Own { sections, offset, current }: Own) -> Own {
+    let state = state();
+    Own {
+        sections: state.sections.replace(sections),
+        offset: state.offset.replace(offset),
+        current: word(CURRENT.load(Ordering::Relaxed)).replace(current),
+    }
+}
+
+/// Makes somebody who isn't yet there, as the standard library does for a thread that it hasn't seen before: with a number
+/// and a place to park of its own, and no name. It stays. Nobody else of the thread may run meanwhile.
+pub(crate) fn new_current() -> usize {
+    let Standard { current: place, id } = greenwave_quanta_standard();
+    if place == 0 {
+        return 0;
+    }
+    CURRENT.store(place, Ordering::Relaxed);
+    let (current, id) = (word(place), word(id));
+    let thread = (current.replace(0), id.replace(0));
+    drop(std::thread::current());
+    id.set(thread.1);
+    current.replace(thread.0)
+}
+
+/// Has code use other thread-locals; returns which it used before.
+pub(crate) fn exchange_offset(offset: isize) -> isize {
+    state().offset.replace(offset)
+}
+
+/// How far the running job's thread-locals are from the thread's own.
+pub(crate) fn offset() -> isize {
+    state().offset.get()
 }
 
 /// Runs `body` with a quantum of so many ticks, granting credit at this pace at first; writes back what it was last.

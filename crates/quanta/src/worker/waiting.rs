@@ -4,10 +4,7 @@
 //! [`NAP`] for no reason, if its word hasn't changed: a word may have changed and changed back between two looks, and
 //! that is where the kernel would have woken it. With very many of them the nap is longer, so that they don't use up
 //! the worker.
-//!
-//! Those who have parked share a word, and are all resumed when one of them is ([`futex`](crate::futex)).
 
-use crate::futex::take_unparked;
 use crate::wait::Wait;
 use greenwave_policy::Time;
 use std::time::Duration;
@@ -60,7 +57,6 @@ impl Waiting {
 
     /// Looks at some, and tells `ready` of those who need not wait any more.
     pub(super) fn look(&mut self, now: Time, mut ready: impl FnMut(u32)) {
-        let mut unparked = take_unparked();
         let due = now.since(self.round) >= NAP / 2;
         let mut left = if due { self.list.len() } else { LOOKS.min(self.list.len()) };
         while left > 0 && !self.list.is_empty() {
@@ -68,9 +64,7 @@ impl Waiting {
                 (self.next, self.round) = (0, now);
             }
             let waiter = &self.list[self.next];
-            let is_over = waiter.wait.is_over();
-            unparked |= is_over && waiter.wait.is_parked();
-            if is_over || waiter.nap <= now || waiter.wait.until <= now {
+            if waiter.wait.is_over() || waiter.nap <= now || waiter.wait.until <= now {
                 ready(self.list.swap_remove(self.next).place);
             } else {
                 self.next += 1;
@@ -79,9 +73,6 @@ impl Waiting {
         }
         if due {
             self.round = now;
-        }
-        if unparked {
-            self.list.extract_if(.., |waiter| waiter.wait.is_parked()).for_each(|waiter| ready(waiter.place));
         }
     }
 
