@@ -22,12 +22,14 @@ use std::time::Duration;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 type Outcome = Result<(), Box<dyn Error>>;
+/// A crate, or what is tried of it, and the jobs that try it.
+type Case = (&'static str, fn(&Pool) -> Outcome);
 
-const CASES: [(&str, fn(Pool) -> Outcome); 13] = [
-    ("rayon", |pool| all(&pool, 2000, rayon)),
-    ("tokio", |pool| all(&pool, 2000, tokio)),
+const CASES: [Case; 13] = [
+    ("rayon", |pool| all(pool, 2000, rayon)),
+    ("tokio", |pool| all(pool, 2000, tokio)),
     ("futures", futures),
-    ("regex", |pool| all(&pool, 2000, regex)),
+    ("regex", |pool| all(pool, 2000, regex)),
     ("epoch", epoch),
     ("channel", channel),
     ("identity", identity),
@@ -121,18 +123,15 @@ fn tokio(number: u64) {
 }
 
 /// Refuses to run an executor within another of the same thread.
-fn futures(pool: Pool) -> Outcome {
+fn futures(pool: &Pool) -> Outcome {
     use futures_channel::oneshot;
     use futures_executor::{LocalPool, block_on};
     let (senders, receivers): (Vec<_>, Vec<_>) = (0..2000_u64).map(|_| oneshot::channel::<u64>()).unzip();
     let mut tasks = Vec::new();
     for (number, (sends, receives)) in senders.into_iter().zip(receivers).enumerate() {
         tasks.push(pool.spawn(None, move || {
-            let received = if number.is_multiple_of(2) {
-                block_on(receives)
-            } else {
-                LocalPool::new().run_until(async { receives.await })
-            };
+            let received =
+                if number.is_multiple_of(2) { block_on(receives) } else { LocalPool::new().run_until(receives) };
             assert_eq!(received, Ok(work(200) ^ number as u64));
         }));
         tasks.push(pool.spawn(None, move || sends.send(work(200) ^ number as u64).expect("it is waited for")));
@@ -154,7 +153,7 @@ fn regex(number: u64) {
 }
 
 /// A stack without locks, whose memory is given back when nobody is in it any more.
-fn epoch(pool: Pool) -> Outcome {
+fn epoch(pool: &Pool) -> Outcome {
     use crossbeam_epoch::{Atomic, Owned, pin};
     struct Node {
         value: u64,
@@ -194,7 +193,7 @@ fn epoch(pool: Pool) -> Outcome {
     }
     let (stack, popped) = (Arc::new(Stack(Atomic::null())), Arc::new(AtomicU64::new(0)));
     let (inside, sum) = (Arc::clone(&stack), Arc::clone(&popped));
-    all(&pool, 4000, move |number| {
+    all(pool, 4000, move |number| {
         for part in 0..5 {
             inside.push(number * 5 + part);
             let value = inside.pop().expect("as many were pushed");
@@ -207,7 +206,7 @@ fn epoch(pool: Pool) -> Outcome {
 }
 
 /// Doesn't let a thread receive what it sends itself.
-fn channel(pool: Pool) -> Outcome {
+fn channel(pool: &Pool) -> Outcome {
     let mut tasks = Vec::new();
     for number in 0..2000_u64 {
         let (sends, receives) = match number % 3 {
@@ -233,7 +232,7 @@ fn channel(pool: Pool) -> Outcome {
 }
 
 /// Each job that is there is another thread to the standard library, and wakes whom it means to wake.
-fn identity(pool: Pool) -> Outcome {
+fn identity(pool: &Pool) -> Outcome {
     static THERE: LazyLock<Mutex<HashSet<ThreadId>>> = LazyLock::new(Mutex::default);
     let mut tasks = Vec::new();
     for number in 0..2000_u64 {
@@ -265,10 +264,10 @@ fn identity(pool: Pool) -> Outcome {
 }
 
 /// Tells by the address of a thread-local who has a lock.
-fn parking_lot(pool: Pool) -> Outcome {
+fn parking_lot(pool: &Pool) -> Outcome {
     let lock = Arc::new(parking_lot::ReentrantMutex::new(RefCell::new(0)));
     let (inside, fair) = (Arc::clone(&lock), Arc::new(parking_lot::FairMutex::new(0)));
-    all(&pool, 4000, move |number| {
+    all(pool, 4000, move |number| {
         let outer = inside.lock();
         {
             let mut sum = outer.borrow_mut();
@@ -290,10 +289,10 @@ fn parking_lot(pool: Pool) -> Outcome {
 }
 
 /// Notes in what is the thread's own which value it is reading.
-fn arc_swap(pool: Pool) -> Outcome {
+fn arc_swap(pool: &Pool) -> Outcome {
     let shared = Arc::new(arc_swap::ArcSwap::from_pointee((0_u64, 0_u64)));
     let inside = Arc::clone(&shared);
-    all(&pool, 4000, move |_| {
+    all(pool, 4000, move |_| {
         let read = inside.load();
         work(200);
         assert_eq!(read.0, read.1);
@@ -306,10 +305,10 @@ fn arc_swap(pool: Pool) -> Outcome {
     Ok(())
 }
 
-fn dashmap(pool: Pool) -> Outcome {
+fn dashmap(pool: &Pool) -> Outcome {
     let map = Arc::new(dashmap::DashMap::<u64, u64>::new());
     let inside = Arc::clone(&map);
-    all(&pool, 4000, move |number| {
+    all(pool, 4000, move |number| {
         for step in 0..10 {
             *inside.entry((number + step) % 97).or_default() += 1;
             let mut there = inside.entry(1000 + step).or_default();
@@ -324,11 +323,11 @@ fn dashmap(pool: Pool) -> Outcome {
 }
 
 /// One computes what all want, and the others wait for it.
-fn moka(pool: Pool) -> Outcome {
+fn moka(pool: &Pool) -> Outcome {
     let cache = moka::sync::Cache::<u64, u64>::new(100);
     let made = Arc::new(AtomicU64::new(0));
     let count = Arc::clone(&made);
-    all(&pool, 4000, move |number| {
+    all(pool, 4000, move |number| {
         for step in 0..4 {
             let key = (number / 10 + step) % 150;
             let value = cache.get_with(key, || {
@@ -373,8 +372,10 @@ impl Drop for Owned {
 
 /// Borrows outlast quanta, nobody else is found in them, and what was made is dropped when the thread ends, beside what
 /// it belongs to.
-fn locals(pool: Pool) -> Outcome {
-    all(&pool, 4000, |number| {
+fn locals(_: &Pool) -> Outcome {
+    // One of its own, which ends here.
+    let own = pool()?;
+    all(&own, 4000, |number| {
         OWNED.with(|owned| {
             let mut numbers = owned.numbers.borrow_mut();
             numbers.clear();
@@ -389,7 +390,7 @@ fn locals(pool: Pool) -> Outcome {
             });
         });
     })?;
-    drop(pool);
+    drop(own);
     let [made, dropped, strangers] = [&MADE, &DROPPED, &STRANGERS].map(|count| count.load(Ordering::Relaxed));
     println!("made={made}");
     assert!(made > 1 && dropped == made && strangers == 0, "{made} {dropped} {strangers}");
@@ -397,13 +398,13 @@ fn locals(pool: Pool) -> Outcome {
 }
 
 /// A thread-local waits for a lock and for a message when it is made.
-fn initialisers(pool: Pool) -> Outcome {
+fn initialisers(pool: &Pool) -> Outcome {
     static LOCK: Mutex<u64> = Mutex::new(0);
     thread_local! {
         static SLOW: u64 = {
             let mut made = LOCK.lock().expect("nobody panics with it");
             let (sends, receives) = mpsc::sync_channel(0);
-            let thread = std::thread::spawn(move || sends.send(work(2000)).expect("it is waited for"));
+            let thread = thread::spawn(move || sends.send(work(2000)).expect("it is waited for"));
             assert_eq!(receives.recv(), Ok(work(2000)));
             thread.join().expect("it ends");
             *made += 1;
@@ -426,7 +427,7 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     println!("instrumented={}", is_instrumented());
-    match pool().and_then(case) {
+    match pool().and_then(|pool| case(&pool)) {
         Ok(()) => println!("{name} ok"),
         Err(error) => {
             eprintln!("{name}: {error}");
