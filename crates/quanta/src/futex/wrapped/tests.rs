@@ -1,7 +1,8 @@
 use super::*;
 use crate::worker::{Event, Worker};
-use crate::{Quantum, StackSize, yield_now};
+use crate::{Quantum, StackSize};
 use greenwave_policy::{Order, Urgency};
+use std::cell::Cell;
 use std::rc::Rc;
 
 const WAIT: c_int = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
