@@ -1,5 +1,5 @@
 //! A server built by `cargo quanta` preempts its handlers: a short call overtakes a long one on the same thread, and
-//! handlers that call on or wait for promises, preempted wherever they are, come to the right answers.
+//! handlers that call on, or wait for promises or for rayon, preempted wherever they are, come to the right answers.
 
 use std::path::Path;
 use std::process::Command;
@@ -15,6 +15,6 @@ fn a_short_call_overtakes_a_long_handler_and_calls_made_by_preempted_handlers_ar
     assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(
         said.lines().collect::<Vec<_>>(),
-        ["instrumented=true", "overtaken=true", "kept=1600", "right=1600 of=1600"]
+        ["instrumented=true", "overtaken=true", "kept=1600", "in_parallel=1600", "right=1600 of=1600"]
     );
 }

@@ -1,5 +1,6 @@
 //! A server whose handlers are preempted: a short call overtakes a long one on the same thread, and handlers that call on
-//! are left at every point of that and come to the same answers, as do those that wait for what others keep.
+//! are left at every point of that and come to the same answers, as do those that wait for what others keep, and those that
+//! wait for rayon, or call on, while they borrow a thread-local.
 //!
 //! ```console
 //! $ cargo quanta run --release -p greenwave-rpc --example preempted_server
@@ -10,6 +11,8 @@
 use greenwave_quanta::is_instrumented;
 use greenwave_rpc::*;
 use greenwave_verbs::Address;
+use rayon::prelude::*;
+use std::cell::RefCell;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,6 +22,7 @@ const LONG: &str = "example.Preempted/Long";
 const SHORT: &str = "example.Preempted/Short";
 const SUM: &str = "example.Preempted/Sum";
 const PROMISED: &str = "example.Preempted/Promised";
+const PARALLEL: &str = "example.Preempted/Parallel";
 const SPLIT: &str = "example.Preempted/Split";
 
 /// The long handler has begun; the short one has run.
@@ -166,9 +170,49 @@ fn kept_promises() -> usize {
     })
 }
 
+/// Calls of one head whose handlers wait for rayon's threads, and then for another server while they borrow a thread-local.
+/// How many answers were right.
+fn answers_in_parallel() -> usize {
+    thread_local! {
+        static PARTS: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
+    }
+    let quantum = Some(Duration::from_nanos(500));
+    let behind = server(Router::new().method(SUM, sum), quantum);
+    let next = channel(&behind);
+    let parallel = move |context: &Context, request: &[u8], reply: &mut Vec<u8>| {
+        PARTS.with_borrow_mut(|parts| {
+            let asked = u64::from(request[0]);
+            (0..16_u32)
+                .into_par_iter()
+                .map(|part| black_box(churn(100)).min(1) * u64::from(part) * asked)
+                .collect_into_vec(parts);
+            let all: Vec<u8> = parts.iter().map(|part| *part as u8).collect();
+            reply.extend_from_slice(&next.call(context, MethodId::of(SUM), &all)?.body);
+            Ok(())
+        })
+    };
+    let front = server(Router::new().method(PARALLEL, parallel), quantum);
+    std::thread::scope(|scope| {
+        let caller = |_| {
+            let channel = channel(&front);
+            move || {
+                let right = (0..CALLS).filter(|call| {
+                    let context = Context::with_deadline(Duration::from_secs(60));
+                    let reply = channel.call(&context, MethodId::of(PARALLEL), &[*call]).expect("an answer");
+                    reply.body[..] == [call.wrapping_mul(120)]
+                });
+                right.count()
+            }
+        };
+        let callers: Vec<_> = (0..CALLERS).map(|number| scope.spawn(caller(number))).collect();
+        callers.into_iter().map(|caller| caller.join().expect("it does not panic")).sum()
+    })
+}
+
 fn main() {
     println!("instrumented={}", is_instrumented());
     println!("overtaken={}", is_overtaken());
     println!("kept={}", kept_promises());
+    println!("in_parallel={}", answers_in_parallel());
     println!("right={} of={}", right_answers(), usize::from(CALLERS) * usize::from(CALLS));
 }
