@@ -23,11 +23,13 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 type Outcome = Result<(), Box<dyn Error>>;
 
-const CASES: [(&str, fn(Pool) -> Outcome); 13] = [
-    ("rayon", |pool| all(&pool, 2000, rayon)),
-    ("tokio", |pool| all(&pool, 2000, tokio)),
+type Case = fn(&Pool) -> Outcome;
+
+const CASES: [(&str, Case); 13] = [
+    ("rayon", |pool| all(pool, 2000, rayon)),
+    ("tokio", |pool| all(pool, 2000, tokio)),
     ("futures", futures),
-    ("regex", |pool| all(&pool, 2000, regex)),
+    ("regex", |pool| all(pool, 2000, regex)),
     ("epoch", epoch),
     ("channel", channel),
     ("identity", standard::identity),
@@ -121,7 +123,7 @@ fn tokio(number: u64) {
 }
 
 /// Refuses to run an executor within another of the same thread.
-fn futures(pool: Pool) -> Outcome {
+fn futures(pool: &Pool) -> Outcome {
     use futures_channel::oneshot;
     use futures_executor::{LocalPool, block_on};
     let (senders, receivers): (Vec<_>, Vec<_>) = (0..2000_u64).map(|_| oneshot::channel::<u64>()).unzip();
@@ -131,7 +133,7 @@ fn futures(pool: Pool) -> Outcome {
             let received = if number.is_multiple_of(2) {
                 block_on(receives)
             } else {
-                LocalPool::new().run_until(async { receives.await })
+                LocalPool::new().run_until(receives)
             };
             assert_eq!(received, Ok(work(200) ^ number as u64));
         }));
@@ -154,7 +156,7 @@ fn regex(number: u64) {
 }
 
 /// A stack without locks, whose memory is given back when nobody is in it any more.
-fn epoch(pool: Pool) -> Outcome {
+fn epoch(pool: &Pool) -> Outcome {
     use crossbeam_epoch::{Atomic, Owned, pin};
     struct Node {
         value: u64,
@@ -194,7 +196,7 @@ fn epoch(pool: Pool) -> Outcome {
     }
     let (stack, popped) = (Arc::new(Stack(Atomic::null())), Arc::new(AtomicU64::new(0)));
     let (inside, sum) = (Arc::clone(&stack), Arc::clone(&popped));
-    all(&pool, 4000, move |number| {
+    all(pool, 4000, move |number| {
         for part in 0..5 {
             inside.push(number * 5 + part);
             let value = inside.pop().expect("as many were pushed");
@@ -207,7 +209,7 @@ fn epoch(pool: Pool) -> Outcome {
 }
 
 /// Doesn't let a thread receive what it sends itself.
-fn channel(pool: Pool) -> Outcome {
+fn channel(pool: &Pool) -> Outcome {
     let mut tasks = Vec::new();
     for number in 0..2000_u64 {
         let (sends, receives) = match number % 3 {
@@ -233,10 +235,10 @@ fn channel(pool: Pool) -> Outcome {
 }
 
 /// Tells by the address of a thread-local who has a lock.
-fn parking_lot(pool: Pool) -> Outcome {
+fn parking_lot(pool: &Pool) -> Outcome {
     let lock = Arc::new(parking_lot::ReentrantMutex::new(RefCell::new(0)));
     let (inside, fair) = (Arc::clone(&lock), Arc::new(parking_lot::FairMutex::new(0)));
-    all(&pool, 4000, move |number| {
+    all(pool, 4000, move |number| {
         let outer = inside.lock();
         {
             let mut sum = outer.borrow_mut();
@@ -258,10 +260,10 @@ fn parking_lot(pool: Pool) -> Outcome {
 }
 
 /// Notes in what is the thread's own which value it is reading.
-fn arc_swap(pool: Pool) -> Outcome {
+fn arc_swap(pool: &Pool) -> Outcome {
     let shared = Arc::new(arc_swap::ArcSwap::from_pointee((0_u64, 0_u64)));
     let inside = Arc::clone(&shared);
-    all(&pool, 4000, move |_| {
+    all(pool, 4000, move |_| {
         let read = inside.load();
         work(200);
         assert_eq!(read.0, read.1);
@@ -274,10 +276,10 @@ fn arc_swap(pool: Pool) -> Outcome {
     Ok(())
 }
 
-fn dashmap(pool: Pool) -> Outcome {
+fn dashmap(pool: &Pool) -> Outcome {
     let map = Arc::new(dashmap::DashMap::<u64, u64>::new());
     let inside = Arc::clone(&map);
-    all(&pool, 4000, move |number| {
+    all(pool, 4000, move |number| {
         for step in 0..10 {
             *inside.entry((number + step) % 97).or_default() += 1;
             let mut there = inside.entry(1000 + step).or_default();
@@ -292,11 +294,11 @@ fn dashmap(pool: Pool) -> Outcome {
 }
 
 /// One computes what all want, and the others wait for it.
-fn moka(pool: Pool) -> Outcome {
+fn moka(pool: &Pool) -> Outcome {
     let cache = moka::sync::Cache::<u64, u64>::new(100);
     let made = Arc::new(AtomicU64::new(0));
     let count = Arc::clone(&made);
-    all(&pool, 4000, move |number| {
+    all(pool, 4000, move |number| {
         for step in 0..4 {
             let key = (number / 10 + step) % 150;
             let value = cache.get_with(key, || {
@@ -321,7 +323,7 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     println!("instrumented={}", is_instrumented());
-    match pool().and_then(case) {
+    match pool().and_then(|pool| case(&pool)) {
         Ok(()) => println!("{name} ok"),
         Err(error) => {
             eprintln!("{name}: {error}");

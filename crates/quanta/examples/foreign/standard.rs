@@ -1,6 +1,6 @@
 //! What the standard library has for a thread: its locals, and who it is.
 
-use super::{Outcome, all, work};
+use super::{Outcome, all, pool, work};
 use greenwave_quanta::Pool;
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -9,7 +9,7 @@ use std::sync::{Arc, LazyLock, Mutex, mpsc};
 use std::thread::{self, Thread, ThreadId};
 
 /// Each job that is there is another thread to the standard library, and wakes whom it means to wake.
-pub(crate) fn identity(pool: Pool) -> Outcome {
+pub(crate) fn identity(pool: &Pool) -> Outcome {
     static THERE: LazyLock<Mutex<HashSet<ThreadId>>> = LazyLock::new(Mutex::default);
     let mut tasks = Vec::new();
     for number in 0..2000_u64 {
@@ -68,7 +68,8 @@ impl Drop for Owned {
 
 /// Borrows outlast quanta, nobody else is found in them, and what was made is dropped when the thread ends, beside what
 /// it belongs to.
-pub(crate) fn locals(pool: Pool) -> Outcome {
+pub(crate) fn locals(_: &Pool) -> Outcome {
+    let pool = pool()?;
     all(&pool, 4000, |number| {
         OWNED.with(|owned| {
             let mut numbers = owned.numbers.borrow_mut();
@@ -92,13 +93,13 @@ pub(crate) fn locals(pool: Pool) -> Outcome {
 }
 
 /// A thread-local waits for a lock and for a message when it is made.
-pub(crate) fn initialisers(pool: Pool) -> Outcome {
+pub(crate) fn initialisers(pool: &Pool) -> Outcome {
     static LOCK: Mutex<u64> = Mutex::new(0);
     thread_local! {
         static SLOW: u64 = {
             let mut made = LOCK.lock().expect("nobody panics with it");
             let (sends, receives) = mpsc::sync_channel(0);
-            let thread = std::thread::spawn(move || sends.send(work(2000)).expect("it is waited for"));
+            let thread = thread::spawn(move || sends.send(work(2000)).expect("it is waited for"));
             assert_eq!(receives.recv(), Ok(work(2000)));
             thread.join().expect("it ends");
             *made += 1;
