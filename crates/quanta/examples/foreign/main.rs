@@ -130,11 +130,8 @@ fn futures(pool: &Pool) -> Outcome {
     let mut tasks = Vec::new();
     for (number, (sends, receives)) in senders.into_iter().zip(receivers).enumerate() {
         tasks.push(pool.spawn(None, move || {
-            let received = if number.is_multiple_of(2) {
-                block_on(receives)
-            } else {
-                LocalPool::new().run_until(receives)
-            };
+            let received =
+                if number.is_multiple_of(2) { block_on(receives) } else { LocalPool::new().run_until(receives) };
             assert_eq!(received, Ok(work(200) ^ number as u64));
         }));
         tasks.push(pool.spawn(None, move || sends.send(work(200) ^ number as u64).expect("it is waited for")));
