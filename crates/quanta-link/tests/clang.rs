@@ -77,7 +77,7 @@ fn c_code_of_clangs_is_preempted() {
     let clang = env::var_os("CLANG").unwrap_or_else(|| "clang".into());
     run(Command::new(clang).args(["-O2", "-flto", "-c", "longest.c"]).current_dir(&project));
     run(Command::new("ar").args(["rcs", "liblongest.a", "longest.o"]).current_dir(&project));
-    let output = project.run();
+    let output = project.run(&[], &[]);
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
     let preempted = said.trim().strip_prefix("longest=350 preempted=").and_then(|count| count.parse::<u32>().ok());

@@ -89,7 +89,7 @@ fn main() {
 #[test]
 fn a_program_without_the_runtime_runs_as_ever() {
     let manifest = "[package]\nname = \"plain\"\nedition = \"2024\"\n[workspace]\n";
-    let output = Project::new("without_runtime", &[("Cargo.toml", manifest), ("src/main.rs", PROGRAM)]).run();
+    let output = Project::new("without_runtime", &[("Cargo.toml", manifest), ("src/main.rs", PROGRAM)]).run(&[], &[]);
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && output.stdout == b"as ever\n", "{said}");
 }

@@ -12,7 +12,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::ptr;
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// The size of what is cached.
@@ -47,7 +47,7 @@ fn is_cached(layout: Layout) -> bool {
 unsafe impl GlobalAlloc for Caching {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if is_cached(layout) {
-            *LENT.lock().unwrap_or_else(std::sync::PoisonError::into_inner) += 1;
+            *LENT.lock().unwrap_or_else(PoisonError::into_inner) += 1;
             let cached = CACHE.with_borrow_mut(|cache| {
                 let first = cache.first;
                 if !first.is_null() {
@@ -66,7 +66,7 @@ unsafe impl GlobalAlloc for Caching {
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         if is_cached(layout) {
-            *LENT.lock().unwrap_or_else(std::sync::PoisonError::into_inner) -= 1;
+            *LENT.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
             let is_kept = CACHE.with_borrow_mut(|cache| {
                 if cache.count == MOST {
                     return false;

@@ -182,8 +182,10 @@ fn answers_in_parallel() -> usize {
     let parallel = move |context: &Context, request: &[u8], reply: &mut Vec<u8>| {
         PARTS.with_borrow_mut(|parts| {
             let asked = u64::from(request[0]);
-            let part = |part| black_box(churn(100)).min(1) * u64::from(part) * asked;
-            (0..16_u32).into_par_iter().map(part).collect_into_vec(parts);
+            (0..16_u32)
+                .into_par_iter()
+                .map(|part| black_box(churn(100)).min(1) * u64::from(part) * asked)
+                .collect_into_vec(parts);
             let all: Vec<u8> = parts.iter().map(|part| *part as u8).collect();
             reply.extend_from_slice(&next.call(context, MethodId::of(SUM), &all)?.body);
             Ok(())

@@ -17,10 +17,11 @@ impl Project {
         Self(folder)
     }
 
-    /// Runs its program, built by `cargo quanta`.
-    pub(crate) fn run(&self) -> Output {
+    /// Runs its program, built by `cargo quanta`, to which these arguments and variables go.
+    pub(crate) fn run(&self, arguments: &[&str], variables: &[(&str, &str)]) -> Output {
         let mut quanta = Command::new(env!("CARGO_BIN_EXE_cargo-quanta"));
-        quanta.args(["quanta", "run", "--release"]).current_dir(&self.0).env("CARGO_TARGET_DIR", self.0.join("target"));
+        quanta.arg("quanta").args(arguments).args(["run", "--release"]).current_dir(&self.0);
+        quanta.env("CARGO_TARGET_DIR", self.0.join("target")).envs(variables.iter().copied());
         quanta.output().expect("cargo-quanta can be run")
     }
 }

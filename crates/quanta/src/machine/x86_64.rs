@@ -337,8 +337,8 @@ struct Standard {
 static CURRENT: AtomicIsize = AtomicIsize::new(offset_of!(State, nobody).cast_signed());
 
 /// A word of the calling thread, by its place from the state on.
-fn word(place: isize) -> &'static Cell<usize> {
-    let address = greenwave_quanta_state().expose_provenance().wrapping_add_signed(place);
+fn word(state: &State, place: isize) -> &Cell<usize> {
+    let address = ptr::from_ref(state).expose_provenance().wrapping_add_signed(place);
     // SAFETY: it is the state's, or the standard library's thread-local of this size, of the same thread, on which all users
     // of it stay. Nobody has a reference to it for longer than it takes to read or write it.
     unsafe { &*ptr::with_exposed_provenance(address) }
@@ -400,7 +400,7 @@ pub(crate) fn exchange(Own { sections, offset, current }: Own) -> Own {
     Own {
         sections: state.sections.replace(sections),
         offset: state.offset.replace(offset),
-        current: word(CURRENT.load(Ordering::Relaxed)).replace(current),
+        current: word(state, CURRENT.load(Ordering::Relaxed)).replace(current),
     }
 }
 
@@ -412,7 +412,8 @@ pub(crate) fn new_current() -> usize {
         return 0;
     }
     CURRENT.store(place, Ordering::Relaxed);
-    let (current, id) = (word(place), word(id));
+    let state = state();
+    let (current, id) = (word(state, place), word(state, id));
     let thread = (current.replace(0), id.replace(0));
     drop(std::thread::current());
     id.set(thread.1);
