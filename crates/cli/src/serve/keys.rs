@@ -253,7 +253,7 @@ mod tests {
         let file = file("listen = \"tcp://127.0.0.1:0\"\norder = \"best\"\n");
         let keys = Keys::gather(&NONE, Some(file.path())).unwrap();
         let told = server(&keys).unwrap_err().to_string();
-        assert!(told.starts_with("setting `order` is `best`; allowed: fcfs, ps, edf,"), "{told}");
+        assert!(told.starts_with("setting `order` is `best`; allowed: guarded, fcfs, ps, edf,"), "{told}");
         assert!(told.ends_with(&file.path().display().to_string()), "{told}");
         let said = Keys::gather(&Flags { order: Some("worst".into()), ..NONE }, Some(file.path())).unwrap();
         let told = server(&said).unwrap_err().to_string();
