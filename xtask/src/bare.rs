@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 /// Rust, a C compiler with its linker, Git, iproute2, and of coreutils, util-linux and the shell what is run.
-const PROGRAMS: [&str; 19] = [
-    "ar", "as", "cargo", "cat", "cc", "chrt", "git", "ip", "ld", "mount", "nsenter", "rustc", "rustdoc", "setpriv",
-    "sh", "tc", "timeout", "true", "umount",
+const PROGRAMS: [&str; 20] = [
+    "ar", "as", "cargo", "cat", "cc", "chrt", "git", "ip", "ld", "mount", "nice", "nsenter", "rustc", "rustdoc",
+    "setpriv", "sh", "tc", "timeout", "true", "umount",
 ];
 
 /// Links those of them that `path` has into an empty folder.
