@@ -118,8 +118,10 @@ pub struct Counts {
 /// 2. `counts.served` is the sum of the quanta of all jobs that are there.
 pub struct Worker<J: Job> {
     ready: ReadyQueue<u32>,
-    /// Whose quantum ended last. It goes on at the next turn, if it is still the first then, and is put back otherwise.
+    /// Whose quantum ended last, if it was the first all the same. It goes on unless somebody comes who goes before it.
     preempted: Option<u32>,
+    /// Whether somebody has come to the queue since.
+    has_come: bool,
     waiting: Waiting,
     places: Vec<Place<J>>,
     free: Vec<u32>,
@@ -154,6 +156,7 @@ impl<J: Job> Worker<J> {
         Self {
             ready: ReadyQueue::new(order),
             preempted: None,
+            has_come: false,
             waiting: Waiting::new(),
             places: Vec::new(),
             free: Vec::new(),
@@ -188,6 +191,7 @@ impl<J: Job> Worker<J> {
         there.progress = Progress::Fresh(job);
         let id = JobId { place, generation: there.generation };
         self.ready.push(now, urgency, place);
+        self.has_come = true;
         id
     }
 
@@ -200,8 +204,11 @@ impl<J: Job> Worker<J> {
     /// [`run_one`](Self::run_one), with the name of the job told beforehand.
     pub fn run_announced(&mut self, now: Time, announce: impl FnOnce(&'static str)) -> Event {
         if !self.waiting.is_empty() {
-            let Self { waiting, ready, places, .. } = self;
-            waiting.look(now, |place| ready.put_back(now, places[place as usize].urgency_now(), place));
+            let Self { waiting, ready, places, has_come, .. } = self;
+            waiting.look(now, |place| {
+                ready.put_back(now, places[place as usize].urgency_now(), place);
+                *has_come = true;
+            });
         }
         let Some(place) = self.next(now) else {
             self.now = now;
@@ -224,7 +231,12 @@ impl<J: Job> Worker<J> {
         self.counts.served = self.counts.served.wrapping_add(1);
         match back {
             Back::Preempted => {
-                self.preempted = Some(place);
+                let urgency = there.urgency_now();
+                if self.ready.goes_on(after, &urgency) {
+                    (self.preempted, self.has_come) = (Some(place), false);
+                } else {
+                    self.ready.put_back(after, urgency, place);
+                }
                 Event::Preempted(id)
             }
             Back::Suspended => Event::Suspended(id),
@@ -247,11 +259,10 @@ impl<J: Job> Worker<J> {
     #[inline]
     fn next(&mut self, now: Time) -> Option<u32> {
         if let Some(place) = self.preempted.take() {
-            let urgency = self.places[place as usize].urgency_now();
-            if self.ready.goes_on(now, &urgency) {
+            if !self.has_come {
                 return Some(place);
             }
-            self.ready.put_back(now, urgency, place);
+            self.ready.push_first(now, self.places[place as usize].urgency_now(), place);
         }
         self.ready.pop_due(now).map(|(_, place)| place)
     }
@@ -260,6 +271,7 @@ impl<J: Job> Worker<J> {
     pub fn resume(&mut self, now: Time, job: JobId) {
         let Some(there) = self.places.get(job.place as usize) else { return };
         if there.generation == job.generation {
+            self.has_come = true;
             self.ready.put_back(now, there.urgency_now(), job.place);
         }
     }
