@@ -50,7 +50,6 @@ enum Whose {
 
 /// Whose a thread-local of this mangled name is. `is_external`: whether other modules can see it.
 fn whose(name: &str, is_external: bool, options: &Options) -> Whose {
-    let is_rust = name.starts_with("_R") || name.starts_with("_ZN") && name.contains("17h");
     let path = path_of(name);
     let is_one_of = |paths: &[&str]| paths.iter().any(|one| is_within(&path, one));
     if options.of_std.iter().any(|one| one == name) {
@@ -61,7 +60,12 @@ fn whose(name: &str, is_external: bool, options: &Options) -> Whose {
         };
     }
     let is_named = options.thread_locals.iter().any(|one| is_within(&path, one));
-    if is_one_of(&RUNTIME) || is_named || is_external && !is_rust { Whose::Thread } else { Whose::Job }
+    if is_one_of(&RUNTIME) || is_named || is_external && !is_rust(name) { Whose::Thread } else { Whose::Job }
+}
+
+/// Whether a mangled name is one of Rust's.
+fn is_rust(name: &str) -> bool {
+    name.starts_with("_R") || name.starts_with("_ZN") && name.contains("17h")
 }
 
 /// Has a module that has been optimised use the job's thread-locals.
@@ -80,7 +84,13 @@ pub(crate) unsafe fn redirect(context: LLVMContextRef, module: LLVMModuleRef, op
         let nothing = LLVMMetadataAsValue(context, LLVMMDNodeInContext2(context, ptr::null_mut(), 0));
         let builder = LLVMCreateBuilderInContext(context);
         for global in of_jobs(module, options)? {
-            for taken in accesses(global)? {
+            let taken = match accesses(global) {
+                Ok(taken) => taken,
+                // An older clang uses it without asking for its address. It stays the thread's, as all of native C does.
+                Err(_) if !is_rust(&name_of(global)) => continue,
+                Err(error) => return Err(error),
+            };
+            for taken in taken {
                 LLVMPositionBuilderBefore(builder, LLVMGetNextInstruction(taken));
                 nowhere(context, builder, LLVMGetBasicBlockParent(LLVMGetInstructionParent(taken)));
                 let offset = LLVMBuildLoad2(builder, number, state(context, module, LOCALS), c"".as_ptr());

@@ -22,8 +22,6 @@ use std::time::Duration;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 type Outcome = Result<(), Box<dyn Error>>;
-/// A crate, or what is tried of it, and the jobs that try it.
-type Case = (&'static str, fn(&Pool) -> Outcome);
 
 type Case = fn(&Pool) -> Outcome;
 
