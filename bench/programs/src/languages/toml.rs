@@ -23,8 +23,8 @@ fn weight(value: &Value) -> u64 {
         Value::Float(number) => number.to_bits() >> 32,
         Value::Boolean(flag) => u64::from(*flag),
         Value::Datetime(time) => time.date.map_or(0, |date| u64::from(date.year)),
-        Value::Array(values) => values.iter().map(weight).sum(),
-        Value::Table(table) => table.values().map(weight).sum(),
+        Value::Array(values) => values.iter().map(weight).fold(0, u64::wrapping_add),
+        Value::Table(table) => table.values().map(weight).fold(0, u64::wrapping_add),
     }
 }
 

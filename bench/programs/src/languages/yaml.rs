@@ -22,8 +22,8 @@ fn weight(value: &Yaml) -> u64 {
         Yaml::Real(text) | Yaml::String(text) => text.bytes().map(u64::from).sum(),
         Yaml::Integer(number) => *number as u64,
         Yaml::Boolean(flag) => u64::from(*flag),
-        Yaml::Array(values) => values.iter().map(weight).sum::<u64>() + 1,
-        Yaml::Hash(values) => values.iter().map(|(key, value)| weight(key) ^ weight(value)).sum(),
+        Yaml::Array(values) => values.iter().map(weight).fold(1, u64::wrapping_add),
+        Yaml::Hash(values) => values.iter().map(|(key, value)| weight(key) ^ weight(value)).fold(0, u64::wrapping_add),
         Yaml::Alias(_) | Yaml::Null | Yaml::BadValue => 7,
     }
 }
