@@ -135,7 +135,6 @@ fn jobs_count_in_a_map_of_dashmap() {
 }
 
 #[test]
-#[ignore = "hangs now and then on a busy machine, for a reason that isn't known yet"]
 fn what_a_cache_of_moka_has_for_a_job_is_computed_once() {
     foreign("moka");
 }
