@@ -38,9 +38,9 @@ pub(crate) struct Settings {
     pub(crate) only: Vec<String>,
 }
 
-/// The C library's functions that are led to the runtime: the system calls that the standard library makes, so that it
-/// hears of those that would block, and the way destructors of thread-locals are registered.
-const WRAPPED: [&str; 3] = ["syscall", "sched_yield", "__cxa_thread_atexit_impl"];
+/// The C library's functions that are led to the runtime: the system calls that the standard library makes and its sleeps,
+/// so that it hears of those that would block, and the way destructors of thread-locals are registered.
+const WRAPPED: [&str; 5] = ["syscall", "sched_yield", "nanosleep", "clock_nanosleep", "__cxa_thread_atexit_impl"];
 
 /// What every program that was built with probes has: a byte that the runtime looks for; and for programs without that
 /// runtime the thread's state, whose credit is never used up, and what its functions do there: a strip is as long as the
@@ -77,6 +77,16 @@ jmp *__real_syscall@GOTPCREL(%rip)
 .type __wrap_sched_yield, @function
 __wrap_sched_yield:
 jmp *__real_sched_yield@GOTPCREL(%rip)
+.section .text.__wrap_nanosleep, \"ax\", @progbits
+.weak __wrap_nanosleep
+.type __wrap_nanosleep, @function
+__wrap_nanosleep:
+jmp *__real_nanosleep@GOTPCREL(%rip)
+.section .text.__wrap_clock_nanosleep, \"ax\", @progbits
+.weak __wrap_clock_nanosleep
+.type __wrap_clock_nanosleep, @function
+__wrap_clock_nanosleep:
+jmp *__real_clock_nanosleep@GOTPCREL(%rip)
 .section .text.__wrap___cxa_thread_atexit_impl, \"ax\", @progbits
 .weak __wrap___cxa_thread_atexit_impl
 .type __wrap___cxa_thread_atexit_impl, @function

@@ -133,7 +133,7 @@ impl Standard {
     }
 
     fn lacking(&self) -> Option<String> {
-        let calls = ["syscall", "sched_yield"].into_iter().find(|name| !self.foreign.contains(*name));
+        let calls = ["syscall", "sched_yield", "clock_nanosleep"].into_iter().find(|name| !self.foreign.contains(*name));
         if let Some(name) = calls {
             return Some(format!("doesn't call the C library's `{name}`"));
         }
@@ -183,6 +183,7 @@ mod tests {
         };
         assert!(lacking(|own| _ = own.foreign.remove("syscall")).contains("`syscall`"));
         assert!(lacking(|own| _ = own.foreign.remove("sched_yield")).contains("`sched_yield`"));
+        assert!(lacking(|own| _ = own.foreign.remove("clock_nanosleep")).contains("`clock_nanosleep`"));
         assert!(lacking(|own| own.callers.retain(|name| !name.contains("park"))).contains("park"));
         assert!(lacking(|own| own.callers.retain(|name| !name.contains("lock_contended"))).contains("lock_contended"));
         assert!(lacking(|own| own.thread_locals.retain(|name| !name.contains("CONTEXT"))).contains("CONTEXT"));

@@ -7,6 +7,8 @@
 use greenwave_quanta::pool::{JobError, Terms};
 use greenwave_quanta::{Pool, StackSize, critical, is_instrumented, yield_now};
 use std::hint::black_box;
+use std::io::Read;
+use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -113,9 +115,11 @@ fn tells_where(pool: &Pool) -> Outcome {
 
 /// Holds its worker, and is noticed.
 fn blocks(pool: &Pool) -> Outcome {
-    let sleeper = pool.spawn(Terms::NONE.named("sleeper"), || std::thread::sleep(Duration::from_millis(200)));
+    let (mut reads, _silent) = UnixStream::pair()?;
+    reads.set_read_timeout(Some(Duration::from_millis(200)))?;
+    let reader = pool.spawn(Terms::NONE.named("reader"), move || reads.read(&mut [0]).is_err());
     let other = pool.spawn(None, || ());
-    sleeper.wait()?;
+    assert!(reader.wait()?);
     other.wait()?;
     Ok(format!("the others waited, stuck={}", pool.stuck()))
 }

@@ -24,6 +24,11 @@
 //! Code that waits for others by spinning calls `sched_yield`, as the channels of the standard library do. In a coroutine
 //! that is a wait of a few microseconds (`--wrap=sched_yield`), so that the one it waits for runs, whatever the order.
 //!
+//! # Sleeping
+//! Other code waits for others by sleeping for a while. Were that the kernel's sleep, a thousand jobs of a worker that do so
+//! would take a thousand times as long before the one that they wait for had a quantum. So `std::thread::sleep` is a wait
+//! of the coroutine too (`--wrap=clock_nanosleep`, `--wrap=nanosleep`).
+//!
 //! # Other calls
 //! In a coroutine all other calls hold up their thread for as long as they take. They are counted, by number:
 //! [`blocking_calls`]. The C library's own functions (`read`, `poll`, `pthread_join`) don't go through `syscall` and

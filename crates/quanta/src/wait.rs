@@ -50,6 +50,11 @@ impl Wait {
         Self { word: ptr::null(), ends: Ends::Never, until, is_foreign: false }
     }
 
+    /// Whether it ends by time alone.
+    pub(crate) fn is_pause(&self) -> bool {
+        self.ends == Ends::Never
+    }
+
     /// Whether there is no reason any more to wait. What was written before the change is visible then.
     pub(crate) fn is_over(&self) -> bool {
         // SAFETY: as promised to `new`; null without a word.

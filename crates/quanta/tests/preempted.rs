@@ -120,6 +120,11 @@ fn jobs_are_threads_of_their_own_to_the_standard_library() {
 }
 
 #[test]
+fn who_sleeps_holds_up_nobody() {
+    foreign("sleeps");
+}
+
+#[test]
 fn a_reentrant_lock_of_parking_lot_is_one_jobs() {
     foreign("parking_lot");
 }

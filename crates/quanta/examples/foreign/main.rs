@@ -25,7 +25,7 @@ type Outcome = Result<(), Box<dyn Error>>;
 
 type Case = fn(&Pool) -> Outcome;
 
-const CASES: [(&str, Case); 13] = [
+const CASES: [(&str, Case); 14] = [
     ("rayon", |pool| all(pool, 2000, rayon)),
     ("tokio", |pool| all(pool, 2000, tokio)),
     ("futures", futures),
@@ -33,6 +33,7 @@ const CASES: [(&str, Case); 13] = [
     ("epoch", epoch),
     ("channel", channel),
     ("identity", standard::identity),
+    ("sleeps", standard::sleeps),
     ("parking_lot", parking_lot),
     ("arc_swap", arc_swap),
     ("dashmap", dashmap),

@@ -7,6 +7,7 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, mpsc};
 use std::thread::{self, Thread, ThreadId};
+use std::time::Duration;
 
 /// Each job that is there is another thread to the standard library, and wakes whom it means to wake.
 pub(crate) fn identity(pool: &Pool) -> Outcome {
@@ -38,6 +39,21 @@ pub(crate) fn identity(pool: &Pool) -> Outcome {
         task.wait()?;
     }
     Ok(())
+}
+
+/// Many look now and then whether one is ready that was begun last and has to be preempted often before it is.
+pub(crate) fn sleeps(pool: &Pool) -> Outcome {
+    let ready = Arc::new(AtomicU64::new(0));
+    let flag = Arc::clone(&ready);
+    all(pool, 2000, move |number| {
+        if number == 1999 {
+            work(3_000_000);
+            flag.store(1, Ordering::Release);
+        }
+        while flag.load(Ordering::Acquire) == 0 {
+            thread::sleep(Duration::from_micros(500));
+        }
+    })
 }
 
 /// Numbers of a job, which are borrowed while it is preempted; and a number that is there with them.

@@ -39,10 +39,14 @@ global_asm!(
     ".endm",
     "quanta_wrapped __wrap_syscall, {call}",
     "quanta_wrapped __wrap_sched_yield, {give_way}",
+    "quanta_wrapped __wrap_nanosleep, {nanosleep}",
+    "quanta_wrapped __wrap_clock_nanosleep, {clock_nanosleep}",
     ".purgem quanta_wrapped",
     ".text",
     call = sym call,
     give_way = sym give_way,
+    nanosleep = sym nanosleep,
+    clock_nanosleep = sym clock_nanosleep,
 );
 
 /// How long a coroutine that spins lets others run, whatever the order.
@@ -55,6 +59,63 @@ extern "C" fn give_way() -> c_int {
         unsafe { raw(libc::SYS_sched_yield, [0; 6]) };
     }
     0
+}
+
+/// The C library's `nanosleep`; a coroutine's is a wait of its own.
+///
+/// # Safety
+/// The pointers are null or valid, as the C library asks for.
+unsafe extern "C" fn nanosleep(request: *const timespec, left: *mut timespec) -> c_int {
+    // SAFETY: as promised.
+    match unsafe { clock_nanosleep(libc::CLOCK_MONOTONIC, 0, request, left) } {
+        0 => 0,
+        error => failed(error) as c_int,
+    }
+}
+
+/// The C library's `clock_nanosleep`, by which `std::thread::sleep` sleeps. In a coroutine others of its thread go on
+/// until the time has come, and it never ends early.
+///
+/// # Safety
+/// As for [`nanosleep`].
+unsafe extern "C" fn clock_nanosleep(
+    clock: libc::clockid_t,
+    flags: c_int,
+    request: *const timespec,
+    left: *mut timespec,
+) -> c_int {
+    // SAFETY: as promised.
+    let asked = unsafe { request.as_ref() }.filter(|_| in_coroutine()).and_then(span);
+    if let Some(span) = asked
+        && let Some(until) = end(clock, flags & libc::TIMER_ABSTIME != 0, span)
+    {
+        let mut left_it = true;
+        while left_it && monotonic() < until {
+            left_it = leave(Why::Waits(Wait::pause(until).foreign()));
+        }
+        if left_it {
+            return 0;
+        }
+    }
+    let (request, left) = (request.expose_provenance() as c_long, left.expose_provenance() as c_long);
+    // SAFETY: the caller's affair.
+    let result = unsafe { raw(libc::SYS_clock_nanosleep, [clock.into(), flags.into(), request, left, 0, 0]) };
+    -result as c_int
+}
+
+/// When a sleep ends, by the monotonic clock; `None` for clocks that are the kernel's affair.
+fn end(clock: libc::clockid_t, is_absolute: bool, span: Duration) -> Option<Time> {
+    match (clock, is_absolute) {
+        (libc::CLOCK_MONOTONIC | libc::CLOCK_REALTIME, false) => Some(monotonic() + span),
+        (libc::CLOCK_MONOTONIC, true) => Some(Time::ZERO + span),
+        (libc::CLOCK_REALTIME, true) => Some(monotonic() + span.saturating_sub(realtime())),
+        _ => None,
+    }
+}
+
+fn realtime() -> Duration {
+    let now = clock_gettime(ClockId::Realtime);
+    Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec as u32)
 }
 
 /// The C library's `syscall`, with waits of coroutines made into suspensions.
@@ -129,11 +190,7 @@ unsafe fn wait(word: c_long, operation: c_long, expected: c_long, timeout: c_lon
         match (is_absolute, operation & libc::FUTEX_CLOCK_REALTIME != 0) {
             (false, _) => monotonic() + span,
             (true, false) => Time::ZERO + span,
-            (true, true) => {
-                let now = clock_gettime(ClockId::Realtime);
-                let now = Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec as u32);
-                monotonic() + span.saturating_sub(now)
-            }
+            (true, true) => monotonic() + span.saturating_sub(realtime()),
         }
     };
     // SAFETY: as promised.

@@ -1,12 +1,17 @@
-//! The jobs of a worker that wait for words of memory: locks, channels, the results of other jobs.
+//! The jobs of a worker that wait: for words of memory, as those of locks, channels and other jobs' results are, or for a
+//! time.
 //!
-//! Their words are looked at a few at each turn, and all of them twice in [`NAP`] at least. Whoever waits is resumed after
+//! Who waits for a time alone is resumed when it has come, and not before; those who do are in a heap.
+//!
+//! Words are looked at a few at each turn, and all of them twice in [`NAP`] at least. Whoever waits is resumed after
 //! [`NAP`] for no reason, if its word hasn't changed: a word may have changed and changed back between two looks, and
 //! that is where the kernel would have woken it. With very many of them the nap is longer, so that they don't use up
 //! the worker.
 
 use crate::wait::Wait;
 use greenwave_policy::Time;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::time::Duration;
 
 /// The longest wait without a reason, while less than [`CROWD`] wait.
@@ -18,9 +23,12 @@ const CROWD: u32 = 64;
 /// How many are looked at in a turn.
 const LOOKS: usize = 8;
 
-/// Those who wait, in no order.
+/// Those who wait.
 pub(super) struct Waiting {
+    /// For words, in no order.
     list: Vec<Waiter>,
+    /// For times alone.
+    sleepers: BinaryHeap<Reverse<(Time, u32)>>,
     /// Who is looked at next.
     next: usize,
     /// When all of them had been looked at last.
@@ -36,18 +44,21 @@ struct Waiter {
 
 impl Waiting {
     pub(super) const fn new() -> Self {
-        Self { list: Vec::new(), next: 0, round: Time::ZERO }
+        Self { list: Vec::new(), sleepers: BinaryHeap::new(), next: 0, round: Time::ZERO }
     }
 
     pub(super) fn len(&self) -> usize {
-        self.list.len()
+        self.list.len() + self.sleepers.len()
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.list.is_empty()
+        self.list.is_empty() && self.sleepers.is_empty()
     }
 
     pub(super) fn add(&mut self, now: Time, wait: Wait, place: u32) {
+        if wait.is_pause() {
+            return self.sleepers.push(Reverse((wait.until, place)));
+        }
         let crowd = (self.list.len() as u32 / CROWD).saturating_add(1);
         if self.list.is_empty() {
             self.round = now;
@@ -57,6 +68,12 @@ impl Waiting {
 
     /// Looks at some, and tells `ready` of those who need not wait any more.
     pub(super) fn look(&mut self, now: Time, mut ready: impl FnMut(u32)) {
+        while let Some(&Reverse((until, place))) = self.sleepers.peek()
+            && until <= now
+        {
+            self.sleepers.pop();
+            ready(place);
+        }
         let due = now.since(self.round) >= NAP / 2;
         let mut left = if due { self.list.len() } else { LOOKS.min(self.list.len()) };
         while left > 0 && !self.list.is_empty() {
@@ -78,6 +95,7 @@ impl Waiting {
 
     /// When the first of them has to be resumed.
     pub(super) fn wakes_by(&self) -> Option<Time> {
-        self.list.iter().map(|waiter| waiter.nap.min(waiter.wait.until)).min()
+        let first = self.sleepers.peek().map(|Reverse((until, _))| *until);
+        self.list.iter().map(|waiter| waiter.nap.min(waiter.wait.until)).chain(first).min()
     }
 }

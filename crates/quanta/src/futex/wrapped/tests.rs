@@ -15,6 +15,17 @@ unsafe extern "C" {
 
     #[link_name = "__wrap_sched_yield"]
     safe fn wrapped_yield() -> c_int;
+
+    #[link_name = "__wrap_nanosleep"]
+    fn wrapped_sleep(request: *const timespec, left: *mut timespec) -> c_int;
+
+    #[link_name = "__wrap_clock_nanosleep"]
+    fn wrapped_clock_sleep(
+        clock: libc::clockid_t,
+        flags: c_int,
+        request: *const timespec,
+        left: *mut timespec,
+    ) -> c_int;
 }
 
 /// As the standard library calls it.
@@ -156,4 +167,62 @@ fn spinning_politely_lets_the_others_run() {
     add(&mut worker, move || sets.set(true));
     run(&mut worker);
     assert_eq!(wrapped_yield(), 0, "on a thread it is the kernel's");
+}
+
+fn sleep(nanos: c_long) -> c_int {
+    // SAFETY: the request is one, and what is left isn't asked for.
+    unsafe { wrapped_sleep(&timespec { tv_sec: 0, tv_nsec: nanos }, ptr::null_mut()) }
+}
+
+#[test]
+fn who_sleeps_lets_the_others_run_and_sleeps_to_the_end() {
+    let (mut worker, awake) = (worker(), Rc::new(Cell::new(0)));
+    for _ in 0..3 {
+        let (counts, others) = (Rc::clone(&awake), Rc::clone(&awake));
+        add(&mut worker, move || {
+            let began = monotonic();
+            assert_eq!(sleep(2_000_000), 0);
+            assert!(monotonic().since(began) >= Duration::from_millis(2));
+            counts.set(others.get() + 1);
+        });
+    }
+    for _ in 0..3 {
+        assert!(matches!(worker.run_one(worker.now()), Event::Waits(_)));
+    }
+    assert_eq!((awake.get(), worker.waiting()), (0, 3));
+    assert!(worker.wakes_by().is_some_and(|time| time > worker.now()));
+    run(&mut worker);
+    assert_eq!(awake.get(), 3);
+    assert_eq!(sleep(1), 0, "on a thread it is the kernel's");
+}
+
+#[test]
+fn sleeps_until_a_time_end_then_by_each_clock() {
+    let mut worker = worker();
+    add(&mut worker, || {
+        for (clock, id) in [(ClockId::Monotonic, libc::CLOCK_MONOTONIC), (ClockId::Realtime, libc::CLOCK_REALTIME)] {
+            let now = clock_gettime(clock);
+            let nanos = now.tv_nsec + 2_000_000;
+            let until = timespec { tv_sec: now.tv_sec + nanos / 1_000_000_000, tv_nsec: nanos % 1_000_000_000 };
+            let began = monotonic();
+            // SAFETY: as in `sleep`.
+            let said = unsafe { wrapped_clock_sleep(id, libc::TIMER_ABSTIME, &until, ptr::null_mut()) };
+            assert_eq!(said, 0);
+            assert!(monotonic().since(began) >= Duration::from_millis(1));
+        }
+    });
+    run(&mut worker);
+}
+
+#[test]
+fn a_sleep_that_makes_no_sense_is_the_kernels_to_refuse() {
+    let mut worker = worker();
+    add(&mut worker, || {
+        assert_eq!(sleep(-1), -1);
+        // SAFETY: the kernel refuses what points nowhere.
+        let said = unsafe { wrapped_clock_sleep(libc::CLOCK_MONOTONIC, 0, ptr::null(), ptr::null_mut()) };
+        assert_eq!(said, libc::EFAULT);
+    });
+    run(&mut worker);
+    assert_eq!(sleep(-1), -1);
 }
