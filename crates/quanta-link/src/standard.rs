@@ -133,7 +133,8 @@ impl Standard {
     }
 
     fn lacking(&self) -> Option<String> {
-        let calls = ["syscall", "sched_yield", "clock_nanosleep"].into_iter().find(|name| !self.foreign.contains(*name));
+        let calls =
+            ["syscall", "sched_yield", "clock_nanosleep"].into_iter().find(|name| !self.foreign.contains(*name));
         if let Some(name) = calls {
             return Some(format!("doesn't call the C library's `{name}`"));
         }
