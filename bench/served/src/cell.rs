@@ -24,6 +24,10 @@ use crate::tonic_client::Tonic;
 const IN_FLIGHT: usize = 128;
 /// How long outstanding calls are waited for: longer than any deadline.
 const DRAIN: Duration = Duration::from_millis(600);
+/// How often a cell is measured at most, until nothing disturbs it.
+const TRIES: usize = 3;
+/// What a server's thread and the load generator may be kept from, in microseconds, before a cell counts as disturbed.
+const CALM_US: f64 = 1000.0;
 /// How much longer than planned a cell may take.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -58,6 +62,10 @@ pub(crate) struct Testbed<'a> {
 impl Testbed<'_> {
     /// What a system serves in a closed loop: `saturated_per_s`, and if it tells `head_share`.
     pub(crate) fn saturated(&mut self, system: System, mix: Mix) -> anyhow::Result<Figures> {
+        calmest(TRIES, || self.saturated_once(system, mix))
+    }
+
+    fn saturated_once(&mut self, system: System, mix: Mix) -> anyhow::Result<Figures> {
         let time = self.times.saturated;
         let trial = Trial { in_flight: IN_FLIGHT, warm_up: time / 5, windows: 1, window: time, seed: 1 };
         let calls = Calls::new(mix, Deadlines::None, trial.seed)?;
@@ -68,12 +76,21 @@ impl Testbed<'_> {
         };
         let (measured, usage) = with_server(system, mix, calls, self.core, 2 * time, measure)?;
         let mut figures = Figures::from([("saturated_per_s".to_owned(), measured.per_second)]);
-        figures.extend(usage.map(|usage| ("head_share".to_owned(), usage.head_share())));
+        if let Some(usage) = usage {
+            figures.insert("head_share".to_owned(), usage.head_share());
+            figures.insert(KEPT.to_owned(), us(usage.kept()));
+        }
         Ok(figures)
     }
 
     /// What it does in an open loop at so many calls a second.
     pub(crate) fn open(&mut self, system: System, case: Case, capacity: f64, seed: u64) -> anyhow::Result<Figures> {
+        // Beyond capacity the generator has as much to do as it can.
+        let tries = if case.is_overload() { 1 } else { TRIES };
+        calmest(tries, || self.open_once(system, case, capacity, seed))
+    }
+
+    fn open_once(&mut self, system: System, case: Case, capacity: f64, seed: u64) -> anyhow::Result<Figures> {
         let calls = Calls::new(case.mix, case.deadlines, seed)?;
         let arrivals = Arrivals::Poisson { per_second: case.load * capacity };
         let time = self.times.of(case);
@@ -91,10 +108,33 @@ impl Testbed<'_> {
         let mut figures = figures(&measured, &names, capacity);
         if let Some(usage) = usage {
             figures.insert("service_share".to_owned(), 1.0 - usage.head_share());
+            figures.insert(KEPT.to_owned(), us(usage.kept()));
             figures.insert("wasted_work_share".to_owned(), usage.wasted as f64 / usage.service as f64);
         }
         Ok(figures)
     }
+}
+
+/// How long the server's thread, which never sleeps, was kept from its core.
+const KEPT: &str = "server_kept_us";
+
+/// Measures until nothing disturbs it, so many times at most; the least disturbed counts.
+fn calmest(tries: usize, mut measure: impl FnMut() -> anyhow::Result<Figures>) -> anyhow::Result<Figures> {
+    let disturbed = |figures: &Figures| {
+        let of = |name| figures.get(name).copied().unwrap_or(0.0);
+        of(KEPT).max(of("max_send_lag_us"))
+    };
+    let mut best = measure()?;
+    for _ in 1..tries {
+        if disturbed(&best) <= CALM_US {
+            break;
+        }
+        let next = measure()?;
+        if disturbed(&next) < disturbed(&best) {
+            best = next;
+        }
+    }
+    Ok(best)
 }
 
 /// Starts a server, measures, and says what the server used meanwhile if it tells.
@@ -163,4 +203,18 @@ fn push(figures: &mut Figures, prefix: &str, tallies: &[&Tally]) {
 
 fn us(time: Duration) -> f64 {
     time.as_nanos() as f64 / 1e3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_disturbed_counts_and_the_first_that_is_calm_is_the_last() {
+        let mut kept = [9000.0, 3000.0, 5000.0, 10.0, 0.0].into_iter();
+        let mut next = || Ok(Figures::from([(KEPT.to_owned(), kept.next().unwrap())]));
+        assert_eq!(calmest(3, &mut next).unwrap()[KEPT], 3000.0);
+        assert_eq!(calmest(3, &mut next).unwrap()[KEPT], 10.0);
+        assert_eq!(kept.next(), Some(0.0));
+    }
 }

@@ -1,10 +1,11 @@
 //! Greenwave's server as a target of load: a completion stream, one connection, polled by the generator's own thread.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use greenwave::rpc::{Completion, MethodId, Wait};
-use greenwave::{Address, ChannelConfig, CompletionStream, Context};
+use greenwave::{Address, ChannelConfig, Code, CompletionStream, Context, Status};
 use greenwave_bench::capacity::OUT_OF_REACH;
 use greenwave_bench::clock;
 use greenwave_bench::rpc::miss;
@@ -21,9 +22,13 @@ pub(crate) trait Served: Target {
     fn usage(&mut self) -> anyhow::Result<Option<Usage>>;
 }
 
-/// What a server has used since it was started, in nanoseconds.
+/// What a server has used since it was started, or between two times; in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Usage {
+    /// The time when it was asked.
+    pub(crate) at: Time,
+    /// How long it is of, if it is a difference.
+    pub(crate) taken: Duration,
     /// Of its thread.
     pub(crate) cpu: u64,
     /// By handlers.
@@ -46,6 +51,9 @@ pub(crate) struct Greenwave {
 /// So many calls are under way at most, which is twice as many as the server's queue takes. The client's own queue would
 /// hold the others back too, but is made for fewer.
 const MOST: usize = 8192;
+
+/// How long a server whose queue is full is asked what it used.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A call that is due.
 struct Call {
@@ -72,13 +80,25 @@ impl Greenwave {
         }
     }
 
+    /// Asks until the server takes the call: its queue may be full yet.
     fn ask(&mut self, method: &str) -> anyhow::Result<Vec<u8>> {
+        let begun = clock::now();
+        loop {
+            match self.ask_once(method)? {
+                Ok(body) => return Ok(body),
+                Err(status) if status.code == Code::ResourceExhausted && clock::now().since(begun) < PATIENCE => {}
+                Err(status) => return Err(status.into()),
+            }
+        }
+    }
+
+    fn ask_once(&mut self, method: &str) -> anyhow::Result<Result<Vec<u8>, Status>> {
         self.stream.submit(&Context::unlimited(), MethodId::of(method), &[], u64::MAX);
         loop {
             // Answers that came too late to count may come first.
             let Completion { tag, result, .. } = self.stream.take().context("no call is in flight")?;
             if tag == u64::MAX {
-                return Ok(result.map_err(|failure| failure.status)?.body.to_vec());
+                return Ok(result.map(|reply| reply.body.to_vec()).map_err(|failure| failure.status));
             }
         }
     }
@@ -142,6 +162,7 @@ impl Target for Greenwave {
 impl Served for Greenwave {
     fn usage(&mut self) -> anyhow::Result<Option<Usage>> {
         let cpu = self.ask(server::CPU)?;
+        let at = clock::now();
         let cpu = u64::from_le_bytes(cpu.try_into().ok().context("the server doesn't say what it used")?);
         let counters = String::from_utf8(self.ask("greenwave.Meta/Counters")?)?;
         let counters: BTreeMap<&str, u64> = counters
@@ -150,14 +171,31 @@ impl Served for Greenwave {
             .filter_map(|(name, value)| Some((name, value.parse().ok()?)))
             .collect();
         let counter = |name: &str| counters.get(name).copied().with_context(|| format!("no counter is called {name}"));
-        Ok(Some(Usage { cpu, service: counter("service_nanos")?, wasted: counter("wasted_nanos")? }))
+        Ok(Some(Usage {
+            at,
+            taken: Duration::ZERO,
+            cpu,
+            service: counter("service_nanos")?,
+            wasted: counter("wasted_nanos")?,
+        }))
     }
 }
 
 impl Usage {
     /// What was used between `before` and this.
     pub(crate) fn since(self, before: Self) -> Self {
-        Self { cpu: self.cpu - before.cpu, service: self.service - before.service, wasted: self.wasted - before.wasted }
+        Self {
+            at: self.at,
+            taken: self.at.since(before.at),
+            cpu: self.cpu - before.cpu,
+            service: self.service - before.service,
+            wasted: self.wasted - before.wasted,
+        }
+    }
+
+    /// How long the thread, which never sleeps, had no core.
+    pub(crate) fn kept(self) -> Duration {
+        self.taken.saturating_sub(Duration::from_nanos(self.cpu))
     }
 
     /// The share of the thread's time that no handler had.
