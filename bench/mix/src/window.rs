@@ -17,7 +17,7 @@ use anyhow::{Context, bail, ensure};
 use greenwave_bench::clock;
 use greenwave_policy::{Budget, Deadline, Order, Time, Urgency};
 use greenwave_quanta::ring::{Consumer, ring};
-use greenwave_quanta::worker::Event;
+use greenwave_quanta::scheduler::Event;
 use greenwave_quanta::{Quantum, StackSize, Worker};
 
 use crate::cores::{Cores, pin};

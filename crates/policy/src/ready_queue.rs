@@ -27,6 +27,10 @@ pub use urgency::Urgency;
 pub struct ReadyQueue<T> {
     order: Order,
     queue: Queue<T>,
+    /// What was preempted last, if it was the next all the same. It goes on unless what comes meanwhile goes before it.
+    kept: Option<(Urgency, T)>,
+    /// Whether anything has come since.
+    has_come: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -43,7 +47,7 @@ impl<T> ReadyQueue<T> {
             Order::Guarded => Queue::Guarded(Guarded::new()),
             _ => Queue::ByKey(ByKey::new(order)),
         };
-        Self { order, queue }
+        Self { order, queue, kept: None, has_come: false }
     }
 
     /// Who waits is [refused](crate::Admission::recheck) if less than this share of the budget that it arrived with is left as
@@ -65,6 +69,7 @@ impl<T> ReadyQueue<T> {
     /// Adds work, behind its equals.
     #[inline]
     pub fn push(&mut self, now: Time, urgency: Urgency, work: T) {
+        self.has_come = true;
         match &mut self.queue {
             Queue::ByKey(queue) => queue.push(now, urgency, work),
             Queue::Guarded(queue) => queue.push(urgency, work),
@@ -73,6 +78,7 @@ impl<T> ReadyQueue<T> {
 
     /// Adds work, before its equals.
     pub fn push_first(&mut self, now: Time, urgency: Urgency, work: T) {
+        self.has_come = true;
         match &mut self.queue {
             Queue::ByKey(queue) => queue.push_first(now, urgency, work),
             Queue::Guarded(queue) => queue.push_first(urgency, work),
@@ -101,9 +107,34 @@ impl<T> ReadyQueue<T> {
         }
     }
 
+    /// Takes back work whose quantum ended. If it [goes on](Self::goes_on) it keeps its place before its equals, those that
+    /// come later included; otherwise it is [put back](Self::put_back).
+    #[inline]
+    pub fn preempted(&mut self, now: Time, urgency: Urgency, work: T) {
+        if self.kept.is_none() && self.goes_on(now, &urgency) {
+            (self.kept, self.has_come) = (Some((urgency, work)), false);
+        } else {
+            self.put_back(now, urgency, work);
+        }
+    }
+
+    /// What was kept, if nothing has come since; otherwise it takes its place in the queue.
+    #[inline]
+    fn take_kept(&mut self, now: Time) -> Option<(Urgency, T)> {
+        let (urgency, work) = self.kept.take()?;
+        if !self.has_come {
+            return Some((urgency, work));
+        }
+        self.push_first(now, urgency, work);
+        None
+    }
+
     /// Takes out what goes first at `now`.
     #[inline]
     pub fn pop(&mut self, now: Time) -> Option<(Urgency, T)> {
+        if let Some(kept) = self.take_kept(now) {
+            return Some(kept);
+        }
         match &mut self.queue {
             Queue::ByKey(queue) => queue.pop(),
             Queue::Guarded(queue) => queue.pop(now),
@@ -120,6 +151,9 @@ impl<T> ReadyQueue<T> {
     /// and no more, so nobody is passed over for ever. Under the other orders it is [`pop`](Self::pop).
     #[inline]
     pub fn pop_due(&mut self, now: Time) -> Option<(Urgency, T)> {
+        if let Some(kept) = self.take_kept(now) {
+            return Some(kept);
+        }
         match &mut self.queue {
             Queue::ByKey(queue) => queue.pop_due(now),
             Queue::Guarded(queue) => queue.pop(now),
@@ -129,10 +163,11 @@ impl<T> ReadyQueue<T> {
     /// How much waits.
     #[must_use]
     pub fn len(&self) -> usize {
-        match &self.queue {
+        let others = match &self.queue {
             Queue::ByKey(queue) => queue.len(),
             Queue::Guarded(queue) => queue.len(),
-        }
+        };
+        others + usize::from(self.kept.is_some())
     }
 
     /// Whether nothing waits.
@@ -142,7 +177,8 @@ impl<T> ReadyQueue<T> {
     }
 
     /// Drops the work that `keep` is false for, a cancelled call for instance. Linear; the others keep their order.
-    pub fn retain(&mut self, keep: impl FnMut(&Urgency, &T) -> bool) {
+    pub fn retain(&mut self, mut keep: impl FnMut(&Urgency, &T) -> bool) {
+        self.kept = self.kept.take().filter(|(urgency, work)| keep(urgency, work));
         match &mut self.queue {
             Queue::ByKey(queue) => queue.retain(keep),
             Queue::Guarded(queue) => queue.retain(keep),

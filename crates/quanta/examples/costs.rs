@@ -5,7 +5,7 @@
 //! ```
 
 use greenwave_policy::{Order, Urgency};
-use greenwave_quanta::worker::Event;
+use greenwave_quanta::scheduler::Event;
 use greenwave_quanta::{Pool, Quantum, StackSize, Worker, yield_now};
 use std::time::{Duration, Instant};
 

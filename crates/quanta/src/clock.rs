@@ -54,6 +54,13 @@ impl Clock {
         self.latest
     }
 
+    /// The last time that it said.
+    #[inline]
+    #[must_use]
+    pub(crate) const fn latest(&self) -> Time {
+        self.latest
+    }
+
     /// Where ticks went back, on a machine whose processors disagree, the system's clock counts too.
     #[cold]
     fn renew(&mut self) -> Time {

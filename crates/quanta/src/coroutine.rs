@@ -128,10 +128,15 @@ impl Coroutine {
         self.run(Some(quantum)).state()
     }
 
-    /// It is about to do something else, so how fast its code has been says nothing of what comes.
+    /// It is about to do something else, of this name, so how fast its code has been says nothing of what comes.
     #[inline]
-    pub fn turn_over(&mut self) {
+    pub(crate) fn turn_over(&mut self, name: &'static str) {
         self.pace = Pace::default();
+        // Where it rests it is in the section of its switch, and in no other that a job before has left open.
+        self.own.sections = 1;
+        if let Some((_, slot)) = &self.inner {
+            slot.name.set(name);
+        }
     }
 
     /// [`resume_for`](Self::resume_for), or without end; and what it waits for, if it does.

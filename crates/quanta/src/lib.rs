@@ -12,7 +12,7 @@
 //! Yields happen where the handler waits or says [`yield_now`]; and, in a program that `cargo quanta` has built, wherever
 //! it is when its quantum ends ([`Coroutine::resume_for`]), but for [`critical`] sections.
 //!
-//! Above the coroutines there are a scheduler for one thread ([`Worker`]), scheduling on two levels ([`two_level`]), and a
+//! Above the coroutines there are the scheduler of one thread ([`Scheduler`]; with a clock [`Worker`]), scheduling on two levels ([`two_level`]), and a
 //! pool of threads for work that computes, on any async runtime or none ([`Pool`]).
 //!
 //! A coroutine never leaves the thread that made it. In a program that `cargo quanta` has built each has its own
@@ -30,6 +30,7 @@ pub mod pool;
 mod preempt;
 mod published;
 pub mod ring;
+pub mod scheduler;
 mod slot;
 mod spans;
 mod stack;
@@ -43,5 +44,6 @@ pub use coroutine::{Coroutine, NotInCoroutine, State, in_coroutine, rest, suspen
 pub use futex::{BlockingCall, blocking_calls};
 pub use pool::{Pool, Task};
 pub use preempt::{Critical, Ticks, critical, is_instrumented};
+pub use scheduler::{Job, Quantum, Scheduler};
 pub use stack::{Stack, StackPool, StackSize};
-pub use worker::{Job, Quantum, Worker};
+pub use worker::Worker;

@@ -7,8 +7,8 @@
 //!    reader loads it with Acquire, reads, passes an Acquire fence, and believes what it read if the version is even and
 //!    still the same. Only then are the words a string again.
 
+use crate::scheduler::Counts;
 use crate::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering, Padded, fence};
-use crate::worker::Counts;
 use std::ptr;
 
 pub(crate) struct Published {

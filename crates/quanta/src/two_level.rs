@@ -10,8 +10,8 @@
 use crate::bell::Bell;
 use crate::published::Published;
 use crate::ring::{Consumer, Producer, ring};
+use crate::scheduler::Counts;
 use crate::sync::{Arc, AtomicBool, Ordering};
-use crate::worker::Counts;
 use greenwave_policy::{Dispatch, DispatchRule, Load};
 use std::ptr;
 use std::time::Duration;

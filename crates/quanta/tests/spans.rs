@@ -2,7 +2,7 @@
 #![cfg(not(loom))]
 
 use greenwave_policy::{Order, Urgency};
-use greenwave_quanta::worker::Event;
+use greenwave_quanta::scheduler::Event;
 use greenwave_quanta::{Quantum, StackSize, Worker, yield_now};
 use std::sync::{Arc, Mutex};
 use tracing::field::{Field, Visit};

@@ -3,8 +3,8 @@
 use super::Shared;
 use super::work::Work;
 use crate::clock::Clock;
+use crate::scheduler::Counts;
 use crate::two_level::Dispatcher;
-use crate::worker::Counts;
 use greenwave_policy::Time;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

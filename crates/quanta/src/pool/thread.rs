@@ -2,9 +2,10 @@
 
 use super::Shared;
 use super::work::{PoolJob, Work};
+use crate::scheduler::{Event, Quantum};
 use crate::stack::StackSize;
 use crate::two_level::Inbox;
-use crate::worker::{Event, Quantum, Worker};
+use crate::worker::Worker;
 use greenwave_policy::{Order, Time};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -43,7 +44,7 @@ pub(super) fn run(mut inbox: Inbox<Arc<dyn Work>>, shared: &Shared, settings: &S
                 continue;
             }
             // It gave way, and there is nobody who would resume it but this.
-            Event::Suspended(job) => worker.resume(worker.now(), job),
+            Event::Suspended(job) => worker.give_way(worker.now(), job),
             Event::Finished(_) | Event::Panicked(..) => {
                 shared.finished();
                 closed.set(shared.closed.load(Ordering::Acquire));

@@ -3,7 +3,7 @@
 use super::task::{Awaited, JobError, Outcome};
 use crate::clock::monotonic;
 use crate::coroutine::message;
-use crate::worker::Job;
+use crate::scheduler::Job;
 use greenwave_policy::{Budget, Deadline, Time, Urgency};
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,8 +1,11 @@
 use super::*;
+use crate::scheduler::{Event, Quantum};
 use crate::{suspend, yield_now};
 use greenwave_policy::{Budget, Deadline};
 use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
 use std::rc::Rc;
+use std::time::Duration;
 
 type Boxed = Box<dyn FnOnce()>;
 
@@ -158,11 +161,17 @@ fn a_job_that_waits_for_a_word_lets_others_run_until_it_changes() {
 #[test]
 fn a_thousand_jobs_in_turn_need_few_stacks() {
     let mut worker = worker(Order::Fcfs, Quantum::NONE);
+    let seen = Rc::new(RefCell::new(HashSet::new()));
     for _ in 0..1000 {
-        worker.add(worker.now(), Urgency::default(), Box::new(|| ()));
+        let seen = Rc::clone(&seen);
+        let look = move || {
+            let here = 0_u8;
+            seen.borrow_mut().insert(std::hint::black_box(&raw const here).addr() / StackSize::MIN.bytes());
+        };
+        worker.add(worker.now(), Urgency::default(), Box::new(look));
     }
     run(&mut worker);
-    assert_eq!(worker.stacks.free(), 1);
+    assert_eq!(seen.borrow().len(), 1);
 }
 
 #[test]

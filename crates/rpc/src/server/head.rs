@@ -2,10 +2,11 @@
 //!
 //! A turn: take what other threads sent; reap the completion queue (DaRPC's cluster head); admit what came in; run what
 //! is ready, in the order of the policy, until it is time to look at the completion queue again; post the replies.
-//! Handlers run in place, each in a coroutine; one that waits is suspended and the turn goes on.
+//! Handlers run in place, each in a coroutine; one that waits is suspended and the turn goes on. Whose turn it is, quanta,
+//! waits and timers are the [`Scheduler`]'s.
 //!
 //! Invariants:
-//! 1. A task is in exactly one queue or none: in `ready`, in the line for a place of its method, waiting, or being run.
+//! 1. Each task is a job of the scheduler's, out of its queue while it waits in the line for a place of its method.
 //! 2. Every call that was taken in is answered once. What the peer hears of it is [`Callee`](crate::connection)'s.
 //! 3. Nothing borrowed from `self` lives while a coroutine runs, except through the mailbox.
 //! 4. The head's own code has no quantum, so it is never preempted; a handler that has one may be left anywhere but in a
@@ -19,9 +20,8 @@ mod waiting;
 use super::inbox::{Answered, Inbox, Message};
 use super::methods::Learned;
 use super::places::Places;
-use super::runner::Runners;
 use super::steal::GlobalQueue;
-use super::task::Tasks;
+use super::task::{Handler, Tasks};
 use crate::channel::Lifeline;
 use crate::clock::{Clock, Ticking};
 use crate::config::ServerConfig;
@@ -31,14 +31,17 @@ use crate::local::{CallSlot, Mailbox, Shared};
 use crate::net::{Happening, Net, PeerKey};
 use crate::service::Router;
 use crate::wire::{CallId, MethodId};
-use greenwave_policy::{Admission, Dispatch, DispatchRule, Load, Margin, Pacing, ReadyQueue, Time};
-use greenwave_quanta::{Ticks, is_instrumented};
+use greenwave_policy::{Admission, Dispatch, DispatchRule, Load, Margin, Pacing, Time};
+use greenwave_quanta::{Quantum, Scheduler, is_instrumented};
 use greenwave_verbs::ListenerId;
 use slab::Slab;
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// How soon and how late a head that has nothing else to do looks at words of memory that handlers wait for.
+const FIRST_NAP: Duration = Duration::from_micros(20);
+const NAP: Duration = Duration::from_micros(500);
 
 /// What a thread of the server is given when it starts.
 #[derive(Clone)]
@@ -62,7 +65,8 @@ pub(crate) struct Head {
     role: Role,
     net: Net,
     clock: Ticking,
-    ready: ReadyQueue<usize>,
+    /// By the tasks' numbers.
+    jobs: Scheduler<Handler, usize>,
     pacing: Pacing,
     tasks: Tasks,
     /// Calls that were admitted here and given away, to be answered here.
@@ -80,12 +84,7 @@ pub(crate) struct Head {
     calls: Slab<Calling>,
     /// The connections of channels that handlers here used.
     channels: HashMap<u64, (Lifeline, PeerKey)>,
-    timers: BinaryHeap<Reverse<(Time, u64, usize)>>,
-    epoch: u64,
-    runners: Runners,
     mailbox: Shared<Mailbox>,
-    /// How long a handler runs before others have their turn.
-    quantum: Option<Ticks>,
     methods: Vec<Learned>,
     /// One per method, so that a method that was judged wrongly costs no other its place.
     admissions: Vec<Admission>,
@@ -108,10 +107,11 @@ struct Calling {
 impl Head {
     pub(super) fn new(role: Role, net: Net) -> Self {
         let config = &role.config;
+        let quantum = config.quantum.filter(|_| is_instrumented()).map_or(Quantum::NONE, Quantum::of);
         let learned = || Learned::new(config.confidence, Margin::new(config.late_share));
         Self {
             clock: role.clock.ticking(),
-            ready: super::ready_queue(config),
+            jobs: Scheduler::new(super::ready_queue(config), quantum, config.stack, config.coroutines),
             pacing: Pacing::new(),
             tasks: Tasks::new(Arc::clone(&role.router)),
             given_away: HashMap::new(),
@@ -122,11 +122,7 @@ impl Head {
             places: (0..role.router.len()).map(|_| Places::new(config)).collect(),
             calls: Slab::new(),
             channels: HashMap::new(),
-            timers: BinaryHeap::new(),
-            epoch: 0,
-            runners: Runners::new(config.stack, config.coroutines),
             mailbox: Shared::default(),
-            quantum: config.quantum.filter(|_| is_instrumented()).map(Ticks::of),
             methods: std::iter::repeat_with(learned).take(role.router.len()).collect(),
             admissions: (0..role.router.len()).map(|_| Admission::new(config.admission)).collect(),
             found: None,
@@ -155,6 +151,7 @@ impl Head {
             }
             let idle = now.since(*idle_since.get_or_insert(now));
             if patience.is_some_and(|patience| idle >= patience) && self.is_left_alone() {
+                let next = next.into_iter().chain(self.look_by(now, idle)).min();
                 self.net.wait(now, next.map(|next| next.since(now)));
             } else {
                 std::hint::spin_loop();
@@ -167,6 +164,12 @@ impl Head {
         if self.drain_until.is_some() {
             self.net.linger(&mut self.happened);
         }
+    }
+
+    /// When to look at the words of memory that handlers wait for, as nobody tells of them: the longer they have waited, the
+    /// later.
+    fn look_by(&self, now: Time, idle: Duration) -> Option<Time> {
+        (self.jobs.waiting_for_words() > 0).then(|| now + (idle / 4).clamp(FIRST_NAP, NAP))
     }
 
     /// Whether no other thread has anything for this one.
@@ -183,7 +186,7 @@ impl Head {
         }
         worked |= self.steal(now);
         let polled = self.net.poll(now, &mut self.happened) > 0;
-        let busy = polled || !self.ready.is_empty();
+        let busy = polled || self.jobs.ready() > 0;
         self.role.inbox.publish_turn(busy, self.role.counters.connections.load());
         let mut next = self.net.sweep(now, &mut self.happened);
         worked |= polled | !self.happened.is_empty();
@@ -191,24 +194,28 @@ impl Head {
         let begun = std::mem::replace(&mut now, self.clock.now());
         self.pacing.looked(self.net.found().unwrap_or(now).min(now).span_since(begun));
         self.attend(now);
-        next = next.into_iter().chain(self.ring_timers(now)).chain(self.relieve(now)).min();
-        worked |= !self.ready.is_empty();
+        next = next.into_iter().chain(self.relieve(now)).min();
         if self.net.has_output() {
             self.pacing.owes();
         }
-        now = self.run_ready(now);
-        if self.ready.is_empty() {
+        let ran;
+        (now, ran) = self.run_ready(now);
+        worked |= ran;
+        if self.jobs.ready() == 0 {
             now = self.post(now);
         }
         self.check_drained(now);
+        if worked {
+            return (true, None);
+        }
         let drain = self.drain_until.map(|_| now + Duration::from_millis(1));
-        (worked, next.into_iter().chain(drain).min())
+        (false, next.into_iter().chain(drain).chain(self.jobs.wakes_by()).min())
     }
 
     /// Takes a call that was given away, by another head or by this one. Whether there was one.
     fn steal(&mut self, now: Time) -> bool {
         self.turns = self.turns.wrapping_add(1);
-        let Some(job) = self.role.global.as_ref().and_then(|global| global.take(self.ready.len(), self.turns)) else {
+        let Some(job) = self.role.global.as_ref().and_then(|global| global.take(self.jobs.ready(), self.turns)) else {
             return false;
         };
         self.role.inbox.given();
@@ -243,7 +250,7 @@ impl Head {
                 self.answer(peer, answer);
             }
             Message::Cancel(head, peer, call) => self.cancel_of(now, &head, peer, call),
-            Message::Kept { task, wait } => self.end_wait(now, task, wait),
+            Message::Kept(wait) => self.jobs.end(now, wait),
             Message::Drain(until) => {
                 self.drain_until = Some(until);
                 for listener in std::mem::take(&mut self.role.listeners) {

@@ -9,6 +9,7 @@ use crate::status::{Code, Status};
 use crate::wire::CallId;
 use crossbeam_queue::SegQueue;
 use greenwave_policy::{Deadline, Load, Time, Urgency};
+use greenwave_quanta::scheduler::WaitId;
 use greenwave_verbs::{DetachedEndpoint, Waker};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -23,8 +24,8 @@ pub(super) enum Message {
     Answer(Box<Answered>),
     /// The caller of this call of that head's no longer wants the answer.
     Cancel(Arc<Inbox>, PeerKey, CallId),
-    /// What this task waits for, if it is still in that wait of its, has come or won't.
-    Kept { task: usize, wait: u64 },
+    /// What a task waits for, if it is still in that wait of its, has come or won't.
+    Kept(WaitId),
     /// Take no further calls, finish the others, stop. Whoever is late at the time given is cut off.
     Drain(Time),
     /// Stop now.
@@ -100,18 +101,17 @@ impl Drop for Owed {
 /// A task that waits for what another thread brings about.
 pub(crate) struct Awaiter {
     inbox: Arc<Inbox>,
-    task: usize,
-    wait: u64,
+    wait: WaitId,
 }
 
 impl Awaiter {
-    pub(super) fn new(inbox: &Arc<Inbox>, task: usize, wait: u64) -> Self {
-        Self { inbox: Arc::clone(inbox), task, wait }
+    pub(super) fn new(inbox: &Arc<Inbox>, wait: WaitId) -> Self {
+        Self { inbox: Arc::clone(inbox), wait }
     }
 
     /// Has the task go on, if it is still in that wait.
     pub(crate) fn wake(&self) {
-        self.inbox.send(Message::Kept { task: self.task, wait: self.wait });
+        self.inbox.send(Message::Kept(self.wait));
     }
 }
 

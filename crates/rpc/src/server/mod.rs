@@ -6,7 +6,6 @@ mod meta;
 mod methods;
 mod places;
 mod plan;
-mod runner;
 mod seat;
 mod steal;
 mod task;
@@ -178,7 +177,7 @@ impl ServerHandle {
 
 /// The counters of all threads together.
 /// A queue of calls in the order that a server is to go by.
-fn ready_queue(config: &ServerConfig) -> ReadyQueue<usize> {
+fn ready_queue<T>(config: &ServerConfig) -> ReadyQueue<T> {
     let refuses = config.admission.mode == Mode::On && config.deadlines == Deadlines::Enforce;
     ReadyQueue::new(config.order).with_reserve(if refuses { config.admission.reserve } else { 0.0 })
 }

@@ -1,9 +1,7 @@
 //! A call while it is served.
 
 use super::inbox::Owed;
-use super::methods::Learned;
 use super::places::Place;
-use super::runner::Runner;
 use crate::context::{Context, Inner};
 use crate::local::Command;
 use crate::net::PeerKey;
@@ -12,6 +10,8 @@ use crate::service::Router;
 use crate::status::Status;
 use crate::wire::CallId;
 use greenwave_policy::{Span, Time, Urgency};
+use greenwave_quanta::Job;
+use greenwave_quanta::scheduler::JobId;
 use std::cell::Cell;
 use std::ops::{Index, IndexMut};
 use std::rc::Rc;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 /// A call from its admission to its answer.
 ///
-/// Every moment of it is queue, service or waiting: `since` is when the present one began.
+/// Every moment of it is queue, service or waiting.
 pub(super) struct Task {
     /// Whether it is one: what is left of one that is over is used again.
     lives: bool,
@@ -31,7 +31,6 @@ pub(super) struct Task {
     pub(super) serving: Rc<Serving>,
     pub(super) urgency: Urgency,
     pub(super) received: Time,
-    pub(super) since: Time,
     pub(super) queue: Span,
     pub(super) service: Span,
     pub(super) turns: u32,
@@ -49,11 +48,10 @@ pub(super) struct Task {
     pub(super) missed: usize,
     /// Whether it goes on from a sleep next.
     pub(super) slept: bool,
-    /// Times in a row that it suspended without asking for anything.
-    pub(super) idle: u32,
-    /// What runs its handler, from when that begins; away while it does run.
-    pub(super) runner: Option<Box<Runner>>,
-    pub(super) waiting: Option<Waiting>,
+    /// As the scheduler knows it.
+    pub(super) job: Option<JobId>,
+    /// How many calls of its own have to complete before it goes on, if that is what it waits for.
+    pub(super) awaited: Option<usize>,
 }
 
 /// When a call's handler began, and how long the call had been queued by then.
@@ -78,13 +76,14 @@ pub(super) struct Serving {
     pub(super) product: Cell<Option<Result<Vec<u8>, Status>>>,
 }
 
-/// What a suspended call waits for.
-#[derive(Clone, Copy)]
-pub(super) struct Waiting {
-    /// Calls of its own that have to complete; `None` if it is a promise or the time alone that ends the wait.
-    pub(super) completions: Option<usize>,
-    /// Tells this wait from earlier ones whose timers are still set.
-    pub(super) epoch: u64,
+/// What a coroutine runs: the handler of a call.
+pub(super) struct Handler(pub(super) Rc<Serving>);
+
+impl Job for Handler {
+    #[inline]
+    fn run(self) {
+        self.0.serve();
+    }
 }
 
 /// The tasks of a thread, by number. A task lies where one before it lay, with its memory.
@@ -104,15 +103,6 @@ pub(super) struct Admitted {
 }
 
 impl Task {
-    /// How urgent it is once it has had some service: of the work here only the rest is left.
-    pub(super) fn urgency_now(&self, methods: &[Learned]) -> Urgency {
-        let had = self.service.into();
-        if had <= self.urgency.here {
-            return self.urgency.after(had);
-        }
-        Urgency { here: methods[self.method].left(self.service), ..self.urgency }
-    }
-
     /// What it has cost until `now`.
     pub(super) fn receipt(&mut self, now: Time) -> Receipt {
         let (queue, service, total) = (self.queue.into(), self.service.into(), now.since(self.received));
@@ -139,7 +129,6 @@ impl Task {
             serving,
             urgency,
             received: urgency.arrived,
-            since: urgency.arrived,
             queue: Span::ZERO,
             service: Span::ZERO,
             turns: 0,
@@ -150,9 +139,8 @@ impl Task {
             commands: Vec::new(),
             missed: 0,
             slept: false,
-            idle: 0,
-            runner: None,
-            waiting: None,
+            job: None,
+            awaited: None,
         }
     }
 
@@ -162,7 +150,7 @@ impl Task {
         self.lives = true;
         self.owed = owed;
         (self.peer, self.call, self.method, self.urgency) = (peer, call, method, urgency);
-        (self.received, self.since) = (urgency.arrived, urgency.arrived);
+        self.received = urgency.arrived;
     }
 
     /// Leaves nothing of itself but its memory.
@@ -172,8 +160,8 @@ impl Task {
         (self.queue, self.service, self.turns) = (Span::ZERO, Span::ZERO, 0);
         (self.place, self.begin, self.outstanding, self.behind) = (Place::None, None, 0, None);
         self.commands.clear();
-        (self.missed, self.slept, self.idle) = (0, false, 0);
-        (self.runner, self.waiting) = (None, None);
+        (self.missed, self.slept) = (0, false);
+        (self.job, self.awaited) = (None, None);
     }
 }
 

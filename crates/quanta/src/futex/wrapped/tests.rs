@@ -1,5 +1,6 @@
 use super::*;
-use crate::worker::{Event, Worker};
+use crate::scheduler::Event;
+use crate::worker::Worker;
 use crate::{Quantum, StackSize};
 use greenwave_policy::{Order, Urgency};
 use std::cell::Cell;

@@ -7,10 +7,11 @@ use crate::context::{Context, Inner};
 use crate::net::PeerKey;
 use crate::receipt::Receipt;
 use crate::server::inbox::{Job, Message, Owed};
-use crate::server::task::Admitted;
+use crate::server::task::{Admitted, Handler};
 use crate::status::{Check, Reason, Status};
 use crate::wire::MethodId;
 use greenwave_policy::{Budget, Refusal, Time, Urgency, Verdict};
+use std::rc::Rc;
 
 impl Head {
     /// A method by its id. One that is called is called again, as a rule.
@@ -42,7 +43,7 @@ impl Head {
             return self.refuse(now, peer, &arrival, Status::refused(Reason::Expired(Check::Enqueue), text));
         }
         let given = if self.role.workers.is_empty() { 0 } else { self.look_at_workers() };
-        let queued = self.ready.len() + self.stalled + given + self.given_away.len();
+        let queued = self.jobs.ready() + self.stalled + given + self.given_away.len();
         if let Verdict::Refuse(refusal) = self.admissions[method].decide(now, budget, needed, queued) {
             let status = self.refusal(&refusal, Check::Admission);
             return self.refuse(now, peer, &arrival, status);
@@ -56,7 +57,7 @@ impl Head {
         if self.role.workers.is_empty() {
             let inbox = &self.role.inbox;
             if let Some(global) = &self.role.global
-                && global.takes(inbox.busy_turns(), self.ready.len(), estimate.map(|(here, _)| here))
+                && global.takes(inbox.busy_turns(), self.jobs.ready(), estimate.map(|(here, _)| here))
             {
                 let context = Context::from(context);
                 self.given_away.insert((peer, call), context.clone());
@@ -65,13 +66,20 @@ impl Head {
             }
             inbox.given();
             let task = self.tasks.begin(Admitted { owed: None, peer, call, method, urgency }, context, body);
-            return self.ready.push(now, urgency, task);
+            return self.schedule(now, task);
         }
         let worker = &self.role.workers[self.dispatch.choose(&self.loads)];
         worker.given();
         let context = Context::from(context);
         let job = Job { owed: owed(&self.role.inbox), context, request: body, urgency };
         worker.send(Message::Serve(Box::new(job)));
+    }
+
+    /// Makes a new task a job.
+    #[inline]
+    fn schedule(&mut self, now: Time, index: usize) {
+        let task = &mut self.tasks[index];
+        task.job = Some(self.jobs.add(now, task.urgency, index, Handler(Rc::clone(&task.serving))));
     }
 
     /// How many calls the workers have.
@@ -99,7 +107,7 @@ impl Head {
             Some(owed)
         };
         let task = self.tasks.adopt(Admitted { owed, peer, call, method, urgency }, context, request);
-        self.ready.push(now, urgency, task);
+        self.schedule(now, task);
     }
 
     pub(super) fn refusal(&self, refusal: &Refusal, check: Check) -> Status {

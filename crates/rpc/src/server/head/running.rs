@@ -1,35 +1,69 @@
-//! How tasks are run: the next of the ready queue is begun or resumed, and what it asks for is done.
+//! How tasks are run: the one whose turn it is begins or goes on, and what it asks for is done.
 
 use super::Head;
+use crate::clock::Ticking;
 use crate::config::Deadlines;
-use crate::local::Command;
+use crate::local::{CallSlot, Command, Shared};
+use crate::server::inbox::Inbox;
+use crate::server::methods::Learned;
 use crate::server::places::Place;
-use crate::server::task::{Begin, Task, Waiting};
+use crate::server::task::{Begin, Task};
 use crate::status::{Check, Code, Reason, Status};
-use greenwave_policy::{Budget, Due, Time, Verdict};
-use greenwave_quanta::State;
-use std::rc::Rc;
+use greenwave_policy::{Budget, Due, Pacing, Span, Time, Urgency, Verdict};
+use greenwave_quanta::scheduler::{Event, JobId, Turn};
 use std::time::Duration;
 
+/// A task's turn, as the head sees it.
+struct Served<'a> {
+    clock: &'a mut Ticking,
+    task: &'a mut Task,
+    learned: &'a Learned,
+    pacing: &'a mut Pacing,
+    inbox: &'a Inbox,
+    until: Time,
+}
+
+impl Turn for Served<'_> {
+    #[inline]
+    fn now(&mut self) -> Time {
+        self.clock.now()
+    }
+
+    #[inline]
+    fn left(&self, given: &Urgency, had: Span) -> Duration {
+        let spent: Duration = had.into();
+        if spent <= given.here { given.here - spent } else { self.learned.left(had) }
+    }
+
+    #[inline]
+    fn ran(&mut self, now: Time, span: Span) -> bool {
+        self.until = now;
+        self.task.service += span;
+        self.task.turns += 1;
+        self.pacing.ran(span);
+        self.inbox.turn_served();
+        self.pacing.after_quantum(now) == Due::Nothing
+    }
+}
+
 impl Head {
-    /// Runs ready tasks until it is time to look at the completion queue again. The time then.
-    pub(super) fn run_ready(&mut self, mut now: Time) -> Time {
+    /// Runs ready tasks until it is time to look at the completion queue again. The time then, and whether there were any.
+    pub(super) fn run_ready(&mut self, mut now: Time) -> (Time, bool) {
+        let mut any = false;
         loop {
-            // Without a quantum whoever is begun was found to be in time, and soon gives way or ends.
-            let next = if self.quantum.is_some() { self.ready.pop_due(now) } else { self.ready.pop(now) };
-            let Some((_, index)) = next else {
+            let Some((job, since)) = self.jobs.next(now) else {
                 self.pacing.rested();
-                return now;
+                return (now, any);
             };
-            let (begun, is_preempted);
-            (begun, (now, is_preempted)) = (now, self.step(now, index));
-            self.pacing.ran(now.span_since(begun));
+            any = true;
+            let is_preempted;
+            (now, is_preempted) = self.step(now, job, since);
             let due = if is_preempted { self.pacing.after_quantum(now) } else { self.pacing.after_call(now) };
             if matches!(due, Due::Post | Due::Both) {
                 now = self.post(now);
             }
             if matches!(due, Due::Look | Due::Both) {
-                return now;
+                return (now, true);
             }
         }
     }
@@ -42,85 +76,73 @@ impl Head {
         after
     }
 
-    /// Runs one task until it suspends or ends, or its quantum does and it isn't the next to have one. The time then, and
-    /// whether it was preempted.
-    fn step(&mut self, mut now: Time, index: usize) -> (Time, bool) {
-        if self.tasks[index].is_fresh() && !self.begin(now, index) {
+    /// Gives a task that has waited for it since then its turn. The time afterwards, and whether it was preempted.
+    fn step(&mut self, now: Time, job: JobId, since: Time) -> (Time, bool) {
+        let index = self.jobs.key(job);
+        if !self.tasks[index].is_fresh() {
+            self.tasks[index].queue += now.span_since(since);
+        } else if !self.begin(now, job, index) {
             return (now, false);
         }
-        let task = &mut self.tasks[index];
-        let Some(mut runner) = task.runner.take() else { return (now, false) };
-        task.queue += now.span_since(task.since);
-        task.turns += 1;
-        self.mailbox.behind.set(task.behind.take());
+        let Self { tasks, mailbox, clock, methods, pacing, role, jobs, .. } = self;
+        let task = &mut tasks[index];
+        task.awaited = None;
+        mailbox.behind.set(task.behind.take());
         if !task.commands.is_empty() {
-            self.mailbox.commands.replace(std::mem::take(&mut task.commands));
+            mailbox.commands.replace(std::mem::take(&mut task.commands));
         }
         if std::mem::take(&mut task.slept) {
             task.missed = 0;
         }
-        self.mailbox.received.set(task.received);
-        self.mailbox.resumed.set(now);
-        let (mut after, state);
-        loop {
-            let end = runner.resume(self.quantum);
-            after = self.clock.now();
-            task.service += after.span_since(now);
-            self.role.inbox.turn_served();
-            // Before anything is put away: who goes on has all that it needs where it needs it.
-            let goes_on = end.is_none()
-                && self.pacing.after_quantum(after) == Due::Nothing
-                && self.ready.goes_on(after, &task.urgency_now(&self.methods));
-            if !goes_on {
-                state = end;
-                break;
-            }
-            self.pacing.ran(after.span_since(now));
-            (now, task.turns) = (after, task.turns + 1);
-        }
-        let is_preempted = state.is_none();
+        mailbox.received.set(task.received);
+        mailbox.resumed.set(now);
+        let learned = &methods[task.method];
+        let mut turn = Served { clock, task, learned, pacing, inbox: &role.inbox, until: now };
+        let event = jobs.run(now, job, &mut turn);
+        let after = turn.until;
+        let task = &mut self.tasks[index];
         task.behind = self.mailbox.behind.take();
-        task.since = after;
-        match state {
-            None => {
-                task.runner = Some(runner);
-                task.idle = 0;
-                if !self.mailbox.commands.borrow().is_empty() {
-                    task.commands = self.mailbox.commands.take();
-                }
-                self.ready.put_back(after, task.urgency_now(&self.methods), index);
+        match event {
+            Event::Preempted(_) => {
+                self.keep_commands(index);
+                return (after, true);
             }
-            Some(State::Suspended) => match task.serving.product.take() {
-                Some(result) => {
-                    self.runners.put(runner);
-                    self.mailbox.commands.borrow_mut().clear();
-                    self.finish(after, index, result);
-                }
-                None => {
-                    task.runner = Some(runner);
-                    self.obey(after, index);
-                }
-            },
-            Some(ended) => {
+            Event::Suspended(_) => self.obey(after, job, index),
+            Event::Waits(_) => {
+                self.send_off(after, index);
+                self.keep_commands(index);
+            }
+            Event::Finished(_) => {
+                let lost = || Err(Status::new(Code::Internal, "the handler left no result"));
+                let result = task.serving.product.take().unwrap_or_else(lost);
+                self.end(after, index, result);
+            }
+            Event::Panicked(_, message) => {
                 let name = task.serving.context.method().to_owned();
-                let status = match ended {
-                    State::Panicked(message) => {
-                        self.role.counters.panicked.add(1);
-                        tracing::error!(method = %name, %message, "a handler panicked");
-                        Status::refused(Reason::Panicked, format!("{name} panicked"))
-                    }
-                    _ => Status::new(Code::Internal, "the handler left no result"),
-                };
-                self.runners.end(*runner);
-                self.mailbox.commands.borrow_mut().clear();
-                self.finish(after, index, Err(status));
+                self.role.counters.panicked.add(1);
+                tracing::error!(method = %name, %message, "a handler panicked");
+                self.end(after, index, Err(Status::refused(Reason::Panicked, format!("{name} panicked"))));
             }
+            Event::NoStack(_, error) => {
+                let text = format!("no stack for the handler: {error}; lower `coroutines` or raise vm.max_map_count");
+                self.jobs.withdraw(job);
+                self.end(after, index, Err(Status::new(Code::ResourceExhausted, text)));
+            }
+            Event::Idle => {}
         }
-        (after, is_preempted)
+        (after, false)
     }
 
-    /// Gives a fresh task its coroutine, if it still makes sense to serve it. Whether it has one now.
-    fn begin(&mut self, now: Time, index: usize) -> bool {
+    /// What a task asked for that is over is of no use to the next.
+    #[inline]
+    fn end(&mut self, now: Time, index: usize, result: Result<Vec<u8>, Status>) {
+        self.mailbox.commands.borrow_mut().clear();
+        self.finish(now, index, result);
+    }
+
+    /// Whether a fresh task begins: it gets what it needs for that, if it still makes sense to serve it. One that has to wait
+    /// for a place stays out of the queue.
+    fn begin(&mut self, now: Time, job: JobId, index: usize) -> bool {
         let task = &mut self.tasks[index];
         let enforced = self.role.config.deadlines == Deadlines::Enforce;
         let budget = if enforced { task.urgency.deadline.budget(now) } else { Budget::UNLIMITED };
@@ -135,32 +157,23 @@ impl Head {
             // Who has a place is asked this once.
             let Task { method, urgency, received, .. } = self.tasks[index];
             let (whole, needed) = (urgency.deadline.budget(received), self.methods[method].needed());
-            let queued = self.ready.len() + self.stalled;
+            let queued = self.jobs.ready() + self.stalled;
             match self.admissions[method].recheck(now, budget, whole, needed, queued) {
                 Verdict::Admit => None,
                 Verdict::Refuse(refusal) => Some(self.refusal(&refusal, Check::Dequeue)),
             }
         };
         let task = &mut self.tasks[index];
+        // All that it has waited for so far was a queue or a place.
+        let queued = now.span_since(task.received);
         if let Some(status) = refused {
-            task.queue += now.span_since(task.since);
-            task.since = now;
+            task.queue = queued;
+            self.jobs.withdraw(job);
             self.finish(now, index, Err(status));
             return false;
         }
-        let mut runner = match self.runners.take() {
-            Ok(runner) => runner,
-            Err(error) => {
-                let text = format!("no stack for the handler: {error}; lower `coroutines` or raise vm.max_map_count");
-                self.finish(now, index, Err(Status::new(Code::ResourceExhausted, text)));
-                return false;
-            }
-        };
-        let task = &mut self.tasks[index];
         task.serving.provide(self.net.buffer(self.methods[task.method].reply_bytes));
-        runner.assign(Rc::clone(&task.serving));
-        task.begin = Some(Begin { at: now, queued: task.queue + now.span_since(task.since) });
-        task.runner = Some(runner);
+        task.begin = Some(Begin { at: now, queued });
         true
     }
 
@@ -183,69 +196,75 @@ impl Head {
         false
     }
 
-    /// Does what a coroutine asked for before it suspended.
-    fn obey(&mut self, now: Time, index: usize) {
-        let mut resume = true;
+    /// Does what a handler asked for before it suspended.
+    fn obey(&mut self, now: Time, job: JobId, index: usize) {
         let mut commands = self.mailbox.commands.take();
-        if commands.is_empty() && self.quantum.is_some() {
-            return self.back_off(now, index);
+        let mut resume = true;
+        if commands.is_empty() {
+            // It was polite, and there is nobody who would resume it but this.
+            resume = false;
+            self.jobs.give_way(now, job);
         }
-        self.tasks[index].idle = 0;
         for command in commands.drain(..) {
             match command {
                 Command::Start(start) => self.start(now, index, *start),
-                Command::Abandon(slot) => {
-                    if let Some(token) = slot.token.take() {
-                        self.abandon(token);
-                    }
-                }
+                Command::Abandon(slot) => self.abandon_call(&slot),
                 Command::Sleep { completions, until } => {
                     let task = &mut self.tasks[index];
                     let missed = std::mem::take(&mut task.missed);
                     task.slept = true;
-                    if missed > 0 && missed >= completions {
-                        // What it waits for came before it could say so.
-                        continue;
-                    }
-                    resume = false;
-                    self.epoch += 1;
-                    let epoch = self.epoch;
-                    task.waiting = Some(Waiting { completions: Some(completions - missed), epoch });
-                    if let Some(until) = until {
-                        self.set_timer(until, epoch, index);
+                    // Otherwise what it waits for came before it could say so.
+                    if missed == 0 || missed < completions {
+                        resume = false;
+                        self.sleep(job, index, completions - missed, until);
                     }
                 }
-                Command::Await { promise, until } => resume &= !self.wait_for(index, &*promise, until),
+                Command::Await { promise, until } => resume &= !self.wait_for(job, &*promise, until),
                 Command::GiveWay => {}
             }
         }
         self.mailbox.commands.replace(commands);
         if resume {
-            let task = &mut self.tasks[index];
-            self.ready.put_back(now, task.urgency_now(&self.methods), index);
+            self.jobs.resume(now, job);
         }
-        // A call can fail at once; its completion must find the task waiting, so it is delivered now.
+        self.attend_to_failed(now);
+    }
+
+    /// Sends off the calls of a handler that has started them and waits for something else.
+    fn send_off(&mut self, now: Time, index: usize) {
+        if self.mailbox.commands.borrow().is_empty() {
+            return;
+        }
+        let mut commands = self.mailbox.commands.take();
+        let mut kept = Vec::new();
+        for command in commands.drain(..) {
+            match command {
+                Command::Start(start) => self.start(now, index, *start),
+                Command::Abandon(slot) => self.abandon_call(&slot),
+                other => kept.push(other),
+            }
+        }
+        self.mailbox.commands.replace(kept);
+        self.attend_to_failed(now);
+    }
+
+    /// Keeps what a handler has asked for and not been given, for when it goes on.
+    fn keep_commands(&mut self, index: usize) {
+        if !self.mailbox.commands.borrow().is_empty() {
+            self.tasks[index].commands = self.mailbox.commands.take();
+        }
+    }
+
+    fn abandon_call(&mut self, slot: &Shared<CallSlot>) {
+        if let Some(token) = slot.token.take() {
+            self.abandon(token);
+        }
+    }
+
+    /// A call can fail at once; its completion must find the task waiting, so it is delivered now.
+    fn attend_to_failed(&mut self, now: Time) {
         if !self.happened.is_empty() {
             self.attend(now);
         }
     }
-
-    /// A coroutine that suspended without asking for anything waits for a lock, or was polite. It goes on when it is its
-    /// turn; if it does that again and again, after a while, for whoever has the lock may be less urgent than it is.
-    fn back_off(&mut self, now: Time, index: usize) {
-        let task = &mut self.tasks[index];
-        task.idle = task.idle.saturating_add(1);
-        if task.idle <= POLITE {
-            let urgency = task.urgency_now(&self.methods);
-            return self.ready.put_back(now, urgency, index);
-        }
-        self.epoch += 1;
-        let epoch = self.epoch;
-        task.waiting = Some(Waiting { completions: None, epoch });
-        self.set_timer(now + BACK_OFF, epoch, index);
-    }
 }
-
-/// How often in a row a coroutine may suspend without asking for anything before it has to wait, and for how long then.
-const POLITE: u32 = 2;
-const BACK_OFF: Duration = Duration::from_micros(50);

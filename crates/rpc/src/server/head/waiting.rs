@@ -8,10 +8,10 @@ use crate::net::PeerKey;
 use crate::promise::{Pending, Waiter};
 use crate::server::inbox::{Awaiter, Inbox, Message, Owed};
 use crate::server::places::Place;
-use crate::server::task::{Task, Waiting};
+use crate::server::task::Task;
 use crate::wire::CallId;
 use greenwave_policy::Time;
-use std::cmp::Reverse;
+use greenwave_quanta::scheduler::JobId;
 use std::sync::Arc;
 
 impl Head {
@@ -48,7 +48,7 @@ impl Head {
     /// One of a task's own calls is over.
     pub(super) fn completed(&mut self, now: Time, index: usize) {
         let Some(task) = self.tasks.get_mut(index) else { return };
-        let Some(Waiting { completions: Some(completions), .. }) = task.waiting.as_mut() else {
+        let Some(completions) = task.awaited.as_mut() else {
             task.missed = task.missed.saturating_add(1);
             return;
         };
@@ -59,43 +59,28 @@ impl Head {
     }
 
     /// Lets a task wait for a promise, at most until a time; false if there is nothing to wait for.
-    pub(super) fn wait_for(&mut self, index: usize, promise: &dyn Pending, until: Time) -> bool {
-        self.epoch += 1;
-        let epoch = self.epoch;
-        if !promise.register(Waiter::Task(Awaiter::new(&self.role.inbox, index, epoch))) {
+    pub(super) fn wait_for(&mut self, job: JobId, promise: &dyn Pending, until: Time) -> bool {
+        let Some(wait) = self.jobs.wait(job) else { return false };
+        if !promise.register(Waiter::Task(Awaiter::new(&self.role.inbox, wait))) {
             return false;
         }
-        self.tasks[index].waiting = Some(Waiting { completions: None, epoch });
-        self.set_timer(until, epoch, index);
+        self.jobs.end_at(until, wait);
         true
     }
 
-    /// Ends this wait of a task's, if it has not ended yet.
-    pub(super) fn end_wait(&mut self, now: Time, index: usize, epoch: u64) {
-        if self.tasks.get(index).and_then(|task| task.waiting).is_some_and(|waiting| waiting.epoch == epoch) {
-            self.wake(now, index);
+    /// Lets a task wait for so many calls of its own, at most until a time.
+    pub(super) fn sleep(&mut self, job: JobId, index: usize, completions: usize, until: Option<Time>) {
+        self.tasks[index].awaited = Some(completions);
+        if let Some((wait, until)) = self.jobs.wait(job).zip(until) {
+            self.jobs.end_at(until, wait);
         }
     }
 
-    /// Puts a waiting task into the ready queue.
+    /// Has a waiting task go on.
     fn wake(&mut self, now: Time, index: usize) {
-        let Some(task) = self.tasks.get_mut(index) else { return };
-        if task.waiting.take().is_some() {
-            task.since = now;
-            self.ready.push(now, task.urgency_now(&self.methods), index);
+        if let Some(job) = self.tasks.get(index).filter(|task| task.place != Place::Awaited).and_then(|task| task.job) {
+            self.jobs.resume(now, job);
         }
-    }
-
-    /// Wakes whoever named a time that has come; says when the next one will.
-    pub(super) fn ring_timers(&mut self, now: Time) -> Option<Time> {
-        while let Some(&Reverse((time, epoch, index))) = self.timers.peek() {
-            if time > now {
-                return Some(time);
-            }
-            self.timers.pop();
-            self.end_wait(now, index, epoch);
-        }
-        None
     }
 
     /// Takes a task out of the line for a place, to be answered as it is.
@@ -104,7 +89,7 @@ impl Head {
         if task.place == Place::Awaited && self.places[task.method].withdraw(index) {
             task.place = Place::None;
             self.stalled -= 1;
-            self.ready.push(now, task.urgency, index);
+            self.wake(now, index);
         }
     }
 
@@ -120,9 +105,9 @@ impl Head {
                 method.expire(now, &mut expired);
             }
             self.stalled -= expired.len();
-            for (urgency, index) in expired {
+            for (_, index) in expired {
                 self.tasks[index].place = Place::None;
-                self.ready.push(now, urgency, index);
+                self.wake(now, index);
             }
             self.give_places(now, 0);
             self.relieve_at = Time::MAX;
@@ -158,29 +143,17 @@ impl Head {
         let mut given = Vec::new();
         for method in (last + 1..methods).chain(0..=last) {
             while self.stalled > 0 && self.is_left_for(method) {
-                let Some((urgency, index)) = self.places[method].give(now) else { break };
+                let Some((_, index)) = self.places[method].give(now) else { break };
                 self.stalled -= 1;
                 self.begun += 1;
                 self.tasks[index].place = Place::Taken;
-                given.push((urgency, index));
+                given.extend(self.tasks[index].job);
             }
         }
         // They go before their equals, the first of them first.
-        for (urgency, index) in given.into_iter().rev() {
-            self.ready.push_first(now, urgency, index);
+        for job in given.into_iter().rev() {
+            self.jobs.resume_first(now, job);
         }
-    }
-
-    /// Sets a timer. Those of waits that are over go when they are most: a wait is over long before its time, as a rule.
-    pub(super) fn set_timer(&mut self, until: Time, epoch: u64, index: usize) {
-        let Self { timers, tasks, .. } = self;
-        if timers.len() >= 64 + 4 * tasks.len() {
-            let waits = |epoch, index: usize| {
-                tasks.get(index).and_then(|task| task.waiting).is_some_and(|waiting| waiting.epoch == epoch)
-            };
-            timers.retain(|Reverse((_, epoch, index))| waits(*epoch, *index));
-        }
-        timers.push(Reverse((until, epoch, index)));
     }
 
     pub(super) fn start(&mut self, now: Time, index: usize, start: Start) {

@@ -1,4 +1,4 @@
-//! The jobs of a worker that wait: for words of memory, as those of locks, channels and other jobs' results are, or for a
+//! The jobs of a scheduler that wait: for words of memory, as those of locks, channels and other jobs' results are, or for a
 //! time.
 //!
 //! Who waits for a time alone is resumed when it has come, and not before; those who do are in a heap.
@@ -6,8 +6,9 @@
 //! Words are looked at a few at each turn, and all of them twice in [`NAP`] at least. Whoever waits is resumed after
 //! [`NAP`] for no reason, if its word hasn't changed: a word may have changed and changed back between two looks, and
 //! that is where the kernel would have woken it. With very many of them the nap is longer, so that they don't use up
-//! the worker.
+//! the thread.
 
+use super::WaitId;
 use crate::wait::Wait;
 use greenwave_policy::Time;
 use std::cmp::Reverse;
@@ -27,8 +28,8 @@ const LOOKS: usize = 8;
 pub(super) struct Waiting {
     /// For words, in no order.
     list: Vec<Waiter>,
-    /// For times alone.
-    sleepers: BinaryHeap<Reverse<(Time, u32)>>,
+    /// When waits end that aren't for words. Some may have ended before.
+    timers: BinaryHeap<Reverse<(Time, WaitId)>>,
     /// Who is looked at next.
     next: usize,
     /// When all of them had been looked at last.
@@ -39,40 +40,57 @@ struct Waiter {
     wait: Wait,
     /// When it is resumed for no reason.
     nap: Time,
-    place: u32,
+    id: WaitId,
 }
 
 impl Waiting {
     pub(super) const fn new() -> Self {
-        Self { list: Vec::new(), sleepers: BinaryHeap::new(), next: 0, round: Time::ZERO }
+        Self { list: Vec::new(), timers: BinaryHeap::new(), next: 0, round: Time::ZERO }
     }
 
     pub(super) fn len(&self) -> usize {
-        self.list.len() + self.sleepers.len()
+        self.list.len() + self.timers.len()
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.list.is_empty() && self.sleepers.is_empty()
+        self.list.is_empty() && self.timers.is_empty()
     }
 
-    pub(super) fn add(&mut self, now: Time, wait: Wait, place: u32) {
+    /// How many wait for words.
+    pub(super) fn words(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Sets a timer for a wait, beside `jobs` jobs. Those of waits that have ended go when they are most: a wait is over long
+    /// before its time, as a rule.
+    pub(super) fn set_timer(&mut self, until: Time, id: WaitId, jobs: usize, lasts: impl Fn(WaitId) -> bool) {
+        if until == Time::MAX {
+            return;
+        }
+        if self.timers.len() >= 64 + 4 * jobs {
+            self.timers.retain(|Reverse((_, id))| lasts(*id));
+        }
+        self.timers.push(Reverse((until, id)));
+    }
+
+    pub(super) fn add(&mut self, now: Time, wait: Wait, id: WaitId) {
         if wait.is_pause() {
-            return self.sleepers.push(Reverse((wait.until, place)));
+            return self.timers.push(Reverse((wait.until, id)));
         }
         let crowd = (self.list.len() as u32 / CROWD).saturating_add(1);
         if self.list.is_empty() {
             self.round = now;
         }
-        self.list.push(Waiter { wait, nap: now + NAP * crowd, place });
+        self.list.push(Waiter { wait, nap: now + NAP * crowd, id });
     }
 
     /// Looks at some, and tells `ready` of those who need not wait any more.
-    pub(super) fn look(&mut self, now: Time, mut ready: impl FnMut(u32)) {
-        while let Some(&Reverse((until, place))) = self.sleepers.peek()
+    pub(super) fn look(&mut self, now: Time, mut ready: impl FnMut(WaitId)) {
+        while let Some(&Reverse((until, id))) = self.timers.peek()
             && until <= now
         {
-            self.sleepers.pop();
-            ready(place);
+            self.timers.pop();
+            ready(id);
         }
         let due = now.since(self.round) >= NAP / 2;
         let mut left = if due { self.list.len() } else { LOOKS.min(self.list.len()) };
@@ -82,7 +100,7 @@ impl Waiting {
             }
             let waiter = &self.list[self.next];
             if waiter.wait.is_over() || waiter.nap <= now || waiter.wait.until <= now {
-                ready(self.list.swap_remove(self.next).place);
+                ready(self.list.swap_remove(self.next).id);
             } else {
                 self.next += 1;
             }
@@ -95,7 +113,7 @@ impl Waiting {
 
     /// When the first of them has to be resumed.
     pub(super) fn wakes_by(&self) -> Option<Time> {
-        let first = self.sleepers.peek().map(|Reverse((until, _))| *until);
+        let first = self.timers.peek().map(|Reverse((until, _))| *until);
         self.list.iter().map(|waiter| waiter.nap.min(waiter.wait.until)).chain(first).min()
     }
 }
