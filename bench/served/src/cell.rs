@@ -13,8 +13,10 @@ use greenwave_bench::load::{self, Plan};
 use greenwave_bench::measured::{Measured, Tally};
 use greenwave_bench::progress::Progress;
 use greenwave_bench::watchdog::Watchdog;
+use greenwave_policy::Time;
 
 use crate::calls::Calls;
+use crate::calm::Noted;
 use crate::case::{Case, Deadlines, Mix};
 use crate::system::{Stack, System};
 use crate::target::{Greenwave, Served, Usage};
@@ -26,8 +28,9 @@ const IN_FLIGHT: usize = 128;
 const DRAIN: Duration = Duration::from_millis(600);
 /// How often a cell is measured at most, until nothing disturbs it.
 const TRIES: usize = 3;
-/// What a server's thread and the load generator may be kept from, in microseconds, before a cell counts as disturbed.
-const CALM_US: f64 = 1000.0;
+/// How long a server's thread may be kept from its core in a closed loop before that counts as disturbed, in
+/// microseconds.
+const CALM_US: f64 = 4000.0;
 /// How much longer than planned a cell may take.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -85,9 +88,19 @@ impl Testbed<'_> {
 
     /// What it does in an open loop at so many calls a second.
     pub(crate) fn open(&mut self, system: System, case: Case, capacity: f64, seed: u64) -> anyhow::Result<Figures> {
-        // Beyond capacity the generator has as much to do as it can.
-        let tries = if case.is_overload() { 1 } else { TRIES };
-        calmest(tries, || self.open_once(system, case, capacity, seed))
+        let mut best = self.open_once(system, case, capacity, seed)?;
+        // Beyond capacity what is held up is never made up for, and all calls count.
+        for _ in 1..if case.is_overload() { 1 } else { TRIES } {
+            let share = |figures: &Figures| figures.get(CALM).copied().unwrap_or(0.0);
+            if share(&best) >= ENOUGH {
+                break;
+            }
+            let next = self.open_once(system, case, capacity, seed)?;
+            if share(&next) > share(&best) {
+                best = next;
+            }
+        }
+        Ok(best)
     }
 
     fn open_once(&mut self, system: System, case: Case, capacity: f64, seed: u64) -> anyhow::Result<Figures> {
@@ -103,9 +116,17 @@ impl Testbed<'_> {
         };
         let names: Vec<String> = calls.names().map(str::to_owned).collect();
         let progress = &mut *self.progress;
-        let measure = |calls: &mut Calls, target: &mut dyn Served| Ok(load::run(&plan, target, calls, progress));
-        let (measured, usage) = with_server(system, case.mix, calls, self.core, time + DRAIN, measure)?;
-        let mut figures = figures(&measured, &names, capacity);
+        let measure = |calls: &mut Calls, target: &mut dyn Served| {
+            let classes = calls.classes().clone();
+            let mut noted = Noted::new(target);
+            let measured = load::run(&plan, &mut noted, calls, progress);
+            let from = noted.begin().map_or(Time::ZERO, |begin| begin + plan.warm_up);
+            let calm = (!case.is_overload()).then(|| noted.calm(from, case.load, &classes));
+            Ok((measured, calm))
+        };
+        let ((measured, calm), usage) = with_server(system, case.mix, calls, self.core, time + DRAIN, measure)?;
+        let mut figures = figures(&measured, calm.as_ref().map(|(tallies, _)| &tallies[..]), &names, capacity);
+        figures.extend(calm.map(|(_, share)| (CALM.to_owned(), share)));
         if let Some(usage) = usage {
             figures.insert("service_share".to_owned(), 1.0 - usage.head_share());
             figures.insert(KEPT.to_owned(), us(usage.kept()));
@@ -115,22 +136,25 @@ impl Testbed<'_> {
     }
 }
 
+/// Which share of the calls was made while it was calm.
+const CALM: &str = "calm_share";
+
+/// So much of it is enough.
+const ENOUGH: f64 = 0.4;
+
 /// How long the server's thread, which never sleeps, was kept from its core.
 const KEPT: &str = "server_kept_us";
 
-/// Measures until nothing disturbs it, so many times at most; the least disturbed counts.
+/// Measures until next to nothing disturbs it, so many times at most; the least disturbed counts.
 fn calmest(tries: usize, mut measure: impl FnMut() -> anyhow::Result<Figures>) -> anyhow::Result<Figures> {
-    let disturbed = |figures: &Figures| {
-        let of = |name| figures.get(name).copied().unwrap_or(0.0);
-        of(KEPT).max(of("max_send_lag_us"))
-    };
+    let kept = |figures: &Figures| figures.get(KEPT).copied().unwrap_or(0.0);
     let mut best = measure()?;
     for _ in 1..tries {
-        if disturbed(&best) <= CALM_US {
+        if kept(&best) <= CALM_US {
             break;
         }
         let next = measure()?;
-        if disturbed(&next) < disturbed(&best) {
+        if kept(&next) < kept(&best) {
             best = next;
         }
     }
@@ -160,14 +184,19 @@ fn with_server<T>(
     Ok((measured, after.zip(before).map(|(after, before)| after.since(before))))
 }
 
-/// The figures of all calls, and of each class with its name in front.
-fn figures(measured: &Measured, names: &[String], capacity: f64) -> Figures {
+/// The figures of all calls, and of each class with its name in front; where some were made while it was calm, theirs, and
+/// those of all with `whole` in front.
+fn figures(measured: &Measured, calm: Option<&[Tally]>, names: &[String], capacity: f64) -> Figures {
     let mut figures = Figures::new();
-    push(&mut figures, "", &[&measured.total]);
-    for name in names.iter().enumerate().filter(|(at, name)| !names[..*at].contains(name)).map(|(_, name)| name) {
-        let of_class = measured.classes.iter().zip(names).filter(|(_, other)| *other == name);
-        let tallies: Vec<&Tally> = of_class.map(|((_, tally), _)| tally).collect();
-        push(&mut figures, &format!("{name}/"), &tallies);
+    let all: Vec<&Tally> = measured.classes.iter().map(|(_, tally)| tally).collect();
+    let calm = calm.map(|tallies| tallies.iter().collect::<Vec<&Tally>>());
+    let of_all = calm.as_ref().map(|_| ("whole/", &all));
+    for (prefix, tallies) in of_all.into_iter().chain([("", calm.as_ref().unwrap_or(&all))]) {
+        push(&mut figures, prefix, tallies);
+        for name in names.iter().enumerate().filter(|(at, name)| !names[..*at].contains(name)).map(|(_, name)| name) {
+            let of_class = tallies.iter().zip(names).filter(|(_, other)| *other == name).map(|(tally, _)| *tally);
+            push(&mut figures, &format!("{prefix}{name}/"), &of_class.collect::<Vec<_>>());
+        }
     }
     for (name, count) in &measured.total.misses {
         figures.insert(format!("{}_share", name.replace('-', "_")), *count as f64 / measured.total.scheduled as f64);

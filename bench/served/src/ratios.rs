@@ -31,12 +31,12 @@ const RATIOS: [Ratio; 6] = [
     Ratio {
         name: "short_p99_over_fcfs",
         others: &[System::Fcfs],
-        of: |round, own, case| over(round, own, System::Fcfs, &format!("{}/p99_us", shortest(case?)?)),
+        of: |round, own, case| of_quantiles(round, own, System::Fcfs, shortest(case?)?, "p99_us"),
     },
     Ratio {
         name: "long_p999_over_ps_5us",
         others: &[System::Sharing5],
-        of: |round, own, case| over(round, own, System::Sharing5, &format!("{}/p999_us", longest(case?)?)),
+        of: |round, own, case| of_quantiles(round, own, System::Sharing5, longest(case?)?, "p999_us"),
     },
     Ratio {
         name: "missed_points_over_deadline_orders",
@@ -87,6 +87,19 @@ fn over(round: &Round, own: &str, other: System, metric: &str) -> Option<f64> {
     Some(value(round, own, metric)? / value(round, other.name(), metric)?)
 }
 
+/// Of a quantile of a class. One that falls on calls that were never answered is longer than any other; where both do, who
+/// has missed no more than the other has waited no longer.
+fn of_quantiles(round: &Round, own: &str, other: System, class: &str, quantile: &str) -> Option<f64> {
+    let of = |system, metric| value(round, system, &format!("{class}/{metric}"));
+    let missed = |system| of(system, "missed_share");
+    match (of(own, quantile), of(other.name(), quantile)) {
+        (Some(own), Some(other)) => Some(own / other),
+        (Some(_), None) => missed(other.name()).map(|_| 0.0),
+        (None, Some(_)) => None,
+        (None, None) => (missed(own)? <= missed(other.name())?).then_some(1.0),
+    }
+}
+
 fn shortest(case: Case) -> Option<&'static str> {
     case.mix.workload().classes().first().map(|class| class.name)
 }
@@ -124,6 +137,20 @@ mod tests {
         assert_eq!(value(&round, "default", "short_p99_over_fcfs"), Some(0.07));
         assert_eq!(value(&round, "default", "long_p999_over_ps_5us"), Some(3.0));
         assert_eq!(value(&round, "default", "goodput_over_best"), None);
+    }
+
+    #[test]
+    fn a_quantile_that_there_is_not_is_longer_than_any() {
+        let (of_get, missed) = ("get/p99_us", "get/missed_share");
+        let mut answered = round(&[(System::Default, of_get, 7.0), (System::Fcfs, missed, 0.02)]);
+        add(&mut answered, case(0.7));
+        assert_eq!(value(&answered, "default", "short_p99_over_fcfs"), Some(0.0));
+        assert_eq!(value(&answered, "fcfs", "short_p99_over_fcfs"), Some(1.0));
+        for (own, ratio) in [(0.01, Some(1.0)), (0.03, None)] {
+            let mut neither = round(&[(System::Default, missed, own), (System::Fcfs, missed, 0.02)]);
+            add(&mut neither, case(0.7));
+            assert_eq!(value(&neither, "default", "short_p99_over_fcfs"), ratio);
+        }
     }
 
     #[test]

@@ -64,7 +64,7 @@ const OPEN: [&str; 11] = [
     "scan/p999_us",
     "missed_share",
     "goodput_over_capacity",
-    "sent_in_time_share",
+    "calm_share",
 ];
 
 struct Bench<'a> {

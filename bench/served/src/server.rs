@@ -5,15 +5,15 @@ use std::time::Duration;
 use anyhow::ensure;
 use greenwave::rpc::{Limits, Wait};
 use greenwave::{Address, Code, Router, Server, ServerConfig, Status};
-use greenwave_bench::child;
-use greenwave_policy::Order;
-use rustix::time::{ClockId, clock_gettime};
+use greenwave_bench::{child, clock};
+use greenwave_policy::{Order, Time};
 
 use crate::calls::{SERVICE, methods};
+use crate::calm::{Reading, processor_time};
 use crate::case::Mix;
 use crate::work::Kernel;
 
-/// The method that tells how long the thread of the cluster has been at work, in nanoseconds.
+/// The method that tells the time, and how long the thread of the cluster has been at work, in nanoseconds.
 pub(crate) const CPU: &str = "served.Usage/Cpu";
 
 /// Room for all calls that a load generator may have outstanding; the queue behind it has the length it has by default.
@@ -47,11 +47,19 @@ pub(crate) fn serve(mix: Mix, core: usize, order: Option<Order>, quantum: Option
     Ok(())
 }
 
+/// What an answer of [`CPU`] says; `None` if it is none.
+pub(crate) fn reading(body: &[u8]) -> Option<Reading> {
+    let (at, cpu) = body.split_first_chunk()?;
+    let cpu = u64::from_le_bytes(cpu.try_into().ok()?);
+    Some(Reading { at: Time::from_nanos(u64::from_le_bytes(*at)), cpu: Duration::from_nanos(cpu) })
+}
+
 fn router(mix: Mix) -> Router {
     let usage = Router::new().method(CPU, |_, _, reply| {
-        let time = clock_gettime(ClockId::ThreadCPUTime);
-        let nanos = time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs();
-        reply.extend_from_slice(&nanos.to_le_bytes());
+        // Between the two readings of the clock nobody else has the thread.
+        let (at, cpu) = greenwave_quanta::critical(|| (clock::now(), processor_time()));
+        reply.extend_from_slice(&at.as_nanos().to_le_bytes());
+        reply.extend_from_slice(&(cpu.as_nanos() as u64).to_le_bytes());
         Ok(())
     });
     methods(mix).fold(usage, |router, (name, kernel)| with_method(router, name, kernel))

@@ -13,11 +13,19 @@ use greenwave_bench::target::{Answer, Reply, Request, Target};
 use greenwave_policy::Time;
 
 use crate::calls::{Calls, SERVICE};
+use crate::calm::Reading;
 use crate::server;
 use crate::work::LENGTH;
 
 /// A target that can say what its server has used.
 pub(crate) trait Served: Target {
+    /// Asks how much processor time the server's thread has had, if it tells; the answer is one of the
+    /// [readings](Self::readings) when it has come.
+    fn read(&mut self);
+
+    /// What it has told so far.
+    fn readings(&self) -> &[Reading];
+
     /// What the server has used so far, if it tells.
     fn usage(&mut self) -> anyhow::Result<Option<Usage>>;
 }
@@ -46,7 +54,11 @@ pub(crate) struct Greenwave {
     ended: Option<Completion>,
     /// Calls that are due and not sent, as [`MOST`] are under way.
     held_back: VecDeque<Call>,
+    readings: Vec<Reading>,
 }
+
+/// The tag of a call that asks for a reading; the generator's are none that great.
+const READING: u64 = u64::MAX - 1;
 
 /// So many calls are under way at most, which is twice as many as the server's queue takes. The client's own queue would
 /// hold the others back too, but is made for fewer.
@@ -69,7 +81,7 @@ impl Greenwave {
         let config = ChannelConfig { wait: Wait::Spin, limits: server::limits(), ..ChannelConfig::default() };
         let stream = CompletionStream::connect(address, &config)?;
         let methods = calls.methods().map(|name| MethodId::of(&format!("{SERVICE}/{name}"))).collect();
-        Ok(Self { stream, methods, ended: None, held_back: VecDeque::new() })
+        Ok(Self { stream, methods, ended: None, held_back: VecDeque::new(), readings: Vec::new() })
     }
 
     fn send(&mut self, call: &Call, now: Time) {
@@ -125,6 +137,10 @@ impl Target for Greenwave {
     fn poll(&mut self, sink: &mut dyn FnMut(Reply<'_>)) {
         while let Some(Completion { tag, result, .. }) = self.ended.take().or_else(|| self.stream.poll()) {
             let received = clock::now();
+            if tag == READING {
+                self.readings.extend(result.ok().and_then(|reply| server::reading(&reply.body)));
+                continue;
+            }
             match result {
                 Ok(reply) => {
                     sink(Reply { tag, received, answer: Answer::Ok, stages: &[] });
@@ -160,10 +176,16 @@ impl Target for Greenwave {
 }
 
 impl Served for Greenwave {
+    fn read(&mut self) {
+        self.stream.submit(&Context::unlimited(), MethodId::of(server::CPU), &[], READING);
+    }
+
+    fn readings(&self) -> &[Reading] {
+        &self.readings
+    }
+
     fn usage(&mut self) -> anyhow::Result<Option<Usage>> {
-        let cpu = self.ask(server::CPU)?;
-        let at = clock::now();
-        let cpu = u64::from_le_bytes(cpu.try_into().ok().context("the server doesn't say what it used")?);
+        let reading = server::reading(&self.ask(server::CPU)?).context("the server doesn't say what it used")?;
         let counters = String::from_utf8(self.ask("greenwave.Meta/Counters")?)?;
         let counters: BTreeMap<&str, u64> = counters
             .lines()
@@ -172,9 +194,9 @@ impl Served for Greenwave {
             .collect();
         let counter = |name: &str| counters.get(name).copied().with_context(|| format!("no counter is called {name}"));
         Ok(Some(Usage {
-            at,
+            at: reading.at,
             taken: Duration::ZERO,
-            cpu,
+            cpu: reading.cpu.as_nanos() as u64,
             service: counter("service_nanos")?,
             wasted: counter("wasted_nanos")?,
         }))

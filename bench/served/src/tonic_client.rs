@@ -15,6 +15,7 @@ use tonic::codegen::http::uri::PathAndQuery;
 use tonic::transport::{Channel, Endpoint};
 
 use crate::calls::{Calls, SERVICE};
+use crate::calm::Reading;
 use crate::target::{Served, Usage};
 
 /// How many calls may be outstanding. Further ones are not sent and count as missed: it can't be served what is asked
@@ -111,6 +112,12 @@ impl Target for Tonic {
 }
 
 impl Served for Tonic {
+    fn read(&mut self) {}
+
+    fn readings(&self) -> &[Reading] {
+        &[]
+    }
+
     fn usage(&mut self) -> anyhow::Result<Option<Usage>> {
         Ok(None)
     }

@@ -128,15 +128,22 @@ impl Coroutine {
         self.run(Some(quantum)).state()
     }
 
-    /// It is about to do something else, of this name, so how fast its code has been says nothing of what comes.
+    /// It is about to do something else, of this name, and at this pace at first: how fast its code has been says nothing of
+    /// what comes.
     #[inline]
-    pub(crate) fn turn_over(&mut self, name: &'static str) {
-        self.pace = Pace::default();
+    pub(crate) fn turn_over(&mut self, name: &'static str, pace: Pace) {
+        self.pace = pace;
         // Where it rests it is in the section of its switch, and in no other that a job before has left open.
         self.own.sections = 1;
         if let Some((_, slot)) = &self.inner {
             slot.name.set(name);
         }
+    }
+
+    /// How fast its code has been lately.
+    #[inline]
+    pub(crate) const fn pace(&self) -> Pace {
+        self.pace
     }
 
     /// [`resume_for`](Self::resume_for), or without end; and what it waits for, if it does.

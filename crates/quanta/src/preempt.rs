@@ -93,6 +93,21 @@ impl Default for Pace {
     }
 }
 
+impl Pace {
+    /// What a job begins with of which nothing is known but how fast others like it were `usually`: half of that, for a
+    /// slow one is to end its first quantum in time all the same.
+    #[inline]
+    pub(crate) fn at_first(usually: Self) -> Self {
+        Self((usually.0 / 2).max(Self::default().0))
+    }
+
+    /// What is usual once another job went at this pace. A slower one counts at once.
+    #[inline]
+    pub(crate) fn usual(self, other: Self) -> Self {
+        Self(other.0.min(self.0 - self.0 / 8 + other.0 / 8))
+    }
+}
+
 /// Runs `body` with a quantum that ends after so many ticks, granting credit at this pace, and learns.
 #[inline(always)]
 pub(crate) fn with_quantum<R>(quantum: Ticks, pace: &mut Pace, body: impl FnOnce() -> R) -> R {

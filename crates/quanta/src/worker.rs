@@ -55,17 +55,23 @@ impl<J: Job> Worker<J> {
 
     /// Gives the most urgent job a turn of one quantum, which begins at `now`; afterwards [`now`](Self::now) is the
     /// time of its end. A job for which there was no stack is in the queue again.
+    #[inline]
     pub fn run_one(&mut self, now: Time) -> Event {
-        self.run_announced(now, |_| ())
+        self.run(now, |_, _| ())
     }
 
     /// [`run_one`](Self::run_one), with the name of the job told beforehand.
     pub fn run_announced(&mut self, now: Time, announce: impl FnOnce(&'static str)) -> Event {
+        self.run(now, |scheduler, id| announce(scheduler.name(id)))
+    }
+
+    #[inline]
+    fn run(&mut self, now: Time, before: impl FnOnce(&Scheduler<J>, JobId)) -> Event {
         let Some((id, _)) = self.scheduler.next(now) else {
             self.now = now;
             return Event::Idle;
         };
-        announce(self.scheduler.name(id));
+        before(&self.scheduler, id);
         let event = self.scheduler.run(now, id, &mut Timed(&mut self.clock));
         self.now = self.clock.latest().max(now);
         if let Event::NoStack(id, _) = event {

@@ -19,8 +19,11 @@ const PLENTY: i64 = 1 << 62;
 /// The credit in a critical section whose quantum is over.
 const SOON: i64 = 256;
 
+/// The ticks that a probe takes, about.
+const PROBE: u64 = 50;
+
 /// The most ticks for which credit is granted at once.
-const MOST: u64 = 8192;
+const MOST: u64 = 16384;
 
 /// A thread's state; the assembly below and `cargo quanta` know its layout.
 #[repr(C, align(64))]
@@ -121,7 +124,10 @@ global_asm!(
     "mov rsi, rax",
     "sub rsi, qword ptr fs:[r11 + 16]",
     "mov qword ptr fs:[r11 + 16], rax",
-    "or rsi, 1",
+    // Of that the last probe took a part, which would make short grants look slow.
+    "mov edx, 1",
+    "sub rsi, {probe}",
+    "cmovbe rsi, rdx",
     "mov rax, qword ptr fs:[r11 + 24]",
     "sub rax, qword ptr fs:[r11]",
     "xor edx, edx",
@@ -140,12 +146,24 @@ global_asm!(
     "mov edx, 256",
     "cmp rax, rdx",
     "cmovb rax, rdx",
+    "mov rsi, qword ptr fs:[r11 + 32]",
     "mov qword ptr fs:[r11 + 32], rax",
     "cmp rcx, 100",
     "jl 2f",
-    // Half of what is left. Less, or believing a faster pace more slowly, makes slices of code that misses the cache now and
+    // Seven eighths of what is left while the code keeps its pace, so that a quantum has few probes; half, if it has become
+    // slower by a quarter. Less, or believing a faster pace more slowly, makes slices of code that misses the cache now and
     // then more exact, and costs it up to its own time again: a pace once measured over a short grant is hard to leave.
-    "shr rcx, 1",
+    "mov rdx, rsi",
+    "shr rdx, 2",
+    "sub rsi, rdx",
+    "cmp rax, rsi",
+    "sbb rsi, rsi",
+    "mov rdx, rcx",
+    "shr rdx, 3",
+    "sub rcx, rdx",
+    "lea rdx, [rdx + 2 * rdx]",
+    "and rdx, rsi",
+    "sub rcx, rdx",
     "mov edx, {most}",
     "cmp rcx, rdx",
     "cmova rcx, rdx",
@@ -315,6 +333,7 @@ global_asm!(
     plenty = const PLENTY,
     never = const NEVER,
     most = const MOST,
+    probe = const PROBE,
     expired = sym crate::preempt::expired,
 );
 
@@ -437,7 +456,7 @@ pub(crate) fn with_quantum<R>(quantum: u64, pace: &mut u64, body: impl FnOnce() 
     let now = now();
     state.at.set(now);
     state.pace.set(*pace);
-    let credit = (((quantum / 2).min(MOST) * *pace) >> 16) as i64;
+    let credit = (((quantum - quantum / 4).min(MOST) * *pace) >> 16) as i64;
     state.granted.set(credit);
     state.credit.set(credit);
     state.end.set(now.saturating_add(quantum).min(NEVER as u64) as i64);

@@ -4,7 +4,7 @@
 //! which takes it from there, runs it, says that it is done, and rests again. A job that panics ends its coroutine.
 
 use crate::coroutine::{Back, Coroutine, rest};
-use crate::preempt::{Ticks, critical};
+use crate::preempt::{Pace, Ticks, critical};
 use crate::scheduler::Job;
 use crate::stack::{Stack, StackPool, StackSize};
 use std::cell::Cell;
@@ -15,6 +15,8 @@ use std::rc::Rc;
 pub(super) struct Runner<J> {
     coroutine: Coroutine,
     desk: Rc<Desk<J>>,
+    /// What its job begins with.
+    pace: Pace,
 }
 
 /// What a runner and its coroutine share.
@@ -29,6 +31,8 @@ pub(super) struct Runners<J> {
     resting: Vec<Box<Runner<J>>>,
     stacks: StackPool,
     most: usize,
+    /// How fast jobs are that last for long enough to tell.
+    usual: Pace,
 }
 
 impl<J: Job> Runner<J> {
@@ -44,13 +48,13 @@ impl<J: Job> Runner<J> {
                 }
             }
         });
-        Self { coroutine, desk }
+        Self { coroutine, desk, pace: Pace::default() }
     }
 
     /// Lays a job on the desk of one that rests; it begins when it is run.
     #[inline]
     pub(super) fn assign(&mut self, job: J) {
-        self.coroutine.turn_over(job.name());
+        self.coroutine.turn_over(job.name(), self.pace);
         self.desk.is_done.set(false);
         self.desk.job.set(Some(job));
     }
@@ -83,12 +87,21 @@ impl<J> Runner<J> {
 impl<J> Runners<J> {
     /// At most `most` rest, each on a stack of `size`.
     pub(super) fn new(size: StackSize, most: usize) -> Self {
-        Self { resting: Vec::with_capacity(most.min(1024)), stacks: StackPool::new(size, most), most }
+        Self {
+            resting: Vec::with_capacity(most.min(1024)),
+            stacks: StackPool::new(size, most),
+            most,
+            usual: Pace::default(),
+        }
     }
 
     /// Takes back one that rests, or has ended by a panic.
     #[inline]
     pub(super) fn put(&mut self, runner: Box<Runner<J>>) {
+        let pace = runner.coroutine.pace();
+        if pace != runner.pace {
+            self.usual = self.usual.usual(pace);
+        }
         if !runner.is_done() {
             self.stacks.put(runner.coroutine.into_stack());
         } else if self.resting.len() < self.most {
@@ -106,10 +119,12 @@ impl<J: Job> Runners<J> {
     /// What `mmap` said of a new stack: out of memory, or of mappings (`vm.max_map_count`).
     #[inline]
     pub(super) fn take(&mut self) -> io::Result<Box<Runner<J>>> {
-        match self.resting.pop() {
-            Some(runner) => Ok(runner),
-            None => Ok(Box::new(Runner::new(self.stacks.take()?))),
-        }
+        let mut runner = match self.resting.pop() {
+            Some(runner) => runner,
+            None => Box::new(Runner::new(self.stacks.take()?)),
+        };
+        runner.pace = Pace::at_first(self.usual);
+        Ok(runner)
     }
 }
 

@@ -1,0 +1,211 @@
+//! Which calls were made while the machine was calm.
+//!
+//! A virtual machine's core is taken away by its host for milliseconds at a time, several times a second where both cores
+//! are busy: more than one call in a hundred is late for that reason alone, and a p99 would be the host's. So the
+//! processor time of both threads, the server's and the load generator's, is read every [`EVERY`]. Where one of them had
+//! less than passed, calls don't count that were due then, shortly before, or until what was held up has been made up
+//! for. That goes by the clocks alone and not by what became of calls, and is the same for all systems; the figures of
+//! all calls are in the results too.
+
+use std::time::Duration;
+
+use greenwave_bench::classes::Classes;
+use greenwave_bench::measured::{LATE, Tally, UNANSWERED};
+use greenwave_bench::target::{Answer, Reply, Request, Target};
+use greenwave_policy::Time;
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::target::Served;
+
+/// How often processor time is read.
+pub(crate) const EVERY: Duration = Duration::from_millis(1);
+/// A thread that lacks more than this of its time between two readings had its core taken away. Interrupts take less.
+const LACK: Duration = Duration::from_micros(100);
+/// How long before that calls don't count either: they may have been under way.
+const BEFORE: Duration = Duration::from_millis(5);
+/// How long after that they don't, at least.
+const AFTER: Duration = Duration::from_millis(1);
+
+/// What a thread that never sleeps had of its core.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Reading {
+    pub(crate) at: Time,
+    /// The thread's processor time.
+    pub(crate) cpu: Duration,
+}
+
+/// A span of time in which a thread had no core for so long.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Lack {
+    from: Time,
+    to: Time,
+    lacked: Duration,
+}
+
+/// The processor time of the calling thread.
+pub(crate) fn processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
+}
+
+/// A target whose calls are all noted.
+pub(crate) struct Noted<'a> {
+    target: &'a mut dyn Served,
+    calls: Vec<Call>,
+    /// For each slot of the generator's tags the call that has it.
+    slots: Vec<usize>,
+    own: Vec<Reading>,
+}
+
+struct Call {
+    tag: u64,
+    class: usize,
+    due: Time,
+    end: Option<(Time, Answer)>,
+}
+
+impl<'a> Noted<'a> {
+    pub(crate) fn new(target: &'a mut dyn Served) -> Self {
+        Self { target, calls: Vec::new(), slots: Vec::new(), own: Vec::new() }
+    }
+
+    /// What became of the calls of each class that were due from `from` on while it was calm, and which share of all they
+    /// are. Work that is held up at this load is made up for in as long again as the rest of the capacity takes.
+    pub(crate) fn calm(self, from: Time, load: f64, classes: &Classes) -> (Vec<Tally>, f64) {
+        let servers = self.target.readings();
+        let lacks: Vec<Lack> = lacks(&self.own).chain(lacks(servers)).collect();
+        let spans: Vec<(Time, Time)> = lacks.iter().map(|lack| lack.spoils(load)).collect();
+        let mut tallies = vec![Tally::default(); classes.as_slice().len()];
+        let (mut all, mut calm) = (0_usize, 0_usize);
+        for call in self.calls.iter().filter(|call| call.due >= from) {
+            all += 1;
+            if !spans.iter().any(|(begin, end)| (*begin..=*end).contains(&call.due)) {
+                calm += 1;
+                settle(&mut tallies[call.class], call, classes.as_slice()[call.class].deadline);
+            }
+        }
+        (tallies, calm as f64 / all.max(1) as f64)
+    }
+
+    /// When the first call was due.
+    pub(crate) fn begin(&self) -> Option<Time> {
+        self.calls.first().map(|call| call.due)
+    }
+}
+
+impl Target for Noted<'_> {
+    fn now(&self) -> Time {
+        self.target.now()
+    }
+
+    fn submit(&mut self, request: &Request<'_>) -> Result<(), &'static str> {
+        let slot = slot(request.tag);
+        if self.slots.len() <= slot {
+            self.slots.resize(slot + 1, usize::MAX);
+        }
+        self.slots[slot] = self.calls.len();
+        self.calls.push(Call { tag: request.tag, class: request.class_index, due: request.scheduled, end: None });
+        self.target.submit(request)
+    }
+
+    fn poll(&mut self, sink: &mut dyn FnMut(Reply<'_>)) {
+        let now = self.target.now();
+        if self.own.last().is_none_or(|last| now.since(last.at) >= EVERY) {
+            self.own.push(Reading { at: now, cpu: processor_time() });
+            self.target.read();
+        }
+        let Self { target, calls, slots, .. } = self;
+        target.poll(&mut |reply| {
+            let call = slots.get(slot(reply.tag)).and_then(|at| calls.get_mut(*at));
+            if let Some(call) = call.filter(|call| call.tag == reply.tag) {
+                call.end = Some((reply.received, reply.answer));
+            }
+            sink(reply);
+        });
+    }
+
+    fn wait(&mut self, until: Time) {
+        let reading = self.own.last().map_or(until, |last| last.at + EVERY);
+        self.target.wait(until.min(reading));
+    }
+}
+
+impl Lack {
+    /// The span in which calls were due that don't count.
+    fn spoils(&self, load: f64) -> (Time, Time) {
+        // Half as much again, as work comes at random.
+        let made_up = self.lacked.mul_f64(1.5 * load / (1.0 - load).max(0.05));
+        let before = Time::from_nanos(self.from.as_nanos().saturating_sub(BEFORE.as_nanos() as u64));
+        (before, self.to + AFTER.max(made_up))
+    }
+}
+
+/// Where a thread lacked time between two readings.
+fn lacks(readings: &[Reading]) -> impl Iterator<Item = Lack> {
+    readings.windows(2).filter_map(|pair| {
+        let [from, to] = [pair[0], pair[1]];
+        let lacked = to.at.since(from.at).saturating_sub(to.cpu.saturating_sub(from.cpu));
+        (lacked > LACK).then_some(Lack { from: from.at, to: to.at, lacked })
+    })
+}
+
+fn settle(tally: &mut Tally, call: &Call, deadline: Duration) {
+    tally.scheduled += 1;
+    let missed = match call.end {
+        Some((received, Answer::Ok)) => {
+            let took = received.since(call.due);
+            tally.results.record(took);
+            (took > deadline).then_some(LATE)
+        }
+        Some((_, Answer::Miss(name))) => Some(name),
+        None => Some(UNANSWERED),
+    };
+    match missed {
+        None => tally.good += 1,
+        Some(name) => *tally.misses.entry(name).or_default() += 1,
+    }
+}
+
+/// The generator uses the low half of its tags again.
+fn slot(tag: u64) -> usize {
+    (tag & u64::from(u32::MAX)) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reading(at: u64, cpu: u64) -> Reading {
+        Reading { at: Time::from_nanos(at * 1000), cpu: Duration::from_micros(cpu) }
+    }
+
+    #[test]
+    fn a_thread_that_had_less_than_passed_had_its_core_taken_away() {
+        let readings = [reading(1000, 500), reading(2000, 1490), reading(6000, 2490), reading(7000, 3490)];
+        let found: Vec<Lack> = lacks(&readings).collect();
+        let lacked = Duration::from_millis(3);
+        assert_eq!(found, [Lack { from: readings[1].at, to: readings[2].at, lacked }]);
+    }
+
+    #[test]
+    fn what_was_held_up_spoils_the_more_the_higher_the_load() {
+        let [from, to] = [10_000_000, 14_000_000].map(Time::from_nanos);
+        let lack = Lack { from, to, lacked: Duration::from_millis(2) };
+        assert_eq!(lack.spoils(0.5), (Time::from_nanos(5_000_000), to + Duration::from_millis(3)));
+        assert!(lack.spoils(0.9).1 > to + Duration::from_millis(26));
+        assert_eq!(Lack { lacked: Duration::from_micros(200), ..lack }.spoils(0.5).1, to + AFTER);
+    }
+
+    #[test]
+    fn only_answers_in_time_are_good() {
+        let due = Time::from_nanos(1000);
+        let call = |end| Call { tag: 0, class: 0, due, end };
+        let mut tally = Tally::default();
+        let deadline = Duration::from_micros(5);
+        settle(&mut tally, &call(Some((due + deadline, Answer::Ok))), deadline);
+        settle(&mut tally, &call(Some((due + 2 * deadline, Answer::Ok))), deadline);
+        settle(&mut tally, &call(Some((due, Answer::Miss("refused")))), deadline);
+        settle(&mut tally, &call(None), deadline);
+        assert_eq!((tally.scheduled, tally.good, tally.missed(), tally.results.count()), (4, 1, 3, 2));
+    }
+}
