@@ -27,6 +27,7 @@ mod locals;
 mod loops;
 mod module;
 mod place;
+mod repeat;
 mod report;
 mod sections;
 mod standard;

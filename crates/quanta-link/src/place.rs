@@ -19,6 +19,9 @@
 //!    calls, if there is a way round by none.
 //! 4. Loops of few iterations, known in advance, are paid for like straight code.
 //!
+//! A short loop with a gate, or that would need a limit although it may end early, had better stand several times in a row:
+//! then it is a longer one, and a gate at its end costs little. `repeats` says so; it is done before all the rest.
+//!
 //! What was paid at the entry of functions that call themselves is used up by the deepest; so the ways back to heads have
 //! gates too.
 //!
@@ -105,6 +108,9 @@ pub(crate) struct Placement {
     pub(crate) left: u32,
     /// Whether it calls functions that charge, or is a leaf that does.
     pub(crate) calls: bool,
+    /// The loops whose iterations had better stand several times in a row, each with how many times, as gates are dear
+    /// beside what they do.
+    pub(crate) repeats: Vec<(usize, u32)>,
 }
 
 /// Who may call a function.
@@ -135,6 +141,11 @@ const BUSY: u32 = 24;
 /// A loop whose iterations cost more has gates on the credit itself, unless it is one around a `match`: a local copy is
 /// fast, but has to be made.
 const TIGHT: u32 = 40;
+/// A loop with gates whose iterations cost less is to stand in a row until it costs as much, up to so many times, if that
+/// is no more code in all.
+const REPEATED: u32 = 64;
+const REPEATS: u32 = 8;
+const REPEATED_CODE: u32 = 256;
 /// How much of a cycle may go uncharged, if it calls functions that charge.
 const BESIDE_A_CALL: u32 = 20;
 
@@ -194,7 +205,26 @@ impl Planner<'_> {
         // What is uncharged at the end of an iteration is paid for in the next one; known after a first pass.
         let nothing = vec![0; self.shape.loops.len()];
         let (_, carried) = self.walk(&nothing);
-        self.walk(&carried).0
+        let mut placement = self.walk(&carried).0;
+        placement.repeats = self.repeats(&placement);
+        placement
+    }
+
+    /// Which loops had better stand several times in a row: short ones with a gate, or with a limit to be set before them.
+    fn repeats(&self, placement: &Placement) -> Vec<(usize, u32)> {
+        let of = |index: usize| {
+            let this = &self.shape.loops[index];
+            let is_gated = placement.gates.iter().any(|gate| this.contains(gate.block));
+            let has_limit = placement.strips.iter().any(|strip| strip.of == index && strip.at_once.is_some());
+            let is_match = || this.latches.iter().any(|latch| self.gate_of(index, *latch) != *latch);
+            if !(is_gated || has_limit) || !this.is_innermost || is_match() {
+                return None;
+            }
+            let code: u32 = this.blocks.iter().map(|block| self.costs[*block]).sum();
+            let count = REPEATED.div_ceil(self.iteration(index)).min(REPEATS).min(REPEATED_CODE / code.max(1));
+            (count > 1).then_some((index, count))
+        };
+        (0..self.shape.loops.len()).filter_map(of).collect()
     }
 
     fn plan(&self, index: usize) -> Plan {

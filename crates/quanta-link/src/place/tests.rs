@@ -47,6 +47,18 @@ fn a_loop_that_does_not_count_has_a_gate_in_a_local_copy() {
 }
 
 #[test]
+fn a_short_loop_with_a_gate_or_a_limit_is_to_stand_in_a_row() {
+    let mut blocks = function(&[(3, &[1]), (5, &[2, 3]), (4, &[1, 3]), (2, &[])]);
+    assert_eq!(placed(&blocks, &[]).repeats, [(0, REPEATED.div_ceil(9))]);
+    let early = placed(&blocks, &[Counted { block: 2, most: None, movable: true }]);
+    assert_eq!((early.strips.len(), early.repeats), (1, vec![(0, REPEATED.div_ceil(9))]));
+    blocks[1].cost = REPEATED;
+    assert!(placed(&blocks, &[]).repeats.is_empty(), "the gate is cheap beside it");
+    blocks[1] = Block { cost: 5, calls: true, charges: true, ..blocks[1].clone() };
+    assert!(placed(&blocks, &[]).repeats.is_empty(), "who is called charges");
+}
+
+#[test]
 fn a_loop_that_counts_is_paid_for_before_it_and_makes_the_gate_of_the_loop_around_it_needless() {
     // 0 leads to 1, which leads to the loop of 2; 3 leads back to 1 or out.
     let blocks = function(&[(3, &[1]), (4, &[2]), (5, &[2, 3]), (6, &[1, 4]), (2, &[])]);
