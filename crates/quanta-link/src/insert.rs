@@ -1,7 +1,7 @@
 //! Puts charges into a function: those at its entry and its gates; [`strips`] has the loops that pay in advance.
 //!
-//! The probe and the strip's runtime function have LLVM's `preserve_all` convention, by which they keep every register,
-//! so that a charge costs the code around it no spilling. They are called where nothing is left, which is seldom.
+//! The probe and the strip's runtime function keep every register but one, so that a charge costs the code around it no
+//! spilling. They are called where nothing is left, which is seldom, by assembly, so that it costs no frame either.
 //!
 //! Safety, in general, is [`module`](crate::module)'s: all values are of one module and one function that has a body.
 
@@ -13,16 +13,13 @@ use llvm_sys::LLVMIntPredicate::*;
 use llvm_sys::core::*;
 use llvm_sys::debuginfo::{LLVMDIBuilderCreateDebugLocation, LLVMGetSubprogram};
 use llvm_sys::prelude::*;
-use llvm_sys::{LLVMOpcode, LLVMThreadLocalMode};
+use llvm_sys::{LLVMInlineAsmDialect, LLVMOpcode, LLVMThreadLocalMode};
 use std::collections::HashMap;
 use std::ffi::CStr;
 use std::ptr;
 
 pub(crate) mod copies;
 mod strips;
-
-/// LLVM's convention by which the called function keeps all registers but one.
-const PRESERVE_ALL: u32 = 15;
 
 /// The thread's credit.
 const CREDIT: &CStr = c"__quanta_credit";
@@ -34,9 +31,9 @@ pub(crate) const LOCALS: u64 = 64;
 /// A set of runtime functions: there is one for code that uses the wide registers of AVX and one for code that doesn't,
 /// which has less to save.
 struct Set {
-    probe: LLVMValueRef,
+    probe: &'static str,
     /// How many of so many iterations, each of such a cost, the credit covers; pays for them.
-    strip: LLVMValueRef,
+    strip: &'static str,
     /// Ours, and inlined: takes a cost off the credit and probes where nothing is left.
     gate: LLVMValueRef,
     /// The same for a local copy of the credit.
@@ -66,23 +63,14 @@ impl Charges {
             let (void, pointer) = (LLVMVoidTypeInContext(context), LLVMPointerTypeInContext(context, 0));
             let probe_kind = LLVMFunctionType(void, ptr::null_mut(), 0, 0);
             let gate_kind = LLVMFunctionType(void, [pointer, number].as_mut_ptr(), 2, 0);
-            let function = |name: &CStr, kind| match LLVMGetNamedFunction(module, name.as_ptr()) {
-                known if known.is_null() => {
-                    let made = LLVMAddFunction(module, name.as_ptr(), kind);
-                    LLVMSetFunctionCallConv(made, PRESERVE_ALL);
-                    attribute(context, made, "nounwind");
-                    made
-                }
-                known => known,
-            };
             let credit = state(context, module, 0);
             let set = |probe, strip, gates: [&CStr; 2]| {
                 let [gate, local_gate] = gates.map(|gate| LLVMAddFunction(module, gate.as_ptr(), gate_kind));
-                Set { probe: function(probe, probe_kind), strip: function(strip, probe_kind), gate, local_gate }
+                Set { probe, strip, gate, local_gate }
             };
-            let narrow = set(c"__quanta_probe", c"__quanta_strip", [c"__quanta_gate", c"__quanta_local_gate"]);
+            let narrow = set("__quanta_probe", "__quanta_strip", [c"__quanta_gate", c"__quanta_local_gate"]);
             let gates = [c"__quanta_gate_wide", c"__quanta_local_gate_wide"];
-            let wide = set(c"__quanta_probe_wide", c"__quanta_strip_wide", gates);
+            let wide = set("__quanta_probe_wide", "__quanta_strip_wide", gates);
             let this = Self { context, number, probe_kind, gate_kind, credit, narrow, wide };
             for set in [&this.narrow, &this.wide] {
                 this.define_gate(set.probe, set.gate, false);
@@ -93,7 +81,7 @@ impl Charges {
     }
 
     /// `gate(counter, cost)`, which LLVM inlines, so that this control flow isn't edited by hand.
-    unsafe fn define_gate(&self, probe: LLVMValueRef, function: LLVMValueRef, is_local: bool) {
+    unsafe fn define_gate(&self, probe: &str, function: LLVMValueRef, is_local: bool) {
         // SAFETY: see the module's documentation.
         unsafe {
             let context = self.context;
@@ -110,8 +98,7 @@ impl Charges {
             if is_local {
                 LLVMBuildStore(builder, left, self.credit);
             }
-            let call = LLVMBuildCall2(builder, self.probe_kind, probe, ptr::null_mut(), 0, c"".as_ptr());
-            LLVMSetInstructionCallConv(call, PRESERVE_ALL);
+            self.call(builder, probe);
             if is_local {
                 let granted = LLVMBuildLoad2(builder, self.number, self.credit, c"".as_ptr());
                 LLVMBuildStore(builder, granted, counter);
@@ -120,6 +107,31 @@ impl Charges {
             LLVMPositionBuilderAtEnd(builder, over);
             LLVMBuildRetVoid(builder);
             LLVMDisposeBuilder(builder);
+        }
+    }
+
+    /// Calls a function that keeps all registers but one. To LLVM it is an instruction: with a call in it, a function that
+    /// has none of its own would need a frame, and one that has some would need it earlier.
+    unsafe fn call(&self, builder: LLVMBuilderRef, name: &str) {
+        const CHANGES: &str = "~{r11},~{memory},~{dirflag},~{fpsr},~{flags}";
+        let text = format!("call {name}");
+        // SAFETY: see the module's documentation. What the call needs of the stack is free, as functions with charges keep
+        // nothing beyond its end; and who is called aligns it.
+        unsafe {
+            let (dialect, text, changes) =
+                (LLVMInlineAsmDialect::LLVMInlineAsmDialectATT, (text.as_ptr().cast(), text.len()), CHANGES);
+            let assembly = LLVMGetInlineAsm(
+                self.probe_kind,
+                text.0,
+                text.1,
+                changes.as_ptr().cast(),
+                changes.len(),
+                1,
+                0,
+                dialect,
+                0,
+            );
+            LLVMBuildCall2(builder, self.probe_kind, assembly, ptr::null_mut(), 0, c"".as_ptr());
         }
     }
 
@@ -205,6 +217,10 @@ impl Charges {
                 locals: HashMap::new(),
                 anew: HashMap::new(),
             };
+            if placement.entry.is_some() || !placement.gates.is_empty() || !placement.strips.is_empty() {
+                // What assembly calls would overwrite what lies beyond the stack's end.
+                attribute(self.context, function, "noredzone");
+            }
             work.find_locals(placement);
             work.charge_lengths();
             work.lend(prices);
@@ -270,7 +286,8 @@ impl Function<'_> {
         }
     }
 
-    /// The same, but before a call whose result is returned at once, which needs no place on the stack: what is written as
+    /// The same, but before what decides where its last instruction leads: with a gate in between, a comparison would be
+    /// made apart from its operands or from the branch. And before a call whose result is returned at once, which needs no place on the stack: what is written as
     /// a loop of such calls, as in interpreters, would come to the stack's end with a gate behind them.
     unsafe fn before_tail(&self, block: LLVMBasicBlockRef) {
         // SAFETY: see the module's documentation.
@@ -283,6 +300,9 @@ impl Function<'_> {
             let returns = LLVMGetInstructionOpcode(next.unwrap_or(last)) == LLVMOpcode::LLVMRet;
             if returns && !before.is_null() && is_call(before) {
                 LLVMPositionBuilderBefore(self.builder, before);
+                self.nowhere();
+            } else if LLVMGetInstructionOpcode(last) == LLVMOpcode::LLVMBr && LLVMIsConditional(last) != 0 {
+                LLVMPositionBuilderBefore(self.builder, decides(last));
                 self.nowhere();
             }
         }
@@ -444,6 +464,23 @@ impl Function<'_> {
     unsafe fn is_end(&self, block: LLVMBasicBlockRef) -> bool {
         // SAFETY: see the module's documentation.
         unsafe { LLVMGetInstructionOpcode(LLVMGetBasicBlockTerminator(block)) == LLVMOpcode::LLVMUnreachable }
+    }
+}
+
+/// The first of the instructions right before a branch that it depends on, or the branch.
+unsafe fn decides(branch: LLVMValueRef) -> LLVMValueRef {
+    // SAFETY: see the module's documentation.
+    unsafe {
+        let (mut first, mut needed) = (branch, vec![LLVMGetCondition(branch)]);
+        loop {
+            let before = LLVMGetPreviousInstruction(first);
+            let is_one = !before.is_null() && needed.contains(&before);
+            if !is_one || is_call(before) || !LLVMIsAPHINode(before).is_null() {
+                return first;
+            }
+            needed.extend((0..LLVMGetNumOperands(before) as u32).map(|at| LLVMGetOperand(before, at)));
+            first = before;
+        }
     }
 }
 
