@@ -9,6 +9,7 @@ use crate::counted::{Blocks, Step, Test};
 use crate::flow::{Callee, Price, callee_of, first_but, instructions, is_call, price_of};
 use crate::loops::Shape;
 use crate::place::Placement;
+use crate::steps;
 use llvm_sys::LLVMIntPredicate::*;
 use llvm_sys::core::*;
 use llvm_sys::debuginfo::{LLVMDIBuilderCreateDebugLocation, LLVMGetSubprogram};
@@ -38,6 +39,8 @@ struct Set {
     gate: LLVMValueRef,
     /// The same for a local copy of the credit.
     local_gate: LLVMValueRef,
+    /// A gate that is only made where a pointer is in a window.
+    step: LLVMValueRef,
 }
 
 /// What charges are made of in a module.
@@ -64,17 +67,19 @@ impl Charges {
             let probe_kind = LLVMFunctionType(void, ptr::null_mut(), 0, 0);
             let gate_kind = LLVMFunctionType(void, [pointer, number].as_mut_ptr(), 2, 0);
             let credit = state(context, module, 0);
-            let set = |probe, strip, gates: [&CStr; 2]| {
-                let [gate, local_gate] = gates.map(|gate| LLVMAddFunction(module, gate.as_ptr(), gate_kind));
-                Set { probe, strip, gate, local_gate }
+            let set = |probe, strip, gates: [&CStr; 3]| {
+                let [gate, local_gate, step] = gates.map(|gate| LLVMAddFunction(module, gate.as_ptr(), gate_kind));
+                Set { probe, strip, gate, local_gate, step }
             };
-            let narrow = set("__quanta_probe", "__quanta_strip", [c"__quanta_gate", c"__quanta_local_gate"]);
-            let gates = [c"__quanta_gate_wide", c"__quanta_local_gate_wide"];
+            let narrow =
+                set("__quanta_probe", "__quanta_strip", [c"__quanta_gate", c"__quanta_local_gate", c"__quanta_step"]);
+            let gates = [c"__quanta_gate_wide", c"__quanta_local_gate_wide", c"__quanta_step_wide"];
             let wide = set("__quanta_probe_wide", "__quanta_strip_wide", gates);
             let this = Self { context, number, probe_kind, gate_kind, credit, narrow, wide };
             for set in [&this.narrow, &this.wide] {
                 this.define_gate(set.probe, set.gate, false);
                 this.define_gate(set.probe, set.local_gate, true);
+                this.define_step(set);
             }
             this
         }
@@ -103,6 +108,33 @@ impl Charges {
                 let granted = LLVMBuildLoad2(builder, self.number, self.credit, c"".as_ptr());
                 LLVMBuildStore(builder, granted, counter);
             }
+            LLVMBuildBr(builder, over);
+            LLVMPositionBuilderAtEnd(builder, over);
+            LLVMBuildRetVoid(builder);
+            LLVMDisposeBuilder(builder);
+        }
+    }
+
+    /// `step(place, cost)`: a gate in the windows.
+    unsafe fn define_step(&self, set: &Set) {
+        // SAFETY: see the module's documentation.
+        unsafe {
+            let (context, function) = (self.context, set.step);
+            LLVMSetLinkage(function, llvm_sys::LLVMLinkage::LLVMInternalLinkage);
+            attribute(context, function, "alwaysinline");
+            attribute(context, function, "nounwind");
+            let block = |name: &CStr| LLVMAppendBasicBlockInContext(context, function, name.as_ptr());
+            let (entry, inside, over) = (block(c"entry"), block(c"inside"), block(c"over"));
+            let builder = LLVMCreateBuilderInContext(context);
+            LLVMPositionBuilderAtEnd(builder, entry);
+            let place = LLVMBuildPtrToInt(builder, LLVMGetParam(function, 0), self.number, c"".as_ptr());
+            let mask = self.constant((u64::from(steps::EVERY) - 1) * steps::WIDTH);
+            let part = LLVMBuildAnd(builder, place, mask, c"".as_ptr());
+            let is_inside = LLVMBuildICmp(builder, LLVMIntEQ, part, self.constant(0), c"".as_ptr());
+            self.seldom(LLVMBuildCondBr(builder, is_inside, inside, over));
+            LLVMPositionBuilderAtEnd(builder, inside);
+            let mut arguments = [self.credit, LLVMGetParam(function, 1)];
+            LLVMBuildCall2(builder, self.gate_kind, set.gate, arguments.as_mut_ptr(), 2, c"".as_ptr());
             LLVMBuildBr(builder, over);
             LLVMPositionBuilderAtEnd(builder, over);
             LLVMBuildRetVoid(builder);
@@ -217,7 +249,7 @@ impl Charges {
                 locals: HashMap::new(),
                 anew: HashMap::new(),
             };
-            if placement.entry.is_some() || !placement.gates.is_empty() || !placement.strips.is_empty() {
+            if placement.entry.is_some() || !placement.is_free() {
                 // What assembly calls would overwrite what lies beyond the stack's end.
                 attribute(self.context, function, "noredzone");
             }
@@ -233,6 +265,16 @@ impl Charges {
                 let test = tests[strip.of].as_ref().expect("only a loop that counts is planned as a strip");
                 let test = work.now(test);
                 work.strip(strip, &test);
+            }
+            for &(block, cost) in &placement.late {
+                work.at_start(blocks.all[block]);
+                work.gate(self.credit, self.constant(u64::from(cost)));
+            }
+            for &(block, cost) in &placement.steps {
+                let block = blocks.all[block];
+                let parameter = steps::parameter_of(function, block).expect("it is planned as a step");
+                work.at_start(block);
+                work.step(LLVMGetParam(function, parameter), self.constant(u64::from(cost)));
             }
             if let Some(cost) = placement.entry {
                 work.at_entry();
@@ -340,6 +382,16 @@ impl Function<'_> {
             let is_local = counter != self.charges.credit;
             let (kind, gate) = (self.charges.gate_kind, if is_local { self.set.local_gate } else { self.set.gate });
             LLVMBuildCall2(self.builder, kind, gate, arguments.as_mut_ptr(), 2, c"".as_ptr());
+        }
+    }
+
+    /// A gate in the windows alone.
+    unsafe fn step(&self, place: LLVMValueRef, cost: LLVMValueRef) {
+        let mut arguments = [place, cost];
+        // SAFETY: see the module's documentation.
+        unsafe {
+            let (kind, step) = (self.charges.gate_kind, self.set.step);
+            LLVMBuildCall2(self.builder, kind, step, arguments.as_mut_ptr(), 2, c"".as_ptr());
         }
     }
 

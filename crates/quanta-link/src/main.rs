@@ -31,6 +31,7 @@ mod repeat;
 mod report;
 mod sections;
 mod standard;
+mod steps;
 mod toolchain;
 
 use std::process::ExitCode;

@@ -417,7 +417,7 @@ unsafe fn fact_of(function: LLVMValueRef, placement: Option<&Placement>) -> Fact
         calls.sort_unstable();
         calls.dedup();
         let (longest, tail) = placement.map_or((None, 0), |placement| (Some(placement.longest), placement.tail));
-        let charges = placement.is_some_and(|placement| placement.entry.is_some());
+        let charges = placement.is_some_and(|placement| placement.entry.is_some() || !placement.late.is_empty());
         Fact { name: name_of(function), longest, tail, charges, calls, by_pointer }
     }
 }

@@ -9,7 +9,9 @@
 //! 1. The *entry*: a function pays as it is entered for the way from its last charge to its return, so that it leaves
 //!    nothing unpaid to its caller, and recursion is charged. *Leaves* don't: who calls them pays. These are functions
 //!    with short ways into them and out of them that call nobody who may call them in turn, as far as is known. Of those
-//!    that call each other in a cycle one charges, its *head*.
+//!    that call each other in a cycle one charges, its *head*. Who calls somebody unknown on some ways alone, as one does
+//!    whose memory has to grow, pays there, and is a leaf to who goes by. What ends with a step of threaded code pays
+//!    there, and in its [windows](crate::steps) alone, for all that is between them.
 //! 2. A *strip*: a loop that counts towards a limit it knows pays for all its iterations before the first, or for as
 //!    many as the credit covers; then its iterations are free. The test against the limit, which is there anyway, ends
 //!    each strip. A short loop that may also end otherwise counts as straight code of a few iterations, and does a few
@@ -29,6 +31,7 @@
 //! block; each charge is at least what the longest way to it has cost.
 
 use crate::loops::{Loop, Shape};
+use crate::steps::EVERY;
 
 /// A block of a function.
 #[derive(Clone, Debug, Default)]
@@ -52,6 +55,8 @@ pub(crate) struct Block {
     /// Whether its last instruction is a call, after which the first of those follows that may; the others are the ways
     /// of a panic.
     pub(crate) is_invoke: bool,
+    /// Whether it ends with a step of threaded code, and calls nobody else.
+    pub(crate) is_step: bool,
 }
 
 /// A test that a loop makes in every iteration and that ends it at a limit known beforehand.
@@ -108,9 +113,20 @@ pub(crate) struct Placement {
     pub(crate) left: u32,
     /// Whether it calls functions that charge, or is a leaf that does.
     pub(crate) calls: bool,
+    /// Blocks at whose start so much is paid, in a leaf that is one as long as it goes by them.
+    pub(crate) late: Vec<(usize, u32)>,
+    /// Blocks that end with a step of threaded code and pay so much at their start, if that is in a window.
+    pub(crate) steps: Vec<(usize, u32)>,
     /// The loops whose iterations had better stand several times in a row, each with how many times, as gates are dear
     /// beside what they do.
     pub(crate) repeats: Vec<(usize, u32)>,
+}
+
+impl Placement {
+    /// Whether there are charges nowhere but at the entry.
+    pub(crate) fn is_free(&self) -> bool {
+        self.gates.is_empty() && self.strips.is_empty() && self.late.is_empty() && self.steps.is_empty()
+    }
 }
 
 /// Who may call a function.
@@ -433,17 +449,59 @@ impl Planner<'_> {
             None if is_plain => placement.longest,
             at_once => through.max(head.saturating_add(back).saturating_add(at_once.unwrap_or(0))),
         };
-        let is_leaf = !is_open
-            && match self.callers {
-                Callers::Any => is_plain && placement.left <= LEAF,
-                Callers::Known => placement.left <= KNOWN_LEAF,
-            };
+        let limit = match self.callers {
+            Callers::Any => LEAF,
+            Callers::Known => KNOWN_LEAF,
+        };
+        let is_short = placement.left <= limit;
+        let mut is_leaf = !is_open && is_short && (is_plain || self.callers == Callers::Known);
         placement.calls = called().any(|block| block.calls) || is_leaf && !is_plain;
+        if is_open
+            && is_plain
+            && let Some((late, left)) = self.late(&in_loop).filter(|(_, left)| *left <= limit)
+        {
+            let cost = placement.longest.max(1);
+            let (steps, late): (Vec<_>, Vec<_>) = late.into_iter().partition(|block| self.blocks[*block].is_step);
+            placement.late = late.into_iter().map(|block| (block, cost)).collect();
+            placement.steps = steps.into_iter().map(|block| (block, cost.saturating_mul(EVERY))).collect();
+            (is_leaf, placement.left, tail) = (true, left, placement.longest);
+        }
         placement.tail = tail;
         placement.entry = (!is_leaf).then_some(tail.max(1));
         let ends = |this: &Loop| this.latches.iter().map(|latch| since[*latch]).max().unwrap_or(0);
         let carried = loops().map(|(_, (this, plan))| if plan.has_gates() { ends(this) } else { 0 });
         (placement, carried.collect())
+    }
+
+    /// Where a function may pay that calls somebody unknown on some of its ways alone: before the first of these calls,
+    /// and for all that follows. Also what the other ways cost, and those to there.
+    fn late(&self, in_loop: &[bool]) -> Option<(Vec<usize>, u32)> {
+        let is_open = |block: usize| self.blocks[block].is_open && !self.blocks[block].is_end;
+        let comes_back = |block: &usize| self.blocks[*block].comes_back && !self.blocks[*block].is_end;
+        if self.shape.sorted.iter().any(comes_back) || !self.shape.irreducible.is_empty() {
+            return None;
+        }
+        let (mut into, mut late) = (vec![None; self.blocks.len()], Vec::new());
+        let (mut left, mut returns) = (0, false);
+        into[0] = Some(0_u32);
+        for &block in &self.shape.sorted {
+            let Some(way) = into[block] else { continue };
+            if is_open(block) {
+                if in_loop[block] {
+                    return None;
+                }
+                late.push(block);
+                left = left.max(way);
+                returns |= self.blocks[block].is_step;
+                continue;
+            }
+            let way = way.saturating_add(self.costs[block]);
+            if self.blocks[block].next.is_empty() && !self.blocks[block].is_end {
+                (returns, left) = (true, left.max(way));
+            }
+            self.forward(block).for_each(|next| into[*next] = into[*next].max(Some(way)));
+        }
+        returns.then_some((late, left))
     }
 
     /// Whether a block does nothing but return.

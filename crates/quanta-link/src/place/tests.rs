@@ -97,7 +97,7 @@ fn a_loop_that_calls_in_every_iteration_leaves_the_charge_to_who_is_called() {
     (blocks[1].calls, blocks[1].charges) = (true, true);
     assert!(placed(&blocks, &[]).gates.is_empty());
     blocks[1].cost = 2 * BESIDE_A_CALL;
-    assert_eq!(placed(&blocks, &[]).gates, [Gate { block: 1, cost: 43, local: None }]);
+    assert_eq!(placed(&blocks, &[]).gates, [Gate { block: 1, cost: 3 + 2 * BESIDE_A_CALL, local: None }]);
 }
 
 #[test]
@@ -154,6 +154,40 @@ fn a_loop_that_mostly_goes_by_its_calls_keeps_the_credit_in_a_local_copy() {
     blocks[1].calls = false;
     blocks[3].next.push(3);
     assert!(placed(&blocks, &[]).locals.is_empty(), "the call is in a loop of its own");
+}
+
+#[test]
+fn who_calls_somebody_unknown_on_some_ways_alone_pays_there() {
+    // 1 calls, and 3 behind it once more; 2 goes by.
+    let mut blocks = function(&[(3, &[1, 2]), (12, &[3]), (5, &[4]), (20, &[4]), (2, &[])]);
+    for called in [1, 3] {
+        (blocks[called].calls, blocks[called].is_open) = (true, true);
+    }
+    let placement = placed(&blocks, &[]);
+    assert_eq!((placement.entry, placement.late), (None, vec![(1, 3 + 12 + 20 + 2)]), "the first call pays");
+    assert_eq!((placement.left, placement.calls), (3 + 5 + 2, true));
+    blocks[2].cost = LEAF;
+    assert!(placed(&blocks, &[]).entry.is_some(), "the way by it is long");
+    (blocks[2].cost, blocks[2].is_open, blocks[2].calls) = (5, true, true);
+    assert!(placed(&blocks, &[]).entry.is_some(), "all ways call");
+    blocks[2].is_open = false;
+    blocks[1].comes_back = true;
+    assert!(placed(&blocks, &[]).entry.is_some(), "it calls itself");
+    (blocks[1].comes_back, blocks[1].charges, blocks[1].next) = (false, true, vec![1, 3]);
+    assert!(placed(&blocks, &[]).entry.is_some(), "the call is in a loop");
+}
+
+#[test]
+fn a_step_of_threaded_code_pays_in_windows_for_what_is_between_them() {
+    // 0 leads on by 1, or jumps by 2.
+    let mut blocks = function(&[(3, &[1, 2]), (12, &[]), (15, &[])]);
+    for called in [1, 2] {
+        (blocks[called].calls, blocks[called].is_open) = (true, true);
+    }
+    assert!(placed(&blocks, &[]).entry.is_some());
+    blocks[1].is_step = true;
+    let placement = placed(&blocks, &[]);
+    assert_eq!((placement.entry, placement.late, placement.steps), (None, vec![(2, 18)], vec![(1, 18 * EVERY)]));
 }
 
 #[test]
