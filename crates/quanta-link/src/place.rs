@@ -157,11 +157,12 @@ const BUSY: u32 = 24;
 /// A loop whose iterations cost more has gates on the credit itself, unless it is one around a `match`: a local copy is
 /// fast, but has to be made.
 const TIGHT: u32 = 40;
-/// A loop with gates whose iterations cost less is to stand in a row until it costs as much, up to so many times, if that
-/// is no more code in all.
+/// A loop with gates is to stand in a row until it costs so much, up to so many times, if that is no more code in all and
+/// its iterations cost less.
 const REPEATED: u32 = 64;
 const REPEATS: u32 = 8;
 const REPEATED_CODE: u32 = 256;
+const WORTH_REPEATING: u32 = 48;
 /// How much of a cycle may go uncharged, if it calls functions that charge.
 const BESIDE_A_CALL: u32 = 20;
 
@@ -237,8 +238,9 @@ impl Planner<'_> {
                 return None;
             }
             let code: u32 = this.blocks.iter().map(|block| self.costs[*block]).sum();
-            let count = REPEATED.div_ceil(self.iteration(index)).min(REPEATS).min(REPEATED_CODE / code.max(1));
-            (count > 1).then_some((index, count))
+            let cost = self.iteration(index);
+            let count = REPEATED.div_ceil(cost).min(REPEATS).min(REPEATED_CODE / code.max(1));
+            (count > 1 && cost <= WORTH_REPEATING).then_some((index, count))
         };
         (0..self.shape.loops.len()).filter_map(of).collect()
     }
