@@ -138,16 +138,16 @@ pub(crate) enum Callers {
 }
 
 /// A function that leaves at most this to its caller is a leaf if it has no charges, whoever calls it.
-const LEAF: u32 = 60;
+const LEAF: u32 = 120;
 /// The same, and it may have charges, where its callers know what it costs.
-const KNOWN_LEAF: u32 = 150;
+const KNOWN_LEAF: u32 = 300;
 /// A loop of known length that costs at most this in all is straight code.
 const SMALL: u64 = 160;
 /// What a loop that may end early, or call somebody, does at once: at first, for which [`FEW`] are paid, and whenever it
 /// goes on.
 const AT_ONCE: (u32, u32) = (256, 4096);
 /// What may be done between the last charge and the return, in longer functions: such ways back add up.
-const TAIL: u32 = 130;
+const TAIL: u32 = 300;
 /// How many iterations a loop is paid for that may end early, like straight code.
 const FEW: u32 = 4;
 /// An iteration that costs more has no strip, whatever the bound: the runtime's numbers are not longer.
@@ -164,7 +164,7 @@ const REPEATS: u32 = 8;
 const REPEATED_CODE: u32 = 256;
 const WORTH_REPEATING: u32 = 48;
 /// How much of a cycle may go uncharged, if it calls functions that charge.
-const BESIDE_A_CALL: u32 = 20;
+const BESIDE_A_CALL: u32 = 45;
 
 /// What becomes of a loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -424,7 +424,7 @@ impl Planner<'_> {
             // Where ways meet to return, each pays for itself: one of them may end with a call in tail position.
             let meets = !in_loop[block] && self.blocks[block].next.iter().any(|next| self.returns_at_once(*next));
             let is_late = if returns || meets {
-                since[block].saturating_add(ahead) > TAIL
+                since[block].saturating_add(ahead) > TAIL.min(self.bound)
             } else {
                 long && !self.blocks[block].next.is_empty()
             };
