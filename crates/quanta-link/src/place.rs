@@ -267,7 +267,9 @@ impl Planner<'_> {
             let is_match = || this.latches.iter().any(|latch| self.gate_of(index, *latch) != *latch);
             self.iteration(index) <= TIGHT || is_match()
         } else {
-            inner().all(|inner| !self.plans[inner].has_gates())
+            // One that a loop within would make and give back each time costs nothing more where it is kept all the while.
+            let has = |plan: Plan| inner().any(|inner| self.plans[inner] == plan);
+            inner().all(|inner| !self.plans[inner].has_gates()) || has(Plan::Local) && !has(Plan::Strip)
         };
         let in_inner = |block: usize| inner().any(|inner| self.shape.loops[inner].contains(block));
         let inner_calls = this.blocks.iter().any(|block| self.calls(*block) && in_inner(*block));
