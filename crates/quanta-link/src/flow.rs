@@ -3,6 +3,7 @@
 use crate::counted::Blocks;
 use crate::module::{name_of, path_of};
 use crate::place::Block;
+use crate::steps::parameter_of;
 use llvm_sys::LLVMOpcode;
 use llvm_sys::core::*;
 use llvm_sys::prelude::*;
@@ -161,14 +162,17 @@ pub(crate) unsafe fn flow_of(
         let index: HashMap<LLVMBasicBlockRef, usize> = all.iter().enumerate().map(|(at, block)| (*block, at)).collect();
         let flow = all.iter().map(|block| {
             let mut seen = Block::default();
+            let mut calls = 0;
             for instruction in instructions(*block) {
                 let price = price_of(instruction, prices);
+                calls += usize::from(price.calls);
                 seen.cost = seen.cost.saturating_add(price.cost);
                 seen.calls |= price.calls;
                 seen.charges |= price.charges;
                 seen.is_open |= price.is_open;
                 seen.comes_back |= price.calls && comes_back(LLVMGetCalledValue(instruction));
             }
+            seen.is_step = calls == 1 && parameter_of(function, *block).is_some();
             let last = LLVMGetBasicBlockTerminator(*block);
             seen.is_end = LLVMGetInstructionOpcode(last) == LLVMOpcode::LLVMUnreachable;
             seen.next = (0..LLVMGetNumSuccessors(last)).map(|at| index[&LLVMGetSuccessor(last, at)]).collect();

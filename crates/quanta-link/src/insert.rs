@@ -1,7 +1,8 @@
-//! Puts charges into a function: those at its entry and its gates; [`strips`] has the loops that pay in advance.
+//! Puts charges into a function: those at its entry and its gates, which [`gates`] makes; [`strips`] has the loops that pay
+//! in advance.
 //!
-//! The probe and the strip's runtime function have LLVM's `preserve_all` convention, by which they keep every register,
-//! so that a charge costs the code around it no spilling. They are called where nothing is left, which is seldom.
+//! The probe and the strip's runtime function keep every register but one, so that a charge costs the code around it no
+//! spilling. They are called where nothing is left, which is seldom, by assembly, so that it costs no frame either.
 //!
 //! Safety, in general, is [`module`](crate::module)'s: all values are of one module and one function that has a body.
 
@@ -9,7 +10,7 @@ use crate::counted::{Blocks, Step, Test};
 use crate::flow::{Callee, Price, callee_of, first_but, instructions, is_call, price_of};
 use crate::loops::Shape;
 use crate::place::Placement;
-use llvm_sys::LLVMIntPredicate::*;
+use crate::steps;
 use llvm_sys::core::*;
 use llvm_sys::debuginfo::{LLVMDIBuilderCreateDebugLocation, LLVMGetSubprogram};
 use llvm_sys::prelude::*;
@@ -19,10 +20,8 @@ use std::ffi::CStr;
 use std::ptr;
 
 pub(crate) mod copies;
+mod gates;
 mod strips;
-
-/// LLVM's convention by which the called function keeps all registers but one.
-const PRESERVE_ALL: u32 = 15;
 
 /// The thread's credit.
 const CREDIT: &CStr = c"__quanta_credit";
@@ -34,13 +33,15 @@ pub(crate) const LOCALS: u64 = 64;
 /// A set of runtime functions: there is one for code that uses the wide registers of AVX and one for code that doesn't,
 /// which has less to save.
 struct Set {
-    probe: LLVMValueRef,
+    probe: &'static str,
     /// How many of so many iterations, each of such a cost, the credit covers; pays for them.
-    strip: LLVMValueRef,
+    strip: &'static str,
     /// Ours, and inlined: takes a cost off the credit and probes where nothing is left.
     gate: LLVMValueRef,
     /// The same for a local copy of the credit.
     local_gate: LLVMValueRef,
+    /// A gate that is only made where a pointer is in a window.
+    step: LLVMValueRef,
 }
 
 /// What charges are made of in a module.
@@ -66,104 +67,22 @@ impl Charges {
             let (void, pointer) = (LLVMVoidTypeInContext(context), LLVMPointerTypeInContext(context, 0));
             let probe_kind = LLVMFunctionType(void, ptr::null_mut(), 0, 0);
             let gate_kind = LLVMFunctionType(void, [pointer, number].as_mut_ptr(), 2, 0);
-            let function = |name: &CStr, kind| match LLVMGetNamedFunction(module, name.as_ptr()) {
-                known if known.is_null() => {
-                    let made = LLVMAddFunction(module, name.as_ptr(), kind);
-                    LLVMSetFunctionCallConv(made, PRESERVE_ALL);
-                    attribute(context, made, "nounwind");
-                    made
-                }
-                known => known,
-            };
             let credit = state(context, module, 0);
-            let set = |probe, strip, gates: [&CStr; 2]| {
-                let [gate, local_gate] = gates.map(|gate| LLVMAddFunction(module, gate.as_ptr(), gate_kind));
-                Set { probe: function(probe, probe_kind), strip: function(strip, probe_kind), gate, local_gate }
+            let set = |probe, strip, gates: [&CStr; 3]| {
+                let [gate, local_gate, step] = gates.map(|gate| LLVMAddFunction(module, gate.as_ptr(), gate_kind));
+                Set { probe, strip, gate, local_gate, step }
             };
-            let narrow = set(c"__quanta_probe", c"__quanta_strip", [c"__quanta_gate", c"__quanta_local_gate"]);
-            let gates = [c"__quanta_gate_wide", c"__quanta_local_gate_wide"];
-            let wide = set(c"__quanta_probe_wide", c"__quanta_strip_wide", gates);
+            let narrow =
+                set("__quanta_probe", "__quanta_strip", [c"__quanta_gate", c"__quanta_local_gate", c"__quanta_step"]);
+            let gates = [c"__quanta_gate_wide", c"__quanta_local_gate_wide", c"__quanta_step_wide"];
+            let wide = set("__quanta_probe_wide", "__quanta_strip_wide", gates);
             let this = Self { context, number, probe_kind, gate_kind, credit, narrow, wide };
             for set in [&this.narrow, &this.wide] {
                 this.define_gate(set.probe, set.gate, false);
                 this.define_gate(set.probe, set.local_gate, true);
+                this.define_step(set);
             }
             this
-        }
-    }
-
-    /// `gate(counter, cost)`, which LLVM inlines, so that this control flow isn't edited by hand.
-    unsafe fn define_gate(&self, probe: LLVMValueRef, function: LLVMValueRef, is_local: bool) {
-        // SAFETY: see the module's documentation.
-        unsafe {
-            let context = self.context;
-            LLVMSetLinkage(function, llvm_sys::LLVMLinkage::LLVMInternalLinkage);
-            attribute(context, function, "alwaysinline");
-            attribute(context, function, "nounwind");
-            let block = |name: &CStr| LLVMAppendBasicBlockInContext(context, function, name.as_ptr());
-            let (entry, used_up, over) = (block(c"entry"), block(c"used_up"), block(c"over"));
-            let builder = LLVMCreateBuilderInContext(context);
-            LLVMPositionBuilderAtEnd(builder, entry);
-            let (counter, cost) = (LLVMGetParam(function, 0), LLVMGetParam(function, 1));
-            let left = self.take(builder, counter, cost, [used_up, over]);
-            LLVMPositionBuilderAtEnd(builder, used_up);
-            if is_local {
-                LLVMBuildStore(builder, left, self.credit);
-            }
-            let call = LLVMBuildCall2(builder, self.probe_kind, probe, ptr::null_mut(), 0, c"".as_ptr());
-            LLVMSetInstructionCallConv(call, PRESERVE_ALL);
-            if is_local {
-                let granted = LLVMBuildLoad2(builder, self.number, self.credit, c"".as_ptr());
-                LLVMBuildStore(builder, granted, counter);
-            }
-            LLVMBuildBr(builder, over);
-            LLVMPositionBuilderAtEnd(builder, over);
-            LLVMBuildRetVoid(builder);
-            LLVMDisposeBuilder(builder);
-        }
-    }
-
-    /// Takes a cost off a counter and ends the block: leads to the first of these where nothing is left, to the second
-    /// elsewhere. What is left.
-    unsafe fn take(
-        &self,
-        builder: LLVMBuilderRef,
-        counter: LLVMValueRef,
-        cost: LLVMValueRef,
-        [used_up, over]: [LLVMBasicBlockRef; 2],
-    ) -> LLVMValueRef {
-        // SAFETY: see the module's documentation.
-        unsafe {
-            let before = LLVMBuildLoad2(builder, self.number, counter, c"".as_ptr());
-            let left = LLVMBuildSub(builder, before, cost, c"".as_ptr());
-            LLVMBuildStore(builder, left, counter);
-            let none = LLVMBuildICmp(builder, LLVMIntSLT, left, self.constant(0), c"".as_ptr());
-            self.seldom(LLVMBuildCondBr(builder, none, used_up, over));
-            left
-        }
-    }
-
-    /// Marks the first successor of a branch as one that is hardly ever taken.
-    unsafe fn seldom(&self, branch: LLVMValueRef) {
-        // SAFETY: see the module's documentation.
-        unsafe { self.weigh(branch, [1, 2000]) }
-    }
-
-    /// Marks the first successor of a branch as one that is taken as a rule.
-    unsafe fn often(&self, branch: LLVMValueRef) {
-        // SAFETY: see the module's documentation.
-        unsafe { self.weigh(branch, [32, 1]) }
-    }
-
-    unsafe fn weigh(&self, branch: LLVMValueRef, weights: [u64; 2]) {
-        // SAFETY: see the module's documentation.
-        unsafe {
-            let weight = LLVMInt32TypeInContext(self.context);
-            let weights = weights.map(|one| LLVMValueAsMetadata(LLVMConstInt(weight, one, 0)));
-            let text = LLVMMDStringInContext2(self.context, c"branch_weights".as_ptr(), 14);
-            let node = LLVMMDNodeInContext2(self.context, [text, weights[0], weights[1]].as_mut_ptr(), 3);
-            let profile = LLVMGetMDKindIDInContext(self.context, c"prof".as_ptr(), 4);
-            LLVMSetMetadata(branch, profile, LLVMMetadataAsValue(self.context, node));
         }
     }
 
@@ -205,6 +124,10 @@ impl Charges {
                 locals: HashMap::new(),
                 anew: HashMap::new(),
             };
+            if placement.entry.is_some() || !placement.is_free() {
+                // What assembly calls would overwrite what lies beyond the stack's end.
+                attribute(self.context, function, "noredzone");
+            }
             work.find_locals(placement);
             work.charge_lengths();
             work.lend(prices);
@@ -217,6 +140,16 @@ impl Charges {
                 let test = tests[strip.of].as_ref().expect("only a loop that counts is planned as a strip");
                 let test = work.now(test);
                 work.strip(strip, &test);
+            }
+            for &(block, cost) in &placement.late {
+                work.at_start(blocks.all[block]);
+                work.gate(self.credit, self.constant(u64::from(cost)));
+            }
+            for &(block, cost) in &placement.steps {
+                let block = blocks.all[block];
+                let parameter = steps::parameter_of(function, block).expect("it is planned as a step");
+                work.at_start(block);
+                work.step(LLVMGetParam(function, parameter), self.constant(u64::from(cost)));
             }
             if let Some(cost) = placement.entry {
                 work.at_entry();
@@ -270,7 +203,8 @@ impl Function<'_> {
         }
     }
 
-    /// The same, but before a call whose result is returned at once, which needs no place on the stack: what is written as
+    /// The same, but before what decides where its last instruction leads: with a gate in between, a comparison would be
+    /// made apart from its operands or from the branch. And before a call whose result is returned at once, which needs no place on the stack: what is written as
     /// a loop of such calls, as in interpreters, would come to the stack's end with a gate behind them.
     unsafe fn before_tail(&self, block: LLVMBasicBlockRef) {
         // SAFETY: see the module's documentation.
@@ -283,6 +217,9 @@ impl Function<'_> {
             let returns = LLVMGetInstructionOpcode(next.unwrap_or(last)) == LLVMOpcode::LLVMRet;
             if returns && !before.is_null() && is_call(before) {
                 LLVMPositionBuilderBefore(self.builder, before);
+                self.nowhere();
+            } else if LLVMGetInstructionOpcode(last) == LLVMOpcode::LLVMBr && LLVMIsConditional(last) != 0 {
+                LLVMPositionBuilderBefore(self.builder, decides(last));
                 self.nowhere();
             }
         }
@@ -320,6 +257,16 @@ impl Function<'_> {
             let is_local = counter != self.charges.credit;
             let (kind, gate) = (self.charges.gate_kind, if is_local { self.set.local_gate } else { self.set.gate });
             LLVMBuildCall2(self.builder, kind, gate, arguments.as_mut_ptr(), 2, c"".as_ptr());
+        }
+    }
+
+    /// A gate in the windows alone.
+    unsafe fn step(&self, place: LLVMValueRef, cost: LLVMValueRef) {
+        let mut arguments = [place, cost];
+        // SAFETY: see the module's documentation.
+        unsafe {
+            let (kind, step) = (self.charges.gate_kind, self.set.step);
+            LLVMBuildCall2(self.builder, kind, step, arguments.as_mut_ptr(), 2, c"".as_ptr());
         }
     }
 
@@ -444,6 +391,23 @@ impl Function<'_> {
     unsafe fn is_end(&self, block: LLVMBasicBlockRef) -> bool {
         // SAFETY: see the module's documentation.
         unsafe { LLVMGetInstructionOpcode(LLVMGetBasicBlockTerminator(block)) == LLVMOpcode::LLVMUnreachable }
+    }
+}
+
+/// The first of the instructions right before a branch that it depends on, or the branch.
+unsafe fn decides(branch: LLVMValueRef) -> LLVMValueRef {
+    // SAFETY: see the module's documentation.
+    unsafe {
+        let (mut first, mut needed) = (branch, vec![LLVMGetCondition(branch)]);
+        loop {
+            let before = LLVMGetPreviousInstruction(first);
+            let is_one = !before.is_null() && needed.contains(&before);
+            if !is_one || is_call(before) || !LLVMIsAPHINode(before).is_null() {
+                return first;
+            }
+            needed.extend((0..LLVMGetNumOperands(before) as u32).map(|at| LLVMGetOperand(before, at)));
+            first = before;
+        }
     }
 }
 

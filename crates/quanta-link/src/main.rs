@@ -27,9 +27,11 @@ mod locals;
 mod loops;
 mod module;
 mod place;
+mod repeat;
 mod report;
 mod sections;
 mod standard;
+mod steps;
 mod toolchain;
 
 use std::process::ExitCode;

@@ -7,12 +7,13 @@
 //! that is still owned by that module, and nothing is used after what owns it was disposed of, which only `drop` does.
 
 use crate::calls::{bottom_up, cycles, heads};
-use crate::counted::{Test, test_of};
+use crate::counted::{Blocks, Test, test_of};
 use crate::flow::{Callee, Price, blocks_of, callee_of, flow_of, instructions, is_call, listed};
 use crate::insert::Charges;
 use crate::locals;
 use crate::loops::Shape;
 use crate::place::{Callers, Placement, place};
+use crate::repeat;
 use crate::report::Fact;
 use crate::sections::{self, Marks};
 use anyhow::{Result, bail};
@@ -210,12 +211,34 @@ impl Module {
         }
         // Loops get a block that leads to them alone, and others that only they lead to.
         self.passes("function(loop-simplify)")?;
-        let mut facts = Vec::new();
-        // SAFETY: see the module's documentation. The charges' own functions are made after the list of functions is.
+        // SAFETY: see the module's documentation.
         unsafe {
             let functions = self.functions();
-            let calls = calls_of(&functions);
+            let mut repeats = false;
+            self.each(&functions, options, &mut |work| repeats |= work.mark_repeats(self.context));
+            if repeats {
+                self.passes("function(loop-unroll<O2;no-partial;no-peeling;no-upperbound>,loop-simplify)")?;
+            }
+            // The charges' own functions are made after the list of functions is.
             let charges = Charges::declare(self.context, self.module);
+            let mut facts = Vec::new();
+            self.each(&functions, options, &mut |work| {
+                facts.push(fact_of(work.function, work.placement.as_ref()));
+                work.charge(self.context, &charges);
+            });
+            self.passes("always-inline,function(sroa,simplifycfg,early-cse)")?;
+            Ok(facts)
+        }
+    }
+
+    /// Decides where charges go in each of these functions, those first that others call, and hands it over.
+    ///
+    /// # Safety
+    /// They are all those of the module that have a body.
+    unsafe fn each(&self, functions: &[LLVMValueRef], options: &Options, hand_over: &mut dyn FnMut(Work<'_>)) {
+        // SAFETY: see the module's documentation.
+        unsafe {
+            let calls = calls_of(functions);
             let left_out = |function| is_unprobed(function) || options.leaves_out(function);
             let foreign = functions.iter().copied().filter(|function| left_out(*function));
             let mut prices: HashMap<_, _> = foreign.map(|function| (function, Price::LEFT_OUT)).collect();
@@ -223,7 +246,7 @@ impl Module {
             let others = others.into_iter().filter(|function| LLVMIsDeclaration(*function) != 0);
             let has_charges = options.exclude.is_empty() && options.only.is_empty();
             prices.extend(others.map(|function| (function, Price::of_other(&name_of(function), has_charges))));
-            let (cycle, index) = (cycles(&calls), numbered(&functions));
+            let (cycle, index) = (cycles(&calls), numbered(functions));
             let suits = |function: &LLVMValueRef| (!left_out(*function)).then(|| charges_anyway(*function).into());
             let heads = heads(&calls, &functions.iter().map(suits).collect::<Vec<_>>());
             let mut below = calls.clone();
@@ -236,8 +259,8 @@ impl Module {
                 let shape = Shape::of(&flow);
                 let marks = Marks::find(&blocks, &shape, &mut flow);
                 if left_out(function) {
-                    facts.push(fact_of(function, None));
-                    marks.settle(self.context, None);
+                    let (tests, placement) = (Vec::new(), None);
+                    hand_over(Work { function, blocks, shape, tests, marks, placement, prices: &prices });
                     continue;
                 }
                 let test = |this| test_of(self.module, &blocks, &shape, this);
@@ -248,13 +271,10 @@ impl Module {
                 if placement.entry.is_none() {
                     prices.insert(function, Price::of_leaf(placement.left, placement.calls));
                 }
-                facts.push(fact_of(function, Some(&placement)));
-                marks.settle(self.context, Some(&charges));
-                charges.insert(function, &blocks, &shape, &tests, &placement, &prices);
+                let placement = Some(placement);
+                hand_over(Work { function, blocks, shape, tests, marks, placement, prices: &prices });
             }
         }
-        self.passes("always-inline,function(sroa,simplifycfg,early-cse)")?;
-        Ok(facts)
     }
 
     /// Its functions that have a body.
@@ -298,6 +318,48 @@ impl Module {
             let bytes = bytes.to_vec();
             LLVMDisposeMemoryBuffer(buffer);
             Ok(bytes)
+        }
+    }
+}
+
+/// What was decided for a function.
+struct Work<'a> {
+    function: LLVMValueRef,
+    blocks: Blocks,
+    shape: Shape,
+    tests: Vec<Option<Test>>,
+    marks: Marks,
+    /// `None` where it is left out.
+    placement: Option<Placement>,
+    prices: &'a HashMap<LLVMValueRef, Price>,
+}
+
+impl Work<'_> {
+    /// Says of its loops how often their iterations are to stand in a row; whether any is to.
+    ///
+    /// # Safety
+    /// The function is as it was decided on.
+    unsafe fn mark_repeats(&self, context: LLVMContextRef) -> bool {
+        let repeats = self.placement.iter().flat_map(|placement| &placement.repeats);
+        // SAFETY: as above.
+        let mark = |&(index, count): &(usize, u32)| unsafe {
+            repeat::mark(context, &self.blocks, &self.shape.loops[index], count)
+        };
+        repeats.map(mark).fold(false, |any, one| any | one)
+    }
+
+    /// Puts the charges where they go.
+    ///
+    /// # Safety
+    /// The function is as it was decided on.
+    unsafe fn charge(&self, context: LLVMContextRef, charges: &Charges) {
+        let Self { function, blocks, shape, tests, placement, prices, .. } = self;
+        // SAFETY: as above.
+        unsafe {
+            self.marks.settle(context, placement.as_ref().map(|_| charges));
+            if let Some(placement) = placement {
+                charges.insert(*function, blocks, shape, tests, placement, prices);
+            }
         }
     }
 }
@@ -355,7 +417,7 @@ unsafe fn fact_of(function: LLVMValueRef, placement: Option<&Placement>) -> Fact
         calls.sort_unstable();
         calls.dedup();
         let (longest, tail) = placement.map_or((None, 0), |placement| (Some(placement.longest), placement.tail));
-        let charges = placement.is_some_and(|placement| placement.entry.is_some());
+        let charges = placement.is_some_and(|placement| placement.entry.is_some() || !placement.late.is_empty());
         Fact { name: name_of(function), longest, tail, charges, calls, by_pointer }
     }
 }

@@ -9,7 +9,9 @@
 //! 1. The *entry*: a function pays as it is entered for the way from its last charge to its return, so that it leaves
 //!    nothing unpaid to its caller, and recursion is charged. *Leaves* don't: who calls them pays. These are functions
 //!    with short ways into them and out of them that call nobody who may call them in turn, as far as is known. Of those
-//!    that call each other in a cycle one charges, its *head*.
+//!    that call each other in a cycle one charges, its *head*. Who calls somebody unknown on some ways alone, as one does
+//!    whose memory has to grow, pays there, and is a leaf to who goes by. What ends with a step of threaded code pays
+//!    there, and in its [windows](crate::steps) alone, for all that is between them.
 //! 2. A *strip*: a loop that counts towards a limit it knows pays for all its iterations before the first, or for as
 //!    many as the credit covers; then its iterations are free. The test against the limit, which is there anyway, ends
 //!    each strip. A short loop that may also end otherwise counts as straight code of a few iterations, and does a few
@@ -19,6 +21,9 @@
 //!    calls, if there is a way round by none.
 //! 4. Loops of few iterations, known in advance, are paid for like straight code.
 //!
+//! A short loop with a gate, or that would need a limit although it may end early, had better stand several times in a row:
+//! then it is a longer one, and a gate at its end costs little. `repeats` says so; it is done before all the rest.
+//!
 //! What was paid at the entry of functions that call themselves is used up by the deepest; so the ways back to heads have
 //! gates too.
 //!
@@ -26,6 +31,7 @@
 //! block; each charge is at least what the longest way to it has cost.
 
 use crate::loops::{Loop, Shape};
+use crate::steps::EVERY;
 
 /// A block of a function.
 #[derive(Clone, Debug, Default)]
@@ -49,6 +55,8 @@ pub(crate) struct Block {
     /// Whether its last instruction is a call, after which the first of those follows that may; the others are the ways
     /// of a panic.
     pub(crate) is_invoke: bool,
+    /// Whether it ends with a step of threaded code, and calls nobody else.
+    pub(crate) is_step: bool,
 }
 
 /// A test that a loop makes in every iteration and that ends it at a limit known beforehand.
@@ -105,6 +113,20 @@ pub(crate) struct Placement {
     pub(crate) left: u32,
     /// Whether it calls functions that charge, or is a leaf that does.
     pub(crate) calls: bool,
+    /// Blocks at whose start so much is paid, in a leaf that is one as long as it goes by them.
+    pub(crate) late: Vec<(usize, u32)>,
+    /// Blocks that end with a step of threaded code and pay so much at their start, if that is in a window.
+    pub(crate) steps: Vec<(usize, u32)>,
+    /// The loops whose iterations had better stand several times in a row, each with how many times, as gates are dear
+    /// beside what they do.
+    pub(crate) repeats: Vec<(usize, u32)>,
+}
+
+impl Placement {
+    /// Whether there are charges nowhere but at the entry.
+    pub(crate) fn is_free(&self) -> bool {
+        self.gates.is_empty() && self.strips.is_empty() && self.late.is_empty() && self.steps.is_empty()
+    }
 }
 
 /// Who may call a function.
@@ -116,16 +138,16 @@ pub(crate) enum Callers {
 }
 
 /// A function that leaves at most this to its caller is a leaf if it has no charges, whoever calls it.
-const LEAF: u32 = 60;
+const LEAF: u32 = 120;
 /// The same, and it may have charges, where its callers know what it costs.
-const KNOWN_LEAF: u32 = 150;
+const KNOWN_LEAF: u32 = 300;
 /// A loop of known length that costs at most this in all is straight code.
 const SMALL: u64 = 160;
 /// What a loop that may end early, or call somebody, does at once: at first, for which [`FEW`] are paid, and whenever it
 /// goes on.
 const AT_ONCE: (u32, u32) = (256, 4096);
 /// What may be done between the last charge and the return, in longer functions: such ways back add up.
-const TAIL: u32 = 130;
+const TAIL: u32 = 300;
 /// How many iterations a loop is paid for that may end early, like straight code.
 const FEW: u32 = 4;
 /// An iteration that costs more has no strip, whatever the bound: the runtime's numbers are not longer.
@@ -135,8 +157,14 @@ const BUSY: u32 = 24;
 /// A loop whose iterations cost more has gates on the credit itself, unless it is one around a `match`: a local copy is
 /// fast, but has to be made.
 const TIGHT: u32 = 40;
+/// A loop with gates is to stand in a row until it costs so much, up to so many times, if that is no more code in all and
+/// its iterations cost less.
+const REPEATED: u32 = 64;
+const REPEATS: u32 = 8;
+const REPEATED_CODE: u32 = 256;
+const WORTH_REPEATING: u32 = 48;
 /// How much of a cycle may go uncharged, if it calls functions that charge.
-const BESIDE_A_CALL: u32 = 20;
+const BESIDE_A_CALL: u32 = 45;
 
 /// What becomes of a loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -194,7 +222,27 @@ impl Planner<'_> {
         // What is uncharged at the end of an iteration is paid for in the next one; known after a first pass.
         let nothing = vec![0; self.shape.loops.len()];
         let (_, carried) = self.walk(&nothing);
-        self.walk(&carried).0
+        let mut placement = self.walk(&carried).0;
+        placement.repeats = self.repeats(&placement);
+        placement
+    }
+
+    /// Which loops had better stand several times in a row: short ones with a gate, or with a limit to be set before them.
+    fn repeats(&self, placement: &Placement) -> Vec<(usize, u32)> {
+        let of = |index: usize| {
+            let this = &self.shape.loops[index];
+            let is_gated = placement.gates.iter().any(|gate| this.contains(gate.block));
+            let has_limit = placement.strips.iter().any(|strip| strip.of == index && strip.at_once.is_some());
+            let is_match = || this.latches.iter().any(|latch| self.gate_of(index, *latch) != *latch);
+            if !(is_gated || has_limit) || !this.is_innermost || is_match() {
+                return None;
+            }
+            let code: u32 = this.blocks.iter().map(|block| self.costs[*block]).sum();
+            let cost = self.iteration(index);
+            let count = REPEATED.div_ceil(cost).min(REPEATS).min(REPEATED_CODE / code.max(1));
+            (count > 1 && cost <= WORTH_REPEATING).then_some((index, count))
+        };
+        (0..self.shape.loops.len()).filter_map(of).collect()
     }
 
     fn plan(&self, index: usize) -> Plan {
@@ -219,7 +267,9 @@ impl Planner<'_> {
             let is_match = || this.latches.iter().any(|latch| self.gate_of(index, *latch) != *latch);
             self.iteration(index) <= TIGHT || is_match()
         } else {
-            inner().all(|inner| !self.plans[inner].has_gates())
+            // One that a loop within would make and give back each time costs nothing more where it is kept all the while.
+            let has = |plan: Plan| inner().any(|inner| self.plans[inner] == plan);
+            inner().all(|inner| !self.plans[inner].has_gates()) || has(Plan::Local) && !has(Plan::Strip)
         };
         let in_inner = |block: usize| inner().any(|inner| self.shape.loops[inner].contains(block));
         let inner_calls = this.blocks.iter().any(|block| self.calls(*block) && in_inner(*block));
@@ -376,7 +426,7 @@ impl Planner<'_> {
             // Where ways meet to return, each pays for itself: one of them may end with a call in tail position.
             let meets = !in_loop[block] && self.blocks[block].next.iter().any(|next| self.returns_at_once(*next));
             let is_late = if returns || meets {
-                since[block].saturating_add(ahead) > TAIL
+                since[block].saturating_add(ahead) > TAIL.min(self.bound)
             } else {
                 long && !self.blocks[block].next.is_empty()
             };
@@ -403,17 +453,59 @@ impl Planner<'_> {
             None if is_plain => placement.longest,
             at_once => through.max(head.saturating_add(back).saturating_add(at_once.unwrap_or(0))),
         };
-        let is_leaf = !is_open
-            && match self.callers {
-                Callers::Any => is_plain && placement.left <= LEAF,
-                Callers::Known => placement.left <= KNOWN_LEAF,
-            };
+        let limit = match self.callers {
+            Callers::Any => LEAF,
+            Callers::Known => KNOWN_LEAF,
+        };
+        let is_short = placement.left <= limit;
+        let mut is_leaf = !is_open && is_short && (is_plain || self.callers == Callers::Known);
         placement.calls = called().any(|block| block.calls) || is_leaf && !is_plain;
+        if is_open
+            && is_plain
+            && let Some((late, left)) = self.late(&in_loop).filter(|(_, left)| *left <= limit)
+        {
+            let cost = placement.longest.max(1);
+            let (steps, late): (Vec<_>, Vec<_>) = late.into_iter().partition(|block| self.blocks[*block].is_step);
+            placement.late = late.into_iter().map(|block| (block, cost)).collect();
+            placement.steps = steps.into_iter().map(|block| (block, cost.saturating_mul(EVERY))).collect();
+            (is_leaf, placement.left, tail) = (true, left, placement.longest);
+        }
         placement.tail = tail;
         placement.entry = (!is_leaf).then_some(tail.max(1));
         let ends = |this: &Loop| this.latches.iter().map(|latch| since[*latch]).max().unwrap_or(0);
         let carried = loops().map(|(_, (this, plan))| if plan.has_gates() { ends(this) } else { 0 });
         (placement, carried.collect())
+    }
+
+    /// Where a function may pay that calls somebody unknown on some of its ways alone: before the first of these calls,
+    /// and for all that follows. Also what the other ways cost, and those to there.
+    fn late(&self, in_loop: &[bool]) -> Option<(Vec<usize>, u32)> {
+        let is_open = |block: usize| self.blocks[block].is_open && !self.blocks[block].is_end;
+        let comes_back = |block: &usize| self.blocks[*block].comes_back && !self.blocks[*block].is_end;
+        if self.shape.sorted.iter().any(comes_back) || !self.shape.irreducible.is_empty() {
+            return None;
+        }
+        let (mut into, mut late) = (vec![None; self.blocks.len()], Vec::new());
+        let (mut left, mut returns) = (0, false);
+        into[0] = Some(0_u32);
+        for &block in &self.shape.sorted {
+            let Some(way) = into[block] else { continue };
+            if is_open(block) {
+                if in_loop[block] {
+                    return None;
+                }
+                late.push(block);
+                left = left.max(way);
+                returns |= self.blocks[block].is_step;
+                continue;
+            }
+            let way = way.saturating_add(self.costs[block]);
+            if self.blocks[block].next.is_empty() && !self.blocks[block].is_end {
+                (returns, left) = (true, left.max(way));
+            }
+            self.forward(block).for_each(|next| into[*next] = into[*next].max(Some(way)));
+        }
+        returns.then_some((late, left))
     }
 
     /// Whether a block does nothing but return.
@@ -464,196 +556,4 @@ impl Planner<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn function(blocks: &[(u32, &[usize])]) -> Vec<Block> {
-        blocks.iter().map(|(cost, next)| Block { cost: *cost, next: next.to_vec(), ..Block::default() }).collect()
-    }
-
-    fn placed(blocks: &[Block], counted: &[Counted]) -> Placement {
-        placed_for(Callers::Any, blocks, counted)
-    }
-
-    fn placed_for(callers: Callers, blocks: &[Block], counted: &[Counted]) -> Placement {
-        let shape = Shape::of(blocks);
-        let of = |this: &Loop| counted.iter().copied().find(|counted| this.contains(counted.block));
-        let counted: Vec<_> = shape.loops.iter().map(of).collect();
-        place(blocks, &shape, &counted, 200, callers)
-    }
-
-    #[test]
-    fn a_small_function_charges_nothing_and_a_longer_one_as_it_is_entered() {
-        let small = placed(&function(&[(3, &[1, 2]), (5, &[3]), (9, &[3]), (2, &[])]), &[]);
-        assert_eq!(small, Placement { longest: 14, tail: 14, left: 14, ..Placement::default() });
-        let long = placed(&function(&[(30, &[1, 2]), (50, &[3]), (90, &[3]), (2, &[])]), &[]);
-        assert_eq!((long.entry, long.gates.len()), (Some(122), 0));
-    }
-
-    #[test]
-    fn a_function_whose_callers_know_it_leaves_them_the_ways_in_and_out() {
-        let mut blocks = function(&[(30, &[1, 3]), (50, &[1, 2]), (7, &[4]), (60, &[4]), (20, &[])]);
-        let placement = placed_for(Callers::Known, &blocks, &[]);
-        assert_eq!((placement.entry, placement.gates.len(), placement.calls), (None, 1, true), "{placement:?}");
-        assert_eq!(placement.left, 30 + 60 + 20, "by 3; by the loop it is 80 in and 27 out");
-        assert_eq!(placed(&blocks, &[]).entry, Some(110), "who else calls it leaves it to pay");
-        blocks[3].cost = KNOWN_LEAF;
-        assert!(placed_for(Callers::Known, &blocks, &[]).entry.is_some(), "too long");
-        (blocks[3].cost, blocks[3].is_open) = (5, true);
-        assert!(placed_for(Callers::Known, &blocks, &[]).entry.is_some(), "it may be called in turn");
-    }
-
-    #[test]
-    fn a_loop_that_does_not_count_has_a_gate_in_a_local_copy() {
-        let counted = placed(&function(&[(3, &[1]), (5, &[1, 2]), (2, &[])]), &[]);
-        assert_eq!(counted.gates, [Gate { block: 1, cost: 8, local: Some(0) }]);
-        assert_eq!((counted.locals, counted.entry), (vec![(0, 0)], Some(2)));
-    }
-
-    #[test]
-    fn a_loop_that_counts_is_paid_for_before_it_and_makes_the_gate_of_the_loop_around_it_needless() {
-        // 0 leads to 1, which leads to the loop of 2; 3 leads back to 1 or out.
-        let blocks = function(&[(3, &[1]), (4, &[2]), (5, &[2, 3]), (6, &[1, 4]), (2, &[])]);
-        let placement = placed(&blocks, &[Counted { block: 2, most: None, movable: true }]);
-        assert!(placement.gates.is_empty(), "{placement:?}");
-        let [strip] = placement.strips[..] else { panic!("{placement:?}") };
-        assert_eq!((strip.preheader, strip.cost, strip.before), (1, 5, 10), "6 of the iteration before, and 4");
-        assert_eq!(strip.at_once, None);
-    }
-
-    #[test]
-    fn a_loop_of_few_iterations_is_straight_code() {
-        let blocks = function(&[(3, &[1]), (5, &[1, 2]), (2, &[])]);
-        let placement = placed(&blocks, &[Counted { block: 1, most: Some(7), movable: true }]);
-        assert_eq!(
-            placement,
-            Placement { longest: 3 + 35 + 2, tail: 3 + 35 + 2, left: 3 + 35 + 2, ..Placement::default() }
-        );
-    }
-
-    #[test]
-    fn a_loop_that_may_end_early_pays_for_little() {
-        // 1 tests the data, 2 counts; 4 is a panic.
-        let mut blocks = function(&[(3, &[1]), (5, &[2, 3]), (4, &[1, 4]), (2, &[]), (50, &[])]);
-        blocks[4].is_end = true;
-        let placement = placed(&blocks, &[Counted { block: 2, most: None, movable: true }]);
-        assert_eq!(placement.strips[0].at_once, Some(AT_ONCE));
-        blocks[3].is_end = true;
-        let placement = placed(&blocks, &[Counted { block: 2, most: None, movable: true }]);
-        assert_eq!(placement.strips[0].at_once, None, "panics don't count");
-    }
-
-    #[test]
-    fn a_loop_that_calls_in_every_iteration_leaves_the_charge_to_who_is_called() {
-        let mut blocks = function(&[(3, &[1]), (12, &[1, 2]), (2, &[])]);
-        (blocks[1].calls, blocks[1].charges) = (true, true);
-        assert!(placed(&blocks, &[]).gates.is_empty());
-        blocks[1].cost = 2 * BESIDE_A_CALL;
-        assert_eq!(placed(&blocks, &[]).gates, [Gate { block: 1, cost: 43, local: None }]);
-    }
-
-    #[test]
-    fn a_small_function_that_calls_only_known_ones_is_a_leaf_all_the_same() {
-        let mut blocks = function(&[(3, &[1]), (12, &[])]);
-        blocks[1].calls = true;
-        let placement = placed(&blocks, &[]);
-        assert_eq!((placement.entry, placement.calls), (None, true));
-        blocks[1].is_open = true;
-        assert!(placed(&blocks, &[]).entry.is_some(), "who is called may be the function itself");
-    }
-
-    #[test]
-    fn a_call_by_which_nobody_may_charge_pays_for_no_iteration() {
-        let mut blocks = function(&[(3, &[1]), (5, &[1, 2]), (2, &[])]);
-        (blocks[1].calls, blocks[1].is_open) = (true, true);
-        assert_eq!(placed(&blocks, &[]).gates, [Gate { block: 1, cost: 8, local: None }]);
-    }
-
-    #[test]
-    fn the_gate_of_a_loop_around_a_match_is_where_the_ways_part() {
-        let blocks = function(&[(3, &[1]), (9, &[2, 3, 4]), (5, &[5]), (6, &[5]), (7, &[5]), (2, &[1, 6]), (2, &[])]);
-        let placement = placed(&blocks, &[]);
-        let [gate] = placement.gates[..] else { panic!("{placement:?}") };
-        assert_eq!((gate.block, gate.local), (1, Some(0)));
-        assert_eq!(gate.cost, 9 + 7 + 2, "what comes behind it is paid for in the next iteration");
-    }
-
-    #[test]
-    fn a_nest_of_loops_that_are_paid_for_in_advance_keeps_the_credit_in_a_local_copy() {
-        // 1 leads to the loop of 2; 3 back to 1 or out.
-        let blocks = function(&[(3, &[1]), (90, &[2]), (5, &[2, 3]), (6, &[1, 4]), (2, &[])]);
-        let counted = [Counted { block: 2, most: None, movable: true }];
-        let placement = placed(&blocks, &counted);
-        assert_eq!(placement.strips[0].local, Some(1), "{placement:?}");
-        assert_eq!(placement.locals, [(1, 0)]);
-    }
-
-    #[test]
-    fn a_loop_that_mostly_goes_by_its_calls_keeps_the_credit_in_a_local_copy() {
-        // 1 skips by way of 2, or calls in 3, which may panic by way of 6; 4 goes back or out.
-        let mut blocks =
-            function(&[(3, &[1]), (5, &[2, 3]), (4, &[4]), (12, &[4, 6]), (2, &[1, 5]), (2, &[]), (9, &[])]);
-        (blocks[3].calls, blocks[6].is_end) = (true, true);
-        let placement = placed(&blocks, &[]);
-        assert_eq!(placement.locals, [(0, 0)]);
-        assert!(placement.gates.iter().any(|gate| gate.local == Some(0)), "{placement:?}");
-        blocks[3].is_invoke = true;
-        assert!(placed(&blocks, &[]).locals.is_empty(), "who follows the call is led to by others too");
-        blocks[3].is_invoke = false;
-        blocks[2].cost = TIGHT;
-        assert!(placed(&blocks, &[]).locals.is_empty(), "it is long anyway");
-        (blocks[2].cost, blocks[1].calls) = (4, true);
-        assert!(placed(&blocks, &[]).locals.is_empty(), "every way round calls");
-        blocks[1].calls = false;
-        blocks[3].next.push(3);
-        assert!(placed(&blocks, &[]).locals.is_empty(), "the call is in a loop of its own");
-    }
-
-    #[test]
-    fn the_ways_back_from_recursion_have_gates() {
-        let mut blocks = function(&[(3, &[1, 2]), (12, &[2]), (2, &[])]);
-        (blocks[1].calls, blocks[1].comes_back) = (true, true);
-        assert!(placed(&blocks, &[]).gates.is_empty(), "it is short");
-        blocks[1].cost = 50;
-        assert_eq!(placed(&blocks, &[]).gates, [Gate { block: 1, cost: 53, local: None }]);
-    }
-
-    proptest! {
-        /// Whatever the control flow, reducible or not: no way is longer than the bound and a block without a charge,
-        /// none can go on for ever without one, and a charge covers the way to it.
-        #[test]
-        fn every_way_is_charged_for(
-            shape in prop::collection::vec((1..60_u32, prop::collection::vec(0..24_usize, 0..3)), 1..24),
-            choices in prop::collection::vec(any::<u8>(), 2000),
-            callers in prop::sample::select(vec![Callers::Known, Callers::Any]),
-        ) {
-            let count = shape.len();
-            let blocks: Vec<Block> = shape.into_iter()
-                .map(|(cost, next)| Block {
-                    cost, next: next.into_iter().map(|next| next % count).collect(), ..Block::default()
-                }).collect();
-            let placement = placed_for(callers, &blocks, &[]);
-            let (mut at, mut way, mut choices, mut into) = (0, 0, choices.into_iter(), None);
-            prop_assert!(placement.entry.is_some() || placement.left <= KNOWN_LEAF && callers == Callers::Known
-                || placement.left <= LEAF && placement.gates.is_empty());
-            loop {
-                way += blocks[at].cost;
-                prop_assert!(way <= 200 + 60, "{way}: {placement:?}");
-                prop_assert!(way <= placement.longest);
-                if let Some(gate) = placement.gates.iter().find(|gate| gate.block == at) {
-                    prop_assert!(gate.cost >= way, "{way}: {gate:?}");
-                    into = into.or(Some(way));
-                    way = 0;
-                }
-                if blocks[at].next.is_empty() {
-                    prop_assert!(placement.entry.is_none_or(|entry| entry >= way));
-                    prop_assert!(placement.left >= into.unwrap_or(0) + way, "{into:?} and {way}: {placement:?}");
-                    break;
-                }
-                let Some(choice) = choices.next() else { break };
-                at = blocks[at].next[usize::from(choice) % blocks[at].next.len()];
-            }
-        }
-    }
-}
+mod tests;

@@ -30,7 +30,7 @@ pub(crate) struct Fact {
     pub(crate) longest: Option<u32>,
     /// Its longest way from a charge to a return.
     pub(crate) tail: u32,
-    /// Whether it charges, and then as it is entered; otherwise its callers pay for all of it.
+    /// Whether it charges, and then as it is entered, or late on its ways; otherwise its callers pay for all of it.
     pub(crate) charges: bool,
     /// Whom it calls by name.
     pub(crate) calls: Vec<String>,

@@ -13,9 +13,9 @@
 //!    allocator is such a section, which `cargo quanta` finds by itself.
 //! 4. The credit is zero or more but for the moment between a charge and its probe.
 //!
-//! A probe keeps all registers, by LLVM's `preserve_all` convention. It is called from arbitrary code, so all that runs
-//! until the switch is in this crate and touches this crate's own thread-locals only: no allocation, no lock, no other
-//! thread-local. Functions in the section `.text.quanta.unprobed` get no charges.
+//! A probe keeps all registers but r11, and may be called with the stack aligned in any way. It is called from arbitrary
+//! code, so all that runs until the switch is in this crate and touches this crate's own thread-locals only: no allocation,
+//! no lock, no other thread-local. Functions in the section `.text.quanta.unprobed` get no charges.
 
 use crate::machine;
 use std::marker::PhantomData;

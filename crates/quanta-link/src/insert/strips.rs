@@ -3,7 +3,7 @@
 //! The control flow around such a loop is edited by hand: blocks in front of it that pay, and two behind its test, of
 //! which one makes the test itself where the limit is met, and the other moves the limit and goes on.
 
-use super::{Charges, Function, PRESERVE_ALL};
+use super::{Charges, Function};
 use crate::counted::{Step, Test};
 use crate::flow::phis;
 use crate::place::Strip;
@@ -199,7 +199,7 @@ impl Function<'_> {
     /// What the runtime is asked and answers is in the thread's state: registers that it needs would not be free for
     /// the code around.
     unsafe fn pay(&self, strip: &Strip, test: &Test, from: LLVMValueRef, limit: LLVMValueRef) {
-        let Charges { context, probe_kind, number, .. } = *self.charges;
+        let Charges { context, number, .. } = *self.charges;
         let builder = self.builder;
         // SAFETY: see the module's documentation.
         unsafe {
@@ -218,8 +218,7 @@ impl Function<'_> {
                     // Volatile, so that they stay two: a constant of 64 bits needs a register.
                     LLVMSetVolatile(LLVMBuildStore(builder, value, place), 1);
                 }
-                let call = LLVMBuildCall2(builder, probe_kind, this.set.strip, std::ptr::null_mut(), 0, c"".as_ptr());
-                LLVMSetInstructionCallConv(call, PRESERVE_ALL);
+                this.charges.call(builder, this.set.strip);
                 let paid = LLVMBuildLoad2(builder, number, distance, c"".as_ptr());
                 LLVMBuildStore(builder, this.moved(test, from, paid), limit);
             });
