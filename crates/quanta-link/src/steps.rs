@@ -13,7 +13,7 @@ use llvm_sys::{LLVMOpcode, LLVMTypeKind};
 
 /// How wide a window is, in bytes, and of how many windows' widths one is a window: powers of two.
 pub(crate) const WIDTH: u64 = 32;
-pub(crate) const EVERY: u32 = 16;
+pub(crate) const EVERY: u32 = 8;
 
 /// A step that goes less far has no room for the pointer.
 const LEAST: u64 = 8;

@@ -74,6 +74,8 @@ counters! {
     truncated,
     /// Heads that died, by a defect of this library, and whose connections were lost.
     heads_died,
+    /// Turns in which a handler held up its thread for 100 ms or longer, by blocking it or by computing without a probe.
+    held_up,
     /// Calls that heads gave away for others to take.
     given_away,
     /// Calls of other heads that were taken.

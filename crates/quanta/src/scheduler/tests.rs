@@ -114,7 +114,7 @@ fn only_who_has_not_begun_and_is_out_can_be_withdrawn() {
     assert_eq!(jobs.next(at(1)), Some((id, at(0))));
     jobs.withdraw(id).expect("it is out, and hasn't begun")();
     assert_eq!((jobs.unfinished(), jobs.counts().finished), (0, 1));
-    let id = jobs.add(at(2), Urgency::default(), 1, Box::new(|| yield_now()));
+    let id = jobs.add(at(2), Urgency::default(), 1, Box::new(yield_now));
     assert!(matches!(step(&mut jobs, at(3)), Some((_, _, Event::Suspended(_)))));
     assert!(jobs.withdraw(id).is_none(), "it has begun");
     jobs.resume(at(4), id);

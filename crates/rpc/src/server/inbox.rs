@@ -11,7 +11,7 @@ use crossbeam_queue::SegQueue;
 use greenwave_policy::{Deadline, Load, Time, Urgency};
 use greenwave_quanta::scheduler::WaitId;
 use greenwave_verbs::{DetachedEndpoint, Waker};
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// A message to a thread of the server.
@@ -141,6 +141,17 @@ struct Published {
     /// Turns in a row in which there was something to do: DaRPC's measure of a head's load.
     busy_turns: AtomicU32,
     connections: AtomicU32,
+    /// The number of the last turn in the upper half, and in the lower one more than the method that has it; 0: nobody has.
+    running: AtomicU64,
+}
+
+/// Who has a turn on a thread: two that are equal are the same turn, in which no quantum has ended meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Running {
+    /// `None`: no handler has.
+    pub(super) method: Option<usize>,
+    pub(super) turn: u32,
+    pub(super) quanta: u32,
 }
 
 impl Inbox {
@@ -215,6 +226,29 @@ impl Inbox {
     #[inline]
     pub(super) fn turn_served(&self) {
         self.load.served.store(self.load.served.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+    }
+
+    /// A handler of this method has its turn.
+    #[inline]
+    pub(super) fn begin_turn(&self, method: usize) {
+        let last = self.load.running.load(Ordering::Relaxed) >> 32;
+        let turn = (last as u32).wrapping_add(1);
+        let method = method as u32 + 1;
+        self.load.running.store(u64::from(turn) << 32 | u64::from(method), Ordering::Relaxed);
+    }
+
+    /// No handler has.
+    #[inline]
+    pub(super) fn end_turn(&self) {
+        let running = self.load.running.load(Ordering::Relaxed);
+        self.load.running.store(running >> 32 << 32, Ordering::Relaxed);
+    }
+
+    /// Who has a turn now.
+    pub(super) fn running(&self) -> Running {
+        let running = self.load.running.load(Ordering::Relaxed);
+        let method = (running as u32).checked_sub(1).map(|method| method as usize);
+        Running { method, turn: (running >> 32) as u32, quanta: self.load.served.load(Ordering::Relaxed) }
     }
 
     /// A call is finished that had been given this many turns.

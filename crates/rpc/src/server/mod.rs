@@ -11,6 +11,7 @@ mod steal;
 mod task;
 #[cfg(test)]
 mod tests;
+mod watchdog;
 
 use crate::clock::Clock;
 use crate::config::{ConfigError, Deadlines, ServerConfig};
@@ -32,6 +33,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use steal::GlobalQueue;
+use watchdog::Watchdog;
 
 /// Starts servers.
 pub struct Server;
@@ -62,6 +64,8 @@ pub struct ServerHandle {
     inboxes: Vec<Arc<Inbox>>,
     heads: usize,
     threads: Vec<JoinHandle<()>>,
+    /// Ends after them.
+    watchdog: Option<Watchdog>,
 }
 
 impl Server {
@@ -82,7 +86,7 @@ impl Server {
         let global = config.steal.filter(|_| config.workers == 0 && heads > 1);
         let global = global.map(|rule| Arc::new(GlobalQueue::new(rule, inboxes[..heads].to_vec())));
         let threads = Vec::new();
-        let mut handle = ServerHandle { addresses: Vec::new(), counters, inboxes, heads, threads };
+        let mut handle = ServerHandle { addresses: Vec::new(), counters, inboxes, heads, threads, watchdog: None };
         let mut seats = Vec::new();
         for (index, place) in places.iter().enumerate() {
             let inboxes_of =
@@ -106,6 +110,8 @@ impl Server {
         for seat in &seats {
             handle.addresses.extend(seat.is_ready()?);
         }
+        let watch = Watchdog::start(handle.inboxes.clone(), Arc::clone(&handle.counters), router);
+        handle.watchdog = Some(watch.map_err(StartError::Thread)?);
         // Nobody serves before all listen, so that a server which can't start has served nobody.
         seats.into_iter().for_each(Seat::go);
         Ok(handle)

@@ -214,6 +214,28 @@ fn a_head_that_dies_costs_its_own_connections_alone() {
 }
 
 #[test]
+fn a_handler_that_blocks_its_head_is_counted_once() {
+    let (free, held) = std::sync::mpsc::channel::<()>();
+    let held = std::sync::Mutex::new(held);
+    let router = Router::new().method("test.Blocks/Block", move |_, _, _| {
+        held.lock().unwrap().recv().unwrap();
+        Ok(())
+    });
+    let server = Server::start(ServerConfig { listen: anywhere(), ..ServerConfig::default() }, router).unwrap();
+    let channel = Channel::new(server.addresses()[0].clone(), ChannelConfig::default()).unwrap();
+    let block = move || channel.call(&Context::with_deadline(MINUTE), MethodId::of("test.Blocks/Block"), b"").is_ok();
+    let caller = std::thread::spawn(block);
+    let until = Instant::now() + MINUTE;
+    while server.counters().held_up == 0 {
+        assert!(Instant::now() < until, "nobody noticed");
+        std::thread::yield_now();
+    }
+    free.send(()).unwrap();
+    assert!(caller.join().unwrap());
+    assert_eq!(server.counters().held_up, 1);
+}
+
+#[test]
 fn a_server_that_cant_listen_everywhere_serves_nowhere() {
     let taken = start(1, None);
     let further = Instance { listen: taken.addresses().to_vec(), ..Instance::default() };

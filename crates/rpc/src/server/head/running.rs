@@ -98,7 +98,9 @@ impl Head {
         mailbox.resumed.set(now);
         let learned = &methods[task.method];
         let mut turn = Served { clock, task, learned, pacing, inbox: &role.inbox, until: now };
+        role.inbox.begin_turn(turn.task.method);
         let event = jobs.run(now, job, &mut turn);
+        role.inbox.end_turn();
         let after = turn.until;
         let task = &mut self.tasks[index];
         task.behind = self.mailbox.behind.take();
