@@ -130,6 +130,10 @@ impl Testbed<'_> {
         if let Some(usage) = usage {
             figures.insert("service_share".to_owned(), 1.0 - usage.head_share());
             figures.insert(KEPT.to_owned(), us(usage.kept()));
+            for (name, [count, nanos]) in [("look", usage.looks), ("post", usage.posts)] {
+                figures.insert(format!("{name}s_per_s"), count as f64 / usage.taken.as_secs_f64());
+                figures.insert(format!("{name}_us"), nanos as f64 / 1e3 / count.max(1) as f64);
+            }
             figures.insert("wasted_work_share".to_owned(), usage.wasted as f64 / usage.service as f64);
         }
         Ok(figures)

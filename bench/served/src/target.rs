@@ -43,6 +43,10 @@ pub(crate) struct Usage {
     pub(crate) service: u64,
     /// By handlers for calls that were not answered in time.
     pub(crate) wasted: u64,
+    /// How often it looked for what had come, and how long that took.
+    pub(crate) looks: [u64; 2],
+    /// How often it posted replies, and how long that took.
+    pub(crate) posts: [u64; 2],
 }
 
 /// Methods of a Greenwave server over one connection.
@@ -199,6 +203,8 @@ impl Served for Greenwave {
             cpu: reading.cpu.as_nanos() as u64,
             service: counter("service_nanos")?,
             wasted: counter("wasted_nanos")?,
+            looks: [counter("looks")?, counter("look_nanos")?],
+            posts: [counter("posts")?, counter("post_nanos")?],
         }))
     }
 }
@@ -212,6 +218,8 @@ impl Usage {
             cpu: self.cpu - before.cpu,
             service: self.service - before.service,
             wasted: self.wasted - before.wasted,
+            looks: [0, 1].map(|at| self.looks[at] - before.looks[at]),
+            posts: [0, 1].map(|at| self.posts[at] - before.posts[at]),
         }
     }
 

@@ -39,9 +39,8 @@ pub enum Due {
 /// When an event loop looks and posts.
 #[derive(Clone, Debug)]
 pub struct Pacing {
-    /// What a look and a post cost lately, in nanoseconds.
-    look: u64,
-    post: u64,
+    look: Price,
+    post: Price,
     /// What may be used, in nanoseconds; below zero it was used in advance.
     saved: i64,
     /// What has run since the last look, in nanoseconds.
@@ -67,18 +66,11 @@ impl Pacing {
     /// How many looks and posts can be saved up.
     const MOST: i64 = 4;
 
-    /// No price is less or more than this, in nanoseconds.
-    const PRICES: (u64, u64) = (50, 1_000_000);
-
-    /// What a look and a post are taken to cost before any was measured.
-    const FIRST: Duration = Duration::from_micros(2);
-
     /// With nothing measured, and all saved that can be.
     #[must_use]
     pub fn new() -> Self {
-        let first = Span::from(Self::FIRST).as_nanos();
-        let mut new =
-            Self { look: first, post: first, saved: 0, ran: 0, has_posted: false, replies: 0, due: Time::MAX };
+        let (look, post) = (Price::FIRST, Price::FIRST);
+        let mut new = Self { look, post, saved: 0, ran: 0, has_posted: false, replies: 0, due: Time::MAX };
         new.rested();
         new
     }
@@ -86,19 +78,21 @@ impl Pacing {
     /// The loop looked, which took so long without what was done for what it found.
     #[inline]
     pub fn looked(&mut self, cost: Span) {
-        self.look = mean(self.look, cost);
-        self.spend(cost);
+        self.look.learn(cost);
+        self.spend(self.look.mean);
         (self.ran, self.has_posted) = (0, false);
     }
 
-    /// The loop posted all replies that waited.
+    /// The loop posted all replies that waited; says whether there were any.
     #[inline]
-    pub fn posted(&mut self, cost: Span) {
-        if self.replies > 0 {
-            self.post = mean(self.post, cost);
-            self.spend(cost);
+    pub fn posted(&mut self, cost: Span) -> bool {
+        let some = self.replies > 0;
+        if some {
+            self.post.learn(cost);
+            self.spend(self.post.mean);
         }
         (self.replies, self.due, self.has_posted) = (0, Time::MAX, true);
+        some
     }
 
     /// There was nothing to run.
@@ -132,7 +126,7 @@ impl Pacing {
     #[inline]
     #[must_use]
     pub fn after_quantum(&self, now: Time) -> Due {
-        let may_post = !self.has_posted && self.saved >= self.post.cast_signed();
+        let may_post = !self.has_posted && self.saved >= self.post.mean.cast_signed();
         if self.replies > 0 && (may_post || self.is_pressing(now)) {
             Due::Post
         } else if self.saved >= self.price().cast_signed() {
@@ -158,7 +152,7 @@ impl Pacing {
     /// What a look and a post are expected to cost.
     #[inline]
     fn price(&self) -> u64 {
-        self.look + self.post
+        self.look.mean + self.post.mean
     }
 
     /// Whether a reply that waits would be late if it waited until a look and a post have been earned.
@@ -168,10 +162,8 @@ impl Pacing {
     }
 
     #[inline]
-    fn spend(&mut self, cost: Span) {
-        // One that was long because the thread was kept from running isn't to be made up for by many that are left out.
-        let cost = cost.as_nanos().min(self.most().unsigned_abs());
-        self.saved = self.saved.saturating_sub_unsigned(cost).max(-self.most());
+    fn spend(&mut self, price: u64) {
+        self.saved = self.saved.saturating_sub_unsigned(price).max(-self.most());
     }
 
     #[inline]
@@ -186,10 +178,35 @@ impl Default for Pacing {
     }
 }
 
-/// The running mean of a price, over about eight of them. One that is far above the others is no price but the time for which the
-/// thread was kept from running, so it counts for four times the mean at most.
-#[inline]
-fn mean(mean: u64, cost: Span) -> u64 {
-    let (least, most) = Pacing::PRICES;
-    (mean * 7 + cost.as_nanos().min(mean * 4)).div_ceil(8).clamp(least, most)
+/// What something costs lately, in nanoseconds.
+///
+/// This is what is spent each time, and not what it took: in the long run that is the same. Where system calls wait for
+/// others now and then, for a lock that the peer holds or for the host, who waits here would otherwise wait again while that
+/// is made up for.
+#[derive(Clone, Debug)]
+struct Price {
+    mean: u64,
+    /// How many the mean is of, at most so many as it remembers.
+    count: u64,
+}
+
+impl Price {
+    /// Before any was measured: 2 us.
+    const FIRST: Self = Self { mean: 2000, count: 0 };
+
+    /// How many are remembered.
+    const MEMORY: u64 = 8;
+
+    /// None is less or more than this.
+    const RANGE: (u64, u64) = (50, 1_000_000);
+
+    /// One that is far above the others is no price but the time for which the thread was kept from running, so it counts for
+    /// four times the mean at most.
+    #[inline]
+    fn learn(&mut self, cost: Span) {
+        self.count = (self.count + 1).min(Self::MEMORY);
+        let sum = self.mean * (self.count - 1) + cost.as_nanos().min(self.mean * 4);
+        let (least, most) = Self::RANGE;
+        self.mean = sum.div_ceil(self.count).clamp(least, most);
+    }
 }

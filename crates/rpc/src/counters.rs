@@ -107,6 +107,14 @@ counters! {
     refused,
     /// Calls of methods that there are not.
     unknown_method,
+    /// Times that heads looked at their completion queues.
+    looks,
+    /// Nanoseconds that they took to find something there or nothing.
+    look_nanos,
+    /// Times that heads posted replies.
+    posts,
+    /// Nanoseconds that it took.
+    post_nanos,
     /// Nanoseconds that handlers ran.
     service_nanos,
     /// Nanoseconds that handlers ran for calls that were not answered with OK in time.

@@ -8,8 +8,10 @@ use super::{QUANTA, Setting, gap, overhead};
 
 /// What probes should cost at most, over all programs.
 const MEAN_AIM: f64 = 1.02;
-/// And what more than this is named for.
-const EACH_AIM: f64 = 1.05;
+/// And in the worst of them.
+const WORST_AIM: f64 = 1.10;
+/// What costs more than this is named.
+const DEAR: f64 = 1.05;
 
 const MEAN: &str = "probe-overhead/geometric-mean";
 const WORST: &str = "probe-overhead/worst";
@@ -32,7 +34,7 @@ pub(super) fn push_ratios(setting: &Setting, results: &mut Results) {
 pub(super) fn overhead(setting: &Setting, results: &Results) -> Vec<String> {
     let value = |case, system, metric| results.value(case, system, metric).unwrap_or(f64::NAN);
     let mut lines = vec![format!(
-        "probes: geometric mean {:.3} (aim {MEAN_AIM}), worst {:.3}",
+        "probes: geometric mean {:.3} (aim {MEAN_AIM}), worst {:.3} (aim {WORST_AIM})",
         value(MEAN, "probes", "ratio"),
         value(WORST, "probes", "ratio")
     )];
@@ -51,12 +53,12 @@ pub(super) fn overhead(setting: &Setting, results: &Results) -> Vec<String> {
         let (mean, worst) = (value(MEAN, system, "ratio"), value(WORST, system, "ratio"));
         lines.push(format!("{system}, every yield included: geometric mean {mean:.3}, worst {worst:.3}"));
     }
-    let mut dear: Vec<_> = ratios(setting, results, "probes", "ratio").filter(|(_, ratio)| *ratio > EACH_AIM).collect();
+    let mut dear: Vec<_> = ratios(setting, results, "probes", "ratio").filter(|(_, ratio)| *ratio > DEAR).collect();
     dear.sort_by(|(_, a), (_, b)| b.total_cmp(a));
     let dear: Vec<_> = dear.iter().map(|(program, ratio)| format!("{} {ratio:.3}", program.name)).collect();
     lines.push(match dear.is_empty() {
-        true => format!("probes: no program above {EACH_AIM}"),
-        false => format!("probes: above {EACH_AIM} are {}", dear.join(", ")),
+        true => format!("probes: no program above {DEAR}"),
+        false => format!("probes: above {DEAR} are {}", dear.join(", ")),
     });
     lines
 }

@@ -137,7 +137,7 @@ proptest! {
             match act {
                 0 => pacing.ran(Span::from_nanos(number)),
                 1 => pacing.looked(Span::from_nanos(number)),
-                2 => pacing.posted(Span::from_nanos(number)),
+                2 => _ = pacing.posted(Span::from_nanos(number)),
                 3 => pacing.replied(Some(Time::from_nanos(number))),
                 _ => pacing.rested(),
             }

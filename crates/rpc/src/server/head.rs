@@ -192,7 +192,10 @@ impl Head {
         worked |= polled | !self.happened.is_empty();
         // What was found has the time at which it was found, which is later than that of the turn.
         let begun = std::mem::replace(&mut now, self.clock.now());
-        self.pacing.looked(self.net.found().unwrap_or(now).min(now).span_since(begun));
+        let look = self.net.found().unwrap_or(now).min(now).span_since(begun);
+        self.pacing.looked(look);
+        self.role.counters.looks.add(1);
+        self.role.counters.look_nanos.add(look.as_nanos());
         self.attend(now);
         next = next.into_iter().chain(self.relieve(now)).min();
         if self.net.has_output() {

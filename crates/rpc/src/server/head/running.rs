@@ -72,7 +72,11 @@ impl Head {
     pub(super) fn post(&mut self, now: Time) -> Time {
         self.net.flush(now);
         let after = self.clock.now();
-        self.pacing.posted(after.span_since(now));
+        let cost = after.span_since(now);
+        if self.pacing.posted(cost) {
+            self.role.counters.posts.add(1);
+            self.role.counters.post_nanos.add(cost.as_nanos());
+        }
         after
     }
 
