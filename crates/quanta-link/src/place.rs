@@ -28,7 +28,9 @@
 //! gates too.
 //!
 //! So: every cycle of a function contains a charge or a call; no way without a charge is longer than the bound and a
-//! block; each charge is at least what the longest way to it has cost.
+//! block; each charge is at least what the longest way to it has cost. Threaded code alone is an exception: between two of
+//! its windows are some thirty steps, and that it comes to one rests on what [steps](crate::steps) says and not on the
+//! graph.
 
 use crate::loops::{Loop, Shape};
 use crate::steps::EVERY;

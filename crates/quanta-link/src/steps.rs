@@ -4,7 +4,8 @@
 //!
 //! Where they are only grows from step to step. So a charge is made only where it lies in one of the *windows*, of which
 //! there is one in so many bytes: as no step goes further than a window is wide, none is passed over, and what doesn't go
-//! on straight is no step.
+//! on straight is no step. What nobody checks is that functions which call one another step by the same parameter: those
+//! that go by two, and set back each other's, could come to no window.
 
 use crate::flow::{first_but, is_call};
 use llvm_sys::core::*;
