@@ -141,7 +141,7 @@ pub trait Turn {
 
 /// The jobs of one thread and whose turn it is. `K` is what the owner calls them.
 ///
-/// 1. A job is in `ready` if and only if its situation is [`In`](Situation::In), and then once.
+/// 1. A job is in `ready` if and only if its situation is `In`, and then once.
 /// 2. A job that waits for a word is in `waiting`'s list, once, and nobody but that ends the wait: the word is borrowed by
 ///    the job until it runs again, and looked at from there.
 /// 3. `counts.served` is the sum of the quanta of all jobs that are there.
