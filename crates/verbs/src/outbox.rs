@@ -93,7 +93,7 @@ pub(crate) struct Shared<'a> {
     pub(crate) tail: &'a [u8],
 }
 
-/// Empty buffers, the one used last on top.
+/// Empty buffers, those used last on top.
 #[derive(Debug, Default)]
 pub(crate) struct Spare {
     bytes: Vec<Vec<u8>>,
@@ -130,8 +130,17 @@ impl Spare {
         }
     }
 
+    /// The last two take turns, and one that is made is not alone: an endpoint whose kernel still reads the one has grown the
+    /// other before.
     fn take(&mut self) -> Vec<u8> {
-        self.bytes.pop().unwrap_or_default()
+        match self.bytes.len() {
+            0 => {
+                self.bytes.push(Vec::new());
+                Vec::new()
+            }
+            1 => self.bytes.pop().unwrap_or_default(),
+            count => self.bytes.remove(count - 2),
+        }
     }
 
     /// A buffer that was shared and that nobody has any more.
@@ -393,6 +402,7 @@ mod tests {
         for load in [&outbox.flight, &outbox.filling] {
             assert_eq!((load.bytes.capacity(), load.pieces.capacity()), (0, 0));
         }
-        assert_eq!((spare.bytes.len(), spare.pieces.len()), (1, 1));
+        // Two of them take turns.
+        assert_eq!((spare.bytes.len(), spare.pieces.len()), (2, 1));
     }
 }
