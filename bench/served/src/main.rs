@@ -8,7 +8,8 @@
 //! - [`work`]: what handlers do. [`calls`]: what is asked of which method.
 //! - [`system`]: the settings of the server that are compared, and tonic with and without a pool.
 //! - [`server`], [`tonic_server`]; [`target`], [`tonic_client`]: both sides.
-//! - [`cell`]: one system, measured once. [`calm`]: which of its calls count. [`plan`], [`rounds`], [`ratios`], [`claims`]: all of them.
+//! - [`cell`]: one system, measured once. [`calm`]: which of its calls count.
+//! - [`plan`], [`rounds`], [`ratios`], [`claims`]: all of them.
 //!
 //! The program is built twice: by `cargo quanta`, without which nothing is preempted, for the servers; and by Cargo for the
 //! load generator and for tonic's own server.
