@@ -11,20 +11,28 @@
 use crate::deadline::Deadline;
 use crate::sorted::Sorted;
 use std::cmp::Ordering;
+use std::collections::VecDeque;
 
 /// The messages that wait to be sent on a connection, with how much of each is left.
 ///
 /// 1. Each message lies in a slot of its own, and exactly one ticket says which: in `in_hand` or in `tickets`.
 /// 2. `in_hand` is of the message that sent last, or of the only one. If it is done the message has left the queue,
 ///    and is only kept.
-/// 3. `waits_since` is the turn at which a message was pushed or last sent, so it was passed over
-///    `turn - waits_since` times. Nobody in `tickets` can be helped before the turn `look_again`.
+/// 3. What is in `tickets` is in `by_age` too, sorted by `waits_since` and age. Its message was
+///    pushed or last sent at the turn `waits_since`, so it was passed over `turn - waits_since` times, and those in front
+///    most often.
+/// 4. Tickets whose number isn't their slot's are stale. The first of `tickets` never is, and there are hardly
+///    more stale ones than others, so that all of this takes logarithmic time however many wait.
+/// 5. Nobody in `tickets` can be helped before the turn `look_again`.
 #[derive(Clone, Debug)]
 pub struct SplitQueue<T> {
-    slots: Vec<Option<T>>,
+    slots: Vec<Slot<T>>,
     free: Vec<usize>,
     in_hand: Option<Ticket>,
     tickets: Sorted<Ticket>,
+    by_age: VecDeque<Ticket>,
+    /// How often a ticket was put into `tickets`.
+    numbers: u64,
     patience: u64,
     /// Whole messages, the oldest first.
     in_order: bool,
@@ -56,6 +64,8 @@ impl<T> SplitQueue<T> {
             free: Vec::new(),
             in_hand: None,
             tickets: Sorted::new(),
+            by_age: VecDeque::new(),
+            numbers: 0,
             patience,
             in_order: false,
             turn: 0,
@@ -81,11 +91,13 @@ impl<T> SplitQueue<T> {
         } else {
             Rank { remaining, deadline, pushed: self.pushed }
         };
-        let ticket = Ticket { rank, left: remaining, waits_since: self.turn, done: false, slot: self.occupy(message) };
-        if self.is_empty() {
+        let is_first = self.is_empty();
+        let slot = self.occupy(message);
+        let ticket = Ticket { rank, left: remaining, waits_since: self.turn, done: false, slot, number: 0 };
+        if is_first {
             self.in_hand = Some(ticket);
         } else {
-            self.tickets.push(ticket);
+            self.line_up(ticket);
         }
     }
 
@@ -103,14 +115,14 @@ impl<T> SplitQueue<T> {
         let look_again = self.look_again;
         self.choose();
         let chosen = self.in_hand?;
-        let chunk = chunk(self.slots[chosen.slot].as_ref()?);
+        let chunk = chunk(self.slots[chosen.slot].message.as_ref()?);
         if chunk == 0 {
             self.put_back();
             self.look_again = look_again;
             return None;
         }
         let chosen = self.in_hand.as_mut()?;
-        let message = self.slots[chosen.slot].as_mut()?;
+        let message = self.slots[chosen.slot].message.as_mut()?;
         self.turn += 1;
         let bytes = chosen.left.min(chunk);
         chosen.left -= bytes;
@@ -138,7 +150,7 @@ impl<T> SplitQueue<T> {
     /// How many messages have bytes left.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.tickets.len() + usize::from(self.in_hand.is_some_and(|ticket| !ticket.done))
+        self.slots.len() - self.free.len() - usize::from(self.in_hand.is_some_and(|ticket| ticket.done))
     }
 
     /// Whether no message has bytes left.
@@ -150,17 +162,16 @@ impl<T> SplitQueue<T> {
     /// Drops the messages that `keep` is false for, those of a cancelled call for instance. Linear.
     pub fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
         self.put_down_sent();
-        let Self { slots, free, in_hand, tickets, .. } = self;
-        let mut stays = |ticket: &Ticket| {
-            let slot = &mut slots[ticket.slot];
-            let dropped = slot.take_if(|message| !keep(message)).is_some();
-            if dropped {
-                free.push(ticket.slot);
+        let Self { slots, free, in_hand, tickets, by_age, .. } = self;
+        for (at, slot) in slots.iter_mut().enumerate() {
+            if slot.message.take_if(|message| !keep(message)).is_some() {
+                slot.number = 0;
+                free.push(at);
             }
-            !dropped
-        };
-        in_hand.take_if(|ticket| !stays(ticket));
-        tickets.retain(stays);
+        }
+        in_hand.take_if(|ticket| slots[ticket.slot].message.is_none());
+        tickets.retain(|ticket| slots[ticket.slot].number == ticket.number);
+        by_age.retain(|ticket| slots[ticket.slot].number == ticket.number);
     }
 
     /// Takes the ticket of the message whose turn it is into the hand.
@@ -178,29 +189,68 @@ impl<T> SplitQueue<T> {
             (None, Some(_)) => false,
         };
         if !is_held_first {
-            let first = self.tickets.pop();
+            let first = self.take_first();
             self.put_back();
             self.in_hand = first;
         }
     }
 
     /// Takes out the ticket of the message that has waited longest, if it was passed over too often.
-    #[cold]
     fn out_of_patience(&mut self) -> Option<Ticket> {
-        let since = |ticket: &Ticket| (ticket.waits_since, ticket.rank.pushed);
-        let longest = self.tickets.iter().map(since).min()?.0;
-        if self.turn - longest < self.patience {
-            self.look_again = longest + self.patience;
+        while self.by_age.front().is_some_and(|ticket| self.slots[ticket.slot].number != ticket.number) {
+            self.by_age.pop_front();
+        }
+        let ticket = *self.by_age.front()?;
+        if self.turn - ticket.waits_since < self.patience {
+            self.look_again = ticket.waits_since + self.patience;
             return None;
         }
         self.look_again = self.turn + 1 + self.patience;
-        self.tickets.take_least_by(since)
+        self.by_age.pop_front();
+        self.slots[ticket.slot].number = 0;
+        self.drop_stale();
+        Some(ticket)
+    }
+
+    /// Adds a ticket to those that wait.
+    fn line_up(&mut self, ticket: Ticket) {
+        self.numbers += 1;
+        let ticket = Ticket { number: self.numbers, ..ticket };
+        self.slots[ticket.slot].number = self.numbers;
+        self.tickets.push(ticket);
+        // What is put back may have come before what was pushed in the same turn.
+        let age = |ticket: &Ticket| (ticket.waits_since, ticket.rank.pushed);
+        let younger = self.by_age.iter().rev().take_while(|other| age(other) > age(&ticket)).count();
+        self.by_age.insert(self.by_age.len() - younger, ticket);
+        let most = 2 * self.len() + 64;
+        let slots = &self.slots;
+        if self.tickets.len() > most {
+            self.tickets.retain(|ticket| slots[ticket.slot].number == ticket.number);
+        }
+        if self.by_age.len() > most {
+            self.by_age.retain(|ticket| slots[ticket.slot].number == ticket.number);
+        }
+    }
+
+    /// Takes out the first of those that wait.
+    fn take_first(&mut self) -> Option<Ticket> {
+        let first = self.tickets.pop()?;
+        self.slots[first.slot].number = 0;
+        self.drop_stale();
+        Some(first)
+    }
+
+    /// Has a ticket in front that isn't stale.
+    fn drop_stale(&mut self) {
+        while self.tickets.peek().is_some_and(|ticket| self.slots[ticket.slot].number != ticket.number) {
+            self.tickets.pop();
+        }
     }
 
     /// Puts the ticket in hand back to the others.
     fn put_back(&mut self) {
         if let Some(held) = self.in_hand.take() {
-            self.tickets.push(held);
+            self.line_up(held);
         }
     }
 
@@ -209,17 +259,22 @@ impl<T> SplitQueue<T> {
     }
 
     fn occupy(&mut self, message: T) -> usize {
-        let slot = self.free.pop().unwrap_or(self.slots.len());
-        match self.slots.get_mut(slot) {
-            Some(free) => *free = Some(message),
-            None => self.slots.push(Some(message)),
+        let new = Slot { number: 0, message: Some(message) };
+        match self.free.pop() {
+            Some(free) => {
+                self.slots[free] = new;
+                free
+            }
+            None => {
+                self.slots.push(new);
+                self.slots.len() - 1
+            }
         }
-        slot
     }
 
     fn vacate(&mut self, slot: usize) -> Option<T> {
         self.free.push(slot);
-        self.slots[slot].take()
+        self.slots[slot].message.take()
     }
 }
 
@@ -227,6 +282,14 @@ impl<T> Default for SplitQueue<T> {
     fn default() -> Self {
         Self::new()
     }
+}
+
+/// Where a message lies.
+#[derive(Clone, Debug)]
+struct Slot<T> {
+    /// That of its ticket among those that wait; 0: none of them is its.
+    number: u64,
+    message: Option<T>,
 }
 
 /// A message's place in the order. Of tickets the greatest comes out first: the one of the smallest rank.
@@ -237,6 +300,7 @@ struct Ticket {
     waits_since: u64,
     done: bool,
     slot: usize,
+    number: u64,
 }
 
 /// What messages are compared by, in this order.

@@ -53,7 +53,7 @@ pub(crate) enum Happening {
     /// A call came in.
     Call(PeerKey, Arrival),
     /// The caller of an open call no longer wants the answer; it is to be answered all the same.
-    Cancelled(PeerKey, CallId),
+    Cancelled(PeerKey, CallId, Option<usize>),
     /// A call that was made here is over.
     Done { token: usize, outcome: Outcome },
     /// A connection came in, for some cluster to adopt.
@@ -195,6 +195,15 @@ impl Net {
                 self.queue.close(endpoint, Close::Abort);
             }
             self.ends.remove(key.index);
+        }
+    }
+
+    /// Notes which task serves a call, to be said when it is cancelled.
+    #[inline]
+    pub(crate) fn served_by(&mut self, key: PeerKey, call: CallId, task: usize) {
+        let peer = self.ends.peers.get_mut(key.index).filter(|peer| peer.serial == key.serial);
+        if let Some(Peer { half: Half::Callee(callee), .. }) = peer {
+            callee.served_by(call, task);
         }
     }
 
@@ -364,7 +373,7 @@ impl Net {
             }
             Half::Callee(callee) => {
                 let key = PeerKey { index, serial: peer.serial };
-                happened.extend(callee.open_calls().map(|call| Happening::Cancelled(key, call)));
+                happened.extend(callee.open_calls().map(|(call, task)| Happening::Cancelled(key, call, task)));
                 self.ends.counters.connections.sub(1);
                 self.ends.remove(index);
             }

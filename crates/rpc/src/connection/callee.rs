@@ -47,11 +47,14 @@ pub(crate) struct Answer {
 enum Slot {
     Free,
     Receiving(Box<Receiving>),
-    /// Being served, under this number.
-    Open(CallId),
+    /// Being served, by this task if it was [said](Callee::served_by).
+    Open(CallId, u32),
     /// Answered, but parts of its message are still to come.
     Answered(CallId, Discarding),
 }
+
+/// Nobody has said which task serves a call.
+const NO_TASK: u32 = u32::MAX;
 
 struct Receiving {
     arrival: Arrival,
@@ -68,12 +71,22 @@ impl Receiving {
 /// What a chunk brought.
 pub(crate) enum Served {
     Arrived(Arrival),
-    /// The caller of an open call no longer wants the answer.
-    Cancelled(CallId),
+    /// The caller of an open call no longer wants the answer; with the task that serves it.
+    Cancelled(CallId, Option<usize>),
     /// A call was answered with a refusal at once.
     Refused,
     /// The caller of a call that was not there yet took it back; that was answered.
     Withdrawn,
+}
+
+/// The code of a failure. No handler can succeed by failing.
+fn failing(code: Code) -> Code {
+    if code == Code::Ok { Code::Internal } else { code }
+}
+
+/// The task of this number, if it is one.
+fn known(task: u32) -> Option<usize> {
+    (task != NO_TASK).then_some(task as usize)
 }
 
 /// The serving end.
@@ -109,9 +122,21 @@ impl Callee {
         self.open + self.link.messages()
     }
 
-    /// The calls that are being served.
-    pub(crate) fn open_calls(&self) -> impl Iterator<Item = CallId> {
-        self.slots.iter().filter_map(|(_, slot)| if let Slot::Open(call) = slot { Some(*call) } else { None })
+    /// The calls that are being served, each with the task that serves it.
+    pub(crate) fn open_calls(&self) -> impl Iterator<Item = (CallId, Option<usize>)> {
+        self.slots
+            .iter()
+            .filter_map(|(_, slot)| if let Slot::Open(call, task) = slot { Some((*call, known(*task))) } else { None })
+    }
+
+    /// Notes which task serves an open call, to be said when it is cancelled.
+    #[inline]
+    pub(crate) fn served_by(&mut self, call: CallId, task: usize) {
+        if let Some((_, Slot::Open(open, own))) = self.slots.get_mut(slot_of(call))
+            && *open == call
+        {
+            *own = u32::try_from(task).unwrap_or(NO_TASK);
+        }
     }
 
     /// Reads a chunk. `buffer` gives an empty buffer, for a message of about so many bytes.
@@ -167,7 +192,7 @@ impl Callee {
             return Ok(Some(Served::Refused));
         }
         if complete {
-            self.slots[slot].1 = Slot::Open(id);
+            self.slots[slot].1 = Slot::Open(id, NO_TASK);
             let mut body = buffer(message_len);
             body.extend_from_slice(call.body);
             return Ok(Some(Served::Arrived(self.arrival(now, call, body))));
@@ -281,7 +306,7 @@ impl Callee {
             _ => return unexpected,
         }
         Ok(self.take_received(now, slot_of(call)).map(|received| {
-            self.slots[slot_of(call)].1 = Slot::Open(call);
+            self.slots[slot_of(call)].1 = Slot::Open(call, NO_TASK);
             Served::Arrived(Arrival { body: received.assembly.into_body(), ..received.arrival })
         }))
     }
@@ -298,7 +323,7 @@ impl Callee {
     fn on_cancel(&mut self, now: Time, call: CallId) -> Option<Served> {
         let slot = slot_of(call);
         match &self.slots.get(slot)?.1 {
-            Slot::Open(open) if *open == call => Some(Served::Cancelled(call)),
+            Slot::Open(open, task) if *open == call => Some(Served::Cancelled(call, known(*task))),
             Slot::Answered(answered, _) if *answered == call => {
                 self.slots[slot].1 = Slot::Free;
                 None
@@ -319,14 +344,16 @@ impl Callee {
     pub(crate) fn answer(&mut self, answer: Answer) -> Option<Vec<u8>> {
         let slot = slot_of(answer.call);
         match self.slots.get_mut(slot) {
-            Some((_, Slot::Open(open))) if *open == answer.call => self.slots[slot].1 = Slot::Free,
+            Some((_, Slot::Open(open, _))) if *open == answer.call => self.slots[slot].1 = Slot::Free,
             _ => return None,
         }
-        let Answer { call, result: Ok(body), receipt, .. } = &answer else {
-            self.send_answer(answer);
-            return None;
+        let Answer { call, result, receipt, .. } = &answer;
+        let (code, reason, body) = match result {
+            Ok(body) => (Code::Ok, Reason::None, &body[..]),
+            Err(status) => (failing(status.code), status.reason, status.message.as_bytes()),
         };
-        if !receipt.children.is_empty() || !self.link.may_line_up(body.len()) {
+        let is_whole = code == Code::Ok || body.len() <= wire::FAILURE_TEXT_MOST;
+        if !receipt.children.is_empty() || !is_whole || !self.link.may_line_up(body.len()) {
             self.send_answer(answer);
             return None;
         }
@@ -334,8 +361,8 @@ impl Callee {
             call: *call,
             credits: 0,
             message_len: body.len() as u32,
-            code: Code::Ok,
-            reason: Reason::None,
+            code,
+            reason,
             receipts_len: 0,
             queue: receipt.queue,
             service: receipt.service,
@@ -368,9 +395,7 @@ impl Callee {
                 let end = text.floor_char_boundary(wire::FAILURE_TEXT_MOST.min(room).min(limit));
                 let mut text = text.into_bytes();
                 text.truncate(end);
-                // No handler can succeed by failing.
-                let code = if status.code == Code::Ok { Code::Internal } else { status.code };
-                (code, status.reason, text)
+                (failing(status.code), status.reason, text)
             }
         };
         let mut receipts = Vec::new();

@@ -37,8 +37,11 @@ use std::time::Duration;
 const NOTHING: Receipt =
     Receipt { queue: Duration::ZERO, service: Duration::ZERO, total: Duration::ZERO, children: Vec::new(), omitted: 0 };
 
-/// Deadlines are kept to within this.
+/// Deadlines are kept to within this, or where there are many calls to [within more](Caller::grain).
 const GRAIN: Duration = Duration::from_micros(50);
+
+/// For each slot deadlines are looked at this much less often, so that looking takes no more than a tenth of a core.
+const GRAIN_PER_SLOT: Duration = Duration::from_nanos(20);
 
 /// A call to be made with a context and a message of its own; see [`Request`].
 pub(crate) struct NewCall {
@@ -467,6 +470,11 @@ impl Caller {
             }
         };
         self.link.transmit(now, queue, endpoint, begun, spare)
+    }
+
+    /// How exactly deadlines are kept to.
+    fn grain(&self) -> Duration {
+        GRAIN.max(GRAIN_PER_SLOT.saturating_mul(self.slots.len() as u32))
     }
 
     /// When there is something to sweep.

@@ -122,7 +122,7 @@ impl Serving {
                 assert!(!self.arrived.contains(&arrival.call), "a call is served twice at once");
                 self.arrived.push(arrival.call);
             }
-            Some(Served::Cancelled(call)) => assert!(self.arrived.contains(&call), "nobody serves the call"),
+            Some(Served::Cancelled(call, _)) => assert!(self.arrived.contains(&call), "nobody serves the call"),
             Some(Served::Refused | Served::Withdrawn) | None => {}
         }
         true

@@ -260,8 +260,8 @@ impl Ends {
                         happened.push(Happening::Call(key, arrival));
                         Ok(())
                     }
-                    Ok(Some(Served::Cancelled(call))) => {
-                        happened.push(Happening::Cancelled(key, call));
+                    Ok(Some(Served::Cancelled(call, task))) => {
+                        happened.push(Happening::Cancelled(key, call, task));
                         Ok(())
                     }
                     Ok(Some(Served::Refused)) => {

@@ -273,7 +273,7 @@ impl Head {
         for happening in happened.drain(..) {
             match happening {
                 Happening::Call(peer, arrival) => self.arrive(now, peer, arrival),
-                Happening::Cancelled(peer, call) => self.cancel(now, peer, call),
+                Happening::Cancelled(peer, call, task) => self.cancel(now, peer, call, task),
                 Happening::Accepted(endpoint) => {
                     let heads = &self.role.heads;
                     let least = heads

@@ -71,6 +71,16 @@ impl Owed {
         self.head.as_ref().is_some_and(|own| Arc::ptr_eq(own, head))
     }
 
+    /// What stands for a head as long as it has an inbox.
+    pub(super) fn name_of(head: &Arc<Inbox>) -> usize {
+        Arc::as_ptr(head) as usize
+    }
+
+    /// What stands for the head that it is owed to.
+    pub(super) fn creditor(&self) -> Option<usize> {
+        self.head.as_ref().map(Self::name_of)
+    }
+
     /// The head itself serves its call after all.
     pub(super) fn settle(mut self) {
         self.head = None;

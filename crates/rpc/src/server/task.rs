@@ -1,6 +1,6 @@
 //! A call while it is served.
 
-use super::inbox::Owed;
+use super::inbox::{Inbox, Owed};
 use super::places::Place;
 use crate::context::{Context, Inner};
 use crate::local::Command;
@@ -13,6 +13,7 @@ use greenwave_policy::{Span, Time, Urgency};
 use greenwave_quanta::Job;
 use greenwave_quanta::scheduler::JobId;
 use std::cell::Cell;
+use std::collections::HashMap;
 use std::ops::{Index, IndexMut};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -25,6 +26,7 @@ pub(super) struct Task {
     lives: bool,
     /// If another thread has the connection.
     pub(super) owed: Option<Owed>,
+    debt: Option<Debt>,
     pub(super) peer: PeerKey,
     pub(super) call: CallId,
     pub(super) method: usize,
@@ -91,7 +93,12 @@ pub(super) struct Tasks {
     router: Arc<Router>,
     slots: Vec<Task>,
     free: Vec<usize>,
+    /// Those that are owed to other threads.
+    owed: HashMap<Debt, usize>,
 }
+
+/// Whom an answer is owed to: the head, its connection, the call.
+type Debt = (usize, PeerKey, CallId);
 
 /// A call that is about to be a task.
 pub(super) struct Admitted {
@@ -123,6 +130,7 @@ impl Task {
         Self {
             lives: true,
             owed,
+            debt: None,
             peer,
             call,
             method,
@@ -184,7 +192,7 @@ impl Serving {
 
 impl Tasks {
     pub(super) fn new(router: Arc<Router>) -> Self {
-        Self { router, slots: Vec::new(), free: Vec::new() }
+        Self { router, slots: Vec::new(), free: Vec::new(), owed: HashMap::new() }
     }
 
     /// Adds the task of a request.
@@ -208,7 +216,8 @@ impl Tasks {
     /// Adds the task of a request whose context was made elsewhere.
     pub(super) fn adopt(&mut self, admitted: Admitted, context: Context, request: Vec<u8>) -> usize {
         let serving = serving(&self.router, &admitted, context, request);
-        match self.free.pop() {
+        let debt = admitted.owed.as_ref().and_then(Owed::creditor).map(|head| (head, admitted.peer, admitted.call));
+        let index = match self.free.pop() {
             Some(index) => {
                 let task = &mut self.slots[index];
                 task.serving = serving;
@@ -219,13 +228,26 @@ impl Tasks {
                 self.slots.push(Task::new(admitted, serving));
                 self.slots.len() - 1
             }
+        };
+        if let Some(debt) = debt {
+            self.slots[index].debt = Some(debt);
+            self.owed.insert(debt, index);
         }
+        index
+    }
+
+    /// The task whose answer is owed to this head for this call.
+    pub(super) fn owed_to(&self, head: &Arc<Inbox>, peer: PeerKey, call: CallId) -> Option<usize> {
+        self.owed.get(&(Owed::name_of(head), peer, call)).copied()
     }
 
     /// Removes a task that is over, and hands out its request's buffer.
     #[inline]
     pub(super) fn end(&mut self, index: usize) -> Option<Vec<u8>> {
         let task = &mut self.slots[index];
+        if let Some(debt) = task.debt.take() {
+            self.owed.remove(&debt);
+        }
         task.clear();
         self.free.push(index);
         let serving = Rc::get_mut(&mut task.serving)?;
@@ -239,10 +261,6 @@ impl Tasks {
 
     pub(super) fn get_mut(&mut self, index: usize) -> Option<&mut Task> {
         self.slots.get_mut(index).filter(|task| task.lives)
-    }
-
-    pub(super) fn iter(&self) -> impl Iterator<Item = (usize, &Task)> {
-        self.slots.iter().enumerate().filter(|(_, task)| task.lives)
     }
 
     pub(super) fn len(&self) -> usize {

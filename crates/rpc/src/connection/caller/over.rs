@@ -1,6 +1,6 @@
 //! How calls end before their REPLY: given up by their maker, late, lost, or taken to another connection.
 
-use super::{Caller, Finished, GRAIN, Open, Slot};
+use super::{Caller, Finished, Open, Slot};
 use crate::connection::assembly::Discarding;
 use crate::connection::call_in;
 use crate::connection::outgoing::Unsent;
@@ -33,7 +33,9 @@ impl Caller {
             self.receiving -= 1;
             self.link.received_part(now, self.receiving);
         }
-        if matches!(self.link.withdraw(call), Unsent::All(_)) {
+        // Those that wait are looked through only where it may be one of them.
+        let unsent = if open.posted.is_some() { self.link.withdraw_rest(call) } else { self.link.withdraw(call) };
+        if matches!(unsent, Unsent::All(_)) {
             self.free_slot(now, slot);
         } else {
             self.link.push_control(Cancel { call, credits: 0 }.encode());
@@ -69,7 +71,7 @@ impl Caller {
         let waiting = self.queued.iter().map(|(request, _)| &request.terms);
         let terms = waiting.chain(self.open_slots().map(|(_, open)| &open.request.terms));
         // Expiries that lie close together are dealt with in one go.
-        self.earliest = terms.map(|terms| terms.look_at(now)).min().map_or(Time::MAX, |at| at.max(now + GRAIN));
+        self.earliest = terms.map(|terms| terms.look_at(now)).min().map_or(Time::MAX, |at| at.max(now + self.grain()));
     }
 
     /// Takes out the calls that the peer has not heard of.
@@ -119,7 +121,7 @@ impl Caller {
         let waiting = self.queued.iter().map(|(request, _)| &request.terms);
         for terms in waiting.chain(self.open_slots().map(|(_, open)| &open.request.terms)) {
             let expires = terms.expires().unwrap_or(Time::MAX);
-            assert!(self.earliest <= expires + GRAIN, "a deadline would be missed");
+            assert!(self.earliest <= expires + self.grain(), "a deadline would be missed");
         }
     }
 }

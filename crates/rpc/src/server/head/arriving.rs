@@ -66,6 +66,7 @@ impl Head {
             }
             inbox.given();
             let task = self.tasks.begin(Admitted { owed: None, peer, call, method, urgency }, context, body);
+            self.net.served_by(peer, call, task);
             return self.schedule(now, task);
         }
         let worker = &self.role.workers[self.dispatch.choose(&self.loads)];
@@ -106,7 +107,11 @@ impl Head {
             }
             Some(owed)
         };
+        let is_own = owed.is_none();
         let task = self.tasks.adopt(Admitted { owed, peer, call, method, urgency }, context, request);
+        if is_own {
+            self.net.served_by(peer, call, task);
+        }
         self.schedule(now, task);
     }
 

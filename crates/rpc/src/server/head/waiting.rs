@@ -6,7 +6,7 @@ use crate::connection::NewCall;
 use crate::local::Start;
 use crate::net::PeerKey;
 use crate::promise::{Pending, Waiter};
-use crate::server::inbox::{Awaiter, Inbox, Message, Owed};
+use crate::server::inbox::{Awaiter, Inbox, Message};
 use crate::server::places::Place;
 use crate::server::task::Task;
 use crate::wire::CallId;
@@ -15,8 +15,9 @@ use greenwave_quanta::scheduler::JobId;
 use std::sync::Arc;
 
 impl Head {
-    /// The caller of a call no longer wants the answer: the task, if it waits, goes on to find that out.
-    pub(super) fn cancel(&mut self, now: Time, peer: PeerKey, call: CallId) {
+    /// The caller of a call no longer wants the answer: the task, if it waits, goes on to find that out. `task` is the one
+    /// here that serves the call, if one does.
+    pub(super) fn cancel(&mut self, now: Time, peer: PeerKey, call: CallId, task: Option<usize>) {
         let inbox = &self.role.inbox;
         let message = || Message::Cancel(Arc::clone(inbox), peer, call);
         self.role.workers.iter().for_each(|worker| worker.send(message()));
@@ -25,24 +26,25 @@ impl Head {
             context.cancel();
             self.role.global.iter().flat_map(|global| global.others(inbox)).for_each(|other| other.send(message()));
         }
-        self.cancel_task(now, |task| task.owed.is_none() && task.peer == peer && task.call == call);
+        let serves = |task: &Task| task.owed.is_none() && task.peer == peer && task.call == call;
+        if let Some(index) = task.filter(|index| self.tasks.get(*index).is_some_and(serves)) {
+            self.cancel_task(now, index);
+        }
     }
 
     /// The caller of another head's call no longer wants the answer.
     pub(super) fn cancel_of(&mut self, now: Time, head: &Arc<Inbox>, peer: PeerKey, call: CallId) {
-        let is_its = |owed: &Owed| owed.is_to(head) && owed.peer == peer && owed.call == call;
-        self.cancel_task(now, |task| task.owed.as_ref().is_some_and(is_its));
+        if let Some(index) = self.tasks.owed_to(head, peer, call) {
+            self.cancel_task(now, index);
+        }
     }
 
-    fn cancel_task(&mut self, now: Time, which: impl Fn(&Task) -> bool) {
-        let found = self.tasks.iter().find(|(_, task)| which(task)).map(|(index, _)| index);
-        if let Some(index) = found {
-            let task = &mut self.tasks[index];
-            task.serving.context.cancel();
-            task.missed = usize::MAX;
-            self.wake(now, index);
-            self.withdraw(now, index);
-        }
+    fn cancel_task(&mut self, now: Time, index: usize) {
+        let task = &mut self.tasks[index];
+        task.serving.context.cancel();
+        task.missed = usize::MAX;
+        self.wake(now, index);
+        self.withdraw(now, index);
     }
 
     /// One of a task's own calls is over.
