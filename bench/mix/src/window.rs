@@ -76,6 +76,10 @@ impl greenwave_quanta::Job for Given {
             slot.store(end, Ordering::Relaxed);
         }
     }
+
+    fn kind(&self) -> Option<usize> {
+        Some(self.class.into())
+    }
 }
 
 /// Runs a plan.

@@ -65,8 +65,9 @@ struct Call {
 }
 
 impl<'a> Noted<'a> {
-    pub(crate) fn new(target: &'a mut dyn Served) -> Self {
-        Self { target, calls: Vec::new(), slots: Vec::new(), own: Vec::new() }
+    /// With room for so many calls: to make room while calls are due takes milliseconds where there are many.
+    pub(crate) fn new(target: &'a mut dyn Served, calls: usize) -> Self {
+        Self { target, calls: Vec::with_capacity(calls), slots: Vec::new(), own: Vec::new() }
     }
 
     /// What became of the calls of each class that were due from `from` on while it was calm, and which share of all they

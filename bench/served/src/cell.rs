@@ -115,10 +115,11 @@ impl Testbed<'_> {
             ..Plan::new(arrivals, calls.classes().clone(), self.times.window)
         };
         let names: Vec<String> = calls.names().map(str::to_owned).collect();
+        let expected = (1.2 * case.load * capacity * time.as_secs_f64()) as usize;
         let progress = &mut *self.progress;
         let measure = |calls: &mut Calls, target: &mut dyn Served| {
             let classes = calls.classes().clone();
-            let mut noted = Noted::new(target);
+            let mut noted = Noted::new(target, expected);
             let measured = load::run(&plan, &mut noted, calls, progress);
             let from = noted.begin().map_or(Time::ZERO, |begin| begin + plan.warm_up);
             let calm = (!case.is_overload()).then(|| noted.calm(from, case.load, &classes));

@@ -68,6 +68,10 @@ const READING: u64 = u64::MAX - 1;
 /// hold the others back too, but is made for fewer.
 const MOST: usize = 8192;
 
+/// So many answers are taken before calls are sent that are due meanwhile: a server that makes up for something answers as fast
+/// as they are taken, and what is sent after that, all at once, would hold it up again.
+const AT_ONCE: usize = 32;
+
 /// How long a server whose queue is full is asked what it used.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -139,7 +143,8 @@ impl Target for Greenwave {
     }
 
     fn poll(&mut self, sink: &mut dyn FnMut(Reply<'_>)) {
-        while let Some(Completion { tag, result, .. }) = self.ended.take().or_else(|| self.stream.poll()) {
+        for _ in 0..AT_ONCE {
+            let Some(Completion { tag, result, .. }) = self.ended.take().or_else(|| self.stream.poll()) else { break };
             let received = clock::now();
             if tag == READING {
                 self.readings.extend(result.ok().and_then(|reply| server::reading(&reply.body)));

@@ -16,9 +16,11 @@
 //!    grow by themselves where calls are short and many; and a post when [so many](Pacing::BATCH) replies wait: their
 //!    callers may have nothing else to do.
 //! 4. A reply that would be late by then is posted at once.
+//! 5. Replies of which more wait than fit into a write are posted even while what was found is looked through: refusals,
+//!    of which a full queue makes as many as there are calls.
 //!
 //! Time in which there is nothing to run costs nobody anything, so it fills the allowance. While handlers could run all the
-//! time, what the loop uses stays within the share, but for 4 and for the batches of 3.
+//! time, what the loop uses stays within the share, but for 4, 5 and the batches of 3.
 
 use crate::time::{Span, Time};
 use std::time::Duration;
@@ -59,6 +61,9 @@ impl Pacing {
     /// How many replies wait at most. Fewer, and writing costs as much as serving; more, and clients with a fixed number of
     /// calls under way have nothing to do meanwhile.
     pub const BATCH: usize = 32;
+
+    /// How many replies are as much as a write takes.
+    const FULL: usize = 8 * Self::BATCH;
 
     /// How much has to run for each unit that may be used.
     const PARTS: u64 = 9;
@@ -147,6 +152,13 @@ impl Pacing {
         } else {
             Due::Nothing
         }
+    }
+
+    /// Whether so many replies wait that they are to be posted whatever else there is to do, by 5.
+    #[inline]
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.replies >= Self::FULL
     }
 
     /// What a look and a post are expected to cost.

@@ -2,59 +2,111 @@
 //!
 //! Requests that have the same time to spare when they arrive, and messages of the same length, need no sorting: each
 //! goes behind all those before. A heap sorts them all the same, at a cost that grows with their number and moves each of
-//! them several times. So what comes in order stands in a line, and the heap is for the rest.
+//! them several times. So what comes in order stands in a line. Requests of several kinds, each with its time to spare or its
+//! length, are several lines that are merged: of one line the first of the long ones would be the last, and all short ones
+//! that come after it would have to go before it. The heap is for the rest.
 
 use std::collections::{BinaryHeap, VecDeque};
 
+/// How many lines there are at most. Each is one comparison more for what is taken out.
+const LINES: usize = 6;
+
 /// What waits to be taken out, the greatest first.
 ///
-/// `line` is sorted, the greatest at its front. The first of all is at the front of `line` or on top of `heap`.
+/// 1. Each line is sorted, the greatest at its front. The first of all is at the front of a line or on top of `heap`.
+/// 2. The lines from `used` on are empty.
 #[derive(Clone, Debug)]
 pub(crate) struct Sorted<T> {
-    line: VecDeque<T>,
+    lines: [VecDeque<T>; LINES],
+    used: usize,
     heap: BinaryHeap<T>,
 }
 
 impl<T> Sorted<T> {
     pub(crate) const fn new() -> Self {
-        Self { line: VecDeque::new(), heap: BinaryHeap::new() }
+        Self { lines: [const { VecDeque::new() }; LINES], used: 0, heap: BinaryHeap::new() }
     }
 
     #[inline]
     pub(crate) fn len(&self) -> usize {
-        self.line.len() + self.heap.len()
+        self.lines[..self.used].iter().map(VecDeque::len).sum::<usize>() + self.heap.len()
     }
 }
 
 impl<T: Ord> Sorted<T> {
-    /// Adds something: in constant time if it goes after all others or before all in the line, otherwise in logarithmic.
+    /// Adds something: in constant time if it goes before all others or behind one of the lines, otherwise in logarithmic.
     #[inline]
     pub(crate) fn push(&mut self, one: T) {
-        match (self.line.front(), self.line.back()) {
-            (Some(first), _) if one > *first => self.line.push_front(one),
-            (_, Some(last)) if one > *last => self.heap.push(one),
-            _ => self.line.push_back(one),
+        // Behind the line whose last is nearest to it, as patience sorting has it; so what is alike comes together.
+        let mut best: Option<usize> = None;
+        for line in 0..self.used {
+            let Some(last) = self.lines[line].back().filter(|last| one <= **last) else { continue };
+            if best.and_then(|best| self.lines[best].back()).is_none_or(|other| last < other) {
+                best = Some(line);
+            }
         }
+        if let Some(best) = best {
+            return self.lines[best].push_back(one);
+        }
+        match self.first_line() {
+            Some(line) if self.lines[line].front().is_some_and(|first| one > *first) => {
+                self.lines[line].push_front(one);
+            }
+            _ => self.open(one),
+        }
+    }
+
+    /// Begins a line with it, if there may be a further one.
+    fn open(&mut self, one: T) {
+        match self.lines[..self.used].iter().position(VecDeque::is_empty) {
+            Some(line) => self.lines[line].push_back(one),
+            None if self.used < LINES => {
+                self.lines[self.used].push_back(one);
+                self.used += 1;
+            }
+            None => self.heap.push(one),
+        }
+    }
+
+    /// The line whose first goes before those of the others.
+    #[inline]
+    fn first_line(&self) -> Option<usize> {
+        let mut first: Option<(usize, &T)> = None;
+        for (line, front) in
+            self.lines[..self.used].iter().enumerate().filter_map(|(at, line)| Some((at, line.front()?)))
+        {
+            if first.is_none_or(|(_, other)| front > other) {
+                first = Some((line, front));
+            }
+        }
+        first.map(|(line, _)| line)
     }
 
     /// What goes first.
     #[inline]
     pub(crate) fn peek(&self) -> Option<&T> {
-        if self.heap.is_empty() { self.line.front() } else { self.heap.peek().max(self.line.front()) }
+        let front = self.first_line().and_then(|line| self.lines[line].front());
+        if self.heap.is_empty() { front } else { self.heap.peek().max(front) }
     }
 
     /// Takes out what goes first.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<T> {
-        match self.heap.peek() {
-            Some(top) if self.line.front().is_none_or(|front| top > front) => self.heap.pop(),
-            _ => self.line.pop_front(),
+        let line = self.first_line();
+        let front = line.and_then(|line| self.lines[line].front());
+        if self.heap.peek().is_some_and(|top| front.is_none_or(|front| top > front)) {
+            return self.heap.pop();
         }
+        let first = self.lines[line?].pop_front();
+        while self.used > 0 && self.lines[self.used - 1].is_empty() {
+            self.used -= 1;
+        }
+        first
     }
 
     /// Drops what `keep` is false for. Linear.
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
-        self.line.retain(&mut keep);
+        self.lines.iter_mut().for_each(|line| line.retain(&mut keep));
         self.heap.retain(keep);
     }
 }
@@ -102,5 +154,19 @@ mod tests {
             sorted.pop();
         }
         assert!(sorted.heap.is_empty() && sorted.len() == 100);
+    }
+
+    #[test]
+    fn what_comes_in_several_orders_is_merged() {
+        let mut sorted = Sorted::new();
+        // Kinds that are due so much later than they come, in turns.
+        let kinds = [0, 50, 1000, 333];
+        for now in 0..2000_i32 {
+            sorted.push(-(now + kinds[now as usize % kinds.len()]));
+            if now > 100 {
+                sorted.pop();
+            }
+            assert!(sorted.heap.is_empty(), "at {now}");
+        }
     }
 }

@@ -101,6 +101,18 @@ impl Pace {
         Self((usually.0 / 2).max(Self::default().0))
     }
 
+    /// What a job begins with of a kind that is `usually` so fast.
+    #[inline]
+    pub(crate) fn at_first_of_kind(usually: Self) -> Self {
+        Self((usually.0 - usually.0 / 4).max(Self::default().0))
+    }
+
+    /// What is usual for a kind once another job of it went at this pace. One that was much slower may have been interrupted.
+    #[inline]
+    pub(crate) fn usual_of_kind(self, other: Self) -> Self {
+        Self(self.0 - self.0 / 8 + other.0.clamp(self.0 / 2, self.0.saturating_mul(4)) / 8)
+    }
+
     /// What is usual once another job went at this pace. A slower one counts at once.
     #[inline]
     pub(crate) fn usual(self, other: Self) -> Self {

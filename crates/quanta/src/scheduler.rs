@@ -73,6 +73,12 @@ pub trait Job: 'static {
     fn name(&self) -> &'static str {
         ""
     }
+
+    /// What kind of job it is, if that is known: a small number, the same for jobs whose code is about as fast. The first quanta
+    /// of jobs of a known kind take fewer looks at the clock.
+    fn kind(&self) -> Option<usize> {
+        None
+    }
 }
 
 impl<F: FnOnce() + 'static> Job for F {
@@ -520,7 +526,7 @@ impl<J: Job, K> Place<J, K> {
         }
         let mut runner = runners.take()?;
         if let Progress::Fresh(job) = std::mem::replace(&mut self.progress, Progress::Free) {
-            runner.assign(job);
+            runner.assign(runners, job);
             self.progress = Progress::Begun(runner);
         }
         Ok(())

@@ -20,7 +20,7 @@
 //! would take turns at every quantum and be done together, as late as the later one.
 //!
 //! # The rest
-//! The rest goes by what each has left, as far as that is known: the estimate, less what it had; and once that is used up,
+//! The rest goes by what each has left, to within an eighth, as far as that is known: the estimate, less what it had; and once that is used up,
 //! what calls that took so long went on to take. So where a method's times vary widely, its long calls give way to all
 //! others, as by least attained service, and where they are exponential nobody does. Of calls that have about as much left
 //! the one goes first that [has less to spare](SPARE). Nobody starves: a call goes before what comes
@@ -278,10 +278,19 @@ impl<T> Guarded<T> {
 /// What the rest goes by.
 #[inline]
 fn rank(urgency: &Urgency) -> i64 {
-    let (arrived, here) = (signed(urgency.arrived), nanos(urgency.here));
+    let (arrived, here) = (signed(urgency.arrived), rounded(nanos(urgency.here)));
     let spare = urgency.due().saturating_sub(arrived).max(0).unsigned_abs().saturating_sub(here);
     let after = here.saturating_mul(PATIENCE).saturating_add(spare.min(here.saturating_mul(SPARE)));
     arrived.saturating_add_unsigned(after)
+}
+
+/// An estimate to within an eighth, so that calls that differ by less than any estimate is good for stay in the order in which
+/// they came.
+#[inline]
+fn rounded(nanos: u64) -> u64 {
+    const BITS: u32 = 3;
+    let small = nanos.checked_ilog2().unwrap_or(0).saturating_sub(BITS);
+    nanos >> small << small
 }
 
 /// The work that is left, at most an hour of it, so that sums stay in range.

@@ -126,6 +126,8 @@ impl Model {
         }
         let rank = |urgency: &Urgency| {
             let (arrived, here) = (urgency.arrived.as_nanos() as i128, urgency.here.as_nanos() as i128);
+            // To within an eighth.
+            let here = (0..128).find(|small| here >> small < 16).map_or(0, |small| here >> small << small);
             let spare = (i128::from(Self::due(urgency)) - arrived).max(0) - here;
             arrived + here * 1000 + spare.clamp(0, here * 100)
         };

@@ -384,11 +384,13 @@ pub(crate) fn enter() {
     sections.set(sections.get() + 1);
 }
 
-/// Leaves one; says whether it was the last and the quantum is over.
+/// Leaves one; says whether it was the last and the quantum is over. Only where a probe has found it over is the clock read:
+/// otherwise there is credit, and a probe will.
+#[inline]
 pub(crate) fn leave() -> bool {
     let state = state();
     state.sections.set(state.sections.get() - 1);
-    state.sections.get() == 0 && state.end.get() != NEVER && now() as i64 >= state.end.get()
+    state.sections.get() == 0 && state.granted.get() == SOON && now() as i64 >= state.end.get()
 }
 
 /// What a probe does first whose quantum is over: in a critical section nothing but to look again soon, and it says so;

@@ -17,6 +17,8 @@ pub(super) struct Runner<J> {
     desk: Rc<Desk<J>>,
     /// What its job begins with.
     pace: Pace,
+    /// Of which kind that is.
+    kind: Option<usize>,
 }
 
 /// What a runner and its coroutine share.
@@ -31,9 +33,13 @@ pub(super) struct Runners<J> {
     resting: Vec<Box<Runner<J>>>,
     stacks: StackPool,
     most: usize,
-    /// How fast jobs are that last for long enough to tell.
+    /// How fast jobs are that last for long enough to tell, those of no kind and those of each.
     usual: Pace,
+    kinds: Vec<Pace>,
 }
+
+/// Jobs of kinds from here on are taken for ones of no kind.
+const KINDS: usize = 1024;
 
 impl<J: Job> Runner<J> {
     fn new(stack: Stack) -> Self {
@@ -48,12 +54,17 @@ impl<J: Job> Runner<J> {
                 }
             }
         });
-        Self { coroutine, desk, pace: Pace::default() }
+        Self { coroutine, desk, pace: Pace::default(), kind: None }
     }
 
     /// Lays a job on the desk of one that rests; it begins when it is run.
     #[inline]
-    pub(super) fn assign(&mut self, job: J) {
+    pub(super) fn assign(&mut self, runners: &Runners<J>, job: J) {
+        self.kind = job.kind().filter(|kind| *kind < KINDS);
+        self.pace = match self.kind {
+            None => Pace::at_first(runners.usual),
+            Some(kind) => runners.kinds.get(kind).map_or_else(Pace::default, |usual| Pace::at_first_of_kind(*usual)),
+        };
         self.coroutine.turn_over(job.name(), self.pace);
         self.desk.is_done.set(false);
         self.desk.job.set(Some(job));
@@ -92,6 +103,20 @@ impl<J> Runners<J> {
             stacks: StackPool::new(size, most),
             most,
             usual: Pace::default(),
+            kinds: Vec::new(),
+        }
+    }
+
+    /// A job of this kind went at this pace at last.
+    fn learn(&mut self, kind: Option<usize>, pace: Pace) {
+        match kind {
+            None => self.usual = self.usual.usual(pace),
+            Some(kind) => {
+                if self.kinds.len() <= kind {
+                    self.kinds.resize(kind + 1, Pace::default());
+                }
+                self.kinds[kind] = self.kinds[kind].usual_of_kind(pace);
+            }
         }
     }
 
@@ -100,7 +125,7 @@ impl<J> Runners<J> {
     pub(super) fn put(&mut self, runner: Box<Runner<J>>) {
         let pace = runner.coroutine.pace();
         if pace != runner.pace {
-            self.usual = self.usual.usual(pace);
+            self.learn(runner.kind, pace);
         }
         if !runner.is_done() {
             self.stacks.put(runner.coroutine.into_stack());
@@ -119,12 +144,10 @@ impl<J: Job> Runners<J> {
     /// What `mmap` said of a new stack: out of memory, or of mappings (`vm.max_map_count`).
     #[inline]
     pub(super) fn take(&mut self) -> io::Result<Box<Runner<J>>> {
-        let mut runner = match self.resting.pop() {
-            Some(runner) => runner,
-            None => Box::new(Runner::new(self.stacks.take()?)),
-        };
-        runner.pace = Pace::at_first(self.usual);
-        Ok(runner)
+        match self.resting.pop() {
+            Some(runner) => Ok(runner),
+            None => Ok(Box::new(Runner::new(self.stacks.take()?))),
+        }
     }
 }
 

@@ -93,6 +93,8 @@ pub(crate) struct Head {
     dispatch: Dispatch,
     loads: Vec<Load>,
     happened: Vec<Happening>,
+    /// The tasks of calls that the last poll found. Who takes back one of those in the same poll can't be told its task.
+    found_last: Vec<usize>,
     drain_until: Option<Time>,
     stopped: bool,
 }
@@ -129,6 +131,7 @@ impl Head {
             dispatch: Dispatch::new(DispatchRule::JoinShortestQueue, 1),
             loads: Vec::new(),
             happened: Vec::new(),
+            found_last: Vec::new(),
             drain_until: None,
             stopped: false,
             net,
@@ -185,6 +188,7 @@ impl Head {
             self.hear(now, message);
         }
         worked |= self.steal(now);
+        self.found_last.clear();
         let polled = self.net.poll(now, &mut self.happened) > 0;
         let busy = polled || self.jobs.ready() > 0;
         self.role.inbox.publish_turn(busy, self.role.counters.connections.load());
@@ -268,11 +272,16 @@ impl Head {
     }
 
     /// Deals with what polls and sweeps found.
-    fn attend(&mut self, now: Time) {
+    fn attend(&mut self, mut now: Time) {
         let mut happened = std::mem::take(&mut self.happened);
         for happening in happened.drain(..) {
             match happening {
-                Happening::Call(peer, arrival) => self.arrive(now, peer, arrival),
+                Happening::Call(peer, arrival) => {
+                    self.arrive(now, peer, arrival);
+                    if self.pacing.is_full() {
+                        now = self.post(now);
+                    }
+                }
                 Happening::Cancelled(peer, call, task) => self.cancel(now, peer, call, task),
                 Happening::Accepted(endpoint) => {
                     let heads = &self.role.heads;

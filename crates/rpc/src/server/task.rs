@@ -86,6 +86,11 @@ impl Job for Handler {
     fn run(self) {
         self.0.serve();
     }
+
+    #[inline]
+    fn kind(&self) -> Option<usize> {
+        Some(self.0.method)
+    }
 }
 
 /// The tasks of a thread, by number. A task lies where one before it lay, with its memory.

@@ -67,6 +67,7 @@ impl Head {
             inbox.given();
             let task = self.tasks.begin(Admitted { owed: None, peer, call, method, urgency }, context, body);
             self.net.served_by(peer, call, task);
+            self.found_last.push(task);
             return self.schedule(now, task);
         }
         let worker = &self.role.workers[self.dispatch.choose(&self.loads)];

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 impl Head {
     /// The caller of a call no longer wants the answer: the task, if it waits, goes on to find that out. `task` is the one
-    /// here that serves the call, if one does.
+    /// here that serves the call, if its connection knew of one when the news came.
     pub(super) fn cancel(&mut self, now: Time, peer: PeerKey, call: CallId, task: Option<usize>) {
         let inbox = &self.role.inbox;
         let message = || Message::Cancel(Arc::clone(inbox), peer, call);
@@ -26,8 +26,10 @@ impl Head {
             context.cancel();
             self.role.global.iter().flat_map(|global| global.others(inbox)).for_each(|other| other.send(message()));
         }
-        let serves = |task: &Task| task.owed.is_none() && task.peer == peer && task.call == call;
-        if let Some(index) = task.filter(|index| self.tasks.get(*index).is_some_and(serves)) {
+        let is_it = |task: &Task| task.owed.is_none() && task.peer == peer && task.call == call;
+        let serves = |index: &usize| self.tasks.get(*index).is_some_and(is_it);
+        let found = task.filter(serves).or_else(|| self.found_last.iter().rev().copied().find(serves));
+        if let Some(index) = found {
             self.cancel_task(now, index);
         }
     }
