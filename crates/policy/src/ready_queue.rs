@@ -17,6 +17,7 @@ use crate::time::Time;
 use by_key::ByKey;
 use guarded::Guarded;
 pub use order::{Order, UnknownOrder};
+use std::time::Duration;
 pub use urgency::Urgency;
 
 /// Work that waits for a core, the most urgent first and equals in the order in which they came.
@@ -157,6 +158,19 @@ impl<T> ReadyQueue<T> {
         match &mut self.queue {
             Queue::ByKey(queue) => queue.pop_due(now),
             Queue::Guarded(queue) => queue.pop(now),
+        }
+    }
+
+    /// Makes room where what waits is too much: takes out up to `most` of those with the most work left, of those that `may`
+    /// go and have more than `above` left.
+    ///
+    /// Who comes to a full queue could be turned away instead. But where more is asked for than can be served, and that is
+    /// mostly the work of a few, turning away a few of these is enough, and all others are served. Only the default order
+    /// goes by the work that is left; under the others nothing is taken out. Linear in what waits.
+    pub fn shed(&mut self, most: usize, above: Duration, may: impl Fn(&T) -> bool) -> Vec<(Urgency, T)> {
+        match &mut self.queue {
+            Queue::ByKey(_) => Vec::new(),
+            Queue::Guarded(queue) => queue.shed(most, crate::time::nanos(above), may),
         }
     }
 

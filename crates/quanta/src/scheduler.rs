@@ -390,6 +390,19 @@ impl<J: Job, K: Copy> Scheduler<J, K> {
         }
     }
 
+    /// Takes out of the queue up to `most` of the jobs that haven't begun and have the most work left, more than `above`. See
+    /// [`ReadyQueue::shed`].
+    pub fn shed(&mut self, most: usize, above: Duration) -> Vec<JobId> {
+        let Self { ready, places, .. } = self;
+        let shed = ready.shed(most, above, |place| places[*place as usize].is_fresh());
+        let out = shed.into_iter().map(|(_, place)| {
+            let there = &mut places[place as usize];
+            there.situation = Situation::Out;
+            JobId { place, generation: there.generation }
+        });
+        out.collect()
+    }
+
     /// Takes away a job that is out of the queue and hasn't begun; `None` if it isn't such a one.
     pub fn withdraw(&mut self, id: JobId) -> Option<J> {
         let there = self.there(id).filter(|there| there.situation == Situation::Out && there.is_fresh())?;

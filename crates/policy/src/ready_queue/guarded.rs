@@ -165,6 +165,22 @@ impl<T> Guarded<T> {
         self.slots.len() - self.free.len()
     }
 
+    /// Takes out up to `most` of those with the most work left, all of which have more than `above`. Linear.
+    pub(super) fn shed(&mut self, most: usize, above: u64, may: impl Fn(&T) -> bool) -> Vec<(Urgency, T)> {
+        let mut found: Vec<(u64, u32)> = Vec::new();
+        for (at, slot) in self.slots.iter().enumerate() {
+            let here = nanos(slot.urgency.here);
+            if here > above && slot.work.as_ref().is_some_and(&may) {
+                found.push((here, at as u32));
+            }
+        }
+        if found.len() > most && most > 0 {
+            found.select_nth_unstable_by(most - 1, |one, other| other.cmp(one));
+        }
+        found.truncate(most);
+        found.into_iter().filter_map(|(_, slot)| self.take(slot)).collect()
+    }
+
     pub(super) fn retain(&mut self, mut keep: impl FnMut(&Urgency, &T) -> bool) {
         for slot in 0..self.slots.len() {
             let Slot { urgency, work, .. } = &self.slots[slot];

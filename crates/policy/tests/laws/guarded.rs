@@ -32,6 +32,26 @@ fn it_is_the_default() {
 }
 
 #[test]
+fn a_full_queue_is_rid_of_those_that_take_longest_and_of_no_others() {
+    let all = (0..100_u32).map(|n| (work(US * n, None, US * (1 + n % 10)), n));
+    let mut full = queue(all);
+    let shed = full.shed(15, 6 * US, |n| n % 2 == 1);
+    // Of those that may go the 8s and 10s come first: there are ten each.
+    assert_eq!(shed.len(), 15);
+    assert!(shed.iter().all(|(_, n)| n % 2 == 1 && n % 10 >= 7), "{shed:?}");
+    assert_eq!(shed.iter().filter(|(_, n)| n % 10 == 9).count(), 10);
+    assert_eq!(full.len(), 85);
+    assert_eq!(full.shed(100, 6 * US, |n| n % 2 == 1).len(), 5);
+    assert!(full.shed(100, 6 * US, |n| n % 2 == 1).is_empty());
+    let left: Vec<u32> = full.drain(at(MS)).map(|(_, n)| n).collect();
+    assert_eq!(left.len(), 80);
+    assert!(left.iter().all(|n| n % 2 == 0 || n % 10 < 7));
+    let mut others = ReadyQueue::new(Order::Fcfs);
+    others.push(at(US), work(US, None, MS), 1);
+    assert!(others.shed(1, US, |_| true).is_empty() && others.len() == 1);
+}
+
+#[test]
 fn short_work_goes_first_whatever_deadlines_say_that_are_far_off() {
     let order = |long, short| {
         let all = [(work(Duration::ZERO, long, 500 * US), "long"), (work(9 * US, short, US), "short")];

@@ -230,6 +230,28 @@ impl Link {
         if self.begun == 0 { Unsent::Nothing } else { self.withdraw_waiting(call) }
     }
 
+    /// Withdraws the messages of all calls that are `over` and of which nothing was posted, in one pass, and says which those
+    /// were.
+    pub(super) fn withdraw_all(&mut self, over: impl Fn(CallId) -> bool) -> Vec<CallId> {
+        let mut withdrawn = self.line.remove_all(&over);
+        if self.waiting == 0 {
+            return withdrawn;
+        }
+        let (mut messages, mut bytes) = (0, 0);
+        self.out.retain(|message| {
+            let stays = message.begun || !over(message.call);
+            if !stays {
+                messages += 1;
+                bytes += message.body.take().len();
+                withdrawn.push(message.call);
+            }
+            stays
+        });
+        self.waiting -= messages;
+        self.waiting_bytes -= bytes;
+        withdrawn
+    }
+
     fn withdraw_waiting(&mut self, call: CallId) -> Unsent {
         let mut unsent = Unsent::Nothing;
         let (mut messages, mut bytes, mut begun) = (0, 0, 0);

@@ -71,6 +71,9 @@ pub(crate) struct Head {
     tasks: Tasks,
     /// Calls that were admitted here and given away, to be answered here.
     given_away: HashMap<(PeerKey, CallId), Context>,
+    /// How many calls that take so long or longer may still come to a full queue before it is looked through again for some
+    /// that could make room.
+    crowd: (u32, Duration),
     turns: u32,
     /// Those that have a place, of any method.
     begun: usize,
@@ -117,6 +120,7 @@ impl Head {
             pacing: Pacing::new(),
             tasks: Tasks::new(Arc::clone(&role.router)),
             given_away: HashMap::new(),
+            crowd: (0, Duration::ZERO),
             turns: 0,
             begun: 0,
             stalled: 0,

@@ -242,3 +242,37 @@ fn a_server_that_cant_listen_everywhere_serves_nowhere() {
     let config = ServerConfig { listen: anywhere(), instances: vec![further], ..ServerConfig::default() };
     assert!(Server::start(config, router()).is_err());
 }
+
+/// With more calls than the queue holds it is the long ones that are turned away, as soon as the server knows which those are.
+#[test]
+fn a_full_queue_turns_away_what_takes_long() {
+    const LONG: MethodId = MethodId::of("test.Full/Long");
+    const SHORT: MethodId = MethodId::of("test.Full/Short");
+    let router = Router::new()
+        .method("test.Full/Long", |_, _, _| {
+            std::hint::black_box((0..100).fold(0, |sum, _| sum ^ work()));
+            Ok(())
+        })
+        .method("test.Full/Short", |_, _, _| {
+            std::hint::black_box(work());
+            Ok(())
+        });
+    let mut config = ServerConfig { listen: anywhere(), ..ServerConfig::default() };
+    config.admission.max_queue = 32;
+    let server = Server::start(config, router).unwrap();
+    let mut stream = CompletionStream::connect(&server.addresses()[0], &ChannelConfig::default()).unwrap();
+    let context = Context::with_deadline(MINUTE);
+    for tag in 0..40 {
+        stream.submit(&context, if tag % 2 == 0 { LONG } else { SHORT }, b"", tag);
+        assert!(stream.take().unwrap().result.is_ok());
+    }
+    // Written together, so that they are found together or nearly so: as many long ones as there is room for, and as many
+    // short ones behind them.
+    (0..32).for_each(|tag| stream.submit(&context, LONG, b"", tag));
+    (32..64).for_each(|tag| stream.submit(&context, SHORT, b"", tag));
+    let ended: Vec<_> = (0..64).map(|_| stream.take().unwrap()).collect();
+    let refused = |short: bool| ended.iter().filter(|end| (end.tag >= 32) == short && end.result.is_err()).count();
+    assert_eq!(refused(true), 0);
+    assert!(refused(false) >= 20, "{} long calls were turned away", refused(false));
+    assert_eq!(server.counters().queue_full, refused(false) as u64);
+}

@@ -2,13 +2,14 @@
 
 use super::{Caller, Finished, Open, Slot};
 use crate::connection::assembly::Discarding;
-use crate::connection::call_in;
 use crate::connection::outgoing::Unsent;
 use crate::connection::request::{Request, Terms};
+use crate::connection::{call_in, slot_of};
 use crate::outcome::Outcome;
 use crate::status::{Check, Reason, Status};
-use crate::wire::{Cancel, StageName};
+use crate::wire::{CallId, Cancel, StageName};
 use greenwave_policy::Time;
+use std::collections::HashSet;
 
 impl Caller {
     /// Nobody waits for this call any more. It is finished without a word. Whether it was here.
@@ -23,16 +24,8 @@ impl Caller {
 
     /// Takes the call out of an open slot and tells the peer, if it knows of it.
     fn haunt(&mut self, now: Time, slot: usize) -> Option<Open> {
-        let (generation, state) = &mut self.slots[slot];
-        let call = call_in(slot, *generation);
-        let Slot::Open(mut open) = std::mem::replace(state, Slot::Haunted(None)) else { return None };
-        self.open -= 1;
-        if let Some(reply) = open.reply.take() {
-            let assembly = reply.0;
-            *state = Slot::Haunted(Some(Discarding::begin(assembly.arrived(), assembly.message_len())));
-            self.receiving -= 1;
-            self.link.received_part(now, self.receiving);
-        }
+        let open = self.take_open(now, slot)?;
+        let call = call_in(slot, self.slots[slot].0);
         // Those that wait are looked through only where it may be one of them.
         let unsent = if open.posted.is_some() { self.link.withdraw_rest(call) } else { self.link.withdraw(call) };
         if matches!(unsent, Unsent::All(_)) {
@@ -41,6 +34,38 @@ impl Caller {
             self.link.push_control(Cancel { call, credits: 0 }.encode());
         }
         Some(open)
+    }
+
+    /// Takes the call out of an open slot.
+    fn take_open(&mut self, now: Time, slot: usize) -> Option<Open> {
+        let state = &mut self.slots[slot].1;
+        let Slot::Open(mut open) = std::mem::replace(state, Slot::Haunted(None)) else { return None };
+        self.open -= 1;
+        if let Some(reply) = open.reply.take() {
+            let assembly = reply.0;
+            *state = Slot::Haunted(Some(Discarding::begin(assembly.arrived(), assembly.message_len())));
+            self.receiving -= 1;
+            self.link.received_part(now, self.receiving);
+        }
+        Some(open)
+    }
+
+    /// Takes back calls that were taken out of their slots unposted, all in one pass.
+    fn take_back(&mut self, now: Time, unposted: &[usize]) {
+        let Self { slots, link, .. } = self;
+        let is_over = |call: CallId| {
+            let (generation, state) = &slots[slot_of(call)];
+            *generation == call.generation() && matches!(state, Slot::Haunted(None))
+        };
+        let calls: Vec<CallId> = unposted.iter().map(|slot| call_in(*slot, slots[*slot].0)).collect();
+        let withdrawn: HashSet<CallId> = link.withdraw_all(is_over).into_iter().collect();
+        for call in calls {
+            if withdrawn.contains(&call) {
+                self.free_slot(now, slot_of(call));
+            } else {
+                self.link.push_control(Cancel { call, credits: 0 }.encode());
+            }
+        }
     }
 
     /// Finishes the calls whose time is up, or whose answer nobody wants any more.
@@ -62,11 +87,22 @@ impl Caller {
             .open_slots()
             .filter_map(|(slot, open)| Some((slot, over(now, &open.request.terms, open.posted.is_some(), peer)?)))
             .collect();
+        let mut unposted = Vec::new();
         for (slot, status) in ended {
-            if let Some(Open { request, .. }) = self.haunt(now, slot) {
+            let is_posted = matches!(&self.slots[slot].1, Slot::Open(Open { posted: Some(_), .. }));
+            let open = if is_posted {
+                self.haunt(now, slot)
+            } else {
+                unposted.push(slot);
+                self.take_open(now, slot)
+            };
+            if let Some(Open { request, .. }) = open {
                 let outcome = Outcome::local(status, now.since(request.started));
                 done(Finished { token: request.token, outcome });
             }
+        }
+        if !unposted.is_empty() {
+            self.take_back(now, &unposted);
         }
         let waiting = self.queued.iter().map(|(request, _)| &request.terms);
         let terms = waiting.chain(self.open_slots().map(|(_, open)| &open.request.terms));

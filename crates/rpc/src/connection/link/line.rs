@@ -197,6 +197,30 @@ impl Line {
         Some(body)
     }
 
+    /// Takes out the CALLs that are `over`, and says which they were. Linear.
+    pub(super) fn remove_all(&mut self, over: impl Fn(CallId) -> bool) -> Vec<CallId> {
+        let (mut removed, mut kept) = (Vec::new(), Vec::new());
+        let (mut at, mut kept_to) = (0, 0);
+        for chunk in Run::new(&self.bytes, self.count()).chunks() {
+            let place = at..at + PREFIX + chunk.len();
+            at = place.end;
+            if let Ok(call) = Call::parse(chunk)
+                && over(call.header.call)
+            {
+                removed.push(call.header.call);
+                kept.extend_from_slice(&self.bytes[kept_to..place.start]);
+                kept_to = place.end;
+            }
+        }
+        if !removed.is_empty() {
+            kept.extend_from_slice(&self.bytes[kept_to..]);
+            self.bytes.clear();
+            self.bytes.extend_from_slice(&kept);
+            self.count -= removed.len() as u32;
+        }
+        removed
+    }
+
     fn find(&self, call: CallId) -> Option<(Range<usize>, Vec<u8>)> {
         let mut at = 0;
         for chunk in Run::new(&self.bytes, self.count()).chunks() {
@@ -287,5 +311,15 @@ mod tests {
         assert_eq!(line.remove(call_in(2, 1)), None);
         line.check();
         assert_eq!(calls(&line).iter().map(|call| call.body.len()).collect::<Vec<_>>(), [0, 1, 3]);
+    }
+
+    #[test]
+    fn calls_that_are_withdrawn_together_leave_the_others() {
+        let mut line = line(&[Budget::UNLIMITED; 6]);
+        let over = [0, 3, 4].map(|slot| call_in(slot, 1));
+        assert_eq!(line.remove_all(|call| over.contains(&call)), over);
+        assert_eq!(line.remove_all(|call| over.contains(&call)), []);
+        line.check();
+        assert_eq!(calls(&line).iter().map(|call| call.body.len()).collect::<Vec<_>>(), [1, 2, 5]);
     }
 }

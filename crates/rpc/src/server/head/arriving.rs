@@ -10,8 +10,18 @@ use crate::server::inbox::{Job, Message, Owed};
 use crate::server::task::{Admitted, Handler};
 use crate::status::{Check, Reason, Status};
 use crate::wire::MethodId;
-use greenwave_policy::{Budget, Refusal, Time, Urgency, Verdict};
+use greenwave_policy::{Budget, Mode, Refusal, Time, Urgency, Verdict};
 use std::rc::Rc;
+use std::time::Duration;
+
+/// Which part of a full queue is turned away at once, so that it isn't looked through for each call.
+const SHED: usize = 16;
+
+/// How many times as long as a call that comes those take that are turned away in its place.
+const LONGER: u32 = 2;
+
+/// Where none was found, how many more have to come before it is looked for again.
+const CROWD: u32 = 128;
 
 impl Head {
     /// A method by its id. One that is called is called again, as a rule.
@@ -43,7 +53,10 @@ impl Head {
             return self.refuse(now, peer, &arrival, Status::refused(Reason::Expired(Check::Enqueue), text));
         }
         let given = if self.role.workers.is_empty() { 0 } else { self.look_at_workers() };
-        let queued = self.jobs.ready() + self.stalled + given + self.given_away.len();
+        let mut queued = self.jobs.ready() + self.stalled + given + self.given_away.len();
+        if queued >= self.role.config.admission.max_queue {
+            queued -= self.make_room(now, estimate.map(|(here, _)| here));
+        }
         if let Verdict::Refuse(refusal) = self.admissions[method].decide(now, budget, needed, queued) {
             let status = self.refusal(&refusal, Check::Admission);
             return self.refuse(now, peer, &arrival, status);
@@ -82,6 +95,30 @@ impl Head {
     fn schedule(&mut self, now: Time, index: usize) {
         let task = &mut self.tasks[index];
         task.job = Some(self.jobs.add(now, task.urgency, index, Handler(Rc::clone(&task.serving))));
+    }
+
+    /// The queue is full, and a call comes that takes about so long, if that is known: those that take longest are turned away
+    /// in its place, if they take [much longer](LONGER). How many that were.
+    #[cold]
+    fn make_room(&mut self, now: Time, takes: Option<Duration>) -> usize {
+        let admission = &self.role.config.admission;
+        let Some(takes) = takes.filter(|_| admission.mode == Mode::On) else { return 0 };
+        let (left, least) = &mut self.crowd;
+        if *left > 0 && takes >= *least {
+            *left -= 1;
+            return 0;
+        }
+        let limit = admission.max_queue;
+        let shed = self.jobs.shed(limit.div_ceil(SHED), takes * LONGER);
+        self.crowd = (if shed.is_empty() { CROWD } else { 0 }, takes);
+        for job in &shed {
+            let index = self.jobs.key(*job);
+            self.tasks[index].queue = now.span_since(self.tasks[index].received);
+            self.jobs.withdraw(*job);
+            let status = self.refusal(&Refusal::QueueFull { limit }, Check::Enqueue);
+            self.finish(now, index, Err(status));
+        }
+        shed.len()
     }
 
     /// How many calls the workers have.
