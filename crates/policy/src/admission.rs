@@ -87,7 +87,8 @@ impl std::error::Error for UnknownMode {}
 pub struct AdmissionConfig {
     /// Whether to refuse at all.
     pub mode: Mode,
-    /// The longest queue, in requests: 1 or more.
+    /// The longest queue, in requests: 1 or more. Who comes to a full one is refused, unless a server finds others to refuse
+    /// in its place ([`ReadyQueue::shed`](crate::ReadyQueue::shed)).
     pub max_queue: usize,
     /// The largest share of requests that may be refused as infeasible within a window: 0 to 1.
     pub reject_cap: f64,

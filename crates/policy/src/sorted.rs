@@ -104,6 +104,13 @@ impl<T: Ord> Sorted<T> {
         first
     }
 
+    /// Drops everything.
+    pub(crate) fn clear(&mut self) {
+        self.lines.iter_mut().for_each(VecDeque::clear);
+        self.heap.clear();
+        self.used = 0;
+    }
+
     /// Drops what `keep` is false for. Linear.
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
         self.lines.iter_mut().for_each(|line| line.retain(&mut keep));

@@ -14,6 +14,9 @@
 //!    deadlines is that one or a later one, and the sum includes all that may go before it.
 //!    Where admission refuses who has too little of its budget left when it comes up, that is what has to be met.
 //! 3. What can't be in time any more isn't watched. It would make others late and gain nothing (the domino effect).
+//! 4. If all that is watched takes longer than until the latest of its deadlines, some of it will be late whatever is done.
+//!    Fewest are if it is the longest that gives way (Moore and Hodgson, 1968), so that one isn't watched any more, if it
+//!    is [much longer](OUTLIER) than the others: among equals the earliest deadline decides.
 //!
 //! So the guard is as wide as the work that is at risk, and no wider. Among the watched it is the deadline that counts and
 //! not the laxity: of two calls with the same laxity the one that runs keeps its own while the other's shrinks, so they
@@ -47,24 +50,37 @@ const PATIENCE: u64 = 1000;
 /// the above: less time to spare is worth as much as a tenth less work.
 const SPARE: u64 = 100;
 
+/// How many times as long as the mean of those watched a call is that gives way where not all of them can be in time.
+const OUTLIER: i64 = 2;
+
+/// How many come between two looks at how many entries are stale.
+const SWEEP: u32 = 64;
+
 /// 1. A call is in `slots` once, with a turn of its own; free slots have turn 0.
 /// 2. It has one entry in `rest`, and if it has a deadline and isn't late one in `alarms` or in `watched`. Entries
 ///    whose turn isn't their slot's are stale. There are hardly more of them than of others.
-/// 3. `endangered` is the sum of the work of those that are watched.
+/// 3. `endangered` is the sum of the work of those that are watched, and `guarded` their number. None of them is due later than
+///    `latest`. Each has an entry in `longest`.
 #[derive(Clone, Debug)]
 pub(super) struct Guarded<T> {
     slots: Vec<Slot<T>>,
     free: Vec<u32>,
     rest: Sorted<Entry>,
-    /// By the time at which they are watched.
+    /// By the time at which they are watched; none before `next_alarm`.
     alarms: Sorted<Entry>,
+    next_alarm: i64,
     /// By the time at which they have to be done.
     watched: Sorted<Entry>,
+    /// The same, those with the most work first.
+    longest: Sorted<Entry>,
     endangered: i64,
+    guarded: i64,
+    latest: i64,
     /// The share of its budget that a call needs to have when it comes up.
     reserve: f64,
     pushed: i64,
     pushed_first: i64,
+    inserted: u32,
 }
 
 #[derive(Clone, Debug)]
@@ -91,11 +107,16 @@ impl<T> Guarded<T> {
             free: Vec::new(),
             rest: Sorted::new(),
             alarms: Sorted::new(),
+            next_alarm: i64::MAX,
             watched: Sorted::new(),
+            longest: Sorted::new(),
             endangered: 0,
+            guarded: 0,
+            latest: i64::MIN,
             reserve: 0.0,
             pushed: 0,
             pushed_first: 0,
+            inserted: 0,
         }
     }
 
@@ -129,9 +150,14 @@ impl<T> Guarded<T> {
         };
         self.rest.push(Entry { key: rank(&urgency), turn, slot });
         if urgency.deadline.expires().is_some() {
-            self.alarms.push(Entry { key: self.watched_from(&urgency), turn, slot });
+            let from = self.watched_from(&urgency);
+            self.next_alarm = self.next_alarm.min(from);
+            self.alarms.push(Entry { key: from, turn, slot });
         }
-        self.sweep();
+        self.inserted = self.inserted.wrapping_add(1);
+        if self.inserted.is_multiple_of(SWEEP) {
+            self.sweep();
+        }
     }
 
     pub(super) fn goes_on(&mut self, now: Time, urgency: &Urgency) -> bool {
@@ -141,6 +167,7 @@ impl<T> Guarded<T> {
         let (now, due) = (signed(now), self.due(urgency));
         self.watch(now);
         let own = if self.watched_from(urgency) <= now && !is_late(urgency, now) { work(urgency) } else { 0 };
+        let own = self.give_up(now, own, due);
         let first = self.first_watched(now);
         if let Some(first) = first.filter(|first| self.is_at_risk(first.key, own, now)) {
             return own > 0 && due < first.key;
@@ -155,6 +182,7 @@ impl<T> Guarded<T> {
     pub(super) fn pop(&mut self, now: Time) -> Option<(Urgency, T)> {
         let now = signed(now);
         self.watch(now);
+        self.give_up(now, 0, i64::MIN);
         let first = self.first_watched(now).filter(|first| self.is_at_risk(first.key, 0, now));
         let first = first.or_else(|| self.first_of_rest())?;
         self.take(first.slot)
@@ -218,6 +246,13 @@ impl<T> Guarded<T> {
     /// Watches those whose time for it has come.
     #[inline]
     fn watch(&mut self, now: i64) {
+        if now >= self.next_alarm {
+            self.watch_next(now);
+            self.next_alarm = self.alarms.peek().map_or(i64::MAX, |first| first.key);
+        }
+    }
+
+    fn watch_next(&mut self, now: i64) {
         while let Some(&first) = self.alarms.peek()
             && (first.key <= now || self.is_stale(&first))
         {
@@ -226,23 +261,82 @@ impl<T> Guarded<T> {
             if slot.turn == first.turn && !is_late(&slot.urgency, now) {
                 slot.is_watched = true;
                 let urgency = slot.urgency;
-                self.endangered = self.endangered.saturating_add(work(&urgency));
-                self.watched.push(Entry { key: self.due(&urgency), ..first });
+                let (due, work) = (self.due(&urgency), work(&urgency));
+                self.endangered = self.endangered.saturating_add(work);
+                self.guarded += 1;
+                self.latest = self.latest.max(due);
+                self.watched.push(Entry { key: due, ..first });
+                self.longest.push(Entry { key: -work, ..first });
             }
+        }
+    }
+
+    /// Gives up those by 4 above that make it impossible for all that is watched to be in time, together with one that has so
+    /// much `own` work and is due then. What of that is watched still: all, or nothing.
+    #[inline]
+    fn give_up(&mut self, now: i64, mut own: i64, due: i64) -> i64 {
+        loop {
+            let (all, until) =
+                (self.endangered.saturating_add(own), if own > 0 { self.latest.max(due) } else { self.latest });
+            if all == 0 || all <= until.saturating_sub(now) {
+                return own;
+            }
+            let others = self.longest_watched();
+            let most = others.map_or(0, |longest| -longest.key).max(own);
+            if most.saturating_mul(self.guarded + i64::from(own > 0)) <= all.saturating_mul(OUTLIER) {
+                return own;
+            }
+            match others {
+                Some(longest) if -longest.key == most => {
+                    self.longest.pop();
+                    self.unwatch(longest.slot);
+                }
+                _ => own = 0,
+            }
+        }
+    }
+
+    #[inline]
+    fn longest_watched(&mut self) -> Option<Entry> {
+        while let Some(&first) = self.longest.peek() {
+            if self.is_guarded(&first) {
+                return Some(first);
+            }
+            self.longest.pop();
+        }
+        None
+    }
+
+    #[inline]
+    fn is_guarded(&self, entry: &Entry) -> bool {
+        let slot = &self.slots[entry.slot as usize];
+        slot.turn == entry.turn && slot.is_watched
+    }
+
+    fn unwatch(&mut self, slot: u32) {
+        let there = &mut self.slots[slot as usize];
+        there.is_watched = false;
+        self.endangered -= work(&there.urgency);
+        self.guarded -= 1;
+        if self.guarded == 0 {
+            self.latest = i64::MIN;
+            self.watched.clear();
+            self.longest.clear();
         }
     }
 
     /// The one of those watched that has to be done first, if it still can be.
     #[inline]
     fn first_watched(&mut self, now: i64) -> Option<Entry> {
+        if self.guarded == 0 {
+            return None;
+        }
         while let Some(&first) = self.watched.peek() {
-            let slot = &mut self.slots[first.slot as usize];
-            if slot.turn == first.turn {
-                if !is_late(&slot.urgency, now) {
+            if self.is_guarded(&first) {
+                if !is_late(&self.slots[first.slot as usize].urgency, now) {
                     return Some(first);
                 }
-                slot.is_watched = false;
-                self.endangered -= work(&slot.urgency);
+                self.unwatch(first.slot);
             }
             self.watched.pop();
         }
@@ -270,20 +364,21 @@ impl<T> Guarded<T> {
         let there = &mut self.slots[slot as usize];
         let work = there.work.take()?;
         there.turn = 0;
-        if there.is_watched {
-            self.endangered -= self::work(&there.urgency);
+        let (urgency, is_watched) = (there.urgency, there.is_watched);
+        if is_watched {
+            self.unwatch(slot);
         }
         self.free.push(slot);
-        Some((there.urgency, work))
+        Some((urgency, work))
     }
 
-    /// Drops stale entries when they are more than the others. Where they come to the front they go by themselves, so this
+    /// Drops stale entries when they are more than the others; asked now and then. Where they come to the front they go by themselves, so this
     /// is for what lies behind work that stays.
     #[inline]
     fn sweep(&mut self) {
         let most = 2 * self.len() + 64;
-        let Self { slots, rest, alarms, watched, .. } = self;
-        for entries in [rest, alarms, watched] {
+        let Self { slots, rest, alarms, watched, longest, .. } = self;
+        for entries in [rest, alarms, watched, longest] {
             if entries.len() > most {
                 entries.retain(|entry| slots[entry.slot as usize].turn == entry.turn);
             }

@@ -106,6 +106,8 @@ struct Model {
     waiting: Vec<(i64, Urgency, u64)>,
     /// Those whose time to be watched has come, and whether they still are.
     watched: Vec<(u64, bool)>,
+    /// The latest deadline of all that were watched since nobody was.
+    latest: Option<i64>,
 }
 
 impl Model {
@@ -121,13 +123,32 @@ impl Model {
     /// Which one goes first.
     fn first(&mut self, now: Time) -> Option<u64> {
         let now = now.as_nanos().cast_signed();
+        if !self.waiting.iter().any(|(_, _, id)| self.watched.contains(&(*id, true))) {
+            self.latest = None;
+        }
         let is_late = |urgency: &Urgency| now + Self::left(urgency) > Self::due(urgency);
         for (_, urgency, id) in self.waiting.iter().filter(|(_, urgency, _)| urgency.deadline != Deadline::NEVER) {
             let start = Self::due(urgency) - Self::left(urgency);
             let from = start - (start - urgency.arrived.as_nanos().cast_signed()).max(0) / 2;
             if from <= now && self.watched.iter().all(|(known, _)| known != id) {
                 self.watched.push((*id, !is_late(urgency)));
+                if !is_late(urgency) {
+                    self.latest = self.latest.max(Some(Self::due(urgency)));
+                }
             }
+        }
+        // Not all can be in time.
+        loop {
+            let watched: Vec<_> =
+                self.waiting.iter().filter(|(_, _, id)| self.watched.contains(&(*id, true))).collect();
+            let all: i64 = watched.iter().map(|(_, urgency, _)| Self::left(urgency)).sum();
+            let longest = watched.iter().max_by_key(|(turn, urgency, _)| (Self::left(urgency), -turn));
+            let (Some((_, urgency, given_up)), Some(latest)) = (longest, self.latest) else { break };
+            if all <= latest - now || Self::left(urgency) * watched.len() as i64 <= 2 * all {
+                break;
+            }
+            let given_up = *given_up;
+            self.watched.iter_mut().filter(|(known, _)| *known == given_up).for_each(|(_, is)| *is = false);
         }
         loop {
             let watched = self.waiting.iter().filter(|(_, _, id)| self.watched.contains(&(*id, true)));
