@@ -18,11 +18,10 @@ use std::collections::VecDeque;
 /// 1. Each message lies in a slot of its own, and exactly one ticket says which: in `in_hand` or in `tickets`.
 /// 2. `in_hand` is of the message that sent last, or of the only one. If it is done the message has left the queue,
 ///    and is only kept.
-/// 3. What is in `tickets` is in `by_age` too, sorted by `waits_since` and age. Its message was
-///    pushed or last sent at the turn `waits_since`, so it was passed over `turn - waits_since` times, and those in front
-///    most often.
-/// 4. Tickets whose number isn't their slot's are stale. The first of `tickets` never is, and there are hardly
-///    more stale ones than others, so that all of this takes logarithmic time however many wait.
+/// 3. What is in `tickets` is in `by_age` too, sorted by `waits_since` and age. Its message was pushed or last sent at the
+///    turn `waits_since`, so it was passed over `turn - waits_since` times, and those in front most often.
+/// 4. Tickets whose number isn't their slot's are stale. The first of `tickets` never is, and there are hardly more stale
+///    ones than others, so that all of this takes logarithmic time however many wait.
 /// 5. Nobody in `tickets` can be helped before the turn `look_again`.
 #[derive(Clone, Debug)]
 pub struct SplitQueue<T> {

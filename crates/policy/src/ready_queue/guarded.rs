@@ -23,10 +23,10 @@
 //! would take turns at every quantum and be done together, as late as the later one.
 //!
 //! # The rest
-//! The rest goes by what each has left, to within an eighth, as far as that is known: the estimate, less what it had; and once that is used up,
-//! what calls that took so long went on to take. So where a method's times vary widely, its long calls give way to all
-//! others, as by least attained service, and where they are exponential nobody does. Of calls that have about as much left
-//! the one goes first that [has less to spare](SPARE). Nobody starves: a call goes before what comes
+//! The rest goes by what each has left, to within an eighth, as far as that is known: the estimate, less what it had; and
+//! once that is used up, what calls that took so long went on to take. So where a method's times vary widely, its long
+//! calls give way to all others, as by least attained service, and where they are exponential nobody does. Of calls that
+//! have about as much left the one goes first that [has less to spare](SPARE). Nobody starves: a call goes before what comes
 //! [so many times](PATIENCE) its remaining work later.
 //!
 //! What this is worth beside the other orders: `cargo run --release -p greenwave-sim --example orders`.
@@ -372,8 +372,8 @@ impl<T> Guarded<T> {
         Some((urgency, work))
     }
 
-    /// Drops stale entries when they are more than the others; asked now and then. Where they come to the front they go by themselves, so this
-    /// is for what lies behind work that stays.
+    /// Drops stale entries when they are more than the others; asked now and then. Where they come to the front they go by
+    /// themselves, so this is for what lies behind work that stays.
     #[inline]
     fn sweep(&mut self) {
         let most = 2 * self.len() + 64;
