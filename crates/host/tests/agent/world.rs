@@ -10,7 +10,8 @@ use std::fs::File;
 use std::io;
 use std::net::UdpSocket;
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -38,8 +39,8 @@ impl World {
         let name = format!("gw{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let mut world = Self { name, spaces: Vec::new(), state: tempfile::tempdir().unwrap() };
         for space in ["host", "guest1", "guest2", "peer"] {
-            let made = Command::new("ip").args(["netns", "add", &world.space(space)]).status();
-            if !made.is_ok_and(|status| status.success()) {
+            let made = try_command("ip", &["netns", "add", &world.space(space)]);
+            if !made.is_ok_and(|done| done.status.success()) {
                 eprintln!(
                     "passed over: `ip` makes no network namespaces here; to install it: apt-get install iproute2"
                 );
@@ -118,6 +119,8 @@ impl World {
                 let mut agent = Agent::start(settings).unwrap();
                 ready.send(()).unwrap();
                 agent.run(&ending, &mut |event| drop(events.send(event))).unwrap();
+                let _nobody_forks = FORKS.lock();
+                drop(agent);
             });
             let _ends_even_after_a_panic = Ending(stop);
             is_ready.recv_timeout(PATIENCE).expect("the agent starts");
@@ -241,5 +244,19 @@ pub(crate) fn receive(socket: &UdpSocket) -> io::Result<(Vec<u8>, u8)> {
 }
 
 fn command(program: &str, arguments: &[&str]) -> Output {
-    Command::new(program).args(arguments).output().unwrap_or_else(|error| panic!("{program}: {error}"))
+    try_command(program, arguments).unwrap_or_else(|error| panic!("{program}: {error}"))
+}
+
+/// Held while a child is made. A program is at a device until the last descriptor of its link is closed, and a child has
+/// all of them from its fork to its exec: of an agent that ends meanwhile, for another test, packets would be tagged still.
+static FORKS: Mutex<()> = Mutex::new(());
+
+fn try_command(program: &str, arguments: &[&str]) -> io::Result<Output> {
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = {
+        let _nobody_else_forks = FORKS.lock();
+        command.spawn()?
+    };
+    child.wait_with_output()
 }
