@@ -9,8 +9,9 @@
 //!    scheduler's own code, which has charges like any other, doesn't probe.
 //! 2. [`Coroutine::resume_for`](crate::Coroutine::resume_for) sets both and afterwards takes them back. So does a probe
 //!    that preempts, first of all: nothing between there and the scheduler is preempted again.
-//! 3. In a critical section nothing is preempted: its end makes up for a quantum that has expired meanwhile. Being in an
-//!    allocator is such a section, which `cargo quanta` finds by itself.
+//! 3. In a critical section nothing is preempted: its end makes up for a quantum that a probe has found expired meanwhile;
+//!    of one that no probe has met the next probe after the section finds out. Being in an allocator is such a section,
+//!    which `cargo quanta` finds by itself.
 //! 4. The credit is zero or more but for the moment between a charge and its probe.
 //!
 //! A probe keeps all registers but r11, and may be called with the stack aligned in any way. It is called from arbitrary
@@ -54,8 +55,8 @@ pub fn is_instrumented() -> bool {
     machine::is_instrumented()
 }
 
-/// Runs `section` without being preempted. A quantum that ends meanwhile is made up for at the end. Keep it short: other
-/// requests of this thread wait for it.
+/// Runs `section` without being preempted. A quantum that ends meanwhile is made up for at the end, or soon after.
+/// Keep it short: other requests of this thread wait for it.
 pub fn critical<R>(section: impl FnOnce() -> R) -> R {
     let _guard = Critical::enter();
     section()
