@@ -16,7 +16,7 @@
 //! - [`admission`]: whether it is let in at all. [`service_time`]: how long a method takes, learned while running;
 //!   [`margin`]: how much longer than that it may need. [`begin_limit`]: how many may be begun at once.
 //! - [`pacing`]: how often an event loop looks for work and posts replies.
-//! - [`hedge`]: when a second attempt may be made. [`split`]: which message's bytes leave next;
+//! - [`hedge`]: when a second attempt may be made. [`backoff`]: when what failed is tried again. [`split`]: which message's bytes leave next;
 //!   [`turns`]: on which connection.
 //! - [`credit`]: how many chunks may be under way. [`pace`]: how large they are, and how much lies before the wire.
 //!   [`flow`]: which packets of a host are served first.
@@ -69,6 +69,7 @@
 
 pub mod absolute;
 pub mod admission;
+pub mod backoff;
 pub mod begin_limit;
 pub mod credit;
 pub mod deadline;
@@ -92,6 +93,7 @@ pub mod turns;
 
 pub use absolute::AbsoluteClock;
 pub use admission::{Admission, AdmissionConfig, AdmissionConfigError, AdmissionCounters, Mode, Refusal, Verdict};
+pub use backoff::Backoff;
 pub use begin_limit::BeginLimit;
 pub use credit::{CreditError, Credits, Returns};
 pub use deadline::{Budget, Deadline, DeadlineField};

@@ -6,6 +6,7 @@
 use crate::client::core::{Core, Dispatcher, Line};
 use crate::client::shared_stream::ChannelStream;
 use crate::client::slot::SharedSlot;
+use crate::client::starting::Starting;
 use crate::config::{ChannelConfig, ConfigError, Mode};
 use crate::context::Context;
 use crate::local::{self, Mailbox};
@@ -19,7 +20,7 @@ use std::borrow::Cow;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::task::{Context as TaskContext, Poll};
 use std::time::Duration;
 
@@ -32,7 +33,9 @@ struct Inner {
     address: Address,
     config: ChannelConfig,
     stage: StageName,
-    used: OnceLock<Result<Used, Status>>,
+    used: OnceLock<Used>,
+    /// Locked by those who make the first call, one at a time.
+    starting: Mutex<Starting>,
 }
 
 /// What a channel has once ordinary threads have made calls by it.
@@ -51,7 +54,8 @@ impl Channel {
         config.validate()?;
         let id = IDS.fetch_add(1, Ordering::Relaxed);
         let stage = short_name(&address);
-        Ok(Self(Arc::new(Inner { id, address, config, stage, used: OnceLock::new() })))
+        let starting = Mutex::new(Starting::new(config.reconnect));
+        Ok(Self(Arc::new(Inner { id, address, config, stage, used: OnceLock::new(), starting })))
     }
 
     /// The address it leads to.
@@ -126,15 +130,22 @@ impl Channel {
     }
 
     fn used(&self) -> Result<(&Arc<Core>, &Arc<Line>), Status> {
-        let Inner { address, config, used, .. } = &*self.0;
-        let used = used.get_or_init(|| {
-            let dispatcher = match &config.dispatcher {
-                Some(shared) => shared.clone(),
-                None => Dispatcher::of(address, config)?,
-            };
-            Ok(Used { dispatcher, line: Arc::new(Line::new(address, config)) })
-        });
-        used.as_ref().map(|used| (used.dispatcher.core(), &used.line)).map_err(Clone::clone)
+        let used = self.0.used.get().map_or_else(|| self.start(), Ok)?;
+        Ok((used.dispatcher.core(), &used.line))
+    }
+
+    #[cold]
+    fn start(&self) -> Result<&Used, Status> {
+        let Inner { address, config, used, starting, .. } = &*self.0;
+        let mut starting = starting.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(used) = used.get() {
+            return Ok(used);
+        }
+        let dispatcher = match &config.dispatcher {
+            Some(shared) => shared.clone(),
+            None => starting.attempt(crate::clock::monotonic(), || Dispatcher::of(address, config))?,
+        };
+        Ok(used.get_or_init(|| Used { dispatcher, line: Arc::new(Line::new(address, config)) }))
     }
 
     /// Calls from a coroutine, which is suspended meanwhile.
@@ -185,7 +196,7 @@ impl Lifeline {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        if let Some(Ok(used)) = self.used.get() {
+        if let Some(used) = self.used.get() {
             used.dispatcher.hang_up(&used.line);
         }
     }

@@ -17,6 +17,7 @@ use super::driven::{Driven, Receiver, Request};
 use super::helm::{Helm, Seat};
 use super::queue::Completions;
 use super::slot::{SharedSlot, Turn};
+use super::starting::Starting;
 use crate::config::{ChannelConfig, Delivery, Mode, Wait};
 use crate::context::Context;
 use crate::net::{Net, PeerKey};
@@ -42,7 +43,7 @@ pub(crate) struct Core {
     wait: Wait,
     dispatched: AtomicBool,
     /// Locked by those who start a dispatcher, one at a time.
-    starting: Mutex<()>,
+    starting: Mutex<Starting>,
     /// Locked by the leader alone, so never waited for.
     driven: Mutex<Driven>,
     spare: ArrayQueue<Arc<SharedSlot>>,
@@ -94,7 +95,7 @@ impl Core {
             waker: net.waker(),
             wait: config.wait,
             dispatched: AtomicBool::new(false),
-            starting: Mutex::new(()),
+            starting: Mutex::new(Starting::new(config.reconnect)),
             driven: Mutex::new(Driven::new(net)),
             spare: ArrayQueue::new(SPARE_SLOTS),
         })
@@ -193,22 +194,20 @@ impl Core {
         if self.is_dispatched() {
             return Ok(());
         }
-        let _one_at_a_time = self.starting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut starting = self.starting.lock().unwrap_or_else(PoisonError::into_inner);
         if self.is_dispatched() {
             return Ok(());
         }
         let core = Arc::clone(self);
-        let spawned = std::thread::Builder::new().name("greenwave-dispatch".into()).spawn(move || core.dispatch());
-        match spawned {
-            Ok(_detached) => {
-                self.dispatched.store(true, Ordering::Release);
-                Ok(())
-            }
-            Err(error) => {
+        let _detached = starting.attempt(crate::clock::monotonic(), || {
+            let thread = std::thread::Builder::new().name("greenwave-dispatch".into());
+            thread.spawn(move || core.dispatch()).map_err(|error| {
                 let text = format!("no thread for dispatching completions: {error}");
-                Err(Status::new(Code::ResourceExhausted, text))
-            }
-        }
+                Status::new(Code::ResourceExhausted, text)
+            })
+        })?;
+        self.dispatched.store(true, Ordering::Release);
+        Ok(())
     }
 
     fn dispatch(&self) {

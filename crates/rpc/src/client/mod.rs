@@ -6,4 +6,5 @@ mod helm;
 mod queue;
 pub(crate) mod shared_stream;
 pub(crate) mod slot;
+pub(crate) mod starting;
 pub(crate) mod stream;

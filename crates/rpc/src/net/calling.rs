@@ -3,7 +3,7 @@
 use crate::config::ChannelConfig;
 use crate::connection::{Caller, Link, Setup};
 use crate::status::{Reason, Status};
-use greenwave_policy::Time;
+use greenwave_policy::{Backoff, Time};
 use greenwave_verbs::{Address, TlsClient};
 
 /// The calls to one address.
@@ -11,9 +11,7 @@ pub(super) struct Calling {
     pub(super) caller: Caller,
     pub(super) address: Address,
     config: ChannelConfig,
-    /// How often in a row a connection was of no use, and when to try the next.
-    failures: u32,
-    retry: Time,
+    backoff: Backoff,
     last_failure: String,
 }
 
@@ -24,12 +22,13 @@ impl Calling {
         let mut config = ChannelConfig { dispatcher: None, ..config.clone() };
         config.limits.chunk_bytes = config.limits.chunk_bytes.min(chunk_bytes);
         let caller = Caller::new(link(&config, now));
-        Self { caller, address, config, failures: 0, retry: Time::ZERO, last_failure: String::new() }
+        let backoff = Backoff::new(config.reconnect);
+        Self { caller, address, config, backoff, last_failure: String::new() }
     }
 
     /// Why no connection is tried now, if none is.
     pub(super) fn resting(&self, now: Time) -> Option<Status> {
-        (now < self.retry).then(|| self.unreachable())
+        (now < self.backoff.due()).then(|| self.unreachable())
     }
 
     /// How its connections are secured.
@@ -48,9 +47,11 @@ impl Calling {
 
     /// The connection is no longer, or never was. If it was of use the next one is tried at once.
     pub(super) fn failed(&mut self, now: Time, was_of_use: bool, text: String) {
-        let pause = self.config.reconnect.saturating_mul(1 << self.failures.min(6));
-        (self.failures, self.retry) =
-            if was_of_use { (0, now) } else { (self.failures.saturating_add(1), now + pause) };
+        if was_of_use {
+            self.backoff.succeeded(now)
+        } else {
+            self.backoff.failed(now)
+        }
         self.last_failure = text;
     }
 }
@@ -74,16 +75,16 @@ mod tests {
         let mut pauses = Vec::new();
         for _ in 0..9 {
             calling.failed(now, false, "refused".into());
-            pauses.push(calling.retry.since(now).as_millis());
+            pauses.push(calling.backoff.due().since(now).as_millis());
             assert!(calling.resting(now).is_some());
-            now = calling.retry;
+            now = calling.backoff.due();
             assert!(calling.resting(now).is_none());
         }
         assert_eq!(pauses, [10, 20, 40, 80, 160, 320, 640, 640, 640]);
         calling.failed(now, true, "reset".into());
         assert!(calling.resting(now).is_none());
         calling.failed(now, false, "refused".into());
-        assert_eq!(calling.retry.since(now), Duration::from_millis(10));
+        assert_eq!(calling.backoff.due().since(now), Duration::from_millis(10));
     }
 
     #[test]

@@ -1,0 +1,55 @@
+//! Channels that could not start for want of something: they start once it is there.
+
+mod echo;
+mod raw;
+
+use echo::{ECHO, MINUTE, echo};
+use greenwave_rpc::*;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::time::Duration;
+
+/// Runs a test again in a process of its own, whose limits it may lower. Whether this is that process.
+fn alone(test: &str) -> bool {
+    if std::env::var_os("ALONE").is_some() {
+        return true;
+    }
+    let this = std::env::current_exe().unwrap();
+    let mut command = std::process::Command::new(this);
+    let ran = command.args(["--exact", test, "--test-threads=1"]).env("ALONE", "1").output().unwrap();
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stdout));
+    false
+}
+
+/// A channel of this mode fails while no more than `least` of a resource may be had, and answers afterwards.
+fn starts_once_there_is_some(resource: Resource, least: u64, mode: Mode, code: Code) {
+    let listen = vec!["tcp://127.0.0.1:0".parse().unwrap()];
+    let server = Server::start(ServerConfig { listen, ..Default::default() }, echo()).unwrap();
+    let config = ChannelConfig { mode, reconnect: Duration::from_millis(1), ..Default::default() };
+    let channel = Channel::new(server.addresses()[0].clone(), config).unwrap();
+    let call = || channel.call(&Context::with_deadline(MINUTE), ECHO, b"");
+    let limit = getrlimit(resource);
+    setrlimit(resource, Rlimit { current: Some(least), ..limit }).unwrap();
+    let failed = call();
+    setrlimit(resource, limit).unwrap();
+    assert_eq!(failed.unwrap_err().code, code);
+    raw::eventually("the channel starts", || call().is_ok());
+}
+
+#[test]
+fn a_channel_that_found_no_file_descriptor_starts_when_there_is_one() {
+    if alone("a_channel_that_found_no_file_descriptor_starts_when_there_is_one") {
+        starts_once_there_is_some(Resource::Nofile, 0, Mode::Direct, Code::Unavailable);
+    }
+}
+
+#[test]
+fn a_channel_that_found_no_memory_for_its_dispatcher_starts_when_there_is_some() {
+    if alone("a_channel_that_found_no_memory_for_its_dispatcher_starts_when_there_is_some") {
+        // Enough for anything but a stack.
+        let pages: u64 =
+            std::fs::read_to_string("/proc/self/statm").unwrap().split(' ').next().unwrap().parse().unwrap();
+        let least = pages * rustix::param::page_size() as u64 + (1 << 20);
+        let mode = Mode::Dispatched { delivery: Delivery::Notify };
+        starts_once_there_is_some(Resource::As, least, mode, Code::ResourceExhausted);
+    }
+}
