@@ -34,6 +34,14 @@ pub(crate) fn span(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text).map_err(|_| format!("`{}` is no time; such as 200ms, 30s, 0", short(text)))
 }
 
+/// A span, or a number of seconds: `200ms`, `30s`, `30`.
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
+    match text.parse() {
+        Ok(number) => Duration::try_from_secs_f64(number).map_err(|_| format!("`{}` is no time", short(text))),
+        Err(_) => span(text),
+    }
+}
+
 /// Bits per second, or `unlimited`: bytes per second come of it.
 pub(crate) fn bandwidth(text: &str) -> Result<Bandwidth, String> {
     if text == UNLIMITED {
@@ -106,6 +114,8 @@ mod tests {
         assert_eq!(bytes("1500"), Ok(1500));
         assert_eq!(span("200ms"), Ok(Duration::from_millis(200)));
         assert_eq!(span("0"), Ok(Duration::ZERO));
+        assert_eq!(["0.5", "500ms"].map(seconds), [Ok(Duration::from_millis(500)), Ok(Duration::from_millis(500))]);
+        assert!(seconds("-1").is_err() && seconds("nan").is_err() && seconds("1 parsec").is_err());
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! that was served most is nearest to finishing (TQ, ASPLOS'24: join the shortest queue, ties to the most served
 //! quanta). The other rules are there to compare.
 
+use crate::random::XorShift;
 use std::fmt;
 use std::str::FromStr;
 
@@ -127,28 +128,4 @@ impl Dispatch {
 
 fn shortest(loads: &[Load], workers: impl IntoIterator<Item = usize>) -> usize {
     workers.into_iter().min_by_key(|&worker| loads[worker].rank()).unwrap_or(0)
-}
-
-/// xorshift64* (Vigna 2016): enough to spread load, nothing to keep a secret with.
-#[derive(Clone, Debug)]
-struct XorShift(u64);
-
-impl XorShift {
-    /// The state must not be 0, where the generator would stay.
-    const fn new(seed: u64) -> Self {
-        let mixed = (seed ^ 0x9E37_79B9_7F4A_7C15).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        Self(if mixed == 0 { 1 } else { mixed })
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
-    }
-
-    /// A number under `bound`, by Lemire's multiplication; the bias is under `bound` in 2^64.
-    fn below(&mut self, bound: usize) -> usize {
-        ((u128::from(self.next()) * bound as u128) >> 64) as usize
-    }
 }

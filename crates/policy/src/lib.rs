@@ -81,6 +81,7 @@ pub mod margin;
 pub mod pace;
 pub mod pacing;
 pub mod parallel_unit;
+mod random;
 pub mod ready_queue;
 pub mod replication;
 pub mod service_time;

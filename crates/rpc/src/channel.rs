@@ -54,7 +54,7 @@ impl Channel {
         config.validate()?;
         let id = IDS.fetch_add(1, Ordering::Relaxed);
         let stage = short_name(&address);
-        let starting = Mutex::new(Starting::new(config.reconnect));
+        let starting = Mutex::new(Starting::new(config.backoff()));
         Ok(Self(Arc::new(Inner { id, address, config, stage, used: OnceLock::new(), starting })))
     }
 

@@ -3,9 +3,10 @@
 use crate::client::core::Dispatcher;
 use crate::sending::Sending;
 use crate::wire::StageName;
-use greenwave_policy::{AdmissionConfig, AdmissionConfigError, Order, StealRule};
+use greenwave_policy::{AdmissionConfig, AdmissionConfigError, Backoff, Order, StealRule};
 use greenwave_quanta::StackSize;
 use greenwave_verbs::{Address, Choice, TlsClient, TlsServer};
+use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 /// What a thread does when there is nothing to do.
@@ -357,8 +358,12 @@ pub struct ChannelConfig {
     pub checksums: bool,
     /// Whether calls also carry their deadline as a date, for servers with clocks in sync.
     pub absolute: Option<Duration>,
-    /// How long to wait after a failed connection before the next attempt; doubles up to 64 times this.
+    /// How long to wait after a failed connection before the next attempt, at most: from a half to the whole of it, at
+    /// random. Doubles up to 64 times this.
     pub reconnect: Duration,
+    /// What those pauses are drawn from: the same seed draws the same. `None`: a seed of the channel's own, so that
+    /// channels that lost the same server come back to it one after the other.
+    pub jitter_seed: Option<u64>,
 }
 
 impl Default for ChannelConfig {
@@ -375,11 +380,19 @@ impl Default for ChannelConfig {
             checksums: false,
             absolute: None,
             reconnect: Duration::from_millis(10),
+            jitter_seed: None,
         }
     }
 }
 
 impl ChannelConfig {
+    /// The pauses between attempts to connect, or to start what that takes.
+    pub(crate) fn backoff(&self) -> Backoff {
+        // The standard library seeds each of these differently.
+        let any = || RandomState::new().hash_one(0);
+        Backoff::new(self.reconnect, self.jitter_seed.unwrap_or_else(any))
+    }
+
     /// Says which setting can't be meant.
     ///
     /// # Errors

@@ -96,7 +96,8 @@
 //! certainly never ran, so that the call can be made again, elsewhere.
 //!
 //! - A connection that is lost fails the calls that were sent on it; the next call opens another one. Attempts that
-//!   come to nothing are spaced out, from `reconnect` to 64 times that, and calls in between fail at once.
+//!   come to nothing are spaced out, from `reconnect` to 64 times that, up to half of it less at random, so that clients
+//!   don't come back in step; calls in between fail at once. So is what a channel needs to start: descriptors, a thread.
 //! - A server that [drains](ServerHandle::drain) says so. It serves what was on its way to it when its clients heard
 //!   of that. They make further calls, and those that were still waiting, on a new connection.
 //! - A peer that breaks the rules of the format is told why and closed on, and no other connection is harmed. What a

@@ -22,6 +22,7 @@ use greenwave_bench::target::Rotation;
 
 use crate::address::{self, Place};
 use crate::problem::Problem;
+use crate::quantity;
 use crate::schema::{self, Schema};
 use crate::secured::Secured;
 use requests::Source;
@@ -55,8 +56,8 @@ pub(crate) struct Bench {
     /// Closed loop: so many requests are outstanding at any time [default without --rate: 8]
     #[arg(long, value_name = "N", help_heading = "Load")]
     in_flight: Option<usize>,
-    /// For how long it is measured
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = humantime::parse_duration, help_heading = "Load")]
+    /// For how long it is measured; a number without a unit is seconds
+    #[arg(long, visible_alias = "seconds", value_name = "TIME", default_value = "10s", value_parser = quantity::seconds, help_heading = "Load")]
     duration: Duration,
     /// How long the load is on before that
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = humantime::parse_duration, help_heading = "Load")]

@@ -102,6 +102,7 @@ fn an_option_that_is_wrong_is_refused_with_what_is_allowed() {
         &["instance `tcp://127.0.0.1:1,clusters=0`: setting `clusters` is `0`", "1 to 256", "see --help"],
     );
     refused(&["bench", "tcp://127.0.0.1:1", "A/B", "--rate=0"], &["--rate is 0", "more than 0"]);
+    refused(&["bench", "tcp://127.0.0.1:1", "A/B", "--seconds=-1"], &["`-1` is no time"]);
     refused(&["bench", "tcp://127.0.0.1:1", "A/B", "--rate=1", "--in-flight=1"], &["cannot be used with"]);
     refused(&["bench", "tcp://127.0.0.1:1", "A/B", "--class=tight"], &["tight=50ms:0.2"]);
     refused(

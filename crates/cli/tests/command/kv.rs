@@ -67,7 +67,7 @@ fn a_mix_of_gets_and_scans_is_measured_class_by_class() {
     let world = World::new();
     let (_running, address) = serve(&world, &[]);
     let bench = ["bench", &address, "Kv/Get", "--sample=kv", "--scan-percent=20", "--deadline=60s"];
-    let finished = run(&[&bench[..], &["--in-flight=4", "--warm-up=0s", "--duration=200ms"]].concat());
+    let finished = run(&[&bench[..], &["--in-flight=4", "--warm-up=0s", "--seconds=0.2"]].concat());
     assert!(finished.status.success(), "{}", finished.err);
     let classes = finished.out.lines().filter(|line| line.starts_with("get ") || line.starts_with("scan "));
     assert_eq!(classes.count(), 2, "{}", finished.out);

@@ -4,6 +4,7 @@ mod absolute;
 mod admission;
 mod any_input;
 mod arithmetic;
+mod backoff;
 mod begin_limit;
 mod credit;
 mod d2p;

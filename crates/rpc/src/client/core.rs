@@ -95,7 +95,7 @@ impl Core {
             waker: net.waker(),
             wait: config.wait,
             dispatched: AtomicBool::new(false),
-            starting: Mutex::new(Starting::new(config.reconnect)),
+            starting: Mutex::new(Starting::new(config.backoff())),
             driven: Mutex::new(Driven::new(net)),
             spare: ArrayQueue::new(SPARE_SLOTS),
         })

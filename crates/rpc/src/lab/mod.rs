@@ -94,7 +94,7 @@ impl Setup {
         let listen = vec![address.clone()];
         let server = ServerConfig { listen, backend: backend.clone(), order: Order::Fcfs, ..self.server };
         let (head, counters) = head_by_hand(&server, methods(&hand), hand.clock()).unwrap();
-        let client = ChannelConfig { backend, ..self.client };
+        let client = ChannelConfig { backend, jitter_seed: Some(self.seed), ..self.client };
         let stream = CompletionStream::with_clock(&address, &client, hand.clock()).unwrap();
         let (done, _installed) = (Vec::new(), head.install());
         let lab = Lab { hand, network, head, counters, stream, done, _installed };

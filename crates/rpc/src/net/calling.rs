@@ -22,7 +22,7 @@ impl Calling {
         let mut config = ChannelConfig { dispatcher: None, ..config.clone() };
         config.limits.chunk_bytes = config.limits.chunk_bytes.min(chunk_bytes);
         let caller = Caller::new(link(&config, now));
-        let backoff = Backoff::new(config.reconnect);
+        let backoff = config.backoff();
         Self { caller, address, config, backoff, last_failure: String::new() }
     }
 
@@ -80,11 +80,27 @@ mod tests {
             now = calling.backoff.due();
             assert!(calling.resting(now).is_none());
         }
-        assert_eq!(pauses, [10, 20, 40, 80, 160, 320, 640, 640, 640]);
+        for (pause, most) in pauses.iter().zip([10, 20, 40, 80, 160, 320, 640, 640, 640]) {
+            assert!((most / 2..=most).contains(pause), "{pauses:?}");
+        }
         calling.failed(now, true, "reset".into());
         assert!(calling.resting(now).is_none());
         calling.failed(now, false, "refused".into());
-        assert_eq!(calling.backoff.due().since(now), Duration::from_millis(10));
+        assert!(calling.backoff.due().since(now) <= Duration::from_millis(10));
+    }
+
+    /// Without jitter, all that lose a server come back to it in the same instant, again and again.
+    #[test]
+    fn channels_that_lost_the_same_server_do_not_retry_in_step() {
+        let retries = |jitter_seed| {
+            let config = ChannelConfig { jitter_seed, ..ChannelConfig::default() };
+            let mut calling = Calling::new(Address::Memory("there".into()), &config, 1024, Time::ZERO);
+            calling.failed(Time::ZERO, false, "refused".into());
+            calling.backoff.due()
+        };
+        let instants: std::collections::BTreeSet<Time> = (0..20).map(|_| retries(None)).collect();
+        assert!(instants.len() > 15, "{instants:?}");
+        assert_eq!(retries(Some(3)), retries(Some(3)));
     }
 
     #[test]
