@@ -20,8 +20,8 @@ use std::collections::VecDeque;
 ///    and is only kept.
 /// 3. What is in `tickets` is in `by_age` too, sorted by `waits_since` and age. Its message was pushed or last sent at the
 ///    turn `waits_since`, so it was passed over `turn - waits_since` times, and those in front most often.
-/// 4. Tickets whose number isn't their slot's are stale. The first of `tickets` never is, and there are hardly more stale
-///    ones than others, so that all of this takes logarithmic time however many wait.
+/// 4. Tickets whose number isn't their slot's are stale. The first of `tickets` never is. Stale ones are dropped once there
+///    are more of them than others, so that all of this takes logarithmic time however many wait, taken over all calls.
 /// 5. Nobody in `tickets` can be helped before the turn `look_again`.
 #[derive(Clone, Debug)]
 pub struct SplitQueue<T> {
@@ -81,8 +81,9 @@ impl<T> SplitQueue<T> {
         queue
     }
 
-    /// Adds a message of `remaining` bytes; an empty one has a turn too.
-    pub fn push(&mut self, remaining: usize, deadline: Deadline, message: T) {
+    /// Adds a message of `remaining` bytes; an empty one has a turn too. It has the place that is returned until it has
+    /// left, for [`remove`](Self::remove); another may have it later.
+    pub fn push(&mut self, remaining: usize, deadline: Deadline, message: T) -> usize {
         self.put_down_sent();
         self.pushed += 1;
         let rank = if self.in_order {
@@ -98,6 +99,7 @@ impl<T> SplitQueue<T> {
         } else {
             self.line_up(ticket);
         }
+        slot
     }
 
     /// The message whose turn it is, how many of its bytes to send now, and whether those are its last.
@@ -156,6 +158,18 @@ impl<T> SplitQueue<T> {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Takes out the message at a place, that of a cancelled call for instance, if one is there and `is_it`.
+    pub fn remove(&mut self, place: usize, is_it: impl FnOnce(&T) -> bool) -> Option<T> {
+        self.put_down_sent();
+        let slot = self.slots.get_mut(place)?;
+        let message = slot.message.take_if(|message| is_it(message))?;
+        slot.number = 0;
+        self.free.push(place);
+        self.in_hand.take_if(|ticket| ticket.slot == place);
+        self.drop_stale();
+        Some(message)
     }
 
     /// Drops the messages that `keep` is false for, those of a cancelled call for instance. Linear.

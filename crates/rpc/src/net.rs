@@ -346,8 +346,15 @@ impl Net {
             caller.lose(now, &status, &mut |done| happened.push(done.into()));
         }
         if caller.unfinished() > 0 {
-            let left = self.ends.add(Half::Leaving { caller, home });
+            let left = self.ends.add(Half::Leaving { caller });
             self.ends.connect(left.index, endpoint);
+            let Some(Peer { half: Half::Caller(calling), .. }) = self.ends.peers.get_mut(home) else { return };
+            let mut all = std::mem::take(&mut calling.left);
+            all.retain(|key| self.ends.peer(*key).is_some());
+            all.push(left);
+            if let Some(Peer { half: Half::Caller(calling), .. }) = self.ends.peers.get_mut(home) {
+                calling.left = all;
+            }
         } else {
             self.close(now, endpoint, Close::Flush);
         }

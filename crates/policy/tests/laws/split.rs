@@ -47,7 +47,7 @@ fn a_long_message_goes_next_when_its_patience_is_over() {
 #[test]
 fn with_many_long_messages_a_short_one_still_goes_next() {
     let mut queue = SplitQueue::with_patience(3);
-    (0..100).for_each(|_| queue.push(1000, Deadline::NEVER, 'L'));
+    (0..100).for_each(|_| _ = queue.push(1000, Deadline::NEVER, 'L'));
     (0..200).for_each(|_| assert!(queue.next(1).is_some()));
     queue.push(1, Deadline::NEVER, 's');
     let next_two = [(); 2].map(|()| *queue.next(1).expect("many wait").0);
@@ -98,7 +98,7 @@ fn many_messages_cost_each_of_them_no_more_than_few() {
     let time_of = |count: usize| {
         let begin = std::time::Instant::now();
         let mut queue = SplitQueue::new();
-        (0..count).for_each(|id| queue.push(id % 7, within(id as u64 % 11), id));
+        (0..count).for_each(|id| _ = queue.push(id % 7, within(id as u64 % 11), id));
         while queue.next(100).is_some() {}
         begin.elapsed().as_secs_f64() / count as f64
     };
@@ -110,22 +110,29 @@ fn many_messages_cost_each_of_them_no_more_than_few() {
 
 #[derive(Clone, Debug)]
 enum Act {
-    Push { remaining: usize, deadline: u64 },
+    Push {
+        remaining: usize,
+        deadline: u64,
+    },
     Next(usize),
     Cancel(usize),
+    /// The message that is so far from the first, counted round.
+    Remove(usize),
 }
 
 fn acts(longest: usize) -> impl Strategy<Value = Vec<Act>> {
     let push = (0..longest, 0..4_u64).prop_map(|(remaining, deadline)| Act::Push { remaining, deadline });
     let next = prop_oneof![1 => Just(0), 12 => 1..20_usize].prop_map(Act::Next);
     let cancel = (0..30_usize).prop_map(Act::Cancel);
-    vec(prop_oneof![3 => push, 6 => next, 1 => cancel], 0..300)
+    let remove = (0..30_usize).prop_map(Act::Remove);
+    vec(prop_oneof![3 => push, 6 => next, 1 => cancel, 1 => remove], 0..300)
 }
 
 /// A message as the laws see it.
 #[derive(Clone, Debug)]
 struct Waiting {
     id: usize,
+    place: usize,
     rank: (usize, Deadline, usize),
     passed_over: usize,
     /// How many waited when it was pushed or last sent, itself included.
@@ -142,13 +149,20 @@ proptest! {
         for (id, act) in acts.into_iter().enumerate() {
             match act {
                 Act::Push { remaining, deadline } => {
-                    queue.push(remaining, within(deadline), id);
+                    let place = queue.push(remaining, within(deadline), id);
                     let company = waiting.len() + 1;
-                    waiting.push(Waiting { id, rank: (remaining, within(deadline), id), passed_over: 0, company });
+                    waiting.push(Waiting { id, place, rank: (remaining, within(deadline), id), passed_over: 0, company });
                 }
                 Act::Cancel(cancelled) => {
                     queue.retain(|id| id % 30 != cancelled);
                     waiting.retain(|message| message.id % 30 != cancelled);
+                }
+                Act::Remove(_) if waiting.is_empty() => {}
+                Act::Remove(number) => {
+                    let Waiting { id, place, .. } = waiting.remove(number % waiting.len());
+                    prop_assert_eq!(queue.remove(place, |other| *other != id), None);
+                    prop_assert_eq!(queue.remove(place, |other| *other == id), Some(id));
+                    prop_assert_eq!(queue.remove(place, |_| true), None);
                 }
                 Act::Next(0) => prop_assert_eq!(queue.next(0), None),
                 Act::Next(chunk) => {
@@ -190,7 +204,7 @@ proptest! {
     #[test]
     fn everything_is_sent_once(messages in vec(0..1000_usize, 0..40), chunk in 1..100_usize, patience in 0..20_u32) {
         let mut queue = SplitQueue::with_patience(patience);
-        messages.iter().enumerate().for_each(|(id, &bytes)| queue.push(bytes, Deadline::NEVER, id));
+        messages.iter().enumerate().for_each(|(id, &bytes)| _ = queue.push(bytes, Deadline::NEVER, id));
         let (mut sent, mut ended) = (vec![0; messages.len()], vec![false; messages.len()]);
         while let Some((&mut id, bytes, last)) = queue.next(chunk) {
             prop_assert!(!ended[id] && bytes <= chunk);

@@ -1,5 +1,6 @@
 //! What the leader of a completion queue alone touches: the connections, and who waits for which call.
 
+use super::by_name::ByName;
 use super::core::Line;
 use super::queue::Completions;
 use super::slot::SharedSlot;
@@ -27,7 +28,7 @@ pub(super) enum Request {
     },
     /// Nobody waits for this call any more.
     Abandon(Arc<SharedSlot>),
-    /// The call that a stream named so is to complete as cancelled, unless it is over.
+    /// The call that a stream named so last is to complete as cancelled, unless it is over.
     Cancel(Arc<Completions>, u64),
     /// Nobody waits for any call of a stream any more.
     Leave(Arc<Completions>),
@@ -44,16 +45,23 @@ pub(super) enum Receiver {
     Stream(Arc<Completions>, u64),
 }
 
+/// What a stream's call is found by: the stream lives at least as long as the call.
+fn name(stream: &Arc<Completions>, tag: u64) -> (usize, u64) {
+    (Arc::as_ptr(stream) as usize, tag)
+}
+
 pub(super) struct Driven {
     pub(super) net: Net,
     calls: Slab<(PeerKey, Time, Receiver)>,
+    /// The calls of streams, by the stream and its name for the call.
+    names: ByName<(usize, u64)>,
     pub(super) happened: Vec<Happening>,
     pub(super) stop: bool,
 }
 
 impl Driven {
     pub(super) fn new(net: Net) -> Self {
-        Self { net, calls: Slab::new(), happened: Vec::new(), stop: false }
+        Self { net, calls: Slab::new(), names: ByName::default(), happened: Vec::new(), stop: false }
     }
 
     /// Makes a call, and says under which name.
@@ -68,8 +76,10 @@ impl Driven {
     ) -> usize {
         let peer = line.peer(&mut self.net);
         let token = self.calls.insert((peer, started, to));
-        if let (_, _, Receiver::Slot(slot)) = &self.calls[token] {
-            slot.set_token(token);
+        match &self.calls[token].2 {
+            Receiver::Slot(slot) => slot.set_token(token),
+            Receiver::Stream(stream, tag) => self.names.made(|| name(stream, *tag), token),
+            Receiver::Leader(_) => {}
         }
         let (now, context) = (crate::clock::monotonic(), context.clone());
         match body {
@@ -96,8 +106,12 @@ impl Driven {
                 }
             }
             Request::Cancel(stream, tag) => {
-                let named = |(_, (_, _, to)): &(usize, &(PeerKey, Time, Receiver))| matches!(to, Receiver::Stream(of, named) if Arc::ptr_eq(of, &stream) && *named == tag);
-                let found = self.calls.iter().find(named).map(|(token, _)| token);
+                let Self { calls, names, .. } = self;
+                let named = calls.iter().filter_map(|(token, (_, _, to))| match to {
+                    Receiver::Stream(of, tag) => Some((name(of, *tag), token)),
+                    _ => None,
+                });
+                let found = names.find(&name(&stream, tag), named);
                 if let Some(started) = found.and_then(|token| self.take_back(token)) {
                     let waited = crate::clock::monotonic().since(started);
                     stream.push(tag, Outcome::local(Status::refused(Reason::Cancelled, ""), waited));
@@ -125,7 +139,10 @@ impl Driven {
 
     /// Takes a call back, and says since when it was under way.
     fn take_back(&mut self, token: usize) -> Option<Time> {
-        let (peer, started, _) = self.calls.try_remove(token)?;
+        let (peer, started, to) = self.calls.try_remove(token)?;
+        if let Receiver::Stream(stream, tag) = to {
+            self.names.over(|| name(&stream, tag), token);
+        }
         self.net.abandon(peer, token, &mut self.happened);
         Some(started)
     }
@@ -144,7 +161,10 @@ impl Driven {
             }
             match self.calls.try_remove(token) {
                 Some((_, _, Receiver::Slot(slot))) => slot.complete(outcome),
-                Some((_, _, Receiver::Stream(stream, tag))) => stream.push(tag, outcome),
+                Some((_, _, Receiver::Stream(stream, tag))) => {
+                    self.names.over(|| name(&stream, tag), token);
+                    stream.push(tag, outcome);
+                }
                 Some((_, _, Receiver::Leader(_))) | None => {}
             }
         }

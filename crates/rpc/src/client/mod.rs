@@ -1,5 +1,6 @@
 //! Calls made by ordinary threads.
 
+mod by_name;
 pub(crate) mod core;
 mod driven;
 mod helm;

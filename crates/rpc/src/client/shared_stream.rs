@@ -63,8 +63,8 @@ impl ChannelStream {
         }
     }
 
-    /// Takes back a call made under `tag`, one of them if there are several. It completes as cancelled, unless it is
-    /// over already.
+    /// Takes back the call made under `tag`, the last of them if there are several. It completes as cancelled, unless it
+    /// is over already.
     pub fn cancel(&mut self, tag: u64) {
         self.flush();
         self.core.ask(Request::Cancel(Arc::clone(&self.queue), tag));

@@ -3,6 +3,7 @@
 //! The client side of DaRPC's direct access to the completion queue: no other thread, no lock, no hand-over. Calls are
 //! written together at [`CompletionStream::flush`], or when the stream is polled.
 
+use super::by_name::ByName;
 use crate::clock::Clock;
 use crate::config::{ChannelConfig, Wait};
 use crate::connection::{Request, Terms};
@@ -24,6 +25,7 @@ pub struct CompletionStream {
     peer: PeerKey,
     wait: Wait,
     tags: Slab<UnderWay>,
+    by_tag: ByName<u64>,
     happened: Vec<Happening>,
     done: VecDeque<Completion>,
 }
@@ -56,7 +58,8 @@ impl CompletionStream {
             .map_err(|error| Status::refused(Reason::Unreachable, error.to_string()))?;
         let peer = net.open(address.clone(), config);
         let (tags, happened, done) = (Slab::new(), Vec::new(), VecDeque::new());
-        Ok(Self { net, clock, peer, wait: config.wait, tags, happened, done })
+        let by_tag = ByName::default();
+        Ok(Self { net, clock, peer, wait: config.wait, tags, by_tag, happened, done })
     }
 
     /// Makes a call that will complete under `tag`. Without a credit or a free slot it waits; its budget runs.
@@ -78,16 +81,20 @@ impl CompletionStream {
     #[inline]
     fn make(&mut self, peer: PeerKey, terms: Terms, method: MethodId, request: &[u8], tag: u64, now: Time) {
         let token = self.tags.insert(UnderWay { tag, started: now, peer });
+        self.by_tag.made(|| tag, token);
         let call = Request { token, terms, method, started: now };
         self.net.call_copied(peer, call, request, now, &mut self.happened);
     }
 
-    /// Takes back a call made under `tag`, one of them if there are several. It completes as cancelled, unless it is
-    /// over already. The server is told with the next [`flush`](Self::flush) or poll.
+    /// Takes back the call made under `tag`, the last of them if there are several. It completes as cancelled, unless it
+    /// is over already. The server is told with the next [`flush`](Self::flush) or poll. A stream's first cancel looks
+    /// at all that is under way; those after it don't.
     pub fn cancel(&mut self, tag: u64) {
-        let Some(token) = self.tags.iter().find(|(_, call)| call.tag == tag).map(|(token, _)| token) else { return };
         // An outcome that is known already is the outcome.
         self.deliver();
+        let Self { tags, by_tag, .. } = self;
+        let Some(token) = by_tag.find(&tag, tags.iter().map(|(token, call)| (call.tag, token))) else { return };
+        by_tag.over(|| tag, token);
         let Some(UnderWay { tag, started, peer }) = self.tags.try_remove(token) else { return };
         self.net.abandon(peer, token, &mut self.happened);
         let total = self.clock.now().since(started);
@@ -159,8 +166,8 @@ impl CompletionStream {
     /// Posts, reaps, expires. When there will be something to expire.
     pub(crate) fn turn(&mut self, now: Time) -> Option<Time> {
         self.net.flush(now);
-        let Self { net, tags, done, happened, .. } = self;
-        net.poll_with(now, happened, |_, over| complete(tags, done, over.token, over.outcome));
+        let Self { net, tags, by_tag, done, happened, .. } = self;
+        net.poll_with(now, happened, |_, over| complete(tags, by_tag, done, over.token, over.outcome));
         let next = self.net.sweep(now, &mut self.happened);
         self.deliver();
         next
@@ -169,7 +176,7 @@ impl CompletionStream {
     fn deliver(&mut self) {
         for happening in self.happened.drain(..) {
             let Happening::Done { token, outcome } = happening else { continue };
-            complete(&mut self.tags, &mut self.done, token, outcome);
+            complete(&mut self.tags, &mut self.by_tag, &mut self.done, token, outcome);
         }
     }
 }
@@ -234,8 +241,15 @@ impl CompletionStream {
 }
 
 #[inline(always)]
-fn complete(tags: &mut Slab<UnderWay>, done: &mut VecDeque<Completion>, token: usize, outcome: Outcome) {
+fn complete(
+    tags: &mut Slab<UnderWay>,
+    by_tag: &mut ByName<u64>,
+    done: &mut VecDeque<Completion>,
+    token: usize,
+    outcome: Outcome,
+) {
     let Some(UnderWay { tag, .. }) = tags.try_remove(token) else { return };
+    by_tag.over(|| tag, token);
     let total = outcome.total;
     done.push_back(Completion { tag, result: outcome.into_reply(), total });
 }

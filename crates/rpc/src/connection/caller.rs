@@ -10,16 +10,17 @@
 //! 1. Every call handed in is finished exactly once, abandoned, or taken out.
 //! 2. A slot is free, open or haunted; `free` lists the free ones that were used before.
 //! 3. No open or queued call expires before `earliest`, and none is cancelled for longer than [`GLANCE`](super::request::GLANCE) unnoticed.
-//! 4. A slot's reply is half received only while the slot is open or haunted; `receiving` counts the open ones.
+//! 4. `elsewhere` has every unfinished call but those that are open and were [dispatched](Caller::dispatch).
+//! 5. A slot's reply is half received only while the slot is open or haunted; `receiving` counts the open ones.
 
 mod over;
 
 use super::assembly::{Assembly, Discarding};
-use super::link::Link;
+use super::link::{Link, Place};
 use super::outgoing::{Outgoing, Unsent};
 use super::request::Request;
 use super::violation::Violation;
-use super::{call_in, next_generation, slot_of};
+use super::{call_in, looked, next_generation, slot_of};
 use crate::context::Context;
 use crate::outcome::Outcome;
 use crate::receipt::Receipt;
@@ -30,7 +31,7 @@ use crate::wire::{
 };
 use greenwave_policy::Time;
 use greenwave_verbs::{CompletionQueue, EndpointId, VerbsError};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 /// What a callee spent if it said nothing.
@@ -77,6 +78,8 @@ struct Open {
     request: Request,
     /// When its first chunk was posted.
     posted: Option<Time>,
+    /// Where its message waits, if it was not [dispatched](Caller::dispatch).
+    place: Place,
     /// An answer in parts, and when the first of them came.
     reply: Option<Box<(Assembly, Receipt, Time)>>,
 }
@@ -88,13 +91,25 @@ pub(crate) struct Caller {
     pub(crate) link: Link,
     slots: Vec<(u16, Slot)>,
     free: Vec<u16>,
-    queued: VecDeque<(Request, Vec<u8>)>,
+    /// By their number, the first in front.
+    queued: BTreeMap<u64, (Request, Vec<u8>)>,
+    /// How many were ever queued.
+    numbers: u64,
+    /// By their tokens.
+    elsewhere: HashMap<usize, Whereabouts>,
     open: usize,
     receiving: usize,
     earliest: Time,
     /// Whether any REPLY came over this connection.
     answered: bool,
     going: Option<Going>,
+}
+
+/// Where an unfinished call is.
+enum Whereabouts {
+    Slot(usize),
+    /// Under this number.
+    Queued(u64),
 }
 
 /// What the peer said when it went away.
@@ -110,7 +125,9 @@ impl Caller {
             link,
             slots: Vec::new(),
             free: Vec::new(),
-            queued: VecDeque::new(),
+            queued: BTreeMap::new(),
+            numbers: 0,
+            elsewhere: HashMap::new(),
             open: 0,
             receiving: 0,
             earliest: Time::MAX,
@@ -139,31 +156,31 @@ impl Caller {
     pub(crate) fn call(&mut self, now: Time, call: NewCall, done: &mut impl FnMut(Finished)) -> Option<Vec<u8>> {
         let (request, body) = call.into_parts();
         match self.dispatch(now, request, &body) {
-            None => Some(body),
-            Some(request) => {
+            Ok(_) => Some(body),
+            Err(request) => {
                 self.take_on(now, request, body, done);
                 None
             }
         }
     }
 
-    /// Makes a call whose message is short, if nothing keeps it from leaving with the next write. Otherwise it is given
-    /// back, to be [taken on](Self::take_on).
+    /// Makes a call whose message is short, if nothing keeps it from leaving with the next write, and says in which slot,
+    /// for [`abandon`](Self::abandon). Otherwise it is given back, to be [taken on](Self::take_on).
     #[inline]
-    pub(crate) fn dispatch(&mut self, now: Time, request: Request, body: &[u8]) -> Option<Request> {
+    pub(crate) fn dispatch(&mut self, now: Time, request: Request, body: &[u8]) -> Result<usize, Request> {
         let metadata = request.terms.metadata();
         if !self.queued.is_empty() || !self.link.may_line_up(metadata.len() + body.len()) {
-            return Some(request);
+            return Err(request);
         }
-        let Some(slot) = self.take_slot() else { return Some(request) };
+        let Some(slot) = self.take_slot() else { return Err(request) };
         let (generation, state) = &mut self.slots[slot];
         *generation = next_generation(*generation);
         let header = request.header(call_in(slot, *generation), body.len());
         self.link.line_up(&header.dated(request.terms.deadline(), request.terms.birth()), metadata, body);
         self.earliest = self.earliest.min(request.terms.look_at(now));
-        *state = Slot::Open(Open { request, posted: None, reply: None });
+        *state = Slot::Open(Open { request, posted: None, place: None, reply: None });
         self.open += 1;
-        None
+        Ok(slot)
     }
 
     /// Takes a call on. It may have to wait for a slot; the time counts.
@@ -178,7 +195,9 @@ impl Caller {
         {
             return self.open(now, slot, request, body);
         }
-        self.queued.push_back((request, body));
+        self.numbers += 1;
+        self.elsewhere.insert(request.token, Whereabouts::Queued(self.numbers));
+        self.queued.insert(self.numbers, (request, body));
     }
 
     /// Why a call with a message of so many bytes can't be made on this connection, if it can't.
@@ -224,9 +243,10 @@ impl Caller {
             .map(|left| Realtime::from_nanos(crate::clock::realtime().saturating_add(crate::wire::nanos(left))));
         let head = CallHeader { expires, ..request.header(id, body.len()) }.encode();
         let message = Outgoing::call(id, head, terms.metadata().into(), body, terms.deadline(), terms.birth());
-        *state = Slot::Open(Open { request, posted: None, reply: None });
+        let place = self.link.push(message);
+        self.elsewhere.insert(request.token, Whereabouts::Slot(slot));
+        *state = Slot::Open(Open { request, posted: None, place, reply: None });
         self.open += 1;
-        self.link.push(message);
     }
 
     #[inline(always)]
@@ -240,11 +260,11 @@ impl Caller {
 
     #[inline(never)]
     fn open_queued(&mut self, now: Time) {
-        while let Some((request, body)) = self.queued.pop_front() {
-            match self.take_slot() {
-                Some(slot) => self.open(now, slot, request, body),
-                None => return self.queued.push_front((request, body)),
-            }
+        while !self.queued.is_empty()
+            && let Some(slot) = self.take_slot()
+        {
+            let Some((_, (request, body))) = self.queued.pop_first() else { return };
+            self.open(now, slot, request, body);
         }
     }
 
@@ -289,9 +309,15 @@ impl Caller {
 
     /// The peer's limits are known: lets the queue go.
     fn begin(&mut self, now: Time, done: &mut impl FnMut(Finished)) {
-        for (request, body) in std::mem::take(&mut self.queued) {
+        for (request, body) in self.take_queued() {
             self.take_on(now, request, body, done);
         }
+    }
+
+    fn take_queued(&mut self) -> impl Iterator<Item = (Request, Vec<u8>)> + use<> {
+        let queued = std::mem::take(&mut self.queued);
+        queued.values().for_each(|(request, _)| drop(self.elsewhere.remove(&request.token)));
+        queued.into_values()
     }
 
     fn on_go_away(&mut self, away: &GoAway<'_>) {
@@ -425,8 +451,8 @@ impl Caller {
         let (generation, state) = &mut self.slots[slot];
         let call = call_in(slot, *generation);
         let Slot::Open(open) = &*state else { return };
-        let Open { request: Request { token, started, .. }, posted, .. } = open;
-        let (token, started, posted) = (*token, *started, posted.unwrap_or(*started));
+        let Open { request: Request { token, started, .. }, posted, place, .. } = open;
+        let (token, started, posted, place) = (*token, *started, posted.unwrap_or(*started), *place);
         // Who made the call on behalf of another may have to tell who answered.
         let is_told = open.request.terms.may_be_cancelled() || result.is_err();
         let stage = if is_told { self.link.peer() } else { None };
@@ -434,8 +460,11 @@ impl Caller {
         self.open -= 1;
         self.answered = true;
         self.link.forward.observe(now, first.since(posted), receipt.total);
-        if self.link.withdraw_rest(call) == Unsent::Rest {
-            self.link.push_control(Cancel { call, credits: 0 }.encode());
+        if place.is_some() {
+            self.elsewhere.remove(&token);
+            if self.link.withdraw_rest(call, place) == Unsent::Rest {
+                self.link.push_control(Cancel { call, credits: 0 }.encode());
+            }
         }
         let outcome = Outcome {
             result: result.map(Into::into),
@@ -449,7 +478,7 @@ impl Caller {
     }
 
     fn open_slots(&self) -> impl Iterator<Item = (usize, &Open)> {
-        self.slots.iter().enumerate().filter_map(|(slot, (_, state))| match state {
+        self.slots.iter().enumerate().inspect(|_| looked()).filter_map(|(slot, (_, state))| match state {
             Slot::Open(open) => Some((slot, open)),
             _ => None,
         })

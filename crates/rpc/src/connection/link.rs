@@ -93,6 +93,9 @@ pub(crate) struct Link {
     half_since: Option<Time>,
 }
 
+/// Where a message waits, until it is posted whole; `None`: in the line.
+pub(super) type Place = Option<u32>;
+
 /// A frame that overtakes messages.
 enum Control {
     Frame(Head),
@@ -188,12 +191,12 @@ impl Link {
         agreed.chunk_room().min(self.limits.chunk_bytes as usize - checksum)
     }
 
-    /// Adds a message to those that wait to be sent.
-    pub(super) fn push(&mut self, mut message: Outgoing) {
+    /// Adds a message to those that wait to be sent, and says where it waits.
+    pub(super) fn push(&mut self, mut message: Outgoing) -> Place {
         let len = message.body.get_mut().len();
         self.waiting += 1;
         self.waiting_bytes += len;
-        self.out.push(len, message.deadline, message);
+        Some(self.out.push(len, message.deadline, message) as u32)
     }
 
     /// Adds a frame that overtakes messages.
@@ -215,19 +218,19 @@ impl Link {
         self.barrier == Barrier::Passed
     }
 
-    /// Withdraws a call's message, and says what had not been posted of it.
-    pub(super) fn withdraw(&mut self, call: CallId) -> Unsent {
-        if let Some(body) = self.line.remove(call) {
-            return Unsent::All(body);
+    /// Withdraws a call's message, which waited at that place, and says what had not been posted of it.
+    pub(super) fn withdraw(&mut self, call: CallId, place: Place) -> Unsent {
+        match place {
+            Some(_) => self.withdraw_rest(call, place),
+            None => self.line.remove(call).map_or(Unsent::Nothing, Unsent::All),
         }
-        if self.waiting == 0 { Unsent::Nothing } else { self.withdraw_waiting(call) }
     }
 
     /// [`withdraw`](Self::withdraw) for a message that is known to be posted, or to have been begun. It is asked for every
-    /// reply, so those that wait are looked through only where one of them may be it.
+    /// reply.
     #[inline(always)]
-    pub(super) fn withdraw_rest(&mut self, call: CallId) -> Unsent {
-        if self.begun == 0 { Unsent::Nothing } else { self.withdraw_waiting(call) }
+    pub(super) fn withdraw_rest(&mut self, call: CallId, place: Place) -> Unsent {
+        place.map_or(Unsent::Nothing, |place| self.withdraw_waiting(call, place))
     }
 
     /// Withdraws the messages of all calls that are `over` and of which nothing was posted, in one pass, and says which those
@@ -239,6 +242,7 @@ impl Link {
         }
         let (mut messages, mut bytes) = (0, 0);
         self.out.retain(|message| {
+            super::looked();
             let stays = message.begun || !over(message.call);
             if !stays {
                 messages += 1;
@@ -252,24 +256,16 @@ impl Link {
         withdrawn
     }
 
-    fn withdraw_waiting(&mut self, call: CallId) -> Unsent {
-        let mut unsent = Unsent::Nothing;
-        let (mut messages, mut bytes, mut begun) = (0, 0, 0);
-        self.out.retain(|message| {
-            if message.call != call {
-                return true;
-            }
-            let body = message.body.take();
-            messages += 1;
-            begun += usize::from(message.begun);
-            bytes += message.shared.as_ref().map_or(body.len(), |shared| shared.len()) - message.sent;
-            unsent = if message.begun { Unsent::Rest } else { Unsent::All(body) };
-            false
-        });
-        self.waiting -= messages;
-        self.begun -= begun;
-        self.waiting_bytes -= bytes;
-        unsent
+    #[inline(never)]
+    fn withdraw_waiting(&mut self, call: CallId, place: u32) -> Unsent {
+        let Some(message) = self.out.remove(place as usize, |message| message.call == call) else {
+            return Unsent::Nothing;
+        };
+        let body = message.body.into_inner();
+        self.waiting -= 1;
+        self.begun -= usize::from(message.begun);
+        self.waiting_bytes -= message.shared.as_ref().map_or(body.len(), |shared| shared.len()) - message.sent;
+        if message.begun { Unsent::Rest } else { Unsent::All(body) }
     }
 
     /// How many messages wait.

@@ -40,3 +40,16 @@ fn call_in(slot: usize, generation: u16) -> CallId {
 fn next_generation(generation: u16) -> u16 {
     generation.checked_add(1).unwrap_or(1)
 }
+
+#[cfg(test)]
+thread_local! {
+    /// How many calls were looked at to find some of them.
+    static LOOKS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
+/// A call is looked at to find out whether it is the one in question. Tests count it.
+#[inline(always)]
+fn looked() {
+    #[cfg(test)]
+    LOOKS.set(LOOKS.get() + 1);
+}

@@ -163,9 +163,8 @@ fn a_generation_comes_again_only_after_all_others() {
     assert_eq!(next_generation(generation), 1);
 }
 
-/// With one credit, the second of two calls has not been written when its answer comes.
-#[test]
-fn an_answer_to_what_was_not_asked_yet_is_a_violation() {
+/// A calling end that has made so many calls, their tokens counted from 0, and posted what it could.
+fn calling(calls: usize, theirs: wire::Limits) -> Caller {
     let network = Network::new(0);
     let config = QueueConfig { backend: Choice::Memory(network), ..QueueConfig::default() };
     let (mut here, mut there) = (greenwave_verbs::open(&config).unwrap(), greenwave_verbs::open(&config).unwrap());
@@ -181,16 +180,46 @@ fn an_answer_to_what_was_not_asked_yet_is_a_violation() {
         sending: crate::Sending::default(),
     };
     let mut caller = Caller::new(Link::new(&setup, Time::ZERO));
-    let theirs = wire::Limits { credits: 1, calls: 9, ..THEIRS };
     let hello = Frame::Hello(Hello::new(Features::RECEIPTS, theirs, StageName::UNNAMED)).encode(false);
-    let mut ended = Vec::new();
-    caller.receive(Time::ZERO, &hello, Vec::with_capacity, &mut |done| ended.push(done.token)).unwrap();
-    for token in 0..2 {
+    let nobody = &mut |_: Finished| panic!("nothing has become of any call");
+    caller.receive(Time::ZERO, &hello, Vec::with_capacity, nobody).unwrap();
+    for token in 0..calls {
         let (context, method) = (crate::context::Context::unlimited(), MethodId::of("any"));
         let call = NewCall { token, context, method, body: Vec::new(), started: Time::ZERO };
-        caller.call(Time::ZERO, call, &mut |done| ended.push(done.token));
+        caller.call(Time::ZERO, call, nobody);
+        // One after the other, so that the queue takes them.
+        caller.transmit(Time::ZERO, &mut *here, endpoint, |_| {}).unwrap();
+        here.submit();
+        while there.poll(Time::ZERO, &mut |_| {}) > 0 {}
     }
-    caller.transmit(Time::ZERO, &mut *here, endpoint, |_| {}).unwrap();
+    caller
+}
+
+/// One that is posted, one that waits for a credit, one that waits for a slot: each is found where it is.
+#[test]
+fn a_call_is_taken_back_without_a_look_at_the_others() {
+    let looks_among = |many: usize| {
+        let theirs = wire::Limits { credits: many as u32, calls: 2 * many as u32, ..THEIRS };
+        let mut caller = calling(3 * many, theirs);
+        let ours = [many / 2, many + many / 2, 2 * many + many / 2].map(|token| (token, caller.slot_of(token)));
+        let before = LOOKS.get();
+        for (token, slot) in ours {
+            assert!(caller.abandon(Time::ZERO, token, slot));
+            assert!(!caller.abandon(Time::ZERO, token, slot), "it is gone");
+        }
+        let looks = LOOKS.get() - before;
+        caller.check();
+        assert_eq!(caller.unfinished(), 3 * many - 3);
+        looks
+    };
+    assert_eq!(looks_among(10), looks_among(500));
+}
+
+/// With one credit, the second of two calls has not been written when its answer comes.
+#[test]
+fn an_answer_to_what_was_not_asked_yet_is_a_violation() {
+    let mut caller = calling(2, wire::Limits { credits: 1, calls: 9, ..THEIRS });
+    let mut ended = Vec::new();
     let answer = |slot| {
         let header = wire::ReplyHeader {
             call: call_in(slot, 1),

@@ -126,7 +126,11 @@ impl Calling {
 
     fn abandon(&mut self, token: usize) {
         let known = self.fates.get(token) == Some(&Fate::UnderWay);
-        assert_eq!(self.caller.abandon(self.now, token), known, "a call is here as long as it is under way");
+        assert_eq!(
+            self.caller.abandon(self.now, token, self.caller.slot_of(token)),
+            known,
+            "a call is here as long as it is under way"
+        );
         if known {
             self.fates[token] = Fate::Over;
         }

@@ -121,7 +121,7 @@ impl Pair {
 
     fn abandon(&mut self, token: usize) {
         let under_way = self.calls.get(token).is_some_and(|(.., over)| !over);
-        assert_eq!(self.caller.abandon(self.now, token), under_way);
+        assert_eq!(self.caller.abandon(self.now, token, self.caller.slot_of(token)), under_way);
         if under_way {
             self.calls[token].2 = true;
         }

@@ -1,5 +1,6 @@
 //! A calling end, and how to get it connected again.
 
+use super::PeerKey;
 use crate::config::ChannelConfig;
 use crate::connection::{Caller, Link, Setup};
 use crate::status::{Reason, Status};
@@ -13,6 +14,8 @@ pub(super) struct Calling {
     config: ChannelConfig,
     backoff: Backoff,
     last_failure: String,
+    /// Connections that the server leaves, and that calls are still under way on.
+    pub(super) left: Vec<PeerKey>,
 }
 
 impl Calling {
@@ -23,7 +26,7 @@ impl Calling {
         config.limits.chunk_bytes = config.limits.chunk_bytes.min(chunk_bytes);
         let caller = Caller::new(link(&config, now));
         let backoff = config.backoff();
-        Self { caller, address, config, backoff, last_failure: String::new() }
+        Self { caller, address, config, backoff, last_failure: String::new(), left: Vec::new() }
     }
 
     /// Why no connection is tried now, if none is.

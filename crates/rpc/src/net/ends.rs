@@ -43,6 +43,8 @@ pub(super) struct Ends {
     pub(super) fates: Vec<Fate>,
     /// When a connection could last not be accepted.
     starved: Option<Time>,
+    /// By their tokens, the slots in which calls were dispatched last.
+    pub(super) slots: Vec<u16>,
     /// Empty but for its memory: which ends a sweep looks at.
     pub(super) swept: Vec<usize>,
 }
@@ -60,7 +62,6 @@ pub(super) enum Half {
     /// A calling end whose server goes away: it finishes what the server has heard of.
     Leaving {
         caller: Box<Caller>,
-        home: usize,
     },
     Callee(Box<Callee>),
 }
@@ -99,6 +100,7 @@ impl Ends {
             draining: false,
             fates: Vec::new(),
             starved: None,
+            slots: Vec::new(),
             swept: Vec::new(),
         }
     }

@@ -16,8 +16,8 @@ impl Net {
     pub(crate) fn call(&mut self, key: PeerKey, call: NewCall, now: Time, happened: &mut Vec<Happening>) {
         let (request, body) = call.into_parts();
         match self.dispatch(key, request, &body, now, happened) {
-            None => self.ends.pool.put(body),
-            Some(request) => self.place(key.index, request, body, now, happened),
+            Ok(()) => self.ends.pool.put(body),
+            Err(request) => self.place(key.index, request, body, now, happened),
         }
     }
 
@@ -31,7 +31,7 @@ impl Net {
         now: Time,
         happened: &mut Vec<Happening>,
     ) {
-        if let Some(request) = self.dispatch(key, request, body, now, happened) {
+        if let Err(request) = self.dispatch(key, request, body, now, happened) {
             let mut copy = self.ends.pool.take_about(body.len());
             copy.extend_from_slice(body);
             self.place(key.index, request, copy, now, happened);
@@ -47,23 +47,26 @@ impl Net {
         body: &[u8],
         now: Time,
         happened: &mut Vec<Happening>,
-    ) -> Option<Request> {
+    ) -> Result<(), Request> {
         if now > self.polled + STALE {
             self.poll(now, happened);
         }
-        let Ends { peers, pool, .. } = &mut self.ends;
+        let Ends { peers, pool, slots, .. } = &mut self.ends;
         match peers.get_mut(key.index) {
             Some(Peer { half: Half::Caller(calling), endpoint: Some(_), .. })
                 if request.terms.futile(now).is_none() =>
             {
                 calling.caller.link.lend(|| pool.take_line());
-                let left = calling.caller.dispatch(now, request, body);
-                if left.is_none() {
-                    self.ends.mark(key.index);
+                let token = request.token;
+                let slot = calling.caller.dispatch(now, request, body)?;
+                if token >= slots.len() {
+                    slots.resize(token + 1, 0);
                 }
-                left
+                slots[token] = slot as u16;
+                self.ends.mark(key.index);
+                Ok(())
             }
-            _ => Some(request),
+            _ => Err(request),
         }
     }
 
@@ -119,27 +122,24 @@ impl Net {
     /// Nobody waits for this call any more; it will not be reported, and its token may be given to another.
     pub(crate) fn abandon(&mut self, key: PeerKey, token: usize, happened: &mut Vec<Happening>) {
         let now = self.clock.now();
-        happened.retain(|happening| !matches!(happening, Happening::Done { token: over, .. } if *over == token));
-        let mut found = None;
-        for (index, peer) in &mut self.ends.peers {
-            let abandoned = match &mut peer.half {
-                Half::Caller(calling) if index == key.index => calling.caller.abandon(now, token),
-                Half::Leaving { caller, home } if *home == key.index => {
-                    let here = caller.abandon(now, token);
-                    if here && caller.unfinished() == 0 {
-                        self.ends.fates.push(Fate::Leave(PeerKey { index, serial: peer.serial }));
-                    }
-                    here
+        let Ends { peers, slots, .. } = &mut self.ends;
+        let slot = slots.get(token).map_or(usize::MAX, |slot| usize::from(*slot));
+        let Some(Peer { half: Half::Caller(calling), .. }) = peers.get_mut(key.index) else { return };
+        if calling.caller.abandon(now, token, slot) {
+            return self.ends.mark(key.index);
+        }
+        // A connection that the server leaves is given up seldom, and there is hardly ever one.
+        let left: Vec<PeerKey> = calling.left.clone();
+        for key in left {
+            let Some(Peer { half: Half::Leaving { caller, .. }, .. }) = self.ends.peer(key) else { continue };
+            if caller.abandon(now, token, slot) {
+                if caller.unfinished() == 0 {
+                    self.ends.fates.push(Fate::Leave(key));
                 }
-                _ => false,
-            };
-            if abandoned {
-                found = Some(index);
-                break;
+                return self.ends.mark(key.index);
             }
         }
-        if let Some(index) = found {
-            self.ends.mark(index);
-        }
+        // It is over already.
+        happened.retain(|happening| !matches!(happening, Happening::Done { token: over, .. } if *over == token));
     }
 }

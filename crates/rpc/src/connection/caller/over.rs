@@ -1,7 +1,8 @@
 //! How calls end before their REPLY: given up by their maker, late, lost, or taken to another connection.
 
-use super::{Caller, Finished, Open, Slot};
+use super::{Caller, Finished, Open, Slot, Whereabouts};
 use crate::connection::assembly::Discarding;
+use crate::connection::link::Place;
 use crate::connection::outgoing::Unsent;
 use crate::connection::request::{Request, Terms};
 use crate::connection::{call_in, slot_of};
@@ -12,22 +13,27 @@ use greenwave_policy::Time;
 use std::collections::HashSet;
 
 impl Caller {
-    /// Nobody waits for this call any more. It is finished without a word. Whether it was here.
-    pub(crate) fn abandon(&mut self, now: Time, token: usize) -> bool {
-        if let Some(at) = self.queued.iter().position(|(request, _)| request.token == token) {
-            self.queued.remove(at);
-            return true;
-        }
-        let slot = self.open_slots().find(|(_, open)| open.request.token == token).map(|(slot, _)| slot);
-        slot.is_some_and(|slot| self.haunt(now, slot).is_some())
+    /// Nobody waits for this call any more. It is finished without a word. Whether it was here. `slot`: where it was
+    /// [dispatched](Self::dispatch), if it was.
+    pub(crate) fn abandon(&mut self, now: Time, token: usize, slot: usize) -> bool {
+        let is_it = |slot: &Slot| matches!(slot, Slot::Open(open) if open.request.token == token);
+        let slot = match self.elsewhere.remove(&token) {
+            Some(Whereabouts::Queued(number)) => return self.queued.remove(&number).is_some(),
+            Some(Whereabouts::Slot(slot)) => slot,
+            None => slot,
+        };
+        self.slots.get(slot).is_some_and(|(_, state)| is_it(state)) && self.haunt(now, slot).is_some()
     }
 
     /// Takes the call out of an open slot and tells the peer, if it knows of it.
     fn haunt(&mut self, now: Time, slot: usize) -> Option<Open> {
         let open = self.take_open(now, slot)?;
         let call = call_in(slot, self.slots[slot].0);
-        // Those that wait are looked through only where it may be one of them.
-        let unsent = if open.posted.is_some() { self.link.withdraw_rest(call) } else { self.link.withdraw(call) };
+        let unsent = if open.posted.is_some() {
+            self.link.withdraw_rest(call, open.place)
+        } else {
+            self.link.withdraw(call, open.place)
+        };
         if matches!(unsent, Unsent::All(_)) {
             self.free_slot(now, slot);
         } else {
@@ -41,6 +47,9 @@ impl Caller {
         let state = &mut self.slots[slot].1;
         let Slot::Open(mut open) = std::mem::replace(state, Slot::Haunted(None)) else { return None };
         self.open -= 1;
+        if open.place.is_some() {
+            self.elsewhere.remove(&open.request.token);
+        }
         if let Some(reply) = open.reply.take() {
             let assembly = reply.0;
             *state = Slot::Haunted(Some(Discarding::begin(assembly.arrived(), assembly.message_len())));
@@ -74,10 +83,12 @@ impl Caller {
             return;
         }
         let peer = self.link.agreed().map_or(StageName::UNNAMED, |agreed| agreed.peer);
-        self.queued.retain(|(request, _)| {
+        let elsewhere = &mut self.elsewhere;
+        self.queued.retain(|_, (request, _)| {
             let over = over(now, &request.terms, false, peer);
             let stays = over.is_none();
             if let Some(status) = over {
+                elsewhere.remove(&request.token);
                 let outcome = Outcome::local(status, now.since(request.started));
                 done(Finished { token: request.token, outcome });
             }
@@ -104,7 +115,7 @@ impl Caller {
         if !unposted.is_empty() {
             self.take_back(now, &unposted);
         }
-        let waiting = self.queued.iter().map(|(request, _)| &request.terms);
+        let waiting = self.queued.values().map(|(request, _)| &request.terms);
         let terms = waiting.chain(self.open_slots().map(|(_, open)| &open.request.terms));
         // Expiries that lie close together are dealt with in one go.
         self.earliest = terms.map(|terms| terms.look_at(now)).min().map_or(Time::MAX, |at| at.max(now + self.grain()));
@@ -112,15 +123,17 @@ impl Caller {
 
     /// Takes out the calls that the peer has not heard of.
     pub(crate) fn take_unsent(&mut self, now: Time) -> Vec<(Request, Vec<u8>)> {
-        let queued = std::mem::take(&mut self.queued);
+        let queued = self.take_queued();
         let mut unsent = Vec::new();
-        let slots: Vec<usize> =
-            self.open_slots().filter(|(_, open)| open.posted.is_none()).map(|(slot, _)| slot).collect();
-        for slot in slots {
+        let slots: Vec<(usize, Place)> = self
+            .open_slots()
+            .filter(|(_, open)| open.posted.is_none())
+            .map(|(slot, open)| (slot, open.place))
+            .collect();
+        for (slot, place) in slots {
             let (generation, _) = self.slots[slot];
-            let Unsent::All(body) = self.link.withdraw(call_in(slot, generation)) else { continue };
-            let Slot::Open(open) = std::mem::replace(&mut self.slots[slot].1, Slot::Free) else { continue };
-            self.open -= 1;
+            let Unsent::All(body) = self.link.withdraw(call_in(slot, generation), place) else { continue };
+            let Some(open) = self.take_open(now, slot) else { continue };
             self.free_slot(now, slot);
             unsent.push((open.request, body));
         }
@@ -131,7 +144,7 @@ impl Caller {
     /// The connection is gone, and with it every call.
     pub(crate) fn lose(&mut self, now: Time, status: &Status, done: &mut impl FnMut(Finished)) {
         let fail = |started: Time| Outcome::local(status.clone(), now.since(started));
-        for (request, _) in std::mem::take(&mut self.queued) {
+        for (request, _) in self.take_queued() {
             done(Finished { token: request.token, outcome: fail(request.started) });
         }
         for (_, state) in std::mem::take(&mut self.slots) {
@@ -140,12 +153,18 @@ impl Caller {
             }
         }
         self.free.clear();
+        self.elsewhere.clear();
         (self.open, self.receiving, self.earliest) = (0, 0, Time::MAX);
     }
 }
 
 #[cfg(any(test, feature = "fuzzing"))]
 impl Caller {
+    /// The slot in which a call is open; any, if it is in none.
+    pub(crate) fn slot_of(&self, token: usize) -> usize {
+        self.open_slots().find(|(_, open)| open.request.token == token).map_or(usize::MAX, |(slot, _)| slot)
+    }
+
     /// Panics unless the invariants hold.
     pub(crate) fn check(&self) {
         self.link.check();
@@ -154,7 +173,10 @@ impl Caller {
         assert_eq!(self.receiving, count(|slot| matches!(slot, Slot::Open(Open { reply: Some(_), .. }))));
         assert_eq!(self.free.len(), count(|slot| matches!(slot, Slot::Free)));
         assert!(self.free.iter().all(|slot| matches!(self.slots[usize::from(*slot)].1, Slot::Free)));
-        let waiting = self.queued.iter().map(|(request, _)| &request.terms);
+        let is_elsewhere = |slot: &Slot| matches!(slot, Slot::Open(Open { place: Some(_), .. }));
+        let elsewhere = self.slots.iter().filter(|(_, slot)| is_elsewhere(slot)).count();
+        assert_eq!(self.elsewhere.len(), elsewhere + self.queued.len());
+        let waiting = self.queued.values().map(|(request, _)| &request.terms);
         for terms in waiting.chain(self.open_slots().map(|(_, open)| &open.request.terms)) {
             let expires = terms.expires().unwrap_or(Time::MAX);
             assert!(self.earliest <= expires + self.grain(), "a deadline would be missed");
