@@ -11,7 +11,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use greenwave::policy::{Mode, Order, StealRule};
-use greenwave::rpc::{Deadlines, Instance, Limits, Wait};
+use greenwave::rpc::{Instance, Limits, Wait};
 use greenwave::verbs::tls::{Identity, Pem};
 use greenwave::verbs::{Choice, TlsServer};
 use greenwave::{Address, ServerConfig};
@@ -101,7 +101,7 @@ impl Settings {
     pub fn server(&mut self, name: String) -> Result<ServerConfig, SettingError> {
         let default = ServerConfig::default();
         let mut admission = default.admission;
-        admission.mode = self.take("admission", "off, dark or on", value::<Mode>)?.unwrap_or(admission.mode);
+        admission.mode = self.take("admission", "off or on", value::<Mode>)?.unwrap_or(admission.mode);
         admission.max_queue = self.take("max_queue", "a number", value)?.unwrap_or(admission.max_queue);
         admission.reject_cap = self.take("reject_cap", "0 to 1", value)?.unwrap_or(admission.reject_cap);
         admission.reserve = self.take("reserve", "0 to less than 1", value)?.unwrap_or(admission.reserve);
@@ -117,7 +117,7 @@ impl Settings {
             instances: further.transpose()?.unwrap_or_default(),
             order: self.take("order", ORDERS, value::<Order>)?.unwrap_or(default.order),
             admission,
-            deadlines: self.take("deadlines", "enforce or dark", deadlines)?.unwrap_or(default.deadlines),
+            report_only: self.take("report_only", "on or off", switch)?.unwrap_or(default.report_only),
             wait: self.take("wait", "spin, block or adaptive:20us", wait)?.unwrap_or(default.wait),
             backend,
             tls,
@@ -317,14 +317,6 @@ pub(crate) fn switch(text: &str) -> Option<bool> {
     }
 }
 
-fn deadlines(text: &str) -> Option<Deadlines> {
-    match text {
-        "enforce" => Some(Deadlines::Enforce),
-        "dark" => Some(Deadlines::Dark),
-        _ => None,
-    }
-}
-
 fn wait(text: &str) -> Option<Wait> {
     match text {
         "spin" => Some(Wait::Spin),
@@ -358,7 +350,7 @@ mod tests {
             "admission=off",
             "wait=7us",
             "cores=0,1",
-            "deadlines=dark",
+            "report_only=on",
             "quantum=2us",
         ];
         let config = server(&words).unwrap();
@@ -366,7 +358,7 @@ mod tests {
         assert_eq!(config.order, Order::EarliestDeadline);
         assert_eq!(config.admission.mode, Mode::Off);
         assert_eq!(config.wait, Wait::Adaptive { spin: Duration::from_micros(7) });
-        assert_eq!((config.cores, config.deadlines), (vec![0, 1], Deadlines::Dark));
+        assert_eq!((config.cores, config.report_only), (vec![0, 1], true));
         assert_eq!(config.quantum, Some(Duration::from_micros(2)));
         assert_eq!(server(&["listen=unix:///x", "quantum=off"]).unwrap().quantum, None);
     }
@@ -375,8 +367,8 @@ mod tests {
     fn an_error_names_the_key_the_value_and_what_is_allowed() {
         let error = |words: &[&str]| server(words).unwrap_err().to_string();
         assert_eq!(
-            error(&["listen=tcp://127.0.0.1:0", "deadlines=maybe"]),
-            "setting `deadlines` is `maybe`; allowed: enforce or dark"
+            error(&["listen=tcp://127.0.0.1:0", "report_only=maybe"]),
+            "setting `report_only` is `maybe`; allowed: on or off"
         );
         assert!(error(&[]).starts_with("setting `listen` is missing; allowed: addresses such as"));
         assert!(error(&["listen=nowhere"]).starts_with("setting `listen` is `nowhere`"));

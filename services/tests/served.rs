@@ -132,7 +132,7 @@ fn a_late_question_that_is_served_all_the_same_degrades_unless_told_not_to() {
     let spent = Context::observed(Duration::ZERO);
     let request = proto::QueryRequest { text: "queue".to_owned(), limit: 5 };
     let precision = |more: &[&str]| {
-        let words: Vec<_> = ["admission=off", "deadlines=dark"].into_iter().chain(more.iter().copied()).collect();
+        let words: Vec<_> = ["admission=off", "report_only=on"].into_iter().chain(more.iter().copied()).collect();
         let search = Search::start(&words);
         let shard = &search.shards[0].addresses()[0];
         let reply: proto::ShardReply = call_within(&spent, shard, proto::SHARD_QUERY, &request).unwrap();

@@ -34,23 +34,20 @@ use std::time::Duration;
 pub enum Mode {
     /// Everything is admitted.
     Off,
-    /// Decides and counts, refuses nothing: to see on live traffic what [`Mode::On`] would do.
-    Dark,
-    /// Refuses.
+    /// What can't be answered in time is refused.
     #[default]
     On,
 }
 
 impl Mode {
     /// All modes.
-    pub const ALL: [Self; 3] = [Self::Off, Self::Dark, Self::On];
+    pub const ALL: [Self; 2] = [Self::Off, Self::On];
 
     /// The name in configurations and reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Off => "off",
-            Self::Dark => "dark",
             Self::On => "on",
         }
     }
@@ -76,7 +73,7 @@ pub struct UnknownMode(pub String);
 
 impl fmt::Display for UnknownMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "no admission mode is called {:?}; use off, dark or on", self.0)
+        write!(f, "no admission mode is called {:?}; use off or on", self.0)
     }
 }
 
@@ -223,15 +220,7 @@ pub struct AdmissionCounters {
     pub waited: u64,
     /// Refused as the queue was full.
     pub full: u64,
-    /// Would have been refused as expired, in dark mode.
-    pub dark_expired: u64,
-    /// Would have been refused as infeasible, in dark mode.
-    pub dark_infeasible: u64,
-    /// Would have been refused for having waited too long, in dark mode.
-    pub dark_waited: u64,
-    /// Would have been refused as the queue was full, in dark mode.
-    pub dark_full: u64,
-    /// Infeasible, but served as the cap was reached; in dark mode too.
+    /// Infeasible, but served as the cap was reached.
     pub capped: u64,
 }
 
@@ -267,7 +256,7 @@ impl Admission {
     pub fn decide(&mut self, now: Time, budget: Budget, needed: Option<Duration>, queued: usize) -> Verdict {
         let refusal = match self.config.mode {
             Mode::Off => None,
-            Mode::Dark | Mode::On => self.refuse_on_arrival(now, budget, needed, queued),
+            Mode::On => self.refuse_on_arrival(now, budget, needed, queued),
         };
         let verdict = self.settle(refusal);
         if verdict == Verdict::Admit {
@@ -367,23 +356,16 @@ impl Admission {
         (self.arrived, self.came_up, self.rejected) = (0, 0, 0);
     }
 
-    /// Counts a refusal, and makes it one unless in the dark.
+    /// Counts a refusal.
     fn settle(&mut self, refusal: Option<Refusal>) -> Verdict {
         let Some(refusal) = refusal else { return Verdict::Admit };
-        let dark = self.config.mode == Mode::Dark;
-        let counters = &mut self.counters;
-        let counter = match (refusal, dark) {
-            (Refusal::Expired { .. }, false) => &mut counters.expired,
-            (Refusal::Expired { .. }, true) => &mut counters.dark_expired,
-            (Refusal::Infeasible { .. }, false) => &mut counters.infeasible,
-            (Refusal::Infeasible { .. }, true) => &mut counters.dark_infeasible,
-            (Refusal::Waited { .. }, false) => &mut counters.waited,
-            (Refusal::Waited { .. }, true) => &mut counters.dark_waited,
-            (Refusal::QueueFull { .. }, false) => &mut counters.full,
-            (Refusal::QueueFull { .. }, true) => &mut counters.dark_full,
-        };
-        *counter += 1;
-        if dark { Verdict::Admit } else { Verdict::Refuse(refusal) }
+        *match refusal {
+            Refusal::Expired { .. } => &mut self.counters.expired,
+            Refusal::Infeasible { .. } => &mut self.counters.infeasible,
+            Refusal::Waited { .. } => &mut self.counters.waited,
+            Refusal::QueueFull { .. } => &mut self.counters.full,
+        } += 1;
+        Verdict::Refuse(refusal)
     }
 }
 

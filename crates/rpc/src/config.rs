@@ -3,7 +3,7 @@
 use crate::client::core::Dispatcher;
 use crate::sending::Sending;
 use crate::wire::StageName;
-use greenwave_policy::{AdmissionConfig, AdmissionConfigError, Backoff, Order, StealRule};
+use greenwave_policy::{AdmissionConfig, AdmissionConfigError, Backoff, Mode as AdmissionMode, Order, StealRule};
 use greenwave_quanta::StackSize;
 use greenwave_verbs::{Address, Choice, TlsClient, TlsServer};
 use std::hash::{BuildHasher, RandomState};
@@ -39,16 +39,6 @@ impl Wait {
             Self::Adaptive { spin } => Some(spin),
         }
     }
-}
-
-/// What a server does about requests whose deadline has passed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Deadlines {
-    /// They are answered DEADLINE_EXCEEDED, at the latest check that finds out.
-    #[default]
-    Enforce,
-    /// They are counted and served all the same: for introducing deadlines, and as the baseline of measurements.
-    Dark,
 }
 
 /// What one side of a connection accepts from the other. Both sides state theirs when they connect.
@@ -197,10 +187,12 @@ pub struct ServerConfig {
     pub steal: Option<StealRule>,
     /// What runs next.
     pub order: Order,
-    /// What is refused on arrival.
+    /// What is refused on arrival, and when its turn comes.
     pub admission: AdmissionConfig,
-    /// What becomes of requests that are late.
-    pub deadlines: Deadlines,
+    /// Whether requests are served although a deadline or admission would have them refused: what they would have been
+    /// refused for is counted (`report_only_` in [`Snapshot`](crate::Snapshot)). For introducing deadlines, and with
+    /// admission off as the baseline of measurements.
+    pub report_only: bool,
     /// What an idle thread does.
     pub wait: Wait,
     /// Which kernel interface moves the bytes.
@@ -244,7 +236,7 @@ impl Default for ServerConfig {
             steal: Some(StealRule::default()),
             order: Order::default(),
             admission: AdmissionConfig::default(),
-            deadlines: Deadlines::default(),
+            report_only: false,
             wait: Wait::default(),
             backend: Choice::Auto,
             tls: None,
@@ -268,6 +260,11 @@ const QUANTUM: Duration = Duration::from_micros(5);
 const SHORTEST_QUANTUM: Duration = Duration::from_nanos(500);
 
 impl ServerConfig {
+    /// Whether admission refuses anything.
+    pub(crate) fn refuses(&self) -> bool {
+        self.admission.mode == AdmissionMode::On && !self.report_only
+    }
+
     /// The instance that its own settings describe.
     pub(crate) fn own_instance(&self) -> Instance {
         let Self { listen, clusters, cores, backend, .. } = self;

@@ -84,7 +84,7 @@ counters! {
     calls,
     /// Calls answered with OK in time.
     answered,
-    /// Calls answered with OK after their deadline, where deadlines are not enforced.
+    /// Calls answered with OK after their deadline, with `report_only`.
     late,
     /// Calls that were late on arrival.
     expired_on_arrival,
@@ -96,6 +96,17 @@ counters! {
     infeasible,
     /// Calls refused because the queue was full.
     queue_full,
+    /// Calls that would have been refused on arrival, as they were late, but for `report_only`. Each call counts at the
+    /// first check that would have refused it.
+    report_only_expired_on_arrival,
+    /// Calls whose time ran out in the queue, and that were served all the same.
+    report_only_expired_in_queue,
+    /// Calls whose time ran out while they were served, and that were answered all the same.
+    report_only_expired_in_service,
+    /// Calls that would have been refused because less time was left than their method needs.
+    report_only_infeasible,
+    /// Calls that would have been refused because the queue was full.
+    report_only_queue_full,
     /// Calls that their caller took back.
     cancelled,
     /// Calls that failed by their handler's own decision.

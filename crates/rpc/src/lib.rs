@@ -63,8 +63,8 @@
 //! | when it has been served | the head or the worker | `Expired(Reply)` |
 //! | while the caller waits | the caller | `Expired(Wait)`; the server is told to stop |
 //!
-//! With [`Deadlines::Dark`] a server counts all that and serves the call all the same; with [`Context::observed`] a
-//! client waits all the same. That is how deadlines are introduced where nobody knows yet what they should be.
+//! With [`ServerConfig::report_only`] a server counts all that and serves the call all the same; with
+//! [`Context::observed`] a client waits all the same. That is how deadlines are introduced where nobody knows yet what they should be.
 //!
 //! # Four ways to call
 //! - [`Channel::call`] blocks. In a handler it suspends the coroutine and goes over a connection of the handler's own
@@ -119,7 +119,7 @@
 //! | `admission` | on, 4096, 50 %, 30 % | a refusal in time is better than an answer too late; never more than half, as it is an estimate; who has waited until less than 30 % of the budget is left makes room for others, if there are any |
 //! | `confidence` | 0.1 | what its kind needs when all is idle, times a margin that outcomes teach |
 //! | `late_share` | 1 % | of what has begun; with less, more is refused that would have been in time |
-//! | `deadlines` | enforced | what is late is of no use to anybody |
+//! | `report_only` | no | what is late is of no use to anybody |
 //! | `wait` | 20 us, then block | longer than a round trip on one machine, too short to be seen in an idle machine's load |
 //! | `stack`, `coroutines` | 512 KiB, 1024 | address space alone: a page that was never touched takes no memory; with admission on fewer begin, as many as keep the stages behind busy |
 //! | `checksums` | off | TCP and the links below have theirs; on where a byte that flipped in a switch must be noticed |
@@ -161,7 +161,7 @@ pub use channel::{CallFuture, Channel};
 pub use client::core::Dispatcher;
 pub use client::shared_stream::ChannelStream;
 pub use client::stream::{Completion, CompletionStream, ConnectionId};
-pub use config::{ChannelConfig, ConfigError, Deadlines, Delivery, Instance, Limits, Mode, ServerConfig, Wait};
+pub use config::{ChannelConfig, ConfigError, Delivery, Instance, Limits, Mode, ServerConfig, Wait};
 pub use context::Context;
 pub use counters::Snapshot;
 pub use fanout::{Aggregator, AggregatorConfig, Answered, ParallelUnit, Partial};

@@ -76,11 +76,11 @@ pub(crate) const ALL: [System; 6] = [
 impl System {
     /// The options of `greenwave serve` that make a server schedule like this.
     pub(crate) fn options(&self) -> [String; 4] {
-        let (admission, deadlines) = if self.deadlines { (Mode::On, "enforce") } else { (Mode::Off, "dark") };
+        let (admission, report_only) = if self.deadlines { (Mode::On, "off") } else { (Mode::Off, "on") };
         [
             format!("--order={}", self.order),
             format!("--admission={admission}"),
-            format!("--deadlines={deadlines}"),
+            format!("--report-only={report_only}"),
             format!("--quantum={}", self.quantum),
         ]
     }

@@ -262,7 +262,7 @@ struct ServerFlags {
     /// What runs next: guarded, fcfs, ps, edf, least-laxity, oldest-first, stage-laxity [default: guarded]
     #[arg(long, value_name = "ORDER")]
     order: Option<String>,
-    /// Whether what can't be answered in time is refused: on, dark (counted alone) or off [default: on]
+    /// Whether what can't be answered in time is refused: on or off [default: on]
     #[arg(long, value_name = "MODE")]
     admission: Option<String>,
     /// The longest queue, in requests [default: 4096]
@@ -283,9 +283,10 @@ struct ServerFlags {
     /// The share of begun requests that may come too late, 0 to 1 [default: 0.01]
     #[arg(long, value_name = "SHARE")]
     late_share: Option<String>,
-    /// What becomes of late requests: enforce (given up) or dark (counted alone) [default: enforce]
-    #[arg(long, value_name = "MODE")]
-    deadlines: Option<String>,
+    /// Refuse nothing and give nothing up, for deadlines or by admission: count what would have been, by which check.
+    /// `greenwave call ADDRESS greenwave.Meta/Counters` shows the counts, report_only_... [default: off]
+    #[arg(long, value_name = "SWITCH", num_args = 0..=1, require_equals = true, default_missing_value = "on")]
+    report_only: Option<String>,
     /// How long a handler runs before others have their turn: off, or a time such as 5us. It takes a program that
     /// `cargo quanta` has built [default: 5us in such a one]
     #[arg(long, value_name = "TIME")]
@@ -455,7 +456,7 @@ mod tests {
             ("workers", workers.to_string()),
             ("credits", limits.credits.to_string()),
         ];
-        let names = [("order", order.name()), ("admission", admission.mode.name()), ("deadlines", "enforce")];
+        let names = [("order", order.name()), ("admission", admission.mode.name()), ("report_only", "off")];
         let names = names.into_iter().chain([("backend", "auto")]).map(|(key, name)| (key, name.to_owned()));
         for (key, default) in names.chain(numbers) {
             assert!(helps(key).contains(&format!("[default: {default}]")), "{key}: {}", helps(key));

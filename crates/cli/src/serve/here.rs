@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
-use greenwave::rpc::{Deadlines, StartError};
+use greenwave::rpc::StartError;
 use greenwave::verbs::VerbsError;
 use greenwave::verbs::{Backend, QueueConfig};
 use greenwave::{ServerConfig, ServerHandle};
@@ -69,17 +69,14 @@ impl Facts {
     pub(super) fn of(config: &ServerConfig) -> Result<Self, Problem> {
         config.validate().map_err(|error| Problem::wrong_use(error).remedy("see --help"))?;
         let backends = backends(config)?;
-        let ServerConfig { name, order, admission, deadlines, .. } = config;
+        let ServerConfig { name, order, admission, report_only, .. } = config;
         let admission = admission.mode;
-        let tls = if config.tls.is_some() { "on" } else { "off" };
-        let deadlines = match deadlines {
-            Deadlines::Enforce => "enforce",
-            Deadlines::Dark => "dark",
-        };
+        let switch = |on| if on { "on" } else { "off" };
+        let (tls, report_only) = (switch(config.tls.is_some()), switch(*report_only));
         let (pid, scheduling) = (std::process::id(), scheduling(config.quantum));
         let line = |backend| {
             format!(
-                "name={name} backend={backend} tls={tls} order={order} admission={admission} deadlines={deadlines} \
+                "name={name} backend={backend} tls={tls} order={order} admission={admission} report_only={report_only} \
                  pid={pid} scheduling={scheduling}"
             )
         };

@@ -49,11 +49,11 @@ fn a_call_is_answered_in_json_from_all_shards() {
 
 #[test]
 fn each_process_says_where_it_listens_and_how_it_schedules() {
-    let search = serve(&["--order=edf", "--admission=dark", "--backend=epoll", "--wait=adaptive:5us"]);
+    let search = serve(&["--order=edf", "--report-only", "--backend=epoll", "--wait=adaptive:5us"]);
     for line in &search.shards {
         assert!(address_of(line).starts_with("tcp://127.0.0.1:"));
-        let facts = ["backend", "order", "admission", "deadlines", "scheduling"].map(|key| fact(line, key));
-        assert_eq!(facts, ["epoll", "edf", "dark", "enforce", "cooperative"]);
+        let facts = ["backend", "order", "admission", "report_only", "scheduling"].map(|key| fact(line, key));
+        assert_eq!(facts, ["epoll", "edf", "on", "on", "cooperative"]);
     }
 }
 
@@ -107,7 +107,7 @@ fn a_shard_that_dies_is_reported_and_missing_in_the_answers() {
 #[test]
 fn what_was_accepted_is_finished_before_the_end_and_no_process_stays() {
     // An hour: whoever waits for the limit instead of the calls doesn't end in time.
-    let search = serve(&["--deadlines=dark", "--admission=off", "--drain=1h"]);
+    let search = serve(&["--report-only", "--admission=off", "--drain=1h"]);
     let address = search.address.parse().unwrap();
     let mut stream = CompletionStream::connect(&address, &ChannelConfig::default()).unwrap();
     let context = Context::with_deadline(Duration::from_secs(60));
@@ -145,7 +145,7 @@ fn the_shards_end_with_the_aggregator_even_if_it_is_killed() {
 
 #[test]
 fn load_is_measured_and_written_as_json() {
-    let search = serve(&["--deadlines=dark", "--admission=off"]);
+    let search = serve(&["--report-only", "--admission=off"]);
     let out = search.world.path("figures.json");
     let requests =
         search.world.file("requests.jsonl", "{\"text\": \"queue\"}\n\n{\"text\": \"number\", \"limit\": 1}\n");

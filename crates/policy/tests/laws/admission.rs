@@ -209,25 +209,6 @@ proptest! {
     }
 
     #[test]
-    fn the_dark_refuses_nothing_and_counts_what_it_would_refuse(asked in asked(), cap in 0.0..=1.0_f64) {
-        let (mut on, mut dark) = (Admission::new(config(Mode::On, cap)), Admission::new(config(Mode::Dark, cap)));
-        let _ = verdicts(&mut on, &asked);
-        let refused = verdicts(&mut dark, &asked).into_iter().filter(|(_, verdict)| *verdict != Verdict::Admit);
-        prop_assert_eq!(refused.count(), 0);
-        let (on, dark) = (on.counters(), dark.counters());
-        let arrivals = asked.iter().filter(|asked| asked.queued.is_some()).count() as u64;
-        prop_assert_eq!(dark, AdmissionCounters {
-            admitted: arrivals,
-            dark_expired: on.expired,
-            dark_infeasible: on.infeasible,
-            dark_waited: on.waited,
-            dark_full: on.full,
-            capped: on.capped,
-            ..AdmissionCounters::default()
-        });
-    }
-
-    #[test]
     fn what_is_off_admits_everything(asked in asked()) {
         let mut off = Admission::new(config(Mode::Off, 1.0));
         prop_assert!(verdicts(&mut off, &asked).iter().all(|(_, verdict)| *verdict == Verdict::Admit));

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::status::Check;
+use greenwave_policy::AdmissionConfig;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -150,4 +151,51 @@ fn a_call_that_was_given_up_is_taken_back_from_the_server() {
     assert_eq!((lab.done.len(), lab.counters().cancelled), (1, 0), "CANCEL is on its way");
     lab.run_for(MS);
     assert_eq!(lab.counters().cancelled, 1);
+}
+
+/// Calls that a server would have refused on arrival, in its queue, while it served them, as infeasible, for its queue.
+fn reported(lab: &Lab) -> [u64; 5] {
+    let it = lab.counters();
+    [
+        it.report_only_expired_on_arrival,
+        it.report_only_expired_in_queue,
+        it.report_only_expired_in_service,
+        it.report_only_infeasible,
+        it.report_only_queue_full,
+    ]
+}
+
+/// Every call is answered, and counts at the first check that would have refused it.
+#[test]
+fn a_server_that_only_reports_counts_what_it_would_have_refused_by_which_check() {
+    let lab = |max_queue| {
+        let admission = AdmissionConfig { max_queue, ..AdmissionConfig::default() };
+        let server = ServerConfig { report_only: true, admission, ..ServerConfig::default() };
+        Setup { delays: [5 * MS; 2], server, ..Setup::default() }.build().connected()
+    };
+    let work = |span: Duration| (span.as_nanos() as u64).to_le_bytes();
+    let answer = |lab: &mut Lab, budget, span| {
+        let context = lab.observed(budget);
+        lab.call(&context, WORK, &work(span)).result.expect("nothing is refused");
+    };
+    let mut alone = lab(4096);
+    answer(&mut alone, 5 * MS, MS);
+    assert_eq!(reported(&alone), [1, 0, 0, 0, 0]);
+    answer(&mut alone, 6 * MS, 2 * MS);
+    assert_eq!(reported(&alone), [1, 0, 1, 0, 0]);
+    (0..30).for_each(|_| answer(&mut alone, MINUTE, 10 * MS));
+    assert_eq!(reported(&alone), [1, 0, 1, 0, 0], "those are in time");
+    answer(&mut alone, 6 * MS, 10 * MS);
+    assert_eq!(reported(&alone), [1, 0, 1, 1, 0], "it takes ten");
+    for (max_queue, expected) in [(4096, [0, 1, 0, 0, 0]), (1, [0, 0, 0, 0, 1])] {
+        let mut two = lab(max_queue);
+        let (first, second) = (two.observed(MINUTE), two.observed(10 * MS));
+        two.submit(&first, WORK, &work(10 * MS), 1);
+        two.stream.flush();
+        two.submit(&second, WORK, &work(MS), 2);
+        two.stream.flush();
+        assert!(two.finish().iter().all(|done| done.result.is_ok()));
+        assert_eq!(reported(&two), expected, "a queue of {max_queue}");
+    }
+    assert_eq!(alone.counters().late, 3, "whoever was late, whichever check found out");
 }

@@ -1,7 +1,6 @@
 //! Calls that wait for a place among the begun.
 
 use super::*;
-use crate::config::Deadlines;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -94,8 +93,8 @@ fn places_are_given_first_come_first_served_where_that_is_the_order() {
 
 /// Where deadlines are counted alone, nobody is taken out of the line for one, and nothing turns in circles.
 #[test]
-fn who_is_late_waits_on_where_deadlines_are_dark() {
-    let server = ServerConfig { coroutines: 1, deadlines: Deadlines::Dark, ..ServerConfig::default() };
+fn who_is_late_waits_on_where_it_is_only_reported() {
+    let server = ServerConfig { coroutines: 1, report_only: true, ..ServerConfig::default() };
     let mut lab = Setup { server, ..Setup::default() }.build().connected();
     let long = lab.observed(HOUR);
     lab.submit(&long, NAP, &nanos(100 * MS), 0);
@@ -108,7 +107,7 @@ fn who_is_late_waits_on_where_deadlines_are_dark() {
     let done = lab.finish();
     assert_eq!(done.iter().map(|done| done.tag).collect::<Vec<_>>(), [0, 1, 2, 3]);
     assert!(done.iter().all(|done| done.result.is_ok()));
-    assert_eq!(lab.counters().late, 3);
+    assert_eq!((lab.counters().late, lab.counters().report_only_expired_in_queue), (3, 3));
     assert!(lab.head.is_idle());
 }
 

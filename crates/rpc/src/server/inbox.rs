@@ -41,6 +41,7 @@ pub(super) struct Job {
     pub(super) context: Context,
     pub(super) request: Vec<u8>,
     pub(super) urgency: Urgency,
+    pub(super) reported: bool,
 }
 
 /// An answer that is owed to a call of another thread's connection. Whatever becomes of the thread that owes it, it is given

@@ -14,12 +14,12 @@ mod tests;
 mod watchdog;
 
 use crate::clock::Clock;
-use crate::config::{ConfigError, Deadlines, ServerConfig};
+use crate::config::{ConfigError, ServerConfig};
 use crate::counters::{Counters, Snapshot};
 #[cfg(test)]
 use crate::net::{Net, Serving};
 use crate::service::{Conflict, Router};
-use greenwave_policy::{Mode, ReadyQueue};
+use greenwave_policy::ReadyQueue;
 use greenwave_verbs::{Address, VerbsError};
 #[cfg(test)]
 pub(crate) use head::Head;
@@ -181,13 +181,12 @@ impl ServerHandle {
     }
 }
 
-/// The counters of all threads together.
 /// A queue of calls in the order that a server is to go by.
 fn ready_queue<T>(config: &ServerConfig) -> ReadyQueue<T> {
-    let refuses = config.admission.mode == Mode::On && config.deadlines == Deadlines::Enforce;
-    ReadyQueue::new(config.order).with_reserve(if refuses { config.admission.reserve } else { 0.0 })
+    ReadyQueue::new(config.order).with_reserve(if config.refuses() { config.admission.reserve } else { 0.0 })
 }
 
+/// The counters of all threads together.
 fn snapshot(threads: &[Arc<Counters>]) -> Snapshot {
     threads.iter().map(|counters| counters.snapshot()).sum()
 }

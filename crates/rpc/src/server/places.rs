@@ -4,8 +4,8 @@
 //! that nobody who comes later takes it away and none that wait lose their turn. Calls that expire while they wait are
 //! handed back to be answered.
 
-use crate::config::{Deadlines, ServerConfig};
-use greenwave_policy::{BeginLimit, Mode, Order, ReadyQueue, Span, Time, Urgency};
+use crate::config::ServerConfig;
+use greenwave_policy::{BeginLimit, Order, ReadyQueue, Span, Time, Urgency};
 use std::time::Duration;
 
 /// Whether a call has a place.
@@ -39,8 +39,8 @@ const SEARCH_EVERY: Duration = Duration::from_millis(1);
 
 impl Places {
     pub(super) fn new(config: &ServerConfig) -> Self {
-        let enforced = config.deadlines == Deadlines::Enforce;
-        let limited = config.admission.mode == Mode::On && enforced && config.order != Order::ProcessorSharing;
+        let enforced = !config.report_only;
+        let limited = config.refuses() && config.order != Order::ProcessorSharing;
         let (limit, line) = (BeginLimit::new(config.coroutines), super::ready_queue(config));
         Self { limit, limited, enforced, taken: 0, line, earliest: Time::MAX, searched: Time::ZERO }
     }

@@ -37,6 +37,8 @@ pub(super) struct Task {
     pub(super) service: Span,
     pub(super) turns: u32,
     pub(super) place: Place,
+    /// Whether it would have been refused, and that was counted.
+    pub(super) reported: bool,
     /// `None` until its handler begins.
     pub(super) begin: Option<Begin>,
     /// Calls of its own that are not over.
@@ -112,6 +114,7 @@ pub(super) struct Admitted {
     pub(super) call: CallId,
     pub(super) method: usize,
     pub(super) urgency: Urgency,
+    pub(super) reported: bool,
 }
 
 impl Task {
@@ -131,7 +134,7 @@ impl Task {
     }
 
     fn new(admitted: Admitted, serving: Rc<Serving>) -> Self {
-        let Admitted { owed, peer, call, method, urgency } = admitted;
+        let Admitted { owed, peer, call, method, urgency, reported } = admitted;
         Self {
             lives: true,
             owed,
@@ -146,6 +149,7 @@ impl Task {
             service: Span::ZERO,
             turns: 0,
             place: Place::None,
+            reported,
             begin: None,
             outstanding: 0,
             behind: None,
@@ -159,10 +163,11 @@ impl Task {
 
     /// Becomes another one. What is left of the one that is over is as in a new one.
     fn renew(&mut self, admitted: Admitted) {
-        let Admitted { owed, peer, call, method, urgency } = admitted;
+        let Admitted { owed, peer, call, method, urgency, reported } = admitted;
         self.lives = true;
         self.owed = owed;
         (self.peer, self.call, self.method, self.urgency) = (peer, call, method, urgency);
+        self.reported = reported;
         self.received = urgency.arrived;
     }
 

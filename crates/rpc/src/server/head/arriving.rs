@@ -1,7 +1,6 @@
 //! How calls come in: found, judged, put into the ready queue or given to a worker.
 
 use super::Head;
-use crate::config::Deadlines;
 use crate::connection::{Answer, Arrival};
 use crate::context::{Context, Inner};
 use crate::net::PeerKey;
@@ -10,7 +9,7 @@ use crate::server::inbox::{Job, Message, Owed};
 use crate::server::task::{Admitted, Handler};
 use crate::status::{Check, Reason, Status};
 use crate::wire::MethodId;
-use greenwave_policy::{Budget, Mode, Refusal, Time, Urgency, Verdict};
+use greenwave_policy::{Refusal, Time, Urgency, Verdict};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -45,24 +44,27 @@ impl Head {
             return self.refuse(now, peer, &arrival, Status::refused(Reason::UnknownMethod, text));
         };
         let (estimate, needed) = (self.methods[method].estimate, self.methods[method].needed());
-        let enforced = self.role.config.deadlines == Deadlines::Enforce;
-        let budget = if enforced { arrival.deadline.budget(now) } else { Budget::UNLIMITED };
-        if budget.is_spent() {
-            self.role.counters.expired_on_arrival.add(1);
-            let text = format!("it arrived {:?} late", budget.late());
-            return self.refuse(now, peer, &arrival, Status::refused(Reason::Expired(Check::Enqueue), text));
+        let budget = arrival.deadline.budget(now);
+        let (expired, mut reported) = (Refusal::Expired { late: budget.late() }, false);
+        if budget.is_spent()
+            && let Some(status) = self.refusal(&expired, Check::Enqueue, &mut reported)
+        {
+            return self.refuse(now, peer, &arrival, status);
         }
         let given = if self.role.workers.is_empty() { 0 } else { self.look_at_workers() };
         let mut queued = self.jobs.ready() + self.stalled + given + self.given_away.len();
         if queued >= self.role.config.admission.max_queue {
             queued -= self.make_room(now, estimate.map(|(here, _)| here));
         }
-        if let Verdict::Refuse(refusal) = self.admissions[method].decide(now, budget, needed, queued) {
-            let status = self.refusal(&refusal, Check::Admission);
+        if !reported
+            && let Verdict::Refuse(refusal) = self.admissions[method].decide(now, budget, needed, queued)
+            && let Some(status) = self.refusal(&refusal, Check::Admission, &mut reported)
+        {
             return self.refuse(now, peer, &arrival, status);
         }
         let name = self.role.router.at(method).name;
         let Arrival { call, deadline, birth, parallel_unit, received, metadata, body, .. } = arrival;
+        let enforced = !self.role.config.report_only;
         let context = Inner::received(deadline, birth, parallel_unit, enforced, name, metadata);
         let (here, ahead) = estimate.unwrap_or_default();
         let urgency = Urgency { arrived: received, birth, deadline, here, ahead };
@@ -75,10 +77,10 @@ impl Head {
                 let context = Context::from(context);
                 self.given_away.insert((peer, call), context.clone());
                 self.role.counters.given_away.add(1);
-                return global.give(inbox, Job { owed: owed(inbox), context, request: body, urgency });
+                return global.give(inbox, Job { owed: owed(inbox), context, request: body, urgency, reported });
             }
             inbox.given();
-            let task = self.tasks.begin(Admitted { owed: None, peer, call, method, urgency }, context, body);
+            let task = self.tasks.begin(Admitted { owed: None, peer, call, method, urgency, reported }, context, body);
             self.net.served_by(peer, call, task);
             self.found_last.push(task);
             return self.schedule(now, task);
@@ -86,7 +88,7 @@ impl Head {
         let worker = &self.role.workers[self.dispatch.choose(&self.loads)];
         worker.given();
         let context = Context::from(context);
-        let job = Job { owed: owed(&self.role.inbox), context, request: body, urgency };
+        let job = Job { owed: owed(&self.role.inbox), context, request: body, urgency, reported };
         worker.send(Message::Serve(Box::new(job)));
     }
 
@@ -102,7 +104,7 @@ impl Head {
     #[cold]
     fn make_room(&mut self, now: Time, takes: Option<Duration>) -> usize {
         let admission = &self.role.config.admission;
-        let Some(takes) = takes.filter(|_| admission.mode == Mode::On) else { return 0 };
+        let Some(takes) = takes.filter(|_| self.role.config.refuses()) else { return 0 };
         let (left, least) = &mut self.crowd;
         if *left > 0 && takes >= *least {
             *left -= 1;
@@ -115,7 +117,9 @@ impl Head {
             let index = self.jobs.key(*job);
             self.tasks[index].queue = now.span_since(self.tasks[index].received);
             self.jobs.withdraw(*job);
-            let status = self.refusal(&Refusal::QueueFull { limit }, Check::Enqueue);
+            let Some(status) = self.refusal(&Refusal::QueueFull { limit }, Check::Enqueue, &mut false) else {
+                continue;
+            };
             self.finish(now, index, Err(status));
         }
         shed.len()
@@ -130,7 +134,7 @@ impl Head {
 
     /// A thread takes on what a head gave away, by what it knows of the method itself.
     pub(super) fn take_on(&mut self, now: Time, job: Job) {
-        let Job { owed, context, request, mut urgency } = job;
+        let Job { owed, context, request, mut urgency, reported } = job;
         let (peer, call, method) = (owed.peer, owed.call, owed.method);
         if let Some((here, ahead)) = self.methods[method].estimate {
             (urgency.here, urgency.ahead) = (here, ahead);
@@ -146,30 +150,34 @@ impl Head {
             Some(owed)
         };
         let is_own = owed.is_none();
-        let task = self.tasks.adopt(Admitted { owed, peer, call, method, urgency }, context, request);
+        let task = self.tasks.adopt(Admitted { owed, peer, call, method, urgency, reported }, context, request);
         if is_own {
             self.net.served_by(peer, call, task);
         }
         self.schedule(now, task);
     }
 
-    pub(super) fn refusal(&self, refusal: &Refusal, check: Check) -> Status {
+    /// Counts what a check has found against a call, and refuses it. With `report_only` it only counts, and a call once.
+    pub(super) fn refusal(&self, refusal: &Refusal, check: Check, reported: &mut bool) -> Option<Status> {
         let counters = &self.role.counters;
-        let reason = match refusal {
+        let (counter, report, reason) = match refusal {
+            Refusal::Expired { .. } if check == Check::Enqueue => {
+                (&counters.expired_on_arrival, &counters.report_only_expired_on_arrival, Reason::Expired(check))
+            }
             Refusal::Expired { .. } => {
-                counters.expired_in_queue.add(1);
-                Reason::Expired(check)
+                (&counters.expired_in_queue, &counters.report_only_expired_in_queue, Reason::Expired(check))
             }
             Refusal::Infeasible { .. } | Refusal::Waited { .. } => {
-                counters.infeasible.add(1);
-                Reason::Infeasible
+                (&counters.infeasible, &counters.report_only_infeasible, Reason::Infeasible)
             }
-            Refusal::QueueFull { .. } => {
-                counters.queue_full.add(1);
-                Reason::QueueFull
-            }
+            Refusal::QueueFull { .. } => (&counters.queue_full, &counters.report_only_queue_full, Reason::QueueFull),
         };
-        Status::refused(reason, refusal.to_string())
+        if self.role.config.report_only {
+            report.add(u64::from(!std::mem::replace(reported, true)));
+            return None;
+        }
+        counter.add(1);
+        Some(Status::refused(reason, refusal.to_string()))
     }
 
     /// Answers a call that never became a task.

@@ -1,7 +1,6 @@
 //! How calls end: learned from, counted, answered.
 
 use super::Head;
-use crate::config::Deadlines;
 use crate::connection::Answer;
 use crate::net::PeerKey;
 use crate::receipt::{Receipt, StageReceipt};
@@ -33,10 +32,13 @@ impl Head {
         let counters = &self.role.counters;
         if let Ok(reply) = &result {
             self.methods[task.method].replied(reply.len());
-            match (late, self.role.config.deadlines) {
+            match (late, self.role.config.report_only) {
                 (false, _) => counters.answered.add(1),
-                (true, Deadlines::Dark) => counters.late.add(1),
-                (true, Deadlines::Enforce) => {
+                (true, true) => {
+                    counters.late.add(1);
+                    counters.report_only_expired_in_service.add(u64::from(!task.reported));
+                }
+                (true, false) => {
                     counters.expired_in_service.add(1);
                     result = Err(too_late(&self.role.config.name, &receipt));
                 }

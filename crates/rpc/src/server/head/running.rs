@@ -2,14 +2,13 @@
 
 use super::Head;
 use crate::clock::Ticking;
-use crate::config::Deadlines;
 use crate::local::{CallSlot, Command, Shared};
 use crate::server::inbox::Inbox;
 use crate::server::methods::Learned;
 use crate::server::places::Place;
 use crate::server::task::{Begin, Task};
 use crate::status::{Check, Code, Reason, Status};
-use greenwave_policy::{Budget, Due, Pacing, Span, Time, Urgency, Verdict};
+use greenwave_policy::{Due, Pacing, Refusal, Span, Time, Urgency, Verdict};
 use greenwave_quanta::scheduler::{Event, JobId, Turn};
 use std::time::Duration;
 
@@ -150,25 +149,30 @@ impl Head {
     /// for a place stays out of the queue.
     fn begin(&mut self, now: Time, job: JobId, index: usize) -> bool {
         let task = &mut self.tasks[index];
-        let enforced = self.role.config.deadlines == Deadlines::Enforce;
-        let budget = if enforced { task.urgency.deadline.budget(now) } else { Budget::UNLIMITED };
-        let refused = if task.serving.context.is_cancelled() {
+        let (budget, mut reported) = (task.urgency.deadline.budget(now), task.reported);
+        let mut refused = if task.serving.context.is_cancelled() {
             Some(Status::refused(Reason::Cancelled, ""))
         } else if budget.is_spent() {
-            self.role.counters.expired_in_queue.add(1);
-            Some(Status::refused(Reason::Expired(Check::Dequeue), format!("late by {:?}", budget.late())))
-        } else if !self.take_place(now, index) {
-            return false;
+            self.refusal(&Refusal::Expired { late: budget.late() }, Check::Dequeue, &mut reported)
         } else {
+            None
+        };
+        self.tasks[index].reported = reported;
+        if refused.is_none() {
+            if !self.take_place(now, index) {
+                return false;
+            }
             // Who has a place is asked this once.
             let Task { method, urgency, received, .. } = self.tasks[index];
             let (whole, needed) = (urgency.deadline.budget(received), self.methods[method].needed());
             let queued = self.jobs.ready() + self.stalled;
-            match self.admissions[method].recheck(now, budget, whole, needed, queued) {
-                Verdict::Admit => None,
-                Verdict::Refuse(refusal) => Some(self.refusal(&refusal, Check::Dequeue)),
+            if !reported
+                && let Verdict::Refuse(refusal) = self.admissions[method].recheck(now, budget, whole, needed, queued)
+            {
+                refused = self.refusal(&refusal, Check::Dequeue, &mut reported);
+                self.tasks[index].reported = reported;
             }
-        };
+        }
         let task = &mut self.tasks[index];
         // All that it has waited for so far was a queue or a place.
         let queued = now.span_since(task.received);
