@@ -202,6 +202,11 @@ pub struct ServerConfig {
     pub tls: Option<TlsServer>,
     /// What is accepted from peers.
     pub limits: Limits,
+    /// Names of metadata that calls made by handlers carry on with their contexts; by default those of a trace (W3C Trace
+    /// Context), `traceparent` and `tracestate`. What else a caller says, a token for this server for instance, is for
+    /// this server alone; a handler that means to pass it on says it again, with
+    /// [`Context::with_metadata`](crate::Context::with_metadata).
+    pub pass_on: Vec<String>,
     /// How answers are sent.
     pub sending: Sending,
     /// Each running handler's stack.
@@ -241,6 +246,7 @@ impl Default for ServerConfig {
             backend: Choice::Auto,
             tls: None,
             limits: Limits::default(),
+            pass_on: ["traceparent", "tracestate"].map(str::to_owned).into(),
             sending: Sending::default(),
             stack: StackSize::default(),
             coroutines: 1024,
@@ -290,6 +296,10 @@ impl ServerConfig {
                 format!("{quantum:?}"),
                 "off, or 500ns or more",
             )?;
+        }
+        for name in &self.pass_on {
+            let is_name = (1..=255).contains(&name.len()) && name.is_ascii();
+            ConfigError::unless(is_name, "pass_on", format!("{name:?}"), "names of 1 to 255 ASCII characters")?;
         }
         self.limits.validate()?;
         self.sending.validate()?;

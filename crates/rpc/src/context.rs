@@ -27,14 +27,45 @@ pub(crate) struct Inner {
     cancelled: AtomicBool,
     parent: Option<Context>,
     method: &'static str,
-    /// Entries as they are on the wire, sound.
-    metadata: Option<Arc<[u8]>>,
+    metadata: Metadata,
+}
+
+/// What is said of a request: entries as they are on the wire, sound.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Metadata {
+    all: Option<Arc<[u8]>>,
+    /// Those that calls made with the context carry.
+    passed_on: Option<Arc<[u8]>>,
+}
+
+impl Metadata {
+    /// What came in with a request, of which entries of these names are passed on.
+    pub(crate) fn received(all: Option<Arc<[u8]>>, pass_on: &[String]) -> Self {
+        let passed_on = all.as_deref().and_then(|all| {
+            let mut kept = Vec::new();
+            let entries = Meta::parse(all).into_iter().flatten();
+            for (name, value) in entries.filter(|(name, _)| pass_on.iter().any(|passed| passed == name)) {
+                push_meta(&mut kept, name, value).ok()?;
+            }
+            (!kept.is_empty()).then(|| kept.into())
+        });
+        Self { all, passed_on }
+    }
+
+    fn with(&self, name: &str, value: &[u8]) -> Result<Self, MetaError> {
+        let add = |entries: &Option<Arc<[u8]>>| {
+            let mut entries = entries.as_deref().unwrap_or_default().to_vec();
+            push_meta(&mut entries, name, value)?;
+            Ok(Some(entries.into()))
+        };
+        Ok(Self { all: add(&self.all)?, passed_on: add(&self.passed_on)? })
+    }
 }
 
 impl Inner {
     /// Of a request that is made here and now.
     pub(crate) fn born(now: Time, budget: Budget, enforced: bool) -> Self {
-        Self::received(Deadline::at(now, budget), now, false, enforced, "", None)
+        Self::received(Deadline::at(now, budget), now, false, enforced, "", Metadata::default())
     }
 
     /// Of a request that came in over the wire.
@@ -44,7 +75,7 @@ impl Inner {
         parallel_unit: bool,
         enforced: bool,
         method: &'static str,
-        metadata: Option<Arc<[u8]>>,
+        metadata: Metadata,
     ) -> Self {
         let cancelled = AtomicBool::new(false);
         Self { deadline, birth, parallel_unit, enforced, cancelled, parent: None, method, metadata }
@@ -102,24 +133,25 @@ impl Context {
     }
 
     /// The same request with something more to say of it, such as who asks or which trace it belongs to. Whoever
-    /// serves it can read that, and so can those whom they call with their contexts. Cancelling it does not cancel
-    /// this one.
+    /// is called with it can read that. They pass it on to those whom they call only if their
+    /// [`ServerConfig::pass_on`](crate::ServerConfig::pass_on) names it, as by default the trace. Cancelling it does not
+    /// cancel this one.
     ///
     /// # Errors
     /// When the name is not 1 to 255 ASCII characters, or all that is said has more than 8192 bytes.
     pub fn with_metadata(&self, name: &str, value: impl AsRef<[u8]>) -> Result<Self, MetaError> {
-        let mut entries = self.encoded_metadata().to_vec();
-        push_meta(&mut entries, name, value.as_ref())?;
-        Ok(self.child(self.0.deadline, self.0.parallel_unit, Some(entries.into())))
+        let metadata = self.0.metadata.with(name, value.as_ref())?;
+        Ok(self.child(self.0.deadline, self.0.parallel_unit, metadata))
     }
 
-    /// What was said of the request, by [`with_metadata`](Self::with_metadata) here or further up, in that order.
+    /// What was said of the request, by whoever made it and by [`with_metadata`](Self::with_metadata) here, in that order.
     pub fn metadata(&self) -> impl Iterator<Item = (&str, &[u8])> {
-        Meta::parse(self.encoded_metadata()).into_iter().flatten()
+        Meta::parse(self.0.metadata.all.as_deref().unwrap_or_default()).into_iter().flatten()
     }
 
+    /// What calls made with it carry.
     pub(crate) fn encoded_metadata(&self) -> &[u8] {
-        self.0.metadata.as_deref().unwrap_or_default()
+        self.0.metadata.passed_on.as_deref().unwrap_or_default()
     }
 
     /// The context of the branches of a parallel unit, which have until `limit`.
@@ -127,7 +159,7 @@ impl Context {
         self.child(self.0.deadline.tighten(limit), true, self.0.metadata.clone())
     }
 
-    fn child(&self, deadline: Deadline, parallel_unit: bool, metadata: Option<Arc<[u8]>>) -> Self {
+    fn child(&self, deadline: Deadline, parallel_unit: bool, metadata: Metadata) -> Self {
         Self::new(Inner {
             deadline,
             birth: self.0.birth,

@@ -120,6 +120,7 @@
 //! | `confidence` | 0.1 | what its kind needs when all is idle, times a margin that outcomes teach |
 //! | `late_share` | 1 % | of what has begun; with less, more is refused that would have been in time |
 //! | `report_only` | no | what is late is of no use to anybody |
+//! | `pass_on` | `traceparent`, `tracestate` | who is told a secret is told it by name: a token for one server is not for all behind it |
 //! | `wait` | 20 us, then block | longer than a round trip on one machine, too short to be seen in an idle machine's load |
 //! | `stack`, `coroutines` | 512 KiB, 1024 | address space alone: a page that was never touched takes no memory; with admission on fewer begin, as many as keep the stages behind busy |
 //! | `checksums` | off | TCP and the links below have theirs; on where a byte that flipped in a switch must be noticed |

@@ -397,8 +397,10 @@ fn a_parallel_unit_goes_on_without_the_branch_that_is_late() {
     assert!(!context.is_spent(), "there is time left to put together");
 }
 
+/// Of what a client says of its request, the next server's handler passes on the trace, what its server names, and what it
+/// says itself; a token for the first server stays there.
 #[test]
-fn what_is_said_of_a_request_reaches_every_stage() {
+fn what_is_said_of_a_request_reaches_the_next_stage_and_by_name_those_behind() {
     fn said(context: &Context) -> String {
         let entries = context.metadata().map(|(name, value)| format!("{name}={} ", String::from_utf8_lossy(value)));
         entries.collect()
@@ -408,16 +410,28 @@ fn what_is_said_of_a_request_reaches_every_stage() {
         reply.extend_from_slice(said(context).as_bytes());
         Ok(())
     }));
-    let behind = channel(&last);
-    let first = serve(Router::new().method("test.First/Said", move |context, _, reply| {
-        let context =
-            context.with_metadata("hop", "1").map_err(|error| Status::new(Code::Internal, error.to_string()))?;
-        reply.extend_from_slice(&behind.call(&context, SAID, b"")?.body);
-        Ok(())
-    }));
-    let context = Context::with_deadline(MINUTE).with_metadata("user", "ada").unwrap();
-    let reply = channel(&first).call(&context, MethodId::of("test.First/Said"), b"").unwrap();
-    assert_eq!(String::from_utf8_lossy(&reply.body), "user=ada hop=1 ");
+    let named = ServerConfig { pass_on: vec!["user".into()], ..Default::default() };
+    for (config, expected) in
+        [(ServerConfig::default(), "tracestate=a traceparent=0 hop=1 "), (named, "user=ada hop=1 ")]
+    {
+        let behind = channel(&last);
+        let router = Router::new().method("test.First/Said", move |context, _, reply| {
+            reply.extend_from_slice(said(context).as_bytes());
+            let context = context.tighten(MINUTE).with_metadata("hop", "1");
+            let context = context.map_err(|error| Status::new(Code::Internal, error.to_string()))?;
+            reply.push(b'|');
+            reply.extend_from_slice(&behind.call(&context, SAID, b"")?.body);
+            Ok(())
+        });
+        let first = serve_with(router, config);
+        let mut context = Context::with_deadline(MINUTE);
+        for (name, value) in [("token", "secret"), ("tracestate", "a"), ("user", "ada"), ("traceparent", "0")] {
+            context = context.with_metadata(name, value).unwrap();
+        }
+        let reply = channel(&first).call(&context, MethodId::of("test.First/Said"), b"").unwrap();
+        let told = String::from_utf8_lossy(&reply.body);
+        assert_eq!(told, format!("token=secret tracestate=a user=ada traceparent=0 |{expected}"));
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::Head;
 use crate::connection::{Answer, Arrival};
-use crate::context::{Context, Inner};
+use crate::context::{Context, Inner, Metadata};
 use crate::net::PeerKey;
 use crate::receipt::Receipt;
 use crate::server::inbox::{Job, Message, Owed};
@@ -65,6 +65,7 @@ impl Head {
         let name = self.role.router.at(method).name;
         let Arrival { call, deadline, birth, parallel_unit, received, metadata, body, .. } = arrival;
         let enforced = !self.role.config.report_only;
+        let metadata = Metadata::received(metadata, &self.role.config.pass_on);
         let context = Inner::received(deadline, birth, parallel_unit, enforced, name, metadata);
         let (here, ahead) = estimate.unwrap_or_default();
         let urgency = Urgency { arrived: received, birth, deadline, here, ahead };
