@@ -277,14 +277,14 @@ impl {name}Client {{
     /// Waits for the reply: in a handler, the handler is suspended and not its thread.
     ///
     /// # Errors
-    /// Anything but a reply in time.
+    /// Anything but a reply in time, with the receipt of where the time went if the server sent one.
     pub fn {name}(
         &self,
         ctx: &{greenwave}::rpc::Context,
         request: &{input_type},
-    ) -> ::core::result::Result<{greenwave}::rpc::Typed<{output_type}>, {greenwave}::rpc::Status> {{
+    ) -> ::core::result::Result<{greenwave}::rpc::Typed<{output_type}>, {greenwave}::rpc::Failure> {{
         let request = {prost}::Message::encode_to_vec(request);
-        self.channel.call(ctx, {module}::{constant}_ID, &request)?.decode(greenwave_codec::decode)
+        self.channel.call_detailed(ctx, {module}::{constant}_ID, request)?.decode(greenwave_codec::decode)
     }}
 
     /// Like [`{plain}`](Self::{plain}), with the reply as a future. Dropping that takes the call back.
@@ -293,7 +293,7 @@ impl {name}Client {{
         ctx: &{greenwave}::rpc::Context,
         request: &{input_type},
     ) -> impl ::core::future::Future<
-        Output = ::core::result::Result<{greenwave}::rpc::Typed<{output_type}>, {greenwave}::rpc::Status>,
+        Output = ::core::result::Result<{greenwave}::rpc::Typed<{output_type}>, {greenwave}::rpc::Failure>,
     > + ::core::marker::Send
     + use<> {{
         let request = {prost}::Message::encode_to_vec(request);

@@ -100,8 +100,25 @@ fn bytes_in_place_stay_what_they_were_while_other_requests_come() {
 #[test]
 fn a_handlers_failure_arrives_as_it_was_made() {
     let (_server, channel) = serve(ShopServer::new(Arc::new(Corner)));
-    let status = ShopClient::new(channel).find(&context(), &named("gold")).unwrap_err();
-    assert_eq!((status.code, status.message.as_str()), (Code::NotFound, "no gold here"));
+    let shop = ShopClient::new(channel);
+    let by_future = wait(shop.find_async(&context(), &named("gold"))).unwrap_err();
+    for failure in [shop.find(&context(), &named("gold")).unwrap_err(), by_future] {
+        assert_eq!((failure.code, failure.message.as_str()), (Code::NotFound, "no gold here"));
+        let receipt = failure.receipt.as_ref().expect("the server says what it spent");
+        assert!(!receipt.service.is_zero() && receipt.service <= receipt.total && receipt.total <= failure.total);
+        assert_eq!(Status::from(failure).code, Code::NotFound);
+    }
+}
+
+#[test]
+fn a_failure_on_this_side_has_no_receipt_and_its_time() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("tcp://{}", listener.local_addr().unwrap()).parse().unwrap();
+    let shop = ShopClient::new(Channel::new(address, ChannelConfig::default()).unwrap());
+    let expected = Duration::from_millis(20);
+    let failure = shop.find(&Context::with_deadline(expected), &named("tea")).unwrap_err();
+    assert_eq!(failure.code, Code::DeadlineExceeded);
+    assert!(failure.receipt.is_none() && failure.total >= expected);
 }
 
 #[test]
@@ -128,7 +145,7 @@ fn bytes_that_are_no_reply_are_the_servers_fault() {
         Ok(())
     }));
     let status = ShopClient::new(channel).find(&context(), &named("tea")).unwrap_err();
-    assert_eq!((status.code, status.reason), (Code::Internal, Reason::Decode));
+    assert_eq!((status.code, status.reason, status.receipt.is_some()), (Code::Internal, Reason::Decode, true));
 }
 
 #[test]

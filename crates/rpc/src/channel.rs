@@ -93,15 +93,15 @@ impl Channel {
     }
 
     fn call_with(&self, context: &Context, method: MethodId, request: Cow<'_, [u8]>) -> Result<Reply, Failure> {
-        if let Err(status) = context.alive_to_send(crate::clock::monotonic()) {
-            return Err(Failure { status, receipt: None });
-        }
+        let started = crate::clock::monotonic();
+        let failed = |status| Failure { status, receipt: None, total: crate::clock::monotonic().since(started) };
+        context.alive_to_send(started).map_err(failed)?;
         if let Some(mailbox) = local::mailbox() {
             return self.call_suspended(&mailbox, context, method, request.into_owned()).into_reply();
         }
-        let (core, line) = self.used().map_err(|status| Failure { status, receipt: None })?;
+        let (core, line) = self.used().map_err(failed)?;
         if let Mode::Dispatched { .. } = self.0.config.mode {
-            core.ensure_dispatcher().map_err(|status| Failure { status, receipt: None })?;
+            core.ensure_dispatcher().map_err(failed)?;
         }
         core.call(line, context, method, request).into_reply()
     }
@@ -237,12 +237,12 @@ impl UnderWay {
 }
 
 impl Future for CallFuture {
-    type Output = Result<Reply, Status>;
+    type Output = Result<Reply, Failure>;
 
     fn poll(mut self: Pin<&mut Self>, task: &mut TaskContext<'_>) -> Poll<Self::Output> {
         match &mut self.0 {
-            Err(status) => Poll::Ready(Err(status.clone())),
-            Ok(under_way) => under_way.poll(task).map(|outcome| outcome.into_reply().map_err(|failure| failure.status)),
+            Err(status) => Poll::Ready(Outcome::local(status.clone(), Duration::ZERO).into_reply()),
+            Ok(under_way) => under_way.poll(task).map(Outcome::into_reply),
         }
     }
 }

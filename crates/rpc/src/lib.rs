@@ -92,7 +92,8 @@
 //! until it is up. Ordinary threads wait in the same way, blocked, and tasks of executors poll it as a future.
 //!
 //! # When things fail
-//! Every call ends exactly once, with an answer or with a [`Status`]. [`Reason::was_refused`] says that the handler
+//! Every call ends exactly once, with an answer or with a [`Status`]; a [`Failure`] has its receipt too, which tells
+//! where the time went. [`Reason::was_refused`] says that the handler
 //! certainly never ran, so that the call can be made again, elsewhere.
 //!
 //! - A connection that is lost fails the calls that were sent on it; the next call opens another one. Attempts that

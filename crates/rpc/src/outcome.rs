@@ -84,20 +84,41 @@ impl Reply {
     /// Decodes the body.
     ///
     /// # Errors
-    /// Whatever `decode` says.
-    pub fn decode<T>(self, decode: impl FnOnce(&[u8]) -> Result<T, Status>) -> Result<Typed<T>, Status> {
-        let message = decode(&self.body)?;
-        Ok(Typed { message, receipt: self.receipt, network: self.network, total: self.total })
+    /// Whatever `decode` says, with what the call has cost.
+    pub fn decode<T>(self, decode: impl FnOnce(&[u8]) -> Result<T, Status>) -> Result<Typed<T>, Failure> {
+        let Self { body, receipt, network, total } = self;
+        match decode(&body) {
+            Ok(message) => Ok(Typed { message, receipt, network, total }),
+            Err(status) => Err(Failure { status, receipt: Some(Box::new(receipt)), total }),
+        }
     }
 }
 
-/// Anything but an answer in time, with what is known of where the time went.
-#[derive(Clone, Debug)]
+/// Anything but an answer in time, with what is known of where the time went. It is its status to whoever needs no more: a
+/// handler passes it on with `?`.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{status}")]
 pub struct Failure {
     /// What happened.
     pub status: Status,
-    /// What the callee spent, if it said so.
-    pub receipt: Option<Receipt>,
+    /// What the callee, and the stages behind it, spent, if the callee said so.
+    pub receipt: Option<Box<Receipt>>,
+    /// From the call to its end, as the caller saw it. Waiting for a connection, a credit or a call slot counts.
+    pub total: Duration,
+}
+
+impl Deref for Failure {
+    type Target = Status;
+
+    fn deref(&self) -> &Status {
+        &self.status
+    }
+}
+
+impl From<Failure> for Status {
+    fn from(failure: Failure) -> Self {
+        failure.status
+    }
 }
 
 /// How a call ended.
@@ -130,7 +151,7 @@ impl Outcome {
                     let behind = self.receipt.as_ref().and_then(|receipt| receipt.costliest()).map(|stage| stage.stage);
                     status.stage = behind.map(Box::new).or(self.stage.map(|stage| Box::new(*stage)));
                 }
-                Err(Failure { status, receipt: self.receipt })
+                Err(Failure { status, receipt: self.receipt.map(Box::new), total: self.total })
             }
         }
     }

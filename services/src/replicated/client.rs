@@ -7,7 +7,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
-use greenwave::rpc::ConfigError;
+use greenwave::rpc::{ConfigError, Failure};
 use greenwave::{Address, Channel, ChannelConfig, Code, Context, Status};
 use prost::bytes::Bytes;
 use thiserror::Error;
@@ -200,7 +200,7 @@ impl GroupClient {
         let describe = |replica: &Replica| {
             let context = context.tighten(share.min(ATTEMPT_MOST));
             let reply = replica.store.describe(&context, &proto::DescribeRequest {});
-            (replica.address.clone(), reply.map(|reply| reply.message))
+            (replica.address.clone(), reply.map(|reply| reply.message).map_err(Status::from))
         };
         self.replicas.iter().map(describe).collect()
     }
@@ -209,7 +209,7 @@ impl GroupClient {
     fn write<T>(
         &mut self,
         context: &Context,
-        send: impl Fn(&StoreClient, &Context, Session) -> Result<T, Status>,
+        send: impl Fn(&StoreClient, &Context, Session) -> Result<T, Failure>,
     ) -> Result<T, StoreClientError> {
         loop {
             if !self.open {
@@ -235,7 +235,7 @@ impl GroupClient {
         &mut self,
         context: &Context,
         changes: bool,
-        send: impl Fn(&StoreClient, &Context) -> Result<T, Status>,
+        send: impl Fn(&StoreClient, &Context) -> Result<T, Failure>,
     ) -> Result<T, StoreClientError> {
         self.ask_replica(context, changes, |replica, context| send(&replica.store, context))
     }
@@ -245,7 +245,7 @@ impl GroupClient {
         &mut self,
         context: &Context,
         changes: bool,
-        send: impl Fn(&Replica, &Context) -> Result<T, Status>,
+        send: impl Fn(&Replica, &Context) -> Result<T, Failure>,
     ) -> Result<T, StoreClientError> {
         let (mut uncertain, mut pause, mut asked) = (false, PAUSE_LEAST, 0);
         // What says more than that the time is over.
@@ -254,7 +254,7 @@ impl GroupClient {
             let replica = &self.replicas[self.at];
             let status = match send(replica, &context.tighten(attempt(context))) {
                 Ok(answer) => return Ok(answer),
-                Err(status) => status,
+                Err(failure) => failure.status,
             };
             let over = context.is_spent() || context.is_cancelled();
             uncertain |= changes && may_be_done(&status);

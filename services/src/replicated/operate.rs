@@ -1,5 +1,6 @@
 //! What a client can have done to a group itself: look into it, change who belongs to it and who leads, size batches.
 
+use greenwave::rpc::Failure;
 use greenwave::{Address, Code, Context, Status};
 use greenwave_replica::core::Sizing;
 
@@ -64,9 +65,9 @@ impl GroupClient {
         &mut self,
         context: &Context,
         address: &Address,
-        send: impl FnOnce(&super::client::Replica, &Context) -> Result<T, Status>,
+        send: impl FnOnce(&super::client::Replica, &Context) -> Result<T, Failure>,
     ) -> Result<T, Status> {
         let place = self.known(address).map_err(|error| Status::new(Code::InvalidArgument, error.to_string()))?;
-        self.replica(place, |replica| send(replica, context))
+        Ok(self.replica(place, |replica| send(replica, context))?)
     }
 }

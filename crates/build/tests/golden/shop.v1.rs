@@ -178,14 +178,14 @@ impl ShopClient {
     /// Waits for the reply: in a handler, the handler is suspended and not its thread.
     ///
     /// # Errors
-    /// Anything but a reply in time.
+    /// Anything but a reply in time, with the receipt of where the time went if the server sent one.
     pub fn find(
         &self,
         ctx: &::greenwave::rpc::Context,
         request: &FindRequest,
-    ) -> ::core::result::Result<::greenwave::rpc::Typed<Item>, ::greenwave::rpc::Status> {
+    ) -> ::core::result::Result<::greenwave::rpc::Typed<Item>, ::greenwave::rpc::Failure> {
         let request = ::prost::Message::encode_to_vec(request);
-        self.channel.call(ctx, shop_methods::FIND_ID, &request)?.decode(greenwave_codec::decode)
+        self.channel.call_detailed(ctx, shop_methods::FIND_ID, request)?.decode(greenwave_codec::decode)
     }
 
     /// Like [`find`](Self::find), with the reply as a future. Dropping that takes the call back.
@@ -194,7 +194,7 @@ impl ShopClient {
         ctx: &::greenwave::rpc::Context,
         request: &FindRequest,
     ) -> impl ::core::future::Future<
-        Output = ::core::result::Result<::greenwave::rpc::Typed<Item>, ::greenwave::rpc::Status>,
+        Output = ::core::result::Result<::greenwave::rpc::Typed<Item>, ::greenwave::rpc::Failure>,
     > + ::core::marker::Send
     + use<> {
         let request = ::prost::Message::encode_to_vec(request);
@@ -207,14 +207,14 @@ impl ShopClient {
     /// Waits for the reply: in a handler, the handler is suspended and not its thread.
     ///
     /// # Errors
-    /// Anything but a reply in time.
+    /// Anything but a reply in time, with the receipt of where the time went if the server sent one.
     pub fn r#type(
         &self,
         ctx: &::greenwave::rpc::Context,
         request: &super::stock::Level,
-    ) -> ::core::result::Result<::greenwave::rpc::Typed<FindRequest>, ::greenwave::rpc::Status> {
+    ) -> ::core::result::Result<::greenwave::rpc::Typed<FindRequest>, ::greenwave::rpc::Failure> {
         let request = ::prost::Message::encode_to_vec(request);
-        self.channel.call(ctx, shop_methods::TYPE_ID, &request)?.decode(greenwave_codec::decode)
+        self.channel.call_detailed(ctx, shop_methods::TYPE_ID, request)?.decode(greenwave_codec::decode)
     }
 
     /// Like [`type`](Self::type), with the reply as a future. Dropping that takes the call back.
@@ -223,7 +223,7 @@ impl ShopClient {
         ctx: &::greenwave::rpc::Context,
         request: &super::stock::Level,
     ) -> impl ::core::future::Future<
-        Output = ::core::result::Result<::greenwave::rpc::Typed<FindRequest>, ::greenwave::rpc::Status>,
+        Output = ::core::result::Result<::greenwave::rpc::Typed<FindRequest>, ::greenwave::rpc::Failure>,
     > + ::core::marker::Send
     + use<> {
         let request = ::prost::Message::encode_to_vec(request);
@@ -236,14 +236,14 @@ impl ShopClient {
     /// Waits for the reply: in a handler, the handler is suspended and not its thread.
     ///
     /// # Errors
-    /// Anything but a reply in time.
+    /// Anything but a reply in time, with the receipt of where the time went if the server sent one.
     pub fn clone(
         &self,
         ctx: &::greenwave::rpc::Context,
         request: &Item,
-    ) -> ::core::result::Result<::greenwave::rpc::Typed<Item>, ::greenwave::rpc::Status> {
+    ) -> ::core::result::Result<::greenwave::rpc::Typed<Item>, ::greenwave::rpc::Failure> {
         let request = ::prost::Message::encode_to_vec(request);
-        self.channel.call(ctx, shop_methods::CLONE_ID, &request)?.decode(greenwave_codec::decode)
+        self.channel.call_detailed(ctx, shop_methods::CLONE_ID, request)?.decode(greenwave_codec::decode)
     }
 
     /// Like [`clone`](Self::clone), with the reply as a future. Dropping that takes the call back.
@@ -252,7 +252,7 @@ impl ShopClient {
         ctx: &::greenwave::rpc::Context,
         request: &Item,
     ) -> impl ::core::future::Future<
-        Output = ::core::result::Result<::greenwave::rpc::Typed<Item>, ::greenwave::rpc::Status>,
+        Output = ::core::result::Result<::greenwave::rpc::Typed<Item>, ::greenwave::rpc::Failure>,
     > + ::core::marker::Send
     + use<> {
         let request = ::prost::Message::encode_to_vec(request);

@@ -80,14 +80,14 @@ impl KeeperClient {
     /// Waits for the reply: in a handler, the handler is suspended and not its thread.
     ///
     /// # Errors
-    /// Anything but a reply in time.
+    /// Anything but a reply in time, with the receipt of where the time went if the server sent one.
     pub fn keep(
         &self,
         ctx: &::greenwave::rpc::Context,
         request: &Piece,
-    ) -> ::core::result::Result<::greenwave::rpc::Typed<Piece>, ::greenwave::rpc::Status> {
+    ) -> ::core::result::Result<::greenwave::rpc::Typed<Piece>, ::greenwave::rpc::Failure> {
         let request = ::prost::Message::encode_to_vec(request);
-        self.channel.call(ctx, keeper_methods::KEEP_ID, &request)?.decode(greenwave_codec::decode)
+        self.channel.call_detailed(ctx, keeper_methods::KEEP_ID, request)?.decode(greenwave_codec::decode)
     }
 
     /// Like [`keep`](Self::keep), with the reply as a future. Dropping that takes the call back.
@@ -96,7 +96,7 @@ impl KeeperClient {
         ctx: &::greenwave::rpc::Context,
         request: &Piece,
     ) -> impl ::core::future::Future<
-        Output = ::core::result::Result<::greenwave::rpc::Typed<Piece>, ::greenwave::rpc::Status>,
+        Output = ::core::result::Result<::greenwave::rpc::Typed<Piece>, ::greenwave::rpc::Failure>,
     > + ::core::marker::Send
     + use<> {
         let request = ::prost::Message::encode_to_vec(request);

@@ -99,7 +99,7 @@ impl CompletionStream {
         self.net.abandon(peer, token, &mut self.happened);
         let total = self.clock.now().since(started);
         let status = Status::refused(Reason::Cancelled, "");
-        self.done.push_back(Completion { tag, result: Err(Failure { status, receipt: None }), total });
+        self.done.push_back(Completion { tag, result: Err(Failure { status, receipt: None, total }), total });
     }
 
     /// Writes the calls made so far, together.

@@ -62,7 +62,7 @@ fn an_answer_is_withheld_from_the_moment_its_budget_is_spent() {
         assert_eq!(reason(&done), expected, "{works} ns");
         let receipt = match &done.result {
             Ok(reply) => reply.receipt.clone(),
-            Err(failure) => failure.receipt.clone().expect("it was served"),
+            Err(failure) => *failure.receipt.clone().expect("it was served"),
         };
         assert_eq!(receipt.service, Duration::from_nanos(works));
     }
