@@ -11,7 +11,7 @@ use crate::context::Context;
 use crate::local::{self, CallSlot, Mailbox, Shared};
 use crate::outcome::{Outcome, Reply};
 use crate::receipt::{Receipt, StageReceipt};
-use crate::status::{Check, Reason, Status};
+use crate::status::{Check, Origin, Reason, Status};
 use crate::wire::MethodId;
 use greenwave_policy::{Deadline, Hedge, ServiceTimes, Time};
 use greenwave_quanta::Critical;
@@ -354,9 +354,12 @@ enum Hedged {
     Next(Option<Time>),
 }
 
-/// Whether another server may answer where this one did not: it certainly did nothing, or its machine is gone.
+/// Whether another server may answer where this one did not: it certainly did nothing, or its machine is gone. What its
+/// handler says of servers behind it is its answer.
 fn elsewhere(status: &Status) -> bool {
-    matches!(status.reason, Reason::Unreachable | Reason::GoingAway | Reason::ConnectionLost | Reason::QueueFull)
+    let is_its_own = status.origin != Origin::Handler;
+    is_its_own
+        && matches!(status.reason, Reason::Unreachable | Reason::GoingAway | Reason::ConnectionLost | Reason::QueueFull)
 }
 
 impl Branch {

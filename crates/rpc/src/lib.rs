@@ -31,7 +31,7 @@
 //! // A failure has a code to act on, and a reason that tells which check refused the call.
 //! let late = channel.call(&Context::with_deadline(Duration::ZERO), GREET, b"Ada").unwrap_err();
 //! assert_eq!(late.code, Code::DeadlineExceeded);
-//! assert!(late.reason.was_refused(), "the handler never ran");
+//! assert!(late.never_ran());
 //!
 //! server.drain(Duration::from_secs(5));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -93,8 +93,8 @@
 //!
 //! # When things fail
 //! Every call ends exactly once, with an answer or with a [`Status`]; a [`Failure`] has its receipt too, which tells
-//! where the time went. [`Reason::was_refused`] says that the handler
-//! certainly never ran, so that the call can be made again, elsewhere.
+//! where the time went. [`Status::never_ran`] says that the handler certainly never ran, so that the call can be made
+//! again, elsewhere; a refusal that a handler passes on from behind it says no such thing of its own call ([`Origin`]).
 //!
 //! - A connection that is lost fails the calls that were sent on it; the next call opens another one. Attempts that
 //!   come to nothing are spaced out, from `reconnect` to 64 times that, up to half of it less at random, so that clients
@@ -173,5 +173,5 @@ pub use receipt::{Receipt, StageReceipt};
 pub use sending::{Marking, SendOrder, Sending};
 pub use server::{Server, ServerHandle, StartError};
 pub use service::{Conflict, Handler, KeepingHandler, Router};
-pub use status::{Code, Reason, Status};
+pub use status::{Code, Origin, Reason, Status};
 pub use wire::{MetaError, MethodId, StageName};

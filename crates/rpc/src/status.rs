@@ -114,6 +114,18 @@ impl fmt::Display for Code {
     }
 }
 
+/// Who made a status.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Origin {
+    /// This side: the code here, or the framework as the call's caller.
+    #[default]
+    Here,
+    /// The framework at the callee.
+    Callee,
+    /// The callee's handler, or somebody behind it. Callees that don't say who made a failure are taken to mean this.
+    Handler,
+}
+
 /// How a call failed.
 ///
 /// Handlers make one with [`Status::new`]; the framework's own refusals have a [`Reason`] and are made with
@@ -124,6 +136,8 @@ pub struct Status {
     pub code: Code,
     /// Which check refused it.
     pub reason: Reason,
+    /// Who made it.
+    pub origin: Origin,
     /// More about it, for people. May be empty.
     pub message: String,
     /// The stage that used the time up, where a receipt tells.
@@ -133,13 +147,25 @@ pub struct Status {
 impl Status {
     /// A handler's failure.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
-        Self { code, reason: Reason::None, message: message.into(), stage: None }
+        Self { code, reason: Reason::None, origin: Origin::Here, message: message.into(), stage: None }
     }
 
     /// A failure for one of the framework's reasons, with the code that goes with it. The message adds the
     /// particulars: which limit, how much.
     pub fn refused(reason: Reason, message: impl Into<String>) -> Self {
-        Self { code: reason.code(), reason, message: message.into(), stage: None }
+        Self { code: reason.code(), reason, origin: Origin::Here, message: message.into(), stage: None }
+    }
+
+    /// Whether the call that failed so was refused before its handler ran, so that it can be made again, elsewhere,
+    /// without doing anything twice. What a handler passes on of a call of its own is no such refusal: it ran.
+    pub const fn never_ran(&self) -> bool {
+        !matches!(self.origin, Origin::Handler) && self.reason.is_refusal()
+    }
+
+    /// What a handler returned.
+    pub(crate) fn by_handler(mut self) -> Self {
+        self.origin = Origin::Handler;
+        self
     }
 
     /// The same failure, put down to this stage.
@@ -197,6 +223,15 @@ mod tests {
             "DEADLINE_EXCEEDED: the deadline passed in the callee's queue (late by 3 ms); stage history used the \
              time up; add workers, or let admission refuse earlier"
         );
+    }
+
+    #[test]
+    fn a_refusal_that_a_handler_passes_on_is_none_of_its_own_call() {
+        let refused = Status::refused(Reason::QueueFull, "");
+        assert!(refused.never_ran() && Status { origin: Origin::Callee, ..refused.clone() }.never_ran());
+        assert!(!refused.by_handler().never_ran());
+        let after_it_ran = [Reason::ReplyTooLarge, Reason::ConnectionLost, Reason::Expired(Check::Reply)];
+        assert!(!after_it_ran.iter().any(|reason| Status::refused(*reason, "").never_ran()));
     }
 
     #[test]

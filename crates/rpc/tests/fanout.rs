@@ -158,3 +158,35 @@ fn a_call_after_a_unit_without_time_gets_its_own_answer() {
         assert_eq!(&reply.body[..], [round]);
     }
 }
+
+/// A handler in front of a server that is gone, which says so as it heard it.
+fn passing_on() -> ServerHandle {
+    let behind = dead();
+    let pass_on = move |context: &Context, _: &[u8], _: &mut Vec<u8>| behind.call(context, ECHO, b"").map(drop);
+    start("front", Router::new().method("test.Echo/Echo", pass_on))
+}
+
+#[test]
+fn a_refusal_from_behind_a_handler_does_not_say_that_the_handler_never_ran() {
+    let context = Context::with_deadline(MINUTE);
+    let told = |channel: &Channel, method| {
+        let status = channel.call(&context, method, b"").unwrap_err();
+        (status.reason, status.origin, status.never_ran())
+    };
+    let server = passing_on();
+    let front = channel(&server);
+    assert_eq!(told(&dead(), ECHO), (Reason::Unreachable, Origin::Here, true));
+    assert_eq!(told(&front, MethodId::of("test.Echo/Unknown")), (Reason::UnknownMethod, Origin::Callee, true));
+    assert_eq!(told(&front, ECHO), (Reason::Unreachable, Origin::Handler, false));
+}
+
+#[test]
+fn a_replica_is_not_asked_what_a_handler_has_answered_with_a_refusal_from_behind_it() {
+    let (front, replica) = (passing_on(), echo("replica"));
+    let (aggregator, context) = (Aggregator::new(AggregatorConfig::default()), Context::with_deadline(MINUTE));
+    let replicas = [channel(&front), channel(&replica)];
+    let partial = aggregator.unit(&context).branch_with_replicas(replicas, ECHO, vec![]).gather();
+    let status = partial.branches[0].result.as_ref().unwrap_err();
+    assert_eq!((status.reason, status.origin), (Reason::Unreachable, Origin::Handler));
+    assert_eq!(replica.counters().calls, 0);
+}

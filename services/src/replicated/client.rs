@@ -321,7 +321,7 @@ fn attempt(context: &Context) -> Duration {
 fn may_be_done(status: &Status) -> bool {
     let certain = [Code::Unavailable, Code::ResourceExhausted, Code::InvalidArgument, Code::FailedPrecondition];
     let said_by_the_store = status.reason == greenwave::rpc::Reason::None && certain.contains(&status.code);
-    !(said_by_the_store || status.reason.was_refused())
+    !(said_by_the_store || status.never_ran())
 }
 
 /// A client's number; not 0.

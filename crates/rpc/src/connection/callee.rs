@@ -16,7 +16,7 @@ use super::outgoing::Outgoing;
 use super::slot_of;
 use super::violation::Violation;
 use crate::receipt::Receipt;
-use crate::status::{Code, Reason, Status};
+use crate::status::{Code, Origin, Reason, Status};
 use crate::wire::{self, Call, CallHeader, CallId, Data, Direction, Features, Frame, Meta, MethodId, ReplyHeader};
 use greenwave_policy::{Budget, Deadline, Time};
 use greenwave_verbs::{CompletionQueue, EndpointId, VerbsError};
@@ -348,9 +348,9 @@ impl Callee {
             _ => return None,
         }
         let Answer { call, result, receipt, .. } = &answer;
-        let (code, reason, body) = match result {
-            Ok(body) => (Code::Ok, Reason::None, &body[..]),
-            Err(status) => (failing(status.code), status.reason, status.message.as_bytes()),
+        let (code, reason, by_handler, body) = match result {
+            Ok(body) => (Code::Ok, Reason::None, false, &body[..]),
+            Err(status) => (failing(status.code), status.reason, self.tells(status), status.message.as_bytes()),
         };
         let is_whole = code == Code::Ok || body.len() <= wire::FAILURE_TEXT_MOST;
         if !receipt.children.is_empty() || !is_whole || !self.link.may_line_up(body.len()) {
@@ -363,6 +363,7 @@ impl Callee {
             message_len: body.len() as u32,
             code,
             reason,
+            by_handler,
             receipts_len: 0,
             queue: receipt.queue,
             service: receipt.service,
@@ -371,6 +372,12 @@ impl Callee {
         self.open -= 1;
         self.link.line_up(&header.fixed(), &[], body);
         answer.result.ok()
+    }
+
+    /// Whether a failure is said to be the handler's.
+    fn tells(&self, status: &Status) -> bool {
+        let is_asked = self.link.agreed().is_some_and(|agreed| agreed.features.contains(Features::ORIGINS));
+        is_asked && status.origin == Origin::Handler
     }
 
     #[inline(never)]
@@ -384,18 +391,19 @@ impl Callee {
             fits if fits <= limit => Ok(body),
             len => {
                 let text = format!("the reply has {len} bytes, the caller accepts {limit}");
-                Err(Status::refused(Reason::MessageTooLarge, text))
+                Err(Status::refused(Reason::ReplyTooLarge, text))
             }
         });
-        let (code, reason, body) = match result {
-            Ok(body) => (Code::Ok, Reason::None, body),
+        let (code, reason, by_handler, body) = match result {
+            Ok(body) => (Code::Ok, Reason::None, false, body),
             Err(status) => {
+                let by_handler = self.tells(&status);
                 let text = status.message;
                 // It is a message too, and can't be sent in parts.
                 let end = text.floor_char_boundary(wire::FAILURE_TEXT_MOST.min(room).min(limit));
                 let mut text = text.into_bytes();
                 text.truncate(end);
-                (failing(status.code), status.reason, text)
+                (failing(status.code), status.reason, by_handler, text)
             }
         };
         let mut receipts = Vec::new();
@@ -410,6 +418,7 @@ impl Callee {
             message_len: body.len() as u32,
             code,
             reason,
+            by_handler,
             receipts_len: receipts.len() as u16,
             queue: receipt.queue,
             service: receipt.service,

@@ -24,7 +24,7 @@ use super::{call_in, looked, next_generation, slot_of};
 use crate::context::Context;
 use crate::outcome::Outcome;
 use crate::receipt::Receipt;
-use crate::status::{Code, Reason, Status};
+use crate::status::{Code, Origin, Reason, Status};
 use crate::wire::{
     CALL_FIXED, CallHeader, CallId, Cancel, Data, Direction, Features, Frame, GoAway, GoAwayCode, MethodId, Realtime,
     Reply,
@@ -400,7 +400,11 @@ impl Caller {
                 Ok(body)
             }
             Some(text) => {
-                Err(Status { code: reply.header.code, reason: reply.header.reason, message: text.into(), stage: None })
+                let says_who = self.link.agreed().is_some_and(|agreed| agreed.features.contains(Features::ORIGINS));
+                let by_handler = reply.header.by_handler || !says_who;
+                let origin = if by_handler { Origin::Handler } else { Origin::Callee };
+                let (code, reason) = (reply.header.code, reply.header.reason);
+                Err(Status { code, reason, origin, message: text.into(), stage: None })
             }
         };
         self.answered(slot, now, now, receipt, result, done);

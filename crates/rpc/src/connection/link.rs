@@ -122,7 +122,7 @@ const BARRIER: u64 = u64::MAX;
 
 impl Link {
     pub(crate) fn new(setup: &Setup<'_>, now: Time) -> Self {
-        let mut offered = Features::RECEIPTS | Features::PROMPT_CREDITS;
+        let mut offered = Features::RECEIPTS | Features::PROMPT_CREDITS | Features::ORIGINS;
         if setup.checksums {
             offered = offered | Features::CRC32C;
         }

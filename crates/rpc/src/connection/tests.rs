@@ -227,6 +227,7 @@ fn an_answer_to_what_was_not_asked_yet_is_a_violation() {
             message_len: 0,
             code: Code::Ok,
             reason: crate::status::Reason::None,
+            by_handler: false,
             receipts_len: 0,
             queue: Duration::ZERO,
             service: Duration::ZERO,

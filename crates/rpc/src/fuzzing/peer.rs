@@ -224,6 +224,7 @@ impl Peer {
             message_len: message_len as u32,
             code,
             reason: if code == Code::Ok { Reason::None } else { Reason::from_u8(bytes.byte()) },
+            by_handler: code != Code::Ok && bytes.below(2) == 0,
             receipts_len: receipts.len() as u16,
             queue: Duration::ZERO,
             service: Duration::ZERO,

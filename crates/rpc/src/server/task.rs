@@ -190,7 +190,7 @@ impl Serving {
         let (request, mut reply) = (self.request.take(), self.reply.take());
         let (request, result) = self.router.at(self.method).serve(&self.context, request, &mut reply);
         self.request.set(request);
-        self.product.set(Some(result.map(|()| reply)));
+        self.product.set(Some(result.map(|()| reply).map_err(Status::by_handler)));
     }
 
     /// Gives the handler memory for its reply.

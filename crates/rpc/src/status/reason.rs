@@ -34,7 +34,7 @@ pub enum Reason {
     QueueFull,
     /// More calls were under way than the peer or a limit allows.
     TooManyCalls,
-    /// The message was longer than the receiver takes.
+    /// The request was longer than the callee takes.
     MessageTooLarge,
     /// The callee has no such method.
     UnknownMethod,
@@ -54,6 +54,8 @@ pub enum Reason {
     Cancelled,
     /// The peer broke the protocol.
     Violation,
+    /// The handler's reply was longer than the caller takes.
+    ReplyTooLarge,
     /// A reason that this version doesn't know, by its number.
     Other(u8),
 }
@@ -82,6 +84,7 @@ impl Reason {
             17 => Self::Metadata,
             18 => Self::Cancelled,
             19 => Self::Violation,
+            20 => Self::ReplyTooLarge,
             other => Self::Other(other),
         }
     }
@@ -109,6 +112,7 @@ impl Reason {
             Self::Metadata => 17,
             Self::Cancelled => 18,
             Self::Violation => 19,
+            Self::ReplyTooLarge => 20,
             Self::Other(number) => number,
         }
     }
@@ -118,7 +122,9 @@ impl Reason {
         match self {
             Self::None | Self::Other(_) => Code::Unknown,
             Self::Expired(_) | Self::Infeasible => Code::DeadlineExceeded,
-            Self::QueueFull | Self::TooManyCalls | Self::MessageTooLarge => Code::ResourceExhausted,
+            Self::QueueFull | Self::TooManyCalls | Self::MessageTooLarge | Self::ReplyTooLarge => {
+                Code::ResourceExhausted
+            }
             Self::UnknownMethod => Code::Unimplemented,
             Self::Panicked | Self::Violation => Code::Internal,
             Self::ConnectionLost | Self::Unreachable | Self::GoingAway => Code::Unavailable,
@@ -127,9 +133,9 @@ impl Reason {
         }
     }
 
-    /// Whether the handler was never started, so that the call can be made again, elsewhere, without doing
-    /// anything twice.
-    pub const fn was_refused(self) -> bool {
+    /// Whether the check is one before the handler runs. What that says of a call depends on who checked:
+    /// [`Status::never_ran`](super::Status::never_ran).
+    pub(crate) const fn is_refusal(self) -> bool {
         match self {
             Self::Expired(check) => matches!(check, Check::Send | Check::Enqueue | Check::Dequeue | Check::Admission),
             Self::Infeasible
@@ -146,6 +152,7 @@ impl Reason {
             | Self::Decode
             | Self::Cancelled
             | Self::Violation
+            | Self::ReplyTooLarge
             | Self::Other(_) => false,
         }
     }
@@ -187,6 +194,9 @@ impl Reason {
                 "the message is longer than the receiver takes",
                 "send it in pieces, or raise the receiver's message_bytes",
             ),
+            Self::ReplyTooLarge => {
+                ("the reply is longer than the caller takes", "ask for less, or raise the caller's message_bytes")
+            }
             Self::UnknownMethod => {
                 ("the callee has no such method", "check the address, and that both were built from the same .proto")
             }

@@ -64,6 +64,7 @@ fn reply(receipts_len: usize) -> ReplyHeader {
         message_len: 2,
         code: Code::Ok,
         reason: Reason::None,
+        by_handler: false,
         receipts_len: receipts_len as u16,
         queue: 5 * US,
         service: 20 * US,
@@ -99,6 +100,15 @@ fn encoded() -> BTreeMap<&'static str, Vec<u8>> {
         total: 3 * US,
         ..reply(0)
     };
+    let passed_on = ReplyHeader {
+        message_len: 0,
+        code: Code::Unavailable,
+        reason: Reason::Unreachable,
+        by_handler: true,
+        service: 20 * US,
+        total: 25 * US,
+        ..failure
+    };
     let part = DataHeader { call: call_id(), credits: 0, direction: Direction::Request, offset: 4 };
     let answer_part = DataHeader { direction: Direction::Reply, ..part };
     let ping = Ping(Probe { credits: 0, opaque: 42, sent: Some(now) });
@@ -110,6 +120,7 @@ fn encoded() -> BTreeMap<&'static str, Vec<u8>> {
         ("DATA", Frame::Data(Data { header: part, body: &[5, 6, 7, 8] })),
         ("REPLY", Frame::Reply(Reply { header: reply(receipts.len()), receipts: &receipts, body: b"ok" })),
         ("REPLY-FAILURE", Frame::Reply(Reply { header: failure, receipts: &[], body: text.as_bytes() })),
+        ("REPLY-PASSED-ON", Frame::Reply(Reply { header: passed_on, receipts: &[], body: &[] })),
         ("DATA-CRC32C", Frame::Data(Data { header: answer_part, body: &[5, 6, 7, 8] })),
         ("CANCEL", Frame::Cancel(Cancel { call: call_id(), credits: 0 })),
         ("CREDIT", Frame::Credit(Credit { credits: 128 })),
@@ -165,7 +176,7 @@ fn the_documents_statuses_and_reasons_are_those_of_the_code() {
         let reason = Reason::from_u8(number);
         assert!(!matches!(reason, Reason::Other(_)), "reason {number}");
         assert!(status == "any" || status == reason.code().name(), "reason {number}");
-        assert_eq!(refused, reason.was_refused(), "reason {number}");
+        assert_eq!(refused, reason.is_refusal(), "reason {number}");
         documented += 1;
     }
     assert!(matches!(Reason::from_u8(documented), Reason::Other(_)), "{documented} reasons are documented");

@@ -20,6 +20,8 @@ pub(super) const PARALLEL_UNIT: u8 = 1 << 0;
 pub(super) const HAS_META: u8 = 1 << 1;
 /// REPLY: receipts follow the fixed part.
 pub(super) const HAS_RECEIPTS: u8 = 1 << 1;
+/// REPLY: the callee's handler made the failure, or somebody behind it.
+pub(super) const BY_HANDLER: u8 = 1 << 4;
 /// CALL: an expiry on the realtime clock follows the fixed part.
 pub(super) const ABSOLUTE: u8 = 1 << 2;
 /// DATA: the part belongs to a reply; without it, to a call.

@@ -8,7 +8,7 @@ use std::fmt;
 use std::ops::{BitAnd, BitOr};
 
 use super::fields::{bytes_at, u16_at, u32_at};
-use super::header::Header;
+use super::header::{FLAGS_OFFSET, Header};
 use super::{
     CALLS_MOST, CHUNK_BYTES_LEAST, CHUNK_BYTES_MOST, CREDITS_MOST, CREDITS_OFFSET, Call, Frame, HEADER_BYTES, Head,
     Kind, Problem, Reply, StageName, VERSION, WireError,
@@ -57,9 +57,11 @@ impl Features {
     pub const RECEIPTS: Self = Self(1 << 2);
     /// Credits come back for each [`RETURN_BYTES`](super::RETURN_BYTES) at the latest.
     pub const PROMPT_CREDITS: Self = Self(1 << 3);
+    /// A REPLY says who made a failure.
+    pub const ORIGINS: Self = Self(1 << 4);
     /// All that this version knows.
     pub const KNOWN: Self =
-        Self(Self::CRC32C.0 | Self::ABSOLUTE_DEADLINE.0 | Self::RECEIPTS.0 | Self::PROMPT_CREDITS.0);
+        Self(Self::CRC32C.0 | Self::ABSOLUTE_DEADLINE.0 | Self::RECEIPTS.0 | Self::PROMPT_CREDITS.0 | Self::ORIGINS.0);
 
     /// The set with these bits, known or not.
     pub const fn from_bits(bits: u32) -> Self {
@@ -95,11 +97,12 @@ impl BitAnd for Features {
 
 impl fmt::Display for Features {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const NAMES: [(Features, &str); 4] = [
+        const NAMES: [(Features, &str); 5] = [
             (Features::CRC32C, "CRC32C"),
             (Features::ABSOLUTE_DEADLINE, "ABSOLUTE_DEADLINE"),
             (Features::RECEIPTS, "RECEIPTS"),
             (Features::PROMPT_CREDITS, "PROMPT_CREDITS"),
+            (Features::ORIGINS, "ORIGINS"),
         ];
         let mut listed = NAMES.iter().filter(|(feature, _)| self.contains(*feature)).map(|(_, name)| *name);
         match listed.next() {
@@ -275,6 +278,9 @@ impl Negotiated {
         if found > limit {
             let problem = Problem::MessageTooLong { found, limit };
             return Err(WireError::at(Some(Kind::Reply), super::REPLY_MESSAGE_OFFSET, problem));
+        }
+        if reply.header.by_handler {
+            self.allows(Features::ORIGINS, Kind::Reply, FLAGS_OFFSET)?;
         }
         if reply.receipts.is_empty() {
             return Ok(());

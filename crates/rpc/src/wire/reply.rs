@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::fields::{put, u16_at, u32_at, u64_at};
 use super::head::nanos;
-use super::header::{HAS_RECEIPTS, Header, put_header};
+use super::header::{BY_HANDLER, HAS_RECEIPTS, Header, put_header};
 use super::{CallId, FAILURE_TEXT_MOST, Head, Kind, Problem, RECEIPT_BYTES_MOST, WireError};
 use crate::status::{Code, Reason};
 
@@ -32,6 +32,8 @@ pub struct ReplyHeader {
     pub code: Code,
     /// Why, if it failed.
     pub reason: Reason,
+    /// Whether the callee's handler made the failure, or somebody behind it; not, on success.
+    pub by_handler: bool,
     /// Bytes of the receipts, which are whole in this frame.
     pub receipts_len: u16,
     /// How long the call waited for the callee's workers.
@@ -51,7 +53,8 @@ impl ReplyHeader {
     /// The bytes of the head.
     #[inline(always)]
     pub(crate) fn fixed(&self) -> [u8; REPLY_FIXED] {
-        let flags = if self.receipts_len != 0 { HAS_RECEIPTS } else { 0 };
+        let has_receipts = if self.receipts_len != 0 { HAS_RECEIPTS } else { 0 };
+        let flags = has_receipts | if self.by_handler { BY_HANDLER } else { 0 };
         let mut fixed = [0; REPLY_FIXED];
         put_header(&mut fixed, Kind::Reply, flags, self.credits, Some(self.call));
         put(&mut fixed, REPLY_MESSAGE_OFFSET, self.message_len.to_le_bytes());
@@ -90,7 +93,8 @@ impl<'a> Reply<'a> {
             return Err(WireError::short(Some(Kind::Reply), REPLY_FIXED, chunk.len()));
         };
         let head = Header::of(fixed);
-        let call = head.about_a_call(Kind::Reply, HAS_RECEIPTS)?;
+        let failed = fixed[STATUS_OFFSET] != Code::Ok.as_u8();
+        let call = head.about_a_call(Kind::Reply, if failed { HAS_RECEIPTS | BY_HANDLER } else { HAS_RECEIPTS })?;
         let message_len = u32_at(fixed, REPLY_MESSAGE_OFFSET);
         let receipts_len = u16_at(fixed, RECEIPTS_OFFSET);
         let (status, reason) = (fixed[STATUS_OFFSET], fixed[REASON_OFFSET]);
@@ -116,6 +120,7 @@ impl<'a> Reply<'a> {
             message_len,
             code,
             reason: Reason::from_u8(reason),
+            by_handler: head.flags & BY_HANDLER != 0,
             receipts_len,
             queue: Duration::from_nanos(u64_at(fixed, QUEUE_OFFSET)),
             service: Duration::from_nanos(u64_at(fixed, SERVICE_OFFSET)),

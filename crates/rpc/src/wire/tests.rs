@@ -93,14 +93,16 @@ fn reply() -> impl Strategy<Value = Owned> {
     let success = (bytes(80), 0..1000_u32).prop_map(|(body, missing)| (Code::Ok, Reason::None, body, missing));
     let failure = (select(&Code::ALL[1..]), any::<u8>(), ".{0,40}")
         .prop_map(|(code, reason, text)| (code, Reason::from_u8(reason), text.into_bytes(), 0));
-    (call_id(), any::<u16>(), prop_oneof![success, failure], bytes(50), [span(), span(), span()]).prop_map(
-        |(call, credits, (code, reason, body, missing), receipts, [queue, service, total])| {
+    let head = (call_id(), any::<u16>(), any::<bool>());
+    (head, prop_oneof![success, failure], bytes(50), [span(), span(), span()]).prop_map(
+        |((call, credits, by_handler), (code, reason, body, missing), receipts, [queue, service, total])| {
             let header = ReplyHeader {
                 call,
                 credits,
                 message_len: body.len() as u32 + missing,
                 code,
                 reason,
+                by_handler: by_handler && code != Code::Ok,
                 receipts_len: receipts.len() as u16,
                 queue,
                 service,
@@ -271,6 +273,7 @@ fn simple_failure() -> ReplyHeader {
         message_len: 5,
         code: Code::Internal,
         reason: Reason::Panicked,
+        by_handler: false,
         receipts_len: 0,
         queue: Duration::ZERO,
         service: Duration::ZERO,

@@ -56,7 +56,8 @@ fn a_reply_beyond_what_the_caller_accepts_fails_with_both_numbers() {
     let limits = Limits { message_bytes: 1000, ..Default::default() };
     let channel = Channel::new(siege.address().clone(), ChannelConfig { limits, ..Default::default() }).unwrap();
     let failure = channel.call(&Context::with_deadline(MINUTE), LARGE, b"").unwrap_err();
-    assert_eq!((failure.code, failure.reason), (Code::ResourceExhausted, Reason::MessageTooLarge));
+    assert_eq!((failure.code, failure.reason), (Code::ResourceExhausted, Reason::ReplyTooLarge));
+    assert!(!failure.never_ran(), "it has made the reply");
     assert!(failure.message.contains("1048576 bytes, the caller accepts 1000"), "{}", failure.message);
     // The connection is as good as before.
     assert_eq!(&channel.call(&Context::with_deadline(MINUTE), ECHO, b"short").unwrap().body[..], b"short");

@@ -109,6 +109,7 @@ pub(crate) fn reply(call: CallId, body: &[u8], message_len: usize) -> Frame<'_> 
         message_len: message_len as u32,
         code: Code::Ok,
         reason: Reason::None,
+        by_handler: false,
         receipts_len: 0,
         queue: Duration::ZERO,
         service: Duration::ZERO,
