@@ -6,7 +6,16 @@
 //! queues; [`Budget::after_wire`] charges an estimate of it. Within a node, where there is one clock, a budget
 //! becomes a [`Deadline`], which doesn't have to be counted down.
 //!
-//! Source: D2P, equations (2) to (5).
+//! Source: D2P. Of a chain of stages, with L the time in a stage and C that on the wire to it:
+//!
+//! ```text
+//! elapsed(S_i)  = elapsed(S_{i-1}) + C(S_{i-1}) + L(S_i)      (2)
+//! deadline(S_i) = expected_deadline - elapsed(S_i)            (3)
+//! ```
+//!
+//! An aggregation waits for the slowest of its branches, equations (4) and (5), so branches have what is left less the
+//! time that it takes itself. A stage that has others behind it should not use up what they need: [`Budget::for_stage`]
+//! is its share, in proportion to the learned times (GrandSLAm, EuroSys'19).
 
 use crate::time::{Time, nanos};
 use std::fmt;
@@ -62,12 +71,21 @@ impl Budget {
         self.after_stage(forward)
     }
 
-    /// The budget of an aggregation: that of its slowest branch, less the aggregator's own time, equation (4).
+    /// The share of this budget that a stage may use, which expects to take `here` with `ahead` still to come.
     ///
-    /// `None` without branches: an aggregation of nothing has no elapsed time to speak of.
+    /// The whole budget if nothing is ahead or nothing is known, and if it is spent: lateness can't be shared out.
     #[must_use]
-    pub fn of_aggregation(branches: impl IntoIterator<Item = Self>, aggregation: Duration) -> Option<Self> {
-        branches.into_iter().min().map(|slowest| slowest.after_stage(aggregation))
+    pub fn for_stage(self, here: Duration, ahead: Duration) -> Self {
+        let (here, ahead) = (nanos(here), nanos(ahead));
+        if self.is_unlimited() || self.is_spent() || ahead == 0 {
+            return self;
+        }
+        let left = self.as_nanos().unsigned_abs();
+        let share = match (left.checked_mul(here), here.checked_add(ahead)) {
+            (Some(product), Some(whole)) => product / whole,
+            _ => wide_share(left, here, ahead),
+        };
+        Self::from_nanos(i64::try_from(share).unwrap_or(i64::MAX).min(self.as_nanos()))
     }
 
     /// How long the work may still wait and be in time: the budget less the work that remains.
@@ -101,6 +119,13 @@ impl Budget {
     }
 }
 
+/// `left * here / (here + ahead)` where 64 bits don't hold the product. At most `left`, so it fits again.
+#[cold]
+fn wide_share(left: u64, here: u64, ahead: u64) -> u64 {
+    let share = u128::from(left) * u128::from(here) / (u128::from(here) + u128::from(ahead));
+    u64::try_from(share).unwrap_or(left)
+}
+
 impl fmt::Display for Budget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.remaining() {
@@ -116,7 +141,7 @@ impl fmt::Display for Budget {
 pub struct DeadlineField {
     /// What is left of the expected deadline.
     pub budget: Budget,
-    /// Whether the request is a branch of a [parallel unit](crate::parallel_unit), so that an aggregator waits.
+    /// Whether the request is a branch of a parallel unit, so that an aggregator waits.
     pub parallel_unit: bool,
 }
 

@@ -7,8 +7,6 @@
 //!
 //! # What is left of a request's time
 //! - [`deadline`]: the [`Budget`] that travels, the [`Deadline`] that a node makes of it.
-//! - [`stage`]: services in sequence, equations (2) and (3) of D2P; a budget shared out over the stages ahead.
-//! - [`parallel_unit`]: partition, computation, aggregation, equations (4) and (5).
 //! - [`forward_delay`]: what a budget owes for the wire. [`absolute`]: dates instead, where clocks are in sync.
 //!
 //! # Whose turn it is
@@ -80,14 +78,12 @@ pub mod hedge;
 pub mod margin;
 pub mod pace;
 pub mod pacing;
-pub mod parallel_unit;
 mod random;
 pub mod ready_queue;
 pub mod replication;
 pub mod service_time;
 mod sorted;
 pub mod split;
-pub mod stage;
 pub mod steal;
 pub mod time;
 pub mod turns;
@@ -105,11 +101,9 @@ pub use hedge::Hedge;
 pub use margin::Margin;
 pub use pace::{Acknowledged, Pace};
 pub use pacing::{Due, Pacing};
-pub use parallel_unit::ParallelUnit;
 pub use ready_queue::{Order, ReadyQueue, Urgency};
 pub use service_time::ServiceTimes;
 pub use split::SplitQueue;
-pub use stage::StageService;
 pub use steal::{Busy, StealRule};
 pub use time::{Span, Time};
 pub use turns::Turns;

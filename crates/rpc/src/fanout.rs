@@ -179,7 +179,7 @@ impl<'a> ParallelUnit<'a> {
         let Self { aggregator, context, branches } = self;
         let now = monotonic();
         let reserve = aggregator.reserve();
-        let budget = greenwave_policy::ParallelUnit::branch_budget(context.deadline().budget(now), reserve);
+        let budget = context.deadline().budget(now).after_stage(reserve);
         let limit = Deadline::at(now, budget);
         let mailbox = local::mailbox();
         let mut gathering = Gathering {

@@ -37,8 +37,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Services are mostly generated from `.proto` files, by the crate `greenwave-build`; what is generated uses no more than
-//! is shown here.
+//! Services are mostly generated from `.proto` files, by the crate `greenwave-build`; what is generated uses what is public
+//! here and no more.
 //!
 //! # How a request flows
 //! 1. **The caller** makes a [`Context`] and a call. Waiting for a connection, for one of the slots that the server
@@ -129,9 +129,11 @@
 //! | `reconnect` | 10 ms | a server that restarts is back soon; 64 times that is kind to one that isn't |
 //!
 //! # What is not here
-//! No encryption and no authentication: connections are trusted, as within a data center or behind a proxy. No streams
-//! of messages: a call has one request and one answer. No retries but those of parallel units: whether a call may be
-//! made twice is for its maker to know.
+//! No authentication but certificates: with TLS ([`ServerConfig::tls`], [`ChannelConfig::tls`]; the feature `tls`)
+//! connections are encrypted, clients know which server they have, and servers can ask for certificates of an
+//! authority, but handlers aren't told whose. Without, connections are trusted, as within a data center or behind a
+//! proxy. No streams of messages: a call has one request and one answer. No retries but those of parallel units: whether
+//! a call may be made twice is for its maker to know.
 
 #![forbid(unsafe_code)]
 

@@ -2,8 +2,8 @@
 
 use crate::strategies::{any_budget, any_nanos, any_span, any_time, any_urgency};
 use greenwave_policy::{
-    AbsoluteClock, Admission, AdmissionConfig, Budget, Deadline, ForwardDelay, Hedge, Mode, Order, ParallelUnit,
-    ReadyQueue, Returns, ServiceTimes, SplitQueue, StageService, Time,
+    AbsoluteClock, Admission, AdmissionConfig, Budget, Deadline, ForwardDelay, Hedge, Mode, Order, ReadyQueue, Returns,
+    ServiceTimes, SplitQueue, Time,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -15,20 +15,6 @@ fn any_share() -> impl Strategy<Value = f64> {
 }
 
 proptest! {
-    #[test]
-    fn the_models_take_anything(expected in any_budget(), hops in vec((any_span(), any_span()), 0..6)) {
-        let mut request = StageService::new(expected);
-        let mut unit = ParallelUnit::split(request);
-        for (wire, stage) in hops {
-            request.pass(wire, stage);
-            unit.join(stage, wire);
-            let aggregated = unit.aggregate(stage).expect("a branch joined");
-            prop_assert!(aggregated.budget() <= expected && request.budget() <= expected);
-            prop_assert_eq!(aggregated.budget().is_unlimited(), expected.is_unlimited());
-            prop_assert!(request.budget().to_string().len() > 4);
-        }
-    }
-
     #[test]
     fn queues_take_anything(order in select(&Order::ALL[..]), work in vec((any_time(), any_urgency(), any::<bool>()), 0..40)) {
         let mut queue = ReadyQueue::new(order);

@@ -1,7 +1,7 @@
 //! Instants, budgets and deadlines over the whole of their ranges.
 
 use crate::strategies::{any_budget, any_nanos, any_span, any_time, budget, exact, time};
-use greenwave_policy::{Budget, Deadline, StageService, Time};
+use greenwave_policy::{Budget, Deadline, Time};
 use proptest::prelude::*;
 use std::time::Duration;
 
@@ -107,17 +107,6 @@ proptest! {
         one in any_budget(), other in any_budget(), here in any_span(), ahead in any_span(),
     ) {
         prop_assert!(one.min(other).for_stage(here, ahead) <= one.max(other).for_stage(here, ahead));
-    }
-
-    #[test]
-    fn a_request_that_is_resumed_has_the_budget_it_came_with(budget in any_budget(), elapsed in any_span()) {
-        let request = StageService::resume(budget, elapsed);
-        prop_assert_eq!(request.expected().is_unlimited(), budget.is_unlimited());
-        prop_assert!(request.budget() <= budget);
-        let expected = i128::from(budget.as_nanos()) + exact(request.elapsed());
-        if expected < i128::from(i64::MAX) {
-            prop_assert_eq!(request.budget(), budget);
-        }
     }
 
     #[test]
