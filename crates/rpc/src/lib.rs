@@ -136,25 +136,16 @@ mod channel;
 mod client;
 mod clock;
 mod config;
-mod connection;
 mod context;
 mod counters;
 mod fanout;
-#[cfg(any(test, feature = "fuzzing"))]
-#[doc(hidden)]
-pub mod fuzzing;
 #[cfg(test)]
 mod lab;
 mod local;
 mod net;
-mod outcome;
 mod promise;
-pub mod receipt;
-mod sending;
 mod server;
 mod service;
-pub mod status;
-pub mod wire;
 
 pub use channel::{CallFuture, Channel};
 pub use client::core::Dispatcher;
@@ -164,11 +155,12 @@ pub use config::{ChannelConfig, ConfigError, Deadlines, Delivery, Instance, Limi
 pub use context::Context;
 pub use counters::Snapshot;
 pub use fanout::{Aggregator, AggregatorConfig, Answered, ParallelUnit, Partial};
-pub use outcome::{Body, Failure, Reply, Typed};
+pub use greenwave_proto::wire::MetaError;
+pub use greenwave_proto::{
+    Body, Code, Failure, Marking, MethodId, Reason, Receipt, Reply, SendOrder, Sending, StageName, StageReceipt,
+    Status, Typed,
+};
+pub use greenwave_proto::{receipt, status, wire};
 pub use promise::{Awaited, Broken, Promise, promise};
-pub use receipt::{Receipt, StageReceipt};
-pub use sending::{Marking, SendOrder, Sending};
 pub use server::{Server, ServerHandle, StartError};
 pub use service::{Conflict, Handler, KeepingHandler, Router};
-pub use status::{Code, Reason, Status};
-pub use wire::{MetaError, MethodId, StageName};

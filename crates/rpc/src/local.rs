@@ -14,11 +14,11 @@
 use crate::channel::Channel;
 use crate::clock::monotonic;
 use crate::context::Context;
-use crate::outcome::Outcome;
 use crate::promise::Pending;
 use crate::receipt::{Receipt, StageReceipt};
 use crate::wire::MethodId;
 use greenwave_policy::Time;
+use greenwave_proto::outcome::Outcome;
 use greenwave_quanta::critical;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;

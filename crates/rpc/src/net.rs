@@ -14,6 +14,7 @@
 
 mod calling;
 mod directory;
+mod endpoint;
 mod ends;
 mod making;
 mod pool;
@@ -23,15 +24,16 @@ mod turns;
 
 use crate::clock::Clock;
 use crate::config::{ChannelConfig, Limits, ServerConfig};
-use crate::connection::{Answer, Arrival, Callee, Caller, Finished, Going, Violation};
 use crate::counters::Counters;
-use crate::outcome::Outcome;
-use crate::sending::Sending;
 use crate::status::{Reason, Status};
 use crate::wire::CallId;
 use calling::Calling;
+use endpoint::Endpoint;
 use ends::{Ends, Fate, Half, Peer};
 use greenwave_policy::Time;
+use greenwave_proto::connection::{Answer, Arrival, Callee, Caller, Finished, Going, Violation};
+use greenwave_proto::outcome::Outcome;
+use greenwave_proto::sending::Sending;
 use greenwave_verbs::{
     AcceptMode, Address, Choice, Close, CloseReason, CompletionQueue, DetachedEndpoint, EndpointId, Event, ListenerId,
     QueueConfig, TlsServer, VerbsError, Waker,
@@ -300,7 +302,9 @@ impl Net {
         self.ends.disconnect(key.index);
         self.ends.counters.violations.add(1);
         tracing::debug!(%endpoint, %violation, "closed on");
-        let told = self.ends.peers[key.index].link().dismiss(&mut *self.queue, endpoint, violation);
+        let told = self.ends.peers[key.index]
+            .link()
+            .dismiss(&mut Endpoint { queue: &mut *self.queue, id: endpoint }, violation);
         self.close(now, endpoint, if matches!(told, Ok(true)) { Close::Flush } else { Close::Abort });
         self.lose(now, key.index, Reason::Violation, &violation.to_string(), happened);
     }
@@ -320,6 +324,7 @@ impl Net {
         match &mut peer.half {
             Half::Caller(calling) if calling.caller.going().is_some() => {
                 let mut caller = Box::new(calling.renew(now));
+                tracing::debug!(text = caller.going().map(|going| &*going.text), "the server goes away");
                 let unsent = caller.take_unsent(now);
                 let was_of_use = caller.was_of_use() || caller.unfinished() > 0;
                 calling.failed(now, was_of_use, told(caller.going(), "the server takes no further calls"));
@@ -392,15 +397,17 @@ impl Net {
         while let Some(index) = self.ends.next_dirty() {
             let Ends { peers, pool, .. } = &mut self.ends;
             let peer = &mut peers[index];
-            let Some(endpoint) = peer.endpoint else { continue };
+            let Some(id) = peer.endpoint else { continue };
             if peer.link().is_long() {
                 self.ends.queue_up(now, index);
                 continue;
             }
             posted = true;
-            if let Err(error) = peer.transmit(now, &mut *self.queue, endpoint, |buffer| pool.put(buffer)) {
+            if let Err(error) =
+                peer.transmit(now, &mut Endpoint { queue: &mut *self.queue, id }, |buffer| pool.put(buffer))
+            {
                 // The queue reports the connection's end on its own; until then there is nothing to be done for it.
-                tracing::debug!(%endpoint, %error, "not sent");
+                tracing::debug!(endpoint = %id, %error, "not sent");
             }
             if let Some(line) = peer.link().reclaim() {
                 pool.put_line(line);

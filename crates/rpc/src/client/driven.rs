@@ -3,13 +3,13 @@
 use super::core::Line;
 use super::queue::Completions;
 use super::slot::SharedSlot;
-use crate::connection::{NewCall, Request as NewRequest};
 use crate::context::Context;
 use crate::net::{Happening, Net, PeerKey};
-use crate::outcome::Outcome;
 use crate::status::{Reason, Status};
 use crate::wire::MethodId;
 use greenwave_policy::Time;
+use greenwave_proto::connection::{NewCall, Request as NewRequest};
+use greenwave_proto::outcome::Outcome;
 use slab::Slab;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -74,7 +74,7 @@ impl Driven {
         let (now, context) = (crate::clock::monotonic(), context.clone());
         match body {
             Cow::Owned(body) => {
-                let call = NewCall { token, context, method, body, started };
+                let call = NewCall { token, context: context.into(), method, body, started };
                 self.net.call(peer, call, now, &mut self.happened);
             }
             Cow::Borrowed(bytes) => {

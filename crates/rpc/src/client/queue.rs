@@ -2,7 +2,7 @@
 
 use super::slot::{Waiter, spin};
 use super::stream::Completion;
-use crate::outcome::Outcome;
+use greenwave_proto::outcome::Outcome;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -3,7 +3,7 @@
 //! The leader alone puts something in, once. After that it doesn't touch the slot any more, so its maker can use it for
 //! the next call.
 
-use crate::outcome::Outcome;
+use greenwave_proto::outcome::Outcome;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,10 +1,12 @@
 //! A calling end, and how to get it connected again.
 
+use crate::clock::realtime;
 use crate::config::ChannelConfig;
-use crate::connection::{Caller, Link, Setup};
 use crate::status::{Reason, Status};
 use greenwave_policy::Time;
+use greenwave_proto::connection::{Absolute, Caller, Link, Setup};
 use greenwave_verbs::{Address, TlsClient};
+use std::time::Duration;
 
 /// The calls to one address.
 pub(super) struct Calling {
@@ -55,16 +57,23 @@ impl Calling {
     }
 }
 
+/// Deadlines as dates by this machine's clock, where it may be off by so much.
+pub(super) fn dates(skew: Option<Duration>) -> Option<Absolute> {
+    skew.map(|skew| Absolute { skew, realtime })
+}
+
 /// An end that calls and serves none.
 fn link(config: &ChannelConfig, now: Time) -> Link {
     let ChannelConfig { name, limits, checksums, absolute, sending, .. } = config;
-    Link::new(&Setup { name, limits, calls: 0, checksums: *checksums, absolute: *absolute, sending: *sending }, now)
+    Link::new(
+        &Setup { name, limits, calls: 0, checksums: *checksums, absolute: dates(*absolute), sending: *sending },
+        now,
+    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     #[test]
     fn attempts_are_spaced_out_until_a_connection_is_of_use() {

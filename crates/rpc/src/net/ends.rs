@@ -4,15 +4,17 @@
 //! is noted here and done by [`Net`](super::Net) after the poll.
 
 use super::calling::Calling;
+use super::calling::dates;
 use super::directory::Directory;
+use super::endpoint::Endpoint;
 use super::pool::Pool;
 use super::turns::Elsewhere;
 use super::{Happening, PeerKey, Serving};
 use crate::config::Limits;
-use crate::connection::{Callee, Caller, Finished, Link, Served, Setup, Violation};
 use crate::counters::Counters;
 use greenwave_policy::{Time, Turns};
-use greenwave_verbs::{CloseReason, CompletionQueue, EndpointId, Event, VerbsError};
+use greenwave_proto::connection::{Callee, Caller, Finished, Link, Served, Setup, Violation};
+use greenwave_verbs::{CloseReason, EndpointId, Event, VerbsError};
 use slab::Slab;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -176,8 +178,14 @@ impl Ends {
             return false;
         };
         let limits = &self.limits;
-        let setup =
-            Setup { name, limits, calls: limits.calls, checksums: *checksums, absolute: *absolute, sending: *sending };
+        let setup = Setup {
+            name,
+            limits,
+            calls: limits.calls,
+            checksums: *checksums,
+            absolute: dates(*absolute),
+            sending: *sending,
+        };
         let callee = Callee::new(Link::new(&setup, now), limits);
         let key = self.add(Half::Callee(Box::new(callee)));
         self.counters.connections.add(1);
@@ -320,14 +328,13 @@ impl Peer {
     pub(super) fn transmit(
         &mut self,
         now: Time,
-        queue: &mut dyn CompletionQueue,
-        endpoint: EndpointId,
+        endpoint: &mut Endpoint<'_>,
         spare: impl FnMut(Vec<u8>),
     ) -> Result<(), VerbsError> {
         match &mut self.half {
-            Half::Caller(calling) => calling.caller.transmit(now, queue, endpoint, spare),
-            Half::Leaving { caller, .. } => caller.transmit(now, queue, endpoint, spare),
-            Half::Callee(callee) => callee.transmit(now, queue, endpoint, spare),
+            Half::Caller(calling) => calling.caller.transmit(now, endpoint, spare),
+            Half::Leaving { caller, .. } => caller.transmit(now, endpoint, spare),
+            Half::Callee(callee) => callee.transmit(now, endpoint, spare),
         }
     }
 

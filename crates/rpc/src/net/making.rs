@@ -2,10 +2,10 @@
 
 use super::ends::{Ends, Fate, Half, Peer};
 use super::{Happening, Net, PeerKey};
-use crate::connection::{NewCall, Request};
-use crate::outcome::Outcome;
 use crate::status::Status;
 use greenwave_policy::Time;
+use greenwave_proto::connection::{NewCall, Request};
+use greenwave_proto::outcome::Outcome;
 use std::time::Duration;
 
 /// After how long without a poll calls are made only once it is known what became of the connection meanwhile.

@@ -1,7 +1,7 @@
 //! What only the connections of a thread can tell of themselves.
 
 use super::*;
-use crate::connection::NewCall;
+use greenwave_proto::connection::NewCall;
 use greenwave_verbs::Event;
 use greenwave_verbs::memory::{Direction, Faults, Network};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -81,7 +81,7 @@ fn an_idle_connection_is_never_swept() {
     let method = crate::wire::MethodId::of("any");
     let mut happened = Vec::new();
     let now = Time::from_nanos(1);
-    let call = NewCall { token: 0, context, method, body: Vec::new(), started: now };
+    let call = NewCall { token: 0, context: context.into(), method, body: Vec::new(), started: now };
     client.0.call(key, call, now, &mut happened);
     for _ in 0..5 {
         turn(&mut client, now);
@@ -111,7 +111,12 @@ fn what_became_of_an_abandoned_call_is_not_reported() {
     let now = Time::from_nanos(1);
     let context = crate::context::Context::born(now, greenwave_policy::Budget::from_nanos(-5), true);
     let method = crate::wire::MethodId::of("any");
-    client.call(key, NewCall { token: 3, context, method, body: Vec::new(), started: now }, now, &mut happened);
+    client.call(
+        key,
+        NewCall { token: 3, context: context.into(), method, body: Vec::new(), started: now },
+        now,
+        &mut happened,
+    );
     assert_eq!(happened.len(), 1, "it had no time left");
     client.abandon(key, 3, &mut happened);
     assert!(happened.is_empty());

@@ -1,7 +1,6 @@
 //! What other threads tell a head or a worker.
 
 use super::methods::Lesson;
-use crate::connection::Answer;
 use crate::context::Context;
 use crate::net::PeerKey;
 use crate::receipt::Receipt;
@@ -9,6 +8,7 @@ use crate::status::{Code, Status};
 use crate::wire::CallId;
 use crossbeam_queue::SegQueue;
 use greenwave_policy::{Deadline, Load, Time, Urgency};
+use greenwave_proto::connection::Answer;
 use greenwave_quanta::scheduler::WaitId;
 use greenwave_verbs::{DetachedEndpoint, Waker};
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};

@@ -2,8 +2,7 @@
 
 use super::Head;
 use crate::config::Deadlines;
-use crate::connection::{Answer, Arrival};
-use crate::context::{Context, Inner};
+use crate::context::Context;
 use crate::net::PeerKey;
 use crate::receipt::Receipt;
 use crate::server::inbox::{Job, Message, Owed};
@@ -11,6 +10,8 @@ use crate::server::task::{Admitted, Handler};
 use crate::status::{Check, Reason, Status};
 use crate::wire::MethodId;
 use greenwave_policy::{Budget, Mode, Refusal, Time, Urgency, Verdict};
+use greenwave_proto::connection::{Answer, Arrival};
+use greenwave_proto::context::Parts;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -63,7 +64,7 @@ impl Head {
         }
         let name = self.role.router.at(method).name;
         let Arrival { call, deadline, birth, parallel_unit, received, metadata, body, .. } = arrival;
-        let context = Inner::received(deadline, birth, parallel_unit, enforced, name, metadata);
+        let context = Parts::received(deadline, birth, parallel_unit, enforced, name, metadata);
         let (here, ahead) = estimate.unwrap_or_default();
         let urgency = Urgency { arrived: received, birth, deadline, here, ahead };
         let owed = |inbox| Owed::new(inbox, peer, call, method);

@@ -2,7 +2,6 @@
 
 use super::Head;
 use crate::config::Deadlines;
-use crate::connection::Answer;
 use crate::net::PeerKey;
 use crate::receipt::{Receipt, StageReceipt};
 use crate::server::methods::{Behind, Lesson, Outcome};
@@ -10,6 +9,7 @@ use crate::server::places::Place;
 use crate::server::task::Task;
 use crate::status::{Check, Code, Reason, Status};
 use greenwave_policy::{Span, Time};
+use greenwave_proto::connection::Answer;
 
 impl Head {
     /// Answers a task and forgets it.

@@ -2,7 +2,6 @@
 
 use super::{Calling, Head};
 use crate::channel::Channel;
-use crate::connection::NewCall;
 use crate::local::Start;
 use crate::net::PeerKey;
 use crate::promise::{Pending, Waiter};
@@ -11,6 +10,7 @@ use crate::server::places::Place;
 use crate::server::task::Task;
 use crate::wire::CallId;
 use greenwave_policy::Time;
+use greenwave_proto::connection::NewCall;
 use greenwave_quanta::scheduler::JobId;
 use std::sync::Arc;
 
@@ -170,7 +170,7 @@ impl Head {
         task.outstanding += 1;
         // It has to leave, as a reply has.
         self.pacing.replied(task.urgency.deadline.expires());
-        net.call(peer, NewCall { token, context, method, body, started: now }, now, &mut self.happened);
+        net.call(peer, NewCall { token, context: context.into(), method, body, started: now }, now, &mut self.happened);
     }
 
     /// The connection that a channel's calls go over. Those of channels that are gone are closed when one is added.

@@ -17,31 +17,41 @@ use super::slot_of;
 use super::violation::Violation;
 use crate::receipt::Receipt;
 use crate::status::{Code, Reason, Status};
+use crate::transport::Transport;
 use crate::wire::{self, Call, CallHeader, CallId, Data, Direction, Features, Frame, Meta, MethodId, ReplyHeader};
 use greenwave_policy::{Budget, Deadline, Time};
-use greenwave_verbs::{CompletionQueue, EndpointId, VerbsError};
 use std::sync::Arc;
 
 /// A call that came in whole.
-pub(crate) struct Arrival {
-    pub(crate) call: CallId,
-    pub(crate) method: MethodId,
-    pub(crate) deadline: Deadline,
-    pub(crate) birth: Time,
-    pub(crate) parallel_unit: bool,
+pub struct Arrival {
+    /// Its number, to answer by.
+    pub call: CallId,
+    /// The method that is called.
+    pub method: MethodId,
+    /// When the answer is expected, by this machine's clock.
+    pub deadline: Deadline,
+    /// When the request was made, as far as this machine knows.
+    pub birth: Time,
+    /// Whether it is a branch of a parallel unit.
+    pub parallel_unit: bool,
     /// When its first chunk was taken in.
-    pub(crate) received: Time,
+    pub received: Time,
     /// Entries as they are on the wire, checked.
-    pub(crate) metadata: Option<Arc<[u8]>>,
-    pub(crate) body: Vec<u8>,
+    pub metadata: Option<Arc<[u8]>>,
+    /// The message.
+    pub body: Vec<u8>,
 }
 
 /// What to answer, and what it cost.
-pub(crate) struct Answer {
-    pub(crate) call: CallId,
-    pub(crate) result: Result<Vec<u8>, Status>,
-    pub(crate) receipt: Receipt,
-    pub(crate) deadline: Deadline,
+pub struct Answer {
+    /// The call's number.
+    pub call: CallId,
+    /// The message, or how the call failed.
+    pub result: Result<Vec<u8>, Status>,
+    /// What it cost here and behind.
+    pub receipt: Receipt,
+    /// When the answer is expected.
+    pub deadline: Deadline,
 }
 
 enum Slot {
@@ -69,7 +79,8 @@ impl Receiving {
 }
 
 /// What a chunk brought.
-pub(crate) enum Served {
+pub enum Served {
+    /// A call is there, whole.
     Arrived(Arrival),
     /// The caller of an open call no longer wants the answer; with the task that serves it.
     Cancelled(CallId, Option<usize>),
@@ -90,8 +101,9 @@ fn known(task: u32) -> Option<usize> {
 }
 
 /// The serving end.
-pub(crate) struct Callee {
-    pub(crate) link: Link,
+pub struct Callee {
+    /// What both ends do alike.
+    pub link: Link,
     /// With the generation that each slot had last.
     slots: Vec<(u16, Slot)>,
     calls: u32,
@@ -104,7 +116,8 @@ pub(crate) struct Callee {
 }
 
 impl Callee {
-    pub(crate) fn new(link: Link, limits: &crate::config::Limits) -> Self {
+    /// A serving end; what it accepts is as `link` states it.
+    pub fn new(link: Link, limits: &crate::limits::Limits) -> Self {
         Self {
             link,
             slots: Vec::new(),
@@ -118,12 +131,12 @@ impl Callee {
     }
 
     /// Calls that are not answered, and answers that are not posted.
-    pub(crate) fn unanswered(&self) -> usize {
+    pub fn unanswered(&self) -> usize {
         self.open + self.link.messages()
     }
 
     /// The calls that are being served, each with the task that serves it.
-    pub(crate) fn open_calls(&self) -> impl Iterator<Item = (CallId, Option<usize>)> {
+    pub fn open_calls(&self) -> impl Iterator<Item = (CallId, Option<usize>)> {
         self.slots
             .iter()
             .filter_map(|(_, slot)| if let Slot::Open(call, task) = slot { Some((*call, known(*task))) } else { None })
@@ -131,7 +144,7 @@ impl Callee {
 
     /// Notes which task serves an open call, to be said when it is cancelled.
     #[inline]
-    pub(crate) fn served_by(&mut self, call: CallId, task: usize) {
+    pub fn served_by(&mut self, call: CallId, task: usize) {
         if let Some((_, Slot::Open(open, own))) = self.slots.get_mut(slot_of(call))
             && *open == call
         {
@@ -140,7 +153,10 @@ impl Callee {
     }
 
     /// Reads a chunk. `buffer` gives an empty buffer, for a message of about so many bytes.
-    pub(crate) fn receive(
+    ///
+    /// # Errors
+    /// What the peer did that is not allowed; the connection is over.
+    pub fn receive(
         &mut self,
         now: Time,
         chunk: &[u8],
@@ -274,7 +290,7 @@ impl Callee {
     fn budget(&self, header: &CallHeader) -> Budget {
         let dated = self.link.absolute.as_ref().zip(header.expires);
         dated
-            .and_then(|(clock, expires)| clock.budget(expires.as_nanos(), crate::clock::realtime()))
+            .and_then(|(clock, expires)| clock.budget(expires.as_nanos(), (self.link.realtime)()))
             .unwrap_or(header.deadline.budget)
     }
 
@@ -341,7 +357,7 @@ impl Callee {
     /// Answers an open call. An answer to a call that is not open is dropped: the connection it came on is another's. The
     /// memory of the answer, if it is free again.
     #[inline]
-    pub(crate) fn answer(&mut self, answer: Answer) -> Option<Vec<u8>> {
+    pub fn answer(&mut self, answer: Answer) -> Option<Vec<u8>> {
         let slot = slot_of(answer.call);
         match self.slots.get_mut(slot) {
             Some((_, Slot::Open(open, _))) if *open == answer.call => self.slots[slot].1 = Slot::Free,
@@ -419,19 +435,21 @@ impl Callee {
     }
 
     /// Posts what can be posted; bodies that left come back through `spare`.
-    pub(crate) fn transmit(
+    ///
+    /// # Errors
+    /// The transport's.
+    pub fn transmit<T: Transport>(
         &mut self,
         now: Time,
-        queue: &mut dyn CompletionQueue,
-        endpoint: EndpointId,
+        transport: &mut T,
         spare: impl FnMut(Vec<u8>),
-    ) -> Result<(), VerbsError> {
-        self.link.transmit(now, queue, endpoint, |_| {}, spare)
+    ) -> Result<(), T::Error> {
+        self.link.transmit(now, transport, |_| {}, spare)
     }
 
     /// Panics unless the invariants hold.
     #[cfg(any(test, feature = "fuzzing"))]
-    pub(crate) fn check(&self) {
+    pub fn check(&self) {
         self.link.check();
         let receiving = self.slots.iter().filter_map(|(_, slot)| match slot {
             Slot::Receiving(receiving) => Some(receiving),

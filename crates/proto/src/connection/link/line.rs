@@ -6,14 +6,14 @@
 //! them then: the credits given back, and the time that is left.
 
 use super::Link;
+use crate::transport::{PREFIX, Transport, chunks};
 use crate::wire::{self, CALL_FIXED, CREDITS_OFFSET, Call, CallId};
 use greenwave_policy::Time;
-use greenwave_verbs::{CompletionQueue, EndpointId, Run, VerbsError};
 use std::ops::Range;
 
 /// Encoded messages, the one that came first in front.
 ///
-/// 1. `bytes` are `count` chunks of one message each, as in a [`Run`]. Each begins with the fixed part of a CALL or of a
+/// 1. `bytes` are `count` chunks of one message each, as in [`Transport::post_run`]. Each begins with the fixed part of a CALL or of a
 ///    REPLY, which are of the same length.
 /// 2. A CALL has *dates* where its times will stand, until it is [stamped](Line::stamp).
 /// 3. With `is_stuck` there was no room for all of it.
@@ -35,8 +35,6 @@ pub(super) const SHORT: usize = 1024;
 /// A line isn't longer than this, in bytes: about what a socket takes at once.
 const MOST: usize = 64 << 10;
 
-const PREFIX: usize = Run::PREFIX;
-
 impl Link {
     /// Whether a message with so many bytes beside the fixed part of its head may [line up](Self::line_up).
     #[inline]
@@ -54,7 +52,7 @@ impl Link {
 
     /// Memory for the line, if it has none.
     #[inline]
-    pub(crate) fn lend(&mut self, memory: impl FnOnce() -> Vec<u8>) {
+    pub fn lend(&mut self, memory: impl FnOnce() -> Vec<u8>) {
         if self.line.bytes.capacity() == 0 {
             self.line.bytes = memory();
         }
@@ -62,25 +60,24 @@ impl Link {
 
     /// The memory of the line, unless something stands in it: an idle connection holds none.
     #[inline]
-    pub(crate) fn reclaim(&mut self) -> Option<Vec<u8>> {
+    pub fn reclaim(&mut self) -> Option<Vec<u8>> {
         let is_idle = self.line.is_empty() && self.line.bytes.capacity() > 0;
         is_idle.then(|| std::mem::take(&mut self.line.bytes))
     }
 
     /// Posts what stands in the line, as far as there is room.
-    pub(super) fn transmit_line(
+    pub(super) fn transmit_line<T: Transport>(
         &mut self,
         now: Time,
-        queue: &mut dyn CompletionQueue,
-        endpoint: EndpointId,
+        transport: &mut T,
         begun: &mut impl FnMut(CallId),
-    ) -> Result<(), VerbsError> {
-        let room = queue.send_room(endpoint);
+    ) -> Result<(), T::Error> {
+        let room = transport.room();
         self.line.is_stuck = room == 0;
         if room == 0 {
             return Ok(());
         }
-        let (len, count) = self.line.within(room.saturating_sub(queue.chunk_bytes()));
+        let (len, count) = self.line.within(room.saturating_sub(transport.chunk_bytes()));
         let credits = self.returned();
         self.line.give_back(credits);
         if !self.serves {
@@ -88,7 +85,7 @@ impl Link {
         }
         self.credits.take_for(count as u32);
         self.chunks += count as u64;
-        let sent = queue.post_run(endpoint, self.line.run(len, count));
+        let sent = transport.post_run(self.line.run(len), count);
         self.line.shift(len, count);
         self.line.is_stuck = !self.line.is_empty();
         sent
@@ -135,7 +132,7 @@ impl Line {
     #[cold]
     fn part_within(&self, room: usize) -> (usize, usize) {
         let (mut len, mut count) = (0, 0);
-        for chunk in Run::new(&self.bytes, self.count()).chunks() {
+        for chunk in chunks(&self.bytes) {
             if len > room {
                 break;
             }
@@ -174,8 +171,8 @@ impl Line {
 
     /// The messages in the first `len` bytes.
     #[inline]
-    pub(super) fn run(&self, len: usize, count: usize) -> Run<'_> {
-        Run::new(&self.bytes[..len], count)
+    pub(super) fn run(&self, len: usize) -> &[u8] {
+        &self.bytes[..len]
     }
 
     /// Drops the messages in the first `len` bytes.
@@ -201,7 +198,7 @@ impl Line {
     pub(super) fn remove_all(&mut self, over: impl Fn(CallId) -> bool) -> Vec<CallId> {
         let (mut removed, mut kept) = (Vec::new(), Vec::new());
         let (mut at, mut kept_to) = (0, 0);
-        for chunk in Run::new(&self.bytes, self.count()).chunks() {
+        for chunk in chunks(&self.bytes) {
             let place = at..at + PREFIX + chunk.len();
             at = place.end;
             if let Ok(call) = Call::parse(chunk)
@@ -223,7 +220,7 @@ impl Line {
 
     fn find(&self, call: CallId) -> Option<(Range<usize>, Vec<u8>)> {
         let mut at = 0;
-        for chunk in Run::new(&self.bytes, self.count()).chunks() {
+        for chunk in chunks(&self.bytes) {
             let place = at..at + PREFIX + chunk.len();
             at = place.end;
             if let Ok(found) = Call::parse(chunk)
@@ -238,10 +235,10 @@ impl Line {
     /// Panics unless the invariants hold.
     #[cfg(any(test, feature = "fuzzing"))]
     pub(super) fn check(&self) {
-        let run = Run::new(&self.bytes, self.count());
-        assert_eq!(run.chunks().count(), self.count());
-        assert_eq!(run.chunks().map(|chunk| PREFIX + chunk.len()).sum::<usize>(), self.bytes.len());
-        assert!(run.chunks().all(|chunk| (FIXED..=FIXED + SHORT).contains(&chunk.len())));
+        let run = || chunks(&self.bytes);
+        assert_eq!(run().count(), self.count());
+        assert_eq!(run().map(|chunk| PREFIX + chunk.len()).sum::<usize>(), self.bytes.len());
+        assert!(run().all(|chunk| (FIXED..=FIXED + SHORT).contains(&chunk.len())));
         assert!(self.bytes.len() <= MOST + PREFIX + FIXED + SHORT);
     }
 }
@@ -271,8 +268,8 @@ mod tests {
     }
 
     fn calls(line: &Line) -> Vec<Call<'_>> {
-        let (len, count) = line.within(usize::MAX);
-        let calls = line.run(len, count).chunks().map(|chunk| match Frame::parse(chunk, false) {
+        let (len, _) = line.within(usize::MAX);
+        let calls = chunks(line.run(len)).map(|chunk| match Frame::parse(chunk, false) {
             Ok(Frame::Call(call)) => call,
             other => panic!("{other:?}"),
         });

@@ -2,23 +2,21 @@
 //! other, every call ends once, and when all is said and done nothing is left on either side.
 
 use super::bytes::Bytes;
-use crate::config::Limits;
 use crate::connection::{Answer, Callee, Caller, Finished, Link, NewCall, Served, Setup};
 use crate::context::Context;
+use crate::limits::Limits;
+use crate::memory::Memory;
 use crate::receipt::Receipt;
 use crate::status::{Code, Status};
 use crate::wire::{CallId, MethodId};
 use greenwave_policy::{Budget, Deadline, Time};
-use greenwave_verbs::memory::Network;
-use greenwave_verbs::{Address, Choice, CompletionQueue, EndpointId, Event, QueueConfig, VerbsError};
 use std::time::Duration;
 
 struct Pair {
     caller: Caller,
     callee: Callee,
-    /// The caller's queue and endpoint, then the callee's.
-    queues: [Box<dyn CompletionQueue>; 2],
-    endpoints: [EndpointId; 2],
+    /// What the caller has posted, then what the callee has.
+    transports: [Memory; 2],
     now: Time,
     /// By token: the call's context, the length of its request, and whether it is over.
     calls: Vec<(Context, usize, bool)>,
@@ -27,7 +25,7 @@ struct Pair {
 }
 
 pub(super) fn drive(bytes: &mut Bytes<'_>) {
-    let Ok(Some(mut pair)) = Pair::new(bytes) else { return };
+    let mut pair = Pair::new(bytes);
     while !bytes.is_empty() {
         match bytes.below(16) {
             0..4 => pair.call(bytes),
@@ -52,8 +50,8 @@ pub(super) fn drive(bytes: &mut Bytes<'_>) {
 }
 
 impl Pair {
-    /// Two ends with limits of any kind; `None` if they never meet.
-    fn new(bytes: &mut Bytes<'_>) -> Result<Option<Self>, VerbsError> {
+    /// Two ends with limits of any kind.
+    fn new(bytes: &mut Bytes<'_>) -> Self {
         let mut limits = || {
             let message_bytes = bytes.one_of(&[100_000, 3000, 700]);
             Limits {
@@ -67,22 +65,8 @@ impl Pair {
         };
         let [calling, serving] = [limits(), limits()];
         let checksums = bytes.below(2) == 0;
-        let backend = Choice::Memory(Network::new(0));
-        let open = |limits: &Limits| {
-            let chunk_bytes = limits.chunk_bytes;
-            greenwave_verbs::open(&QueueConfig { backend: backend.clone(), chunk_bytes, ..QueueConfig::default() })
-        };
-        let (mut here, mut there) = (open(&calling)?, open(&serving)?);
-        let address = Address::Memory("there".into());
-        there.listen(&address)?;
-        let endpoint = here.connect(&address)?;
+        let transports = [&calling, &serving].map(|limits| Memory::new(limits.chunk_bytes));
         let now = Time::from_nanos(1_000_000_000);
-        let mut accepted = None;
-        there.poll(now, &mut |event| {
-            if let Event::Accepted { endpoint, .. } = event {
-                accepted = Some(endpoint);
-            }
-        });
         let end = |limits, calls| Setup {
             name: "end",
             limits,
@@ -94,15 +78,7 @@ impl Pair {
         let caller = Caller::new(Link::new(&end(&calling, 0), now));
         let callee = Callee::new(Link::new(&end(&serving, serving.calls), now), &serving);
         let (calls, served) = (Vec::new(), Vec::new());
-        Ok(accepted.map(|accepted| Self {
-            caller,
-            callee,
-            queues: [here, there],
-            endpoints: [endpoint, accepted],
-            now,
-            calls,
-            served,
-        }))
+        Self { caller, callee, transports, now, calls, served }
     }
 
     fn call(&mut self, bytes: &mut Bytes<'_>) {
@@ -148,24 +124,22 @@ impl Pair {
 
     /// One end posts what it can.
     fn transmit(&mut self, from: usize) {
-        let Self { caller, callee, queues, endpoints, now, .. } = self;
-        let queue = &mut *queues[from];
+        let Self { caller, callee, transports, now, .. } = self;
+        let transport = &mut transports[from];
         let sent = match from {
-            0 => caller.transmit(*now, queue, endpoints[0], |_| {}),
-            _ => callee.transmit(*now, queue, endpoints[1], |_| {}),
+            0 => caller.transmit(*now, transport, |_| {}),
+            _ => callee.transmit(*now, transport, |_| {}),
         };
         assert!(sent.is_ok(), "there was no room for what was posted: {sent:?}");
-        queue.submit();
     }
 
     /// One end reads what has arrived.
     fn deliver(&mut self, to: usize) {
-        let Self { caller, callee, queues, now, calls, served, .. } = self;
-        queues[to].poll(*now, &mut |event| {
-            let Event::Received { chunk, .. } = event else { return };
+        let Self { caller, callee, transports, now, calls, served, .. } = self;
+        while let Some(chunk) = transports[1 - to].take() {
             let fault = match to {
-                0 => caller.receive(*now, chunk, Vec::with_capacity, &mut |done| end(calls, done)).err(),
-                _ => match callee.receive(*now, chunk, Vec::with_capacity) {
+                0 => caller.receive(*now, &chunk, Vec::with_capacity, &mut |done| end(calls, done)).err(),
+                _ => match callee.receive(*now, &chunk, Vec::with_capacity) {
                     Ok(Some(Served::Arrived(arrival))) => {
                         served.push((arrival.call, arrival.body.len()));
                         None
@@ -179,7 +153,7 @@ impl Pair {
                 "an end found fault with the other: {}",
                 fault.map_or_else(String::new, |it| it.to_string())
             );
-        });
+        }
     }
 
     /// Lets everything come to its end.

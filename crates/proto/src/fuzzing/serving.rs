@@ -2,14 +2,13 @@
 
 use super::bytes::Bytes;
 use super::peer::Peer;
-use crate::config::Limits;
-use crate::connection::{Answer, Callee, Link, Served, Setup};
+use crate::connection::{Absolute, Answer, Callee, Link, Served, Setup};
+use crate::limits::Limits;
+use crate::memory::Memory;
 use crate::receipt::Receipt;
 use crate::status::{Code, Status};
 use crate::wire::{CallId, Frame};
 use greenwave_policy::{Deadline, Time};
-use greenwave_verbs::memory::Network;
-use greenwave_verbs::{Address, Choice, CompletionQueue, EndpointId, Event, QueueConfig, VerbsError};
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -17,9 +16,7 @@ use std::time::Duration;
 struct Serving {
     callee: Callee,
     peer: Peer,
-    here: Box<dyn CompletionQueue>,
-    there: Box<dyn CompletionQueue>,
-    endpoint: EndpointId,
+    transport: Memory,
     now: Time,
     /// Calls that were fed and not refused with the connection, and those replied to.
     asked: HashMap<CallId, u64>,
@@ -39,8 +36,8 @@ const LIMITS: Limits = Limits {
 
 pub(super) fn drive(bytes: &mut Bytes<'_>) {
     let crc = bytes.below(2) == 0;
-    let absolute = (bytes.below(4) == 0).then_some(Duration::from_secs(1));
-    let Ok(mut serving) = Serving::new(crc, absolute) else { return };
+    let absolute = (bytes.below(4) == 0).then_some(Absolute { skew: Duration::from_secs(1), realtime: || 1 << 60 });
+    let mut serving = Serving::new(crc, absolute);
     let hello = serving.peer.hello(bytes);
     if !serving.feed(&hello) {
         return;
@@ -80,14 +77,8 @@ pub(super) fn drive(bytes: &mut Bytes<'_>) {
 }
 
 impl Serving {
-    fn new(crc: bool, absolute: Option<Duration>) -> Result<Self, VerbsError> {
-        let network = Network::new(0);
-        let backend = Choice::Memory(network);
-        let config = QueueConfig { backend, chunk_bytes: LIMITS.chunk_bytes, ..QueueConfig::default() };
-        let (mut here, mut there) = (greenwave_verbs::open(&config)?, greenwave_verbs::open(&config)?);
-        let address = Address::Memory("there".into());
-        there.listen(&address)?;
-        let endpoint = here.connect(&address)?;
+    fn new(crc: bool, absolute: Option<Absolute>) -> Self {
+        let transport = Memory::new(LIMITS.chunk_bytes);
         let now = Time::from_nanos(1_000_000_000);
         let setup = Setup {
             name: "here",
@@ -100,7 +91,7 @@ impl Serving {
         let callee = Callee::new(Link::new(&setup, now), &LIMITS);
         let (asked, replied, arrived) = (HashMap::new(), HashMap::new(), Vec::new());
         let peer = Peer::new(crc, true, LIMITS.credits);
-        Ok(Self { callee, peer, here, there, endpoint, now, asked, replied, arrived })
+        Self { callee, peer, transport, now, asked, replied, arrived }
     }
 
     /// Feeds a chunk. Whether the connection goes on.
@@ -147,17 +138,15 @@ impl Serving {
 
     /// Posts what can be posted, and counts what the peer hears.
     fn transmit(&mut self) {
-        let Self { callee, peer, here, there, endpoint, now, replied, .. } = self;
-        let sent = callee.transmit(*now, &mut **here, *endpoint, |_| {});
+        let Self { callee, peer, transport, now, replied, .. } = self;
+        let sent = callee.transmit(*now, transport, |_| {});
         assert!(sent.is_ok(), "there was no room for what was posted: {sent:?}");
-        here.submit();
         let Some(agreed) = callee.link.agreed() else { return };
         let most = agreed.send.chunk_bytes as usize;
-        while there.poll(*now, &mut |event| {
-            let Event::Received { chunk, .. } = event else { return };
+        while let Some(chunk) = transport.take() {
             assert!(chunk.len() <= most, "a chunk beyond what the peer takes");
             // HELLO has no checksum.
-            match Frame::parse(chunk, peer.crc).or_else(|_| Frame::parse(chunk, false)) {
+            match Frame::parse(&chunk, peer.crc).or_else(|_| Frame::parse(&chunk, false)) {
                 Ok(frame) => {
                     peer.hear(&frame);
                     if let Frame::Reply(reply) = frame {
@@ -166,9 +155,6 @@ impl Serving {
                 }
                 Err(error) => panic!("what was written can't be read: {error}"),
             }
-        }) > 0
-        {
-            here.poll(*now, &mut |_| {});
         }
         for (call, replies) in replied.iter() {
             assert!(Some(replies) <= self.asked.get(call), "call {call} was answered more often than asked");

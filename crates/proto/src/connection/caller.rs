@@ -24,12 +24,12 @@ use crate::context::Context;
 use crate::outcome::Outcome;
 use crate::receipt::Receipt;
 use crate::status::{Code, Reason, Status};
+use crate::transport::Transport;
 use crate::wire::{
     CALL_FIXED, CallHeader, CallId, Cancel, Data, Direction, Features, Frame, GoAway, GoAwayCode, MethodId, Realtime,
     Reply,
 };
 use greenwave_policy::Time;
-use greenwave_verbs::{CompletionQueue, EndpointId, VerbsError};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -44,26 +44,33 @@ const GRAIN: Duration = Duration::from_micros(50);
 const GRAIN_PER_SLOT: Duration = Duration::from_nanos(20);
 
 /// A call to be made with a context and a message of its own; see [`Request`].
-pub(crate) struct NewCall {
-    pub(crate) token: usize,
-    pub(crate) context: Context,
-    pub(crate) method: MethodId,
-    pub(crate) body: Vec<u8>,
-    pub(crate) started: Time,
+pub struct NewCall {
+    /// Its maker's name for it.
+    pub token: usize,
+    /// Its deadline, and who may cancel it.
+    pub context: Context,
+    /// The method to call.
+    pub method: MethodId,
+    /// The message.
+    pub body: Vec<u8>,
+    /// When its maker began to wait for it.
+    pub started: Time,
 }
 
 impl NewCall {
     /// What is known of it, and its message.
-    pub(crate) fn into_parts(self) -> (Request, Vec<u8>) {
+    pub fn into_parts(self) -> (Request, Vec<u8>) {
         let Self { token, context, method, body, started } = self;
         (Request { token, terms: context.into(), method, started }, body)
     }
 }
 
 /// A call that is over.
-pub(crate) struct Finished {
-    pub(crate) token: usize,
-    pub(crate) outcome: Outcome,
+pub struct Finished {
+    /// Its maker's name for it.
+    pub token: usize,
+    /// How it ended.
+    pub outcome: Outcome,
 }
 
 enum Slot {
@@ -84,8 +91,9 @@ struct Open {
 const _: () = assert!(size_of::<Slot>() <= 96);
 
 /// The calling end.
-pub(crate) struct Caller {
-    pub(crate) link: Link,
+pub struct Caller {
+    /// What both ends do alike.
+    pub link: Link,
     slots: Vec<(u16, Slot)>,
     free: Vec<u16>,
     queued: VecDeque<(Request, Vec<u8>)>,
@@ -98,14 +106,16 @@ pub(crate) struct Caller {
 }
 
 /// What the peer said when it went away.
-pub(crate) struct Going {
-    pub(crate) text: String,
+pub struct Going {
+    /// Its reason, for people.
+    pub text: String,
     /// Whether it closes at once. What is under way is lost then.
-    pub(crate) at_once: bool,
+    pub at_once: bool,
 }
 
 impl Caller {
-    pub(crate) fn new(link: Link) -> Self {
+    /// A calling end.
+    pub fn new(link: Link) -> Self {
         Self {
             link,
             slots: Vec::new(),
@@ -120,23 +130,23 @@ impl Caller {
     }
 
     /// Calls that are not finished.
-    pub(crate) fn unfinished(&self) -> usize {
+    pub fn unfinished(&self) -> usize {
         self.open + self.queued.len()
     }
 
     /// Why the peer takes no further calls, if it said so.
-    pub(crate) fn going(&self) -> Option<&Going> {
+    pub fn going(&self) -> Option<&Going> {
         self.going.as_ref()
     }
 
     /// Whether the connection was of use: a call was answered over it.
-    pub(crate) fn was_of_use(&self) -> bool {
+    pub fn was_of_use(&self) -> bool {
         self.answered
     }
 
     /// Takes a call on in whatever way. The memory of its message, if it is free again.
     #[cfg(any(test, feature = "fuzzing"))]
-    pub(crate) fn call(&mut self, now: Time, call: NewCall, done: &mut impl FnMut(Finished)) -> Option<Vec<u8>> {
+    pub fn call(&mut self, now: Time, call: NewCall, done: &mut impl FnMut(Finished)) -> Option<Vec<u8>> {
         let (request, body) = call.into_parts();
         match self.dispatch(now, request, &body) {
             None => Some(body),
@@ -150,7 +160,7 @@ impl Caller {
     /// Makes a call whose message is short, if nothing keeps it from leaving with the next write. Otherwise it is given
     /// back, to be [taken on](Self::take_on).
     #[inline]
-    pub(crate) fn dispatch(&mut self, now: Time, request: Request, body: &[u8]) -> Option<Request> {
+    pub fn dispatch(&mut self, now: Time, request: Request, body: &[u8]) -> Option<Request> {
         let metadata = request.terms.metadata();
         if !self.queued.is_empty() || !self.link.may_line_up(metadata.len() + body.len()) {
             return Some(request);
@@ -167,7 +177,7 @@ impl Caller {
     }
 
     /// Takes a call on. It may have to wait for a slot; the time counts.
-    pub(crate) fn take_on(&mut self, now: Time, request: Request, body: Vec<u8>, done: &mut impl FnMut(Finished)) {
+    pub fn take_on(&mut self, now: Time, request: Request, body: Vec<u8>, done: &mut impl FnMut(Finished)) {
         if let Some(status) = self.refusal(&request, body.len()) {
             let outcome = Outcome::local(status, now.since(request.started));
             return done(Finished { token: request.token, outcome });
@@ -221,7 +231,7 @@ impl Caller {
         let expires = dated
             .then(|| terms.deadline().budget(now).remaining())
             .flatten()
-            .map(|left| Realtime::from_nanos(crate::clock::realtime().saturating_add(crate::wire::nanos(left))));
+            .map(|left| Realtime::from_nanos((self.link.realtime)().saturating_add(crate::wire::nanos(left))));
         let head = CallHeader { expires, ..request.header(id, body.len()) }.encode();
         let message = Outgoing::call(id, head, terms.metadata().into(), body, terms.deadline(), terms.birth());
         *state = Slot::Open(Open { request, posted: None, reply: None });
@@ -249,7 +259,10 @@ impl Caller {
     }
 
     /// Reads a chunk; finished calls go to `done`. Asks for a `buffer` for an answer of so many bytes.
-    pub(crate) fn receive(
+    ///
+    /// # Errors
+    /// What the peer did that is not allowed; the connection is over.
+    pub fn receive(
         &mut self,
         now: Time,
         chunk: &[u8],
@@ -295,7 +308,6 @@ impl Caller {
     }
 
     fn on_go_away(&mut self, away: &GoAway<'_>) {
-        tracing::debug!(text = away.text, "the server goes away");
         let at_once = matches!(away.code, GoAwayCode::Violation | GoAwayCode::Version);
         self.going.get_or_insert_with(|| Going { text: away.text.to_owned(), at_once });
     }
@@ -456,20 +468,22 @@ impl Caller {
     }
 
     /// Posts what can be posted; bodies that left come back through `spare`.
-    pub(crate) fn transmit(
+    ///
+    /// # Errors
+    /// The transport's.
+    pub fn transmit<T: Transport>(
         &mut self,
         now: Time,
-        queue: &mut dyn CompletionQueue,
-        endpoint: EndpointId,
+        transport: &mut T,
         spare: impl FnMut(Vec<u8>),
-    ) -> Result<(), VerbsError> {
+    ) -> Result<(), T::Error> {
         let slots = &mut self.slots;
         let begun = |call| {
             if let Some((_, Slot::Open(open))) = slots.get_mut(slot_of(call)) {
                 open.posted = Some(now);
             }
         };
-        self.link.transmit(now, queue, endpoint, begun, spare)
+        self.link.transmit(now, transport, begun, spare)
     }
 
     /// How exactly deadlines are kept to.
@@ -479,7 +493,7 @@ impl Caller {
 
     /// When there is something to sweep.
     #[inline]
-    pub(crate) fn due(&self) -> Time {
+    pub fn due(&self) -> Time {
         self.earliest.min(self.link.due())
     }
 }

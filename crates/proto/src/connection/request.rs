@@ -7,16 +7,19 @@ use greenwave_policy::{Budget, Deadline, DeadlineField, Time};
 use std::time::Duration;
 
 /// A call to be made. `token` is its maker's name for it.
-pub(crate) struct Request {
-    pub(crate) token: usize,
-    pub(crate) terms: Terms,
-    pub(crate) method: MethodId,
+pub struct Request {
+    /// Its maker's name for it.
+    pub token: usize,
+    /// What is said of its time.
+    pub terms: Terms,
+    /// The method to call.
+    pub method: MethodId,
     /// When its maker began to wait for it.
-    pub(crate) started: Time,
+    pub started: Time,
 }
 
 /// What is said of a call's time, and who may take it back.
-pub(crate) struct Terms {
+pub struct Terms {
     deadline: Deadline,
     birth: Time,
     enforced: bool,
@@ -49,7 +52,7 @@ impl Request {
 impl Terms {
     /// Of a request that is made here and now, and that its maker gives up at its deadline.
     #[inline]
-    pub(crate) fn born(now: Time, budget: Budget) -> Self {
+    pub fn born(now: Time, budget: Budget) -> Self {
         let deadline = Deadline::at(now, budget);
         Self { deadline, birth: now, enforced: true, parallel_unit: false, context: None }
     }
@@ -102,7 +105,7 @@ impl Terms {
 
     /// Why a call made now would be made for nothing, if it would.
     #[inline]
-    pub(crate) fn futile(&self, now: Time) -> Option<Status> {
+    pub fn futile(&self, now: Time) -> Option<Status> {
         if self.is_cancelled() {
             return Some(Status::refused(Reason::Cancelled, ""));
         }

@@ -1,29 +1,23 @@
 //! What a single end does with frames, where a whole server would be in the way.
 
 use super::*;
-use crate::config::Limits;
+use crate::context::Context;
+use crate::limits::Limits;
+use crate::memory::Memory;
 use crate::receipt::{Receipt, StageReceipt};
 use crate::status::Code;
 use crate::wire::{self, CallHeader, Features, Frame, Hello, MethodId, REPLY_FIXED, StageName};
 use greenwave_policy::{Budget, Deadline, DeadlineField, Time};
-use greenwave_verbs::memory::Network;
-use greenwave_verbs::{Address, Choice, CompletionQueue, EndpointId, Event, QueueConfig};
 use std::time::Duration;
 
-/// A serving end, and a queue to which it posts; the other end of it is read here.
+/// A serving end, and what it posts to.
 struct Bench {
     callee: Callee,
-    queues: [Box<dyn CompletionQueue>; 2],
-    endpoint: EndpointId,
+    transport: Memory,
 }
 
 impl Bench {
     fn new(limits: Limits, theirs: wire::Limits) -> Self {
-        let network = Network::new(0);
-        let config = || QueueConfig { backend: Choice::Memory(network.clone()), ..QueueConfig::default() };
-        let mut queues = [(); 2].map(|()| greenwave_verbs::open(&config()).unwrap());
-        queues[1].listen(&Address::Memory("there".into())).unwrap();
-        let endpoint = queues[0].connect(&Address::Memory("there".into())).unwrap();
         let setup = Setup {
             name: "here",
             limits: &limits,
@@ -35,7 +29,7 @@ impl Bench {
         let mut callee = Callee::new(Link::new(&setup, Time::ZERO), &limits);
         let hello = Frame::Hello(Hello::new(Features::RECEIPTS, theirs, StageName::UNNAMED)).encode(false);
         assert!(callee.receive(Time::ZERO, &hello, Vec::with_capacity).is_ok());
-        Self { callee, queues, endpoint }
+        Self { callee, transport: Memory::default() }
     }
 
     fn call(&mut self, slot: u16, generation: u16) -> CallId {
@@ -62,17 +56,8 @@ impl Bench {
 
     /// Posts what can be posted, and returns the chunks that arrive.
     fn transmit(&mut self) -> Vec<Vec<u8>> {
-        let Self { callee, queues: [here, there], endpoint } = self;
-        callee.transmit(Time::ZERO, &mut **here, *endpoint, |_| {}).unwrap();
-        here.submit();
-        let mut chunks = Vec::new();
-        while there.poll(Time::ZERO, &mut |event| {
-            if let Event::Received { chunk, .. } = event {
-                chunks.push(chunk.to_vec());
-            }
-        }) > 0
-        {}
-        chunks
+        self.callee.transmit(Time::ZERO, &mut self.transport, |_| {}).unwrap();
+        std::iter::from_fn(|| self.transport.take()).collect()
     }
 }
 
@@ -166,11 +151,6 @@ fn a_generation_comes_again_only_after_all_others() {
 /// With one credit, the second of two calls has not been written when its answer comes.
 #[test]
 fn an_answer_to_what_was_not_asked_yet_is_a_violation() {
-    let network = Network::new(0);
-    let config = QueueConfig { backend: Choice::Memory(network), ..QueueConfig::default() };
-    let (mut here, mut there) = (greenwave_verbs::open(&config).unwrap(), greenwave_verbs::open(&config).unwrap());
-    there.listen(&Address::Memory("there".into())).unwrap();
-    let endpoint = here.connect(&Address::Memory("there".into())).unwrap();
     let limits = Limits::default();
     let setup = Setup {
         name: "here",
@@ -186,11 +166,11 @@ fn an_answer_to_what_was_not_asked_yet_is_a_violation() {
     let mut ended = Vec::new();
     caller.receive(Time::ZERO, &hello, Vec::with_capacity, &mut |done| ended.push(done.token)).unwrap();
     for token in 0..2 {
-        let (context, method) = (crate::context::Context::unlimited(), MethodId::of("any"));
+        let (context, method) = (Context::born(Time::ZERO, Budget::UNLIMITED, true), MethodId::of("any"));
         let call = NewCall { token, context, method, body: Vec::new(), started: Time::ZERO };
         caller.call(Time::ZERO, call, &mut |done| ended.push(done.token));
     }
-    caller.transmit(Time::ZERO, &mut *here, endpoint, |_| {}).unwrap();
+    caller.transmit(Time::ZERO, &mut Memory::default(), |_| {}).unwrap();
     let answer = |slot| {
         let header = wire::ReplyHeader {
             call: call_in(slot, 1),
@@ -209,4 +189,26 @@ fn an_answer_to_what_was_not_asked_yet_is_a_violation() {
     assert_eq!(unasked, Err(Violation::UnknownReply(call_in(1, 1))));
     caller.receive(Time::ZERO, &answer(0), Vec::with_capacity, &mut |done| ended.push(done.token)).unwrap();
     assert_eq!(ended, [0]);
+}
+
+/// Chunks that no peer would read: HELLO alone is posted before the other's is there.
+#[test]
+fn nothing_but_hello_is_written_to_a_peer_that_has_not_said_hello() {
+    let limits = Limits::default();
+    let setup = Setup {
+        name: "here",
+        limits: &limits,
+        calls: 0,
+        checksums: false,
+        absolute: None,
+        sending: crate::Sending::default(),
+    };
+    let mut caller = Caller::new(Link::new(&setup, Time::ZERO));
+    let mut transport = Memory::default();
+    caller.link.go_away("already");
+    caller.transmit(Time::ZERO, &mut transport, |_| {}).unwrap();
+    let heard: Vec<Vec<u8>> = std::iter::from_fn(|| transport.take()).collect();
+    assert_eq!(heard.len(), 1);
+    let Ok(Frame::Hello(Hello { name, .. })) = Frame::parse(&heard[0], false) else { panic!("not a HELLO") };
+    assert_eq!(name.to_string(), "here");
 }

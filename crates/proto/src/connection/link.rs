@@ -21,13 +21,13 @@ use super::outgoing::{Outgoing, Unsent};
 use super::pacing::Pacing;
 use super::tagging::Tagging;
 use super::violation::Violation;
-use crate::config::Limits;
+use crate::limits::Limits;
 use crate::sending::{SendOrder, Sending};
+use crate::transport::Transport;
 use crate::wire::{
     self, CallId, Features, GoAway, GoAwayCode, Head, Hello, Negotiated, Ping, Probe, Realtime, StageName,
 };
 use greenwave_policy::{AbsoluteClock, Credits, ForwardDelay, Returns, SplitQueue, Time, Turns};
-use greenwave_verbs::{CompletionQueue, EndpointId, VerbsError};
 use line::Line;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -35,18 +35,33 @@ use std::time::Duration;
 use transmitting::post;
 
 /// How one end of a connection is set up.
-pub(crate) struct Setup<'a> {
-    pub(crate) name: &'a str,
-    pub(crate) limits: &'a Limits,
+pub struct Setup<'a> {
+    /// What the peer sees as this end's name.
+    pub name: &'a str,
+    /// What is accepted from the peer.
+    pub limits: &'a Limits,
     /// The calls that this end serves at once; 0 if it makes them.
-    pub(crate) calls: u32,
-    pub(crate) checksums: bool,
-    pub(crate) absolute: Option<Duration>,
-    pub(crate) sending: Sending,
+    pub calls: u32,
+    /// Whether frames are to carry a CRC32C.
+    pub checksums: bool,
+    /// Whether deadlines are to travel as dates too.
+    pub absolute: Option<Absolute>,
+    /// How messages are sent.
+    pub sending: Sending,
+}
+
+/// Deadlines as dates, where clocks agree.
+#[derive(Clone, Copy, Debug)]
+pub struct Absolute {
+    /// By how much clocks may differ.
+    pub skew: Duration,
+    /// The time on the machine's realtime clock, in nanoseconds since the Unix epoch. Asked in this mode alone; that
+    /// clock may jump, so it can't be told from [`Time`].
+    pub realtime: fn() -> u64,
 }
 
 /// One end of a connection.
-pub(crate) struct Link {
+pub struct Link {
     name: StageName,
     offered: Features,
     limits: wire::Limits,
@@ -81,6 +96,7 @@ pub(crate) struct Link {
     pub(super) forward: ForwardDelay,
     /// Where clocks are compared.
     pub(super) absolute: Option<AbsoluteClock>,
+    pub(super) realtime: fn() -> u64,
     /// Whether this end compares them, and what it asked last.
     pings: bool,
     pinged: Option<u64>,
@@ -118,7 +134,8 @@ const CONTROL_MOST: usize = 64;
 const BARRIER: u64 = u64::MAX;
 
 impl Link {
-    pub(crate) fn new(setup: &Setup<'_>, now: Time) -> Self {
+    /// One end of a connection that begins at this time.
+    pub fn new(setup: &Setup<'_>, now: Time) -> Self {
         let mut offered = Features::RECEIPTS | Features::PROMPT_CREDITS;
         if setup.checksums {
             offered = offered | Features::CRC32C;
@@ -159,7 +176,8 @@ impl Link {
             most_waiting_bytes: if serves { setup.limits.assembly_bytes } else { usize::MAX },
             control: VecDeque::new(),
             forward: ForwardDelay::new(),
-            absolute: setup.absolute.map(AbsoluteClock::new),
+            absolute: setup.absolute.map(|absolute| AbsoluteClock::new(absolute.skew)),
+            realtime: setup.absolute.map_or(|| 0, |absolute| absolute.realtime),
             // It is the callee that has to know how far the caller's clock is off.
             pings: setup.absolute.is_some() && serves,
             pinged: None,
@@ -172,13 +190,13 @@ impl Link {
     }
 
     /// What was agreed on; `None` before the peer's HELLO.
-    pub(crate) fn agreed(&self) -> Option<&Negotiated> {
+    pub fn agreed(&self) -> Option<&Negotiated> {
         self.agreed.as_ref()
     }
 
     /// What the peer calls itself; `None` before its HELLO.
     #[inline]
-    pub(crate) fn peer(&self) -> Option<Arc<StageName>> {
+    pub fn peer(&self) -> Option<Arc<StageName>> {
         self.peer.clone()
     }
 
@@ -202,7 +220,7 @@ impl Link {
     }
 
     /// Tells the peer that no further calls are taken.
-    pub(crate) fn go_away(&mut self, text: &str) {
+    pub fn go_away(&mut self, text: &str) {
         if self.barrier == Barrier::None {
             self.barrier = Barrier::Asked;
             self.control.push_back(Control::GoAway(cut(text)));
@@ -211,7 +229,7 @@ impl Link {
     }
 
     /// Whether whatever the peer sent before it heard of our GOAWAY is there.
-    pub(crate) fn is_left_alone(&self) -> bool {
+    pub fn is_left_alone(&self) -> bool {
         self.barrier == Barrier::Passed
     }
 
@@ -274,24 +292,24 @@ impl Link {
 
     /// How many messages wait.
     #[inline]
-    pub(crate) fn messages(&self) -> usize {
+    pub fn messages(&self) -> usize {
         self.waiting + self.line.count()
     }
 
     /// Whether a long message waits.
     #[inline]
-    pub(crate) fn is_long(&self) -> bool {
+    pub fn is_long(&self) -> bool {
         self.waiting_bytes > Turns::SHORT && self.pacing.is_on()
     }
 
     /// Bytes left of the shortest message that waits, if any does; nothing is shorter than what goes before messages.
-    pub(crate) fn least(&self) -> Option<usize> {
+    pub fn least(&self) -> Option<usize> {
         let goes_before = !self.control.is_empty() || !self.line.is_empty() || !self.hello_sent || self.owes_credits();
         if goes_before { Some(0) } else { self.out.least() }
     }
 
     /// Whether anything waits to be sent.
-    pub(crate) fn has_output(&self) -> bool {
+    pub fn has_output(&self) -> bool {
         self.messages() > 0 || !self.control.is_empty() || !self.hello_sent || self.owes_credits()
     }
 
@@ -309,34 +327,32 @@ impl Link {
     }
 
     /// Says HELLO. Whether there was room for it.
-    fn greet(&mut self, queue: &mut dyn CompletionQueue, endpoint: EndpointId) -> Result<bool, VerbsError> {
-        if queue.send_room(endpoint) == 0 {
+    fn greet<T: Transport>(&mut self, transport: &mut T) -> Result<bool, T::Error> {
+        if transport.room() == 0 {
             return Ok(false);
         }
         let hello = Hello::new(self.offered, self.limits, self.name);
-        if self.tagging.as_ref().is_some_and(|tagging| !tagging.begin(queue, endpoint)) {
+        if self.tagging.as_ref().is_some_and(|tagging| !tagging.begin(transport)) {
             self.tagging = None;
         }
-        queue.post_send(endpoint, &[&hello.encode(), self.name.as_bytes()])?;
+        transport.post(&[&hello.encode(), self.name.as_bytes()])?;
         self.hello_sent = true;
         Ok(true)
     }
 
     /// Tells a peer that is about to be closed on why, and nothing else. Whether there was room for it.
-    pub(crate) fn dismiss(
-        &mut self,
-        queue: &mut dyn CompletionQueue,
-        endpoint: EndpointId,
-        violation: &Violation,
-    ) -> Result<bool, VerbsError> {
-        if !self.hello_sent && !self.greet(queue, endpoint)? {
+    ///
+    /// # Errors
+    /// The transport's.
+    pub fn dismiss<T: Transport>(&mut self, transport: &mut T, violation: &Violation) -> Result<bool, T::Error> {
+        if !self.hello_sent && !self.greet(transport)? {
             return Ok(false);
         }
-        if queue.send_room(endpoint) == 0 {
+        if transport.room() == 0 {
             return Ok(false);
         }
         let crc = self.agreed.is_some_and(|agreed| agreed.crc());
-        say_farewell(queue, endpoint, crc, 0, violation.code(), &cut(&violation.to_string()))?;
+        say_farewell(transport, crc, 0, violation.code(), &cut(&violation.to_string()))?;
         Ok(true)
     }
 
@@ -348,7 +364,7 @@ impl Link {
     /// Whether what was received can have made something due earlier: the peer has yet to introduce itself, or a message is
     /// half received.
     #[inline]
-    pub(crate) fn is_waited_for(&self) -> bool {
+    pub fn is_waited_for(&self) -> bool {
         self.half_since.is_some() || self.agreed.is_none()
     }
 
@@ -360,7 +376,7 @@ impl Link {
     }
 
     /// When something is overdue, unless there is progress until then.
-    pub(crate) fn due(&self) -> Time {
+    pub fn due(&self) -> Time {
         if self.agreed.is_none() {
             return self.opened + self.handshake;
         }
@@ -374,7 +390,7 @@ impl Link {
     }
 
     /// Does what is due.
-    pub(crate) fn sweep(&mut self, now: Time) -> Result<(), Violation> {
+    pub fn sweep(&mut self, now: Time) -> Result<(), Violation> {
         if self.agreed.is_none() {
             let silent = now >= self.opened + self.handshake;
             return if silent { Err(Violation::Handshake(self.handshake)) } else { Ok(()) };
@@ -382,7 +398,7 @@ impl Link {
         if self.pings && now >= self.next_ping {
             self.next_ping = now + PING_EVERY;
             if self.control.len() < CONTROL_MOST {
-                let own = crate::clock::realtime();
+                let own = (self.realtime)();
                 self.pinged = Some(own);
                 let sent = Some(Realtime::from_nanos(own));
                 self.push_control(Ping(Probe { credits: 0, opaque: own, sent }).encode());
@@ -410,15 +426,14 @@ fn cut(text: &str) -> String {
     text[..text.floor_char_boundary(wire::GO_AWAY_TEXT_MOST)].to_owned()
 }
 
-fn say_farewell(
-    queue: &mut dyn CompletionQueue,
-    endpoint: EndpointId,
+fn say_farewell<T: Transport>(
+    transport: &mut T,
     crc: bool,
     credits: u16,
     code: GoAwayCode,
     text: &str,
-) -> Result<(), VerbsError> {
+) -> Result<(), T::Error> {
     let away = GoAway { credits, code, last: None, text };
-    post(queue, endpoint, crc, [&away.encode(), text.as_bytes(), &[]])?;
+    post(transport, crc, [&away.encode(), text.as_bytes(), &[]])?;
     Ok(())
 }

@@ -102,24 +102,31 @@ pub struct Failure {
 
 /// How a call ended.
 #[derive(Clone, Debug)]
-pub(crate) struct Outcome {
-    pub(crate) result: Result<Body, Status>,
+pub struct Outcome {
+    /// The answer's message, or how the call failed.
+    pub result: Result<Body, Status>,
     /// What the callee said it spent; `None` if it never answered.
-    pub(crate) receipt: Option<Receipt>,
-    pub(crate) network: Duration,
-    pub(crate) total: Duration,
+    pub receipt: Option<Receipt>,
+    /// Round trip less the callee's own time; zero if it never answered.
+    pub network: Duration,
+    /// From the call to its end.
+    pub total: Duration,
     /// Who answered, by its own name.
-    pub(crate) stage: Option<Arc<StageName>>,
+    pub stage: Option<Arc<StageName>>,
 }
 
 impl Outcome {
     /// A call that ended on this side.
-    pub(crate) fn local(status: Status, total: Duration) -> Self {
+    pub fn local(status: Status, total: Duration) -> Self {
         Self { result: Err(status), receipt: None, network: Duration::ZERO, total, stage: None }
     }
 
+    /// As it is reported to whoever made the call.
+    ///
+    /// # Errors
+    /// Unless it was answered with success.
     #[inline(always)]
-    pub(crate) fn into_reply(self) -> Result<Reply, Failure> {
+    pub fn into_reply(self) -> Result<Reply, Failure> {
         match self.result {
             Ok(body) => {
                 let receipt = self.receipt.unwrap_or_default();

@@ -1,6 +1,6 @@
 //! How what is sent is ordered and tagged.
 
-use crate::config::ConfigError;
+use crate::limits::ConfigError;
 
 /// How one side of a connection sends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,7 +49,11 @@ impl Marking {
 }
 
 impl Sending {
-    pub(crate) fn validate(&self) -> Result<(), ConfigError> {
+    /// Says which setting can't be meant.
+    ///
+    /// # Errors
+    /// The first setting out of its range.
+    pub fn validate(&self) -> Result<(), ConfigError> {
         match self.marking {
             Marking::Off => Ok(()),
             Marking::Bands { small, large } => {

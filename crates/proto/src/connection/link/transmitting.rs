@@ -2,9 +2,9 @@
 
 use super::{Control, Link, say_farewell};
 use crate::connection::outgoing::Outgoing;
+use crate::transport::Transport;
 use crate::wire::{CallId, Credit, DataHeader, Direction, GoAwayCode, checksum};
 use greenwave_policy::{Pace, Time, Turns};
-use greenwave_verbs::{CompletionQueue, EndpointId, VerbsError};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -18,21 +18,20 @@ impl Link {
     /// Posts as much as the peer's credits and the queue's room allow. `begun` is told of each message's first chunk,
     /// and `spare` given the body back with its last; an empty one if the queue has a share in it and gives it back when
     /// it is written.
-    pub(in crate::connection) fn transmit(
+    pub(in crate::connection) fn transmit<T: Transport>(
         &mut self,
         now: Time,
-        queue: &mut dyn CompletionQueue,
-        endpoint: EndpointId,
+        transport: &mut T,
         begun: impl FnMut(CallId),
         spare: impl FnMut(Vec<u8>),
-    ) -> Result<(), VerbsError> {
+    ) -> Result<(), T::Error> {
         let before = self.waiting_bytes + self.messages();
-        let sent = self.transmit_all(now, queue, endpoint, begun, spare);
+        let sent = self.transmit_all(now, transport, begun, spare);
         if self.messages() == 0 {
             self.unsent_since = None;
-            self.pacing.end(queue, endpoint);
+            self.pacing.end(transport);
             if let Some(tagging) = &mut self.tagging {
-                tagging.relax(now, queue, endpoint);
+                tagging.relax(now, transport);
             }
         } else if self.waiting_bytes + self.messages() < before {
             self.unsent_since = Some(now);
@@ -42,37 +41,36 @@ impl Link {
         sent
     }
 
-    fn transmit_all(
+    fn transmit_all<T: Transport>(
         &mut self,
         now: Time,
-        queue: &mut dyn CompletionQueue,
-        endpoint: EndpointId,
+        transport: &mut T,
         mut begun: impl FnMut(CallId),
         mut spare: impl FnMut(Vec<u8>),
-    ) -> Result<(), VerbsError> {
-        if !self.hello_sent && !self.greet(queue, endpoint)? {
+    ) -> Result<(), T::Error> {
+        if !self.hello_sent && !self.greet(transport)? {
             return Ok(());
         }
         let Some(agreed) = &self.agreed else { return Ok(()) };
         let (crc, room) = (agreed.crc(), self.room(agreed));
         while !self.control.is_empty() {
-            if queue.send_room(endpoint) == 0 {
+            if transport.room() == 0 {
                 return Ok(());
             }
             let credits = self.returned();
             match self.control.pop_front() {
                 Some(Control::Frame(mut head)) => {
                     head.set_credits(credits);
-                    post(queue, endpoint, crc, [&head, &[], &[]])?;
+                    post(transport, crc, [&head, &[], &[]])?;
                 }
                 Some(Control::GoAway(text)) => {
-                    say_farewell(queue, endpoint, crc, credits, GoAwayCode::Shutdown, &text)?;
+                    say_farewell(transport, crc, credits, GoAwayCode::Shutdown, &text)?;
                 }
                 None => {}
             }
         }
         if !self.line.is_empty() {
-            self.transmit_line(now, queue, endpoint, &mut begun)?;
+            self.transmit_line(now, transport, &mut begun)?;
             if self.line.is_stuck {
                 return Ok(());
             }
@@ -81,13 +79,13 @@ impl Link {
         let mut sendable = 0;
         let most = self.pacing.chunk();
         if self.waiting_bytes > Pace::CHUNK_LEAST {
-            self.pacing.begin(queue, endpoint);
+            self.pacing.begin(transport);
         }
         while self.waiting > 0 && self.credits.available() > 0 {
             if sendable < self.limits.chunk_bytes as usize {
-                sendable = queue.send_room(endpoint);
+                sendable = transport.room();
                 if sendable == 0 {
-                    self.pacing.held_up(now, queue, endpoint, room);
+                    self.pacing.held_up(now, transport, room);
                     return Ok(());
                 }
             }
@@ -113,7 +111,7 @@ impl Link {
             if bytes > Turns::SHORT.min(most - 1)
                 && let Some(tagging) = &mut self.tagging
             {
-                tagging.charge(now, queue, endpoint, bytes);
+                tagging.charge(now, transport, bytes);
             }
             let data;
             let head: [&[u8]; 2] = if goes_on {
@@ -132,11 +130,11 @@ impl Link {
             let body = message.body.get_mut();
             let least = if last && !goes_on { WHOLE_LEAST } else { SHARED_LEAST };
             if bytes < least && (!goes_on || message.shared.is_none()) {
-                let taken = post(queue, endpoint, crc, [head[0], head[1], &body[from..from + bytes]])?;
+                let taken = post(transport, crc, [head[0], head[1], &body[from..from + bytes]])?;
                 sendable = sendable.saturating_sub(taken);
             } else {
                 let shared = message.shared.get_or_insert_with(|| Arc::new(std::mem::take(body)));
-                let taken = post_shared(queue, endpoint, crc, head, (shared, from..from + bytes))?;
+                let taken = post_shared(transport, crc, head, (shared, from..from + bytes))?;
                 sendable = sendable.saturating_sub(taken);
                 if last && let Some(whole) = message.shared.take().and_then(Arc::into_inner) {
                     *body = whole;
@@ -153,9 +151,9 @@ impl Link {
             }
         }
         // What we owe must go whether messages can or not, or both sides could wait for each other.
-        if self.owes_credits() && queue.send_room(endpoint) > 0 {
+        if self.owes_credits() && transport.room() > 0 {
             let credit = Credit { credits: self.returned() };
-            post(queue, endpoint, crc, [&credit.encode(), &[], &[]])?;
+            post(transport, crc, [&credit.encode(), &[], &[]])?;
         }
         Ok(())
     }
@@ -163,17 +161,12 @@ impl Link {
 
 /// Posts one chunk, with its checksum if that was agreed on. How much room it has taken, at most.
 #[inline]
-pub(super) fn post(
-    queue: &mut dyn CompletionQueue,
-    endpoint: EndpointId,
-    crc: bool,
-    parts: [&[u8]; 3],
-) -> Result<usize, VerbsError> {
+pub(super) fn post<T: Transport>(transport: &mut T, crc: bool, parts: [&[u8]; 3]) -> Result<usize, T::Error> {
     let [head, extra, body] = parts;
     if crc {
-        queue.post_send(endpoint, &[head, extra, body, &checksum(&parts)])?;
+        transport.post(&[head, extra, body, &checksum(&parts)])?;
     } else {
-        queue.post_send(endpoint, &parts)?;
+        transport.post(&parts)?;
     }
     Ok(head.len() + extra.len() + body.len() + OVERHEAD)
 }
@@ -183,19 +176,18 @@ const OVERHEAD: usize = 64;
 
 /// Posts one chunk with a part of a body, and with that a share in the body if the part is long; as [`post`].
 #[inline(never)]
-fn post_shared(
-    queue: &mut dyn CompletionQueue,
-    endpoint: EndpointId,
+fn post_shared<T: Transport>(
+    transport: &mut T,
     crc: bool,
     head: [&[u8]; 2],
     (body, part): (&Arc<Vec<u8>>, Range<usize>),
-) -> Result<usize, VerbsError> {
+) -> Result<usize, T::Error> {
     let bytes = &body[part.clone()];
     if bytes.len() < SHARED_LEAST {
-        return post(queue, endpoint, crc, [head[0], head[1], bytes]);
+        return post(transport, crc, [head[0], head[1], bytes]);
     }
     let sum = crc.then(|| checksum(&[head[0], head[1], bytes]));
     let len = head[0].len() + head[1].len() + bytes.len() + OVERHEAD;
-    queue.post_shared(endpoint, head, (body, part), sum.as_ref().map_or(&[], |sum| sum))?;
+    transport.post_shared(head, (body, part), sum.as_ref().map_or(&[], |sum| sum))?;
     Ok(len)
 }

@@ -3,8 +3,8 @@
 //! [`Pace`] decides; here it is asked when the connection has more to send than its queue takes, and what it says goes to
 //! the queue. Connections that are never held up, those of small calls, have none of it.
 
-use greenwave_policy::{Pace, Time};
-use greenwave_verbs::{Bound, CompletionQueue, EndpointId};
+use crate::transport::Transport;
+use greenwave_policy::{Bound, Pace, Time};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -85,12 +85,12 @@ impl Pacing {
 
     /// Messages wait, and the queue has no room; `most`: bytes of the longest chunk.
     #[cold]
-    pub(super) fn held_up(&mut self, now: Time, queue: &mut dyn CompletionQueue, endpoint: EndpointId, most: usize) {
+    pub(super) fn held_up(&mut self, now: Time, transport: &mut impl Transport, most: usize) {
         if now < self.next || !self.on {
             return;
         }
         self.next = now + LOOK;
-        let Some(acknowledged) = queue.acknowledged(endpoint) else { return };
+        let Some(acknowledged) = transport.acknowledged() else { return };
         let measured = self.pace.observe(now, acknowledged);
         if !measured && self.bound.is_some() {
             return;
@@ -102,16 +102,16 @@ impl Pacing {
             self.chunk = chunk;
             self.bound = Some(bound);
             self.bounding = true;
-            queue.bound(endpoint, self.bound);
+            transport.bound(self.bound);
         }
     }
 
     /// Longer messages wait: what is known of the link holds for them from the first chunk on.
     #[inline]
-    pub(super) fn begin(&mut self, queue: &mut dyn CompletionQueue, endpoint: EndpointId) {
+    pub(super) fn begin(&mut self, transport: &mut impl Transport) {
         if !self.bounding && self.bound.is_some() {
             self.bounding = true;
-            queue.bound(endpoint, self.bound);
+            transport.bound(self.bound);
         }
     }
 
@@ -123,10 +123,10 @@ impl Pacing {
 
     /// Nothing waits any more.
     #[inline]
-    pub(super) fn end(&mut self, queue: &mut dyn CompletionQueue, endpoint: EndpointId) {
+    pub(super) fn end(&mut self, transport: &mut impl Transport) {
         self.pace.rest();
         if std::mem::take(&mut self.bounding) {
-            queue.bound(endpoint, None);
+            transport.bound(None);
         }
     }
 }

@@ -4,10 +4,9 @@
 //! message ends and the next begins, so a caller of many small ones needn't be taken for a large flow.
 
 use crate::sending::Marking;
+use crate::transport::Transport;
 use greenwave_policy::flow::{Bucket, Pace};
 use greenwave_policy::{Band, FlowRule, Time};
-use greenwave_verbs::{CompletionQueue, EndpointId};
-use std::sync::Once;
 
 /// The tag of a connection that is tagged.
 pub(super) struct Tagging {
@@ -27,65 +26,51 @@ impl Tagging {
     }
 
     /// A connection begins, small. Whether it may be tagged.
-    pub(super) fn begin(&self, queue: &mut dyn CompletionQueue, endpoint: EndpointId) -> bool {
-        tag(queue, endpoint, self.small)
+    pub(super) fn begin(&self, transport: &mut impl Transport) -> bool {
+        transport.tag(self.small)
     }
 
     /// A chunk with so many bytes of a long message is posted.
-    pub(super) fn charge(&mut self, now: Time, queue: &mut dyn CompletionQueue, endpoint: EndpointId, bytes: usize) {
+    pub(super) fn charge(&mut self, now: Time, transport: &mut impl Transport, bytes: usize) {
         let band = self.bucket.charge(&self.pace, now, bytes as u64);
         if band == Band::Large && self.band == Band::Small {
             self.band = band;
-            tag(queue, endpoint, self.large);
+            transport.tag(self.large);
         }
     }
 
     /// There is nothing long to be sent; now, or it would be charged.
-    pub(super) fn relax(&mut self, now: Time, queue: &mut dyn CompletionQueue, endpoint: EndpointId) {
+    pub(super) fn relax(&mut self, now: Time, transport: &mut impl Transport) {
         if self.band == Band::Large
             && self.bucket.band(&self.pace, now) == Band::Small
-            && queue.acknowledged(endpoint).is_none_or(|acknowledged| acknowledged.all)
+            && transport.acknowledged().is_none_or(|acknowledged| acknowledged.all)
         {
             self.band = Band::Small;
-            tag(queue, endpoint, self.small);
+            transport.tag(self.small);
         }
     }
-}
-
-/// Tags what an endpoint sends. Whether that is allowed.
-fn tag(queue: &mut dyn CompletionQueue, endpoint: EndpointId, code_point: u8) -> bool {
-    static TOLD: Once = Once::new();
-    let tagged = queue.tag(endpoint, code_point);
-    if let Err(error) = &tagged {
-        TOLD.call_once(|| tracing::warn!(%error, "connections are not tagged; set marking to off, or allow it"));
-    }
-    tagged.is_ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use greenwave_verbs::memory::Network;
-    use greenwave_verbs::{Address, Choice, QueueConfig};
+    use crate::memory::Memory;
     use std::time::Duration;
 
     #[test]
     fn a_connection_is_large_while_it_sends_much_and_small_again_when_its_debt_is_paid() {
-        let config = QueueConfig { backend: Choice::Memory(Network::new(0)), ..QueueConfig::default() };
-        let mut queue = greenwave_verbs::open(&config).unwrap();
-        queue.listen(&Address::Memory("here".into())).unwrap();
-        let endpoint = queue.connect(&Address::Memory("here".into())).unwrap();
+        let mut transport = Memory::default();
         let mut tagging = Tagging::new(Marking::RECOMMENDED).unwrap();
         let mut now = Time::from_nanos(1_000_000_000);
-        tagging.charge(now, &mut *queue, endpoint, 10_000);
+        tagging.charge(now, &mut transport, 10_000);
         assert_eq!(tagging.band, Band::Small, "a bucket holds 30 KB");
-        (0..100).for_each(|_| tagging.charge(now, &mut *queue, endpoint, 16 << 10));
+        (0..100).for_each(|_| tagging.charge(now, &mut transport, 16 << 10));
         assert_eq!(tagging.band, Band::Large);
         now = now + Duration::from_millis(1);
-        tagging.relax(now, &mut *queue, endpoint);
+        tagging.relax(now, &mut transport);
         assert_eq!(tagging.band, Band::Large, "it owes for what it sent");
         now = now + Duration::from_secs(1);
-        tagging.relax(now, &mut *queue, endpoint);
+        tagging.relax(now, &mut transport);
         assert_eq!(tagging.band, Band::Small);
         assert!(Tagging::new(Marking::Off).is_none());
     }

@@ -18,11 +18,11 @@ mod tagging;
 mod tests;
 mod violation;
 
-pub(crate) use callee::{Answer, Arrival, Callee, Served};
-pub(crate) use caller::{Caller, Finished, Going, NewCall};
-pub(crate) use link::{Link, Setup};
-pub(crate) use request::{Request, Terms};
-pub(crate) use violation::Violation;
+pub use callee::{Answer, Arrival, Callee, Served};
+pub use caller::{Caller, Finished, Going, NewCall};
+pub use link::{Absolute, Link, Setup};
+pub use request::{Request, Terms};
+pub use violation::Violation;
 
 use crate::wire::CallId;
 

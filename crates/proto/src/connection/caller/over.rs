@@ -13,7 +13,7 @@ use std::collections::HashSet;
 
 impl Caller {
     /// Nobody waits for this call any more. It is finished without a word. Whether it was here.
-    pub(crate) fn abandon(&mut self, now: Time, token: usize) -> bool {
+    pub fn abandon(&mut self, now: Time, token: usize) -> bool {
         if let Some(at) = self.queued.iter().position(|(request, _)| request.token == token) {
             self.queued.remove(at);
             return true;
@@ -69,7 +69,7 @@ impl Caller {
     }
 
     /// Finishes the calls whose time is up, or whose answer nobody wants any more.
-    pub(crate) fn expire(&mut self, now: Time, done: &mut impl FnMut(Finished)) {
+    pub fn expire(&mut self, now: Time, done: &mut impl FnMut(Finished)) {
         if now < self.earliest {
             return;
         }
@@ -111,7 +111,7 @@ impl Caller {
     }
 
     /// Takes out the calls that the peer has not heard of.
-    pub(crate) fn take_unsent(&mut self, now: Time) -> Vec<(Request, Vec<u8>)> {
+    pub fn take_unsent(&mut self, now: Time) -> Vec<(Request, Vec<u8>)> {
         let queued = std::mem::take(&mut self.queued);
         let mut unsent = Vec::new();
         let slots: Vec<usize> =
@@ -129,7 +129,7 @@ impl Caller {
     }
 
     /// The connection is gone, and with it every call.
-    pub(crate) fn lose(&mut self, now: Time, status: &Status, done: &mut impl FnMut(Finished)) {
+    pub fn lose(&mut self, now: Time, status: &Status, done: &mut impl FnMut(Finished)) {
         let fail = |started: Time| Outcome::local(status.clone(), now.since(started));
         for (request, _) in std::mem::take(&mut self.queued) {
             done(Finished { token: request.token, outcome: fail(request.started) });
@@ -147,7 +147,7 @@ impl Caller {
 #[cfg(any(test, feature = "fuzzing"))]
 impl Caller {
     /// Panics unless the invariants hold.
-    pub(crate) fn check(&self) {
+    pub fn check(&self) {
         self.link.check();
         let count = |is: fn(&Slot) -> bool| self.slots.iter().filter(|(_, slot)| is(slot)).count();
         assert_eq!(self.open, count(|slot| matches!(slot, Slot::Open(_))));
