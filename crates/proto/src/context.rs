@@ -58,6 +58,7 @@ impl Context {
     }
 
     /// Becomes another request's, in the memory of this one's if nobody else has a clone of it.
+    #[inline]
     pub fn renew(&mut self, request: Parts) {
         match Arc::get_mut(&mut self.0) {
             Some(parts) => *parts = request,
@@ -149,6 +150,7 @@ impl Context {
     ///
     /// # Errors
     /// `CANCELLED`, or `DEADLINE_EXCEEDED` where this side gives up at the deadline.
+    #[inline]
     pub fn wanted(&self, now: Time, check: Check) -> Result<(), Status> {
         if self.is_cancelled() {
             return Err(Status::refused(Reason::Cancelled, ""));

@@ -5,18 +5,11 @@
 //! chunks that arrive, the time, and a [`Transport`] to post chunks to, and say what happened and when they want to be
 //! asked again. Whoever owns the sockets and the clock drives them: `greenwave-rpc` does, a fuzz target does, and a
 //! simulation can.
-//!
-//! Modules, each using only those above it:
-//!
-//! | module | what it has |
-//! |---|---|
-//! | [`status`], [`receipt`], [`wire`] | codes and reasons, where time went, frames: one value format, so these three know each other |
-//! | [`context`], [`outcome`] | what travels with a request, and what became of it |
-//! | [`limits`], [`sending`] | settings of one end |
-//! | [`transport`] | where chunks are posted |
-//! | [`connection`] | both ends |
 
 #![forbid(unsafe_code)]
+
+// Each of these modules uses only those before it: names, status, wire, receipt, outcome, context, limits, sending,
+// transport, connection.
 
 pub mod connection;
 pub mod context;
@@ -26,6 +19,7 @@ pub mod fuzzing;
 pub mod limits;
 #[cfg(any(test, feature = "fuzzing"))]
 mod memory;
+mod names;
 pub mod outcome;
 pub mod receipt;
 pub mod sending;

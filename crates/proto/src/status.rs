@@ -10,7 +10,7 @@ use std::fmt;
 
 pub use reason::{Check, Reason};
 
-use crate::wire::StageName;
+use crate::names::StageName;
 
 /// How a call ended: gRPC's status codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

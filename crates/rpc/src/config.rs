@@ -1,11 +1,10 @@
-//! How servers and channels are set up, and what is refused at start.
+//! How servers are set up, and what is refused at start; for channels see `client/config.rs`.
 
-use crate::client::core::Dispatcher;
 use greenwave_policy::{AdmissionConfig, AdmissionConfigError, Order, StealRule};
 use greenwave_proto::Sending;
 use greenwave_proto::wire::StageName;
 use greenwave_quanta::StackSize;
-use greenwave_verbs::{Address, Choice, TlsClient, TlsServer};
+use greenwave_verbs::{Address, Choice, TlsServer};
 use std::time::Duration;
 
 pub use greenwave_proto::{ConfigError, Limits};
@@ -220,94 +219,8 @@ impl ServerConfig {
     }
 }
 
-/// Who moves a channel's bytes when it is used outside of handlers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mode {
-    /// The thread that waits for a reply polls the completion queue itself, for others too: no thread, no hand-over.
-    #[default]
-    Direct,
-    /// One thread polls and hands completions over: the channel's own, or [`ChannelConfig::dispatcher`] with those of
-    /// other channels. Futures and streams have it in any case.
-    Dispatched {
-        /// How completions get to threads that wait for them.
-        delivery: Delivery,
-    },
-}
-
-/// How a dispatcher's completions get to the threads that wait for them. Futures are always notified.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Delivery {
-    /// The waiting thread looks for its completion for as long as [`ChannelConfig::wait`] says that it may spin, and
-    /// gives way to other threads meanwhile; then it sleeps. Spares the wake-up where there is a core for each thread.
-    Poll,
-    /// The waiting thread sleeps and is woken.
-    #[default]
-    Notify,
-}
-
-/// How a client's channel is set up.
-#[derive(Clone, Debug)]
-pub struct ChannelConfig {
-    /// What the peer sees in its logs, up to 64 bytes.
-    pub name: String,
-    /// Who polls.
-    pub mode: Mode,
-    /// The thread that polls in dispatched mode, to be shared with other channels; `None`: one of the channel's own.
-    /// Its completion queue was set up with settings of its own: `backend`, the waiting of its thread, and how large
-    /// a chunk may be.
-    pub dispatcher: Option<Dispatcher>,
-    /// What a waiting thread does.
-    pub wait: Wait,
-    /// Which kernel interface moves the bytes.
-    pub backend: Choice,
-    /// How the connection is secured, and which servers are believed; `None`: not at all.
-    pub tls: Option<TlsClient>,
-    /// What is accepted from the server.
-    pub limits: Limits,
-    /// How calls are sent.
-    pub sending: Sending,
-    /// Whether frames carry a CRC32C, if the server wants it too.
-    pub checksums: bool,
-    /// Whether calls also carry their deadline as a date, for servers with clocks in sync.
-    pub absolute: Option<Duration>,
-    /// How long to wait after a failed connection before the next attempt; doubles up to 64 times this.
-    pub reconnect: Duration,
-}
-
-impl Default for ChannelConfig {
-    fn default() -> Self {
-        Self {
-            name: "client".into(),
-            mode: Mode::default(),
-            dispatcher: None,
-            wait: Wait::default(),
-            backend: Choice::Auto,
-            tls: None,
-            limits: Limits::default(),
-            sending: Sending::default(),
-            checksums: false,
-            absolute: None,
-            reconnect: Duration::from_millis(10),
-        }
-    }
-}
-
-impl ChannelConfig {
-    /// Says which setting can't be meant.
-    ///
-    /// # Errors
-    /// The first setting out of its range.
-    pub fn validate(&self) -> Result<(), ConfigError> {
-        stage_name(&self.name)?;
-        ConfigError::unless(!self.reconnect.is_zero(), "reconnect", "0", "more than nothing")?;
-        let unused = self.mode == Mode::Direct && self.dispatcher.is_some();
-        ConfigError::unless(!unused, "mode", "direct", "dispatched, as there is a dispatcher")?;
-        self.sending.validate()?;
-        self.limits.validate()
-    }
-}
-
-fn stage_name(name: &str) -> Result<(), ConfigError> {
+/// Says whether a name can be a stage's.
+pub(crate) fn stage_name(name: &str) -> Result<(), ConfigError> {
     let fits = !name.is_empty() && StageName::new(name).is_ok();
     ConfigError::unless(fits, "name", format!("{name:?}"), "1 to 64 bytes, no control characters")
 }
@@ -325,8 +238,5 @@ mod tests {
         assert_eq!(wrong.to_string(), "setting `clusters` is 0; allowed: 1 to 256");
         let limits = Limits { credits: 1, ..Limits::default() };
         assert_eq!(ServerConfig { limits, ..right }.validate().unwrap_err().key, "limits.credits");
-        for name in ["x".repeat(65), String::new(), "two\nlines".into()] {
-            assert_eq!(ChannelConfig { name, ..ChannelConfig::default() }.validate().unwrap_err().key, "name");
-        }
     }
 }

@@ -132,7 +132,9 @@
 
 #![forbid(unsafe_code)]
 
-mod channel;
+// Each of these modules uses only those before it: clock, counters, waiter, config, net, local, context, promise, service,
+// client, fanout, server.
+
 mod client;
 mod clock;
 mod config;
@@ -146,12 +148,14 @@ mod net;
 mod promise;
 mod server;
 mod service;
+mod waiter;
 
-pub use channel::{CallFuture, Channel};
+pub use client::channel::{CallFuture, Channel};
+pub use client::config::{ChannelConfig, Delivery, Mode};
 pub use client::core::Dispatcher;
 pub use client::shared_stream::ChannelStream;
 pub use client::stream::{Completion, CompletionStream, ConnectionId};
-pub use config::{ChannelConfig, ConfigError, Deadlines, Delivery, Instance, Limits, Mode, ServerConfig, Wait};
+pub use config::{ConfigError, Deadlines, Instance, Limits, ServerConfig, Wait};
 pub use context::Context;
 pub use counters::Snapshot;
 pub use fanout::{Aggregator, AggregatorConfig, Answered, ParallelUnit, Partial};

@@ -22,8 +22,8 @@ mod pool;
 mod tests;
 mod turns;
 
-use crate::clock::Clock;
-use crate::config::{ChannelConfig, Limits, ServerConfig};
+use crate::clock::{Clock, realtime};
+use crate::config::{Limits, ServerConfig};
 use crate::counters::Counters;
 use crate::status::{Reason, Status};
 use crate::wire::CallId;
@@ -31,12 +31,12 @@ use calling::Calling;
 use endpoint::Endpoint;
 use ends::{Ends, Fate, Half, Peer};
 use greenwave_policy::Time;
-use greenwave_proto::connection::{Answer, Arrival, Callee, Caller, Finished, Going, Violation};
+use greenwave_proto::connection::{Absolute, Answer, Arrival, Callee, Caller, Finished, Going, Link, Setup, Violation};
 use greenwave_proto::outcome::Outcome;
 use greenwave_proto::sending::Sending;
 use greenwave_verbs::{
     AcceptMode, Address, Choice, Close, CloseReason, CompletionQueue, DetachedEndpoint, EndpointId, Event, ListenerId,
-    QueueConfig, TlsServer, VerbsError, Waker,
+    QueueConfig, TlsClient, TlsServer, VerbsError, Waker,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -62,20 +62,38 @@ pub(crate) enum Happening {
     Accepted(DetachedEndpoint),
 }
 
-/// How serving connections are set up.
+/// How this side's ends of connections are set up.
 #[derive(Clone)]
-pub(crate) struct Serving {
+pub(crate) struct ConnectionConfig {
     pub(crate) name: String,
+    pub(crate) limits: Limits,
     pub(crate) checksums: bool,
     pub(crate) absolute: Option<Duration>,
     pub(crate) sending: Sending,
 }
 
-impl Serving {
+impl ConnectionConfig {
     pub(crate) fn of(config: &ServerConfig) -> Self {
-        let ServerConfig { name, checksums, absolute, sending, .. } = config;
-        Self { name: name.clone(), checksums: *checksums, absolute: *absolute, sending: *sending }
+        let ServerConfig { name, limits, checksums, absolute, sending, .. } = config;
+        Self { name: name.clone(), limits: *limits, checksums: *checksums, absolute: *absolute, sending: *sending }
     }
+
+    /// An end that serves so many calls at once; with 0 it makes them.
+    fn link(&self, calls: u32, now: Time) -> Link {
+        let Self { name, limits, checksums, absolute, sending } = self;
+        let absolute = absolute.map(|skew| Absolute { skew, realtime });
+        Link::new(&Setup { name, limits, calls, checksums: *checksums, absolute, sending: *sending }, now)
+    }
+}
+
+/// A way to a server: where it is, and how it is connected to.
+#[derive(Clone)]
+pub(crate) struct Route {
+    pub(crate) address: Address,
+    pub(crate) connection: ConnectionConfig,
+    pub(crate) tls: Option<TlsClient>,
+    /// The pause after a connection that was of no use, at first.
+    pub(crate) reconnect: Duration,
 }
 
 /// The connections of one thread.
@@ -125,7 +143,7 @@ impl Net {
         Ok(Self {
             queue: greenwave_verbs::open(&config)?,
             clock,
-            ends: Ends::new(limits),
+            ends: Ends::new(),
             closing: Vec::new(),
             polled: Time::ZERO,
             found: None,
@@ -135,7 +153,7 @@ impl Net {
     }
 
     /// Serves connections too, counting into `counters`.
-    pub(crate) fn serve(&mut self, serving: Serving, counters: Arc<Counters>) {
+    pub(crate) fn serve(&mut self, serving: ConnectionConfig, counters: Arc<Counters>) {
         self.ends.serving = Some(serving);
         self.ends.counters = counters;
     }
@@ -179,9 +197,9 @@ impl Net {
         }
     }
 
-    /// Names a connection to an address. It connects with the first call.
-    pub(crate) fn open(&mut self, address: Address, config: &ChannelConfig) -> PeerKey {
-        let calling = Calling::new(address, config, self.queue.chunk_bytes(), self.clock.now());
+    /// Names a connection. It connects with the first call.
+    pub(crate) fn open(&mut self, route: Route) -> PeerKey {
+        let calling = Calling::new(route, self.queue.chunk_bytes(), self.clock.now());
         self.ends.add(Half::Caller(Box::new(calling)))
     }
 
@@ -367,7 +385,7 @@ impl Net {
                 let reason = if calling.caller.link.agreed().is_some() { reason } else { Reason::Unreachable };
                 let mut lost = calling.renew(now);
                 let text = told(lost.going(), text);
-                let status = Status::refused(reason, format!("{}: {text}", calling.address));
+                let status = Status::refused(reason, format!("{}: {text}", calling.route.address));
                 calling.failed(now, lost.was_of_use(), text);
                 lost.lose(now, &status, &mut |done| happened.push(done.into()));
             }

@@ -131,6 +131,7 @@ impl Callee {
     }
 
     /// Calls that are not answered, and answers that are not posted.
+    #[inline]
     pub fn unanswered(&self) -> usize {
         self.open + self.link.messages()
     }
@@ -287,6 +288,7 @@ impl Callee {
     }
 
     /// What is left: by the date, where there is one and clocks agree, otherwise as the caller estimated it.
+    #[inline]
     fn budget(&self, header: &CallHeader) -> Budget {
         let dated = self.link.absolute.as_ref().zip(header.expires);
         dated

@@ -130,11 +130,13 @@ impl Caller {
     }
 
     /// Calls that are not finished.
+    #[inline]
     pub fn unfinished(&self) -> usize {
         self.open + self.queued.len()
     }
 
     /// Why the peer takes no further calls, if it said so.
+    #[inline]
     pub fn going(&self) -> Option<&Going> {
         self.going.as_ref()
     }
@@ -211,6 +213,7 @@ impl Caller {
         }
     }
 
+    #[inline]
     fn take_slot(&mut self) -> Option<usize> {
         let limit = self.link.agreed()?.send.calls as usize;
         if let Some(slot) = self.free.pop() {

@@ -190,6 +190,7 @@ impl Link {
     }
 
     /// What was agreed on; `None` before the peer's HELLO.
+    #[inline]
     pub fn agreed(&self) -> Option<&Negotiated> {
         self.agreed.as_ref()
     }
@@ -201,6 +202,7 @@ impl Link {
     }
 
     /// Bytes of a chunk to send, its checksum left out: what the peer accepts, and what this end's queue takes.
+    #[inline]
     pub(super) fn room(&self, agreed: &Negotiated) -> usize {
         let checksum = if agreed.crc() { wire::CHECKSUM_BYTES } else { 0 };
         agreed.chunk_room().min(self.limits.chunk_bytes as usize - checksum)
@@ -229,6 +231,7 @@ impl Link {
     }
 
     /// Whether whatever the peer sent before it heard of our GOAWAY is there.
+    #[inline]
     pub fn is_left_alone(&self) -> bool {
         self.barrier == Barrier::Passed
     }
@@ -303,21 +306,25 @@ impl Link {
     }
 
     /// Bytes left of the shortest message that waits, if any does; nothing is shorter than what goes before messages.
+    #[inline]
     pub fn least(&self) -> Option<usize> {
         let goes_before = !self.control.is_empty() || !self.line.is_empty() || !self.hello_sent || self.owes_credits();
         if goes_before { Some(0) } else { self.out.least() }
     }
 
     /// Whether anything waits to be sent.
+    #[inline]
     pub fn has_output(&self) -> bool {
         self.messages() > 0 || !self.control.is_empty() || !self.hello_sent || self.owes_credits()
     }
 
+    #[inline]
     fn owes_credits(&self) -> bool {
         (self.returns.is_due() || self.unreturned >= wire::RETURN_BYTES)
             && self.waiting_bytes <= self.most_waiting_bytes
     }
 
+    #[inline]
     fn returned(&mut self) -> u16 {
         if self.waiting_bytes > self.most_waiting_bytes {
             return 0;
@@ -357,6 +364,7 @@ impl Link {
     }
 
     /// A part of a message was received, or the last message that was half received is there or gone.
+    #[inline]
     pub(super) fn received_part(&mut self, now: Time, half_received: usize) {
         self.half_since = (half_received > 0).then_some(now);
     }
@@ -369,6 +377,7 @@ impl Link {
     }
 
     /// The peer works on what it got: what waits for its credits does not wait for nothing.
+    #[inline]
     pub(super) fn peer_progressed(&mut self, now: Time) {
         if let Some(since) = &mut self.unsent_since {
             *since = now;
@@ -376,6 +385,7 @@ impl Link {
     }
 
     /// When something is overdue, unless there is progress until then.
+    #[inline]
     pub fn due(&self) -> Time {
         if self.agreed.is_none() {
             return self.opened + self.handshake;

@@ -27,16 +27,19 @@ pub use violation::Violation;
 use crate::wire::CallId;
 
 /// The slot that a call's number names.
+#[inline]
 fn slot_of(call: CallId) -> usize {
     call.slot().into()
 }
 
 /// The number of the call of this generation in this slot. Generations start at 1, so no call is number 0.
+#[inline]
 fn call_in(slot: usize, generation: u16) -> CallId {
     CallId::new(u32::from(generation) << 16 | slot as u32).expect("a generation is never 0")
 }
 
 /// The generation after this one, skipping 0.
+#[inline]
 fn next_generation(generation: u16) -> u16 {
     generation.checked_add(1).unwrap_or(1)
 }

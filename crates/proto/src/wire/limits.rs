@@ -3,8 +3,7 @@
 /// The version of the format that this module writes.
 pub const VERSION: u16 = 1;
 
-/// Most bytes of a stage's name: enough for `service/zone-7`, and 64 of them with their numbers fit in 8 KiB.
-pub const STAGE_NAME_MOST: usize = 64;
+pub use crate::names::STAGE_NAME_MOST;
 
 /// The smallest chunk that a peer may limit the other to, and the largest that may be sent before the peer's HELLO
 /// is known. Every fixed head, a HELLO with the longest name and the text of a GOAWAY fit in it.

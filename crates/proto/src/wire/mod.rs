@@ -29,11 +29,11 @@ mod header;
 mod hello;
 mod limits;
 mod meta;
-mod names;
 mod reply;
 #[cfg(test)]
 mod tests;
 
+pub use crate::names::{CallId, MethodId, NameError, Realtime, StageName};
 pub use call::{BUDGET_OFFSET, CALL_FIXED, Call, CallHeader, ELAPSED_OFFSET};
 pub use checksum::{CHECKSUM_BYTES, checksum};
 pub use control::{Cancel, Credit, GoAway, GoAwayCode, Ping, Pong, Probe};
@@ -44,7 +44,6 @@ pub use header::{CREDITS_OFFSET, HEADER_BYTES, Kind};
 pub use hello::{Features, HELLO_FIXED, Hello, Limits, Negotiated, Versions};
 pub use limits::*;
 pub use meta::{Meta, MetaEntries, MetaError, push_meta};
-pub use names::{CallId, MethodId, NameError, Realtime, StageName};
 pub use reply::{REPLY_FIXED, Reply, ReplyHeader};
 
 pub(crate) use call::stamp;

@@ -1,6 +1,6 @@
 //! What the leader of a completion queue alone touches: the connections, and who waits for which call.
 
-use super::core::Line;
+use super::core::Connection;
 use super::queue::Completions;
 use super::slot::SharedSlot;
 use crate::context::Context;
@@ -18,7 +18,7 @@ use std::time::Duration;
 /// What threads that do not lead ask of the one that does.
 pub(super) enum Request {
     Start {
-        line: Arc<Line>,
+        connection: Arc<Connection>,
         context: Context,
         method: MethodId,
         body: Vec<u8>,
@@ -32,7 +32,7 @@ pub(super) enum Request {
     /// Nobody waits for any call of a stream any more.
     Leave(Arc<Completions>),
     /// A channel has ended, and no call is under way on it.
-    Close(Arc<Line>),
+    Close(Arc<Connection>),
     Stop,
 }
 
@@ -59,14 +59,14 @@ impl Driven {
     /// Makes a call, and says under which name.
     pub(super) fn send(
         &mut self,
-        line: &Line,
+        connection: &Connection,
         context: &Context,
         method: MethodId,
         body: Cow<'_, [u8]>,
         started: Time,
         to: Receiver,
     ) -> usize {
-        let peer = line.peer(&mut self.net);
+        let peer = connection.peer(&mut self.net);
         let token = self.calls.insert((peer, started, to));
         if let (_, _, Receiver::Slot(slot)) = &self.calls[token] {
             slot.set_token(token);
@@ -87,8 +87,8 @@ impl Driven {
 
     pub(super) fn accept(&mut self, request: Request) {
         match request {
-            Request::Start { line, context, method, body, started, to } => {
-                self.send(&line, &context, method, Cow::Owned(body), started, to);
+            Request::Start { connection, context, method, body, started, to } => {
+                self.send(&connection, &context, method, Cow::Owned(body), started, to);
             }
             Request::Abandon(slot) => {
                 if let Some(token) = slot.token() {
@@ -111,8 +111,8 @@ impl Driven {
                     self.take_back(token);
                 }
             }
-            Request::Close(line) => {
-                if let Some(peer) = line.opened() {
+            Request::Close(connection) => {
+                if let Some(peer) = connection.opened() {
                     self.net.forget(peer);
                 }
             }

@@ -1,5 +1,7 @@
 //! Calls made by ordinary threads.
 
+pub(crate) mod channel;
+pub(crate) mod config;
 pub(crate) mod core;
 mod driven;
 mod helm;

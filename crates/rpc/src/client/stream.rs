@@ -3,8 +3,9 @@
 //! The client side of DaRPC's direct access to the completion queue: no other thread, no lock, no hand-over. Calls are
 //! written together at [`CompletionStream::flush`], or when the stream is polled.
 
+use super::config::ChannelConfig;
 use crate::clock::Clock;
-use crate::config::{ChannelConfig, Wait};
+use crate::config::Wait;
 use crate::context::Context;
 use crate::net::{Happening, Net, PeerKey};
 use crate::status::{Reason, Status};
@@ -54,7 +55,7 @@ impl CompletionStream {
         config.validate().map_err(wrong)?;
         let mut net = Net::new(config.backend.for_address(address), &config.limits, clock.clone(), false)
             .map_err(|error| Status::refused(Reason::Unreachable, error.to_string()))?;
-        let peer = net.open(address.clone(), config);
+        let peer = net.open(config.route(address.clone()));
         let (tags, happened, done) = (Slab::new(), Vec::new(), VecDeque::new());
         Ok(Self { net, clock, peer, wait: config.wait, tags, happened, done })
     }
@@ -189,7 +190,7 @@ impl CompletionStream {
         let wrong =
             |error: greenwave_proto::ConfigError| Status::new(crate::status::Code::InvalidArgument, error.to_string());
         config.validate().map_err(wrong)?;
-        Ok(ConnectionId(self.net.open(address.clone(), config)))
+        Ok(ConnectionId(self.net.open(config.route(address.clone()))))
     }
 
     /// [`submit`](Self::submit), on a connection that [`open`](Self::open) gave. On one of another stream's the call

@@ -1,18 +1,14 @@
 //! A calling end, and how to get it connected again.
 
-use crate::clock::realtime;
-use crate::config::ChannelConfig;
+use super::Route;
 use crate::status::{Reason, Status};
 use greenwave_policy::Time;
-use greenwave_proto::connection::{Absolute, Caller, Link, Setup};
-use greenwave_verbs::{Address, TlsClient};
-use std::time::Duration;
+use greenwave_proto::connection::Caller;
 
-/// The calls to one address.
+/// The calls to one server.
 pub(super) struct Calling {
     pub(super) caller: Caller,
-    pub(super) address: Address,
-    config: ChannelConfig,
+    pub(super) route: Route,
     /// How often in a row a connection was of no use, and when to try the next.
     failures: u32,
     retry: Time,
@@ -21,12 +17,11 @@ pub(super) struct Calling {
 
 impl Calling {
     /// `chunk_bytes`: what the queue takes, whatever the channel is set to.
-    pub(super) fn new(address: Address, config: &ChannelConfig, chunk_bytes: usize, now: Time) -> Self {
-        // A dispatcher is held by those who make calls, not by what it polls.
-        let mut config = ChannelConfig { dispatcher: None, ..config.clone() };
-        config.limits.chunk_bytes = config.limits.chunk_bytes.min(chunk_bytes);
-        let caller = Caller::new(link(&config, now));
-        Self { caller, address, config, failures: 0, retry: Time::ZERO, last_failure: String::new() }
+    pub(super) fn new(mut route: Route, chunk_bytes: usize, now: Time) -> Self {
+        let limits = &mut route.connection.limits;
+        limits.chunk_bytes = limits.chunk_bytes.min(chunk_bytes);
+        let caller = Caller::new(route.connection.link(0, now));
+        Self { caller, route, failures: 0, retry: Time::ZERO, last_failure: String::new() }
     }
 
     /// Why no connection is tried now, if none is.
@@ -34,51 +29,41 @@ impl Calling {
         (now < self.retry).then(|| self.unreachable())
     }
 
-    /// How its connections are secured.
-    pub(super) fn tls(&self) -> Option<&TlsClient> {
-        self.config.tls.as_ref()
-    }
-
     pub(super) fn unreachable(&self) -> Status {
-        Status::refused(Reason::Unreachable, format!("{}: {}", self.address, self.last_failure))
+        Status::refused(Reason::Unreachable, format!("{}: {}", self.route.address, self.last_failure))
     }
 
     /// A new end in place of the old one, for the next connection.
     pub(super) fn renew(&mut self, now: Time) -> Caller {
-        std::mem::replace(&mut self.caller, Caller::new(link(&self.config, now)))
+        std::mem::replace(&mut self.caller, Caller::new(self.route.connection.link(0, now)))
     }
 
     /// The connection is no longer, or never was. If it was of use the next one is tried at once.
     pub(super) fn failed(&mut self, now: Time, was_of_use: bool, text: String) {
-        let pause = self.config.reconnect.saturating_mul(1 << self.failures.min(6));
+        let pause = self.route.reconnect.saturating_mul(1 << self.failures.min(6));
         (self.failures, self.retry) =
             if was_of_use { (0, now) } else { (self.failures.saturating_add(1), now + pause) };
         self.last_failure = text;
     }
 }
 
-/// Deadlines as dates by this machine's clock, where it may be off by so much.
-pub(super) fn dates(skew: Option<Duration>) -> Option<Absolute> {
-    skew.map(|skew| Absolute { skew, realtime })
-}
-
-/// An end that calls and serves none.
-fn link(config: &ChannelConfig, now: Time) -> Link {
-    let ChannelConfig { name, limits, checksums, absolute, sending, .. } = config;
-    Link::new(
-        &Setup { name, limits, calls: 0, checksums: *checksums, absolute: dates(*absolute), sending: *sending },
-        now,
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::ServerConfig;
+    use crate::net::ConnectionConfig;
+    use greenwave_verbs::Address;
+    use std::time::Duration;
+
+    fn calling(reconnect: Duration) -> Calling {
+        let connection = ConnectionConfig::of(&ServerConfig::default());
+        let route = Route { address: Address::Memory("there".into()), connection, tls: None, reconnect };
+        Calling::new(route, 1024, Time::ZERO)
+    }
 
     #[test]
     fn attempts_are_spaced_out_until_a_connection_is_of_use() {
-        let config = ChannelConfig { reconnect: Duration::from_millis(10), ..ChannelConfig::default() };
-        let mut calling = Calling::new(Address::Memory("there".into()), &config, 1024, Time::ZERO);
+        let mut calling = calling(Duration::from_millis(10));
         let mut now = Time::ZERO;
         let mut pauses = Vec::new();
         for _ in 0..9 {
@@ -97,8 +82,7 @@ mod tests {
 
     #[test]
     fn an_absurd_pause_is_only_long() {
-        let config = ChannelConfig { reconnect: Duration::MAX, ..ChannelConfig::default() };
-        let mut calling = Calling::new(Address::Memory("there".into()), &config, 1024, Time::ZERO);
+        let mut calling = calling(Duration::MAX);
         calling.failed(Time::ZERO, false, String::new());
         calling.failed(Time::ZERO, false, String::new());
         assert!(calling.resting(Time::from_nanos(1 << 62)).is_some());

@@ -4,16 +4,14 @@
 //! is noted here and done by [`Net`](super::Net) after the poll.
 
 use super::calling::Calling;
-use super::calling::dates;
 use super::directory::Directory;
 use super::endpoint::Endpoint;
 use super::pool::Pool;
 use super::turns::Elsewhere;
-use super::{Happening, PeerKey, Serving};
-use crate::config::Limits;
+use super::{ConnectionConfig, Happening, PeerKey};
 use crate::counters::Counters;
 use greenwave_policy::{Time, Turns};
-use greenwave_proto::connection::{Callee, Caller, Finished, Link, Served, Setup, Violation};
+use greenwave_proto::connection::{Callee, Caller, Finished, Link, Served, Violation};
 use greenwave_verbs::{CloseReason, EndpointId, Event, VerbsError};
 use slab::Slab;
 use std::sync::Arc;
@@ -27,8 +25,7 @@ use std::time::Duration;
 /// 2. A peer is in `dirty` exactly if its flag says so; all in it exist.
 /// 3. Nothing is due before `next_sweep`.
 pub(super) struct Ends {
-    pub(super) limits: Limits,
-    pub(super) serving: Option<Serving>,
+    pub(super) serving: Option<ConnectionConfig>,
     pub(super) peers: Slab<Peer>,
     by_endpoint: Directory,
     /// Connections with something to post.
@@ -86,9 +83,8 @@ pub(super) enum Fate {
 }
 
 impl Ends {
-    pub(super) fn new(limits: &Limits) -> Self {
+    pub(super) fn new() -> Self {
         Self {
-            limits: *limits,
             serving: None,
             peers: Slab::new(),
             by_endpoint: Directory::default(),
@@ -173,20 +169,8 @@ impl Ends {
 
     /// Adds the serving end of a connection that came in. Whether there is to be one.
     pub(super) fn welcome(&mut self, now: Time, endpoint: EndpointId) -> bool {
-        let Some(Serving { name, checksums, absolute, sending }) = self.serving.as_ref().filter(|_| !self.draining)
-        else {
-            return false;
-        };
-        let limits = &self.limits;
-        let setup = Setup {
-            name,
-            limits,
-            calls: limits.calls,
-            checksums: *checksums,
-            absolute: dates(*absolute),
-            sending: *sending,
-        };
-        let callee = Callee::new(Link::new(&setup, now), limits);
+        let Some(config) = self.serving.as_ref().filter(|_| !self.draining) else { return false };
+        let callee = Callee::new(config.link(config.limits.calls, now), &config.limits);
         let key = self.add(Half::Callee(Box::new(callee)));
         self.counters.connections.add(1);
         self.connect(key.index, endpoint);

@@ -102,7 +102,7 @@ impl Net {
 
     fn connect(&mut self, index: usize, now: Time) -> Result<(), Status> {
         let Half::Caller(calling) = &mut self.ends.peers[index].half else { return Ok(()) };
-        match self.queue.connect_with(&calling.address, calling.tls()) {
+        match self.queue.connect_with(&calling.route.address, calling.route.tls.as_ref()) {
             Ok(endpoint) => {
                 // The time for saying HELLO runs from now.
                 calling.renew(now);

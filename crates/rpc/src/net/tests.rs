@@ -22,12 +22,14 @@ fn timed(network: &Network) -> Timed {
     Timed(Net::new(Choice::Memory(network.clone()), &Limits::default(), clock, false).unwrap(), nanos)
 }
 
+fn route(to: &str) -> Route {
+    let connection = ConnectionConfig::of(&ServerConfig::default());
+    Route { address: Address::Memory(to.into()), connection, tls: None, reconnect: Duration::from_millis(10) }
+}
+
 fn serving(network: &Network) -> Timed {
     let Timed(mut net, nanos) = timed(network);
-    net.serve(
-        Serving { name: SERVER.into(), checksums: false, absolute: None, sending: Sending::default() },
-        Arc::default(),
-    );
+    net.serve(ConnectionConfig::of(&ServerConfig { name: SERVER.into(), ..ServerConfig::default() }), Arc::default());
     net.listen(&Address::Memory(SERVER.into()), None, false).unwrap();
     Timed(net, nanos)
 }
@@ -76,7 +78,7 @@ fn an_idle_connection_is_never_swept() {
     let network = Network::new(0);
     let mut net = serving(&network);
     let mut client = timed(&network);
-    let key = client.0.open(Address::Memory(SERVER.into()), &ChannelConfig::default());
+    let key = client.0.open(route(SERVER));
     let context = crate::context::Context::unlimited();
     let method = crate::wire::MethodId::of("any");
     let mut happened = Vec::new();
@@ -106,7 +108,7 @@ fn an_idle_connection_is_never_swept() {
 fn what_became_of_an_abandoned_call_is_not_reported() {
     let network = Network::new(0);
     let mut client = timed(&network).0;
-    let key = client.open(Address::Memory("nobody".into()), &ChannelConfig::default());
+    let key = client.open(route("nobody"));
     let mut happened = Vec::new();
     let now = Time::from_nanos(1);
     let context = crate::context::Context::born(now, greenwave_policy::Budget::from_nanos(-5), true);

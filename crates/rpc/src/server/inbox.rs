@@ -5,6 +5,7 @@ use crate::context::Context;
 use crate::net::PeerKey;
 use crate::receipt::Receipt;
 use crate::status::{Code, Status};
+use crate::waiter::Resume;
 use crate::wire::CallId;
 use crossbeam_queue::SegQueue;
 use greenwave_policy::{Deadline, Load, Time, Urgency};
@@ -108,20 +109,9 @@ impl Drop for Owed {
     }
 }
 
-/// A task that waits for what another thread brings about.
-pub(crate) struct Awaiter {
-    inbox: Arc<Inbox>,
-    wait: WaitId,
-}
-
-impl Awaiter {
-    pub(super) fn new(inbox: &Arc<Inbox>, wait: WaitId) -> Self {
-        Self { inbox: Arc::clone(inbox), wait }
-    }
-
-    /// Has the task go on, if it is still in that wait.
-    pub(crate) fn wake(&self) {
-        self.inbox.send(Message::Kept(self.wait));
+impl Resume for Inbox {
+    fn resume(&self, wait: WaitId) {
+        self.send(Message::Kept(wait));
     }
 }
 

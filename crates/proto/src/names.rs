@@ -3,7 +3,8 @@
 use std::fmt;
 use std::num::{NonZeroU16, NonZeroU32};
 
-use super::STAGE_NAME_MOST;
+/// Most bytes of a stage's name: enough for `service/zone-7`, and 64 of them with their numbers fit in 8 KiB.
+pub const STAGE_NAME_MOST: usize = 64;
 
 /// The number of a call, chosen by the caller: its low 16 bits are a *slot* below the number of calls that the callee
 /// accepts at once, its high 16 bits a generation of the slot. Never zero, which stands for no call.

@@ -3,23 +3,24 @@
 //! In a handler, a channel's calls go over a connection of the handler's own cluster, and waiting suspends the handler.
 //! On an ordinary thread they go over the channel's own connection; who polls that is [`Mode`]'s to say.
 
-use crate::client::core::{Core, Dispatcher, Line};
-use crate::client::shared_stream::ChannelStream;
-use crate::client::slot::SharedSlot;
-use crate::config::{ChannelConfig, ConfigError, Mode};
+use super::config::{ChannelConfig, Mode};
+use super::core::{Connection, Core, Dispatcher};
+use super::shared_stream::ChannelStream;
+use super::slot::SharedSlot;
 use crate::context::Context;
-use crate::local::{self, Mailbox};
+use crate::local::{self, CallSlot, Mailbox, Shared};
+use crate::net::Route;
 use crate::receipt::{Receipt, StageReceipt};
 use crate::status::{Code, Reason, Status};
 use crate::wire::{MethodId, StageName};
 use greenwave_policy::Time;
+use greenwave_proto::ConfigError;
 use greenwave_proto::outcome::{Failure, Outcome, Reply};
 use greenwave_verbs::Address;
 use std::borrow::Cow;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context as TaskContext, Poll};
 use std::time::Duration;
 
@@ -28,8 +29,7 @@ use std::time::Duration;
 pub struct Channel(Arc<Inner>);
 
 struct Inner {
-    id: u64,
-    address: Address,
+    route: Arc<Route>,
     config: ChannelConfig,
     stage: StageName,
     used: OnceLock<Result<Used, Status>>,
@@ -38,7 +38,7 @@ struct Inner {
 /// What a channel has once ordinary threads have made calls by it.
 struct Used {
     dispatcher: Dispatcher,
-    line: Arc<Line>,
+    connection: Arc<Connection>,
 }
 
 impl Channel {
@@ -47,29 +47,14 @@ impl Channel {
     /// # Errors
     /// A setting that can't be meant.
     pub fn new(address: Address, config: ChannelConfig) -> Result<Self, ConfigError> {
-        static IDS: AtomicU64 = AtomicU64::new(0);
         config.validate()?;
-        let id = IDS.fetch_add(1, Ordering::Relaxed);
         let stage = short_name(&address);
-        Ok(Self(Arc::new(Inner { id, address, config, stage, used: OnceLock::new() })))
+        Ok(Self(Arc::new(Inner { route: Arc::new(config.route(address)), config, stage, used: OnceLock::new() })))
     }
 
     /// The address it leads to.
     pub fn address(&self) -> &Address {
-        &self.0.address
-    }
-
-    pub(crate) fn id(&self) -> u64 {
-        self.0.id
-    }
-
-    /// Tells whether the channel is still in use, without being a use of it.
-    pub(crate) fn lifeline(&self) -> Lifeline {
-        Lifeline(Arc::downgrade(&self.0))
-    }
-
-    pub(crate) fn config(&self) -> &ChannelConfig {
-        &self.0.config
+        &self.0.route.address
     }
 
     /// Calls and waits for the answer.
@@ -95,18 +80,18 @@ impl Channel {
         if let Some(mailbox) = local::mailbox() {
             return self.call_suspended(&mailbox, context, method, request.into_owned()).into_reply();
         }
-        let (core, line) = self.used().map_err(|status| Failure { status, receipt: None })?;
+        let (core, connection) = self.used().map_err(|status| Failure { status, receipt: None })?;
         if let Mode::Dispatched { .. } = self.0.config.mode {
             core.ensure_dispatcher().map_err(|status| Failure { status, receipt: None })?;
         }
-        core.call(line, context, method, request).into_reply()
+        core.call(connection, context, method, request).into_reply()
     }
 
     /// Calls; the answer comes as a future. The dispatcher polls for it, from now on for all calls of the channel's.
     pub fn call_async(&self, context: &Context, method: MethodId, request: &[u8]) -> CallFuture {
         let started = crate::clock::monotonic();
-        let begun = context.alive_to_send(started).and_then(|()| self.used()).and_then(|(core, line)| {
-            let slot = core.start(line, context, method, request.into(), started);
+        let begun = context.alive_to_send(started).and_then(|()| self.used()).and_then(|(core, connection)| {
+            let slot = core.start(connection, context, method, request.into(), started);
             let under_way = UnderWay { channel: self.clone(), slot: Some(slot) };
             // Not before the call is where the dispatcher looks: one that fails until then would not refuse it.
             core.ensure_dispatcher().map(|()| under_way)
@@ -120,27 +105,27 @@ impl Channel {
     /// # Errors
     /// `UNAVAILABLE` if no completion queue can be had, `RESOURCE_EXHAUSTED` without a thread for the dispatcher.
     pub fn stream(&self) -> Result<ChannelStream, Status> {
-        let (core, line) = self.used()?;
+        let (core, connection) = self.used()?;
         core.ensure_dispatcher()?;
-        Ok(ChannelStream::new(self.clone(), Arc::clone(core), Arc::clone(line)))
+        Ok(ChannelStream::new(self.clone(), Arc::clone(core), Arc::clone(connection)))
     }
 
-    fn used(&self) -> Result<(&Arc<Core>, &Arc<Line>), Status> {
-        let Inner { address, config, used, .. } = &*self.0;
+    fn used(&self) -> Result<(&Arc<Core>, &Arc<Connection>), Status> {
+        let Inner { route, config, used, .. } = &*self.0;
         let used = used.get_or_init(|| {
             let dispatcher = match &config.dispatcher {
                 Some(shared) => shared.clone(),
-                None => Dispatcher::of(address, config)?,
+                None => Dispatcher::of(&route.address, config)?,
             };
-            Ok(Used { dispatcher, line: Arc::new(Line::new(address, config)) })
+            Ok(Used { dispatcher, connection: Arc::new(Connection::new(Arc::clone(route), config)) })
         });
-        used.as_ref().map(|used| (used.dispatcher.core(), &used.line)).map_err(Clone::clone)
+        used.as_ref().map(|used| (used.dispatcher.core(), &used.connection)).map_err(Clone::clone)
     }
 
     /// Calls from a coroutine, which is suspended meanwhile.
     fn call_suspended(&self, mailbox: &Mailbox, context: &Context, method: MethodId, request: Vec<u8>) -> Outcome {
         let sent = crate::clock::monotonic();
-        let slot = mailbox.start(self, context, method, request);
+        let slot = self.start_in(mailbox, context, method, request);
         let nothing = Receipt::default();
         loop {
             mailbox.sleep(1, None);
@@ -154,6 +139,17 @@ impl Channel {
                 return Outcome::local(Status::refused(Reason::Cancelled, ""), crate::clock::monotonic().since(sent));
             }
         }
+    }
+
+    /// Asks a handler's head for a call.
+    pub(crate) fn start_in(
+        &self,
+        mailbox: &Mailbox,
+        context: &Context,
+        method: MethodId,
+        request: Vec<u8>,
+    ) -> Shared<CallSlot> {
+        mailbox.start(&self.0.route, context.clone().into(), method, request)
     }
 
     /// What a call that a handler made has cost, for the handler's own receipt.
@@ -174,26 +170,17 @@ impl Channel {
     }
 }
 
-/// Whether a channel is still in use.
-pub(crate) struct Lifeline(Weak<Inner>);
-
-impl Lifeline {
-    pub(crate) fn is_alive(&self) -> bool {
-        self.0.strong_count() > 0
-    }
-}
-
 impl Drop for Inner {
     fn drop(&mut self) {
         if let Some(Ok(used)) = self.used.get() {
-            used.dispatcher.hang_up(&used.line);
+            used.dispatcher.hang_up(&used.connection);
         }
     }
 }
 
 impl std::fmt::Debug for Channel {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Channel").field(&self.0.address.to_string()).finish()
+        f.debug_tuple("Channel").field(&self.address().to_string()).finish()
     }
 }
 
