@@ -1,10 +1,10 @@
 //! Whatever a peer sends, and whatever is done at this end meanwhile, a connection keeps its promises: every call ends
 //! once, nothing is answered that was not asked, what is held is bounded, and what is written can be read.
 //!
-//! The input is a list of steps; how it is read is in `greenwave_rpc::fuzzing`, which a test of the crate runs too.
+//! The input is a list of steps; how it is read is in `greenwave_proto::fuzzing`, which a test of the crate runs too.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|steps: &[u8]| greenwave_rpc::fuzzing::connection(steps));
+fuzz_target!(|steps: &[u8]| greenwave_proto::fuzzing::connection(steps));

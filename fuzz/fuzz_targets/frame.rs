@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use greenwave_rpc::wire::{Frame, Meta, checksum, push_meta};
+use greenwave_proto::wire::{Frame, Meta, checksum, push_meta};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|chunk: &[u8]| {

@@ -3,7 +3,7 @@
 
 #![no_main]
 
-use greenwave_rpc::receipt::{Receipt, STAGES_MOST, decode_stages};
+use greenwave_proto::receipt::{Receipt, STAGES_MOST, decode_stages};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

@@ -99,7 +99,7 @@ pub use flow::{Band, FlowRule, FlowRuleError};
 pub use forward_delay::ForwardDelay;
 pub use hedge::Hedge;
 pub use margin::Margin;
-pub use pace::{Acknowledged, Pace};
+pub use pace::{Acknowledged, Bound, Pace};
 pub use pacing::{Due, Pacing};
 pub use ready_queue::{Order, ReadyQueue, Urgency};
 pub use service_time::ServiceTimes;

@@ -47,6 +47,17 @@ pub struct Acknowledged {
     pub all: bool,
 }
 
+/// How much of what can't be overtaken any more a connection may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bound {
+    /// Posted bytes that the kernel hasn't taken, beyond which there is no room for more.
+    pub posted: usize,
+    /// Bytes that the kernel has taken and the peer hasn't acknowledged; in whole chunks, at least one.
+    pub taken: usize,
+    /// How long chunks are, mostly.
+    pub chunk: usize,
+}
+
 impl Pace {
     /// What a chunk may take on the link.
     pub const CHUNK_TIME: Duration = Duration::from_micros(50);

@@ -1,13 +1,13 @@
-//! How servers and channels are set up, and what is refused at start.
+//! How servers are set up, and what is refused at start; for channels see `client/config.rs`.
 
-use crate::client::core::Dispatcher;
-use crate::sending::Sending;
-use crate::wire::StageName;
-use greenwave_policy::{AdmissionConfig, AdmissionConfigError, Backoff, Mode as AdmissionMode, Order, StealRule};
+use greenwave_policy::{AdmissionConfig, AdmissionConfigError, Mode as AdmissionMode, Order, StealRule};
+use greenwave_proto::Sending;
+use greenwave_proto::wire::StageName;
 use greenwave_quanta::StackSize;
-use greenwave_verbs::{Address, Choice, TlsClient, TlsServer};
-use std::hash::{BuildHasher, RandomState};
+use greenwave_verbs::{Address, Choice, TlsServer};
 use std::time::Duration;
+
+pub use greenwave_proto::{ConfigError, Limits};
 
 /// What a thread does when there is nothing to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,95 +38,6 @@ impl Wait {
             Self::Block => Some(Duration::ZERO),
             Self::Adaptive { spin } => Some(spin),
         }
-    }
-}
-
-/// What one side of a connection accepts from the other. Both sides state theirs when they connect.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// The largest chunk in bytes, which is also the size of a receive buffer. 512 to 1 MiB.
-    pub chunk_bytes: usize,
-    /// How many chunks the peer may have on their way to us: one credit is one receive buffer. 4 to 65535.
-    pub credits: u32,
-    /// How many calls the peer may have open at once on a connection. 1 to 65535.
-    pub calls: u32,
-    /// The largest message in bytes, up to 1 GiB.
-    pub message_bytes: usize,
-    /// How many bytes of unfinished messages a connection may hold: of requests that are half received, by what they
-    /// announce. With more than that of answers that the peer has yet to read it is given no further credits.
-    pub assembly_bytes: usize,
-    /// How long a connection may take to introduce itself.
-    pub handshake: Duration,
-    /// How long a connection may have something to write or to finish without any progress.
-    pub stall: Duration,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            chunk_bytes: 16 << 10,
-            credits: 256,
-            calls: 1024,
-            message_bytes: 16 << 20,
-            assembly_bytes: 64 << 20,
-            handshake: Duration::from_secs(5),
-            stall: Duration::from_secs(30),
-        }
-    }
-}
-
-/// A setting that can't be meant: which, what it was, what is allowed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("setting `{key}` is {value}; allowed: {allowed}")]
-pub struct ConfigError {
-    /// The name of the setting.
-    pub key: &'static str,
-    /// What it was set to.
-    pub value: String,
-    /// What it may be.
-    pub allowed: &'static str,
-}
-
-impl ConfigError {
-    #[expect(clippy::needless_pass_by_value, reason = "numbers are as welcome as references")]
-    pub(crate) fn unless(
-        fits: bool,
-        key: &'static str,
-        value: impl ToString,
-        allowed: &'static str,
-    ) -> Result<(), Self> {
-        if fits { Ok(()) } else { Err(Self { key, value: value.to_string(), allowed }) }
-    }
-}
-
-impl Limits {
-    /// Says which limit can't be meant.
-    ///
-    /// # Errors
-    /// The first setting out of its range.
-    pub fn validate(&self) -> Result<(), ConfigError> {
-        ConfigError::unless(
-            (512..=1 << 20).contains(&self.chunk_bytes),
-            "limits.chunk_bytes",
-            self.chunk_bytes,
-            "512 to 1048576",
-        )?;
-        ConfigError::unless((4..=65535).contains(&self.credits), "limits.credits", self.credits, "4 to 65535")?;
-        ConfigError::unless((1..=65535).contains(&self.calls), "limits.calls", self.calls, "1 to 65535")?;
-        ConfigError::unless(
-            (1..=1 << 30).contains(&self.message_bytes),
-            "limits.message_bytes",
-            self.message_bytes,
-            "1 to 1073741824",
-        )?;
-        ConfigError::unless(
-            self.assembly_bytes >= self.message_bytes,
-            "limits.assembly_bytes",
-            self.assembly_bytes,
-            "at least limits.message_bytes",
-        )?;
-        ConfigError::unless(!self.handshake.is_zero(), "limits.handshake", "0", "more than nothing")?;
-        ConfigError::unless(!self.stall.is_zero(), "limits.stall", "0", "more than nothing")
     }
 }
 
@@ -315,106 +226,8 @@ impl ServerConfig {
     }
 }
 
-/// Who moves a channel's bytes when it is used outside of handlers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mode {
-    /// The thread that waits for a reply polls the completion queue itself, for others too: no thread, no hand-over.
-    #[default]
-    Direct,
-    /// One thread polls and hands completions over: the channel's own, or [`ChannelConfig::dispatcher`] with those of
-    /// other channels. Futures and streams have it in any case.
-    Dispatched {
-        /// How completions get to threads that wait for them.
-        delivery: Delivery,
-    },
-}
-
-/// How a dispatcher's completions get to the threads that wait for them. Futures are always notified.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Delivery {
-    /// The waiting thread looks for its completion for as long as [`ChannelConfig::wait`] says that it may spin, and
-    /// gives way to other threads meanwhile; then it sleeps. Spares the wake-up where there is a core for each thread.
-    Poll,
-    /// The waiting thread sleeps and is woken.
-    #[default]
-    Notify,
-}
-
-/// How a client's channel is set up.
-#[derive(Clone, Debug)]
-pub struct ChannelConfig {
-    /// What the peer sees in its logs, up to 64 bytes.
-    pub name: String,
-    /// Who polls.
-    pub mode: Mode,
-    /// The thread that polls in dispatched mode, to be shared with other channels; `None`: one of the channel's own.
-    /// Its completion queue was set up with settings of its own: `backend`, the waiting of its thread, and how large
-    /// a chunk may be.
-    pub dispatcher: Option<Dispatcher>,
-    /// What a waiting thread does.
-    pub wait: Wait,
-    /// Which kernel interface moves the bytes.
-    pub backend: Choice,
-    /// How the connection is secured, and which servers are believed; `None`: not at all.
-    pub tls: Option<TlsClient>,
-    /// What is accepted from the server.
-    pub limits: Limits,
-    /// How calls are sent.
-    pub sending: Sending,
-    /// Whether frames carry a CRC32C, if the server wants it too.
-    pub checksums: bool,
-    /// Whether calls also carry their deadline as a date, for servers with clocks in sync.
-    pub absolute: Option<Duration>,
-    /// How long to wait after a failed connection before the next attempt, at most: from a half to the whole of it, at
-    /// random. Doubles up to 64 times this.
-    pub reconnect: Duration,
-    /// What those pauses are drawn from: the same seed draws the same. `None`: a seed of the channel's own, so that
-    /// channels that lost the same server come back to it one after the other.
-    pub jitter_seed: Option<u64>,
-}
-
-impl Default for ChannelConfig {
-    fn default() -> Self {
-        Self {
-            name: "client".into(),
-            mode: Mode::default(),
-            dispatcher: None,
-            wait: Wait::default(),
-            backend: Choice::Auto,
-            tls: None,
-            limits: Limits::default(),
-            sending: Sending::default(),
-            checksums: false,
-            absolute: None,
-            reconnect: Duration::from_millis(10),
-            jitter_seed: None,
-        }
-    }
-}
-
-impl ChannelConfig {
-    /// The pauses between attempts to connect, or to start what that takes.
-    pub(crate) fn backoff(&self) -> Backoff {
-        // The standard library seeds each of these differently.
-        let any = || RandomState::new().hash_one(0);
-        Backoff::new(self.reconnect, self.jitter_seed.unwrap_or_else(any))
-    }
-
-    /// Says which setting can't be meant.
-    ///
-    /// # Errors
-    /// The first setting out of its range.
-    pub fn validate(&self) -> Result<(), ConfigError> {
-        stage_name(&self.name)?;
-        ConfigError::unless(!self.reconnect.is_zero(), "reconnect", "0", "more than nothing")?;
-        let unused = self.mode == Mode::Direct && self.dispatcher.is_some();
-        ConfigError::unless(!unused, "mode", "direct", "dispatched, as there is a dispatcher")?;
-        self.sending.validate()?;
-        self.limits.validate()
-    }
-}
-
-fn stage_name(name: &str) -> Result<(), ConfigError> {
+/// Says whether a name can be a stage's.
+pub(crate) fn stage_name(name: &str) -> Result<(), ConfigError> {
     let fits = !name.is_empty() && StageName::new(name).is_ok();
     ConfigError::unless(fits, "name", format!("{name:?}"), "1 to 64 bytes, no control characters")
 }
@@ -432,8 +245,5 @@ mod tests {
         assert_eq!(wrong.to_string(), "setting `clusters` is 0; allowed: 1 to 256");
         let limits = Limits { credits: 1, ..Limits::default() };
         assert_eq!(ServerConfig { limits, ..right }.validate().unwrap_err().key, "limits.credits");
-        for name in ["x".repeat(65), String::new(), "two\nlines".into()] {
-            assert_eq!(ChannelConfig { name, ..ChannelConfig::default() }.validate().unwrap_err().key, "name");
-        }
     }
 }

@@ -5,86 +5,32 @@
 //! Work that should outlive the request says so in so many words: [`Context::detach`].
 
 use crate::clock::monotonic;
-use crate::status::{Check, Reason, Status};
-use crate::wire::{Meta, MetaError, push_meta};
 use greenwave_policy::{Budget, Deadline, Time};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use greenwave_proto::connection::Terms;
+use greenwave_proto::context::Parts;
+use greenwave_proto::status::{Check, Status};
+use greenwave_proto::wire::MetaError;
 use std::time::Duration;
 
 /// A request's deadline, age and cancellation. Cheap to clone; clones are the same request.
 #[derive(Clone, Debug)]
-pub struct Context(Arc<Inner>);
+pub struct Context(greenwave_proto::Context);
 
-/// What a context says of its request.
-#[derive(Debug)]
-pub(crate) struct Inner {
-    deadline: Deadline,
-    birth: Time,
-    parallel_unit: bool,
-    /// Whether this side gives up when the deadline passes; if not, it is propagated and scored all the same.
-    enforced: bool,
-    cancelled: AtomicBool,
-    parent: Option<Context>,
-    method: &'static str,
-    metadata: Metadata,
-}
-
-/// What is said of a request: entries as they are on the wire, sound.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Metadata {
-    all: Option<Arc<[u8]>>,
-    /// Those that calls made with the context carry.
-    passed_on: Option<Arc<[u8]>>,
-}
-
-impl Metadata {
-    /// What came in with a request, of which entries of these names are passed on.
-    pub(crate) fn received(all: Option<Arc<[u8]>>, pass_on: &[String]) -> Self {
-        let passed_on = all.as_deref().and_then(|all| {
-            let mut kept = Vec::new();
-            let entries = Meta::parse(all).into_iter().flatten();
-            for (name, value) in entries.filter(|(name, _)| pass_on.iter().any(|passed| passed == name)) {
-                push_meta(&mut kept, name, value).ok()?;
-            }
-            (!kept.is_empty()).then(|| kept.into())
-        });
-        Self { all, passed_on }
-    }
-
-    fn with(&self, name: &str, value: &[u8]) -> Result<Self, MetaError> {
-        let add = |entries: &Option<Arc<[u8]>>| {
-            let mut entries = entries.as_deref().unwrap_or_default().to_vec();
-            push_meta(&mut entries, name, value)?;
-            Ok(Some(entries.into()))
-        };
-        Ok(Self { all: add(&self.all)?, passed_on: add(&self.passed_on)? })
+impl From<Parts> for Context {
+    fn from(parts: Parts) -> Self {
+        Self(parts.into())
     }
 }
 
-impl Inner {
-    /// Of a request that is made here and now.
-    pub(crate) fn born(now: Time, budget: Budget, enforced: bool) -> Self {
-        Self::received(Deadline::at(now, budget), now, false, enforced, "", Metadata::default())
-    }
-
-    /// Of a request that came in over the wire.
-    pub(crate) fn received(
-        deadline: Deadline,
-        birth: Time,
-        parallel_unit: bool,
-        enforced: bool,
-        method: &'static str,
-        metadata: Metadata,
-    ) -> Self {
-        let cancelled = AtomicBool::new(false);
-        Self { deadline, birth, parallel_unit, enforced, cancelled, parent: None, method, metadata }
+impl From<Context> for greenwave_proto::Context {
+    fn from(context: Context) -> Self {
+        context.0
     }
 }
 
-impl From<Inner> for Context {
-    fn from(inner: Inner) -> Self {
-        Self::new(inner)
+impl From<Context> for Terms {
+    fn from(context: Context) -> Self {
+        context.0.into()
     }
 }
 
@@ -107,19 +53,12 @@ impl Context {
     }
 
     pub(crate) fn born(now: Time, budget: Budget, enforced: bool) -> Self {
-        Self::new(Inner::born(now, budget, enforced))
+        Parts::born(now, budget, enforced).into()
     }
 
     /// Becomes another request's, in the memory of this one's if nobody else has a clone of it.
-    pub(crate) fn renew(&mut self, request: Inner) {
-        match Arc::get_mut(&mut self.0) {
-            Some(inner) => *inner = request,
-            None => *self = Self::new(request),
-        }
-    }
-
-    fn new(inner: Inner) -> Self {
-        Self(Arc::new(inner))
+    pub(crate) fn renew(&mut self, request: Parts) {
+        self.0.renew(request);
     }
 
     /// The same request with at most `limit` left from now on. Cancelling it does not cancel this one.
@@ -129,7 +68,7 @@ impl Context {
     }
 
     pub(crate) fn tighten_to(&self, limit: Deadline) -> Self {
-        self.child(self.0.deadline.tighten(limit), self.0.parallel_unit, self.0.metadata.clone())
+        Self(self.0.tighten_to(limit))
     }
 
     /// The same request with something more to say of it, such as who asks or which trace it belongs to. Whoever
@@ -140,36 +79,17 @@ impl Context {
     /// # Errors
     /// When the name is not 1 to 255 ASCII characters, or all that is said has more than 8192 bytes.
     pub fn with_metadata(&self, name: &str, value: impl AsRef<[u8]>) -> Result<Self, MetaError> {
-        let metadata = self.0.metadata.with(name, value.as_ref())?;
-        Ok(self.child(self.0.deadline, self.0.parallel_unit, metadata))
+        self.0.with_metadata(name, value.as_ref()).map(Self)
     }
 
     /// What was said of the request, by whoever made it and by [`with_metadata`](Self::with_metadata) here, in that order.
     pub fn metadata(&self) -> impl Iterator<Item = (&str, &[u8])> {
-        Meta::parse(self.0.metadata.all.as_deref().unwrap_or_default()).into_iter().flatten()
-    }
-
-    /// What calls made with it carry.
-    pub(crate) fn encoded_metadata(&self) -> &[u8] {
-        self.0.metadata.passed_on.as_deref().unwrap_or_default()
+        self.0.metadata()
     }
 
     /// The context of the branches of a parallel unit, which have until `limit`.
     pub(crate) fn branch(&self, limit: Deadline) -> Self {
-        self.child(self.0.deadline.tighten(limit), true, self.0.metadata.clone())
-    }
-
-    fn child(&self, deadline: Deadline, parallel_unit: bool, metadata: Metadata) -> Self {
-        Self::new(Inner {
-            deadline,
-            birth: self.0.birth,
-            parallel_unit,
-            enforced: self.0.enforced,
-            cancelled: AtomicBool::new(false),
-            parent: Some(self.clone()),
-            method: self.0.method,
-            metadata,
-        })
+        Self(self.0.branch(limit))
     }
 
     /// A new request that outlives this one: no deadline, not cancelled with it, born now, nothing said of it.
@@ -180,52 +100,52 @@ impl Context {
 
     /// What is left of the expected deadline.
     pub fn budget(&self) -> Budget {
-        self.0.deadline.budget(monotonic())
+        self.deadline().budget(monotonic())
     }
 
     /// When the time is up, on this machine's monotonic clock.
     pub fn deadline(&self) -> Deadline {
-        self.0.deadline
+        self.0.deadline()
     }
 
     /// When the request was made, as far as this machine knows: its first client's clock, carried along as an age.
     pub fn birth(&self) -> Time {
-        self.0.birth
+        self.0.birth()
     }
 
     /// How long ago the request was made.
     pub fn elapsed(&self) -> Duration {
-        monotonic().since(self.0.birth)
+        monotonic().since(self.birth())
     }
 
     /// What the request was given at its birth; `None` without a deadline.
     pub fn expected(&self) -> Option<Duration> {
-        self.0.deadline.expires().map(|expires| expires.since(self.0.birth))
+        self.deadline().expires().map(|expires| expires.since(self.birth()))
     }
 
     /// Whether the deadline has passed.
     pub fn is_spent(&self) -> bool {
-        self.0.deadline.is_past(monotonic())
+        self.deadline().is_past(monotonic())
     }
 
     /// Whether this is a branch of a parallel unit (D2P's PU flag).
     pub fn parallel_unit(&self) -> bool {
-        self.0.parallel_unit
+        self.0.parallel_unit()
     }
 
     /// The method that is being served, as `package.Service/Method`; empty for a request made here.
     pub fn method(&self) -> &str {
-        self.0.method
+        self.0.method()
     }
 
     /// Whether somebody said that the answer is no longer wanted, here or further up.
     pub fn is_cancelled(&self) -> bool {
-        self.0.cancelled.load(Ordering::Relaxed) || self.0.parent.as_ref().is_some_and(Self::is_cancelled)
+        self.0.is_cancelled()
     }
 
     /// Says that the answer is no longer wanted. Calls made with this context, and theirs, are cancelled too.
     pub fn cancel(&self) {
-        self.0.cancelled.store(true, Ordering::Relaxed);
+        self.0.cancel();
     }
 
     /// Lets more urgent requests pass, then says whether going on makes sense. Long handlers call it between steps.
@@ -248,25 +168,19 @@ impl Context {
     }
 
     pub(crate) fn wanted(&self, now: Time, check: Check) -> Result<(), Status> {
-        if self.is_cancelled() {
-            return Err(Status::refused(Reason::Cancelled, ""));
-        }
-        if self.0.enforced && self.0.deadline.is_past(now) {
-            return Err(Status::refused(Reason::Expired(check), ""));
-        }
-        Ok(())
+        self.0.wanted(now, check)
     }
 
     /// Whether this side gives up at the deadline.
     pub(crate) fn enforced(&self) -> bool {
-        self.0.enforced
+        self.0.enforced()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::status::Code;
+    use greenwave_proto::Code;
 
     const HOUR: Duration = Duration::from_secs(3600);
 

@@ -5,15 +5,15 @@
 //! a complete one too late. A branch that takes longer than most may be sent once more to a replica, within a ratio and
 //! only if an answer can still be in time.
 
-use crate::channel::{CallFuture, Channel};
+use crate::client::channel::{CallFuture, Channel};
 use crate::clock::monotonic;
 use crate::context::Context;
 use crate::local::{self, CallSlot, Mailbox, Shared};
-use crate::outcome::{Outcome, Reply};
 use crate::receipt::{Receipt, StageReceipt};
 use crate::status::{Check, Origin, Reason, Status};
 use crate::wire::MethodId;
 use greenwave_policy::{Deadline, Hedge, ServiceTimes, Time};
+use greenwave_proto::outcome::{Outcome, Reply};
 use greenwave_quanta::Critical;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -186,7 +186,7 @@ impl<'a> ParallelUnit<'a> {
             aggregator,
             context: context.branch(limit),
             limit: limit.expires().filter(|_| context.enforced()),
-            waker: if mailbox.is_some() { Waker::noop().clone() } else { crate::client::slot::Unpark::current() },
+            waker: if mailbox.is_some() { Waker::noop().clone() } else { crate::waiter::Unpark::current() },
             mailbox: mailbox.as_deref(),
             branches,
             costs: Vec::new(),
@@ -245,7 +245,9 @@ impl Gathering<'_> {
         let branch = &mut branches[index];
         let Some(channel) = branch.channels.get(branch.tried) else { return false };
         let ticket = match mailbox {
-            Some(mailbox) => Ticket::Suspended(mailbox.start(channel, context, branch.method, branch.request.clone())),
+            Some(mailbox) => {
+                Ticket::Suspended(channel.start_in(mailbox, context, branch.method, branch.request.clone()))
+            }
             None => Ticket::Future(channel.call_async(context, branch.method, &branch.request)),
         };
         branch.attempts.push(Attempt { channel: branch.tried, sent: monotonic(), ticket });

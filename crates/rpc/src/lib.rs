@@ -137,43 +137,39 @@
 
 #![forbid(unsafe_code)]
 
-mod channel;
+// Each of these modules uses only those before it: clock, counters, waiter, config, net, local, context, promise, service,
+// client, fanout, server.
+
 mod client;
 mod clock;
 mod config;
-mod connection;
 mod context;
 mod counters;
 mod fanout;
-#[cfg(any(test, feature = "fuzzing"))]
-#[doc(hidden)]
-pub mod fuzzing;
 #[cfg(test)]
 mod lab;
 mod local;
 mod net;
-mod outcome;
 mod promise;
-pub mod receipt;
-mod sending;
 mod server;
 mod service;
-pub mod status;
-pub mod wire;
+mod waiter;
 
-pub use channel::{CallFuture, Channel};
+pub use client::channel::{CallFuture, Channel};
+pub use client::config::{ChannelConfig, Delivery, Mode};
 pub use client::core::Dispatcher;
 pub use client::shared_stream::ChannelStream;
 pub use client::stream::{Completion, CompletionStream, ConnectionId};
-pub use config::{ChannelConfig, ConfigError, Delivery, Instance, Limits, Mode, ServerConfig, Wait};
+pub use config::{ConfigError, Instance, Limits, ServerConfig, Wait};
 pub use context::Context;
 pub use counters::Snapshot;
 pub use fanout::{Aggregator, AggregatorConfig, Answered, ParallelUnit, Partial};
-pub use outcome::{Body, Failure, Reply, Typed};
+pub use greenwave_proto::wire::MetaError;
+pub use greenwave_proto::{
+    Body, Code, Failure, Marking, MethodId, Origin, Reason, Receipt, Reply, SendOrder, Sending, StageName,
+    StageReceipt, Status, Typed,
+};
+pub use greenwave_proto::{receipt, status, wire};
 pub use promise::{Awaited, Broken, Promise, promise};
-pub use receipt::{Receipt, StageReceipt};
-pub use sending::{Marking, SendOrder, Sending};
 pub use server::{Server, ServerHandle, StartError};
 pub use service::{Conflict, Handler, KeepingHandler, Router};
-pub use status::{Code, Origin, Reason, Status};
-pub use wire::{MetaError, MethodId, StageName};

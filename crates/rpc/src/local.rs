@@ -11,14 +11,14 @@
 //! which suspends. What one handler has put into the mailbox is taken out when it is left, in whatever way, and is back
 //! when it goes on: commands are carried out when it suspends by itself, which is when it has said all of them.
 
-use crate::channel::Channel;
 use crate::clock::monotonic;
-use crate::context::Context;
-use crate::outcome::Outcome;
-use crate::promise::Pending;
+use crate::net::Route;
 use crate::receipt::{Receipt, StageReceipt};
+use crate::waiter::Waiter;
 use crate::wire::MethodId;
 use greenwave_policy::Time;
+use greenwave_proto::Context;
+use greenwave_proto::outcome::Outcome;
 use greenwave_quanta::critical;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -49,9 +49,15 @@ pub(crate) enum Command {
     GiveWay,
 }
 
+/// What a handler waits for and another thread brings about, as the head sees it.
+pub(crate) trait Pending: Send + Sync {
+    /// Has this waiter woken when it is there; false if it was, or if nobody waits any more.
+    fn register(&self, waiter: Waiter) -> bool;
+}
+
 /// A call to be sent.
 pub(crate) struct Start {
-    pub(crate) channel: Channel,
+    pub(crate) route: Arc<Route>,
     pub(crate) context: Context,
     pub(crate) method: MethodId,
     pub(crate) body: Vec<u8>,
@@ -112,13 +118,13 @@ impl Mailbox {
     /// Asks for a call to be sent and returns at once; it leaves with the next suspension.
     pub(crate) fn start(
         &self,
-        channel: &Channel,
-        context: &Context,
+        route: &Arc<Route>,
+        context: Context,
         method: MethodId,
         body: Vec<u8>,
     ) -> Shared<CallSlot> {
         let slot = Shared::<CallSlot>::default();
-        let start = Start { channel: channel.clone(), context: context.clone(), method, body, slot: slot.clone() };
+        let start = Start { route: Arc::clone(route), context, method, body, slot: slot.clone() };
         self.ask(Command::Start(Box::new(start)));
         slot
     }

@@ -14,6 +14,7 @@
 
 mod calling;
 mod directory;
+mod endpoint;
 mod ends;
 mod making;
 mod pool;
@@ -21,21 +22,23 @@ mod pool;
 mod tests;
 mod turns;
 
-use crate::clock::Clock;
-use crate::config::{ChannelConfig, Limits, ServerConfig};
-use crate::connection::{Answer, Arrival, Callee, Caller, Finished, Going, Violation};
+use crate::clock::{Clock, realtime};
+use crate::config::{Limits, ServerConfig};
 use crate::counters::Counters;
-use crate::outcome::Outcome;
-use crate::sending::Sending;
 use crate::status::{Reason, Status};
 use crate::wire::CallId;
 use calling::Calling;
+use endpoint::Endpoint;
 use ends::{Ends, Fate, Half, Peer};
-use greenwave_policy::Time;
+use greenwave_policy::{Backoff, Time};
+use greenwave_proto::connection::{Absolute, Answer, Arrival, Callee, Caller, Finished, Going, Link, Setup, Violation};
+use greenwave_proto::outcome::Outcome;
+use greenwave_proto::sending::Sending;
 use greenwave_verbs::{
     AcceptMode, Address, Choice, Close, CloseReason, CompletionQueue, DetachedEndpoint, EndpointId, Event, ListenerId,
-    QueueConfig, TlsServer, VerbsError, Waker,
+    QueueConfig, TlsClient, TlsServer, VerbsError, Waker,
 };
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -60,20 +63,46 @@ pub(crate) enum Happening {
     Accepted(DetachedEndpoint),
 }
 
-/// How serving connections are set up.
+/// How this side's ends of connections are set up.
 #[derive(Clone)]
-pub(crate) struct Serving {
+pub(crate) struct ConnectionConfig {
     pub(crate) name: String,
+    pub(crate) limits: Limits,
     pub(crate) checksums: bool,
     pub(crate) absolute: Option<Duration>,
     pub(crate) sending: Sending,
 }
 
-impl Serving {
+impl ConnectionConfig {
     pub(crate) fn of(config: &ServerConfig) -> Self {
-        let ServerConfig { name, checksums, absolute, sending, .. } = config;
-        Self { name: name.clone(), checksums: *checksums, absolute: *absolute, sending: *sending }
+        let ServerConfig { name, limits, checksums, absolute, sending, .. } = config;
+        Self { name: name.clone(), limits: *limits, checksums: *checksums, absolute: *absolute, sending: *sending }
     }
+
+    /// An end that serves so many calls at once; with 0 it makes them.
+    fn link(&self, calls: u32, now: Time) -> Link {
+        let Self { name, limits, checksums, absolute, sending } = self;
+        let absolute = absolute.map(|skew| Absolute { skew, realtime });
+        Link::new(&Setup { name, limits, calls, checksums: *checksums, absolute, sending: *sending }, now)
+    }
+}
+
+/// A way to a server: where it is, and how it is connected to.
+#[derive(Clone)]
+pub(crate) struct Route {
+    pub(crate) address: Address,
+    pub(crate) connection: ConnectionConfig,
+    pub(crate) tls: Option<TlsClient>,
+    /// The pause after a connection that was of no use, at first.
+    pub(crate) reconnect: Duration,
+    pub(crate) jitter_seed: Option<u64>,
+}
+
+/// The pauses between attempts; by a seed of their own, unless one is given.
+pub(crate) fn backoff(reconnect: Duration, jitter_seed: Option<u64>) -> Backoff {
+    // The standard library seeds each of these differently.
+    let any = || RandomState::new().hash_one(0);
+    Backoff::new(reconnect, jitter_seed.unwrap_or_else(any))
 }
 
 /// The connections of one thread.
@@ -123,7 +152,7 @@ impl Net {
         Ok(Self {
             queue: greenwave_verbs::open(&config)?,
             clock,
-            ends: Ends::new(limits),
+            ends: Ends::new(),
             closing: Vec::new(),
             polled: Time::ZERO,
             found: None,
@@ -133,7 +162,7 @@ impl Net {
     }
 
     /// Serves connections too, counting into `counters`.
-    pub(crate) fn serve(&mut self, serving: Serving, counters: Arc<Counters>) {
+    pub(crate) fn serve(&mut self, serving: ConnectionConfig, counters: Arc<Counters>) {
         self.ends.serving = Some(serving);
         self.ends.counters = counters;
     }
@@ -177,9 +206,9 @@ impl Net {
         }
     }
 
-    /// Names a connection to an address. It connects with the first call.
-    pub(crate) fn open(&mut self, address: Address, config: &ChannelConfig) -> PeerKey {
-        let calling = Calling::new(address, config, self.queue.chunk_bytes(), self.clock.now());
+    /// Names a connection. It connects with the first call.
+    pub(crate) fn open(&mut self, route: Route) -> PeerKey {
+        let calling = Calling::new(route, self.queue.chunk_bytes(), self.clock.now());
         self.ends.add(Half::Caller(Box::new(calling)))
     }
 
@@ -300,7 +329,9 @@ impl Net {
         self.ends.disconnect(key.index);
         self.ends.counters.violations.add(1);
         tracing::debug!(%endpoint, %violation, "closed on");
-        let told = self.ends.peers[key.index].link().dismiss(&mut *self.queue, endpoint, violation);
+        let told = self.ends.peers[key.index]
+            .link()
+            .dismiss(&mut Endpoint { queue: &mut *self.queue, id: endpoint }, violation);
         self.close(now, endpoint, if matches!(told, Ok(true)) { Close::Flush } else { Close::Abort });
         self.lose(now, key.index, Reason::Violation, &violation.to_string(), happened);
     }
@@ -320,6 +351,7 @@ impl Net {
         match &mut peer.half {
             Half::Caller(calling) if calling.caller.going().is_some() => {
                 let mut caller = Box::new(calling.renew(now));
+                tracing::debug!(text = caller.going().map(|going| &*going.text), "the server goes away");
                 let unsent = caller.take_unsent(now);
                 let was_of_use = caller.was_of_use() || caller.unfinished() > 0;
                 calling.failed(now, was_of_use, told(caller.going(), "the server takes no further calls"));
@@ -369,7 +401,7 @@ impl Net {
                 let reason = if calling.caller.link.agreed().is_some() { reason } else { Reason::Unreachable };
                 let mut lost = calling.renew(now);
                 let text = told(lost.going(), text);
-                let status = Status::refused(reason, format!("{}: {text}", calling.address));
+                let status = Status::refused(reason, format!("{}: {text}", calling.route.address));
                 calling.failed(now, lost.was_of_use(), text);
                 lost.lose(now, &status, &mut |done| happened.push(done.into()));
             }
@@ -399,15 +431,17 @@ impl Net {
         while let Some(index) = self.ends.next_dirty() {
             let Ends { peers, pool, .. } = &mut self.ends;
             let peer = &mut peers[index];
-            let Some(endpoint) = peer.endpoint else { continue };
+            let Some(id) = peer.endpoint else { continue };
             if peer.link().is_long() {
                 self.ends.queue_up(now, index);
                 continue;
             }
             posted = true;
-            if let Err(error) = peer.transmit(now, &mut *self.queue, endpoint, |buffer| pool.put(buffer)) {
+            if let Err(error) =
+                peer.transmit(now, &mut Endpoint { queue: &mut *self.queue, id }, |buffer| pool.put(buffer))
+            {
                 // The queue reports the connection's end on its own; until then there is nothing to be done for it.
-                tracing::debug!(%endpoint, %error, "not sent");
+                tracing::debug!(endpoint = %id, %error, "not sent");
             }
             if let Some(line) = peer.link().reclaim() {
                 pool.put_line(line);

@@ -29,12 +29,11 @@
 //! A handler holds the lock, or is about to push, in critical sections alone: who wants the lock, or the queue, never waits
 //! for one that was preempted.
 
-use crate::client::slot::Waiter as Elsewhere;
 use crate::clock::monotonic;
 use crate::context::Context;
-use crate::local::{self, Mailbox};
-use crate::server::Awaiter;
+use crate::local::{self, Mailbox, Pending};
 use crate::status::{Check, Code, Status};
+use crate::waiter::Waiter;
 use greenwave_policy::Time;
 use greenwave_quanta::critical;
 use std::pin::Pin;
@@ -124,7 +123,7 @@ impl<T: Send + 'static> Awaited<T> {
             }
             let now = monotonic();
             context.wanted(now, Check::Wait)?;
-            if self.0.register(Waiter::Elsewhere(Elsewhere::Thread(std::thread::current()))) {
+            if self.0.register(Waiter::Thread(std::thread::current())) {
                 std::thread::park_timeout(look_again(now, context).since(now));
             }
         }
@@ -146,7 +145,7 @@ impl<T: Send> Future for Awaited<T> {
             if let Some(kept) = self.0.take() {
                 return Poll::Ready(kept);
             }
-            if self.0.is_over() || self.0.register(Waiter::Elsewhere(Elsewhere::Task(task.waker().clone()))) {
+            if self.0.is_over() || self.0.register(Waiter::Task(task.waker().clone())) {
                 return Poll::Pending;
             }
         }
@@ -171,30 +170,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 fn look_again(now: Time, context: &Context) -> Time {
     let expires = context.deadline().expires().filter(|_| context.enforced()).unwrap_or(Time::MAX);
     expires.min(now + LOOK_EVERY)
-}
-
-/// A promise whatever it is of, as the head that is to wait for it sees it.
-pub(crate) trait Pending: Send + Sync {
-    /// Has this waiter woken when the promise is kept or broken; false if it was, or if nobody waits any more.
-    fn register(&self, waiter: Waiter) -> bool;
-}
-
-/// Who is woken.
-pub(crate) enum Waiter {
-    Nobody,
-    /// A task of a head's.
-    Task(Awaiter),
-    Elsewhere(Elsewhere),
-}
-
-impl Waiter {
-    fn wake(self) {
-        match self {
-            Self::Nobody => {}
-            Self::Task(awaiter) => critical(|| awaiter.wake()),
-            Self::Elsewhere(waiter) => waiter.wake(),
-        }
-    }
 }
 
 struct Shared<T>(Mutex<Stage<T>>);

@@ -7,24 +7,12 @@
 
 use std::time::Duration;
 
-use greenwave_policy::Acknowledged;
+use greenwave_policy::{Acknowledged, Bound};
 use rustix::fd::{AsFd, AsRawFd};
 use rustix::io::Errno;
 use rustix::net::{SendFlags, sockopt};
 
 use crate::stream::Stream;
-
-/// What an endpoint may hold; see [`CompletionQueue::bound`](crate::CompletionQueue::bound).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bound {
-    /// Posted bytes that the kernel hasn't taken, beyond which [`send_room`](crate::CompletionQueue::send_room) is 0. At
-    /// most the queue's `backlog_bytes` count.
-    pub posted: usize,
-    /// Bytes that the kernel has taken and the peer hasn't acknowledged; in whole chunks, at least one.
-    pub taken: usize,
-    /// How long chunks are, mostly.
-    pub chunk: usize,
-}
 
 /// What the kernel counts for a segment beyond its bytes (`truesize`; Linux 6 on x86-64, by `ss -m`).
 const SEGMENT: usize = 832;

@@ -63,11 +63,11 @@ mod uring;
 mod wake;
 
 pub use address::{Address, FabricAddress, ParseAddressError};
-pub use bound::Bound;
 pub use config::{Backend, Choice, QueueConfig};
 pub use detached::DetachedEndpoint;
 pub use error::VerbsError;
 pub use event::{Close, CloseReason, EndpointId, Event, ListenerId};
+pub use greenwave_policy::Bound;
 pub use queue::{AcceptMode, CompletionQueue, QueueStats, Run};
 pub use tls::{TlsClient, TlsFault, TlsServer};
 pub use wake::Waker;

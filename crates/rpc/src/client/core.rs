@@ -13,19 +13,20 @@
 //! 2. A dispatcher that panics unsets it, and then refuses all in the inbox. So a request is refused, or its maker
 //!    finds `dispatched` unset and asks for the lead like everybody in direct mode.
 
+use super::config::{ChannelConfig, Delivery, Mode};
 use super::driven::{Driven, Receiver, Request};
 use super::helm::{Helm, Seat};
 use super::queue::Completions;
 use super::slot::{SharedSlot, Turn};
 use super::starting::Starting;
-use crate::config::{ChannelConfig, Delivery, Mode, Wait};
+use crate::config::Wait;
 use crate::context::Context;
-use crate::net::{Net, PeerKey};
-use crate::outcome::Outcome;
+use crate::net::{Net, PeerKey, Route};
 use crate::status::{Code, Reason, Status};
 use crate::wire::MethodId;
 use crossbeam_queue::{ArrayQueue, SegQueue};
 use greenwave_policy::Time;
+use greenwave_proto::outcome::Outcome;
 use greenwave_verbs::{Address, Waker};
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
@@ -50,22 +51,21 @@ pub(crate) struct Core {
 }
 
 /// A channel's connection on a completion queue.
-pub(crate) struct Line {
-    address: Address,
-    config: ChannelConfig,
+pub(crate) struct Connection {
+    route: Arc<Route>,
+    mode: Mode,
+    wait: Wait,
     /// Given by the leader that makes its first call.
     peer: OnceLock<PeerKey>,
 }
 
-impl Line {
-    pub(crate) fn new(address: &Address, config: &ChannelConfig) -> Self {
-        // The dispatcher has the line: holding it in turn would keep its thread for ever.
-        let config = ChannelConfig { dispatcher: None, ..config.clone() };
-        Self { address: address.clone(), config, peer: OnceLock::new() }
+impl Connection {
+    pub(crate) fn new(route: Arc<Route>, config: &ChannelConfig) -> Self {
+        Self { route, mode: config.mode, wait: config.wait, peer: OnceLock::new() }
     }
 
     pub(super) fn peer(&self, net: &mut Net) -> PeerKey {
-        *self.peer.get_or_init(|| net.open(self.address.clone(), &self.config))
+        *self.peer.get_or_init(|| net.open(Route::clone(&self.route)))
     }
 
     pub(super) fn opened(&self) -> Option<PeerKey> {
@@ -74,8 +74,8 @@ impl Line {
 
     /// For how long a thread that waits for the dispatcher spins; `None` for ever.
     pub(super) fn patience(&self) -> Option<Duration> {
-        match self.config.mode {
-            Mode::Dispatched { delivery: Delivery::Poll } => self.config.wait.patience(),
+        match self.mode {
+            Mode::Dispatched { delivery: Delivery::Poll } => self.wait.patience(),
             Mode::Dispatched { delivery: Delivery::Notify } | Mode::Direct => Some(Duration::ZERO),
         }
     }
@@ -102,13 +102,19 @@ impl Core {
     }
 
     /// Calls and waits, leading if nobody else does.
-    pub(crate) fn call(&self, line: &Arc<Line>, context: &Context, method: MethodId, body: Cow<'_, [u8]>) -> Outcome {
+    pub(crate) fn call(
+        &self,
+        connection: &Arc<Connection>,
+        context: &Context,
+        method: MethodId,
+        body: Cow<'_, [u8]>,
+    ) -> Outcome {
         let started = crate::clock::monotonic();
         if !self.is_dispatched() && self.helm.try_lead() {
-            return Leading(self).call(line, context, method, body, started);
+            return Leading(self).call(connection, context, method, body, started);
         }
-        let slot = self.start(line, context, method, body, started);
-        let outcome = self.outcome(&slot, line.patience());
+        let slot = self.start(connection, context, method, body, started);
+        let outcome = self.outcome(&slot, connection.patience());
         self.recycle(slot);
         outcome
     }
@@ -136,7 +142,7 @@ impl Core {
     /// Sends a call whose outcome will be put into the slot by whoever leads.
     pub(crate) fn start(
         &self,
-        line: &Arc<Line>,
+        connection: &Arc<Connection>,
         context: &Context,
         method: MethodId,
         body: Cow<'_, [u8]>,
@@ -144,8 +150,8 @@ impl Core {
     ) -> Arc<SharedSlot> {
         let slot = self.spare.pop().unwrap_or_default();
         let to = Receiver::Slot(Arc::clone(&slot));
-        let (line, context, body) = (Arc::clone(line), context.clone(), body.into_owned());
-        self.ask(Request::Start { line, context, method, body, started, to });
+        let (connection, context, body) = (Arc::clone(connection), context.clone(), body.into_owned());
+        self.ask(Request::Start { connection, context, method, body, started, to });
         slot
     }
 
@@ -177,8 +183,8 @@ impl Core {
     }
 
     /// Ends a channel's connection.
-    fn close(&self, line: Arc<Line>) {
-        self.ask(Request::Close(line));
+    fn close(&self, connection: Arc<Connection>) {
+        self.ask(Request::Close(connection));
     }
 
     pub(super) fn ask(&self, request: Request) {
@@ -248,9 +254,16 @@ impl Core {
 
 impl Leading<'_> {
     /// Makes a call of one's own, and leads until it is over.
-    fn call(&self, line: &Line, context: &Context, method: MethodId, body: Cow<'_, [u8]>, started: Time) -> Outcome {
+    fn call(
+        &self,
+        connection: &Connection,
+        context: &Context,
+        method: MethodId,
+        body: Cow<'_, [u8]>,
+        started: Time,
+    ) -> Outcome {
         let driven = &mut *self.0.driven();
-        let token = driven.send(line, context, method, body, started, Receiver::Leader(None));
+        let token = driven.send(connection, context, method, body, started, Receiver::Leader(None));
         let mut idle_since = None;
         loop {
             self.0.turn(driven, &mut idle_since);
@@ -322,8 +335,8 @@ impl Dispatcher {
     }
 
     /// Ends the connection of a channel that ends.
-    pub(crate) fn hang_up(&self, line: &Arc<Line>) {
-        self.core().close(Arc::clone(line));
+    pub(crate) fn hang_up(&self, connection: &Arc<Connection>) {
+        self.core().close(Arc::clone(connection));
     }
 }
 

@@ -1,16 +1,16 @@
 //! What the leader of a completion queue alone touches: the connections, and who waits for which call.
 
 use super::by_name::ByName;
-use super::core::Line;
+use super::core::Connection;
 use super::queue::Completions;
 use super::slot::SharedSlot;
-use crate::connection::{NewCall, Request as NewRequest};
 use crate::context::Context;
 use crate::net::{Happening, Net, PeerKey};
-use crate::outcome::Outcome;
 use crate::status::{Reason, Status};
 use crate::wire::MethodId;
 use greenwave_policy::Time;
+use greenwave_proto::connection::{NewCall, Request as NewRequest};
+use greenwave_proto::outcome::Outcome;
 use slab::Slab;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use std::time::Duration;
 /// What threads that do not lead ask of the one that does.
 pub(super) enum Request {
     Start {
-        line: Arc<Line>,
+        connection: Arc<Connection>,
         context: Context,
         method: MethodId,
         body: Vec<u8>,
@@ -33,7 +33,7 @@ pub(super) enum Request {
     /// Nobody waits for any call of a stream any more.
     Leave(Arc<Completions>),
     /// A channel has ended, and no call is under way on it.
-    Close(Arc<Line>),
+    Close(Arc<Connection>),
     Stop,
 }
 
@@ -67,14 +67,14 @@ impl Driven {
     /// Makes a call, and says under which name.
     pub(super) fn send(
         &mut self,
-        line: &Line,
+        connection: &Connection,
         context: &Context,
         method: MethodId,
         body: Cow<'_, [u8]>,
         started: Time,
         to: Receiver,
     ) -> usize {
-        let peer = line.peer(&mut self.net);
+        let peer = connection.peer(&mut self.net);
         let token = self.calls.insert((peer, started, to));
         match &self.calls[token].2 {
             Receiver::Slot(slot) => slot.set_token(token),
@@ -84,7 +84,7 @@ impl Driven {
         let (now, context) = (crate::clock::monotonic(), context.clone());
         match body {
             Cow::Owned(body) => {
-                let call = NewCall { token, context, method, body, started };
+                let call = NewCall { token, context: context.into(), method, body, started };
                 self.net.call(peer, call, now, &mut self.happened);
             }
             Cow::Borrowed(bytes) => {
@@ -97,8 +97,8 @@ impl Driven {
 
     pub(super) fn accept(&mut self, request: Request) {
         match request {
-            Request::Start { line, context, method, body, started, to } => {
-                self.send(&line, &context, method, Cow::Owned(body), started, to);
+            Request::Start { connection, context, method, body, started, to } => {
+                self.send(&connection, &context, method, Cow::Owned(body), started, to);
             }
             Request::Abandon(slot) => {
                 if let Some(token) = slot.token() {
@@ -125,8 +125,8 @@ impl Driven {
                     self.take_back(token);
                 }
             }
-            Request::Close(line) => {
-                if let Some(peer) = line.opened() {
+            Request::Close(connection) => {
+                if let Some(peer) = connection.opened() {
                     self.net.forget(peer);
                 }
             }

@@ -107,9 +107,9 @@ impl Helm {
 mod tests {
     use super::super::slot::Turn;
     use super::*;
-    use crate::outcome::Outcome;
     use crate::status::{Code, Status};
     use crossbeam_queue::SegQueue;
+    use greenwave_proto::outcome::Outcome;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::time::Duration;
 

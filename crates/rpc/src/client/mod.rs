@@ -1,6 +1,8 @@
 //! Calls made by ordinary threads.
 
 mod by_name;
+pub(crate) mod channel;
+pub(crate) mod config;
 pub(crate) mod core;
 mod driven;
 mod helm;

@@ -1,8 +1,9 @@
 //! The completion queue of a stream whose connection somebody else polls: filled by the leader, emptied by the stream.
 
-use super::slot::{Waiter, spin};
+use super::slot::spin;
 use super::stream::Completion;
-use crate::outcome::Outcome;
+use crate::waiter::Waiter;
+use greenwave_proto::outcome::Outcome;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -3,14 +3,14 @@
 //! The dispatcher polls, and fills the stream's own completion queue. So what a stream does costs no system call as
 //! long as the dispatcher is busy, and completions that come together are taken together.
 
-use super::core::{Core, Line};
+use super::channel::Channel;
+use super::core::{Connection, Core};
 use super::driven::{Receiver, Request};
 use super::queue::Completions;
 use super::stream::Completion;
-use crate::channel::Channel;
 use crate::context::Context;
-use crate::outcome::Outcome;
 use crate::wire::MethodId;
+use greenwave_proto::outcome::Outcome;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll};
@@ -23,7 +23,7 @@ pub struct ChannelStream {
     /// Kept, or the channel would end with calls under way.
     _channel: Channel,
     core: Arc<Core>,
-    line: Arc<Line>,
+    connection: Arc<Connection>,
     queue: Arc<Completions>,
     /// Calls that the dispatcher was not told of yet.
     made: Vec<Request>,
@@ -33,9 +33,9 @@ pub struct ChannelStream {
 }
 
 impl ChannelStream {
-    pub(crate) fn new(channel: Channel, core: Arc<Core>, line: Arc<Line>) -> Self {
+    pub(crate) fn new(channel: Channel, core: Arc<Core>, connection: Arc<Connection>) -> Self {
         let (queue, made, taken) = (Arc::default(), Vec::new(), VecDeque::new());
-        Self { _channel: channel, core, line, queue, made, taken, in_flight: 0 }
+        Self { _channel: channel, core, connection, queue, made, taken, in_flight: 0 }
     }
 
     /// Makes a call that will complete under `tag`. Its budget runs from now on; it is sent with the next
@@ -46,9 +46,9 @@ impl ChannelStream {
         if let Err(status) = context.alive_to_send(started) {
             return self.queue.push(tag, Outcome::local(status, Duration::ZERO));
         }
-        let (line, context, body) = (Arc::clone(&self.line), context.clone(), request.to_vec());
+        let (connection, context, body) = (Arc::clone(&self.connection), context.clone(), request.to_vec());
         let to = Receiver::Stream(Arc::clone(&self.queue), tag);
-        self.made.push(Request::Start { line, context, method, body, started, to });
+        self.made.push(Request::Start { connection, context, method, body, started, to });
     }
 
     /// Has the calls made so far sent, together.
@@ -113,7 +113,7 @@ impl ChannelStream {
     fn take_until(&mut self, until: Option<Instant>) -> Option<Completion> {
         self.flush();
         if self.taken.is_empty() {
-            self.queue.wait_into(&mut self.taken, self.line.patience(), until);
+            self.queue.wait_into(&mut self.taken, self.connection.patience(), until);
         }
         self.hand_out()
     }

@@ -3,12 +3,11 @@
 //! The leader alone puts something in, once. After that it doesn't touch the slot any more, so its maker can use it for
 //! the next call.
 
-use crate::outcome::Outcome;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use crate::waiter::Waiter;
+use greenwave_proto::outcome::Outcome;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context as TaskContext, Poll, Wake, Waker};
-use std::thread::Thread;
+use std::task::{Context as TaskContext, Poll};
 use std::time::{Duration, Instant};
 
 /// One call's place: pending, then done, then taken.
@@ -37,15 +36,6 @@ enum Stage {
     Pending,
     Done(Outcome),
     Taken,
-}
-
-/// Who is told that something happened.
-#[derive(Default)]
-pub(crate) enum Waiter {
-    #[default]
-    Nobody,
-    Thread(Thread),
-    Task(Waker),
 }
 
 /// Why a waiting thread goes on.
@@ -153,28 +143,6 @@ impl State {
     }
 }
 
-impl Waiter {
-    pub(crate) fn wake(self) {
-        match self {
-            Self::Nobody => {}
-            Self::Thread(thread) => thread.unpark(),
-            // Somebody else's code, which must not take down the thread that polls for everybody.
-            Self::Task(waker) => {
-                if catch_unwind(AssertUnwindSafe(|| waker.wake())).is_err() {
-                    tracing::error!("the waker of a task panicked");
-                }
-            }
-        }
-    }
-
-    pub(super) fn becomes(&mut self, task: &Waker) {
-        match self {
-            Self::Task(waker) => waker.clone_from(task),
-            Self::Nobody | Self::Thread(_) => *self = Self::Task(task.clone()),
-        }
-    }
-}
-
 /// How many looks at what is waited for come between two at the clock.
 const LOOKS: u32 = 64;
 
@@ -196,25 +164,5 @@ pub(super) fn spin(patience: Option<Duration>, is_so: impl Fn() -> bool) {
             return;
         }
         std::thread::yield_now();
-    }
-}
-
-/// Wakes a parked thread.
-pub(crate) struct Unpark(Thread);
-
-impl Unpark {
-    /// A waker of the calling thread.
-    pub(crate) fn current() -> Waker {
-        Waker::from(Arc::new(Self(std::thread::current())))
-    }
-}
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        self.0.unpark();
     }
 }

@@ -4,15 +4,16 @@
 //! written together at [`CompletionStream::flush`], or when the stream is polled.
 
 use super::by_name::ByName;
+use super::config::ChannelConfig;
 use crate::clock::Clock;
-use crate::config::{ChannelConfig, Wait};
-use crate::connection::{Request, Terms};
+use crate::config::Wait;
 use crate::context::Context;
 use crate::net::{Happening, Net, PeerKey};
-use crate::outcome::{Failure, Outcome, Reply};
 use crate::status::{Reason, Status};
 use crate::wire::MethodId;
 use greenwave_policy::{Budget, Time};
+use greenwave_proto::connection::{Request, Terms};
+use greenwave_proto::outcome::{Failure, Outcome, Reply};
 use greenwave_verbs::Address;
 use slab::Slab;
 use std::collections::VecDeque;
@@ -52,11 +53,11 @@ impl CompletionStream {
 
     pub(crate) fn with_clock(address: &Address, config: &ChannelConfig, clock: Clock) -> Result<Self, Status> {
         let wrong =
-            |error: crate::config::ConfigError| Status::new(crate::status::Code::InvalidArgument, error.to_string());
+            |error: greenwave_proto::ConfigError| Status::new(crate::status::Code::InvalidArgument, error.to_string());
         config.validate().map_err(wrong)?;
         let mut net = Net::new(config.backend.for_address(address), &config.limits, clock.clone(), false)
             .map_err(|error| Status::refused(Reason::Unreachable, error.to_string()))?;
-        let peer = net.open(address.clone(), config);
+        let peer = net.open(config.route(address.clone()));
         let (tags, happened, done) = (Slab::new(), Vec::new(), VecDeque::new());
         let by_tag = ByName::default();
         Ok(Self { net, clock, peer, wait: config.wait, tags, by_tag, happened, done })
@@ -194,9 +195,9 @@ impl CompletionStream {
     /// `INVALID_ARGUMENT` for a setting that can't be meant.
     pub fn open(&mut self, address: &Address, config: &ChannelConfig) -> Result<ConnectionId, Status> {
         let wrong =
-            |error: crate::config::ConfigError| Status::new(crate::status::Code::InvalidArgument, error.to_string());
+            |error: greenwave_proto::ConfigError| Status::new(crate::status::Code::InvalidArgument, error.to_string());
         config.validate().map_err(wrong)?;
-        Ok(ConnectionId(self.net.open(address.clone(), config)))
+        Ok(ConnectionId(self.net.open(config.route(address.clone()))))
     }
 
     /// [`submit`](Self::submit), on a connection that [`open`](Self::open) gave. On one of another stream's the call

@@ -10,9 +10,10 @@ mod places;
 mod promises;
 mod stalls;
 
+use crate::client::config::ChannelConfig;
 use crate::client::stream::{Completion, CompletionStream};
 use crate::clock::Clock;
-use crate::config::{ChannelConfig, Limits, ServerConfig};
+use crate::config::{Limits, ServerConfig};
 use crate::context::Context;
 use crate::counters::{Counters, Snapshot};
 use crate::local::{self, Installed};

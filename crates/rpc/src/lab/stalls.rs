@@ -1,9 +1,7 @@
 //! Peers that stop: timers fire at the very instant, and what such a peer makes the other end hold is bounded.
 
 use super::*;
-use crate::connection::{Caller, Link, Setup as End};
-use crate::wire::{Frame, Hello};
-use greenwave_verbs::{Close, Event, QueueConfig};
+use greenwave_verbs::QueueConfig;
 
 fn reason(done: &Completion) -> (Reason, String) {
     let status = &done.result.as_ref().expect_err("no answer").status;
@@ -112,38 +110,4 @@ fn answers_that_are_read_slowly_keep_further_calls_away() {
     let besides = 8 * 10_000 + 80_000 + 64_000;
     assert!(most <= 30_000 + besides, "{most} bytes were kept");
     assert!(lab.done.iter().all(|done| done.result.is_ok()));
-}
-
-/// Chunks that no peer would read: HELLO alone is posted before the other's is there.
-#[test]
-fn nothing_but_hello_is_written_to_a_peer_that_has_not_said_hello() {
-    let network = Network::new(0);
-    let config = QueueConfig { backend: Choice::Memory(network.clone()), ..QueueConfig::default() };
-    let (mut there, mut here) = (greenwave_verbs::open(&config).unwrap(), greenwave_verbs::open(&config).unwrap());
-    there.listen(&Address::Memory("there".into())).unwrap();
-    let endpoint = here.connect(&Address::Memory("there".into())).unwrap();
-    let limits = limits();
-    let end = End {
-        name: "here",
-        limits: &limits,
-        calls: 0,
-        checksums: false,
-        absolute: None,
-        sending: crate::Sending::default(),
-    };
-    let mut caller = Caller::new(Link::new(&end, Time::ZERO));
-    caller.link.go_away("already");
-    caller.transmit(Time::ZERO, &mut *here, endpoint, |_| {}).unwrap();
-    here.submit();
-    let mut heard = Vec::new();
-    there.poll(Time::ZERO, &mut |_| {});
-    there.poll(Time::ZERO, &mut |event| {
-        if let Event::Received { chunk, .. } = event {
-            heard.push(chunk.to_vec());
-        }
-    });
-    assert_eq!(heard.len(), 1);
-    let Ok(Frame::Hello(Hello { name, .. })) = Frame::parse(&heard[0], false) else { panic!("not a HELLO") };
-    assert_eq!(name.to_string(), "here");
-    here.close(endpoint, Close::Abort);
 }

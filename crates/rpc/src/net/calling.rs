@@ -1,17 +1,14 @@
 //! A calling end, and how to get it connected again.
 
-use super::PeerKey;
-use crate::config::ChannelConfig;
-use crate::connection::{Caller, Link, Setup};
+use super::{PeerKey, Route, backoff};
 use crate::status::{Reason, Status};
 use greenwave_policy::{Backoff, Time};
-use greenwave_verbs::{Address, TlsClient};
+use greenwave_proto::connection::Caller;
 
-/// The calls to one address.
+/// The calls to one server.
 pub(super) struct Calling {
     pub(super) caller: Caller,
-    pub(super) address: Address,
-    config: ChannelConfig,
+    pub(super) route: Route,
     backoff: Backoff,
     last_failure: String,
     /// Connections that the server leaves, and that calls are still under way on.
@@ -20,13 +17,12 @@ pub(super) struct Calling {
 
 impl Calling {
     /// `chunk_bytes`: what the queue takes, whatever the channel is set to.
-    pub(super) fn new(address: Address, config: &ChannelConfig, chunk_bytes: usize, now: Time) -> Self {
-        // A dispatcher is held by those who make calls, not by what it polls.
-        let mut config = ChannelConfig { dispatcher: None, ..config.clone() };
-        config.limits.chunk_bytes = config.limits.chunk_bytes.min(chunk_bytes);
-        let caller = Caller::new(link(&config, now));
-        let backoff = config.backoff();
-        Self { caller, address, config, backoff, last_failure: String::new(), left: Vec::new() }
+    pub(super) fn new(mut route: Route, chunk_bytes: usize, now: Time) -> Self {
+        let limits = &mut route.connection.limits;
+        limits.chunk_bytes = limits.chunk_bytes.min(chunk_bytes);
+        let caller = Caller::new(route.connection.link(0, now));
+        let backoff = backoff(route.reconnect, route.jitter_seed);
+        Self { caller, route, backoff, last_failure: String::new(), left: Vec::new() }
     }
 
     /// Why no connection is tried now, if none is.
@@ -34,46 +30,43 @@ impl Calling {
         (now < self.backoff.due()).then(|| self.unreachable())
     }
 
-    /// How its connections are secured.
-    pub(super) fn tls(&self) -> Option<&TlsClient> {
-        self.config.tls.as_ref()
-    }
-
     pub(super) fn unreachable(&self) -> Status {
-        Status::refused(Reason::Unreachable, format!("{}: {}", self.address, self.last_failure))
+        Status::refused(Reason::Unreachable, format!("{}: {}", self.route.address, self.last_failure))
     }
 
     /// A new end in place of the old one, for the next connection.
     pub(super) fn renew(&mut self, now: Time) -> Caller {
-        std::mem::replace(&mut self.caller, Caller::new(link(&self.config, now)))
+        std::mem::replace(&mut self.caller, Caller::new(self.route.connection.link(0, now)))
     }
 
     /// The connection is no longer, or never was. If it was of use the next one is tried at once.
     pub(super) fn failed(&mut self, now: Time, was_of_use: bool, text: String) {
-        if was_of_use {
-            self.backoff.succeeded(now)
-        } else {
-            self.backoff.failed(now)
+        match was_of_use {
+            true => self.backoff.succeeded(now),
+            false => self.backoff.failed(now),
         }
         self.last_failure = text;
     }
 }
 
-/// An end that calls and serves none.
-fn link(config: &ChannelConfig, now: Time) -> Link {
-    let ChannelConfig { name, limits, checksums, absolute, sending, .. } = config;
-    Link::new(&Setup { name, limits, calls: 0, checksums: *checksums, absolute: *absolute, sending: *sending }, now)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::ServerConfig;
+    use crate::net::ConnectionConfig;
+    use greenwave_verbs::Address;
     use std::time::Duration;
+
+    fn calling(reconnect: Duration, jitter_seed: Option<u64>) -> Calling {
+        let connection = ConnectionConfig::of(&ServerConfig::default());
+        let address = Address::Memory("there".into());
+        let route = Route { address, connection, tls: None, reconnect, jitter_seed };
+        Calling::new(route, 1024, Time::ZERO)
+    }
 
     #[test]
     fn attempts_are_spaced_out_until_a_connection_is_of_use() {
-        let config = ChannelConfig { reconnect: Duration::from_millis(10), ..ChannelConfig::default() };
-        let mut calling = Calling::new(Address::Memory("there".into()), &config, 1024, Time::ZERO);
+        let mut calling = calling(Duration::from_millis(10), None);
         let mut now = Time::ZERO;
         let mut pauses = Vec::new();
         for _ in 0..9 {
@@ -96,8 +89,7 @@ mod tests {
     #[test]
     fn channels_that_lost_the_same_server_do_not_retry_in_step() {
         let retries = |jitter_seed| {
-            let config = ChannelConfig { jitter_seed, ..ChannelConfig::default() };
-            let mut calling = Calling::new(Address::Memory("there".into()), &config, 1024, Time::ZERO);
+            let mut calling = calling(Duration::from_millis(10), jitter_seed);
             calling.failed(Time::ZERO, false, "refused".into());
             calling.backoff.due()
         };
@@ -108,8 +100,7 @@ mod tests {
 
     #[test]
     fn an_absurd_pause_is_only_long() {
-        let config = ChannelConfig { reconnect: Duration::MAX, ..ChannelConfig::default() };
-        let mut calling = Calling::new(Address::Memory("there".into()), &config, 1024, Time::ZERO);
+        let mut calling = calling(Duration::MAX, None);
         calling.failed(Time::ZERO, false, String::new());
         calling.failed(Time::ZERO, false, String::new());
         assert!(calling.resting(Time::from_nanos(1 << 62)).is_some());

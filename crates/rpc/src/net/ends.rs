@@ -5,14 +5,14 @@
 
 use super::calling::Calling;
 use super::directory::Directory;
+use super::endpoint::Endpoint;
 use super::pool::Pool;
 use super::turns::Elsewhere;
-use super::{Happening, PeerKey, Serving};
-use crate::config::Limits;
-use crate::connection::{Callee, Caller, Finished, Link, Served, Setup, Violation};
+use super::{ConnectionConfig, Happening, PeerKey};
 use crate::counters::Counters;
 use greenwave_policy::{Time, Turns};
-use greenwave_verbs::{CloseReason, CompletionQueue, EndpointId, Event, VerbsError};
+use greenwave_proto::connection::{Callee, Caller, Finished, Link, Served, Violation};
+use greenwave_verbs::{CloseReason, EndpointId, Event, VerbsError};
 use slab::Slab;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,8 +25,7 @@ use std::time::Duration;
 /// 2. A peer is in `dirty` exactly if its flag says so; all in it exist.
 /// 3. Nothing is due before `next_sweep`.
 pub(super) struct Ends {
-    pub(super) limits: Limits,
-    pub(super) serving: Option<Serving>,
+    pub(super) serving: Option<ConnectionConfig>,
     pub(super) peers: Slab<Peer>,
     by_endpoint: Directory,
     /// Connections with something to post.
@@ -85,9 +84,8 @@ pub(super) enum Fate {
 }
 
 impl Ends {
-    pub(super) fn new(limits: &Limits) -> Self {
+    pub(super) fn new() -> Self {
         Self {
-            limits: *limits,
             serving: None,
             peers: Slab::new(),
             by_endpoint: Directory::default(),
@@ -173,14 +171,8 @@ impl Ends {
 
     /// Adds the serving end of a connection that came in. Whether there is to be one.
     pub(super) fn welcome(&mut self, now: Time, endpoint: EndpointId) -> bool {
-        let Some(Serving { name, checksums, absolute, sending }) = self.serving.as_ref().filter(|_| !self.draining)
-        else {
-            return false;
-        };
-        let limits = &self.limits;
-        let setup =
-            Setup { name, limits, calls: limits.calls, checksums: *checksums, absolute: *absolute, sending: *sending };
-        let callee = Callee::new(Link::new(&setup, now), limits);
+        let Some(config) = self.serving.as_ref().filter(|_| !self.draining) else { return false };
+        let callee = Callee::new(config.link(config.limits.calls, now), &config.limits);
         let key = self.add(Half::Callee(Box::new(callee)));
         self.counters.connections.add(1);
         self.connect(key.index, endpoint);
@@ -322,14 +314,13 @@ impl Peer {
     pub(super) fn transmit(
         &mut self,
         now: Time,
-        queue: &mut dyn CompletionQueue,
-        endpoint: EndpointId,
+        endpoint: &mut Endpoint<'_>,
         spare: impl FnMut(Vec<u8>),
     ) -> Result<(), VerbsError> {
         match &mut self.half {
-            Half::Caller(calling) => calling.caller.transmit(now, queue, endpoint, spare),
-            Half::Leaving { caller, .. } => caller.transmit(now, queue, endpoint, spare),
-            Half::Callee(callee) => callee.transmit(now, queue, endpoint, spare),
+            Half::Caller(calling) => calling.caller.transmit(now, endpoint, spare),
+            Half::Leaving { caller, .. } => caller.transmit(now, endpoint, spare),
+            Half::Callee(callee) => callee.transmit(now, endpoint, spare),
         }
     }
 

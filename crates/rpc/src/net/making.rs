@@ -2,10 +2,10 @@
 
 use super::ends::{Ends, Fate, Half, Peer};
 use super::{Happening, Net, PeerKey};
-use crate::connection::{NewCall, Request};
-use crate::outcome::Outcome;
 use crate::status::Status;
 use greenwave_policy::Time;
+use greenwave_proto::connection::{NewCall, Request};
+use greenwave_proto::outcome::Outcome;
 use std::time::Duration;
 
 /// After how long without a poll calls are made only once it is known what became of the connection meanwhile.
@@ -105,7 +105,7 @@ impl Net {
 
     fn connect(&mut self, index: usize, now: Time) -> Result<(), Status> {
         let Half::Caller(calling) = &mut self.ends.peers[index].half else { return Ok(()) };
-        match self.queue.connect_with(&calling.address, calling.tls()) {
+        match self.queue.connect_with(&calling.route.address, calling.route.tls.as_ref()) {
             Ok(endpoint) => {
                 // The time for saying HELLO runs from now.
                 calling.renew(now);

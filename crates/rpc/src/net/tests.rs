@@ -1,7 +1,7 @@
 //! What only the connections of a thread can tell of themselves.
 
 use super::*;
-use crate::connection::NewCall;
+use greenwave_proto::connection::NewCall;
 use greenwave_verbs::Event;
 use greenwave_verbs::memory::{Direction, Faults, Network};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,12 +22,14 @@ fn timed(network: &Network) -> Timed {
     Timed(Net::new(Choice::Memory(network.clone()), &Limits::default(), clock, false).unwrap(), nanos)
 }
 
+fn route(to: &str) -> Route {
+    let connection = ConnectionConfig::of(&ServerConfig::default());
+    Route { address: Address::Memory(to.into()), connection, tls: None, reconnect: Duration::from_millis(10) }
+}
+
 fn serving(network: &Network) -> Timed {
     let Timed(mut net, nanos) = timed(network);
-    net.serve(
-        Serving { name: SERVER.into(), checksums: false, absolute: None, sending: Sending::default() },
-        Arc::default(),
-    );
+    net.serve(ConnectionConfig::of(&ServerConfig { name: SERVER.into(), ..ServerConfig::default() }), Arc::default());
     net.listen(&Address::Memory(SERVER.into()), None, false).unwrap();
     Timed(net, nanos)
 }
@@ -76,12 +78,12 @@ fn an_idle_connection_is_never_swept() {
     let network = Network::new(0);
     let mut net = serving(&network);
     let mut client = timed(&network);
-    let key = client.0.open(Address::Memory(SERVER.into()), &ChannelConfig::default());
+    let key = client.0.open(route(SERVER));
     let context = crate::context::Context::unlimited();
     let method = crate::wire::MethodId::of("any");
     let mut happened = Vec::new();
     let now = Time::from_nanos(1);
-    let call = NewCall { token: 0, context, method, body: Vec::new(), started: now };
+    let call = NewCall { token: 0, context: context.into(), method, body: Vec::new(), started: now };
     client.0.call(key, call, now, &mut happened);
     for _ in 0..5 {
         turn(&mut client, now);
@@ -106,12 +108,17 @@ fn an_idle_connection_is_never_swept() {
 fn what_became_of_an_abandoned_call_is_not_reported() {
     let network = Network::new(0);
     let mut client = timed(&network).0;
-    let key = client.open(Address::Memory("nobody".into()), &ChannelConfig::default());
+    let key = client.open(route("nobody"));
     let mut happened = Vec::new();
     let now = Time::from_nanos(1);
     let context = crate::context::Context::born(now, greenwave_policy::Budget::from_nanos(-5), true);
     let method = crate::wire::MethodId::of("any");
-    client.call(key, NewCall { token: 3, context, method, body: Vec::new(), started: now }, now, &mut happened);
+    client.call(
+        key,
+        NewCall { token: 3, context: context.into(), method, body: Vec::new(), started: now },
+        now,
+        &mut happened,
+    );
     assert_eq!(happened.len(), 1, "it had no time left");
     client.abandon(key, 3, &mut happened);
     assert!(happened.is_empty());

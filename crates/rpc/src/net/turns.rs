@@ -4,6 +4,7 @@
 //! posted is also copied by this thread, which has other things to find and to do meanwhile.
 
 use super::Net;
+use super::endpoint::Endpoint;
 use super::ends::Ends;
 use greenwave_policy::Time;
 use std::sync::Arc;
@@ -78,18 +79,20 @@ impl Net {
         for _ in 0..AT_ONCE {
             let Ends { peers, pool, turns, elsewhere, .. } = &mut self.ends;
             let Some(index) = turns.next(now, elsewhere.held_up()) else { break };
-            let Some((peer, endpoint)) =
+            let Some((peer, id)) =
                 peers.get_mut(index).and_then(|peer| Some((peer.endpoint?, peer))).map(|(at, peer)| (peer, at))
             else {
                 continue;
             };
             posted = true;
-            if let Err(error) = peer.transmit(now, &mut *self.queue, endpoint, |buffer| pool.put(buffer)) {
+            if let Err(error) =
+                peer.transmit(now, &mut Endpoint { queue: &mut *self.queue, id }, |buffer| pool.put(buffer))
+            {
                 // As in a flush.
-                tracing::debug!(%endpoint, %error, "not sent");
+                tracing::debug!(endpoint = %id, %error, "not sent");
             }
             // With room left it waits for credits, which is no reason to hold others back.
-            let is_held_up = peer.link().is_long() && self.queue.send_room(endpoint) == 0;
+            let is_held_up = peer.link().is_long() && self.queue.send_room(id) == 0;
             turns.posted(index, peer.link().least().filter(|_| is_held_up));
             self.ends.expect(index);
         }

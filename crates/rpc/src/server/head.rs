@@ -22,13 +22,12 @@ use super::methods::Learned;
 use super::places::Places;
 use super::steal::GlobalQueue;
 use super::task::{Handler, Tasks};
-use crate::channel::Lifeline;
 use crate::clock::{Clock, Ticking};
 use crate::config::ServerConfig;
 use crate::context::Context;
 use crate::counters::Counters;
 use crate::local::{CallSlot, Mailbox, Shared};
-use crate::net::{Happening, Net, PeerKey};
+use crate::net::{Happening, Net, PeerKey, Route};
 use crate::service::Router;
 use crate::wire::{CallId, MethodId};
 use greenwave_policy::{Admission, Dispatch, DispatchRule, Load, Margin, Pacing, Time};
@@ -36,7 +35,7 @@ use greenwave_quanta::{Quantum, Scheduler, is_instrumented};
 use greenwave_verbs::ListenerId;
 use slab::Slab;
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// How soon and how late a head that has nothing else to do looks at words of memory that handlers wait for.
@@ -85,8 +84,8 @@ pub(crate) struct Head {
     places: Vec<Places>,
     /// Calls that handlers here made.
     calls: Slab<Calling>,
-    /// The connections of channels that handlers here used.
-    channels: HashMap<u64, (Lifeline, PeerKey)>,
+    /// The connections that handlers here used, by the address of their routes, which are not freed before these go.
+    routes: HashMap<usize, (Weak<Route>, PeerKey)>,
     mailbox: Shared<Mailbox>,
     methods: Vec<Learned>,
     /// One per method, so that a method that was judged wrongly costs no other its place.
@@ -127,7 +126,7 @@ impl Head {
             relieve_at: Time::MAX,
             places: (0..role.router.len()).map(|_| Places::new(config)).collect(),
             calls: Slab::new(),
-            channels: HashMap::new(),
+            routes: HashMap::new(),
             mailbox: Shared::default(),
             methods: std::iter::repeat_with(learned).take(role.router.len()).collect(),
             admissions: (0..role.router.len()).map(|_| Admission::new(config.admission)).collect(),

@@ -1,14 +1,15 @@
 //! What other threads tell a head or a worker.
 
 use super::methods::Lesson;
-use crate::connection::Answer;
 use crate::context::Context;
 use crate::net::PeerKey;
 use crate::receipt::Receipt;
 use crate::status::{Code, Status};
+use crate::waiter::Resume;
 use crate::wire::CallId;
 use crossbeam_queue::SegQueue;
 use greenwave_policy::{Deadline, Load, Time, Urgency};
+use greenwave_proto::connection::Answer;
 use greenwave_quanta::scheduler::WaitId;
 use greenwave_verbs::{DetachedEndpoint, Waker};
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -109,20 +110,9 @@ impl Drop for Owed {
     }
 }
 
-/// A task that waits for what another thread brings about.
-pub(crate) struct Awaiter {
-    inbox: Arc<Inbox>,
-    wait: WaitId,
-}
-
-impl Awaiter {
-    pub(super) fn new(inbox: &Arc<Inbox>, wait: WaitId) -> Self {
-        Self { inbox: Arc::clone(inbox), wait }
-    }
-
-    /// Has the task go on, if it is still in that wait.
-    pub(crate) fn wake(&self) {
-        self.inbox.send(Message::Kept(self.wait));
+impl Resume for Inbox {
+    fn resume(&self, wait: WaitId) {
+        self.send(Message::Kept(wait));
     }
 }
 

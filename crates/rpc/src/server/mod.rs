@@ -17,14 +17,13 @@ use crate::clock::Clock;
 use crate::config::{ConfigError, ServerConfig};
 use crate::counters::{Counters, Snapshot};
 #[cfg(test)]
-use crate::net::{Net, Serving};
+use crate::net::{ConnectionConfig, Net};
 use crate::service::{Conflict, Router};
 use greenwave_policy::ReadyQueue;
 use greenwave_verbs::{Address, VerbsError};
 #[cfg(test)]
 pub(crate) use head::Head;
 use head::Role;
-pub(crate) use inbox::Awaiter;
 use inbox::{Inbox, Message};
 use plan::plan;
 use seat::Seat;
@@ -128,8 +127,7 @@ pub(crate) fn head_by_hand(
     config.validate()?;
     let counters: Arc<Counters> = Arc::default();
     let mut net = Net::new(config.backend.clone(), &config.limits, clock.clone(), false)?;
-    let serving = Serving::of(config);
-    net.serve(serving, Arc::clone(&counters));
+    net.serve(ConnectionConfig::of(config), Arc::clone(&counters));
     let (listeners, _) = seat::listen(&mut net, &config.listen, config.tls.as_ref(), config.clusters > 1)?;
     let role = Role {
         config: config.clone(),

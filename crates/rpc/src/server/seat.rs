@@ -12,7 +12,7 @@ use super::StartError;
 use super::head::{Head, Role};
 use super::inbox::LIVES;
 use super::plan::Place;
-use crate::net::{Net, Serving};
+use crate::net::{ConnectionConfig, Net};
 use greenwave_verbs::{Address, ListenerId, TlsServer, VerbsError};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::io;
@@ -113,8 +113,7 @@ impl Sitter {
         let Self { place, role } = self;
         let config = &role.config;
         let mut net = Net::with_buffers(place.backend.clone(), &config.limits, role.clock.clone(), false, BUFFERS)?;
-        let serving = Serving::of(config);
-        net.serve(serving, role.counters.clone());
+        net.serve(ConnectionConfig::of(config), role.counters.clone());
         if let Some((interface, nth)) = &place.interface {
             net.share_turns(interface.clone(), *nth);
         }

@@ -2,7 +2,7 @@
 
 use super::inbox::{Inbox, Owed};
 use super::places::Place;
-use crate::context::{Context, Inner};
+use crate::context::Context;
 use crate::local::Command;
 use crate::net::PeerKey;
 use crate::receipt::Receipt;
@@ -10,6 +10,7 @@ use crate::service::Router;
 use crate::status::Status;
 use crate::wire::CallId;
 use greenwave_policy::{Span, Time, Urgency};
+use greenwave_proto::context::Parts;
 use greenwave_quanta::Job;
 use greenwave_quanta::scheduler::JobId;
 use std::cell::Cell;
@@ -207,7 +208,7 @@ impl Tasks {
 
     /// Adds the task of a request.
     #[inline]
-    pub(super) fn begin(&mut self, admitted: Admitted, context: Inner, request: Vec<u8>) -> usize {
+    pub(super) fn begin(&mut self, admitted: Admitted, context: Parts, request: Vec<u8>) -> usize {
         let Some(index) = self.free.pop() else { return self.adopt(admitted, context.into(), request) };
         let task = &mut self.slots[index];
         match Rc::get_mut(&mut task.serving) {

@@ -3,8 +3,9 @@
 use super::inbox::Message;
 use super::{Server, ServerHandle};
 use crate::CompletionStream;
-use crate::channel::Channel;
-use crate::config::{ChannelConfig, Instance, ServerConfig};
+use crate::client::channel::Channel;
+use crate::client::config::ChannelConfig;
+use crate::config::{Instance, ServerConfig};
 use crate::context::Context;
 use crate::service::Router;
 use crate::status::{Code, Status};

@@ -1,8 +1,7 @@
 //! How calls come in: found, judged, put into the ready queue or given to a worker.
 
 use super::Head;
-use crate::connection::{Answer, Arrival};
-use crate::context::{Context, Inner, Metadata};
+use crate::context::Context;
 use crate::net::PeerKey;
 use crate::receipt::Receipt;
 use crate::server::inbox::{Job, Message, Owed};
@@ -10,6 +9,8 @@ use crate::server::task::{Admitted, Handler};
 use crate::status::{Check, Reason, Status};
 use crate::wire::MethodId;
 use greenwave_policy::{Refusal, Time, Urgency, Verdict};
+use greenwave_proto::connection::{Answer, Arrival};
+use greenwave_proto::context::{Metadata, Parts};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -66,7 +67,7 @@ impl Head {
         let Arrival { call, deadline, birth, parallel_unit, received, metadata, body, .. } = arrival;
         let enforced = !self.role.config.report_only;
         let metadata = Metadata::received(metadata, &self.role.config.pass_on);
-        let context = Inner::received(deadline, birth, parallel_unit, enforced, name, metadata);
+        let context = Parts::received(deadline, birth, parallel_unit, enforced, name, metadata);
         let (here, ahead) = estimate.unwrap_or_default();
         let urgency = Urgency { arrived: received, birth, deadline, here, ahead };
         let owed = |inbox| Owed::new(inbox, peer, call, method);

@@ -1,7 +1,6 @@
 //! How calls end: learned from, counted, answered.
 
 use super::Head;
-use crate::connection::Answer;
 use crate::net::PeerKey;
 use crate::receipt::{Receipt, StageReceipt};
 use crate::server::methods::{Behind, Lesson, Outcome};
@@ -9,6 +8,7 @@ use crate::server::places::Place;
 use crate::server::task::Task;
 use crate::status::{Check, Code, Reason, Status};
 use greenwave_policy::{Span, Time};
+use greenwave_proto::connection::Answer;
 
 impl Head {
     /// Answers a task and forgets it.

@@ -1,16 +1,15 @@
 //! Tasks that wait: for calls of their own, for a promise, for a time; and what ends a wait.
 
 use super::{Calling, Head};
-use crate::channel::Channel;
-use crate::connection::NewCall;
-use crate::local::Start;
-use crate::net::PeerKey;
-use crate::promise::{Pending, Waiter};
-use crate::server::inbox::{Awaiter, Inbox, Message};
+use crate::local::{Pending, Start};
+use crate::net::{PeerKey, Route};
+use crate::server::inbox::{Inbox, Message};
 use crate::server::places::Place;
 use crate::server::task::Task;
+use crate::waiter::Waiter;
 use crate::wire::CallId;
 use greenwave_policy::Time;
+use greenwave_proto::connection::NewCall;
 use greenwave_quanta::scheduler::JobId;
 use std::sync::Arc;
 
@@ -65,7 +64,8 @@ impl Head {
     /// Lets a task wait for a promise, at most until a time; false if there is nothing to wait for.
     pub(super) fn wait_for(&mut self, job: JobId, promise: &dyn Pending, until: Time) -> bool {
         let Some(wait) = self.jobs.wait(job) else { return false };
-        if !promise.register(Waiter::Task(Awaiter::new(&self.role.inbox, wait))) {
+        let inbox = Arc::clone(&self.role.inbox);
+        if !promise.register(Waiter::Handler(inbox, wait)) {
             return false;
         }
         self.jobs.end_at(until, wait);
@@ -161,8 +161,8 @@ impl Head {
     }
 
     pub(super) fn start(&mut self, now: Time, index: usize, start: Start) {
-        let Start { channel, context, method, body, slot } = start;
-        let peer = self.connection_of(&channel);
+        let Start { route, context, method, body, slot } = start;
+        let peer = self.connection_of(&route);
         let Self { net, calls, .. } = self;
         let token = calls.insert(Calling { task: index, peer, slot: slot.clone() });
         slot.token.set(Some(token));
@@ -174,20 +174,21 @@ impl Head {
     }
 
     /// The connection that a channel's calls go over. Those of channels that are gone are closed when one is added.
-    fn connection_of(&mut self, channel: &Channel) -> PeerKey {
-        let Self { net, channels, .. } = self;
-        if let Some((_, peer)) = channels.get(&channel.id()) {
+    fn connection_of(&mut self, route: &Arc<Route>) -> PeerKey {
+        let Self { net, routes, .. } = self;
+        let key = Arc::as_ptr(route).addr();
+        if let Some((_, peer)) = routes.get(&key) {
             return *peer;
         }
-        channels.retain(|_, (channel, peer)| {
-            let stays = channel.is_alive();
+        routes.retain(|_, (route, peer)| {
+            let stays = route.strong_count() > 0;
             if !stays {
                 net.forget(*peer);
             }
             stays
         });
-        let peer = net.open(channel.address().clone(), channel.config());
-        channels.insert(channel.id(), (channel.lifeline(), peer));
+        let peer = net.open(Route::clone(route));
+        routes.insert(key, (Arc::downgrade(route), peer));
         peer
     }
 

@@ -1,0 +1,477 @@
+//! The end of a connection that serves calls.
+//!
+//! A slot is *free*, then *receiving* while a message comes in parts, then *open* until its answer is handed in. A call
+//! refused before its message was complete is *answered* at once, and the rest of the message is thrown away.
+//!
+//! Invariants:
+//! 1. Every CALL is answered once: [`Callee::send_answer`] is reached once for each call that left *free*.
+//! 2. `open` counts the calls that are not answered, `receiving` and `assembling` those that are being received.
+//! 3. What the peer makes this end hold is bounded: slots by `calls`, answers unread by `calls` too, messages half
+//!    received by `assembly_bytes` of what they announce. Room is made for up to 1 MiB each on the peer's word (address
+//!    space; it is memory once it is written), and beyond that as they arrive.
+
+use super::assembly::{Assembly, Discarding};
+use super::link::Link;
+use super::outgoing::Outgoing;
+use super::slot_of;
+use super::violation::Violation;
+use crate::receipt::Receipt;
+use crate::status::{Code, Origin, Reason, Status};
+use crate::transport::Transport;
+use crate::wire::{self, Call, CallHeader, CallId, Data, Direction, Features, Frame, Meta, MethodId, ReplyHeader};
+use greenwave_policy::{Budget, Deadline, Time};
+use std::sync::Arc;
+
+/// A call that came in whole.
+pub struct Arrival {
+    /// Its number, to answer by.
+    pub call: CallId,
+    /// The method that is called.
+    pub method: MethodId,
+    /// When the answer is expected, by this machine's clock.
+    pub deadline: Deadline,
+    /// When the request was made, as far as this machine knows.
+    pub birth: Time,
+    /// Whether it is a branch of a parallel unit.
+    pub parallel_unit: bool,
+    /// When its first chunk was taken in.
+    pub received: Time,
+    /// Entries as they are on the wire, checked.
+    pub metadata: Option<Arc<[u8]>>,
+    /// The message.
+    pub body: Vec<u8>,
+}
+
+/// What to answer, and what it cost.
+pub struct Answer {
+    /// The call's number.
+    pub call: CallId,
+    /// The message, or how the call failed.
+    pub result: Result<Vec<u8>, Status>,
+    /// What it cost here and behind.
+    pub receipt: Receipt,
+    /// When the answer is expected.
+    pub deadline: Deadline,
+}
+
+enum Slot {
+    Free,
+    Receiving(Box<Receiving>),
+    /// Being served, by this task if it was [said](Callee::served_by).
+    Open(CallId, u32),
+    /// Answered, but parts of its message are still to come.
+    Answered(CallId, Discarding),
+}
+
+/// Nobody has said which task serves a call.
+const NO_TASK: u32 = u32::MAX;
+
+struct Receiving {
+    arrival: Arrival,
+    assembly: Assembly,
+}
+
+impl Receiving {
+    /// What it holds, or will.
+    fn announced(&self) -> usize {
+        self.assembly.message_len() + self.arrival.metadata.as_ref().map_or(0, |metadata| metadata.len())
+    }
+}
+
+/// What a chunk brought.
+pub enum Served {
+    /// A call is there, whole.
+    Arrived(Arrival),
+    /// The caller of an open call no longer wants the answer; with the task that serves it.
+    Cancelled(CallId, Option<usize>),
+    /// A call was answered with a refusal at once.
+    Refused,
+    /// The caller of a call that was not there yet took it back; that was answered.
+    Withdrawn,
+}
+
+/// The code of a failure. No handler can succeed by failing.
+fn failing(code: Code) -> Code {
+    if code == Code::Ok { Code::Internal } else { code }
+}
+
+/// The task of this number, if it is one.
+fn known(task: u32) -> Option<usize> {
+    (task != NO_TASK).then_some(task as usize)
+}
+
+/// The serving end.
+pub struct Callee {
+    /// What both ends do alike.
+    pub link: Link,
+    /// With the generation that each slot had last.
+    slots: Vec<(u16, Slot)>,
+    calls: u32,
+    message_bytes: usize,
+    assembly_bytes: usize,
+    /// Bytes announced by messages that are being received.
+    assembling: usize,
+    receiving: usize,
+    open: usize,
+}
+
+impl Callee {
+    /// A serving end; what it accepts is as `link` states it.
+    pub fn new(link: Link, limits: &crate::limits::Limits) -> Self {
+        Self {
+            link,
+            slots: Vec::new(),
+            calls: limits.calls,
+            message_bytes: limits.message_bytes,
+            assembly_bytes: limits.assembly_bytes,
+            assembling: 0,
+            receiving: 0,
+            open: 0,
+        }
+    }
+
+    /// Calls that are not answered, and answers that are not posted.
+    #[inline]
+    pub fn unanswered(&self) -> usize {
+        self.open + self.link.messages()
+    }
+
+    /// The calls that are being served, each with the task that serves it.
+    pub fn open_calls(&self) -> impl Iterator<Item = (CallId, Option<usize>)> {
+        self.slots
+            .iter()
+            .filter_map(|(_, slot)| if let Slot::Open(call, task) = slot { Some((*call, known(*task))) } else { None })
+    }
+
+    /// Notes which task serves an open call, to be said when it is cancelled.
+    #[inline]
+    pub fn served_by(&mut self, call: CallId, task: usize) {
+        if let Some((_, Slot::Open(open, own))) = self.slots.get_mut(slot_of(call))
+            && *open == call
+        {
+            *own = u32::try_from(task).unwrap_or(NO_TASK);
+        }
+    }
+
+    /// Reads a chunk. `buffer` gives an empty buffer, for a message of about so many bytes.
+    ///
+    /// # Errors
+    /// What the peer did that is not allowed; the connection is over.
+    pub fn receive(
+        &mut self,
+        now: Time,
+        chunk: &[u8],
+        buffer: impl FnOnce(usize) -> Vec<u8>,
+    ) -> Result<Option<Served>, Violation> {
+        if let Some(call) = self.link.receive_call(chunk)? {
+            return self.on_call(now, &call, buffer);
+        }
+        self.receive_any(now, chunk, buffer)
+    }
+
+    #[inline(never)]
+    fn receive_any(
+        &mut self,
+        now: Time,
+        chunk: &[u8],
+        buffer: impl FnOnce(usize) -> Vec<u8>,
+    ) -> Result<Option<Served>, Violation> {
+        match self.link.receive(chunk)? {
+            None => Ok(None),
+            Some(Frame::Call(call)) => self.on_call(now, &call, buffer),
+            Some(Frame::Data(data)) => self.on_data(now, &data),
+            Some(Frame::Cancel(cancel)) => Ok(self.on_cancel(now, cancel.call)),
+            Some(Frame::GoAway(_)) => Ok(None),
+            Some(other) => Err(Violation::WrongEnd(other.kind())),
+        }
+    }
+
+    #[inline(always)]
+    fn on_call(
+        &mut self,
+        now: Time,
+        call: &Call<'_>,
+        buffer: impl FnOnce(usize) -> Vec<u8>,
+    ) -> Result<Option<Served>, Violation> {
+        let header = &call.header;
+        let (id, slot) = (header.call, slot_of(header.call));
+        self.admit(id, slot)?;
+        let message_len = header.message_len as usize;
+        let complete = call.body.len() == message_len;
+        self.open += 1;
+        let is_simple = complete && call.meta.is_empty() && message_len <= self.message_bytes;
+        let is_welcome = is_simple && !self.link.is_left_alone();
+        if !is_welcome && let Some(status) = self.refusal(call, complete) {
+            if !complete {
+                self.slots[slot].1 = Slot::Answered(id, Discarding::begin(call.body.len(), message_len));
+            }
+            self.refuse(id, status);
+            return Ok(Some(Served::Refused));
+        }
+        if complete {
+            self.slots[slot].1 = Slot::Open(id, NO_TASK);
+            let mut body = buffer(message_len);
+            body.extend_from_slice(call.body);
+            return Ok(Some(Served::Arrived(self.arrival(now, call, body))));
+        }
+        let assembly = Assembly::begin(buffer(Assembly::room(message_len)), call.body, message_len);
+        let arrival = self.arrival(now, call, Vec::new());
+        self.assembling += message_len + call.meta.len();
+        self.receiving += 1;
+        self.link.received_part(now, self.receiving);
+        self.slots[slot].1 = Slot::Receiving(Box::new(Receiving { arrival, assembly }));
+        Ok(None)
+    }
+
+    /// Whether the caller may begin this call in this slot.
+    #[inline(always)]
+    fn admit(&mut self, call: CallId, slot: usize) -> Result<(), Violation> {
+        let limit = self.calls;
+        if slot >= limit as usize {
+            return Err(Violation::Slot { call, slot, limit });
+        }
+        if call.generation() == 0 {
+            return Err(Violation::Generation(call));
+        }
+        // A caller takes a slot again only when it has read the REPLY, so replies that it doesn't read count as well.
+        if self.unanswered() >= limit as usize {
+            return Err(Violation::Unread { limit });
+        }
+        if slot >= self.slots.len() {
+            self.slots.resize_with(slot + 1, || (0, Slot::Free));
+        }
+        let (last, state) = &mut self.slots[slot];
+        if !matches!(state, Slot::Free) {
+            return Err(Violation::Duplicate(call));
+        }
+        // A call that comes twice must not be served twice.
+        if std::mem::replace(last, call.generation()) == call.generation() {
+            return Err(Violation::Again(call));
+        }
+        Ok(())
+    }
+
+    /// Why a call is not taken in, if it isn't.
+    #[inline(never)]
+    fn refusal(&self, call: &Call<'_>, complete: bool) -> Option<Status> {
+        let (len, limit) = (call.header.message_len as usize, self.message_bytes);
+        if self.link.is_left_alone() {
+            return Some(Status::refused(Reason::GoingAway, ""));
+        }
+        if len > limit {
+            let text = format!("the request has {len} bytes, accepted are {limit}");
+            return Some(Status::refused(Reason::MessageTooLarge, text));
+        }
+        if !complete && self.assembling + len + call.meta.len() > self.assembly_bytes {
+            let (held, most) = (self.assembling, self.assembly_bytes);
+            let text = format!("messages of {held} bytes are half received, with this one more than {most}");
+            return Some(Status::refused(Reason::TooManyCalls, text));
+        }
+        let wrong = Meta::parse(call.meta).err()?;
+        Some(Status::refused(Reason::Metadata, wrong.to_string()))
+    }
+
+    #[inline(always)]
+    fn arrival(&self, now: Time, call: &Call<'_>, body: Vec<u8>) -> Arrival {
+        let header = &call.header;
+        let budget = self.budget(header);
+        Arrival {
+            call: header.call,
+            method: header.method,
+            deadline: Deadline::at(now, budget),
+            birth: now - header.elapsed,
+            parallel_unit: header.deadline.parallel_unit,
+            received: now,
+            metadata: (!call.meta.is_empty()).then(|| call.meta.into()),
+            body,
+        }
+    }
+
+    /// What is left: by the date, where there is one and clocks agree, otherwise as the caller estimated it.
+    #[inline]
+    fn budget(&self, header: &CallHeader) -> Budget {
+        let dated = self.link.absolute.as_ref().zip(header.expires);
+        dated
+            .and_then(|(clock, expires)| clock.budget(expires.as_nanos(), (self.link.realtime)()))
+            .unwrap_or(header.deadline.budget)
+    }
+
+    fn refuse(&mut self, call: CallId, status: Status) {
+        let receipt = Receipt::default();
+        self.send_answer(Answer { call, result: Err(status), receipt, deadline: Deadline::NEVER });
+    }
+
+    fn on_data(&mut self, now: Time, data: &Data<'_>) -> Result<Option<Served>, Violation> {
+        let call = data.header.call;
+        let unexpected = Err(Violation::UnexpectedData(call));
+        let Some((_, state)) = self.slots.get_mut(slot_of(call)) else { return unexpected };
+        if data.header.direction != Direction::Request {
+            return unexpected;
+        }
+        match state {
+            Slot::Receiving(receiving) if receiving.arrival.call == call => {
+                if !receiving.assembly.add(call, data.header.offset, data.body)? {
+                    self.link.received_part(now, self.receiving);
+                    return Ok(None);
+                }
+            }
+            Slot::Answered(answered, rest) if *answered == call => {
+                if rest.add(call, data.header.offset, data.body)? {
+                    *state = Slot::Free;
+                }
+                return Ok(None);
+            }
+            _ => return unexpected,
+        }
+        Ok(self.take_received(now, slot_of(call)).map(|received| {
+            self.slots[slot_of(call)].1 = Slot::Open(call, NO_TASK);
+            Served::Arrived(Arrival { body: received.assembly.into_body(), ..received.arrival })
+        }))
+    }
+
+    /// Takes a message that is being received out of its slot, which is free then.
+    fn take_received(&mut self, now: Time, slot: usize) -> Option<Box<Receiving>> {
+        let Slot::Receiving(receiving) = std::mem::replace(&mut self.slots[slot].1, Slot::Free) else { return None };
+        self.assembling -= receiving.announced();
+        self.receiving -= 1;
+        self.link.received_part(now, self.receiving);
+        Some(receiving)
+    }
+
+    fn on_cancel(&mut self, now: Time, call: CallId) -> Option<Served> {
+        let slot = slot_of(call);
+        match &self.slots.get(slot)?.1 {
+            Slot::Open(open, task) if *open == call => Some(Served::Cancelled(call, known(*task))),
+            Slot::Answered(answered, _) if *answered == call => {
+                self.slots[slot].1 = Slot::Free;
+                None
+            }
+            Slot::Receiving(receiving) if receiving.arrival.call == call => {
+                self.take_received(now, slot);
+                self.refuse(call, Status::refused(Reason::Cancelled, ""));
+                Some(Served::Withdrawn)
+            }
+            // It crossed our answer.
+            _ => None,
+        }
+    }
+
+    /// Answers an open call. An answer to a call that is not open is dropped: the connection it came on is another's. The
+    /// memory of the answer, if it is free again.
+    #[inline]
+    pub fn answer(&mut self, answer: Answer) -> Option<Vec<u8>> {
+        let slot = slot_of(answer.call);
+        match self.slots.get_mut(slot) {
+            Some((_, Slot::Open(open, _))) if *open == answer.call => self.slots[slot].1 = Slot::Free,
+            _ => return None,
+        }
+        let Answer { call, result, receipt, .. } = &answer;
+        let (code, reason, by_handler, body) = match result {
+            Ok(body) => (Code::Ok, Reason::None, false, &body[..]),
+            Err(status) => (failing(status.code), status.reason, self.tells(status), status.message.as_bytes()),
+        };
+        let is_whole = code == Code::Ok || body.len() <= wire::FAILURE_TEXT_MOST;
+        if !receipt.children.is_empty() || !is_whole || !self.link.may_line_up(body.len()) {
+            self.send_answer(answer);
+            return None;
+        }
+        let header = ReplyHeader {
+            call: *call,
+            credits: 0,
+            message_len: body.len() as u32,
+            code,
+            reason,
+            by_handler,
+            receipts_len: 0,
+            queue: receipt.queue,
+            service: receipt.service,
+            total: receipt.total,
+        };
+        self.open -= 1;
+        self.link.line_up(&header.fixed(), &[], body);
+        answer.result.ok()
+    }
+
+    /// Whether a failure is said to be the handler's.
+    fn tells(&self, status: &Status) -> bool {
+        let is_asked = self.link.agreed().is_some_and(|agreed| agreed.features.contains(Features::ORIGINS));
+        is_asked && status.origin == Origin::Handler
+    }
+
+    #[inline(never)]
+    fn send_answer(&mut self, answer: Answer) {
+        let Answer { call, result, receipt, deadline } = answer;
+        self.open -= 1;
+        let Some(agreed) = self.link.agreed() else { return };
+        let room = self.link.room(agreed) - wire::REPLY_FIXED;
+        let limit = agreed.send.message_bytes as usize;
+        let result = result.and_then(|body| match body.len() {
+            fits if fits <= limit => Ok(body),
+            len => {
+                let text = format!("the reply has {len} bytes, the caller accepts {limit}");
+                Err(Status::refused(Reason::ReplyTooLarge, text))
+            }
+        });
+        let (code, reason, by_handler, body) = match result {
+            Ok(body) => (Code::Ok, Reason::None, false, body),
+            Err(status) => {
+                let by_handler = self.tells(&status);
+                let text = status.message;
+                // It is a message too, and can't be sent in parts.
+                let end = text.floor_char_boundary(wire::FAILURE_TEXT_MOST.min(room).min(limit));
+                let mut text = text.into_bytes();
+                text.truncate(end);
+                (failing(status.code), status.reason, by_handler, text)
+            }
+        };
+        let mut receipts = Vec::new();
+        if !receipt.children.is_empty() && agreed.features.contains(Features::RECEIPTS) {
+            // The text of a failure is whole in its chunk; of a body there is a byte, and the rest can follow.
+            let kept = if code == Code::Ok { 1 } else { body.len().max(1) };
+            receipt.encode_stages(room.saturating_sub(kept).min(wire::RECEIPT_BYTES_MOST), &mut receipts);
+        }
+        let header = ReplyHeader {
+            call,
+            credits: 0,
+            message_len: body.len() as u32,
+            code,
+            reason,
+            by_handler,
+            receipts_len: receipts.len() as u16,
+            queue: receipt.queue,
+            service: receipt.service,
+            total: receipt.total,
+        };
+        self.link.push(Outgoing::reply(call, header.encode(), receipts.into(), body, deadline));
+    }
+
+    /// Posts what can be posted; bodies that left come back through `spare`.
+    ///
+    /// # Errors
+    /// The transport's.
+    pub fn transmit<T: Transport>(
+        &mut self,
+        now: Time,
+        transport: &mut T,
+        spare: impl FnMut(Vec<u8>),
+    ) -> Result<(), T::Error> {
+        self.link.transmit(now, transport, |_| {}, spare)
+    }
+
+    /// Panics unless the invariants hold.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub fn check(&self) {
+        self.link.check();
+        let receiving = self.slots.iter().filter_map(|(_, slot)| match slot {
+            Slot::Receiving(receiving) => Some(receiving),
+            _ => None,
+        });
+        let (count, announced, held) = receiving.fold((0, 0, 0), |(count, announced, held), one| {
+            (count + 1, announced + one.announced(), held + one.assembly.arrived())
+        });
+        assert_eq!((count, announced), (self.receiving, self.assembling));
+        assert!(held <= announced && announced <= self.assembly_bytes, "{held} of {announced} bytes are half received");
+        assert_eq!(self.open, self.open_calls().count() + self.receiving);
+        assert!(self.unanswered() <= self.calls as usize && self.slots.len() <= self.calls as usize);
+    }
+}

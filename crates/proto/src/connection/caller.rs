@@ -1,0 +1,535 @@
+//! The end of a connection that makes calls.
+//!
+//! A call's life: *queued* while there is no connection or no free slot; *open* from the moment it is given a slot;
+//! then finished, by its REPLY, its deadline, a cancellation or the loss of the connection. One that finished before
+//! its REPLY leaves its slot *haunted* until the REPLY comes.
+//!
+//! When the peer goes away, calls that it has not heard of are taken out, to be made on another connection.
+//!
+//! Invariants:
+//! 1. Every call handed in is finished exactly once, abandoned, or taken out.
+//! 2. A slot is free, open or haunted; `free` lists the free ones that were used before.
+//! 3. No open or queued call expires before `earliest`, and none is cancelled for longer than [`GLANCE`](super::request::GLANCE) unnoticed.
+//! 4. `elsewhere` has every unfinished call but those that are open and were [dispatched](Caller::dispatch).
+//! 5. A slot's reply is half received only while the slot is open or haunted; `receiving` counts the open ones.
+
+mod over;
+
+use super::assembly::{Assembly, Discarding};
+use super::link::{Link, Place};
+use super::outgoing::{Outgoing, Unsent};
+use super::request::Request;
+use super::violation::Violation;
+use super::{call_in, looked, next_generation, slot_of};
+use crate::context::Context;
+use crate::outcome::Outcome;
+use crate::receipt::Receipt;
+use crate::status::{Code, Origin, Reason, Status};
+use crate::transport::Transport;
+use crate::wire::{
+    CALL_FIXED, CallHeader, CallId, Cancel, Data, Direction, Features, Frame, GoAway, GoAwayCode, MethodId, Realtime,
+    Reply,
+};
+use greenwave_policy::Time;
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+/// What a callee spent if it said nothing.
+const NOTHING: Receipt =
+    Receipt { queue: Duration::ZERO, service: Duration::ZERO, total: Duration::ZERO, children: Vec::new(), omitted: 0 };
+
+/// Deadlines are kept to within this, or where there are many calls to [within more](Caller::grain).
+const GRAIN: Duration = Duration::from_micros(50);
+
+/// For each slot deadlines are looked at this much less often, so that looking takes no more than a tenth of a core.
+const GRAIN_PER_SLOT: Duration = Duration::from_nanos(20);
+
+/// A call to be made with a context and a message of its own; see [`Request`].
+pub struct NewCall {
+    /// Its maker's name for it.
+    pub token: usize,
+    /// Its deadline, and who may cancel it.
+    pub context: Context,
+    /// The method to call.
+    pub method: MethodId,
+    /// The message.
+    pub body: Vec<u8>,
+    /// When its maker began to wait for it.
+    pub started: Time,
+}
+
+impl NewCall {
+    /// What is known of it, and its message.
+    pub fn into_parts(self) -> (Request, Vec<u8>) {
+        let Self { token, context, method, body, started } = self;
+        (Request { token, terms: context.into(), method, started }, body)
+    }
+}
+
+/// A call that is over.
+pub struct Finished {
+    /// Its maker's name for it.
+    pub token: usize,
+    /// How it ended.
+    pub outcome: Outcome,
+}
+
+enum Slot {
+    Free,
+    Open(Open),
+    /// Finished here, unanswered there; of an answer that is on its way the rest is thrown away.
+    Haunted(Option<Discarding>),
+}
+
+struct Open {
+    request: Request,
+    /// When its first chunk was posted.
+    posted: Option<Time>,
+    /// Where its message waits, if it was not [dispatched](Caller::dispatch).
+    place: Place,
+    /// An answer in parts, and when the first of them came.
+    reply: Option<Box<(Assembly, Receipt, Time)>>,
+}
+
+const _: () = assert!(size_of::<Slot>() <= 96);
+
+/// The calling end.
+pub struct Caller {
+    /// What both ends do alike.
+    pub link: Link,
+    slots: Vec<(u16, Slot)>,
+    free: Vec<u16>,
+    /// By their number, the first in front.
+    queued: BTreeMap<u64, (Request, Vec<u8>)>,
+    /// How many were ever queued.
+    numbers: u64,
+    /// By their tokens.
+    elsewhere: HashMap<usize, Whereabouts>,
+    open: usize,
+    receiving: usize,
+    earliest: Time,
+    /// Whether any REPLY came over this connection.
+    answered: bool,
+    going: Option<Going>,
+}
+
+/// Where an unfinished call is.
+enum Whereabouts {
+    Slot(usize),
+    /// Under this number.
+    Queued(u64),
+}
+
+/// What the peer said when it went away.
+pub struct Going {
+    /// Its reason, for people.
+    pub text: String,
+    /// Whether it closes at once. What is under way is lost then.
+    pub at_once: bool,
+}
+
+impl Caller {
+    /// A calling end.
+    pub fn new(link: Link) -> Self {
+        Self {
+            link,
+            slots: Vec::new(),
+            free: Vec::new(),
+            queued: BTreeMap::new(),
+            numbers: 0,
+            elsewhere: HashMap::new(),
+            open: 0,
+            receiving: 0,
+            earliest: Time::MAX,
+            answered: false,
+            going: None,
+        }
+    }
+
+    /// Calls that are not finished.
+    #[inline]
+    pub fn unfinished(&self) -> usize {
+        self.open + self.queued.len()
+    }
+
+    /// Why the peer takes no further calls, if it said so.
+    #[inline]
+    pub fn going(&self) -> Option<&Going> {
+        self.going.as_ref()
+    }
+
+    /// Whether the connection was of use: a call was answered over it.
+    pub fn was_of_use(&self) -> bool {
+        self.answered
+    }
+
+    /// Takes a call on in whatever way. The memory of its message, if it is free again.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub fn call(&mut self, now: Time, call: NewCall, done: &mut impl FnMut(Finished)) -> Option<Vec<u8>> {
+        let (request, body) = call.into_parts();
+        match self.dispatch(now, request, &body) {
+            Ok(_) => Some(body),
+            Err(request) => {
+                self.take_on(now, request, body, done);
+                None
+            }
+        }
+    }
+
+    /// Makes a call whose message is short, if nothing keeps it from leaving with the next write, and says in which slot,
+    /// for [`abandon`](Self::abandon). Otherwise it is given back, to be [taken on](Self::take_on).
+    #[inline]
+    pub fn dispatch(&mut self, now: Time, request: Request, body: &[u8]) -> Result<usize, Request> {
+        let metadata = request.terms.metadata();
+        if !self.queued.is_empty() || !self.link.may_line_up(metadata.len() + body.len()) {
+            return Err(request);
+        }
+        let Some(slot) = self.take_slot() else { return Err(request) };
+        let (generation, state) = &mut self.slots[slot];
+        *generation = next_generation(*generation);
+        let header = request.header(call_in(slot, *generation), body.len());
+        self.link.line_up(&header.dated(request.terms.deadline(), request.terms.birth()), metadata, body);
+        self.earliest = self.earliest.min(request.terms.look_at(now));
+        *state = Slot::Open(Open { request, posted: None, place: None, reply: None });
+        self.open += 1;
+        Ok(slot)
+    }
+
+    /// Takes a call on. It may have to wait for a slot; the time counts.
+    pub fn take_on(&mut self, now: Time, request: Request, body: Vec<u8>, done: &mut impl FnMut(Finished)) {
+        if let Some(status) = self.refusal(&request, body.len()) {
+            let outcome = Outcome::local(status, now.since(request.started));
+            return done(Finished { token: request.token, outcome });
+        }
+        self.earliest = self.earliest.min(request.terms.look_at(now));
+        if self.queued.is_empty()
+            && let Some(slot) = self.take_slot()
+        {
+            return self.open(now, slot, request, body);
+        }
+        self.numbers += 1;
+        self.elsewhere.insert(request.token, Whereabouts::Queued(self.numbers));
+        self.queued.insert(self.numbers, (request, body));
+    }
+
+    /// Why a call with a message of so many bytes can't be made on this connection, if it can't.
+    fn refusal(&self, request: &Request, len: usize) -> Option<Status> {
+        let agreed = self.link.agreed()?;
+        let limit = agreed.send.message_bytes;
+        let metadata = request.terms.metadata().len();
+        // The head, with a date, and a byte of the message have to fit beside them.
+        let room = self.link.room(agreed).saturating_sub(CALL_FIXED + size_of::<u64>() + 1);
+        if metadata > room {
+            let text = format!("they have {metadata} bytes, with chunks of this size they may have {room}");
+            Some(Status::refused(Reason::Metadata, text))
+        } else if len > limit as usize {
+            let text = format!("the request has {len} bytes, the server accepts {limit}");
+            Some(Status::refused(Reason::MessageTooLarge, text))
+        } else if agreed.send.calls == 0 {
+            Some(Status::refused(Reason::TooManyCalls, "the server accepts none on this connection"))
+        } else {
+            None
+        }
+    }
+
+    #[inline]
+    fn take_slot(&mut self) -> Option<usize> {
+        let limit = self.link.agreed()?.send.calls as usize;
+        if let Some(slot) = self.free.pop() {
+            return Some(slot.into());
+        }
+        (self.slots.len() < limit).then(|| {
+            self.slots.push((0, Slot::Free));
+            self.slots.len() - 1
+        })
+    }
+
+    fn open(&mut self, now: Time, slot: usize, request: Request, body: Vec<u8>) {
+        let (generation, state) = &mut self.slots[slot];
+        *generation = next_generation(*generation);
+        let id = call_in(slot, *generation);
+        let terms = &request.terms;
+        let dated = self.link.agreed().is_some_and(|agreed| agreed.features.contains(Features::ABSOLUTE_DEADLINE));
+        let expires = dated
+            .then(|| terms.deadline().budget(now).remaining())
+            .flatten()
+            .map(|left| Realtime::from_nanos((self.link.realtime)().saturating_add(crate::wire::nanos(left))));
+        let head = CallHeader { expires, ..request.header(id, body.len()) }.encode();
+        let message = Outgoing::call(id, head, terms.metadata().into(), body, terms.deadline(), terms.birth());
+        let place = self.link.push(message);
+        self.elsewhere.insert(request.token, Whereabouts::Slot(slot));
+        *state = Slot::Open(Open { request, posted: None, place, reply: None });
+        self.open += 1;
+    }
+
+    #[inline(always)]
+    fn free_slot(&mut self, now: Time, slot: usize) {
+        self.slots[slot].1 = Slot::Free;
+        self.free.push(slot as u16);
+        if !self.queued.is_empty() {
+            self.open_queued(now);
+        }
+    }
+
+    #[inline(never)]
+    fn open_queued(&mut self, now: Time) {
+        while !self.queued.is_empty()
+            && let Some(slot) = self.take_slot()
+        {
+            let Some((_, (request, body))) = self.queued.pop_first() else { return };
+            self.open(now, slot, request, body);
+        }
+    }
+
+    /// Reads a chunk; finished calls go to `done`. Asks for a `buffer` for an answer of so many bytes.
+    ///
+    /// # Errors
+    /// What the peer did that is not allowed; the connection is over.
+    pub fn receive(
+        &mut self,
+        now: Time,
+        chunk: &[u8],
+        buffer: impl FnOnce(usize) -> Vec<u8>,
+        done: &mut impl FnMut(Finished),
+    ) -> Result<(), Violation> {
+        if let Some(reply) = self.link.receive_reply(chunk)? {
+            return self.on_reply(now, &reply, buffer, done);
+        }
+        self.receive_any(now, chunk, buffer, done)
+    }
+
+    #[inline(never)]
+    fn receive_any(
+        &mut self,
+        now: Time,
+        chunk: &[u8],
+        buffer: impl FnOnce(usize) -> Vec<u8>,
+        done: &mut impl FnMut(Finished),
+    ) -> Result<(), Violation> {
+        let met = self.link.agreed().is_some();
+        let frame = self.link.receive(chunk)?;
+        if !met {
+            self.begin(now, done);
+        }
+        match frame {
+            None => Ok(()),
+            Some(Frame::Reply(reply)) => self.on_reply(now, &reply, buffer, done),
+            Some(Frame::Data(data)) => self.on_data(now, &data, done),
+            Some(Frame::GoAway(away)) => {
+                self.on_go_away(&away);
+                Ok(())
+            }
+            Some(other) => Err(Violation::WrongEnd(other.kind())),
+        }
+    }
+
+    /// The peer's limits are known: lets the queue go.
+    fn begin(&mut self, now: Time, done: &mut impl FnMut(Finished)) {
+        for (request, body) in self.take_queued() {
+            self.take_on(now, request, body, done);
+        }
+    }
+
+    fn take_queued(&mut self) -> impl Iterator<Item = (Request, Vec<u8>)> + use<> {
+        let queued = std::mem::take(&mut self.queued);
+        queued.values().for_each(|(request, _)| drop(self.elsewhere.remove(&request.token)));
+        queued.into_values()
+    }
+
+    fn on_go_away(&mut self, away: &GoAway<'_>) {
+        let at_once = matches!(away.code, GoAwayCode::Violation | GoAwayCode::Version);
+        self.going.get_or_insert_with(|| Going { text: away.text.to_owned(), at_once });
+    }
+
+    #[inline(always)]
+    fn slot(&mut self, call: CallId) -> Option<(usize, &mut Slot)> {
+        let slot = slot_of(call);
+        let (generation, state) = self.slots.get_mut(slot)?;
+        (*generation == call.generation()).then_some((slot, state))
+    }
+
+    #[inline(always)]
+    fn on_reply(
+        &mut self,
+        now: Time,
+        reply: &Reply<'_>,
+        buffer: impl FnOnce(usize) -> Vec<u8>,
+        done: &mut impl FnMut(Finished),
+    ) -> Result<(), Violation> {
+        let Reply { header, receipts, body: bytes } = reply;
+        self.link.peer_progressed(now);
+        let is_simple = header.code == Code::Ok && receipts.is_empty() && bytes.len() == header.message_len as usize;
+        match self.slot(header.call) {
+            Some((slot, Slot::Open(Open { posted: Some(_), reply: None, .. }))) if is_simple => {
+                let mut body = buffer(bytes.len());
+                body.extend_from_slice(bytes);
+                let receipt = Receipt { queue: header.queue, service: header.service, total: header.total, ..NOTHING };
+                self.answered(slot, now, now, receipt, Ok(body), done);
+                Ok(())
+            }
+            _ => self.on_other_reply(now, reply, buffer, done),
+        }
+    }
+
+    /// Any reply, also one that isn't whole, tells of other stages or of a failure, or is for a call that is over.
+    #[inline(never)]
+    fn on_other_reply(
+        &mut self,
+        now: Time,
+        reply: &Reply<'_>,
+        buffer: impl FnOnce(usize) -> Vec<u8>,
+        done: &mut impl FnMut(Finished),
+    ) -> Result<(), Violation> {
+        let call = reply.header.call;
+        let message_len = reply.header.message_len as usize;
+        let complete = reply.body.len() == message_len;
+        let Some((slot, state)) = self.slot(call) else { return Err(Violation::UnknownReply(call)) };
+        let open = match state {
+            Slot::Free => return Err(Violation::UnknownReply(call)),
+            Slot::Haunted(Some(_)) => return Err(Violation::SecondReply(call)),
+            Slot::Haunted(rest) => {
+                if complete {
+                    self.free_slot(now, slot);
+                } else {
+                    *rest = Some(Discarding::begin(reply.body.len(), message_len));
+                }
+                return Ok(());
+            }
+            Slot::Open(Open { reply: Some(_), .. }) => return Err(Violation::SecondReply(call)),
+            // It answers what we have not asked yet.
+            Slot::Open(Open { posted: None, .. }) => return Err(Violation::UnknownReply(call)),
+            Slot::Open(open) => open,
+        };
+        let receipt = Receipt::decode(&reply.header, reply.receipts).unwrap_or_default();
+        if !complete {
+            let assembly = Assembly::begin(buffer(Assembly::room(message_len)), reply.body, message_len);
+            open.reply = Some(Box::new((assembly, receipt, now)));
+            self.receiving += 1;
+            self.link.received_part(now, self.receiving);
+            return Ok(());
+        }
+        let result = match reply.failure() {
+            None => {
+                let mut body = buffer(reply.body.len());
+                body.extend_from_slice(reply.body);
+                Ok(body)
+            }
+            Some(text) => {
+                let says_who = self.link.agreed().is_some_and(|agreed| agreed.features.contains(Features::ORIGINS));
+                let by_handler = reply.header.by_handler || !says_who;
+                let origin = if by_handler { Origin::Handler } else { Origin::Callee };
+                let (code, reason) = (reply.header.code, reply.header.reason);
+                Err(Status { code, reason, origin, message: text.into(), stage: None })
+            }
+        };
+        self.answered(slot, now, now, receipt, result, done);
+        Ok(())
+    }
+
+    fn on_data(&mut self, now: Time, data: &Data<'_>, done: &mut impl FnMut(Finished)) -> Result<(), Violation> {
+        let call = data.header.call;
+        if data.header.direction != Direction::Reply {
+            return Err(Violation::UnexpectedData(call));
+        }
+        self.link.peer_progressed(now);
+        let Some((slot, state)) = self.slot(call) else { return Err(Violation::UnexpectedData(call)) };
+        match state {
+            Slot::Open(Open { reply: Some(reply), .. }) => {
+                if !reply.0.add(call, data.header.offset, data.body)? {
+                    self.link.received_part(now, self.receiving);
+                    return Ok(());
+                }
+            }
+            Slot::Haunted(Some(rest)) => {
+                if rest.add(call, data.header.offset, data.body)? {
+                    self.free_slot(now, slot);
+                }
+                return Ok(());
+            }
+            _ => return Err(Violation::UnexpectedData(call)),
+        }
+        let Slot::Open(open) = state else { return Ok(()) };
+        let Some((assembly, receipt, first)) = open.reply.take().map(|reply| *reply) else { return Ok(()) };
+        self.receiving -= 1;
+        self.link.received_part(now, self.receiving);
+        self.answered(slot, now, first, receipt, Ok(assembly.into_body()), done);
+        Ok(())
+    }
+
+    /// The REPLY is here, whole; its first part came at `first`.
+    #[inline(always)]
+    fn answered(
+        &mut self,
+        slot: usize,
+        now: Time,
+        first: Time,
+        receipt: Receipt,
+        result: Result<Vec<u8>, Status>,
+        done: &mut impl FnMut(Finished),
+    ) {
+        let (generation, state) = &mut self.slots[slot];
+        let call = call_in(slot, *generation);
+        let Slot::Open(open) = &*state else { return };
+        let Open { request: Request { token, started, .. }, posted, place, .. } = open;
+        let (token, started, posted, place) = (*token, *started, posted.unwrap_or(*started), *place);
+        // Who made the call on behalf of another may have to tell who answered.
+        let is_told = open.request.terms.may_be_cancelled() || result.is_err();
+        let stage = if is_told { self.link.peer() } else { None };
+        *state = Slot::Free;
+        self.open -= 1;
+        self.answered = true;
+        self.link.forward.observe(now, first.since(posted), receipt.total);
+        if place.is_some() {
+            self.elsewhere.remove(&token);
+            if self.link.withdraw_rest(call, place) == Unsent::Rest {
+                self.link.push_control(Cancel { call, credits: 0 }.encode());
+            }
+        }
+        let outcome = Outcome {
+            result: result.map(Into::into),
+            network: now.since(posted + receipt.total),
+            total: now.since(started),
+            receipt: Some(receipt),
+            stage,
+        };
+        done(Finished { token, outcome });
+        self.free_slot(now, slot);
+    }
+
+    fn open_slots(&self) -> impl Iterator<Item = (usize, &Open)> {
+        self.slots.iter().enumerate().inspect(|_| looked()).filter_map(|(slot, (_, state))| match state {
+            Slot::Open(open) => Some((slot, open)),
+            _ => None,
+        })
+    }
+
+    /// Posts what can be posted; bodies that left come back through `spare`.
+    ///
+    /// # Errors
+    /// The transport's.
+    pub fn transmit<T: Transport>(
+        &mut self,
+        now: Time,
+        transport: &mut T,
+        spare: impl FnMut(Vec<u8>),
+    ) -> Result<(), T::Error> {
+        let slots = &mut self.slots;
+        let begun = |call| {
+            if let Some((_, Slot::Open(open))) = slots.get_mut(slot_of(call)) {
+                open.posted = Some(now);
+            }
+        };
+        self.link.transmit(now, transport, begun, spare)
+    }
+
+    /// How exactly deadlines are kept to.
+    fn grain(&self) -> Duration {
+        GRAIN.max(GRAIN_PER_SLOT.saturating_mul(self.slots.len() as u32))
+    }
+
+    /// When there is something to sweep.
+    #[inline]
+    pub fn due(&self) -> Time {
+        self.earliest.min(self.link.due())
+    }
+}

@@ -1,0 +1,126 @@
+//! What an end knows of a call that it is to make, apart from the message.
+
+use crate::context::Context;
+use crate::status::{Check, Reason, Status};
+use crate::wire::{CallHeader, CallId, MethodId};
+use greenwave_policy::{Budget, Deadline, DeadlineField, Time};
+use std::time::Duration;
+
+/// A call to be made. `token` is its maker's name for it.
+pub struct Request {
+    /// Its maker's name for it.
+    pub token: usize,
+    /// What is said of its time.
+    pub terms: Terms,
+    /// The method to call.
+    pub method: MethodId,
+    /// When its maker began to wait for it.
+    pub started: Time,
+}
+
+/// What is said of a call's time, and who may take it back.
+pub struct Terms {
+    deadline: Deadline,
+    birth: Time,
+    enforced: bool,
+    parallel_unit: bool,
+    /// What it was made with; `None` for a request of its own, which nobody can cancel and of which nothing is said.
+    context: Option<Context>,
+}
+
+/// A cancellation by another thread rings no bell, so calls that are under way are looked at this often.
+pub(super) const GLANCE: Duration = Duration::from_millis(10);
+
+impl Request {
+    /// What the head of its CALL says before that is posted.
+    #[inline(always)]
+    pub(super) fn header(&self, call: CallId, message_len: usize) -> CallHeader {
+        CallHeader {
+            call,
+            credits: 0,
+            method: self.method,
+            // The budget and the time elapsed are written when the frame is.
+            deadline: DeadlineField { budget: Budget::UNLIMITED, parallel_unit: self.terms.parallel_unit },
+            elapsed: Duration::ZERO,
+            message_len: message_len as u32,
+            meta_len: self.terms.metadata().len() as u16,
+            expires: None,
+        }
+    }
+}
+
+impl Terms {
+    /// Of a request that is made here and now, and that its maker gives up at its deadline.
+    #[inline]
+    pub fn born(now: Time, budget: Budget) -> Self {
+        let deadline = Deadline::at(now, budget);
+        Self { deadline, birth: now, enforced: true, parallel_unit: false, context: None }
+    }
+
+    #[inline]
+    pub(super) fn deadline(&self) -> Deadline {
+        self.deadline
+    }
+
+    #[inline]
+    pub(super) fn birth(&self) -> Time {
+        self.birth
+    }
+
+    /// Entries as they are on the wire.
+    #[inline]
+    pub(super) fn metadata(&self) -> &[u8] {
+        self.context.as_ref().map_or(&[], Context::encoded_metadata)
+    }
+
+    /// When it is given up, if it is.
+    #[inline]
+    pub(super) fn expires(&self) -> Option<Time> {
+        self.deadline.expires().filter(|_| self.enforced)
+    }
+
+    /// When it is to be looked at, at the latest.
+    #[inline]
+    pub(super) fn look_at(&self, now: Time) -> Time {
+        let expires = self.expires().unwrap_or(Time::MAX);
+        if self.may_be_cancelled() { expires.min(now + GLANCE) } else { expires }
+    }
+
+    /// Whether somebody may say that the answer is no longer wanted.
+    #[inline]
+    pub(super) fn may_be_cancelled(&self) -> bool {
+        self.context.is_some()
+    }
+
+    #[inline]
+    pub(super) fn is_cancelled(&self) -> bool {
+        self.context.as_ref().is_some_and(Context::is_cancelled)
+    }
+
+    /// Whether it is to be given up now.
+    #[inline]
+    pub(super) fn is_past(&self, now: Time) -> bool {
+        self.enforced && self.deadline.is_past(now)
+    }
+
+    /// Why a call made now would be made for nothing, if it would.
+    #[inline]
+    pub fn futile(&self, now: Time) -> Option<Status> {
+        if self.is_cancelled() {
+            return Some(Status::refused(Reason::Cancelled, ""));
+        }
+        self.is_past(now).then(|| Status::refused(Reason::Expired(Check::Send), ""))
+    }
+}
+
+impl From<Context> for Terms {
+    fn from(context: Context) -> Self {
+        Self {
+            deadline: context.deadline(),
+            birth: context.birth(),
+            enforced: context.enforced(),
+            parallel_unit: context.parallel_unit(),
+            context: Some(context),
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! What travels with a request, without a clock: its deadline, its age, its metadata, whether anybody still waits.
+
+use crate::status::{Check, Reason, Status};
+use crate::wire::{Meta, MetaError, push_meta};
+use greenwave_policy::{Budget, Deadline, Time};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A request's deadline, age and cancellation. Cheap to clone; clones are the same request.
+#[derive(Clone, Debug)]
+pub struct Context(Arc<Parts>);
+
+/// What a context says of its request.
+#[derive(Debug)]
+pub struct Parts {
+    deadline: Deadline,
+    birth: Time,
+    parallel_unit: bool,
+    /// Whether this side gives up when the deadline passes; if not, it is propagated and scored all the same.
+    enforced: bool,
+    cancelled: AtomicBool,
+    parent: Option<Context>,
+    method: &'static str,
+    metadata: Metadata,
+}
+
+/// What is said of a request: entries as they are on the wire, sound.
+#[derive(Clone, Debug, Default)]
+pub struct Metadata {
+    all: Option<Arc<[u8]>>,
+    /// Those that calls made with the context carry.
+    passed_on: Option<Arc<[u8]>>,
+}
+
+impl Metadata {
+    /// What came in with a request, sound; entries of these names are passed on.
+    pub fn received(all: Option<Arc<[u8]>>, pass_on: &[String]) -> Self {
+        let passed_on = all.as_deref().and_then(|all| {
+            let mut kept = Vec::new();
+            let entries = Meta::parse(all).into_iter().flatten();
+            for (name, value) in entries.filter(|(name, _)| pass_on.iter().any(|passed| passed == name)) {
+                push_meta(&mut kept, name, value).ok()?;
+            }
+            (!kept.is_empty()).then(|| kept.into())
+        });
+        Self { all, passed_on }
+    }
+
+    fn with(&self, name: &str, value: &[u8]) -> Result<Self, MetaError> {
+        let add = |entries: &Option<Arc<[u8]>>| {
+            let mut entries = entries.as_deref().unwrap_or_default().to_vec();
+            push_meta(&mut entries, name, value)?;
+            Ok(Some(entries.into()))
+        };
+        Ok(Self { all: add(&self.all)?, passed_on: add(&self.passed_on)? })
+    }
+}
+
+impl Parts {
+    /// Of a request that is made here and now. `enforced`: this side gives up when the deadline passes.
+    pub fn born(now: Time, budget: Budget, enforced: bool) -> Self {
+        Self::received(Deadline::at(now, budget), now, false, enforced, "", Metadata::default())
+    }
+
+    /// Of a request that came in over the wire.
+    pub fn received(
+        deadline: Deadline,
+        birth: Time,
+        parallel_unit: bool,
+        enforced: bool,
+        method: &'static str,
+        metadata: Metadata,
+    ) -> Self {
+        let cancelled = AtomicBool::new(false);
+        Self { deadline, birth, parallel_unit, enforced, cancelled, parent: None, method, metadata }
+    }
+}
+
+impl From<Parts> for Context {
+    fn from(parts: Parts) -> Self {
+        Self(Arc::new(parts))
+    }
+}
+
+impl Context {
+    /// A request that is made at this time; `enforced`: this side gives up when the deadline passes.
+    pub fn born(now: Time, budget: Budget, enforced: bool) -> Self {
+        Parts::born(now, budget, enforced).into()
+    }
+
+    /// Becomes another request's, in the memory of this one's if nobody else has a clone of it.
+    #[inline]
+    pub fn renew(&mut self, request: Parts) {
+        match Arc::get_mut(&mut self.0) {
+            Some(parts) => *parts = request,
+            None => *self = request.into(),
+        }
+    }
+
+    /// The same request with this deadline, if it is the earlier one. Cancelling it does not cancel this one.
+    #[must_use]
+    pub fn tighten_to(&self, limit: Deadline) -> Self {
+        self.child(self.0.deadline.tighten(limit), self.0.parallel_unit, self.0.metadata.clone())
+    }
+
+    /// The same request with something more to say of it. Cancelling it does not cancel this one.
+    ///
+    /// # Errors
+    /// When the name is not 1 to 255 ASCII characters, or all that is said has more than 8192 bytes.
+    pub fn with_metadata(&self, name: &str, value: &[u8]) -> Result<Self, MetaError> {
+        let metadata = self.0.metadata.with(name, value)?;
+        Ok(self.child(self.0.deadline, self.0.parallel_unit, metadata))
+    }
+
+    /// What was said of the request, in that order.
+    pub fn metadata(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        Meta::parse(self.0.metadata.all.as_deref().unwrap_or_default()).into_iter().flatten()
+    }
+
+    /// What calls made with it carry, as it is on the wire.
+    #[inline]
+    pub fn encoded_metadata(&self) -> &[u8] {
+        self.0.metadata.passed_on.as_deref().unwrap_or_default()
+    }
+
+    /// The context of the branches of a parallel unit, which have until `limit`.
+    #[must_use]
+    pub fn branch(&self, limit: Deadline) -> Self {
+        self.child(self.0.deadline.tighten(limit), true, self.0.metadata.clone())
+    }
+
+    fn child(&self, deadline: Deadline, parallel_unit: bool, metadata: Metadata) -> Self {
+        Self::from(Parts {
+            deadline,
+            birth: self.0.birth,
+            parallel_unit,
+            enforced: self.0.enforced,
+            cancelled: AtomicBool::new(false),
+            parent: Some(self.clone()),
+            method: self.0.method,
+            metadata,
+        })
+    }
+
+    /// When the time is up, on this machine's monotonic clock.
+    #[inline]
+    pub fn deadline(&self) -> Deadline {
+        self.0.deadline
+    }
+
+    /// When the request was made, as far as this machine knows.
+    #[inline]
+    pub fn birth(&self) -> Time {
+        self.0.birth
+    }
+
+    /// Whether this is a branch of a parallel unit (D2P's PU flag).
+    #[inline]
+    pub fn parallel_unit(&self) -> bool {
+        self.0.parallel_unit
+    }
+
+    /// The method that is being served; empty for a request made here.
+    pub fn method(&self) -> &str {
+        self.0.method
+    }
+
+    /// Whether somebody said that the answer is no longer wanted, here or further up.
+    #[inline]
+    pub fn is_cancelled(&self) -> bool {
+        self.0.cancelled.load(Ordering::Relaxed) || self.0.parent.as_ref().is_some_and(Self::is_cancelled)
+    }
+
+    /// Says that the answer is no longer wanted.
+    pub fn cancel(&self) {
+        self.0.cancelled.store(true, Ordering::Relaxed);
+    }
+
+    /// An error if nobody wants the answer any more at this check.
+    ///
+    /// # Errors
+    /// `CANCELLED`, or `DEADLINE_EXCEEDED` where this side gives up at the deadline.
+    #[inline]
+    pub fn wanted(&self, now: Time, check: Check) -> Result<(), Status> {
+        if self.is_cancelled() {
+            return Err(Status::refused(Reason::Cancelled, ""));
+        }
+        if self.0.enforced && self.0.deadline.is_past(now) {
+            return Err(Status::refused(Reason::Expired(check), ""));
+        }
+        Ok(())
+    }
+
+    /// Whether this side gives up at the deadline.
+    #[inline]
+    pub fn enforced(&self) -> bool {
+        self.0.enforced
+    }
+}

@@ -1,0 +1,37 @@
+//! Greenwave's protocol, and nothing that moves bytes: no I/O, no clock, no threads.
+//!
+//! What a frame says is in [`wire`]; what a call tells of itself when it is over in [`status`], [`receipt`] and
+//! [`outcome`]. The two ends of a connection are [`connection::Caller`] and [`connection::Callee`]: they are given the
+//! chunks that arrive, the time, and a [`Transport`] to post chunks to, and say what happened and when they want to be
+//! asked again. Whoever owns the sockets and the clock drives them: `greenwave-rpc` does, a fuzz target does, and a
+//! simulation can.
+
+#![forbid(unsafe_code)]
+
+// Each of these modules uses only those before it: names, status, wire, receipt, outcome, context, limits, sending,
+// transport, connection.
+
+pub mod connection;
+pub mod context;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
+pub mod limits;
+#[cfg(any(test, feature = "fuzzing"))]
+mod memory;
+mod names;
+pub mod outcome;
+pub mod receipt;
+pub mod sending;
+pub mod status;
+pub mod transport;
+pub mod wire;
+
+pub use context::Context;
+pub use limits::{ConfigError, Limits};
+pub use outcome::{Body, Failure, Outcome, Reply, Typed};
+pub use receipt::{Receipt, StageReceipt};
+pub use sending::{Marking, SendOrder, Sending};
+pub use status::{Check, Code, Origin, Reason, Status};
+pub use transport::Transport;
+pub use wire::{MethodId, StageName};

@@ -1,0 +1,165 @@
+//! What became of a call: the answer or the refusal, and where its time went.
+
+use crate::receipt::Receipt;
+use crate::status::{Code, Status};
+use crate::wire::StageName;
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A message's bytes as they came in.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Body(Vec<u8>);
+
+impl Body {
+    /// The bytes, without copying them.
+    pub fn into_vec(self) -> Vec<u8> {
+        self.0
+    }
+}
+
+impl From<Vec<u8>> for Body {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self(bytes)
+    }
+}
+
+impl Deref for Body {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Body {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Body({} bytes)", self.0.len())
+    }
+}
+
+/// An answer in time, with what it cost.
+#[derive(Clone, Debug)]
+pub struct Reply {
+    /// The reply message.
+    pub body: Body,
+    /// What the callee, and the stages behind it, spent.
+    pub receipt: Receipt,
+    /// Round trip less the callee's own time: both ways on the wire and in socket queues.
+    pub network: Duration,
+    /// From the call to the reply, as the caller saw it. Waiting for a connection, a credit or a call slot counts.
+    pub total: Duration,
+}
+
+/// An answer decoded into a message.
+#[derive(Clone, Debug)]
+pub struct Typed<T> {
+    /// The message.
+    pub message: T,
+    /// What the callee, and the stages behind it, spent.
+    pub receipt: Receipt,
+    /// Round trip less the callee's own time.
+    pub network: Duration,
+    /// From the call to the reply, as the caller saw it.
+    pub total: Duration,
+}
+
+impl<T> Typed<T> {
+    /// The message alone.
+    pub fn into_inner(self) -> T {
+        self.message
+    }
+}
+
+impl<T> Deref for Typed<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.message
+    }
+}
+
+impl Reply {
+    /// Decodes the body.
+    ///
+    /// # Errors
+    /// Whatever `decode` says, with what the call has cost.
+    pub fn decode<T>(self, decode: impl FnOnce(&[u8]) -> Result<T, Status>) -> Result<Typed<T>, Failure> {
+        let Self { body, receipt, network, total } = self;
+        match decode(&body) {
+            Ok(message) => Ok(Typed { message, receipt, network, total }),
+            Err(status) => Err(Failure { status, receipt: Some(Box::new(receipt)), total }),
+        }
+    }
+}
+
+/// Anything but an answer in time, with what is known of where the time went. It is its status to whoever needs no more: a
+/// handler passes it on with `?`.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{status}")]
+pub struct Failure {
+    /// What happened.
+    pub status: Status,
+    /// What the callee, and the stages behind it, spent, if the callee said so.
+    pub receipt: Option<Box<Receipt>>,
+    /// From the call to its end, as the caller saw it. Waiting for a connection, a credit or a call slot counts.
+    pub total: Duration,
+}
+
+impl Deref for Failure {
+    type Target = Status;
+
+    fn deref(&self) -> &Status {
+        &self.status
+    }
+}
+
+impl From<Failure> for Status {
+    fn from(failure: Failure) -> Self {
+        failure.status
+    }
+}
+
+/// How a call ended.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The answer's message, or how the call failed.
+    pub result: Result<Body, Status>,
+    /// What the callee said it spent; `None` if it never answered.
+    pub receipt: Option<Receipt>,
+    /// Round trip less the callee's own time; zero if it never answered.
+    pub network: Duration,
+    /// From the call to its end.
+    pub total: Duration,
+    /// Who answered, by its own name.
+    pub stage: Option<Arc<StageName>>,
+}
+
+impl Outcome {
+    /// A call that ended on this side.
+    pub fn local(status: Status, total: Duration) -> Self {
+        Self { result: Err(status), receipt: None, network: Duration::ZERO, total, stage: None }
+    }
+
+    /// As it is reported to whoever made the call.
+    ///
+    /// # Errors
+    /// Unless it was answered with success.
+    #[inline(always)]
+    pub fn into_reply(self) -> Result<Reply, Failure> {
+        match self.result {
+            Ok(body) => {
+                let receipt = self.receipt.unwrap_or_default();
+                Ok(Reply { body, receipt, network: self.network, total: self.total })
+            }
+            Err(mut status) => {
+                if status.code == Code::DeadlineExceeded {
+                    let behind = self.receipt.as_ref().and_then(|receipt| receipt.costliest()).map(|stage| stage.stage);
+                    status.stage = behind.map(Box::new).or(self.stage.map(|stage| Box::new(*stage)));
+                }
+                Err(Failure { status, receipt: self.receipt.map(Box::new), total: self.total })
+            }
+        }
+    }
+}
