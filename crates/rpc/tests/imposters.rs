@@ -78,7 +78,7 @@ fn each_client(imposter: &Imposter, limits: Limits) -> [Status; 3] {
         let mut stream = CompletionStream::connect(&address, &config).unwrap();
         stream.submit(&Context::unlimited(), ECHO, b"request", 0);
         let stream = stream.take().expect("a completion").result.unwrap_err().status;
-        [direct, future, stream]
+        [direct, future.into(), stream]
     })
 }
 
