@@ -24,7 +24,13 @@ fn timed(network: &Network) -> Timed {
 
 fn route(to: &str) -> Route {
     let connection = ConnectionConfig::of(&ServerConfig::default());
-    Route { address: Address::Memory(to.into()), connection, tls: None, reconnect: Duration::from_millis(10) }
+    Route {
+        address: Address::Memory(to.into()),
+        connection,
+        tls: None,
+        reconnect: Duration::from_millis(10),
+        jitter_seed: Some(1),
+    }
 }
 
 fn serving(network: &Network) -> Timed {
