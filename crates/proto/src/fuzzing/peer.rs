@@ -53,7 +53,8 @@ impl Peer {
             message_bytes: bytes.one_of(&[u32::MAX, 5000, 10, 0]),
             calls: if self.calls { 0 } else { bytes.one_of(&[4, 4, 1, 65536]) },
         };
-        let features = Features::RECEIPTS | if self.crc { Features::CRC32C } else { Features::NONE };
+        let features =
+            Features::RECEIPTS | Features::ORIGINS | if self.crc { Features::CRC32C } else { Features::NONE };
         let features = features | bytes.one_of(&[Features::NONE, Features::ABSOLUTE_DEADLINE]);
         Frame::Hello(Hello::new(features, limits, StageName::UNNAMED)).encode(false)
     }
