@@ -17,7 +17,7 @@ fn read(path: &Path, module: &str, uses: &mut Uses) {
         for entry in fs::read_dir(path).unwrap() {
             read(&entry.unwrap().path(), module, uses);
         }
-    } else if !path.ends_with("tests.rs") {
+    } else if !path.to_string_lossy().ends_with("tests.rs") {
         let text = fs::read_to_string(path).unwrap();
         // Tests come last in a file.
         let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap();

@@ -21,7 +21,7 @@ mod checksum;
 mod control;
 mod data;
 #[cfg(test)]
-mod document;
+mod document_tests;
 mod error;
 mod fields;
 mod head;
