@@ -332,7 +332,9 @@ impl Caller {
 
     fn take_queued(&mut self) -> impl Iterator<Item = (Request, Vec<u8>)> + use<> {
         let queued = std::mem::take(&mut self.queued);
-        queued.values().for_each(|(request, _)| drop(self.elsewhere.remove(&request.token)));
+        queued.values().for_each(|(request, _)| {
+            self.elsewhere.remove(&request.token);
+        });
         queued.into_values()
     }
 

@@ -7,7 +7,7 @@
 //!
 //! Invariants:
 //! 1. Each task is a job of the scheduler's, out of its queue while it waits in the line for a place of its method.
-//! 2. Every call that was taken in is answered once. What the peer hears of it is [`Callee`](crate::connection)'s.
+//! 2. Every call that was taken in is answered once. What the peer hears of it is its `Callee`'s.
 //! 3. Nothing borrowed from `self` lives while a coroutine runs, except through the mailbox.
 //! 4. The head's own code has no quantum, so it is never preempted; a handler that has one may be left anywhere but in a
 //!    critical section. The head waits for no lock that a handler could hold then, but for a subscriber's of `tracing`.
