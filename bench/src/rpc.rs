@@ -157,7 +157,7 @@ fn is_complete(receipt: &Receipt) -> bool {
 pub fn miss(status: &Status) -> &'static str {
     match status.reason {
         Reason::Expired(Check::Send) => "expired-before-sending",
-        Reason::Expired(Check::Enqueue | Check::Admission) => "expired-on-arrival",
+        Reason::Expired(Check::Enqueue) => "expired-on-arrival",
         Reason::Expired(Check::Dequeue) => "expired-in-queue",
         Reason::Expired(Check::Reply) => "expired-at-work",
         Reason::Expired(Check::Wait) => "given-up",

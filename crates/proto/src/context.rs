@@ -1,6 +1,7 @@
 //! What travels with a request, without a clock: its deadline, its age, its metadata, whether anybody still waits.
 
-use crate::status::{Check, Reason, Status};
+use crate::gate::{Gate, Ruling};
+use crate::status::Check;
 use crate::wire::{Meta, MetaError, push_meta};
 use greenwave_policy::{Budget, Deadline, Time};
 use std::sync::Arc;
@@ -13,11 +14,10 @@ pub struct Context(Arc<Parts>);
 /// What a context says of its request.
 #[derive(Debug)]
 pub struct Parts {
-    deadline: Deadline,
+    /// Where deadlines are only observed they are propagated and scored all the same.
+    gate: Gate,
     birth: Time,
     parallel_unit: bool,
-    /// Whether this side gives up when the deadline passes; if not, it is propagated and scored all the same.
-    enforced: bool,
     cancelled: AtomicBool,
     parent: Option<Context>,
     method: &'static str,
@@ -59,20 +59,13 @@ impl Metadata {
 impl Parts {
     /// Of a request that is made here and now. `enforced`: this side gives up when the deadline passes.
     pub fn born(now: Time, budget: Budget, enforced: bool) -> Self {
-        Self::received(Deadline::at(now, budget), now, false, enforced, "", Metadata::default())
+        Self::received(Gate::new(Deadline::at(now, budget), enforced), now, false, "", Metadata::default())
     }
 
     /// Of a request that came in over the wire.
-    pub fn received(
-        deadline: Deadline,
-        birth: Time,
-        parallel_unit: bool,
-        enforced: bool,
-        method: &'static str,
-        metadata: Metadata,
-    ) -> Self {
+    pub fn received(gate: Gate, birth: Time, parallel_unit: bool, method: &'static str, metadata: Metadata) -> Self {
         let cancelled = AtomicBool::new(false);
-        Self { deadline, birth, parallel_unit, enforced, cancelled, parent: None, method, metadata }
+        Self { gate, birth, parallel_unit, cancelled, parent: None, method, metadata }
     }
 }
 
@@ -100,7 +93,7 @@ impl Context {
     /// The same request with this deadline, if it is the earlier one. Cancelling it does not cancel this one.
     #[must_use]
     pub fn tighten_to(&self, limit: Deadline) -> Self {
-        self.child(self.0.deadline.tighten(limit), self.0.parallel_unit, self.0.metadata.clone())
+        self.child(self.0.gate.tighten(limit), self.0.parallel_unit, self.0.metadata.clone())
     }
 
     /// The same request with something more to say of it. Cancelling it does not cancel this one.
@@ -109,7 +102,7 @@ impl Context {
     /// When the name is not 1 to 255 ASCII characters, or all that is said has more than 8192 bytes.
     pub fn with_metadata(&self, name: &str, value: &[u8]) -> Result<Self, MetaError> {
         let metadata = self.0.metadata.with(name, value)?;
-        Ok(self.child(self.0.deadline, self.0.parallel_unit, metadata))
+        Ok(self.child(self.0.gate, self.0.parallel_unit, metadata))
     }
 
     /// What was said of the request, in that order.
@@ -126,15 +119,14 @@ impl Context {
     /// The context of the branches of a parallel unit, which have until `limit`.
     #[must_use]
     pub fn branch(&self, limit: Deadline) -> Self {
-        self.child(self.0.deadline.tighten(limit), true, self.0.metadata.clone())
+        self.child(self.0.gate.tighten(limit), true, self.0.metadata.clone())
     }
 
-    fn child(&self, deadline: Deadline, parallel_unit: bool, metadata: Metadata) -> Self {
+    fn child(&self, gate: Gate, parallel_unit: bool, metadata: Metadata) -> Self {
         Self::from(Parts {
-            deadline,
+            gate,
             birth: self.0.birth,
             parallel_unit,
-            enforced: self.0.enforced,
             cancelled: AtomicBool::new(false),
             parent: Some(self.clone()),
             method: self.0.method,
@@ -145,7 +137,7 @@ impl Context {
     /// When the time is up, on this machine's monotonic clock.
     #[inline]
     pub fn deadline(&self) -> Deadline {
-        self.0.deadline
+        self.0.gate.deadline()
     }
 
     /// When the request was made, as far as this machine knows.
@@ -176,24 +168,15 @@ impl Context {
         self.0.cancelled.store(true, Ordering::Relaxed);
     }
 
-    /// An error if nobody wants the answer any more at this check.
-    ///
-    /// # Errors
-    /// `CANCELLED`, or `DEADLINE_EXCEEDED` where this side gives up at the deadline.
+    /// Whether the request goes on at this check.
     #[inline]
-    pub fn wanted(&self, now: Time, check: Check) -> Result<(), Status> {
-        if self.is_cancelled() {
-            return Err(Status::refused(Reason::Cancelled, ""));
-        }
-        if self.0.enforced && self.0.deadline.is_past(now) {
-            return Err(Status::refused(Reason::Expired(check), ""));
-        }
-        Ok(())
+    pub fn ask(&self, check: Check, now: Time) -> Ruling {
+        self.0.gate.ask(check, now, self.is_cancelled())
     }
 
-    /// Whether this side gives up at the deadline.
+    /// Its deadline, and whether this side gives up at it.
     #[inline]
-    pub fn enforced(&self) -> bool {
-        self.0.enforced
+    pub fn gate(&self) -> Gate {
+        self.0.gate
     }
 }

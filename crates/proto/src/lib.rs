@@ -8,7 +8,7 @@
 
 #![forbid(unsafe_code)]
 
-// Each of these modules uses only those before it: names, status, wire, receipt, outcome, context, limits, sending,
+// Each of these modules uses only those before it: names, status, gate, wire, receipt, outcome, context, limits, sending,
 // transport, connection.
 
 pub mod connection;
@@ -16,6 +16,7 @@ pub mod context;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
+pub mod gate;
 pub mod limits;
 #[cfg(any(test, feature = "fuzzing"))]
 mod memory;
@@ -28,6 +29,7 @@ pub mod transport;
 pub mod wire;
 
 pub use context::Context;
+pub use gate::{Gate, Ruling};
 pub use limits::{ConfigError, Limits};
 pub use outcome::{Body, Failure, Outcome, Reply, Typed};
 pub use receipt::{Receipt, StageReceipt};

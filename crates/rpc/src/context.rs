@@ -10,6 +10,7 @@ use greenwave_proto::connection::Terms;
 use greenwave_proto::context::Parts;
 use greenwave_proto::status::{Check, Status};
 use greenwave_proto::wire::MetaError;
+use greenwave_proto::{Gate, Ruling};
 use std::time::Duration;
 
 /// A request's deadline, age and cancellation. Cheap to clone; clones are the same request.
@@ -154,26 +155,17 @@ impl Context {
     /// `CANCELLED`, or `DEADLINE_EXCEEDED` where deadlines are enforced; a handler passes either on with `?`.
     pub fn checkpoint(&self) -> Result<(), Status> {
         crate::local::give_way();
-        self.alive()
+        self.ask(Check::Reply, monotonic()).into_result()
     }
 
-    /// An error if nobody wants the answer any more.
-    fn alive(&self) -> Result<(), Status> {
-        self.wanted(monotonic(), Check::Reply)
+    /// Whether the request goes on at this check.
+    pub(crate) fn ask(&self, check: Check, now: Time) -> Ruling {
+        self.0.ask(check, now)
     }
 
-    /// An error if a call made now would be made for nothing.
-    pub(crate) fn alive_to_send(&self, now: Time) -> Result<(), Status> {
-        self.wanted(now, Check::Send)
-    }
-
-    pub(crate) fn wanted(&self, now: Time, check: Check) -> Result<(), Status> {
-        self.0.wanted(now, check)
-    }
-
-    /// Whether this side gives up at the deadline.
-    pub(crate) fn enforced(&self) -> bool {
-        self.0.enforced()
+    /// Its deadline, and whether this side gives up at it.
+    pub(crate) fn gate(&self) -> Gate {
+        self.0.gate()
     }
 }
 

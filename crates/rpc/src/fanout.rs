@@ -10,7 +10,7 @@ use crate::clock::monotonic;
 use crate::context::Context;
 use crate::local::{self, CallSlot, Mailbox, Shared};
 use crate::receipt::{Receipt, StageReceipt};
-use crate::status::{Check, Origin, Reason, Status};
+use crate::status::{Check, Code, Origin, Reason, Status};
 use crate::wire::MethodId;
 use greenwave_policy::{Deadline, Hedge, ServiceTimes, Time};
 use greenwave_proto::outcome::{Outcome, Reply};
@@ -185,7 +185,6 @@ impl<'a> ParallelUnit<'a> {
         let mut gathering = Gathering {
             aggregator,
             context: context.branch(limit),
-            limit: limit.expires().filter(|_| context.enforced()),
             waker: if mailbox.is_some() { Waker::noop().clone() } else { crate::waiter::Unpark::current() },
             mailbox: mailbox.as_deref(),
             branches,
@@ -201,7 +200,6 @@ impl<'a> ParallelUnit<'a> {
 struct Gathering<'a> {
     aggregator: &'a Aggregator,
     context: Context,
-    limit: Option<Time>,
     mailbox: Option<&'a Mailbox>,
     waker: Waker,
     branches: Vec<Branch>,
@@ -222,15 +220,9 @@ impl Gathering<'_> {
                 return;
             }
             let now = monotonic();
-            let over = if self.context.is_cancelled() {
-                Some(Status::refused(Reason::Cancelled, ""))
-            } else if self.limit.is_some_and(|limit| now >= limit) {
-                Some(Status::refused(Reason::Expired(Check::Wait), "the aggregator's budget was reached"))
-            } else {
-                None
-            };
-            if let Some(status) = over {
-                return self.give_up(now, &status);
+            if let Some(reason) = self.context.ask(Check::Wait, now).refused() {
+                let text = if reason == Reason::Cancelled { "" } else { "the aggregator's budget was reached" };
+                return self.give_up(now, &Status::refused(reason, text));
             }
             match self.hedge_slow(now) {
                 Hedged::Sent => {}
@@ -312,7 +304,8 @@ impl Gathering<'_> {
     }
 
     fn wait(&self, now: Time, pending: usize, hedge: Option<Time>) {
-        let until = self.limit.into_iter().chain(hedge).min();
+        let closes = Some(self.context.gate().closes()).filter(|closes| *closes < Time::MAX);
+        let until = closes.into_iter().chain(hedge).min();
         match self.mailbox {
             // A failure is acted on at once where there is somebody else to ask; otherwise all may as well be awaited.
             Some(mailbox) => {
@@ -380,8 +373,8 @@ impl Branch {
     }
 
     fn into_answered(self) -> Answered {
-        let unanswered = || Err(Status::refused(Reason::Expired(Check::Wait), ""));
-        Answered { result: self.result.unwrap_or_else(unanswered), hedged: self.hedged }
+        let unasked = || Err(Status::new(Code::Internal, "the branch was never sent"));
+        Answered { result: self.result.unwrap_or_else(unasked), hedged: self.hedged }
     }
 }
 

@@ -111,7 +111,7 @@ impl<T: Send + 'static> Awaited<T> {
             }
             // The head's time. A handler that has run for long since then is resumed at once, with a later one.
             let now = mailbox.resumed();
-            context.wanted(now, Check::Wait)?;
+            context.ask(Check::Wait, now).into_result()?;
             mailbox.wait_for(Arc::<Shared<T>>::clone(&self.0), look_again(now, context));
         }
     }
@@ -122,7 +122,7 @@ impl<T: Send + 'static> Awaited<T> {
                 return Ok(kept?);
             }
             let now = monotonic();
-            context.wanted(now, Check::Wait)?;
+            context.ask(Check::Wait, now).into_result()?;
             if self.0.register(Waiter::Thread(std::thread::current())) {
                 std::thread::park_timeout(look_again(now, context).since(now));
             }
@@ -168,8 +168,7 @@ impl<T> std::fmt::Debug for Awaited<T> {
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 fn look_again(now: Time, context: &Context) -> Time {
-    let expires = context.deadline().expires().filter(|_| context.enforced()).unwrap_or(Time::MAX);
-    expires.min(now + LOOK_EVERY)
+    context.gate().closes().min(now + LOOK_EVERY)
 }
 
 struct Shared<T>(Mutex<Stage<T>>);

@@ -24,11 +24,11 @@ use super::{call_in, looked, next_generation, slot_of};
 use crate::context::Context;
 use crate::outcome::Outcome;
 use crate::receipt::Receipt;
-use crate::status::{Code, Origin, Reason, Status};
+use crate::status::{Check, Code, Origin, Reason, Status};
 use crate::transport::Transport;
 use crate::wire::{
     CALL_FIXED, CallHeader, CallId, Cancel, Data, Direction, Features, Frame, GoAway, GoAwayCode, MethodId, Realtime,
-    Reply,
+    Reply, StageName,
 };
 use greenwave_policy::Time;
 use std::collections::{BTreeMap, HashMap};
@@ -181,7 +181,8 @@ impl Caller {
     #[inline]
     pub fn dispatch(&mut self, now: Time, request: Request, body: &[u8]) -> Result<usize, Request> {
         let metadata = request.terms.metadata();
-        if !self.queued.is_empty() || !self.link.may_line_up(metadata.len() + body.len()) {
+        let is_late = request.terms.ask(Check::Send, now).refused().is_some();
+        if is_late || !self.queued.is_empty() || !self.link.may_line_up(metadata.len() + body.len()) {
             return Err(request);
         }
         let Some(slot) = self.take_slot() else { return Err(request) };
@@ -197,7 +198,7 @@ impl Caller {
 
     /// Takes a call on. It may have to wait for a slot; the time counts.
     pub fn take_on(&mut self, now: Time, request: Request, body: Vec<u8>, done: &mut impl FnMut(Finished)) {
-        if let Some(status) = self.refusal(&request, body.len()) {
+        if let Some(status) = self.refusal(now, &request, body.len()) {
             let outcome = Outcome::local(status, now.since(request.started));
             return done(Finished { token: request.token, outcome });
         }
@@ -213,7 +214,10 @@ impl Caller {
     }
 
     /// Why a call with a message of so many bytes can't be made on this connection, if it can't.
-    fn refusal(&self, request: &Request, len: usize) -> Option<Status> {
+    fn refusal(&self, now: Time, request: &Request, len: usize) -> Option<Status> {
+        if let Some(status) = over::over(now, &request.terms, false, self.peer_name()) {
+            return Some(status);
+        }
         let agreed = self.link.agreed()?;
         let limit = agreed.send.message_bytes;
         let metadata = request.terms.metadata().len();
@@ -230,6 +234,10 @@ impl Caller {
         } else {
             None
         }
+    }
+
+    fn peer_name(&self) -> StageName {
+        self.link.agreed().map_or(StageName::UNNAMED, |agreed| agreed.peer)
     }
 
     #[inline]

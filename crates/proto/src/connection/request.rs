@@ -1,7 +1,8 @@
 //! What an end knows of a call that it is to make, apart from the message.
 
 use crate::context::Context;
-use crate::status::{Check, Reason, Status};
+use crate::gate::{Gate, Ruling};
+use crate::status::Check;
 use crate::wire::{CallHeader, CallId, MethodId};
 use greenwave_policy::{Budget, Deadline, DeadlineField, Time};
 use std::time::Duration;
@@ -20,9 +21,8 @@ pub struct Request {
 
 /// What is said of a call's time, and who may take it back.
 pub struct Terms {
-    deadline: Deadline,
+    gate: Gate,
     birth: Time,
-    enforced: bool,
     parallel_unit: bool,
     /// What it was made with; `None` for a request of its own, which nobody can cancel and of which nothing is said.
     context: Option<Context>,
@@ -53,13 +53,13 @@ impl Terms {
     /// Of a request that is made here and now, and that its maker gives up at its deadline.
     #[inline]
     pub fn born(now: Time, budget: Budget) -> Self {
-        let deadline = Deadline::at(now, budget);
-        Self { deadline, birth: now, enforced: true, parallel_unit: false, context: None }
+        let gate = Gate::new(Deadline::at(now, budget), true);
+        Self { gate, birth: now, parallel_unit: false, context: None }
     }
 
     #[inline]
     pub(super) fn deadline(&self) -> Deadline {
-        self.deadline
+        self.gate.deadline()
     }
 
     #[inline]
@@ -73,17 +73,11 @@ impl Terms {
         self.context.as_ref().map_or(&[], Context::encoded_metadata)
     }
 
-    /// When it is given up, if it is.
-    #[inline]
-    pub(super) fn expires(&self) -> Option<Time> {
-        self.deadline.expires().filter(|_| self.enforced)
-    }
-
     /// When it is to be looked at, at the latest.
     #[inline]
     pub(super) fn look_at(&self, now: Time) -> Time {
-        let expires = self.expires().unwrap_or(Time::MAX);
-        if self.may_be_cancelled() { expires.min(now + GLANCE) } else { expires }
+        let closes = self.gate.closes();
+        if self.may_be_cancelled() { closes.min(now + GLANCE) } else { closes }
     }
 
     /// Whether somebody may say that the answer is no longer wanted.
@@ -92,33 +86,24 @@ impl Terms {
         self.context.is_some()
     }
 
+    /// Whether the call goes on at this check.
     #[inline]
-    pub(super) fn is_cancelled(&self) -> bool {
-        self.context.as_ref().is_some_and(Context::is_cancelled)
+    pub fn ask(&self, check: Check, now: Time) -> Ruling {
+        self.gate.ask(check, now, self.context.as_ref().is_some_and(Context::is_cancelled))
     }
 
-    /// Whether it is to be given up now.
-    #[inline]
-    pub(super) fn is_past(&self, now: Time) -> bool {
-        self.enforced && self.deadline.is_past(now)
-    }
-
-    /// Why a call made now would be made for nothing, if it would.
-    #[inline]
-    pub fn futile(&self, now: Time) -> Option<Status> {
-        if self.is_cancelled() {
-            return Some(Status::refused(Reason::Cancelled, ""));
-        }
-        self.is_past(now).then(|| Status::refused(Reason::Expired(Check::Send), ""))
+    /// When it is given up; [`Time::MAX`] if never.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(super) fn closes(&self) -> Time {
+        self.gate.closes()
     }
 }
 
 impl From<Context> for Terms {
     fn from(context: Context) -> Self {
         Self {
-            deadline: context.deadline(),
+            gate: context.gate(),
             birth: context.birth(),
-            enforced: context.enforced(),
             parallel_unit: context.parallel_unit(),
             context: Some(context),
         }

@@ -133,7 +133,7 @@ impl Calling {
         let Self { caller, fates, now, .. } = self;
         caller.expire(*now, &mut |done| end(fates, &done));
         for (token, context) in self.contexts.iter().enumerate() {
-            let over = context.enforced() && context.deadline().is_past(self.now);
+            let over = context.gate().closes() <= self.now;
             assert!(!over || self.fates[token] == Fate::Over, "call {token} outlives its deadline");
         }
         self.caller.link.sweep(self.now).is_ok()

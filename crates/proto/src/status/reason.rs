@@ -11,8 +11,6 @@ pub enum Check {
     Enqueue,
     /// At the callee, when a worker took it from the queue.
     Dequeue,
-    /// At the callee, by admission.
-    Admission,
     /// At the callee, before the answer was written.
     Reply,
     /// At the caller, by its own clock, while it waited for the answer.
@@ -68,7 +66,6 @@ impl Reason {
             1 => Self::Expired(Check::Send),
             2 => Self::Expired(Check::Enqueue),
             3 => Self::Expired(Check::Dequeue),
-            4 => Self::Expired(Check::Admission),
             5 => Self::Expired(Check::Reply),
             6 => Self::Expired(Check::Wait),
             7 => Self::Infeasible,
@@ -96,7 +93,6 @@ impl Reason {
             Self::Expired(Check::Send) => 1,
             Self::Expired(Check::Enqueue) => 2,
             Self::Expired(Check::Dequeue) => 3,
-            Self::Expired(Check::Admission) => 4,
             Self::Expired(Check::Reply) => 5,
             Self::Expired(Check::Wait) => 6,
             Self::Infeasible => 7,
@@ -137,7 +133,7 @@ impl Reason {
     /// [`Status::never_ran`](super::Status::never_ran).
     pub(crate) const fn is_refusal(self) -> bool {
         match self {
-            Self::Expired(check) => matches!(check, Check::Send | Check::Enqueue | Check::Dequeue | Check::Admission),
+            Self::Expired(check) => matches!(check, Check::Send | Check::Enqueue | Check::Dequeue),
             Self::Infeasible
             | Self::QueueFull
             | Self::TooManyCalls
@@ -171,9 +167,6 @@ impl Reason {
             ),
             Self::Expired(Check::Dequeue) => {
                 ("the deadline passed in the callee's queue", "add workers, or let admission refuse earlier")
-            }
-            Self::Expired(Check::Admission) => {
-                ("the deadline had passed at admission", "expect the answer later, or add workers")
             }
             Self::Expired(Check::Reply) => (
                 "the deadline passed while the handler ran",

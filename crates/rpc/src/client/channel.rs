@@ -12,7 +12,7 @@ use crate::context::Context;
 use crate::local::{self, CallSlot, Mailbox, Shared};
 use crate::net::Route;
 use crate::receipt::{Receipt, StageReceipt};
-use crate::status::{Code, Reason, Status};
+use crate::status::{Check, Code, Status};
 use crate::wire::{MethodId, StageName};
 use greenwave_policy::Time;
 use greenwave_proto::ConfigError;
@@ -81,7 +81,7 @@ impl Channel {
     fn call_with(&self, context: &Context, method: MethodId, request: Cow<'_, [u8]>) -> Result<Reply, Failure> {
         let started = crate::clock::monotonic();
         let failed = |status| Failure { status, receipt: None, total: crate::clock::monotonic().since(started) };
-        context.alive_to_send(started).map_err(failed)?;
+        context.ask(Check::Send, started).into_result().map_err(failed)?;
         if let Some(mailbox) = local::mailbox() {
             return self.call_suspended(&mailbox, context, method, request.into_owned()).into_reply();
         }
@@ -95,12 +95,14 @@ impl Channel {
     /// Calls; the answer comes as a future. The dispatcher polls for it, from now on for all calls of the channel's.
     pub fn call_async(&self, context: &Context, method: MethodId, request: &[u8]) -> CallFuture {
         let started = crate::clock::monotonic();
-        let begun = context.alive_to_send(started).and_then(|()| self.used()).and_then(|(core, connection)| {
-            let slot = core.start(connection, context, method, request.into(), started);
-            let under_way = UnderWay { channel: self.clone(), slot: Some(slot) };
-            // Not before the call is where the dispatcher looks: one that fails until then would not refuse it.
-            core.ensure_dispatcher().map(|()| under_way)
-        });
+        let begun = context.ask(Check::Send, started).into_result().and_then(|()| self.used()).and_then(
+            |(core, connection)| {
+                let slot = core.start(connection, context, method, request.into(), started);
+                let under_way = UnderWay { channel: self.clone(), slot: Some(slot) };
+                // Not before the call is where the dispatcher looks: one that fails until then would not refuse it.
+                core.ensure_dispatcher().map(|()| under_way)
+            },
+        );
         CallFuture(begun)
     }
 
@@ -146,9 +148,10 @@ impl Channel {
                 mailbox.record(self.cost(mailbox, sent, None, &outcome), behind);
                 return outcome;
             }
-            if context.is_cancelled() {
+            let now = crate::clock::monotonic();
+            if let Err(status) = context.ask(Check::Wait, now).into_result() {
                 mailbox.abandon(slot);
-                return Outcome::local(Status::refused(Reason::Cancelled, ""), crate::clock::monotonic().since(sent));
+                return Outcome::local(status, now.since(sent));
             }
         }
     }

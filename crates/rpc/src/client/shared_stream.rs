@@ -9,6 +9,7 @@ use super::driven::{Receiver, Request};
 use super::queue::Completions;
 use super::stream::Completion;
 use crate::context::Context;
+use crate::status::Check;
 use crate::wire::MethodId;
 use greenwave_proto::outcome::Outcome;
 use std::collections::VecDeque;
@@ -43,7 +44,7 @@ impl ChannelStream {
     pub fn submit(&mut self, context: &Context, method: MethodId, request: &[u8], tag: u64) {
         let started = crate::clock::monotonic();
         self.in_flight += 1;
-        if let Err(status) = context.alive_to_send(started) {
+        if let Err(status) = context.ask(Check::Send, started).into_result() {
             return self.queue.push(tag, Outcome::local(status, Duration::ZERO));
         }
         let (connection, context, body) = (Arc::clone(&self.connection), context.clone(), request.to_vec());

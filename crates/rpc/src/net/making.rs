@@ -2,7 +2,7 @@
 
 use super::ends::{Ends, Fate, Half, Peer};
 use super::{Happening, Net, PeerKey};
-use crate::status::Status;
+use crate::status::{Check, Status};
 use greenwave_policy::Time;
 use greenwave_proto::connection::{NewCall, Request};
 use greenwave_proto::outcome::Outcome;
@@ -53,9 +53,7 @@ impl Net {
         }
         let Ends { peers, pool, slots, .. } = &mut self.ends;
         match peers.get_mut(key.index) {
-            Some(Peer { half: Half::Caller(calling), endpoint: Some(_), .. })
-                if request.terms.futile(now).is_none() =>
-            {
+            Some(Peer { half: Half::Caller(calling), endpoint: Some(_), .. }) => {
                 calling.caller.link.lend(|| pool.take_line());
                 let token = request.token;
                 let slot = calling.caller.dispatch(now, request, body)?;
@@ -81,13 +79,10 @@ impl Net {
         happened: &mut Vec<Happening>,
     ) {
         let Some(Peer { half: Half::Caller(calling), endpoint, .. }) = self.ends.peers.get_mut(index) else { return };
-        let connected = match (&*endpoint, request.terms.futile(now)) {
-            (_, Some(status)) => Err(status),
-            (Some(_), None) => Ok(()),
-            (None, None) => match calling.resting(now) {
-                Some(status) => Err(status),
-                None => self.connect(index, now),
-            },
+        let connected = match (&*endpoint, request.terms.ask(Check::Send, now).into_result()) {
+            (Some(_), _) => Ok(()),
+            (None, Err(status)) => Err(status),
+            (None, Ok(())) => calling.resting(now).map_or_else(|| self.connect(index, now), Err),
         };
         let Some(Peer { half: Half::Caller(calling), .. }) = self.ends.peers.get_mut(index) else { return };
         match connected {

@@ -6,6 +6,7 @@
 
 use crate::config::ServerConfig;
 use greenwave_policy::{BeginLimit, Order, ReadyQueue, Span, Time, Urgency};
+use greenwave_proto::Gate;
 use std::time::Duration;
 
 /// Whether a call has a place.
@@ -58,7 +59,7 @@ impl Places {
 
     /// Lets a call wait for a place.
     pub(super) fn wait(&mut self, now: Time, urgency: Urgency, call: usize) {
-        self.earliest = self.earliest.min(expiry(urgency, self.enforced));
+        self.earliest = self.earliest.min(self.closes(urgency));
         self.line.push(now, urgency, call);
     }
 
@@ -92,7 +93,7 @@ impl Places {
         }
         let (mut earliest, enforced) = (Time::MAX, self.enforced);
         self.line.retain(|urgency, call| {
-            let expires = expiry(*urgency, enforced);
+            let expires = Gate::new(urgency.deadline, enforced).closes();
             let stays = now < expires;
             if stays {
                 earliest = earliest.min(expires);
@@ -122,13 +123,13 @@ impl Places {
         self.taken == 0 && self.line.is_empty()
     }
 
+    fn closes(&self, urgency: Urgency) -> Time {
+        Gate::new(urgency.deadline, self.enforced).closes()
+    }
+
     fn search_at(&self) -> Time {
         self.earliest.max(self.searched + SEARCH_EVERY)
     }
-}
-
-fn expiry(urgency: Urgency, enforced: bool) -> Time {
-    urgency.deadline.expires().filter(|_| enforced).unwrap_or(Time::MAX)
 }
 
 #[cfg(test)]

@@ -82,7 +82,7 @@ impl Caller {
         if now < self.earliest {
             return;
         }
-        let peer = self.link.agreed().map_or(StageName::UNNAMED, |agreed| agreed.peer);
+        let peer = self.peer_name();
         let elsewhere = &mut self.elsewhere;
         self.queued.retain(|_, (request, _)| {
             let over = over(now, &request.terms, false, peer);
@@ -178,24 +178,18 @@ impl Caller {
         assert_eq!(self.elsewhere.len(), elsewhere + self.queued.len());
         let waiting = self.queued.values().map(|(request, _)| &request.terms);
         for terms in waiting.chain(self.open_slots().map(|(_, open)| &open.request.terms)) {
-            let expires = terms.expires().unwrap_or(Time::MAX);
-            assert!(self.earliest <= expires + self.grain(), "a deadline would be missed");
+            assert!(self.earliest <= terms.closes() + self.grain(), "a deadline would be missed");
         }
     }
 }
 
 /// Why a call is over before it was answered, if it is.
-fn over(now: Time, terms: &Terms, posted: bool, peer: StageName) -> Option<Status> {
-    if terms.is_cancelled() {
-        return Some(Status::refused(Reason::Cancelled, ""));
-    }
-    if !terms.is_past(now) {
-        return None;
-    }
-    Some(if posted {
-        Status::refused(Reason::Expired(Check::Wait), format!("no answer from {peer} in time"))
-    } else {
-        let text = format!("the budget ran out before the call could be sent to {peer}");
-        Status::refused(Reason::Expired(Check::Send), text)
-    })
+pub(super) fn over(now: Time, terms: &Terms, posted: bool, peer: StageName) -> Option<Status> {
+    let reason = terms.ask(if posted { Check::Wait } else { Check::Send }, now).refused()?;
+    let text = match reason {
+        Reason::Expired(Check::Wait) => format!("no answer from {peer} in time"),
+        Reason::Expired(_) => format!("the budget ran out before the call could be sent to {peer}"),
+        _ => String::new(),
+    };
+    Some(Status::refused(reason, text))
 }

@@ -2,6 +2,7 @@
 
 use super::Head;
 use crate::context::Context;
+use crate::counters::Counter;
 use crate::net::PeerKey;
 use crate::receipt::Receipt;
 use crate::server::inbox::{Job, Message, Owed};
@@ -11,6 +12,7 @@ use crate::wire::MethodId;
 use greenwave_policy::{Refusal, Time, Urgency, Verdict};
 use greenwave_proto::connection::{Answer, Arrival};
 use greenwave_proto::context::{Metadata, Parts};
+use greenwave_proto::{Gate, Ruling};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -46,10 +48,10 @@ impl Head {
         };
         let (estimate, needed) = (self.methods[method].estimate, self.methods[method].needed());
         let budget = arrival.deadline.budget(now);
-        let (expired, mut reported) = (Refusal::Expired { late: budget.late() }, false);
-        if budget.is_spent()
-            && let Some(status) = self.refusal(&expired, Check::Enqueue, &mut reported)
-        {
+        let gate = Gate::new(arrival.deadline, !self.role.config.report_only);
+        let mut reported = false;
+        let ruling = gate.ask(Check::Enqueue, now, false);
+        if let Some(status) = self.heed(ruling, &Refusal::Expired { late: budget.late() }, &mut reported) {
             return self.refuse(now, peer, &arrival, status);
         }
         let given = if self.role.workers.is_empty() { 0 } else { self.look_at_workers() };
@@ -59,15 +61,14 @@ impl Head {
         }
         if !reported
             && let Verdict::Refuse(refusal) = self.admissions[method].decide(now, budget, needed, queued)
-            && let Some(status) = self.refusal(&refusal, Check::Admission, &mut reported)
+            && let Some(status) = self.heed(gate.judge(Check::Enqueue, &refusal), &refusal, &mut reported)
         {
             return self.refuse(now, peer, &arrival, status);
         }
         let name = self.role.router.at(method).name;
         let Arrival { call, deadline, birth, parallel_unit, received, metadata, body, .. } = arrival;
-        let enforced = !self.role.config.report_only;
         let metadata = Metadata::received(metadata, &self.role.config.pass_on);
-        let context = Parts::received(deadline, birth, parallel_unit, enforced, name, metadata);
+        let context = Parts::received(gate, birth, parallel_unit, name, metadata);
         let (here, ahead) = estimate.unwrap_or_default();
         let urgency = Urgency { arrived: received, birth, deadline, here, ahead };
         let owed = |inbox| Owed::new(inbox, peer, call, method);
@@ -119,10 +120,10 @@ impl Head {
             let index = self.jobs.key(*job);
             self.tasks[index].queue = now.span_since(self.tasks[index].received);
             self.jobs.withdraw(*job);
-            let Some(status) = self.refusal(&Refusal::QueueFull { limit }, Check::Enqueue, &mut false) else {
-                continue;
-            };
-            self.finish(now, index, Err(status));
+            let (gate, refusal) = (self.tasks[index].serving.context.gate(), Refusal::QueueFull { limit });
+            if let Some(status) = self.heed(gate.judge(Check::Enqueue, &refusal), &refusal, &mut false) {
+                self.finish(now, index, Err(status));
+            }
         }
         shed.len()
     }
@@ -159,27 +160,35 @@ impl Head {
         self.schedule(now, task);
     }
 
-    /// Counts what a check has found against a call, and refuses it. With `report_only` it only counts, and a call once.
-    pub(super) fn refusal(&self, refusal: &Refusal, check: Check, reported: &mut bool) -> Option<Status> {
-        let counters = &self.role.counters;
-        let (counter, report, reason) = match refusal {
-            Refusal::Expired { .. } if check == Check::Enqueue => {
-                (&counters.expired_on_arrival, &counters.report_only_expired_on_arrival, Reason::Expired(check))
+    /// Counts what the gate says against a call, and says how to refuse it, if it is to be. What is only observed is counted
+    /// once for each call.
+    #[inline]
+    pub(super) fn heed(&self, ruling: Ruling, why: &Refusal, reported: &mut bool) -> Option<Status> {
+        match ruling {
+            Ruling::Pass => None,
+            Ruling::Observed(reason) => {
+                if !std::mem::replace(reported, true) {
+                    self.counters_of(reason).1.add(1);
+                }
+                None
             }
-            Refusal::Expired { .. } => {
-                (&counters.expired_in_queue, &counters.report_only_expired_in_queue, Reason::Expired(check))
+            Ruling::Refused(Reason::Cancelled) => Some(Status::refused(Reason::Cancelled, "")),
+            Ruling::Refused(reason) => {
+                self.counters_of(reason).0.add(1);
+                Some(Status::refused(reason, why.to_string()))
             }
-            Refusal::Infeasible { .. } | Refusal::Waited { .. } => {
-                (&counters.infeasible, &counters.report_only_infeasible, Reason::Infeasible)
-            }
-            Refusal::QueueFull { .. } => (&counters.queue_full, &counters.report_only_queue_full, Reason::QueueFull),
-        };
-        if self.role.config.report_only {
-            report.add(u64::from(!std::mem::replace(reported, true)));
-            return None;
         }
-        counter.add(1);
-        Some(Status::refused(reason, refusal.to_string()))
+    }
+
+    /// Where calls that are refused for a reason are counted, and those that would be.
+    fn counters_of(&self, reason: Reason) -> (&Counter, &Counter) {
+        let counters = &self.role.counters;
+        match reason {
+            Reason::Expired(Check::Enqueue) => (&counters.expired_on_arrival, &counters.report_only_expired_on_arrival),
+            Reason::Expired(_) => (&counters.expired_in_queue, &counters.report_only_expired_in_queue),
+            Reason::QueueFull => (&counters.queue_full, &counters.report_only_queue_full),
+            _ => (&counters.infeasible, &counters.report_only_infeasible),
+        }
     }
 
     /// Answers a call that never became a task.

@@ -8,6 +8,7 @@ use crate::server::places::Place;
 use crate::server::task::Task;
 use crate::status::{Check, Code, Reason, Status};
 use greenwave_policy::{Span, Time};
+use greenwave_proto::Ruling;
 use greenwave_proto::connection::Answer;
 
 impl Head {
@@ -21,7 +22,8 @@ impl Head {
         }
         let task = &mut self.tasks[index];
         let receipt = task.receipt(now);
-        let late = task.urgency.deadline.is_past(now);
+        let ruling = task.serving.context.gate().ask(Check::Reply, now, false);
+        let late = ruling != Ruling::Pass;
         let behind = if receipt.children.is_empty() { Behind::default() } else { Behind::of(&receipt.children) };
         let lesson = lesson(task, &receipt, behind, late, &result);
         self.leave_place(now, index, behind);
@@ -32,15 +34,15 @@ impl Head {
         let counters = &self.role.counters;
         if let Ok(reply) = &result {
             self.methods[task.method].replied(reply.len());
-            match (late, self.role.config.report_only) {
-                (false, _) => counters.answered.add(1),
-                (true, true) => {
+            match ruling {
+                Ruling::Pass => counters.answered.add(1),
+                Ruling::Observed(_) => {
                     counters.late.add(1);
                     counters.report_only_expired_in_service.add(u64::from(!task.reported));
                 }
-                (true, false) => {
+                Ruling::Refused(reason) => {
                     counters.expired_in_service.add(1);
-                    result = Err(too_late(&self.role.config.name, &receipt));
+                    result = Err(too_late(reason, &self.role.config.name, &receipt));
                 }
             }
         } else if task.serving.context.is_cancelled() {
@@ -94,7 +96,7 @@ impl Head {
 
 /// Says which stage used the time up; `here` is the name of this one.
 #[cold]
-fn too_late(here: &str, receipt: &Receipt) -> Status {
+fn too_late(reason: Reason, here: &str, receipt: &Receipt) -> Status {
     let text = match receipt.costliest() {
         Some(stage) => format!(
             "{} used the time up: {:?} on the wire, {:?} queued, {:?} served",
@@ -102,7 +104,7 @@ fn too_late(here: &str, receipt: &Receipt) -> Status {
         ),
         None => format!("{here} used the time up: {:?} queued, {:?} served", receipt.queue, receipt.service),
     };
-    Status::refused(Reason::Expired(Check::Reply), text)
+    Status::refused(reason, text)
 }
 
 /// What there is to be learned from a task that is over: nothing if it never began, or failed for reasons of its own.

@@ -150,13 +150,8 @@ impl Head {
     fn begin(&mut self, now: Time, job: JobId, index: usize) -> bool {
         let task = &mut self.tasks[index];
         let (budget, mut reported) = (task.urgency.deadline.budget(now), task.reported);
-        let mut refused = if task.serving.context.is_cancelled() {
-            Some(Status::refused(Reason::Cancelled, ""))
-        } else if budget.is_spent() {
-            self.refusal(&Refusal::Expired { late: budget.late() }, Check::Dequeue, &mut reported)
-        } else {
-            None
-        };
+        let (gate, ruling) = (task.serving.context.gate(), task.serving.context.ask(Check::Dequeue, now));
+        let mut refused = self.heed(ruling, &Refusal::Expired { late: budget.late() }, &mut reported);
         self.tasks[index].reported = reported;
         if refused.is_none() {
             if !self.take_place(now, index) {
@@ -169,7 +164,7 @@ impl Head {
             if !reported
                 && let Verdict::Refuse(refusal) = self.admissions[method].recheck(now, budget, whole, needed, queued)
             {
-                refused = self.refusal(&refusal, Check::Dequeue, &mut reported);
+                refused = self.heed(gate.judge(Check::Dequeue, &refusal), &refusal, &mut reported);
                 self.tasks[index].reported = reported;
             }
         }
