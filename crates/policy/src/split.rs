@@ -172,21 +172,6 @@ impl<T> SplitQueue<T> {
         Some(message)
     }
 
-    /// Drops the messages that `keep` is false for, those of a cancelled call for instance. Linear.
-    pub fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
-        self.put_down_sent();
-        let Self { slots, free, in_hand, tickets, by_age, .. } = self;
-        for (at, slot) in slots.iter_mut().enumerate() {
-            if slot.message.take_if(|message| !keep(message)).is_some() {
-                slot.number = 0;
-                free.push(at);
-            }
-        }
-        in_hand.take_if(|ticket| slots[ticket.slot].message.is_none());
-        tickets.retain(|ticket| slots[ticket.slot].number == ticket.number);
-        by_age.retain(|ticket| slots[ticket.slot].number == ticket.number);
-    }
-
     /// Takes the ticket of the message whose turn it is into the hand.
     fn choose(&mut self) {
         if self.turn >= self.look_again

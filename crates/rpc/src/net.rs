@@ -241,7 +241,7 @@ impl Net {
         let Ends { peers, pool, .. } = &mut self.ends;
         let peer = peers.get_mut(key.index).filter(|peer| peer.serial == key.serial);
         let Some(Peer { half: Half::Callee(callee), .. }) = peer else { return };
-        callee.link.lend(|| pool.take_line());
+        callee.link.lend(|| pool.take_queue());
         if let Some(body) = callee.answer(answer) {
             pool.put(body);
         }
@@ -443,8 +443,8 @@ impl Net {
                 // The queue reports the connection's end on its own; until then there is nothing to be done for it.
                 tracing::debug!(endpoint = %id, %error, "not sent");
             }
-            if let Some(line) = peer.link().reclaim() {
-                pool.put_line(line);
+            if let Some(memory) = peer.link().reclaim() {
+                pool.put_queue(memory);
             }
             self.ends.expect(index);
         }

@@ -115,7 +115,6 @@ enum Act {
         deadline: u64,
     },
     Next(usize),
-    Cancel(usize),
     /// The message that is so far from the first, counted round.
     Remove(usize),
 }
@@ -123,9 +122,8 @@ enum Act {
 fn acts(longest: usize) -> impl Strategy<Value = Vec<Act>> {
     let push = (0..longest, 0..4_u64).prop_map(|(remaining, deadline)| Act::Push { remaining, deadline });
     let next = prop_oneof![1 => Just(0), 12 => 1..20_usize].prop_map(Act::Next);
-    let cancel = (0..30_usize).prop_map(Act::Cancel);
     let remove = (0..30_usize).prop_map(Act::Remove);
-    vec(prop_oneof![3 => push, 6 => next, 1 => cancel, 1 => remove], 0..300)
+    vec(prop_oneof![3 => push, 6 => next, 2 => remove], 0..300)
 }
 
 /// A message as the laws see it.
@@ -152,10 +150,6 @@ proptest! {
                     let place = queue.push(remaining, within(deadline), id);
                     let company = waiting.len() + 1;
                     waiting.push(Waiting { id, place, rank: (remaining, within(deadline), id), passed_over: 0, company });
-                }
-                Act::Cancel(cancelled) => {
-                    queue.retain(|id| id % 30 != cancelled);
-                    waiting.retain(|message| message.id % 30 != cancelled);
                 }
                 Act::Remove(_) if waiting.is_empty() => {}
                 Act::Remove(number) => {

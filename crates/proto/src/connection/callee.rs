@@ -4,7 +4,7 @@
 //! refused before its message was complete is *answered* at once, and the rest of the message is thrown away.
 //!
 //! Invariants:
-//! 1. Every CALL is answered once: [`Callee::send_answer`] is reached once for each call that left *free*.
+//! 1. Every CALL is answered once: `open` is counted down once for each call that left *free*.
 //! 2. `open` counts the calls that are not answered, `receiving` and `assembling` those that are being received.
 //! 3. What the peer makes this end hold is bounded: slots by `calls`, answers unread by `calls` too, messages half
 //!    received by `assembly_bytes` of what they announce. Room is made for up to 1 MiB each on the peer's word (address
@@ -298,7 +298,8 @@ impl Callee {
 
     fn refuse(&mut self, call: CallId, status: Status) {
         let receipt = Receipt::default();
-        self.send_answer(Answer { call, result: Err(status), receipt, deadline: Deadline::NEVER });
+        self.open -= 1;
+        self.send_split(Answer { call, result: Err(status), receipt, deadline: Deadline::NEVER });
     }
 
     fn on_data(&mut self, now: Time, data: &Data<'_>) -> Result<Option<Served>, Violation> {
@@ -365,20 +366,33 @@ impl Callee {
             Some((_, Slot::Open(open, _))) if *open == answer.call => self.slots[slot].1 = Slot::Free,
             _ => return None,
         }
-        let Answer { call, result, receipt, .. } = &answer;
-        let (code, reason, by_handler, body) = match result {
-            Ok(body) => (Code::Ok, Reason::None, false, &body[..]),
-            Err(status) => (failing(status.code), status.reason, self.tells(status), status.message.as_bytes()),
+        self.open -= 1;
+        let header = self.header(&answer);
+        let body = match &answer.result {
+            Ok(body) => &body[..],
+            Err(status) => status.message.as_bytes(),
         };
-        let is_whole = code == Code::Ok || body.len() <= wire::FAILURE_TEXT_MOST;
-        if !receipt.children.is_empty() || !is_whole || !self.link.may_line_up(body.len()) {
-            self.send_answer(answer);
+        let is_whole = header.code == Code::Ok || body.len() <= wire::FAILURE_TEXT_MOST;
+        if !answer.receipt.children.is_empty() || !is_whole || !self.link.may_queue_short(body.len()) {
+            self.send_split(answer);
             return None;
         }
-        let header = ReplyHeader {
+        self.link.queue_short(&header.fixed(), &[], body);
+        answer.result.ok()
+    }
+
+    /// The head of an answer that leaves whole, without the receipts of other stages.
+    #[inline(always)]
+    fn header(&self, answer: &Answer) -> ReplyHeader {
+        let Answer { call, result, receipt, .. } = answer;
+        let (code, reason, by_handler, len) = match result {
+            Ok(body) => (Code::Ok, Reason::None, false, body.len()),
+            Err(status) => (failing(status.code), status.reason, self.tells(status), status.message.len()),
+        };
+        ReplyHeader {
             call: *call,
             credits: 0,
-            message_len: body.len() as u32,
+            message_len: len as u32,
             code,
             reason,
             by_handler,
@@ -386,10 +400,7 @@ impl Callee {
             queue: receipt.queue,
             service: receipt.service,
             total: receipt.total,
-        };
-        self.open -= 1;
-        self.link.line_up(&header.fixed(), &[], body);
-        answer.result.ok()
+        }
     }
 
     /// Whether a failure is said to be the handler's.
@@ -398,50 +409,32 @@ impl Callee {
         is_asked && status.origin == Origin::Handler
     }
 
+    /// Sends an answer of any length.
     #[inline(never)]
-    fn send_answer(&mut self, answer: Answer) {
-        let Answer { call, result, receipt, deadline } = answer;
-        self.open -= 1;
+    fn send_split(&mut self, mut answer: Answer) {
         let Some(agreed) = self.link.agreed() else { return };
         let room = self.link.room(agreed) - wire::REPLY_FIXED;
         let limit = agreed.send.message_bytes as usize;
-        let result = result.and_then(|body| match body.len() {
-            fits if fits <= limit => Ok(body),
-            len => {
-                let text = format!("the reply has {len} bytes, the caller accepts {limit}");
-                Err(Status::refused(Reason::ReplyTooLarge, text))
-            }
+        if let Ok(body) = &answer.result
+            && body.len() > limit
+        {
+            let text = format!("the reply has {} bytes, the caller accepts {limit}", body.len());
+            answer.result = Err(Status::refused(Reason::ReplyTooLarge, text));
+        }
+        let mut header = self.header(&answer);
+        let Answer { call, result, receipt, deadline } = answer;
+        let body = result.unwrap_or_else(|Status { mut message, .. }| {
+            // It is a message too, and can't be sent in parts.
+            message.truncate(message.floor_char_boundary(wire::FAILURE_TEXT_MOST.min(room).min(limit)));
+            message.into_bytes()
         });
-        let (code, reason, by_handler, body) = match result {
-            Ok(body) => (Code::Ok, Reason::None, false, body),
-            Err(status) => {
-                let by_handler = self.tells(&status);
-                let text = status.message;
-                // It is a message too, and can't be sent in parts.
-                let end = text.floor_char_boundary(wire::FAILURE_TEXT_MOST.min(room).min(limit));
-                let mut text = text.into_bytes();
-                text.truncate(end);
-                (failing(status.code), status.reason, by_handler, text)
-            }
-        };
         let mut receipts = Vec::new();
         if !receipt.children.is_empty() && agreed.features.contains(Features::RECEIPTS) {
             // The text of a failure is whole in its chunk; of a body there is a byte, and the rest can follow.
-            let kept = if code == Code::Ok { 1 } else { body.len().max(1) };
+            let kept = if header.code == Code::Ok { 1 } else { body.len().max(1) };
             receipt.encode_stages(room.saturating_sub(kept).min(wire::RECEIPT_BYTES_MOST), &mut receipts);
         }
-        let header = ReplyHeader {
-            call,
-            credits: 0,
-            message_len: body.len() as u32,
-            code,
-            reason,
-            by_handler,
-            receipts_len: receipts.len() as u16,
-            queue: receipt.queue,
-            service: receipt.service,
-            total: receipt.total,
-        };
+        (header.message_len, header.receipts_len) = (body.len() as u32, receipts.len() as u16);
         self.link.push(Outgoing::reply(call, header.encode(), receipts.into(), body, deadline));
     }
 

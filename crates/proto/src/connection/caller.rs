@@ -16,9 +16,9 @@
 mod over;
 
 use super::assembly::{Assembly, Discarding};
-use super::link::{Link, Place};
+use super::link::{Link, Queue};
 use super::outgoing::{Outgoing, Unsent};
-use super::request::Request;
+use super::request::{Request, Terms};
 use super::violation::Violation;
 use super::{call_in, looked, next_generation, slot_of};
 use crate::context::Context;
@@ -85,8 +85,8 @@ struct Open {
     request: Request,
     /// When its first chunk was posted.
     posted: Option<Time>,
-    /// Where its message waits, if it was not [dispatched](Caller::dispatch).
-    place: Place,
+    /// Where its message waits: in the short queue if it was [dispatched](Caller::dispatch).
+    queue: Queue,
     /// An answer in parts, and when the first of them came.
     reply: Option<Box<(Assembly, Receipt, Time)>>,
 }
@@ -182,18 +182,33 @@ impl Caller {
     pub fn dispatch(&mut self, now: Time, request: Request, body: &[u8]) -> Result<usize, Request> {
         let metadata = request.terms.metadata();
         let is_late = request.terms.ask(Check::Send, now).refused().is_some();
-        if is_late || !self.queued.is_empty() || !self.link.may_line_up(metadata.len() + body.len()) {
+        if is_late || !self.queued.is_empty() || !self.link.may_queue_short(metadata.len() + body.len()) {
             return Err(request);
         }
         let Some(slot) = self.take_slot() else { return Err(request) };
+        self.open(now, slot, request, body.len(), |link, header, terms| {
+            link.queue_short(&header.dated(terms.deadline(), terms.birth()), terms.metadata(), body)
+        });
+        Ok(slot)
+    }
+
+    /// Gives a call a slot, and its message to a queue by `send`.
+    #[inline(always)]
+    fn open(
+        &mut self,
+        now: Time,
+        slot: usize,
+        request: Request,
+        len: usize,
+        send: impl FnOnce(&mut Link, CallHeader, &Terms) -> Queue,
+    ) {
         let (generation, state) = &mut self.slots[slot];
         *generation = next_generation(*generation);
-        let header = request.header(call_in(slot, *generation), body.len());
-        self.link.line_up(&header.dated(request.terms.deadline(), request.terms.birth()), metadata, body);
+        let header = request.header(call_in(slot, *generation), len);
+        let queue = send(&mut self.link, header, &request.terms);
         self.earliest = self.earliest.min(request.terms.look_at(now));
-        *state = Slot::Open(Open { request, posted: None, place: None, reply: None });
+        *state = Slot::Open(Open { request, posted: None, queue, reply: None });
         self.open += 1;
-        Ok(slot)
     }
 
     /// Takes a call on. It may have to wait for a slot; the time counts.
@@ -202,12 +217,12 @@ impl Caller {
             let outcome = Outcome::local(status, now.since(request.started));
             return done(Finished { token: request.token, outcome });
         }
-        self.earliest = self.earliest.min(request.terms.look_at(now));
         if self.queued.is_empty()
             && let Some(slot) = self.take_slot()
         {
-            return self.open(now, slot, request, body);
+            return self.open_split(now, slot, request, body);
         }
+        self.earliest = self.earliest.min(request.terms.look_at(now));
         self.numbers += 1;
         self.elsewhere.insert(request.token, Whereabouts::Queued(self.numbers));
         self.queued.insert(self.numbers, (request, body));
@@ -252,22 +267,17 @@ impl Caller {
         })
     }
 
-    fn open(&mut self, now: Time, slot: usize, request: Request, body: Vec<u8>) {
-        let (generation, state) = &mut self.slots[slot];
-        *generation = next_generation(*generation);
-        let id = call_in(slot, *generation);
-        let terms = &request.terms;
-        let dated = self.link.agreed().is_some_and(|agreed| agreed.features.contains(Features::ABSOLUTE_DEADLINE));
-        let expires = dated
-            .then(|| terms.deadline().budget(now).remaining())
-            .flatten()
-            .map(|left| Realtime::from_nanos((self.link.realtime)().saturating_add(crate::wire::nanos(left))));
-        let head = CallHeader { expires, ..request.header(id, body.len()) }.encode();
-        let message = Outgoing::call(id, head, terms.metadata().into(), body, terms.deadline(), terms.birth());
-        let place = self.link.push(message);
+    /// Opens a call of any length.
+    fn open_split(&mut self, now: Time, slot: usize, request: Request, body: Vec<u8>) {
         self.elsewhere.insert(request.token, Whereabouts::Slot(slot));
-        *state = Slot::Open(Open { request, posted: None, place, reply: None });
-        self.open += 1;
+        self.open(now, slot, request, body.len(), |link, header, terms| {
+            let dated = link.agreed().is_some_and(|agreed| agreed.features.contains(Features::ABSOLUTE_DEADLINE));
+            let left = dated.then(|| terms.deadline().budget(now).remaining()).flatten();
+            let expires = left.map(|left| (link.realtime)().saturating_add(crate::wire::nanos(left)));
+            let head = CallHeader { expires: expires.map(Realtime::from_nanos), ..header }.encode();
+            let metadata = terms.metadata().into();
+            link.push(Outgoing::call(header.call, head, metadata, body, terms.deadline(), terms.birth()))
+        });
     }
 
     #[inline(always)]
@@ -285,7 +295,7 @@ impl Caller {
             && let Some(slot) = self.take_slot()
         {
             let Some((_, (request, body))) = self.queued.pop_first() else { return };
-            self.open(now, slot, request, body);
+            self.open_split(now, slot, request, body);
         }
     }
 
@@ -480,8 +490,8 @@ impl Caller {
         let (generation, state) = &mut self.slots[slot];
         let call = call_in(slot, *generation);
         let Slot::Open(open) = &*state else { return };
-        let Open { request: Request { token, started, .. }, posted, place, .. } = open;
-        let (token, started, posted, place) = (*token, *started, posted.unwrap_or(*started), *place);
+        let Open { request: Request { token, started, .. }, posted, queue, .. } = open;
+        let (token, started, posted, queue) = (*token, *started, posted.unwrap_or(*started), *queue);
         // Who made the call on behalf of another may have to tell who answered.
         let is_told = open.request.terms.may_be_cancelled() || result.is_err();
         let stage = if is_told { self.link.peer() } else { None };
@@ -489,9 +499,9 @@ impl Caller {
         self.open -= 1;
         self.answered = true;
         self.link.forward.observe(now, first.since(posted), receipt.total);
-        if place.is_some() {
+        if let Queue::Split(index) = queue {
             self.elsewhere.remove(&token);
-            if self.link.withdraw_rest(call, place) == Unsent::Rest {
+            if self.link.withdraw(call, index) == Unsent::Rest {
                 self.link.push_control(Cancel { call, credits: 0 }.encode());
             }
         }

@@ -7,14 +7,14 @@
 //! 2. A CALL, REPLY or DATA takes a credit of the peer's ring; without one it waits here. Control frames take none
 //!    and go first, in order.
 //! 3. Which message sends its next chunk is [`SplitQueue`]'s to say, except that short messages that find none in it, and
-//!    credits for all of them, are in the [`Line`]. A message's body is cut when its chunk is posted, and a call's budget
-//!    is written into its first chunk then: time spent in this queue counts, and in the line too.
+//!    credits for all of them, are in the [`ShortQueue`]. A message's body is cut when its chunk is posted, and a call's budget
+//!    is written into its first chunk then: time spent in either queue counts.
 //! 4. A violation ends the connection. What was owed to it is told by the halves above.
 //! 5. Progress is a message's chunk posted, or a message's part received. PINGs are none, so they keep nobody alive
 //!    who neither reads nor writes.
 
-mod line;
 mod receiving;
+mod short_queue;
 mod transmitting;
 
 use super::outgoing::{Outgoing, Unsent};
@@ -28,7 +28,7 @@ use crate::wire::{
     self, CallId, Features, GoAway, GoAwayCode, Head, Hello, Negotiated, Ping, Probe, Realtime, StageName,
 };
 use greenwave_policy::{AbsoluteClock, Credits, ForwardDelay, Returns, SplitQueue, Time, Turns};
-use line::Line;
+use short_queue::ShortQueue;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -79,10 +79,10 @@ pub struct Link {
     unreturned: usize,
     /// Chunks posted that took a credit.
     chunks: u64,
-    line: Line,
-    /// What a message may have beside the fixed part of its head to stand in the line, in bytes; `None`: none may, as
-    /// its chunk changes in more than the line knows of when it is posted.
-    short: Option<usize>,
+    short_queue: ShortQueue,
+    /// What a message may have beside the fixed part of its head to go into the short queue, in bytes; `None`: none may, as
+    /// its chunk changes in more than that queue knows of when it is posted.
+    short_most: Option<usize>,
     out: SplitQueue<Outgoing>,
     pacing: Pacing,
     tagging: Option<Box<Tagging>>,
@@ -109,8 +109,14 @@ pub struct Link {
     half_since: Option<Time>,
 }
 
-/// Where a message waits, until it is posted whole; `None`: in the line.
-pub(super) type Place = Option<u32>;
+/// Where a message waits until it is posted whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Queue {
+    /// In the [`ShortQueue`].
+    Short,
+    /// In the [`SplitQueue`], at this index.
+    Split(u32),
+}
 
 /// A frame that overtakes messages.
 enum Control {
@@ -168,8 +174,8 @@ impl Link {
             returns: Returns::new(setup.limits.credits),
             unreturned: 0,
             chunks: 0,
-            line: Line::default(),
-            short: None,
+            short_queue: ShortQueue::default(),
+            short_most: None,
             out: if in_order { SplitQueue::in_order() } else { SplitQueue::new() },
             pacing: Pacing::new(!in_order),
             tagging: Tagging::new(setup.sending.marking),
@@ -211,12 +217,12 @@ impl Link {
         agreed.chunk_room().min(self.limits.chunk_bytes as usize - checksum)
     }
 
-    /// Adds a message to those that wait to be sent, and says where it waits.
-    pub(super) fn push(&mut self, mut message: Outgoing) -> Place {
-        let len = message.body.get_mut().len();
+    /// Adds a message to the splitting queue, and says where it waits.
+    pub(super) fn push(&mut self, message: Outgoing) -> Queue {
+        let len = message.body.len();
         self.waiting += 1;
         self.waiting_bytes += len;
-        Some(self.out.push(len, message.deadline, message) as u32)
+        Queue::Split(self.out.push(len, message.deadline, message) as u32)
     }
 
     /// Adds a frame that overtakes messages.
@@ -239,60 +245,29 @@ impl Link {
         self.barrier == Barrier::Passed
     }
 
-    /// Withdraws a call's message, which waited at that place, and says what had not been posted of it.
-    pub(super) fn withdraw(&mut self, call: CallId, place: Place) -> Unsent {
-        match place {
-            Some(_) => self.withdraw_rest(call, place),
-            None => self.line.remove(call).map_or(Unsent::Nothing, Unsent::All),
-        }
-    }
-
-    /// [`withdraw`](Self::withdraw) for a message that is known to be posted, or to have been begun. It is asked for every
-    /// reply.
-    #[inline(always)]
-    pub(super) fn withdraw_rest(&mut self, call: CallId, place: Place) -> Unsent {
-        place.map_or(Unsent::Nothing, |place| self.withdraw_waiting(call, place))
-    }
-
-    /// Withdraws the messages of all calls that are `over` and of which nothing was posted, in one pass, and says which those
-    /// were.
-    pub(super) fn withdraw_all(&mut self, over: impl Fn(CallId) -> bool) -> Vec<CallId> {
-        let mut withdrawn = self.line.remove_all(&over);
-        if self.waiting == 0 {
-            return withdrawn;
-        }
-        let (mut messages, mut bytes) = (0, 0);
-        self.out.retain(|message| {
-            super::looked();
-            let stays = message.begun || !over(message.call);
-            if !stays {
-                messages += 1;
-                bytes += message.body.take().len();
-                withdrawn.push(message.call);
-            }
-            stays
-        });
-        self.waiting -= messages;
-        self.waiting_bytes -= bytes;
-        withdrawn
-    }
-
+    /// Withdraws a call's message from the splitting queue, where it waited at this index, and says what had not been posted
+    /// of it.
     #[inline(never)]
-    fn withdraw_waiting(&mut self, call: CallId, place: u32) -> Unsent {
-        let Some(message) = self.out.remove(place as usize, |message| message.call == call) else {
+    pub(super) fn withdraw(&mut self, call: CallId, index: u32) -> Unsent {
+        let Some(message) = self.out.remove(index as usize, |message| message.call == call) else {
             return Unsent::Nothing;
         };
-        let body = message.body.into_inner();
         self.waiting -= 1;
         self.begun -= usize::from(message.begun);
-        self.waiting_bytes -= message.shared.as_ref().map_or(body.len(), |shared| shared.len()) - message.sent;
-        if message.begun { Unsent::Rest } else { Unsent::All(body) }
+        let len = message.shared.as_ref().map_or(message.body.len(), |shared| shared.len());
+        self.waiting_bytes -= len - message.sent;
+        if message.begun { Unsent::Rest } else { Unsent::All(message.body) }
+    }
+
+    /// Withdraws the calls that are `over` from the short queue, in one pass; each and its body go to `withdrawn`.
+    pub(super) fn withdraw_short(&mut self, over: impl Fn(CallId) -> bool, withdrawn: impl FnMut(CallId, &[u8])) {
+        self.short_queue.remove(over, withdrawn);
     }
 
     /// How many messages wait.
     #[inline]
     pub fn messages(&self) -> usize {
-        self.waiting + self.line.count()
+        self.waiting + self.short_queue.count()
     }
 
     /// Whether a long message waits.
@@ -304,7 +279,8 @@ impl Link {
     /// Bytes left of the shortest message that waits, if any does; nothing is shorter than what goes before messages.
     #[inline]
     pub fn least(&self) -> Option<usize> {
-        let goes_before = !self.control.is_empty() || !self.line.is_empty() || !self.hello_sent || self.owes_credits();
+        let goes_before =
+            !self.control.is_empty() || !self.short_queue.is_empty() || !self.hello_sent || self.owes_credits();
         if goes_before { Some(0) } else { self.out.least() }
     }
 
@@ -418,8 +394,8 @@ impl Link {
 impl Link {
     /// Panics unless what is counted is there.
     pub(super) fn check(&self) {
-        self.line.check();
-        assert!(self.line.count() <= self.credits.available() as usize);
+        self.short_queue.check();
+        assert!(self.short_queue.count() <= self.credits.available() as usize);
         assert_eq!(self.waiting, self.out.len());
         assert!(self.waiting > 0 || self.waiting_bytes == 0);
         // What a peer can have added, and a CANCEL for each slot.

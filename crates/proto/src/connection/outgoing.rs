@@ -2,7 +2,6 @@
 
 use crate::wire::{self, CallId, Direction, Head};
 use greenwave_policy::{Deadline, Time};
-use std::cell::Cell;
 use std::sync::Arc;
 
 /// A message, and how much of it was posted. No more than 128 bytes, beyond which moves become calls of `memcpy`.
@@ -13,8 +12,7 @@ pub(crate) struct Outgoing {
     /// What stands between the head and the body in the first chunk: metadata or receipts. With the head it leaves
     /// room for a byte of the body at least.
     pub(super) extra: Box<[u8]>,
-    /// A cell, so that it can be taken out of a message that is withdrawn.
-    pub(super) body: Cell<Vec<u8>>,
+    pub(super) body: Vec<u8>,
     /// The body instead, from when a long part of it is posted: then the queue has a share in it.
     pub(super) shared: Option<Arc<Vec<u8>>>,
     /// For a call: when it expires and was born, to state what is left at the last write.
@@ -60,18 +58,7 @@ impl Outgoing {
         deadline: Deadline,
         birth: Time,
     ) -> Self {
-        Self {
-            call,
-            direction,
-            head,
-            extra,
-            body: Cell::new(body),
-            shared: None,
-            deadline,
-            birth,
-            sent: 0,
-            begun: false,
-        }
+        Self { call, direction, head, extra, body, shared: None, deadline, birth, sent: 0, begun: false }
     }
 
     /// How many bytes of the body fit into the next chunk of `room` bytes.

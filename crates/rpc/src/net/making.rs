@@ -54,7 +54,7 @@ impl Net {
         let Ends { peers, pool, slots, .. } = &mut self.ends;
         match peers.get_mut(key.index) {
             Some(Peer { half: Half::Caller(calling), endpoint: Some(_), .. }) => {
-                calling.caller.link.lend(|| pool.take_line());
+                calling.caller.link.lend(|| pool.take_queue());
                 let token = request.token;
                 let slot = calling.caller.dispatch(now, request, body)?;
                 if token >= slots.len() {

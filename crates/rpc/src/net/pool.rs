@@ -19,23 +19,23 @@ pub(super) struct Pool {
     bytes: usize,
     large: Vec<Vec<u8>>,
     large_bytes: usize,
-    /// Those of lines of messages, which are of 64 KiB at most and needed again with the next call or answer.
-    lines: Vec<Vec<u8>>,
+    /// Those of short queues, which are of 64 KiB at most and needed again with the next call or answer.
+    queues: Vec<Vec<u8>>,
 }
 
-/// So many buffers of lines are kept: connections that are posted to at the same time are few.
-const LINES: usize = 64;
+/// So many buffers of short queues are kept: connections that are posted to at the same time are few.
+const QUEUES: usize = 64;
 
 impl Pool {
     #[inline]
-    pub(super) fn take_line(&mut self) -> Vec<u8> {
-        self.lines.pop().unwrap_or_default()
+    pub(super) fn take_queue(&mut self) -> Vec<u8> {
+        self.queues.pop().unwrap_or_default()
     }
 
     #[inline]
-    pub(super) fn put_line(&mut self, line: Vec<u8>) {
-        if self.lines.len() < LINES {
-            self.lines.push(line);
+    pub(super) fn put_queue(&mut self, queue: Vec<u8>) {
+        if self.queues.len() < QUEUES {
+            self.queues.push(queue);
         }
     }
 

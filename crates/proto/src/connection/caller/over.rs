@@ -1,14 +1,16 @@
 //! How calls end before their REPLY: given up by their maker, late, lost, or taken to another connection.
 
-use super::{Caller, Finished, Open, Slot, Whereabouts};
+#[cfg(any(test, feature = "fuzzing"))]
+use super::Open;
+use super::{Caller, Finished, Slot, Whereabouts};
 use crate::connection::assembly::Discarding;
-use crate::connection::link::Place;
+use crate::connection::link::Queue;
 use crate::connection::outgoing::Unsent;
 use crate::connection::request::{Request, Terms};
 use crate::connection::{call_in, slot_of};
 use crate::outcome::Outcome;
 use crate::status::{Check, Reason, Status};
-use crate::wire::{CallId, Cancel, StageName};
+use crate::wire::{Cancel, StageName};
 use greenwave_policy::Time;
 use std::collections::HashSet;
 
@@ -22,32 +24,55 @@ impl Caller {
             Some(Whereabouts::Slot(slot)) => slot,
             None => slot,
         };
-        self.slots.get(slot).is_some_and(|(_, state)| is_it(state)) && self.haunt(now, slot).is_some()
+        let found = self.slots.get(slot).is_some_and(|(_, state)| is_it(state));
+        if found {
+            self.end(now, [slot], |_, _| {});
+        }
+        found
     }
 
-    /// Takes the call out of an open slot and tells the peer, if it knows of it.
-    fn haunt(&mut self, now: Time, slot: usize) -> Option<Open> {
-        let open = self.take_open(now, slot)?;
-        let call = call_in(slot, self.slots[slot].0);
-        let unsent = if open.posted.is_some() {
-            self.link.withdraw_rest(call, open.place)
-        } else {
-            self.link.withdraw(call, open.place)
-        };
-        if matches!(unsent, Unsent::All(_)) {
-            self.free_slot(now, slot);
-        } else {
-            self.link.push_control(Cancel { call, credits: 0 }.encode());
+    /// Takes calls out of their open slots. The peer is told of those that it knows of; the others are withdrawn, with
+    /// their messages, and their slots are free. Those of the short queue are withdrawn in one pass.
+    fn end(&mut self, now: Time, slots: impl IntoIterator<Item = usize>, mut withdrawn: impl FnMut(Request, Vec<u8>)) {
+        let mut short = HashSet::new();
+        for slot in slots {
+            let (generation, Slot::Open(open)) = &self.slots[slot] else { continue };
+            let call = call_in(slot, *generation);
+            let unsent = match open.queue {
+                Queue::Split(index) => self.link.withdraw(call, index),
+                Queue::Short if open.posted.is_some() => Unsent::Nothing,
+                Queue::Short => {
+                    short.insert(call);
+                    continue;
+                }
+            };
+            let Some(request) = self.take_open(now, slot) else { continue };
+            if let Unsent::All(body) = unsent {
+                self.free_slot(now, slot);
+                withdrawn(request, body);
+            } else {
+                self.link.push_control(Cancel { call, credits: 0 }.encode());
+            }
         }
-        Some(open)
+        if short.is_empty() {
+            return;
+        }
+        let mut bodies = Vec::new();
+        self.link
+            .withdraw_short(|call| short.contains(&call), |call, body| bodies.push((slot_of(call), body.to_vec())));
+        for (slot, body) in bodies {
+            let Some(request) = self.take_open(now, slot) else { continue };
+            self.free_slot(now, slot);
+            withdrawn(request, body);
+        }
     }
 
     /// Takes the call out of an open slot.
-    fn take_open(&mut self, now: Time, slot: usize) -> Option<Open> {
+    fn take_open(&mut self, now: Time, slot: usize) -> Option<Request> {
         let state = &mut self.slots[slot].1;
         let Slot::Open(mut open) = std::mem::replace(state, Slot::Haunted(None)) else { return None };
         self.open -= 1;
-        if open.place.is_some() {
+        if let Queue::Split(_) = open.queue {
             self.elsewhere.remove(&open.request.token);
         }
         if let Some(reply) = open.reply.take() {
@@ -56,25 +81,7 @@ impl Caller {
             self.receiving -= 1;
             self.link.received_part(now, self.receiving);
         }
-        Some(open)
-    }
-
-    /// Takes back calls that were taken out of their slots unposted, all in one pass.
-    fn take_back(&mut self, now: Time, unposted: &[usize]) {
-        let Self { slots, link, .. } = self;
-        let is_over = |call: CallId| {
-            let (generation, state) = &slots[slot_of(call)];
-            *generation == call.generation() && matches!(state, Slot::Haunted(None))
-        };
-        let calls: Vec<CallId> = unposted.iter().map(|slot| call_in(*slot, slots[*slot].0)).collect();
-        let withdrawn: HashSet<CallId> = link.withdraw_all(is_over).into_iter().collect();
-        for call in calls {
-            if withdrawn.contains(&call) {
-                self.free_slot(now, slot_of(call));
-            } else {
-                self.link.push_control(Cancel { call, credits: 0 }.encode());
-            }
-        }
+        Some(open.request)
     }
 
     /// Finishes the calls whose time is up, or whose answer nobody wants any more.
@@ -94,27 +101,15 @@ impl Caller {
             }
             stays
         });
-        let ended: Vec<(usize, Status)> = self
-            .open_slots()
-            .filter_map(|(slot, open)| Some((slot, over(now, &open.request.terms, open.posted.is_some(), peer)?)))
-            .collect();
-        let mut unposted = Vec::new();
-        for (slot, status) in ended {
-            let is_posted = matches!(&self.slots[slot].1, Slot::Open(Open { posted: Some(_), .. }));
-            let open = if is_posted {
-                self.haunt(now, slot)
-            } else {
-                unposted.push(slot);
-                self.take_open(now, slot)
-            };
-            if let Some(Open { request, .. }) = open {
-                let outcome = Outcome::local(status, now.since(request.started));
-                done(Finished { token: request.token, outcome });
+        let mut ended = Vec::new();
+        for (slot, open) in self.open_slots() {
+            if let Some(status) = over(now, &open.request.terms, open.posted.is_some(), peer) {
+                let outcome = Outcome::local(status, now.since(open.request.started));
+                done(Finished { token: open.request.token, outcome });
+                ended.push(slot);
             }
         }
-        if !unposted.is_empty() {
-            self.take_back(now, &unposted);
-        }
+        self.end(now, ended, |_, _| {});
         let waiting = self.queued.values().map(|(request, _)| &request.terms);
         let terms = waiting.chain(self.open_slots().map(|(_, open)| &open.request.terms));
         // Expiries that lie close together are dealt with in one go.
@@ -124,19 +119,10 @@ impl Caller {
     /// Takes out the calls that the peer has not heard of.
     pub fn take_unsent(&mut self, now: Time) -> Vec<(Request, Vec<u8>)> {
         let queued = self.take_queued();
+        let slots: Vec<usize> =
+            self.open_slots().filter(|(_, open)| open.posted.is_none()).map(|(slot, _)| slot).collect();
         let mut unsent = Vec::new();
-        let slots: Vec<(usize, Place)> = self
-            .open_slots()
-            .filter(|(_, open)| open.posted.is_none())
-            .map(|(slot, open)| (slot, open.place))
-            .collect();
-        for (slot, place) in slots {
-            let (generation, _) = self.slots[slot];
-            let Unsent::All(body) = self.link.withdraw(call_in(slot, generation), place) else { continue };
-            let Some(open) = self.take_open(now, slot) else { continue };
-            self.free_slot(now, slot);
-            unsent.push((open.request, body));
-        }
+        self.end(now, slots, |request, body| unsent.push((request, body)));
         unsent.extend(queued);
         unsent
     }
@@ -173,7 +159,7 @@ impl Caller {
         assert_eq!(self.receiving, count(|slot| matches!(slot, Slot::Open(Open { reply: Some(_), .. }))));
         assert_eq!(self.free.len(), count(|slot| matches!(slot, Slot::Free)));
         assert!(self.free.iter().all(|slot| matches!(self.slots[usize::from(*slot)].1, Slot::Free)));
-        let is_elsewhere = |slot: &Slot| matches!(slot, Slot::Open(Open { place: Some(_), .. }));
+        let is_elsewhere = |slot: &Slot| matches!(slot, Slot::Open(Open { queue: Queue::Split(_), .. }));
         let elsewhere = self.slots.iter().filter(|(_, slot)| is_elsewhere(slot)).count();
         assert_eq!(self.elsewhere.len(), elsewhere + self.queued.len());
         let waiting = self.queued.values().map(|(request, _)| &request.terms);

@@ -3,7 +3,7 @@
 //! Nearly all of them are CALLs or REPLIEs, so these are read without the detour over a [`Frame`], which is as large as the
 //! largest of its kinds.
 
-use super::line::{FIXED, SHORT};
+use super::short_queue::{FIXED, SHORT};
 use super::{BARRIER, Barrier, CONTROL_MOST, Link};
 use crate::connection::violation::Violation;
 use crate::wire::{Call, Features, Frame, Hello, Kind, Negotiated, Probe, Realtime, Reply};
@@ -93,7 +93,7 @@ impl Link {
                 // A CALL with a date is longer.
                 let is_plain = !agreed.crc() && !agreed.features.contains(Features::ABSOLUTE_DEADLINE);
                 let most = self.room(&agreed).saturating_sub(FIXED).min(agreed.send.message_bytes as usize);
-                self.short = is_plain.then_some(most.min(SHORT));
+                self.short_most = is_plain.then_some(most.min(SHORT));
                 if agreed.features.contains(Features::PROMPT_CREDITS) {
                     self.pacing.will_be_told();
                 }

@@ -1,4 +1,4 @@
-//! What leaves: control frames, the line, and then chunks of longer messages, as far as credits and the queue's room go.
+//! What leaves: control frames, the short queue, and then chunks of longer messages, as far as credits and the queue's room go.
 
 use super::{Control, Link, say_farewell};
 use crate::connection::outgoing::Outgoing;
@@ -69,9 +69,9 @@ impl Link {
                 None => {}
             }
         }
-        if !self.line.is_empty() {
-            self.transmit_line(now, transport, &mut begun)?;
-            if self.line.is_stuck {
+        if !self.short_queue.is_empty() {
+            self.transmit_short(now, transport, &mut begun)?;
+            if self.short_queue.is_stuck {
                 return Ok(());
             }
         }
@@ -127,7 +127,7 @@ impl Link {
                 }
                 [&message.head, &message.extra]
             };
-            let body = message.body.get_mut();
+            let body = &mut message.body;
             let least = if last && !goes_on { WHOLE_LEAST } else { SHARED_LEAST };
             if bytes < least && (!goes_on || message.shared.is_none()) {
                 let taken = post(transport, crc, [head[0], head[1], &body[from..from + bytes]])?;

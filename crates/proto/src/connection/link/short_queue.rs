@@ -1,24 +1,23 @@
 //! Short messages that are as good as posted.
 //!
 //! Most messages are short, find nothing waiting before them, and there are credits for them. Which of such goes first
-//! makes no difference that anybody could measure, as all leave with the next write. So they stand in a line, encoded as
-//! they will be sent, and are posted together: a copy of what is in the line. Only what isn't known before is written into
-//! them then: the credits given back, and the time that is left.
+//! makes no difference that anybody could measure, as all leave with the next write. So they wait in a queue of their own,
+//! first in, first out, encoded as they will be sent, and are posted together by one copy. Only what isn't known before is
+//! written into them then: the credits given back, and the time that is left.
 
-use super::Link;
+use super::{Link, Queue};
 use crate::transport::{PREFIX, Transport, chunks};
 use crate::wire::{self, CALL_FIXED, CREDITS_OFFSET, Call, CallId};
 use greenwave_policy::Time;
-use std::ops::Range;
 
 /// Encoded messages, the one that came first in front.
 ///
 /// 1. `bytes` are `count` chunks of one message each, as in [`Transport::post_run`]. Each begins with the fixed part of a CALL or of a
 ///    REPLY, which are of the same length.
-/// 2. A CALL has *dates* where its times will stand, until it is [stamped](Line::stamp).
+/// 2. A CALL has *dates* where its times will stand, until it is [stamped](ShortQueue::stamp).
 /// 3. With `is_stuck` there was no room for all of it.
 #[derive(Default)]
-pub(super) struct Line {
+pub(super) struct ShortQueue {
     bytes: Vec<u8>,
     count: u32,
     pub(super) is_stuck: bool,
@@ -32,67 +31,68 @@ const _: () = assert!(FIXED == wire::REPLY_FIXED);
 /// Bytes of the body and what precedes it up to which a message is short.
 pub(super) const SHORT: usize = 1024;
 
-/// A line isn't longer than this, in bytes: about what a socket takes at once.
+/// The queue isn't longer than this, in bytes: about what a socket takes at once.
 const MOST: usize = 64 << 10;
 
 impl Link {
-    /// Whether a message with so many bytes beside the fixed part of its head may [line up](Self::line_up).
+    /// Whether a message with so many bytes beside the fixed part of its head may go into the [short queue](Self::queue_short).
     #[inline]
-    pub(in crate::connection) fn may_line_up(&self, len: usize) -> bool {
+    pub(in crate::connection) fn may_queue_short(&self, len: usize) -> bool {
         // Nothing in the queue may be passed over for ever.
-        let is_short = self.short.is_some_and(|short| len <= short);
-        is_short && self.waiting == 0 && self.line.is_open(self.credits.available())
+        let is_short = self.short_most.is_some_and(|short| len <= short);
+        is_short && self.waiting == 0 && self.short_queue.is_open(self.credits.available())
     }
 
-    /// Adds a message, whole in one chunk, to those that leave next. It [may](Self::may_line_up).
+    /// Adds a message, whole in one chunk, to those that leave next. It [may](Self::may_queue_short).
     #[inline]
-    pub(in crate::connection) fn line_up(&mut self, fixed: &[u8; FIXED], extra: &[u8], body: &[u8]) {
-        self.line.push(fixed, extra, body);
+    pub(in crate::connection) fn queue_short(&mut self, fixed: &[u8; FIXED], extra: &[u8], body: &[u8]) -> Queue {
+        self.short_queue.push(fixed, extra, body);
+        Queue::Short
     }
 
-    /// Memory for the line, if it has none.
+    /// Memory for the short queue, if it has none.
     #[inline]
     pub fn lend(&mut self, memory: impl FnOnce() -> Vec<u8>) {
-        if self.line.bytes.capacity() == 0 {
-            self.line.bytes = memory();
+        if self.short_queue.bytes.capacity() == 0 {
+            self.short_queue.bytes = memory();
         }
     }
 
-    /// The memory of the line, unless something stands in it: an idle connection holds none.
+    /// The memory of the short queue, unless something waits in it: an idle connection holds none.
     #[inline]
     pub fn reclaim(&mut self) -> Option<Vec<u8>> {
-        let is_idle = self.line.is_empty() && self.line.bytes.capacity() > 0;
-        is_idle.then(|| std::mem::take(&mut self.line.bytes))
+        let is_idle = self.short_queue.is_empty() && self.short_queue.bytes.capacity() > 0;
+        is_idle.then(|| std::mem::take(&mut self.short_queue.bytes))
     }
 
-    /// Posts what stands in the line, as far as there is room.
-    pub(super) fn transmit_line<T: Transport>(
+    /// Posts what waits in the short queue, as far as there is room.
+    pub(super) fn transmit_short<T: Transport>(
         &mut self,
         now: Time,
         transport: &mut T,
         begun: &mut impl FnMut(CallId),
     ) -> Result<(), T::Error> {
         let room = transport.room();
-        self.line.is_stuck = room == 0;
+        self.short_queue.is_stuck = room == 0;
         if room == 0 {
             return Ok(());
         }
-        let (len, count) = self.line.within(room.saturating_sub(transport.chunk_bytes()));
+        let (len, count) = self.short_queue.within(room.saturating_sub(transport.chunk_bytes()));
         let credits = self.returned();
-        self.line.give_back(credits);
+        self.short_queue.give_back(credits);
         if !self.serves {
-            self.line.stamp(len, now + self.forward.estimate(), &mut *begun);
+            self.short_queue.stamp(len, now + self.forward.estimate(), &mut *begun);
         }
         self.credits.take_for(count as u32);
         self.chunks += count as u64;
-        let sent = transport.post_run(self.line.run(len), count);
-        self.line.shift(len, count);
-        self.line.is_stuck = !self.line.is_empty();
+        let sent = transport.post_run(self.short_queue.run(len), count);
+        self.short_queue.shift(len, count);
+        self.short_queue.is_stuck = !self.short_queue.is_empty();
         sent
     }
 }
 
-impl Line {
+impl ShortQueue {
     #[inline]
     pub(super) fn count(&self) -> usize {
         self.count as usize
@@ -103,7 +103,7 @@ impl Line {
         self.count == 0
     }
 
-    /// Whether a further message may line up, with credits for `credits` in all.
+    /// Whether a further message may be added, with credits for `credits` in all.
     #[inline]
     pub(super) fn is_open(&self, credits: u32) -> bool {
         self.count < credits && self.bytes.len() < MOST && !self.is_stuck
@@ -186,50 +186,22 @@ impl Line {
         self.count -= count as u32;
     }
 
-    /// Takes out a CALL, and gives back its body. Linear.
-    pub(super) fn remove(&mut self, call: CallId) -> Option<Vec<u8>> {
-        let (place, body) = self.find(call)?;
-        self.bytes.drain(place);
-        self.count -= 1;
-        Some(body)
-    }
-
-    /// Takes out the CALLs that are `over`, and says which they were. Linear.
-    pub(super) fn remove_all(&mut self, over: impl Fn(CallId) -> bool) -> Vec<CallId> {
-        let (mut removed, mut kept) = (Vec::new(), Vec::new());
-        let (mut at, mut kept_to) = (0, 0);
-        for chunk in chunks(&self.bytes) {
-            let place = at..at + PREFIX + chunk.len();
-            at = place.end;
-            if let Ok(call) = Call::parse(chunk)
-                && over(call.header.call)
-            {
-                removed.push(call.header.call);
-                kept.extend_from_slice(&self.bytes[kept_to..place.start]);
-                kept_to = place.end;
+    /// Takes out the CALLs that are `over`; each and its body go to `removed`. One pass over all.
+    pub(super) fn remove(&mut self, over: impl Fn(CallId) -> bool, mut removed: impl FnMut(CallId, &[u8])) {
+        let (mut kept, mut at) = (0, 0);
+        while at < self.bytes.len() {
+            let Some(chunk) = chunks(&self.bytes[at..]).next() else { break };
+            let next = at + PREFIX + chunk.len();
+            if let Some(call) = Call::parse(chunk).ok().filter(|call| over(call.header.call)) {
+                removed(call.header.call, call.body);
+                self.count -= 1;
+            } else {
+                self.bytes.copy_within(at..next, kept);
+                kept += next - at;
             }
+            at = next;
         }
-        if !removed.is_empty() {
-            kept.extend_from_slice(&self.bytes[kept_to..]);
-            self.bytes.clear();
-            self.bytes.extend_from_slice(&kept);
-            self.count -= removed.len() as u32;
-        }
-        removed
-    }
-
-    fn find(&self, call: CallId) -> Option<(Range<usize>, Vec<u8>)> {
-        let mut at = 0;
-        for chunk in chunks(&self.bytes) {
-            let place = at..at + PREFIX + chunk.len();
-            at = place.end;
-            if let Ok(found) = Call::parse(chunk)
-                && found.header.call == call
-            {
-                return Some((place, found.body.to_vec()));
-            }
-        }
-        None
+        self.bytes.truncate(kept);
     }
 
     /// Panics unless the invariants hold.
@@ -253,70 +225,76 @@ mod tests {
 
     const BORN: Time = Time::from_nanos(1000);
 
-    /// Lines up a CALL in each of these slots, born then and expected within so many nanoseconds.
-    fn line(expected: &[Budget]) -> Line {
-        let mut line = Line::default();
+    /// Queues a CALL in each of these slots, born then and expected within so many nanoseconds.
+    fn queue_of(expected: &[Budget]) -> ShortQueue {
+        let mut queue = ShortQueue::default();
         for (slot, budget) in expected.iter().enumerate() {
             let terms = Terms::born(BORN, *budget);
             let (deadline, birth) = (terms.deadline(), terms.birth());
             let request = Request { token: slot, terms, method: MethodId::of("any"), started: BORN };
             let body = vec![slot as u8; slot];
-            line.push(&request.header(call_in(slot, 1), body.len()).dated(deadline, birth), &[], &body);
-            line.check();
+            queue.push(&request.header(call_in(slot, 1), body.len()).dated(deadline, birth), &[], &body);
+            queue.check();
         }
-        line
+        queue
     }
 
-    fn calls(line: &Line) -> Vec<Call<'_>> {
-        let (len, _) = line.within(usize::MAX);
-        let calls = chunks(line.run(len)).map(|chunk| match Frame::parse(chunk, false) {
+    fn calls(queue: &ShortQueue) -> Vec<Call<'_>> {
+        let (len, _) = queue.within(usize::MAX);
+        let calls = chunks(queue.run(len)).map(|chunk| match Frame::parse(chunk, false) {
             Ok(Frame::Call(call)) => call,
             other => panic!("{other:?}"),
         });
         calls.collect()
     }
 
+    fn removed(queue: &mut ShortQueue, over: &[CallId]) -> Vec<(CallId, Vec<u8>)> {
+        let mut removed = Vec::new();
+        queue.remove(|call| over.contains(&call), |call, body| removed.push((call, body.to_vec())));
+        removed
+    }
+
     #[test]
     fn what_is_left_is_stated_as_of_the_arrival() {
-        let mut line = line(&[Budget::from_nanos(500), Budget::from_nanos(80), Budget::UNLIMITED]);
-        let (len, _) = line.within(usize::MAX);
+        let mut queue = queue_of(&[Budget::from_nanos(500), Budget::from_nanos(80), Budget::UNLIMITED]);
+        let (len, _) = queue.within(usize::MAX);
         let mut begun = Vec::new();
-        line.stamp(len, BORN + Duration::from_nanos(100), |call| begun.push(call));
-        line.give_back(7);
-        let times = calls(&line).into_iter().map(|call| (call.header.deadline.budget.as_nanos(), call.header.elapsed));
+        queue.stamp(len, BORN + Duration::from_nanos(100), |call| begun.push(call));
+        queue.give_back(7);
+        let times = calls(&queue).into_iter().map(|call| (call.header.deadline.budget.as_nanos(), call.header.elapsed));
         let elapsed = Duration::from_nanos(100);
         assert_eq!(times.collect::<Vec<_>>(), [(400, elapsed), (-20, elapsed), (i64::MAX, elapsed)]);
         assert_eq!(begun, [0, 1, 2].map(|slot| call_in(slot, 1)));
-        assert_eq!(calls(&line).iter().map(|call| call.header.credits).collect::<Vec<_>>(), [7, 0, 0]);
+        assert_eq!(calls(&queue).iter().map(|call| call.header.credits).collect::<Vec<_>>(), [7, 0, 0]);
     }
 
     #[test]
     fn what_finds_no_room_stays_in_order() {
-        let mut line = line(&[Budget::UNLIMITED; 5]);
+        let mut queue = queue_of(&[Budget::UNLIMITED; 5]);
         // All but the last have to lie within it.
-        let (len, count) = line.within(2 * (PREFIX + FIXED) + 1);
+        let (len, count) = queue.within(2 * (PREFIX + FIXED) + 1);
         assert_eq!((len, count), (3 * (PREFIX + FIXED) + 3, 3));
-        line.shift(len, count);
-        line.check();
-        assert_eq!(calls(&line).iter().map(|call| call.body.len()).collect::<Vec<_>>(), [3, 4]);
+        queue.shift(len, count);
+        queue.check();
+        assert_eq!(calls(&queue).iter().map(|call| call.body.len()).collect::<Vec<_>>(), [3, 4]);
     }
 
     #[test]
     fn a_call_that_is_withdrawn_leaves_the_others() {
-        let mut line = line(&[Budget::UNLIMITED; 4]);
-        assert_eq!(line.remove(call_in(2, 1)), Some(vec![2; 2]));
-        assert_eq!(line.remove(call_in(2, 1)), None);
-        line.check();
-        assert_eq!(calls(&line).iter().map(|call| call.body.len()).collect::<Vec<_>>(), [0, 1, 3]);
+        let mut queue = queue_of(&[Budget::UNLIMITED; 4]);
+        assert_eq!(removed(&mut queue, &[call_in(2, 1)]), [(call_in(2, 1), vec![2; 2])]);
+        assert_eq!(removed(&mut queue, &[call_in(2, 1)]), []);
+        queue.check();
+        assert_eq!(calls(&queue).iter().map(|call| call.body.len()).collect::<Vec<_>>(), [0, 1, 3]);
     }
 
     #[test]
     fn calls_that_are_withdrawn_together_leave_the_others() {
-        let mut line = line(&[Budget::UNLIMITED; 6]);
+        let mut queue = queue_of(&[Budget::UNLIMITED; 6]);
         let over = [0, 3, 4].map(|slot| call_in(slot, 1));
-        assert_eq!(line.remove_all(|call| over.contains(&call)), over);
-        assert_eq!(line.remove_all(|call| over.contains(&call)), []);
-        line.check();
-        assert_eq!(calls(&line).iter().map(|call| call.body.len()).collect::<Vec<_>>(), [1, 2, 5]);
+        assert_eq!(removed(&mut queue, &over), [0, 3, 4].map(|slot| (call_in(slot, 1), vec![slot as u8; slot])));
+        assert_eq!(removed(&mut queue, &over), []);
+        queue.check();
+        assert_eq!(calls(&queue).iter().map(|call| call.body.len()).collect::<Vec<_>>(), [1, 2, 5]);
     }
 }
