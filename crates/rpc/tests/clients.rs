@@ -113,7 +113,10 @@ fn a_streams_call_can_be_cancelled() {
     let mut stream = CompletionStream::connect(&server.addresses()[0], &ChannelConfig::default()).unwrap();
     let context = Context::unlimited();
     stream.submit(&context, NEVER, b"", 7);
-    stream.flush();
+    raw::eventually("the server has the call", || {
+        assert!(stream.take_timeout(Duration::ZERO).is_none());
+        server.counters().calls == 1
+    });
     context.cancel();
     let done = stream.take_timeout(MINUTE).expect("a completion");
     assert_eq!((done.tag, done.result.unwrap_err().status.reason), (7, Reason::Cancelled));
