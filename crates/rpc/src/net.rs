@@ -12,6 +12,7 @@
 //!   were waiting included, are made on a new connection.
 //! - A server that drains says GOAWAY and goes on serving what was sent before its clients heard of that.
 
+mod agenda;
 mod calling;
 mod directory;
 mod endpoint;
@@ -472,33 +473,16 @@ impl Net {
 
     fn sweep_all(&mut self, now: Time, happened: &mut Vec<Happening>) {
         let Self { queue, closing, ends, .. } = self;
+        ends.sweep(now, happened);
         closing.retain(|&(until, endpoint)| {
             let overdue = now >= until;
             if overdue {
                 queue.close(endpoint, Close::Abort);
+            } else {
+                ends.next_sweep = ends.next_sweep.min(until);
             }
             !overdue
         });
-        ends.next_sweep = closing.iter().map(|(until, _)| *until).min().unwrap_or(Time::MAX);
-        let mut indices = std::mem::take(&mut ends.swept);
-        indices.extend(ends.peers.iter().map(|(index, _)| index));
-        for index in indices.drain(..) {
-            let peer = &mut ends.peers[index];
-            if peer.endpoint.is_none() {
-                continue;
-            }
-            let key = PeerKey { index, serial: peer.serial };
-            if let Err(violation) = peer.sweep(now, happened) {
-                ends.fates.push(Fate::Expel(key, violation));
-            } else if matches!(&peer.half, Half::Leaving { caller, .. } if caller.unfinished() == 0) {
-                ends.fates.push(Fate::Leave(key));
-            }
-            if ends.peers[index].link().has_output() {
-                ends.mark(index);
-            }
-            ends.expect(index);
-        }
-        ends.swept = indices;
         self.meet_fates(now, happened);
     }
 

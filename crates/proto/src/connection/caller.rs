@@ -9,7 +9,8 @@
 //! Invariants:
 //! 1. Every call handed in is finished exactly once, abandoned, or taken out.
 //! 2. A slot is free, open or haunted; `free` lists the free ones that were used before.
-//! 3. No open or queued call expires before `earliest`, and none is cancelled for longer than [`GLANCE`](super::request::GLANCE) unnoticed.
+//! 3. No open or queued call expires before the timer of calls fires, and none is cancelled for longer than
+//!    [`GLANCE`](super::request::GLANCE) unnoticed.
 //! 4. `elsewhere` has every unfinished call but those that are open and were [dispatched](Caller::dispatch).
 //! 5. A slot's reply is half received only while the slot is open or haunted; `receiving` counts the open ones.
 
@@ -19,6 +20,7 @@ use super::assembly::{Assembly, Discarding};
 use super::link::{Link, Queue};
 use super::outgoing::{Outgoing, Unsent};
 use super::request::{Request, Terms};
+use super::timers::Timer;
 use super::violation::Violation;
 use super::{call_in, looked, next_generation, slot_of};
 use crate::context::Context;
@@ -107,7 +109,6 @@ pub struct Caller {
     elsewhere: HashMap<usize, Whereabouts>,
     open: usize,
     receiving: usize,
-    earliest: Time,
     /// Whether any REPLY came over this connection.
     answered: bool,
     going: Option<Going>,
@@ -140,7 +141,6 @@ impl Caller {
             elsewhere: HashMap::new(),
             open: 0,
             receiving: 0,
-            earliest: Time::MAX,
             answered: false,
             going: None,
         }
@@ -206,7 +206,7 @@ impl Caller {
         *generation = next_generation(*generation);
         let header = request.header(call_in(slot, *generation), len);
         let queue = send(&mut self.link, header, &request.terms);
-        self.earliest = self.earliest.min(request.terms.look_at(now));
+        self.link.timers.hasten(Timer::Calls, request.terms.look_at(now));
         *state = Slot::Open(Open { request, posted: None, queue, reply: None });
         self.open += 1;
     }
@@ -222,7 +222,7 @@ impl Caller {
         {
             return self.open_split(now, slot, request, body);
         }
-        self.earliest = self.earliest.min(request.terms.look_at(now));
+        self.link.timers.hasten(Timer::Calls, request.terms.look_at(now));
         self.numbers += 1;
         self.elsewhere.insert(request.token, Whereabouts::Queued(self.numbers));
         self.queued.insert(self.numbers, (request, body));
@@ -545,11 +545,5 @@ impl Caller {
     /// How exactly deadlines are kept to.
     fn grain(&self) -> Duration {
         GRAIN.max(GRAIN_PER_SLOT.saturating_mul(self.slots.len() as u32))
-    }
-
-    /// When there is something to sweep.
-    #[inline]
-    pub fn due(&self) -> Time {
-        self.earliest.min(self.link.due())
     }
 }

@@ -20,6 +20,7 @@ mod transmitting;
 use super::outgoing::{Outgoing, Unsent};
 use super::pacing::Pacing;
 use super::tagging::Tagging;
+use super::timers::{Timer, TimerTable};
 use super::violation::Violation;
 use crate::limits::Limits;
 use crate::sending::{SendOrder, Sending};
@@ -100,13 +101,8 @@ pub struct Link {
     /// Whether this end compares them, and what it asked last.
     pings: bool,
     pinged: Option<u64>,
-    next_ping: Time,
     barrier: Barrier,
-    opened: Time,
-    /// Since when messages wait to be sent without any progress.
-    unsent_since: Option<Time>,
-    /// Since when messages are half received without any progress.
-    half_since: Option<Time>,
+    pub(super) timers: TimerTable,
 }
 
 /// Where a message waits until it is posted whole.
@@ -160,6 +156,8 @@ impl Link {
         };
         let serves = setup.calls > 0;
         let in_order = setup.sending.order == SendOrder::InOrder;
+        let mut timers = TimerTable::new();
+        timers.set(Timer::Handshake, now + setup.limits.handshake);
         Self {
             name: StageName::new(setup.name).unwrap_or(StageName::UNNAMED),
             offered,
@@ -190,11 +188,8 @@ impl Link {
             // It is the callee that has to know how far the caller's clock is off.
             pings: setup.absolute.is_some() && serves,
             pinged: None,
-            next_ping: now,
             barrier: Barrier::None,
-            opened: now,
-            unsent_since: None,
-            half_since: None,
+            timers,
         }
     }
 
@@ -338,47 +333,41 @@ impl Link {
     /// A part of a message was received, or the last message that was half received is there or gone.
     #[inline]
     pub(super) fn received_part(&mut self, now: Time, half_received: usize) {
-        self.half_since = (half_received > 0).then_some(now);
+        let at = if half_received > 0 { now + self.stall } else { Time::MAX };
+        self.timers.set(Timer::HalfReceived, at);
     }
 
     /// Whether what was received can have made something due earlier: the peer has yet to introduce itself, or a message is
     /// half received.
     #[inline]
     pub fn is_waited_for(&self) -> bool {
-        self.half_since.is_some() || self.agreed.is_none()
+        self.timers.is_set(Timer::HalfReceived) || self.agreed.is_none()
     }
 
     /// The peer works on what it got: what waits for its credits does not wait for nothing.
     #[inline]
     pub(super) fn peer_progressed(&mut self, now: Time) {
-        if let Some(since) = &mut self.unsent_since {
-            *since = now;
+        if self.timers.is_set(Timer::Unsent) {
+            self.timers.set(Timer::Unsent, now + self.stall);
         }
     }
 
-    /// When something is overdue, unless there is progress until then.
+    /// When [`on_timeout`](Self::on_timeout) is to be asked next, at the latest; [`Time::MAX`] if nothing is waited for.
     #[inline]
-    pub fn due(&self) -> Time {
-        if self.agreed.is_none() {
-            return self.opened + self.handshake;
-        }
-        let stalled = self.stalled_at();
-        if self.pings { stalled.min(self.next_ping) } else { stalled }
+    pub fn next_timeout(&self) -> Time {
+        self.timers.next()
     }
 
-    fn stalled_at(&self) -> Time {
-        let since = self.unsent_since.unwrap_or(Time::MAX).min(self.half_since.unwrap_or(Time::MAX));
-        since + self.stall
-    }
-
-    /// Does what is due.
-    pub fn sweep(&mut self, now: Time) -> Result<(), Violation> {
-        if self.agreed.is_none() {
-            let silent = now >= self.opened + self.handshake;
-            return if silent { Err(Violation::Handshake(self.handshake)) } else { Ok(()) };
+    /// Does what is due of what both ends do.
+    ///
+    /// # Errors
+    /// What the peer did not do in time; the connection is over.
+    pub fn on_timeout(&mut self, now: Time) -> Result<(), Violation> {
+        if self.timers.fires(Timer::Handshake, now) {
+            return Err(Violation::Handshake(self.handshake));
         }
-        if self.pings && now >= self.next_ping {
-            self.next_ping = now + PING_EVERY;
+        if self.timers.fires(Timer::Ping, now) {
+            self.timers.set(Timer::Ping, now + PING_EVERY);
             if self.control.len() < CONTROL_MOST {
                 let own = (self.realtime)();
                 self.pinged = Some(own);
@@ -386,7 +375,15 @@ impl Link {
                 self.push_control(Ping(Probe { credits: 0, opaque: own, sent }).encode());
             }
         }
-        if now >= self.stalled_at() { Err(Violation::Stalled(self.stall)) } else { Ok(()) }
+        if self.timers.fires(Timer::Unsent, now) {
+            if self.agreed.is_some() {
+                return Err(Violation::Stalled(self.stall));
+            }
+            // Until HELLO is there it is that which is waited for.
+            self.timers.set(Timer::Unsent, now + self.stall);
+        }
+        let stalled = self.timers.fires(Timer::HalfReceived, now);
+        if stalled { Err(Violation::Stalled(self.stall)) } else { Ok(()) }
     }
 }
 

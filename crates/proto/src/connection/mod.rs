@@ -16,6 +16,7 @@ mod request;
 mod tagging;
 #[cfg(test)]
 mod tests;
+mod timers;
 mod violation;
 
 pub use callee::{Answer, Arrival, Callee, Served};

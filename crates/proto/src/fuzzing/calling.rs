@@ -131,12 +131,12 @@ impl Calling {
     fn pass(&mut self, span: Duration) -> bool {
         self.now = self.now + span;
         let Self { caller, fates, now, .. } = self;
-        caller.expire(*now, &mut |done| end(fates, &done));
+        let goes_on = caller.on_timeout(*now, &mut |done| end(fates, &done)).is_ok();
         for (token, context) in self.contexts.iter().enumerate() {
             let over = context.gate().closes() <= self.now;
             assert!(!over || self.fates[token] == Fate::Over, "call {token} outlives its deadline");
         }
-        self.caller.link.sweep(self.now).is_ok()
+        goes_on
     }
 
     fn transmit(&mut self) {

@@ -105,7 +105,7 @@ impl Pair {
 
     fn expire(&mut self) {
         let Self { caller, calls, now, .. } = self;
-        caller.expire(*now, &mut |done| end(calls, done));
+        let _stalls_are_not_what_this_is_about = caller.on_timeout(*now, &mut |done| end(calls, done));
     }
 
     fn answer(&mut self, bytes: &mut Bytes<'_>) {

@@ -133,7 +133,7 @@ impl Serving {
 
     fn pass(&mut self, span: Duration) -> bool {
         self.now = self.now + span;
-        self.callee.link.sweep(self.now).is_ok()
+        self.callee.link.on_timeout(self.now).is_ok()
     }
 
     /// Posts what can be posted, and counts what the peer hears.

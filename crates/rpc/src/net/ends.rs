@@ -3,6 +3,7 @@
 //! Apart from the queue itself, because the queue lends out chunks while it is polled: what has to be done to the queue
 //! is noted here and done by [`Net`](super::Net) after the poll.
 
+use super::agenda::Agenda;
 use super::calling::Calling;
 use super::directory::Directory;
 use super::endpoint::Endpoint;
@@ -23,7 +24,8 @@ use std::time::Duration;
 /// Invariants:
 /// 1. `by_endpoint` leads to the peers that have an endpoint, except those that are about to be expelled.
 /// 2. A peer is in `dirty` exactly if its flag says so; all in it exist.
-/// 3. Nothing is due before `next_sweep`.
+/// 3. An end is on the agenda for when it waits for something, or earlier; `noted` says for when. Nothing is due before
+///    `next_sweep`.
 pub(super) struct Ends {
     pub(super) serving: Option<ConnectionConfig>,
     pub(super) peers: Slab<Peer>,
@@ -35,6 +37,7 @@ pub(super) struct Ends {
     /// The same of the instance's other threads.
     pub(super) elsewhere: Elsewhere,
     pub(super) pool: Pool,
+    agenda: Agenda,
     pub(super) next_sweep: Time,
     pub(super) counters: Arc<Counters>,
     pub(super) draining: bool,
@@ -45,7 +48,10 @@ pub(super) struct Ends {
     /// By their tokens, the slots in which calls were dispatched last.
     pub(super) slots: Vec<u16>,
     /// Empty but for its memory: which ends a sweep looks at.
-    pub(super) swept: Vec<usize>,
+    swept: Vec<usize>,
+    /// How many ends sweeps have looked at.
+    #[cfg(test)]
+    pub(super) visited: usize,
 }
 
 /// One end of one connection.
@@ -53,6 +59,8 @@ pub(super) struct Peer {
     pub(super) serial: u64,
     pub(super) endpoint: Option<EndpointId>,
     dirty: bool,
+    /// When it is on the agenda.
+    noted: Time,
     pub(super) half: Half,
 }
 
@@ -93,6 +101,7 @@ impl Ends {
             turns: Turns::new(),
             elsewhere: Elsewhere::default(),
             pool: Pool::default(),
+            agenda: Agenda::new(),
             next_sweep: Time::MAX,
             counters: Arc::default(),
             draining: false,
@@ -100,13 +109,15 @@ impl Ends {
             starved: None,
             slots: Vec::new(),
             swept: Vec::new(),
+            #[cfg(test)]
+            visited: 0,
         }
     }
 
     /// Adds an end.
     pub(super) fn add(&mut self, half: Half) -> PeerKey {
         let serial = SERIALS.fetch_add(1, Ordering::Relaxed);
-        let index = self.peers.insert(Peer { serial, endpoint: None, dirty: false, half });
+        let index = self.peers.insert(Peer { serial, endpoint: None, dirty: false, noted: Time::MAX, half });
         PeerKey { index, serial }
     }
 
@@ -128,7 +139,9 @@ impl Ends {
 
     /// Forgets an end that has no connection.
     pub(super) fn remove(&mut self, index: usize) {
-        if self.peers.remove(index).dirty {
+        let peer = self.peers.remove(index);
+        self.agenda.strike(index, peer.noted);
+        if peer.dirty {
             self.dirty.retain(|dirty| *dirty != index);
         }
     }
@@ -166,7 +179,39 @@ impl Ends {
     /// Sees to it that an end is swept in time.
     #[inline]
     pub(super) fn expect(&mut self, index: usize) {
-        self.next_sweep = self.next_sweep.min(self.peers[index].due());
+        let peer = &mut self.peers[index];
+        let due = peer.due();
+        if due < peer.noted {
+            self.agenda.put(index, peer.noted, due);
+            peer.noted = due;
+            self.next_sweep = self.next_sweep.min(due);
+        }
+    }
+
+    /// Lets the ends that are due do what they have to; nothing is due before the agenda's next then.
+    pub(super) fn sweep(&mut self, now: Time, happened: &mut Vec<Happening>) {
+        let mut swept = std::mem::take(&mut self.swept);
+        swept.extend(std::iter::from_fn(|| self.agenda.take(now)));
+        for index in swept.drain(..) {
+            #[cfg(test)]
+            (self.visited += 1);
+            let peer = &mut self.peers[index];
+            peer.noted = Time::MAX;
+            if peer.due() <= now {
+                let key = PeerKey { index, serial: peer.serial };
+                if let Err(violation) = peer.on_timeout(now, happened) {
+                    self.fates.push(Fate::Expel(key, violation));
+                } else if matches!(&peer.half, Half::Leaving { caller, .. } if caller.unfinished() == 0) {
+                    self.fates.push(Fate::Leave(key));
+                }
+                if peer.link().has_output() {
+                    self.mark(index);
+                }
+            }
+            self.expect(index);
+        }
+        self.swept = swept;
+        self.next_sweep = self.agenda.next();
     }
 
     /// Adds the serving end of a connection that came in. Whether there is to be one.
@@ -300,14 +345,9 @@ impl Peer {
         }
     }
 
-    /// When there is something to sweep.
-    fn due(&self) -> Time {
-        match &self.half {
-            _ if self.endpoint.is_none() => Time::MAX,
-            Half::Caller(calling) => calling.caller.due(),
-            Half::Leaving { caller, .. } => caller.due(),
-            Half::Callee(callee) => callee.link.due(),
-        }
+    /// When it waits for something; [`Time::MAX`] if it doesn't.
+    fn due(&mut self) -> Time {
+        if self.endpoint.is_none() { Time::MAX } else { self.link().next_timeout() }
     }
 
     /// Posts what can be posted.
@@ -324,14 +364,13 @@ impl Peer {
         }
     }
 
-    /// Does what is overdue.
-    pub(super) fn sweep(&mut self, now: Time, happened: &mut Vec<Happening>) -> Result<(), Violation> {
+    /// Does what is due.
+    fn on_timeout(&mut self, now: Time, happened: &mut Vec<Happening>) -> Result<(), Violation> {
         let mut done = |done| happened.push(Happening::from(done));
         match &mut self.half {
-            Half::Caller(calling) => calling.caller.expire(now, &mut done),
-            Half::Leaving { caller, .. } => caller.expire(now, &mut done),
-            Half::Callee(_) => {}
+            Half::Caller(calling) => calling.caller.on_timeout(now, &mut done),
+            Half::Leaving { caller, .. } => caller.on_timeout(now, &mut done),
+            Half::Callee(callee) => callee.link.on_timeout(now),
         }
-        self.link().sweep(now)
     }
 }

@@ -109,6 +109,38 @@ fn an_idle_connection_is_never_swept() {
     assert_eq!(client.0.ends.next_sweep, Time::MAX);
 }
 
+/// What a sweep costs is a matter of the ends that are due, and not of all that there are.
+#[test]
+fn idle_connections_are_not_visited_by_the_sweeps_for_others() {
+    let visits_beside = |idle: usize| {
+        let network = Network::new(0);
+        let (mut net, mut client) = (serving(&network), timed(&network));
+        let method = crate::wire::MethodId::of("any");
+        let (mut happened, mut now) = (Vec::new(), Time::from_nanos(1));
+        let keys: Vec<PeerKey> = (0..=idle).map(|_| client.0.open(route(SERVER))).collect();
+        for (token, key) in keys.iter().enumerate() {
+            let context = crate::context::Context::unlimited().into();
+            client.0.call(*key, NewCall { token, context, method, body: Vec::new(), started: now }, now, &mut happened);
+        }
+        (0..5).for_each(|_| [&mut client, &mut net].into_iter().for_each(|it| turn(it, now)));
+        (1..=idle).for_each(|token| client.0.abandon(keys[token], token, &mut happened));
+        // What was set for the calls that were abandoned, and for HELLO, fires once more.
+        for _ in 0..3 {
+            now = now + Duration::from_secs(6);
+            [&mut client, &mut net].into_iter().for_each(|it| turn(it, now));
+        }
+        let before = client.0.ends.visited + net.0.ends.visited;
+        for _ in 0..100 {
+            now = now + Duration::from_millis(20);
+            [&mut client, &mut net].into_iter().for_each(|it| turn(it, now));
+        }
+        client.0.ends.visited + net.0.ends.visited - before
+    };
+    let visits = visits_beside(1);
+    assert_eq!(visits, 100, "the call that is under way is looked at each time: it may be cancelled");
+    assert_eq!(visits_beside(300), visits);
+}
+
 /// A token is free for the next call as soon as its call was abandoned, although that was over already.
 #[test]
 fn what_became_of_an_abandoned_call_is_not_reported() {

@@ -7,6 +7,8 @@ use crate::connection::assembly::Discarding;
 use crate::connection::link::Queue;
 use crate::connection::outgoing::Unsent;
 use crate::connection::request::{Request, Terms};
+use crate::connection::timers::Timer;
+use crate::connection::violation::Violation;
 use crate::connection::{call_in, slot_of};
 use crate::outcome::Outcome;
 use crate::status::{Check, Reason, Status};
@@ -84,11 +86,19 @@ impl Caller {
         Some(open.request)
     }
 
-    /// Finishes the calls whose time is up, or whose answer nobody wants any more.
-    pub fn expire(&mut self, now: Time, done: &mut impl FnMut(Finished)) {
-        if now < self.earliest {
-            return;
+    /// Does what is due, at the link's [next timeout](crate::connection::Link::next_timeout) or later: finishes the calls
+    /// whose time is up, or whose answer nobody wants any more.
+    ///
+    /// # Errors
+    /// What the peer did not do in time; the connection is over.
+    pub fn on_timeout(&mut self, now: Time, done: &mut impl FnMut(Finished)) -> Result<(), Violation> {
+        if self.link.timers.fires(Timer::Calls, now) {
+            self.expire(now, done);
         }
+        self.link.on_timeout(now)
+    }
+
+    fn expire(&mut self, now: Time, done: &mut impl FnMut(Finished)) {
         let peer = self.peer_name();
         let elsewhere = &mut self.elsewhere;
         self.queued.retain(|_, (request, _)| {
@@ -113,7 +123,9 @@ impl Caller {
         let waiting = self.queued.values().map(|(request, _)| &request.terms);
         let terms = waiting.chain(self.open_slots().map(|(_, open)| &open.request.terms));
         // Expiries that lie close together are dealt with in one go.
-        self.earliest = terms.map(|terms| terms.look_at(now)).min().map_or(Time::MAX, |at| at.max(now + self.grain()));
+        if let Some(at) = terms.map(|terms| terms.look_at(now)).min() {
+            self.link.timers.set(Timer::Calls, at.max(now + self.grain()));
+        }
     }
 
     /// Takes out the calls that the peer has not heard of.
@@ -140,7 +152,8 @@ impl Caller {
         }
         self.free.clear();
         self.elsewhere.clear();
-        (self.open, self.receiving, self.earliest) = (0, 0, Time::MAX);
+        (self.open, self.receiving) = (0, 0);
+        self.link.timers.stop(Timer::Calls);
     }
 }
 
@@ -164,7 +177,7 @@ impl Caller {
         assert_eq!(self.elsewhere.len(), elsewhere + self.queued.len());
         let waiting = self.queued.values().map(|(request, _)| &request.terms);
         for terms in waiting.chain(self.open_slots().map(|(_, open)| &open.request.terms)) {
-            assert!(self.earliest <= terms.closes() + self.grain(), "a deadline would be missed");
+            assert!(self.link.timers.at(Timer::Calls) <= terms.closes() + self.grain(), "a deadline would be missed");
         }
     }
 }

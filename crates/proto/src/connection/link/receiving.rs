@@ -5,9 +5,10 @@
 
 use super::short_queue::{FIXED, SHORT};
 use super::{BARRIER, Barrier, CONTROL_MOST, Link};
+use crate::connection::timers::Timer;
 use crate::connection::violation::Violation;
 use crate::wire::{Call, Features, Frame, Hello, Kind, Negotiated, Probe, Realtime, Reply};
-use greenwave_policy::Credits;
+use greenwave_policy::{Credits, Time};
 use std::sync::Arc;
 
 impl Link {
@@ -98,6 +99,10 @@ impl Link {
                     self.pacing.will_be_told();
                 }
                 self.peer = Some(Arc::new(agreed.peer));
+                self.timers.stop(Timer::Handshake);
+                if self.pings {
+                    self.timers.set(Timer::Ping, Time::ZERO);
+                }
                 self.agreed = Some(agreed);
                 Ok(())
             }

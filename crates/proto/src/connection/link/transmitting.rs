@@ -2,6 +2,7 @@
 
 use super::{Control, Link, say_farewell};
 use crate::connection::outgoing::Outgoing;
+use crate::connection::timers::Timer;
 use crate::transport::Transport;
 use crate::wire::{CallId, Credit, DataHeader, Direction, GoAwayCode, checksum};
 use greenwave_policy::{Pace, Time, Turns};
@@ -28,15 +29,15 @@ impl Link {
         let before = self.waiting_bytes + self.messages();
         let sent = self.transmit_all(now, transport, begun, spare);
         if self.messages() == 0 {
-            self.unsent_since = None;
+            self.timers.stop(Timer::Unsent);
             self.pacing.end(transport);
             if let Some(tagging) = &mut self.tagging {
                 tagging.relax(now, transport);
             }
         } else if self.waiting_bytes + self.messages() < before {
-            self.unsent_since = Some(now);
+            self.timers.set(Timer::Unsent, now + self.stall);
         } else {
-            self.unsent_since.get_or_insert(now);
+            self.timers.hasten(Timer::Unsent, now + self.stall);
         }
         sent
     }
