@@ -1,35 +1,46 @@
 //! Both ends of a connection, driven by arbitrary bytes: what a peer sends, and what is done at this end meanwhile.
 //!
-//! Not part of the API. The fuzz target `connection` calls it, and a test with pseudo-random bytes, so that what is
-//! shown here holds on machines without a fuzzer too.
+//! Not part of the API. The fuzz targets `caller`, `callee` and `pair` call it, and a test with pseudo-random bytes, so that
+//! what is shown here holds on machines without a fuzzer too.
 //!
 //! The bytes are read as a list of steps. Most of what is fed are frames that are sound by themselves, some with a bit
 //! flipped, some garbage: a connection that is closed on at once shows nothing.
 
 mod bytes;
-mod calling;
+mod callee;
+mod caller;
 mod pair;
 mod peer;
-mod serving;
 
 use bytes::Bytes;
 
-/// Drives a serving end, or a calling one, or one against the other.
+/// Drives a calling end.
 ///
 /// # Panics
-/// If one of them breaks a promise: that is what is looked for.
-pub fn connection(data: &[u8]) {
-    let mut bytes = Bytes::new(data);
-    match bytes.below(3) {
-        0 => serving::drive(&mut bytes),
-        1 => calling::drive(&mut bytes),
-        _ => pair::drive(&mut bytes),
-    }
+/// If it breaks a promise: that is what is looked for.
+pub fn caller(steps: &[u8]) {
+    caller::drive(&mut Bytes::new(steps));
+}
+
+/// Drives a serving end.
+///
+/// # Panics
+/// If it breaks a promise.
+pub fn callee(steps: &[u8]) {
+    callee::drive(&mut Bytes::new(steps));
+}
+
+/// Drives one against the other.
+///
+/// # Panics
+/// If one of them breaks a promise.
+pub fn pair(steps: &[u8]) {
+    pair::drive(&mut Bytes::new(steps));
 }
 
 #[cfg(test)]
 mod tests {
-    use super::connection;
+    use super::{callee, caller, pair};
 
     /// SplitMix64, as a source of bytes.
     fn random_bytes(seed: u64, len: usize) -> Vec<u8> {
@@ -46,7 +57,8 @@ mod tests {
     #[test]
     fn arbitrary_steps_break_no_promise() {
         for seed in 0..10_000 {
-            connection(&random_bytes(seed, 20 + seed as usize % 2000));
+            let drive = [callee, caller, pair][seed as usize % 3];
+            drive(&random_bytes(seed, 20 + seed as usize % 2000));
         }
     }
 }

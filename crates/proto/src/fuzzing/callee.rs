@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 /// A serving end, and what its peer hears of it.
-struct Serving {
+struct Driven {
     callee: Callee,
     peer: Peer,
     transport: Memory,
@@ -37,46 +37,46 @@ const LIMITS: Limits = Limits {
 pub(super) fn drive(bytes: &mut Bytes<'_>) {
     let crc = bytes.below(2) == 0;
     let absolute = (bytes.below(4) == 0).then_some(Absolute { skew: Duration::from_secs(1), realtime: || 1 << 60 });
-    let mut serving = Serving::new(crc, absolute);
-    let hello = serving.peer.hello(bytes);
-    if !serving.feed(&hello) {
+    let mut driven = Driven::new(crc, absolute);
+    let hello = driven.peer.hello(bytes);
+    if !driven.feed(&hello) {
         return;
     }
     while !bytes.is_empty() {
         let goes_on = match bytes.below(32) {
             0..16 => {
-                let chunk = serving.peer.chunk(bytes);
-                serving.feed(&chunk)
+                let chunk = driven.peer.chunk(bytes);
+                driven.feed(&chunk)
             }
             16..22 => {
-                serving.answer(bytes);
+                driven.answer(bytes);
                 true
             }
-            22 => serving.pass(Duration::from_millis(bytes.number() % 20_000)),
+            22 => driven.pass(Duration::from_millis(bytes.number() % 20_000)),
             23 => {
                 if bytes.seldom() {
-                    serving.callee.link.go_away("done");
+                    driven.callee.link.go_away("done");
                 }
                 true
             }
             _ => {
-                serving.transmit();
+                driven.transmit();
                 true
             }
         };
-        serving.callee.check();
+        driven.callee.check();
         if !goes_on {
             return;
         }
     }
-    while !serving.arrived.is_empty() {
-        serving.answer(bytes);
+    while !driven.arrived.is_empty() {
+        driven.answer(bytes);
     }
-    serving.transmit();
-    serving.callee.check();
+    driven.transmit();
+    driven.callee.check();
 }
 
-impl Serving {
+impl Driven {
     fn new(crc: bool, absolute: Option<Absolute>) -> Self {
         let transport = Memory::new(LIMITS.chunk_bytes);
         let now = Time::from_nanos(1_000_000_000);
@@ -133,7 +133,9 @@ impl Serving {
 
     fn pass(&mut self, span: Duration) -> bool {
         self.now = self.now + span;
-        self.callee.link.on_timeout(self.now).is_ok()
+        let goes_on = self.callee.link.on_timeout(self.now).is_ok();
+        assert!(!goes_on || self.callee.link.next_timeout() > self.now, "what is due is done");
+        goes_on
     }
 
     /// Posts what can be posted, and counts what the peer hears.

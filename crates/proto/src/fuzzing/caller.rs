@@ -18,7 +18,7 @@ enum Fate {
     Over,
 }
 
-struct Calling {
+struct Driven {
     caller: Caller,
     peer: Peer,
     transport: Memory,
@@ -40,38 +40,38 @@ const LIMITS: Limits = Limits {
 
 pub(super) fn drive(bytes: &mut Bytes<'_>) {
     let crc = bytes.below(2) == 0;
-    let mut calling = Calling::new(crc);
+    let mut driven = Driven::new(crc);
     if bytes.below(4) == 0 {
-        calling.call(bytes);
+        driven.call(bytes);
     }
-    let hello = calling.peer.hello(bytes);
-    let mut goes_on = calling.feed(&hello);
+    let hello = driven.peer.hello(bytes);
+    let mut goes_on = driven.feed(&hello);
     while goes_on && !bytes.is_empty() {
         match bytes.below(32) {
             0..12 => {
-                let chunk = calling.peer.chunk(bytes);
-                goes_on = calling.feed(&chunk);
+                let chunk = driven.peer.chunk(bytes);
+                goes_on = driven.feed(&chunk);
             }
-            12..20 => calling.call(bytes),
+            12..20 => driven.call(bytes),
             20 => {
-                if let Some(context) = calling.contexts.get(bytes.below(64)) {
+                if let Some(context) = driven.contexts.get(bytes.below(64)) {
                     context.cancel();
                 }
             }
-            21..23 => calling.abandon(bytes.below(64)),
-            23 => goes_on = calling.pass(Duration::from_millis(bytes.number() % 20_000)),
-            _ => calling.transmit(),
+            21..23 => driven.abandon(bytes.below(64)),
+            23 => goes_on = driven.pass(Duration::from_millis(bytes.number() % 20_000)),
+            _ => driven.transmit(),
         }
-        calling.caller.check();
-        assert_eq!(calling.caller.unfinished(), calling.under_way());
-        if goes_on && calling.caller.going().is_some() {
-            calling.take_unsent();
+        driven.caller.check();
+        assert_eq!(driven.caller.unfinished(), driven.under_way());
+        if goes_on && driven.caller.going().is_some() {
+            driven.take_unsent();
         }
     }
-    calling.lose();
+    driven.lose();
 }
 
-impl Calling {
+impl Driven {
     fn new(crc: bool) -> Self {
         let transport = Memory::new(LIMITS.chunk_bytes);
         let now = Time::from_nanos(1_000_000_000);
@@ -136,6 +136,7 @@ impl Calling {
             let over = context.gate().closes() <= self.now;
             assert!(!over || self.fates[token] == Fate::Over, "call {token} outlives its deadline");
         }
+        assert!(!goes_on || caller.link.next_timeout() > self.now, "what is due is done");
         goes_on
     }
 
