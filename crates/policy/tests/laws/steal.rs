@@ -6,8 +6,8 @@ use std::time::Duration;
 
 fn head() -> impl Strategy<Value = Busy> {
     let work = prop::option::of((0..50_u64).prop_map(Duration::from_micros));
-    (0..10_u32, 0..4_usize, work, 0..10_usize, 0..5_usize).prop_map(|(turns, ready, work, waiting, others)| Busy {
-        turns,
+    (0..10_u32, 0..4_usize, work, 0..10_usize, 0..5_usize).prop_map(|(rounds, ready, work, waiting, others)| Busy {
+        rounds,
         ready,
         work,
         waiting,
@@ -21,7 +21,7 @@ proptest! {
     fn more_load_never_gives_less(head in head(), more in 0..3_u32, fewer in 0..3_usize) {
         let rule = StealRule::default();
         let loaded = Busy {
-            turns: head.turns + more,
+            rounds: head.rounds + more,
             ready: head.ready + more as usize,
             work: head.work.map(|work| work + Duration::from_micros(more.into())),
             waiting: head.waiting.saturating_sub(fewer),
@@ -41,10 +41,10 @@ proptest! {
 #[test]
 fn a_head_that_is_free_or_has_just_begun_keeps_its_calls() {
     let rule = StealRule::default();
-    let loaded = Busy { turns: 4, ready: 1, work: Some(Duration::from_micros(5)), waiting: 0, others: 1 };
+    let loaded = Busy { rounds: 4, ready: 1, work: Some(Duration::from_micros(5)), waiting: 0, others: 1 };
     assert!(rule.gives(&loaded));
     for kept in [
-        Busy { turns: 3, ..loaded },
+        Busy { rounds: 3, ..loaded },
         Busy { ready: 0, ..loaded },
         Busy { work: None, ..loaded },
         Busy { work: Some(Duration::from_micros(4)), ..loaded },

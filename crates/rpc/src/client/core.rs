@@ -231,7 +231,7 @@ impl Core {
     }
 
     /// One round: inbox, completions, timers, writes; and if there was nothing, waiting as configured.
-    fn turn(&self, driven: &mut Driven, idle_since: &mut Option<Time>) {
+    fn round(&self, driven: &mut Driven, idle_since: &mut Option<Time>) {
         while let Some(request) = self.inbox.pop() {
             driven.accept(request);
         }
@@ -266,7 +266,7 @@ impl Leading<'_> {
         let token = driven.send(connection, context, method, body, started, Receiver::Leader(None));
         let mut idle_since = None;
         loop {
-            self.0.turn(driven, &mut idle_since);
+            self.0.round(driven, &mut idle_since);
             if let Some(outcome) = driven.own(token) {
                 return outcome;
             }
@@ -278,7 +278,7 @@ impl Leading<'_> {
         let driven = &mut *self.0.driven();
         let mut idle_since = None;
         while !slot.is_done() && !driven.stop {
-            self.0.turn(driven, &mut idle_since);
+            self.0.round(driven, &mut idle_since);
         }
     }
 }

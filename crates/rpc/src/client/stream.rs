@@ -111,7 +111,7 @@ impl CompletionStream {
     /// A call that is over, if there is one. Never blocks.
     pub fn poll(&mut self) -> Option<Completion> {
         if self.done.is_empty() {
-            self.turn(self.clock.now());
+            self.round(self.clock.now());
         }
         self.done.pop_front()
     }
@@ -146,11 +146,11 @@ impl CompletionStream {
                 return None;
             }
             let now = self.clock.now();
-            let next = self.turn(now);
+            let next = self.round(now);
             if !self.done.is_empty() {
                 continue;
             }
-            // After the turn: what is there is found, however little time there is.
+            // After the round: what is there is found, however little time there is.
             if until.is_some_and(|until| now >= until) {
                 return None;
             }
@@ -165,7 +165,7 @@ impl CompletionStream {
     }
 
     /// Posts, reaps, expires. When there will be something to expire.
-    pub(crate) fn turn(&mut self, now: Time) -> Option<Time> {
+    pub(crate) fn round(&mut self, now: Time) -> Option<Time> {
         self.net.flush(now);
         let Self { net, tags, by_tag, done, happened, .. } = self;
         net.poll_with(now, happened, |_, over| complete(tags, by_tag, done, over.token, over.outcome));

@@ -6,7 +6,7 @@
 mod deadlines;
 mod delays;
 mod faults;
-mod places;
+mod permits;
 mod promises;
 mod stalls;
 
@@ -17,7 +17,7 @@ use crate::config::{Limits, ServerConfig};
 use crate::context::Context;
 use crate::counters::{Counters, Snapshot};
 use crate::local::{self, Installed};
-use crate::server::{Head, head_by_hand};
+use crate::server::{EventLoop, event_loop_by_hand};
 use crate::service::Router;
 use crate::status::{Reason, Status};
 use crate::wire::MethodId;
@@ -59,7 +59,7 @@ impl Hand {
 struct Lab {
     hand: Hand,
     network: Network,
-    head: Head,
+    head: EventLoop,
     counters: Arc<Counters>,
     stream: CompletionStream,
     done: Vec<Completion>,
@@ -94,7 +94,7 @@ impl Setup {
         let (backend, address) = (Choice::Memory(network.clone()), Address::Memory(SERVER.into()));
         let listen = vec![address.clone()];
         let server = ServerConfig { listen, backend: backend.clone(), order: Order::Fcfs, ..self.server };
-        let (head, counters) = head_by_hand(&server, methods(&hand), hand.clock()).unwrap();
+        let (head, counters) = event_loop_by_hand(&server, methods(&hand), hand.clock()).unwrap();
         let client = ChannelConfig { backend, jitter_seed: Some(self.seed), ..self.client };
         let stream = CompletionStream::with_clock(&address, &client, hand.clock()).unwrap();
         let (done, _installed) = (Vec::new(), head.install());
@@ -179,8 +179,8 @@ impl Lab {
         let mut quiet = 0;
         loop {
             let now = self.now();
-            let (worked, head_next) = self.head.turn(now);
-            let stream_next = self.stream.turn(now);
+            let (worked, head_next) = self.head.round(now);
+            let stream_next = self.stream.round(now);
             let before = self.done.len();
             while let Some(done) = self.stream.poll() {
                 self.done.push(done);

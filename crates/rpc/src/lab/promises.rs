@@ -101,7 +101,7 @@ fn a_wait_ends_at_the_deadline_to_the_nanosecond_and_what_is_kept_then_is_nobody
     let expected = (Code::DeadlineExceeded, Reason::Expired(Check::Wait));
     assert_eq!((failure(&done), done.total), (expected, 25 * MS + NS));
     promised().0.keep(Vec::new());
-    assert!(!lab.head.turn(lab.now()).0, "the head hears nothing of it");
+    assert!(!lab.head.round(lab.now()).0, "the head hears nothing of it");
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn a_wait_ends_when_the_caller_gives_up() {
     lab.settle();
     assert_eq!((lab.counters().cancelled, lab.head.is_idle()), (1, true));
     promised().0.keep(Vec::new());
-    assert!(!lab.head.turn(lab.now()).0, "the head hears nothing of it");
+    assert!(!lab.head.round(lab.now()).0, "the head hears nothing of it");
 }
 
 #[test]

@@ -38,7 +38,7 @@ pub(super) enum Message {
 
 /// An admitted call on its way to the thread that serves it.
 pub(super) struct Job {
-    pub(super) owed: Owed,
+    pub(super) reply_guard: ReplyGuard,
     pub(super) context: Context,
     pub(super) request: Vec<u8>,
     pub(super) urgency: Urgency,
@@ -47,7 +47,7 @@ pub(super) struct Job {
 
 /// An answer that is owed to a call of another thread's connection. Whatever becomes of the thread that owes it, it is given
 /// once: if by nobody else, then when this is dropped.
-pub(super) struct Owed {
+pub(super) struct ReplyGuard {
     /// `None` once it is answered.
     head: Option<Arc<Inbox>>,
     pub(super) peer: PeerKey,
@@ -63,7 +63,7 @@ pub(super) struct Answered {
     pub(super) answer: Answer,
 }
 
-impl Owed {
+impl ReplyGuard {
     pub(super) fn new(head: &Arc<Inbox>, peer: PeerKey, call: CallId, method: usize) -> Self {
         Self { head: Some(Arc::clone(head)), peer, call, method }
     }
@@ -79,12 +79,12 @@ impl Owed {
     }
 
     /// What stands for the head that it is owed to.
-    pub(super) fn creditor(&self) -> Option<usize> {
+    pub(super) fn head_name(&self) -> Option<usize> {
         self.head.as_ref().map(Self::name_of)
     }
 
     /// The head itself serves its call after all.
-    pub(super) fn settle(mut self) {
+    pub(super) fn disarm(mut self) {
         self.head = None;
     }
 
@@ -100,7 +100,7 @@ impl Owed {
     }
 }
 
-impl Drop for Owed {
+impl Drop for ReplyGuard {
     fn drop(&mut self) {
         if self.head.is_some() {
             let status = Status::new(Code::Internal, "the thread that was to serve it has ended");
@@ -139,8 +139,8 @@ struct Published {
     finished: AtomicU32,
     /// Times that those calls were given a turn.
     served: AtomicU32,
-    /// Turns in a row in which there was something to do: DaRPC's measure of a head's load.
-    busy_turns: AtomicU32,
+    /// Rounds in a row in which there was something to do: DaRPC's measure of a head's load.
+    busy_rounds: AtomicU32,
     connections: AtomicU32,
     /// The number of the last turn in the upper half, and in the lower one more than the method that has it; 0: nobody has.
     running: AtomicU64,
@@ -175,7 +175,7 @@ impl Inbox {
     /// The thread has ended for good: what was sent to it is dropped, and so is what will be.
     pub(super) fn end(&self) {
         self.life.store(LIVES, Ordering::Release);
-        self.load.busy_turns.store(u32::MAX, Ordering::Relaxed);
+        self.load.busy_rounds.store(u32::MAX, Ordering::Relaxed);
         while self.messages.pop().is_some() {}
     }
 
@@ -258,26 +258,26 @@ impl Inbox {
         self.load.served.store(self.load.served.load(Ordering::Relaxed).wrapping_sub(turns), Ordering::Relaxed);
     }
 
-    /// Turns in a row in which there was something to do.
-    pub(super) fn busy_turns(&self) -> u32 {
-        self.load.busy_turns.load(Ordering::Relaxed)
+    /// Rounds in a row in which there was something to do.
+    pub(super) fn busy_rounds(&self) -> u32 {
+        self.load.busy_rounds.load(Ordering::Relaxed)
     }
 
-    /// Where a new connection goes: the fewest busy turns in a row, then the fewest connections.
+    /// Where a new connection goes: the fewest busy rounds in a row, then the fewest connections.
     pub(super) fn attraction(&self) -> (u32, u32) {
         // Heads that are about as busy are told apart by their connections.
-        (self.busy_turns().checked_ilog2().unwrap_or(0) / 4, self.load.connections.load(Ordering::Relaxed))
+        (self.busy_rounds().checked_ilog2().unwrap_or(0) / 4, self.load.connections.load(Ordering::Relaxed))
     }
 
     /// `connections`: those that the thread has now. Those on their way to it are forgotten until it has them.
-    pub(super) fn publish_turn(&self, busy: bool, connections: u64) {
+    pub(super) fn publish_round(&self, busy: bool, connections: u64) {
         let connections = u32::try_from(connections).unwrap_or(u32::MAX);
         if busy && self.load.connections.load(Ordering::Relaxed) != connections {
             self.load.connections.store(connections, Ordering::Relaxed);
         }
-        let turns = self.busy_turns();
-        if busy || turns > 0 {
-            self.load.busy_turns.store(if busy { turns.saturating_add(1) } else { 0 }, Ordering::Relaxed);
+        let rounds = self.busy_rounds();
+        if busy || rounds > 0 {
+            self.load.busy_rounds.store(if busy { rounds.saturating_add(1) } else { 0 }, Ordering::Relaxed);
         }
     }
 

@@ -1,13 +1,13 @@
 //! The server: clusters, each a completion queue with its head, and workers if wanted.
 
-mod head;
+mod event_loop;
 mod inbox;
+mod limiter;
 mod meta;
 mod methods;
-mod places;
 mod plan;
-mod seat;
 mod steal;
+mod supervisor;
 mod task;
 #[cfg(test)]
 mod tests;
@@ -19,19 +19,19 @@ use crate::counters::{Counters, Snapshot};
 #[cfg(test)]
 use crate::net::{ConnectionConfig, Net};
 use crate::service::{Conflict, Router};
+#[cfg(test)]
+pub(crate) use event_loop::EventLoop;
+use event_loop::Role;
 use greenwave_policy::ReadyQueue;
 use greenwave_verbs::{Address, VerbsError};
-#[cfg(test)]
-pub(crate) use head::Head;
-use head::Role;
 use inbox::{Inbox, Message};
 use plan::plan;
-use seat::Seat;
 use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use steal::GlobalQueue;
+use supervisor::Supervised;
 use watchdog::Watchdog;
 
 /// Starts servers.
@@ -75,19 +75,19 @@ impl Server {
     #[expect(clippy::needless_pass_by_value, reason = "a configuration is made for its server")]
     pub fn start(config: ServerConfig, router: impl Into<Router>) -> Result<ServerHandle, StartError> {
         config.validate()?;
-        let places = plan(&config);
-        let counters: Arc<[Arc<Counters>]> = places.iter().map(|_| Arc::default()).collect();
+        let plans = plan(&config);
+        let counters: Arc<[Arc<Counters>]> = plans.iter().map(|_| Arc::default()).collect();
         let router = meta::with_meta(router.into(), &config.name, &counters);
         router.check()?;
         let router = Arc::new(router);
-        let inboxes: Vec<Arc<Inbox>> = places.iter().map(|_| Arc::new(Inbox::new())).collect();
-        let heads = places.iter().filter(|place| place.is_head).count();
+        let inboxes: Vec<Arc<Inbox>> = plans.iter().map(|_| Arc::new(Inbox::new())).collect();
+        let heads = plans.iter().filter(|plan| plan.is_head).count();
         let global = config.steal.filter(|_| config.workers == 0 && heads > 1);
         let global = global.map(|rule| Arc::new(GlobalQueue::new(rule, inboxes[..heads].to_vec())));
         let threads = Vec::new();
         let mut handle = ServerHandle { addresses: Vec::new(), counters, inboxes, heads, threads, watchdog: None };
-        let mut seats = Vec::new();
-        for (index, place) in places.iter().enumerate() {
+        let mut supervised = Vec::new();
+        for (index, plan) in plans.iter().enumerate() {
             let inboxes_of =
                 |indices: &[usize]| indices.iter().map(|index| Arc::clone(&handle.inboxes[*index])).collect();
             let role = Role {
@@ -95,40 +95,40 @@ impl Server {
                 router: Arc::clone(&router),
                 counters: Arc::clone(&handle.counters[index]),
                 inbox: Arc::clone(&handle.inboxes[index]),
-                workers: inboxes_of(&place.workers),
-                heads: inboxes_of(&place.heads),
-                global: global.clone().filter(|_| place.is_head),
+                workers: inboxes_of(&plan.workers),
+                heads: inboxes_of(&plan.heads),
+                global: global.clone().filter(|_| plan.is_head),
                 listeners: Vec::new(),
                 clock: Clock::Monotonic,
             };
-            let (seat, thread) = Seat::take(index, place, role).map_err(StartError::Thread)?;
+            let (one, thread) = Supervised::start(index, plan, role).map_err(StartError::Thread)?;
             handle.threads.push(thread);
-            seats.push(seat);
+            supervised.push(one);
         }
         // Each makes its own completion queue, on its own core, so that the memory is where it is used.
-        for seat in &seats {
-            handle.addresses.extend(seat.is_ready()?);
+        for one in &supervised {
+            handle.addresses.extend(one.is_ready()?);
         }
         let watch = Watchdog::start(handle.inboxes.clone(), Arc::clone(&handle.counters), router);
         handle.watchdog = Some(watch.map_err(StartError::Thread)?);
         // Nobody serves before all listen, so that a server which can't start has served nobody.
-        seats.into_iter().for_each(Seat::go);
+        supervised.into_iter().for_each(Supervised::go);
         Ok(handle)
     }
 }
 
-/// A head without a thread, for tests that turn it by hand.
+/// An event loop without a thread, for tests that run it by hand.
 #[cfg(test)]
-pub(crate) fn head_by_hand(
+pub(crate) fn event_loop_by_hand(
     config: &ServerConfig,
     router: Router,
     clock: Clock,
-) -> Result<(Head, Arc<Counters>), StartError> {
+) -> Result<(EventLoop, Arc<Counters>), StartError> {
     config.validate()?;
     let counters: Arc<Counters> = Arc::default();
     let mut net = Net::new(config.backend.clone(), &config.limits, clock.clone(), false)?;
     net.serve(ConnectionConfig::of(config), Arc::clone(&counters));
-    let (listeners, _) = seat::listen(&mut net, &config.listen, config.tls.as_ref(), config.clusters > 1)?;
+    let (listeners, _) = supervisor::listen(&mut net, &config.listen, config.tls.as_ref(), config.clusters > 1)?;
     let role = Role {
         config: config.clone(),
         router: Arc::new(router),
@@ -140,7 +140,7 @@ pub(crate) fn head_by_hand(
         listeners,
         clock,
     };
-    Ok((Head::new(role, net), counters))
+    Ok((EventLoop::new(role, net), counters))
 }
 
 impl ServerHandle {

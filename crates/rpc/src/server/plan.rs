@@ -6,7 +6,7 @@ use greenwave_verbs::{Address, Choice};
 
 /// A thread of the server, by what it is given.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct ThreadPlan {
     pub(super) is_head: bool,
     /// Where it is pinned to.
     pub(super) core: Option<usize>,
@@ -22,11 +22,11 @@ pub(super) struct Place {
 }
 
 /// The threads, by their numbers.
-pub(super) fn plan(config: &ServerConfig) -> Vec<Place> {
+pub(super) fn plan(config: &ServerConfig) -> Vec<ThreadPlan> {
     let own = config.own_instance();
     let instances: Vec<&Instance> = std::iter::once(&own).chain(&config.instances).collect();
     let heads: usize = instances.iter().map(|instance| instance.clusters).sum();
-    let (mut places, mut workers, mut first) = (Vec::new(), Vec::new(), 0);
+    let (mut plans, mut workers, mut first) = (Vec::new(), Vec::new(), 0);
     for instance in instances {
         let clusters = instance.clusters;
         // Where it listens at a fabric, that is what its queues are of.
@@ -35,7 +35,7 @@ pub(super) fn plan(config: &ServerConfig) -> Vec<Place> {
         let core = |nth: usize| instance.cores.get(nth % instance.cores.len().max(1)).copied();
         let interface = (clusters > 1).then(|| Interface::of(clusters));
         for nth in 0..clusters {
-            places.push(Place {
+            plans.push(ThreadPlan {
                 is_head: true,
                 core: core(nth),
                 backend: backend.clone(),
@@ -45,7 +45,7 @@ pub(super) fn plan(config: &ServerConfig) -> Vec<Place> {
                 interface: interface.clone().map(|interface| (interface, nth)),
             });
         }
-        workers.extend((0..clusters * config.workers).map(|nth| Place {
+        workers.extend((0..clusters * config.workers).map(|nth| ThreadPlan {
             is_head: false,
             core: core(clusters + nth),
             backend: backend.clone(),
@@ -56,8 +56,8 @@ pub(super) fn plan(config: &ServerConfig) -> Vec<Place> {
         }));
         first += clusters;
     }
-    places.extend(workers);
-    places
+    plans.extend(workers);
+    plans
 }
 
 #[cfg(test)]
@@ -74,22 +74,21 @@ mod tests {
         let Instance { listen, clusters, cores, .. } = instance(1, 2, &[0, 1, 2]);
         let instances = vec![instance(2, 1, &[7]), instance(3, 1, &[])];
         let config = ServerConfig { listen, clusters, cores, workers: 2, instances, ..ServerConfig::default() };
-        let places = plan(&config);
-        assert_eq!(places.len(), 4 + 8);
-        assert!(places.iter().enumerate().all(|(index, place)| place.is_head == (index < 4)));
-        let mut workers: Vec<usize> = places.iter().flat_map(|place| place.workers.clone()).collect();
+        let plans = plan(&config);
+        assert_eq!(plans.len(), 4 + 8);
+        assert!(plans.iter().enumerate().all(|(index, plan)| plan.is_head == (index < 4)));
+        let mut workers: Vec<usize> = plans.iter().flat_map(|plan| plan.workers.clone()).collect();
         workers.sort_unstable();
         assert_eq!(workers, (4..12).collect::<Vec<_>>());
-        let shares: Vec<_> =
-            places.iter().map(|place| place.heads.as_slice()).filter(|heads| !heads.is_empty()).collect();
+        let shares: Vec<_> = plans.iter().map(|plan| plan.heads.as_slice()).filter(|heads| !heads.is_empty()).collect();
         assert_eq!(shares, [&[0, 1][..], &[2], &[3]]);
-        let cores: Vec<_> = places.iter().map(|place| place.core).collect();
+        let cores: Vec<_> = plans.iter().map(|plan| plan.core).collect();
         let own = [Some(2), Some(0), Some(1), Some(2)];
         assert_eq!(cores[..4], [Some(0), Some(1), Some(7), None]);
         assert_eq!(cores[4..], [&own[..], &[Some(7); 2], &[None; 2]].concat());
-        let sharing: Vec<_> = places.iter().map(|place| place.interface.as_ref().map(|(_, nth)| *nth)).collect();
+        let sharing: Vec<_> = plans.iter().map(|plan| plan.interface.as_ref().map(|(_, nth)| *nth)).collect();
         assert_eq!(sharing, [&[Some(0), Some(1), None, None][..], &[None; 8]].concat());
         // The workers of the third head are those that are pinned where it is.
-        assert_eq!(places[2].workers, [8, 9]);
+        assert_eq!(plans[2].workers, [8, 9]);
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! 1. A head that is loaded ([`StealRule`]) puts a call that it has admitted into the global queue instead of its own, notes
 //!    whom it owes the answer, and wakes the least loaded other head.
-//! 2. Every head looks at the queue on every turn, before its own completion queue, the giver included, and takes a call if
-//!    it has little to do itself. One that is always busy takes one every so many turns, so that none waits for ever.
+//! 2. Every head looks at the queue on every round, before its own completion queue, the giver included, and takes a call if
+//!    it has little to do itself. One that is always busy takes one every so many rounds, so that none waits for ever.
 //! 3. Who took it serves it as a worker does: the answer goes back to the giver, whose connection it is.
 //!
 //! Calls of one connection may begin in another order then than they came in.
@@ -31,7 +31,7 @@ struct Waiting(AtomicUsize);
 /// With as many calls of its own a head takes no other's.
 const ENOUGH: usize = 2;
 
-/// One that always has as many takes one in so many turns.
+/// One that always has as many takes one in so many rounds.
 const EVERY: u32 = 16;
 
 impl GlobalQueue {
@@ -43,10 +43,10 @@ impl GlobalQueue {
         self.waiting.0.load(Ordering::Relaxed)
     }
 
-    /// Whether a head that has been busy for so many turns, and has so many calls ready, gives a call of this work away.
-    pub(super) fn takes(&self, turns: u32, ready: usize, work: Option<Duration>) -> bool {
+    /// Whether a head that has been busy for so many rounds, and has so many calls ready, gives a call of this work away.
+    pub(super) fn takes(&self, rounds: u32, ready: usize, work: Option<Duration>) -> bool {
         let others = self.heads.len() - 1;
-        self.rule.gives(&Busy { turns, ready, work, waiting: self.waiting(), others })
+        self.rule.gives(&Busy { rounds, ready, work, waiting: self.waiting(), others })
     }
 
     /// Puts a call in, and wakes who is likely to take it.
@@ -54,15 +54,15 @@ impl GlobalQueue {
         self.waiting.0.fetch_add(1, Ordering::Relaxed);
         self.calls.push(job);
         let others = self.heads.iter().filter(|head| !Arc::ptr_eq(head, giver) && head.is_alive());
-        if let Some(idlest) = others.min_by_key(|head| head.busy_turns()) {
+        if let Some(idlest) = others.min_by_key(|head| head.busy_rounds()) {
             idlest.wake();
         }
     }
 
-    /// A call for a head that has so many ready, in its `turn`th turn.
+    /// A call for a head that has so many ready, in its `round`th round.
     #[inline]
-    pub(super) fn take(&self, ready: usize, turn: u32) -> Option<Job> {
-        if self.waiting() == 0 || (ready >= ENOUGH && !turn.is_multiple_of(EVERY)) {
+    pub(super) fn take(&self, ready: usize, round: u32) -> Option<Job> {
+        if self.waiting() == 0 || (ready >= ENOUGH && !round.is_multiple_of(EVERY)) {
             return None;
         }
         let job = self.calls.pop()?;

@@ -1,7 +1,7 @@
 //! A call while it is served.
 
-use super::inbox::{Inbox, Owed};
-use super::places::Place;
+use super::inbox::{Inbox, ReplyGuard};
+use super::limiter::Permit;
 use crate::context::Context;
 use crate::local::Command;
 use crate::net::PeerKey;
@@ -26,18 +26,18 @@ pub(super) struct Task {
     /// Whether it is one: what is left of one that is over is used again.
     lives: bool,
     /// If another thread has the connection.
-    pub(super) owed: Option<Owed>,
-    debt: Option<Debt>,
+    pub(super) reply_guard: Option<ReplyGuard>,
+    foreign: Option<ForeignCall>,
     pub(super) peer: PeerKey,
     pub(super) call: CallId,
     pub(super) method: usize,
-    pub(super) serving: Rc<Serving>,
+    pub(super) invocation: Rc<Invocation>,
     pub(super) urgency: Urgency,
     pub(super) received: Time,
     pub(super) queue: Span,
     pub(super) service: Span,
     pub(super) turns: u32,
-    pub(super) place: Place,
+    pub(super) permit: Permit,
     /// Whether it would have been refused, and that was counted.
     pub(super) reported: bool,
     /// `None` until its handler begins.
@@ -70,7 +70,7 @@ pub(super) struct Begin {
 ///
 /// A coroutine may be left in the middle of dropping what it has. So a count of references may be shared with it that
 /// its head leaves alone meanwhile, as this one's, but not one that is shared with other coroutines.
-pub(super) struct Serving {
+pub(super) struct Invocation {
     router: Arc<Router>,
     method: usize,
     pub(super) context: Context,
@@ -82,7 +82,7 @@ pub(super) struct Serving {
 }
 
 /// What a coroutine runs: the handler of a call.
-pub(super) struct Handler(pub(super) Rc<Serving>);
+pub(super) struct Handler(pub(super) Rc<Invocation>);
 
 impl Job for Handler {
     #[inline]
@@ -101,16 +101,16 @@ pub(super) struct Tasks {
     router: Arc<Router>,
     slots: Vec<Task>,
     free: Vec<usize>,
-    /// Those that are owed to other threads.
-    owed: HashMap<Debt, usize>,
+    /// Those of other threads' calls.
+    foreign: HashMap<ForeignCall, usize>,
 }
 
-/// Whom an answer is owed to: the head, its connection, the call.
-type Debt = (usize, PeerKey, CallId);
+/// A call of another thread's: its head, the connection, the call.
+type ForeignCall = (usize, PeerKey, CallId);
 
 /// A call that is about to be a task.
 pub(super) struct Admitted {
-    pub(super) owed: Option<Owed>,
+    pub(super) reply_guard: Option<ReplyGuard>,
     pub(super) peer: PeerKey,
     pub(super) call: CallId,
     pub(super) method: usize,
@@ -134,22 +134,22 @@ impl Task {
         self.begin.is_none()
     }
 
-    fn new(admitted: Admitted, serving: Rc<Serving>) -> Self {
-        let Admitted { owed, peer, call, method, urgency, reported } = admitted;
+    fn new(admitted: Admitted, invocation: Rc<Invocation>) -> Self {
+        let Admitted { reply_guard, peer, call, method, urgency, reported } = admitted;
         Self {
             lives: true,
-            owed,
-            debt: None,
+            reply_guard,
+            foreign: None,
             peer,
             call,
             method,
-            serving,
+            invocation,
             urgency,
             received: urgency.arrived,
             queue: Span::ZERO,
             service: Span::ZERO,
             turns: 0,
-            place: Place::None,
+            permit: Permit::None,
             reported,
             begin: None,
             outstanding: 0,
@@ -164,9 +164,9 @@ impl Task {
 
     /// Becomes another one. What is left of the one that is over is as in a new one.
     fn renew(&mut self, admitted: Admitted) {
-        let Admitted { owed, peer, call, method, urgency, reported } = admitted;
+        let Admitted { reply_guard, peer, call, method, urgency, reported } = admitted;
         self.lives = true;
-        self.owed = owed;
+        self.reply_guard = reply_guard;
         (self.peer, self.call, self.method, self.urgency) = (peer, call, method, urgency);
         self.reported = reported;
         self.received = urgency.arrived;
@@ -175,16 +175,16 @@ impl Task {
     /// Leaves nothing of itself but its memory.
     fn clear(&mut self) {
         self.lives = false;
-        self.owed = None;
+        self.reply_guard = None;
         (self.queue, self.service, self.turns) = (Span::ZERO, Span::ZERO, 0);
-        (self.place, self.begin, self.outstanding, self.behind) = (Place::None, None, 0, None);
+        (self.permit, self.begin, self.outstanding, self.behind) = (Permit::None, None, 0, None);
         self.commands.clear();
         (self.missed, self.slept) = (0, false);
         (self.job, self.awaited) = (None, None);
     }
 }
 
-impl Serving {
+impl Invocation {
     /// Runs the handler.
     #[inline]
     pub(super) fn serve(&self) {
@@ -203,7 +203,7 @@ impl Serving {
 
 impl Tasks {
     pub(super) fn new(router: Arc<Router>) -> Self {
-        Self { router, slots: Vec::new(), free: Vec::new(), owed: HashMap::new() }
+        Self { router, slots: Vec::new(), free: Vec::new(), foreign: HashMap::new() }
     }
 
     /// Adds the task of a request.
@@ -211,14 +211,14 @@ impl Tasks {
     pub(super) fn begin(&mut self, admitted: Admitted, context: Parts, request: Vec<u8>) -> usize {
         let Some(index) = self.free.pop() else { return self.adopt(admitted, context.into(), request) };
         let task = &mut self.slots[index];
-        match Rc::get_mut(&mut task.serving) {
-            Some(serving) => {
-                serving.context.renew(context);
-                serving.method = admitted.method;
-                serving.request.set(request);
+        match Rc::get_mut(&mut task.invocation) {
+            Some(invocation) => {
+                invocation.context.renew(context);
+                invocation.method = admitted.method;
+                invocation.request.set(request);
             }
             // A coroutine that could not be unwound yet has it.
-            None => task.serving = serving(&self.router, &admitted, context.into(), request),
+            None => task.invocation = invocation(&self.router, &admitted, context.into(), request),
         }
         task.renew(admitted);
         index
@@ -226,44 +226,48 @@ impl Tasks {
 
     /// Adds the task of a request whose context was made elsewhere.
     pub(super) fn adopt(&mut self, admitted: Admitted, context: Context, request: Vec<u8>) -> usize {
-        let serving = serving(&self.router, &admitted, context, request);
-        let debt = admitted.owed.as_ref().and_then(Owed::creditor).map(|head| (head, admitted.peer, admitted.call));
+        let invocation = invocation(&self.router, &admitted, context, request);
+        let foreign = admitted
+            .reply_guard
+            .as_ref()
+            .and_then(ReplyGuard::head_name)
+            .map(|head| (head, admitted.peer, admitted.call));
         let index = match self.free.pop() {
             Some(index) => {
                 let task = &mut self.slots[index];
-                task.serving = serving;
+                task.invocation = invocation;
                 task.renew(admitted);
                 index
             }
             None => {
-                self.slots.push(Task::new(admitted, serving));
+                self.slots.push(Task::new(admitted, invocation));
                 self.slots.len() - 1
             }
         };
-        if let Some(debt) = debt {
-            self.slots[index].debt = Some(debt);
-            self.owed.insert(debt, index);
+        if let Some(foreign) = foreign {
+            self.slots[index].foreign = Some(foreign);
+            self.foreign.insert(foreign, index);
         }
         index
     }
 
-    /// The task whose answer is owed to this head for this call.
-    pub(super) fn owed_to(&self, head: &Arc<Inbox>, peer: PeerKey, call: CallId) -> Option<usize> {
-        self.owed.get(&(Owed::name_of(head), peer, call)).copied()
+    /// The task that serves this call of another head's.
+    pub(super) fn foreign(&self, head: &Arc<Inbox>, peer: PeerKey, call: CallId) -> Option<usize> {
+        self.foreign.get(&(ReplyGuard::name_of(head), peer, call)).copied()
     }
 
     /// Removes a task that is over, and hands out its request's buffer.
     #[inline]
     pub(super) fn end(&mut self, index: usize) -> Option<Vec<u8>> {
         let task = &mut self.slots[index];
-        if let Some(debt) = task.debt.take() {
-            self.owed.remove(&debt);
+        if let Some(foreign) = task.foreign.take() {
+            self.foreign.remove(&foreign);
         }
         task.clear();
         self.free.push(index);
-        let serving = Rc::get_mut(&mut task.serving)?;
-        serving.product.take();
-        Some(serving.request.take())
+        let invocation = Rc::get_mut(&mut task.invocation)?;
+        invocation.product.take();
+        Some(invocation.request.take())
     }
 
     pub(super) fn get(&self, index: usize) -> Option<&Task> {
@@ -299,8 +303,8 @@ impl IndexMut<usize> for Tasks {
     }
 }
 
-fn serving(router: &Arc<Router>, admitted: &Admitted, context: Context, request: Vec<u8>) -> Rc<Serving> {
+fn invocation(router: &Arc<Router>, admitted: &Admitted, context: Context, request: Vec<u8>) -> Rc<Invocation> {
     let (router, method) = (Arc::clone(router), admitted.method);
     let request = Cell::new(request);
-    Rc::new(Serving { router, method, context, request, reply: Cell::default(), product: Cell::new(None) })
+    Rc::new(Invocation { router, method, context, request, reply: Cell::default(), product: Cell::new(None) })
 }

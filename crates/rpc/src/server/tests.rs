@@ -59,7 +59,7 @@ const RELEASE: MethodId = MethodId::of("test.Steal/Release");
 const WHO: MethodId = MethodId::of("test.Steal/Who");
 
 /// Gives away whatever there is something beside.
-const EAGER: StealRule = StealRule { busy_turns: 0, least_work: Duration::ZERO, waiting: 64 };
+const EAGER: StealRule = StealRule { busy_rounds: 0, least_work: Duration::ZERO, waiting: 64 };
 
 fn start(clusters: usize, steal: Option<StealRule>) -> ServerHandle {
     Server::start(ServerConfig { listen: anywhere(), clusters, steal, ..ServerConfig::default() }, router()).unwrap()

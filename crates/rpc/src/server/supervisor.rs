@@ -6,12 +6,12 @@
 //! A head doesn't die. Handlers' panics end their calls and nothing else, so if one dies all the same, that is a defect of
 //! this crate, which should cost the connections of one cluster and not the server: it is said aloud, whoever waits for
 //! an answer of the head's is told, and another head begins in its place, with what it had listened at. After several
-//! times of that the place stays empty.
+//! times of that none follows.
 
 use super::StartError;
-use super::head::{Head, Role};
+use super::event_loop::{EventLoop, Role};
 use super::inbox::LIVES;
-use super::plan::Place;
+use super::plan::ThreadPlan;
 use crate::net::{ConnectionConfig, Net};
 use greenwave_verbs::{Address, ListenerId, TlsServer, VerbsError};
 use rustix::thread::{CpuSet, sched_setaffinity};
@@ -21,22 +21,22 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
 /// What the starter of a thread has of it until it goes.
-pub(super) struct Seat {
+pub(super) struct Supervised {
     ready: Receiver<Result<Vec<Address>, VerbsError>>,
     go: Sender<()>,
 }
 
-impl Seat {
+impl Supervised {
     /// Starts the thread with this number.
-    pub(super) fn take(index: usize, place: &Place, role: Role) -> io::Result<(Self, JoinHandle<()>)> {
-        let kind = if place.is_head { "head" } else { "worker" };
+    pub(super) fn start(index: usize, plan: &ThreadPlan, role: Role) -> io::Result<(Self, JoinHandle<()>)> {
+        let kind = if plan.is_head { "head" } else { "worker" };
         let (ready, is_ready) = channel();
         let (go, may_go) = channel();
-        let place = place.clone();
+        let plan = plan.clone();
         let thread = std::thread::Builder::new().name(format!("greenwave-{kind}-{index}"));
         let thread = thread.spawn(move || {
-            pin(place.core);
-            Sitter { place, role }.sit(&ready, &may_go);
+            pin(plan.core);
+            Supervisor { plan, role }.supervise(&ready, &may_go);
         })?;
         Ok((Self { ready: is_ready, go }, thread))
     }
@@ -47,7 +47,7 @@ impl Seat {
         Ok(self.ready.recv().map_err(|_| gone())??)
     }
 
-    /// Lets the thread serve. One whose seat is dropped instead ends.
+    /// Lets the thread serve. One whose handle is dropped instead ends.
     pub(super) fn go(self) {
         // A thread that is gone has said why.
         let _ = self.go.send(());
@@ -58,13 +58,13 @@ impl Seat {
 /// buffer. They take memory as they are used.
 const BUFFERS: u16 = 1024;
 
-struct Sitter {
-    place: Place,
+struct Supervisor {
+    plan: ThreadPlan,
     role: Role,
 }
 
-impl Sitter {
-    fn sit(mut self, ready: &Sender<Result<Vec<Address>, VerbsError>>, may_go: &Receiver<()>) {
+impl Supervisor {
+    fn supervise(mut self, ready: &Sender<Result<Vec<Address>, VerbsError>>, may_go: &Receiver<()>) {
         let (net, addresses) = match self.open(0) {
             Ok(opened) => opened,
             Err(error) => {
@@ -73,7 +73,7 @@ impl Sitter {
             }
         };
         // After a death it listens where it did, whatever port that was.
-        self.place.listen.clone_from(&addresses);
+        self.plan.listen.clone_from(&addresses);
         if ready.send(Ok(addresses)).is_ok() && may_go.recv().is_ok() {
             self.live(net);
         }
@@ -85,7 +85,7 @@ impl Sitter {
             let role = self.role.clone();
             // Whatever the head left half done is dropped with it, but for its inbox, counters and what it shares with
             // others, all of which are whole after each of their operations.
-            if catch_unwind(AssertUnwindSafe(|| Head::new(role, net).run())).is_ok() {
+            if catch_unwind(AssertUnwindSafe(|| EventLoop::new(role, net).run())).is_ok() {
                 return;
             }
             let lost = self.role.counters.connections.load();
@@ -110,14 +110,14 @@ impl Sitter {
 
     /// Makes the completion queue of the `life`th head here.
     fn open(&mut self, life: usize) -> Result<(Net, Vec<Address>), VerbsError> {
-        let Self { place, role } = self;
+        let Self { plan, role } = self;
         let config = &role.config;
-        let mut net = Net::with_buffers(place.backend.clone(), &config.limits, role.clock.clone(), false, BUFFERS)?;
+        let mut net = Net::with_buffers(plan.backend.clone(), &config.limits, role.clock.clone(), false, BUFFERS)?;
         net.serve(ConnectionConfig::of(config), role.counters.clone());
-        if let Some((interface, nth)) = &place.interface {
+        if let Some((interface, nth)) = &plan.interface {
             net.share_turns(interface.clone(), *nth);
         }
-        let (listeners, addresses) = listen(&mut net, &place.listen, config.tls.as_ref(), place.heads.len() > 1)?;
+        let (listeners, addresses) = listen(&mut net, &plan.listen, config.tls.as_ref(), plan.heads.len() > 1)?;
         role.listeners = listeners;
         role.inbox.begin(life, net.waker());
         Ok((net, addresses))

@@ -1,4 +1,4 @@
-//! Calls that wait for a place among the begun.
+//! Calls that wait for a permit among the begun.
 
 use super::*;
 
@@ -8,15 +8,15 @@ fn nanos(span: Duration) -> [u8; 8] {
     (span.as_nanos() as u64).to_le_bytes()
 }
 
-fn one_place() -> Lab {
+fn one_permit() -> Lab {
     let server = ServerConfig { coroutines: 1, ..ServerConfig::default() };
     Setup { server, ..Setup::default() }.build().connected()
 }
 
-/// The only place is taken for long. Who can't wait for it hears of that when its time is over, not when it is free.
+/// The only permit is taken for long. Who can't wait for it hears of that when its time is over, not when it is free.
 #[test]
-fn who_expires_before_it_has_a_place_is_answered_at_the_very_instant() {
-    let mut lab = one_place();
+fn who_expires_before_it_has_a_permit_is_answered_at_the_very_instant() {
+    let mut lab = one_permit();
     let begun = lab.now();
     let long = lab.observed(HOUR);
     lab.submit(&long, NAP, &nanos(10_000 * MS), 0);
@@ -42,7 +42,7 @@ fn who_expires_before_it_has_a_place_is_answered_at_the_very_instant() {
 #[test]
 fn who_has_waited_for_most_of_the_budget_is_turned_away_if_others_wait() {
     for others in [1, 0] {
-        let mut lab = one_place();
+        let mut lab = one_permit();
         let (long, short) = (lab.observed(HOUR), lab.observed(10 * MS));
         lab.submit(&long, NAP, &nanos(8 * MS), 0);
         lab.settle();
@@ -62,8 +62,8 @@ fn who_has_waited_for_most_of_the_budget_is_turned_away_if_others_wait() {
 
 /// Whose client gives up is answered then, so that the client can use the slot again.
 #[test]
-fn who_is_cancelled_before_it_has_a_place_is_answered_at_once() {
-    let mut lab = one_place();
+fn who_is_cancelled_before_it_has_a_permit_is_answered_at_once() {
+    let mut lab = one_permit();
     let begun = lab.now();
     let long = lab.observed(HOUR);
     lab.submit(&long, NAP, &nanos(10_000 * MS), 0);
@@ -80,8 +80,8 @@ fn who_is_cancelled_before_it_has_a_place_is_answered_at_once() {
 }
 
 #[test]
-fn places_are_given_first_come_first_served_where_that_is_the_order() {
-    let mut lab = one_place();
+fn permits_are_given_first_come_first_served_where_that_is_the_order() {
+    let mut lab = one_permit();
     let context = lab.observed(HOUR);
     for tag in 0..8 {
         lab.submit(&context, NAP, &nanos(3 * MS), tag);
@@ -91,7 +91,7 @@ fn places_are_given_first_come_first_served_where_that_is_the_order() {
     assert_eq!(order, [0, 1, 2, 3, 4, 5, 6, 7]);
 }
 
-/// Where deadlines are counted alone, nobody is taken out of the line for one, and nothing turns in circles.
+/// Where deadlines are counted alone, nobody is taken out of the queue for one, and nothing turns in circles.
 #[test]
 fn who_is_late_waits_on_where_it_is_only_reported() {
     let server = ServerConfig { coroutines: 1, report_only: true, ..ServerConfig::default() };
@@ -111,9 +111,9 @@ fn who_is_late_waits_on_where_it_is_only_reported() {
     assert!(lab.head.is_idle());
 }
 
-/// All places but one are taken by one method; another still begins.
+/// All permits but one are taken by one method; another still begins.
 #[test]
-fn a_method_does_not_take_the_last_place_of_another() {
+fn a_method_does_not_take_the_last_permit_of_another() {
     let server = ServerConfig { coroutines: 16, ..ServerConfig::default() };
     let mut lab = Setup { server, ..Setup::default() }.build().connected();
     let context = lab.observed(HOUR);

@@ -1,11 +1,11 @@
 //! How tasks are run: the one whose turn it is begins or goes on, and what it asks for is done.
 
-use super::Head;
+use super::EventLoop;
 use crate::clock::Ticking;
 use crate::local::{CallSlot, Command, Shared};
 use crate::server::inbox::Inbox;
+use crate::server::limiter::Permit;
 use crate::server::methods::Learned;
-use crate::server::places::Place;
 use crate::server::task::{Begin, Task};
 use crate::status::{Check, Code, Reason, Status};
 use greenwave_policy::{Due, Pacing, Refusal, Span, Time, Urgency, Verdict};
@@ -13,7 +13,7 @@ use greenwave_quanta::scheduler::{Event, JobId, Turn};
 use std::time::Duration;
 
 /// A task's turn, as the head sees it.
-struct Served<'a> {
+struct TaskTurn<'a> {
     clock: &'a mut Ticking,
     task: &'a mut Task,
     learned: &'a Learned,
@@ -22,7 +22,7 @@ struct Served<'a> {
     until: Time,
 }
 
-impl Turn for Served<'_> {
+impl Turn for TaskTurn<'_> {
     #[inline]
     fn now(&mut self) -> Time {
         self.clock.now()
@@ -45,7 +45,7 @@ impl Turn for Served<'_> {
     }
 }
 
-impl Head {
+impl EventLoop {
     /// Runs ready tasks until it is time to look at the completion queue again. The time then, and whether there were any.
     pub(super) fn run_ready(&mut self, mut now: Time) -> (Time, bool) {
         let mut any = false;
@@ -100,7 +100,7 @@ impl Head {
         mailbox.received.set(task.received);
         mailbox.resumed.set(now);
         let learned = &methods[task.method];
-        let mut turn = Served { clock, task, learned, pacing, inbox: &role.inbox, until: now };
+        let mut turn = TaskTurn { clock, task, learned, pacing, inbox: &role.inbox, until: now };
         role.inbox.begin_turn(turn.task.method);
         let event = jobs.run(now, job, &mut turn);
         role.inbox.end_turn();
@@ -119,11 +119,11 @@ impl Head {
             }
             Event::Finished(_) => {
                 let lost = || Err(Status::new(Code::Internal, "the handler left no result"));
-                let result = task.serving.product.take().unwrap_or_else(lost);
+                let result = task.invocation.product.take().unwrap_or_else(lost);
                 self.end(after, index, result);
             }
             Event::Panicked(_, message) => {
-                let name = task.serving.context.method().to_owned();
+                let name = task.invocation.context.method().to_owned();
                 self.role.counters.panicked.add(1);
                 tracing::error!(method = %name, %message, "a handler panicked");
                 self.end(after, index, Err(Status::refused(Reason::Panicked, format!("{name} panicked"))));
@@ -146,18 +146,18 @@ impl Head {
     }
 
     /// Whether a fresh task begins: it gets what it needs for that, if it still makes sense to serve it. One that has to wait
-    /// for a place stays out of the queue.
+    /// for a permit stays out of the queue.
     fn begin(&mut self, now: Time, job: JobId, index: usize) -> bool {
         let task = &mut self.tasks[index];
         let (budget, mut reported) = (task.urgency.deadline.budget(now), task.reported);
-        let (gate, ruling) = (task.serving.context.gate(), task.serving.context.ask(Check::Dequeue, now));
+        let (gate, ruling) = (task.invocation.context.gate(), task.invocation.context.ask(Check::Dequeue, now));
         let mut refused = self.heed(ruling, &Refusal::Expired { late: budget.late() }, &mut reported);
         self.tasks[index].reported = reported;
         if refused.is_none() {
-            if !self.take_place(now, index) {
+            if !self.take_permit(now, index) {
                 return false;
             }
-            // Who has a place is asked this once.
+            // Who has a permit is asked this once.
             let Task { method, urgency, received, .. } = self.tasks[index];
             let (whole, needed) = (urgency.deadline.budget(received), self.methods[method].needed());
             let queued = self.jobs.ready() + self.stalled;
@@ -169,7 +169,7 @@ impl Head {
             }
         }
         let task = &mut self.tasks[index];
-        // All that it has waited for so far was a queue or a place.
+        // All that it has waited for so far was a queue or a permit.
         let queued = now.span_since(task.received);
         if let Some(status) = refused {
             task.queue = queued;
@@ -177,27 +177,28 @@ impl Head {
             self.finish(now, index, Err(status));
             return false;
         }
-        task.serving.provide(self.net.buffer(self.methods[task.method].reply_bytes));
+        task.invocation.provide(self.net.buffer(self.methods[task.method].reply_bytes));
         task.begin = Some(Begin { at: now, queued });
         true
     }
 
-    /// Takes a place for a task among the begun of its method, or lets it wait for one. Whether it has one now.
-    fn take_place(&mut self, now: Time, index: usize) -> bool {
+    /// Takes a permit for a task among the begun of its method, or lets it wait for one. Whether it has one now.
+    fn take_permit(&mut self, now: Time, index: usize) -> bool {
         let task = &mut self.tasks[index];
-        if task.place == Place::Taken {
+        if task.permit == Permit::Held {
             return true;
         }
         let (method, urgency) = (task.method, task.urgency);
-        if self.is_left_for(method) && self.places[method].take(now) {
-            self.tasks[index].place = Place::Taken;
+        if self.is_permit_left(method) && self.limiters[method].take(now) {
+            self.tasks[index].permit = Permit::Held;
             self.begun += 1;
             return true;
         }
-        self.tasks[index].place = Place::Awaited;
-        self.places[method].wait(now, urgency, index);
+        self.tasks[index].permit = Permit::Awaited;
+        self.limiters[method].wait(now, urgency, index);
         self.stalled += 1;
-        self.relieve_at = self.relieve_at.min(self.places[method].due(self.is_left_for(method)).unwrap_or(Time::MAX));
+        self.relieve_at =
+            self.relieve_at.min(self.limiters[method].due(self.is_permit_left(method)).unwrap_or(Time::MAX));
         false
     }
 

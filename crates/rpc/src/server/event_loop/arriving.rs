@@ -1,11 +1,11 @@
 //! How calls come in: found, judged, put into the ready queue or given to a worker.
 
-use super::Head;
+use super::EventLoop;
 use crate::context::Context;
 use crate::counters::Counter;
 use crate::net::PeerKey;
 use crate::receipt::Receipt;
-use crate::server::inbox::{Job, Message, Owed};
+use crate::server::inbox::{Job, Message, ReplyGuard};
 use crate::server::task::{Admitted, Handler};
 use crate::status::{Check, Reason, Status};
 use crate::wire::MethodId;
@@ -25,7 +25,7 @@ const LONGER: u32 = 2;
 /// Where none was found, how many more have to come before it is looked for again.
 const CROWD: u32 = 128;
 
-impl Head {
+impl EventLoop {
     /// A method by its id. One that is called is called again, as a rule.
     #[inline]
     fn find(&mut self, id: MethodId) -> Option<usize> {
@@ -71,19 +71,21 @@ impl Head {
         let context = Parts::received(gate, birth, parallel_unit, name, metadata);
         let (here, ahead) = estimate.unwrap_or_default();
         let urgency = Urgency { arrived: received, birth, deadline, here, ahead };
-        let owed = |inbox| Owed::new(inbox, peer, call, method);
+        let reply_guard = |inbox| ReplyGuard::new(inbox, peer, call, method);
         if self.role.workers.is_empty() {
             let inbox = &self.role.inbox;
             if let Some(global) = &self.role.global
-                && global.takes(inbox.busy_turns(), self.jobs.ready(), estimate.map(|(here, _)| here))
+                && global.takes(inbox.busy_rounds(), self.jobs.ready(), estimate.map(|(here, _)| here))
             {
                 let context = Context::from(context);
                 self.given_away.insert((peer, call), context.clone());
                 self.role.counters.given_away.add(1);
-                return global.give(inbox, Job { owed: owed(inbox), context, request: body, urgency, reported });
+                return global
+                    .give(inbox, Job { reply_guard: reply_guard(inbox), context, request: body, urgency, reported });
             }
             inbox.given();
-            let task = self.tasks.begin(Admitted { owed: None, peer, call, method, urgency, reported }, context, body);
+            let task =
+                self.tasks.begin(Admitted { reply_guard: None, peer, call, method, urgency, reported }, context, body);
             self.net.served_by(peer, call, task);
             self.found_last.push(task);
             return self.schedule(now, task);
@@ -91,7 +93,7 @@ impl Head {
         let worker = &self.role.workers[self.dispatch.choose(&self.loads)];
         worker.given();
         let context = Context::from(context);
-        let job = Job { owed: owed(&self.role.inbox), context, request: body, urgency, reported };
+        let job = Job { reply_guard: reply_guard(&self.role.inbox), context, request: body, urgency, reported };
         worker.send(Message::Serve(Box::new(job)));
     }
 
@@ -99,7 +101,7 @@ impl Head {
     #[inline]
     fn schedule(&mut self, now: Time, index: usize) {
         let task = &mut self.tasks[index];
-        task.job = Some(self.jobs.add(now, task.urgency, index, Handler(Rc::clone(&task.serving))));
+        task.job = Some(self.jobs.add(now, task.urgency, index, Handler(Rc::clone(&task.invocation))));
     }
 
     /// The queue is full, and a call comes that takes about so long, if that is known: those that take longest are turned away
@@ -120,7 +122,7 @@ impl Head {
             let index = self.jobs.key(*job);
             self.tasks[index].queue = now.span_since(self.tasks[index].received);
             self.jobs.withdraw(*job);
-            let (gate, refusal) = (self.tasks[index].serving.context.gate(), Refusal::QueueFull { limit });
+            let (gate, refusal) = (self.tasks[index].invocation.context.gate(), Refusal::QueueFull { limit });
             if let Some(status) = self.heed(gate.judge(Check::Enqueue, &refusal), &refusal, &mut false) {
                 self.finish(now, index, Err(status));
             }
@@ -137,23 +139,23 @@ impl Head {
 
     /// A thread takes on what a head gave away, by what it knows of the method itself.
     pub(super) fn take_on(&mut self, now: Time, job: Job) {
-        let Job { owed, context, request, mut urgency, reported } = job;
-        let (peer, call, method) = (owed.peer, owed.call, owed.method);
+        let Job { reply_guard, context, request, mut urgency, reported } = job;
+        let (peer, call, method) = (reply_guard.peer, reply_guard.call, reply_guard.method);
         if let Some((here, ahead)) = self.methods[method].estimate {
             (urgency.here, urgency.ahead) = (here, ahead);
         }
-        let owed = if owed.is_to(&self.role.inbox) {
-            owed.settle();
+        let reply_guard = if reply_guard.is_to(&self.role.inbox) {
+            reply_guard.disarm();
             self.given_away.remove(&(peer, call));
             None
         } else {
             if self.role.global.is_some() {
                 self.role.counters.stolen.add(1);
             }
-            Some(owed)
+            Some(reply_guard)
         };
-        let is_own = owed.is_none();
-        let task = self.tasks.adopt(Admitted { owed, peer, call, method, urgency, reported }, context, request);
+        let is_own = reply_guard.is_none();
+        let task = self.tasks.adopt(Admitted { reply_guard, peer, call, method, urgency, reported }, context, request);
         if is_own {
             self.net.served_by(peer, call, task);
         }

@@ -1,12 +1,12 @@
 //! The thread of a cluster or a worker: one completion queue, one ready queue, the handlers' coroutines.
 //!
-//! A turn: take what other threads sent; reap the completion queue (DaRPC's cluster head); admit what came in; run what
+//! A round: take what other threads sent; reap the completion queue (DaRPC's cluster head); admit what came in; run what
 //! is ready, in the order of the policy, until it is time to look at the completion queue again; post the replies.
-//! Handlers run in place, each in a coroutine; one that waits is suspended and the turn goes on. Whose turn it is, quanta,
+//! Handlers run in place, each in a coroutine; one that waits is suspended and the round goes on. Whose turn it is, quanta,
 //! waits and timers are the [`Scheduler`]'s.
 //!
 //! Invariants:
-//! 1. Each task is a job of the scheduler's, out of its queue while it waits in the line for a place of its method.
+//! 1. Each task is a job of the scheduler's, out of its queue while it waits in the queue for a permit of its method.
 //! 2. Every call that was taken in is answered once. What the peer hears of it is its `Callee`'s.
 //! 3. Nothing borrowed from `self` lives while a coroutine runs, except through the mailbox.
 //! 4. The head's own code has no quantum, so it is never preempted; a handler that has one may be left anywhere but in a
@@ -18,8 +18,8 @@ mod running;
 mod waiting;
 
 use super::inbox::{Answered, Inbox, Message};
+use super::limiter::Limiter;
 use super::methods::Learned;
-use super::places::Places;
 use super::steal::GlobalQueue;
 use super::task::{Handler, Tasks};
 use crate::clock::{Clock, Ticking};
@@ -60,7 +60,7 @@ pub(super) struct Role {
 }
 
 /// A head or a worker.
-pub(crate) struct Head {
+pub(crate) struct EventLoop {
     role: Role,
     net: Net,
     clock: Ticking,
@@ -73,22 +73,22 @@ pub(crate) struct Head {
     /// How many calls that take so long or longer may still come to a full queue before it is looked through again for some
     /// that could make room.
     crowd: (u32, Duration),
-    turns: u32,
-    /// Those that have a place, of any method.
+    rounds: u32,
+    /// Those that have a permit, of any method.
     begun: usize,
     /// Those that wait for one.
     stalled: usize,
     /// When to look after them, though nothing else happens.
     relieve_at: Time,
-    /// One per method, so that methods that wait for one another don't take each other's places.
-    places: Vec<Places>,
+    /// One per method, so that methods that wait for one another don't take each other's permits.
+    limiters: Vec<Limiter>,
     /// Calls that handlers here made.
-    calls: Slab<Calling>,
+    calls: Slab<HandlerCall>,
     /// The connections that handlers here used, by the address of their routes, which are not freed before these go.
     routes: HashMap<usize, (Weak<Route>, PeerKey)>,
     mailbox: Shared<Mailbox>,
     methods: Vec<Learned>,
-    /// One per method, so that a method that was judged wrongly costs no other its place.
+    /// One per method, so that a method that was judged wrongly costs no other its permit.
     admissions: Vec<Admission>,
     /// The method that was called last.
     found: Option<(MethodId, usize)>,
@@ -102,13 +102,13 @@ pub(crate) struct Head {
 }
 
 /// A call that a handler here made.
-struct Calling {
+struct HandlerCall {
     task: usize,
     peer: PeerKey,
     slot: Shared<CallSlot>,
 }
 
-impl Head {
+impl EventLoop {
     pub(super) fn new(role: Role, net: Net) -> Self {
         let config = &role.config;
         let quantum = config.quantum.filter(|_| is_instrumented()).map_or(Quantum::NONE, Quantum::of);
@@ -120,11 +120,11 @@ impl Head {
             tasks: Tasks::new(Arc::clone(&role.router)),
             given_away: HashMap::new(),
             crowd: (0, Duration::ZERO),
-            turns: 0,
+            rounds: 0,
             begun: 0,
             stalled: 0,
             relieve_at: Time::MAX,
-            places: (0..role.router.len()).map(|_| Places::new(config)).collect(),
+            limiters: (0..role.router.len()).map(|_| Limiter::new(config)).collect(),
             calls: Slab::new(),
             routes: HashMap::new(),
             mailbox: Shared::default(),
@@ -150,7 +150,7 @@ impl Head {
         let mut idle_since = None;
         while !self.stopped {
             let now = self.clock.now();
-            let (worked, next) = self.turn(now);
+            let (worked, next) = self.round(now);
             if worked {
                 idle_since = None;
                 continue;
@@ -183,8 +183,8 @@ impl Head {
         self.role.inbox.is_empty() && self.role.global.as_ref().is_none_or(|global| global.waiting() == 0)
     }
 
-    /// One turn. Whether there was anything to do, and when there will be something next.
-    pub(crate) fn turn(&mut self, mut now: Time) -> (bool, Option<Time>) {
+    /// One round. Whether there was anything to do, and when there will be something next.
+    pub(crate) fn round(&mut self, mut now: Time) -> (bool, Option<Time>) {
         let mut worked = false;
         while let Some(message) = self.role.inbox.take() {
             worked = true;
@@ -194,10 +194,10 @@ impl Head {
         self.found_last.clear();
         let polled = self.net.poll(now, &mut self.happened) > 0;
         let busy = polled || self.jobs.ready() > 0;
-        self.role.inbox.publish_turn(busy, self.role.counters.connections.load());
+        self.role.inbox.publish_round(busy, self.role.counters.connections.load());
         let mut next = self.net.sweep(now, &mut self.happened);
         worked |= polled | !self.happened.is_empty();
-        // What was found has the time at which it was found, which is later than that of the turn.
+        // What was found has the time at which it was found, which is later than that of the round.
         let begun = std::mem::replace(&mut now, self.clock.now());
         let look = self.net.found().unwrap_or(now).min(now).span_since(begun);
         self.pacing.looked(look);
@@ -224,8 +224,8 @@ impl Head {
 
     /// Takes a call that was given away, by another head or by this one. Whether there was one.
     fn steal(&mut self, now: Time) -> bool {
-        self.turns = self.turns.wrapping_add(1);
-        let Some(job) = self.role.global.as_ref().and_then(|global| global.take(self.jobs.ready(), self.turns)) else {
+        self.rounds = self.rounds.wrapping_add(1);
+        let Some(job) = self.role.global.as_ref().and_then(|global| global.take(self.jobs.ready(), self.rounds)) else {
             return false;
         };
         self.role.inbox.given();
@@ -242,8 +242,8 @@ impl Head {
     /// Whether nothing is left of any call.
     #[cfg(test)]
     pub(crate) fn is_idle(&self) -> bool {
-        let no_places = self.begun == 0 && self.stalled == 0 && self.places.iter().all(Places::is_idle);
-        no_places && self.tasks.is_empty() && self.calls.is_empty() && self.net.is_answered()
+        let no_permits = self.begun == 0 && self.stalled == 0 && self.limiters.iter().all(Limiter::is_idle);
+        no_permits && self.tasks.is_empty() && self.calls.is_empty() && self.net.is_answered()
     }
 
     fn hear(&mut self, now: Time, message: Message) {
@@ -297,13 +297,13 @@ impl Head {
                     least.send(Message::Adopt(endpoint));
                 }
                 Happening::Done { token, outcome } => {
-                    if let Some(calling) = self.calls.try_remove(token) {
-                        calling.slot.token.set(None);
-                        *calling.slot.outcome.borrow_mut() = Some(outcome);
-                        if let Some(task) = self.tasks.get_mut(calling.task) {
+                    if let Some(call) = self.calls.try_remove(token) {
+                        call.slot.token.set(None);
+                        *call.slot.outcome.borrow_mut() = Some(outcome);
+                        if let Some(task) = self.tasks.get_mut(call.task) {
                             task.outstanding = task.outstanding.saturating_sub(1);
                         }
-                        self.completed(now, calling.task);
+                        self.completed(now, call.task);
                     }
                 }
             }

@@ -1,10 +1,10 @@
 //! Tasks that wait: for calls of their own, for a promise, for a time; and what ends a wait.
 
-use super::{Calling, Head};
+use super::{EventLoop, HandlerCall};
 use crate::local::{Pending, Start};
 use crate::net::{PeerKey, Route};
 use crate::server::inbox::{Inbox, Message};
-use crate::server::places::Place;
+use crate::server::limiter::Permit;
 use crate::server::task::Task;
 use crate::waiter::Waiter;
 use crate::wire::CallId;
@@ -13,7 +13,7 @@ use greenwave_proto::connection::NewCall;
 use greenwave_quanta::scheduler::JobId;
 use std::sync::Arc;
 
-impl Head {
+impl EventLoop {
     /// The caller of a call no longer wants the answer: the task, if it waits, goes on to find that out. `task` is the one
     /// here that serves the call, if its connection knew of one when the news came.
     pub(super) fn cancel(&mut self, now: Time, peer: PeerKey, call: CallId, task: Option<usize>) {
@@ -25,7 +25,7 @@ impl Head {
             context.cancel();
             self.role.global.iter().flat_map(|global| global.others(inbox)).for_each(|other| other.send(message()));
         }
-        let is_it = |task: &Task| task.owed.is_none() && task.peer == peer && task.call == call;
+        let is_it = |task: &Task| task.reply_guard.is_none() && task.peer == peer && task.call == call;
         let serves = |index: &usize| self.tasks.get(*index).is_some_and(is_it);
         let found = task.filter(serves).or_else(|| self.found_last.iter().rev().copied().find(serves));
         if let Some(index) = found {
@@ -35,14 +35,14 @@ impl Head {
 
     /// The caller of another head's call no longer wants the answer.
     pub(super) fn cancel_of(&mut self, now: Time, head: &Arc<Inbox>, peer: PeerKey, call: CallId) {
-        if let Some(index) = self.tasks.owed_to(head, peer, call) {
+        if let Some(index) = self.tasks.foreign(head, peer, call) {
             self.cancel_task(now, index);
         }
     }
 
     fn cancel_task(&mut self, now: Time, index: usize) {
         let task = &mut self.tasks[index];
-        task.serving.context.cancel();
+        task.invocation.context.cancel();
         task.missed = usize::MAX;
         self.wake(now, index);
         self.withdraw(now, index);
@@ -82,22 +82,23 @@ impl Head {
 
     /// Has a waiting task go on.
     fn wake(&mut self, now: Time, index: usize) {
-        if let Some(job) = self.tasks.get(index).filter(|task| task.place != Place::Awaited).and_then(|task| task.job) {
+        if let Some(job) = self.tasks.get(index).filter(|task| task.permit != Permit::Awaited).and_then(|task| task.job)
+        {
             self.jobs.resume(now, job);
         }
     }
 
-    /// Takes a task out of the line for a place, to be answered as it is.
+    /// Takes a task out of the queue for a permit, to be answered as it is.
     fn withdraw(&mut self, now: Time, index: usize) {
         let task = &mut self.tasks[index];
-        if task.place == Place::Awaited && self.places[task.method].withdraw(index) {
-            task.place = Place::None;
+        if task.permit == Permit::Awaited && self.limiters[task.method].withdraw(index) {
+            task.permit = Permit::None;
             self.stalled -= 1;
             self.wake(now, index);
         }
     }
 
-    /// Looks after those that wait for a place, if it is time to; says when it will be.
+    /// Looks after those that wait for a permit, if it is time to; says when it will be.
     pub(super) fn relieve(&mut self, now: Time) -> Option<Time> {
         if self.stalled == 0 {
             self.relieve_at = Time::MAX;
@@ -105,52 +106,52 @@ impl Head {
         }
         if now >= self.relieve_at {
             let mut expired = Vec::new();
-            for method in &mut self.places {
+            for method in &mut self.limiters {
                 method.expire(now, &mut expired);
             }
             self.stalled -= expired.len();
             for (_, index) in expired {
-                self.tasks[index].place = Place::None;
+                self.tasks[index].permit = Permit::None;
                 self.wake(now, index);
             }
-            self.give_places(now, 0);
+            self.give_permits(now, 0);
             self.relieve_at = Time::MAX;
             self.set_relief();
         }
         Some(self.relieve_at)
     }
 
-    /// Sees to it that those who wait for a place are looked after when there is something to be done for them.
+    /// Sees to it that those who wait for a permit are looked after when there is something to be done for them.
     pub(super) fn set_relief(&mut self) {
-        let due = (0..self.places.len()).filter_map(|method| self.places[method].due(self.is_left_for(method)));
+        let due = (0..self.limiters.len()).filter_map(|method| self.limiters[method].due(self.is_permit_left(method)));
         self.relieve_at = due.min().unwrap_or(Time::MAX).min(self.relieve_at);
     }
 
-    /// Whether the thread has a place left for a method: all of them together have so many, and where that is more
+    /// Whether the thread has a permit left for a method: all of them together have so many, and where that is more
     /// than there are methods one is kept for each, so that none keeps the others from beginning.
-    pub(super) fn is_left_for(&self, method: usize) -> bool {
-        let (all, methods) = (self.role.config.coroutines, self.places.len());
+    pub(super) fn is_permit_left(&self, method: usize) -> bool {
+        let (all, methods) = (self.role.config.coroutines, self.limiters.len());
         if self.begun + methods < all {
             return true;
         }
-        let kept = if all <= methods || self.places[method].is_untaken() {
+        let kept = if all <= methods || self.limiters[method].is_unused() {
             0
         } else {
-            self.places.iter().filter(|places| places.is_untaken()).count()
+            self.limiters.iter().filter(|limiter| limiter.is_unused()).count()
         };
         self.begun + kept < all
     }
 
-    /// Gives the places that there are to those that wait; those of the method `last` come last.
-    pub(super) fn give_places(&mut self, now: Time, last: usize) {
-        let methods = self.places.len();
+    /// Gives the permits that there are to those that wait; those of the method `last` come last.
+    pub(super) fn give_permits(&mut self, now: Time, last: usize) {
+        let methods = self.limiters.len();
         let mut given = Vec::new();
         for method in (last + 1..methods).chain(0..=last) {
-            while self.stalled > 0 && self.is_left_for(method) {
-                let Some((_, index)) = self.places[method].give(now) else { break };
+            while self.stalled > 0 && self.is_permit_left(method) {
+                let Some((_, index)) = self.limiters[method].give(now) else { break };
                 self.stalled -= 1;
                 self.begun += 1;
-                self.tasks[index].place = Place::Taken;
+                self.tasks[index].permit = Permit::Held;
                 given.extend(self.tasks[index].job);
             }
         }
@@ -164,7 +165,7 @@ impl Head {
         let Start { route, context, method, body, slot } = start;
         let peer = self.connection_of(&route);
         let Self { net, calls, .. } = self;
-        let token = calls.insert(Calling { task: index, peer, slot: slot.clone() });
+        let token = calls.insert(HandlerCall { task: index, peer, slot: slot.clone() });
         slot.token.set(Some(token));
         let task = &mut self.tasks[index];
         task.outstanding += 1;
@@ -193,10 +194,10 @@ impl Head {
     }
 
     pub(super) fn abandon(&mut self, token: usize) {
-        let Some(calling) = self.calls.try_remove(token) else { return };
-        calling.slot.token.set(None);
-        self.net.abandon(calling.peer, token, &mut self.happened);
-        if let Some(task) = self.tasks.get_mut(calling.task) {
+        let Some(call) = self.calls.try_remove(token) else { return };
+        call.slot.token.set(None);
+        self.net.abandon(call.peer, token, &mut self.happened);
+        if let Some(task) = self.tasks.get_mut(call.task) {
             task.outstanding = task.outstanding.saturating_sub(1);
         }
     }

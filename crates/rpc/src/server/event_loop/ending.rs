@@ -1,17 +1,17 @@
 //! How calls end: learned from, counted, answered.
 
-use super::Head;
+use super::EventLoop;
 use crate::net::PeerKey;
 use crate::receipt::{Receipt, StageReceipt};
+use crate::server::limiter::Permit;
 use crate::server::methods::{Behind, Lesson, Outcome};
-use crate::server::places::Place;
 use crate::server::task::Task;
 use crate::status::{Check, Code, Reason, Status};
 use greenwave_policy::{Span, Time};
 use greenwave_proto::Ruling;
 use greenwave_proto::connection::Answer;
 
-impl Head {
+impl EventLoop {
     /// Answers a task and forgets it.
     pub(super) fn finish(&mut self, now: Time, index: usize, mut result: Result<Vec<u8>, Status>) {
         if self.tasks[index].outstanding > 0 {
@@ -22,11 +22,11 @@ impl Head {
         }
         let task = &mut self.tasks[index];
         let receipt = task.receipt(now);
-        let ruling = task.serving.context.gate().ask(Check::Reply, now, false);
+        let ruling = task.invocation.context.gate().ask(Check::Reply, now, false);
         let late = ruling != Ruling::Pass;
         let behind = if receipt.children.is_empty() { Behind::default() } else { Behind::of(&receipt.children) };
         let lesson = lesson(task, &receipt, behind, late, &result);
-        self.leave_place(now, index, behind);
+        self.return_permit(now, index, behind);
         let task = &mut self.tasks[index];
         if let Some(lesson) = &lesson {
             self.methods[task.method].observe(lesson);
@@ -45,7 +45,7 @@ impl Head {
                     result = Err(too_late(reason, &self.role.config.name, &receipt));
                 }
             }
-        } else if task.serving.context.is_cancelled() {
+        } else if task.invocation.context.is_cancelled() {
             counters.cancelled.add(1);
         } else if matches!(&result, Err(status) if status.reason == Reason::None) {
             counters.failed.add(1);
@@ -57,13 +57,13 @@ impl Head {
         }
         self.role.inbox.finished(task.turns);
         let answer = Answer { call: task.call, result, receipt, deadline: task.urgency.deadline };
-        let (peer, owed) = (task.peer, task.owed.take());
+        let (peer, reply_guard) = (task.peer, task.reply_guard.take());
         if let Some(request) = self.tasks.end(index) {
             self.net.recycle(request);
         }
-        match owed {
+        match reply_guard {
             None => self.answer(peer, answer),
-            Some(owed) => owed.answer(lesson, answer),
+            Some(reply_guard) => reply_guard.answer(lesson, answer),
         }
     }
 
@@ -73,22 +73,22 @@ impl Head {
         self.net.answer(peer, answer);
     }
 
-    /// Gives back the place of a task, if it had one, for those that wait.
-    fn leave_place(&mut self, now: Time, index: usize, behind: Behind) {
+    /// Gives back the permit of a task, if it had one, for those that wait.
+    fn return_permit(&mut self, now: Time, index: usize, behind: Behind) {
         let task = &self.tasks[index];
         let method = task.method;
-        if task.place == Place::Taken {
+        if task.permit == Permit::Held {
             // The own queue is no reason to hold back: who waits in it can be passed over.
             let seen = task.begin.map(|begin| {
                 let away = now.span_since(begin.at).less(task.queue.less(begin.queued));
                 let queued = Span::from(behind.queued).min(away);
                 (away.less(queued), queued)
             });
-            self.places[method].leave(now, seen);
+            self.limiters[method].leave(now, seen);
             self.begun -= 1;
         }
         if self.stalled > 0 {
-            self.give_places(now, method);
+            self.give_permits(now, method);
             self.set_relief();
         }
     }
