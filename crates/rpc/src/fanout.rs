@@ -8,7 +8,7 @@
 use crate::client::channel::{CallFuture, Channel};
 use crate::clock::monotonic;
 use crate::context::Context;
-use crate::local::{self, CallSlot, Mailbox, Shared};
+use crate::local::{self, Mailbox, OutcomeCell, Shared};
 use crate::receipt::{Receipt, StageReceipt};
 use crate::status::{Check, Code, Origin, Reason, Status};
 use crate::wire::MethodId;
@@ -129,7 +129,7 @@ struct Attempt {
 
 /// How an attempt's outcome arrives: in a handler, or on an ordinary thread.
 enum Ticket {
-    Suspended(Shared<CallSlot>),
+    Suspended(Shared<OutcomeCell>),
     Future(CallFuture),
 }
 
@@ -381,14 +381,14 @@ impl Branch {
 impl Ticket {
     fn outcome(&mut self, waker: &Waker) -> Option<Outcome> {
         match self {
-            Self::Suspended(slot) => slot.take(),
+            Self::Suspended(cell) => cell.take(),
             Self::Future(future) => future.outcome(waker),
         }
     }
 
     fn abandon(self, mailbox: Option<&Mailbox>) {
-        if let (Self::Suspended(slot), Some(mailbox)) = (self, mailbox) {
-            mailbox.abandon(slot);
+        if let (Self::Suspended(cell), Some(mailbox)) = (self, mailbox) {
+            mailbox.abandon(cell);
         }
     }
 }

@@ -3,11 +3,11 @@
 //! Both live on one thread, and a coroutine only runs while its head waits in `resume`. So the protocol is a mailbox:
 //! 1. the coroutine puts [`Command`]s into the thread's [`Mailbox`] and suspends;
 //! 2. the head, back from `resume`, carries them out;
-//! 3. completions are stored in the [`CallSlot`]s that the coroutine holds, and the head resumes it when enough of
+//! 3. completions are stored in the [`OutcomeCell`]s that the coroutine holds, and the head resumes it when enough of
 //!    them are there, or when the time that it named has come.
 //!
 //! No borrow of the mailbox lives across a suspension, and a handler may be suspended anywhere when its quantum ends. So
-//! it touches what it shares with the head (the mailbox, the slots, their counts) in critical sections alone, none of
+//! it touches what it shares with the head (the mailbox, the cells, their counts) in critical sections alone, none of
 //! which suspends. What one handler has put into the mailbox is taken out when it is left, in whatever way, and is back
 //! when it goes on: commands are carried out when it suspends by itself, which is when it has said all of them.
 
@@ -37,10 +37,10 @@ const SLICE: Duration = Duration::from_micros(50);
 
 /// What a coroutine asks of its head.
 pub(crate) enum Command {
-    /// Send a call; its outcome goes into the slot.
+    /// Send a call; its outcome goes into the cell.
     Start(Box<Start>),
     /// Nobody waits for this call any more.
-    Abandon(Shared<CallSlot>),
+    Abandon(Shared<OutcomeCell>),
     /// Resume me when this many more calls have completed, or at that time.
     Sleep { completions: usize, until: Option<Time> },
     /// Resume me when this promise is kept or broken, or at that time.
@@ -61,18 +61,18 @@ pub(crate) struct Start {
     pub(crate) context: Context,
     pub(crate) method: MethodId,
     pub(crate) body: Vec<u8>,
-    pub(crate) slot: Shared<CallSlot>,
+    pub(crate) cell: Shared<OutcomeCell>,
 }
 
 /// Where a call's outcome is put for the coroutine that waits for it.
 #[derive(Default)]
-pub(crate) struct CallSlot {
+pub(crate) struct OutcomeCell {
     pub(crate) outcome: RefCell<Option<Outcome>>,
     /// The head's name for the call while it is under way.
     pub(crate) token: Cell<Option<usize>>,
 }
 
-impl CallSlot {
+impl OutcomeCell {
     /// The outcome, if it is there and wasn't taken before.
     pub(crate) fn take(&self) -> Option<Outcome> {
         critical(|| self.outcome.take())
@@ -122,14 +122,14 @@ impl Mailbox {
         context: Context,
         method: MethodId,
         body: Vec<u8>,
-    ) -> Shared<CallSlot> {
-        let slot = Shared::<CallSlot>::default();
-        let start = Start { route: Arc::clone(route), context, method, body, slot: slot.clone() };
+    ) -> Shared<OutcomeCell> {
+        let cell = Shared::<OutcomeCell>::default();
+        let start = Start { route: Arc::clone(route), context, method, body, cell: cell.clone() };
         self.ask(Command::Start(Box::new(start)));
-        slot
+        cell
     }
 
-    /// Waits for `completions` calls more, at most until `until`. May return early: the caller looks at its slots.
+    /// Waits for `completions` calls more, at most until `until`. May return early: the caller looks at its cells.
     pub(crate) fn sleep(&self, completions: usize, until: Option<Time>) {
         self.ask(Command::Sleep { completions, until });
         greenwave_quanta::yield_now();
@@ -147,8 +147,8 @@ impl Mailbox {
     }
 
     /// Says that nobody waits for a call any more.
-    pub(crate) fn abandon(&self, slot: Shared<CallSlot>) {
-        self.ask(Command::Abandon(slot));
+    pub(crate) fn abandon(&self, cell: Shared<OutcomeCell>) {
+        self.ask(Command::Abandon(cell));
     }
 
     /// Keeps what a completed call reports of itself and of the stages behind it.

@@ -2,7 +2,7 @@
 //!
 //! Used by cluster heads, workers and clients alike. It moves chunks between the queue and the ends of connections
 //! ([`Caller`], [`Callee`]), opens connections when calls need
-//! them, and keeps their timers. What it finds out it reports as [`Happening`]s; it runs nothing.
+//! them, and keeps their timers. What it finds out it reports as [`Event`]s; it runs nothing.
 //!
 //! Calls, replies and cancellations are posted by [`Net::flush`], many in one system call.
 //!
@@ -13,37 +13,37 @@
 //! - A server that drains says GOAWAY and goes on serving what was sent before its clients heard of that.
 
 mod agenda;
-mod calling;
+mod dialer;
 mod directory;
 mod endpoint;
 mod ends;
 mod making;
 mod pool;
+mod rotation;
 #[cfg(test)]
 mod tests;
-mod turns;
 
 use crate::clock::{Clock, realtime};
 use crate::config::{Limits, ServerConfig};
 use crate::counters::Counters;
 use crate::status::{Reason, Status};
 use crate::wire::CallId;
-use calling::Calling;
+use dialer::Dialer;
 use endpoint::Endpoint;
-use ends::{Ends, Fate, Half, Peer};
+use ends::{End, Ends, Fate, Peer};
 use greenwave_policy::{Backoff, Time};
 use greenwave_proto::connection::{Absolute, Answer, Arrival, Callee, Caller, Finished, Going, Link, Setup, Violation};
 use greenwave_proto::outcome::Outcome;
 use greenwave_proto::sending::Sending;
 use greenwave_verbs::{
-    AcceptMode, Address, Choice, Close, CloseReason, CompletionQueue, DetachedEndpoint, EndpointId, Event, ListenerId,
-    QueueConfig, TlsClient, TlsServer, VerbsError, Waker,
+    AcceptMode, Address, Choice, Close, CloseReason, CompletionQueue, DetachedEndpoint, EndpointId,
+    Event as QueueEvent, ListenerId, QueueConfig, TlsClient, TlsServer, VerbsError, Waker,
 };
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(crate) use turns::Interface;
+pub(crate) use rotation::Interface;
 
 /// A connection's name, never given to another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -53,7 +53,7 @@ pub(crate) struct PeerKey {
 }
 
 /// What came of a poll or a sweep.
-pub(crate) enum Happening {
+pub(crate) enum Event {
     /// A call came in.
     Call(PeerKey, Arrival),
     /// The caller of an open call no longer wants the answer; it is to be answered all the same.
@@ -177,7 +177,7 @@ impl Net {
         self.queue.waker()
     }
 
-    /// Listens, and says where. Connections are handed out as [`Happening::Accepted`] if there are several clusters.
+    /// Listens, and says where. Connections are handed out as [`Event::Accepted`] if there are several clusters.
     pub(crate) fn listen(
         &mut self,
         address: &Address,
@@ -209,13 +209,13 @@ impl Net {
 
     /// Names a connection. It connects with the first call.
     pub(crate) fn open(&mut self, route: Route) -> PeerKey {
-        let calling = Calling::new(route, self.queue.chunk_bytes(), self.clock.now());
-        self.ends.add(Half::Caller(Box::new(calling)))
+        let dialer = Dialer::new(route, self.queue.chunk_bytes(), self.clock.now());
+        self.ends.add(End::Caller(Box::new(dialer)))
     }
 
     /// Whether a connection of this name was opened here and calls can be made on it.
     pub(crate) fn knows(&mut self, key: PeerKey) -> bool {
-        self.ends.peer(key).is_some_and(|peer| matches!(peer.half, Half::Caller(_)))
+        self.ends.peer(key).is_some_and(|peer| matches!(peer.end, End::Caller(_)))
     }
 
     /// Gives up a connection that [`open`](Self::open) named. No call is under way on it.
@@ -232,7 +232,7 @@ impl Net {
     #[inline]
     pub(crate) fn served_by(&mut self, key: PeerKey, call: CallId, task: usize) {
         let peer = self.ends.peers.get_mut(key.index).filter(|peer| peer.serial == key.serial);
-        if let Some(Peer { half: Half::Callee(callee), .. }) = peer {
+        if let Some(Peer { end: End::Callee(callee), .. }) = peer {
             callee.served_by(call, task);
         }
     }
@@ -241,7 +241,7 @@ impl Net {
     pub(crate) fn answer(&mut self, key: PeerKey, answer: Answer) {
         let Ends { peers, pool, .. } = &mut self.ends;
         let peer = peers.get_mut(key.index).filter(|peer| peer.serial == key.serial);
-        let Some(Peer { half: Half::Callee(callee), .. }) = peer else { return };
+        let Some(Peer { end: End::Callee(callee), .. }) = peer else { return };
         callee.link.lend(|| pool.take_queue());
         if let Some(body) = callee.answer(answer) {
             pool.put(body);
@@ -260,8 +260,8 @@ impl Net {
     }
 
     /// Reaps completions, without blocking. How many there were.
-    pub(crate) fn poll(&mut self, now: Time, happened: &mut Vec<Happening>) -> usize {
-        self.poll_with(now, happened, |happened, done| happened.push(done.into()))
+    pub(crate) fn poll(&mut self, now: Time, events: &mut Vec<Event>) -> usize {
+        self.poll_with(now, events, |events, done| events.push(done.into()))
     }
 
     /// [`poll`](Self::poll), where calls that are answered go to `finish` at once.
@@ -269,29 +269,29 @@ impl Net {
     pub(crate) fn poll_with(
         &mut self,
         now: Time,
-        happened: &mut Vec<Happening>,
-        mut finish: impl FnMut(&mut Vec<Happening>, Finished),
+        events: &mut Vec<Event>,
+        mut finish: impl FnMut(&mut Vec<Event>, Finished),
     ) -> usize {
         self.polled = now;
         let Self { queue, clock, ends, .. } = self;
         // What is found has the time at which it is found: a thread that was kept from running since `now` would
         // otherwise claim to have had it all the while.
         let mut found = None;
-        let events = queue.poll(now, &mut |event| {
+        let reaped = queue.poll(now, &mut |event| {
             let found = *found.get_or_insert_with(|| clock.now());
-            if let Event::Received { endpoint, chunk } = event {
-                ends.receive(found, endpoint, chunk, happened, &mut finish);
+            if let QueueEvent::Received { endpoint, chunk } = event {
+                ends.receive(found, endpoint, chunk, events, &mut finish);
                 // It holds nothing; to find that out again takes longer than one would think.
                 std::mem::forget(event);
             } else {
-                ends.on_event(found, event, happened);
+                ends.on_event(found, event, events);
             }
         });
         if !self.ends.fates.is_empty() {
-            self.meet_fates(now, happened);
+            self.meet_fates(now, events);
         }
         self.found = found;
-        events
+        reaped
     }
 
     /// When the last poll found the first of what it found: what it took until then was the system calls' time.
@@ -300,19 +300,19 @@ impl Net {
         self.found
     }
 
-    fn meet_fates(&mut self, now: Time, happened: &mut Vec<Happening>) {
+    fn meet_fates(&mut self, now: Time, events: &mut Vec<Event>) {
         // In order: a server that goes away and closes has gone away first.
         for fate in std::mem::take(&mut self.ends.fates) {
             match fate {
                 Fate::Abort(endpoint) => self.queue.close(endpoint, Close::Abort),
-                Fate::Gone(endpoint, reason) => self.gone(now, endpoint, reason, happened),
-                Fate::Expel(key, violation) => self.expel(now, key, &violation, happened),
-                Fate::Leave(key) => self.leave(now, key, happened),
+                Fate::Gone(endpoint, reason) => self.gone(now, endpoint, reason, events),
+                Fate::Expel(key, violation) => self.expel(now, key, &violation, events),
+                Fate::Leave(key) => self.leave(now, key, events),
             }
         }
     }
 
-    fn gone(&mut self, now: Time, endpoint: EndpointId, reason: CloseReason, happened: &mut Vec<Happening>) {
+    fn gone(&mut self, now: Time, endpoint: EndpointId, reason: CloseReason, events: &mut Vec<Event>) {
         self.closing.retain(|(_, closing)| *closing != endpoint);
         let Some(index) = self.ends.index_of(endpoint) else { return };
         let truncated = self.queue.stats().truncated;
@@ -321,11 +321,11 @@ impl Net {
             self.ends.counters.violations.add(1);
         }
         self.ends.disconnect(index);
-        self.lose(now, index, Reason::ConnectionLost, &reason.to_string(), happened);
+        self.lose(now, index, Reason::ConnectionLost, &reason.to_string(), events);
     }
 
     /// Ends a connection whose peer broke the rules, and tells it why.
-    fn expel(&mut self, now: Time, key: PeerKey, violation: &Violation, happened: &mut Vec<Happening>) {
+    fn expel(&mut self, now: Time, key: PeerKey, violation: &Violation, events: &mut Vec<Event>) {
         let Some(endpoint) = self.ends.peer(key).and_then(|peer| peer.endpoint) else { return };
         self.ends.disconnect(key.index);
         self.ends.counters.violations.add(1);
@@ -334,7 +334,7 @@ impl Net {
             .link()
             .dismiss(&mut Endpoint { queue: &mut *self.queue, id: endpoint }, violation);
         self.close(now, endpoint, if matches!(told, Ok(true)) { Close::Flush } else { Close::Abort });
-        self.lose(now, key.index, Reason::Violation, &violation.to_string(), happened);
+        self.lose(now, key.index, Reason::Violation, &violation.to_string(), events);
     }
 
     fn close(&mut self, now: Time, endpoint: EndpointId, how: Close) {
@@ -347,21 +347,21 @@ impl Net {
     }
 
     /// A server goes away, or has answered the last call before it does.
-    fn leave(&mut self, now: Time, key: PeerKey, happened: &mut Vec<Happening>) {
+    fn leave(&mut self, now: Time, key: PeerKey, events: &mut Vec<Event>) {
         let Some(peer) = self.ends.peer(key) else { return };
-        match &mut peer.half {
-            Half::Caller(calling) if calling.caller.going().is_some() => {
-                let mut caller = Box::new(calling.renew(now));
+        match &mut peer.end {
+            End::Caller(dialer) if dialer.caller.going().is_some() => {
+                let mut caller = Box::new(dialer.renew(now));
                 tracing::debug!(text = caller.going().map(|going| &*going.text), "the server goes away");
                 let unsent = caller.take_unsent(now);
                 let was_of_use = caller.was_of_use() || caller.unfinished() > 0;
-                calling.failed(now, was_of_use, told(caller.going(), "the server takes no further calls"));
-                self.part(now, key.index, caller, happened);
+                dialer.failed(now, was_of_use, told(caller.going(), "the server takes no further calls"));
+                self.part(now, key.index, caller, events);
                 for (request, body) in unsent {
-                    self.place(key.index, request, body, now, happened);
+                    self.place(key.index, request, body, now, events);
                 }
             }
-            Half::Leaving { caller, .. } if caller.unfinished() == 0 => {
+            End::Leaving { caller, .. } if caller.unfinished() == 0 => {
                 if let Some(endpoint) = self.ends.disconnect(key.index) {
                     self.close(now, endpoint, Close::Flush);
                 }
@@ -372,21 +372,21 @@ impl Net {
     }
 
     /// Leaves a connection to the calls that are under way on it, if they can still be answered.
-    fn part(&mut self, now: Time, home: usize, mut caller: Box<Caller>, happened: &mut Vec<Happening>) {
+    fn part(&mut self, now: Time, home: usize, mut caller: Box<Caller>, events: &mut Vec<Event>) {
         let Some(endpoint) = self.ends.disconnect(home) else { return };
         if caller.going().is_some_and(|going| going.at_once) {
             let status = Status::refused(Reason::ConnectionLost, told(caller.going(), "closed by the server"));
-            caller.lose(now, &status, &mut |done| happened.push(done.into()));
+            caller.lose(now, &status, &mut |done| events.push(done.into()));
         }
         if caller.unfinished() > 0 {
-            let left = self.ends.add(Half::Leaving { caller });
+            let left = self.ends.add(End::Leaving { caller });
             self.ends.connect(left.index, endpoint);
-            let Some(Peer { half: Half::Caller(calling), .. }) = self.ends.peers.get_mut(home) else { return };
-            let mut all = std::mem::take(&mut calling.left);
+            let Some(Peer { end: End::Caller(dialer), .. }) = self.ends.peers.get_mut(home) else { return };
+            let mut all = std::mem::take(&mut dialer.left);
             all.retain(|key| self.ends.peer(*key).is_some());
             all.push(left);
-            if let Some(Peer { half: Half::Caller(calling), .. }) = self.ends.peers.get_mut(home) {
-                calling.left = all;
+            if let Some(Peer { end: End::Caller(dialer), .. }) = self.ends.peers.get_mut(home) {
+                dialer.left = all;
             }
         } else {
             self.close(now, endpoint, Close::Flush);
@@ -394,26 +394,26 @@ impl Net {
     }
 
     /// A connection is gone. Calls made on it fail, calls that came by it are cancelled.
-    fn lose(&mut self, now: Time, index: usize, reason: Reason, text: &str, happened: &mut Vec<Happening>) {
+    fn lose(&mut self, now: Time, index: usize, reason: Reason, text: &str, events: &mut Vec<Event>) {
         let Some(peer) = self.ends.peers.get_mut(index) else { return };
-        match &mut peer.half {
-            Half::Caller(calling) => {
+        match &mut peer.end {
+            End::Caller(dialer) => {
                 // Before HELLO was read nothing was sent, so nothing was lost.
-                let reason = if calling.caller.link.agreed().is_some() { reason } else { Reason::Unreachable };
-                let mut lost = calling.renew(now);
+                let reason = if dialer.caller.link.agreed().is_some() { reason } else { Reason::Unreachable };
+                let mut lost = dialer.renew(now);
                 let text = told(lost.going(), text);
-                let status = Status::refused(reason, format!("{}: {text}", calling.route.address));
-                calling.failed(now, lost.was_of_use(), text);
-                lost.lose(now, &status, &mut |done| happened.push(done.into()));
+                let status = Status::refused(reason, format!("{}: {text}", dialer.route.address));
+                dialer.failed(now, lost.was_of_use(), text);
+                lost.lose(now, &status, &mut |done| events.push(done.into()));
             }
-            Half::Leaving { caller, .. } => {
+            End::Leaving { caller, .. } => {
                 let status = Status::refused(reason, told(caller.going(), text));
-                caller.lose(now, &status, &mut |done| happened.push(done.into()));
+                caller.lose(now, &status, &mut |done| events.push(done.into()));
                 self.ends.remove(index);
             }
-            Half::Callee(callee) => {
+            End::Callee(callee) => {
                 let key = PeerKey { index, serial: peer.serial };
-                happened.extend(callee.open_calls().map(|(call, task)| Happening::Cancelled(key, call, task)));
+                events.extend(callee.open_calls().map(|(call, task)| Event::Cancelled(key, call, task)));
                 self.ends.counters.connections.sub(1);
                 self.ends.remove(index);
             }
@@ -449,7 +449,7 @@ impl Net {
             }
             self.ends.expect(index);
         }
-        if self.ends.turns.is_any_ready() {
+        if self.ends.rotation.is_any_ready() {
             posted |= self.take_turns(now);
         }
         self.ends.tell_others();
@@ -464,16 +464,16 @@ impl Net {
 
     /// Does what is overdue: expired calls, silent and stalled peers. When to ask again.
     #[inline]
-    pub(crate) fn sweep(&mut self, now: Time, happened: &mut Vec<Happening>) -> Option<Time> {
+    pub(crate) fn sweep(&mut self, now: Time, events: &mut Vec<Event>) -> Option<Time> {
         if now >= self.ends.next_sweep {
-            self.sweep_all(now, happened);
+            self.sweep_all(now, events);
         }
         Some(self.ends.next_sweep).filter(|next| *next < Time::MAX)
     }
 
-    fn sweep_all(&mut self, now: Time, happened: &mut Vec<Happening>) {
+    fn sweep_all(&mut self, now: Time, events: &mut Vec<Event>) {
         let Self { queue, closing, ends, .. } = self;
-        ends.sweep(now, happened);
+        ends.sweep(now, events);
         closing.retain(|&(until, endpoint)| {
             let overdue = now >= until;
             if overdue {
@@ -483,7 +483,7 @@ impl Net {
             }
             !overdue
         });
-        self.meet_fates(now, happened);
+        self.meet_fates(now, events);
     }
 
     /// Posts what waits, then blocks until something happens, is due, or `timeout` is over.
@@ -491,14 +491,14 @@ impl Net {
         self.flush(now);
         // Asked here and not before: what was just posted, or could not be, may be due earlier than anything else.
         let due = (self.ends.next_sweep < Time::MAX).then(|| self.ends.next_sweep.since(now));
-        let turn = self.ends.turn_due(now).map(|turn| turn.since(now));
+        let turn = self.ends.rotation_due(now).map(|turn| turn.since(now));
         self.queue.wait(now, due.into_iter().chain(turn).chain(timeout).min());
     }
 
     /// Tells all peers that no further calls are taken.
     pub(crate) fn go_away(&mut self, text: &str) {
         self.ends.draining = true;
-        let serving = self.ends.peers.iter().filter(|(_, peer)| matches!(peer.half, Half::Callee(_)));
+        let serving = self.ends.peers.iter().filter(|(_, peer)| matches!(peer.end, End::Callee(_)));
         let serving: Vec<usize> = serving.map(|(index, _)| index).collect();
         for index in serving {
             self.ends.peers[index].link().go_away(text);
@@ -523,30 +523,30 @@ impl Net {
     }
 
     fn callees(&self) -> impl Iterator<Item = &Callee> {
-        self.ends.peers.iter().filter_map(|(_, peer)| match &peer.half {
-            Half::Callee(callee) => Some(&**callee),
+        self.ends.peers.iter().filter_map(|(_, peer)| match &peer.end {
+            End::Callee(callee) => Some(&**callee),
             _ => None,
         })
     }
 
     /// Closes every connection; what was posted is still written. Calls made on them are over.
-    pub(crate) fn close_all(&mut self, now: Time, happened: &mut Vec<Happening>) {
+    pub(crate) fn close_all(&mut self, now: Time, events: &mut Vec<Event>) {
         let indices: Vec<usize> = self.ends.peers.iter().map(|(index, _)| index).collect();
         for index in indices {
             if let Some(endpoint) = self.ends.disconnect(index) {
                 self.close(now, endpoint, Close::Flush);
-                self.lose(now, index, Reason::ConnectionLost, "closed from this side", happened);
+                self.lose(now, index, Reason::ConnectionLost, "closed from this side", events);
             }
         }
         self.queue.submit();
     }
 
     /// Waits until what was closed is written and read, for as long as that may take.
-    pub(crate) fn linger(&mut self, happened: &mut Vec<Happening>) {
+    pub(crate) fn linger(&mut self, events: &mut Vec<Event>) {
         while !self.closing.is_empty() {
             let now = self.clock.now();
-            let next = self.sweep(now, happened);
-            if self.poll(now, happened) == 0 && !self.closing.is_empty() {
+            let next = self.sweep(now, events);
+            if self.poll(now, events) == 0 && !self.closing.is_empty() {
                 self.queue.wait(now, next.map(|next| next.since(now)));
             }
         }
@@ -561,7 +561,7 @@ fn told(going: Option<&Going>, text: &str) -> String {
     }
 }
 
-impl From<Finished> for Happening {
+impl From<Finished> for Event {
     fn from(done: Finished) -> Self {
         Self::Done { token: done.token, outcome: done.outcome }
     }

@@ -151,7 +151,7 @@ pub(crate) fn is_gone(process: u32) -> bool {
 
 /// A connection with a call of which one byte is there, so that the server has something to finish.
 pub(crate) fn half_a_call(address: &str) -> TcpStream {
-    let limits = wire::Limits { credits: 64, chunk_bytes: 16 << 10, message_bytes: 1 << 20, calls: 0 };
+    let limits = wire::HelloLimits { credits: 64, chunk_bytes: 16 << 10, message_bytes: 1 << 20, calls: 0 };
     let hello = wire::Hello::new(wire::Features::RECEIPTS, limits, wire::StageName::UNNAMED);
     let header = wire::CallHeader {
         call: wire::CallId::in_slot(0, std::num::NonZeroU16::MIN),

@@ -79,7 +79,7 @@ impl Receiving {
 }
 
 /// What a chunk brought.
-pub enum Served {
+pub enum CalleeEvent {
     /// A call is there, whole.
     Arrived(Arrival),
     /// The caller of an open call no longer wants the answer; with the task that serves it.
@@ -162,7 +162,7 @@ impl Callee {
         now: Time,
         chunk: &[u8],
         buffer: impl FnOnce(usize) -> Vec<u8>,
-    ) -> Result<Option<Served>, Violation> {
+    ) -> Result<Option<CalleeEvent>, Violation> {
         if let Some(call) = self.link.receive_call(chunk)? {
             return self.on_call(now, &call, buffer);
         }
@@ -175,7 +175,7 @@ impl Callee {
         now: Time,
         chunk: &[u8],
         buffer: impl FnOnce(usize) -> Vec<u8>,
-    ) -> Result<Option<Served>, Violation> {
+    ) -> Result<Option<CalleeEvent>, Violation> {
         match self.link.receive(chunk)? {
             None => Ok(None),
             Some(Frame::Call(call)) => self.on_call(now, &call, buffer),
@@ -192,7 +192,7 @@ impl Callee {
         now: Time,
         call: &Call<'_>,
         buffer: impl FnOnce(usize) -> Vec<u8>,
-    ) -> Result<Option<Served>, Violation> {
+    ) -> Result<Option<CalleeEvent>, Violation> {
         let header = &call.header;
         let (id, slot) = (header.call, slot_of(header.call));
         self.admit(id, slot)?;
@@ -206,13 +206,13 @@ impl Callee {
                 self.slots[slot].1 = Slot::Answered(id, Discarding::begin(call.body.len(), message_len));
             }
             self.refuse(id, status);
-            return Ok(Some(Served::Refused));
+            return Ok(Some(CalleeEvent::Refused));
         }
         if complete {
             self.slots[slot].1 = Slot::Open(id, NO_TASK);
             let mut body = buffer(message_len);
             body.extend_from_slice(call.body);
-            return Ok(Some(Served::Arrived(self.arrival(now, call, body))));
+            return Ok(Some(CalleeEvent::Arrived(self.arrival(now, call, body))));
         }
         let assembly = Assembly::begin(buffer(Assembly::room(message_len)), call.body, message_len);
         let arrival = self.arrival(now, call, Vec::new());
@@ -302,7 +302,7 @@ impl Callee {
         self.send_split(Answer { call, result: Err(status), receipt, deadline: Deadline::NEVER });
     }
 
-    fn on_data(&mut self, now: Time, data: &Data<'_>) -> Result<Option<Served>, Violation> {
+    fn on_data(&mut self, now: Time, data: &Data<'_>) -> Result<Option<CalleeEvent>, Violation> {
         let call = data.header.call;
         let unexpected = Err(Violation::UnexpectedData(call));
         let Some((_, state)) = self.slots.get_mut(slot_of(call)) else { return unexpected };
@@ -326,7 +326,7 @@ impl Callee {
         }
         Ok(self.take_received(now, slot_of(call)).map(|received| {
             self.slots[slot_of(call)].1 = Slot::Open(call, NO_TASK);
-            Served::Arrived(Arrival { body: received.assembly.into_body(), ..received.arrival })
+            CalleeEvent::Arrived(Arrival { body: received.assembly.into_body(), ..received.arrival })
         }))
     }
 
@@ -339,10 +339,10 @@ impl Callee {
         Some(receiving)
     }
 
-    fn on_cancel(&mut self, now: Time, call: CallId) -> Option<Served> {
+    fn on_cancel(&mut self, now: Time, call: CallId) -> Option<CalleeEvent> {
         let slot = slot_of(call);
         match &self.slots.get(slot)?.1 {
-            Slot::Open(open, task) if *open == call => Some(Served::Cancelled(call, known(*task))),
+            Slot::Open(open, task) if *open == call => Some(CalleeEvent::Cancelled(call, known(*task))),
             Slot::Answered(answered, _) if *answered == call => {
                 self.slots[slot].1 = Slot::Free;
                 None
@@ -350,7 +350,7 @@ impl Callee {
             Slot::Receiving(receiving) if receiving.arrival.call == call => {
                 self.take_received(now, slot);
                 self.refuse(call, Status::refused(Reason::Cancelled, ""));
-                Some(Served::Withdrawn)
+                Some(CalleeEvent::Withdrawn)
             }
             // It crossed our answer.
             _ => None,

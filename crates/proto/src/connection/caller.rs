@@ -2,17 +2,17 @@
 //!
 //! A call's life: *queued* while there is no connection or no free slot; *open* from the moment it is given a slot;
 //! then finished, by its REPLY, its deadline, a cancellation or the loss of the connection. One that finished before
-//! its REPLY leaves its slot *haunted* until the REPLY comes.
+//! its REPLY leaves its slot *abandoned* until the REPLY comes.
 //!
 //! When the peer goes away, calls that it has not heard of are taken out, to be made on another connection.
 //!
 //! Invariants:
 //! 1. Every call handed in is finished exactly once, abandoned, or taken out.
-//! 2. A slot is free, open or haunted; `free` lists the free ones that were used before.
+//! 2. A slot is free, open or abandoned; `free` lists the free ones that were used before.
 //! 3. No open or queued call expires before the timer of calls fires, and none is cancelled for longer than
-//!    [`GLANCE`](super::request::GLANCE) unnoticed.
+//!    [`CANCEL_CHECK`](super::request::CANCEL_CHECK) unnoticed.
 //! 4. `elsewhere` has every unfinished call but those that are open and were [dispatched](Caller::dispatch).
-//! 5. A slot's reply is half received only while the slot is open or haunted; `receiving` counts the open ones.
+//! 5. A slot's reply is half received only while the slot is open or abandoned; `receiving` counts the open ones.
 
 mod over;
 
@@ -80,7 +80,7 @@ enum Slot {
     Free,
     Open(Open),
     /// Finished here, unanswered there; of an answer that is on its way the rest is thrown away.
-    Haunted(Option<Discarding>),
+    Abandoned(Option<Discarding>),
 }
 
 struct Open {
@@ -406,8 +406,8 @@ impl Caller {
         let Some((slot, state)) = self.slot(call) else { return Err(Violation::UnknownReply(call)) };
         let open = match state {
             Slot::Free => return Err(Violation::UnknownReply(call)),
-            Slot::Haunted(Some(_)) => return Err(Violation::SecondReply(call)),
-            Slot::Haunted(rest) => {
+            Slot::Abandoned(Some(_)) => return Err(Violation::SecondReply(call)),
+            Slot::Abandoned(rest) => {
                 if complete {
                     self.free_slot(now, slot);
                 } else {
@@ -460,7 +460,7 @@ impl Caller {
                     return Ok(());
                 }
             }
-            Slot::Haunted(Some(rest)) => {
+            Slot::Abandoned(Some(rest)) => {
                 if rest.add(call, data.header.offset, data.body)? {
                     self.free_slot(now, slot);
                 }

@@ -9,7 +9,7 @@
 //! 3. Which message sends its next chunk is [`SplitQueue`]'s to say, except that short messages that find none in it, and
 //!    credits for all of them, are in the [`ShortQueue`]. A message's body is cut when its chunk is posted, and a call's budget
 //!    is written into its first chunk then: time spent in either queue counts.
-//! 4. A violation ends the connection. What was owed to it is told by the halves above.
+//! 4. A violation ends the connection. What was owed to it is told by the ends above.
 //! 5. Progress is a message's chunk posted, or a message's part received. PINGs are none, so they keep nobody alive
 //!    who neither reads nor writes.
 
@@ -28,7 +28,7 @@ use crate::transport::Transport;
 use crate::wire::{
     self, CallId, Features, GoAway, GoAwayCode, Head, Hello, Negotiated, Ping, Probe, Realtime, StageName,
 };
-use greenwave_policy::{AbsoluteClock, Credits, ForwardDelay, Returns, SplitQueue, Time, Turns};
+use greenwave_policy::{AbsoluteClock, Credits, ForwardDelay, Returns, Rotation, SplitQueue, Time};
 use short_queue::ShortQueue;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -65,7 +65,7 @@ pub struct Absolute {
 pub struct Link {
     name: StageName,
     offered: Features,
-    limits: wire::Limits,
+    limits: wire::HelloLimits,
     stall: Duration,
     handshake: Duration,
     /// Whether it serves calls; otherwise it makes them.
@@ -148,7 +148,7 @@ impl Link {
         if setup.absolute.is_some() {
             offered = offered | Features::ABSOLUTE_DEADLINE;
         }
-        let limits = wire::Limits {
+        let limits = wire::HelloLimits {
             credits: setup.limits.credits,
             chunk_bytes: setup.limits.chunk_bytes as u32,
             message_bytes: setup.limits.message_bytes as u32,
@@ -268,7 +268,7 @@ impl Link {
     /// Whether a long message waits.
     #[inline]
     pub fn is_long(&self) -> bool {
-        self.waiting_bytes > Turns::SHORT && self.pacing.is_on()
+        self.waiting_bytes > Rotation::SHORT && self.pacing.is_on()
     }
 
     /// Bytes left of the shortest message that waits, if any does; nothing is shorter than what goes before messages.

@@ -19,7 +19,7 @@ mod tests;
 mod timers;
 mod violation;
 
-pub use callee::{Answer, Arrival, Callee, Served};
+pub use callee::{Answer, Arrival, Callee, CalleeEvent};
 pub use caller::{Caller, Finished, Going, NewCall};
 pub use link::{Absolute, Link, Setup};
 pub use request::{Request, Terms};

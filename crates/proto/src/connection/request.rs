@@ -29,7 +29,7 @@ pub struct Terms {
 }
 
 /// A cancellation by another thread rings no bell, so calls that are under way are looked at this often.
-pub(super) const GLANCE: Duration = Duration::from_millis(10);
+pub(super) const CANCEL_CHECK: Duration = Duration::from_millis(10);
 
 impl Request {
     /// What the head of its CALL says before that is posted.
@@ -77,7 +77,7 @@ impl Terms {
     #[inline]
     pub(super) fn look_at(&self, now: Time) -> Time {
         let closes = self.gate.closes();
-        if self.may_be_cancelled() { closes.min(now + GLANCE) } else { closes }
+        if self.may_be_cancelled() { closes.min(now + CANCEL_CHECK) } else { closes }
     }
 
     /// Whether somebody may say that the answer is no longer wanted.

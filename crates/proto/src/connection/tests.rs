@@ -17,7 +17,7 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(limits: Limits, theirs: wire::Limits) -> Self {
+    fn new(limits: Limits, theirs: wire::HelloLimits) -> Self {
         let setup = Setup {
             name: "here",
             limits: &limits,
@@ -46,7 +46,10 @@ impl Bench {
             expires: None,
         };
         let frame = Frame::Call(wire::Call { header, meta: &[], body: &[] }).encode(false);
-        assert!(matches!(self.callee.receive(Time::ZERO, &frame, Vec::with_capacity), Ok(Some(Served::Arrived(_)))));
+        assert!(matches!(
+            self.callee.receive(Time::ZERO, &frame, Vec::with_capacity),
+            Ok(Some(CalleeEvent::Arrived(_)))
+        ));
         call
     }
 
@@ -61,7 +64,8 @@ impl Bench {
     }
 }
 
-const THEIRS: wire::Limits = wire::Limits { credits: 100, chunk_bytes: 2048, message_bytes: 1 << 20, calls: 0 };
+const THEIRS: wire::HelloLimits =
+    wire::HelloLimits { credits: 100, chunk_bytes: 2048, message_bytes: 1 << 20, calls: 0 };
 
 fn stage() -> StageReceipt {
     StageReceipt {
@@ -87,7 +91,7 @@ fn receipts_as_long_as_the_chunk_do_not_stop_the_answer() {
     for spare in [0, 1, 2] {
         let chunk_bytes = (REPLY_FIXED + encoded.len() + spare) as u32;
         for body in [&b""[..], b"b", b"body"] {
-            let mut bench = Bench::new(Limits::default(), wire::Limits { chunk_bytes, ..THEIRS });
+            let mut bench = Bench::new(Limits::default(), wire::HelloLimits { chunk_bytes, ..THEIRS });
             let call = bench.call(0, 1);
             bench.answer(call, body, receipt.clone());
             let mut heard = Vec::new();
@@ -108,7 +112,7 @@ fn receipts_as_long_as_the_chunk_do_not_stop_the_answer() {
 #[test]
 fn credits_are_kept_back_while_too_much_waits_to_be_read() {
     let limits = Limits { credits: 4, message_bytes: 1000, assembly_bytes: 2000, ..Limits::default() };
-    let mut bench = Bench::new(limits, wire::Limits { credits: 1, ..THEIRS });
+    let mut bench = Bench::new(limits, wire::HelloLimits { credits: 1, ..THEIRS });
     let returned = |chunks: Vec<Vec<u8>>| -> u32 {
         chunks.iter().map(|chunk| u32::from(Frame::parse(chunk, false).unwrap().credits())).sum()
     };
@@ -125,7 +129,7 @@ fn credits_are_kept_back_while_too_much_waits_to_be_read() {
 /// An answer to a PING, asked for while a long answer is half sent, goes before the rest of that.
 #[test]
 fn control_frames_overtake_what_is_left_of_a_message() {
-    let mut bench = Bench::new(Limits::default(), wire::Limits { credits: 1, ..THEIRS });
+    let mut bench = Bench::new(Limits::default(), wire::HelloLimits { credits: 1, ..THEIRS });
     let call = bench.call(0, 1);
     bench.answer(call, &[7; 10_000], Receipt::default());
     let kinds = |chunks: Vec<Vec<u8>>| -> Vec<wire::Kind> {
@@ -149,7 +153,7 @@ fn a_generation_comes_again_only_after_all_others() {
 }
 
 /// A calling end that has made so many calls, their tokens counted from 0, and posted what it could.
-fn calling(calls: usize, theirs: wire::Limits) -> Caller {
+fn calling(calls: usize, theirs: wire::HelloLimits) -> Caller {
     let limits = Limits::default();
     let setup = Setup {
         name: "here",
@@ -178,7 +182,7 @@ fn calling(calls: usize, theirs: wire::Limits) -> Caller {
 #[test]
 fn a_call_is_taken_back_without_a_look_at_the_others() {
     let looks_among = |many: usize| {
-        let theirs = wire::Limits { credits: many as u32, calls: 2 * many as u32, ..THEIRS };
+        let theirs = wire::HelloLimits { credits: many as u32, calls: 2 * many as u32, ..THEIRS };
         let mut caller = calling(3 * many, theirs);
         let ours = [many / 2, many + many / 2, 2 * many + many / 2].map(|token| (token, caller.slot_of(token)));
         let before = LOOKS.get();
@@ -197,7 +201,7 @@ fn a_call_is_taken_back_without_a_look_at_the_others() {
 /// With one credit, the second of two calls has not been written when its answer comes.
 #[test]
 fn an_answer_to_what_was_not_asked_yet_is_a_violation() {
-    let mut caller = calling(2, wire::Limits { credits: 1, calls: 9, ..THEIRS });
+    let mut caller = calling(2, wire::HelloLimits { credits: 1, calls: 9, ..THEIRS });
     let mut ended = Vec::new();
     let answer = |slot| {
         let header = wire::ReplyHeader {

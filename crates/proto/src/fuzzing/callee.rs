@@ -2,7 +2,7 @@
 
 use super::bytes::Bytes;
 use super::peer::Peer;
-use crate::connection::{Absolute, Answer, Callee, Link, Served, Setup};
+use crate::connection::{Absolute, Answer, Callee, CalleeEvent, Link, Setup};
 use crate::limits::Limits;
 use crate::memory::Memory;
 use crate::receipt::Receipt;
@@ -108,13 +108,13 @@ impl Driven {
             *self.asked.entry(call.header.call).or_default() += 1;
         }
         match served {
-            Some(Served::Arrived(arrival)) => {
+            Some(CalleeEvent::Arrived(arrival)) => {
                 assert!(arrival.body.len() <= LIMITS.message_bytes, "a message beyond the limit came in");
                 assert!(!self.arrived.contains(&arrival.call), "a call is served twice at once");
                 self.arrived.push(arrival.call);
             }
-            Some(Served::Cancelled(call, _)) => assert!(self.arrived.contains(&call), "nobody serves the call"),
-            Some(Served::Refused | Served::Withdrawn) | None => {}
+            Some(CalleeEvent::Cancelled(call, _)) => assert!(self.arrived.contains(&call), "nobody serves the call"),
+            Some(CalleeEvent::Refused | CalleeEvent::Withdrawn) | None => {}
         }
         true
     }

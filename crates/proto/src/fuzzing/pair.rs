@@ -2,7 +2,7 @@
 //! other, every call ends once, and when all is said and done nothing is left on either side.
 
 use super::bytes::Bytes;
-use crate::connection::{Answer, Callee, Caller, Finished, Link, NewCall, Served, Setup};
+use crate::connection::{Answer, Callee, CalleeEvent, Caller, Finished, Link, NewCall, Setup};
 use crate::context::Context;
 use crate::limits::Limits;
 use crate::memory::Memory;
@@ -140,7 +140,7 @@ impl Pair {
             let fault = match to {
                 0 => caller.receive(*now, &chunk, Vec::with_capacity, &mut |done| end(calls, done)).err(),
                 _ => match callee.receive(*now, &chunk, Vec::with_capacity) {
-                    Ok(Some(Served::Arrived(arrival))) => {
+                    Ok(Some(CalleeEvent::Arrived(arrival))) => {
                         served.push((arrival.call, arrival.body.len()));
                         None
                     }

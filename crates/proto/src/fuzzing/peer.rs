@@ -5,7 +5,7 @@ use super::bytes::Bytes;
 use crate::status::{Code, Reason};
 use crate::wire::{
     Call, CallHeader, CallId, Cancel, Credit, Data, DataHeader, Direction, Features, Frame, GoAway, GoAwayCode, Hello,
-    Limits, MethodId, Ping, Pong, Probe, Realtime, Reply, ReplyHeader, StageName,
+    HelloLimits, MethodId, Ping, Pong, Probe, Realtime, Reply, ReplyHeader, StageName,
 };
 use greenwave_policy::{Budget, DeadlineField};
 use std::num::NonZeroU16;
@@ -47,7 +47,7 @@ impl Peer {
     }
 
     pub(super) fn hello(&self, bytes: &mut Bytes<'_>) -> Vec<u8> {
-        let limits = Limits {
+        let limits = HelloLimits {
             credits: bytes.one_of(&[1, 2, 5, 65535]),
             chunk_bytes: bytes.one_of(&[256, 300, 1024, 4096]),
             message_bytes: bytes.one_of(&[u32::MAX, 5000, 10, 0]),

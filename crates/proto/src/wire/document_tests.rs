@@ -74,7 +74,7 @@ fn reply(receipts_len: usize) -> ReplyHeader {
 
 /// The same examples as the encoder writes them.
 fn encoded() -> BTreeMap<&'static str, Vec<u8>> {
-    let limits = Limits { credits: 256, chunk_bytes: 16 << 10, message_bytes: 16 << 20, calls: 1024 };
+    let limits = HelloLimits { credits: 256, chunk_bytes: 16 << 10, message_bytes: 16 << 20, calls: 1024 };
     let now = Realtime::from_nanos(1_700_000_000_000_000_000);
     let mut meta = Vec::new();
     push_meta(&mut meta, "user", b"ada").expect("short");

@@ -115,7 +115,7 @@ impl fmt::Display for Features {
 
 /// What a peer is prepared to receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct HelloLimits {
     /// Receive buffers for this connection: chunks of CALL, REPLY and DATA that may be sent before any are given
     /// back. 1 to [`CREDITS_MOST`].
     pub credits: u32,
@@ -136,7 +136,7 @@ pub struct Hello<'a> {
     /// The features it offers.
     pub features: Features,
     /// What it is prepared to receive.
-    pub limits: Limits,
+    pub limits: HelloLimits,
     /// The stage that it is, as receipts name it.
     pub name: StageName,
     /// What a later version adds; not looked at. Empty in the version spoken here.
@@ -145,7 +145,7 @@ pub struct Hello<'a> {
 
 impl<'a> Hello<'a> {
     /// A HELLO of the version spoken here.
-    pub fn new(features: Features, limits: Limits, name: StageName) -> Self {
+    pub fn new(features: Features, limits: HelloLimits, name: StageName) -> Self {
         Self { versions: Versions::SPOKEN, features, limits, name, later: &[] }
     }
 
@@ -181,7 +181,7 @@ impl<'a> Hello<'a> {
             return Err(wrong(VERSIONS_OFFSET, Problem::VersionRange { found: versions }));
         }
         let features = Features::from_bits(u32_at(fixed, FEATURES_OFFSET));
-        let limits = Limits {
+        let limits = HelloLimits {
             credits: u32_at(fixed, INITIAL_CREDITS_OFFSET),
             chunk_bytes: u32_at(fixed, CHUNK_BYTES_OFFSET),
             message_bytes: u32_at(fixed, MESSAGE_BYTES_OFFSET),
@@ -209,7 +209,7 @@ impl<'a> Hello<'a> {
     }
 }
 
-impl Limits {
+impl HelloLimits {
     /// Checks that a peer may state these.
     pub fn check(&self) -> Result<(), WireError> {
         if self.credits == 0 || self.credits > CREDITS_MOST {
@@ -233,9 +233,9 @@ pub struct Negotiated {
     /// The features in use.
     pub features: Features,
     /// What may be sent: the peer's limits.
-    pub send: Limits,
+    pub send: HelloLimits,
     /// What may arrive: this peer's own.
-    pub receive: Limits,
+    pub receive: HelloLimits,
     /// The stage at the other end.
     pub peer: StageName,
 }

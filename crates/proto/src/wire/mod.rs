@@ -41,7 +41,7 @@ pub use data::{DATA_FIXED, Data, DataHeader, Direction};
 pub use error::{Problem, WireError};
 pub use head::Head;
 pub use header::{CREDITS_OFFSET, HEADER_BYTES, Kind};
-pub use hello::{Features, HELLO_FIXED, Hello, Limits, Negotiated, Versions};
+pub use hello::{Features, HELLO_FIXED, Hello, HelloLimits, Negotiated, Versions};
 pub use limits::*;
 pub use meta::{Meta, MetaEntries, MetaError, push_meta};
 pub use reply::{REPLY_FIXED, Reply, ReplyHeader};

@@ -59,8 +59,9 @@ fn bytes(most: usize) -> impl Strategy<Value = Vec<u8>> {
 
 fn hello() -> impl Strategy<Value = Owned> {
     let versions = (1..=u16::MAX, any::<u16>()).prop_map(|(min, span)| Versions { min, max: min.saturating_add(span) });
-    let limits = (1..=CREDITS_MOST, CHUNK_BYTES_LEAST..=CHUNK_BYTES_MOST, any::<u32>(), 0..=CALLS_MOST)
-        .prop_map(|(credits, chunk_bytes, message_bytes, calls)| Limits { credits, chunk_bytes, message_bytes, calls });
+    let limits = (1..=CREDITS_MOST, CHUNK_BYTES_LEAST..=CHUNK_BYTES_MOST, any::<u32>(), 0..=CALLS_MOST).prop_map(
+        |(credits, chunk_bytes, message_bytes, calls)| HelloLimits { credits, chunk_bytes, message_bytes, calls },
+    );
     let name = "[a-zé/0-9]{0,32}".prop_map(|name| StageName::new(&name).expect("at most 64 bytes"));
     (versions, any::<u32>(), limits, name, bytes(20)).prop_map(|(versions, features, limits, name, later)| {
         let features = Features::from_bits(features);
@@ -302,7 +303,7 @@ fn a_refusal_names_the_frame_the_byte_and_what_was_expected() {
 
 #[test]
 fn a_feature_is_used_only_where_both_offered_it() {
-    let limits = Limits { credits: 8, chunk_bytes: 16 << 10, message_bytes: 1 << 20, calls: 4 };
+    let limits = HelloLimits { credits: 8, chunk_bytes: 16 << 10, message_bytes: 1 << 20, calls: 4 };
     let with = Hello::new(Features::KNOWN, limits, StageName::UNNAMED);
     let without = Hello::new(Features::RECEIPTS, limits, StageName::UNNAMED);
     let header = CallHeader { expires: Some(Realtime::from_nanos(1)), ..simple_call() };
@@ -322,7 +323,7 @@ fn a_feature_is_used_only_where_both_offered_it() {
 
 #[test]
 fn an_answer_longer_than_offered_is_refused_and_a_request_is_left_to_the_callee() {
-    let limits = Limits { credits: 8, chunk_bytes: 16 << 10, message_bytes: 1000, calls: 4 };
+    let limits = HelloLimits { credits: 8, chunk_bytes: 16 << 10, message_bytes: 1000, calls: 4 };
     let hello = Hello::new(Features::NONE, limits, StageName::UNNAMED);
     let agreed = Hello::negotiate(&hello, &hello).unwrap();
     let call = CallHeader { message_len: 1001, ..simple_call() };
@@ -336,7 +337,7 @@ fn an_answer_longer_than_offered_is_refused_and_a_request_is_left_to_the_callee(
 
 #[test]
 fn what_a_later_version_offers_is_passed_over() {
-    let limits = Limits { credits: 8, chunk_bytes: 16 << 10, message_bytes: 1 << 20, calls: 4 };
+    let limits = HelloLimits { credits: 8, chunk_bytes: 16 << 10, message_bytes: 1 << 20, calls: 4 };
     let ours = Hello::new(Features::KNOWN, limits, StageName::UNNAMED);
     let versions = Versions { min: 1, max: 9 };
     let theirs = Hello { versions, features: Features::from_bits(u32::MAX), later: b"more", ..ours };
@@ -348,7 +349,7 @@ fn what_a_later_version_offers_is_passed_over() {
 
 #[test]
 fn versions_without_overlap_name_both_ranges() {
-    let limits = Limits { credits: 8, chunk_bytes: 16 << 10, message_bytes: 1 << 20, calls: 4 };
+    let limits = HelloLimits { credits: 8, chunk_bytes: 16 << 10, message_bytes: 1 << 20, calls: 4 };
     let ours = Hello::new(Features::NONE, limits, StageName::UNNAMED);
     let theirs = Hello { versions: Versions { min: 2, max: 3 }, ..ours };
     assert_eq!(
@@ -359,17 +360,17 @@ fn versions_without_overlap_name_both_ranges() {
 
 #[test]
 fn a_hello_outside_the_limits_is_refused() {
-    let limits = Limits { credits: 8, chunk_bytes: 16 << 10, message_bytes: 1 << 20, calls: 0 };
+    let limits = HelloLimits { credits: 8, chunk_bytes: 16 << 10, message_bytes: 1 << 20, calls: 0 };
     let refused = |limits| {
         let hello = Hello::new(Features::NONE, limits, StageName::UNNAMED);
         refusal(&Frame::Hello(hello).encode(false))
     };
     assert_eq!(
-        refused(Limits { credits: 0, ..limits }),
+        refused(HelloLimits { credits: 0, ..limits }),
         "HELLO frame, byte 20: 0 credits are offered, expected 1 to 65535"
     );
     assert_eq!(
-        refused(Limits { chunk_bytes: 255, ..limits }),
+        refused(HelloLimits { chunk_bytes: 255, ..limits }),
         "HELLO frame, byte 24: chunks of 255 bytes are offered, expected 256 to 1048576"
     );
     let hello =

@@ -5,11 +5,11 @@
 
 use super::config::{ChannelConfig, Mode};
 use super::core::{Connection, Core, Dispatcher};
+use super::oneshot::Oneshot;
 use super::shared_stream::ChannelStream;
-use super::slot::SharedSlot;
 use super::starting::Starting;
 use crate::context::Context;
-use crate::local::{self, CallSlot, Mailbox, Shared};
+use crate::local::{self, Mailbox, OutcomeCell, Shared};
 use crate::net::Route;
 use crate::receipt::{Receipt, StageReceipt};
 use crate::status::{Check, Code, Status};
@@ -97,8 +97,8 @@ impl Channel {
         let started = crate::clock::monotonic();
         let begun = context.ask(Check::Send, started).into_result().and_then(|()| self.used()).and_then(
             |(core, connection)| {
-                let slot = core.start(connection, context, method, request.into(), started);
-                let under_way = UnderWay { channel: self.clone(), slot: Some(slot) };
+                let oneshot = core.start(connection, context, method, request.into(), started);
+                let under_way = UnderWay { channel: self.clone(), oneshot: Some(oneshot) };
                 // Not before the call is where the dispatcher looks: one that fails until then would not refuse it.
                 core.ensure_dispatcher().map(|()| under_way)
             },
@@ -139,18 +139,18 @@ impl Channel {
     /// Calls from a coroutine, which is suspended meanwhile.
     fn call_suspended(&self, mailbox: &Mailbox, context: &Context, method: MethodId, request: Vec<u8>) -> Outcome {
         let sent = crate::clock::monotonic();
-        let slot = self.start_in(mailbox, context, method, request);
+        let cell = self.start_in(mailbox, context, method, request);
         let nothing = Receipt::default();
         loop {
             mailbox.sleep(1, None);
-            if let Some(outcome) = slot.take() {
+            if let Some(outcome) = cell.take() {
                 let behind = outcome.receipt.as_ref().unwrap_or(&nothing);
                 mailbox.record(self.cost(mailbox, sent, None, &outcome), behind);
                 return outcome;
             }
             let now = crate::clock::monotonic();
             if let Err(status) = context.ask(Check::Wait, now).into_result() {
-                mailbox.abandon(slot);
+                mailbox.abandon(cell);
                 return Outcome::local(status, now.since(sent));
             }
         }
@@ -163,7 +163,7 @@ impl Channel {
         context: &Context,
         method: MethodId,
         request: Vec<u8>,
-    ) -> Shared<CallSlot> {
+    ) -> Shared<OutcomeCell> {
         mailbox.start(&self.0.route, context.clone().into(), method, request)
     }
 
@@ -212,16 +212,16 @@ struct UnderWay {
     /// Kept, or the channel would end with the call under way.
     channel: Channel,
     /// Until the outcome was taken.
-    slot: Option<Arc<SharedSlot>>,
+    oneshot: Option<Arc<Oneshot>>,
 }
 
 impl UnderWay {
     fn poll(&mut self, task: &TaskContext<'_>) -> Poll<Outcome> {
         // Asked again although it has answered: as other futures that are over, it never does.
-        let Some(slot) = &self.slot else { return Poll::Pending };
-        let outcome = std::task::ready!(slot.poll(task));
-        if let (Some(slot), Ok((core, _))) = (self.slot.take(), self.channel.used()) {
-            core.recycle(slot);
+        let Some(oneshot) = &self.oneshot else { return Poll::Pending };
+        let outcome = std::task::ready!(oneshot.poll(task));
+        if let (Some(oneshot), Ok((core, _))) = (self.oneshot.take(), self.channel.used()) {
+            core.recycle(oneshot);
         }
         Poll::Ready(outcome)
     }
@@ -253,8 +253,8 @@ impl CallFuture {
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        if let (Some(slot), Ok((core, _))) = (self.slot.take(), self.channel.used()) {
-            core.abandon(slot);
+        if let (Some(oneshot), Ok((core, _))) = (self.oneshot.take(), self.channel.used()) {
+            core.abandon(oneshot);
         }
     }
 }

@@ -2,9 +2,9 @@
 //!
 //! Who polls? *The leader*. In direct mode that is one of the threads that wait for a reply: it polls for all of them
 //! until its own reply is there (DaRPC's direct access to the completion queue, without its lock convoy). In dispatched
-//! mode it is a thread of its own, until the last channel is gone. How the lead changes hands is [`Helm`]'s.
+//! mode it is a thread of its own, until the last channel is gone. How the lead changes hands is [`Leadership`]'s.
 //!
-//! What a thread that doesn't lead wants goes into the inbox; the leader is woken and looks. Completions go into slots
+//! What a thread that doesn't lead wants goes into the inbox; the leader is woken and looks. Completions go into oneshots
 //! and streams, each of which wakes its own waiter.
 //!
 //! Protocol between dispatcher and callers:
@@ -15,9 +15,9 @@
 
 use super::config::{ChannelConfig, Delivery, Mode};
 use super::driven::{Driven, Receiver, Request};
-use super::helm::{Helm, Seat};
+use super::leadership::{Leadership, Role};
+use super::oneshot::{Oneshot, Woken};
 use super::queue::Completions;
-use super::slot::{SharedSlot, Turn};
 use super::starting::Starting;
 use crate::config::Wait;
 use crate::context::Context;
@@ -33,12 +33,12 @@ use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-/// How many slots are kept for calls to come.
-const SPARE_SLOTS: usize = 256;
+/// How many oneshots are kept for calls to come.
+const SPARE_ONESHOTS: usize = 256;
 
 /// A completion queue and the threads that share it.
 pub(crate) struct Core {
-    helm: Helm,
+    leadership: Leadership,
     inbox: SegQueue<Request>,
     waker: Waker,
     wait: Wait,
@@ -47,7 +47,7 @@ pub(crate) struct Core {
     starting: Mutex<Starting>,
     /// Locked by the leader alone, so never waited for.
     driven: Mutex<Driven>,
-    spare: ArrayQueue<Arc<SharedSlot>>,
+    spare: ArrayQueue<Arc<Oneshot>>,
 }
 
 /// A channel's connection on a completion queue.
@@ -90,14 +90,14 @@ impl Core {
         let net = Net::new(config.backend.clone(), &config.limits, crate::clock::Clock::Monotonic, true)
             .map_err(|error| Status::refused(Reason::Unreachable, error.to_string()))?;
         Ok(Self {
-            helm: Helm::default(),
+            leadership: Leadership::default(),
             inbox: SegQueue::new(),
             waker: net.waker(),
             wait: config.wait,
             dispatched: AtomicBool::new(false),
             starting: Mutex::new(Starting::new(config.backoff())),
             driven: Mutex::new(Driven::new(net)),
-            spare: ArrayQueue::new(SPARE_SLOTS),
+            spare: ArrayQueue::new(SPARE_ONESHOTS),
         })
     }
 
@@ -110,36 +110,36 @@ impl Core {
         body: Cow<'_, [u8]>,
     ) -> Outcome {
         let started = crate::clock::monotonic();
-        if !self.is_dispatched() && self.helm.try_lead() {
+        if !self.is_dispatched() && self.leadership.try_lead() {
             return Leading(self).call(connection, context, method, body, started);
         }
-        let slot = self.start(connection, context, method, body, started);
-        let outcome = self.outcome(&slot, connection.patience());
-        self.recycle(slot);
+        let oneshot = self.start(connection, context, method, body, started);
+        let outcome = self.outcome(&oneshot, connection.patience());
+        self.recycle(oneshot);
         outcome
     }
 
-    fn outcome(&self, slot: &Arc<SharedSlot>, patience: Option<Duration>) -> Outcome {
+    fn outcome(&self, oneshot: &Arc<Oneshot>, patience: Option<Duration>) -> Outcome {
         if !self.is_dispatched() {
-            match self.helm.lead_or_wait(slot) {
-                Seat::Leads => Leading(self).until(slot),
-                Seat::Waits(seat) => match slot.wait(Some(Duration::ZERO)) {
-                    Turn::Leads => Leading(self).until(slot),
-                    Turn::Done(outcome) => {
-                        self.helm.rise(seat);
+            match self.leadership.lead_or_wait(oneshot) {
+                Role::Leads => Leading(self).until(oneshot),
+                Role::Follows(follower) => match oneshot.wait(Some(Duration::ZERO)) {
+                    Woken::Leads => Leading(self).until(oneshot),
+                    Woken::Done(outcome) => {
+                        self.leadership.unfollow(follower);
                         return outcome;
                     }
                 },
             }
         }
-        // Whoever led until the slot had its outcome finds it there.
-        match slot.wait(patience) {
-            Turn::Done(outcome) => outcome,
-            Turn::Leads => Outcome::local(Status::new(Code::Internal, "the lead was handed on twice"), Duration::ZERO),
+        // Whoever led until the oneshot had its outcome finds it there.
+        match oneshot.wait(patience) {
+            Woken::Done(outcome) => outcome,
+            Woken::Leads => Outcome::local(Status::new(Code::Internal, "the lead was handed on twice"), Duration::ZERO),
         }
     }
 
-    /// Sends a call whose outcome will be put into the slot by whoever leads.
+    /// Sends a call whose outcome will be put into the oneshot by whoever leads.
     pub(crate) fn start(
         &self,
         connection: &Arc<Connection>,
@@ -147,25 +147,25 @@ impl Core {
         method: MethodId,
         body: Cow<'_, [u8]>,
         started: Time,
-    ) -> Arc<SharedSlot> {
-        let slot = self.spare.pop().unwrap_or_default();
-        let to = Receiver::Slot(Arc::clone(&slot));
+    ) -> Arc<Oneshot> {
+        let oneshot = self.spare.pop().unwrap_or_default();
+        let to = Receiver::Oneshot(Arc::clone(&oneshot));
         let (connection, context, body) = (Arc::clone(connection), context.clone(), body.into_owned());
         self.ask(Request::Start { connection, context, method, body, started, to });
-        slot
+        oneshot
     }
 
-    /// Says that nobody waits for this slot any more.
-    pub(crate) fn abandon(&self, slot: Arc<SharedSlot>) {
-        self.ask(Request::Abandon(slot));
+    /// Says that nobody waits for this oneshot any more.
+    pub(crate) fn abandon(&self, oneshot: Arc<Oneshot>) {
+        self.ask(Request::Abandon(oneshot));
     }
 
-    /// Keeps a slot whose outcome was taken for another call.
-    pub(crate) fn recycle(&self, mut slot: Arc<SharedSlot>) {
+    /// Keeps a oneshot whose outcome was taken for another call.
+    pub(crate) fn recycle(&self, mut oneshot: Arc<Oneshot>) {
         // Whoever still holds it is about to let go of it; then it is not kept.
-        if let Some(alone) = Arc::get_mut(&mut slot) {
+        if let Some(alone) = Arc::get_mut(&mut oneshot) {
             alone.reset();
-            let _enough_are_kept = self.spare.push(slot);
+            let _enough_are_kept = self.spare.push(oneshot);
         }
     }
 
@@ -219,11 +219,11 @@ impl Core {
     fn dispatch(&self) {
         // Not before the one that started this thread has said so: what a panic unsets must have been set.
         drop(self.starting.lock().unwrap_or_else(PoisonError::into_inner));
-        let slot = Arc::new(SharedSlot::default());
-        if !self.helm.dispatch(&slot) {
-            slot.wait(Some(Duration::ZERO));
+        let oneshot = Arc::new(Oneshot::default());
+        if !self.leadership.dispatch(&oneshot) {
+            oneshot.wait(Some(Duration::ZERO));
         }
-        Leading(self).until(&slot);
+        Leading(self).until(&oneshot);
     }
 
     fn driven(&self) -> MutexGuard<'_, Driven> {
@@ -236,9 +236,9 @@ impl Core {
             driven.accept(request);
         }
         let now = crate::clock::monotonic();
-        let next = driven.net.sweep(now, &mut driven.happened);
+        let next = driven.net.sweep(now, &mut driven.events);
         driven.net.flush(now);
-        if driven.net.poll(now, &mut driven.happened) + driven.happened.len() > 0 {
+        if driven.net.poll(now, &mut driven.events) + driven.events.len() > 0 {
             driven.deliver();
             *idle_since = None;
             return;
@@ -273,11 +273,11 @@ impl Leading<'_> {
         }
     }
 
-    /// Leads until a slot has its outcome, or until the last channel is gone.
-    fn until(&self, slot: &SharedSlot) {
+    /// Leads until a oneshot has its outcome, or until the last channel is gone.
+    fn until(&self, oneshot: &Oneshot) {
         let driven = &mut *self.0.driven();
         let mut idle_since = None;
-        while !slot.is_done() && !driven.stop {
+        while !oneshot.is_done() && !driven.stop {
             self.0.round(driven, &mut idle_since);
         }
     }
@@ -295,7 +295,7 @@ impl Drop for Leading<'_> {
                 Driven::refuse(request);
             }
         }
-        core.helm.leave();
+        core.leadership.leave();
     }
 }
 

@@ -2,10 +2,10 @@
 
 use super::by_name::ByName;
 use super::core::Connection;
+use super::oneshot::Oneshot;
 use super::queue::Completions;
-use super::slot::SharedSlot;
 use crate::context::Context;
-use crate::net::{Happening, Net, PeerKey};
+use crate::net::{Event, Net, PeerKey};
 use crate::status::{Reason, Status};
 use crate::wire::MethodId;
 use greenwave_policy::Time;
@@ -27,7 +27,7 @@ pub(super) enum Request {
         to: Receiver,
     },
     /// Nobody waits for this call any more.
-    Abandon(Arc<SharedSlot>),
+    Abandon(Arc<Oneshot>),
     /// The call that a stream named so last is to complete as cancelled, unless it is over.
     Cancel(Arc<Completions>, u64),
     /// Nobody waits for any call of a stream any more.
@@ -41,7 +41,7 @@ pub(super) enum Request {
 pub(super) enum Receiver {
     /// The leader's own call, and its outcome.
     Leader(Option<Outcome>),
-    Slot(Arc<SharedSlot>),
+    Oneshot(Arc<Oneshot>),
     Stream(Arc<Completions>, u64),
 }
 
@@ -55,13 +55,13 @@ pub(super) struct Driven {
     calls: Slab<(PeerKey, Time, Receiver)>,
     /// The calls of streams, by the stream and its name for the call.
     names: ByName<(usize, u64)>,
-    pub(super) happened: Vec<Happening>,
+    pub(super) events: Vec<Event>,
     pub(super) stop: bool,
 }
 
 impl Driven {
     pub(super) fn new(net: Net) -> Self {
-        Self { net, calls: Slab::new(), names: ByName::default(), happened: Vec::new(), stop: false }
+        Self { net, calls: Slab::new(), names: ByName::default(), events: Vec::new(), stop: false }
     }
 
     /// Makes a call, and says under which name.
@@ -77,7 +77,7 @@ impl Driven {
         let peer = connection.peer(&mut self.net);
         let token = self.calls.insert((peer, started, to));
         match &self.calls[token].2 {
-            Receiver::Slot(slot) => slot.set_token(token),
+            Receiver::Oneshot(oneshot) => oneshot.set_token(token),
             Receiver::Stream(stream, tag) => self.names.made(|| name(stream, *tag), token),
             Receiver::Leader(_) => {}
         }
@@ -85,11 +85,11 @@ impl Driven {
         match body {
             Cow::Owned(body) => {
                 let call = NewCall { token, context: context.into(), method, body, started };
-                self.net.call(peer, call, now, &mut self.happened);
+                self.net.call(peer, call, now, &mut self.events);
             }
             Cow::Borrowed(bytes) => {
                 let request = NewRequest { token, terms: context.into(), method, started };
-                self.net.call_copied(peer, request, bytes, now, &mut self.happened);
+                self.net.call_copied(peer, request, bytes, now, &mut self.events);
             }
         }
         token
@@ -100,8 +100,8 @@ impl Driven {
             Request::Start { connection, context, method, body, started, to } => {
                 self.send(&connection, &context, method, Cow::Owned(body), started, to);
             }
-            Request::Abandon(slot) => {
-                if let Some(token) = slot.token() {
+            Request::Abandon(oneshot) => {
+                if let Some(token) = oneshot.token() {
                     self.take_back(token);
                 }
             }
@@ -143,24 +143,24 @@ impl Driven {
         if let Receiver::Stream(stream, tag) = to {
             self.names.over(|| name(&stream, tag), token);
         }
-        self.net.abandon(peer, token, &mut self.happened);
+        self.net.abandon(peer, token, &mut self.events);
         Some(started)
     }
 
     pub(super) fn fail_all(&mut self) {
-        self.net.close_all(crate::clock::monotonic(), &mut self.happened);
+        self.net.close_all(crate::clock::monotonic(), &mut self.events);
         self.deliver();
     }
 
     pub(super) fn deliver(&mut self) {
-        for happening in self.happened.drain(..) {
-            let Happening::Done { token, outcome } = happening else { continue };
-            if let Some((_, _, Receiver::Leader(place))) = self.calls.get_mut(token) {
-                *place = Some(outcome);
+        for event in self.events.drain(..) {
+            let Event::Done { token, outcome } = event else { continue };
+            if let Some((_, _, Receiver::Leader(done))) = self.calls.get_mut(token) {
+                *done = Some(outcome);
                 continue;
             }
             match self.calls.try_remove(token) {
-                Some((_, _, Receiver::Slot(slot))) => slot.complete(outcome),
+                Some((_, _, Receiver::Oneshot(oneshot))) => oneshot.complete(outcome),
                 Some((_, _, Receiver::Stream(stream, tag))) => {
                     self.names.over(|| name(&stream, tag), token);
                     stream.push(tag, outcome);
@@ -184,7 +184,7 @@ impl Driven {
         let waited: Duration = crate::clock::monotonic().since(started);
         let status = Status::refused(Reason::Unreachable, "the thread that polls for this channel has panicked");
         match to {
-            Receiver::Slot(slot) => slot.complete(Outcome::local(status, waited)),
+            Receiver::Oneshot(oneshot) => oneshot.complete(Outcome::local(status, waited)),
             Receiver::Stream(stream, tag) => stream.push(tag, Outcome::local(status, waited)),
             Receiver::Leader(_) => {}
         }

@@ -1,6 +1,6 @@
 //! The completion queue of a stream whose connection somebody else polls: filled by the leader, emptied by the stream.
 
-use super::slot::spin;
+use super::oneshot::spin;
 use super::stream::Completion;
 use crate::waiter::Waiter;
 use greenwave_proto::outcome::Outcome;

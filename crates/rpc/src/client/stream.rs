@@ -8,7 +8,7 @@ use super::config::ChannelConfig;
 use crate::clock::Clock;
 use crate::config::Wait;
 use crate::context::Context;
-use crate::net::{Happening, Net, PeerKey};
+use crate::net::{Event, Net, PeerKey};
 use crate::status::{Reason, Status};
 use crate::wire::MethodId;
 use greenwave_policy::{Budget, Time};
@@ -27,7 +27,7 @@ pub struct CompletionStream {
     wait: Wait,
     tags: Slab<UnderWay>,
     by_tag: ByName<u64>,
-    happened: Vec<Happening>,
+    events: Vec<Event>,
     done: VecDeque<Completion>,
 }
 
@@ -58,9 +58,9 @@ impl CompletionStream {
         let mut net = Net::new(config.backend.for_address(address), &config.limits, clock.clone(), false)
             .map_err(|error| Status::refused(Reason::Unreachable, error.to_string()))?;
         let peer = net.open(config.route(address.clone()));
-        let (tags, happened, done) = (Slab::new(), Vec::new(), VecDeque::new());
+        let (tags, events, done) = (Slab::new(), Vec::new(), VecDeque::new());
         let by_tag = ByName::default();
-        Ok(Self { net, clock, peer, wait: config.wait, tags, by_tag, happened, done })
+        Ok(Self { net, clock, peer, wait: config.wait, tags, by_tag, events, done })
     }
 
     /// Makes a call that will complete under `tag`. Without a credit or a free slot it waits; its budget runs.
@@ -84,7 +84,7 @@ impl CompletionStream {
         let token = self.tags.insert(UnderWay { tag, started: now, peer });
         self.by_tag.made(|| tag, token);
         let call = Request { token, terms, method, started: now };
-        self.net.call_copied(peer, call, request, now, &mut self.happened);
+        self.net.call_copied(peer, call, request, now, &mut self.events);
     }
 
     /// Takes back the call made under `tag`, the last of them if there are several. It completes as cancelled, unless it
@@ -97,7 +97,7 @@ impl CompletionStream {
         let Some(token) = by_tag.find(&tag, tags.iter().map(|(token, call)| (call.tag, token))) else { return };
         by_tag.over(|| tag, token);
         let Some(UnderWay { tag, started, peer }) = self.tags.try_remove(token) else { return };
-        self.net.abandon(peer, token, &mut self.happened);
+        self.net.abandon(peer, token, &mut self.events);
         let total = self.clock.now().since(started);
         let status = Status::refused(Reason::Cancelled, "");
         self.done.push_back(Completion { tag, result: Err(Failure { status, receipt: None, total }), total });
@@ -167,16 +167,16 @@ impl CompletionStream {
     /// Posts, reaps, expires. When there will be something to expire.
     pub(crate) fn round(&mut self, now: Time) -> Option<Time> {
         self.net.flush(now);
-        let Self { net, tags, by_tag, done, happened, .. } = self;
-        net.poll_with(now, happened, |_, over| complete(tags, by_tag, done, over.token, over.outcome));
-        let next = self.net.sweep(now, &mut self.happened);
+        let Self { net, tags, by_tag, done, events, .. } = self;
+        net.poll_with(now, events, |_, over| complete(tags, by_tag, done, over.token, over.outcome));
+        let next = self.net.sweep(now, &mut self.events);
         self.deliver();
         next
     }
 
     fn deliver(&mut self) {
-        for happening in self.happened.drain(..) {
-            let Happening::Done { token, outcome } = happening else { continue };
+        for event in self.events.drain(..) {
+            let Event::Done { token, outcome } = event else { continue };
             complete(&mut self.tags, &mut self.by_tag, &mut self.done, token, outcome);
         }
     }

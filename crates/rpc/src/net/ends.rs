@@ -4,16 +4,16 @@
 //! is noted here and done by [`Net`](super::Net) after the poll.
 
 use super::agenda::Agenda;
-use super::calling::Calling;
+use super::dialer::Dialer;
 use super::directory::Directory;
 use super::endpoint::Endpoint;
 use super::pool::Pool;
-use super::turns::Elsewhere;
-use super::{ConnectionConfig, Happening, PeerKey};
+use super::rotation::Elsewhere;
+use super::{ConnectionConfig, Event, PeerKey};
 use crate::counters::Counters;
-use greenwave_policy::{Time, Turns};
-use greenwave_proto::connection::{Callee, Caller, Finished, Link, Served, Violation};
-use greenwave_verbs::{CloseReason, EndpointId, Event, VerbsError};
+use greenwave_policy::{Rotation, Time};
+use greenwave_proto::connection::{Callee, CalleeEvent, Caller, Finished, Link, Violation};
+use greenwave_verbs::{CloseReason, EndpointId, Event as QueueEvent, VerbsError};
 use slab::Slab;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -33,7 +33,7 @@ pub(super) struct Ends {
     /// Connections with something to post.
     dirty: Vec<usize>,
     /// Of those, connections with long messages.
-    pub(super) turns: Turns,
+    pub(super) rotation: Rotation,
     /// The same of the instance's other threads.
     pub(super) elsewhere: Elsewhere,
     pub(super) pool: Pool,
@@ -61,11 +61,11 @@ pub(super) struct Peer {
     dirty: bool,
     /// When it is on the agenda.
     noted: Time,
-    pub(super) half: Half,
+    pub(super) end: End,
 }
 
-pub(super) enum Half {
-    Caller(Box<Calling>),
+pub(super) enum End {
+    Caller(Box<Dialer>),
     /// A calling end whose server goes away: it finishes what the server has heard of.
     Leaving {
         caller: Box<Caller>,
@@ -98,7 +98,7 @@ impl Ends {
             peers: Slab::new(),
             by_endpoint: Directory::default(),
             dirty: Vec::new(),
-            turns: Turns::new(),
+            rotation: Rotation::new(),
             elsewhere: Elsewhere::default(),
             pool: Pool::default(),
             agenda: Agenda::new(),
@@ -115,9 +115,9 @@ impl Ends {
     }
 
     /// Adds an end.
-    pub(super) fn add(&mut self, half: Half) -> PeerKey {
+    pub(super) fn add(&mut self, end: End) -> PeerKey {
         let serial = SERIALS.fetch_add(1, Ordering::Relaxed);
-        let index = self.peers.insert(Peer { serial, endpoint: None, dirty: false, noted: Time::MAX, half });
+        let index = self.peers.insert(Peer { serial, endpoint: None, dirty: false, noted: Time::MAX, end });
         PeerKey { index, serial }
     }
 
@@ -133,7 +133,7 @@ impl Ends {
     pub(super) fn disconnect(&mut self, index: usize) -> Option<EndpointId> {
         let endpoint = self.peers.get_mut(index)?.endpoint.take()?;
         self.by_endpoint.remove(endpoint);
-        self.turns.remove(index);
+        self.rotation.remove(index);
         Some(endpoint)
     }
 
@@ -189,7 +189,7 @@ impl Ends {
     }
 
     /// Lets the ends that are due do what they have to; nothing is due before the agenda's next then.
-    pub(super) fn sweep(&mut self, now: Time, happened: &mut Vec<Happening>) {
+    pub(super) fn sweep(&mut self, now: Time, events: &mut Vec<Event>) {
         let mut swept = std::mem::take(&mut self.swept);
         swept.extend(std::iter::from_fn(|| self.agenda.take(now)));
         for index in swept.drain(..) {
@@ -199,9 +199,9 @@ impl Ends {
             peer.noted = Time::MAX;
             if peer.due() <= now {
                 let key = PeerKey { index, serial: peer.serial };
-                if let Err(violation) = peer.on_timeout(now, happened) {
+                if let Err(violation) = peer.on_timeout(now, events) {
                     self.fates.push(Fate::Expel(key, violation));
-                } else if matches!(&peer.half, Half::Leaving { caller, .. } if caller.unfinished() == 0) {
+                } else if matches!(&peer.end, End::Leaving { caller, .. } if caller.unfinished() == 0) {
                     self.fates.push(Fate::Leave(key));
                 }
                 if peer.link().has_output() {
@@ -218,7 +218,7 @@ impl Ends {
     pub(super) fn welcome(&mut self, now: Time, endpoint: EndpointId) -> bool {
         let Some(config) = self.serving.as_ref().filter(|_| !self.draining) else { return false };
         let callee = Callee::new(config.link(config.limits.calls, now), &config.limits);
-        let key = self.add(Half::Callee(Box::new(callee)));
+        let key = self.add(End::Callee(Box::new(callee)));
         self.counters.connections.add(1);
         self.connect(key.index, endpoint);
         true
@@ -226,28 +226,28 @@ impl Ends {
 
     /// Takes in what the queue found, apart from chunks: those are for [`receive`](Self::receive).
     #[inline(never)]
-    pub(super) fn on_event(&mut self, now: Time, event: Event<'_>, happened: &mut Vec<Happening>) {
+    pub(super) fn on_event(&mut self, now: Time, event: QueueEvent<'_>, events: &mut Vec<Event>) {
         match event {
-            Event::Received { .. } => {}
-            Event::Writable { endpoint } | Event::Connected { endpoint } => {
+            QueueEvent::Received { .. } => {}
+            QueueEvent::Writable { endpoint } | QueueEvent::Connected { endpoint } => {
                 if let Some(index) = self.index_of(endpoint) {
                     self.mark(index);
                 }
             }
-            Event::Accepted { endpoint, .. } => {
+            QueueEvent::Accepted { endpoint, .. } => {
                 if self.welcome(now, endpoint) {
                     self.counters.accepted.add(1);
                 } else {
                     self.fates.push(Fate::Abort(endpoint));
                 }
             }
-            Event::AcceptedDetached { endpoint, .. } => {
+            QueueEvent::AcceptedDetached { endpoint, .. } => {
                 self.counters.accepted.add(1);
-                happened.push(Happening::Accepted(endpoint));
+                events.push(Event::Accepted(endpoint));
             }
-            Event::AcceptFailed { error, .. } => self.starve(now, &error),
-            Event::Closed { endpoint, reason } => self.fates.push(Fate::Gone(endpoint, reason)),
-            Event::Woken => {}
+            QueueEvent::AcceptFailed { error, .. } => self.starve(now, &error),
+            QueueEvent::Closed { endpoint, reason } => self.fates.push(Fate::Gone(endpoint, reason)),
+            QueueEvent::Woken => {}
         }
     }
 
@@ -268,46 +268,46 @@ impl Ends {
         now: Time,
         endpoint: EndpointId,
         chunk: &[u8],
-        happened: &mut Vec<Happening>,
-        finish: &mut impl FnMut(&mut Vec<Happening>, Finished),
+        events: &mut Vec<Event>,
+        finish: &mut impl FnMut(&mut Vec<Event>, Finished),
     ) {
         let Some(index) = self.index_of(endpoint) else { return };
         let Self { peers, pool, counters, fates, .. } = self;
         let Some(peer) = peers.get_mut(index) else { return };
-        let Peer { serial, dirty, half, .. } = peer;
+        let Peer { serial, dirty, end, .. } = peer;
         let key = PeerKey { index, serial: *serial };
-        let mut done = |done| finish(happened, done);
-        let (received, link) = match half {
-            Half::Caller(calling) => {
-                let caller = &mut calling.caller;
+        let mut done = |done| finish(events, done);
+        let (received, link) = match end {
+            End::Caller(dialer) => {
+                let caller = &mut dialer.caller;
                 let received = caller.receive(now, chunk, |len| pool.take_for(len), &mut done);
                 if caller.going().is_some() && received.is_ok() {
                     fates.push(Fate::Leave(key));
                 }
                 (received, &caller.link)
             }
-            Half::Leaving { caller, .. } => {
+            End::Leaving { caller, .. } => {
                 let received = caller.receive(now, chunk, |len| pool.take_for(len), &mut done);
                 if caller.unfinished() == 0 && received.is_ok() {
                     fates.push(Fate::Leave(key));
                 }
                 (received, &caller.link)
             }
-            Half::Callee(callee) => {
+            End::Callee(callee) => {
                 let received = match callee.receive(now, chunk, |len| pool.take_about(len)) {
-                    Ok(Some(Served::Arrived(arrival))) => {
-                        happened.push(Happening::Call(key, arrival));
+                    Ok(Some(CalleeEvent::Arrived(arrival))) => {
+                        events.push(Event::Call(key, arrival));
                         Ok(())
                     }
-                    Ok(Some(Served::Cancelled(call, task))) => {
-                        happened.push(Happening::Cancelled(key, call, task));
+                    Ok(Some(CalleeEvent::Cancelled(call, task))) => {
+                        events.push(Event::Cancelled(key, call, task));
                         Ok(())
                     }
-                    Ok(Some(Served::Refused)) => {
+                    Ok(Some(CalleeEvent::Refused)) => {
                         counters.refused.add(1);
                         Ok(())
                     }
-                    Ok(Some(Served::Withdrawn)) => {
+                    Ok(Some(CalleeEvent::Withdrawn)) => {
                         counters.cancelled.add(1);
                         Ok(())
                     }
@@ -338,10 +338,10 @@ impl Ends {
 
 impl Peer {
     pub(super) fn link(&mut self) -> &mut Link {
-        match &mut self.half {
-            Half::Caller(calling) => &mut calling.caller.link,
-            Half::Leaving { caller, .. } => &mut caller.link,
-            Half::Callee(callee) => &mut callee.link,
+        match &mut self.end {
+            End::Caller(dialer) => &mut dialer.caller.link,
+            End::Leaving { caller, .. } => &mut caller.link,
+            End::Callee(callee) => &mut callee.link,
         }
     }
 
@@ -357,20 +357,20 @@ impl Peer {
         endpoint: &mut Endpoint<'_>,
         spare: impl FnMut(Vec<u8>),
     ) -> Result<(), VerbsError> {
-        match &mut self.half {
-            Half::Caller(calling) => calling.caller.transmit(now, endpoint, spare),
-            Half::Leaving { caller, .. } => caller.transmit(now, endpoint, spare),
-            Half::Callee(callee) => callee.transmit(now, endpoint, spare),
+        match &mut self.end {
+            End::Caller(dialer) => dialer.caller.transmit(now, endpoint, spare),
+            End::Leaving { caller, .. } => caller.transmit(now, endpoint, spare),
+            End::Callee(callee) => callee.transmit(now, endpoint, spare),
         }
     }
 
     /// Does what is due.
-    fn on_timeout(&mut self, now: Time, happened: &mut Vec<Happening>) -> Result<(), Violation> {
-        let mut done = |done| happened.push(Happening::from(done));
-        match &mut self.half {
-            Half::Caller(calling) => calling.caller.on_timeout(now, &mut done),
-            Half::Leaving { caller, .. } => caller.on_timeout(now, &mut done),
-            Half::Callee(callee) => callee.link.on_timeout(now),
+    fn on_timeout(&mut self, now: Time, events: &mut Vec<Event>) -> Result<(), Violation> {
+        let mut done = |done| events.push(Event::from(done));
+        match &mut self.end {
+            End::Caller(dialer) => dialer.caller.on_timeout(now, &mut done),
+            End::Leaving { caller, .. } => caller.on_timeout(now, &mut done),
+            End::Callee(callee) => callee.link.on_timeout(now),
         }
     }
 }

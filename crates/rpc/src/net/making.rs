@@ -1,7 +1,7 @@
 //! How calls are made, and given up.
 
-use super::ends::{Ends, Fate, Half, Peer};
-use super::{Happening, Net, PeerKey};
+use super::ends::{End, Ends, Fate, Peer};
+use super::{Event, Net, PeerKey};
 use crate::status::{Check, Status};
 use greenwave_policy::Time;
 use greenwave_proto::connection::{NewCall, Request};
@@ -12,12 +12,12 @@ use std::time::Duration;
 const STALE: Duration = Duration::from_millis(10);
 
 impl Net {
-    /// Makes a call. It finishes as a [`Happening::Done`], possibly at once.
-    pub(crate) fn call(&mut self, key: PeerKey, call: NewCall, now: Time, happened: &mut Vec<Happening>) {
+    /// Makes a call. It finishes as a [`Event::Done`], possibly at once.
+    pub(crate) fn call(&mut self, key: PeerKey, call: NewCall, now: Time, events: &mut Vec<Event>) {
         let (request, body) = call.into_parts();
-        match self.dispatch(key, request, &body, now, happened) {
+        match self.dispatch(key, request, &body, now, events) {
             Ok(()) => self.ends.pool.put(body),
-            Err(request) => self.place(key.index, request, body, now, happened),
+            Err(request) => self.place(key.index, request, body, now, events),
         }
     }
 
@@ -29,12 +29,12 @@ impl Net {
         request: Request,
         body: &[u8],
         now: Time,
-        happened: &mut Vec<Happening>,
+        events: &mut Vec<Event>,
     ) {
-        if let Err(request) = self.dispatch(key, request, body, now, happened) {
+        if let Err(request) = self.dispatch(key, request, body, now, events) {
             let mut copy = self.ends.pool.take_about(body.len());
             copy.extend_from_slice(body);
-            self.place(key.index, request, copy, now, happened);
+            self.place(key.index, request, copy, now, events);
         }
     }
 
@@ -46,17 +46,17 @@ impl Net {
         request: Request,
         body: &[u8],
         now: Time,
-        happened: &mut Vec<Happening>,
+        events: &mut Vec<Event>,
     ) -> Result<(), Request> {
         if now > self.polled + STALE {
-            self.poll(now, happened);
+            self.poll(now, events);
         }
         let Ends { peers, pool, slots, .. } = &mut self.ends;
         match peers.get_mut(key.index) {
-            Some(Peer { half: Half::Caller(calling), endpoint: Some(_), .. }) => {
-                calling.caller.link.lend(|| pool.take_queue());
+            Some(Peer { end: End::Caller(dialer), endpoint: Some(_), .. }) => {
+                dialer.caller.link.lend(|| pool.take_queue());
                 let token = request.token;
-                let slot = calling.caller.dispatch(now, request, body)?;
+                let slot = dialer.caller.dispatch(now, request, body)?;
                 if token >= slots.len() {
                     slots.resize(token + 1, 0);
                 }
@@ -70,28 +70,21 @@ impl Net {
 
     /// Makes a call on the connection that there is, or on a new one.
     #[inline(never)]
-    pub(super) fn place(
-        &mut self,
-        index: usize,
-        request: Request,
-        body: Vec<u8>,
-        now: Time,
-        happened: &mut Vec<Happening>,
-    ) {
-        let Some(Peer { half: Half::Caller(calling), endpoint, .. }) = self.ends.peers.get_mut(index) else { return };
+    pub(super) fn place(&mut self, index: usize, request: Request, body: Vec<u8>, now: Time, events: &mut Vec<Event>) {
+        let Some(Peer { end: End::Caller(dialer), endpoint, .. }) = self.ends.peers.get_mut(index) else { return };
         let connected = match (&*endpoint, request.terms.ask(Check::Send, now).into_result()) {
             (Some(_), _) => Ok(()),
             (None, Err(status)) => Err(status),
-            (None, Ok(())) => calling.resting(now).map_or_else(|| self.connect(index, now), Err),
+            (None, Ok(())) => dialer.resting(now).map_or_else(|| self.connect(index, now), Err),
         };
-        let Some(Peer { half: Half::Caller(calling), .. }) = self.ends.peers.get_mut(index) else { return };
+        let Some(Peer { end: End::Caller(dialer), .. }) = self.ends.peers.get_mut(index) else { return };
         match connected {
             Err(status) => {
                 let outcome = Outcome::local(status, now.since(request.started));
-                happened.push(Happening::Done { token: request.token, outcome });
+                events.push(Event::Done { token: request.token, outcome });
             }
             Ok(()) => {
-                calling.caller.take_on(now, request, body, &mut |done| happened.push(done.into()));
+                dialer.caller.take_on(now, request, body, &mut |done| events.push(done.into()));
                 self.ends.mark(index);
                 self.ends.expect(index);
             }
@@ -99,34 +92,34 @@ impl Net {
     }
 
     fn connect(&mut self, index: usize, now: Time) -> Result<(), Status> {
-        let Half::Caller(calling) = &mut self.ends.peers[index].half else { return Ok(()) };
-        match self.queue.connect_with(&calling.route.address, calling.route.tls.as_ref()) {
+        let End::Caller(dialer) = &mut self.ends.peers[index].end else { return Ok(()) };
+        match self.queue.connect_with(&dialer.route.address, dialer.route.tls.as_ref()) {
             Ok(endpoint) => {
                 // The time for saying HELLO runs from now.
-                calling.renew(now);
+                dialer.renew(now);
                 self.ends.connect(index, endpoint);
                 Ok(())
             }
             Err(error) => {
-                calling.failed(now, false, error.to_string());
-                Err(calling.unreachable())
+                dialer.failed(now, false, error.to_string());
+                Err(dialer.unreachable())
             }
         }
     }
 
     /// Nobody waits for this call any more; it will not be reported, and its token may be given to another.
-    pub(crate) fn abandon(&mut self, key: PeerKey, token: usize, happened: &mut Vec<Happening>) {
+    pub(crate) fn abandon(&mut self, key: PeerKey, token: usize, events: &mut Vec<Event>) {
         let now = self.clock.now();
         let Ends { peers, slots, .. } = &mut self.ends;
         let slot = slots.get(token).map_or(usize::MAX, |slot| usize::from(*slot));
-        let Some(Peer { half: Half::Caller(calling), .. }) = peers.get_mut(key.index) else { return };
-        if calling.caller.abandon(now, token, slot) {
+        let Some(Peer { end: End::Caller(dialer), .. }) = peers.get_mut(key.index) else { return };
+        if dialer.caller.abandon(now, token, slot) {
             return self.ends.mark(key.index);
         }
         // A connection that the server leaves is given up seldom, and there is hardly ever one.
-        let left: Vec<PeerKey> = calling.left.clone();
+        let left: Vec<PeerKey> = dialer.left.clone();
         for key in left {
-            let Some(Peer { half: Half::Leaving { caller, .. }, .. }) = self.ends.peer(key) else { continue };
+            let Some(Peer { end: End::Leaving { caller, .. }, .. }) = self.ends.peer(key) else { continue };
             if caller.abandon(now, token, slot) {
                 if caller.unfinished() == 0 {
                     self.ends.fates.push(Fate::Leave(key));
@@ -135,6 +128,6 @@ impl Net {
             }
         }
         // It is over already.
-        happened.retain(|happening| !matches!(happening, Happening::Done { token: over, .. } if *over == token));
+        events.retain(|event| !matches!(event, Event::Done { token: over, .. } if *over == token));
     }
 }

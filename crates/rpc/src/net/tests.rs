@@ -42,9 +42,9 @@ fn serving(network: &Network) -> Timed {
 
 fn turn(Timed(net, nanos): &mut Timed, now: Time) {
     nanos.store(now.as_nanos(), Ordering::Relaxed);
-    let mut happened = Vec::new();
-    net.poll(now, &mut happened);
-    net.sweep(now, &mut happened);
+    let mut events = Vec::new();
+    net.poll(now, &mut events);
+    net.sweep(now, &mut events);
     net.flush(now);
 }
 
@@ -87,10 +87,10 @@ fn an_idle_connection_is_never_swept() {
     let key = client.0.open(route(SERVER));
     let context = crate::context::Context::unlimited();
     let method = crate::wire::MethodId::of("any");
-    let mut happened = Vec::new();
+    let mut events = Vec::new();
     let now = Time::from_nanos(1);
     let call = NewCall { token: 0, context: context.into(), method, body: Vec::new(), started: now };
-    client.0.call(key, call, now, &mut happened);
+    client.0.call(key, call, now, &mut events);
     for _ in 0..5 {
         turn(&mut client, now);
         turn(&mut net, now);
@@ -103,7 +103,7 @@ fn an_idle_connection_is_never_swept() {
     let later = now + Duration::from_secs(6);
     turn(&mut net, later);
     assert_eq!(net.0.ends.next_sweep, Time::MAX);
-    client.0.abandon(key, 0, &mut happened);
+    client.0.abandon(key, 0, &mut events);
     turn(&mut client, later);
     turn(&mut client, later + Duration::from_secs(6));
     assert_eq!(client.0.ends.next_sweep, Time::MAX);
@@ -116,14 +116,14 @@ fn idle_connections_are_not_visited_by_the_sweeps_for_others() {
         let network = Network::new(0);
         let (mut net, mut client) = (serving(&network), timed(&network));
         let method = crate::wire::MethodId::of("any");
-        let (mut happened, mut now) = (Vec::new(), Time::from_nanos(1));
+        let (mut events, mut now) = (Vec::new(), Time::from_nanos(1));
         let keys: Vec<PeerKey> = (0..=idle).map(|_| client.0.open(route(SERVER))).collect();
         for (token, key) in keys.iter().enumerate() {
             let context = crate::context::Context::unlimited().into();
-            client.0.call(*key, NewCall { token, context, method, body: Vec::new(), started: now }, now, &mut happened);
+            client.0.call(*key, NewCall { token, context, method, body: Vec::new(), started: now }, now, &mut events);
         }
         (0..5).for_each(|_| [&mut client, &mut net].into_iter().for_each(|it| turn(it, now)));
-        (1..=idle).for_each(|token| client.0.abandon(keys[token], token, &mut happened));
+        (1..=idle).for_each(|token| client.0.abandon(keys[token], token, &mut events));
         // What was set for the calls that were abandoned, and for HELLO, fires once more.
         for _ in 0..3 {
             now = now + Duration::from_secs(6);
@@ -147,7 +147,7 @@ fn what_became_of_an_abandoned_call_is_not_reported() {
     let network = Network::new(0);
     let mut client = timed(&network).0;
     let key = client.open(route("nobody"));
-    let mut happened = Vec::new();
+    let mut events = Vec::new();
     let now = Time::from_nanos(1);
     let context = crate::context::Context::born(now, greenwave_policy::Budget::from_nanos(-5), true);
     let method = crate::wire::MethodId::of("any");
@@ -155,9 +155,9 @@ fn what_became_of_an_abandoned_call_is_not_reported() {
         key,
         NewCall { token: 3, context: context.into(), method, body: Vec::new(), started: now },
         now,
-        &mut happened,
+        &mut events,
     );
-    assert_eq!(happened.len(), 1, "it had no time left");
-    client.abandon(key, 3, &mut happened);
-    assert!(happened.is_empty());
+    assert_eq!(events.len(), 1, "it had no time left");
+    client.abandon(key, 3, &mut events);
+    assert!(events.is_empty());
 }

@@ -26,8 +26,8 @@ use crate::clock::{Clock, Ticking};
 use crate::config::ServerConfig;
 use crate::context::Context;
 use crate::counters::Counters;
-use crate::local::{CallSlot, Mailbox, Shared};
-use crate::net::{Happening, Net, PeerKey, Route};
+use crate::local::{Mailbox, OutcomeCell, Shared};
+use crate::net::{Event, Net, PeerKey, Route};
 use crate::service::Router;
 use crate::wire::{CallId, MethodId};
 use greenwave_policy::{Admission, Dispatch, DispatchRule, Load, Margin, Pacing, Time};
@@ -94,7 +94,7 @@ pub(crate) struct EventLoop {
     found: Option<(MethodId, usize)>,
     dispatch: Dispatch,
     loads: Vec<Load>,
-    happened: Vec<Happening>,
+    events: Vec<Event>,
     /// The tasks of calls that the last poll found. Who takes back one of those in the same poll can't be told its task.
     found_last: Vec<usize>,
     drain_until: Option<Time>,
@@ -105,7 +105,7 @@ pub(crate) struct EventLoop {
 struct HandlerCall {
     task: usize,
     peer: PeerKey,
-    slot: Shared<CallSlot>,
+    cell: Shared<OutcomeCell>,
 }
 
 impl EventLoop {
@@ -133,7 +133,7 @@ impl EventLoop {
             found: None,
             dispatch: Dispatch::new(DispatchRule::JoinShortestQueue, 1),
             loads: Vec::new(),
-            happened: Vec::new(),
+            events: Vec::new(),
             found_last: Vec::new(),
             drain_until: None,
             stopped: false,
@@ -164,11 +164,11 @@ impl EventLoop {
             }
         }
         let now = self.clock.now();
-        self.net.close_all(now, &mut self.happened);
+        self.net.close_all(now, &mut self.events);
         // Workers serve what their head was sent before it was drained, so they end after it.
         self.role.workers.iter().for_each(|worker| worker.send(Message::Stop));
         if self.drain_until.is_some() {
-            self.net.linger(&mut self.happened);
+            self.net.linger(&mut self.events);
         }
     }
 
@@ -192,11 +192,11 @@ impl EventLoop {
         }
         worked |= self.steal(now);
         self.found_last.clear();
-        let polled = self.net.poll(now, &mut self.happened) > 0;
+        let polled = self.net.poll(now, &mut self.events) > 0;
         let busy = polled || self.jobs.ready() > 0;
         self.role.inbox.publish_round(busy, self.role.counters.connections.load());
-        let mut next = self.net.sweep(now, &mut self.happened);
-        worked |= polled | !self.happened.is_empty();
+        let mut next = self.net.sweep(now, &mut self.events);
+        worked |= polled | !self.events.is_empty();
         // What was found has the time at which it was found, which is later than that of the round.
         let begun = std::mem::replace(&mut now, self.clock.now());
         let look = self.net.found().unwrap_or(now).min(now).span_since(begun);
@@ -276,17 +276,17 @@ impl EventLoop {
 
     /// Deals with what polls and sweeps found.
     fn attend(&mut self, mut now: Time) {
-        let mut happened = std::mem::take(&mut self.happened);
-        for happening in happened.drain(..) {
-            match happening {
-                Happening::Call(peer, arrival) => {
+        let mut events = std::mem::take(&mut self.events);
+        for event in events.drain(..) {
+            match event {
+                Event::Call(peer, arrival) => {
                     self.arrive(now, peer, arrival);
                     if self.pacing.is_full() {
                         now = self.post(now);
                     }
                 }
-                Happening::Cancelled(peer, call, task) => self.cancel(now, peer, call, task),
-                Happening::Accepted(endpoint) => {
+                Event::Cancelled(peer, call, task) => self.cancel(now, peer, call, task),
+                Event::Accepted(endpoint) => {
                     let heads = &self.role.heads;
                     let least = heads
                         .iter()
@@ -296,10 +296,10 @@ impl EventLoop {
                     least.add_connection();
                     least.send(Message::Adopt(endpoint));
                 }
-                Happening::Done { token, outcome } => {
+                Event::Done { token, outcome } => {
                     if let Some(call) = self.calls.try_remove(token) {
-                        call.slot.token.set(None);
-                        *call.slot.outcome.borrow_mut() = Some(outcome);
+                        call.cell.token.set(None);
+                        *call.cell.outcome.borrow_mut() = Some(outcome);
                         if let Some(task) = self.tasks.get_mut(call.task) {
                             task.outstanding = task.outstanding.saturating_sub(1);
                         }
@@ -308,9 +308,9 @@ impl EventLoop {
                 }
             }
         }
-        // Refusals made on the way may have put new happenings in; what is empty keeps its memory.
-        if self.happened.is_empty() {
-            self.happened = happened;
+        // Refusals made on the way may have put new events in; what is empty keeps its memory.
+        if self.events.is_empty() {
+            self.events = events;
         }
     }
 

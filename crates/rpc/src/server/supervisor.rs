@@ -115,7 +115,7 @@ impl Supervisor {
         let mut net = Net::with_buffers(plan.backend.clone(), &config.limits, role.clock.clone(), false, BUFFERS)?;
         net.serve(ConnectionConfig::of(config), role.counters.clone());
         if let Some((interface, nth)) = &plan.interface {
-            net.share_turns(interface.clone(), *nth);
+            net.share_rotation(interface.clone(), *nth);
         }
         let (listeners, addresses) = listen(&mut net, &plan.listen, config.tls.as_ref(), plan.heads.len() > 1)?;
         role.listeners = listeners;

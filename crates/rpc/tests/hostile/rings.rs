@@ -70,7 +70,7 @@ fn a_reply_beyond_what_the_caller_accepts_fails_with_both_numbers() {
 fn a_reply_larger_than_the_ring_comes_whole_and_short_ones_overtake_it() {
     let siege = Siege::new();
     let mut peer = Raw::connect(siege.address());
-    let limits = wire::Limits { credits: 4, chunk_bytes: 512, ..raw::hello().limits };
+    let limits = wire::HelloLimits { credits: 4, chunk_bytes: 512, ..raw::hello().limits };
     peer.send(&Frame::Hello(Hello { limits, ..raw::hello() }));
     peer.read().expect("a HELLO");
     let large = call_id(0, 1);

@@ -43,7 +43,7 @@ struct SlowReader {
 impl SlowReader {
     fn of(siege: &Siege) -> Self {
         let mut raw = Raw::connect(siege.address());
-        let limits = wire::Limits { credits: 4, ..raw::hello().limits };
+        let limits = wire::HelloLimits { credits: 4, ..raw::hello().limits };
         raw.send(&Frame::Hello(Hello { limits, ..raw::hello() }));
         raw.read().expect("a HELLO");
         Self { raw, credits: CREDITS, made: 0, owed: 0 }

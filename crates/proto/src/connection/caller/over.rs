@@ -72,14 +72,14 @@ impl Caller {
     /// Takes the call out of an open slot.
     fn take_open(&mut self, now: Time, slot: usize) -> Option<Request> {
         let state = &mut self.slots[slot].1;
-        let Slot::Open(mut open) = std::mem::replace(state, Slot::Haunted(None)) else { return None };
+        let Slot::Open(mut open) = std::mem::replace(state, Slot::Abandoned(None)) else { return None };
         self.open -= 1;
         if let Queue::Split(_) = open.queue {
             self.elsewhere.remove(&open.request.token);
         }
         if let Some(reply) = open.reply.take() {
             let assembly = reply.0;
-            *state = Slot::Haunted(Some(Discarding::begin(assembly.arrived(), assembly.message_len())));
+            *state = Slot::Abandoned(Some(Discarding::begin(assembly.arrived(), assembly.message_len())));
             self.receiving -= 1;
             self.link.received_part(now, self.receiving);
         }

@@ -5,7 +5,7 @@ use crate::connection::outgoing::Outgoing;
 use crate::connection::timers::Timer;
 use crate::transport::Transport;
 use crate::wire::{CallId, Credit, DataHeader, Direction, GoAwayCode, checksum};
-use greenwave_policy::{Pace, Time, Turns};
+use greenwave_policy::{Pace, Rotation, Time};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -109,7 +109,7 @@ impl Link {
             }
             self.chunks += 1;
             self.pacing.posted(self.chunks, bytes);
-            if bytes > Turns::SHORT.min(most - 1)
+            if bytes > Rotation::SHORT.min(most - 1)
                 && let Some(tagging) = &mut self.tagging
             {
                 tagging.charge(now, transport, bytes);

@@ -2,7 +2,7 @@
 
 use super::EventLoop;
 use crate::clock::Ticking;
-use crate::local::{CallSlot, Command, Shared};
+use crate::local::{Command, OutcomeCell, Shared};
 use crate::server::inbox::Inbox;
 use crate::server::limiter::Permit;
 use crate::server::methods::Learned;
@@ -214,7 +214,7 @@ impl EventLoop {
         for command in commands.drain(..) {
             match command {
                 Command::Start(start) => self.start(now, index, *start),
-                Command::Abandon(slot) => self.abandon_call(&slot),
+                Command::Abandon(cell) => self.abandon_call(&cell),
                 Command::Sleep { completions, until } => {
                     let task = &mut self.tasks[index];
                     let missed = std::mem::take(&mut task.missed);
@@ -246,7 +246,7 @@ impl EventLoop {
         for command in commands.drain(..) {
             match command {
                 Command::Start(start) => self.start(now, index, *start),
-                Command::Abandon(slot) => self.abandon_call(&slot),
+                Command::Abandon(cell) => self.abandon_call(&cell),
                 other => kept.push(other),
             }
         }
@@ -261,15 +261,15 @@ impl EventLoop {
         }
     }
 
-    fn abandon_call(&mut self, slot: &Shared<CallSlot>) {
-        if let Some(token) = slot.token.take() {
+    fn abandon_call(&mut self, cell: &Shared<OutcomeCell>) {
+        if let Some(token) = cell.token.take() {
             self.abandon(token);
         }
     }
 
     /// A call can fail at once; its completion must find the task waiting, so it is delivered now.
     fn attend_to_failed(&mut self, now: Time) {
-        if !self.happened.is_empty() {
+        if !self.events.is_empty() {
             self.attend(now);
         }
     }

@@ -162,16 +162,16 @@ impl EventLoop {
     }
 
     pub(super) fn start(&mut self, now: Time, index: usize, start: Start) {
-        let Start { route, context, method, body, slot } = start;
+        let Start { route, context, method, body, cell } = start;
         let peer = self.connection_of(&route);
         let Self { net, calls, .. } = self;
-        let token = calls.insert(HandlerCall { task: index, peer, slot: slot.clone() });
-        slot.token.set(Some(token));
+        let token = calls.insert(HandlerCall { task: index, peer, cell: cell.clone() });
+        cell.token.set(Some(token));
         let task = &mut self.tasks[index];
         task.outstanding += 1;
         // It has to leave, as a reply has.
         self.pacing.replied(task.urgency.deadline.expires());
-        net.call(peer, NewCall { token, context, method, body, started: now }, now, &mut self.happened);
+        net.call(peer, NewCall { token, context, method, body, started: now }, now, &mut self.events);
     }
 
     /// The connection that a channel's calls go over. Those of channels that are gone are closed when one is added.
@@ -195,8 +195,8 @@ impl EventLoop {
 
     pub(super) fn abandon(&mut self, token: usize) {
         let Some(call) = self.calls.try_remove(token) else { return };
-        call.slot.token.set(None);
-        self.net.abandon(call.peer, token, &mut self.happened);
+        call.cell.token.set(None);
+        self.net.abandon(call.peer, token, &mut self.events);
         if let Some(task) = self.tasks.get_mut(call.task) {
             task.outstanding = task.outstanding.saturating_sub(1);
         }

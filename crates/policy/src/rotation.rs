@@ -2,12 +2,12 @@
 //!
 //! Connections of one instance share its network interface, so what holds within a connection (see
 //! [`split`](crate::split)) holds over all of them: the smallest remainder goes first. Each thread of the instance has its
-//! connections here, and is told what the others' hold up ([`Turns::held_up`]). Connections with short messages
-//! alone have no part in this; they post before. Those with long ones are [offered](Turns::offer) here, and
+//! connections here, and is told what the others' hold up ([`Rotation::held_up`]). Connections with short messages
+//! alone have no part in this; they post before. Those with long ones are [offered](Rotation::offer) here, and
 //! - one whose shortest remainder is short goes at once,
 //! - the others by their shortest remainder, and as long as one with less is held up by its link they are held back: what
 //!   they posted would stand in that one's way,
-//! - but not for longer than [`Turns::HOLD`]: their ways may part beyond the interface, and they must not starve.
+//! - but not for longer than [`Rotation::HOLD`]: their ways may part beyond the interface, and they must not starve.
 //!
 //! There are as many entries here as connections with long messages under way, mostly none.
 //!
@@ -22,7 +22,7 @@ use std::time::Duration;
 /// 1. A connection has one entry, ready or held up; the others are of no interest here.
 /// 2. A ready one has had no turn since it became ready.
 #[derive(Clone, Debug, Default)]
-pub struct Turns {
+pub struct Rotation {
     entries: Vec<Entry>,
     ready: usize,
 }
@@ -36,7 +36,7 @@ struct Entry {
     ready: Option<Time>,
 }
 
-impl Turns {
+impl Rotation {
     /// The longest that a connection is held back, but for the turns of others that have waited as long.
     pub const HOLD: Duration = Duration::from_millis(2);
 

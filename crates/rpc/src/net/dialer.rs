@@ -6,7 +6,7 @@ use greenwave_policy::{Backoff, Time};
 use greenwave_proto::connection::Caller;
 
 /// The calls to one server.
-pub(super) struct Calling {
+pub(super) struct Dialer {
     pub(super) caller: Caller,
     pub(super) route: Route,
     backoff: Backoff,
@@ -15,7 +15,7 @@ pub(super) struct Calling {
     pub(super) left: Vec<PeerKey>,
 }
 
-impl Calling {
+impl Dialer {
     /// `chunk_bytes`: what the queue takes, whatever the channel is set to.
     pub(super) fn new(mut route: Route, chunk_bytes: usize, now: Time) -> Self {
         let limits = &mut route.connection.limits;
@@ -57,41 +57,41 @@ mod tests {
     use greenwave_verbs::Address;
     use std::time::Duration;
 
-    fn calling(reconnect: Duration, jitter_seed: Option<u64>) -> Calling {
+    fn dialer(reconnect: Duration, jitter_seed: Option<u64>) -> Dialer {
         let connection = ConnectionConfig::of(&ServerConfig::default());
         let address = Address::Memory("there".into());
         let route = Route { address, connection, tls: None, reconnect, jitter_seed };
-        Calling::new(route, 1024, Time::ZERO)
+        Dialer::new(route, 1024, Time::ZERO)
     }
 
     #[test]
     fn attempts_are_spaced_out_until_a_connection_is_of_use() {
-        let mut calling = calling(Duration::from_millis(10), None);
+        let mut dialer = dialer(Duration::from_millis(10), None);
         let mut now = Time::ZERO;
         let mut pauses = Vec::new();
         for _ in 0..9 {
-            calling.failed(now, false, "refused".into());
-            pauses.push(calling.backoff.due().since(now).as_millis());
-            assert!(calling.resting(now).is_some());
-            now = calling.backoff.due();
-            assert!(calling.resting(now).is_none());
+            dialer.failed(now, false, "refused".into());
+            pauses.push(dialer.backoff.due().since(now).as_millis());
+            assert!(dialer.resting(now).is_some());
+            now = dialer.backoff.due();
+            assert!(dialer.resting(now).is_none());
         }
         for (pause, most) in pauses.iter().zip([10, 20, 40, 80, 160, 320, 640, 640, 640]) {
             assert!((most / 2..=most).contains(pause), "{pauses:?}");
         }
-        calling.failed(now, true, "reset".into());
-        assert!(calling.resting(now).is_none());
-        calling.failed(now, false, "refused".into());
-        assert!(calling.backoff.due().since(now) <= Duration::from_millis(10));
+        dialer.failed(now, true, "reset".into());
+        assert!(dialer.resting(now).is_none());
+        dialer.failed(now, false, "refused".into());
+        assert!(dialer.backoff.due().since(now) <= Duration::from_millis(10));
     }
 
     /// Without jitter, all that lose a server come back to it in the same instant, again and again.
     #[test]
     fn channels_that_lost_the_same_server_do_not_retry_in_step() {
         let retries = |jitter_seed| {
-            let mut calling = calling(Duration::from_millis(10), jitter_seed);
-            calling.failed(Time::ZERO, false, "refused".into());
-            calling.backoff.due()
+            let mut dialer = dialer(Duration::from_millis(10), jitter_seed);
+            dialer.failed(Time::ZERO, false, "refused".into());
+            dialer.backoff.due()
         };
         let instants: std::collections::BTreeSet<Time> = (0..20).map(|_| retries(None)).collect();
         assert!(instants.len() > 15, "{instants:?}");
@@ -100,9 +100,9 @@ mod tests {
 
     #[test]
     fn an_absurd_pause_is_only_long() {
-        let mut calling = calling(Duration::MAX, None);
-        calling.failed(Time::ZERO, false, String::new());
-        calling.failed(Time::ZERO, false, String::new());
-        assert!(calling.resting(Time::from_nanos(1 << 62)).is_some());
+        let mut dialer = dialer(Duration::MAX, None);
+        dialer.failed(Time::ZERO, false, String::new());
+        dialer.failed(Time::ZERO, false, String::new());
+        assert!(dialer.resting(Time::from_nanos(1 << 62)).is_some());
     }
 }

@@ -1,6 +1,6 @@
 //! Connections with long messages take turns.
 //!
-//! [`Turns`](greenwave_policy::Turns) decides whose it is; here they are offered to it, and have them. A round of flushing gives few turns: what is
+//! [`Rotation`](greenwave_policy::Rotation) decides whose it is; here they are offered to it, and have them. A round of flushing gives few turns: what is
 //! posted is also copied by this thread, which has other things to find and to do meanwhile.
 
 use super::Net;
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 const AT_ONCE: usize = 2;
 
 /// The threads of an instance, which send over one network interface: what each one's links hold up, as
-/// [`Turns::held_up`](greenwave_policy::Turns::held_up) has it. Each word is written by its own thread.
+/// [`Rotation::held_up`](greenwave_policy::Rotation::held_up) has it. Each word is written by its own thread.
 #[derive(Clone, Debug)]
 pub(crate) struct Interface(Arc<[Word]>);
 
@@ -68,7 +68,7 @@ impl Drop for Elsewhere {
 
 impl Net {
     /// From now on connections of this and the other threads take turns.
-    pub(crate) fn share_turns(&mut self, interface: Interface, thread: usize) {
+    pub(crate) fn share_rotation(&mut self, interface: Interface, thread: usize) {
         self.ends.elsewhere = Elsewhere(Some((interface, thread)));
     }
 
@@ -77,8 +77,8 @@ impl Net {
     pub(super) fn take_turns(&mut self, now: Time) -> bool {
         let mut posted = false;
         for _ in 0..AT_ONCE {
-            let Ends { peers, pool, turns, elsewhere, .. } = &mut self.ends;
-            let Some(index) = turns.next(now, elsewhere.held_up()) else { break };
+            let Ends { peers, pool, rotation, elsewhere, .. } = &mut self.ends;
+            let Some(index) = rotation.next(now, elsewhere.held_up()) else { break };
             let Some((peer, id)) =
                 peers.get_mut(index).and_then(|peer| Some((peer.endpoint?, peer))).map(|(at, peer)| (peer, at))
             else {
@@ -93,7 +93,7 @@ impl Net {
             }
             // With room left it waits for credits, which is no reason to hold others back.
             let is_held_up = peer.link().is_long() && self.queue.send_room(id) == 0;
-            turns.posted(index, peer.link().least().filter(|_| is_held_up));
+            rotation.posted(index, peer.link().least().filter(|_| is_held_up));
             self.ends.expect(index);
         }
         posted
@@ -102,14 +102,14 @@ impl Net {
 
 impl Ends {
     /// When a connection has its turn, if one waits for it.
-    pub(super) fn turn_due(&self, now: Time) -> Option<Time> {
-        self.turns.due(now, self.elsewhere.held_up())
+    pub(super) fn rotation_due(&self, now: Time) -> Option<Time> {
+        self.rotation.due(now, self.elsewhere.held_up())
     }
 
     /// Tells the other threads, if there are any, what is held up here.
     pub(super) fn tell_others(&self) {
         if let Some(word) = self.elsewhere.own() {
-            Elsewhere::tell(word, self.turns.held_up());
+            Elsewhere::tell(word, self.rotation.held_up());
         }
     }
 
@@ -117,7 +117,7 @@ impl Ends {
     #[cold]
     pub(super) fn queue_up(&mut self, now: Time, index: usize) {
         let least = self.peers[index].link().least().unwrap_or_default();
-        self.turns.offer(now, index, least);
+        self.rotation.offer(now, index, least);
     }
 }
 

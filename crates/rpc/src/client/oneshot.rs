@@ -1,6 +1,6 @@
 //! Where a call's outcome is put for a thread or a task that waits elsewhere than on the completion queue.
 //!
-//! The leader alone puts something in, once. After that it doesn't touch the slot any more, so its maker can use it for
+//! The leader alone puts something in, once. After that it doesn't touch the oneshot any more, so its maker can use it for
 //! the next call.
 
 use crate::waiter::Waiter;
@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context as TaskContext, Poll};
 use std::time::{Duration, Instant};
 
-/// One call's place: pending, then done, then taken.
+/// One call's outcome: pending, then done, then taken.
 #[derive(Default)]
-pub(crate) struct SharedSlot {
+pub(crate) struct Oneshot {
     /// What is to be seen of the state without its lock, for those who spin. Written under the lock.
     sign: AtomicU8,
     state: Mutex<State>,
@@ -40,13 +40,13 @@ enum Stage {
 
 /// Why a waiting thread goes on.
 #[derive(Debug)]
-pub(crate) enum Turn {
+pub(crate) enum Woken {
     Done(Outcome),
     /// It was handed the lead.
     Leads,
 }
 
-impl SharedSlot {
+impl Oneshot {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -62,7 +62,7 @@ impl SharedSlot {
         let waiter = std::mem::take(&mut state.waiter);
         self.sign.store(DONE, Ordering::Release);
         drop(state);
-        // Before the wake, so that who is woken has the slot to itself.
+        // Before the wake, so that who is woken has the oneshot to itself.
         drop(self);
         waiter.wake();
     }
@@ -89,16 +89,16 @@ impl SharedSlot {
 
     /// Waits on the calling thread until there is an outcome or a lead to take: spins for as long as its `patience`
     /// lasts (`None`: for ever), then parks.
-    pub(crate) fn wait(&self, patience: Option<Duration>) -> Turn {
+    pub(crate) fn wait(&self, patience: Option<Duration>) -> Woken {
         spin(patience, || self.sign() != PENDING);
         loop {
             let mut state = self.state();
             if let Some(outcome) = state.take() {
-                return Turn::Done(outcome);
+                return Woken::Done(outcome);
             }
             if self.sign() == LEADS {
                 self.sign.store(PENDING, Ordering::Release);
-                return Turn::Leads;
+                return Woken::Leads;
             }
             state.waiter = Waiter::Thread(std::thread::current());
             drop(state);
@@ -116,7 +116,7 @@ impl SharedSlot {
         waiter.wake();
     }
 
-    /// Makes a slot that nobody else holds as good as new.
+    /// Makes a oneshot that nobody else holds as good as new.
     pub(super) fn reset(&mut self) {
         *self = Self::default();
     }
