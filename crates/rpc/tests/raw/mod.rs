@@ -5,7 +5,7 @@
 
 use greenwave_policy::{Budget, DeadlineField};
 use greenwave_rpc::wire::{
-    Call, CallHeader, CallId, Cancel, Data, DataHeader, Direction, Features, Frame, GoAwayCode, Hello, Limits,
+    Call, CallHeader, CallId, Cancel, Data, DataHeader, Direction, Features, Frame, GoAwayCode, Hello, HelloLimits,
     MethodId, Reply, ReplyHeader, StageName,
 };
 use greenwave_rpc::{Code, Reason};
@@ -58,13 +58,13 @@ pub(crate) fn call_id(slot: u16, generation: u16) -> CallId {
 
 /// What a well-behaved caller says of itself.
 pub(crate) fn hello() -> Hello<'static> {
-    let limits = Limits { credits: 64, chunk_bytes: 16 << 10, message_bytes: 16 << 20, calls: 0 };
+    let limits = HelloLimits { credits: 64, chunk_bytes: 16 << 10, message_bytes: 16 << 20, calls: 0 };
     Hello::new(Features::RECEIPTS, limits, StageName::UNNAMED)
 }
 
 /// What a well-behaved callee says of itself.
 pub(crate) fn server_hello() -> Hello<'static> {
-    let limits = Limits { credits: 64, chunk_bytes: 16 << 10, message_bytes: 16 << 20, calls: 16 };
+    let limits = HelloLimits { credits: 64, chunk_bytes: 16 << 10, message_bytes: 16 << 20, calls: 16 };
     Hello::new(Features::RECEIPTS, limits, StageName::new("imposter").unwrap())
 }
 
