@@ -5,7 +5,7 @@ mod block_on;
 mod raw;
 
 use block_on::block_on;
-use greenwave_rpc::wire::{CallId, Credit, Frame, GoAway, GoAwayCode, Hello, Limits as WireLimits, MethodId, Versions};
+use greenwave_rpc::wire::{CallId, Credit, Frame, GoAway, GoAwayCode, Hello, HelloLimits, MethodId, Versions};
 use greenwave_rpc::*;
 use greenwave_verbs::Address;
 use raw::{Raw, reply, reply_data, server_hello, within_reason};
@@ -131,7 +131,7 @@ fn a_server_that_closes_at_once_is_unreachable() {
 #[test]
 fn a_server_that_accepts_no_calls_is_not_waited_for() {
     let imposter = Imposter::new(|_, raw| {
-        raw.send(&Frame::Hello(Hello { limits: WireLimits { calls: 0, ..server_hello().limits }, ..server_hello() }));
+        raw.send(&Frame::Hello(Hello { limits: HelloLimits { calls: 0, ..server_hello().limits }, ..server_hello() }));
         raw.farewell();
     });
     fails_with(&imposter, Reason::TooManyCalls, "accepts none");
@@ -275,7 +275,7 @@ fn after_a_goaway_calls_are_made_on_a_new_connection() {
 #[test]
 fn calls_that_wait_for_a_slot_move_to_the_new_connection() {
     let imposter = Imposter::new(|number, raw| {
-        let limits = WireLimits { calls: if number == 0 { 1 } else { 16 }, ..server_hello().limits };
+        let limits = HelloLimits { calls: if number == 0 { 1 } else { 16 }, ..server_hello().limits };
         raw.send(&Frame::Hello(Hello { limits, ..server_hello() }));
         raw.read();
         let (first, _) = raw.next_call();

@@ -4,10 +4,10 @@ use super::environment::Environment;
 use super::knowledge::Knowledge;
 use super::measure::{Measure, Meter};
 use super::peer::PeerId;
-use super::pilot::{Advice, Anchor, Pilot};
 use super::predict::{Model, predict};
 use super::recommend::recommend;
 use super::setting::{Aim, Load, Prediction, Setting, worth};
+use super::tuner::{Advice, Anchor, Tuner};
 use crate::time::Time;
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ pub struct Controller {
     aim: Aim,
     known: Knowledge,
     meter: Meter,
-    pilot: Pilot,
+    tuner: Tuner,
     /// Whether what was begun under the last setting may still be under way.
     changing: bool,
     next: Time,
@@ -44,7 +44,7 @@ impl Controller {
             aim,
             known: Knowledge::new(),
             meter: Meter::new(aim),
-            pilot: Pilot::new(),
+            tuner: Tuner::new(),
             changing: false,
             next: Time::ZERO,
             environment: None,
@@ -173,7 +173,7 @@ impl Controller {
     /// keeps up, unless its path carries less.
     #[must_use]
     pub fn setting(&self, peer: PeerId) -> Setting {
-        let setting = self.pilot.setting();
+        let setting = self.tuner.setting();
         let quorum = self.known.quorum.filter(|quorum| *quorum != peer).and_then(|quorum| self.known.peer(quorum));
         let (Some(quorum), Some(peer)) = (quorum, self.known.peer(peer)) else { return setting };
         let Some(least_here) = peer.least() else { return setting };
@@ -186,7 +186,7 @@ impl Controller {
     /// The setting for the follower that completes the quorum: by its window batches are pulled.
     #[must_use]
     pub fn quorum_setting(&self) -> Setting {
-        self.pilot.setting()
+        self.tuner.setting()
     }
 
     /// The follower that completes the quorum; `None` before one has acknowledged.
@@ -205,7 +205,7 @@ impl Controller {
     #[must_use]
     pub fn prediction(&self) -> Option<Prediction> {
         let load = load(self.meter.in_system() as f64);
-        self.environment.map(|environment| predict(&environment, self.pilot.setting(), load))
+        self.environment.map(|environment| predict(&environment, self.tuner.setting(), load))
     }
 
     /// What was begun under the old setting has ended; what comes now counts.
@@ -218,14 +218,14 @@ impl Controller {
 
     fn end_span(&mut self, now: Time) {
         let measure = self.meter.take(now);
-        let in_force = self.pilot.setting();
+        let in_force = self.tuner.setting();
         let quorum = self.known.end_span(now, &measure, in_force);
         self.next = now + Self::SHORTEST.max(8 * self.known.usual_round_trip());
         let (Some(span), Some(environment)) = (quorum, self.known.environment()) else { return };
         self.environment = Some(environment);
         let advice = self.advice(&environment, &measure, in_force, span.used(in_force.window()));
-        self.pilot.review(&measure, &advice);
-        if self.pilot.setting() != in_force {
+        self.tuner.review(&measure, &advice);
+        if self.tuner.setting() != in_force {
             self.changing = true;
             self.next = now + LEAST_CHANGING.max(2 * self.known.usual_round_trip());
         }

@@ -106,10 +106,10 @@ mod instance;
 mod knowledge;
 mod measure;
 mod peer;
-mod pilot;
 mod predict;
 mod recommend;
 mod setting;
+mod tuner;
 
 pub use bandwidth::{Bandwidth, NoBandwidth};
 pub use controller::Controller;

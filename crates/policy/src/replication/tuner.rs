@@ -61,7 +61,7 @@ pub(super) struct Anchor {
 
 /// Decides what is set next.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pilot {
+pub(super) struct Tuner {
     current: Setting,
     phase: Phase,
 }
@@ -136,7 +136,7 @@ enum Step {
     Pair,
 }
 
-impl Pilot {
+impl Tuner {
     pub(super) const fn new() -> Self {
         Self { current: Setting::FIRST, phase: Phase::Seek { still: 0, spans: 0 } }
     }
@@ -149,7 +149,7 @@ impl Pilot {
         }
     }
 
-    /// A span has ended in which [`Pilot::setting`] was in force.
+    /// A span has ended in which [`Tuner::setting`] was in force.
     pub(super) fn review(&mut self, measure: &Measure, advice: &Advice) {
         if measure.in_system < FEW {
             return;
@@ -419,23 +419,23 @@ mod tests {
     }
 
     /// Something is being tried, and what there was did 1000 a second by 100 clients.
-    fn trying() -> Pilot {
+    fn trying() -> Tuner {
         let mut hold = Hold::new(did(1000.0, 100.0), advice(100.0).anchor);
         hold.trial = Some(Trial { setting: tried(), step: Step::Wider, least_gain: BETTER, stage: Stage::Begun });
         // Nothing else for now.
         hold.records = [Record { refused: 0, due: 1000 }; STEPS.len()];
-        Pilot { current: current(), phase: Phase::Hold(hold) }
+        Tuner { current: current(), phase: Phase::Hold(hold) }
     }
 
     /// Goes through spans of these rates and so much in the system each.
-    fn goes_through(pilot: &mut Pilot, spans: &[(f64, f64)]) {
+    fn goes_through(tuner: &mut Tuner, spans: &[(f64, f64)]) {
         for (ops_per_s, in_system) in spans {
-            pilot.review(&did(*ops_per_s, *in_system), &advice(*in_system));
+            tuner.review(&did(*ops_per_s, *in_system), &advice(*in_system));
         }
     }
 
-    fn hold(pilot: &Pilot) -> &Hold {
-        match &pilot.phase {
+    fn hold(tuner: &Tuner) -> &Hold {
+        match &tuner.phase {
             Phase::Hold(hold) => hold,
             Phase::Seek { .. } => panic!("it seeks"),
         }
@@ -443,55 +443,55 @@ mod tests {
 
     #[test]
     fn what_is_better_than_before_and_after_is_kept() {
-        let mut pilot = trying();
-        goes_through(&mut pilot, &[(1050.0, 100.0)]);
-        assert_eq!(pilot.setting(), tried());
-        goes_through(&mut pilot, &[(1100.0, 100.0), (1050.0, 100.0)]);
-        assert_eq!(pilot.setting(), current());
-        goes_through(&mut pilot, &[(1000.0, 100.0)]);
-        assert_eq!(pilot.setting(), tried());
-        goes_through(&mut pilot, &[(1050.0, 100.0), (1100.0, 100.0)]);
-        assert_eq!((pilot.setting(), hold(&pilot).unsure), (tried(), 0));
+        let mut tuner = trying();
+        goes_through(&mut tuner, &[(1050.0, 100.0)]);
+        assert_eq!(tuner.setting(), tried());
+        goes_through(&mut tuner, &[(1100.0, 100.0), (1050.0, 100.0)]);
+        assert_eq!(tuner.setting(), current());
+        goes_through(&mut tuner, &[(1000.0, 100.0)]);
+        assert_eq!(tuner.setting(), tried());
+        goes_through(&mut tuner, &[(1050.0, 100.0), (1100.0, 100.0)]);
+        assert_eq!((tuner.setting(), hold(&tuner).unsure), (tried(), 0));
     }
 
     #[test]
     fn what_is_worse_once_it_is_in_force_is_taken_back() {
-        let mut pilot = trying();
-        goes_through(&mut pilot, &[(1050.0, 100.0), (1100.0, 100.0), (1050.0, 100.0), (1000.0, 100.0)]);
-        goes_through(&mut pilot, &[(1000.0, 100.0), (950.0, 100.0)]);
-        assert_eq!((pilot.setting(), hold(&pilot).records[WIDER].refused), (current(), 2));
+        let mut tuner = trying();
+        goes_through(&mut tuner, &[(1050.0, 100.0), (1100.0, 100.0), (1050.0, 100.0), (1000.0, 100.0)]);
+        goes_through(&mut tuner, &[(1000.0, 100.0), (950.0, 100.0)]);
+        assert_eq!((tuner.setting(), hold(&tuner).records[WIDER].refused), (current(), 2));
     }
 
     #[test]
     fn what_is_better_than_before_alone_is_refused() {
-        let mut pilot = trying();
-        goes_through(&mut pilot, &[(1050.0, 100.0), (1100.0, 100.0), (1100.0, 100.0), (1100.0, 100.0)]);
-        assert_eq!((pilot.setting(), hold(&pilot).records[WIDER].refused), (current(), 1));
+        let mut tuner = trying();
+        goes_through(&mut tuner, &[(1050.0, 100.0), (1100.0, 100.0), (1100.0, 100.0), (1100.0, 100.0)]);
+        assert_eq!((tuner.setting(), hold(&tuner).records[WIDER].refused), (current(), 1));
     }
 
     /// What waits because of a trial isn't another load: nothing is sought for it, and the trial rests all the longer.
     #[test]
     fn a_trial_that_is_much_worse_ends_at_once_and_what_it_left_waiting_is_no_news() {
-        let mut pilot = trying();
-        goes_through(&mut pilot, &[(700.0, 200.0)]);
-        assert_eq!(pilot.setting(), current());
-        goes_through(&mut pilot, &[(1200.0, 200.0), (1000.0, 110.0), (1000.0, 100.0)]);
-        assert_eq!((pilot.setting(), hold(&pilot).records[WIDER].refused), (current(), 2));
-        assert!(!hold(&pilot).closed);
+        let mut tuner = trying();
+        goes_through(&mut tuner, &[(700.0, 200.0)]);
+        assert_eq!(tuner.setting(), current());
+        goes_through(&mut tuner, &[(1200.0, 200.0), (1000.0, 110.0), (1000.0, 100.0)]);
+        assert_eq!((tuner.setting(), hold(&tuner).records[WIDER].refused), (current(), 2));
+        assert!(!hold(&tuner).closed);
     }
 
     #[test]
     fn a_load_that_changes_while_a_kept_trial_is_looked_at_is_noticed() {
-        let mut pilot = trying();
-        goes_through(&mut pilot, &[(1050.0, 100.0), (1100.0, 100.0), (1050.0, 100.0), (1000.0, 100.0)]);
-        goes_through(&mut pilot, &[(200.0, 30.0), (200.0, 10.0)]);
-        assert!(matches!(pilot.phase, Phase::Seek { .. }));
+        let mut tuner = trying();
+        goes_through(&mut tuner, &[(1050.0, 100.0), (1100.0, 100.0), (1050.0, 100.0), (1000.0, 100.0)]);
+        goes_through(&mut tuner, &[(200.0, 30.0), (200.0, 10.0)]);
+        assert!(matches!(tuner.phase, Phase::Seek { .. }));
     }
 
     #[test]
     fn a_rate_that_follows_from_the_setting_is_of_clients_that_wait() {
-        let mut pilot = trying();
-        goes_through(&mut pilot, &[(900.0, 100.0), (900.0, 100.0), (1000.0, 100.0), (1000.0, 100.0)]);
-        assert!(hold(&pilot).closed);
+        let mut tuner = trying();
+        goes_through(&mut tuner, &[(900.0, 100.0), (900.0, 100.0), (1000.0, 100.0), (1000.0, 100.0)]);
+        assert!(hold(&tuner).closed);
     }
 }
