@@ -367,17 +367,15 @@ impl Callee {
             _ => return None,
         }
         self.open -= 1;
-        let header = self.header(&answer);
-        let body = match &answer.result {
-            Ok(body) => &body[..],
-            Err(status) => status.message.as_bytes(),
+        let (body, is_whole) = match &answer.result {
+            Ok(body) => (&body[..], true),
+            Err(status) => (status.message.as_bytes(), status.message.len() <= wire::FAILURE_TEXT_MOST),
         };
-        let is_whole = header.code == Code::Ok || body.len() <= wire::FAILURE_TEXT_MOST;
         if !answer.receipt.children.is_empty() || !is_whole || !self.link.may_queue_short(body.len()) {
             self.send_split(answer);
             return None;
         }
-        self.link.queue_short(&header.fixed(), &[], body);
+        self.link.queue_short(&self.header(&answer).fixed(), &[], body);
         answer.result.ok()
     }
 
