@@ -1,5 +1,6 @@
 //! What one end accepts from the other, and which settings are refused.
 
+use crate::status::{Code, Status};
 use std::time::Duration;
 
 /// What one side of a connection accepts from the other. Both sides state theirs when they connect.
@@ -56,6 +57,12 @@ impl ConfigError {
     #[expect(clippy::needless_pass_by_value, reason = "numbers are as welcome as references")]
     pub fn unless(fits: bool, key: &'static str, value: impl ToString, allowed: &'static str) -> Result<(), Self> {
         if fits { Ok(()) } else { Err(Self { key, value: value.to_string(), allowed }) }
+    }
+}
+
+impl From<ConfigError> for Status {
+    fn from(error: ConfigError) -> Self {
+        Self::new(Code::InvalidArgument, error.to_string())
     }
 }
 

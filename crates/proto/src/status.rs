@@ -168,13 +168,6 @@ impl Status {
         self.origin = Origin::Handler;
         self
     }
-
-    /// The same failure, put down to this stage.
-    #[must_use]
-    pub fn at_stage(mut self, stage: StageName) -> Self {
-        self.stage = Some(Box::new(stage));
-        self
-    }
 }
 
 impl fmt::Display for Status {
@@ -217,8 +210,8 @@ mod tests {
 
     #[test]
     fn a_refusal_reads_as_cause_particulars_stage_and_remedy() {
-        let status = Status::refused(Reason::Expired(Check::Dequeue), "late by 3 ms")
-            .at_stage(StageName::new("history").unwrap());
+        let refused = Status::refused(Reason::Expired(Check::Dequeue), "late by 3 ms");
+        let status = Status { stage: Some(Box::new(StageName::new("history").unwrap())), ..refused };
         assert_eq!(
             status.to_string(),
             "DEADLINE_EXCEEDED: the deadline passed in the callee's queue (late by 3 ms); stage history used the \

@@ -14,9 +14,8 @@ use crate::status::{Check, Code, Origin, Reason, Status};
 use crate::wire::MethodId;
 use greenwave_policy::{Deadline, Hedge, ServiceTimes, Time};
 use greenwave_proto::outcome::{Outcome, Reply};
-use greenwave_quanta::Critical;
-use std::ops::{Deref, DerefMut};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use greenwave_quanta::critical;
+use std::sync::{Mutex, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -59,26 +58,6 @@ struct Learned {
     hedge: Hedge,
 }
 
-/// The lock on what was learned, whose holder isn't preempted: others would wait for it. It is unlocked before that ends.
-struct Learning<'a> {
-    learned: MutexGuard<'a, Learned>,
-    _whole: Critical,
-}
-
-impl Deref for Learning<'_> {
-    type Target = Learned;
-
-    fn deref(&self) -> &Learned {
-        &self.learned
-    }
-}
-
-impl DerefMut for Learning<'_> {
-    fn deref_mut(&mut self) -> &mut Learned {
-        &mut self.learned
-    }
-}
-
 impl Aggregator {
     /// An aggregator that has learned nothing.
     pub fn new(config: AggregatorConfig) -> Self {
@@ -92,14 +71,14 @@ impl Aggregator {
         ParallelUnit { aggregator: self, context, branches: Vec::new() }
     }
 
-    fn learned(&self) -> Learning<'_> {
-        let whole = Critical::enter();
-        Learning { learned: self.learned.lock().unwrap_or_else(PoisonError::into_inner), _whole: whole }
+    /// Reads or adds to what was learned. Who does isn't preempted: others would wait for the lock.
+    fn learned<R>(&self, change: impl FnOnce(&mut Learned) -> R) -> R {
+        critical(|| change(&mut self.learned.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 
     /// The time to leave for putting together.
     fn reserve(&self) -> Duration {
-        self.learned().aggregation.quantile(0.9).unwrap_or(self.config.aggregation)
+        self.learned(|learned| learned.aggregation.quantile(0.9)).unwrap_or(self.config.aggregation)
     }
 }
 
@@ -210,7 +189,7 @@ struct Gathering<'a> {
 impl Gathering<'_> {
     fn run(&mut self) {
         for index in 0..self.branches.len() {
-            self.aggregator.learned().hedge.on_request();
+            self.aggregator.learned(|learned| learned.hedge.on_request());
             self.send(index);
         }
         loop {
@@ -252,7 +231,7 @@ impl Gathering<'_> {
         while let Some((attempt, outcome)) = self.branches[index].next_outcome(&self.waker) {
             self.keep_account(index, &attempt, &outcome);
             if outcome.result.is_ok() {
-                self.aggregator.learned().branches.observe(outcome.total);
+                self.aggregator.learned(|learned| learned.branches.observe(outcome.total));
             }
             let branch = &mut self.branches[index];
             match outcome.into_reply() {
@@ -284,20 +263,21 @@ impl Gathering<'_> {
         for index in 0..self.branches.len() {
             let branch = &self.branches[index];
             let Some(first) = branch.attempts.first().filter(|_| branch.can_hedge()) else { continue };
-            let mut learned = self.aggregator.learned();
-            let Learned { branches, hedge, .. } = &mut *learned;
-            let Some(delay) = hedge.delay(branches) else { break };
-            let slow_from = first.sent + delay;
-            if now < slow_from {
-                next = Some(next.map_or(slow_from, |next: Time| next.min(slow_from)));
-                continue;
-            }
-            let expected = branches.quantile(0.5).unwrap_or_default();
-            let allowed = hedge.try_hedge(self.context.deadline().budget(now), expected);
-            drop(learned);
-            if allowed && self.send(index) {
-                self.branches[index].hedged = true;
-                sent = true;
+            let budget = self.context.deadline().budget(now);
+            let allowed = self.aggregator.learned(|Learned { branches, hedge, .. }| {
+                let slow_from = first.sent + hedge.delay(branches)?;
+                let expected = branches.quantile(0.5).unwrap_or_default();
+                Some(if now < slow_from { Err(slow_from) } else { Ok(hedge.try_hedge(budget, expected)) })
+            });
+            match allowed {
+                None => break,
+                Some(Err(slow_from)) => next = next.into_iter().chain([slow_from]).min(),
+                Some(Ok(allowed)) => {
+                    if allowed && self.send(index) {
+                        self.branches[index].hedged = true;
+                        sent = true;
+                    }
+                }
             }
         }
         if sent { Hedged::Sent } else { Hedged::Next(next) }
@@ -418,6 +398,7 @@ impl Partial<'_> {
 
 impl Drop for Partial<'_> {
     fn drop(&mut self) {
-        self.aggregator.learned().aggregation.observe(monotonic().since(self.gathered));
+        let took = monotonic().since(self.gathered);
+        self.aggregator.learned(|learned| learned.aggregation.observe(took));
     }
 }

@@ -129,20 +129,17 @@ const CLOSING: Duration = Duration::from_secs(2);
 const FAREWELL: Duration = Duration::from_millis(100);
 
 impl Net {
-    /// `movable`: several threads use it, one after the other.
-    pub(crate) fn new(backend: Choice, limits: &Limits, clock: Clock, movable: bool) -> Result<Self, VerbsError> {
-        let receive_buffers = limits.credits.clamp(64, 1024).next_power_of_two() as u16;
-        Self::with_buffers(backend, limits, clock, movable, receive_buffers)
-    }
-
-    /// [`new`](Self::new), with so many receive buffers for all connections together, a power of two.
-    pub(crate) fn with_buffers(
+    /// `movable`: several threads use it, one after the other. `receive_buffers`: for all connections together, a power of
+    /// two; as many as a connection's credits, within bounds, if none are given.
+    pub(crate) fn new(
         backend: Choice,
         limits: &Limits,
         clock: Clock,
         movable: bool,
-        receive_buffers: u16,
+        receive_buffers: Option<u16>,
     ) -> Result<Self, VerbsError> {
+        let credits = || limits.credits.clamp(64, 1024).next_power_of_two() as u16;
+        let receive_buffers = receive_buffers.unwrap_or_else(credits);
         let config = QueueConfig {
             backend,
             chunk_bytes: limits.chunk_bytes,

@@ -433,7 +433,8 @@ impl Callee {
             receipt.encode_stages(room.saturating_sub(kept).min(wire::RECEIPT_BYTES_MOST), &mut receipts);
         }
         (header.message_len, header.receipts_len) = (body.len() as u32, receipts.len() as u16);
-        self.link.push(Outgoing::reply(call, header.encode(), receipts.into(), body, deadline));
+        let (direction, head, birth) = (Direction::Reply, header.encode(), Time::ZERO);
+        self.link.push(Outgoing::new(call, direction, head, receipts.into(), body, deadline, birth));
     }
 
     /// Posts what can be posted; bodies that left come back through `spare`.

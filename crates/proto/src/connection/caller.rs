@@ -23,14 +23,13 @@ use super::request::{Request, Terms};
 use super::timers::Timer;
 use super::violation::Violation;
 use super::{call_in, looked, next_generation, slot_of};
-use crate::context::Context;
 use crate::outcome::Outcome;
 use crate::receipt::Receipt;
 use crate::status::{Check, Code, Origin, Reason, Status};
 use crate::transport::Transport;
 use crate::wire::{
-    CALL_FIXED, CallHeader, CallId, Cancel, Data, Direction, Features, Frame, GoAway, GoAwayCode, MethodId, Realtime,
-    Reply, StageName,
+    CALL_FIXED, CallHeader, CallId, Cancel, Data, Direction, Features, Frame, GoAway, GoAwayCode, Realtime, Reply,
+    StageName,
 };
 use greenwave_policy::Time;
 use std::collections::{BTreeMap, HashMap};
@@ -45,28 +44,6 @@ const GRAIN: Duration = Duration::from_micros(50);
 
 /// For each slot deadlines are looked at this much less often, so that looking takes no more than a tenth of a core.
 const GRAIN_PER_SLOT: Duration = Duration::from_nanos(20);
-
-/// A call to be made with a context and a message of its own; see [`Request`].
-pub struct NewCall {
-    /// Its maker's name for it.
-    pub token: usize,
-    /// Its deadline, and who may cancel it.
-    pub context: Context,
-    /// The method to call.
-    pub method: MethodId,
-    /// The message.
-    pub body: Vec<u8>,
-    /// When its maker began to wait for it.
-    pub started: Time,
-}
-
-impl NewCall {
-    /// What is known of it, and its message.
-    pub fn into_parts(self) -> (Request, Vec<u8>) {
-        let Self { token, context, method, body, started } = self;
-        (Request { token, terms: context.into(), method, started }, body)
-    }
-}
 
 /// A call that is over.
 pub struct Finished {
@@ -163,19 +140,6 @@ impl Caller {
         self.answered
     }
 
-    /// Takes a call on in whatever way. The memory of its message, if it is free again.
-    #[cfg(any(test, feature = "fuzzing"))]
-    pub fn call(&mut self, now: Time, call: NewCall, done: &mut impl FnMut(Finished)) -> Option<Vec<u8>> {
-        let (request, body) = call.into_parts();
-        match self.dispatch(now, request, &body) {
-            Ok(_) => Some(body),
-            Err(request) => {
-                self.take_on(now, request, body, done);
-                None
-            }
-        }
-    }
-
     /// Makes a call whose message is short, if nothing keeps it from leaving with the next write, and says in which slot,
     /// for [`abandon`](Self::abandon). Otherwise it is given back, to be [taken on](Self::take_on).
     #[inline]
@@ -187,7 +151,7 @@ impl Caller {
         }
         let Some(slot) = self.take_slot() else { return Err(request) };
         self.open(now, slot, request, body.len(), |link, header, terms| {
-            link.queue_short(&header.dated(terms.deadline(), terms.birth()), terms.metadata(), body)
+            link.queue_short(&header.dated(terms.gate.deadline(), terms.birth()), terms.metadata(), body)
         });
         Ok(slot)
     }
@@ -272,11 +236,12 @@ impl Caller {
         self.elsewhere.insert(request.token, Whereabouts::Slot(slot));
         self.open(now, slot, request, body.len(), |link, header, terms| {
             let dated = link.agreed().is_some_and(|agreed| agreed.features.contains(Features::ABSOLUTE_DEADLINE));
-            let left = dated.then(|| terms.deadline().budget(now).remaining()).flatten();
+            let left = dated.then(|| terms.gate.deadline().budget(now).remaining()).flatten();
             let expires = left.map(|left| (link.realtime)().saturating_add(crate::wire::nanos(left)));
             let head = CallHeader { expires: expires.map(Realtime::from_nanos), ..header }.encode();
             let metadata = terms.metadata().into();
-            link.push(Outgoing::call(header.call, head, metadata, body, terms.deadline(), terms.birth()))
+            let (direction, deadline, birth) = (Direction::Request, terms.gate.deadline(), terms.birth());
+            link.push(Outgoing::new(header.call, direction, head, metadata, body, deadline, birth))
         });
     }
 

@@ -20,7 +20,7 @@ mod timers;
 mod violation;
 
 pub use callee::{Answer, Arrival, Callee, CalleeEvent};
-pub use caller::{Caller, Finished, Going, NewCall};
+pub use caller::{Caller, Finished, Going};
 pub use link::{Absolute, Link, Setup};
 pub use request::{Request, Terms};
 pub use violation::Violation;

@@ -34,22 +34,7 @@ pub(crate) enum Unsent {
 const _: () = assert!(size_of::<Outgoing>() <= 128);
 
 impl Outgoing {
-    pub(crate) fn call(
-        call: CallId,
-        head: Head,
-        extra: Box<[u8]>,
-        body: Vec<u8>,
-        deadline: Deadline,
-        birth: Time,
-    ) -> Self {
-        Self::new(call, Direction::Request, head, extra, body, deadline, birth)
-    }
-
-    pub(crate) fn reply(call: CallId, head: Head, extra: Box<[u8]>, body: Vec<u8>, deadline: Deadline) -> Self {
-        Self::new(call, Direction::Reply, head, extra, body, deadline, Time::ZERO)
-    }
-
-    fn new(
+    pub(crate) fn new(
         call: CallId,
         direction: Direction,
         head: Head,

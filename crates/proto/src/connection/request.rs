@@ -21,7 +21,7 @@ pub struct Request {
 
 /// What is said of a call's time, and who may take it back.
 pub struct Terms {
-    gate: Gate,
+    pub(super) gate: Gate,
     birth: Time,
     parallel_unit: bool,
     /// What it was made with; `None` for a request of its own, which nobody can cancel and of which nothing is said.
@@ -58,11 +58,6 @@ impl Terms {
     }
 
     #[inline]
-    pub(super) fn deadline(&self) -> Deadline {
-        self.gate.deadline()
-    }
-
-    #[inline]
     pub(super) fn birth(&self) -> Time {
         self.birth
     }
@@ -90,12 +85,6 @@ impl Terms {
     #[inline]
     pub fn ask(&self, check: Check, now: Time) -> Ruling {
         self.gate.ask(check, now, self.context.as_ref().is_some_and(Context::is_cancelled))
-    }
-
-    /// When it is given up; [`Time::MAX`] if never.
-    #[cfg(any(test, feature = "fuzzing"))]
-    pub(super) fn closes(&self) -> Time {
-        self.gate.closes()
     }
 }
 

@@ -170,8 +170,8 @@ fn calling(calls: usize, theirs: wire::HelloLimits) -> Caller {
     let mut transport = Memory::default();
     for token in 0..calls {
         let (context, method) = (Context::born(Time::ZERO, Budget::UNLIMITED, true), MethodId::of("any"));
-        let call = NewCall { token, context, method, body: Vec::new(), started: Time::ZERO };
-        caller.call(Time::ZERO, call, nobody);
+        let request = Request { token, terms: context.into(), method, started: Time::ZERO };
+        crate::fuzzing::call(&mut caller, Time::ZERO, request, Vec::new(), nobody);
         caller.transmit(Time::ZERO, &mut transport, |_| {}).unwrap();
         while transport.take().is_some() {}
     }

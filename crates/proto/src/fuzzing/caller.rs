@@ -2,7 +2,7 @@
 
 use super::bytes::Bytes;
 use super::peer::Peer;
-use crate::connection::{Caller, Finished, Link, NewCall, Setup};
+use crate::connection::{Caller, Finished, Link, Request, Setup};
 use crate::context::Context;
 use crate::limits::Limits;
 use crate::memory::Memory;
@@ -102,9 +102,9 @@ impl Driven {
         let token = self.fates.len();
         self.fates.push(Fate::UnderWay);
         self.contexts.push(context.clone());
-        let call = NewCall { token, context, method: MethodId::of("any"), body, started: self.now };
+        let request = Request { token, terms: context.into(), method: MethodId::of("any"), started: self.now };
         let Self { caller, fates, now, .. } = self;
-        caller.call(*now, call, &mut |done| end(fates, &done));
+        super::call(caller, *now, request, body, &mut |done| end(fates, &done));
     }
 
     fn feed(&mut self, chunk: &[u8]) -> bool {

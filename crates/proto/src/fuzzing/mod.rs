@@ -12,7 +12,26 @@ mod caller;
 mod pair;
 mod peer;
 
+use crate::connection::{Caller, Finished, Request};
 use bytes::Bytes;
+use greenwave_policy::Time;
+
+/// Makes a call in whatever way. The memory of its message, if it is free again.
+pub(crate) fn call(
+    caller: &mut Caller,
+    now: Time,
+    request: Request,
+    body: Vec<u8>,
+    done: &mut impl FnMut(Finished),
+) -> Option<Vec<u8>> {
+    match caller.dispatch(now, request, &body) {
+        Ok(_) => Some(body),
+        Err(request) => {
+            caller.take_on(now, request, body, done);
+            None
+        }
+    }
+}
 
 /// Drives a calling end.
 ///

@@ -2,7 +2,7 @@
 //! other, every call ends once, and when all is said and done nothing is left on either side.
 
 use super::bytes::Bytes;
-use crate::connection::{Answer, Callee, CalleeEvent, Caller, Finished, Link, NewCall, Setup};
+use crate::connection::{Answer, Callee, CalleeEvent, Caller, Finished, Link, Request, Setup};
 use crate::context::Context;
 use crate::limits::Limits;
 use crate::memory::Memory;
@@ -90,9 +90,9 @@ impl Pair {
         let len = bytes.one_of(&[0, 1, 400, 700, 2500, 20_000, 200_000]);
         let token = self.calls.len();
         self.calls.push((context.clone(), len, false));
-        let call = NewCall { token, context, method: MethodId::of("any"), body: vec![3; len], started: self.now };
+        let request = Request { token, terms: context.into(), method: MethodId::of("any"), started: self.now };
         let Self { caller, calls, now, .. } = self;
-        caller.call(*now, call, &mut |done| end(calls, done));
+        super::call(caller, *now, request, vec![3; len], &mut |done| end(calls, done));
     }
 
     fn abandon(&mut self, token: usize) {

@@ -58,58 +58,44 @@ pub enum Reason {
     Other(u8),
 }
 
+/// The reasons by their numbers on the wire. Number 4 was never given.
+const BY_NUMBER: [Reason; 21] = [
+    Reason::None,
+    Reason::Expired(Check::Send),
+    Reason::Expired(Check::Enqueue),
+    Reason::Expired(Check::Dequeue),
+    Reason::Other(4),
+    Reason::Expired(Check::Reply),
+    Reason::Expired(Check::Wait),
+    Reason::Infeasible,
+    Reason::QueueFull,
+    Reason::TooManyCalls,
+    Reason::MessageTooLarge,
+    Reason::UnknownMethod,
+    Reason::Panicked,
+    Reason::ConnectionLost,
+    Reason::Unreachable,
+    Reason::GoingAway,
+    Reason::Decode,
+    Reason::Metadata,
+    Reason::Cancelled,
+    Reason::Violation,
+    Reason::ReplyTooLarge,
+];
+
 impl Reason {
     /// The reason with this number.
-    pub const fn from_u8(number: u8) -> Self {
-        match number {
-            0 => Self::None,
-            1 => Self::Expired(Check::Send),
-            2 => Self::Expired(Check::Enqueue),
-            3 => Self::Expired(Check::Dequeue),
-            5 => Self::Expired(Check::Reply),
-            6 => Self::Expired(Check::Wait),
-            7 => Self::Infeasible,
-            8 => Self::QueueFull,
-            9 => Self::TooManyCalls,
-            10 => Self::MessageTooLarge,
-            11 => Self::UnknownMethod,
-            12 => Self::Panicked,
-            13 => Self::ConnectionLost,
-            14 => Self::Unreachable,
-            15 => Self::GoingAway,
-            16 => Self::Decode,
-            17 => Self::Metadata,
-            18 => Self::Cancelled,
-            19 => Self::Violation,
-            20 => Self::ReplyTooLarge,
-            other => Self::Other(other),
-        }
+    pub fn from_u8(number: u8) -> Self {
+        BY_NUMBER.get(usize::from(number)).copied().unwrap_or(Self::Other(number))
     }
 
     /// Its number.
-    pub const fn as_u8(self) -> u8 {
+    #[inline]
+    pub fn as_u8(self) -> u8 {
         match self {
             Self::None => 0,
-            Self::Expired(Check::Send) => 1,
-            Self::Expired(Check::Enqueue) => 2,
-            Self::Expired(Check::Dequeue) => 3,
-            Self::Expired(Check::Reply) => 5,
-            Self::Expired(Check::Wait) => 6,
-            Self::Infeasible => 7,
-            Self::QueueFull => 8,
-            Self::TooManyCalls => 9,
-            Self::MessageTooLarge => 10,
-            Self::UnknownMethod => 11,
-            Self::Panicked => 12,
-            Self::ConnectionLost => 13,
-            Self::Unreachable => 14,
-            Self::GoingAway => 15,
-            Self::Decode => 16,
-            Self::Metadata => 17,
-            Self::Cancelled => 18,
-            Self::Violation => 19,
-            Self::ReplyTooLarge => 20,
             Self::Other(number) => number,
+            known => (0..).zip(BY_NUMBER).find(|(_, reason)| *reason == known).map_or(0, |(number, _)| number),
         }
     }
 

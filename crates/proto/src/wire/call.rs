@@ -82,11 +82,6 @@ impl CallHeader {
         put(&mut fixed, META_OFFSET, self.meta_len.to_le_bytes());
         fixed
     }
-
-    /// Bytes of the head that [`encode`](Self::encode) makes.
-    pub const fn head_len(&self) -> usize {
-        if self.expires.is_some() { CALL_FIXED + EXPIRES_BYTES } else { CALL_FIXED }
-    }
 }
 
 /// Turns the [dates](CallHeader::dated) in a CALL into times as of its `arrival`, whose `age` is the time since the clock's

@@ -5,6 +5,7 @@
 
 use super::config::{ChannelConfig, Mode};
 use super::core::{Connection, Core, Dispatcher};
+use super::driven::Request;
 use super::oneshot::Oneshot;
 use super::shared_stream::ChannelStream;
 use super::starting::Starting;
@@ -254,7 +255,7 @@ impl CallFuture {
 impl Drop for UnderWay {
     fn drop(&mut self) {
         if let (Some(oneshot), Ok((core, _))) = (self.oneshot.take(), self.channel.used()) {
-            core.abandon(oneshot);
+            core.ask(Request::Abandon(oneshot));
         }
     }
 }

@@ -17,7 +17,6 @@ use super::config::{ChannelConfig, Delivery, Mode};
 use super::driven::{Driven, Receiver, Request};
 use super::leadership::{Leadership, Role};
 use super::oneshot::{Oneshot, Woken};
-use super::queue::Completions;
 use super::starting::Starting;
 use crate::config::Wait;
 use crate::context::Context;
@@ -87,7 +86,7 @@ struct Leading<'a>(&'a Core);
 impl Core {
     /// A queue without connections.
     pub(crate) fn new(config: &ChannelConfig) -> Result<Self, Status> {
-        let net = Net::new(config.backend.clone(), &config.limits, crate::clock::Clock::Monotonic, true)
+        let net = Net::new(config.backend.clone(), &config.limits, crate::clock::Clock::Monotonic, true, None)
             .map_err(|error| Status::refused(Reason::Unreachable, error.to_string()))?;
         Ok(Self {
             leadership: Leadership::default(),
@@ -155,11 +154,6 @@ impl Core {
         oneshot
     }
 
-    /// Says that nobody waits for this oneshot any more.
-    pub(crate) fn abandon(&self, oneshot: Arc<Oneshot>) {
-        self.ask(Request::Abandon(oneshot));
-    }
-
     /// Keeps a oneshot whose outcome was taken for another call.
     pub(crate) fn recycle(&self, mut oneshot: Arc<Oneshot>) {
         // Whoever still holds it is about to let go of it; then it is not kept.
@@ -175,16 +169,6 @@ impl Core {
         self.waker.wake();
         // Between this and the look whether there is a dispatcher; see the protocol.
         fence(Ordering::SeqCst);
-    }
-
-    /// Says that nobody waits for a stream's calls any more.
-    pub(super) fn leave(&self, stream: &Arc<Completions>) {
-        self.ask(Request::Leave(Arc::clone(stream)));
-    }
-
-    /// Ends a channel's connection.
-    fn close(&self, connection: Arc<Connection>) {
-        self.ask(Request::Close(connection));
     }
 
     pub(super) fn ask(&self, request: Request) {
@@ -316,7 +300,7 @@ impl Dispatcher {
     /// # Errors
     /// `INVALID_ARGUMENT` for a setting that can't be meant, `UNAVAILABLE` if no completion queue can be had.
     pub fn new(config: &ChannelConfig) -> Result<Self, Status> {
-        config.validate().map_err(|error| Status::new(Code::InvalidArgument, error.to_string()))?;
+        config.validate()?;
         Self::unchecked(config)
     }
 
@@ -336,7 +320,7 @@ impl Dispatcher {
 
     /// Ends the connection of a channel that ends.
     pub(crate) fn hang_up(&self, connection: &Arc<Connection>) {
-        self.core().close(Arc::clone(connection));
+        self.core().ask(Request::Close(Arc::clone(connection)));
     }
 }
 

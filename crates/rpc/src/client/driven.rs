@@ -9,7 +9,7 @@ use crate::net::{Event, Net, PeerKey};
 use crate::status::{Reason, Status};
 use crate::wire::MethodId;
 use greenwave_policy::Time;
-use greenwave_proto::connection::{NewCall, Request as NewRequest};
+use greenwave_proto::connection::Request as NewRequest;
 use greenwave_proto::outcome::Outcome;
 use slab::Slab;
 use std::borrow::Cow;
@@ -81,16 +81,11 @@ impl Driven {
             Receiver::Stream(stream, tag) => self.names.made(|| name(stream, *tag), token),
             Receiver::Leader(_) => {}
         }
-        let (now, context) = (crate::clock::monotonic(), context.clone());
+        let now = crate::clock::monotonic();
+        let request = NewRequest { token, terms: context.clone().into(), method, started };
         match body {
-            Cow::Owned(body) => {
-                let call = NewCall { token, context: context.into(), method, body, started };
-                self.net.call(peer, call, now, &mut self.events);
-            }
-            Cow::Borrowed(bytes) => {
-                let request = NewRequest { token, terms: context.into(), method, started };
-                self.net.call_copied(peer, request, bytes, now, &mut self.events);
-            }
+            Cow::Owned(body) => self.net.call(peer, request, body, now, &mut self.events),
+            Cow::Borrowed(bytes) => self.net.call_copied(peer, request, bytes, now, &mut self.events),
         }
         token
     }

@@ -129,7 +129,7 @@ impl ChannelStream {
 impl Drop for ChannelStream {
     fn drop(&mut self) {
         if self.in_flight > 0 {
-            self.core.leave(&self.queue);
+            self.core.ask(Request::Leave(Arc::clone(&self.queue)));
         }
     }
 }

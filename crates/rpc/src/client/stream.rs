@@ -52,10 +52,8 @@ impl CompletionStream {
     }
 
     pub(crate) fn with_clock(address: &Address, config: &ChannelConfig, clock: Clock) -> Result<Self, Status> {
-        let wrong =
-            |error: greenwave_proto::ConfigError| Status::new(crate::status::Code::InvalidArgument, error.to_string());
-        config.validate().map_err(wrong)?;
-        let mut net = Net::new(config.backend.for_address(address), &config.limits, clock.clone(), false)
+        config.validate()?;
+        let mut net = Net::new(config.backend.for_address(address), &config.limits, clock.clone(), false, None)
             .map_err(|error| Status::refused(Reason::Unreachable, error.to_string()))?;
         let peer = net.open(config.route(address.clone()));
         let (tags, events, done) = (Slab::new(), Vec::new(), VecDeque::new());
@@ -194,9 +192,7 @@ impl CompletionStream {
     /// # Errors
     /// `INVALID_ARGUMENT` for a setting that can't be meant.
     pub fn open(&mut self, address: &Address, config: &ChannelConfig) -> Result<ConnectionId, Status> {
-        let wrong =
-            |error: greenwave_proto::ConfigError| Status::new(crate::status::Code::InvalidArgument, error.to_string());
-        config.validate().map_err(wrong)?;
+        config.validate()?;
         Ok(ConnectionId(self.net.open(config.route(address.clone()))))
     }
 

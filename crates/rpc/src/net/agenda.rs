@@ -25,9 +25,7 @@ impl Agenda {
     /// Puts an end down for this time; `noted`: the one that it was put down for, [`Time::MAX`] if for none.
     pub(super) fn put(&mut self, index: usize, noted: Time, due: Time) {
         self.strike(index, noted);
-        if due < Time::MAX {
-            self.0.insert((due, index));
-        }
+        self.0.insert((due, index));
     }
 
     /// Strikes an end off.
@@ -37,9 +35,8 @@ impl Agenda {
 
     /// Takes off an end that is due by now.
     pub(super) fn take(&mut self, now: Time) -> Option<usize> {
-        if self.next() > now || self.next() == Time::MAX {
-            return None;
-        }
-        self.0.pop_first().map(|(_, index)| index)
+        let (_, index) = self.0.first().filter(|(due, _)| *due <= now && *due < Time::MAX).copied()?;
+        self.0.pop_first();
+        Some(index)
     }
 }

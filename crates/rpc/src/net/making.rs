@@ -4,7 +4,7 @@ use super::ends::{End, Ends, Fate, Peer};
 use super::{Event, Net, PeerKey};
 use crate::status::{Check, Status};
 use greenwave_policy::Time;
-use greenwave_proto::connection::{NewCall, Request};
+use greenwave_proto::connection::Request;
 use greenwave_proto::outcome::Outcome;
 use std::time::Duration;
 
@@ -13,8 +13,7 @@ const STALE: Duration = Duration::from_millis(10);
 
 impl Net {
     /// Makes a call. It finishes as a [`Event::Done`], possibly at once.
-    pub(crate) fn call(&mut self, key: PeerKey, call: NewCall, now: Time, events: &mut Vec<Event>) {
-        let (request, body) = call.into_parts();
+    pub(crate) fn call(&mut self, key: PeerKey, request: Request, body: Vec<u8>, now: Time, events: &mut Vec<Event>) {
         match self.dispatch(key, request, &body, now, events) {
             Ok(()) => self.ends.pool.put(body),
             Err(request) => self.place(key.index, request, body, now, events),

@@ -1,7 +1,7 @@
 //! What only the connections of a thread can tell of themselves.
 
 use super::*;
-use greenwave_proto::connection::NewCall;
+use greenwave_proto::connection::Request;
 use greenwave_verbs::Event;
 use greenwave_verbs::memory::{Direction, Faults, Network};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +19,7 @@ struct Timed(Net, Arc<AtomicU64>);
 fn timed(network: &Network) -> Timed {
     let nanos = Arc::<AtomicU64>::default();
     let clock = Clock::Virtual(Arc::clone(&nanos));
-    Timed(Net::new(Choice::Memory(network.clone()), &Limits::default(), clock, false).unwrap(), nanos)
+    Timed(Net::new(Choice::Memory(network.clone()), &Limits::default(), clock, false, None).unwrap(), nanos)
 }
 
 fn route(to: &str) -> Route {
@@ -89,8 +89,8 @@ fn an_idle_connection_is_never_swept() {
     let method = crate::wire::MethodId::of("any");
     let mut events = Vec::new();
     let now = Time::from_nanos(1);
-    let call = NewCall { token: 0, context: context.into(), method, body: Vec::new(), started: now };
-    client.0.call(key, call, now, &mut events);
+    let request = Request { token: 0, terms: context.into(), method, started: now };
+    client.0.call(key, request, Vec::new(), now, &mut events);
     for _ in 0..5 {
         turn(&mut client, now);
         turn(&mut net, now);
@@ -119,8 +119,8 @@ fn idle_connections_are_not_visited_by_the_sweeps_for_others() {
         let (mut events, mut now) = (Vec::new(), Time::from_nanos(1));
         let keys: Vec<PeerKey> = (0..=idle).map(|_| client.0.open(route(SERVER))).collect();
         for (token, key) in keys.iter().enumerate() {
-            let context = crate::context::Context::unlimited().into();
-            client.0.call(*key, NewCall { token, context, method, body: Vec::new(), started: now }, now, &mut events);
+            let terms = crate::context::Context::unlimited().into();
+            client.0.call(*key, Request { token, terms, method, started: now }, Vec::new(), now, &mut events);
         }
         (0..5).for_each(|_| [&mut client, &mut net].into_iter().for_each(|it| turn(it, now)));
         (1..=idle).for_each(|token| client.0.abandon(keys[token], token, &mut events));
@@ -151,12 +151,7 @@ fn what_became_of_an_abandoned_call_is_not_reported() {
     let now = Time::from_nanos(1);
     let context = crate::context::Context::born(now, greenwave_policy::Budget::from_nanos(-5), true);
     let method = crate::wire::MethodId::of("any");
-    client.call(
-        key,
-        NewCall { token: 3, context: context.into(), method, body: Vec::new(), started: now },
-        now,
-        &mut events,
-    );
+    client.call(key, Request { token: 3, terms: context.into(), method, started: now }, Vec::new(), now, &mut events);
     assert_eq!(events.len(), 1, "it had no time left");
     client.abandon(key, 3, &mut events);
     assert!(events.is_empty());

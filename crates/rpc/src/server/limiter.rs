@@ -59,7 +59,7 @@ impl Limiter {
 
     /// Lets a call wait for a permit.
     pub(super) fn wait(&mut self, now: Time, urgency: Urgency, call: usize) {
-        self.earliest = self.earliest.min(self.closes(urgency));
+        self.earliest = self.earliest.min(Gate::new(urgency.deadline, self.enforced).closes());
         self.queue.push(now, urgency, call);
     }
 
@@ -121,10 +121,6 @@ impl Limiter {
     #[cfg(test)]
     pub(super) fn is_idle(&self) -> bool {
         self.held == 0 && self.queue.is_empty()
-    }
-
-    fn closes(&self, urgency: Urgency) -> Time {
-        Gate::new(urgency.deadline, self.enforced).closes()
     }
 
     fn search_at(&self) -> Time {

@@ -126,7 +126,7 @@ pub(crate) fn event_loop_by_hand(
 ) -> Result<(EventLoop, Arc<Counters>), StartError> {
     config.validate()?;
     let counters: Arc<Counters> = Arc::default();
-    let mut net = Net::new(config.backend.clone(), &config.limits, clock.clone(), false)?;
+    let mut net = Net::new(config.backend.clone(), &config.limits, clock.clone(), false, None)?;
     net.serve(ConnectionConfig::of(config), Arc::clone(&counters));
     let (listeners, _) = supervisor::listen(&mut net, &config.listen, config.tls.as_ref(), config.clusters > 1)?;
     let role = Role {

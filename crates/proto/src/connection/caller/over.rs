@@ -177,7 +177,10 @@ impl Caller {
         assert_eq!(self.elsewhere.len(), elsewhere + self.queued.len());
         let waiting = self.queued.values().map(|(request, _)| &request.terms);
         for terms in waiting.chain(self.open_slots().map(|(_, open)| &open.request.terms)) {
-            assert!(self.link.timers.at(Timer::Calls) <= terms.closes() + self.grain(), "a deadline would be missed");
+            assert!(
+                self.link.timers.at(Timer::Calls) <= terms.gate.closes() + self.grain(),
+                "a deadline would be missed"
+            );
         }
     }
 }

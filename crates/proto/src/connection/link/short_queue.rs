@@ -230,7 +230,7 @@ mod tests {
         let mut queue = ShortQueue::default();
         for (slot, budget) in expected.iter().enumerate() {
             let terms = Terms::born(BORN, *budget);
-            let (deadline, birth) = (terms.deadline(), terms.birth());
+            let (deadline, birth) = (terms.gate.deadline(), terms.birth());
             let request = Request { token: slot, terms, method: MethodId::of("any"), started: BORN };
             let body = vec![slot as u8; slot];
             queue.push(&request.header(call_in(slot, 1), body.len()).dated(deadline, birth), &[], &body);

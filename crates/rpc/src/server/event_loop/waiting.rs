@@ -9,7 +9,7 @@ use crate::server::task::Task;
 use crate::waiter::Waiter;
 use crate::wire::CallId;
 use greenwave_policy::Time;
-use greenwave_proto::connection::NewCall;
+use greenwave_proto::connection::Request;
 use greenwave_quanta::scheduler::JobId;
 use std::sync::Arc;
 
@@ -171,7 +171,7 @@ impl EventLoop {
         task.outstanding += 1;
         // It has to leave, as a reply has.
         self.pacing.replied(task.urgency.deadline.expires());
-        net.call(peer, NewCall { token, context, method, body, started: now }, now, &mut self.events);
+        net.call(peer, Request { token, terms: context.into(), method, started: now }, body, now, &mut self.events);
     }
 
     /// The connection that a channel's calls go over. Those of channels that are gone are closed when one is added.
