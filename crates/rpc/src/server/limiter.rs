@@ -136,7 +136,7 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     fn limiter(coroutines: usize) -> Limiter {
-        Limiter::new(&ServerConfig { coroutines, order: Order::Fcfs, ..ServerConfig::default() })
+        Limiter::new(&ServerConfig::default().coroutines(coroutines).order(Order::Fcfs))
     }
 
     fn within(now: Time, left: Duration) -> Urgency {
