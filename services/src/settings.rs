@@ -124,7 +124,7 @@ impl Settings {
             wait, "spin, block or adaptive:20us", wait;
             quantum, "off, or a time such as 5us", quantum;
             coroutines, "1 to 65536", value;
-            confidence, "0 to 1", value;
+            work_quantile, "0 to 1", value;
             late_share, "0 to 1", value;
         }
         if let Some(credits) = self.take("credits", "4 to 65535", value)? {

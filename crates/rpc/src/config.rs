@@ -139,7 +139,7 @@ pub struct ServerConfig {
     pub(crate) checksums: bool,
     pub(crate) absolute: Option<Duration>,
     pub(crate) quantum: Option<Duration>,
-    pub(crate) confidence: f64,
+    pub(crate) work_quantile: f64,
     pub(crate) late_share: f64,
 }
 
@@ -167,7 +167,7 @@ impl Default for ServerConfig {
             checksums: false,
             absolute: None,
             quantum: greenwave_quanta::is_instrumented().then_some(QUANTUM),
-            confidence: 0.1,
+            work_quantile: 0.1,
             late_share: 0.01,
         }
     }
@@ -351,8 +351,8 @@ impl ServerConfig {
     /// Which quantile of the learned work a request must have time for, 0 to 1, by default 0.1. A low one is the work of an idle
     /// system; the margin on it follows the outcomes.
     #[must_use]
-    pub fn confidence(mut self, confidence: f64) -> Self {
-        self.confidence = confidence;
+    pub fn work_quantile(mut self, work_quantile: f64) -> Self {
+        self.work_quantile = work_quantile;
         self
     }
 
@@ -410,7 +410,7 @@ impl ServerConfig {
         self.instances.iter().try_for_each(Instance::validate)?;
         ConfigError::unless(self.workers <= 256, "workers", self.workers, "0 to 256")?;
         ConfigError::unless((1..=65536).contains(&self.coroutines), "coroutines", self.coroutines, "1 to 65536")?;
-        ConfigError::unless((0.0..=1.0).contains(&self.confidence), "confidence", self.confidence, "0 to 1")?;
+        ConfigError::unless((0.0..=1.0).contains(&self.work_quantile), "work_quantile", self.work_quantile, "0 to 1")?;
         ConfigError::unless((0.0..=1.0).contains(&self.late_share), "late_share", self.late_share, "0 to 1")?;
         if let Some(quantum) = self.quantum {
             ConfigError::unless(

@@ -118,7 +118,7 @@
 //! | `clusters`, `workers` | 1, 0 | handlers run where their requests arrive: nothing is handed over; add clusters first |
 //! | `order` | guarded | the least work left first, who could miss a deadline by that before; it knows how long methods take, and needs no deadlines |
 //! | `admission` | on, 4096, 50 %, 30 % | a refusal in time is better than an answer too late; never more than half, as it is an estimate; who has waited until less than 30 % of the budget is left makes room for others, if there are any |
-//! | `confidence` | 0.1 | what its kind needs when all is idle, times a margin that outcomes teach |
+//! | `work_quantile` | 0.1 | what its kind needs when all is idle, times a margin that outcomes teach |
 //! | `late_share` | 1 % | of what has begun; with less, more is refused that would have been in time |
 //! | `report_only` | no | what is late is of no use to anybody |
 //! | `pass_on` | `traceparent`, `tracestate` | who is told a secret is told it by name: a token for one server is not for all behind it |

@@ -279,7 +279,7 @@ struct ServerFlags {
     /// For which quantile of its learned work a request must have time, 0 to 1; the margin on it follows the outcomes
     /// [default: 0.1]
     #[arg(long, value_name = "QUANTILE")]
-    confidence: Option<String>,
+    work_quantile: Option<String>,
     /// The share of begun requests that may come too late, 0 to 1 [default: 0.01]
     #[arg(long, value_name = "SHARE")]
     late_share: Option<String>,
@@ -454,7 +454,7 @@ mod tests {
             ("reject_cap", admission.reject_cap.to_string()),
             ("reserve", admission.reserve.to_string()),
         ];
-        let others = ["coroutines", "confidence", "late_share", "clusters", "workers", "credits"];
+        let others = ["coroutines", "work_quantile", "late_share", "clusters", "workers", "credits"];
         let numbers = numbers.into_iter().chain(others.map(|key| (key, number(key))));
         let names = [("order", Order::default().name()), ("admission", "on"), ("report_only", "off")];
         let names = names.into_iter().chain([("backend", "auto")]).map(|(key, name)| (key, name.to_owned()));

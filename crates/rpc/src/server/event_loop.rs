@@ -112,7 +112,7 @@ impl EventLoop {
     pub(super) fn new(role: Role, net: Net) -> Self {
         let config = &role.config;
         let quantum = config.quantum.filter(|_| is_instrumented()).map_or(Quantum::NONE, Quantum::of);
-        let learned = || Learned::new(config.confidence, Margin::new(config.late_share));
+        let learned = || Learned::new(config.work_quantile, Margin::new(config.late_share));
         Self {
             clock: role.clock.ticking(),
             jobs: Scheduler::new(super::ready_queue(config), quantum, config.stack, config.coroutines),

@@ -13,7 +13,7 @@ pub(super) struct Learned {
     /// Whether a call of it was ever seen to call others. Until then `ahead` is left alone.
     calls_on: bool,
     margin: Margin,
-    confidence: f64,
+    work_quantile: f64,
     stale: u32,
     /// The work at this stage, and that of the stages behind, without anybody's queues.
     pub(super) estimate: Option<(Duration, Duration)>,
@@ -63,8 +63,8 @@ const REFRESH: u32 = 16;
 const ENOUGH: u64 = 16;
 
 impl Learned {
-    /// `confidence`: which quantile of the work a call must have time for, and the margin on it.
-    pub(super) fn new(confidence: f64, margin: Margin) -> Self {
+    /// `work_quantile`: which quantile of the work a call must have time for, and the margin on it.
+    pub(super) fn new(work_quantile: f64, margin: Margin) -> Self {
         let (here, ahead) = (ServiceTimes::new(), ServiceTimes::new());
         let (least, needed) = (Duration::ZERO, Duration::ZERO);
         Self {
@@ -72,7 +72,7 @@ impl Learned {
             ahead,
             calls_on: false,
             margin,
-            confidence,
+            work_quantile,
             stale: 0,
             estimate: None,
             least,
@@ -128,7 +128,7 @@ impl Learned {
         self.stale = 0;
         let of = |times: &ServiceTimes, quantile| times.quantile(quantile).unwrap_or_default();
         self.estimate = Some((of(&self.here, 0.5), of(&self.ahead, 0.5)));
-        self.least = of(&self.here, self.confidence) + of(&self.ahead, self.confidence);
+        self.least = of(&self.here, self.work_quantile) + of(&self.ahead, self.work_quantile);
     }
 
     /// How long a call that was served for so long is taken to need still: as long again if none was seen to take longer.
