@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use greenwave::rpc::status::{Check, Code, Reason};
 use greenwave::rpc::{self, Completion, MethodId};
-use greenwave::{Address, ChannelConfig, CompletionStream, Context, Receipt, Status};
+use greenwave::{Address, CallQueue, ChannelConfig, Context, Receipt, Status};
 use greenwave_policy::Time;
 
 use crate::clock;
@@ -22,7 +22,7 @@ pub enum Patience {
 /// A method of a Greenwave service, called over one connection that the generator's own thread polls. Some classes of
 /// requests may call another one.
 pub struct RpcTarget {
-    stream: CompletionStream,
+    stream: CallQueue,
     method: MethodId,
     others: Vec<(String, MethodId)>,
     stage: String,
@@ -36,7 +36,7 @@ impl RpcTarget {
     /// `stage`, since a service doesn't state its own name in a reply.
     ///
     /// # Errors
-    /// Those of [`CompletionStream::connect`]. A service that isn't there shows in the answers.
+    /// Those of [`CallQueue::connect`]. A service that isn't there shows in the answers.
     pub fn connect(
         address: &Address,
         config: &ChannelConfig,
@@ -44,7 +44,7 @@ impl RpcTarget {
         stage: impl Into<String>,
         patience: Patience,
     ) -> Result<Self, Status> {
-        let stream = CompletionStream::connect(address, config)?;
+        let stream = CallQueue::connect(address, config)?;
         Ok(Self { stream, method: MethodId::of(method), stage: stage.into(), patience, others: Vec::new(), held: None })
     }
 

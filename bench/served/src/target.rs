@@ -1,11 +1,11 @@
-//! Greenwave's server as a target of load: a completion stream, one connection, polled by the generator's own thread.
+//! Greenwave's server as a target of load: a call queue, one connection, polled by the generator's own thread.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use anyhow::Context as _;
 use greenwave::rpc::{Completion, MethodId, Wait};
-use greenwave::{Address, ChannelConfig, Code, CompletionStream, Context, Status};
+use greenwave::{Address, CallQueue, ChannelConfig, Code, Context, Status};
 use greenwave_bench::capacity::OUT_OF_REACH;
 use greenwave_bench::clock;
 use greenwave_bench::rpc::miss;
@@ -51,7 +51,7 @@ pub(crate) struct Usage {
 
 /// Methods of a Greenwave server over one connection.
 pub(crate) struct Greenwave {
-    stream: CompletionStream,
+    stream: CallQueue,
     /// For each class.
     methods: Vec<MethodId>,
     /// What ended a wait, until it's polled for.
@@ -87,7 +87,7 @@ struct Call {
 impl Greenwave {
     pub(crate) fn connect(address: &Address, calls: &Calls) -> anyhow::Result<Self> {
         let config = ChannelConfig::default().wait(Wait::Spin).limits(server::limits());
-        let stream = CompletionStream::connect(address, &config)?;
+        let stream = CallQueue::connect(address, &config)?;
         let methods = calls.methods().map(|name| MethodId::of(&format!("{SERVICE}/{name}"))).collect();
         Ok(Self { stream, methods, ended: None, held_back: VecDeque::new(), readings: Vec::new() })
     }

@@ -14,7 +14,7 @@ pub use greenwave_rpc as rpc;
 pub use greenwave_verbs as verbs;
 
 pub use greenwave_rpc::{
-    Channel, ChannelConfig, Code, CompletionStream, ConnectionId, Context, Marking, Receipt, Reply, Router, SendOrder,
+    CallQueue, Channel, ChannelConfig, Code, ConnectionId, Context, Marking, Receipt, Reply, Router, SendOrder,
     Sending, Server, ServerConfig, ServerHandle, Status,
 };
 pub use greenwave_verbs::Address;

@@ -9,7 +9,7 @@
 //! The difference of the totals, over 200, is what both sides together spend on a call, the kernel's copies left out.
 //! Without valgrind the time that it prints is a hint of what those are worth.
 
-use greenwave_rpc::{ChannelConfig, CompletionStream, Context, MethodId, Router, Server, ServerConfig, Wait};
+use greenwave_rpc::{CallQueue, ChannelConfig, Context, MethodId, Router, Server, ServerConfig, Wait};
 use greenwave_verbs::{Address, Choice};
 use std::time::{Duration, Instant};
 
@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     });
     let server = Server::start(config, router)?;
     let config = ChannelConfig::default().wait(Wait::Block).backend(backend);
-    let mut stream = CompletionStream::connect(&server.addresses()[0], &config)?;
+    let mut stream = CallQueue::connect(&server.addresses()[0], &config)?;
     let (method, context) = (MethodId::of("long.Long/Call"), Context::with_deadline(Duration::from_secs(600)));
     let request = vec![7; bytes];
     let start = Instant::now();

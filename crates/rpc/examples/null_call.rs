@@ -8,7 +8,7 @@
 //! ```
 //! The difference of the totals, over 100,000, is what both sides together spend on a call.
 
-use greenwave_rpc::{ChannelConfig, CompletionStream, MethodId, Router, Server, ServerConfig, Wait};
+use greenwave_rpc::{CallQueue, ChannelConfig, MethodId, Router, Server, ServerConfig, Wait};
 use greenwave_verbs::{Address, Choice};
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     });
     let server = Server::start(config, router)?;
     let config = ChannelConfig::default().wait(Wait::Block).backend(Choice::Epoll);
-    let mut stream = CompletionStream::connect(&server.addresses()[0], &config)?;
+    let mut stream = CallQueue::connect(&server.addresses()[0], &config)?;
     let (method, expected) = (MethodId::of("null.Null/Call"), Duration::from_secs(600));
     for _ in 0..calls / BATCH {
         (0..BATCH).for_each(|_| stream.submit_within(expected, method, &[7; 64], 0));

@@ -8,7 +8,7 @@
 //! seconds each phase takes. Open loop: a call's time runs from when it was to be made.
 
 use greenwave_rpc::{
-    ChannelConfig, Completion, CompletionStream, ConnectionId, Limits, MethodId, Router, Server, ServerConfig, Wait,
+    CallQueue, ChannelConfig, Completion, ConnectionId, Limits, MethodId, Router, Server, ServerConfig, Wait,
 };
 use greenwave_verbs::{Address, Choice};
 use std::time::{Duration, Instant};
@@ -76,7 +76,7 @@ fn serve(address: &Address) -> Result<(), Failure> {
 
 fn load(address: &Address, apart: bool, seconds: u64) -> Result<(), Failure> {
     let config = ChannelConfig::default().backend(backend()).wait(wait()).limits(limits());
-    let mut stream = CompletionStream::connect(address, &config)?;
+    let mut stream = CallQueue::connect(address, &config)?;
     let other = if apart { Some(stream.open(address, &config)?) } else { None };
     let time = Duration::from_secs(seconds);
     phase(&mut stream, other, Duration::from_millis(300), true, true)?;
@@ -110,7 +110,7 @@ struct Measured {
 }
 
 fn phase(
-    stream: &mut CompletionStream,
+    stream: &mut CallQueue,
     other: Option<ConnectionId>,
     time: Duration,
     small: bool,

@@ -73,7 +73,7 @@
 //! - [`Channel::call_async`] is a future for any executor. A dispatcher polls for it: a thread of the channel's own, or
 //!   one that many channels share ([`Dispatcher`]). In [`Mode::Dispatched`] it polls for blocking calls too, whose
 //!   threads look for their completions themselves or are woken ([`Delivery`]).
-//! - [`CompletionStream`] owns its connection, or [several](CompletionStream::open), and completes any number of calls
+//! - [`CallQueue`] owns its connection, or [several](CallQueue::open), and completes any number of calls
 //!   in any order, on one thread: for load generators, proxies and whoever has an event loop.
 //! - [`Channel::stream`] does the same over a connection that other threads use too; a dispatcher polls.
 //!
@@ -155,11 +155,11 @@ mod server;
 mod service;
 mod waiter;
 
+pub use client::call_queue::{CallQueue, Completion, ConnectionId};
 pub use client::channel::{CallFuture, Channel};
 pub use client::config::{ChannelConfig, Delivery, Mode};
 pub use client::core::Dispatcher;
 pub use client::shared_stream::ChannelStream;
-pub use client::stream::{Completion, CompletionStream, ConnectionId};
 pub use config::{ConfigError, Instance, Limits, ServerConfig, Wait};
 pub use context::Context;
 pub use counters::Snapshot;

@@ -2,7 +2,7 @@
 //!
 //! A process of its own, as everything that the process allocates is counted.
 
-use greenwave_rpc::{ChannelConfig, CompletionStream, MethodId, Router, Server, ServerConfig};
+use greenwave_rpc::{CallQueue, ChannelConfig, MethodId, Router, Server, ServerConfig};
 use greenwave_verbs::{Address, Choice};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use std::alloc::System;
@@ -15,7 +15,7 @@ const NULL: MethodId = MethodId::of("test.Null/Call");
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// Makes so many batches of calls, each answered before the next.
-fn call(stream: &mut CompletionStream, batch: u64, batches: usize) {
+fn call(stream: &mut CallQueue, batch: u64, batches: usize) {
     for _ in 0..batches {
         (0..batch).for_each(|tag| stream.submit_within(MINUTE, NULL, &[7; 64], tag));
         for _ in 0..batch {
@@ -37,7 +37,7 @@ fn a_null_call_allocates_nothing_once_warm() {
         let config = ServerConfig::default().listen(listen).backend(backend.clone());
         let server = Server::start(config, router).unwrap();
         let config = ChannelConfig::default().backend(backend.clone());
-        let mut stream = CompletionStream::connect(&server.addresses()[0], &config).unwrap();
+        let mut stream = CallQueue::connect(&server.addresses()[0], &config).unwrap();
         for batch in [1, 64] {
             call(&mut stream, batch, 2000);
             let region = Region::new(ALLOCATOR);

@@ -268,7 +268,7 @@ fn a_future_completes_and_a_dropped_one_is_taken_back() {
 fn a_stream_completes_more_calls_than_the_server_has_slots() {
     let limits = Limits::default().calls(3).credits(4);
     let server = serve_with(echo(), ServerConfig::default().limits(limits));
-    let mut stream = CompletionStream::connect(&server.addresses()[0], &ChannelConfig::default()).unwrap();
+    let mut stream = CallQueue::connect(&server.addresses()[0], &ChannelConfig::default()).unwrap();
     let context = Context::with_deadline(MINUTE);
     for tag in 0..100_u64 {
         stream.submit(&context, ECHO, &tag.to_le_bytes(), tag);
@@ -311,7 +311,7 @@ fn a_full_queue_refuses_and_says_so() {
         Ok(())
     });
     let server = serve_with(router, ServerConfig::default().admission(admission));
-    let mut stream = CompletionStream::connect(&server.addresses()[0], &ChannelConfig::default()).unwrap();
+    let mut stream = CallQueue::connect(&server.addresses()[0], &ChannelConfig::default()).unwrap();
     let context = Context::with_deadline(MINUTE);
     for tag in 0..50 {
         stream.submit(&context, MethodId::of("test.Echo/Work"), b"", tag);

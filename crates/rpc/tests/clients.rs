@@ -110,7 +110,7 @@ fn a_future_that_is_dropped_takes_no_other_call_with_it() {
 #[test]
 fn a_streams_call_can_be_cancelled() {
     let server = serve();
-    let mut stream = CompletionStream::connect(&server.addresses()[0], &ChannelConfig::default()).unwrap();
+    let mut stream = CallQueue::connect(&server.addresses()[0], &ChannelConfig::default()).unwrap();
     let context = Context::unlimited();
     stream.submit(&context, NEVER, b"", 7);
     raw::eventually("the server has the call", || {

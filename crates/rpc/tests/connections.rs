@@ -1,4 +1,4 @@
-//! Several connections in one completion stream.
+//! Several connections in one call queue.
 
 use greenwave_rpc::*;
 use std::collections::BTreeSet;
@@ -16,8 +16,8 @@ fn serve() -> ServerHandle {
     Server::start(ServerConfig::default().listen(listen), echo).unwrap()
 }
 
-fn stream(server: &ServerHandle) -> CompletionStream {
-    CompletionStream::connect(&server.addresses()[0], &ChannelConfig::default()).unwrap()
+fn stream(server: &ServerHandle) -> CallQueue {
+    CallQueue::connect(&server.addresses()[0], &ChannelConfig::default()).unwrap()
 }
 
 #[test]

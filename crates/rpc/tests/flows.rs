@@ -36,7 +36,7 @@ fn order(backend: &Choice, sending: Sending, apart: bool) -> Vec<u64> {
     let (server, made) = serve(backend, sending, 1);
     let config = ChannelConfig::default().backend(backend.clone());
     let address = &server.addresses()[0];
-    let mut stream = CompletionStream::connect(address, &config).unwrap();
+    let mut stream = CallQueue::connect(address, &config).unwrap();
     let other = stream.open(address, &config).unwrap();
     stream.submit_within(MINUTE, SMALL, b"", 0);
     stream.submit_within_on(other, MINUTE, SMALL, b"", 0);
@@ -100,7 +100,7 @@ fn many_long_replies_over_several_connections_all_arrive() {
         let limits = Limits::default().credits(4);
         let config = ChannelConfig::default().backend(backend.clone()).limits(limits);
         let address = &server.addresses()[0];
-        let mut stream = CompletionStream::connect(address, &config).unwrap();
+        let mut stream = CallQueue::connect(address, &config).unwrap();
         let others: Vec<_> = (0..5).map(|_| stream.open(address, &config).unwrap()).collect();
         for (tag, other) in (0..).zip(others.iter().chain(&others)) {
             stream.submit_within_on(*other, MINUTE, BULK, b"", tag);

@@ -67,7 +67,7 @@ fn each_client(imposter: &Imposter, limits: Limits) -> [Status; 3] {
         let channel = || Channel::new(address.clone(), config.clone()).unwrap();
         let direct = channel().call(&Context::unlimited(), ECHO, b"request").unwrap_err();
         let future = block_on(channel().call_async(&Context::unlimited(), ECHO, b"request")).unwrap_err();
-        let mut stream = CompletionStream::connect(&address, &config).unwrap();
+        let mut stream = CallQueue::connect(&address, &config).unwrap();
         stream.submit(&Context::unlimited(), ECHO, b"request", 0);
         let stream = stream.take().expect("a completion").result.unwrap_err().status;
         [direct, future.into(), stream]
@@ -287,7 +287,7 @@ fn calls_that_wait_for_a_slot_move_to_the_new_connection() {
     });
     let address = imposter.address.clone();
     let mut bodies = within_reason("calls around a GOAWAY", move || {
-        let mut stream = CompletionStream::connect(&address, &ChannelConfig::default()).unwrap();
+        let mut stream = CallQueue::connect(&address, &ChannelConfig::default()).unwrap();
         (0..5).for_each(|tag| stream.submit(&Context::unlimited(), ECHO, b"", tag));
         (0..5).map(|_| stream.take().unwrap().result.unwrap().body.into_vec()).collect::<Vec<_>>()
     });

@@ -288,7 +288,7 @@ fn a_stream_wakes_the_task_that_asks_it() {
 #[test]
 fn a_streams_call_that_is_cancelled_completes_once_and_at_once() {
     let server = serve();
-    let mut stream = CompletionStream::connect(&server.addresses()[0], &ChannelConfig::default()).unwrap();
+    let mut stream = CallQueue::connect(&server.addresses()[0], &ChannelConfig::default()).unwrap();
     stream.submit(&Context::unlimited(), NEVER, b"", 7);
     stream.submit(&Context::unlimited(), NEVER, b"", 8);
     raw::eventually("both are served", || {
@@ -312,7 +312,7 @@ fn a_stream_waits_for_as_long_as_it_is_told_and_not_for_ever() {
     let address = &server.addresses()[0];
     for wait in WAITS {
         let config = ChannelConfig::default().wait(wait).mode(POLL);
-        let mut direct = CompletionStream::connect(address, &config).unwrap();
+        let mut direct = CallQueue::connect(address, &config).unwrap();
         let mut dispatched = Channel::new(address.clone(), config).unwrap().stream().unwrap();
         direct.submit(&Context::unlimited(), NEVER, b"", 0);
         dispatched.submit(&Context::unlimited(), NEVER, b"", 0);

@@ -33,8 +33,8 @@ fn serve(config: ServerConfig) -> (ServerHandle, Receiver<Promised>) {
     (Server::start(config.listen(listen), router).unwrap(), promised)
 }
 
-fn stream(server: &ServerHandle) -> CompletionStream {
-    CompletionStream::connect(&server.addresses()[0], &ChannelConfig::default()).unwrap()
+fn stream(server: &ServerHandle) -> CallQueue {
+    CallQueue::connect(&server.addresses()[0], &ChannelConfig::default()).unwrap()
 }
 
 /// Threads that keep promises, with what was asked plus one, until there are none to come.
@@ -57,9 +57,9 @@ fn keepers(promised: Receiver<Promised>, threads: usize, burst: usize) -> Vec<th
 }
 
 /// Makes so many calls, so many of them at a time, and sees to it that each is answered with what was promised to it.
-fn call(stream: &mut CompletionStream, calls: u64, at_a_time: u64) {
+fn call(stream: &mut CallQueue, calls: u64, at_a_time: u64) {
     let context = Context::with_deadline(MINUTE);
-    let submit = |stream: &mut CompletionStream, tag: u64| stream.submit(&context, AWAIT, &tag.to_le_bytes(), tag);
+    let submit = |stream: &mut CallQueue, tag: u64| stream.submit(&context, AWAIT, &tag.to_le_bytes(), tag);
     (0..at_a_time).for_each(|tag| submit(stream, tag));
     let (mut next, mut answered) = (at_a_time, BTreeSet::new());
     while let Some(done) = stream.take() {
@@ -91,7 +91,7 @@ fn ten_thousand_are_kept_while_512_wait_on_heads_and_on_workers() {
 }
 
 /// Makes so many calls, and goes on when all their handlers wait for what is promised to them.
-fn begin(stream: &mut CompletionStream, promised: &Receiver<Promised>, calls: u64) -> Vec<Promised> {
+fn begin(stream: &mut CallQueue, promised: &Receiver<Promised>, calls: u64) -> Vec<Promised> {
     let context = Context::with_deadline(MINUTE);
     (0..calls).for_each(|tag| stream.submit(&context, AWAIT, &7_u64.to_le_bytes(), tag));
     let mut waiting = Vec::new();

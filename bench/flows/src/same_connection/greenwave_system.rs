@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use greenwave::rpc::{
-    ChannelConfig, CompletionStream, ConnectionId, MethodId, Router, SendOrder, Sending, Server, ServerConfig,
+    CallQueue, ChannelConfig, ConnectionId, MethodId, Router, SendOrder, Sending, Server, ServerConfig,
 };
 
 use super::asked::{Asked, Part, Seen};
@@ -71,7 +71,7 @@ fn router() -> Router {
 pub(super) fn call(to: SocketAddr, split: bool, apart: bool, time: Duration) -> anyhow::Result<Asked> {
     let config = ChannelConfig::default().sending(sending(split));
     let address = greenwave::Address::Tcp(to);
-    let mut stream = CompletionStream::connect(&address, &config)?;
+    let mut stream = CallQueue::connect(&address, &config)?;
     let other = if apart { Some(stream.open(&address, &config)?) } else { None };
     crate::load::begin();
     let mut part = |part, time| ask(&mut stream, other, part, time);
@@ -79,7 +79,7 @@ pub(super) fn call(to: SocketAddr, split: bool, apart: bool, time: Duration) -> 
     Ok(Asked { idle: part(Part::IDLE, time)?, alone: part(Part::ALONE, time)?, both: part(Part::BOTH, time)? })
 }
 
-fn ask(stream: &mut CompletionStream, other: Option<ConnectionId>, part: Part, time: Duration) -> anyhow::Result<Seen> {
+fn ask(stream: &mut CallQueue, other: Option<ConnectionId>, part: Part, time: Duration) -> anyhow::Result<Seen> {
     let mut seen = Seen::new();
     let (mut made, mut large) = (0, 0);
     loop {

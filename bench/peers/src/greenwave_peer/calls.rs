@@ -1,8 +1,8 @@
-//! Calls over a completion stream, in closed loops.
+//! Calls over a call queue, in closed loops.
 
 use anyhow::Context as _;
 use greenwave::rpc::{Completion, ConnectionId, MethodId};
-use greenwave::{Address, ChannelConfig, CompletionStream, Context};
+use greenwave::{Address, CallQueue, ChannelConfig, Context};
 use greenwave_bench::clock;
 use greenwave_policy::Time;
 
@@ -12,7 +12,7 @@ use crate::run::Run;
 
 /// Calls in slots, which are their tags.
 pub(super) struct Calls {
-    stream: CompletionStream,
+    stream: CallQueue,
     /// The slots take turns with them. If there are none all use the stream's own connection.
     connections: Vec<ConnectionId>,
     method: MethodId,
@@ -22,21 +22,21 @@ pub(super) struct Calls {
 
 /// Keeps calls in flight. Those whose answers came together are sent together.
 pub(super) fn unary(address: &Address, config: &ChannelConfig, run: &Run) -> anyhow::Result<Figures> {
-    let mut stream = CompletionStream::connect(address, config)?;
+    let mut stream = CallQueue::connect(address, config)?;
     ask(&mut stream, None, echo())?;
     Calls::new(stream, Vec::new(), echo(), run).keep_in_flight(run.recorder())
 }
 
 /// Sends so many calls at once, and the next when all of them are answered.
 pub(super) fn batches(address: &Address, config: &ChannelConfig, run: &Run) -> anyhow::Result<Figures> {
-    let mut stream = CompletionStream::connect(address, config)?;
+    let mut stream = CallQueue::connect(address, config)?;
     ask(&mut stream, None, echo())?;
     Calls::new(stream, Vec::new(), echo(), run).in_batches(run.recorder())
 }
 
 /// Keeps a call in flight on each of so many connections.
 pub(super) fn connections(address: &Address, config: &ChannelConfig, run: &Run) -> anyhow::Result<Figures> {
-    let mut stream = CompletionStream::connect(address, config)?;
+    let mut stream = CallQueue::connect(address, config)?;
     let mut connections = Vec::with_capacity(run.case.in_flight());
     for _ in 0..run.case.in_flight() {
         let connection = stream.open(address, config)?;
@@ -48,7 +48,7 @@ pub(super) fn connections(address: &Address, config: &ChannelConfig, run: &Run) 
 
 /// One empty call, which connects if need be; its answer.
 pub(super) fn ask(
-    stream: &mut CompletionStream,
+    stream: &mut CallQueue,
     connection: Option<ConnectionId>,
     method: MethodId,
 ) -> anyhow::Result<Vec<u8>> {
@@ -62,7 +62,7 @@ pub(super) fn ask(
 }
 
 impl Calls {
-    pub(super) fn new(stream: CompletionStream, connections: Vec<ConnectionId>, method: MethodId, run: &Run) -> Self {
+    pub(super) fn new(stream: CallQueue, connections: Vec<ConnectionId>, method: MethodId, run: &Run) -> Self {
         let (message, sent) = (vec![7; run.case.bytes()], vec![Time::ZERO; run.case.in_flight()]);
         Self { stream, connections, method, message, sent }
     }

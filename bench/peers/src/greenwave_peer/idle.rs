@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Instant;
 
-use greenwave::{Address, ChannelConfig, CompletionStream};
+use greenwave::{Address, CallQueue, ChannelConfig};
 
 use super::calls::ask;
 use super::echo;
@@ -20,7 +20,7 @@ pub(super) fn drive(
     server: &ServerProcess,
     run: &Run,
 ) -> anyhow::Result<Figures> {
-    let mut stream = CompletionStream::connect(address, config)?;
+    let mut stream = CallQueue::connect(address, config)?;
     for _ in 0..connections {
         let connection = stream.open(address, config)?;
         ask(&mut stream, Some(connection), echo())?;

@@ -1,4 +1,4 @@
-//! Greenwave: clusters in place on the server's core, a completion stream or channels on the client's.
+//! Greenwave: clusters in place on the server's core, a call queue or channels on the client's.
 //!
 //! Every call has a context with a deadline of its own, its budget travels with it, and a receipt comes back: that is
 //! part of what is measured. Peers have no deadlines but those that they set by themselves.

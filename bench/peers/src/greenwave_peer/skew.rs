@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use greenwave::rpc::{ConnectionId, MethodId};
-use greenwave::{Address, ChannelConfig, CompletionStream};
+use greenwave::{Address, CallQueue, ChannelConfig};
 
 use super::calls::{Calls, ask};
 use super::{WHERE, WORK};
@@ -21,14 +21,14 @@ const MOST: usize = 64;
 
 pub(super) fn drive(address: &Address, config: &ChannelConfig, run: &Run) -> anyhow::Result<Figures> {
     pin::this_thread(run.cores.spare)?;
-    let mut stream = CompletionStream::connect(address, config)?;
+    let mut stream = CallQueue::connect(address, config)?;
     let connections = on_one_cluster(&mut stream, address, config)?;
     Calls::new(stream, connections, MethodId::of(WORK), run).keep_in_flight(run.recorder())
 }
 
 /// Opens connections until enough are on the first cluster. The others stay open and idle.
 fn on_one_cluster(
-    stream: &mut CompletionStream,
+    stream: &mut CallQueue,
     address: &Address,
     config: &ChannelConfig,
 ) -> anyhow::Result<Vec<ConnectionId>> {

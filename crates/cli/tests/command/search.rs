@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use greenwave::rpc::MethodId;
-use greenwave::{ChannelConfig, Code, CompletionStream, Context};
+use greenwave::{CallQueue, ChannelConfig, Code, Context};
 use greenwave_services::proto::search::{QUERY, QueryRequest};
 use prost::Message;
 use serde_json::Value;
@@ -109,7 +109,7 @@ fn what_was_accepted_is_finished_before_the_end_and_no_process_stays() {
     // An hour: whoever waits for the limit instead of the calls doesn't end in time.
     let search = serve(&["--report-only", "--admission=off", "--drain=1h"]);
     let address = search.address.parse().unwrap();
-    let mut stream = CompletionStream::connect(&address, &ChannelConfig::default()).unwrap();
+    let mut stream = CallQueue::connect(&address, &ChannelConfig::default()).unwrap();
     let context = Context::with_deadline(Duration::from_secs(60));
     let request = QueryRequest { text: "completion queue".into(), limit: 2 }.encode_to_vec();
     const CALLS: u64 = 200;

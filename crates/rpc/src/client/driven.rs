@@ -1,9 +1,9 @@
 //! What the leader of a completion queue alone touches: the connections, and who waits for which call.
 
 use super::by_name::ByName;
+use super::completions::Completions;
 use super::core::Connection;
 use super::oneshot::Oneshot;
-use super::queue::Completions;
 use crate::context::Context;
 use crate::net::{Event, Net, PeerKey};
 use crate::status::{Reason, Status};

@@ -1,13 +1,13 @@
 //! Calls made by ordinary threads.
 
 mod by_name;
+pub(crate) mod call_queue;
 pub(crate) mod channel;
+mod completions;
 pub(crate) mod config;
 pub(crate) mod core;
 mod driven;
 mod leadership;
 pub(crate) mod oneshot;
-mod queue;
 pub(crate) mod shared_stream;
 pub(crate) mod starting;
-pub(crate) mod stream;

@@ -3,11 +3,11 @@
 //! The dispatcher polls, and fills the stream's own completion queue. So what a stream does costs no system call as
 //! long as the dispatcher is busy, and completions that come together are taken together.
 
+use super::call_queue::Completion;
 use super::channel::Channel;
+use super::completions::Completions;
 use super::core::{Connection, Core};
 use super::driven::{Receiver, Request};
-use super::queue::Completions;
-use super::stream::Completion;
 use crate::context::Context;
 use crate::status::Check;
 use crate::wire::MethodId;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll};
 use std::time::{Duration, Instant};
 
-/// A [`CompletionStream`](crate::CompletionStream) over a channel's connection, made by [`Channel::stream`].
+/// A [`CallQueue`](crate::CallQueue) over a channel's connection, made by [`Channel::stream`].
 ///
 /// Dropping it takes back what is under way.
 pub struct ChannelStream {

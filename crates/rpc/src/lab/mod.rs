@@ -10,8 +10,8 @@ mod permits;
 mod promises;
 mod stalls;
 
+use crate::client::call_queue::{CallQueue, Completion};
 use crate::client::config::ChannelConfig;
-use crate::client::stream::{Completion, CompletionStream};
 use crate::clock::Clock;
 use crate::config::{Limits, ServerConfig};
 use crate::context::Context;
@@ -61,7 +61,7 @@ struct Lab {
     network: Network,
     head: EventLoop,
     counters: Arc<Counters>,
-    stream: CompletionStream,
+    stream: CallQueue,
     done: Vec<Completion>,
     _installed: Installed,
 }
@@ -96,7 +96,7 @@ impl Setup {
         let server = self.server.listen(listen).backend(backend.clone()).order(Order::Fcfs);
         let (head, counters) = event_loop_by_hand(&server, methods(&hand), hand.clock()).unwrap();
         let client = self.client.backend(backend).jitter_seed(self.seed);
-        let stream = CompletionStream::with_clock(&address, &client, hand.clock()).unwrap();
+        let stream = CallQueue::with_clock(&address, &client, hand.clock()).unwrap();
         let (done, _installed) = (Vec::new(), head.install());
         let lab = Lab { hand, network, head, counters, stream, done, _installed };
         let [there, back] = self.delays.map(|delay| Faults { delay, ..Faults::default() });

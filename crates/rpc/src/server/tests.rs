@@ -2,7 +2,7 @@
 
 use super::inbox::Message;
 use super::{Server, ServerHandle};
-use crate::CompletionStream;
+use crate::CallQueue;
 use crate::client::channel::Channel;
 use crate::client::config::ChannelConfig;
 use crate::config::{Instance, ServerConfig};
@@ -65,12 +65,12 @@ fn start(clusters: usize, steal: Option<StealRule>) -> ServerHandle {
     Server::start(ServerConfig::default().listen(anywhere()).clusters(clusters).steal(steal), router()).unwrap()
 }
 
-fn stream(server: &ServerHandle) -> CompletionStream {
-    CompletionStream::connect(&server.addresses()[0], &ChannelConfig::default()).unwrap()
+fn stream(server: &ServerHandle) -> CallQueue {
+    CallQueue::connect(&server.addresses()[0], &ChannelConfig::default()).unwrap()
 }
 
 /// Has the server learn what a method is for work.
-fn teach(stream: &mut CompletionStream, method: MethodId) {
+fn teach(stream: &mut CallQueue, method: MethodId) {
     for _ in 0..40 {
         stream.submit(&Context::unlimited(), method, b"", 0);
         stream.take().unwrap().result.unwrap();
@@ -261,7 +261,7 @@ fn a_full_queue_turns_away_what_takes_long() {
     let mut config = ServerConfig::default().listen(anywhere());
     config.admission.max_queue = 32;
     let server = Server::start(config, router).unwrap();
-    let mut stream = CompletionStream::connect(&server.addresses()[0], &ChannelConfig::default()).unwrap();
+    let mut stream = CallQueue::connect(&server.addresses()[0], &ChannelConfig::default()).unwrap();
     let context = Context::with_deadline(MINUTE);
     for tag in 0..40 {
         stream.submit(&context, if tag % 2 == 0 { LONG } else { SHORT }, b"", tag);

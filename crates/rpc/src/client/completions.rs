@@ -1,7 +1,7 @@
 //! The completion queue of a stream whose connection somebody else polls: filled by the leader, emptied by the stream.
 
+use super::call_queue::Completion;
 use super::oneshot::spin;
-use super::stream::Completion;
 use crate::waiter::Waiter;
 use greenwave_proto::outcome::Outcome;
 use std::collections::VecDeque;

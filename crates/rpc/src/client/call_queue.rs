@@ -1,7 +1,7 @@
 //! A connection whose calls complete in any order, polled by the thread that makes them.
 //!
 //! The client side of DaRPC's direct access to the completion queue: no other thread, no lock, no hand-over. Calls are
-//! written together at [`CompletionStream::flush`], or when the stream is polled.
+//! written together at [`CallQueue::flush`], or when the queue is polled.
 
 use super::by_name::ByName;
 use super::config::ChannelConfig;
@@ -20,7 +20,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 /// A connection that is polled for completions.
-pub struct CompletionStream {
+pub struct CallQueue {
     net: Net,
     clock: Clock,
     peer: PeerKey,
@@ -42,8 +42,8 @@ pub struct Completion {
     pub total: Duration,
 }
 
-impl CompletionStream {
-    /// A stream to `address`. It connects with the first call, and again when the connection is lost.
+impl CallQueue {
+    /// A queue of calls to `address`. It connects with the first call, and again when the connection is lost.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` for a setting that can't be meant, `UNAVAILABLE` if no completion queue can be had.
@@ -86,7 +86,7 @@ impl CompletionStream {
     }
 
     /// Takes back the call made under `tag`, the last of them if there are several. It completes as cancelled, unless it
-    /// is over already. The server is told with the next [`flush`](Self::flush) or poll. A stream's first cancel looks
+    /// is over already. The server is told with the next [`flush`](Self::flush) or poll. A queue's first cancel looks
     /// at all that is under way; those after it don't.
     pub fn cancel(&mut self, tag: u64) {
         // An outcome that is known already is the outcome.
@@ -180,14 +180,14 @@ impl CompletionStream {
     }
 }
 
-/// One of several connections that a [`CompletionStream`] polls; see [`CompletionStream::open`].
+/// One of several connections that a [`CallQueue`] polls; see [`CallQueue::open`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ConnectionId(PeerKey);
 
 /// Several connections on one completion queue: one poll asks for all of them.
-impl CompletionStream {
+impl CallQueue {
     /// A further connection, to the same server or another. Like the first it connects with its first call, and again
-    /// when it is lost. The settings of the queue, `wait` and `backend` among them, are those the stream was made with.
+    /// when it is lost. The settings of the completion queue, `wait` and `backend` among them, are those that this was made with.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` for a setting that can't be meant.
@@ -196,8 +196,8 @@ impl CompletionStream {
         Ok(ConnectionId(self.net.open(config.route(address.clone()))))
     }
 
-    /// [`submit`](Self::submit), on a connection that [`open`](Self::open) gave. On one of another stream's the call
-    /// completes with `INVALID_ARGUMENT`, unless this stream has one of the same id.
+    /// [`submit`](Self::submit), on a connection that [`open`](Self::open) gave. On one of another queue's the call
+    /// completes with `INVALID_ARGUMENT`, unless this queue has one of the same id.
     pub fn submit_on(
         &mut self,
         connection: ConnectionId,
@@ -229,7 +229,7 @@ impl CompletionStream {
     fn has(&mut self, connection: ConnectionId, tag: u64) -> bool {
         let knows = self.net.knows(connection.0);
         if !knows {
-            let status = Status::new(crate::status::Code::InvalidArgument, "a connection of another completion stream");
+            let status = Status::new(crate::status::Code::InvalidArgument, "a connection of another call queue");
             let result = Outcome::local(status, Duration::ZERO).into_reply();
             self.done.push_back(Completion { tag, result, total: Duration::ZERO });
         }
@@ -269,18 +269,18 @@ mod tests {
         let router = Router::new().method("test.Null/Call", |_, _, _| Ok(()));
         let listen = vec!["tcp://127.0.0.1:0".parse().unwrap()];
         let server = Server::start(ServerConfig::default().listen(listen), router).unwrap();
-        let mut stream = CompletionStream::connect(&server.addresses()[0], &ChannelConfig::default()).unwrap();
+        let mut queue = CallQueue::connect(&server.addresses()[0], &ChannelConfig::default()).unwrap();
         let context = Context::unlimited();
         // By its answer the connection is known, and its credits.
-        stream.submit(&context, NULL, b"", 0);
-        assert!(stream.take().unwrap().result.is_ok());
-        let before = stream.net.stats();
-        (1..=50).for_each(|tag| stream.submit(&context, NULL, b"one of fifty", tag));
-        assert_eq!(stream.net.stats().writes, before.writes, "nothing is written before it is asked for");
-        stream.flush();
-        let after = stream.net.stats();
+        queue.submit(&context, NULL, b"", 0);
+        assert!(queue.take().unwrap().result.is_ok());
+        let before = queue.net.stats();
+        (1..=50).for_each(|tag| queue.submit(&context, NULL, b"one of fifty", tag));
+        assert_eq!(queue.net.stats().writes, before.writes, "nothing is written before it is asked for");
+        queue.flush();
+        let after = queue.net.stats();
         assert_eq!((after.writes - before.writes, after.chunks_out - before.chunks_out), (1, 50));
-        (1..=50).for_each(|_| assert!(stream.take().unwrap().result.is_ok()));
-        assert_eq!(stream.in_flight(), 0);
+        (1..=50).for_each(|_| assert!(queue.take().unwrap().result.is_ok()));
+        assert_eq!(queue.in_flight(), 0);
     }
 }
