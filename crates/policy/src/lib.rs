@@ -15,7 +15,7 @@
 //!   [`margin`]: how much longer than that it may need. [`begin_limit`]: how many may be begun at once.
 //! - [`pacing`]: how often an event loop looks for work and posts replies.
 //! - [`hedge`]: when a second attempt may be made. [`backoff`]: when what failed is tried again. [`split`]: which message's bytes leave next;
-//!   [`turns`]: on which connection.
+//!   [`rotation`]: on which connection.
 //! - [`credit`]: how many chunks may be under way. [`pace`]: how large they are, and how much lies before the wire.
 //!   [`flow`]: which packets of a host are served first.
 //!

@@ -66,7 +66,7 @@ impl Channel {
     /// Calls and waits for the answer.
     ///
     /// # Errors
-    /// Anything but an answer in time: see [`Code`] and [`Reason`].
+    /// Anything but an answer in time: see [`Code`] and [`Reason`](crate::Reason).
     pub fn call(&self, context: &Context, method: MethodId, request: &[u8]) -> Result<Reply, Status> {
         self.call_with(context, method, request.into()).map_err(|failure| failure.status)
     }
