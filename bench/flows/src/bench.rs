@@ -3,8 +3,7 @@
 use std::cell::OnceCell;
 use std::time::Duration;
 
-use anyhow::Context as _;
-use rustix::thread::{CpuSet, sched_getaffinity};
+use greenwave_bench::pin::Cores;
 
 use crate::agent::Programs;
 use crate::role::{Figures, Role};
@@ -17,7 +16,7 @@ pub struct Bench {
     pub testbed: Testbed,
     /// What is run there.
     pub programs: Programs,
-    cores: [usize; 2],
+    cores: Cores,
     obstacle: OnceCell<Option<String>>,
 }
 
@@ -36,10 +35,7 @@ impl Bench {
     /// # Errors
     /// Those of [`Testbed::up`].
     pub fn new(programs: Programs) -> anyhow::Result<Self> {
-        let allowed = sched_getaffinity(None).context("can't tell which cores this process may run on")?;
-        let mut cores = (0..CpuSet::MAX_CPU).filter(|&core| allowed.is_set(core));
-        let first = cores.next().context("this process may run on no core at all")?;
-        let cores = [first, cores.next().unwrap_or(first)];
+        let cores = Cores::choose()?;
         Ok(Self { testbed: Testbed::up()?, programs, cores, obstacle: OnceCell::new() })
     }
 
@@ -62,7 +58,7 @@ impl Bench {
 
     /// The number of a core.
     pub fn core(&self, core: Core) -> usize {
-        self.cores[core as usize]
+        if core == Core::Small { self.cores.server } else { self.cores.client }
     }
 
     /// Why the agent can't tag here, so that nothing that needs it can be measured; `None` if it can. Tried once.

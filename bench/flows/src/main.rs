@@ -3,18 +3,18 @@
 #![forbid(unsafe_code)]
 
 use std::env;
-use std::os::unix::process::{CommandExt as _, parent_id};
+use std::ffi::OsString;
 use std::path::PathBuf;
-use std::process::Command as Process;
 
 use anyhow::{Context as _, ensure};
 use clap::{Parser, Subcommand};
+use greenwave_bench::benchmark::Wanted;
+use greenwave_bench::process;
 use greenwave_flows::agent::Programs;
 use greenwave_flows::load::Load;
-use greenwave_flows::run::Wanted;
 use greenwave_flows::testbed::{Bands, Bottleneck, Link, Place, Testbed};
 use greenwave_flows::{cases, run};
-use rustix::process::{Signal, set_parent_process_death_signal};
+use rustix::process::Signal;
 
 /// Measures what small flows gain beside large ones, on a testbed of network namespaces.
 #[derive(Parser)]
@@ -45,7 +45,7 @@ enum Command {
     #[command(hide = true)]
     Guard {
         #[arg(last = true, required = true)]
-        words: Vec<String>,
+        words: Vec<OsString>,
     },
 }
 
@@ -99,7 +99,7 @@ fn main() -> anyhow::Result<()> {
         }
         Command::Testbed(by_hand) => by_hand.run(),
         Command::Load(load) => Ok(load.run()?),
-        Command::Guard { words } => guard(&words),
+        Command::Guard { words } => process::become_program(&words, Signal::TERM),
     }
 }
 
@@ -139,14 +139,4 @@ impl ByHand {
             }
         }
     }
-}
-
-/// Runs another program in place of this one. Signals that it is sent when its starter ends outlive the exec.
-fn guard(words: &[String]) -> anyhow::Result<()> {
-    let starter = parent_id();
-    set_parent_process_death_signal(Some(Signal::TERM))?;
-    ensure!(parent_id() == starter, "who started this has ended");
-    let (program, arguments) = words.split_first().context("no program is named")?;
-    let error = Process::new(program).args(arguments).exec();
-    Err(error).with_context(|| format!("can't run {program}"))
 }

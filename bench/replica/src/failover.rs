@@ -16,9 +16,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, ensure};
 use greenwave_bench::latencies::Latencies;
 use greenwave_bench::progress::Progress;
+use greenwave_bench::rounds::Figures;
 
 use crate::cluster::{Client, Cluster};
-use crate::figures::Figures;
 
 /// The case's name.
 pub(crate) const NAME: &str = "failover";
@@ -88,7 +88,7 @@ fn kill(
         progress.show(nth as f64 / kills as f64, 0);
         let leader = calm(cluster, told)?;
         let killed = Instant::now();
-        cluster.kill(leader)?;
+        cluster.members()[leader].kill();
         let served = loop {
             let said = told.recv_timeout(HOPELESS).context("nothing is acknowledged after a kill")?;
             if said.attempt_began > killed {
@@ -96,7 +96,7 @@ fn kill(
             }
         };
         gaps.lock().map_err(|_| anyhow::anyhow!("a kill panicked"))?.record(served - killed);
-        cluster.restart(leader)?;
+        cluster.members()[leader].restart()?;
     }
     calm(cluster, told).map(|_| ())
 }

@@ -1,9 +1,9 @@
 //! What small calls and large replies have shown, alone and together.
 
+use std::io;
 use std::time::{Duration, Instant};
 
 use greenwave_bench::latencies::Latencies;
-use serde_json::{Map, Value};
 
 use super::EVERY;
 
@@ -74,18 +74,18 @@ pub(super) struct Asked {
 
 impl Asked {
     /// Prints it, and waits for the end.
-    pub(super) fn report(&self) {
+    pub(super) fn report(&self) -> io::Result<()> {
         let Self { idle, alone, both } = self;
-        let mut figures = Map::new();
-        let mut add = |name: &str, value: f64| drop(figures.insert(name.to_owned(), Value::from(value)));
-        for (name, quantile) in [("p50", 0.5), ("p99", 0.99), ("p999", 0.999)] {
-            add(&format!("{name}_us"), both.micros(quantile));
-            add(&format!("idle_{name}_us"), idle.micros(quantile));
-        }
-        add("bulk_mbit", both.mbit());
-        add("bulk_alone_mbit", alone.mbit());
-        add("p99_over_idle", both.micros(0.99) / idle.micros(0.99));
-        add("bulk_over_alone", both.mbit() / alone.mbit());
-        crate::load::tell(&Value::Object(figures).to_string());
+        let quantiles = [("p50", 0.5), ("p99", 0.99), ("p999", 0.999)];
+        let both_us = quantiles.map(|(name, q)| (format!("{name}_us"), both.micros(q)));
+        let idle_us = quantiles.map(|(name, q)| (format!("idle_{name}_us"), idle.micros(q)));
+        let others = [
+            ("bulk_mbit", both.mbit()),
+            ("bulk_alone_mbit", alone.mbit()),
+            ("p99_over_idle", both.micros(0.99) / idle.micros(0.99)),
+            ("bulk_over_alone", both.mbit() / alone.mbit()),
+        ];
+        let others = others.map(|(name, value)| (name.to_owned(), value));
+        crate::load::tell(&both_us.into_iter().chain(idle_us).chain(others).collect())
     }
 }

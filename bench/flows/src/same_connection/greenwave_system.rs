@@ -42,8 +42,7 @@ pub(super) fn serve(listen: SocketAddr, split: bool) -> anyhow::Result<()> {
             started => break started?,
         }
     };
-    crate::load::attend();
-    Ok(())
+    crate::load::attend()
 }
 
 fn is_in_use(error: &(dyn Error + 'static)) -> bool {
@@ -68,7 +67,7 @@ fn router() -> Router {
         })
 }
 
-pub(super) fn call(to: SocketAddr, split: bool, apart: bool, time: Duration) -> anyhow::Result<Asked> {
+pub(super) fn measure(to: SocketAddr, split: bool, apart: bool, time: Duration) -> anyhow::Result<Asked> {
     let config = ChannelConfig { sending: sending(split), ..ChannelConfig::default() };
     let address = greenwave::Address::Tcp(to);
     let mut stream = CompletionStream::connect(&address, &config)?;

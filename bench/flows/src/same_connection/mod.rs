@@ -113,12 +113,11 @@ impl Calling {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         let time = Duration::from_millis(self.for_ms);
         let asked = match self.system {
-            System::Greenwave => greenwave_system::call(self.to, true, self.apart, time)?,
-            System::NoSplit => greenwave_system::call(self.to, false, self.apart, time)?,
-            System::Tonic => tonic_system::call(self.to, self.apart, time)?,
+            System::Greenwave => greenwave_system::measure(self.to, true, self.apart, time)?,
+            System::NoSplit => greenwave_system::measure(self.to, false, self.apart, time)?,
+            System::Tonic => tonic_system::measure(self.to, self.apart, time)?,
         };
-        asked.report();
-        Ok(())
+        Ok(asked.report()?)
     }
 }
 
