@@ -12,6 +12,11 @@ use crate::result::Results;
 /// be waited for; what wasn't measured isn't there.
 pub type Figures = BTreeMap<String, f64>;
 
+/// Figures under their names, without those that are no numbers.
+pub fn figures<N: Into<String>>(named: impl IntoIterator<Item = (N, f64)>) -> Figures {
+    named.into_iter().filter(|(_, value)| !value.is_nan()).map(|(name, value)| (name.into(), value)).collect()
+}
+
 /// What is measured: a case and a system, by the names that results have for them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cell {

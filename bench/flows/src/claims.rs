@@ -14,7 +14,7 @@ pub(crate) const CLAIMS: [Claim; 13] = [
     claim("wakes sooner", "boost", "boosted", "p99_over_beside", AtMost(0.5)),
     claim("small calls wait little longer", "same-connection", "greenwave", "p99_over_idle", AtMost(3.0)),
     claim("bulk loses 5% at most", "same-connection", "greenwave", "bulk_over_alone", AtLeast(0.95)),
-    claim("small calls wait little longer", "same-connection", "greenwave-apart", "p99_over_idle", AtMost(3.0),
+    claim("small calls wait little longer", "same-connection", "greenwave-apart", "p99_over_idle", AtMost(3.0)),
     claim("small calls wait little longer", "same-connection-loopback", "greenwave", "p99_over_idle", AtMost(3.0)),
     claim("the neighbour loses little", "boost", "boosted", "neighbour_work_over_beside", AtLeast(0.98)),
 ];

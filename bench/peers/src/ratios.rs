@@ -1,5 +1,9 @@
 //! What is compared with what.
 
+use clap::ValueEnum as _;
+use greenwave_bench::benchmark::Named as _;
+use greenwave_bench::ratios;
+
 use crate::case::Case;
 use crate::system::System;
 
@@ -27,13 +31,12 @@ pub(crate) fn of(case: Case, system: System) -> Vec<Ratio> {
         (Case::Client { .. }, _) => Vec::new(),
         (_, own) if own.flavour().is_some() => {
             let over = |other: System| {
-                let name = other.name().replace('-', "_");
-                [("p50", "p50_us"), ("rate", "rate_per_s"), ("best_rate", "best_rate_per_s")]
-                    .map(|(short, of)| ratio(format!("{short}_over_{name}"), of, (case, other)))
+                ["p50_us", "rate_per_s", "best_rate_per_s"]
+                    .map(|of| ratio(ratios::name(of, &other.name()), of, (case, other)))
             };
             // Of our own the plain one is what others are compared with.
             let counts = |other: &System| other.flavour().is_none() || (*other == System::Greenwave && own != *other);
-            System::ALL.into_iter().filter(counts).flat_map(over).collect()
+            System::value_variants().iter().copied().filter(counts).flat_map(over).collect()
         }
         _ => Vec::new(),
     }

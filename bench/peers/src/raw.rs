@@ -11,7 +11,7 @@ use greenwave_bench::clock;
 use crate::case::Case;
 use crate::harness::Figures;
 use crate::run::Run;
-use greenwave_bench::child;
+use greenwave_bench::process;
 
 /// What is read at a time, at least.
 const BUFFER: usize = 64 << 10;
@@ -28,7 +28,7 @@ pub(crate) enum Wait {
 /// Sends back whatever comes, but only whole messages: no handler could begin with less.
 pub(crate) fn serve(wait: Wait, case: Case) -> anyhow::Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
-    child::announce(listener.local_addr()?);
+    process::say_listening(listener.local_addr()?);
     let (stream, _) = listener.accept()?;
     let mut connection = Connection::new(stream, wait)?;
     let mut buffer = vec![0; BUFFER.max(case.bytes())];

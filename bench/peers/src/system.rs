@@ -5,8 +5,8 @@ use std::process::Command;
 
 use anyhow::Context;
 use clap::ValueEnum;
+use greenwave_bench::benchmark::Named as _;
 
-use crate::Cores;
 use crate::case::Case;
 use crate::greenwave_peer::Flavour;
 use crate::harness::Figures;
@@ -15,7 +15,8 @@ use crate::run::Run;
 use crate::tokio_runtime::Idle;
 use crate::volo_peer::Transport;
 use crate::{fabric_peer, go_peer, greenwave_peer, raw, tarpc_peer, tonic_peer, volo_peer, work};
-use greenwave_bench::child::ServerProcess;
+use greenwave_bench::pin::Cores;
+use greenwave_bench::process::ServerProcess;
 
 /// A system that is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -43,34 +44,6 @@ pub(crate) enum System {
 }
 
 impl System {
-    pub(crate) const ALL: [Self; 10] = [
-        Self::RawTcpSpin,
-        Self::RawTcpBlocking,
-        Self::RawFabricShm,
-        Self::Greenwave,
-        Self::GreenwaveStealing,
-        Self::GreenwaveTls,
-        Self::Tonic,
-        Self::Tarpc,
-        Self::Volo,
-        Self::GrpcGo,
-    ];
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::RawTcpSpin => "raw-tcp-spin",
-            Self::RawTcpBlocking => "raw-tcp-blocking",
-            Self::RawFabricShm => "raw-fabric-shm",
-            Self::Greenwave => "greenwave",
-            Self::GreenwaveStealing => "greenwave-stealing",
-            Self::GreenwaveTls => "greenwave-tls",
-            Self::Tonic => "tonic",
-            Self::Tarpc => "tarpc",
-            Self::Volo => "volo",
-            Self::GrpcGo => "grpc-go",
-        }
-    }
-
     /// Why it can't be measured in a case with this build on this machine, if it can't.
     pub(crate) fn missing(self, case: Case) -> Option<String> {
         match self {
@@ -125,7 +98,7 @@ impl System {
             Self::GrpcGo => go_peer::server(run).map(Some),
             _ => {
                 let mut command = Command::new(env::current_exe()?);
-                command.args(["serve", "--system", self.name(), "--variant", run.variant, "--case", &run.case.name()]);
+                command.args(["serve", "--system", &self.name(), "--variant", run.variant, "--case", &run.case.name()]);
                 command.args(["--server-core", &run.cores.server.to_string()]);
                 command.args(["--client-core", &run.cores.client.to_string()]);
                 if run.case == Case::Skew {
@@ -197,13 +170,17 @@ mod tests {
     #[test]
     fn every_system_has_a_part_in_some_case_and_every_case_has_some_system() {
         let cases: Vec<Case> = Case::groups().concat();
-        for system in System::ALL {
+        for &system in System::value_variants() {
             assert!(cases.iter().any(|case| system.variant(*case, None).is_ok()), "{}", system.name());
             assert!(cases.iter().all(|case| system.variant(*case, Some("no such")).is_err()));
-            assert_eq!(System::from_str(system.name(), false), Ok(system));
+            assert_eq!(System::named(&system.name()), Ok(system));
         }
         for case in cases {
-            assert!(System::ALL.iter().any(|system| system.variant(case, None).is_ok()), "{}", case.name());
+            assert!(
+                System::value_variants().iter().any(|system| system.variant(case, None).is_ok()),
+                "{}",
+                case.name()
+            );
         }
     }
 }

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, ensure};
 use greenwave_bench::latencies::Latencies;
 use greenwave_bench::progress::Progress;
-use greenwave_bench::rounds::Figures;
+use greenwave_bench::rounds::{Figures, figures};
 
 use crate::cluster::{Client, Cluster};
 
@@ -68,12 +68,12 @@ pub(crate) fn run(cluster: &mut dyn Cluster, kills: usize, progress: &mut Progre
     let gaps = gaps.into_inner().map_err(|_| anyhow::anyhow!("a kill panicked"))?;
     let ms = |q| gaps.quantile(q).map_or(f64::NAN, |gap| gap.as_secs_f64() * 1e3);
     let acknowledged: u64 = counts.iter().map(|count| count.load(Ordering::Relaxed)).sum();
-    Ok(Figures::from([
-        ("leaderless_p50_ms".to_owned(), ms(0.5)),
-        ("leaderless_p99_ms".to_owned(), ms(0.99)),
-        ("kills".to_owned(), kills as f64),
-        ("acknowledged".to_owned(), acknowledged as f64),
-        ("lost".to_owned(), lost as f64),
+    Ok(figures([
+        ("leaderless_p50_ms", ms(0.5)),
+        ("leaderless_p99_ms", ms(0.99)),
+        ("kills", kills as f64),
+        ("acknowledged", acknowledged as f64),
+        ("lost", lost as f64),
     ]))
 }
 

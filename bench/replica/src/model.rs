@@ -6,7 +6,7 @@
 
 use greenwave_bench::benchmark::Benchmark;
 use greenwave_bench::result::Results;
-use greenwave_bench::rounds::{Cell, Figures, Rounds};
+use greenwave_bench::rounds::{Cell, Figures, Rounds, figures};
 use greenwave_bench::table::{MISSING, Table};
 use greenwave_policy::replication::Setting;
 use greenwave_sim::Seed;
@@ -103,7 +103,7 @@ fn run(named: &[String], systems: &[&str], quick: bool, results: &mut Results) -
         let mut rounds = Rounds::new(Cell::of_case(&name(case), &self::systems()));
         let mut add = |seed: u64, system: &str, measured, best| {
             let cell = rounds.cells().iter().position(|cell| cell.system == system);
-            cell.into_iter().for_each(|cell| rounds.add(seed as usize - 1, cell, figures(measured, best)));
+            cell.into_iter().for_each(|cell| rounds.add(seed as usize - 1, cell, shown(measured, best)));
         };
         for seed in 1..=seeds {
             let all = runs.iter().zip(&measured).filter(|(run, _)| run.case.name == case.name && run.seed == seed);
@@ -127,18 +127,15 @@ fn settings(case: &Case, quick: bool) -> Vec<Setting> {
     settings
 }
 
-fn figures(measured: &Measured, best: &Measured) -> Figures {
-    Figures::from(
-        [
-            ("ops_per_s", measured.ops_per_s),
-            ("ops_over_best", measured.ops_per_s / best.ops_per_s),
-            ("p50_ms", measured.p50.as_secs_f64() * 1e3),
-            ("p99_ms", measured.p99.as_secs_f64() * 1e3),
-            ("batch_bytes", measured.setting.batch_bytes() as f64),
-            ("window_batches", measured.setting.window() as f64),
-        ]
-        .map(|(metric, value)| (metric.to_owned(), value)),
-    )
+fn shown(measured: &Measured, best: &Measured) -> Figures {
+    figures([
+        ("ops_per_s", measured.ops_per_s),
+        ("ops_over_best", measured.ops_per_s / best.ops_per_s),
+        ("p50_ms", measured.p50.as_secs_f64() * 1e3),
+        ("p99_ms", measured.p99.as_secs_f64() * 1e3),
+        ("batch_bytes", measured.setting.batch_bytes() as f64),
+        ("window_batches", measured.setting.window() as f64),
+    ])
 }
 
 /// A line for each case: throughput beside the best of the grid, and what was chosen, in bytes and batches, each the

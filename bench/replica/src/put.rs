@@ -8,7 +8,7 @@ use greenwave_bench::classes::Classes;
 use greenwave_bench::load::{self, Plan};
 use greenwave_bench::pin;
 use greenwave_bench::progress::Progress;
-use greenwave_bench::rounds::Figures;
+use greenwave_bench::rounds::{self, Figures};
 use greenwave_bench::target::Rotation;
 
 use crate::cluster::Cluster;
@@ -67,8 +67,8 @@ impl Put {
         );
         let us = |q| total.results.quantile(q).map_or(f64::NAN, |took| took.as_secs_f64() * 1e6);
         let ops_per_s = total.results.count() as f64 / measured.time.as_secs_f64();
-        let figures = [("ops_per_s", ops_per_s), ("p50_us", us(0.5)), ("p99_us", us(0.99)), ("p999_us", us(0.999))];
-        let mut figures = Figures::from(figures.map(|(metric, value)| (metric.to_owned(), value)));
+        let quantiles = [("p50_us", us(0.5)), ("p99_us", us(0.99)), ("p999_us", us(0.999))];
+        let mut figures = rounds::figures([("ops_per_s", ops_per_s)].into_iter().chain(quantiles));
         if !matches!(self.arrivals, Arrivals::Closed { .. }) {
             figures.insert("max_send_lag_us".to_owned(), measured.max_send_lag.as_secs_f64() * 1e6);
         }

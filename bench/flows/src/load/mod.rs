@@ -19,10 +19,10 @@ use std::thread;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use greenwave_bench::clock;
 use greenwave_bench::latencies::Latencies;
 use greenwave_bench::process::{self, say};
 use greenwave_bench::rounds::Figures;
-use greenwave_bench::clock;
 
 use crate::same_connection::{Calling, Serving};
 

@@ -8,9 +8,9 @@ use greenwave::{Address, ChannelConfig, CompletionStream};
 use super::calls::ask;
 use super::echo;
 use crate::cpu;
-use crate::harness::Figures;
 use crate::run::Run;
-use greenwave_bench::child::ServerProcess;
+use greenwave_bench::process::ServerProcess;
+use greenwave_bench::rounds::{Figures, figures};
 
 /// The server's CPU time while every connection has been used once and no more.
 pub(super) fn drive(
@@ -29,5 +29,5 @@ pub(super) fn drive(
     let (from, before) = (Instant::now(), cpu::time(server.id())?);
     thread::sleep(run.time);
     let used = cpu::time(server.id())? - before;
-    Ok(Figures::from([("cpu_percent", 100.0 * used.as_secs_f64() / from.elapsed().as_secs_f64())]))
+    Ok(figures([("cpu_percent", 100.0 * used.as_secs_f64() / from.elapsed().as_secs_f64())]))
 }

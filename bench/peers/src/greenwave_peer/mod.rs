@@ -19,12 +19,12 @@ use greenwave::{Address, ChannelConfig, Router, Server, ServerConfig};
 
 use certificates::Certificates;
 
-use crate::Cores;
 use crate::case::Case;
 use crate::harness::Figures;
 use crate::run::Run;
 use crate::work;
-use greenwave_bench::child::{self, ServerProcess};
+use greenwave_bench::pin::Cores;
+use greenwave_bench::process::{self, ServerProcess};
 
 const ECHO: &str = "peers.Echo/Echo";
 const WORK: &str = "peers.Echo/Work";
@@ -96,9 +96,9 @@ pub(crate) fn serve(flavour: Flavour, variant: &str, case: Case, cores: Cores, r
     let certificates = (flavour == Flavour::Tls).then(Certificates::make).transpose()?;
     let server = Server::start(flavour.server(config, certificates.as_ref())?, router(rounds))?;
     match (server.addresses(), &certificates) {
-        ([Address::Tcp(socket)], Some(certificates)) => child::announce_with(socket, certificates.authority()),
-        ([Address::Tcp(socket)], None) => child::announce(socket),
-        ([other], _) => child::announce(other),
+        ([Address::Tcp(socket)], Some(certificates)) => process::say_listening_with(socket, certificates.authority()),
+        ([Address::Tcp(socket)], None) => process::say_listening(socket),
+        ([other], _) => process::say_listening(other),
         (several, _) => anyhow::bail!("asked to listen on one address, the server listens on {several:?}"),
     }
     server.join();
