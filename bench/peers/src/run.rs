@@ -7,6 +7,7 @@ use anyhow::Context;
 use crate::case::Case;
 use crate::harness::{Figures, Recorder};
 use crate::system::System;
+use greenwave_bench::benchmark::Named as _;
 use greenwave_bench::pin;
 use greenwave_bench::pin::Cores;
 use greenwave_bench::process::{ServerProcess, TimeLimit};
@@ -28,7 +29,7 @@ pub(crate) struct Run {
 impl Run {
     /// Measures it: a server process on its core, the client on the other.
     pub(crate) fn measure(&self) -> anyhow::Result<Figures> {
-        let what = format!("{} ({}) in {}", self.system, self.variant, self.case.name());
+        let what = format!("{} ({}) in {}", self.system.name(), self.variant, self.case.name());
         let _limit = TimeLimit::start(what.clone(), 2 * self.time + PATIENCE);
         self.once().context(what)
     }

@@ -17,7 +17,7 @@ use crate::member::Member;
 pub(crate) const MEMBERS: usize = 3;
 
 /// A replicated store that is up. It ends with this handle, and its files are removed.
-pub(crate) trait Cluster: Sync {
+pub(crate) trait Cluster {
     /// A generator's way to put, over so many connections to the leader that there is now.
     fn target(&self, connections: usize) -> anyhow::Result<Box<dyn Target>>;
 

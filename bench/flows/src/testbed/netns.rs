@@ -55,7 +55,7 @@ pub(super) fn inhabitants(name: &str) -> Vec<Pid> {
 pub(super) fn spawn(name: &str, core: Option<usize>, command: &mut Command) -> Result<Child, Problem> {
     let cores = core.as_slice();
     let child = pin::with(cores, || within(name, || command.spawn()))
-        .map_err(|source| Problem::Cores { name: name.to_owned(), source: format!("{source:#}") })?;
+        .map_err(|why| Problem::Cores { name: name.to_owned(), why: format!("{why:#}") })?;
     let program = || command.get_program().to_string_lossy().into_owned();
     child?.map_err(|source| Problem::Start { program: program(), name: name.to_owned(), source })
 }

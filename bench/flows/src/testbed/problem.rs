@@ -39,12 +39,12 @@ pub enum Problem {
         source: io::Error,
     },
     /// A process can't be pinned to its core.
-    #[error("nothing can be started in {name}: {source}")]
+    #[error("nothing can be started in {name}: {why}")]
     Cores {
         /// The namespace.
         name: String,
         /// What was wrong.
-        source: String,
+        why: String,
     },
     /// The kernel doesn't turn a feature of a device on.
     #[error("{device} can't have {feature} ({source}); Linux has it from 5.13 on, with CONFIG_ETHTOOL_NETLINK")]
