@@ -33,6 +33,13 @@ impl Latencies {
         (!self.0.is_empty()).then(|| Duration::from_nanos(self.0.value_at_quantile(q)))
     }
 
+    /// The median, p99 and p99.9 in microseconds, under the names that results have for them; not a number if nothing was
+    /// recorded.
+    pub fn quantiles_us(&self) -> [(&'static str, f64); 3] {
+        let us = |q| self.quantile(q).map_or(f64::NAN, |time| time.as_secs_f64() * 1e6);
+        [("p50_us", us(0.5)), ("p99_us", us(0.99)), ("p999_us", us(0.999))]
+    }
+
     /// The mean; `None` if nothing was recorded.
     pub fn mean(&self) -> Option<Duration> {
         (!self.0.is_empty()).then(|| Duration::from_nanos(self.0.mean() as u64))

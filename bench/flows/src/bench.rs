@@ -7,7 +7,7 @@ use greenwave_bench::pin::Cores;
 
 use crate::agent::Programs;
 use crate::role::{Figures, Role};
-use crate::testbed::{Place, Testbed};
+use crate::testbed::{Node, Testbed};
 
 /// The testbed with what runs in it.
 #[derive(Debug)]
@@ -43,17 +43,17 @@ impl Bench {
     ///
     /// # Errors
     /// Those of [`Role::start`].
-    pub fn load(&self, place: Place, core: Core, words: &[&str]) -> anyhow::Result<Role> {
-        Role::start(&self.testbed, place, Some(self.core(core)), self.programs.load(words), "ready")
+    pub fn load(&self, node: Node, core: Core, words: &[&str]) -> anyhow::Result<Role> {
+        Role::start(&self.testbed, node, Some(self.core(core)), self.programs.load(words), "ready")
     }
 
     /// The same for what must never wait for a processor itself, on the core of what is small.
     ///
     /// # Errors
     /// Those of [`Role::start`].
-    pub fn load_on_time(&self, place: Place, words: &[&str]) -> anyhow::Result<Role> {
+    pub fn load_on_time(&self, node: Node, words: &[&str]) -> anyhow::Result<Role> {
         let core = Some(self.core(Core::Small));
-        Role::start(&self.testbed, place, core, self.programs.load_on_time(words), "ready")
+        Role::start(&self.testbed, node, core, self.programs.load_on_time(words), "ready")
     }
 
     /// The number of a core.

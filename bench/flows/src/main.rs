@@ -7,12 +7,12 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, ensure};
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, ValueEnum as _};
 use greenwave_bench::benchmark::Wanted;
 use greenwave_bench::process;
 use greenwave_flows::agent::Programs;
 use greenwave_flows::load::Load;
-use greenwave_flows::testbed::{Bands, Bottleneck, Link, Place, Testbed};
+use greenwave_flows::testbed::{Bands, Bottleneck, Link, Node, Testbed};
 use greenwave_flows::{cases, run};
 use rustix::process::Signal;
 
@@ -55,10 +55,10 @@ enum ByHand {
     Up {
         #[command(flatten)]
         which: Which,
-        /// Where the slow link is: switch, host
+        /// Where the slow link is
         #[arg(long, default_value = "switch")]
         at: Bottleneck,
-        /// Who is served first there: fifo, strict, weighted, pfifo-fast, fq
+        /// Who is served first there
         #[arg(long, default_value = "fifo")]
         bands: Bands,
         /// How fast it is, in Mbit/s
@@ -115,11 +115,11 @@ impl ByHand {
                     Testbed::down(&which.name)?;
                     return Err(problem.into());
                 }
-                for place in Place::ALL {
-                    let addresses: Vec<String> = place.addresses().iter().map(ToString::to_string).collect();
-                    println!("{}  {}", testbed.namespace(place), addresses.join(" "));
+                for &node in Node::value_variants() {
+                    let addresses: Vec<String> = node.addresses().iter().map(ToString::to_string).collect();
+                    println!("{}  {}", testbed.namespace(node), addresses.join(" "));
                 }
-                println!("To run something there: nsenter --net=/run/netns/{} COMMAND", testbed.namespace(Place::A1));
+                println!("To run something there: nsenter --net=/run/netns/{} COMMAND", testbed.namespace(Node::A1));
                 Ok(())
             }
             Self::Down { which } => {

@@ -7,28 +7,28 @@ use anyhow::Context as _;
 use greenwave_bench::process::{Ending, Process, SOON};
 pub use greenwave_bench::rounds::Figures;
 
-use crate::testbed::{Place, Testbed};
+use crate::testbed::{Node, Testbed};
 
 /// A running process. It ends with this value.
 #[derive(Debug)]
 pub struct Role(Process);
 
 impl Role {
-    /// Starts a command at a place, pinned to a core if one is given, and waits until it prints a line that begins with
+    /// Starts a command at a node, pinned to a core if one is given, and waits until it prints a line that begins with
     /// `word`.
     ///
     /// # Errors
     /// When it can't be started, or ends or says nothing of the kind in time.
     pub fn start(
         testbed: &Testbed,
-        place: Place,
+        node: Node,
         core: Option<usize>,
         command: Command,
         word: &str,
     ) -> anyhow::Result<Self> {
-        let spawn = |command: &mut Command| Ok(testbed.spawn(place, core, command)?);
-        let mut process = Process::start_by(command, spawn).with_context(|| format!("at {place}"))?;
-        process.wait_for(|line| line.starts_with(word), SOON).with_context(|| format!("at {place}"))?;
+        let spawn = |command: &mut Command| Ok(testbed.spawn(node, core, command)?);
+        let mut process = Process::start_by(command, spawn).with_context(|| format!("at {node}"))?;
+        process.wait_for(|line| line.starts_with(word), SOON).with_context(|| format!("at {node}"))?;
         Ok(Self(process))
     }
 

@@ -14,13 +14,13 @@ use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
-use greenwave_bench::clock;
+use greenwave_bench::pin::Cores;
+use greenwave_bench::{clock, pin};
 use greenwave_policy::{Budget, Deadline, Order, Time, Urgency};
 use greenwave_quanta::ring::{Consumer, ring};
 use greenwave_quanta::scheduler::Event;
 use greenwave_quanta::{Quantum, StackSize, Worker};
 
-use crate::cores::{Cores, pin};
 use crate::interruptions;
 use crate::plan::Plan;
 use crate::system::{DEADLINE, System};
@@ -50,13 +50,21 @@ const FAILED: u64 = u64::MAX;
 
 /// What became of a plan's jobs.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub(crate) struct Outcome {
     /// For each job, in the plan's order: how long after its scheduled time it ended; `None` if it didn't.
-    pub latencies: Vec<Option<Duration>>,
+    pub(crate) latencies: Vec<Option<Duration>>,
     /// From the start to the end of the last.
-    pub took: Duration,
+    pub(crate) took: Duration,
     /// How often the kernel took the core away from one of the two threads, from the start until both had ended.
-    pub interruptions: u64,
+    pub(crate) interruptions: u64,
+}
+
+impl Outcome {
+    /// Jobs ended a second, over the whole time that it took.
+    pub(crate) fn per_second(&self) -> f64 {
+        let ended = self.latencies.iter().flatten().count() as f64;
+        ended / self.took.max(Duration::from_nanos(1)).as_secs_f64()
+    }
 }
 
 /// A job as the worker sees it.
@@ -82,55 +90,55 @@ impl greenwave_quanta::Job for Given {
     }
 }
 
-/// Runs a plan.
+/// Runs a plan, with the dispatcher on the first of the cores and the worker on the second.
 ///
 /// # Errors
 /// When a thread can't be pinned, a job's work can't be done, or there is no memory for stacks.
-pub fn run(plan: &Plan, system: System, cores: Cores) -> anyhow::Result<Outcome> {
+pub(crate) fn run(plan: &Plan, system: System, cores: Cores) -> anyhow::Result<Outcome> {
     // The slots are the process's.
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _others_wait = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let jobs = plan.arrivals.len();
     ensure!(jobs <= LONGEST, "a window of {jobs} jobs; at most {LONGEST} are possible, so make it shorter");
     ends()[..jobs].iter().for_each(|end| end.store(0, Ordering::Relaxed));
-    pin(cores.dispatcher)?;
+    pin::this_thread(cores.server)?;
     let stage = Stage { ready: Barrier::new(2), closed: AtomicBool::new(false), give_up: AtomicU64::new(u64::MAX) };
+    let (stage, service) = (&stage, &plan.service[..]);
     let (start, interruptions) = thread::scope(|scope| {
-        let ended = match system.order() {
+        let (worker, dispatched) = match system.order() {
             Some((order, quantum)) => {
                 let (mut sender, inbox) = ring(RING);
-                let (stage, service) = (&stage, &plan.service[..]);
-                let worker = scope.spawn(move || {
-                    let pinned = pin(cores.worker);
-                    let worker = ready_worker(order, quantum);
-                    stage.ready.wait();
-                    let before = interruptions::of_this_thread();
-                    let done = pinned.and_then(|()| work(worker, inbox, stage, service));
-                    done.map(|()| interruptions::of_this_thread() - before)
-                });
-                let (start, of_dispatcher) = dispatch(plan, stage, |given| sender.push(given));
-                await_end(&worker, stage, system);
-                worker.join().map(|done| done.map(|of_worker| (start, of_worker + of_dispatcher)))
+                let ready = move || ready_worker(order, quantum);
+                let worker = scope
+                    .spawn(move || on_core(cores.client, stage, ready, |worker| work(worker, inbox, stage, service)));
+                (worker, dispatch(plan, stage, |given| sender.push(given)))
             }
             None => {
                 let (sender, inbox) = tokio_worker::channel();
-                let stage = &stage;
-                let worker = scope.spawn(move || {
-                    let pinned = pin(cores.worker);
-                    stage.ready.wait();
-                    let before = interruptions::of_this_thread();
-                    let done = pinned.and_then(|()| tokio_worker::work(inbox, stage));
-                    done.map(|()| interruptions::of_this_thread() - before)
-                });
-                let (start, of_dispatcher) = dispatch(plan, stage, |given| sender.send(given).map_err(|back| back.0));
-                drop(sender);
-                await_end(&worker, stage, system);
-                worker.join().map(|done| done.map(|of_worker| (start, of_worker + of_dispatcher)))
+                let worker =
+                    scope.spawn(move || on_core(cores.client, stage, || (), |()| tokio_worker::work(inbox, stage)));
+                (worker, dispatch(plan, stage, |given| sender.send(given).map_err(|back| back.0)))
             }
         };
-        ended.unwrap_or_else(|_| bail!("the worker's thread panicked"))
+        await_end(&worker, stage, system);
+        let of_worker = worker.join().unwrap_or_else(|_| bail!("the worker's thread panicked"))?;
+        anyhow::Ok((dispatched.0, dispatched.1 + of_worker))
     })?;
     outcome(plan, start, interruptions)
+}
+
+/// Gets ready on a core and works when the dispatcher is ready too; how often it was interrupted.
+fn on_core<W>(
+    core: usize,
+    stage: &Stage,
+    ready: impl FnOnce() -> W,
+    work: impl FnOnce(W) -> anyhow::Result<()>,
+) -> anyhow::Result<u64> {
+    let pinned = pin::this_thread(core);
+    let worker = ready();
+    stage.ready.wait();
+    let before = interruptions::of_this_thread();
+    pinned.and_then(|()| work(worker)).map(|()| interruptions::of_this_thread() - before)
 }
 
 /// What the two threads share beside the ring.
@@ -188,7 +196,10 @@ fn await_end<T>(worker: &ScopedJoinHandle<'_, T>, stage: &Stage, system: System)
     let end = Time::from_nanos(stage.give_up.load(Ordering::Relaxed)) + STUCK;
     while !worker.is_finished() {
         if clock::now() > end {
-            eprintln!("error: the worker is stuck ({system}); were all its waits for locks built by cargo quanta?");
+            eprintln!(
+                "error: the worker is stuck ({}); were all its waits for locks built by cargo quanta?",
+                system.name()
+            );
             std::process::exit(1);
         }
         thread::sleep(Duration::from_millis(1));

@@ -63,15 +63,12 @@ impl Recorder {
 
     /// What was noted; `best_rate_per_s` is the rate in the best window.
     pub(crate) fn figures(&self) -> Figures {
-        let us = |q| self.latencies.quantile(q).map_or(f64::NAN, |time| time.as_secs_f64() * 1e6);
         let best = self.windows.iter().copied().max().map_or(f64::NAN, f64::from);
-        figures([
-            ("p50_us", us(0.5)),
-            ("p99_us", us(0.99)),
-            ("p999_us", us(0.999)),
+        let rates = [
             ("rate_per_s", self.latencies.count() as f64 / self.until.since(self.from).as_secs_f64()),
             ("best_rate_per_s", best / WINDOW.as_secs_f64()),
-        ])
+        ];
+        figures(self.latencies.quantiles_us().into_iter().chain(rates))
     }
 }
 

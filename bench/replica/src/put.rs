@@ -65,10 +65,8 @@ impl Put {
             total.scheduled,
             total.misses
         );
-        let us = |q| total.results.quantile(q).map_or(f64::NAN, |took| took.as_secs_f64() * 1e6);
         let ops_per_s = total.results.count() as f64 / measured.time.as_secs_f64();
-        let quantiles = [("p50_us", us(0.5)), ("p99_us", us(0.99)), ("p999_us", us(0.999))];
-        let mut figures = rounds::figures([("ops_per_s", ops_per_s)].into_iter().chain(quantiles));
+        let mut figures = rounds::figures([("ops_per_s", ops_per_s)].into_iter().chain(total.results.quantiles_us()));
         if !matches!(self.arrivals, Arrivals::Closed { .. }) {
             figures.insert("max_send_lag_us".to_owned(), measured.max_send_lag.as_secs_f64() * 1e6);
         }

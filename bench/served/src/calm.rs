@@ -151,19 +151,11 @@ fn lacks(readings: &[Reading]) -> impl Iterator<Item = Lack> {
 }
 
 fn settle(tally: &mut Tally, call: &Call, deadline: Duration) {
-    tally.scheduled += 1;
-    let missed = match call.end {
-        Some((received, Answer::Ok)) => {
-            let took = received.since(call.due);
-            tally.results.record(took);
-            (took > deadline).then_some(LATE)
-        }
-        Some((_, Answer::Miss(name))) => Some(name),
-        None => Some(UNANSWERED),
-    };
-    match missed {
-        None => tally.good += 1,
-        Some(name) => *tally.misses.entry(name).or_default() += 1,
+    let took = |received: Time| received.since(call.due);
+    match call.end {
+        Some((received, Answer::Ok)) => tally.settle(Some(took(received)), (took(received) > deadline).then_some(LATE)),
+        Some((_, Answer::Miss(name))) => tally.settle(None, Some(name)),
+        None => tally.settle(None, Some(UNANSWERED)),
     }
 }
 

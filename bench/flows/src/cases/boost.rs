@@ -10,7 +10,7 @@ use anyhow::Context as _;
 
 use crate::bench::{Bench, Case, Core, Length};
 use crate::role::{Figures, Role};
-use crate::testbed::Place;
+use crate::testbed::Node;
 
 pub(crate) struct Boost;
 
@@ -30,9 +30,9 @@ impl Case for Boost {
     fn run(&self, bench: &Bench, system: &str, time: Duration) -> anyhow::Result<Figures> {
         let length = time.as_millis().to_string();
         let mut neighbour = (system != "alone")
-            .then(|| bench.load(Place::A1, Core::Small, &["compute", "--share", "0.9"]))
+            .then(|| bench.load(Node::A1, Core::Small, &["compute", "--share", "0.9"]))
             .transpose()?;
-        let mut service = bench.load(Place::A1, Core::Small, &["wake", "--every-us", "1000", "--for-ms", &length])?;
+        let mut service = bench.load(Node::A1, Core::Small, &["wake", "--every-us", "1000", "--for-ms", &length])?;
         if system == "boosted" {
             boost(bench, &service)?;
         }
@@ -54,5 +54,5 @@ impl Case for Boost {
 pub(super) fn boost(bench: &Bench, service: &Role) -> anyhow::Result<()> {
     let (id, memory) = (service.id().to_string(), bench.testbed.folder().join("boost.json"));
     let words = ["agent", "boost", "--pid", &id, "--memory", &memory.to_string_lossy()];
-    bench.programs.run(&bench.testbed, Place::HostA, &words).context("A1 can't be boosted")
+    bench.programs.run(&bench.testbed, Node::HostA, &words).context("A1 can't be boosted")
 }

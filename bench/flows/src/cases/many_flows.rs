@@ -12,7 +12,7 @@ use anyhow::{Context as _, ensure};
 
 use crate::bench::{Bench, Case, Core, Length};
 use crate::role::{Figures, Role};
-use crate::testbed::Place;
+use crate::testbed::Node;
 
 /// Names of systems, and how many flows they stand for.
 const FLOWS: [(&str, u32); 3] = [("10-flows", 10), ("10k-flows", 10_000), ("1M-flows", 1_000_000)];
@@ -55,11 +55,11 @@ impl Case for ManyFlows {
         bench.testbed.unlimit()?;
         let _counting = Counting::begin()?;
         let room = (flows * ROOM).max(65_536).to_string();
-        let agents = bench.programs.agents(&bench.testbed, &[Place::HostA], &["--flows", &room])?;
+        let agents = bench.programs.agents(&bench.testbed, &[Node::HostA], &["--flows", &room])?;
         let agent = agents.first().context("host A has an agent")?;
         let (flows, datagrams) = (flows.to_string(), flows.max(LEAST).to_string());
         let words = ["scatter", "--to", "10.128.0.1", "--flows", &flows, "--datagrams", &datagrams];
-        let mut scatter = bench.load(Place::A1, Core::Bulk, &words)?;
+        let mut scatter = bench.load(Node::A1, Core::Bulk, &words)?;
         let begin = run_time(agent)?;
         scatter.again()?;
         let (first, second) = (run_time(agent)?, scatter.again().and_then(|_| run_time(agent))?);

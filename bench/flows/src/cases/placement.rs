@@ -10,7 +10,7 @@ use super::boost::boost;
 use super::queues::{self, BULK_PORT, Bulk, WARM_UP};
 use crate::bench::{Bench, Case, Core, Length};
 use crate::role::Figures;
-use crate::testbed::{Bands, Bottleneck, E2, Link, Place};
+use crate::testbed::{Bands, Bottleneck, E2, Link, Node};
 
 /// How often C and D each send a flow, and what share of the link that is.
 const FLOW_EVERY: Duration = Duration::from_millis(210);
@@ -43,23 +43,23 @@ impl Case for Placement {
         let _agents = queues::agents(bench, tags.then_some(&[]))?;
         let responding = queues::responder(bench)?;
         let _neighbours = (
-            bench.load(Place::A1, Core::Small, &["compute", "--share", "0.9"])?,
-            bench.load(Place::A1, Core::Bulk, &["compute"])?,
+            bench.load(Node::A1, Core::Small, &["compute", "--share", "0.9"])?,
+            bench.load(Node::A1, Core::Bulk, &["compute"])?,
         );
         if system == "tags-and-boost" {
             boost(bench, &responding)?;
         }
         let mut bulk = Bulk::start(bench, &links[1], false)?;
         let to = format!("{E2}:{BULK_PORT}");
-        let _taking = bench.load(Place::E, Core::Bulk, &["sink", "--listen", &to])?;
+        let _taking = bench.load(Node::E, Core::Bulk, &["sink", "--listen", &to])?;
         let bytes = (links[0].bytes_per_s() * FLOW_SHARE * FLOW_EVERY.as_secs_f64()).round().to_string();
         let (every, warm_up) = (FLOW_EVERY.as_micros().to_string(), WARM_UP.as_millis().to_string());
         let length = time.as_millis().to_string();
         let times = ["--every-us", &every, "--warm-up-ms", &warm_up, "--for-ms", &length];
         let words = [&["flows", "--to", &to, "--bytes", &bytes], &times[..]].concat();
         let mut flows = [
-            bench.load(Place::C1, Core::Bulk, &words)?, //
-            bench.load(Place::D1, Core::Bulk, &words)?,
+            bench.load(Node::C1, Core::Bulk, &words)?, //
+            bench.load(Node::D1, Core::Bulk, &words)?,
         ];
         let mut figures = queues::ask(bench, Some(&mut bulk), time)?;
         for sender in &mut flows {

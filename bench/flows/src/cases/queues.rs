@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::bench::{Bench, Case, Core, Length};
 use crate::role::{Figures, Role};
-use crate::testbed::{Bands, Bottleneck, E1, E2, Link, Place};
+use crate::testbed::{Bands, Bottleneck, E1, E2, Link, Node};
 
 /// Where small responses are asked for, and where bulk goes.
 const SMALL_PORT: u16 = 7001;
@@ -148,7 +148,7 @@ pub(crate) fn run(
     let trusts = link.bands.go_by_priority() && link.at == Bottleneck::Switch;
     let _trust = trusts.then(|| bench.programs.trust(&bench.testbed)).transpose()?;
     let listen = responder_listens();
-    let _responding = bench.load_on_time(Place::A1, &["respond", "--listen", &listen])?;
+    let _responding = bench.load_on_time(Node::A1, &["respond", "--listen", &listen])?;
     let settle = bulk.map_or(Duration::ZERO, |(_, settle)| settle);
     let mut bulk = bulk.map(|(udp, _)| Bulk::start(bench, &link, udp)).transpose()?;
     thread::sleep(settle);
@@ -170,22 +170,22 @@ pub(super) fn ask(bench: &Bench, mut bulk: Option<&mut Bulk>, time: Duration) ->
 
 /// The agent on all hosts, if it is to run.
 pub(crate) fn agents(bench: &Bench, words: Option<&[&str]>) -> anyhow::Result<Vec<Role>> {
-    let start = |words: &[&str]| bench.programs.agents(&bench.testbed, &Place::HOSTS, words);
+    let start = |words: &[&str]| bench.programs.agents(&bench.testbed, &Node::HOSTS, words);
     words.map_or_else(|| Ok(Vec::new()), start)
 }
 
 /// A1, which answers, when it has its turn on its core.
 pub(crate) fn responder(bench: &Bench) -> anyhow::Result<Role> {
-    bench.load(Place::A1, Core::Small, &["respond", "--listen", &responder_listens()])
+    bench.load(Node::A1, Core::Small, &["respond", "--listen", &responder_listens()])
 }
 
 fn responder_listens() -> String {
-    format!("{}:{SMALL_PORT}", Place::A1.address())
+    format!("{}:{SMALL_PORT}", Node::A1.address())
 }
 
 /// The words that say whom E1 asks.
 pub(crate) fn a1_from_e1() -> [String; 4] {
-    let (to, from) = (format!("{}:{SMALL_PORT}", Place::A1.address()), format!("{E1}:0"));
+    let (to, from) = (format!("{}:{SMALL_PORT}", Node::A1.address()), format!("{E1}:0"));
     ["--to".to_owned(), to, "--from".to_owned(), from]
 }
 
@@ -195,7 +195,7 @@ fn asker(bench: &Bench, time: Duration) -> anyhow::Result<Role> {
     let whom = a1_from_e1();
     let mut words = vec!["ask", "--for-ms", &time, "--warm-up-ms", &warm_up];
     words.extend(whom.iter().map(String::as_str));
-    bench.load_on_time(Place::E, &words)
+    bench.load_on_time(Node::E, &words)
 }
 
 /// What fills the link.
@@ -207,8 +207,8 @@ pub(crate) struct Bulk {
 impl Bulk {
     pub(crate) fn start(bench: &Bench, link: &Link, udp: bool) -> anyhow::Result<Self> {
         let (senders, receiver, address) = match link.at {
-            Bottleneck::Switch => (&[Place::C1, Place::D1][..], Place::E, E2),
-            Bottleneck::Host => (&[Place::A2][..], Place::B1, Place::B1.address()),
+            Bottleneck::Switch => (&[Node::C1, Node::D1][..], Node::E, E2),
+            Bottleneck::Host => (&[Node::A2][..], Node::B1, Node::B1.address()),
         };
         let address = format!("{address}:{BULK_PORT}");
         let sink = bench.load(receiver, Core::Bulk, &["sink", "--listen", &address])?;

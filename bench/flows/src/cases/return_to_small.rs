@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::queues::{self, Bulk};
 use crate::bench::{Bench, Case, Core, Length};
 use crate::role::Figures;
-use crate::testbed::{Bands, Bottleneck, Link, Place};
+use crate::testbed::{Bands, Bottleneck, Link, Node};
 
 /// The agent's longest debt, 200 ms, and what a burst of 30 KB is at 10 Mbit/s, 24 ms.
 const PAUSE_MS: &str = "225";
@@ -48,7 +48,7 @@ impl Case for ReturnToSmall {
         let (whom, length) = (queues::a1_from_e1(), time.as_millis().to_string());
         let mut words = vec!["ask-after-bulk", "--pause-ms", pause, "--for-ms", &length];
         words.extend(whom.iter().map(String::as_str));
-        let mut figures = bench.load(Place::E, Core::Small, &words)?.figures(time)?;
+        let mut figures = bench.load(Node::E, Core::Small, &words)?.figures(time)?;
         // So few samples have no such tail.
         figures.remove("p999_us");
         Ok(figures)

@@ -89,7 +89,7 @@ pub(super) fn after_bulk(asking: &AskingAfterBulk) -> io::Result<()> {
     report(&latencies, scheduled, missed, &[("max_send_lag_us", Duration::ZERO)])
 }
 
-/// A connection from an address of this place, of which there may be several.
+/// A connection from an address of this node, of which there may be several.
 fn connected(from: SocketAddr, to: SocketAddr) -> io::Result<TcpStream> {
     let fd: OwnedFd = socket(AddressFamily::INET, SocketType::STREAM, None)?;
     bind(&fd, &from)?;

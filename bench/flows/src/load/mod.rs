@@ -1,6 +1,6 @@
 //! The processes of the testbed: who asks, who answers, who sends bulk, who computes.
 //!
-//! Each is `greenwave-flows load ROLE`, started by [`crate::role`] at its place and pinned to a core. Protocol
+//! Each is `greenwave-flows load ROLE`, started by [`crate::role`] at its node and pinned to a core. Protocol
 //! ([`greenwave_bench::process`]): the process prints `ready` once it listens or is connected; roles that measure print a
 //! line of JSON when they are done; roles that go on answer `count` with what they have done so far and the time of their
 //! clock, in nanoseconds; one does its work at `again` and answers when it's done.
@@ -22,7 +22,7 @@ use clap::{Args, Subcommand};
 use greenwave_bench::clock;
 use greenwave_bench::latencies::Latencies;
 use greenwave_bench::process::{self, say};
-use greenwave_bench::rounds::Figures;
+use greenwave_bench::rounds::{Figures, figures};
 
 use crate::same_connection::{Calling, Serving};
 
@@ -223,12 +223,10 @@ pub(crate) fn tell(figures: &Figures) -> io::Result<()> {
 
 /// Prints latencies, how much was missed, and other durations.
 fn report(latencies: &Latencies, scheduled: usize, missed: usize, others: &[(&str, Duration)]) -> io::Result<()> {
-    let quantiles = [("p50_us", 0.5), ("p99_us", 0.99), ("p999_us", 0.999), ("max_us", 1.0)];
-    let durations = quantiles.iter().filter_map(|&(name, q)| Some((name, latencies.quantile(q)?)));
-    let mut figures: Figures = durations
-        .chain(others.iter().copied())
-        .map(|(name, time)| (name.to_owned(), time.as_secs_f64() * 1e6))
-        .collect();
+    let us = |time: Duration| time.as_secs_f64() * 1e6;
+    let others = others.iter().map(|&(name, time)| (name, us(time)));
+    let longest = latencies.max().map(|longest| ("max_us", us(longest)));
+    let mut figures = figures(latencies.quantiles_us().into_iter().chain(longest).chain(others));
     figures.insert("missed_share".to_owned(), missed as f64 / scheduled.max(1) as f64);
     tell(&figures)
 }

@@ -4,6 +4,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use greenwave_bench::latencies::Latencies;
+use greenwave_bench::rounds::figures;
 
 use super::EVERY;
 
@@ -58,10 +59,6 @@ impl Seen {
     fn mbit(&self) -> f64 {
         self.bulk_bytes as f64 * 8e-6 / (self.last_bulk - self.begin).as_secs_f64().max(1e-9)
     }
-
-    fn micros(&self, quantile: f64) -> f64 {
-        self.latencies.quantile(quantile).unwrap_or_default().as_secs_f64() * 1e6
-    }
 }
 
 /// What all parts have shown.
@@ -76,16 +73,15 @@ impl Asked {
     /// Prints it, and waits for the end.
     pub(super) fn report(&self) -> io::Result<()> {
         let Self { idle, alone, both } = self;
-        let quantiles = [("p50", 0.5), ("p99", 0.99), ("p999", 0.999)];
-        let both_us = quantiles.map(|(name, q)| (format!("{name}_us"), both.micros(q)));
-        let idle_us = quantiles.map(|(name, q)| (format!("idle_{name}_us"), idle.micros(q)));
+        let (both_us, idle_us) = (both.latencies.quantiles_us(), idle.latencies.quantiles_us());
+        let idle_us = idle_us.map(|(name, us)| (format!("idle_{name}"), us));
         let others = [
             ("bulk_mbit", both.mbit()),
             ("bulk_alone_mbit", alone.mbit()),
-            ("p99_over_idle", both.micros(0.99) / idle.micros(0.99)),
+            ("p99_over_idle", both_us[1].1 / idle_us[1].1),
             ("bulk_over_alone", both.mbit() / alone.mbit()),
         ];
-        let others = others.map(|(name, value)| (name.to_owned(), value));
-        crate::load::tell(&both_us.into_iter().chain(idle_us).chain(others).collect())
+        let others = both_us.into_iter().chain(others).map(|(name, value)| (name.to_owned(), value));
+        crate::load::tell(&figures(idle_us.into_iter().chain(others)))
     }
 }

@@ -21,7 +21,7 @@ use clap::Args;
 
 use crate::bench::{Bench, Case, Core, Length};
 use crate::role::Figures;
-use crate::testbed::{Bands, Bottleneck, Link, Place};
+use crate::testbed::{Bands, Bottleneck, Link, Node};
 
 /// The first system's; each has its own, as the kernel may take a while to close what a process with an io_uring left.
 const PORT: u16 = 7003;
@@ -143,11 +143,11 @@ impl Case for SameConnection {
             bench.testbed.limit(&[Link::slow(Bottleneck::Host, Bands::Fifo)])?;
         }
         let (to, caller) =
-            if self.link { (Place::A1.address().to_string(), Place::E) } else { ("127.0.0.1".into(), Place::A1) };
+            if self.link { (Node::A1.address().to_string(), Node::E) } else { ("127.0.0.1".into(), Node::A1) };
         let index = SYSTEMS.iter().position(|(name, ..)| *name == system).unwrap_or(0);
         let (port, apart) = (PORT + index as u16, SYSTEMS[index].2);
         let (to, served) = (format!("{to}:{port}"), system.trim_end_matches("-apart"));
-        let mut server = bench.load(Place::A1, Core::Small, &["rpc-serve", "--listen", &to, "--system", served])?;
+        let mut server = bench.load(Node::A1, Core::Small, &["rpc-serve", "--listen", &to, "--system", served])?;
         let length = (time / 3).as_millis().to_string();
         let mut words = vec!["rpc-call", "--to", &to, "--system", served, "--for-ms", &length];
         words.extend(apart.then_some("--apart"));
