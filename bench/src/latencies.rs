@@ -50,15 +50,6 @@ impl Latencies {
         (!self.0.is_empty()).then(|| Duration::from_nanos(self.0.max()))
     }
 
-    /// The share of recorded durations at or below `limit`; 0 if nothing was recorded.
-    pub fn share_within(&self, limit: Duration) -> f64 {
-        if self.0.is_empty() {
-            return 0.0;
-        }
-        let limit = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
-        self.0.count_between(0, limit) as f64 / self.0.len() as f64
-    }
-
     /// Adds all durations of `other`.
     pub fn merge(&mut self, other: &Self) {
         self.0.add(&other.0).expect("both have the same bounds");
@@ -102,6 +93,5 @@ mod tests {
     fn nothing_recorded_has_no_quantile() {
         let none = Latencies::new();
         assert_eq!((none.quantile(0.5), none.mean(), none.max()), (None, None, None));
-        assert_eq!(none.share_within(LONGEST), 0.0);
     }
 }

@@ -79,12 +79,6 @@ pub struct Interval {
     pub scheduled: u64,
     /// Those answered with a result within their deadline.
     pub good: u64,
-    /// Those answered with a result at all.
-    pub results: u64,
-    /// The mean time to a result.
-    pub mean: Duration,
-    /// The slowest result.
-    pub slowest: Duration,
 }
 
 /// Service time by what it was good for, as far as receipts tell.
@@ -264,13 +258,6 @@ impl Gathering {
         let interval = &mut series[index];
         interval.scheduled += 1;
         interval.good += u64::from(settled.miss().is_none());
-        if let Some(latency) = settled.result_after() {
-            interval.results += 1;
-            interval.slowest = interval.slowest.max(latency);
-            let mean = interval.mean.as_secs_f64();
-            let mean = mean + (latency.as_secs_f64() - mean) / interval.results as f64;
-            interval.mean = Duration::try_from_secs_f64(mean).unwrap_or_default();
-        }
     }
 
     fn settle_receipts(&mut self, settled: &Settled<'_>) {

@@ -68,41 +68,26 @@ impl Bench {
 }
 
 /// Something that is measured.
-pub trait Case {
+#[derive(Clone, Copy)]
+pub struct Case {
     /// Its name in results.
-    fn name(&self) -> &'static str;
-
+    pub name: &'static str,
     /// Who takes part, in the order in which they are shown.
-    fn systems(&self) -> Vec<&'static str>;
-
-    /// How often and how long each is measured; `None` if the case is left out.
-    fn length(&self, quick: bool) -> Option<Length>;
-
-    /// Whether a system takes part in a quick run, in which there isn't time for all.
-    fn is_quick(&self, _system: &str) -> bool {
-        true
-    }
-
+    pub systems: &'static [&'static str],
+    /// How often and how long each is measured.
+    pub full: Length,
+    /// The same in a quick run; `None` if the case is left out.
+    pub quick: Option<Length>,
+    /// Systems that a quick run has no time for.
+    pub not_quick: &'static [&'static str],
     /// Why a system can't take part here; `None` if it can.
-    fn missing(&self, _bench: &Bench, _system: &str) -> Option<String> {
-        None
-    }
-
-    /// Measures a system for so long.
-    ///
-    /// # Errors
-    /// When something can't be set up or doesn't answer.
-    fn run(&self, bench: &Bench, system: &str, time: Duration) -> anyhow::Result<Figures>;
-
+    pub missing: fn(&Bench, &str) -> Option<String>,
     /// Ratios that are taken within each round: of which metric, over whose.
-    fn ratios(&self) -> &'static [(&'static str, &'static str)] {
-        &[]
-    }
-
+    pub ratios: &'static [(&'static str, &'static str)],
     /// Ratios that each system's figures have of themselves.
-    fn own_ratios(&self) -> &'static [&'static str] {
-        &[]
-    }
+    pub own_ratios: &'static [&'static str],
+    /// Measures a system for so long; an error when something can't be set up or doesn't answer.
+    pub run: fn(&Bench, &str, Duration) -> anyhow::Result<Figures>,
 }
 
 /// How often and how long something is measured.

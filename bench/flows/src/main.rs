@@ -94,7 +94,7 @@ fn main() -> anyhow::Result<()> {
             run::run(&wanted, Programs { own, greenwave })
         }
         Command::List => {
-            cases::all().iter().for_each(|case| println!("{} {}", case.name(), case.systems().join(" ")));
+            cases::ALL.iter().for_each(|case| println!("{} {}", case.name, case.systems.join(" ")));
             Ok(())
         }
         Command::Testbed(by_hand) => by_hand.run(),

@@ -6,9 +6,10 @@ use greenwave_bench::rounds::{Cell, Figures, calmest};
 
 use crate::agent::Programs;
 use crate::bench::{Bench, Case, Length};
+use crate::cases::ALL;
 use crate::claims::CLAIMS;
+use crate::report;
 use crate::testbed::Testbed;
-use crate::{cases, report};
 
 /// Metrics whose least and most are told too.
 const RANGED: [&str; 4] = ["p50_us", "p99_us", "p999_us", "bulk_mbit"];
@@ -21,7 +22,7 @@ const LATENESS: &str = "max_send_lag_us";
 
 /// A case with those systems that can be measured here.
 struct Part {
-    case: Box<dyn Case>,
+    case: Case,
     systems: Vec<&'static str>,
     length: Length,
 }
@@ -52,11 +53,11 @@ impl Part {
     fn measure(&self, testbed: &Bench, bench: &mut Benchmark) {
         let Self { case, systems, length } = self;
         let tries = length.rounds.min(2);
-        let mut rounds = bench.rounds(Cell::of_case(case.name(), systems), length.rounds, |_, at, _| {
+        let mut rounds = bench.rounds(Cell::of_case(case.name, systems), length.rounds, |_, at, _| {
             let lateness = |figures: &Figures| figures.get(LATENESS).copied().unwrap_or(0.0);
-            calmest(tries, TOO_LATE_US, lateness, || case.run(testbed, systems[at], length.time))
+            calmest(tries, TOO_LATE_US, lateness, || (case.run)(testbed, systems[at], length.time))
         });
-        case.ratios().iter().for_each(|(metric, over)| rounds.ratios(metric, over));
+        case.ratios.iter().for_each(|(metric, over)| rounds.ratios(metric, over));
         rounds.push(&mut bench.results, |metric| RANGED.contains(&metric));
     }
 }
@@ -64,21 +65,20 @@ impl Part {
 /// What is measured, and what isn't and why.
 fn plan(wanted: &Wanted, testbed: &Bench) -> anyhow::Result<(Vec<Part>, Vec<String>)> {
     let (mut parts, mut notes) = (Vec::new(), Vec::new());
-    let all = cases::all();
-    wanted.choose_systems(&all.iter().flat_map(|case| case.systems()).collect::<Vec<_>>())?;
-    let names: Vec<String> = all.iter().map(|case| case.name().to_owned()).collect();
-    let is_quick = |name: &str| all.iter().any(|case| case.name() == name && case.length(true).is_some());
+    wanted.choose_systems(&ALL.iter().flat_map(|case| case.systems).copied().collect::<Vec<_>>())?;
+    let names: Vec<String> = ALL.iter().map(|case| case.name.to_owned()).collect();
+    let is_quick = |name: &str| ALL.iter().any(|case| case.name == name && case.quick.is_some());
     let (chosen, left_out) = wanted.choose_cases(&names, is_quick)?;
     notes.extend(left_out.iter().map(|name| format!("Left out, since it was to be quick: {name}")));
-    for case in all.into_iter().filter(|case| chosen.iter().any(|name| name == case.name())) {
-        let Some(length) = case.length(wanted.quick).or_else(|| case.length(false)) else { continue };
-        let why_not = |system: &str| match case.missing(testbed, system) {
-            _ if wanted.quick && wanted.systems.is_empty() && !case.is_quick(system) => {
-                Some(format!("Left out, since it was to be quick: {system} of {}", case.name()))
+    for case in ALL.into_iter().filter(|case| chosen.iter().any(|name| name == case.name)) {
+        let length = case.quick.filter(|_| wanted.quick).unwrap_or(case.full);
+        let why_not = |system: &str| match (case.missing)(testbed, system) {
+            _ if wanted.quick && wanted.systems.is_empty() && case.not_quick.contains(&system) => {
+                Some(format!("Left out, since it was to be quick: {system} of {}", case.name))
             }
-            missing => missing.map(|why| format!("Passed over: {system} of {}, {why}", case.name())),
+            missing => missing.map(|why| format!("Passed over: {system} of {}, {why}", case.name)),
         };
-        let mut systems = case.systems();
+        let mut systems = case.systems.to_vec();
         systems.retain(|system| wanted.wants_system(system));
         systems.retain(|system| {
             let why_not = why_not(system);

@@ -69,14 +69,14 @@ impl Outcome {
 
 /// A job as the worker sees it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Given {
+pub(crate) struct QueuedJob {
     pub(crate) task: Task,
     slot: u32,
     class: u8,
     scheduled: Time,
 }
 
-impl greenwave_quanta::Job for Given {
+impl greenwave_quanta::Job for QueuedJob {
     fn run(self) {
         let done = self.task.run();
         let end = if done.is_ok() { clock::now().as_nanos() } else { FAILED };
@@ -102,25 +102,25 @@ pub(crate) fn run(plan: &Plan, system: System, cores: Cores) -> anyhow::Result<O
     ensure!(jobs <= LONGEST, "a window of {jobs} jobs; at most {LONGEST} are possible, so make it shorter");
     ends()[..jobs].iter().for_each(|end| end.store(0, Ordering::Relaxed));
     pin::this_thread(cores.server)?;
-    let stage = Stage { ready: Barrier::new(2), closed: AtomicBool::new(false), give_up: AtomicU64::new(u64::MAX) };
-    let (stage, service) = (&stage, &plan.service[..]);
+    let shared = Shared { ready: Barrier::new(2), closed: AtomicBool::new(false), give_up: AtomicU64::new(u64::MAX) };
+    let (shared, service) = (&shared, &plan.service[..]);
     let (start, interruptions) = thread::scope(|scope| {
         let (worker, dispatched) = match system.order() {
             Some((order, quantum)) => {
                 let (mut sender, inbox) = ring(RING);
                 let ready = move || ready_worker(order, quantum);
                 let worker = scope
-                    .spawn(move || on_core(cores.client, stage, ready, |worker| work(worker, inbox, stage, service)));
-                (worker, dispatch(plan, stage, |given| sender.push(given)))
+                    .spawn(move || on_core(cores.client, shared, ready, |worker| work(worker, inbox, shared, service)));
+                (worker, dispatch(plan, shared, |job| sender.push(job)))
             }
             None => {
                 let (sender, inbox) = tokio_worker::channel();
                 let worker =
-                    scope.spawn(move || on_core(cores.client, stage, || (), |()| tokio_worker::work(inbox, stage)));
-                (worker, dispatch(plan, stage, |given| sender.send(given).map_err(|back| back.0)))
+                    scope.spawn(move || on_core(cores.client, shared, || (), |()| tokio_worker::work(inbox, shared)));
+                (worker, dispatch(plan, shared, |job| sender.send(job).map_err(|back| back.0)))
             }
         };
-        await_end(&worker, stage, system);
+        await_end(&worker, shared, system);
         let of_worker = worker.join().unwrap_or_else(|_| bail!("the worker's thread panicked"))?;
         anyhow::Ok((dispatched.0, dispatched.1 + of_worker))
     })?;
@@ -130,25 +130,25 @@ pub(crate) fn run(plan: &Plan, system: System, cores: Cores) -> anyhow::Result<O
 /// Gets ready on a core and works when the dispatcher is ready too; how often it was interrupted.
 fn on_core<W>(
     core: usize,
-    stage: &Stage,
+    shared: &Shared,
     ready: impl FnOnce() -> W,
     work: impl FnOnce(W) -> anyhow::Result<()>,
 ) -> anyhow::Result<u64> {
     let pinned = pin::this_thread(core);
     let worker = ready();
-    stage.ready.wait();
+    shared.ready.wait();
     let before = interruptions::of_this_thread();
     pinned.and_then(|()| work(worker)).map(|()| interruptions::of_this_thread() - before)
 }
 
 /// What the two threads share beside the ring.
-pub(crate) struct Stage {
+pub(crate) struct Shared {
     ready: Barrier,
     closed: AtomicBool,
     give_up: AtomicU64,
 }
 
-impl Stage {
+impl Shared {
     /// Whether no job will come any more.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
@@ -161,15 +161,15 @@ impl Stage {
 }
 
 /// Gives every job at its time; returns when the first could have been due, and how often it was interrupted.
-fn dispatch(plan: &Plan, stage: &Stage, mut give: impl FnMut(Given) -> Result<(), Given>) -> (Time, u64) {
-    stage.ready.wait();
+fn dispatch(plan: &Plan, shared: &Shared, mut give: impl FnMut(QueuedJob) -> Result<(), QueuedJob>) -> (Time, u64) {
+    shared.ready.wait();
     let before = interruptions::of_this_thread();
     let start = clock::now() + Duration::from_millis(1);
     let work: Duration = plan.arrivals.iter().map(|arrival| plan.service[usize::from(arrival.class)]).sum();
     // Ten times as long as all the work takes that could be left.
     let patience = if plan.length.is_zero() { 10 * work } else { plan.length };
     let give_up = start + plan.length + DRAIN.max(patience);
-    stage.give_up.store(give_up.as_nanos(), Ordering::Relaxed);
+    shared.give_up.store(give_up.as_nanos(), Ordering::Relaxed);
     'all: for (slot, arrival) in plan.arrivals.iter().enumerate() {
         let scheduled = start + arrival.at;
         let mut now = clock::now();
@@ -177,23 +177,23 @@ fn dispatch(plan: &Plan, stage: &Stage, mut give: impl FnMut(Given) -> Result<()
             spin_loop();
             now = clock::now();
         }
-        let mut given = Given { task: arrival.task, slot: slot as u32, class: arrival.class, scheduled };
-        while let Err(back) = give(given) {
-            given = back;
+        let mut job = QueuedJob { task: arrival.task, slot: slot as u32, class: arrival.class, scheduled };
+        while let Err(back) = give(job) {
+            job = back;
             spin_loop();
-            if stage.is_over(clock::now()) {
+            if shared.is_over(clock::now()) {
                 break 'all;
             }
         }
     }
-    stage.closed.store(true, Ordering::Release);
+    shared.closed.store(true, Ordering::Release);
     (start, interruptions::of_this_thread() - before)
 }
 
 /// Waits until the worker has ended. One that has not long after it was to give up never will, and the process ends: it
 /// is stuck in the kernel, in a lock whose holder it has preempted.
-fn await_end<T>(worker: &ScopedJoinHandle<'_, T>, stage: &Stage, system: System) {
-    let end = Time::from_nanos(stage.give_up.load(Ordering::Relaxed)) + STUCK;
+fn await_end<T>(worker: &ScopedJoinHandle<'_, T>, shared: &Shared, system: System) {
+    let end = Time::from_nanos(shared.give_up.load(Ordering::Relaxed)) + STUCK;
     while !worker.is_finished() {
         if clock::now() > end {
             eprintln!(
@@ -207,9 +207,9 @@ fn await_end<T>(worker: &ScopedJoinHandle<'_, T>, stage: &Stage, system: System)
 }
 
 /// A worker whose stacks are there: as many as may be needed have been entered at the same time.
-fn ready_worker(order: Order, quantum: Quantum) -> Worker<Given> {
+fn ready_worker(order: Order, quantum: Quantum) -> Worker<QueuedJob> {
     let mut worker = Worker::new(order, quantum, StackSize::at_least(128 << 10), MOST);
-    let touch = Given { task: Task::GiveWay, slot: u32::MAX, class: 0, scheduled: Time::ZERO };
+    let touch = QueuedJob { task: Task::GiveWay, slot: u32::MAX, class: 0, scheduled: Time::ZERO };
     (0..MOST).for_each(|_| _ = worker.add(worker.now(), Urgency::default(), touch));
     let mut entered = Vec::with_capacity(MOST);
     while worker.unfinished() > 0 {
@@ -224,25 +224,25 @@ fn ready_worker(order: Order, quantum: Quantum) -> Worker<Given> {
 }
 
 fn work(
-    mut worker: Worker<Given>,
-    mut inbox: Consumer<Given>,
-    stage: &Stage,
+    mut worker: Worker<QueuedJob>,
+    mut inbox: Consumer<QueuedJob>,
+    shared: &Shared,
     service: &[Duration],
 ) -> anyhow::Result<()> {
-    let mut turns = 0_u32;
+    let mut steps = 0_u32;
     worker.clock();
     loop {
         while worker.unfinished() < MOST
-            && let Some(given) = inbox.pop()
+            && let Some(job) = inbox.pop()
         {
-            worker.add(worker.now(), urgency(&given, service), given);
+            worker.add(worker.now(), urgency(&job, service), job);
         }
-        turns = turns.wrapping_add(1);
+        steps = steps.wrapping_add(1);
         match worker.run_one(worker.now()) {
             Event::Idle => {
                 let now = worker.clock();
-                let finished = stage.is_closed() && inbox.is_empty() && worker.unfinished() == 0;
-                if finished || stage.is_over(now) {
+                let finished = shared.is_closed() && inbox.is_empty() && worker.unfinished() == 0;
+                if finished || shared.is_over(now) {
                     return Ok(());
                 }
                 spin_loop();
@@ -251,7 +251,7 @@ fn work(
             Event::Panicked(_, message) => bail!("a job panicked: {message}"),
             Event::NoStack(_, error) => return Err(error).context("no stack for a job; raise vm.max_map_count"),
             Event::Preempted(_) | Event::Finished(_) | Event::Waits(_) => {
-                if turns.is_multiple_of(1024) && stage.is_over(worker.now()) {
+                if steps.is_multiple_of(1024) && shared.is_over(worker.now()) {
                     return Ok(());
                 }
             }
@@ -259,10 +259,10 @@ fn work(
     }
 }
 
-fn urgency(given: &Given, service: &[Duration]) -> Urgency {
-    let here = service[usize::from(given.class)];
-    let deadline = Deadline::at(given.scheduled, Budget::expected(here * DEADLINE));
-    Urgency { arrived: given.scheduled, birth: given.scheduled, deadline, here, ahead: Duration::ZERO }
+fn urgency(job: &QueuedJob, service: &[Duration]) -> Urgency {
+    let here = service[usize::from(job.class)];
+    let deadline = Deadline::at(job.scheduled, Budget::expected(here * DEADLINE));
+    Urgency { arrived: job.scheduled, birth: job.scheduled, deadline, here, ahead: Duration::ZERO }
 }
 
 fn outcome(plan: &Plan, start: Time, interruptions: u64) -> anyhow::Result<Outcome> {

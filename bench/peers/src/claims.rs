@@ -33,7 +33,7 @@ mod tests {
             let system = System::named(system).expect("there is such a system");
             let figures = ["rate_per_s", "cpu_percent"];
             let known = figures.contains(&metric) || ratios::of(case, system).iter().any(|ratio| ratio.name == metric);
-            assert!(known && !system.variants(case).is_empty(), "{metric} of {}", case.name());
+            assert!(known && !system.variants(case).is_empty(), "{metric} of {}", case.name);
         }
     }
 }

@@ -43,7 +43,7 @@ pub(crate) fn drive(run: &Run) -> anyhow::Result<Figures> {
     // A round trip takes about a microsecond.
     let trips = run.time.as_micros().max(1000);
     let mut both = Command::new(binary()?);
-    both.args(["shm", &run.case.bytes().to_string()]);
+    both.args(["shm", &run.case.bytes.to_string()]);
     both.args([run.cores.server, run.cores.client].map(|core| core.to_string())).arg(trips.to_string());
     let output = both.output()?;
     let wrong = String::from_utf8_lossy(&output.stderr);

@@ -41,8 +41,8 @@ pub(crate) fn drive(server: &ServerProcess, run: &Run) -> anyhow::Result<Figures
     let connections = if run.variant.ends_with("4-connections") { 4 } else { 1 };
     let mut client = Command::new(binary()?);
     client.args(["drive", "-address", &server.address]);
-    client.args(["-bytes", &run.case.bytes().to_string()]);
-    client.args(["-in-flight", &run.case.in_flight().to_string()]);
+    client.args(["-bytes", &run.case.bytes.to_string()]);
+    client.args(["-in-flight", &run.case.in_flight.to_string()]);
     client.args(["-connections", &connections.to_string()]);
     client.args(["-warm-up", &format!("{}us", run.warm_up().as_micros())]);
     client.args(["-time", &format!("{}us", run.time.as_micros())]);

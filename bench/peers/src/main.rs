@@ -39,7 +39,7 @@ use greenwave_bench::benchmark::{Named as _, Wanted};
 use greenwave_bench::pin::{self, Cores};
 use greenwave_bench::process;
 
-use case::Case;
+use case::{Case, GROUPS};
 use run::Run;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use system::System;
@@ -152,9 +152,9 @@ fn show(path: &Path) -> String {
 
 /// A line for each case and system: `CASE SYSTEM VARIANT..`, or `# CASE SYSTEM: WHY NOT`.
 fn list() {
-    for case in Case::groups().concat() {
+    for case in GROUPS.concat() {
         for system in System::value_variants().iter().filter(|system| !system.variants(case).is_empty()) {
-            let both = format!("{} {}", case.name(), system.name());
+            let both = format!("{} {}", case.name, system.name());
             match system.missing(case) {
                 None => println!("{both} {}", system.variants(case).join(" ")),
                 Some(why) => println!("# {both}: {why}"),

@@ -6,7 +6,7 @@ use clap::ValueEnum as _;
 use greenwave_bench::benchmark::{Named as _, Wanted};
 use greenwave_bench::pin::Cores;
 
-use crate::case::Case;
+use crate::case::{Case, GROUPS};
 use crate::run::Run;
 use crate::system::System;
 
@@ -40,14 +40,14 @@ impl Plan {
             true => (3, LONGEST_QUICK, Duration::from_secs(38)),
             false => (7, LONGEST, Duration::from_secs(13 * 60)),
         };
-        let names: Vec<String> = Case::groups().concat().iter().map(|case| case.name()).collect();
+        let names: Vec<String> = GROUPS.concat().iter().map(|case| case.name.to_owned()).collect();
         let (chosen, left_out) =
-            wanted.choose_cases(&names, |name| name.parse().is_ok_and(|case: Case| case.is_quick()))?;
+            wanted.choose_cases(&names, |name| name.parse().is_ok_and(|case: Case| case.is_quick))?;
         let names: Vec<String> = System::value_variants().iter().map(System::name).collect();
         wanted.choose_systems(&names.iter().map(String::as_str).collect::<Vec<_>>())?;
         let mut plan = Self { groups: Vec::new(), left_out, missing: Vec::new(), rounds, time: longest };
-        for cases in Case::groups() {
-            let cases = cases.into_iter().filter(|case| chosen.contains(&case.name()));
+        for cases in GROUPS {
+            let cases = cases.iter().copied().filter(|case| chosen.iter().any(|name| name == case.name));
             let group: Group = cases.flat_map(|case| plan.runs(case, wanted, cores)).collect();
             plan.groups.extend((!group.is_empty()).then_some(group));
         }
@@ -129,8 +129,8 @@ mod tests {
     fn only_what_is_named_is_measured() {
         let wanted = Wanted { quick: true, cases: vec!["batch-8".to_owned()], systems: vec!["greenwave".to_owned()] };
         let plan = Plan::new(&wanted, CORES).expect("both are there");
-        let runs: Vec<_> = plan.groups.iter().flatten().map(|(run, _)| (run.case, run.system)).collect();
-        assert_eq!(runs, [(Case::Batch { calls: 8 }, System::Greenwave)]);
+        let runs: Vec<_> = plan.groups.iter().flatten().map(|(run, _)| (run.case.name, run.system)).collect();
+        assert_eq!(runs, [("batch-8", System::Greenwave)]);
         assert_eq!((plan.time, plan.left_out.len(), plan.missing.len()), (LONGEST_QUICK, 0, 0));
     }
 }

@@ -4,7 +4,7 @@ use clap::ValueEnum as _;
 use greenwave_bench::benchmark::Named as _;
 use greenwave_bench::ratios;
 
-use crate::case::Case;
+use crate::case::{Case, FEW_CONNECTIONS, Kind};
 use crate::system::System;
 
 /// A ratio of two systems' figures, or of one system's in two cases.
@@ -20,15 +20,14 @@ pub(crate) struct Ratio {
 /// All ratios of a system's figures in a case: our own over everybody else's.
 pub(crate) fn of(case: Case, system: System) -> Vec<Ratio> {
     let ratio = |name: String, of, over| Ratio { name, of, over };
-    let few = Case::Connections { connections: 16 };
-    match (case, system) {
-        (Case::Skew, System::GreenwaveStealing) => {
+    match (case.kind, system) {
+        (Kind::Skew, System::GreenwaveStealing) => {
             vec![ratio("stealing_over_none".into(), "rate_per_s", (case, System::Greenwave))]
         }
-        (Case::Connections { .. }, System::Greenwave) if case != few => {
-            vec![ratio("rate_over_connections_16".into(), "rate_per_s", (few, system))]
+        (Kind::Connections, System::Greenwave) if case != FEW_CONNECTIONS => {
+            vec![ratio("rate_over_connections_16".into(), "rate_per_s", (FEW_CONNECTIONS, system))]
         }
-        (Case::Client { .. }, _) => Vec::new(),
+        (Kind::Client { .. }, _) => Vec::new(),
         (_, own) if own.flavour().is_some() => {
             let over = |other: System| {
                 ["p50_us", "rate_per_s", "best_rate_per_s"]

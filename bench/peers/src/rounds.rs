@@ -42,9 +42,9 @@ fn measure(group: &Group, plan: &Plan, bench: &mut Benchmark) {
     let mut runs = Vec::new();
     for (run, variants) in group {
         let best = best_variant(run, variants, plan.pilot(), &mut bench.progress);
-        if let Some(best) = bench.settle(&format!("{} in {}", run.system.name(), run.case.name()), best) {
+        if let Some(best) = bench.settle(&format!("{} in {}", run.system.name(), run.case.name), best) {
             if variants.len() > 1 {
-                let (case, system) = (run.case.name(), run.system.name());
+                let (case, system) = (run.case.name, run.system.name());
                 bench.notes.push(format!("Best variant in {case}: {system} {}", best.variant));
             }
             runs.push(best);
@@ -58,7 +58,7 @@ fn measure(group: &Group, plan: &Plan, bench: &mut Benchmark) {
 fn best_variant(run: &Run, variants: &[&'static str], time: Duration, progress: &mut Progress) -> anyhow::Result<Run> {
     let mut best = (f64::INFINITY, run.variant);
     for variant in variants.iter().filter(|_| variants.len() > 1) {
-        progress.step(format!("{}: trying {} {variant}", run.case.name(), run.system.name()));
+        progress.step(format!("{}: trying {} {variant}", run.case.name, run.system.name()));
         let figures = Run { variant, time, ..*run }.measure()?;
         let badness = match run.case.goal() {
             Goal::P50 => figures.get("p50_us").copied(),
@@ -72,14 +72,14 @@ fn best_variant(run: &Run, variants: &[&'static str], time: Duration, progress: 
 }
 
 fn cells(runs: &[Run]) -> Vec<Cell> {
-    runs.iter().map(|run| Cell::new(run.case.name(), run.system.name())).collect()
+    runs.iter().map(|run| Cell::new(run.case.name, run.system.name())).collect()
 }
 
 fn add_ratios(rounds: &mut Rounds, runs: &[Run]) {
     for (at, run) in runs.iter().enumerate() {
         for ratio in crate::ratios::of(run.case, run.system) {
             let (case, system) = ratio.over;
-            rounds.ratio(at, ratio.of, &Cell::new(case.name(), system.name()), &ratio.name);
+            rounds.ratio(at, ratio.of, &Cell::new(case.name, system.name()), &ratio.name);
         }
     }
 }

@@ -29,7 +29,7 @@ pub(crate) struct Run {
 impl Run {
     /// Measures it: a server process on its core, the client on the other.
     pub(crate) fn measure(&self) -> anyhow::Result<Figures> {
-        let what = format!("{} ({}) in {}", self.system.name(), self.variant, self.case.name());
+        let what = format!("{} ({}) in {}", self.system.name(), self.variant, self.case.name);
         let _limit = TimeLimit::start(what.clone(), 2 * self.time + PATIENCE);
         self.once().context(what)
     }

@@ -7,7 +7,7 @@ use anyhow::Context;
 use clap::ValueEnum;
 use greenwave_bench::benchmark::Named as _;
 
-use crate::case::Case;
+use crate::case::{Case, Kind};
 use crate::greenwave_peer::Flavour;
 use crate::harness::Figures;
 use crate::raw::Wait;
@@ -49,7 +49,7 @@ impl System {
         match self {
             Self::RawFabricShm => fabric_peer::binary().err().map(ToString::to_string),
             Self::GrpcGo => go_peer::binary().err().map(ToString::to_string),
-            Self::Greenwave if case == Case::FabricShm && !cfg!(feature = "fabric") => {
+            Self::Greenwave if case.kind == Kind::FabricShm && !cfg!(feature = "fabric") => {
                 Some("over libfabric only if built with `--features fabric`".to_owned())
             }
             _ => None,
@@ -58,22 +58,20 @@ impl System {
 
     /// The ways of using it that could be the best in a case; none if it has no part in it.
     pub(crate) fn variants(self, case: Case) -> &'static [&'static str] {
-        let unary = matches!(case, Case::Unary { .. });
+        let unary = case.kind == Kind::Unary;
         match self {
-            Self::RawTcpSpin if unary || case.in_batches() => &["plain"],
-            Self::RawTcpBlocking if unary || case.in_batches() || case == Case::Blocking => &["plain"],
-            Self::RawFabricShm if case == Case::FabricShm => &["plain"],
+            Self::RawTcpSpin if unary || case.kind == Kind::Batch => &["plain"],
+            Self::RawTcpBlocking if unary || case.kind == Kind::Batch || case.kind == Kind::Blocking => &["plain"],
+            Self::RawFabricShm if case.kind == Kind::FabricShm => &["plain"],
             Self::Greenwave => greenwave_peer::variants(case),
-            Self::GreenwaveStealing if case == Case::Skew => greenwave_peer::variants(case),
-            Self::GreenwaveTls if unary && case.bytes() != 1 << 10 && case.bytes() < 1 << 20 => {
+            Self::GreenwaveStealing if case.kind == Kind::Skew => greenwave_peer::variants(case),
+            Self::GreenwaveTls if unary && case.bytes != 1 << 10 && case.bytes < 1 << 20 => {
                 greenwave_peer::variants(case)
             }
-            Self::Tonic if unary && case.in_flight() > 1 => {
-                &["park", "spin", "park-4-connections", "spin-4-connections"]
-            }
-            Self::Volo if unary && case.in_flight() > 1 => &["park", "spin", "park-multiplex", "spin-multiplex"],
+            Self::Tonic if unary && case.in_flight > 1 => &["park", "spin", "park-4-connections", "spin-4-connections"],
+            Self::Volo if unary && case.in_flight > 1 => &["park", "spin", "park-multiplex", "spin-multiplex"],
             Self::Tonic | Self::Tarpc | Self::Volo if unary => &["park", "spin"],
-            Self::GrpcGo if unary && case.in_flight() > 1 => {
+            Self::GrpcGo if unary && case.in_flight > 1 => {
                 &["plain", "workers", "plain-4-connections", "workers-4-connections"]
             }
             Self::GrpcGo if unary => &["plain", "workers"],
@@ -84,7 +82,7 @@ impl System {
     /// The variant of this name, or the first.
     pub(crate) fn variant(self, case: Case, name: Option<&str>) -> anyhow::Result<&'static str> {
         let variants = self.variants(case);
-        anyhow::ensure!(!variants.is_empty(), "{} has no part in {}", self.name(), case.name());
+        anyhow::ensure!(!variants.is_empty(), "{} has no part in {}", self.name(), case.name);
         let found = name.map_or(variants.first(), |name| variants.iter().find(|variant| **variant == name));
         found
             .copied()
@@ -98,10 +96,10 @@ impl System {
             Self::GrpcGo => go_peer::server(run).map(Some),
             _ => {
                 let mut command = Command::new(env::current_exe()?);
-                command.args(["serve", "--system", &self.name(), "--variant", run.variant, "--case", &run.case.name()]);
+                command.args(["serve", "--system", &self.name(), "--variant", run.variant, "--case", run.case.name]);
                 command.args(["--server-core", &run.cores.server.to_string()]);
                 command.args(["--client-core", &run.cores.client.to_string()]);
-                if run.case == Case::Skew {
+                if run.case.kind == Kind::Skew {
                     command.args(["--work", &work::rounds().to_string()]);
                 }
                 Ok(Some(command))
@@ -166,21 +164,18 @@ fn transport(variant: &str) -> Transport {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::case::GROUPS;
 
     #[test]
     fn every_system_has_a_part_in_some_case_and_every_case_has_some_system() {
-        let cases: Vec<Case> = Case::groups().concat();
+        let cases: Vec<Case> = GROUPS.concat();
         for &system in System::value_variants() {
             assert!(cases.iter().any(|case| system.variant(*case, None).is_ok()), "{}", system.name());
             assert!(cases.iter().all(|case| system.variant(*case, Some("no such")).is_err()));
             assert_eq!(System::named(&system.name()), Ok(system));
         }
         for case in cases {
-            assert!(
-                System::value_variants().iter().any(|system| system.variant(case, None).is_ok()),
-                "{}",
-                case.name()
-            );
+            assert!(System::value_variants().iter().any(|system| system.variant(case, None).is_ok()), "{}", case.name);
         }
     }
 }

@@ -51,7 +51,7 @@ pub(crate) fn drive(idle: Idle, address: SocketAddr, run: &Run) -> anyhow::Resul
         let stream = TcpStream::connect(address).await?;
         let transport = serde_transport::new(framed(stream)?, Bincode::default());
         let client = EchoClient::new(client::Config::default(), transport).spawn();
-        let message = vec![7; run.case.bytes()];
+        let message = vec![7; run.case.bytes];
         tokio_runtime::calls(run, |_, recorder| call(client.clone(), message.clone(), recorder)).await
     })
 }

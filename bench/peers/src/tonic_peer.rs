@@ -47,7 +47,7 @@ pub(crate) fn drive(idle: Idle, connections: usize, address: SocketAddr, run: &R
         for _ in 0..connections {
             channels.push(endpoint.connect().await?);
         }
-        let message = Bytes::from(vec![7; run.case.bytes()]);
+        let message = Bytes::from(vec![7; run.case.bytes]);
         let caller =
             |number, recorder| call(Channel::clone(&channels[number % connections]), message.clone(), recorder);
         tokio_runtime::calls(run, caller).await

@@ -48,7 +48,7 @@ pub(crate) fn drive(idle: Idle, transport: Transport, address: SocketAddr, run: 
             .multiplex(transport == Transport::Multiplex)
             .disable_timeout_layer()
             .build();
-        let message = Bytes::from(vec![7; run.case.bytes()]);
+        let message = Bytes::from(vec![7; run.case.bytes]);
         tokio_runtime::calls(run, |_, recorder| call(client.clone(), message.clone(), recorder)).await
     })
 }

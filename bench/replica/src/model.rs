@@ -13,7 +13,7 @@ use greenwave_sim::Seed;
 use greenwave_sim::replica::environments::{Case, cases};
 use greenwave_sim::replica::measure::{Measured, System, grid, measure as simulate};
 
-use crate::parallel::{self, Job};
+use crate::parallel;
 use crate::run::Scope;
 
 /// What the names of these cases begin with.
@@ -66,9 +66,7 @@ struct Run<'a> {
     how: System,
 }
 
-impl Job for Run<'_> {
-    type Outcome = Measured;
-
+impl Run<'_> {
     fn name(&self) -> String {
         format!("{KIND}{}: seed {}, {}", self.case.name, self.seed, self.system)
     }
@@ -98,7 +96,7 @@ fn run(named: &[String], systems: &[&str], quick: bool, results: &mut Results) -
     }
     // The longest first, so that none of them is left alone at the end.
     runs.sort_by_key(|run| run.system == BEST);
-    let measured = parallel::run(&runs)?;
+    let measured = parallel::run(&runs, Run::name, Run::run)?;
     for case in &cases {
         let mut rounds = Rounds::new(Cell::of_case(&name(case), &self::systems()));
         let mut add = |seed: u64, system: &str, measured, best| {

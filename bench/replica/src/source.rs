@@ -17,7 +17,7 @@ use greenwave_replica::batch::COMMAND_OVERHEAD;
 use greenwave_sim::Seed;
 use greenwave_sim::replica::measure::{System, measure as simulate};
 
-use crate::parallel::{self, Job};
+use crate::parallel;
 use crate::run::Scope;
 
 /// What the names of these cases begin with.
@@ -200,9 +200,7 @@ struct Run {
     seed: u64,
 }
 
-impl Job for Run {
-    type Outcome = f64;
-
+impl Run {
     fn name(&self) -> String {
         let Point { network, commands, window, .. } = self.point;
         format!("{KIND}: {network:?}, {commands} commands, window {window}, seed {}", self.seed)
@@ -229,7 +227,7 @@ fn run(named: &[String], quick: bool, results: &mut Results) -> anyhow::Result<(
             runs.extend((1..=if quick { 1 } else { SEEDS }).map(|seed| Run { point, seed }));
         }
     }
-    let measured = parallel::run(&runs)?;
+    let measured = parallel::run(&runs, Run::name, Run::run)?;
     let simulated = |point: Point| {
         let of_point = runs.iter().zip(&measured).filter(|(run, _)| run.point == point);
         median(&of_point.map(|(_, rate)| *rate).collect::<Vec<_>>())

@@ -6,7 +6,6 @@ use anyhow::Context;
 use greenwave::Address;
 use greenwave_bench::arrivals::Arrivals;
 use greenwave_bench::capacity::{self, Trial};
-use greenwave_bench::latencies::Latencies;
 use greenwave_bench::load::{self, Plan};
 use greenwave_bench::measured::{Measured, Tally};
 use greenwave_bench::process::{ServerProcess, TimeLimit};
@@ -15,7 +14,7 @@ use greenwave_bench::rounds::{self, Figures, calmest};
 use greenwave_policy::Time;
 
 use crate::calls::Calls;
-use crate::calm::Noted;
+use crate::calm::Recorder;
 use crate::case::{Case, Deadlines, Mix};
 use crate::system::{Stack, System};
 use crate::target::{Greenwave, Served, Usage};
@@ -119,10 +118,10 @@ impl Testbed {
         let expected = (1.2 * case.load * capacity * time.as_secs_f64()) as usize;
         let measure = |calls: &mut Calls, target: &mut dyn Served| {
             let classes = calls.classes().clone();
-            let mut noted = Noted::new(target, expected);
-            let measured = load::run(&plan, &mut noted, calls, progress);
-            let from = noted.begin().map_or(Time::ZERO, |begin| begin + plan.warm_up);
-            let calm = (!case.is_overload()).then(|| noted.calm(from, case.load, &classes));
+            let mut recorder = Recorder::new(target, expected);
+            let measured = load::run(&plan, &mut recorder, calls, progress);
+            let from = recorder.begin().map_or(Time::ZERO, |begin| begin + plan.warm_up);
+            let calm = (!case.is_overload()).then(|| recorder.calm(from, case.load, &classes));
             Ok((measured, calm))
         };
         let ((measured, calm), usage) = with_server(system, case.mix, calls, self.core, time + DRAIN, measure)?;
@@ -203,19 +202,14 @@ fn figures(measured: &Measured, calm: Option<&[Tally]>, names: &[String], capaci
 /// Of calls that were never answered a quantile knows that they took longer than all others: where it falls on one of
 /// them there is none.
 fn push(figures: &mut Figures, prefix: &str, tallies: &[&Tally]) {
-    let mut results = Latencies::new();
-    tallies.iter().for_each(|tally| results.merge(&tally.results));
-    let scheduled = tallies.iter().map(|tally| tally.scheduled).sum::<u64>() as f64;
-    let missed = tallies.iter().map(|tally| tally.missed()).sum::<u64>() as f64;
+    let mut all = Tally::default();
+    tallies.iter().for_each(|tally| all.merge(tally));
     for (metric, q) in [("p50_us", 0.5), ("p99_us", 0.99), ("p999_us", 0.999)] {
-        let share = q * scheduled / results.count().max(1) as f64;
-        if let Some(latency) = results.quantile(share).filter(|_| share <= 1.0) {
-            figures.insert(format!("{prefix}{metric}"), us(latency));
-        }
+        figures.extend(all.quantile_of_all(q).map(|latency| (format!("{prefix}{metric}"), us(latency))));
     }
-    if scheduled > 0.0 {
-        figures.insert(format!("{prefix}missed_share"), missed / scheduled);
-        figures.insert(format!("{prefix}calls"), scheduled);
+    if all.scheduled > 0 {
+        figures.insert(format!("{prefix}missed_share"), all.missed_share());
+        figures.insert(format!("{prefix}calls"), all.scheduled as f64);
     }
 }
 

@@ -9,7 +9,7 @@ use greenwave::rpc::{
     ChannelConfig, CompletionStream, ConnectionId, MethodId, Router, SendOrder, Sending, Server, ServerConfig,
 };
 
-use super::asked::{Asked, Part, Seen};
+use super::outcome::{Outcome, Part, Recording};
 use super::{BULK, BULK_AT_ONCE, SMALL};
 
 const SMALL_METHOD: MethodId = MethodId::of("flows.Flows/Small");
@@ -67,7 +67,7 @@ fn router() -> Router {
         })
 }
 
-pub(super) fn measure(to: SocketAddr, split: bool, apart: bool, time: Duration) -> anyhow::Result<Asked> {
+pub(super) fn measure(to: SocketAddr, split: bool, apart: bool, time: Duration) -> anyhow::Result<Outcome> {
     let config = ChannelConfig { sending: sending(split), ..ChannelConfig::default() };
     let address = greenwave::Address::Tcp(to);
     let mut stream = CompletionStream::connect(&address, &config)?;
@@ -75,16 +75,21 @@ pub(super) fn measure(to: SocketAddr, split: bool, apart: bool, time: Duration) 
     crate::load::begin();
     let mut part = |part, time| ask(&mut stream, other, part, time);
     part(Part::WARM_UP, Part::WARM_UP_TIME)?;
-    Ok(Asked { idle: part(Part::IDLE, time)?, alone: part(Part::ALONE, time)?, both: part(Part::BOTH, time)? })
+    Ok(Outcome { idle: part(Part::IDLE, time)?, alone: part(Part::ALONE, time)?, both: part(Part::BOTH, time)? })
 }
 
-fn ask(stream: &mut CompletionStream, other: Option<ConnectionId>, part: Part, time: Duration) -> anyhow::Result<Seen> {
-    let mut seen = Seen::new();
+fn ask(
+    stream: &mut CompletionStream,
+    other: Option<ConnectionId>,
+    part: Part,
+    time: Duration,
+) -> anyhow::Result<Recording> {
+    let mut recording = Recording::new();
     let (mut made, mut large) = (0, 0);
     loop {
         let now = Instant::now();
-        let over = now - seen.begin >= time;
-        while !over && part.small && seen.scheduled(made) <= now {
+        let over = now - recording.begin >= time;
+        while !over && part.small && recording.scheduled(made) <= now {
             stream.submit_within(SMALL_WITHIN, SMALL_METHOD, &[7; SMALL], made.into());
             made += 1;
         }
@@ -96,16 +101,16 @@ fn ask(stream: &mut CompletionStream, other: Option<ConnectionId>, part: Part, t
             large += 1;
         }
         if over && stream.in_flight() == 0 {
-            return Ok(seen);
+            return Ok(recording);
         }
-        let next = if over || !part.small { now + Duration::from_millis(1) } else { seen.scheduled(made) };
+        let next = if over || !part.small { now + Duration::from_millis(1) } else { recording.scheduled(made) };
         let Some(completion) = stream.take_timeout(next.saturating_duration_since(now)) else { continue };
         let reply = completion.result.map_err(|failure| failure.status)?;
         if completion.tag == BULK_TAG {
             large -= 1;
-            seen.received(reply.body.len());
+            recording.received(reply.body.len());
         } else {
-            seen.answered(seen.scheduled(completion.tag as u32));
+            recording.answered(recording.scheduled(completion.tag as u32));
         }
         stream.recycle(reply);
     }

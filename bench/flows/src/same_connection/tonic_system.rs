@@ -15,7 +15,7 @@ use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Channel, Endpoint, Server};
 use tonic::{Request, Response, Status};
 
-use super::asked::{Asked, Part, Seen};
+use super::outcome::{Outcome, Part, Recording};
 use super::{BULK, BULK_AT_ONCE, SMALL};
 
 fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
@@ -38,14 +38,14 @@ pub(super) fn serve(listen: SocketAddr) -> anyhow::Result<()> {
     })
 }
 
-pub(super) fn measure(to: SocketAddr, apart: bool, time: Duration) -> anyhow::Result<Asked> {
+pub(super) fn measure(to: SocketAddr, apart: bool, time: Duration) -> anyhow::Result<Outcome> {
     runtime()?.block_on(async {
         let endpoint = Endpoint::from_shared(format!("http://{to}"))?.tcp_nodelay(true);
         let small = endpoint.connect().await?;
         let bulk = if apart { endpoint.connect().await? } else { small.clone() };
         crate::load::begin();
         ask(&small, &bulk, Part::WARM_UP, Part::WARM_UP_TIME).await?;
-        Ok(Asked {
+        Ok(Outcome {
             idle: ask(&small, &bulk, Part::IDLE, time).await?,
             alone: ask(&small, &bulk, Part::ALONE, time).await?,
             both: ask(&small, &bulk, Part::BOTH, time).await?,
@@ -53,16 +53,16 @@ pub(super) fn measure(to: SocketAddr, apart: bool, time: Duration) -> anyhow::Re
     })
 }
 
-async fn ask(small: &Channel, bulk: &Channel, part: Part, time: Duration) -> anyhow::Result<Seen> {
-    let seen = Arc::new(Mutex::new(Seen::new()));
+async fn ask(small: &Channel, bulk: &Channel, part: Part, time: Duration) -> anyhow::Result<Recording> {
+    let recording = Arc::new(Mutex::new(Recording::new()));
     let begin = Instant::now();
     let mut calls = JoinSet::new();
     for _ in 0..if part.bulk { BULK_AT_ONCE } else { 0 } {
-        let (channel, path, seen) = (bulk.clone(), path("Bulk")?, Arc::clone(&seen));
+        let (channel, path, recording) = (bulk.clone(), path("Bulk")?, Arc::clone(&recording));
         calls.spawn(async move {
             while begin.elapsed() < time {
                 let reply = call(channel.clone(), path.clone(), Request::new(Bytes::new())).await?;
-                lock(&seen).received(reply.len());
+                lock(&recording).received(reply.len());
             }
             Ok::<_, Status>(())
         });
@@ -73,26 +73,27 @@ async fn ask(small: &Channel, bulk: &Channel, part: Part, time: Duration) -> any
             tokio::time::sleep(Duration::from_millis(1)).await;
             continue;
         }
-        let scheduled = lock(&seen).scheduled(made);
+        let scheduled = lock(&recording).scheduled(made);
         made += 1;
         // Tokio's timers are no finer than a millisecond, so the last bit is given to other tasks instead.
         while Instant::now() < scheduled {
             tokio::task::yield_now().await;
         }
-        let (channel, path, seen) = (small.clone(), path("Small")?, Arc::clone(&seen));
+        let (channel, path, recording) = (small.clone(), path("Small")?, Arc::clone(&recording));
         calls.spawn(async move {
             call(channel, path, Request::new(Bytes::from_static(&[7; SMALL]))).await?;
-            lock(&seen).answered(scheduled);
+            lock(&recording).answered(scheduled);
             Ok(())
         });
     }
     while let Some(ended) = calls.join_next().await {
         ended??;
     }
-    let seen = Arc::into_inner(seen).map(|seen| seen.into_inner().unwrap_or_else(PoisonError::into_inner));
-    seen.ok_or_else(|| anyhow::anyhow!("a call is still under way"))
+    let recording =
+        Arc::into_inner(recording).map(|recording| recording.into_inner().unwrap_or_else(PoisonError::into_inner));
+    recording.ok_or_else(|| anyhow::anyhow!("a call is still under way"))
 }
 
-fn lock(seen: &Mutex<Seen>) -> std::sync::MutexGuard<'_, Seen> {
-    seen.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(recording: &Mutex<Recording>) -> std::sync::MutexGuard<'_, Recording> {
+    recording.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -16,7 +16,6 @@ mod queue;
 mod tool;
 
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{self, Child, Command};
@@ -152,21 +151,6 @@ impl Testbed {
             }
         }
         Ok(())
-    }
-
-    /// How the queues of the bottlenecks are set up, and what has gone through them, as `tc` tells it.
-    ///
-    /// # Errors
-    /// When the testbed isn't there any more.
-    pub fn queues(&self) -> Result<String, Problem> {
-        let mut shown = String::new();
-        for at in [Bottleneck::Switch, Bottleneck::Host] {
-            let (node, interface) = Link::slow(at, Bands::Fifo).interface();
-            let namespace = self.namespace(node);
-            let said = tool::read("tc", &["-n", &namespace, "-s", "qdisc", "show", "dev", interface])?;
-            let _ = writeln!(shown, "{node} {interface}:\n{said}");
-        }
-        Ok(shown)
     }
 
     /// Starts a process at a node, pinned to a core with all its threads if one is given.

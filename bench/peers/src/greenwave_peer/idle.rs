@@ -16,12 +16,11 @@ use greenwave_bench::rounds::{Figures, figures};
 pub(super) fn drive(
     address: &Address,
     config: &ChannelConfig,
-    connections: usize,
     server: &ServerProcess,
     run: &Run,
 ) -> anyhow::Result<Figures> {
     let mut stream = CompletionStream::connect(address, config)?;
-    for _ in 0..connections {
+    for _ in 0..run.case.in_flight {
         let connection = stream.open(address, config)?;
         ask(&mut stream, Some(connection), echo())?;
     }

@@ -27,7 +27,7 @@ impl Part {
 
 /// What a part has shown.
 #[derive(Debug)]
-pub(super) struct Seen {
+pub(super) struct Recording {
     pub(super) begin: Instant,
     pub(super) latencies: Latencies,
     pub(super) bulk_bytes: u64,
@@ -35,7 +35,7 @@ pub(super) struct Seen {
     pub(super) last_bulk: Instant,
 }
 
-impl Seen {
+impl Recording {
     pub(super) fn new() -> Self {
         let begin = Instant::now();
         Self { begin, latencies: Latencies::new(), bulk_bytes: 0, last_bulk: begin }
@@ -63,13 +63,13 @@ impl Seen {
 
 /// What all parts have shown.
 #[derive(Debug)]
-pub(super) struct Asked {
-    pub(super) idle: Seen,
-    pub(super) alone: Seen,
-    pub(super) both: Seen,
+pub(super) struct Outcome {
+    pub(super) idle: Recording,
+    pub(super) alone: Recording,
+    pub(super) both: Recording,
 }
 
-impl Asked {
+impl Outcome {
     /// Prints it, and waits for the end.
     pub(super) fn report(&self) -> io::Result<()> {
         let Self { idle, alone, both } = self;
