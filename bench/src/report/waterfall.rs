@@ -120,7 +120,7 @@ impl Picture {
         let top = TOP - 4.0;
         self.svg.push_str(&format!("<path class=deadline d=\"M{deadline:.1} {top}V{bottom}\"/>"));
         self.svg.push_str(&match self.axis.position(nanos(sample.latency)) {
-            position if place < 1.0 => format!("<path class=answered d=\"M{answered:.1} {top}V{bottom}\"/>"),
+            position if position < 1.0 => format!("<path class=answered d=\"M{answered:.1} {top}V{bottom}\"/>"),
             _ => format!("<text class=\"note halo\" text-anchor=end x={WIDTH} y={:.1}>goes on ▸</text>", TOP + 11.0),
         });
     }
