@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use greenwave::policy::{Mode, Order, StealRule};
+use greenwave::policy::{AdmissionConfig, Order, StealRule};
 use greenwave::rpc::{Instance, Limits, Wait};
 use greenwave::verbs::tls::{Identity, Pem};
 use greenwave::verbs::{Choice, TlsServer};
@@ -99,50 +99,53 @@ impl Settings {
     /// # Errors
     /// When one of them can't be meant.
     pub fn server(&mut self, name: String) -> Result<ServerConfig, SettingError> {
-        let default = ServerConfig::default();
-        let mut admission = default.admission;
-        admission.mode = self.take("admission", "off or on", value::<Mode>)?.unwrap_or(admission.mode);
+        let mut admission = AdmissionConfig::default();
+        admission.enabled = self.take("admission", "off or on", switch)?.unwrap_or(admission.enabled);
         admission.max_queue = self.take("max_queue", "a number", value)?.unwrap_or(admission.max_queue);
         admission.reject_cap = self.take("reject_cap", "0 to 1", value)?.unwrap_or(admission.reject_cap);
         admission.reserve = self.take("reserve", "0 to less than 1", value)?.unwrap_or(admission.reserve);
         let tls = self.tls()?;
-        let Instance { listen, clusters, cores, backend } = self.instance()?;
+        let own = self.instance()?;
         let further = self.take("instance", INSTANCES, |text| Some(instances::instances(text)))?;
-        Ok(ServerConfig {
-            name: self.take("name", "1 to 64 bytes", value)?.unwrap_or(name),
-            listen,
-            clusters,
-            workers: self.take("workers", "0 to 256", value)?.unwrap_or(default.workers),
-            cores,
-            instances: further.transpose()?.unwrap_or_default(),
-            order: self.take("order", ORDERS, value::<Order>)?.unwrap_or(default.order),
-            admission,
-            report_only: self.take("report_only", "on or off", switch)?.unwrap_or(default.report_only),
-            wait: self.take("wait", "spin, block or adaptive:20us", wait)?.unwrap_or(default.wait),
-            backend,
-            tls,
-            steal: self.take("steal", "on or off", switch)?.unwrap_or(true).then(StealRule::default),
-            limits: Limits {
-                credits: self.take("credits", "4 to 65535", value)?.unwrap_or(default.limits.credits),
-                ..default.limits
-            },
-            quantum: self.take("quantum", "off, or a time such as 5us", quantum)?.unwrap_or(default.quantum),
-            coroutines: self.take("coroutines", "1 to 65536", value)?.unwrap_or(default.coroutines),
-            confidence: self.take("confidence", "0 to 1", value)?.unwrap_or(default.confidence),
-            late_share: self.take("late_share", "0 to 1", value)?.unwrap_or(default.late_share),
-            ..default
-        })
+        let mut config = ServerConfig::default().name(self.take("name", "1 to 64 bytes", value)?.unwrap_or(name));
+        config = config.instance(own).instances(further.transpose()?.unwrap_or_default()).admission(admission).tls(tls);
+        config = config.steal(self.take("steal", "on or off", switch)?.unwrap_or(true).then(StealRule::default));
+        macro_rules! set {
+            ($($key:ident, $allowed:expr, $parse:expr;)*) => {$(
+                if let Some(value) = self.take(stringify!($key), $allowed, $parse)? {
+                    config = config.$key(value);
+                }
+            )*};
+        }
+        set! {
+            workers, "0 to 256", value;
+            order, ORDERS, value::<Order>;
+            report_only, "on or off", switch;
+            wait, "spin, block or adaptive:20us", wait;
+            quantum, "off, or a time such as 5us", quantum;
+            coroutines, "1 to 65536", value;
+            confidence, "0 to 1", value;
+            late_share, "0 to 1", value;
+        }
+        if let Some(credits) = self.take("credits", "4 to 65535", value)? {
+            config = config.limits(Limits::new().credits(credits));
+        }
+        Ok(config)
     }
 
     /// Where an instance listens, and what serves what comes in there.
     fn instance(&mut self) -> Result<Instance, SettingError> {
-        let default = Instance::default();
-        Ok(Instance {
-            listen: self.require("listen", ADDRESSES, addresses)?,
-            clusters: self.take("clusters", CLUSTERS, value)?.unwrap_or(default.clusters),
-            cores: self.take("cores", CORES, cores)?.unwrap_or(default.cores),
-            backend: self.take("backend", BACKENDS, value::<Choice>)?.unwrap_or(default.backend),
-        })
+        let mut instance = Instance::default().listen(self.require("listen", ADDRESSES, addresses)?);
+        if let Some(clusters) = self.take("clusters", CLUSTERS, value)? {
+            instance = instance.clusters(clusters);
+        }
+        if let Some(cores) = self.take("cores", CORES, cores)? {
+            instance = instance.cores(cores);
+        }
+        if let Some(backend) = self.take("backend", BACKENDS, value::<Choice>)? {
+            instance = instance.backend(backend);
+        }
+        Ok(instance)
     }
 
     /// How the server is secured: by a certificate and its key, if there are any, and by who may connect.
@@ -338,7 +341,7 @@ mod tests {
     #[test]
     fn what_is_not_said_is_as_by_default() {
         let config = server(&["listen=tcp://127.0.0.1:0"]).unwrap();
-        assert_eq!((config.name.as_str(), config.clusters), ("stage", ServerConfig::default().clusters));
+        assert_eq!(config.stage(), "stage");
         assert_eq!(config.validate(), Ok(()));
     }
 
@@ -354,13 +357,14 @@ mod tests {
             "quantum=2us",
         ];
         let config = server(&words).unwrap();
-        assert_eq!(config.listen.len(), 2);
-        assert_eq!(config.order, Order::EarliestDeadline);
-        assert_eq!(config.admission.mode, Mode::Off);
-        assert_eq!(config.wait, Wait::Adaptive { spin: Duration::from_micros(7) });
-        assert_eq!((config.cores, config.report_only), (vec![0, 1], true));
-        assert_eq!(config.quantum, Some(Duration::from_micros(2)));
-        assert_eq!(server(&["listen=unix:///x", "quantum=off"]).unwrap().quantum, None);
+        let listen = ["tcp://127.0.0.1:1", "unix:///x"].map(|address| address.parse().unwrap());
+        let expected = ServerConfig::default().name("stage").listen(listen).order(Order::EarliestDeadline);
+        let expected = expected.admission(AdmissionConfig::default().enabled(false)).report_only(true).cores([0, 1]);
+        let expected = expected.wait(Wait::Adaptive { spin: Duration::from_micros(7) });
+        assert_eq!(format!("{config:?}"), format!("{:?}", expected.quantum(Duration::from_micros(2))));
+        let listen = ["unix:///x".parse().unwrap()];
+        let expected = ServerConfig::default().name("stage").listen(listen).quantum(None);
+        assert_eq!(format!("{:?}", server(&["listen=unix:///x", "quantum=off"]).unwrap()), format!("{expected:?}"));
     }
 
     #[test]

@@ -66,8 +66,7 @@ impl StageConfig {
         let store = settings.require("store", "the directory of the stores", value)?;
         let adapt = settings.adapt()?;
         let server = settings.server(stage.name().to_owned())?;
-        let channel =
-            ChannelConfig { name: server.name.clone(), backend: server.backend.clone(), ..ChannelConfig::default() };
+        let channel = ChannelConfig::of(&server);
         settings.finish().map(|()| Self { store, stage: role, adapt, channel, server })
     }
 }

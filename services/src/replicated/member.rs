@@ -6,10 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use greenwave::policy::Mode;
 use greenwave::verbs::TlsClient;
 use greenwave::verbs::tls::{Identity, Pem};
-use greenwave::{Address, ChannelConfig, Code, Context, Server, ServerConfig, ServerHandle, Status};
+use greenwave::{Address, Code, Context, Server, ServerConfig, ServerHandle, Status};
 use greenwave_replica::core::{CoreConfig, Limits, Refusal, Setting, Sizing, StopCause};
 use greenwave_replica::runtime::ReplicaStartError;
 use greenwave_replica::{
@@ -103,7 +102,7 @@ impl MemberConfig {
         let log_bytes = settings.take("log_bytes", "bytes, 1 and more", value)?;
         let group = settings.take("group", "a name", value)?.unwrap_or_else(|| "kv".to_owned());
         let peer_tls = peer_tls(&mut settings, &peers)?;
-        let settings = settings.or("listen", own).or("admission", &Mode::Off.name()).or("coroutines", &COROUTINES);
+        let settings = settings.or("listen", own).or("admission", &"off").or("coroutines", &COROUTINES);
         let mut settings = settings;
         let server = settings.server(format!("kv-{id}"))?;
         settings.finish().map(|()| Self { id, peers, join, group, sizing, log_bytes, directory, server, peer_tls })
@@ -153,7 +152,7 @@ fn peer_tls(settings: &mut Settings, peers: &Peers) -> Result<Option<TlsClient>,
 pub fn serve_member(config: MemberConfig) -> Result<Member, ServeError> {
     let (replica, store) = start(&config)?;
     let MemberConfig { id, server, .. } = config;
-    let limit = server.coroutines * 3 / 4;
+    let limit = server.coroutine_limit() * 3 / 4;
     let Replica { handle, router } = replica;
     let asked = Asked { id, replica: handle.clone(), waiting: AtomicUsize::new(0), limit };
     let asked = Arc::new(asked);
@@ -176,7 +175,7 @@ fn start(config: &MemberConfig) -> Result<(Replica, super::machine::StoreReader)
     let limits = Limits { log_bytes: log_bytes.unwrap_or(core.limits.log_bytes), ..core.limits };
     let core = CoreConfig { sizing: sizing.map_or(core.sizing, Sizing::Fixed), limits, ..core };
     let config = ReplicaConfig::new(core, xxh3_64(group.as_bytes()), directory.join("log"));
-    let channel = ChannelConfig { tls: peer_tls.clone(), ..config.channel };
+    let channel = config.channel.clone().tls(peer_tls.clone());
     let config = ReplicaConfig { contacts, channel, ..config };
     let store = Store::open(&directory.join("store"))?;
     let reader = store.reader();

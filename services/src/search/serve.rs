@@ -99,13 +99,18 @@ impl AggregatorConfig {
     pub fn from_settings(mut settings: Settings) -> Result<Self, SettingError> {
         let mut unit = rpc::AggregatorConfig::default();
         let share = |text: &str| value(text).filter(|share| (0.0..=1.0).contains(share));
-        unit.hedge_ratio = settings.take("hedge_ratio", "0 to 1", share)?.unwrap_or(unit.hedge_ratio);
-        unit.hedge_after = settings.take("hedge_after", "a time, such as 1ms", span)?.unwrap_or(unit.hedge_after);
-        unit.aggregation = settings.take("aggregation", "a time, such as 200us", span)?.unwrap_or(unit.aggregation);
+        if let Some(ratio) = settings.take("hedge_ratio", "0 to 1", share)? {
+            unit = unit.hedge_ratio(ratio);
+        }
+        if let Some(time) = settings.take("hedge_after", "a time, such as 1ms", span)? {
+            unit = unit.hedge_after(time);
+        }
+        if let Some(time) = settings.take("aggregation", "a time, such as 200us", span)? {
+            unit = unit.aggregation(time);
+        }
         let shards = settings.require("shards", SHARDS, shard_addresses)?;
         let server = settings.server("aggregator".to_owned())?;
-        let channel =
-            ChannelConfig { name: server.name.clone(), backend: server.backend.clone(), ..ChannelConfig::default() };
+        let channel = ChannelConfig::of(&server);
         settings.finish().map(|()| Self { shards, unit, channel, server })
     }
 }

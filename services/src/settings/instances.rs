@@ -3,7 +3,7 @@
 //! Semicolons stand between instances, commas between what is said of one, and also within lists. So a part without a
 //! key goes on with the key before it, and those at the beginning say where the instance listens.
 
-use greenwave::rpc::Instance;
+use greenwave::rpc::{ConfigError, Instance};
 
 use super::{SettingError, Settings};
 
@@ -30,10 +30,8 @@ fn instance(text: &str) -> Result<Instance, SettingError> {
     let mut settings = Settings::parse(words)?;
     let instance = settings.instance()?;
     settings.finish()?;
-    if (1..=256).contains(&instance.clusters) {
-        return Ok(instance);
-    }
-    Err(SettingError::Wrong { key: "clusters", value: instance.clusters.to_string(), allowed: super::CLUSTERS })
+    let wrong = |ConfigError { key, value, allowed }| SettingError::Wrong { key, value, allowed };
+    instance.validate().map(|()| instance).map_err(wrong)
 }
 
 /// Whether it is `key=value`, and no address with a `=` in it.
@@ -48,21 +46,18 @@ mod tests {
 
     #[test]
     fn what_is_not_said_of_an_instance_is_as_by_default() {
-        let [alone] = &instances("tcp://127.0.0.1:7000").unwrap()[..] else { panic!("one") };
-        assert_eq!((alone.listen.len(), alone.clusters, alone.cores.len()), (1, 1, 0));
+        let said = "tcp://127.0.0.1:7000";
+        let expected = [Instance::default().listen([said.parse().unwrap()])];
+        assert_eq!(format!("{:?}", instances(said).unwrap()), format!("{expected:?}"));
     }
 
     #[test]
     fn each_instance_has_addresses_clusters_and_cores_of_its_own() {
         let said = "tcp://127.0.0.1:1,unix:///a=b,clusters=2,cores=0-2,7,backend=epoll; listen=unix:///c";
-        let [first, second] = &instances(said).unwrap()[..] else { panic!("two") };
-        assert_eq!(
-            first.listen.iter().map(ToString::to_string).collect::<Vec<_>>(),
-            ["tcp://127.0.0.1:1", "unix:///a=b"]
-        );
-        assert_eq!((first.clusters, first.cores.as_slice()), (2, &[0, 1, 2, 7][..]));
-        assert!(matches!(first.backend, Choice::Epoll));
-        assert_eq!((second.listen.len(), second.clusters), (1, 1));
+        let addresses = ["tcp://127.0.0.1:1", "unix:///a=b"].map(|address| address.parse().unwrap());
+        let first = Instance::default().listen(addresses).clusters(2).cores([0, 1, 2, 7]).backend(Choice::Epoll);
+        let second = Instance::default().listen(["unix:///c".parse().unwrap()]);
+        assert_eq!(format!("{:?}", instances(said).unwrap()), format!("{:?}", [first, second]));
     }
 
     #[test]

@@ -17,7 +17,7 @@ pub(super) fn drive(
     mode: Mode,
     run: &Run,
 ) -> anyhow::Result<Figures> {
-    let config = ChannelConfig { mode, ..config.clone() };
+    let config = config.clone().mode(mode);
     let channel = || -> anyhow::Result<Channel> {
         let channel = Channel::new(address.clone(), config.clone())?;
         channel.call(&Context::with_deadline(DEADLINE), echo(), &[])?;

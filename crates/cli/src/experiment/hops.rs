@@ -35,7 +35,7 @@ impl Relay {
         let wait = Wait::Block;
         let next = match self.next {
             None => None,
-            Some(address) => Some(Channel::new(address, ChannelConfig { wait, ..ChannelConfig::default() })?),
+            Some(address) => Some(Channel::new(address, ChannelConfig::default().wait(wait))?),
         };
         let method = MethodId::of(RELAY);
         let router = Router::new().method(RELAY, move |context, request, reply| {
@@ -51,8 +51,7 @@ impl Relay {
             Ok(())
         });
         let listen = vec!["tcp://127.0.0.1:0".parse().context("the loopback address")?];
-        let server =
-            Server::start(ServerConfig { name: self.name.clone(), listen, wait, ..ServerConfig::default() }, router)?;
+        let server = Server::start(ServerConfig::default().name(self.name.clone()).listen(listen).wait(wait), router)?;
         show!("listening {} name={}", server.addresses()[0], self.name);
         server.join();
         Ok(())
@@ -71,7 +70,7 @@ pub(crate) fn measure(calls: usize, results: &mut Results) -> Result<()> {
         hops.push(Serving::start(&arguments)?);
     }
     let first = hops.last().context("there are hops")?;
-    let channel = Channel::new(first.address.clone(), ChannelConfig { wait: Wait::Block, ..ChannelConfig::default() })?;
+    let channel = Channel::new(first.address.clone(), ChannelConfig::default().wait(Wait::Block))?;
     let method = MethodId::of(RELAY);
     let mut exact = Exactness::default();
     for call in 0..calls + calls / 10 {

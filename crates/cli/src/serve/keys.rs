@@ -209,7 +209,6 @@ fn text(value: &Value) -> Option<String> {
 mod tests {
     use super::*;
     use greenwave::ServerConfig;
-    use greenwave::policy::Order;
 
     #[derive(Serialize)]
     struct Flags {
@@ -235,7 +234,8 @@ mod tests {
         let file = file("listen = \"tcp://127.0.0.1:0\"\norder = \"edf\"\ncores = [0, 1]\n");
         let keys = Keys::gather(&Flags { order: Some("fcfs".into()), ..NONE }, Some(file.path())).unwrap();
         let config = server(&keys).unwrap();
-        assert_eq!((config.order, config.cores), (Order::Fcfs, vec![0, 1]));
+        let told = format!("{config:?}");
+        assert!(told.contains("order: Fcfs") && told.contains("cores: [0, 1]"), "{told}");
         let options: Vec<_> = keys.options().collect();
         assert_eq!(options, ["--cores=0,1", "--listen=tcp://127.0.0.1:0", "--order=fcfs"]);
     }
