@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn nobody_shares_an_address_or_a_name() {
         let mut addresses: Vec<_> = Node::value_variants().iter().flat_map(|node| node.addresses()).collect();
-        let mut names: Vec<_> = Node::value_variants().iter().map(|node| node.name()).collect();
+        let mut names: Vec<_> = Node::value_variants().iter().map(ToString::to_string).collect();
         let before = (addresses.len(), names.len());
         addresses.sort();
         names.sort();
