@@ -11,6 +11,7 @@ use crate::classes::Classes;
 use crate::load::{self, Plan};
 use crate::measured::Measured;
 use crate::progress::Progress;
+pub use crate::rounds::median;
 use crate::target::{Payloads, Target};
 
 /// A deadline that no request of a working target misses.
@@ -105,27 +106,4 @@ pub fn measure(
         measured.series.iter().map(|one| one.good as f64 / trial.window.as_secs_f64()).collect();
     windows.resize(trial.windows, 0.0);
     Ok(Capacity { per_second: median(&windows), windows, measured })
-}
-
-/// The middle one of some values, or the mean of the middle two; 0 if there are none.
-pub fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    match (sorted.len(), sorted.len() / 2) {
-        (0, _) => 0.0,
-        (length, middle) if length % 2 == 1 => sorted[middle],
-        (_, middle) => f64::midpoint(sorted[middle - 1], sorted[middle]),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_median_is_the_middle_or_the_mean_of_the_middle_two() {
-        assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
-        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), 2.5);
-        assert_eq!(median(&[]), 0.0);
-    }
 }

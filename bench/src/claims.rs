@@ -1,17 +1,17 @@
 //! What is claimed, held against what was measured.
 
-use std::borrow::Cow;
+use std::fmt;
 
 use crate::result::Results;
-use crate::table::{Table, significant};
+use crate::table::{MISSING, Table, significant};
 
-/// A figure that should be so small, or so large.
-#[derive(Clone, Debug, PartialEq)]
+/// A figure that should be so small, or so large. A ratio's metric names the system that it is over.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Claim {
     /// What it says, in a few words.
     pub what: &'static str,
-    /// What is done.
-    pub case: Cow<'static, str>,
+    /// What is done: a name, or a [pattern](matches) of several.
+    pub case: &'static str,
     /// By whom.
     pub system: &'static str,
     /// What is measured.
@@ -33,30 +33,23 @@ pub enum Aim {
     Within(f64, f64),
 }
 
-impl Claim {
-    /// That a metric of a system in a case reaches an aim.
-    #[must_use]
-    pub const fn new(
-        what: &'static str,
-        case: &'static str,
-        system: &'static str,
-        metric: &'static str,
-        aim: Aim,
-    ) -> Self {
-        Self { what, case: Cow::Borrowed(case), system, metric, aim, of_machine: false }
-    }
+/// A claim that a metric of a system in a case reaches an aim.
+pub const fn claim(
+    what: &'static str,
+    case: &'static str,
+    system: &'static str,
+    metric: &'static str,
+    aim: Aim,
+) -> Claim {
+    Claim { what, case, system, metric, aim, of_machine: false }
+}
 
+impl Claim {
     /// The same of a figure that says more of the machine than of the system.
     #[must_use]
     pub const fn on_this_machine(mut self) -> Self {
         self.of_machine = true;
         self
-    }
-
-    /// Whether the aim is reached; `None` if nothing was measured.
-    #[must_use]
-    pub fn is_reached(&self, results: &Results) -> Option<bool> {
-        results.value(&self.case, self.system, self.metric).map(|value| self.aim.is_reached(value))
     }
 }
 
@@ -70,34 +63,89 @@ impl Aim {
             Self::Within(least, most) => (least..=most).contains(&value),
         }
     }
+}
 
-    fn shown(self) -> String {
+impl fmt::Display for Aim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::AtMost(most) => format!("<= {}", significant(most)),
-            Self::AtLeast(least) => format!(">= {}", significant(least)),
-            Self::Within(least, most) => format!("{} to {}", significant(least), significant(most)),
+            Self::AtMost(most) => write!(f, "<= {}", significant(*most)),
+            Self::AtLeast(least) => write!(f, ">= {}", significant(*least)),
+            Self::Within(least, most) => write!(f, "{} to {}", significant(*least), significant(*most)),
         }
     }
 }
 
-/// Every aim with what was measured, and whether that reaches it.
+/// Whether a case is one of a pattern's. The parts of names, between slashes, are compared one by one: a pattern's part
+/// is `*` for whatever, or names with `|` between them.
 #[must_use]
-pub fn table(claims: &[Claim], results: &Results) -> Table {
-    let mut table = Table::new(["claim", "of", "aim", "measured", "reached"]);
-    for claim in claims {
-        let Claim { what, case, system, metric, aim, of_machine } = claim;
-        let measured = results.value(case, system, metric);
-        let reached = match claim.is_reached(results) {
-            None => "not measured",
-            Some(true) if *of_machine => "yes, on this machine",
-            Some(false) if *of_machine => "no, on this machine",
-            Some(true) => "yes",
-            Some(false) => "no",
+pub fn matches(pattern: &str, case: &str) -> bool {
+    let is_one = |(part, name): (&str, &str)| part == "*" || part.split('|').any(|one| one == name);
+    pattern.split('/').count() == case.split('/').count() && pattern.split('/').zip(case.split('/')).all(is_one)
+}
+
+/// Claims with what was measured.
+#[derive(Clone, Debug)]
+pub struct Verdicts(Vec<(Claim, String, Option<f64>)>);
+
+/// How many claims hold, fail, and couldn't be judged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Those whose aim is reached.
+    pub hold: usize,
+    /// Those whose aim is missed.
+    pub fail: usize,
+    /// Those of whose figure nothing is known.
+    pub not_measured: usize,
+}
+
+impl Verdicts {
+    /// Each claim, once for each of the `cases` that it is about. One that is about none of them is not measured.
+    #[must_use]
+    pub fn of(claims: &[Claim], cases: &[String], results: &Results) -> Self {
+        let of_claim = |claim: &Claim| {
+            let mut about: Vec<&str> =
+                cases.iter().map(String::as_str).filter(|case| matches(claim.case, case)).collect();
+            if about.is_empty() {
+                about.push(claim.case);
+            }
+            let verdict = |case: &str| (*claim, case.to_owned(), results.value(case, claim.system, claim.metric));
+            about.into_iter().map(verdict).collect::<Vec<_>>()
         };
-        let measured = measured.map_or_else(|| "–".to_owned(), significant);
-        table.row([format!("{case}: {what}"), format!("{system} {metric}"), aim.shown(), measured, reached.to_owned()]);
+        Self(claims.iter().flat_map(of_claim).collect())
     }
-    table
+
+    /// How many claims hold, fail, and couldn't be judged.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        let mut counts = Counts::default();
+        for (claim, _, value) in &self.0 {
+            match value.map(|value| claim.aim.is_reached(value)) {
+                Some(true) => counts.hold += 1,
+                Some(false) => counts.fail += 1,
+                None => counts.not_measured += 1,
+            }
+        }
+        counts
+    }
+}
+
+impl fmt::Display for Verdicts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut table = Table::new(["claim", "of", "aim", "measured", "holds"]);
+        for (Claim { what, system, metric, aim, of_machine, .. }, case, value) in &self.0 {
+            let holds = match value.map(|value| aim.is_reached(value)) {
+                None => "not measured".to_owned(),
+                Some(holds) => {
+                    let machine = if *of_machine { ", on this machine" } else { "" };
+                    format!("{}{machine}", if holds { "yes" } else { "no" })
+                }
+            };
+            let measured = value.map_or_else(|| MISSING.to_owned(), significant);
+            table.row([format!("{case}: {what}"), format!("{system} {metric}"), aim.to_string(), measured, holds]);
+        }
+        let Counts { hold, fail, not_measured } = self.counts();
+        writeln!(f, "{table}\nOf {} claims {hold} hold, {fail} fail, {not_measured} are not measured.", self.0.len())
+    }
 }
 
 #[cfg(test)]
@@ -112,37 +160,65 @@ mod tests {
         results
     }
 
-    fn said(claim: &Claim, value: Option<f64>) -> String {
+    fn shown(claim: Claim, value: Option<f64>) -> String {
         let results = results(&value.map(|value| vec![("ratio", value)]).unwrap_or_default());
-        let table = table(std::slice::from_ref(claim), &results).to_string();
-        table.lines().last().and_then(|line| line.rsplit("  ").next()).unwrap_or_default().to_owned()
+        let shown = Verdicts::of(&[claim], &["case".to_owned()], &results).to_string();
+        shown.lines().nth(2).and_then(|line| line.rsplit("  ").next()).unwrap_or_default().to_owned()
     }
 
     #[test]
     fn an_aim_is_reached_or_not_or_nothing_was_measured() {
-        let claim = |aim| Claim::new("is so", "case", "system", "ratio", aim);
+        let claim = |aim| claim("is so", "case", "system", "ratio", aim);
         let least = claim(Aim::AtLeast(0.9));
-        assert_eq!([None, Some(0.9), Some(0.89)].map(|value| said(&least, value)), ["not measured", "yes", "no"]);
+        assert_eq!([None, Some(0.9), Some(0.89)].map(|value| shown(least, value)), ["not measured", "yes", "no"]);
         let most = claim(Aim::AtMost(0.9));
-        assert_eq!([Some(0.9), Some(0.91)].map(|value| said(&most, value)), ["yes", "no"]);
+        assert_eq!([Some(0.9), Some(0.91)].map(|value| shown(most, value)), ["yes", "no"]);
         let within = claim(Aim::Within(0.9, 1.1));
-        let within = [0.9, 1.1, 0.89, 1.11].map(|value| said(&within, Some(value)));
+        let within = [0.9, 1.1, 0.89, 1.11].map(|value| shown(within, Some(value)));
         assert_eq!(within, ["yes", "yes", "no", "no"]);
     }
 
     #[test]
     fn what_says_more_of_the_machine_is_said_to() {
-        let claim = Claim::new("is fast", "case", "system", "ratio", Aim::AtLeast(2.0)).on_this_machine();
-        assert_eq!(said(&claim, Some(2.0)), "yes, on this machine");
-        assert_eq!(said(&claim, Some(1.0)), "no, on this machine");
-        assert_eq!(said(&claim, None), "not measured");
+        let claim = claim("is fast", "case", "system", "ratio", Aim::AtLeast(2.0)).on_this_machine();
+        assert_eq!(shown(claim, Some(2.0)), "yes, on this machine");
+        assert_eq!(shown(claim, Some(1.0)), "no, on this machine");
+        assert_eq!(shown(claim, None), "not measured");
     }
 
     #[test]
     fn a_row_says_what_is_aimed_at_and_what_was_measured() {
-        let claim = Claim::new("is near", "case", "system", "ratio", Aim::Within(0.9, 1.1));
-        let table = table(&[claim], &results(&[("ratio", 1.234)])).to_string();
-        let words: Vec<&str> = table.lines().last().unwrap_or_default().split_whitespace().collect();
-        assert_eq!(words, ["case:", "is", "near", "system", "ratio", "0.900", "to", "1.10", "1.23", "no"], "{table}");
+        let claim = claim("is near", "case", "system", "ratio", Aim::Within(0.9, 1.1));
+        let shown = Verdicts::of(&[claim], &[], &results(&[("ratio", 1.234)])).to_string();
+        let words: Vec<&str> = shown.lines().nth(2).unwrap_or_default().split_whitespace().collect();
+        assert_eq!(words, ["case:", "is", "near", "system", "ratio", "0.900", "to", "1.10", "1.23", "no"], "{shown}");
+    }
+
+    #[test]
+    fn claims_are_counted_and_what_is_missing_never_holds() {
+        let claim = |metric, aim| claim("is so", "case", "system", metric, aim);
+        let all = [
+            claim("ratio", Aim::AtMost(1.0)),
+            claim("ratio", Aim::AtLeast(1.0)),
+            claim("missing", Aim::AtMost(1.0)),
+            claim("missing", Aim::AtLeast(0.0)),
+            claim("nan", Aim::Within(f64::NEG_INFINITY, f64::INFINITY)),
+        ];
+        let verdicts = Verdicts::of(&all, &[], &results(&[("ratio", 0.5), ("nan", f64::NAN)]));
+        assert_eq!(verdicts.counts(), Counts { hold: 1, fail: 1, not_measured: 3 });
+        assert!(verdicts.to_string().ends_with("Of 5 claims 1 hold, 1 fail, 3 are not measured.\n"));
+    }
+
+    #[test]
+    fn a_pattern_is_a_claim_for_each_case_that_it_fits() {
+        let claim = claim("is so", "kv|extreme/*/load-0.7", "system", "ratio", Aim::AtMost(1.0));
+        let cases = ["kv/none/load-0.7", "kv/same/load-0.7", "kv/none/load-0.5", "high/none/load-0.7", "kv"];
+        let cases = cases.map(str::to_owned);
+        let fit: Vec<bool> = cases.iter().map(|case| matches(claim.case, case)).collect();
+        assert_eq!(fit, [true, true, false, false, false]);
+        let mut found = results(&[]);
+        found.push("kv/none/load-0.7", "system", "ratio", 0.5);
+        assert_eq!(Verdicts::of(&[claim], &cases, &found).counts(), Counts { hold: 1, fail: 0, not_measured: 1 });
+        assert_eq!(Verdicts::of(&[claim], &[], &found).counts(), Counts { hold: 0, fail: 0, not_measured: 1 });
     }
 }

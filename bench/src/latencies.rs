@@ -33,6 +33,13 @@ impl Latencies {
         (!self.0.is_empty()).then(|| Duration::from_nanos(self.0.value_at_quantile(q)))
     }
 
+    /// The median, p99 and p99.9 in microseconds, under the names that results have for them; not a number if nothing was
+    /// recorded.
+    pub fn quantiles_us(&self) -> [(&'static str, f64); 3] {
+        let us = |q| self.quantile(q).map_or(f64::NAN, |time| time.as_secs_f64() * 1e6);
+        [("p50_us", us(0.5)), ("p99_us", us(0.99)), ("p999_us", us(0.999))]
+    }
+
     /// The mean; `None` if nothing was recorded.
     pub fn mean(&self) -> Option<Duration> {
         (!self.0.is_empty()).then(|| Duration::from_nanos(self.0.mean() as u64))
@@ -41,15 +48,6 @@ impl Latencies {
     /// The longest; `None` if nothing was recorded.
     pub fn max(&self) -> Option<Duration> {
         (!self.0.is_empty()).then(|| Duration::from_nanos(self.0.max()))
-    }
-
-    /// The share of recorded durations at or below `limit`; 0 if nothing was recorded.
-    pub fn share_within(&self, limit: Duration) -> f64 {
-        if self.0.is_empty() {
-            return 0.0;
-        }
-        let limit = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
-        self.0.count_between(0, limit) as f64 / self.0.len() as f64
     }
 
     /// Adds all durations of `other`.
@@ -95,6 +93,5 @@ mod tests {
     fn nothing_recorded_has_no_quantile() {
         let none = Latencies::new();
         assert_eq!((none.quantile(0.5), none.mean(), none.max()), (None, None, None));
-        assert_eq!(none.share_within(LONGEST), 0.0);
     }
 }

@@ -14,8 +14,10 @@
 //!   [`disturbance`] what others did to it meanwhile, [`claims`] what should have come out, and
 //!   [`report`] a page that people can read.
 //!
-//! - [`child`] starts a server as a process of its own, [`pin`] keeps it on a core, and [`watchdog`] ends what doesn't
-//!   end by itself. [`probes`] finds what `cargo quanta` has built, and [`workload`] has the published mixes of jobs.
+//! - A [`benchmark`] is systems and cases, measured in [`rounds`] and compared by [`ratios`]; each package beside this one
+//!   says which.
+//! - [`process`] starts servers and others as processes of their own, and [`pin`] keeps them on their cores. [`probes`]
+//!   finds what `cargo quanta` has built, and [`workload`] has the published mixes of jobs.
 //!
 //! What is driven is a [`target::Target`]; a Greenwave service is one by [`rpc::RpcTarget`]. A target brings its own
 //! clock, so the same generator runs in real time against a server and in virtual time in this crate's tests.
@@ -23,26 +25,28 @@
 #![forbid(unsafe_code)]
 
 pub mod arrivals;
-#[cfg(feature = "grpc")]
-pub mod as_is;
+pub mod benchmark;
 pub mod capacity;
-pub mod child;
 pub mod claims;
 pub mod classes;
 pub mod clock;
 pub mod disturbance;
+#[cfg(feature = "grpc")]
+pub mod grpc;
 pub mod latencies;
 pub mod load;
 pub mod machine;
 pub mod measured;
 pub mod pin;
 pub mod probes;
+pub mod process;
 pub mod progress;
+pub mod ratios;
 pub mod report;
 pub mod result;
+pub mod rounds;
 pub mod rpc;
 pub mod stages;
 pub mod table;
 pub mod target;
-pub mod watchdog;
 pub mod workload;

@@ -165,7 +165,7 @@ impl<'a> Generator<'a> {
                 let pending = self.pending.remove(slot);
                 self.end_of(&pending, End::Replied(reply));
             }
-            _ => self.gathering.strays += 1,
+            _ => self.gathering.measured.strays += 1,
         }
     }
 

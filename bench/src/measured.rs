@@ -51,18 +51,18 @@ impl Tally {
         (rank <= results).then(|| self.results.quantile(rank / results)).flatten()
     }
 
-    fn settle(&mut self, settled: &Settled<'_>) {
+    /// Counts a request, by the time to its result if there was one, and what kind of miss it is if it's one.
+    pub fn settle(&mut self, result_after: Option<Duration>, miss: Option<&'static str>) {
         self.scheduled += 1;
-        if let Some(latency) = settled.result_after() {
-            self.results.record(latency);
-        }
-        match settled.miss() {
+        result_after.into_iter().for_each(|latency| self.results.record(latency));
+        match miss {
             None => self.good += 1,
             Some(name) => *self.misses.entry(name).or_default() += 1,
         }
     }
 
-    fn merge(&mut self, other: &Self) {
+    /// Adds all requests of `other`.
+    pub fn merge(&mut self, other: &Self) {
         self.scheduled += other.scheduled;
         self.good += other.good;
         self.results.merge(&other.results);
@@ -79,12 +79,6 @@ pub struct Interval {
     pub scheduled: u64,
     /// Those answered with a result within their deadline.
     pub good: u64,
-    /// Those answered with a result at all.
-    pub results: u64,
-    /// The mean time to a result.
-    pub mean: Duration,
-    /// The slowest result.
-    pub slowest: Duration,
 }
 
 /// Service time by what it was good for, as far as receipts tell.
@@ -207,42 +201,35 @@ impl Settled<'_> {
 /// Gathers what becomes [`Measured`].
 pub(crate) struct Gathering {
     begin: Time,
-    classes: Vec<(Class, Tally)>,
-    series: Vec<Interval>,
-    interval: Duration,
-    time: Duration,
     stages: StageTallies,
     samples: Reservoir,
-    work: Work,
-    max_send_lag: Duration,
-    sent_late: u64,
-    pub(crate) strays: u64,
+    pub(crate) measured: Measured,
 }
 
 impl Gathering {
     /// Gathers from `begin` on, for `time`.
     pub(crate) fn new(classes: &Classes, begin: Time, time: Duration, interval: Duration, samples: Reservoir) -> Self {
-        let classes = classes.as_slice().iter().map(|class| (class.clone(), Tally::default())).collect();
-        Self {
-            begin,
-            classes,
+        let measured = Measured {
+            time,
+            total: Tally::default(),
+            classes: classes.as_slice().iter().map(|class| (class.clone(), Tally::default())).collect(),
             series: Vec::new(),
             interval,
-            time,
-            stages: StageTallies::default(),
-            samples,
+            stages: Vec::new(),
+            samples: Vec::new(),
             work: Work::default(),
             max_send_lag: Duration::ZERO,
             sent_late: 0,
             strays: 0,
-        }
+        };
+        Self { begin, stages: StageTallies::default(), samples, measured }
     }
 
     /// Notes that a request is sent now.
     pub(crate) fn sent(&mut self, scheduled: Time, now: Time) {
-        let lag = now.since(scheduled);
-        self.max_send_lag = self.max_send_lag.max(lag);
-        self.sent_late += u64::from(scheduled >= self.begin && lag > LAG);
+        let (lag, measured) = (now.since(scheduled), &mut self.measured);
+        measured.max_send_lag = measured.max_send_lag.max(lag);
+        measured.sent_late += u64::from(scheduled >= self.begin && lag > LAG);
     }
 
     /// Notes the end of a request, unless it was due during the warm-up.
@@ -250,62 +237,44 @@ impl Gathering {
         if settled.scheduled < self.begin {
             return;
         }
-        self.classes[settled.class].1.settle(settled);
+        self.measured.classes[settled.class].1.settle(settled.result_after(), settled.miss());
         self.settle_interval(settled);
         self.settle_receipts(settled);
     }
 
     pub(crate) fn finish(self) -> Measured {
-        let mut total = Tally::default();
-        self.classes.iter().for_each(|(_, tally)| total.merge(tally));
-        Measured {
-            time: self.time,
-            total,
-            classes: self.classes,
-            series: self.series,
-            interval: self.interval,
-            stages: self.stages.into_tallies(),
-            samples: self.samples.into_samples(),
-            work: self.work,
-            max_send_lag: self.max_send_lag,
-            sent_late: self.sent_late,
-            strays: self.strays,
-        }
+        let Self { stages, samples, mut measured, .. } = self;
+        measured.classes.iter().for_each(|(_, tally)| measured.total.merge(tally));
+        Measured { stages: stages.into_tallies(), samples: samples.into_samples(), ..measured }
     }
 
     fn settle_interval(&mut self, settled: &Settled<'_>) {
+        let Measured { series, interval, .. } = &mut self.measured;
         let offset = settled.scheduled.since(self.begin).as_nanos();
-        let index = (offset / self.interval.as_nanos().max(1)) as usize;
-        if self.series.len() <= index {
-            self.series.resize_with(index + 1, Interval::default);
+        let index = (offset / interval.as_nanos().max(1)) as usize;
+        if series.len() <= index {
+            series.resize_with(index + 1, Interval::default);
         }
-        let interval = &mut self.series[index];
+        let interval = &mut series[index];
         interval.scheduled += 1;
         interval.good += u64::from(settled.miss().is_none());
-        if let Some(latency) = settled.result_after() {
-            interval.results += 1;
-            interval.slowest = interval.slowest.max(latency);
-            let mean = interval.mean.as_secs_f64();
-            let mean = mean + (latency.as_secs_f64() - mean) / interval.results as f64;
-            interval.mean = Duration::try_from_secs_f64(mean).unwrap_or_default();
-        }
     }
 
     fn settle_receipts(&mut self, settled: &Settled<'_>) {
         let reply = match &settled.end {
             End::Replied(reply) if !reply.stages.is_empty() => reply,
             _ => {
-                self.work.unknown += 1;
+                self.measured.work.unknown += 1;
                 return;
             }
         };
         self.stages.record(reply.stages);
         let service = reply.stages.iter().map(|stage| stage.service).sum();
-        self.work.all += service;
+        self.measured.work.all += service;
         if settled.miss().is_some() {
-            self.work.wasted += service;
+            self.measured.work.wasted += service;
         }
-        let class = &self.classes[settled.class].0;
+        let class = &self.measured.classes[settled.class].0;
         self.samples.offer(|| Sample {
             class: class.name.clone(),
             deadline: settled.deadline,

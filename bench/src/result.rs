@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::machine::{self, Machine};
 use crate::measured::{Measured, Tally};
-use crate::table::{Table, significant};
+use crate::table::{MISSING, Table, significant};
 
 /// What a benchmark found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -108,6 +108,11 @@ impl Results {
         rows.find(|row| row.case == case && row.system == system && row.metric == metric).map(|row| row.value)
     }
 
+    /// A figure as tables show it.
+    pub fn shown(&self, case: &str, system: &str, metric: &str) -> String {
+        self.value(case, system, metric).map_or_else(|| MISSING.to_owned(), significant)
+    }
+
     /// The cases, or whatever `key` takes from a row, each once and in the order in which they were added.
     pub fn distinct<'a>(&'a self, key: impl Fn(&'a Row) -> &'a str) -> Vec<&'a str> {
         let mut seen = Vec::new();
@@ -128,12 +133,24 @@ impl Results {
             for system in self.distinct(|row| &row.system) {
                 let values: Vec<_> = metrics.iter().map(|metric| self.value(case, system, metric)).collect();
                 if values.iter().any(Option::is_some) {
-                    let values = values.into_iter().map(|value| value.map_or_else(|| "–".to_owned(), significant));
+                    let values = values.into_iter().map(|value| value.map_or_else(|| MISSING.to_owned(), significant));
                     table.row([case.to_owned(), system.to_owned()].into_iter().chain(values));
                 }
             }
         }
         table
+    }
+
+    /// A table for each case for which `is_shown`, of those of the metrics named that it has, or of all it has if it has none
+    /// of these.
+    pub fn table_of_each(&self, metrics: &[&str], is_shown: impl Fn(&str) -> bool) -> Vec<Table> {
+        let of_case = |case| {
+            let rows = self.rows.iter().filter(|row| row.case == case).cloned().collect();
+            let own = Self { rows, distributions: Vec::new(), ..self.clone() };
+            let has = own.distinct(|row| &row.metric);
+            own.table(&metrics.iter().copied().filter(|metric| has.contains(metric)).collect::<Vec<_>>())
+        };
+        self.distinct(|row| &row.case).into_iter().filter(|case| is_shown(case)).map(of_case).collect()
     }
 
     /// Writes `bench/NAME.json` in Cargo's target folder and returns its path.

@@ -10,6 +10,10 @@ use greenwave_policy::Time;
 use crate::clock;
 use crate::target::{Answer, Reply, Request, StageReceipt, Target};
 
+/// So many answers are taken before requests are sent that are due meanwhile: a server that makes up for something answers
+/// as fast as they are taken, and what is sent after that, all at once, would hold it up again.
+pub const AT_ONCE: usize = 32;
+
 /// What the client does when an expected deadline passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Patience {
@@ -74,7 +78,8 @@ impl Target for RpcTarget {
     }
 
     fn poll(&mut self, sink: &mut dyn FnMut(Reply<'_>)) {
-        while let Some(completion) = self.held.take().or_else(|| self.stream.poll()) {
+        for _ in 0..AT_ONCE {
+            let Some(completion) = self.held.take().or_else(|| self.stream.poll()) else { break };
             let (received, tag) = (clock::now(), completion.tag);
             match completion.result {
                 Ok(reply) => {

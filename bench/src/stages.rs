@@ -106,8 +106,8 @@ impl Reservoir {
         self.seen += 1;
         if self.kept.len() < self.room {
             self.kept.push(sample());
-        } else if let Some(place) = self.kept.get_mut(self.random.below(self.seen)) {
-            *place = sample();
+        } else if let Some(slot) = self.kept.get_mut(self.random.below(self.seen)) {
+            *slot = sample();
         }
     }
 

@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+/// What a table shows where nothing was measured.
+pub const MISSING: &str = "–";
+
 /// Rows of text under headings. The first column is aligned to the left, the others, which hold numbers, to the right.
 #[derive(Clone, Debug)]
 pub struct Table {
@@ -69,7 +72,7 @@ fn write_row(out: &mut fmt::Formatter<'_>, cells: &[String], widths: &[usize]) -
 /// A number with three significant digits, or as many as its whole part has: `0.0123`, `1.23`, `12.3`, `1234`.
 pub fn significant(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
-        return if value == 0.0 { "0".to_owned() } else { "–".to_owned() };
+        return if value == 0.0 { "0".to_owned() } else { MISSING.to_owned() };
     }
     let digits = 2 - value.abs().log10().floor() as i32;
     format!("{value:.*}", digits.clamp(0, 9) as usize)

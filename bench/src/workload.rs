@@ -1,8 +1,8 @@
 //! The mixes of jobs: those of TQ (Luo et al., ASPLOS'24).
 
-use std::fmt;
-use std::str::FromStr;
 use std::time::Duration;
+
+use clap::ValueEnum;
 
 const NS: Duration = Duration::from_nanos(1);
 
@@ -31,40 +31,25 @@ pub struct Class {
 }
 
 /// A mix of jobs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Workload {
-    /// 99.5 % of 0.5 us, 0.5 % of 500 us.
+    /// 99.5 % of 0.5 us, 0.5 % of 500 us
     ExtremeBimodal,
-    /// Half of 1 us, half of 100 us.
+    /// Half of 1 us, half of 100 us
     HighBimodal,
-    /// The transactions of TPC-C.
+    /// The transactions of TPC-C
     Tpcc,
-    /// All of one kind, around 1 us.
+    /// All of one kind, around 1 us
     Exponential,
-    /// GETs with 0.5 % SCANs.
+    /// Reads of a row, and 0.5 % of all rows
+    #[value(name = "kv-0.5-scan")]
     KvRareScans,
-    /// As many SCANs as GETs.
+    /// As many reads of all rows
+    #[value(name = "kv-50-scan")]
     KvManyScans,
 }
 
 impl Workload {
-    /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::ExtremeBimodal, Self::HighBimodal, Self::Tpcc, Self::Exponential, Self::KvRareScans, Self::KvManyScans];
-
-    /// The name in results.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::ExtremeBimodal => "extreme-bimodal",
-            Self::HighBimodal => "high-bimodal",
-            Self::Tpcc => "tpcc",
-            Self::Exponential => "exponential",
-            Self::KvRareScans => "kv-0.5-scan",
-            Self::KvManyScans => "kv-50-scan",
-        }
-    }
-
     /// Its classes, the shortest first.
     #[must_use]
     pub fn classes(self) -> Vec<Class> {
@@ -84,12 +69,6 @@ impl Workload {
             Self::KvManyScans => kv(50.0),
         }
     }
-
-    /// Whether its jobs need a store.
-    #[must_use]
-    pub fn needs_store(self) -> bool {
-        matches!(self, Self::KvRareScans | Self::KvManyScans)
-    }
 }
 
 fn kv(scan_percent: f64) -> Vec<Class> {
@@ -99,42 +78,20 @@ fn kv(scan_percent: f64) -> Vec<Class> {
     ]
 }
 
-impl fmt::Display for Workload {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for Workload {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        let names = || Self::ALL.map(Self::name).join(", ");
-        let found = Self::ALL.into_iter().find(|workload| workload.name() == name);
-        found.ok_or_else(|| format!("no workload is called `{name}`; there are {}", names()))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn shares_add_up_to_a_hundred_and_the_first_class_is_the_shortest() {
-        for workload in Workload::ALL {
+        for workload in Workload::value_variants() {
             let classes = workload.classes();
-            assert!((classes.iter().map(|class| class.percent).sum::<f64>() - 100.0).abs() < 1e-9, "{workload}");
+            assert!((classes.iter().map(|class| class.percent).sum::<f64>() - 100.0).abs() < 1e-9, "{workload:?}");
             let times = classes.iter().filter_map(|class| match class.work {
                 Work::Fixed(time) => Some(time),
                 _ => None,
             });
-            assert!(times.is_sorted(), "{workload}");
+            assert!(times.is_sorted(), "{workload:?}");
         }
-    }
-
-    #[test]
-    fn a_workload_is_found_by_its_name() {
-        assert!(Workload::ALL.into_iter().all(|workload| workload.name().parse() == Ok(workload)));
-        assert!("bimodal".parse::<Workload>().unwrap_err().contains("extreme-bimodal, high-bimodal"));
     }
 }

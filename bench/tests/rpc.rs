@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use greenwave::{Address, ChannelConfig, Code, Router, Server, ServerConfig, ServerHandle, Status};
 use greenwave_bench::arrivals::Arrivals;
-use greenwave_bench::classes::Classes;
+use greenwave_bench::classes::{Class, Classes};
 use greenwave_bench::load::{self, Plan};
 use greenwave_bench::measured::Measured;
 use greenwave_bench::progress::Progress;
-use greenwave_bench::rpc::{Patience, RpcTarget};
+use greenwave_bench::rpc::{AT_ONCE, Patience, RpcTarget};
 use greenwave_bench::stages::Sample;
-use greenwave_bench::target::Rotation;
+use greenwave_bench::target::{Request, Rotation, Target as _};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -68,4 +68,25 @@ fn a_deadline_that_nothing_can_meet_is_missed_and_one_only_observed_is_answered_
     assert_eq!((enforced.total.good, enforced.total.results.count()), (0, 0));
     let observed = drive(address, "test.Echo/Echo", Duration::ZERO, Patience::Observed);
     assert_eq!((observed.total.good, observed.total.results.count()), (0, observed.total.scheduled));
+}
+
+#[test]
+fn answers_are_taken_in_portions_so_that_what_is_due_can_be_sent_in_between() {
+    const CALLS: u64 = 10 * AT_ONCE as u64;
+    let server = serve(echo(), false);
+    let config = ChannelConfig::default();
+    let address = &server.addresses()[0];
+    let mut target = RpcTarget::connect(address, &config, "test.Echo/Echo", "echo", Patience::Observed).unwrap();
+    let class = Class::new("all", 1.0, MINUTE);
+    for tag in 0..CALLS {
+        let scheduled = target.now();
+        target.submit(&Request { tag, class: &class, class_index: 0, scheduled, payload: b"x" }).unwrap();
+    }
+    let mut answered = 0;
+    while answered < CALLS {
+        target.wait(target.now() + MINUTE);
+        let before = answered;
+        target.poll(&mut |_| answered += 1);
+        assert!((1..=AT_ONCE as u64).contains(&(answered - before)), "{}", answered - before);
+    }
 }

@@ -5,8 +5,10 @@ use std::process::{Command, Stdio};
 
 use anyhow::ensure;
 
+use greenwave_bench::benchmark::Named as _;
+
 use crate::role::Role;
-use crate::testbed::{HOST_PORTS, Place, Testbed};
+use crate::testbed::{HOST_PORTS, Node, Testbed};
 
 /// The programs that are run.
 #[derive(Clone, Debug)]
@@ -46,8 +48,8 @@ impl Programs {
     ///
     /// # Errors
     /// When it doesn't start; it says why.
-    pub fn agents(&self, testbed: &Testbed, hosts: &[Place], words: &[&str]) -> anyhow::Result<Vec<Role>> {
-        let start = |host: &Place| {
+    pub fn agents(&self, testbed: &Testbed, hosts: &[Node], words: &[&str]) -> anyhow::Result<Vec<Role>> {
+        let start = |host: &Node| {
             let interfaces = host.guests().iter().flat_map(|(_, interface)| ["--dev", interface]);
             let words: Vec<&str> = interfaces.chain(words.iter().copied()).collect();
             self.agent(testbed, *host, &words, "tagging on")
@@ -61,29 +63,29 @@ impl Programs {
     /// When it doesn't start; it says why.
     pub fn trust(&self, testbed: &Testbed) -> anyhow::Result<Role> {
         let interfaces = HOST_PORTS.iter().flat_map(|interface| ["--trust", interface]);
-        self.agent(testbed, Place::Switch, &interfaces.collect::<Vec<_>>(), "taking priorities")
+        self.agent(testbed, Node::Switch, &interfaces.collect::<Vec<_>>(), "taking priorities")
     }
 
-    fn agent(&self, testbed: &Testbed, place: Place, words: &[&str], word: &str) -> anyhow::Result<Role> {
-        let state = testbed.folder().join(place.name());
+    fn agent(&self, testbed: &Testbed, node: Node, words: &[&str], word: &str) -> anyhow::Result<Role> {
+        let state = testbed.folder().join(node.name());
         let state = state.to_string_lossy();
         let all: Vec<&str> = ["agent", "--state", &state].into_iter().chain(words.iter().copied()).collect();
-        Role::start(testbed, place, None, self.guarded(&all), word).map(Role::clearing_up)
+        Role::start(testbed, node, None, self.guarded(&all), word).map(Role::clearing_up)
     }
 
     /// Why the agent can't tag here; `None` if it can.
     pub fn obstacle(&self, testbed: &Testbed) -> Option<String> {
-        self.agents(testbed, &[Place::HostA], &[]).err().map(|error| format!("{error:#}"))
+        self.agents(testbed, &[Node::HostA], &[]).err().map(|error| format!("{error:#}"))
     }
 
-    /// Runs `greenwave` at a place, to its end.
+    /// Runs `greenwave` at a node, to its end.
     ///
     /// # Errors
     /// When it fails.
-    pub fn run(&self, testbed: &Testbed, place: Place, words: &[&str]) -> anyhow::Result<()> {
+    pub fn run(&self, testbed: &Testbed, node: Node, words: &[&str]) -> anyhow::Result<()> {
         let mut command = self.guarded(words);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let output = testbed.spawn(place, None, &mut command)?.wait_with_output()?;
+        let output = testbed.spawn(node, None, &mut command)?.wait_with_output()?;
         let said = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "`greenwave {}` failed: {}", words.join(" "), said.trim());
         Ok(())

@@ -3,12 +3,11 @@
 use std::cell::OnceCell;
 use std::time::Duration;
 
-use anyhow::Context as _;
-use rustix::thread::{CpuSet, sched_getaffinity};
+use greenwave_bench::pin::Cores;
 
 use crate::agent::Programs;
 use crate::role::{Figures, Role};
-use crate::testbed::{Place, Testbed};
+use crate::testbed::{Node, Testbed};
 
 /// The testbed with what runs in it.
 #[derive(Debug)]
@@ -17,7 +16,7 @@ pub struct Bench {
     pub testbed: Testbed,
     /// What is run there.
     pub programs: Programs,
-    cores: [usize; 2],
+    cores: Cores,
     obstacle: OnceCell<Option<String>>,
 }
 
@@ -36,10 +35,7 @@ impl Bench {
     /// # Errors
     /// Those of [`Testbed::up`].
     pub fn new(programs: Programs) -> anyhow::Result<Self> {
-        let allowed = sched_getaffinity(None).context("can't tell which cores this process may run on")?;
-        let mut cores = (0..CpuSet::MAX_CPU).filter(|&core| allowed.is_set(core));
-        let first = cores.next().context("this process may run on no core at all")?;
-        let cores = [first, cores.next().unwrap_or(first)];
+        let cores = Cores::choose()?;
         Ok(Self { testbed: Testbed::up()?, programs, cores, obstacle: OnceCell::new() })
     }
 
@@ -47,22 +43,22 @@ impl Bench {
     ///
     /// # Errors
     /// Those of [`Role::start`].
-    pub fn load(&self, place: Place, core: Core, words: &[&str]) -> anyhow::Result<Role> {
-        Role::start(&self.testbed, place, Some(self.core(core)), self.programs.load(words), "ready")
+    pub fn load(&self, node: Node, core: Core, words: &[&str]) -> anyhow::Result<Role> {
+        Role::start(&self.testbed, node, Some(self.core(core)), self.programs.load(words), "ready")
     }
 
     /// The same for what must never wait for a processor itself, on the core of what is small.
     ///
     /// # Errors
     /// Those of [`Role::start`].
-    pub fn load_on_time(&self, place: Place, words: &[&str]) -> anyhow::Result<Role> {
+    pub fn load_on_time(&self, node: Node, words: &[&str]) -> anyhow::Result<Role> {
         let core = Some(self.core(Core::Small));
-        Role::start(&self.testbed, place, core, self.programs.load_on_time(words), "ready")
+        Role::start(&self.testbed, node, core, self.programs.load_on_time(words), "ready")
     }
 
     /// The number of a core.
     pub fn core(&self, core: Core) -> usize {
-        self.cores[core as usize]
+        if core == Core::Small { self.cores.server } else { self.cores.client }
     }
 
     /// Why the agent can't tag here, so that nothing that needs it can be measured; `None` if it can. Tried once.
@@ -72,41 +68,26 @@ impl Bench {
 }
 
 /// Something that is measured.
-pub trait Case {
+#[derive(Clone, Copy)]
+pub struct Case {
     /// Its name in results.
-    fn name(&self) -> &'static str;
-
+    pub name: &'static str,
     /// Who takes part, in the order in which they are shown.
-    fn systems(&self) -> Vec<&'static str>;
-
-    /// How often and how long each is measured; `None` if the case is left out.
-    fn length(&self, quick: bool) -> Option<Length>;
-
-    /// Whether a system takes part in a quick run, in which there isn't time for all.
-    fn is_quick(&self, _system: &str) -> bool {
-        true
-    }
-
+    pub systems: &'static [&'static str],
+    /// How often and how long each is measured.
+    pub full: Length,
+    /// The same in a quick run; `None` if the case is left out.
+    pub quick: Option<Length>,
+    /// Systems that a quick run has no time for.
+    pub not_quick: &'static [&'static str],
     /// Why a system can't take part here; `None` if it can.
-    fn missing(&self, _bench: &Bench, _system: &str) -> Option<String> {
-        None
-    }
-
-    /// Measures a system for so long.
-    ///
-    /// # Errors
-    /// When something can't be set up or doesn't answer.
-    fn run(&self, bench: &Bench, system: &str, time: Duration) -> anyhow::Result<Figures>;
-
+    pub missing: fn(&Bench, &str) -> Option<String>,
     /// Ratios that are taken within each round: of which metric, over whose.
-    fn ratios(&self) -> &'static [(&'static str, &'static str)] {
-        &[]
-    }
-
+    pub ratios: &'static [(&'static str, &'static str)],
     /// Ratios that each system's figures have of themselves.
-    fn own_ratios(&self) -> &'static [&'static str] {
-        &[]
-    }
+    pub own_ratios: &'static [&'static str],
+    /// Measures a system for so long; an error when something can't be set up or doesn't answer.
+    pub run: fn(&Bench, &str, Duration) -> anyhow::Result<Figures>,
 }
 
 /// How often and how long something is measured.

@@ -4,8 +4,8 @@
 //!   `greenwave-flows testbed up`.
 //! - [`load`]: the processes that run there. [`role`]: how they are started and asked. [`agent`]: `greenwave agent`, on
 //!   the hosts.
-//! - [`mod@bench`]: what a [case](crate::bench::Case) is and is given. [`cases`]: all of them. [`rounds`]: the systems of a case in
-//!   turns. [`same_connection`]: a case of its own kind, with what runs in it.
+//! - [`mod@bench`]: what a [case](crate::bench::Case) is and is given. [`cases`]: all of them. [`same_connection`]: a case
+//!   of its own kind, with what runs in it.
 //! - [`run`]: all of it, as `cargo xtask bench flows`.
 //!
 //! The layout and the sizes are those of Xu, Bailey, Noble, Jahanian, *Small is Better: Avoiding Latency Traps in
@@ -20,7 +20,6 @@ mod claims;
 pub mod load;
 mod report;
 pub mod role;
-pub mod rounds;
 pub mod run;
 pub mod same_connection;
 pub mod testbed;

@@ -3,18 +3,18 @@
 #![forbid(unsafe_code)]
 
 use std::env;
-use std::os::unix::process::{CommandExt as _, parent_id};
+use std::ffi::OsString;
 use std::path::PathBuf;
-use std::process::Command as Process;
 
 use anyhow::{Context as _, ensure};
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, ValueEnum as _};
+use greenwave_bench::benchmark::Wanted;
+use greenwave_bench::process;
 use greenwave_flows::agent::Programs;
 use greenwave_flows::load::Load;
-use greenwave_flows::run::Wanted;
-use greenwave_flows::testbed::{Bands, Bottleneck, Link, Place, Testbed};
+use greenwave_flows::testbed::{Bands, Bottleneck, Link, Node, Testbed};
 use greenwave_flows::{cases, run};
-use rustix::process::{Signal, set_parent_process_death_signal};
+use rustix::process::Signal;
 
 /// Measures what small flows gain beside large ones, on a testbed of network namespaces.
 #[derive(Parser)]
@@ -45,7 +45,7 @@ enum Command {
     #[command(hide = true)]
     Guard {
         #[arg(last = true, required = true)]
-        words: Vec<String>,
+        words: Vec<OsString>,
     },
 }
 
@@ -55,10 +55,10 @@ enum ByHand {
     Up {
         #[command(flatten)]
         which: Which,
-        /// Where the slow link is: switch, host
+        /// Where the slow link is
         #[arg(long, default_value = "switch")]
         at: Bottleneck,
-        /// Who is served first there: fifo, strict, weighted, pfifo-fast, fq
+        /// Who is served first there
         #[arg(long, default_value = "fifo")]
         bands: Bands,
         /// How fast it is, in Mbit/s
@@ -94,12 +94,12 @@ fn main() -> anyhow::Result<()> {
             run::run(&wanted, Programs { own, greenwave })
         }
         Command::List => {
-            cases::all().iter().for_each(|case| println!("{} {}", case.name(), case.systems().join(" ")));
+            cases::ALL.iter().for_each(|case| println!("{} {}", case.name, case.systems.join(" ")));
             Ok(())
         }
         Command::Testbed(by_hand) => by_hand.run(),
         Command::Load(load) => Ok(load.run()?),
-        Command::Guard { words } => guard(&words),
+        Command::Guard { words } => process::become_program(&words, Signal::TERM),
     }
 }
 
@@ -115,11 +115,11 @@ impl ByHand {
                     Testbed::down(&which.name)?;
                     return Err(problem.into());
                 }
-                for place in Place::ALL {
-                    let addresses: Vec<String> = place.addresses().iter().map(ToString::to_string).collect();
-                    println!("{}  {}", testbed.namespace(place), addresses.join(" "));
+                for &node in Node::value_variants() {
+                    let addresses: Vec<String> = node.addresses().iter().map(ToString::to_string).collect();
+                    println!("{}  {}", testbed.namespace(node), addresses.join(" "));
                 }
-                println!("To run something there: nsenter --net=/run/netns/{} COMMAND", testbed.namespace(Place::A1));
+                println!("To run something there: nsenter --net=/run/netns/{} COMMAND", testbed.namespace(Node::A1));
                 Ok(())
             }
             Self::Down { which } => {
@@ -139,14 +139,4 @@ impl ByHand {
             }
         }
     }
-}
-
-/// Runs another program in place of this one. Signals that it is sent when its starter ends outlive the exec.
-fn guard(words: &[String]) -> anyhow::Result<()> {
-    let starter = parent_id();
-    set_parent_process_death_signal(Some(Signal::TERM))?;
-    ensure!(parent_id() == starter, "who started this has ended");
-    let (program, arguments) = words.split_first().context("no program is named")?;
-    let error = Process::new(program).args(arguments).exec();
-    Err(error).with_context(|| format!("can't run {program}"))
 }

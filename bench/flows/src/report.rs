@@ -1,16 +1,14 @@
-//! What is printed and drawn.
+//! What is shown.
 
 use std::path::PathBuf;
 
 use greenwave_bench::report::{Sweep, sweeps};
 use greenwave_bench::result::{Results, WriteError, bench_folder, write};
-use greenwave_bench::table::Table;
 
 use crate::cases::{BURSTS, RATES};
-use crate::claims;
 
 /// What is shown of all cases, of what each of them has.
-const SHOWN: [&str; 12] = [
+pub(crate) const SHOWN: [&str; 12] = [
     "p50_us",
     "p99_us",
     "p999_us",
@@ -24,23 +22,6 @@ const SHOWN: [&str; 12] = [
     "bulk_over_fifo",
     "max_send_lag_us",
 ];
-
-/// Prints the table of each case, and the claims.
-pub(crate) fn print(results: &Results) {
-    for case in results.distinct(|row| &row.case) {
-        println!("{}", of_case(results, case));
-    }
-    println!("{}", claims::table(results));
-}
-
-/// The figures of a case: those of [`SHOWN`] that it has, or all that it has if that is none.
-fn of_case(results: &Results, case: &str) -> Table {
-    let mut own = results.clone();
-    own.rows.retain(|row| row.case == case);
-    let has = |metric: &&&str| own.rows.iter().any(|row| row.metric == ***metric);
-    let shown: Vec<&str> = SHOWN.iter().filter(has).copied().collect();
-    own.table(&shown)
-}
 
 /// Draws what the bucket's rate and burst do, if that was measured, and returns where.
 pub(crate) fn plot(results: &Results) -> Result<Option<PathBuf>, WriteError> {

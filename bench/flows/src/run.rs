@@ -1,33 +1,28 @@
 //! All cases, and what is made of them.
 
 use anyhow::ensure;
-use clap::Args;
-use greenwave_bench::disturbance::{QUIET, Watch};
-use greenwave_bench::progress::Progress;
-use greenwave_bench::result::Results;
+use greenwave_bench::benchmark::{Benchmark, Wanted};
+use greenwave_bench::rounds::{Cell, Figures, calmest};
 
 use crate::agent::Programs;
 use crate::bench::{Bench, Case, Length};
+use crate::cases::ALL;
+use crate::claims::CLAIMS;
+use crate::report;
 use crate::testbed::Testbed;
-use crate::{cases, report, rounds};
 
-/// What is to be measured.
-#[derive(Args, Clone, Debug, Default)]
-pub struct Wanted {
-    /// End within 45 seconds, with some of the cases, and fewer and shorter rounds
-    #[arg(long)]
-    pub quick: bool,
-    /// Measure this case; repeatable; all if not stated
-    #[arg(long = "case", value_name = "NAME")]
-    pub cases: Vec<String>,
-    /// Measure this system; repeatable; all if not stated
-    #[arg(long = "system", value_name = "NAME")]
-    pub systems: Vec<String>,
-}
+/// Metrics whose least and most are told too.
+const RANGED: [&str; 4] = ["p50_us", "p99_us", "p999_us", "bulk_mbit"];
+
+/// A run in which a request was sent so late, since others had the processor, is done once more, and the less late one
+/// counts; not in quick runs. It says little of the network, and is judged by the lateness alone, not by what came. How
+/// late it was is in the results.
+const TOO_LATE_US: f64 = 5000.0;
+const LATENESS: &str = "max_send_lag_us";
 
 /// A case with those systems that can be measured here.
 struct Part {
-    case: Box<dyn Case>,
+    case: Case,
     systems: Vec<&'static str>,
     length: Length,
 }
@@ -40,71 +35,55 @@ pub fn run(wanted: &Wanted, programs: Programs) -> anyhow::Result<()> {
     if let Some(obstacle) = Testbed::obstacle() {
         return Err(obstacle.into());
     }
-    let watch = Watch::start();
-    let bench = Bench::new(programs)?;
-    let (parts, notes) = plan(wanted, &bench)?;
-    let mut results = Results::new("flows");
-    let mut progress = Progress::new(parts.iter().map(|part| part.length.rounds * part.systems.len()).sum());
-    let mut failures = Vec::new();
-    for Part { case, systems, length } in &parts {
-        // The others may well work, and take their time.
-        if let Err(error) = rounds::measure(case.as_ref(), &bench, systems, *length, &mut progress, &mut results) {
-            failures.push(format!("{}: {error:#}", case.name()));
-        }
-    }
-    drop((progress, bench));
-    report::print(&results);
-    notes.iter().for_each(|note| println!("{note}"));
-    if let Some(others) = watch.others() {
-        results.push("machine", "others", "busy_cores", others);
-        if others > QUIET {
-            println!("Others kept {others:.2} cores busy meanwhile: times are too long, and ratios uncertain.");
-        }
-    }
-    println!("wrote {}", results.write()?.display());
-    if let Some(plot) = report::plot(&results)? {
-        println!("wrote {}", plot.display());
-    }
-    ensure!(failures.is_empty(), "not all could be measured: {}", failures.join("; "));
+    let testbed = Bench::new(programs)?;
+    let (parts, notes) = plan(wanted, &testbed)?;
+    let mut bench = Benchmark::new("flows", parts.iter().map(|part| part.length.rounds * part.systems.len()).sum());
+    bench.notes = notes;
+    parts.iter().for_each(|part| part.measure(&testbed, &mut bench));
+    drop(testbed);
+    let plot = report::plot(&bench.results)?;
+    bench.notes.extend(plot.map(|plot| format!("wrote {}", plot.display())));
+    bench.finish(&CLAIMS, &[], |results| {
+        results.table_of_each(&report::SHOWN, |_| true).iter().for_each(|table| println!("{table}"));
+    })?;
     Ok(())
 }
 
-/// What is measured, and what isn't and why.
-fn plan(wanted: &Wanted, bench: &Bench) -> anyhow::Result<(Vec<Part>, Vec<String>)> {
-    let (mut parts, mut notes) = (Vec::new(), Vec::new());
-    let all = cases::all();
-    for name in &wanted.cases {
-        let names: Vec<&str> = all.iter().map(|case| case.name()).collect();
-        ensure!(names.contains(&name.as_str()), "no case is called `{name}`; there are {}", names.join(", "));
-    }
-    for name in &wanted.systems {
-        let is_known = all.iter().any(|case| case.systems().contains(&name.as_str()));
-        ensure!(is_known, "no system is called `{name}`; `greenwave-flows list` shows all");
-    }
-    for case in all {
-        let is_named = wanted.cases.iter().any(|name| name == case.name());
-        if !wanted.cases.is_empty() && !is_named {
-            continue;
-        }
-        let Some(length) = case.length(wanted.quick).or_else(|| is_named.then(|| case.length(false)).flatten()) else {
-            notes.push(format!("Left out, since it was to be quick: {}", case.name()));
-            continue;
-        };
-        let mut systems = case.systems();
-        systems.retain(|system| wanted.systems.is_empty() || wanted.systems.iter().any(|name| name == system));
-        systems.retain(|system| {
-            let stays = !wanted.quick || !wanted.systems.is_empty() || case.is_quick(system);
-            if !stays {
-                notes.push(format!("Left out, since it was to be quick: {system} of {}", case.name()));
-            }
-            stays
+impl Part {
+    fn measure(&self, testbed: &Bench, bench: &mut Benchmark) {
+        let Self { case, systems, length } = self;
+        let tries = length.rounds.min(2);
+        let mut rounds = bench.rounds(Cell::of_case(case.name, systems), length.rounds, |_, at, _| {
+            let lateness = |figures: &Figures| figures.get(LATENESS).copied().unwrap_or(0.0);
+            calmest(tries, TOO_LATE_US, lateness, || (case.run)(testbed, systems[at], length.time))
         });
-        systems.retain(|system| match case.missing(bench, system) {
-            None => true,
-            Some(why) => {
-                notes.push(format!("Passed over: {system} of {}, {why}", case.name()));
-                false
+        case.ratios.iter().for_each(|(metric, over)| rounds.ratios(metric, over));
+        rounds.push(&mut bench.results, |metric| RANGED.contains(&metric));
+    }
+}
+
+/// What is measured, and what isn't and why.
+fn plan(wanted: &Wanted, testbed: &Bench) -> anyhow::Result<(Vec<Part>, Vec<String>)> {
+    let (mut parts, mut notes) = (Vec::new(), Vec::new());
+    wanted.choose_systems(&ALL.iter().flat_map(|case| case.systems).copied().collect::<Vec<_>>())?;
+    let names: Vec<String> = ALL.iter().map(|case| case.name.to_owned()).collect();
+    let is_quick = |name: &str| ALL.iter().any(|case| case.name == name && case.quick.is_some());
+    let (chosen, left_out) = wanted.choose_cases(&names, is_quick)?;
+    notes.extend(left_out.iter().map(|name| format!("Left out, since it was to be quick: {name}")));
+    for case in ALL.into_iter().filter(|case| chosen.iter().any(|name| name == case.name)) {
+        let length = case.quick.filter(|_| wanted.quick).unwrap_or(case.full);
+        let why_not = |system: &str| match (case.missing)(testbed, system) {
+            _ if wanted.quick && wanted.systems.is_empty() && case.not_quick.contains(&system) => {
+                Some(format!("Left out, since it was to be quick: {system} of {}", case.name))
             }
+            missing => missing.map(|why| format!("Passed over: {system} of {}, {why}", case.name)),
+        };
+        let mut systems = case.systems.to_vec();
+        systems.retain(|system| wanted.wants_system(system));
+        systems.retain(|system| {
+            let why_not = why_not(system);
+            notes.extend(why_not.clone());
+            why_not.is_none()
         });
         if !systems.is_empty() {
             parts.push(Part { case, systems, length });

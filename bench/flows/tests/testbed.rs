@@ -7,9 +7,10 @@ use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use clap::ValueEnum as _;
 use greenwave_flows::agent::Programs;
 use greenwave_flows::role::Role;
-use greenwave_flows::testbed::{Bands, Bottleneck, Link, Place, Testbed};
+use greenwave_flows::testbed::{Bands, Bottleneck, Link, Node, Testbed};
 use rustix::process::{Pid, Signal, kill_process};
 
 const OWN: &str = env!("CARGO_BIN_EXE_greenwave-flows");
@@ -36,12 +37,12 @@ fn programs() -> Programs {
 
 fn respond(testbed: &Testbed) -> Role {
     let command = programs().load(&["respond", "--listen", "10.99.0.1:7001"]);
-    Role::start(testbed, Place::A1, None, command, "ready").expect("a1 can listen")
+    Role::start(testbed, Node::A1, None, command, "ready").expect("a1 can listen")
 }
 
 fn ask(testbed: &Testbed) -> f64 {
     let words = ["ask", "--to", "10.99.0.1:7001", "--from", "10.99.0.51:0", "--for-ms", "50", "--warm-up-ms", "0"];
-    let mut asking = Role::start(testbed, Place::E, None, programs().load(&words), "ready").expect("e can ask");
+    let mut asking = Role::start(testbed, Node::E, None, programs().load(&words), "ready").expect("e can ask");
     let figures = asking.figures(std::time::Duration::from_secs(1)).expect("it measures");
     assert_eq!(figures["missed_share"], 0.0, "{figures:?}");
     figures["p50_us"]
@@ -58,7 +59,7 @@ fn begun() -> (Child, String) {
     said.read_line(&mut line).expect("it can be read");
     assert!(line.contains("switch-queue"), "{line}");
     let beginning = format!("{}x", child.id());
-    assert_eq!(namespaces(&beginning).len(), Place::ALL.len());
+    assert_eq!(namespaces(&beginning).len(), Node::value_variants().len());
     (child, beginning)
 }
 
@@ -73,7 +74,7 @@ fn guests_and_receivers_reach_each_other_and_nothing_is_left_behind() {
         return;
     }
     let testbed = Testbed::up().expect("there is no obstacle");
-    let namespace = testbed.namespace(Place::Switch);
+    let namespace = testbed.namespace(Node::Switch);
     for bands in [Bands::Fifo, Bands::Strict, Bands::Weighted] {
         for at in [Bottleneck::Switch, Bottleneck::Host] {
             testbed.limit(&[Link::slow(at, bands)]).expect("the kernel has HTB");
@@ -106,7 +107,7 @@ fn a_panic_takes_the_testbed_down() {
         return;
     }
     let testbed = Testbed::up().expect("no obstacle");
-    let path = Path::new("/run/netns").join(testbed.namespace(Place::A1));
+    let path = Path::new("/run/netns").join(testbed.namespace(Node::A1));
     let thread = std::thread::spawn(move || {
         let _testbed = testbed;
         panic!("on purpose");
@@ -151,8 +152,8 @@ fn a_testbed_for_use_by_hand_stays_until_it_is_taken_down() {
     let (up, said) = run(&["up", "--name", &name, "--bands", "strict"]);
     assert!(up && said.contains("10.99.0.51 10.99.0.52"), "{said}");
     assert!(!run(&["up", "--name", &name]).0, "a second one of the same name");
-    assert_eq!(namespaces(&name).len(), Place::ALL.len(), "the first one is as it was");
-    assert!(run(&["status"]).1.contains(&format!("{name}: {} namespaces", Place::ALL.len())));
+    assert_eq!(namespaces(&name).len(), Node::value_variants().len(), "the first one is as it was");
+    assert!(run(&["status"]).1.contains(&format!("{name}: {} namespaces", Node::value_variants().len())));
     assert!(run(&["down", "--name", &name]).0);
     assert_eq!(namespaces(&name), [""; 0]);
     assert!(run(&["down", "--name", &name]).1.contains("wasn't up"));

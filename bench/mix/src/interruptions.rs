@@ -4,8 +4,7 @@ use std::fs;
 
 /// Times that the kernel let another thread run in place of the calling one, though that could have gone on; 0 where
 /// the kernel doesn't tell.
-#[must_use]
-pub fn of_this_thread() -> u64 {
+pub(crate) fn of_this_thread() -> u64 {
     fs::read_to_string("/proc/thread-self/status").ok().and_then(|status| involuntary(&status)).unwrap_or(0)
 }
 

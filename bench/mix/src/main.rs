@@ -1,21 +1,46 @@
-//! `greenwave-mix`: the mix benchmark as a program of its own.
+//! What preemption is good for: short jobs among long ones, on one core, in process.
+//!
+//! Two threads, each pinned to a core of its own. The *dispatcher* gives jobs to the *worker* through a ring, at times
+//! that were fixed beforehand (open loop, Poisson); the worker runs them. A job's latency counts from its scheduled time
+//! to its own end, so that a job which waits anywhere, also in a dispatcher that is behind, is slow. Nothing is
+//! dropped: what isn't finished when the drain time is over counts as infinitely late.
+//!
+//! - [`workload`](greenwave_bench::workload): the mixes, which are those of TQ (ASPLOS'24): shares and service times.
+//! - [`task`]: the work itself: a loop of arithmetic, calibrated once, which is instrumented as any code is; and real
+//!   calls of a store (`greenwave-kv`).
+//! - [`system`]: who runs the jobs: the worker of `greenwave-quanta` in several orders and quanta, and tokio.
+//! - [`plan`]: the jobs of a window and their times, the same for all systems.
+//! - [`window`]: one run of a plan. [`figures`]: what it showed.
+//! - [`interruptions`]: whether the kernel let others run meanwhile.
+//! - [`rounds`]: all systems in turns; [`search`]: the load up to which a system serves well; [`claims`].
+//!
+//! The program has to be built by `cargo quanta`: without probes nothing is preempted, and all systems are the same one.
 
 #![forbid(unsafe_code)]
 
-use std::process::ExitCode;
+mod claims;
+mod figures;
+mod interruptions;
+mod plan;
+mod rounds;
+mod search;
+mod system;
+mod task;
+mod tokio_worker;
+mod window;
+
 use std::time::Duration;
 
-use anyhow::{bail, ensure};
+use anyhow::ensure;
 use clap::{Parser, Subcommand};
-use greenwave_bench::disturbance::{QUIET, Watch};
-use greenwave_bench::result::Results;
+use greenwave_bench::benchmark::{Benchmark, Named as _};
+use greenwave_bench::pin::Cores;
 use greenwave_bench::workload::Workload;
-use greenwave_mix::cores::Cores;
-use greenwave_mix::figures::{Figures, Tally};
-use greenwave_mix::plan::Plan;
-use greenwave_mix::rounds::{self, Scope};
-use greenwave_mix::system::System;
-use greenwave_mix::{claims, task, window};
+
+use claims::CLAIMS;
+use plan::Plan;
+use rounds::Scope;
+use system::System;
 
 /// Short jobs among long ones on one core: who waits for whom
 #[derive(Parser)]
@@ -80,36 +105,26 @@ struct Bench {
     rounds: Option<usize>,
 }
 
-fn main() -> ExitCode {
-    let Cli { command } = Cli::parse();
-    let done = instrumented().and_then(|()| match command {
+fn main() -> anyhow::Result<()> {
+    ensure!(
+        greenwave_quanta::is_instrumented(),
+        "nothing is preempted in this program; build it by `cargo quanta build --release -p greenwave-mix`"
+    );
+    let done = match Cli::parse().command {
         Command::Run(run) => run.run(),
         Command::Bench(bench) => bench.run(),
-    });
+    };
     task::remove_store();
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn instrumented() -> anyhow::Result<()> {
-    if !greenwave_quanta::is_instrumented() {
-        bail!("nothing is preempted in this program; build it by `cargo quanta build --release -p greenwave-mix`");
-    }
-    Ok(())
+    done
 }
 
 impl Run {
     fn run(self) -> anyhow::Result<()> {
         let Self { workload, system, load, window, seed } = self;
-        let cores = Cores::first_two()?;
+        let cores = Cores::two()?;
         let scope = Scope { window: Duration::from_millis(window), ..Scope::full() };
         let capacity = rounds::capacity(&scope, workload, cores)?;
-        println!("{workload}: fcfs can do {capacity:.0} jobs a second");
+        println!("{}: fcfs can do {capacity:.0} jobs a second", workload.name());
         let length = scope.window_of(workload)?;
         let plan = match load {
             Some(load) => {
@@ -118,16 +133,10 @@ impl Run {
             }
             None => Plan::at_once(workload, (capacity * length.as_secs_f64()) as usize, seed)?,
         };
-        let figures = Figures::of(workload, &plan, &window::run(&plan, system, cores)?);
-        println!("{system}: {:.0} jobs a second", figures.per_second);
-        for Tally { class, jobs, completed, latency_us, slowdown } in [&figures.all].into_iter().chain(&figures.classes)
-        {
-            let class = if class.is_empty() { "all" } else { class };
-            let [p50, p99, p999] = latency_us;
-            println!(
-                "{class}: {completed} of {jobs}, p50 {p50:.1} us, p99 {p99:.1} us, p99.9 {p999:.1} us, slowdown {:.1} {:.1} {:.1}",
-                slowdown[0], slowdown[1], slowdown[2]
-            );
+        let outcome = window::run(&plan, system, cores)?;
+        println!("{}: {:.0} jobs a second", system.name(), outcome.per_second());
+        for (metric, value) in figures::of(workload, &plan, &outcome) {
+            println!("{metric} {value:.1}");
         }
         Ok(())
     }
@@ -150,21 +159,10 @@ impl Bench {
         let possible = scope.loads.iter().all(|load| *load > 0.0 && load.is_finite());
         ensure!(possible, "--load is {:?}; allowed: more than 0", scope.loads);
         ensure!(scope.rounds > 0, "--rounds is 0; allowed: more than 0");
-        let mut results = Results::new("mix");
-        let watch = Watch::start();
-        rounds::measure(&scope, Cores::first_two()?, &mut results)?;
-        let others = watch.others();
-        println!("{}", results.table(&COLUMNS));
-        println!("{}", claims::table(&results));
-        if let Some(others) = others {
-            results.push("machine", "others", "busy_cores", others);
-            if others > QUIET {
-                println!(
-                    "Others kept {others:.2} cores busy meanwhile: where they took the worker's, tails are theirs."
-                );
-            }
-        }
-        println!("wrote {}", results.write()?.display());
+        let mut bench = Benchmark::new("mix", 0);
+        let done = rounds::measure(&scope, Cores::two()?, &mut bench);
+        bench.settle("mix", done);
+        bench.finish(&CLAIMS, &[], |results| println!("{}", results.table(&COLUMNS)))?;
         Ok(())
     }
 }

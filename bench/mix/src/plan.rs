@@ -10,26 +10,26 @@ use greenwave_bench::workload::{Class, Work, Workload};
 
 /// A job that is to come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Arrival {
+pub(crate) struct Arrival {
     /// When, from the window's start.
-    pub at: Duration,
+    pub(crate) at: Duration,
     /// The index of its class.
-    pub class: u8,
+    pub(crate) class: u8,
     /// What it does.
-    pub task: Task,
+    pub(crate) task: Task,
 }
 
 /// The jobs of a window.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub(crate) struct Plan {
     /// In the order of their times.
-    pub arrivals: Vec<Arrival>,
+    pub(crate) arrivals: Vec<Arrival>,
     /// What a job of each class takes on its own, on average.
-    pub service: Vec<Duration>,
+    pub(crate) service: Vec<Duration>,
     /// Jobs that are due before this aren't counted.
-    pub warm_up: Duration,
+    pub(crate) warm_up: Duration,
     /// None is due after this.
-    pub length: Duration,
+    pub(crate) length: Duration,
 }
 
 /// The share of a window that is its warm-up.
@@ -39,7 +39,7 @@ const WARM_UP: f64 = 0.1;
 ///
 /// # Errors
 /// When the store that a class needs can't be opened.
-pub fn service_times(classes: &[Class]) -> Result<Vec<Duration>, KvError> {
+pub(crate) fn service_times(classes: &[Class]) -> Result<Vec<Duration>, KvError> {
     let time = |class: &Class| {
         Ok(match class.work {
             Work::Fixed(time) | Work::Exponential(time) => time,
@@ -55,7 +55,7 @@ impl Plan {
     ///
     /// # Errors
     /// When the store that the jobs need can't be opened.
-    pub fn open(workload: Workload, per_second: f64, length: Duration, seed: u64) -> Result<Self, KvError> {
+    pub(crate) fn open(workload: Workload, per_second: f64, length: Duration, seed: u64) -> Result<Self, KvError> {
         let Pace::Open(schedule) = (Arrivals::Poisson { per_second }).pace(seed) else {
             return Self::at_once(workload, 0, seed);
         };
@@ -67,7 +67,7 @@ impl Plan {
     ///
     /// # Errors
     /// When the store that the jobs need can't be opened.
-    pub fn at_once(workload: Workload, jobs: usize, seed: u64) -> Result<Self, KvError> {
+    pub(crate) fn at_once(workload: Workload, jobs: usize, seed: u64) -> Result<Self, KvError> {
         Self::of(workload, std::iter::repeat_n(Duration::ZERO, jobs), Duration::ZERO, Duration::ZERO, seed)
     }
 
@@ -99,7 +99,7 @@ impl Plan {
     ///
     /// # Errors
     /// When the store that a class needs can't be opened.
-    pub fn mean_service(workload: Workload) -> Result<Duration, KvError> {
+    pub(crate) fn mean_service(workload: Workload) -> Result<Duration, KvError> {
         let classes = workload.classes();
         let service = service_times(&classes)?;
         Ok(classes.iter().zip(service).map(|(class, time)| time.mul_f64(class.percent / 100.0)).sum())

@@ -4,13 +4,13 @@
 //! one, by halving; what lies between two loads that were measured is taken to behave as loads do: the more, the worse.
 
 /// A bound for a figure.
-pub type Limit = f64;
+pub(crate) type Limit = f64;
 
 /// The highest load at which `figure` stays within `limit`, found by `halvings` further measurements; 0 if there is none.
 ///
 /// # Errors
 /// What `measure` reports.
-pub fn highest<E>(
+pub(crate) fn highest<E>(
     measured: &[(f64, f64)],
     limit: Limit,
     halvings: usize,

@@ -1,6 +1,5 @@
 //! Who runs the jobs.
 
-use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -8,11 +7,11 @@ use greenwave_policy::Order;
 use greenwave_quanta::Quantum;
 
 /// A job's deadline is so many times the service time of its class, where the order goes by deadlines.
-pub const DEADLINE: u32 = 10;
+pub(crate) const DEADLINE: u32 = 10;
 
 /// A way of running jobs on one core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum System {
+pub(crate) enum System {
     /// First come, first served, each to its end.
     Fcfs,
     /// Everyone in turn, for a quantum.
@@ -30,7 +29,7 @@ const fn us(micros: u64) -> Duration {
 
 impl System {
     /// All that are compared.
-    pub const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::Fcfs,
         Self::Sharing(Duration::from_nanos(500)),
         Self::Sharing(us(1)),
@@ -42,8 +41,7 @@ impl System {
     ];
 
     /// The name in results.
-    #[must_use]
-    pub fn name(self) -> String {
+    pub(crate) fn name(self) -> String {
         let micros = |span: Duration| span.as_nanos() as f64 / 1e3;
         match self {
             Self::Fcfs => "fcfs".to_owned(),
@@ -54,20 +52,13 @@ impl System {
     }
 
     /// The order and the quantum of the worker; `None` if another runtime runs the jobs.
-    #[must_use]
-    pub fn order(self) -> Option<(Order, Quantum)> {
+    pub(crate) fn order(self) -> Option<(Order, Quantum)> {
         match self {
             Self::Fcfs => Some((Order::Fcfs, Quantum::NONE)),
             Self::Sharing(quantum) => Some((Order::ProcessorSharing, Quantum::of(quantum))),
             Self::Laxity(quantum) => Some((Order::LeastLaxity, Quantum::of(quantum))),
             Self::Tokio => None,
         }
-    }
-}
-
-impl fmt::Display for System {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.name())
     }
 }
 

@@ -12,7 +12,7 @@ use greenwave_kv::{Keys, Kv, KvConfig, KvError, Rows};
 
 /// What one job does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Task {
+pub(crate) enum Task {
     /// So many steps of arithmetic.
     Steps(u32),
     /// Reads the row with this key from the process's store.
@@ -25,8 +25,7 @@ pub enum Task {
 
 impl Task {
     /// Computing for so long.
-    #[must_use]
-    pub fn lasting(time: Duration) -> Self {
+    pub(crate) fn lasting(time: Duration) -> Self {
         Self::Steps((time.as_secs_f64() * steps_per_second()).round() as u32)
     }
 
@@ -35,7 +34,7 @@ impl Task {
     /// # Errors
     /// When the store can't be read.
     #[inline(never)]
-    pub fn run(self) -> Result<(), KvError> {
+    pub(crate) fn run(self) -> Result<(), KvError> {
         match self {
             Self::Steps(steps) => {
                 black_box(compute(steps));
@@ -55,7 +54,7 @@ impl Task {
 ///
 /// # Errors
 /// When the store can't be opened or read.
-pub fn store_times() -> Result<(Duration, Duration), KvError> {
+pub(crate) fn store_times() -> Result<(Duration, Duration), KvError> {
     static TIMES: OnceLock<(Duration, Duration)> = OnceLock::new();
     if let Some(times) = TIMES.get() {
         return Ok(*times);
@@ -88,7 +87,7 @@ fn store() -> Result<&'static Kv, KvError> {
 }
 
 /// Removes the process's store from the disk, if there is one.
-pub fn remove_store() {
+pub(crate) fn remove_store() {
     let directory = std::env::temp_dir().join(format!("greenwave-mix-{}", std::process::id()));
     let _there_was_none = std::fs::remove_dir_all(directory);
 }

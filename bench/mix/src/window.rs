@@ -14,13 +14,13 @@ use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
-use greenwave_bench::clock;
+use greenwave_bench::pin::Cores;
+use greenwave_bench::{clock, pin};
 use greenwave_policy::{Budget, Deadline, Order, Time, Urgency};
 use greenwave_quanta::ring::{Consumer, ring};
 use greenwave_quanta::scheduler::Event;
 use greenwave_quanta::{Quantum, StackSize, Worker};
 
-use crate::cores::{Cores, pin};
 use crate::interruptions;
 use crate::plan::Plan;
 use crate::system::{DEADLINE, System};
@@ -50,25 +50,33 @@ const FAILED: u64 = u64::MAX;
 
 /// What became of a plan's jobs.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub(crate) struct Outcome {
     /// For each job, in the plan's order: how long after its scheduled time it ended; `None` if it didn't.
-    pub latencies: Vec<Option<Duration>>,
+    pub(crate) latencies: Vec<Option<Duration>>,
     /// From the start to the end of the last.
-    pub took: Duration,
+    pub(crate) took: Duration,
     /// How often the kernel took the core away from one of the two threads, from the start until both had ended.
-    pub interruptions: u64,
+    pub(crate) interruptions: u64,
+}
+
+impl Outcome {
+    /// Jobs ended a second, over the whole time that it took.
+    pub(crate) fn per_second(&self) -> f64 {
+        let ended = self.latencies.iter().flatten().count() as f64;
+        ended / self.took.max(Duration::from_nanos(1)).as_secs_f64()
+    }
 }
 
 /// A job as the worker sees it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Given {
+pub(crate) struct QueuedJob {
     pub(crate) task: Task,
     slot: u32,
     class: u8,
     scheduled: Time,
 }
 
-impl greenwave_quanta::Job for Given {
+impl greenwave_quanta::Job for QueuedJob {
     fn run(self) {
         let done = self.task.run();
         let end = if done.is_ok() { clock::now().as_nanos() } else { FAILED };
@@ -82,65 +90,65 @@ impl greenwave_quanta::Job for Given {
     }
 }
 
-/// Runs a plan.
+/// Runs a plan, with the dispatcher on the first of the cores and the worker on the second.
 ///
 /// # Errors
 /// When a thread can't be pinned, a job's work can't be done, or there is no memory for stacks.
-pub fn run(plan: &Plan, system: System, cores: Cores) -> anyhow::Result<Outcome> {
+pub(crate) fn run(plan: &Plan, system: System, cores: Cores) -> anyhow::Result<Outcome> {
     // The slots are the process's.
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _others_wait = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let jobs = plan.arrivals.len();
     ensure!(jobs <= LONGEST, "a window of {jobs} jobs; at most {LONGEST} are possible, so make it shorter");
     ends()[..jobs].iter().for_each(|end| end.store(0, Ordering::Relaxed));
-    pin(cores.dispatcher)?;
-    let stage = Stage { ready: Barrier::new(2), closed: AtomicBool::new(false), give_up: AtomicU64::new(u64::MAX) };
+    pin::this_thread(cores.server)?;
+    let shared = Shared { ready: Barrier::new(2), closed: AtomicBool::new(false), give_up: AtomicU64::new(u64::MAX) };
+    let (shared, service) = (&shared, &plan.service[..]);
     let (start, interruptions) = thread::scope(|scope| {
-        let ended = match system.order() {
+        let (worker, dispatched) = match system.order() {
             Some((order, quantum)) => {
                 let (mut sender, inbox) = ring(RING);
-                let (stage, service) = (&stage, &plan.service[..]);
-                let worker = scope.spawn(move || {
-                    let pinned = pin(cores.worker);
-                    let worker = ready_worker(order, quantum);
-                    stage.ready.wait();
-                    let before = interruptions::of_this_thread();
-                    let done = pinned.and_then(|()| work(worker, inbox, stage, service));
-                    done.map(|()| interruptions::of_this_thread() - before)
-                });
-                let (start, of_dispatcher) = dispatch(plan, stage, |given| sender.push(given));
-                await_end(&worker, stage, system);
-                worker.join().map(|done| done.map(|of_worker| (start, of_worker + of_dispatcher)))
+                let ready = move || ready_worker(order, quantum);
+                let worker = scope
+                    .spawn(move || on_core(cores.client, shared, ready, |worker| work(worker, inbox, shared, service)));
+                (worker, dispatch(plan, shared, |job| sender.push(job)))
             }
             None => {
                 let (sender, inbox) = tokio_worker::channel();
-                let stage = &stage;
-                let worker = scope.spawn(move || {
-                    let pinned = pin(cores.worker);
-                    stage.ready.wait();
-                    let before = interruptions::of_this_thread();
-                    let done = pinned.and_then(|()| tokio_worker::work(inbox, stage));
-                    done.map(|()| interruptions::of_this_thread() - before)
-                });
-                let (start, of_dispatcher) = dispatch(plan, stage, |given| sender.send(given).map_err(|back| back.0));
-                drop(sender);
-                await_end(&worker, stage, system);
-                worker.join().map(|done| done.map(|of_worker| (start, of_worker + of_dispatcher)))
+                let worker =
+                    scope.spawn(move || on_core(cores.client, shared, || (), |()| tokio_worker::work(inbox, shared)));
+                (worker, dispatch(plan, shared, |job| sender.send(job).map_err(|back| back.0)))
             }
         };
-        ended.unwrap_or_else(|_| bail!("the worker's thread panicked"))
+        await_end(&worker, shared, system);
+        let of_worker = worker.join().unwrap_or_else(|_| bail!("the worker's thread panicked"))?;
+        anyhow::Ok((dispatched.0, dispatched.1 + of_worker))
     })?;
     outcome(plan, start, interruptions)
 }
 
+/// Gets ready on a core and works when the dispatcher is ready too; how often it was interrupted.
+fn on_core<W>(
+    core: usize,
+    shared: &Shared,
+    ready: impl FnOnce() -> W,
+    work: impl FnOnce(W) -> anyhow::Result<()>,
+) -> anyhow::Result<u64> {
+    let pinned = pin::this_thread(core);
+    let worker = ready();
+    shared.ready.wait();
+    let before = interruptions::of_this_thread();
+    pinned.and_then(|()| work(worker)).map(|()| interruptions::of_this_thread() - before)
+}
+
 /// What the two threads share beside the ring.
-pub(crate) struct Stage {
+pub(crate) struct Shared {
     ready: Barrier,
     closed: AtomicBool,
     give_up: AtomicU64,
 }
 
-impl Stage {
+impl Shared {
     /// Whether no job will come any more.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
@@ -153,15 +161,15 @@ impl Stage {
 }
 
 /// Gives every job at its time; returns when the first could have been due, and how often it was interrupted.
-fn dispatch(plan: &Plan, stage: &Stage, mut give: impl FnMut(Given) -> Result<(), Given>) -> (Time, u64) {
-    stage.ready.wait();
+fn dispatch(plan: &Plan, shared: &Shared, mut give: impl FnMut(QueuedJob) -> Result<(), QueuedJob>) -> (Time, u64) {
+    shared.ready.wait();
     let before = interruptions::of_this_thread();
     let start = clock::now() + Duration::from_millis(1);
     let work: Duration = plan.arrivals.iter().map(|arrival| plan.service[usize::from(arrival.class)]).sum();
     // Ten times as long as all the work takes that could be left.
     let patience = if plan.length.is_zero() { 10 * work } else { plan.length };
     let give_up = start + plan.length + DRAIN.max(patience);
-    stage.give_up.store(give_up.as_nanos(), Ordering::Relaxed);
+    shared.give_up.store(give_up.as_nanos(), Ordering::Relaxed);
     'all: for (slot, arrival) in plan.arrivals.iter().enumerate() {
         let scheduled = start + arrival.at;
         let mut now = clock::now();
@@ -169,26 +177,29 @@ fn dispatch(plan: &Plan, stage: &Stage, mut give: impl FnMut(Given) -> Result<()
             spin_loop();
             now = clock::now();
         }
-        let mut given = Given { task: arrival.task, slot: slot as u32, class: arrival.class, scheduled };
-        while let Err(back) = give(given) {
-            given = back;
+        let mut job = QueuedJob { task: arrival.task, slot: slot as u32, class: arrival.class, scheduled };
+        while let Err(back) = give(job) {
+            job = back;
             spin_loop();
-            if stage.is_over(clock::now()) {
+            if shared.is_over(clock::now()) {
                 break 'all;
             }
         }
     }
-    stage.closed.store(true, Ordering::Release);
+    shared.closed.store(true, Ordering::Release);
     (start, interruptions::of_this_thread() - before)
 }
 
 /// Waits until the worker has ended. One that has not long after it was to give up never will, and the process ends: it
 /// is stuck in the kernel, in a lock whose holder it has preempted.
-fn await_end<T>(worker: &ScopedJoinHandle<'_, T>, stage: &Stage, system: System) {
-    let end = Time::from_nanos(stage.give_up.load(Ordering::Relaxed)) + STUCK;
+fn await_end<T>(worker: &ScopedJoinHandle<'_, T>, shared: &Shared, system: System) {
+    let end = Time::from_nanos(shared.give_up.load(Ordering::Relaxed)) + STUCK;
     while !worker.is_finished() {
         if clock::now() > end {
-            eprintln!("error: the worker is stuck ({system}); were all its waits for locks built by cargo quanta?");
+            eprintln!(
+                "error: the worker is stuck ({}); were all its waits for locks built by cargo quanta?",
+                system.name()
+            );
             std::process::exit(1);
         }
         thread::sleep(Duration::from_millis(1));
@@ -196,9 +207,9 @@ fn await_end<T>(worker: &ScopedJoinHandle<'_, T>, stage: &Stage, system: System)
 }
 
 /// A worker whose stacks are there: as many as may be needed have been entered at the same time.
-fn ready_worker(order: Order, quantum: Quantum) -> Worker<Given> {
+fn ready_worker(order: Order, quantum: Quantum) -> Worker<QueuedJob> {
     let mut worker = Worker::new(order, quantum, StackSize::at_least(128 << 10), MOST);
-    let touch = Given { task: Task::GiveWay, slot: u32::MAX, class: 0, scheduled: Time::ZERO };
+    let touch = QueuedJob { task: Task::GiveWay, slot: u32::MAX, class: 0, scheduled: Time::ZERO };
     (0..MOST).for_each(|_| _ = worker.add(worker.now(), Urgency::default(), touch));
     let mut entered = Vec::with_capacity(MOST);
     while worker.unfinished() > 0 {
@@ -213,25 +224,25 @@ fn ready_worker(order: Order, quantum: Quantum) -> Worker<Given> {
 }
 
 fn work(
-    mut worker: Worker<Given>,
-    mut inbox: Consumer<Given>,
-    stage: &Stage,
+    mut worker: Worker<QueuedJob>,
+    mut inbox: Consumer<QueuedJob>,
+    shared: &Shared,
     service: &[Duration],
 ) -> anyhow::Result<()> {
-    let mut turns = 0_u32;
+    let mut steps = 0_u32;
     worker.clock();
     loop {
         while worker.unfinished() < MOST
-            && let Some(given) = inbox.pop()
+            && let Some(job) = inbox.pop()
         {
-            worker.add(worker.now(), urgency(&given, service), given);
+            worker.add(worker.now(), urgency(&job, service), job);
         }
-        turns = turns.wrapping_add(1);
+        steps = steps.wrapping_add(1);
         match worker.run_one(worker.now()) {
             Event::Idle => {
                 let now = worker.clock();
-                let finished = stage.is_closed() && inbox.is_empty() && worker.unfinished() == 0;
-                if finished || stage.is_over(now) {
+                let finished = shared.is_closed() && inbox.is_empty() && worker.unfinished() == 0;
+                if finished || shared.is_over(now) {
                     return Ok(());
                 }
                 spin_loop();
@@ -240,7 +251,7 @@ fn work(
             Event::Panicked(_, message) => bail!("a job panicked: {message}"),
             Event::NoStack(_, error) => return Err(error).context("no stack for a job; raise vm.max_map_count"),
             Event::Preempted(_) | Event::Finished(_) | Event::Waits(_) => {
-                if turns.is_multiple_of(1024) && stage.is_over(worker.now()) {
+                if steps.is_multiple_of(1024) && shared.is_over(worker.now()) {
                     return Ok(());
                 }
             }
@@ -248,10 +259,10 @@ fn work(
     }
 }
 
-fn urgency(given: &Given, service: &[Duration]) -> Urgency {
-    let here = service[usize::from(given.class)];
-    let deadline = Deadline::at(given.scheduled, Budget::expected(here * DEADLINE));
-    Urgency { arrived: given.scheduled, birth: given.scheduled, deadline, here, ahead: Duration::ZERO }
+fn urgency(job: &QueuedJob, service: &[Duration]) -> Urgency {
+    let here = service[usize::from(job.class)];
+    let deadline = Deadline::at(job.scheduled, Budget::expected(here * DEADLINE));
+    Urgency { arrived: job.scheduled, birth: job.scheduled, deadline, here, ahead: Duration::ZERO }
 }
 
 fn outcome(plan: &Plan, start: Time, interruptions: u64) -> anyhow::Result<Outcome> {

@@ -71,7 +71,7 @@ func serve(workers bool) error {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		os.Exit(0)
 	}()
-	fmt.Println(listener.Addr())
+	fmt.Println("listens on", listener.Addr())
 	return server.Serve(listener)
 }
 

@@ -9,9 +9,9 @@ use std::sync::LazyLock;
 use anyhow::Context;
 use serde::Deserialize;
 
-use crate::harness::Figures;
 use crate::run::Run;
 use crate::tools::{self, Missing};
+use greenwave_bench::rounds::{Figures, figures};
 
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fabric/ping_pong.c");
 
@@ -43,12 +43,12 @@ pub(crate) fn drive(run: &Run) -> anyhow::Result<Figures> {
     // A round trip takes about a microsecond.
     let trips = run.time.as_micros().max(1000);
     let mut both = Command::new(binary()?);
-    both.args(["shm", &run.case.bytes().to_string()]);
+    both.args(["shm", &run.case.bytes.to_string()]);
     both.args([run.cores.server, run.cores.client].map(|core| core.to_string())).arg(trips.to_string());
     let output = both.output()?;
     let wrong = String::from_utf8_lossy(&output.stderr);
     anyhow::ensure!(output.status.success(), "fabric-ping-pong ended with {}: {wrong}", output.status);
     let Printed { p50, p99, p999, rate } =
         serde_json::from_slice(&output.stdout).context("fabric-ping-pong printed no figures")?;
-    Ok(Figures::from([("p50_us", p50 / 1e3), ("p99_us", p99 / 1e3), ("p999_us", p999 / 1e3), ("rate_per_s", rate)]))
+    Ok(figures([("p50_us", p50 / 1e3), ("p99_us", p99 / 1e3), ("p999_us", p999 / 1e3), ("rate_per_s", rate)]))
 }

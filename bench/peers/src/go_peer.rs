@@ -11,8 +11,8 @@ use anyhow::Context;
 use crate::harness::Figures;
 use crate::run::Run;
 use crate::tools::{self, Missing};
-use greenwave_bench::child::ServerProcess;
 use greenwave_bench::pin;
+use greenwave_bench::process::ServerProcess;
 
 /// Builds it once; why it's not there, if it isn't.
 pub(crate) fn binary() -> Result<&'static Path, &'static Missing> {
@@ -41,12 +41,12 @@ pub(crate) fn drive(server: &ServerProcess, run: &Run) -> anyhow::Result<Figures
     let connections = if run.variant.ends_with("4-connections") { 4 } else { 1 };
     let mut client = Command::new(binary()?);
     client.args(["drive", "-address", &server.address]);
-    client.args(["-bytes", &run.case.bytes().to_string()]);
-    client.args(["-in-flight", &run.case.in_flight().to_string()]);
+    client.args(["-bytes", &run.case.bytes.to_string()]);
+    client.args(["-in-flight", &run.case.in_flight.to_string()]);
     client.args(["-connections", &connections.to_string()]);
     client.args(["-warm-up", &format!("{}us", run.warm_up().as_micros())]);
     client.args(["-time", &format!("{}us", run.time.as_micros())]);
-    let client = pin::spawn(client.stdout(Stdio::piped()), run.cores.client)?;
+    let client = pin::spawn(client.stdout(Stdio::piped()), &[run.cores.client])?;
     let output = client.wait_with_output()?;
     anyhow::ensure!(output.status.success(), "the client of gRPC for Go ended with {}", output.status);
     serde_json::from_slice(&output.stdout).context("the client of gRPC for Go printed no figures")

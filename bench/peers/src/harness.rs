@@ -1,13 +1,13 @@
 //! How every client is measured.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use greenwave_bench::clock;
 use greenwave_bench::latencies::Latencies;
+pub(crate) use greenwave_bench::rounds::Figures;
+use greenwave_bench::rounds::figures;
 use greenwave_policy::Time;
-use serde::{Deserialize, Serialize};
 
 /// The rate is also taken in windows of this length, the best of which shows what an undisturbed machine would do: long
 /// enough for hundreds of calls of the slowest system, shorter than what a scheduler takes away at once.
@@ -61,16 +61,14 @@ impl Recorder {
         }
     }
 
+    /// What was noted; `best_rate_per_s` is the rate in the best window.
     pub(crate) fn figures(&self) -> Figures {
-        let us = |q| self.latencies.quantile(q).map_or(f64::NAN, |time| time.as_secs_f64() * 1e6);
         let best = self.windows.iter().copied().max().map_or(f64::NAN, f64::from);
-        Figures::from([
-            ("p50_us", us(0.5)),
-            ("p99_us", us(0.99)),
-            ("p999_us", us(0.999)),
+        let rates = [
             ("rate_per_s", self.latencies.count() as f64 / self.until.since(self.from).as_secs_f64()),
             ("best_rate_per_s", best / WINDOW.as_secs_f64()),
-        ])
+        ];
+        figures(self.latencies.quantiles_us().into_iter().chain(rates))
     }
 }
 
@@ -81,29 +79,6 @@ pub(crate) type Shared = Arc<Mutex<Recorder>>;
 pub(crate) fn record(recorder: &Shared, sent: Time) -> bool {
     let now = clock::now();
     recorder.lock().is_ok_and(|mut recorder| recorder.record(sent, now))
-}
-
-/// What one run showed, by the names that results have for it. `best_rate_per_s` is the rate in the best window.
-#[derive(Clone, Debug, Default, Deserialize, Serialize)]
-#[serde(transparent)]
-pub(crate) struct Figures(BTreeMap<String, f64>);
-
-impl Figures {
-    /// Not a number if the run didn't show it.
-    pub(crate) fn value(&self, metric: &str) -> f64 {
-        self.0.get(metric).copied().unwrap_or(f64::NAN)
-    }
-
-    pub(crate) fn metrics(&self) -> impl Iterator<Item = &str> {
-        self.0.keys().map(String::as_str)
-    }
-}
-
-impl<const N: usize> From<[(&str, f64); N]> for Figures {
-    fn from(figures: [(&str, f64); N]) -> Self {
-        let numbers = figures.into_iter().filter(|(_, value)| value.is_finite());
-        Self(numbers.map(|(metric, value)| (metric.to_owned(), value)).collect())
-    }
 }
 
 #[cfg(test)]
@@ -122,8 +97,8 @@ mod tests {
         }
         assert!(!recorder.record(begin + SECOND, begin + 2 * SECOND));
         let figures = recorder.figures();
-        assert_eq!((figures.value("rate_per_s"), figures.value("best_rate_per_s")), (100.0, 5000.0));
-        assert!((figures.value("p50_us") / 500_000.0 - 1.0).abs() < 0.001, "{figures:?}");
+        assert_eq!((figures["rate_per_s"], figures["best_rate_per_s"]), (100.0, 5000.0));
+        assert!((figures["p50_us"] / 500_000.0 - 1.0).abs() < 0.001, "{figures:?}");
     }
 
     #[test]
@@ -132,7 +107,7 @@ mod tests {
         let begin = recorder.from;
         let calls = (1..).take_while(|&call| recorder.record(begin, begin + call * SECOND)).count();
         assert_eq!(calls as u64, LEAST);
-        assert_eq!(recorder.figures().value("rate_per_s"), 1.0);
+        assert_eq!(recorder.figures()["rate_per_s"], 1.0);
     }
 
     #[test]
@@ -145,6 +120,6 @@ mod tests {
             }
         }
         one.merge(&other);
-        assert_eq!((one.figures().value("rate_per_s"), one.figures().value("best_rate_per_s")), (100.0, 5000.0));
+        assert_eq!((one.figures()["rate_per_s"], one.figures()["best_rate_per_s"]), (100.0, 5000.0));
     }
 }

@@ -34,11 +34,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context;
-use clap::{Args, Parser, Subcommand};
-use greenwave_bench::{child, pin};
+use clap::{Args, Parser, Subcommand, ValueEnum as _};
+use greenwave_bench::benchmark::{Named as _, Wanted};
+use greenwave_bench::pin::{self, Cores};
+use greenwave_bench::process;
 
-use case::Case;
-use plan::Wanted;
+use case::{Case, GROUPS};
 use run::Run;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use system::System;
@@ -63,22 +64,14 @@ struct WantedCores {
     client_core: Option<usize>,
 }
 
-/// Which cores the two sides are pinned to.
-#[derive(Clone, Copy, Debug)]
-struct Cores {
-    server: usize,
-    client: usize,
-    /// For a client whose server has two cores; the client's core if there's no other.
-    spare: usize,
-}
-
-impl Cores {
-    fn choose(wanted: &WantedCores) -> anyhow::Result<Self> {
-        let allowed = pin::first_three()?;
-        let server = wanted.server_core.unwrap_or(allowed[0]);
-        let client = wanted.client_core.unwrap_or(allowed[1]);
-        let spare = allowed.into_iter().find(|core| *core != server && *core != client).unwrap_or(client);
-        Ok(Self { server, client, spare })
+impl WantedCores {
+    fn choose(&self) -> anyhow::Result<Cores> {
+        let Cores { server, client, spare } = Cores::choose()?;
+        let cores =
+            Cores { server: self.server_core.unwrap_or(server), client: self.client_core.unwrap_or(client), spare };
+        let others = [server, client, spare];
+        let other = others.into_iter().find(|core| ![cores.server, cores.client].contains(core));
+        Ok(Cores { spare: other.unwrap_or(cores.client), ..cores })
     }
 }
 
@@ -122,7 +115,7 @@ enum Command {
 
 fn main() -> anyhow::Result<()> {
     let Cli { cores, command } = Cli::parse();
-    let cores = Cores::choose(&cores)?;
+    let cores = cores.choose()?;
     allow_many_connections();
     match command {
         Command::Bench(wanted) => rounds::bench(cores, &wanted),
@@ -147,7 +140,7 @@ fn main() -> anyhow::Result<()> {
         }
         Command::Serve { system, variant, case, work } => {
             pin::this_thread(cores.server)?;
-            child::end_with_parent();
+            process::end_with_starter();
             system.serve(system.variant(case, Some(&variant))?, case, cores, work)
         }
     }
@@ -159,9 +152,9 @@ fn show(path: &Path) -> String {
 
 /// A line for each case and system: `CASE SYSTEM VARIANT..`, or `# CASE SYSTEM: WHY NOT`.
 fn list() {
-    for case in Case::groups().concat() {
-        for system in System::ALL.into_iter().filter(|system| !system.variants(case).is_empty()) {
-            let both = format!("{} {}", case.name(), system.name());
+    for case in GROUPS.concat() {
+        for system in System::value_variants().iter().filter(|system| !system.variants(case).is_empty()) {
+            let both = format!("{} {}", case.name, system.name());
             match system.missing(case) {
                 None => println!("{both} {}", system.variants(case).join(" ")),
                 Some(why) => println!("# {both}: {why}"),

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use clap::Args;
+use clap::ValueEnum as _;
+use greenwave_bench::benchmark::{Named as _, Wanted};
+use greenwave_bench::pin::Cores;
 
-use crate::Cores;
-use crate::case::Case;
+use crate::case::{Case, GROUPS};
 use crate::run::Run;
 use crate::system::System;
 
@@ -19,27 +20,13 @@ const SHORTEST: Duration = Duration::from_millis(50);
 /// How long a variant is tried, of the time of a run.
 const PILOT: f64 = 0.5;
 
-/// What is to be measured.
-#[derive(Args, Clone, Debug, Default)]
-pub(crate) struct Wanted {
-    /// End within 45 seconds, with some of the cases, and fewer and shorter rounds
-    #[arg(long)]
-    pub(crate) quick: bool,
-    /// Measure this case; repeatable; all if not stated
-    #[arg(long = "case", value_name = "NAME")]
-    pub(crate) cases: Vec<Case>,
-    /// Measure this system; repeatable; all if not stated
-    #[arg(long = "system", value_name = "NAME")]
-    pub(crate) systems: Vec<System>,
-}
-
 /// All that will be measured.
 pub(crate) struct Plan {
     pub(crate) groups: Vec<Group>,
     /// Cases that a quick run leaves out.
-    pub(crate) left_out: Vec<Case>,
+    pub(crate) left_out: Vec<String>,
     /// Systems that can't be measured in some cases, and why.
-    pub(crate) missing: Vec<(System, String)>,
+    pub(crate) missing: Vec<String>,
     pub(crate) rounds: usize,
     pub(crate) time: Duration,
 }
@@ -48,33 +35,27 @@ pub(crate) struct Plan {
 pub(crate) type Group = Vec<(Run, &'static [&'static str])>;
 
 impl Plan {
-    pub(crate) fn new(wanted: &Wanted, cores: Cores) -> Self {
+    pub(crate) fn new(wanted: &Wanted, cores: Cores) -> anyhow::Result<Self> {
         let (rounds, longest, budget) = match wanted.quick {
             true => (3, LONGEST_QUICK, Duration::from_secs(38)),
             false => (7, LONGEST, Duration::from_secs(13 * 60)),
         };
-        let mut plan = Self { groups: Vec::new(), left_out: Vec::new(), missing: Vec::new(), rounds, time: longest };
-        for cases in Case::groups() {
-            let mut group = Group::new();
-            for case in cases {
-                if !wanted.cases.is_empty() && !wanted.cases.contains(&case) {
-                    continue;
-                }
-                if wanted.quick && wanted.cases.is_empty() && !case.is_quick() {
-                    plan.left_out.push(case);
-                    continue;
-                }
-                plan.add(&mut group, case, &wanted.systems, cores);
-            }
-            if !group.is_empty() {
-                plan.groups.push(group);
-            }
+        let names: Vec<String> = GROUPS.concat().iter().map(|case| case.name.to_owned()).collect();
+        let (chosen, left_out) =
+            wanted.choose_cases(&names, |name| name.parse().is_ok_and(|case: Case| case.is_quick))?;
+        let names: Vec<String> = System::value_variants().iter().map(System::name).collect();
+        wanted.choose_systems(&names.iter().map(String::as_str).collect::<Vec<_>>())?;
+        let mut plan = Self { groups: Vec::new(), left_out, missing: Vec::new(), rounds, time: longest };
+        for cases in GROUPS {
+            let cases = cases.iter().copied().filter(|case| chosen.iter().any(|name| name == case.name));
+            let group: Group = cases.flat_map(|case| plan.runs(case, wanted, cores)).collect();
+            plan.groups.extend((!group.is_empty()).then_some(group));
         }
         plan.time = plan.share(budget).clamp(SHORTEST, longest);
         for (run, _) in plan.groups.iter_mut().flatten() {
             run.time = plan.time;
         }
-        plan
+        Ok(plan)
     }
 
     /// How many times something is measured.
@@ -87,21 +68,19 @@ impl Plan {
         self.time.mul_f64(PILOT).max(SHORTEST)
     }
 
-    fn add(&mut self, group: &mut Group, case: Case, systems: &[System], cores: Cores) {
-        for system in System::ALL {
+    /// Those of the wanted systems that can be measured in a case.
+    fn runs(&mut self, case: Case, wanted: &Wanted, cores: Cores) -> Group {
+        let mut runs = Group::new();
+        for &system in System::value_variants().iter().filter(|system| wanted.wants_system(&system.name())) {
             let variants = system.variants(case);
-            if variants.is_empty() || !(systems.is_empty() || systems.contains(&system)) {
-                continue;
-            }
-            match system.missing(case) {
-                None => group.push((Run { cores, case, system, variant: variants[0], time: LONGEST }, variants)),
-                Some(why) => {
-                    if !self.missing.contains(&(system, why.clone())) {
-                        self.missing.push((system, why));
-                    }
-                }
+            match (variants.first(), system.missing(case)) {
+                (None, _) => {}
+                (Some(variant), None) => runs.push((Run { cores, case, system, variant, time: LONGEST }, variants)),
+                (_, Some(why)) => self.missing.push(format!("Passed over: {}, {why}", system.name())),
             }
         }
+        self.missing.dedup();
+        runs
     }
 
     /// What each run may take if all together are to take the budget.
@@ -133,14 +112,14 @@ mod tests {
 
     #[test]
     fn a_quick_run_takes_less_than_45_seconds_and_names_what_it_leaves_out() {
-        let plan = Plan::new(&Wanted { quick: true, ..Wanted::default() }, CORES);
+        let plan = Plan::new(&Wanted { quick: true, ..Wanted::default() }, CORES).expect("nothing is named");
         assert!(length(&plan) < 40.0, "{}", length(&plan));
-        assert!(plan.left_out.iter().any(|case| case.name() == "unary-1MB-inflight-1"));
+        assert!(plan.left_out.iter().any(|case| case == "unary-1MB-inflight-1"));
     }
 
     #[test]
     fn a_full_run_takes_less_than_15_minutes_and_leaves_nothing_out() {
-        let plan = Plan::new(&Wanted::default(), CORES);
+        let plan = Plan::new(&Wanted::default(), CORES).expect("nothing is named");
         assert!(length(&plan) < 15.0 * 60.0, "{}", length(&plan));
         assert!(plan.left_out.is_empty());
         assert!(plan.time >= Duration::from_millis(500), "{:?}", plan.time);
@@ -148,11 +127,10 @@ mod tests {
 
     #[test]
     fn only_what_is_named_is_measured() {
-        let case = "batch-8".parse().expect("there is one");
-        let wanted = Wanted { quick: true, cases: vec![case], systems: vec![System::Greenwave] };
-        let plan = Plan::new(&wanted, CORES);
-        let runs: Vec<_> = plan.groups.iter().flatten().map(|(run, _)| (run.case, run.system)).collect();
-        assert_eq!(runs, [(case, System::Greenwave)]);
+        let wanted = Wanted { quick: true, cases: vec!["batch-8".to_owned()], systems: vec!["greenwave".to_owned()] };
+        let plan = Plan::new(&wanted, CORES).expect("both are there");
+        let runs: Vec<_> = plan.groups.iter().flatten().map(|(run, _)| (run.case.name, run.system)).collect();
+        assert_eq!(runs, [("batch-8", System::Greenwave)]);
         assert_eq!((plan.time, plan.left_out.len(), plan.missing.len()), (LONGEST_QUICK, 0, 0));
     }
 }

@@ -1,6 +1,10 @@
 //! What is compared with what.
 
-use crate::case::Case;
+use clap::ValueEnum as _;
+use greenwave_bench::benchmark::Named as _;
+use greenwave_bench::ratios;
+
+use crate::case::{Case, FEW_CONNECTIONS, Kind};
 use crate::system::System;
 
 /// A ratio of two systems' figures, or of one system's in two cases.
@@ -16,24 +20,22 @@ pub(crate) struct Ratio {
 /// All ratios of a system's figures in a case: our own over everybody else's.
 pub(crate) fn of(case: Case, system: System) -> Vec<Ratio> {
     let ratio = |name: String, of, over| Ratio { name, of, over };
-    let few = Case::Connections { connections: 16 };
-    match (case, system) {
-        (Case::Skew, System::GreenwaveStealing) => {
+    match (case.kind, system) {
+        (Kind::Skew, System::GreenwaveStealing) => {
             vec![ratio("stealing_over_none".into(), "rate_per_s", (case, System::Greenwave))]
         }
-        (Case::Connections { .. }, System::Greenwave) if case != few => {
-            vec![ratio("rate_over_connections_16".into(), "rate_per_s", (few, system))]
+        (Kind::Connections, System::Greenwave) if case != FEW_CONNECTIONS => {
+            vec![ratio("rate_over_connections_16".into(), "rate_per_s", (FEW_CONNECTIONS, system))]
         }
-        (Case::Client { .. }, _) => Vec::new(),
+        (Kind::Client { .. }, _) => Vec::new(),
         (_, own) if own.flavour().is_some() => {
             let over = |other: System| {
-                let name = other.name().replace('-', "_");
-                [("p50", "p50_us"), ("rate", "rate_per_s"), ("best_rate", "best_rate_per_s")]
-                    .map(|(short, of)| ratio(format!("{short}_over_{name}"), of, (case, other)))
+                ["p50_us", "rate_per_s", "best_rate_per_s"]
+                    .map(|of| ratio(ratios::name(of, &other.name()), of, (case, other)))
             };
             // Of our own the plain one is what others are compared with.
             let counts = |other: &System| other.flavour().is_none() || (*other == System::Greenwave && own != *other);
-            System::ALL.into_iter().filter(counts).flat_map(over).collect()
+            System::value_variants().iter().copied().filter(counts).flat_map(over).collect()
         }
         _ => Vec::new(),
     }

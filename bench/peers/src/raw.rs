@@ -8,10 +8,10 @@ use greenwave_policy::Time;
 
 use greenwave_bench::clock;
 
-use crate::case::Case;
+use crate::case::{Case, Kind};
 use crate::harness::Figures;
 use crate::run::Run;
-use greenwave_bench::child;
+use greenwave_bench::process;
 
 /// What is read at a time, at least.
 const BUFFER: usize = 64 << 10;
@@ -28,17 +28,17 @@ pub(crate) enum Wait {
 /// Sends back whatever comes, but only whole messages: no handler could begin with less.
 pub(crate) fn serve(wait: Wait, case: Case) -> anyhow::Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
-    child::announce(listener.local_addr()?);
+    process::say_listening(listener.local_addr()?);
     let (stream, _) = listener.accept()?;
     let mut connection = Connection::new(stream, wait)?;
-    let mut buffer = vec![0; BUFFER.max(case.bytes())];
+    let mut buffer = vec![0; BUFFER.max(case.bytes)];
     let mut filled = 0;
     loop {
         match connection.read(&mut buffer[filled..])? {
             0 => return Ok(()),
             read => filled += read,
         }
-        let whole = filled - filled % case.bytes();
+        let whole = filled - filled % case.bytes;
         connection.write_all(&buffer[..whole])?;
         buffer.copy_within(whole..filled, 0);
         filled -= whole;
@@ -47,7 +47,7 @@ pub(crate) fn serve(wait: Wait, case: Case) -> anyhow::Result<()> {
 
 /// Keeps messages in flight. Those whose answers came together are sent together; in batches, all or none.
 pub(crate) fn drive(wait: Wait, address: SocketAddr, run: &Run) -> anyhow::Result<Figures> {
-    let (bytes, in_flight) = (run.case.bytes(), run.case.in_flight());
+    let (bytes, in_flight) = (run.case.bytes, run.case.in_flight);
     let mut connection = Connection::new(TcpStream::connect(address)?, wait)?;
     let mut recorder = run.recorder();
     let messages = vec![7; in_flight * bytes];
@@ -59,7 +59,7 @@ pub(crate) fn drive(wait: Wait, address: SocketAddr, run: &Run) -> anyhow::Resul
         sent.extend(std::iter::repeat_n(now, due));
         connection.write_all(&messages[..due * bytes])?;
         due = 0;
-        while due == 0 || (run.case.in_batches() && !sent.is_empty()) {
+        while due == 0 || (run.case.kind == Kind::Batch && !sent.is_empty()) {
             let read = connection.read(&mut buffer)?;
             anyhow::ensure!(read > 0, "the server closed the connection");
             partial += read;

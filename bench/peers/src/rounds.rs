@@ -1,153 +1,102 @@
-//! All systems in turns.
-//!
-//! What disturbs a machine (its neighbours, its clock rate) changes from minute to minute. So the systems
-//! don't run one after another, but in rounds, and the median of the rounds is what counts. Ratios are taken within
-//! each round and then their median.
+//! All cases, and what is made of them.
 
 use std::time::Duration;
 
-use greenwave_bench::capacity::median;
-use greenwave_bench::disturbance::{QUIET, Watch};
+use clap::ValueEnum as _;
+use greenwave_bench::benchmark::{Benchmark, Named as _, Wanted};
+use greenwave_bench::pin::Cores;
 use greenwave_bench::progress::Progress;
+use greenwave_bench::ratios;
 use greenwave_bench::result::Results;
-use greenwave_bench::table::{Table, significant};
+use greenwave_bench::rounds::{Cell, Rounds};
+use greenwave_bench::table::{MISSING, Table};
 
-use crate::Cores;
-use crate::case::{Case, Goal};
-use crate::harness::Figures;
-use crate::plan::{Group, Plan, Wanted};
+use crate::case::Goal;
+use crate::claims::CLAIMS;
+use crate::plan::{Group, Plan};
 use crate::run::Run;
 use crate::system::System;
-use crate::{claims, ratios};
 
 /// Measures what is wanted, prints it and writes it.
 pub(crate) fn bench(cores: Cores, wanted: &Wanted) -> anyhow::Result<()> {
-    let plan = Plan::new(wanted, cores);
-    anyhow::ensure!(!plan.groups.is_empty(), "none of these systems has a part in these cases{}", passed_over(&plan));
-    let watch = Watch::start();
-    let mut results = Results::new("rpc");
-    let mut progress = Progress::new(plan.steps());
-    let (mut chosen, mut failures) = (Vec::new(), Vec::new());
-    for group in &plan.groups {
-        match measure(group, &plan, &mut results, &mut progress) {
-            Ok(runs) => chosen.extend(runs),
-            // The others may well work, and take their time.
-            Err(error) => failures.push(format!("{error:#}")),
+    let plan = Plan::new(wanted, cores)?;
+    let missing = || plan.missing.join("\n");
+    anyhow::ensure!(!plan.groups.is_empty(), "none of these systems has a part in these cases\n{}", missing());
+    let mut bench = Benchmark::new("rpc", plan.steps());
+    plan.groups.iter().for_each(|group| measure(group, &plan, &mut bench));
+    bench.note_left_out(&plan.left_out);
+    bench.notes.extend(plan.missing);
+    bench.finish(&CLAIMS, &[], |results| {
+        println!("{}", results.table(&["p50_us", "p99_us", "p999_us", "rate_per_s", "best_rate_per_s"]));
+        let idle = results.table(&["cpu_percent"]);
+        if !idle.is_empty() {
+            println!("{idle}");
         }
-    }
-    drop(progress);
-    print(&results, &plan, &chosen);
-    if let Some(others) = watch.others() {
-        results.push("machine", "others", "busy_cores", others);
-        if others > QUIET {
-            println!("Others kept {others:.2} cores busy meanwhile: times are too long, and ratios uncertain.");
-        }
-    }
-    println!("wrote {}", results.write()?.display());
-    anyhow::ensure!(failures.is_empty(), "not all could be measured: {}", failures.join("; "));
+        println!("{}", ratio_table(results));
+    })?;
     Ok(())
 }
 
-/// Measures a group. Its runs, where there was a choice of variants.
-fn measure(group: &Group, plan: &Plan, results: &mut Results, progress: &mut Progress) -> anyhow::Result<Vec<Run>> {
-    let runs = with_best_variants(group, plan.pilot(), progress)?;
-    let rounds = (1..=plan.rounds).map(|round| one_round(&runs, round, progress));
-    push(results, &runs, &rounds.collect::<anyhow::Result<Vec<_>>>()?);
-    Ok(runs.into_iter().zip(group).filter(|(_, (_, variants))| variants.len() > 1).map(|(run, _)| run).collect())
-}
-
-/// The runs of a group, each with the variant that does best in its case.
-fn with_best_variants(group: &Group, time: Duration, progress: &mut Progress) -> anyhow::Result<Vec<Run>> {
+/// Measures a group: first each variant where there is a choice, then the best ones in rounds.
+fn measure(group: &Group, plan: &Plan, bench: &mut Benchmark) {
     let mut runs = Vec::new();
     for (run, variants) in group {
-        let mut best = (f64::INFINITY, run.variant);
-        for variant in variants.iter().filter(|_| variants.len() > 1) {
-            progress.step(format!("{}: trying {} {variant}", run.case.name(), run.system.name()));
-            let figures = Run { variant, time, ..*run }.measure()?;
-            let badness = match run.case.goal() {
-                Goal::P50 => figures.value("p50_us"),
-                Goal::Rate => -figures.value("rate_per_s"),
-            };
-            if badness < best.0 {
-                best = (badness, variant);
+        let best = best_variant(run, variants, plan.pilot(), &mut bench.progress);
+        if let Some(best) = bench.settle(&format!("{} in {}", run.system.name(), run.case.name), best) {
+            if variants.len() > 1 {
+                let (case, system) = (run.case.name, run.system.name());
+                bench.notes.push(format!("Best variant in {case}: {system} {}", best.variant));
             }
+            runs.push(best);
         }
-        runs.push(Run { variant: best.1, ..*run });
     }
-    Ok(runs)
+    let mut rounds = bench.rounds(cells(&runs), plan.rounds, |_, at, _| runs[at].measure());
+    add_ratios(&mut rounds, &runs);
+    rounds.push(&mut bench.results, |_| false);
 }
 
-/// Every round begins with another run, so that none always follows the same one.
-fn one_round(runs: &[Run], round: usize, progress: &mut Progress) -> anyhow::Result<Vec<Figures>> {
-    let mut figures = vec![Figures::default(); runs.len()];
-    for turn in 0..runs.len() {
-        let index = (turn + round) % runs.len();
-        let run = &runs[index];
-        progress.step(format!("{}: round {round}, {}", run.case.name(), run.system.name()));
-        figures[index] = run.measure()?;
+fn best_variant(run: &Run, variants: &[&'static str], time: Duration, progress: &mut Progress) -> anyhow::Result<Run> {
+    let mut best = (f64::INFINITY, run.variant);
+    for variant in variants.iter().filter(|_| variants.len() > 1) {
+        progress.step(format!("{}: trying {} {variant}", run.case.name, run.system.name()));
+        let figures = Run { variant, time, ..*run }.measure()?;
+        let badness = match run.case.goal() {
+            Goal::P50 => figures.get("p50_us").copied(),
+            Goal::Rate => figures.get("rate_per_s").map(|rate| -rate),
+        };
+        if let Some(badness) = badness.filter(|badness| *badness < best.0) {
+            best = (badness, variant);
+        }
     }
-    Ok(figures)
+    Ok(Run { variant: best.1, ..*run })
 }
 
-/// Medians of the rounds, and of the ratios of each round.
-fn push(results: &mut Results, runs: &[Run], rounds: &[Vec<Figures>]) {
-    for (index, run) in runs.iter().enumerate() {
-        for metric in rounds[0][index].metrics() {
-            let values: Vec<f64> = rounds.iter().map(|round| round[index].value(metric)).collect();
-            results.push(&run.case.name(), run.system.name(), metric, median(&values));
-        }
-    }
-    let place = |(case, system): (Case, System)| runs.iter().position(|run| run.case == case && run.system == system);
-    for run in runs {
-        for ratio in ratios::of(run.case, run.system) {
-            let (Some(own), Some(other)) = (place((run.case, run.system)), place(ratio.over)) else { continue };
-            let values: Vec<f64> =
-                rounds.iter().map(|round| round[own].value(ratio.of) / round[other].value(ratio.of)).collect();
-            results.push(&run.case.name(), run.system.name(), ratio.name, median(&values));
-        }
-    }
+fn cells(runs: &[Run]) -> Vec<Cell> {
+    runs.iter().map(|run| Cell::new(run.case.name, run.system.name())).collect()
 }
 
-fn print(results: &Results, plan: &Plan, chosen: &[Run]) {
-    println!("{}", results.table(&["p50_us", "p99_us", "p999_us", "rate_per_s", "best_rate_per_s"]));
-    let idle = results.table(&["cpu_percent"]);
-    if !idle.is_empty() {
-        println!("{idle}");
-    }
-    println!("{}", ratio_table(results));
-    println!("{}", claims::table(results));
-    println!("Best variants:");
-    for case in plan.groups.iter().flatten().map(|(run, _)| run.case).collect::<Vec<_>>().chunk_by(|a, b| a == b) {
-        let of_case = chosen.iter().filter(|run| run.case == case[0]);
-        let variants: Vec<_> = of_case.map(|run| format!("{} {}", run.system.name(), run.variant)).collect();
-        if !variants.is_empty() {
-            println!("  {}: {}", case[0].name(), variants.join(", "));
+fn add_ratios(rounds: &mut Rounds, runs: &[Run]) {
+    for (at, run) in runs.iter().enumerate() {
+        for ratio in crate::ratios::of(run.case, run.system) {
+            let (case, system) = ratio.over;
+            rounds.ratio(at, ratio.of, &Cell::new(case.name, system.name()), &ratio.name);
         }
-    }
-    let left_out: Vec<String> = plan.left_out.iter().map(|case| case.name()).collect();
-    if !left_out.is_empty() {
-        println!("Left out, since it was to be quick: {}", left_out.join(", "));
-    }
-    let passed_over = passed_over(plan);
-    if !passed_over.is_empty() {
-        println!("{}", passed_over.trim_start());
     }
 }
 
 /// What our own systems' p50 and rate are, over those of the others.
 fn ratio_table(results: &Results) -> Table {
-    let others: Vec<&str> =
-        System::ALL.iter().map(|system| system.name()).filter(|name| *name != "greenwave-stealing").collect();
-    let mut table = Table::new(["case", "system", "over:"].iter().chain(&others).copied());
+    let mut others: Vec<String> = System::value_variants().iter().map(System::name).collect();
+    others.retain(|name| name != "greenwave-stealing");
+    let mut table = Table::new(["case", "system", "over:"].map(str::to_owned).into_iter().chain(others.clone()));
     for case in results.distinct(|row| &row.case) {
         table.gap();
         for system in results.distinct(|row| &row.system) {
             for figure in ["p50", "rate"] {
-                let over = |other: &&str| format!("{figure}_over_{}", other.replace('-', "_"));
-                let ratios: Vec<_> = others.iter().map(|other| results.value(case, system, &over(other))).collect();
-                if ratios.iter().any(Option::is_some) {
-                    let shown = ratios.into_iter().map(|ratio| ratio.map_or_else(|| "–".to_owned(), significant));
-                    table.row([case, system, figure].map(str::to_owned).into_iter().chain(shown));
+                let over = |other: &String| results.shown(case, system, &ratios::name(figure, other));
+                let row: Vec<String> = others.iter().map(over).collect();
+                if row.iter().any(|shown| shown != MISSING) {
+                    table.row([case, system, figure].map(str::to_owned).into_iter().chain(row));
                 }
             }
         }
@@ -155,15 +104,11 @@ fn ratio_table(results: &Results) -> Table {
     table
 }
 
-/// A line for each system that can't be measured.
-fn passed_over(plan: &Plan) -> String {
-    plan.missing.iter().map(|(system, why)| format!("\nPassed over: {}, {why}", system.name())).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use greenwave_bench::machine::Machine;
+    use crate::case::Case;
+    use greenwave_bench::rounds::figures;
 
     const CORES: Cores = Cores { server: 0, client: 0, spare: 0 };
 
@@ -175,11 +120,16 @@ mod tests {
         all.iter().map(run).collect()
     }
 
-    fn results(all: &[(&str, System)], rounds: &[&[f64]]) -> Results {
-        let figures = |round: &&[f64]| round.iter().map(|rate| Figures::from([("rate_per_s", *rate)])).collect();
+    fn results(all: &[(&str, System)], measured: &[&[f64]]) -> Results {
+        let runs = runs(all);
+        let mut rounds = Rounds::new(cells(&runs));
+        for (round, rates) in measured.iter().enumerate() {
+            let rates = rates.iter().enumerate();
+            rates.for_each(|(at, rate)| rounds.add(round, at, figures([("rate_per_s", *rate)])));
+        }
+        add_ratios(&mut rounds, &runs);
         let mut results = Results::new("rpc");
-        results.machine = Machine::default();
-        push(&mut results, &runs(all), &rounds.iter().map(figures).collect::<Vec<_>>());
+        rounds.push(&mut results, |_| false);
         results
     }
 

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use anyhow::Context;
 
-use crate::Cores;
 use crate::case::Case;
 use crate::harness::{Figures, Recorder};
 use crate::system::System;
-use greenwave_bench::child::ServerProcess;
+use greenwave_bench::benchmark::Named as _;
 use greenwave_bench::pin;
-use greenwave_bench::watchdog::Watchdog;
+use greenwave_bench::pin::Cores;
+use greenwave_bench::process::{ServerProcess, TimeLimit};
 
 /// How much longer than planned a run may take.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -29,17 +29,14 @@ pub(crate) struct Run {
 impl Run {
     /// Measures it: a server process on its core, the client on the other.
     pub(crate) fn measure(&self) -> anyhow::Result<Figures> {
-        let what = format!("{} ({}) in {}", self.system.name(), self.variant, self.case.name());
-        let _watchdog = Watchdog::start(what.clone(), 2 * self.time + PATIENCE);
+        let what = format!("{} ({}) in {}", self.system.name(), self.variant, self.case.name);
+        let _limit = TimeLimit::start(what.clone(), 2 * self.time + PATIENCE);
         self.once().context(what)
     }
 
     fn once(&self) -> anyhow::Result<Figures> {
         pin::this_thread(self.cores.client)?;
-        let server = self
-            .system
-            .server(self)?
-            .map(|command| ServerProcess::start(command, self.cores.server, self.system.name()));
+        let server = self.system.server(self)?.map(|command| ServerProcess::start(command, self.cores.server));
         let server = server.transpose()?;
         self.system.drive(self, server.as_ref())
     }

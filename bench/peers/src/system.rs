@@ -5,9 +5,9 @@ use std::process::Command;
 
 use anyhow::Context;
 use clap::ValueEnum;
+use greenwave_bench::benchmark::Named as _;
 
-use crate::Cores;
-use crate::case::Case;
+use crate::case::{Case, Kind};
 use crate::greenwave_peer::Flavour;
 use crate::harness::Figures;
 use crate::raw::Wait;
@@ -15,7 +15,8 @@ use crate::run::Run;
 use crate::tokio_runtime::Idle;
 use crate::volo_peer::Transport;
 use crate::{fabric_peer, go_peer, greenwave_peer, raw, tarpc_peer, tonic_peer, volo_peer, work};
-use greenwave_bench::child::ServerProcess;
+use greenwave_bench::pin::Cores;
+use greenwave_bench::process::ServerProcess;
 
 /// A system that is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -43,40 +44,12 @@ pub(crate) enum System {
 }
 
 impl System {
-    pub(crate) const ALL: [Self; 10] = [
-        Self::RawTcpSpin,
-        Self::RawTcpBlocking,
-        Self::RawFabricShm,
-        Self::Greenwave,
-        Self::GreenwaveStealing,
-        Self::GreenwaveTls,
-        Self::Tonic,
-        Self::Tarpc,
-        Self::Volo,
-        Self::GrpcGo,
-    ];
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::RawTcpSpin => "raw-tcp-spin",
-            Self::RawTcpBlocking => "raw-tcp-blocking",
-            Self::RawFabricShm => "raw-fabric-shm",
-            Self::Greenwave => "greenwave",
-            Self::GreenwaveStealing => "greenwave-stealing",
-            Self::GreenwaveTls => "greenwave-tls",
-            Self::Tonic => "tonic",
-            Self::Tarpc => "tarpc",
-            Self::Volo => "volo",
-            Self::GrpcGo => "grpc-go",
-        }
-    }
-
     /// Why it can't be measured in a case with this build on this machine, if it can't.
     pub(crate) fn missing(self, case: Case) -> Option<String> {
         match self {
             Self::RawFabricShm => fabric_peer::binary().err().map(ToString::to_string),
             Self::GrpcGo => go_peer::binary().err().map(ToString::to_string),
-            Self::Greenwave if case == Case::FabricShm && !cfg!(feature = "fabric") => {
+            Self::Greenwave if case.kind == Kind::FabricShm && !cfg!(feature = "fabric") => {
                 Some("over libfabric only if built with `--features fabric`".to_owned())
             }
             _ => None,
@@ -85,22 +58,20 @@ impl System {
 
     /// The ways of using it that could be the best in a case; none if it has no part in it.
     pub(crate) fn variants(self, case: Case) -> &'static [&'static str] {
-        let unary = matches!(case, Case::Unary { .. });
+        let unary = case.kind == Kind::Unary;
         match self {
-            Self::RawTcpSpin if unary || case.in_batches() => &["plain"],
-            Self::RawTcpBlocking if unary || case.in_batches() || case == Case::Blocking => &["plain"],
-            Self::RawFabricShm if case == Case::FabricShm => &["plain"],
+            Self::RawTcpSpin if unary || case.kind == Kind::Batch => &["plain"],
+            Self::RawTcpBlocking if unary || case.kind == Kind::Batch || case.kind == Kind::Blocking => &["plain"],
+            Self::RawFabricShm if case.kind == Kind::FabricShm => &["plain"],
             Self::Greenwave => greenwave_peer::variants(case),
-            Self::GreenwaveStealing if case == Case::Skew => greenwave_peer::variants(case),
-            Self::GreenwaveTls if unary && case.bytes() != 1 << 10 && case.bytes() < 1 << 20 => {
+            Self::GreenwaveStealing if case.kind == Kind::Skew => greenwave_peer::variants(case),
+            Self::GreenwaveTls if unary && case.bytes != 1 << 10 && case.bytes < 1 << 20 => {
                 greenwave_peer::variants(case)
             }
-            Self::Tonic if unary && case.in_flight() > 1 => {
-                &["park", "spin", "park-4-connections", "spin-4-connections"]
-            }
-            Self::Volo if unary && case.in_flight() > 1 => &["park", "spin", "park-multiplex", "spin-multiplex"],
+            Self::Tonic if unary && case.in_flight > 1 => &["park", "spin", "park-4-connections", "spin-4-connections"],
+            Self::Volo if unary && case.in_flight > 1 => &["park", "spin", "park-multiplex", "spin-multiplex"],
             Self::Tonic | Self::Tarpc | Self::Volo if unary => &["park", "spin"],
-            Self::GrpcGo if unary && case.in_flight() > 1 => {
+            Self::GrpcGo if unary && case.in_flight > 1 => {
                 &["plain", "workers", "plain-4-connections", "workers-4-connections"]
             }
             Self::GrpcGo if unary => &["plain", "workers"],
@@ -111,7 +82,7 @@ impl System {
     /// The variant of this name, or the first.
     pub(crate) fn variant(self, case: Case, name: Option<&str>) -> anyhow::Result<&'static str> {
         let variants = self.variants(case);
-        anyhow::ensure!(!variants.is_empty(), "{} has no part in {}", self.name(), case.name());
+        anyhow::ensure!(!variants.is_empty(), "{} has no part in {}", self.name(), case.name);
         let found = name.map_or(variants.first(), |name| variants.iter().find(|variant| **variant == name));
         found
             .copied()
@@ -125,10 +96,10 @@ impl System {
             Self::GrpcGo => go_peer::server(run).map(Some),
             _ => {
                 let mut command = Command::new(env::current_exe()?);
-                command.args(["serve", "--system", self.name(), "--variant", run.variant, "--case", &run.case.name()]);
+                command.args(["serve", "--system", &self.name(), "--variant", run.variant, "--case", run.case.name]);
                 command.args(["--server-core", &run.cores.server.to_string()]);
                 command.args(["--client-core", &run.cores.client.to_string()]);
-                if run.case == Case::Skew {
+                if run.case.kind == Kind::Skew {
                     command.args(["--work", &work::rounds().to_string()]);
                 }
                 Ok(Some(command))
@@ -193,17 +164,18 @@ fn transport(variant: &str) -> Transport {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::case::GROUPS;
 
     #[test]
     fn every_system_has_a_part_in_some_case_and_every_case_has_some_system() {
-        let cases: Vec<Case> = Case::groups().concat();
-        for system in System::ALL {
+        let cases: Vec<Case> = GROUPS.concat();
+        for &system in System::value_variants() {
             assert!(cases.iter().any(|case| system.variant(*case, None).is_ok()), "{}", system.name());
             assert!(cases.iter().all(|case| system.variant(*case, Some("no such")).is_err()));
-            assert_eq!(System::from_str(system.name(), false), Ok(system));
+            assert_eq!(System::named(&system.name()), Ok(system));
         }
         for case in cases {
-            assert!(System::ALL.iter().any(|system| system.variant(case, None).is_ok()), "{}", case.name());
+            assert!(System::value_variants().iter().any(|system| system.variant(case, None).is_ok()), "{}", case.name);
         }
     }
 }

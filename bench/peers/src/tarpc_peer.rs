@@ -14,7 +14,7 @@ use tokio_util::codec::{Framed, LengthDelimitedCodec};
 use crate::harness::{Figures, Shared, record};
 use crate::run::Run;
 use crate::tokio_runtime::{self, Idle};
-use greenwave_bench::child;
+use greenwave_bench::process;
 
 #[tarpc::service]
 trait Echo {
@@ -33,7 +33,7 @@ impl Echo for Server {
 pub(crate) fn serve(idle: Idle) -> anyhow::Result<()> {
     tokio_runtime::run(idle, async {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
-        child::announce(listener.local_addr()?);
+        process::say_listening(listener.local_addr()?);
         loop {
             let (stream, _) = listener.accept().await?;
             let transport = serde_transport::new(framed(stream)?, Bincode::default());
@@ -51,7 +51,7 @@ pub(crate) fn drive(idle: Idle, address: SocketAddr, run: &Run) -> anyhow::Resul
         let stream = TcpStream::connect(address).await?;
         let transport = serde_transport::new(framed(stream)?, Bincode::default());
         let client = EchoClient::new(client::Config::default(), transport).spawn();
-        let message = vec![7; run.case.bytes()];
+        let message = vec![7; run.case.bytes];
         tokio_runtime::calls(run, |_, recorder| call(client.clone(), message.clone(), recorder)).await
     })
 }

@@ -34,7 +34,7 @@ where
 {
     let recorder: Shared = Arc::new(Mutex::new(run.recorder()));
     let callers: Vec<_> =
-        (0..run.case.in_flight()).map(|number| tokio::spawn(caller(number, recorder.clone()))).collect();
+        (0..run.case.in_flight).map(|number| tokio::spawn(caller(number, recorder.clone()))).collect();
     for caller in callers {
         caller.await??;
     }

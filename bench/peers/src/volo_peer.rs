@@ -20,7 +20,7 @@ use volo_thrift::server::Server;
 use crate::harness::{Figures, Shared, record};
 use crate::run::Run;
 use crate::tokio_runtime::{self, Idle};
-use greenwave_bench::child;
+use greenwave_bench::process;
 
 /// Who brings several calls that are in flight.
 #[derive(Clone, Copy, PartialEq)]
@@ -34,7 +34,7 @@ pub(crate) enum Transport {
 pub(crate) fn serve(idle: Idle, transport: Transport) -> anyhow::Result<()> {
     tokio_runtime::run(idle, async {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
-        child::announce(listener.local_addr()?);
+        process::say_listening(listener.local_addr()?);
         let server = Server::new(Echo).multiplex(transport == Transport::Multiplex);
         server.run(DefaultIncoming::from(listener)).await.map_err(|error| anyhow::anyhow!("{error}"))
     })
@@ -48,7 +48,7 @@ pub(crate) fn drive(idle: Idle, transport: Transport, address: SocketAddr, run: 
             .multiplex(transport == Transport::Multiplex)
             .disable_timeout_layer()
             .build();
-        let message = Bytes::from(vec![7; run.case.bytes()]);
+        let message = Bytes::from(vec![7; run.case.bytes]);
         tokio_runtime::calls(run, |_, recorder| call(client.clone(), message.clone(), recorder)).await
     })
 }

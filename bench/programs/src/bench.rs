@@ -4,23 +4,20 @@
 //! - [`gap`]: how exactly quanta end, beside what this machine makes possible.
 //! - [`mix`]: what short jobs gain from it that share a core with long ones.
 
-mod claims;
 mod gap;
 mod instructions;
 mod mix;
 mod overhead;
+mod summary;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use clap::{Args, ValueEnum};
-use greenwave_bench::probes;
-use greenwave_bench::progress::Progress;
-use greenwave_bench::result::Results;
+use greenwave_bench::benchmark::Benchmark;
+use greenwave_bench::{pin, probes};
 use greenwave_programs::{PROGRAMS, Program, Scale};
-
-use crate::pin;
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -81,34 +78,28 @@ const QUANTA: [(&str, Duration); 2] =
 /// Measures, prints and writes.
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let setting = Setting::of(options)?;
-    let wanted = |part| options.only.is_none_or(|only| only == part);
-    let steps =
-        [(Part::Overhead, overhead::steps(&setting)), (Part::Gap, gap::steps(&setting)), (Part::Mix, mix::STEPS)];
-    let mut progress = Progress::new(steps.iter().filter(|(part, _)| wanted(*part)).map(|(_, steps)| steps).sum());
-    let mut results = Results::new("preempt");
-    // Written after each part, which takes minutes: what comes later may fail or be ended.
-    if wanted(Part::Overhead) {
-        overhead::measure(&setting, &mut results, &mut progress)?;
-        results.write()?;
+    type Measure = fn(&Setting, &mut Benchmark) -> anyhow::Result<()>;
+    let parts: [(Part, usize, Measure); 3] = [
+        (Part::Overhead, overhead::steps(&setting), overhead::measure),
+        (Part::Gap, gap::steps(&setting), gap::measure),
+        (Part::Mix, mix::STEPS, mix::measure),
+    ];
+    let is_wanted = |part| options.only.is_none_or(|only| only == part);
+    let wanted: Vec<_> = parts.into_iter().filter(|(part, ..)| is_wanted(*part)).collect();
+    let mut bench = Benchmark::new("preempt", wanted.iter().map(|(_, steps, _)| steps).sum());
+    for (_, _, measure) in wanted {
+        measure(&setting, &mut bench)?;
+        // Each part takes minutes, and what comes later may fail or be ended.
+        bench.results.write()?;
     }
-    if wanted(Part::Gap) {
-        gap::measure(&setting, &mut results, &mut progress)?;
-        results.write()?;
-    }
-    if wanted(Part::Mix) {
-        mix::measure(&setting, &mut results, &mut progress)?;
-    }
-    drop(progress);
-    if wanted(Part::Overhead) {
-        overhead::print(&setting, &results);
-    }
-    if wanted(Part::Gap) {
-        gap::print(&setting, &results);
-    }
-    if wanted(Part::Mix) {
-        mix::print(&results);
-    }
-    println!("wrote {}", results.write()?.display());
+    bench.finish(&summary::CLAIMS, &[], |results| {
+        if is_wanted(Part::Overhead) {
+            overhead::print(&setting, results);
+        }
+        if is_wanted(Part::Gap) {
+            gap::print(&setting, results);
+        }
+    })?;
     Ok(())
 }
 

@@ -1,22 +1,23 @@
 //! A program as a process of its own, so that two builds of it can be run in turns.
 //!
 //! Protocol: the child makes the program's input, runs it once, and says [`Reply::Ready`]. Then it answers each
-//! [`Request`], a line of JSON, with a [`Reply`], a line of JSON too, and ends when its standard input does. Between
-//! requests it sleeps, so that on their one core it isn't in the other's way.
+//! [`Request`], a line of JSON, with a [`Reply`], a line of JSON too. Between requests it sleeps, so that on their one core
+//! it isn't in the other's way.
 
-use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
-use std::{fmt, io};
 
-use anyhow::{Context, bail};
+use anyhow::Context;
+use greenwave_bench::process::{self, Ending, Process, say};
 use greenwave_programs::{Program, Scale};
 use serde::{Deserialize, Serialize};
 
 use crate::gaps::{Limit, Overshoot, raw_spin};
-use crate::pin;
 use crate::run::{Run, Runner};
+
+/// How long a child may take to make its input, and to answer: far longer than any does.
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// What a child is asked to do.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -31,7 +32,7 @@ pub(crate) enum Request {
 
 /// What it answers.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) enum Reply {
+enum Reply {
     /// It is waiting for requests.
     Ready,
     /// What a run showed.
@@ -41,100 +42,47 @@ pub(crate) enum Reply {
 }
 
 /// Answers requests until standard input ends.
-pub(crate) fn serve(program: &'static Program, scale: Scale, core: Option<usize>) -> anyhow::Result<()> {
-    core.map(pin::this_thread).transpose()?;
+pub(crate) fn serve(program: &'static Program, scale: Scale) -> anyhow::Result<()> {
     let mut runner = Runner::new(program, scale);
     runner.run(None)?;
-    say(&Reply::Ready)?;
-    for line in io::stdin().lines() {
-        let request = serde_json::from_str(&line?).context("standard input has something else than requests")?;
-        say(&match request {
+    say(serde_json::to_string(&Reply::Ready)?);
+    process::answer_all(|line| {
+        let request = serde_json::from_str(line).context("standard input has something else than requests")?;
+        let reply = match request {
             Request::Run(quantum) => Reply::Run(runner.run(quantum)?),
             Request::Gaps(quantum, limit) => Reply::Overshoot(runner.gaps(quantum, limit)?.overshoot()),
             Request::RawSpin(quantum, limit) => Reply::Overshoot(raw_spin(quantum, limit).overshoot()),
-        })?;
-    }
-    Ok(())
-}
-
-fn say(reply: &Reply) -> anyhow::Result<()> {
-    let mut out = io::stdout().lock();
-    writeln!(out, "{}", serde_json::to_string(reply)?)?;
-    Ok(out.flush()?)
+        };
+        Ok(Some(serde_json::to_string(&reply)?))
+    })
 }
 
 /// A child that ends with this handle.
-pub(crate) struct Process {
-    child: Child,
-    requests: Option<ChildStdin>,
-    replies: BufReader<ChildStdout>,
-    name: String,
-}
+pub(crate) struct Child(Process);
 
-impl Process {
+impl Child {
     /// Starts a build of the programs with one of them, and waits until it is ready.
     pub(crate) fn start(build: &Path, program: &Program, scale: Scale, core: usize) -> anyhow::Result<Self> {
-        let mut child = Command::new(build)
-            .args(["serve", program.name, "--scale", &scale.share().to_string(), "--core", &core.to_string()])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .with_context(|| format!("can't run {}", build.display()))?;
-        let requests = child.stdin.take();
-        let replies = BufReader::new(child.stdout.take().context("a child's output is piped")?);
-        let mut process = Self { child, requests, replies, name: program.name.to_owned() };
-        match process.read()? {
-            Reply::Ready => Ok(process),
-            other => process.confused(&other),
-        }
+        let mut command = Command::new(build);
+        command.args(["serve", program.name, "--scale", &scale.share().to_string()]);
+        // At the end of its input it puts away what it has, such as a temporary folder.
+        let mut process = Process::start(command, &[core])?.ended_by(Ending::Input);
+        let ready = serde_json::to_string(&Reply::Ready)?;
+        process.wait_for(|line| line == ready, PATIENCE)?;
+        Ok(Self(process))
     }
 
     pub(crate) fn run(&mut self, quantum: Option<Duration>) -> anyhow::Result<Run> {
-        match self.ask(Request::Run(quantum))? {
-            Reply::Run(run) => Ok(run),
-            other => self.confused(&other),
-        }
+        self.ask(Request::Run(quantum), |reply| if let Reply::Run(run) = reply { Some(run) } else { None })
     }
 
-    pub(crate) fn gaps(&mut self, quantum: Duration, limit: Limit) -> anyhow::Result<Overshoot> {
-        self.overshoot(Request::Gaps(quantum, limit))
+    pub(crate) fn overshoot(&mut self, request: Request) -> anyhow::Result<Overshoot> {
+        self.ask(request, |reply| if let Reply::Overshoot(overshoot) = reply { Some(overshoot) } else { None })
     }
 
-    pub(crate) fn raw_spin(&mut self, quantum: Duration, limit: Limit) -> anyhow::Result<Overshoot> {
-        self.overshoot(Request::RawSpin(quantum, limit))
-    }
-
-    fn overshoot(&mut self, request: Request) -> anyhow::Result<Overshoot> {
-        match self.ask(request)? {
-            Reply::Overshoot(overshoot) => Ok(overshoot),
-            other => self.confused(&other),
-        }
-    }
-
-    fn ask(&mut self, request: Request) -> anyhow::Result<Reply> {
-        let requests = self.requests.as_mut().context("requests go to a child until it is dropped")?;
-        // If it is gone, reading from it says so, and says more.
-        let _ = writeln!(requests, "{}", serde_json::to_string(&request)?);
-        self.read()
-    }
-
-    fn read(&mut self) -> anyhow::Result<Reply> {
-        let mut line = String::new();
-        if self.replies.read_line(&mut line)? == 0 {
-            bail!("{} ended before its time: {}", self.name, self.child.wait()?);
-        }
-        serde_json::from_str(&line).with_context(|| format!("{} said something else than a reply", self.name))
-    }
-
-    fn confused<T>(&self, reply: &impl fmt::Debug) -> anyhow::Result<T> {
-        bail!("{} answered what it wasn't asked: {reply:?}; build both again", self.name)
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        // At the end of its input it puts away what it has, such as a temporary folder, and ends.
-        self.requests = None;
-        let _ = self.child.wait();
+    fn ask<T>(&mut self, request: Request, of: impl FnOnce(Reply) -> Option<T>) -> anyhow::Result<T> {
+        let line = self.0.ask(&serde_json::to_string(&request)?, |line| line.starts_with('{'), PATIENCE)?;
+        let reply = serde_json::from_str(&line).ok().and_then(of);
+        reply.with_context(|| format!("what was answered isn't what was asked ({line}); build both again"))
     }
 }

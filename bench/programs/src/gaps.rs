@@ -8,6 +8,7 @@
 use std::time::{Duration, Instant};
 
 use greenwave_bench::latencies::Latencies;
+use greenwave_bench::rounds::{Figures, figures};
 use greenwave_quanta::Ticks;
 use nix::sys::resource::{UsageWho, getrusage};
 use serde::{Deserialize, Serialize};
@@ -45,19 +46,10 @@ pub(crate) struct Overshoot {
     pub(crate) quantum_ns: u64,
     /// How many slices there were.
     pub(crate) slices: u64,
-    /// The share of those that ended before the quantum.
-    pub(crate) early_share: f64,
-    pub(crate) mean_ns: f64,
-    pub(crate) p50_ns: f64,
-    pub(crate) p90_ns: f64,
-    pub(crate) p99_ns: f64,
-    pub(crate) p999_ns: f64,
-    pub(crate) p9999_ns: f64,
-    pub(crate) max_ns: f64,
-    /// The share of those in which the kernel brought in a page or let another thread run, and what the others had.
-    pub(crate) disturbed_share: f64,
-    pub(crate) undisturbed_p99_ns: f64,
-    pub(crate) undisturbed_p999_ns: f64,
+    /// Quantiles of how much longer they were, and which share ended before the quantum; beside that the share of those in
+    /// which the kernel brought in a page or let another thread run, and the quantiles of the others.
+    #[serde(flatten)]
+    pub(crate) figures: Figures,
     /// How many there were up to each length and above the one before.
     pub(crate) distribution: Vec<(u64, u64)>,
 }
@@ -107,22 +99,21 @@ impl Gaps {
         let share = |part: f64| if count == 0 { 0.0 } else { part / count as f64 };
         let ns = |time: Option<Duration>| time.map_or(0.0, |time| time.as_nanos() as f64);
         let quantile = |q| ns(self.overshoots.quantile(q));
-        Overshoot {
-            quantum_ns: self.quantum.as_nanos() as u64,
-            slices: count,
-            early_share: share(self.early as f64),
-            mean_ns: share(self.sum_ns),
-            p50_ns: quantile(0.5),
-            p90_ns: quantile(0.9),
-            p99_ns: quantile(0.99),
-            p999_ns: quantile(0.999),
-            p9999_ns: quantile(0.9999),
-            max_ns: ns(self.overshoots.max()),
-            disturbed_share: 1.0 - share(self.undisturbed.count() as f64),
-            undisturbed_p99_ns: ns(self.undisturbed.quantile(0.99)),
-            undisturbed_p999_ns: ns(self.undisturbed.quantile(0.999)),
-            distribution: distribution(&self.overshoots),
-        }
+        let figures = figures([
+            ("early_share", share(self.early as f64)),
+            ("mean_ns", share(self.sum_ns)),
+            ("p50_ns", quantile(0.5)),
+            ("p90_ns", quantile(0.9)),
+            ("p99_ns", quantile(0.99)),
+            ("p999_ns", quantile(0.999)),
+            ("p9999_ns", quantile(0.9999)),
+            ("max_ns", ns(self.overshoots.max())),
+            ("disturbed_share", 1.0 - share(self.undisturbed.count() as f64)),
+            ("undisturbed_p99_ns", ns(self.undisturbed.quantile(0.99))),
+            ("undisturbed_p999_ns", ns(self.undisturbed.quantile(0.999))),
+        ]);
+        let quantum_ns = self.quantum.as_nanos() as u64;
+        Overshoot { quantum_ns, slices: count, figures, distribution: distribution(&self.overshoots) }
     }
 }
 
@@ -187,14 +178,21 @@ mod tests {
     fn overshoots_are_counted_from_the_quantums_end() {
         let overshoot = gaps((1..=1000).map(|at| at * 10)).overshoot();
         let near = |found: f64, expected: f64| (found / expected - 1.0).abs() < 0.002;
-        assert!(near(overshoot.p50_ns, 5000.0) && near(overshoot.p99_ns, 9900.0) && near(overshoot.max_ns, 10_000.0));
-        assert_eq!((overshoot.mean_ns, overshoot.early_share, overshoot.slices), (5005.0, 0.0, 1000));
+        assert!(
+            near(overshoot.figures["p50_ns"], 5000.0)
+                && near(overshoot.figures["p99_ns"], 9900.0)
+                && near(overshoot.figures["max_ns"], 10_000.0)
+        );
+        assert_eq!(
+            (overshoot.figures["mean_ns"], overshoot.figures["early_share"], overshoot.slices),
+            (5005.0, 0.0, 1000)
+        );
     }
 
     #[test]
     fn what_ended_early_counts_as_nothing_too_long_and_is_told() {
         let overshoot = gaps([-100, 100, 100, 100]).overshoot();
-        assert_eq!((overshoot.early_share, overshoot.mean_ns, overshoot.slices), (0.25, 75.0, 4));
+        assert_eq!((overshoot.figures["early_share"], overshoot.figures["mean_ns"], overshoot.slices), (0.25, 75.0, 4));
     }
 
     #[test]
@@ -210,6 +208,6 @@ mod tests {
     #[test]
     fn spinning_stops_after_as_many_quanta_as_wanted_and_none_is_too_short() {
         let overshoot = raw_spin(Duration::from_nanos(100), Limit { slices: 50, time: FOREVER }).overshoot();
-        assert_eq!((overshoot.slices, overshoot.early_share), (50, 0.0));
+        assert_eq!((overshoot.slices, overshoot.figures["early_share"]), (50, 0.0));
     }
 }

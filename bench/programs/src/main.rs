@@ -5,13 +5,13 @@
 mod bench;
 mod child;
 mod gaps;
-mod pin;
 mod report;
 mod run;
 
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
+use greenwave_bench::pin;
 use greenwave_programs::{PROGRAMS, Program, Scale};
 
 use gaps::Limit;
@@ -109,7 +109,10 @@ fn main() -> anyhow::Result<()> {
         }
         Command::Bench(options) => bench::run(&options)?,
         Command::Once { program, how } => report::once(program, &how)?,
-        Command::Serve { program, how } => child::serve(program, how.scale, how.core)?,
+        Command::Serve { program, how } => {
+            how.core.map(pin::this_thread).transpose()?;
+            child::serve(program, how.scale)?;
+        }
     }
     Ok(())
 }

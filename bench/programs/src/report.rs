@@ -4,13 +4,13 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::ensure;
+use greenwave_bench::pin;
 use greenwave_programs::{Program, UnknownProgram};
 use greenwave_quanta::is_instrumented;
 use serde::Serialize;
 
 use crate::How;
 use crate::gaps::{Limit, Overshoot, raw_spin};
-use crate::pin;
 use crate::run::Runner;
 
 /// What is interrupted.

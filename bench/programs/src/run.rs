@@ -102,8 +102,8 @@ impl Runner {
             None => StackPool::new(STACK, 0).take().context("there is no memory for a stack")?,
         };
         let (result, job) = (Rc::new(Cell::new(0)), Rc::clone(&self.job));
-        let place = Rc::clone(&result);
-        let mut coroutine = Coroutine::new(stack, move || place.set(job()));
+        let slot = Rc::clone(&result);
+        let mut coroutine = Coroutine::new(stack, move || slot.set(job()));
         let state = resume(&mut coroutine);
         self.stack = Some(coroutine.into_stack());
         match state {

@@ -5,16 +5,19 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use greenwave_bench::result::bench_folder;
 use greenwave_bench::target::Target;
+
+use crate::member::Member;
 
 /// How many replicas there are.
 pub(crate) const MEMBERS: usize = 3;
 
 /// A replicated store that is up. It ends with this handle, and its files are removed.
-pub(crate) trait Cluster: Sync {
+pub(crate) trait Cluster {
     /// A generator's way to put, over so many connections to the leader that there is now.
     fn target(&self, connections: usize) -> anyhow::Result<Box<dyn Target>>;
 
@@ -27,11 +30,22 @@ pub(crate) trait Cluster: Sync {
     /// Who leads; `None` if nobody says so.
     fn leader(&self) -> Option<usize>;
 
-    /// Ends a replica by SIGKILL.
-    fn kill(&mut self, member: usize) -> anyhow::Result<()>;
+    /// The replicas' processes.
+    fn members(&mut self) -> &mut [Member; MEMBERS];
+}
 
-    /// Starts a replica that was killed, on the files that it left.
-    fn restart(&mut self, member: usize) -> anyhow::Result<()>;
+/// How long a cluster may take until it has a leader, and a read until it is answered.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Waits until somebody leads.
+pub(crate) fn wait_until_led(cluster: &mut dyn Cluster) -> anyhow::Result<()> {
+    let begun = Instant::now();
+    while cluster.leader().is_none() {
+        cluster.members().iter_mut().try_for_each(Member::check)?;
+        ensure!(begun.elapsed() < PATIENCE, "there is no leader after {PATIENCE:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
 }
 
 /// One client, which makes one attempt at a time and tries elsewhere when one fails.

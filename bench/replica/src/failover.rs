@@ -16,9 +16,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, ensure};
 use greenwave_bench::latencies::Latencies;
 use greenwave_bench::progress::Progress;
+use greenwave_bench::rounds::{Figures, figures};
 
 use crate::cluster::{Client, Cluster};
-use crate::figures::Figures;
 
 /// The case's name.
 pub(crate) const NAME: &str = "failover";
@@ -68,12 +68,12 @@ pub(crate) fn run(cluster: &mut dyn Cluster, kills: usize, progress: &mut Progre
     let gaps = gaps.into_inner().map_err(|_| anyhow::anyhow!("a kill panicked"))?;
     let ms = |q| gaps.quantile(q).map_or(f64::NAN, |gap| gap.as_secs_f64() * 1e3);
     let acknowledged: u64 = counts.iter().map(|count| count.load(Ordering::Relaxed)).sum();
-    Ok(Figures::from([
-        ("leaderless_p50_ms".to_owned(), ms(0.5)),
-        ("leaderless_p99_ms".to_owned(), ms(0.99)),
-        ("kills".to_owned(), kills as f64),
-        ("acknowledged".to_owned(), acknowledged as f64),
-        ("lost".to_owned(), lost as f64),
+    Ok(figures([
+        ("leaderless_p50_ms", ms(0.5)),
+        ("leaderless_p99_ms", ms(0.99)),
+        ("kills", kills as f64),
+        ("acknowledged", acknowledged as f64),
+        ("lost", lost as f64),
     ]))
 }
 
@@ -88,7 +88,7 @@ fn kill(
         progress.show(nth as f64 / kills as f64, 0);
         let leader = calm(cluster, told)?;
         let killed = Instant::now();
-        cluster.kill(leader)?;
+        cluster.members()[leader].kill();
         let served = loop {
             let said = told.recv_timeout(HOPELESS).context("nothing is acknowledged after a kill")?;
             if said.attempt_began > killed {
@@ -96,7 +96,7 @@ fn kill(
             }
         };
         gaps.lock().map_err(|_| anyhow::anyhow!("a kill panicked"))?.record(served - killed);
-        cluster.restart(leader)?;
+        cluster.members()[leader].restart()?;
     }
     calm(cluster, told).map(|_| ())
 }

@@ -2,9 +2,9 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context as _, ensure};
+use anyhow::Context as _;
 use greenwave::{Address, Channel, ChannelConfig, Context};
 use greenwave_bench::rpc::{Patience, RpcTarget};
 use greenwave_bench::target::Target;
@@ -14,11 +14,8 @@ use greenwave_services::replicated::member::{MemberConfig, serve_member};
 use greenwave_services::settings::Settings;
 use prost::Message as _;
 
-use crate::cluster::{Client, Cluster, Folder, MEMBERS, free_ports};
+use crate::cluster::{Client, Cluster, Folder, MEMBERS, PATIENCE, free_ports, wait_until_led};
 use crate::member::Member;
-
-/// How long a group may take until it has a leader, and a read until it is answered.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How long one attempt of a client's may take.
 const ATTEMPT: Duration = Duration::from_secs(2);
@@ -57,8 +54,7 @@ impl Greenwave {
             let settings =
                 [format!("id={}", nth + 1), format!("peers={}", peers.join(",")), format!("data={}", data.display())];
             let words = ["replica".to_owned()].into_iter().chain(settings).chain(further.iter().cloned());
-            let said = folder.path().join(format!("r{nth}.log"));
-            Member::start(own.clone(), words.map(OsString::from).collect(), Vec::new(), said)
+            Member::start(&own, words.map(OsString::from).collect(), &[])
         };
         let members = [member(0)?, member(1)?, member(2)?];
         let addresses =
@@ -67,18 +63,8 @@ impl Greenwave {
             |address: &Address| Ok(proto::StoreClient::new(Channel::new(address.clone(), ChannelConfig::default())?));
         let stores = addresses.iter().map(store).collect::<anyhow::Result<_>>()?;
         let mut group = Self { members, addresses, stores, _folder: folder };
-        group.wait_until_led()?;
+        wait_until_led(&mut group)?;
         Ok(group)
-    }
-
-    fn wait_until_led(&mut self) -> anyhow::Result<()> {
-        let begun = Instant::now();
-        while self.leader().is_none() {
-            self.members.iter_mut().try_for_each(Member::check)?;
-            ensure!(begun.elapsed() < PATIENCE, "the group has no leader after {PATIENCE:?}");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        Ok(())
     }
 }
 
@@ -107,13 +93,8 @@ impl Cluster for Greenwave {
         })
     }
 
-    fn kill(&mut self, member: usize) -> anyhow::Result<()> {
-        self.members[member].kill();
-        Ok(())
-    }
-
-    fn restart(&mut self, member: usize) -> anyhow::Result<()> {
-        self.members[member].restart()
+    fn members(&mut self) -> &mut [Member; MEMBERS] {
+        &mut self.members
     }
 }
 

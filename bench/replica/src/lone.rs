@@ -6,12 +6,13 @@
 use std::time::Duration;
 
 use greenwave_bench::arrivals::Arrivals;
+use greenwave_bench::benchmark::Benchmark;
 use greenwave_bench::progress::Progress;
-use greenwave_bench::result::Results;
+use greenwave_bench::rounds::Cell;
 
-use crate::figures::Rounds;
 use crate::greenwave::Greenwave;
 use crate::put::Put;
+use crate::run;
 
 /// The case's name.
 pub(crate) const NAME: &str = "lone-request";
@@ -22,19 +23,13 @@ pub(crate) const STATIC: &str = "static-1";
 /// A command is in no batch with another, and waits for the one before it.
 const ALONE: [&str; 2] = ["batch_bytes=1", "window_bytes=1"];
 
-pub(crate) fn measure(quick: bool, results: &mut Results) -> anyhow::Result<()> {
-    let (turns, time) = if quick { (4, Duration::from_millis(700)) } else { (24, Duration::from_secs(1)) };
+pub(crate) fn measure(quick: bool, bench: &mut Benchmark) -> anyhow::Result<()> {
+    let (count, time) = if quick { (4, Duration::from_millis(700)) } else { (24, Duration::from_secs(1)) };
     let put = Put { name: NAME, arrivals: Arrivals::Closed { in_flight: 1 } };
-    let groups = [("controller", Greenwave::start(&[])?), (STATIC, Greenwave::start(&ALONE.map(str::to_owned))?)];
-    let mut progress = Progress::new(turns * groups.len());
-    let mut rounds = Rounds::default();
-    for turn in 0..turns {
-        for nth in 0..groups.len() {
-            let (system, group) = &groups[(turn + nth) % groups.len()];
-            progress.step(format!("{NAME}: turn {}, {system}", turn + 1));
-            rounds.add(system, put.run(group, time, turn as u64, &mut progress)?);
-        }
-    }
-    rounds.push(NAME, Some(STATIC), results);
+    let groups = [Greenwave::start(&[])?, Greenwave::start(&ALONE.map(str::to_owned))?];
+    bench.progress = Progress::new(count * groups.len());
+    let cells = Cell::of_case(NAME, &["controller", STATIC]);
+    let rounds = bench.rounds(cells, count, |round, at, progress| put.run(&groups[at], time, round as u64, progress));
+    run::push(rounds, STATIC, bench);
     Ok(())
 }

@@ -12,10 +12,8 @@
 
 mod claims;
 mod cluster;
-mod cores;
 mod etcd;
 mod failover;
-mod figures;
 mod greenwave;
 mod lone;
 mod member;
@@ -29,6 +27,9 @@ mod system;
 use std::ffi::OsString;
 
 use clap::{Parser, Subcommand};
+use greenwave_bench::benchmark::Wanted;
+use greenwave_bench::process;
+use rustix::process::Signal;
 
 /// Measures the replica group, and etcd beside it.
 #[derive(Parser)]
@@ -40,7 +41,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Measures all cases in turns, prints tables and writes target/bench/replica.json
-    Bench(run::Wanted),
+    Bench(Wanted),
     /// Lists the cases
     List,
     /// Sees to it that etcd is there, if that can be done
@@ -55,9 +56,6 @@ enum Command {
     /// Becomes another program, which ends when the process that started this does
     #[command(hide = true)]
     Guard {
-        /// The cores it may run on
-        #[arg(long, value_delimiter = ',', required = true)]
-        cores: Vec<usize>,
         #[arg(last = true, required = true)]
         words: Vec<OsString>,
     },
@@ -79,6 +77,6 @@ fn main() -> anyhow::Result<()> {
             Ok(())
         }
         Command::Replica { settings } => greenwave::serve(&settings),
-        Command::Guard { cores, words } => member::guard(&cores, &words),
+        Command::Guard { words } => process::become_program(&words, Signal::KILL),
     }
 }

@@ -4,15 +4,17 @@
 //! machine has all these networks, and none has them twice the same. What can be had at most is found by trying all
 //! settings of a grid.
 
+use greenwave_bench::benchmark::Benchmark;
 use greenwave_bench::result::Results;
-use greenwave_bench::table::{Table, significant};
+use greenwave_bench::rounds::{Cell, Figures, Rounds, figures};
+use greenwave_bench::table::{MISSING, Table};
 use greenwave_policy::replication::Setting;
 use greenwave_sim::Seed;
 use greenwave_sim::replica::environments::{Case, cases};
-use greenwave_sim::replica::measure::{Measured, System, grid, measure};
+use greenwave_sim::replica::measure::{Measured, System, grid, measure as simulate};
 
-use crate::figures::{Figures, Rounds};
-use crate::parallel::{self, Job};
+use crate::parallel;
+use crate::run::Scope;
 
 /// What the names of these cases begin with.
 pub(crate) const KIND: &str = "model/";
@@ -64,20 +66,23 @@ struct Run<'a> {
     how: System,
 }
 
-impl Job for Run<'_> {
-    type Outcome = Measured;
-
+impl Run<'_> {
     fn name(&self) -> String {
         format!("{KIND}{}: seed {}, {}", self.case.name, self.seed, self.system)
     }
 
     fn run(&self) -> anyhow::Result<Measured> {
-        Ok(measure(&self.case.environment, self.how, self.case.load, Seed::new(self.seed))?)
+        Ok(simulate(&self.case.environment, self.how, self.case.load, Seed::new(self.seed))?)
     }
 }
 
-/// Measures the systems that are named, and the best of the grid, in those cases.
-pub(crate) fn run(named: &[String], systems: &[&str], quick: bool, results: &mut Results) -> anyhow::Result<()> {
+/// Measures the systems that are wanted, and the best of the grid.
+pub(crate) fn measure(scope: &Scope<'_>, bench: &mut Benchmark) -> anyhow::Result<()> {
+    let systems = scope.wanted.choose_among(&systems());
+    if systems.is_empty() { Ok(()) } else { run(&scope.cases, &systems, scope.wanted.quick, &mut bench.results) }
+}
+
+fn run(named: &[String], systems: &[&str], quick: bool, results: &mut Results) -> anyhow::Result<()> {
     let mut cases = cases()?;
     cases.retain(|case| named.contains(&name(case)));
     let seeds = if quick { 1 } else { SEEDS };
@@ -91,18 +96,22 @@ pub(crate) fn run(named: &[String], systems: &[&str], quick: bool, results: &mut
     }
     // The longest first, so that none of them is left alone at the end.
     runs.sort_by_key(|run| run.system == BEST);
-    let measured = parallel::run(&runs)?;
+    let measured = parallel::run(&runs, Run::name, Run::run)?;
     for case in &cases {
-        let mut rounds = Rounds::default();
+        let mut rounds = Rounds::new(Cell::of_case(&name(case), &self::systems()));
+        let mut add = |seed: u64, system: &str, measured, best| {
+            let cell = rounds.cells().iter().position(|cell| cell.system == system);
+            cell.into_iter().for_each(|cell| rounds.add(seed as usize - 1, cell, shown(measured, best)));
+        };
         for seed in 1..=seeds {
             let all = runs.iter().zip(&measured).filter(|(run, _)| run.case.name == case.name && run.seed == seed);
             let (tried, chosen): (Vec<_>, Vec<_>) = all.partition(|(run, _)| run.system == BEST);
             let best = tried.into_iter().max_by(|(_, one), (_, other)| one.ops_per_s.total_cmp(&other.ops_per_s));
             let Some((_, best)) = best else { continue };
-            rounds.add(BEST, figures(best, best));
-            chosen.into_iter().for_each(|(run, measured)| rounds.add(run.system, figures(measured, best)));
+            add(seed, BEST, best, best);
+            chosen.into_iter().for_each(|(run, measured)| add(seed, run.system, measured, best));
         }
-        rounds.push(&name(case), None, results);
+        rounds.push(results, |_| true);
     }
     Ok(())
 }
@@ -116,18 +125,15 @@ fn settings(case: &Case, quick: bool) -> Vec<Setting> {
     settings
 }
 
-fn figures(measured: &Measured, best: &Measured) -> Figures {
-    Figures::from(
-        [
-            ("ops_per_s", measured.ops_per_s),
-            ("ops_over_best", measured.ops_per_s / best.ops_per_s),
-            ("p50_ms", measured.p50.as_secs_f64() * 1e3),
-            ("p99_ms", measured.p99.as_secs_f64() * 1e3),
-            ("batch_bytes", measured.setting.batch_bytes() as f64),
-            ("window_batches", measured.setting.window() as f64),
-        ]
-        .map(|(metric, value)| (metric.to_owned(), value)),
-    )
+fn shown(measured: &Measured, best: &Measured) -> Figures {
+    figures([
+        ("ops_per_s", measured.ops_per_s),
+        ("ops_over_best", measured.ops_per_s / best.ops_per_s),
+        ("p50_ms", measured.p50.as_secs_f64() * 1e3),
+        ("p99_ms", measured.p99.as_secs_f64() * 1e3),
+        ("batch_bytes", measured.setting.batch_bytes() as f64),
+        ("window_batches", measured.setting.window() as f64),
+    ])
 }
 
 /// A line for each case: throughput beside the best of the grid, and what was chosen, in bytes and batches, each the
@@ -138,14 +144,13 @@ pub(crate) fn table(results: &Results) -> Table {
     let mut table = Table::new(["ops_over_best", "best, ops/s"].into_iter().chain(columns).chain(settings));
     for case in results.distinct(|row| &row.case).into_iter().filter(|case| case.starts_with(KIND)) {
         let value = |system, metric| results.value(case, system, metric);
-        let shown = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), significant);
-        let ratios = columns.map(|system| shown(value(system, "ops_over_best")));
+        let ratios = columns.map(|system| results.shown(case, system, "ops_over_best"));
         let setting = |system| {
             let (batch, window) = (value(system, "batch_bytes"), value(system, "window_batches"));
-            batch.zip(window).map_or_else(|| "–".to_owned(), |(batch, window)| format!("{batch:.0} x {window:.0}"))
+            batch.zip(window).map_or_else(|| MISSING.to_owned(), |(batch, window)| format!("{batch:.0} x {window:.0}"))
         };
         let settings = [BEST, "model", "controller"].map(setting);
-        table.row([case.to_owned(), shown(value(BEST, "ops_per_s"))].into_iter().chain(ratios).chain(settings));
+        table.row([case.to_owned(), results.shown(case, BEST, "ops_per_s")].into_iter().chain(ratios).chain(settings));
     }
     table
 }
@@ -153,6 +158,7 @@ pub(crate) fn table(results: &Results) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use greenwave_bench::table::significant;
 
     #[test]
     fn there_are_sixteen_environments_or_more_and_a_quick_run_takes_some() {

@@ -6,12 +6,12 @@ use anyhow::ensure;
 use greenwave_bench::arrivals::{Arrivals, Seeded};
 use greenwave_bench::classes::Classes;
 use greenwave_bench::load::{self, Plan};
+use greenwave_bench::pin;
 use greenwave_bench::progress::Progress;
+use greenwave_bench::rounds::{self, Figures};
 use greenwave_bench::target::Rotation;
 
 use crate::cluster::Cluster;
-use crate::cores::{self, Cores};
-use crate::figures::Figures;
 
 /// Keys are chosen among so many, each of 16 bytes.
 const KEYS: usize = 1 << 14;
@@ -48,16 +48,15 @@ impl Put {
         seed: u64,
         progress: &mut Progress,
     ) -> anyhow::Result<Figures> {
-        let connections = (Cores::of_this_machine()?.servers.len() / CORES_A_CONNECTION).max(1);
+        let (servers, client) = pin::several_servers()?;
+        let connections = (servers.len() / CORES_A_CONNECTION).max(1);
         let plan =
             Plan { warm_up: time / 4, samples: 0, seed, ..Plan::new(self.arrivals, Classes::single(PATIENCE), time) };
         let mut messages = messages(cluster, seed);
-        let progress = std::sync::Mutex::new(progress);
-        let measured = cores::generate(|| {
+        let measured = pin::with(&[client], || {
             let mut target = cluster.target(connections)?;
-            let mut progress = progress.lock().map_err(|_| anyhow::anyhow!("the load generator panicked"))?;
-            Ok(load::run(&plan, &mut *target, &mut messages, &mut progress))
-        })?;
+            anyhow::Ok(load::run(&plan, &mut *target, &mut messages, progress))
+        })??;
         let total = &measured.total;
         ensure!(
             total.missed() == 0,
@@ -66,12 +65,8 @@ impl Put {
             total.scheduled,
             total.misses
         );
-        let us = |q| total.results.quantile(q).map_or(f64::NAN, |took| took.as_secs_f64() * 1e6);
-        let mut figures = Figures::new();
-        figures.insert("ops_per_s".to_owned(), total.results.count() as f64 / measured.time.as_secs_f64());
-        for (name, q) in [("p50_us", 0.5), ("p99_us", 0.99), ("p999_us", 0.999)] {
-            figures.insert(name.to_owned(), us(q));
-        }
+        let ops_per_s = total.results.count() as f64 / measured.time.as_secs_f64();
+        let mut figures = rounds::figures([("ops_per_s", ops_per_s)].into_iter().chain(total.results.quantiles_us()));
         if !matches!(self.arrivals, Arrivals::Closed { .. }) {
             figures.insert("max_send_lag_us".to_owned(), measured.max_send_lag.as_secs_f64() * 1e6);
         }

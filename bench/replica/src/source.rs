@@ -8,15 +8,17 @@
 
 use std::time::Duration;
 
-use greenwave_bench::capacity::median;
+use greenwave_bench::benchmark::Benchmark;
 use greenwave_bench::result::Results;
+use greenwave_bench::rounds::median;
 use greenwave_bench::table::{Table, significant};
 use greenwave_policy::replication::{Bandwidth, Cpu, Disk, Environment, Load, Network, Setting, Sizes, predict};
 use greenwave_replica::batch::COMMAND_OVERHEAD;
 use greenwave_sim::Seed;
-use greenwave_sim::replica::measure::{System, measure};
+use greenwave_sim::replica::measure::{System, measure as simulate};
 
-use crate::parallel::{self, Job};
+use crate::parallel;
+use crate::run::Scope;
 
 /// What the names of these cases begin with.
 pub(crate) const KIND: &str = "source/";
@@ -198,9 +200,7 @@ struct Run {
     seed: u64,
 }
 
-impl Job for Run {
-    type Outcome = f64;
-
+impl Run {
     fn name(&self) -> String {
         let Point { network, commands, window, .. } = self.point;
         format!("{KIND}: {network:?}, {commands} commands, window {window}, seed {}", self.seed)
@@ -209,12 +209,17 @@ impl Job for Run {
     fn run(&self) -> anyhow::Result<f64> {
         let environment = self.point.network.environment()?;
         let how = System::Fixed(self.point.setting(&environment, COMMAND_OVERHEAD as u64));
-        Ok(measure(&environment, how, self.point.load(), Seed::new(self.seed))?.ops_per_s)
+        Ok(simulate(&environment, how, self.point.load(), Seed::new(self.seed))?.ops_per_s)
     }
 }
 
-/// Takes the figures that are named.
-pub(crate) fn run(named: &[String], quick: bool, results: &mut Results) -> anyhow::Result<()> {
+/// Takes the figures that are wanted.
+pub(crate) fn measure(scope: &Scope<'_>, bench: &mut Benchmark) -> anyhow::Result<()> {
+    let is_wanted = !scope.wanted.choose_among(&[MODEL, SIMULATED]).is_empty();
+    if is_wanted { run(&scope.cases, scope.wanted.quick, &mut bench.results) } else { Ok(()) }
+}
+
+fn run(named: &[String], quick: bool, results: &mut Results) -> anyhow::Result<()> {
     let figures: Vec<&Figure> = FIGURES.iter().filter(|figure| named.contains(&name(figure))).collect();
     let mut runs: Vec<Run> = Vec::new();
     for point in figures.iter().flat_map(|figure| figure.made.points()) {
@@ -222,7 +227,7 @@ pub(crate) fn run(named: &[String], quick: bool, results: &mut Results) -> anyho
             runs.extend((1..=if quick { 1 } else { SEEDS }).map(|seed| Run { point, seed }));
         }
     }
-    let measured = parallel::run(&runs)?;
+    let measured = parallel::run(&runs, Run::name, Run::run)?;
     let simulated = |point: Point| {
         let of_point = runs.iter().zip(&measured).filter(|(run, _)| run.point == point);
         median(&of_point.map(|(_, rate)| *rate).collect::<Vec<_>>())
@@ -259,7 +264,7 @@ pub(crate) fn table(results: &Results) -> Table {
         Table::new(["source's figure", "in", "source", MODEL, SIMULATED, "model's ratio", "simulated ratio"]);
     for figure in &FIGURES {
         let case = name(figure);
-        let shown = |system, metric| results.value(&case, system, metric).map_or_else(|| "–".to_owned(), significant);
+        let shown = |system, metric| results.shown(&case, system, metric);
         if results.value(&case, MODEL, figure.of).is_none() {
             continue;
         }

@@ -50,7 +50,7 @@ enum Spread {
 
 /// The methods of a mix, each with what it does.
 pub(crate) fn methods(mix: Mix) -> impl Iterator<Item = (&'static str, Kernel)> {
-    mix.workload().classes().into_iter().map(|class| (class.name, kernel(class.work)))
+    mix.workload.classes().into_iter().map(|class| (class.name, kernel(class.work)))
 }
 
 /// The calls of a mix under some deadlines, drawn from a seed.
@@ -65,7 +65,7 @@ pub(crate) struct Calls {
 
 impl Calls {
     pub(crate) fn new(mix: Mix, deadlines: Deadlines, seed: u64) -> anyhow::Result<Self> {
-        let kinds: Vec<Kind> = mix.workload().classes().iter().flat_map(kinds_of).collect();
+        let kinds: Vec<Kind> = mix.workload.classes().iter().flat_map(kinds_of).collect();
         let longest = kinds.iter().map(|kind| kind.mean).max().context("a mix has classes")?;
         let (mut all, mut classes) = (Vec::new(), Vec::new());
         for kind in kinds {
@@ -158,7 +158,7 @@ static UNITS: OnceLock<[f64; 2]> = OnceLock::new();
 
 /// Asks the program at `path` what its work takes on a core; calls ask for amounts by that from then on.
 pub(crate) fn learn_units(path: &Path, core: usize) -> anyhow::Result<()> {
-    let child = pin::spawn(Command::new(path).arg("units").stdout(Stdio::piped()), core)?;
+    let child = pin::spawn(Command::new(path).arg("units").stdout(Stdio::piped()), &[core])?;
     let said = String::from_utf8(child.wait_with_output()?.stdout)?;
     let units: Vec<f64> = said.split_whitespace().map(str::parse).collect::<Result<_, _>>()?;
     let units = units.try_into().ok().with_context(|| format!("two figures were expected of {}", path.display()))?;
@@ -179,6 +179,7 @@ fn unit(kernel: Kernel) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::case::MIXES;
 
     fn amount(request: &[u8]) -> f64 {
         f64::from(u32::from_le_bytes(request[16..].try_into().unwrap()))
@@ -195,7 +196,7 @@ mod tests {
 
     #[test]
     fn random_deadlines_are_told_apart_and_the_class_is_one_in_results() {
-        let calls = Calls::new(Mix::Extreme, Deadlines::Random, 1).unwrap();
+        let calls = Calls::new(MIXES[0], Deadlines::Random, 1).unwrap();
         assert_eq!(calls.names().collect::<Vec<_>>(), ["short", "short", "short", "long", "long", "long"]);
         let shares: Vec<f64> = calls.classes().as_slice().iter().map(|class| class.share).collect();
         assert!((shares[..3].iter().sum::<f64>() - 99.5).abs() < 1e-9, "{shares:?}");
@@ -203,7 +204,7 @@ mod tests {
 
     #[test]
     fn a_call_asks_for_the_work_of_its_class_and_the_seed_decides() {
-        let mut calls = Calls::new(Mix::Extreme, Deadlines::None, 1).unwrap();
+        let mut calls = Calls::new(MIXES[0], Deadlines::None, 1).unwrap();
         let short = amount(calls.payload(0, 7));
         let long = calls.payload(1, 7).to_vec();
         assert!((amount(&long) / short / 1000.0 - 1.0).abs() < 0.1, "{short} {}", amount(&long));
@@ -213,7 +214,7 @@ mod tests {
 
     #[test]
     fn every_class_has_a_method_that_there_is() {
-        for mix in Mix::ALL {
+        for mix in MIXES {
             let calls = Calls::new(mix, Deadlines::Random, 1).unwrap();
             assert!(calls.methods().all(|name| methods(mix).any(|(method, _)| method == name)), "{mix:?}");
         }

@@ -36,7 +36,7 @@ pub(crate) struct Reading {
 
 /// A span of time in which a thread had no core for so long.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Lack {
+struct Outage {
     from: Time,
     to: Time,
     lacked: Duration,
@@ -48,8 +48,8 @@ pub(crate) fn processor_time() -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
 }
 
-/// A target whose calls are all noted.
-pub(crate) struct Noted<'a> {
+/// A target all of whose calls are noted.
+pub(crate) struct Recorder<'a> {
     target: &'a mut dyn Served,
     calls: Vec<Call>,
     /// For each slot of the generator's tags the call that has it.
@@ -64,7 +64,7 @@ struct Call {
     end: Option<(Time, Answer)>,
 }
 
-impl<'a> Noted<'a> {
+impl<'a> Recorder<'a> {
     /// With room for so many calls: to make room while calls are due takes milliseconds where there are many.
     pub(crate) fn new(target: &'a mut dyn Served, calls: usize) -> Self {
         Self { target, calls: Vec::with_capacity(calls), slots: Vec::new(), own: Vec::new() }
@@ -74,8 +74,8 @@ impl<'a> Noted<'a> {
     /// are. Work that is held up at this load is made up for in as long again as the rest of the capacity takes.
     pub(crate) fn calm(self, from: Time, load: f64, classes: &Classes) -> (Vec<Tally>, f64) {
         let servers = self.target.readings();
-        let lacks: Vec<Lack> = lacks(&self.own).chain(lacks(servers)).collect();
-        let spans: Vec<(Time, Time)> = lacks.iter().map(|lack| lack.spoils(load)).collect();
+        let outages: Vec<Outage> = outages(&self.own).chain(outages(servers)).collect();
+        let spans: Vec<(Time, Time)> = outages.iter().map(|outage| outage.disturbs(load)).collect();
         let mut tallies = vec![Tally::default(); classes.as_slice().len()];
         let (mut all, mut calm) = (0_usize, 0_usize);
         for call in self.calls.iter().filter(|call| call.due >= from) {
@@ -94,7 +94,7 @@ impl<'a> Noted<'a> {
     }
 }
 
-impl Target for Noted<'_> {
+impl Target for Recorder<'_> {
     fn now(&self) -> Time {
         self.target.now()
     }
@@ -131,9 +131,9 @@ impl Target for Noted<'_> {
     }
 }
 
-impl Lack {
+impl Outage {
     /// The span in which calls were due that don't count.
-    fn spoils(&self, load: f64) -> (Time, Time) {
+    fn disturbs(&self, load: f64) -> (Time, Time) {
         // Half as much again, as work comes at random.
         let made_up = self.lacked.mul_f64(1.5 * load / (1.0 - load).max(0.05));
         let before = Time::from_nanos(self.from.as_nanos().saturating_sub(BEFORE.as_nanos() as u64));
@@ -142,28 +142,20 @@ impl Lack {
 }
 
 /// Where a thread lacked time between two readings.
-fn lacks(readings: &[Reading]) -> impl Iterator<Item = Lack> {
+fn outages(readings: &[Reading]) -> impl Iterator<Item = Outage> {
     readings.windows(2).filter_map(|pair| {
         let [from, to] = [pair[0], pair[1]];
         let lacked = to.at.since(from.at).saturating_sub(to.cpu.saturating_sub(from.cpu));
-        (lacked > LACK).then_some(Lack { from: from.at, to: to.at, lacked })
+        (lacked > LACK).then_some(Outage { from: from.at, to: to.at, lacked })
     })
 }
 
 fn settle(tally: &mut Tally, call: &Call, deadline: Duration) {
-    tally.scheduled += 1;
-    let missed = match call.end {
-        Some((received, Answer::Ok)) => {
-            let took = received.since(call.due);
-            tally.results.record(took);
-            (took > deadline).then_some(LATE)
-        }
-        Some((_, Answer::Miss(name))) => Some(name),
-        None => Some(UNANSWERED),
-    };
-    match missed {
-        None => tally.good += 1,
-        Some(name) => *tally.misses.entry(name).or_default() += 1,
+    let took = |received: Time| received.since(call.due);
+    match call.end {
+        Some((received, Answer::Ok)) => tally.settle(Some(took(received)), (took(received) > deadline).then_some(LATE)),
+        Some((_, Answer::Miss(name))) => tally.settle(None, Some(name)),
+        None => tally.settle(None, Some(UNANSWERED)),
     }
 }
 
@@ -183,18 +175,18 @@ mod tests {
     #[test]
     fn a_thread_that_had_less_than_passed_had_its_core_taken_away() {
         let readings = [reading(1000, 500), reading(2000, 1490), reading(6000, 2490), reading(7000, 3490)];
-        let found: Vec<Lack> = lacks(&readings).collect();
+        let found: Vec<Outage> = outages(&readings).collect();
         let lacked = Duration::from_millis(3);
-        assert_eq!(found, [Lack { from: readings[1].at, to: readings[2].at, lacked }]);
+        assert_eq!(found, [Outage { from: readings[1].at, to: readings[2].at, lacked }]);
     }
 
     #[test]
     fn what_was_held_up_spoils_the_more_the_higher_the_load() {
         let [from, to] = [10_000_000, 14_000_000].map(Time::from_nanos);
-        let lack = Lack { from, to, lacked: Duration::from_millis(2) };
-        assert_eq!(lack.spoils(0.5), (Time::from_nanos(5_000_000), to + Duration::from_millis(3)));
-        assert!(lack.spoils(0.9).1 > to + Duration::from_millis(26));
-        assert_eq!(Lack { lacked: Duration::from_micros(200), ..lack }.spoils(0.5).1, to + AFTER);
+        let outage = Outage { from, to, lacked: Duration::from_millis(2) };
+        assert_eq!(outage.disturbs(0.5), (Time::from_nanos(5_000_000), to + Duration::from_millis(3)));
+        assert!(outage.disturbs(0.9).1 > to + Duration::from_millis(26));
+        assert_eq!(Outage { lacked: Duration::from_micros(200), ..outage }.disturbs(0.5).1, to + AFTER);
     }
 
     #[test]

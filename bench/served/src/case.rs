@@ -4,28 +4,35 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use clap::ValueEnum;
+use greenwave_bench::benchmark::Named as _;
 use greenwave_bench::capacity::OUT_OF_REACH;
 use greenwave_bench::workload::Workload;
 
 /// A mix of calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mix {
-    /// 99.5 % of 0.5 us, 0.5 % of 500 us.
-    Extreme,
-    /// Half of 1 us, half of 100 us.
-    High,
-    /// The transactions of TPC-C.
-    Tpcc,
-    /// All by one method, around 1 us.
-    Exponential,
-    /// Reads of a row, and 0.5 % of many rows, from an ordered store.
-    Kv,
+pub(crate) struct Mix {
+    pub(crate) name: &'static str,
+    pub(crate) workload: Workload,
 }
+
+pub(crate) const MIXES: [Mix; 5] = [
+    // 99.5 % of 0.5 us, 0.5 % of 500 us.
+    Mix { name: "extreme", workload: Workload::ExtremeBimodal },
+    // Half of 1 us, half of 100 us.
+    Mix { name: "high", workload: Workload::HighBimodal },
+    // The transactions of TPC-C.
+    Mix { name: "tpcc", workload: Workload::Tpcc },
+    // All by one method, around 1 us.
+    Mix { name: "exponential", workload: Workload::Exponential },
+    // Reads of a row, and 0.5 % of many rows, from an ordered store.
+    Mix { name: "kv", workload: Workload::KvRareScans },
+];
 
 /// How soon answers have to be there.
 ///
 /// Which calls are long is a matter of their class ([`Calls`](crate::calls::Calls)).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Deadlines {
     /// Whenever.
     None,
@@ -55,52 +62,16 @@ pub(crate) struct Case {
     pub(crate) load: f64,
 }
 
-impl Mix {
-    pub(crate) const ALL: [Self; 5] = [Self::Extreme, Self::High, Self::Tpcc, Self::Exponential, Self::Kv];
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Extreme => "extreme",
-            Self::High => "high",
-            Self::Tpcc => "tpcc",
-            Self::Exponential => "exponential",
-            Self::Kv => "kv",
-        }
-    }
-
-    pub(crate) fn workload(self) -> Workload {
-        match self {
-            Self::Extreme => Workload::ExtremeBimodal,
-            Self::High => Workload::HighBimodal,
-            Self::Tpcc => Workload::Tpcc,
-            Self::Exponential => Workload::Exponential,
-            Self::Kv => Workload::KvRareScans,
-        }
-    }
-}
-
 impl FromStr for Mix {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {
-        let found = Self::ALL.into_iter().find(|mix| mix.name() == name);
-        found.ok_or_else(|| format!("no mix is called `{name}`; there are {}", Self::ALL.map(Self::name).join(", ")))
+        let found = MIXES.into_iter().find(|mix| mix.name == name);
+        found.ok_or_else(|| format!("no mix is called `{name}`; there are {}", MIXES.map(|mix| mix.name).join(", ")))
     }
 }
 
 impl Deadlines {
-    pub(crate) const ALL: [Self; 5] = [Self::None, Self::Same, Self::ByClass, Self::Inverted, Self::Random];
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Same => "same",
-            Self::ByClass => "by-class",
-            Self::Inverted => "inverted",
-            Self::Random => "random",
-        }
-    }
-
     /// The deadlines of calls that take `work` in a mix whose longest take `longest`: each with its share of the calls.
     /// [`OUT_OF_REACH`] is none.
     pub(crate) fn of(self, work: Duration, is_long: bool, longest: Duration) -> Vec<(f64, Duration)> {
@@ -124,28 +95,20 @@ impl Case {
 
     /// All of them, the mixes one after another.
     pub(crate) fn all() -> Vec<Self> {
-        let of = |mix| Deadlines::ALL.into_iter().flat_map(move |deadlines| Self::block(mix, deadlines));
-        Mix::ALL.into_iter().flat_map(of).collect()
+        let loads = |mix, &deadlines| Self::LOADS.map(|load| Self { mix, deadlines, load });
+        let of = |mix| Deadlines::value_variants().iter().flat_map(move |deadlines| loads(mix, deadlines));
+        MIXES.into_iter().flat_map(of).collect()
     }
 
     /// Whether more is asked for than can be served.
     pub(crate) fn is_overload(self) -> bool {
         self.load >= 1.0
     }
-
-    /// Whether it is what `name` says, or a part of it: `kv`, `kv/none` or `kv/none/load-0.7`.
-    pub(crate) fn is_part_of(self, name: &str) -> bool {
-        format!("{self}/").starts_with(&format!("{name}/"))
-    }
-
-    fn block(mix: Mix, deadlines: Deadlines) -> impl Iterator<Item = Self> {
-        Self::LOADS.into_iter().map(move |load| Self { mix, deadlines, load })
-    }
 }
 
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}/load-{}", self.mix.name(), self.deadlines.name(), self.load)
+        write!(f, "{}/{}/load-{}", self.mix.name, self.deadlines.name(), self.load)
     }
 }
 
@@ -154,29 +117,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_case_is_a_part_of_its_mix_and_of_its_deadlines_and_of_nothing_else() {
-        let case = Case { mix: Mix::Kv, deadlines: Deadlines::ByClass, load: 0.7 };
-        for name in ["kv", "kv/by-class", "kv/by-class/load-0.7"] {
-            assert!(case.is_part_of(name), "{name}");
-        }
-        for name in ["k", "kv/by", "kv/by-class/load-0", "kv/none", "high", ""] {
-            assert!(!case.is_part_of(name), "{name}");
-        }
-    }
-
-    #[test]
     fn there_are_a_hundred_cases_of_different_names() {
         let mut names: Vec<String> = Case::all().iter().map(Case::to_string).collect();
         names.sort();
         names.dedup();
         assert_eq!(names.len(), 100);
-        assert!(Mix::ALL.into_iter().all(|mix| mix.name().parse() == Ok(mix)));
+        assert!(MIXES.into_iter().all(|mix| mix.name.parse() == Ok(mix)));
     }
 
     #[test]
     fn the_shares_of_deadlines_add_up_and_inverted_ones_are_tighter_for_long_calls() {
         let (short, long) = (Duration::from_micros(1), Duration::from_micros(500));
-        for deadlines in Deadlines::ALL {
+        for deadlines in Deadlines::value_variants() {
             let share: f64 = deadlines.of(short, false, long).iter().map(|(share, _)| share).sum();
             assert!((share - 1.0).abs() < 1e-9, "{deadlines:?}");
         }

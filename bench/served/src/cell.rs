@@ -1,26 +1,24 @@
 //! One system, measured once: a server process on its core, the load generator on another.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::Context;
 use greenwave::Address;
 use greenwave_bench::arrivals::Arrivals;
 use greenwave_bench::capacity::{self, Trial};
-use greenwave_bench::child::ServerProcess;
-use greenwave_bench::latencies::Latencies;
 use greenwave_bench::load::{self, Plan};
 use greenwave_bench::measured::{Measured, Tally};
+use greenwave_bench::process::{ServerProcess, TimeLimit};
 use greenwave_bench::progress::Progress;
-use greenwave_bench::watchdog::Watchdog;
+use greenwave_bench::rounds::{self, Figures, calmest};
 use greenwave_policy::Time;
 
 use crate::calls::Calls;
-use crate::calm::Noted;
+use crate::calm::Recorder;
 use crate::case::{Case, Deadlines, Mix};
 use crate::system::{Stack, System};
 use crate::target::{Greenwave, Served, Usage};
-use crate::tonic_client::Tonic;
+use crate::tonic_client;
 
 /// How many calls are outstanding in a closed loop.
 const IN_FLIGHT: usize = 128;
@@ -51,34 +49,31 @@ impl Times {
     }
 }
 
-/// What a cell showed, by the names that results have for it.
-pub(crate) type Figures = BTreeMap<String, f64>;
-
 /// Measures cells.
-pub(crate) struct Testbed<'a> {
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Testbed {
     /// The server's; this thread is on another one.
     pub(crate) core: usize,
     pub(crate) times: Times,
-    pub(crate) progress: &'a mut Progress,
 }
 
-impl Testbed<'_> {
+impl Testbed {
     /// What a system serves in a closed loop: `saturated_per_s`, and if it tells `head_share`.
-    pub(crate) fn saturated(&mut self, system: System, mix: Mix) -> anyhow::Result<Figures> {
-        calmest(TRIES, || self.saturated_once(system, mix))
+    pub(crate) fn saturated(self, system: System, mix: Mix, progress: &mut Progress) -> anyhow::Result<Figures> {
+        let kept = |figures: &Figures| figures.get(KEPT).copied().unwrap_or(0.0);
+        calmest(TRIES, CALM_US, kept, || self.saturated_once(system, mix, progress))
     }
 
-    fn saturated_once(&mut self, system: System, mix: Mix) -> anyhow::Result<Figures> {
+    fn saturated_once(self, system: System, mix: Mix, progress: &mut Progress) -> anyhow::Result<Figures> {
         let time = self.times.saturated;
         let trial = Trial { in_flight: IN_FLIGHT, warm_up: time / 5, windows: 1, window: time, seed: 1 };
         let calls = Calls::new(mix, Deadlines::None, trial.seed)?;
-        let progress = &mut *self.progress;
         let measure = |calls: &mut Calls, target: &mut dyn Served| {
             let classes = calls.classes().clone();
             Ok(capacity::measure(&trial, &classes, target, calls, progress)?)
         };
         let (measured, usage) = with_server(system, mix, calls, self.core, 2 * time, measure)?;
-        let mut figures = Figures::from([("saturated_per_s".to_owned(), measured.per_second)]);
+        let mut figures = rounds::figures([("saturated_per_s", measured.per_second)]);
         if let Some(usage) = usage {
             figures.insert("head_share".to_owned(), usage.head_share());
             figures.insert(KEPT.to_owned(), us(usage.kept()));
@@ -87,23 +82,28 @@ impl Testbed<'_> {
     }
 
     /// What it does in an open loop at so many calls a second.
-    pub(crate) fn open(&mut self, system: System, case: Case, capacity: f64, seed: u64) -> anyhow::Result<Figures> {
-        let mut best = self.open_once(system, case, capacity, seed)?;
+    pub(crate) fn open(
+        self,
+        system: System,
+        case: Case,
+        capacity: f64,
+        seed: u64,
+        progress: &mut Progress,
+    ) -> anyhow::Result<Figures> {
         // Beyond capacity what is held up is never made up for, and all calls count.
-        for _ in 1..if case.is_overload() { 1 } else { TRIES } {
-            let share = |figures: &Figures| figures.get(CALM).copied().unwrap_or(0.0);
-            if share(&best) >= ENOUGH {
-                break;
-            }
-            let next = self.open_once(system, case, capacity, seed)?;
-            if share(&next) > share(&best) {
-                best = next;
-            }
-        }
-        Ok(best)
+        let tries = if case.is_overload() { 1 } else { TRIES };
+        let disturbed = |figures: &Figures| 1.0 - figures.get(CALM).copied().unwrap_or(0.0);
+        calmest(tries, 1.0 - ENOUGH, disturbed, || self.open_once(system, case, capacity, seed, progress))
     }
 
-    fn open_once(&mut self, system: System, case: Case, capacity: f64, seed: u64) -> anyhow::Result<Figures> {
+    fn open_once(
+        self,
+        system: System,
+        case: Case,
+        capacity: f64,
+        seed: u64,
+        progress: &mut Progress,
+    ) -> anyhow::Result<Figures> {
         let calls = Calls::new(case.mix, case.deadlines, seed)?;
         let arrivals = Arrivals::Poisson { per_second: case.load * capacity };
         let time = self.times.of(case);
@@ -116,13 +116,12 @@ impl Testbed<'_> {
         };
         let names: Vec<String> = calls.names().map(str::to_owned).collect();
         let expected = (1.2 * case.load * capacity * time.as_secs_f64()) as usize;
-        let progress = &mut *self.progress;
         let measure = |calls: &mut Calls, target: &mut dyn Served| {
             let classes = calls.classes().clone();
-            let mut noted = Noted::new(target, expected);
-            let measured = load::run(&plan, &mut noted, calls, progress);
-            let from = noted.begin().map_or(Time::ZERO, |begin| begin + plan.warm_up);
-            let calm = (!case.is_overload()).then(|| noted.calm(from, case.load, &classes));
+            let mut recorder = Recorder::new(target, expected);
+            let measured = load::run(&plan, &mut recorder, calls, progress);
+            let from = recorder.begin().map_or(Time::ZERO, |begin| begin + plan.warm_up);
+            let calm = (!case.is_overload()).then(|| recorder.calm(from, case.load, &classes));
             Ok((measured, calm))
         };
         let ((measured, calm), usage) = with_server(system, case.mix, calls, self.core, time + DRAIN, measure)?;
@@ -150,22 +149,6 @@ const ENOUGH: f64 = 0.4;
 /// How long the server's thread, which never sleeps, was kept from its core.
 const KEPT: &str = "server_kept_us";
 
-/// Measures until next to nothing disturbs it, so many times at most; the least disturbed counts.
-fn calmest(tries: usize, mut measure: impl FnMut() -> anyhow::Result<Figures>) -> anyhow::Result<Figures> {
-    let kept = |figures: &Figures| figures.get(KEPT).copied().unwrap_or(0.0);
-    let mut best = measure()?;
-    for _ in 1..tries {
-        if kept(&best) <= CALM_US {
-            break;
-        }
-        let next = measure()?;
-        if kept(&next) < kept(&best) {
-            best = next;
-        }
-    }
-    Ok(best)
-}
-
 /// Starts a server, measures, and says what the server used meanwhile if it tells.
 fn with_server<T>(
     system: System,
@@ -175,13 +158,13 @@ fn with_server<T>(
     time: Duration,
     measure: impl FnOnce(&mut Calls, &mut dyn Served) -> anyhow::Result<T>,
 ) -> anyhow::Result<(T, Option<Usage>)> {
-    let what = || format!("{system} under {}", mix.name());
-    let _watchdog = Watchdog::start(what(), time + PATIENCE);
-    let server = ServerProcess::start(system.server(mix, core)?, core, system.name())?;
+    let what = || format!("{} under {}", system.name, mix.name);
+    let _limit = TimeLimit::start(what(), time + PATIENCE);
+    let server = ServerProcess::start(system.server(mix, core)?, core)?;
     let socket = server.socket()?;
-    let mut target: Box<dyn Served> = match system.stack() {
+    let mut target: Box<dyn Served> = match system.stack {
         Stack::Greenwave => Box::new(Greenwave::connect(&Address::Tcp(socket), &calls)?),
-        Stack::Tonic | Stack::TonicPool => Box::new(Tonic::connect(socket, &calls)?),
+        Stack::Tonic | Stack::TonicPool => Box::new(tonic_client::connect(socket, &calls)?),
     };
     let before = target.usage().with_context(what)?;
     let measured = measure(&mut calls, &mut *target).with_context(what)?;
@@ -219,36 +202,17 @@ fn figures(measured: &Measured, calm: Option<&[Tally]>, names: &[String], capaci
 /// Of calls that were never answered a quantile knows that they took longer than all others: where it falls on one of
 /// them there is none.
 fn push(figures: &mut Figures, prefix: &str, tallies: &[&Tally]) {
-    let mut results = Latencies::new();
-    tallies.iter().for_each(|tally| results.merge(&tally.results));
-    let scheduled = tallies.iter().map(|tally| tally.scheduled).sum::<u64>() as f64;
-    let missed = tallies.iter().map(|tally| tally.missed()).sum::<u64>() as f64;
+    let mut all = Tally::default();
+    tallies.iter().for_each(|tally| all.merge(tally));
     for (metric, q) in [("p50_us", 0.5), ("p99_us", 0.99), ("p999_us", 0.999)] {
-        let share = q * scheduled / results.count().max(1) as f64;
-        if let Some(latency) = results.quantile(share).filter(|_| share <= 1.0) {
-            figures.insert(format!("{prefix}{metric}"), us(latency));
-        }
+        figures.extend(all.quantile_of_all(q).map(|latency| (format!("{prefix}{metric}"), us(latency))));
     }
-    if scheduled > 0.0 {
-        figures.insert(format!("{prefix}missed_share"), missed / scheduled);
-        figures.insert(format!("{prefix}calls"), scheduled);
+    if all.scheduled > 0 {
+        figures.insert(format!("{prefix}missed_share"), all.missed_share());
+        figures.insert(format!("{prefix}calls"), all.scheduled as f64);
     }
 }
 
 fn us(time: Duration) -> f64 {
     time.as_nanos() as f64 / 1e3
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_least_disturbed_counts_and_the_first_that_is_calm_is_the_last() {
-        let mut kept = [9000.0, 3000.0, 5000.0, 10.0, 0.0].into_iter();
-        let mut next = || Ok(Figures::from([(KEPT.to_owned(), kept.next().unwrap())]));
-        assert_eq!(calmest(3, &mut next).unwrap()[KEPT], 3000.0);
-        assert_eq!(calmest(3, &mut next).unwrap()[KEPT], 10.0);
-        assert_eq!(kept.next(), Some(0.0));
-    }
 }

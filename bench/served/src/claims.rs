@@ -1,76 +1,51 @@
-//! What is claimed of the order by default, held against what was measured.
+//! What is claimed, mostly of the order by default.
 
-use std::borrow::Cow;
+use greenwave_bench::claims::Aim::{AtLeast, AtMost};
+use greenwave_bench::claims::{Aim, Claim, claim};
 
-use greenwave_bench::claims::{Aim, Claim};
+pub(crate) const CLAIMS: [Claim; 10] = [
+    claim("little throughput is lost", "extreme|kv", "default", SATURATED, AtLeast(0.95)),
+    claim("little throughput is lost", "extreme|kv", "ps-5us", SATURATED, AtLeast(0.92)),
+    claim("little throughput is lost", "extreme|kv", "ps-1us", SATURATED, AtLeast(0.75)),
+    of_default("as much as the best", "*/*/load-1.2", "goodput_over_best", AtLeast(1.0)),
+    of_default(
+        "on time as by deadlines",
+        "*/*/load-0.5|load-0.7|load-0.9",
+        "missed_points_over_deadline_orders",
+        AtMost(0.1),
+    ),
+    of_default("short calls don't wait", "extreme|kv/none|same|by-class/load-0.7", SHORT, AtMost(0.1)),
+    of_default("short calls don't wait", "extreme|kv/random/load-0.7", SHORT, AtMost(0.25)),
+    of_default("short calls don't wait", "extreme|kv/inverted/load-0.7", SHORT, AtMost(1.0)),
+    of_default("long ones aren't starved", "extreme|kv/*/load-0.7", "long_p999_over_ps_5us", AtMost(3.0)),
+    of_default("nothing to gain or lose", "exponential/*/load-0.7", "p99_over_fcfs", AtMost(1.1)),
+];
 
-use crate::case::{Case, Deadlines, Mix};
-use crate::plan::Plan;
-use crate::ratios;
-use crate::system::System;
+const SATURATED: &str = "saturated_over_fcfs";
+const SHORT: &str = "short_p99_over_fcfs";
 
-/// What is claimed of the cases that are measured, if those systems are that it takes.
-pub(crate) fn of(plan: &Plan) -> Vec<Claim> {
-    let saturated = plan.mixes().filter(|mix| matches!(mix, Mix::Extreme | Mix::Kv)).flat_map(of_saturated);
-    let claims = saturated.chain(plan.cases.iter().flat_map(|case| of_case(*case)));
-    claims.filter(|claim| ratios::can_be_had(claim.metric, claim.system, &plan.systems)).collect()
-}
-
-fn of_saturated(mix: Mix) -> [Claim; 3] {
-    let claim = |system, least| {
-        claim("little throughput is lost", mix.name().to_owned(), system, "saturated_over_fcfs", Aim::AtLeast(least))
-    };
-    [claim(System::Default, 0.95), claim(System::Sharing5, 0.92), claim(System::Sharing1, 0.75)]
-}
-
-fn of_case(case: Case) -> Vec<Claim> {
-    let claim = |what, metric, aim| claim(what, case.to_string(), System::Default, metric, aim);
-    if case.is_overload() {
-        return vec![claim("as much as the best", "goodput_over_best", Aim::AtLeast(1.0))];
-    }
-    let mut claims = vec![claim("on time as by deadlines", "missed_points_over_deadline_orders", Aim::AtMost(0.1))];
-    if case.load == Case::LOAD {
-        match case.mix {
-            Mix::Extreme | Mix::Kv => {
-                let most = match case.deadlines {
-                    Deadlines::None | Deadlines::Same | Deadlines::ByClass => 0.1,
-                    Deadlines::Random => 0.25,
-                    Deadlines::Inverted => 1.0,
-                };
-                claims.push(claim("short calls don't wait", "short_p99_over_fcfs", Aim::AtMost(most)));
-                claims.push(claim("long ones aren't starved", "long_p999_over_ps_5us", Aim::AtMost(3.0)));
-            }
-            Mix::Exponential => claims.push(claim("nothing to gain or lose", "p99_over_fcfs", Aim::AtMost(1.1))),
-            Mix::High | Mix::Tpcc => {}
-        }
-    }
-    claims
-}
-
-fn claim(what: &'static str, case: String, system: System, metric: &'static str, aim: Aim) -> Claim {
-    Claim { what, case: Cow::Owned(case), system: system.name(), metric, aim, of_machine: false }
+const fn of_default(what: &'static str, case: &'static str, metric: &'static str, aim: Aim) -> Claim {
+    claim(what, case, "default", metric, aim)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::Wanted;
+    use crate::case::{Case, MIXES};
+    use greenwave_bench::claims::matches;
 
     #[test]
-    fn something_is_claimed_of_every_case_of_a_full_run() {
-        let plan = Plan::new(&Wanted::default()).unwrap();
-        let claims = of(&plan);
-        assert!(plan.cases.iter().all(|case| claims.iter().any(|claim| claim.case == case.to_string())));
-        let of = |metric: &str| claims.iter().filter(|claim| claim.metric == metric).count();
-        let counts = ["short_p99_over_fcfs", "p99_over_fcfs", "goodput_over_best", "saturated_over_fcfs"].map(of);
-        assert_eq!(counts, [10, 5, 25, 6]);
-    }
-
-    #[test]
-    fn nothing_is_claimed_that_is_not_measured() {
-        let wanted = Wanted { systems: vec![System::Default, System::Fcfs], ..Wanted::default() };
-        let claims = of(&Plan::new(&wanted).unwrap());
-        assert!(claims.iter().all(|claim| claim.metric.ends_with("over_fcfs")), "{claims:?}");
-        assert!(!claims.is_empty());
+    fn something_is_claimed_of_every_case() {
+        let cases: Vec<String> = Case::all().iter().map(Case::to_string).collect();
+        assert!(cases.iter().all(|case| CLAIMS.iter().any(|claim| matches(claim.case, case))));
+        let all = || MIXES.map(|mix| mix.name.to_owned()).into_iter().chain(cases.clone());
+        let of = |metric: &str| {
+            let claims = CLAIMS.iter().filter(|claim| claim.metric == metric);
+            claims.map(|claim| all().filter(|case| matches(claim.case, case)).count()).sum::<usize>()
+        };
+        let long = "long_p999_over_ps_5us";
+        let points = "missed_points_over_deadline_orders";
+        let counts = [SHORT, long, "p99_over_fcfs", "goodput_over_best", SATURATED, points].map(of);
+        assert_eq!(counts, [10, 10, 5, 25, 6, 75]);
     }
 }

@@ -34,7 +34,7 @@ mod work;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
-use greenwave_bench::{child, pin};
+use greenwave_bench::{pin, process};
 use greenwave_policy::Order;
 
 use case::Mix;
@@ -82,10 +82,9 @@ struct Serve {
 fn main() -> anyhow::Result<()> {
     match Cli::parse().command {
         Command::Bench(wanted) => {
-            let [server, client, _] = pin::first_three()?;
-            anyhow::ensure!(server != client, "this process may run on one core alone; it needs two (see `nproc`)");
-            pin::this_thread(client)?;
-            rounds::bench(server, &wanted)
+            let cores = pin::Cores::two()?;
+            pin::this_thread(cores.client)?;
+            rounds::bench(cores.server, &wanted)
         }
         Command::Serve(serve) => serve.run(),
         Command::Units => {
@@ -98,7 +97,7 @@ fn main() -> anyhow::Result<()> {
 impl Serve {
     fn run(self) -> anyhow::Result<()> {
         pin::this_thread(self.core)?;
-        child::end_with_parent();
+        process::end_with_starter();
         let quantum = self.quantum_us.map(|micros| Duration::try_from_secs_f64(micros / 1e6)).transpose()?;
         match self.stack {
             Stack::Greenwave => server::serve(self.mix, self.core, self.order, quantum),

@@ -6,12 +6,13 @@
 
 use std::time::Duration;
 
-use anyhow::ensure;
 use clap::Args;
+use greenwave_bench::benchmark;
+use greenwave_bench::claims::matches;
 
-use crate::case::{Case, Deadlines, Mix};
+use crate::case::{Case, Mix};
 use crate::cell::Times;
-use crate::system::System;
+use crate::system::{SYSTEMS, System};
 
 const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
@@ -23,15 +24,8 @@ const START: Duration = ms(130);
 /// What is to be measured.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Wanted {
-    /// End within 45 seconds, with some of the cases and systems, once each
-    #[arg(long)]
-    pub(crate) quick: bool,
-    /// Measure this case, or those of this mix, such as kv/none/load-0.7, kv/none or kv; repeatable
-    #[arg(long = "case", value_name = "NAME")]
-    pub(crate) cases: Vec<String>,
-    /// Measure this system; repeatable
-    #[arg(long = "system", value_name = "NAME")]
-    pub(crate) systems: Vec<System>,
+    #[command(flatten)]
+    pub(crate) what: benchmark::Wanted,
     /// So many rounds of everything
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
     pub(crate) rounds: Option<u8>,
@@ -44,6 +38,8 @@ pub(crate) struct Wanted {
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) cases: Vec<Case>,
+    /// What a quick run leaves out.
+    pub(crate) left_out: Vec<String>,
     pub(crate) systems: Vec<System>,
     pub(crate) times: Times,
     /// Whether all is measured of which something is claimed.
@@ -51,49 +47,43 @@ pub(crate) struct Plan {
     rounds: Option<usize>,
 }
 
-/// Rounds where something is claimed of tails.
+/// What a quick run has time for.
+const QUICK: &str = "extreme|kv/none|by-class/load-0.7";
+const QUICK_SYSTEMS: [&str; 3] = ["fcfs", "default", "ps-5us"];
+
+/// Where something is claimed of tails, and the rounds there.
+const TAILS: &str = "extreme|exponential|kv/*/load-0.7";
+
 const ROUNDS: usize = 3;
 
 impl Plan {
     /// # Errors
     /// When a case is named that there is not.
     pub(crate) fn new(wanted: &Wanted) -> anyhow::Result<Self> {
+        let quick = wanted.what.quick;
         let all = Case::all();
-        for name in &wanted.cases {
-            let (first, last) = (all[0], all[all.len() - 1]);
-            let exists = all.iter().any(|case| case.is_part_of(name));
-            ensure!(exists, "no case is called `{name}`; there are {first} to {last}, and parts of these names");
-        }
-        let quick = |case: &Case| {
-            matches!(case.mix, Mix::Extreme | Mix::Kv)
-                && matches!(case.deadlines, Deadlines::None | Deadlines::ByClass)
-                && case.load == Case::LOAD
-        };
-        let is_wanted = |case: &Case| match wanted.cases.is_empty() {
-            true => !wanted.quick || quick(case),
-            false => wanted.cases.iter().any(|name| case.is_part_of(name)),
-        };
-        let systems = match (wanted.systems.is_empty(), wanted.quick) {
-            (false, _) => System::ALL.into_iter().filter(|system| wanted.systems.contains(system)).collect(),
-            (true, true) => vec![System::Fcfs, System::Default, System::Sharing5],
-            (true, false) => System::ALL.to_vec(),
-        };
-        let is_chosen = !wanted.cases.is_empty() || !wanted.systems.is_empty();
-        let rounds = match (wanted.rounds, wanted.quick) {
+        let names: Vec<String> = all.iter().map(Case::to_string).collect();
+        let is_quick = |name: &str| matches(QUICK, name);
+        let (chosen, left_out) = wanted.what.choose_cases(&names, is_quick)?;
+        let cases = all.into_iter().filter(|case| chosen.contains(&case.to_string())).collect();
+        let names = wanted.what.choose_systems(&SYSTEMS.map(|system| system.name))?;
+        let has_time = |name: &str| !quick || !wanted.what.systems.is_empty() || QUICK_SYSTEMS.contains(&name);
+        let is_wanted = |system: &System| names.contains(&system.name) && has_time(system.name);
+        let systems = SYSTEMS.into_iter().filter(is_wanted).collect();
+        let is_chosen = !wanted.what.cases.is_empty() || !wanted.what.systems.is_empty();
+        let rounds = match (wanted.rounds, quick) {
             (Some(rounds), _) => Some(usize::from(rounds)),
             (None, true) => Some(1),
             (None, false) => is_chosen.then_some(ROUNDS),
         };
         let window = wanted.window.map_or(ms(800), ms);
         let times = Times { warm_up: ms(200), warm_up_overload: ms(1000), window, saturated: ms(500) };
-        let cases = all.into_iter().filter(is_wanted).collect();
-        Ok(Self { cases, systems, times, is_full: !wanted.quick && !is_chosen, rounds })
+        Ok(Self { cases, left_out, systems, times, is_full: !quick && !is_chosen, rounds })
     }
 
     /// How many times a case is measured.
     pub(crate) fn rounds(&self, case: Case) -> usize {
-        let tails = matches!(case.mix, Mix::Extreme | Mix::Exponential | Mix::Kv) && case.load == Case::LOAD;
-        self.rounds.unwrap_or(if tails { ROUNDS } else { 1 })
+        self.rounds.unwrap_or(if matches(TAILS, &case.to_string()) { ROUNDS } else { 1 })
     }
 
     /// How many times what a system serves in a closed loop is measured.
@@ -133,9 +123,14 @@ impl Plan {
 mod tests {
     use super::*;
 
+    fn wanted(quick: bool, cases: &[&str], systems: &[&str]) -> Wanted {
+        let [cases, systems] = [cases, systems].map(|names| names.iter().map(|&name| name.to_owned()).collect());
+        Wanted { what: benchmark::Wanted { quick, cases, systems }, ..Wanted::default() }
+    }
+
     #[test]
     fn a_quick_run_takes_less_than_45_seconds() {
-        let plan = Plan::new(&Wanted { quick: true, ..Wanted::default() }).unwrap();
+        let plan = Plan::new(&wanted(true, &[], &[])).unwrap();
         assert!(plan.length() < Duration::from_secs(40), "{:?}", plan.length());
         assert_eq!((plan.cases.len(), plan.systems.len()), (4, 3));
         assert!(!plan.is_full);
@@ -151,15 +146,10 @@ mod tests {
 
     #[test]
     fn only_what_is_named_is_measured() {
-        let wanted = |case: &str| Wanted {
-            cases: vec![case.to_owned()],
-            systems: vec![System::Default, System::Fcfs],
-            ..Wanted::default()
-        };
-        let plan = Plan::new(&wanted("tpcc/same")).unwrap();
-        assert_eq!(plan.systems, [System::Fcfs, System::Default]);
+        let plan = Plan::new(&wanted(false, &["tpcc/same"], &["default", "fcfs"])).unwrap();
+        assert_eq!(plan.systems, SYSTEMS[..2]);
         assert_eq!(plan.cases.len(), Case::LOADS.len());
         assert_eq!((plan.blocks().count(), plan.mixes().count(), plan.is_full), (1, 1, false));
-        assert!(Plan::new(&wanted("tpc")).unwrap_err().to_string().contains("extreme/none/load-0.5"));
+        assert!(Plan::new(&wanted(false, &["tpc"], &[])).unwrap_err().to_string().contains("extreme/none/load-0.5"));
     }
 }

@@ -1,54 +1,41 @@
 //! All systems in turns.
 //!
-//! What disturbs a machine changes from minute to minute, so the systems of a case are measured one right after another,
-//! each round begins with another one, and ratios are taken within rounds. The unit of load is what the server does first
-//! come, first served in a closed loop. It is measured before each block of cases, and once again at the end of a mix, so
-//! that drift shows.
+//! The unit of load is what the server does first come, first served in a closed loop. It is measured before each block of
+//! cases, and once again at the end of a mix, so that drift shows.
 
-use anyhow::Context;
-use greenwave_bench::capacity::median;
-use greenwave_bench::claims;
-use greenwave_bench::disturbance::{QUIET, Watch};
+use anyhow::{Context, ensure};
+use greenwave_bench::benchmark::{Benchmark, Named as _};
 use greenwave_bench::probes;
 use greenwave_bench::progress::Progress;
-use greenwave_bench::result::Results;
+use greenwave_bench::rounds::{Cell, Figures};
 
 use crate::calls;
 use crate::case::{Case, Mix};
-use crate::cell::{Figures, Testbed};
+use crate::cell::Testbed;
+use crate::claims::CLAIMS;
 use crate::plan::{Plan, Wanted};
-use crate::ratios::{self, Round};
-use crate::system::System;
+use crate::ratios;
+use crate::system::{FCFS, System};
 
 /// Measures what is wanted with servers on this core, prints it and writes it.
 pub(crate) fn bench(core: usize, wanted: &Wanted) -> anyhow::Result<()> {
     let plan = Plan::new(wanted)?;
     calls::learn_units(&probes::of_this_program()?, core)?;
     eprintln!("takes about {:.0?}", plan.length());
-    let watch = Watch::start();
-    let mut results = Results::new("served");
-    let mut progress = Progress::new(plan.steps());
-    let testbed = Testbed { core, times: plan.times, progress: &mut progress };
-    let mut bench = Bench { plan: &plan, testbed, results: &mut results, seed: 0, failures: Vec::new() };
+    let (testbed, bench) = (Testbed { core, times: plan.times }, Benchmark::new("served", plan.steps()));
+    let mut run = Run { plan: &plan, testbed, bench, seed: 0 };
     for mix in plan.mixes() {
-        bench.mix(mix)?;
+        let done = run.mix(mix);
+        run.bench.settle(mix.name, done);
     }
-    let failures = bench.failures;
-    drop(progress);
-    println!("{}", results.table(&["saturated_per_s", "saturated_over_fcfs", "head_share", "capacity_per_s"]));
-    println!("{}", results.table(&OPEN));
-    let claims = crate::claims::of(&plan);
-    println!("{}", claims::table(&claims, &results));
-    if let Some(others) = watch.others() {
-        results.push("machine", "others", "busy_cores", others);
-        if others > QUIET {
-            println!("Others kept {others:.2} cores busy meanwhile: times are too long, and ratios uncertain.");
-        }
-    }
-    println!("wrote {}", results.write()?.display());
-    anyhow::ensure!(failures.is_empty(), "not all could be measured: {}", failures.join("; "));
-    let missed = claims.iter().filter(|claim| claim.is_reached(&results) != Some(true)).count();
-    anyhow::ensure!(!plan.is_full || missed == 0, "{missed} of {} claims don't hold", claims.len());
+    let names = plan.cases.iter().map(Case::to_string).chain(plan.mixes().map(|mix| mix.name.to_owned()));
+    run.bench.note_left_out(&plan.left_out);
+    let counts = run.bench.finish(&CLAIMS, &names.collect::<Vec<_>>(), |results| {
+        println!("{}", results.table(&["saturated_per_s", "saturated_over_fcfs", "head_share", "capacity_per_s"]));
+        println!("{}", results.table(&OPEN));
+    })?;
+    let missed = counts.fail + counts.not_measured;
+    ensure!(!plan.is_full || missed == 0, "{missed} of {} claims don't hold", missed + counts.hold);
     Ok(())
 }
 
@@ -67,100 +54,64 @@ const OPEN: [&str; 11] = [
     "calm_share",
 ];
 
-struct Bench<'a> {
-    plan: &'a Plan,
-    testbed: Testbed<'a>,
-    results: &'a mut Results,
-    /// Raised for each set of cells that are compared.
-    seed: u64,
-    failures: Vec<String>,
+/// Whether the least and the most of a metric tell more than its median.
+fn has_range(metric: &str) -> bool {
+    ["p99_us", "p999_us", "per_s", "missed_share"].iter().any(|end| metric.ends_with(end)) || metric.contains("_over_")
 }
 
-impl Bench<'_> {
+struct Run<'a> {
+    plan: &'a Plan,
+    testbed: Testbed,
+    bench: Benchmark,
+    /// Raised for each set of cells that are compared.
+    seed: u64,
+}
+
+impl Run<'_> {
     fn mix(&mut self, mix: Mix) -> anyhow::Result<()> {
-        let plan = self.plan;
-        let rounds = (0..plan.rounds_saturated()).map(|round| {
-            let step = format!("{}: saturated, round {}", mix.name(), round + 1);
-            self.round(round, None, &step, |bench, system| bench.testbed.saturated(system, mix))
+        let (plan, testbed) = (self.plan, self.testbed);
+        self.measure(mix.name, plan.rounds_saturated(), None, |_, system, progress| {
+            testbed.saturated(system, mix, progress)
         });
-        let rounds: Vec<Round> = rounds.collect();
-        self.push(mix.name(), &rounds);
         let mut first = None;
         for cases in plan.blocks().filter(|cases| cases[0].mix == mix) {
             let capacity = self.capacity(mix)?;
             first = first.or(Some(capacity));
-            let block = format!("{}/{}", mix.name(), cases[0].deadlines.name());
-            self.results.push(&block, System::Fcfs.name(), "capacity_per_s", capacity);
+            let block = format!("{}/{}", mix.name, cases[0].deadlines.name());
+            self.bench.results.push(&block, FCFS.name, "capacity_per_s", capacity);
             for &case in cases {
-                self.case(case, capacity);
+                let seed = self.seed + 1;
+                self.measure(&case.to_string(), plan.rounds(case), Some(case), |round, system, progress| {
+                    testbed.open(system, case, capacity, seed + round as u64, progress)
+                });
+                self.seed += plan.rounds(case) as u64;
             }
         }
         if let Some(first) = first {
             let last = self.capacity(mix)?;
-            self.results.push(mix.name(), System::Fcfs.name(), "capacity_last_over_first", last / first);
+            self.bench.results.push(mix.name, FCFS.name, "capacity_last_over_first", last / first);
         }
         Ok(())
     }
 
-    fn case(&mut self, case: Case, capacity: f64) {
-        let rounds = (0..self.plan.rounds(case)).map(|round| {
-            self.seed += 1;
-            let seed = self.seed;
-            let step = format!("{case}: round {}", round + 1);
-            self.round(round, Some(case), &step, |bench, system| bench.testbed.open(system, case, capacity, seed))
-        });
-        let rounds: Vec<Round> = rounds.collect();
-        self.push(&case.to_string(), &rounds);
-    }
-
-    /// One measurement of each system. Should one fail, the others may well work.
-    fn round(
+    fn measure(
         &mut self,
-        round: usize,
+        name: &str,
+        count: usize,
         case: Option<Case>,
-        step: &str,
-        measure: impl Fn(&mut Self, System) -> anyhow::Result<Figures>,
-    ) -> Round {
-        let systems = self.plan.systems.len();
-        let mut figures = Round::new();
-        for index in (0..systems).map(|turn| (turn + round) % systems) {
-            let system = self.plan.systems[index];
-            self.testbed.progress.step(format!("{step}, {system}"));
-            match measure(self, system) {
-                Ok(found) => _ = figures.insert(system.name(), found),
-                Err(error) => self.failures.push(format!("{step}: {error:#}")),
-            }
-        }
-        ratios::add(&mut figures, case);
-        figures
+        measure: impl Fn(usize, System, &mut Progress) -> anyhow::Result<Figures>,
+    ) {
+        let systems = &self.plan.systems;
+        let names: Vec<&str> = systems.iter().map(|system| system.name).collect();
+        let measure = |round, at: usize, progress: &mut _| measure(round, systems[at], progress);
+        let mut rounds = self.bench.rounds(Cell::of_case(name, &names), count, measure);
+        ratios::add(&mut rounds, case);
+        rounds.push(&mut self.bench.results, has_range);
     }
 
     fn capacity(&mut self, mix: Mix) -> anyhow::Result<f64> {
-        self.testbed.progress.step(format!("{}: capacity", mix.name()));
-        let figures = self.testbed.saturated(System::Fcfs, mix)?;
+        self.bench.progress.step(format!("{}: capacity", mix.name));
+        let figures = self.testbed.saturated(FCFS, mix, &mut self.bench.progress)?;
         figures.get("saturated_per_s").copied().context("a closed loop has a rate")
-    }
-
-    /// Medians of the rounds, and of what tells most the least and the most of them as well.
-    fn push(&mut self, case: &str, rounds: &[Round]) {
-        for system in &self.plan.systems {
-            let of_system: Vec<&Figures> = rounds.iter().filter_map(|round| round.get(system.name())).collect();
-            let Some(first) = of_system.first() else { continue };
-            for metric in first.keys() {
-                let values: Vec<f64> = of_system.iter().filter_map(|figures| figures.get(metric)).copied().collect();
-                // A quantile that there isn't in one of the rounds is infinite there.
-                if values.len() < of_system.len() {
-                    continue;
-                }
-                self.results.push(case, system.name(), metric, median(&values));
-                let tells = ["p99_us", "p999_us", "per_s", "missed_share"].iter().any(|end| metric.ends_with(end));
-                if values.len() > 1 && (tells || metric.contains("_over_")) {
-                    let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-                    let least = values.iter().copied().fold(f64::INFINITY, f64::min);
-                    self.results.push(case, system.name(), format!("{metric}_min"), least);
-                    self.results.push(case, system.name(), format!("{metric}_max"), most);
-                }
-            }
-        }
     }
 }

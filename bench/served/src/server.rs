@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::ensure;
 use greenwave::rpc::{Limits, Wait};
 use greenwave::{Address, Code, Router, Server, ServerConfig, Status};
-use greenwave_bench::{child, clock};
+use greenwave_bench::{clock, process};
 use greenwave_policy::{Order, Time};
 
 use crate::calls::{SERVICE, methods};
@@ -41,7 +41,7 @@ pub(crate) fn serve(mix: Mix, core: usize, order: Option<Order>, quantum: Option
     }
     let server = Server::start(config, router(mix))?;
     match server.addresses() {
-        [Address::Tcp(socket)] => child::announce(socket),
+        [Address::Tcp(socket)] => process::say_listening(socket),
         others => anyhow::bail!("asked to listen on one address, the server listens on {others:?}"),
     }
     server.join();

@@ -8,7 +8,7 @@ use greenwave::rpc::{Completion, MethodId, Wait};
 use greenwave::{Address, CallQueue, ChannelConfig, Code, Context, Status};
 use greenwave_bench::capacity::OUT_OF_REACH;
 use greenwave_bench::clock;
-use greenwave_bench::rpc::miss;
+use greenwave_bench::rpc::{AT_ONCE, miss};
 use greenwave_bench::target::{Answer, Reply, Request, Target};
 use greenwave_policy::Time;
 
@@ -67,10 +67,6 @@ const READING: u64 = u64::MAX - 1;
 /// So many calls are under way at most, which is twice as many as the server's queue takes. The client's own queue would
 /// hold the others back too, but is made for fewer.
 const MOST: usize = 8192;
-
-/// So many answers are taken before calls are sent that are due meanwhile: a server that makes up for something answers as fast
-/// as they are taken, and what is sent after that, all at once, would hold it up again.
-const AT_ONCE: usize = 32;
 
 /// How long a server whose queue is full is asked what it used.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -1,28 +1,24 @@
 //! tonic's server with the same handlers: run where they are called, or as jobs of a pool that suspends them.
 //!
-//! The service is written by hand, as generated code would have it. The pool's threads share the server's core with
+//! The pool's threads share the server's core with
 //! tokio's, so nobody spins there; without a pool tokio is alone on it, and polls without ever sleeping, as the other
 //! servers do.
 
 use std::collections::HashMap;
-use std::convert::Infallible;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use greenwave_bench::as_is::AsIs;
-use greenwave_bench::child;
+use greenwave_bench::grpc::Calls;
+use greenwave_bench::process;
 use greenwave_quanta::Pool;
 use greenwave_quanta::pool::Terms;
 use tokio::net::TcpListener;
-use tonic::codegen::{Body, BoxFuture, Service, StdError, http};
-use tonic::server::{Grpc, NamedService, UnaryService};
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status};
 
-use crate::calls::{SERVICE, methods};
+use crate::calls::methods;
 use crate::case::Mix;
 use crate::tonic_client::MOST;
 use crate::work::Kernel;
@@ -30,8 +26,12 @@ use crate::work::Kernel;
 /// Serves until standard input ends.
 pub(crate) fn serve(mix: Mix, with_pool: bool) -> anyhow::Result<()> {
     let pool = with_pool.then(|| Pool::builder().workers(1).spin(Duration::ZERO).build()).transpose()?.map(Arc::new);
-    let kernels = methods(mix).inspect(|(_, kernel)| kernel.prepare());
-    let service = Methods { kernels: Arc::new(kernels.collect()), pool };
+    let kernels: HashMap<&str, Kernel> = methods(mix).inspect(|(_, kernel)| kernel.prepare()).collect();
+    let kernels = Arc::new(kernels);
+    let service = Calls(move |method: &str| {
+        let (kernel, pool) = (kernels.get(method).copied(), pool.clone());
+        move |request| answer(kernel, pool.clone(), request)
+    });
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     if !with_pool {
         runtime.spawn(async {
@@ -42,70 +42,32 @@ pub(crate) fn serve(mix: Mix, with_pool: bool) -> anyhow::Result<()> {
     }
     runtime.block_on(async {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
-        child::announce(listener.local_addr()?);
+        process::say_listening(listener.local_addr()?);
         let mut server = Server::builder().max_concurrent_streams(MOST as u32);
         let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
         Ok(server.add_service(service).serve_with_incoming(incoming).await?)
     })
 }
 
-#[derive(Clone)]
-struct Methods {
-    kernels: Arc<HashMap<&'static str, Kernel>>,
-    pool: Option<Arc<Pool>>,
-}
-
-impl NamedService for Methods {
-    const NAME: &'static str = SERVICE;
-}
-
-impl<B> Service<http::Request<B>> for Methods
-where
-    B: Body + Send + 'static,
-    B::Error: Into<StdError> + Send + 'static,
-{
-    type Response = http::Response<tonic::body::Body>;
-    type Error = Infallible;
-    type Future = BoxFuture<Self::Response, Self::Error>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: http::Request<B>) -> Self::Future {
-        let name = request.uri().path().rsplit('/').next().unwrap_or_default();
-        let method = Method { kernel: self.kernels.get(name).copied(), pool: self.pool.clone() };
-        Box::pin(async move { Ok(Grpc::new(AsIs).unary(method, request).await) })
-    }
-}
-
-struct Method {
+/// Does what a method does, here or in the pool.
+async fn answer(
     kernel: Option<Kernel>,
     pool: Option<Arc<Pool>>,
-}
-
-impl UnaryService<Bytes> for Method {
-    type Response = Bytes;
-    type Future = BoxFuture<Response<Bytes>, Status>;
-
-    fn call(&mut self, request: Request<Bytes>) -> Self::Future {
-        let (kernel, pool) = (self.kernel, self.pool.clone());
-        Box::pin(async move {
-            let kernel = kernel.ok_or_else(|| Status::unimplemented("no such method"))?;
-            let terms = Terms::from(timeout(&request));
-            let message = request.into_inner();
-            let found = match pool {
-                None => kernel.run(&message),
-                Some(pool) => {
-                    let job = pool.try_spawn(terms, move || kernel.run(&message));
-                    let job = job.map_err(|full| Status::resource_exhausted(full.to_string()))?;
-                    job.await.map_err(|error| Status::deadline_exceeded(error.to_string()))?
-                }
-            };
-            let found = found.ok_or_else(|| Status::invalid_argument("no order"))?;
-            Ok(Response::new(Bytes::copy_from_slice(&found)))
-        })
-    }
+    request: Request<Bytes>,
+) -> Result<Response<Bytes>, Status> {
+    let kernel = kernel.ok_or_else(|| Status::unimplemented("no such method"))?;
+    let terms = Terms::from(timeout(&request));
+    let message = request.into_inner();
+    let found = match pool {
+        None => kernel.run(&message),
+        Some(pool) => {
+            let job = pool.try_spawn(terms, move || kernel.run(&message));
+            let job = job.map_err(|full| Status::resource_exhausted(full.to_string()))?;
+            job.await.map_err(|error| Status::deadline_exceeded(error.to_string()))?
+        }
+    };
+    let found = found.ok_or_else(|| Status::invalid_argument("no order"))?;
+    Ok(Response::new(Bytes::copy_from_slice(&found)))
 }
 
 /// How soon the answer has to be there, as gRPC writes it: up to eight digits and a unit.

@@ -31,18 +31,17 @@ pub(super) fn beside(lines: &[Labelled<'_>], area: [f64; 4], taken: &[[f64; 4]])
         taken.iter().map(|&[left, top, right, bottom]| Area { left, top, right, bottom }).collect();
     for (index, line) in lines.iter().enumerate() {
         let width = line.text.chars().count() as f64 * LETTER;
-        let places = dense(&line.points).into_iter().flat_map(|at| around(at, width));
-        let scored =
-            places.filter(|place| place.is_within(area)).map(|place| (place, room(&place, index, lines, &placed)));
+        let spots = dense(&line.points).into_iter().flat_map(|at| around(at, width));
+        let scored = spots.filter(|spot| spot.is_within(area)).map(|spot| (spot, room(&spot, index, lines, &placed)));
         let best = scored.max_by(|a, b| a.1.total_cmp(&b.1));
-        if let Some((place, _)) = best.filter(|(_, room)| *room >= GAP) {
-            let (x, y) = (place.left, place.bottom - 2.5);
+        if let Some((spot, _)) = best.filter(|(_, room)| *room >= GAP) {
+            let (x, y) = (spot.left, spot.bottom - 2.5);
             svg.push_str(&format!(
                 "<text class=\"name halo {}\" x={x:.1} y={y:.1}>{}</text>",
                 line.class,
                 escape(line.text)
             ));
-            placed.push(place);
+            placed.push(spot);
         }
     }
     svg
@@ -68,7 +67,7 @@ pub(super) fn at_the_end(lines: &[Labelled<'_>], x: f64, top: f64, bottom: f64) 
 
 /// Places in ascending order, `apart` from each other and as near to the wanted ones as that allows.
 fn spread(wanted: &[f64], apart: f64, top: f64, bottom: f64) -> Vec<f64> {
-    // Groups of places that touch: where the first is, and how many there are. A group sits where its members want it
+    // Groups of spots that touch: where the first is, and how many there are. A group sits where its members want it
     // to on average; groups that would overlap become one.
     let mut groups: Vec<(f64, usize)> = Vec::new();
     for &want in wanted {
@@ -95,15 +94,15 @@ fn around((x, y): (f64, f64), width: f64) -> [Area; 4] {
     [at(x + GAP + 1.0, y - HEIGHT / 2.0), at(left, y - HEIGHT / 2.0), at(left, y - HEIGHT - GAP), at(x + GAP, y + GAP)]
 }
 
-/// How far a place is from everything that it must not touch, its own line included but for the gap.
-fn room(place: &Area, own: usize, lines: &[Labelled<'_>], placed: &[Area]) -> f64 {
-    let names = placed.iter().map(|other| place.distance_to(other));
+/// How far a spot is from everything that it must not touch, its own line included but for the gap.
+fn room(spot: &Area, own: usize, lines: &[Labelled<'_>], placed: &[Area]) -> f64 {
+    let names = placed.iter().map(|other| spot.distance_to(other));
     let others = lines.iter().enumerate().flat_map(|(index, line)| {
         // A name may be nearer to its own line than to others, but not on it.
         let weight = if index == own { 3.0 } else { 1.0 };
         dense(&line.points)
             .into_iter()
-            .map(move |(x, y)| weight * place.distance_to(&Area { left: x, top: y, right: x, bottom: y }))
+            .map(move |(x, y)| weight * spot.distance_to(&Area { left: x, top: y, right: x, bottom: y }))
     });
     names.chain(others).fold(f64::INFINITY, f64::min)
 }

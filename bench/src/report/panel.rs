@@ -66,7 +66,7 @@ impl Panel {
     /// Where a point of the plot lies in the picture.
     pub(super) fn at(&self, x: f64, y: f64) -> (f64, f64) {
         let (width, height) = self.size();
-        (LEFT + self.x.place(x) * width, TOP + (1.0 - self.y.place(y)) * height)
+        (LEFT + self.x.position(x) * width, TOP + (1.0 - self.y.position(y)) * height)
     }
 
     /// Width and height of the plotting area.

@@ -35,13 +35,13 @@ impl Scale {
     }
 
     /// Where a value lies, 0 being the beginning of the axis and 1 its end; values beyond are put at the ends.
-    pub(super) fn place(self, value: f64) -> f64 {
-        let place = match self {
+    pub(super) fn position(self, value: f64) -> f64 {
+        let position = match self {
             Self::Linear { begin, end } => (value - begin) / (end - begin),
             Self::Log { begin, end } => (value.max(f64::MIN_POSITIVE) / begin).ln() / (end / begin).ln(),
             Self::Nines { nines } => -(1.0 - value).max(1e-12).log10() / f64::from(nines),
         };
-        place.clamp(0.0, 1.0)
+        position.clamp(0.0, 1.0)
     }
 
     /// The marks, from the beginning to the end.
@@ -142,8 +142,8 @@ mod tests {
     #[test]
     fn nines_are_equally_far_apart() {
         let scale = Scale::Nines { nines: 3 };
-        let places = [0.0, 0.9, 0.99, 0.999, 1.0].map(|share| (scale.place(share) * 3.0 * 1e6).round() / 1e6);
-        assert_eq!(places, [0.0, 1.0, 2.0, 3.0, 3.0]);
+        let positions = [0.0, 0.9, 0.99, 0.999, 1.0].map(|share| (scale.position(share) * 3.0 * 1e6).round() / 1e6);
+        assert_eq!(positions, [0.0, 1.0, 2.0, 3.0, 3.0]);
         assert_eq!(labels(scale, percent), ["0%", "50%", "90%", "99%", "99.9%"]);
     }
 

@@ -68,7 +68,7 @@ struct Picture {
 
 impl Picture {
     fn x(&self, nanos: f64) -> f64 {
-        NAMES + self.axis.place(nanos) * (WIDTH - NAMES - 8.0)
+        NAMES + self.axis.position(nanos) * (WIDTH - NAMES - 8.0)
     }
 
     fn frame(&mut self, bottom: f64) {
@@ -119,8 +119,8 @@ impl Picture {
         let (deadline, answered) = (self.x(nanos(sample.deadline)), self.x(nanos(sample.latency)));
         let top = TOP - 4.0;
         self.svg.push_str(&format!("<path class=deadline d=\"M{deadline:.1} {top}V{bottom}\"/>"));
-        self.svg.push_str(&match self.axis.place(nanos(sample.latency)) {
-            place if place < 1.0 => format!("<path class=answered d=\"M{answered:.1} {top}V{bottom}\"/>"),
+        self.svg.push_str(&match self.axis.position(nanos(sample.latency)) {
+            position if position < 1.0 => format!("<path class=answered d=\"M{answered:.1} {top}V{bottom}\"/>"),
             _ => format!("<text class=\"note halo\" text-anchor=end x={WIDTH} y={:.1}>goes on ▸</text>", TOP + 11.0),
         });
     }

@@ -10,49 +10,40 @@ use anyhow::Context as _;
 
 use crate::bench::{Bench, Case, Core, Length};
 use crate::role::{Figures, Role};
-use crate::testbed::Place;
+use crate::testbed::Node;
 
-pub(crate) struct Boost;
+pub(crate) const BOOST: Case = Case {
+    name: "boost",
+    systems: &["alone", "beside", "boosted"],
+    full: Length::new(5, 3000),
+    quick: Some(Length::new(1, 1000)),
+    not_quick: &[],
+    missing: |_, _| None,
+    ratios: &[("p50_us", "beside"), ("p99_us", "beside"), ("p999_us", "beside"), ("neighbour_work_per_s", "beside")],
+    own_ratios: &[],
+    run,
+};
 
-impl Case for Boost {
-    fn name(&self) -> &'static str {
-        "boost"
+fn run(bench: &Bench, system: &str, time: Duration) -> anyhow::Result<Figures> {
+    let length = time.as_millis().to_string();
+    let mut neighbour =
+        (system != "alone").then(|| bench.load(Node::A1, Core::Small, &["compute", "--share", "0.9"])).transpose()?;
+    let mut service = bench.load(Node::A1, Core::Small, &["wake", "--every-us", "1000", "--for-ms", &length])?;
+    if system == "boosted" {
+        boost(bench, &service)?;
     }
-
-    fn systems(&self) -> Vec<&'static str> {
-        vec!["alone", "beside", "boosted"]
+    let before = neighbour.as_mut().map(Role::count).transpose()?;
+    let mut figures = service.figures(time)?;
+    if let (Some(neighbour), Some(before)) = (&mut neighbour, before) {
+        let after = neighbour.count()?;
+        figures.insert("neighbour_work_per_s".to_owned(), (after.0 - before.0) / (after.1 - before.1));
     }
-
-    fn length(&self, quick: bool) -> Option<Length> {
-        Some(if quick { Length::new(1, 1000) } else { Length::new(5, 3000) })
-    }
-
-    fn run(&self, bench: &Bench, system: &str, time: Duration) -> anyhow::Result<Figures> {
-        let length = time.as_millis().to_string();
-        let mut neighbour = (system != "alone")
-            .then(|| bench.load(Place::A1, Core::Small, &["compute", "--share", "0.9"]))
-            .transpose()?;
-        let mut service = bench.load(Place::A1, Core::Small, &["wake", "--every-us", "1000", "--for-ms", &length])?;
-        if system == "boosted" {
-            boost(bench, &service)?;
-        }
-        let before = neighbour.as_mut().map(Role::count).transpose()?;
-        let mut figures = service.figures(time)?;
-        if let (Some(neighbour), Some(before)) = (&mut neighbour, before) {
-            let after = neighbour.count()?;
-            figures.insert("neighbour_work_per_s".to_owned(), (after.0 - before.0) / (after.1 - before.1));
-        }
-        Ok(figures)
-    }
-
-    fn ratios(&self) -> &'static [(&'static str, &'static str)] {
-        &[("p50_us", "beside"), ("p99_us", "beside"), ("p999_us", "beside"), ("neighbour_work_per_s", "beside")]
-    }
+    Ok(figures)
 }
 
 /// Gives all threads of a process a short slice.
 pub(super) fn boost(bench: &Bench, service: &Role) -> anyhow::Result<()> {
     let (id, memory) = (service.id().to_string(), bench.testbed.folder().join("boost.json"));
     let words = ["agent", "boost", "--pid", &id, "--memory", &memory.to_string_lossy()];
-    bench.programs.run(&bench.testbed, Place::HostA, &words).context("A1 can't be boosted")
+    bench.programs.run(&bench.testbed, Node::HostA, &words).context("A1 can't be boosted")
 }

@@ -12,10 +12,7 @@ use anyhow::{Context as _, ensure};
 
 use crate::bench::{Bench, Case, Core, Length};
 use crate::role::{Figures, Role};
-use crate::testbed::Place;
-
-/// Names of systems, and how many flows they stand for.
-const FLOWS: [(&str, u32); 3] = [("10-flows", 10), ("10k-flows", 10_000), ("1M-flows", 1_000_000)];
+use crate::testbed::Node;
 
 /// Packets of a measurement with few flows.
 const LEAST: u32 = 100_000;
@@ -25,50 +22,44 @@ const ROOM: u32 = 2;
 
 const SWITCH: &str = "/proc/sys/kernel/bpf_stats_enabled";
 
-pub(crate) struct ManyFlows;
+pub(crate) const MANY_FLOWS: Case = Case {
+    name: "many-flows",
+    systems: &["10-flows", "10k-flows", "1M-flows"],
+    // It takes as long as the packets do.
+    full: Length::new(2, 0),
+    quick: Some(Length::new(1, 0)),
+    not_quick: &["1M-flows"],
+    missing: |bench, _| match Path::new(SWITCH).exists() {
+        true => bench.agent_obstacle(),
+        false => Some(format!("the kernel has no {SWITCH}")),
+    },
+    ratios: &[],
+    own_ratios: &[],
+    run,
+};
 
-impl Case for ManyFlows {
-    fn name(&self) -> &'static str {
-        "many-flows"
+fn run(bench: &Bench, system: &str, _time: Duration) -> anyhow::Result<Figures> {
+    let flows: u32 = match system {
+        "10-flows" => 10,
+        "10k-flows" => 10_000,
+        _ => 1_000_000,
+    };
+    bench.testbed.unlimit()?;
+    let _counting = Counting::begin()?;
+    let room = (flows * ROOM).max(65_536).to_string();
+    let agents = bench.programs.agents(&bench.testbed, &[Node::HostA], &["--flows", &room])?;
+    let agent = agents.first().context("host A has an agent")?;
+    let (flows, datagrams) = (flows.to_string(), flows.max(LEAST).to_string());
+    let words = ["scatter", "--to", "10.128.0.1", "--flows", &flows, "--datagrams", &datagrams];
+    let mut scatter = bench.load(Node::A1, Core::Bulk, &words)?;
+    let begin = run_time(agent)?;
+    scatter.again()?;
+    let (first, second) = (run_time(agent)?, scatter.again().and_then(|_| run_time(agent))?);
+    let mut figures = Figures::from([("tag_ns".to_owned(), second.per_run_since(first)?)]);
+    if flows == datagrams {
+        figures.insert("enter_and_tag_ns".to_owned(), first.per_run_since(begin)?);
     }
-
-    fn systems(&self) -> Vec<&'static str> {
-        FLOWS.iter().map(|(name, _)| *name).collect()
-    }
-
-    fn length(&self, quick: bool) -> Option<Length> {
-        // It takes as long as the packets do.
-        Some(Length::new(if quick { 1 } else { 2 }, 0))
-    }
-
-    fn is_quick(&self, system: &str) -> bool {
-        system != "1M-flows"
-    }
-
-    fn missing(&self, bench: &Bench, _system: &str) -> Option<String> {
-        let unknown = || Some(format!("the kernel has no {SWITCH}"));
-        if Path::new(SWITCH).exists() { bench.agent_obstacle() } else { unknown() }
-    }
-
-    fn run(&self, bench: &Bench, system: &str, _time: Duration) -> anyhow::Result<Figures> {
-        let flows = FLOWS.iter().find(|(name, _)| *name == system).map_or(1, |(_, flows)| *flows);
-        bench.testbed.unlimit()?;
-        let _counting = Counting::begin()?;
-        let room = (flows * ROOM).max(65_536).to_string();
-        let agents = bench.programs.agents(&bench.testbed, &[Place::HostA], &["--flows", &room])?;
-        let agent = agents.first().context("host A has an agent")?;
-        let (flows, datagrams) = (flows.to_string(), flows.max(LEAST).to_string());
-        let words = ["scatter", "--to", "10.128.0.1", "--flows", &flows, "--datagrams", &datagrams];
-        let mut scatter = bench.load(Place::A1, Core::Bulk, &words)?;
-        let begin = run_time(agent)?;
-        scatter.again()?;
-        let (first, second) = (run_time(agent)?, scatter.again().and_then(|_| run_time(agent))?);
-        let mut figures = Figures::from([("tag_ns".to_owned(), second.per_run_since(first)?)]);
-        if flows == datagrams {
-            figures.insert("enter_and_tag_ns".to_owned(), first.per_run_since(begin)?);
-        }
-        Ok(figures)
-    }
+    Ok(figures)
 }
 
 /// The kernel counts how long programs run while there is a value of this.

@@ -14,17 +14,15 @@ pub(crate) use sensitivity::{BURSTS, RATES};
 
 /// All of them, in the order in which they are measured. What claims say of them is in `claims.rs`, and which of their
 /// metrics are shown in `report.rs`.
-pub fn all() -> Vec<Box<dyn Case>> {
-    vec![
-        Box::new(queues::SWITCH),
-        Box::new(queues::HOST),
-        Box::new(return_to_small::ReturnToSmall),
-        Box::new(boost::Boost),
-        Box::new(OVER_LINK),
-        Box::new(OVER_LOOPBACK),
-        Box::new(many_flows::ManyFlows),
-        Box::new(queues::SWITCH_UDP),
-        Box::new(placement::Placement),
-        Box::new(sensitivity::Sensitivity),
-    ]
-}
+pub const ALL: [Case; 10] = [
+    queues::SWITCH,
+    queues::HOST,
+    return_to_small::RETURN_TO_SMALL,
+    boost::BOOST,
+    OVER_LINK,
+    OVER_LOOPBACK,
+    many_flows::MANY_FLOWS,
+    queues::SWITCH_UDP,
+    placement::PLACEMENT,
+    sensitivity::SENSITIVITY,
+];

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::bench::{Bench, Case, Core, Length};
 use crate::role::{Figures, Role};
-use crate::testbed::{Bands, Bottleneck, E1, E2, Link, Place};
+use crate::testbed::{Bands, Bottleneck, E1, E2, Link, Node};
 
 /// Where small responses are asked for, and where bulk goes.
 const SMALL_PORT: u16 = 7001;
@@ -19,18 +19,6 @@ pub(super) const WARM_UP: Duration = Duration::from_millis(800);
 
 /// Datagrams are sent at this share of what the link carries: more than fits, as nothing slows them down.
 const UDP_SHARE: f64 = 1.2;
-
-/// A bottleneck and what fills it.
-pub(crate) struct Queues {
-    name: &'static str,
-    at: Bottleneck,
-    udp: bool,
-    /// How long bulk goes on before anything is asked.
-    settle: Duration,
-    systems: &'static [(&'static str, Setup)],
-    full: Length,
-    quick: Option<Length>,
-}
 
 /// A way to run the network.
 #[derive(Clone, Copy)]
@@ -45,93 +33,66 @@ const IDLE: Setup = Setup { bands: Bands::Fifo, agent: None, bulk: false };
 const FIFO: Setup = Setup { bulk: true, ..IDLE };
 const PAPER: Setup = Setup { bands: Bands::Strict, agent: Some(&["--debt", "0ms"]), bulk: true };
 const GREENWAVE: Setup = Setup { agent: Some(&[]), ..PAPER };
-const WEIGHTED: Setup = Setup { bands: Bands::Weighted, ..GREENWAVE };
-const PFIFO_FAST: Setup = Setup { bands: Bands::PfifoFast, ..GREENWAVE };
 
 /// At the switch's port towards E.
-pub(crate) const SWITCH: Queues = Queues {
+pub(crate) const SWITCH: Case = Case {
     name: "switch-queue",
-    at: Bottleneck::Switch,
-    udp: false,
-    settle: Duration::ZERO,
-    systems: &[
-        ("idle", IDLE),
-        ("fifo", FIFO),
-        ("paper-bucket", PAPER),
-        ("greenwave", GREENWAVE),
-        ("greenwave-weighted", WEIGHTED),
-        ("greenwave-pfifo-fast", PFIFO_FAST),
-    ],
+    systems: &["idle", "fifo", "paper-bucket", "greenwave", "greenwave-weighted", "greenwave-pfifo-fast"],
     full: Length::new(5, 3500),
     quick: Some(Length::new(1, 1500)),
+    not_quick: &["greenwave-weighted", "greenwave-pfifo-fast"],
+    missing: |bench, system| setup(system).agent.and_then(|_| bench.agent_obstacle()),
+    ratios: &[("p50_us", "fifo"), ("p99_us", "fifo"), ("p999_us", "fifo"), ("bulk_mbit", "fifo"), ("p50_us", "idle")],
+    own_ratios: &[],
+    run: |bench, system, time| of_system(bench, system, Bottleneck::Switch, false, Duration::ZERO, time),
 };
 
 /// At host A's uplink.
-pub(crate) const HOST: Queues = Queues {
+pub(crate) const HOST: Case = Case {
     name: "host-queue",
-    at: Bottleneck::Host,
-    // CUBIC begins with care, and takes this long to fill a long queue.
-    settle: Duration::from_secs(3),
-    systems: &[
-        ("idle", IDLE),
-        ("fifo", FIFO),
-        ("paper-bucket", PAPER),
-        ("greenwave", GREENWAVE),
-        ("greenwave-pfifo-fast", PFIFO_FAST),
-    ],
+    systems: &["idle", "fifo", "paper-bucket", "greenwave", "greenwave-pfifo-fast"],
+    // A host's queue isn't filled by guests who see it.
+    missing: |bench, system| bench.testbed.near_guests().map(str::to_owned).or_else(|| (SWITCH.missing)(bench, system)),
+    run: |bench, system, time| {
+        // CUBIC begins with care, and takes this long to fill a long queue. A quick run has no time for that.
+        let settle = Duration::from_millis(if time < SWITCH.full.time { 1500 } else { 3000 });
+        of_system(bench, system, Bottleneck::Host, false, settle, time)
+    },
     ..SWITCH
 };
 
 /// At the switch, with bulk that doesn't slow down.
-pub(crate) const SWITCH_UDP: Queues = Queues {
+pub(crate) const SWITCH_UDP: Case = Case {
     name: "switch-queue-udp",
-    udp: true,
-    systems: &[("fifo", FIFO), ("paper-bucket", PAPER), ("greenwave", GREENWAVE)],
+    systems: &["fifo", "paper-bucket", "greenwave"],
     full: Length::new(3, 3000),
     quick: None,
+    run: |bench, system, time| of_system(bench, system, Bottleneck::Switch, true, Duration::ZERO, time),
     ..SWITCH
 };
 
-impl Case for Queues {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn systems(&self) -> Vec<&'static str> {
-        self.systems.iter().map(|(name, _)| *name).collect()
-    }
-
-    fn length(&self, quick: bool) -> Option<Length> {
-        if quick { self.quick } else { Some(self.full) }
-    }
-
-    fn is_quick(&self, system: &str) -> bool {
-        !matches!(self.setup(system).bands, Bands::Weighted | Bands::PfifoFast)
-    }
-
-    fn missing(&self, bench: &Bench, system: &str) -> Option<String> {
-        // A host's queue isn't filled by guests who see it.
-        let near = bench.testbed.near_guests().filter(|_| self.at == Bottleneck::Host);
-        near.map(str::to_owned).or_else(|| self.setup(system).agent.and_then(|_| bench.agent_obstacle()))
-    }
-
-    fn run(&self, bench: &Bench, system: &str, time: Duration) -> anyhow::Result<Figures> {
-        let setup = self.setup(system);
-        // A quick run has no time for that.
-        let settle = if time < self.full.time { self.settle / 2 } else { self.settle };
-        let bulk = setup.bulk.then_some((self.udp, settle));
-        run(bench, Link::slow(self.at, setup.bands), setup.agent, bulk, time)
-    }
-
-    fn ratios(&self) -> &'static [(&'static str, &'static str)] {
-        &[("p50_us", "fifo"), ("p99_us", "fifo"), ("p999_us", "fifo"), ("bulk_mbit", "fifo"), ("p50_us", "idle")]
+fn setup(system: &str) -> Setup {
+    match system {
+        "fifo" => FIFO,
+        "paper-bucket" => PAPER,
+        "greenwave" => GREENWAVE,
+        "greenwave-weighted" => Setup { bands: Bands::Weighted, ..GREENWAVE },
+        "greenwave-pfifo-fast" => Setup { bands: Bands::PfifoFast, ..GREENWAVE },
+        _ => IDLE,
     }
 }
 
-impl Queues {
-    fn setup(&self, system: &str) -> Setup {
-        self.systems.iter().find(|(name, _)| *name == system).map_or(IDLE, |(_, setup)| *setup)
-    }
+/// Bulk, which may be datagrams, goes on for so long before anything is asked.
+fn of_system(
+    bench: &Bench,
+    system: &str,
+    at: Bottleneck,
+    udp: bool,
+    settle: Duration,
+    time: Duration,
+) -> anyhow::Result<Figures> {
+    let Setup { bands, agent, bulk } = setup(system);
+    run(bench, Link::slow(at, bands), agent, bulk.then_some((udp, settle)), time)
 }
 
 /// Small responses over this link, with what the agent is told if it runs, and with bulk if there is any: `true` means
@@ -148,7 +109,7 @@ pub(crate) fn run(
     let trusts = link.bands.go_by_priority() && link.at == Bottleneck::Switch;
     let _trust = trusts.then(|| bench.programs.trust(&bench.testbed)).transpose()?;
     let listen = responder_listens();
-    let _responding = bench.load_on_time(Place::A1, &["respond", "--listen", &listen])?;
+    let _responding = bench.load_on_time(Node::A1, &["respond", "--listen", &listen])?;
     let settle = bulk.map_or(Duration::ZERO, |(_, settle)| settle);
     let mut bulk = bulk.map(|(udp, _)| Bulk::start(bench, &link, udp)).transpose()?;
     thread::sleep(settle);
@@ -170,22 +131,22 @@ pub(super) fn ask(bench: &Bench, mut bulk: Option<&mut Bulk>, time: Duration) ->
 
 /// The agent on all hosts, if it is to run.
 pub(crate) fn agents(bench: &Bench, words: Option<&[&str]>) -> anyhow::Result<Vec<Role>> {
-    let start = |words: &[&str]| bench.programs.agents(&bench.testbed, &Place::HOSTS, words);
+    let start = |words: &[&str]| bench.programs.agents(&bench.testbed, &Node::HOSTS, words);
     words.map_or_else(|| Ok(Vec::new()), start)
 }
 
 /// A1, which answers, when it has its turn on its core.
 pub(crate) fn responder(bench: &Bench) -> anyhow::Result<Role> {
-    bench.load(Place::A1, Core::Small, &["respond", "--listen", &responder_listens()])
+    bench.load(Node::A1, Core::Small, &["respond", "--listen", &responder_listens()])
 }
 
 fn responder_listens() -> String {
-    format!("{}:{SMALL_PORT}", Place::A1.address())
+    format!("{}:{SMALL_PORT}", Node::A1.address())
 }
 
 /// The words that say whom E1 asks.
 pub(crate) fn a1_from_e1() -> [String; 4] {
-    let (to, from) = (format!("{}:{SMALL_PORT}", Place::A1.address()), format!("{E1}:0"));
+    let (to, from) = (format!("{}:{SMALL_PORT}", Node::A1.address()), format!("{E1}:0"));
     ["--to".to_owned(), to, "--from".to_owned(), from]
 }
 
@@ -195,7 +156,7 @@ fn asker(bench: &Bench, time: Duration) -> anyhow::Result<Role> {
     let whom = a1_from_e1();
     let mut words = vec!["ask", "--for-ms", &time, "--warm-up-ms", &warm_up];
     words.extend(whom.iter().map(String::as_str));
-    bench.load_on_time(Place::E, &words)
+    bench.load_on_time(Node::E, &words)
 }
 
 /// What fills the link.
@@ -207,8 +168,8 @@ pub(crate) struct Bulk {
 impl Bulk {
     pub(crate) fn start(bench: &Bench, link: &Link, udp: bool) -> anyhow::Result<Self> {
         let (senders, receiver, address) = match link.at {
-            Bottleneck::Switch => (&[Place::C1, Place::D1][..], Place::E, E2),
-            Bottleneck::Host => (&[Place::A2][..], Place::B1, Place::B1.address()),
+            Bottleneck::Switch => (&[Node::C1, Node::D1][..], Node::E, E2),
+            Bottleneck::Host => (&[Node::A2][..], Node::B1, Node::B1.address()),
         };
         let address = format!("{address}:{BULK_PORT}");
         let sink = bench.load(receiver, Core::Bulk, &["sink", "--listen", &address])?;

@@ -23,37 +23,41 @@ pub(crate) const RATES: [(&str, f64); 6] = [
 pub(crate) const BURSTS: [(&str, f64); 5] =
     [("burst-3KB", 3.0), ("burst-10KB", 10.0), ("burst-30KB", 30.0), ("burst-100KB", 100.0), ("burst-300KB", 300.0)];
 
-pub(crate) struct Sensitivity;
+pub(crate) const SENSITIVITY: Case = Case {
+    name: "sensitivity",
+    systems: &[
+        RATES[0].0,
+        RATES[1].0,
+        RATES[2].0,
+        RATES[3].0,
+        RATES[4].0,
+        RATES[5].0,
+        BURSTS[0].0,
+        BURSTS[1].0,
+        BURSTS[2].0,
+        BURSTS[3].0,
+        BURSTS[4].0,
+    ],
+    full: Length::new(3, 1000),
+    quick: None,
+    not_quick: &[],
+    missing: |bench, _| bench.agent_obstacle(),
+    ratios: &[],
+    own_ratios: &[],
+    run,
+};
 
-impl Case for Sensitivity {
-    fn name(&self) -> &'static str {
-        "sensitivity"
-    }
-
-    fn systems(&self) -> Vec<&'static str> {
-        RATES.iter().chain(&BURSTS).map(|(name, _)| *name).collect()
-    }
-
-    fn length(&self, quick: bool) -> Option<Length> {
-        (!quick).then_some(Length::new(3, 1000))
-    }
-
-    fn missing(&self, bench: &Bench, _system: &str) -> Option<String> {
-        bench.agent_obstacle()
-    }
-
-    fn run(&self, bench: &Bench, system: &str, time: Duration) -> anyhow::Result<Figures> {
-        let (what, how_much) = system.split_once('-').unwrap_or_default();
-        let (rate, burst) = if what == "rate" { (how_much, "30KB") } else { ("10mbit", how_much) };
-        let words = ["--rate", rate, "--burst", burst];
-        let mut figures = queues::run(
-            bench,
-            Link::slow(Bottleneck::Switch, Bands::Strict),
-            Some(&words),
-            Some((false, Duration::ZERO)),
-            time,
-        )?;
-        figures.remove("p999_us");
-        Ok(figures)
-    }
+fn run(bench: &Bench, system: &str, time: Duration) -> anyhow::Result<Figures> {
+    let (what, how_much) = system.split_once('-').unwrap_or_default();
+    let (rate, burst) = if what == "rate" { (how_much, "30KB") } else { ("10mbit", how_much) };
+    let words = ["--rate", rate, "--burst", burst];
+    let mut figures = queues::run(
+        bench,
+        Link::slow(Bottleneck::Switch, Bands::Strict),
+        Some(&words),
+        Some((false, Duration::ZERO)),
+        time,
+    )?;
+    figures.remove("p999_us");
+    Ok(figures)
 }

@@ -20,7 +20,7 @@ pub(super) fn run(asking: &Asking) -> io::Result<()> {
     let mut receiving = stream.try_clone()?;
     let (every, (all, warm_up)) = (asking.times.every(), asking.times.counts());
     let bytes = (asking.bytes as usize).max(respond::LEAST);
-    super::ready_and_watched();
+    super::begin();
 
     // The first request isn't at once, so that the other thread waits for its response.
     let begin = Instant::now() + Duration::from_millis(10);
@@ -54,7 +54,7 @@ pub(super) fn run(asking: &Asking) -> io::Result<()> {
     let missed = counted - latencies.count() as usize;
     // What was missed took longer than all that came.
     (0..missed).for_each(|_| latencies.record(LONGEST));
-    report(&latencies, counted, missed, lag)
+    report(&latencies, counted, missed, &[("max_send_lag_us", lag)])
 }
 
 /// A flow that is large, quiet, and then small: one sample each time around.
@@ -71,7 +71,7 @@ pub(super) fn after_bulk(asking: &AskingAfterBulk) -> io::Result<()> {
         number += 1;
         Ok::<_, io::Error>(begin.elapsed())
     };
-    super::ready_and_watched();
+    super::begin();
     let (mut latencies, mut scheduled) = (Latencies::new(), 0);
     let end = Instant::now() + Duration::from_millis(asking.for_ms);
     while Instant::now() < end {
@@ -86,10 +86,10 @@ pub(super) fn after_bulk(asking: &AskingAfterBulk) -> io::Result<()> {
     }
     let missed = scheduled - latencies.count() as usize;
     (0..missed).for_each(|_| latencies.record(LONGEST));
-    report(&latencies, scheduled, missed, Duration::ZERO)
+    report(&latencies, scheduled, missed, &[("max_send_lag_us", Duration::ZERO)])
 }
 
-/// A connection from an address of this place, of which there may be several.
+/// A connection from an address of this node, of which there may be several.
 fn connected(from: SocketAddr, to: SocketAddr) -> io::Result<TcpStream> {
     let fd: OwnedFd = socket(AddressFamily::INET, SocketType::STREAM, None)?;
     bind(&fd, &from)?;

@@ -1,6 +1,6 @@
 //! Large flows.
 
-use std::io::{self, BufRead as _, Read as _, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
@@ -8,9 +8,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use greenwave_bench::latencies::{LONGEST, Latencies};
+use greenwave_bench::process::{self, say};
 use rustix::net::sockopt::set_tcp_congestion;
 
-use super::{Times, ready, report, say, serve};
+use super::{Times, report, serve};
 
 /// What is written at once.
 const CHUNK: usize = 64 << 10;
@@ -41,8 +42,7 @@ pub(super) fn streams(to: SocketAddr, connections: usize) -> io::Result<()> {
             }
         });
     }
-    serve(&SENT);
-    Ok(())
+    serve(&SENT)
 }
 
 /// So much, whether or not it gets through.
@@ -63,31 +63,29 @@ pub(super) fn datagrams(to: SocketAddr, mbit: f64) -> io::Result<()> {
             thread::sleep((begin + BURST_EVERY * burst).saturating_duration_since(Instant::now()));
         }
     });
-    serve(&SENT);
-    Ok(())
+    serve(&SENT)
 }
 
 /// So many datagrams, to so many addresses in turns, each time that it's asked.
 pub(super) fn scatter(to: Ipv4Addr, flows: u32, datagrams: u32) -> io::Result<()> {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
     let first = u32::from(to);
-    ready();
-    for line in io::stdin().lock().lines() {
-        line?;
+    say("ready");
+    process::answer_all(|_| {
         let begin = Instant::now();
         for number in 0..datagrams {
             let address = Ipv4Addr::from(first.wrapping_add(number % flows.max(1)));
             // A full buffer drops it; others come.
             let _ = socket.send_to(&[5; 64], (address, DISCARD));
         }
-        say(&format!("{datagrams} {}", begin.elapsed().as_nanos()));
-    }
-    Ok(())
+        Ok(Some(format!("{datagrams} {}", begin.elapsed().as_nanos())))
+    })
+    .map_err(io::Error::other)
 }
 
 /// Flows of one size at fixed times. A flow is complete when the receiver has closed its side too.
 pub(super) fn flows(to: SocketAddr, bytes: u64, times: Times) -> io::Result<()> {
-    super::ready_and_watched();
+    super::begin();
     let (every, (all, warm_up)) = (times.every(), times.counts());
     let (done, completions) = channel();
     let begin = Instant::now();
@@ -113,7 +111,7 @@ pub(super) fn flows(to: SocketAddr, bytes: u64, times: Times) -> io::Result<()> 
     }
     let missed = all - warm_up - latencies.count() as usize;
     (0..missed).for_each(|_| latencies.record(LONGEST));
-    report(&latencies, all - warm_up, missed, lag)
+    report(&latencies, all - warm_up, missed, &[("max_send_lag_us", lag)])
 }
 
 fn one_flow(to: SocketAddr, bytes: u64) -> io::Result<()> {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use greenwave_bench::latencies::Latencies;
 
-use super::{Times, report_with, serve};
+use super::{Times, report, serve};
 
 /// A neighbour that doesn't compute all the time does so in periods of this length.
 const PERIOD: Duration = Duration::from_millis(100);
@@ -28,15 +28,14 @@ pub(super) fn run(share: f64) -> io::Result<()> {
             thread::sleep(PERIOD.saturating_sub(begin.elapsed()));
         }
     });
-    serve(&DONE);
-    Ok(())
+    serve(&DONE)
 }
 
 /// Wakes at fixed times and works a little. How late it wakes is reported as its latency, and beside it when the work is
 /// done, which a neighbour may interrupt as well.
 pub(super) fn wake(work_us: u64, times: Times) -> io::Result<()> {
     let work = rounds_within(Duration::from_micros(work_us));
-    super::ready_and_watched();
+    super::begin();
     let (every, (all, warm_up)) = (times.every(), times.counts());
     let (mut woken, mut done) = (Latencies::new(), Latencies::new());
     let begin = Instant::now();
@@ -51,7 +50,7 @@ pub(super) fn wake(work_us: u64, times: Times) -> io::Result<()> {
         }
     }
     let done_p99 = done.quantile(0.99).unwrap_or_default();
-    report_with(&woken, all - warm_up, 0, &[("done_p99_us", done_p99)])
+    report(&woken, all - warm_up, 0, &[("done_p99_us", done_p99)])
 }
 
 /// How many rounds take so long on this core, by the fastest of a few tries: others may be computing here.

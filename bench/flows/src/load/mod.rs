@@ -1,9 +1,9 @@
 //! The processes of the testbed: who asks, who answers, who sends bulk, who computes.
 //!
-//! Each is `greenwave-flows load ROLE`, started by [`crate::role`] at its place and pinned to a core. Protocol, over
-//! standard input and output, in lines: the process prints `ready` once it listens or is connected; roles that measure
-//! print a line of JSON when they are done; roles that go on answer `count` with what they have done so far and the time
-//! of their clock, in nanoseconds; one does its work at `again` and answers when it's done. They all end when their input does, and so never outlive who started them.
+//! Each is `greenwave-flows load ROLE`, started by [`crate::role`] at its node and pinned to a core. Protocol
+//! ([`greenwave_bench::process`]): the process prints `ready` once it listens or is connected; roles that measure print a
+//! line of JSON when they are done; roles that go on answer `count` with what they have done so far and the time of their
+//! clock, in nanoseconds; one does its work at `again` and answers when it's done.
 
 mod ask;
 mod bulk;
@@ -11,10 +11,9 @@ mod compute;
 mod respond;
 mod sink;
 
-use std::io::{self, BufRead as _, Write as _};
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroU64;
-use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -22,7 +21,8 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use greenwave_bench::clock;
 use greenwave_bench::latencies::Latencies;
-use serde_json::{Map, Value};
+use greenwave_bench::process::{self, say};
+use greenwave_bench::rounds::{Figures, figures};
 
 use crate::same_connection::{Calling, Serving};
 
@@ -194,73 +194,39 @@ impl Times {
     }
 }
 
-/// Says that it has begun, and goes on until the input ends.
+/// Says that it has begun, and ends the process when the input ends, beside what else is done.
 pub(crate) fn begin() {
-    ready_and_watched();
-}
-
-/// Says that it has begun, and ends the process when the input ends.
-pub(crate) fn attend() {
-    static NOTHING: AtomicU64 = AtomicU64::new(0);
-    serve(&NOTHING);
-}
-
-/// Prints what was measured, and waits for its end.
-pub(crate) fn tell(figures: &str) {
-    say(figures);
-    loop {
-        thread::park();
-    }
-}
-
-/// Says that it has begun.
-fn ready() {
     say("ready");
+    process::end_with_starter();
 }
 
-/// Prints a line for who started this.
-fn say(line: &str) {
-    let mut out = io::stdout().lock();
-    if writeln!(out, "{line}").and_then(|()| out.flush()).is_err() {
-        process::exit(0);
-    }
+/// Says that it has begun, and waits until the input ends.
+pub(crate) fn attend() -> ! {
+    serve(&AtomicU64::new(0))
 }
 
 /// Says that it has begun, answers questions about the count, and ends the process when the input ends.
-fn serve(count: &AtomicU64) {
-    ready();
-    for line in io::stdin().lock().lines() {
-        match line.as_deref() {
-            Ok("count") => say(&format!("{} {}", count.load(Ordering::Relaxed), clock::now().as_nanos())),
-            Ok(_) => {}
-            Err(_) => break,
-        }
-    }
-    process::exit(0);
-}
-
-/// Says that it has begun, and ends the process when the input ends, beside what else is done.
-fn ready_and_watched() {
-    static NOTHING: AtomicU64 = AtomicU64::new(0);
-    thread::spawn(|| serve(&NOTHING));
+fn serve(count: &AtomicU64) -> ! {
+    say("ready");
+    let count = || format!("{} {}", count.load(Ordering::Relaxed), clock::now().as_nanos());
+    let _ = process::answer_all(|question| Ok((question == "count").then(count)));
+    std::process::exit(0)
 }
 
 /// Prints what was measured, and waits for its end.
-fn report(latencies: &Latencies, scheduled: usize, missed: usize, lag: Duration) -> io::Result<()> {
-    report_with(latencies, scheduled, missed, &[("max_send_lag_us", lag)])
-}
-
-/// [`report`], with other durations beside it.
-fn report_with(latencies: &Latencies, scheduled: usize, missed: usize, others: &[(&str, Duration)]) -> io::Result<()> {
-    let quantiles = [("p50_us", 0.5), ("p99_us", 0.99), ("p999_us", 0.999), ("max_us", 1.0)];
-    let durations = quantiles.iter().filter_map(|&(name, q)| Some((name, latencies.quantile(q)?)));
-    let mut figures: Map<String, Value> = durations
-        .chain(others.iter().copied())
-        .map(|(name, time)| (name.to_owned(), Value::from(time.as_secs_f64() * 1e6)))
-        .collect();
-    figures.insert("missed_share".to_owned(), Value::from(missed as f64 / scheduled.max(1) as f64));
-    say(&Value::Object(figures).to_string());
+pub(crate) fn tell(figures: &Figures) -> io::Result<()> {
+    say(serde_json::to_string(figures)?);
     loop {
         thread::park();
     }
+}
+
+/// Prints latencies, how much was missed, and other durations.
+fn report(latencies: &Latencies, scheduled: usize, missed: usize, others: &[(&str, Duration)]) -> io::Result<()> {
+    let us = |time: Duration| time.as_secs_f64() * 1e6;
+    let others = others.iter().map(|&(name, time)| (name, us(time)));
+    let longest = latencies.max().map(|longest| ("max_us", us(longest)));
+    let mut figures = figures(latencies.quantiles_us().into_iter().chain(longest).chain(others));
+    figures.insert("missed_share".to_owned(), missed as f64 / scheduled.max(1) as f64);
+    tell(&figures)
 }

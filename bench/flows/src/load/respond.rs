@@ -23,8 +23,7 @@ pub(super) fn run(listen: SocketAddr) -> io::Result<()> {
             thread::spawn(move || answer(stream));
         }
     });
-    super::serve(&ANSWERED);
-    Ok(())
+    super::serve(&ANSWERED)
 }
 
 fn answer(mut stream: TcpStream) -> io::Result<()> {

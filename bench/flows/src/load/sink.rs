@@ -21,8 +21,7 @@ pub(super) fn run(listen: SocketAddr) -> io::Result<()> {
             TAKEN.fetch_add(bytes as u64, Ordering::Relaxed);
         }
     });
-    super::serve(&TAKEN);
-    Ok(())
+    super::serve(&TAKEN)
 }
 
 fn drain(mut stream: TcpStream) {

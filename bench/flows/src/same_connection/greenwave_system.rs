@@ -6,10 +6,10 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use greenwave::rpc::{
-    CallQueue, ChannelConfig, ConnectionId, MethodId, Router, SendOrder, Sending, Server, ServerConfig,
+    ChannelConfig, CallQueue, ConnectionId, MethodId, Router, SendOrder, Sending, Server, ServerConfig,
 };
 
-use super::asked::{Asked, Part, Seen};
+use super::outcome::{Outcome, Part, Recording};
 use super::{BULK, BULK_AT_ONCE, SMALL};
 
 const SMALL_METHOD: MethodId = MethodId::of("flows.Flows/Small");
@@ -42,8 +42,7 @@ pub(super) fn serve(listen: SocketAddr, split: bool) -> anyhow::Result<()> {
             started => break started?,
         }
     };
-    crate::load::attend();
-    Ok(())
+    crate::load::attend()
 }
 
 fn is_in_use(error: &(dyn Error + 'static)) -> bool {
@@ -68,7 +67,7 @@ fn router() -> Router {
         })
 }
 
-pub(super) fn call(to: SocketAddr, split: bool, apart: bool, time: Duration) -> anyhow::Result<Asked> {
+pub(super) fn measure(to: SocketAddr, split: bool, apart: bool, time: Duration) -> anyhow::Result<Outcome> {
     let config = ChannelConfig::default().sending(sending(split));
     let address = greenwave::Address::Tcp(to);
     let mut stream = CallQueue::connect(&address, &config)?;
@@ -76,16 +75,21 @@ pub(super) fn call(to: SocketAddr, split: bool, apart: bool, time: Duration) -> 
     crate::load::begin();
     let mut part = |part, time| ask(&mut stream, other, part, time);
     part(Part::WARM_UP, Part::WARM_UP_TIME)?;
-    Ok(Asked { idle: part(Part::IDLE, time)?, alone: part(Part::ALONE, time)?, both: part(Part::BOTH, time)? })
+    Ok(Outcome { idle: part(Part::IDLE, time)?, alone: part(Part::ALONE, time)?, both: part(Part::BOTH, time)? })
 }
 
-fn ask(stream: &mut CallQueue, other: Option<ConnectionId>, part: Part, time: Duration) -> anyhow::Result<Seen> {
-    let mut seen = Seen::new();
+fn ask(
+    stream: &mut CallQueue,
+    other: Option<ConnectionId>,
+    part: Part,
+    time: Duration,
+) -> anyhow::Result<Recording> {
+    let mut recording = Recording::new();
     let (mut made, mut large) = (0, 0);
     loop {
         let now = Instant::now();
-        let over = now - seen.begin >= time;
-        while !over && part.small && seen.scheduled(made) <= now {
+        let over = now - recording.begin >= time;
+        while !over && part.small && recording.scheduled(made) <= now {
             stream.submit_within(SMALL_WITHIN, SMALL_METHOD, &[7; SMALL], made.into());
             made += 1;
         }
@@ -97,16 +101,16 @@ fn ask(stream: &mut CallQueue, other: Option<ConnectionId>, part: Part, time: Du
             large += 1;
         }
         if over && stream.in_flight() == 0 {
-            return Ok(seen);
+            return Ok(recording);
         }
-        let next = if over || !part.small { now + Duration::from_millis(1) } else { seen.scheduled(made) };
+        let next = if over || !part.small { now + Duration::from_millis(1) } else { recording.scheduled(made) };
         let Some(completion) = stream.take_timeout(next.saturating_duration_since(now)) else { continue };
         let reply = completion.result.map_err(|failure| failure.status)?;
         if completion.tag == BULK_TAG {
             large -= 1;
-            seen.received(reply.body.len());
+            recording.received(reply.body.len());
         } else {
-            seen.answered(seen.scheduled(completion.tag as u32));
+            recording.answered(recording.scheduled(completion.tag as u32));
         }
         stream.recycle(reply);
     }

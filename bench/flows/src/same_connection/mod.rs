@@ -8,20 +8,19 @@
 //! `no-split` is Greenwave with [`SendOrder::InOrder`](greenwave::SendOrder): whole messages, as much at once as the kernel
 //! takes. gRPC is tonic as it comes; it cuts messages into frames, and streams take turns.
 
-mod asked;
 mod greenwave_system;
+mod outcome;
 mod tonic_system;
 
 use std::net::SocketAddr;
-use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use crate::bench::{Bench, Case, Core, Length};
 use crate::role::Figures;
-use crate::testbed::{Bands, Bottleneck, Link, Place};
+use crate::testbed::{Bands, Bottleneck, Link, Node};
 
 /// The first system's; each has its own, as the kernel may take a while to close what a process with an io_uring left.
 const PORT: u16 = 7003;
@@ -34,41 +33,35 @@ const BULK_AT_ONCE: usize = 2;
 /// How often a small call is made.
 const EVERY: Duration = Duration::from_millis(1);
 
-/// Where it takes place.
-pub(crate) struct SameConnection {
-    name: &'static str,
-    link: bool,
-}
-
 /// Over a slow link.
-pub(crate) const OVER_LINK: SameConnection = SameConnection { name: "same-connection", link: true };
-/// Within a machine.
-pub(crate) const OVER_LOOPBACK: SameConnection = SameConnection { name: "same-connection-loopback", link: false };
+pub(crate) const OVER_LINK: Case = Case {
+    name: "same-connection",
+    systems: &["greenwave", "no-split", "tonic", "greenwave-apart", "no-split-apart", "tonic-apart"],
+    full: Length::new(5, 6000),
+    quick: None,
+    not_quick: &[],
+    missing: |_, _| None,
+    ratios: &[],
+    own_ratios: &["p99_over_idle", "bulk_over_alone"],
+    run: |bench, system, time| {
+        bench.testbed.limit(&[Link::slow(Bottleneck::Host, Bands::Fifo)])?;
+        measure(bench, system, &Node::A1.address().to_string(), Node::E, time)
+    },
+};
 
-const SYSTEMS: [(&str, System, bool); 6] = [
-    ("greenwave", System::Greenwave, false),
-    ("no-split", System::NoSplit, false),
-    ("tonic", System::Tonic, false),
-    ("greenwave-apart", System::Greenwave, true),
-    ("no-split-apart", System::NoSplit, true),
-    ("tonic-apart", System::Tonic, true),
-];
+/// Within a machine.
+pub(crate) const OVER_LOOPBACK: Case = Case {
+    name: "same-connection-loopback",
+    run: |bench, system, time| measure(bench, system, "127.0.0.1", Node::A1, time),
+    ..OVER_LINK
+};
 
 /// What is called.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum System {
     Greenwave,
     NoSplit,
     Tonic,
-}
-
-impl FromStr for System {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let found = SYSTEMS.iter().find(|(name, ..)| *name == text);
-        found.map(|(_, system, _)| *system).ok_or_else(|| format!("`{text}` is no system"))
-    }
 }
 
 /// How a server of small and large replies is run.
@@ -77,7 +70,7 @@ pub struct Serving {
     /// Where it listens
     #[arg(long)]
     listen: SocketAddr,
-    /// As which system: greenwave, no-split, tonic
+    /// As which system
     #[arg(long)]
     system: System,
 }
@@ -88,7 +81,7 @@ pub struct Calling {
     /// Who is called
     #[arg(long)]
     to: SocketAddr,
-    /// As which system: greenwave, no-split, tonic
+    /// As which system
     #[arg(long)]
     system: System,
     /// Whether large replies have a connection of their own
@@ -112,50 +105,22 @@ impl Serving {
 impl Calling {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         let time = Duration::from_millis(self.for_ms);
-        let asked = match self.system {
-            System::Greenwave => greenwave_system::call(self.to, true, self.apart, time)?,
-            System::NoSplit => greenwave_system::call(self.to, false, self.apart, time)?,
-            System::Tonic => tonic_system::call(self.to, self.apart, time)?,
+        let outcome = match self.system {
+            System::Greenwave => greenwave_system::measure(self.to, true, self.apart, time)?,
+            System::NoSplit => greenwave_system::measure(self.to, false, self.apart, time)?,
+            System::Tonic => tonic_system::measure(self.to, self.apart, time)?,
         };
-        asked.report();
-        Ok(())
+        Ok(outcome.report()?)
     }
 }
 
-impl Case for SameConnection {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn systems(&self) -> Vec<&'static str> {
-        SYSTEMS.iter().map(|(name, ..)| *name).collect()
-    }
-
-    fn length(&self, quick: bool) -> Option<Length> {
-        match (quick, self.link) {
-            (true, true) => None,
-            (true, false) => None,
-            (false, _) => Some(Length::new(5, 6000)),
-        }
-    }
-
-    fn run(&self, bench: &Bench, system: &str, time: Duration) -> anyhow::Result<Figures> {
-        if self.link {
-            bench.testbed.limit(&[Link::slow(Bottleneck::Host, Bands::Fifo)])?;
-        }
-        let (to, caller) =
-            if self.link { (Place::A1.address().to_string(), Place::E) } else { ("127.0.0.1".into(), Place::A1) };
-        let index = SYSTEMS.iter().position(|(name, ..)| *name == system).unwrap_or(0);
-        let (port, apart) = (PORT + index as u16, SYSTEMS[index].2);
-        let (to, served) = (format!("{to}:{port}"), system.trim_end_matches("-apart"));
-        let mut server = bench.load(Place::A1, Core::Small, &["rpc-serve", "--listen", &to, "--system", served])?;
-        let length = (time / 3).as_millis().to_string();
-        let mut words = vec!["rpc-call", "--to", &to, "--system", served, "--for-ms", &length];
-        words.extend(apart.then_some("--apart"));
-        bench.load(caller, Core::Bulk, &words)?.figures(time * 2).with_context(|| server.state())
-    }
-
-    fn own_ratios(&self) -> &'static [&'static str] {
-        &["p99_over_idle", "bulk_over_alone"]
-    }
+/// Lets `caller` call a server at A1.
+fn measure(bench: &Bench, system: &str, to: &str, caller: Node, time: Duration) -> anyhow::Result<Figures> {
+    let index = OVER_LINK.systems.iter().position(|name| *name == system).unwrap_or(0);
+    let (to, served) = (format!("{to}:{}", PORT + index as u16), system.trim_end_matches("-apart"));
+    let mut server = bench.load(Node::A1, Core::Small, &["rpc-serve", "--listen", &to, "--system", served])?;
+    let length = (time / 3).as_millis().to_string();
+    let mut words = vec!["rpc-call", "--to", &to, "--system", served, "--for-ms", &length];
+    words.extend((served != system).then_some("--apart"));
+    bench.load(caller, Core::Bulk, &words)?.figures(time * 2).with_context(|| server.state())
 }

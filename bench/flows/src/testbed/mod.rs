@@ -1,7 +1,7 @@
 //! Guests, their hosts, a switch and receivers, on one machine, as network namespaces.
 //!
 //! Real packets, real queues of the kernel and real processes; only the cables are memory. One link, the bottleneck, is
-//! made slow (`queue`); where everybody is shows `place`.
+//! made slow (`queue`); where everybody is shows `node`.
 //!
 //! Every testbed has a name, made of its owner's process id where none is given, and all its namespaces carry it:
 //! `gwf-NAME-a1`. So several can be up at a time, and none is left behind: a testbed ends when it's dropped, also by a
@@ -10,24 +10,24 @@
 
 mod feature;
 mod netns;
-mod place;
+mod node;
 mod problem;
 mod queue;
 mod tool;
 
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{self, Child, Command};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 
+use clap::ValueEnum as _;
 use rustix::process::geteuid;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-pub use place::{E1, E2, ELSEWHERE, HOST_PORTS, PORT_E, Place, UPLINK};
+pub use node::{E1, E2, ELSEWHERE, HOST_PORTS, Node, PORT_E, UPLINK};
 pub use problem::Problem;
 pub use queue::{Bands, Bottleneck, Link, SMALL_TOS};
 
@@ -78,7 +78,7 @@ impl Testbed {
     /// When a namespace can't be removed.
     pub fn down(name: &str) -> Result<bool, Problem> {
         let name = checked(name)?;
-        let was_up = Place::ALL.iter().any(|place| netns::exists(&namespace(&name, *place)));
+        let was_up = namespaces(&name).iter().any(|full| netns::exists(full));
         remove(&name)?;
         Ok(was_up)
     }
@@ -91,7 +91,7 @@ impl Testbed {
             return Some(Problem::NotRoot { user: user.as_raw() });
         }
         let name = format!("{}try{}", own_names(), TRIED.fetch_add(1, Ordering::Relaxed));
-        let there = namespace(&name, Place::A1);
+        let there = namespace(&name, Node::A1);
         let tried = tool::ip(None, &[format!("netns add {there}")]).and_then(|()| {
             let lines = ["link add v0 type veth peer name v1", "link add br0 type bridge"].map(str::to_owned);
             tool::ip(Some(&there), &lines)?;
@@ -119,15 +119,15 @@ impl Testbed {
         Ok(())
     }
 
-    /// Sets up the bottleneck, or one at each place, instead of those before. All other links are as fast as the machine.
+    /// Sets up the bottleneck, or one at each node, instead of those before. All other links are as fast as the machine.
     ///
     /// # Errors
     /// When the kernel doesn't have what it takes.
     pub fn limit(&self, links: &[Link]) -> Result<(), Problem> {
         self.unlimit()?;
         for link in links {
-            let (place, interface) = link.interface();
-            let namespace = self.namespace(place);
+            let (node, interface) = link.interface();
+            let namespace = self.namespace(node);
             if link.bands == Bands::PfifoFast {
                 let packets = link.queue / 1514;
                 tool::ip(Some(&namespace), &[format!("link set dev {interface} txqueuelen {packets}")])?;
@@ -143,8 +143,8 @@ impl Testbed {
     /// When the testbed isn't there any more.
     pub fn unlimit(&self) -> Result<(), Problem> {
         for at in [Bottleneck::Switch, Bottleneck::Host] {
-            let (place, interface) = Link::slow(at, Bands::Fifo).interface();
-            let namespace = self.namespace(place);
+            let (node, interface) = Link::slow(at, Bands::Fifo).interface();
+            let namespace = self.namespace(node);
             let shown = tool::read("tc", &["-n", &namespace, "qdisc", "show", "dev", interface, "root"])?;
             if shown.contains("htb") {
                 tool::tc(&namespace, &[format!("qdisc delete dev {interface} root")])?;
@@ -153,27 +153,12 @@ impl Testbed {
         Ok(())
     }
 
-    /// How the queues of the bottlenecks are set up, and what has gone through them, as `tc` tells it.
-    ///
-    /// # Errors
-    /// When the testbed isn't there any more.
-    pub fn queues(&self) -> Result<String, Problem> {
-        let mut shown = String::new();
-        for at in [Bottleneck::Switch, Bottleneck::Host] {
-            let (place, interface) = Link::slow(at, Bands::Fifo).interface();
-            let namespace = self.namespace(place);
-            let said = tool::read("tc", &["-n", &namespace, "-s", "qdisc", "show", "dev", interface])?;
-            let _ = writeln!(shown, "{place} {interface}:\n{said}");
-        }
-        Ok(shown)
-    }
-
-    /// Starts a process at a place, pinned to a core with all its threads if one is given.
+    /// Starts a process at a node, pinned to a core with all its threads if one is given.
     ///
     /// # Errors
     /// When there is no such program, or the testbed isn't there any more.
-    pub fn spawn(&self, place: Place, core: Option<usize>, command: &mut Command) -> Result<Child, Problem> {
-        netns::spawn(&self.namespace(place), core, command)
+    pub fn spawn(&self, node: Node, core: Option<usize>, command: &mut Command) -> Result<Child, Problem> {
+        netns::spawn(&self.namespace(node), core, command)
     }
 
     /// A folder for what the testbed's programs keep. It goes when the testbed does.
@@ -181,20 +166,16 @@ impl Testbed {
         Path::new(FOLDER).join(&self.name)
     }
 
-    /// The namespace of a place: for `ip -n`, `tc -n` and `nsenter --net=/run/netns/..`.
-    pub fn namespace(&self, place: Place) -> String {
-        namespace(&self.name, place)
+    /// The namespace of a node: for `ip -n`, `tc -n` and `nsenter --net=/run/netns/..`.
+    pub fn namespace(&self, node: Node) -> String {
+        namespace(&self.name, node)
     }
 
     /// The names of the testbeds that are up, each with how many of its namespaces there are and how many processes run
     /// in them.
     pub fn all() -> Vec<(String, usize, usize)> {
         let count = |name: String| {
-            let there: Vec<String> = Place::ALL
-                .map(|place| namespace(&name, place))
-                .into_iter()
-                .filter(|full| netns::exists(full))
-                .collect();
+            let there: Vec<String> = namespaces(&name).into_iter().filter(|full| netns::exists(full)).collect();
             let processes = there.iter().map(|full| netns::inhabitants(full).len()).sum();
             (name, there.len(), processes)
         };
@@ -211,17 +192,17 @@ impl Testbed {
         }
         // From here on whatever was made is removed if the rest fails.
         let mut testbed = Self { name, stays: false, near: None };
-        let adding = Place::ALL.map(|place| format!("netns add {}", testbed.namespace(place)));
+        let adding: Vec<String> = namespaces(&testbed.name).iter().map(|full| format!("netns add {full}")).collect();
         tool::ip(None, &adding)?;
         let folder = testbed.folder();
         fs::create_dir_all(&folder).map_err(|source| Problem::Folder { folder, source })?;
-        for (near, near_name, far, far_name) in place::CABLES {
+        for (near, near_name, far, far_name) in node::CABLES {
             let far = testbed.namespace(far);
             let line = format!("link add {near_name} type veth peer name {far_name} netns {far}");
             tool::ip(Some(&testbed.namespace(near)), &[line])?;
         }
-        for place in Place::ALL {
-            tool::ip(Some(&testbed.namespace(place)), &set_up(place))?;
+        for &node in Node::value_variants() {
+            tool::ip(Some(&testbed.namespace(node)), &set_up(node))?;
         }
         testbed.near = testbed.part_guests().err().map(|problem| problem.to_string());
         Ok(testbed)
@@ -238,7 +219,7 @@ impl Testbed {
     /// Has hosts take packets of guests as a network card would, which ends what ties them to the connections they are
     /// of; and not put together again what TCP has cut.
     fn part_guests(&self) -> Result<(), Problem> {
-        for host in Place::HOSTS {
+        for host in Node::HOSTS {
             let namespace = self.namespace(host);
             for &(_, interface) in host.guests() {
                 tool::ip(Some(&namespace), &[format!("link set dev {interface} gro_max_size 1514")])?;
@@ -264,12 +245,12 @@ impl Drop for Testbed {
     }
 }
 
-/// The lines for `ip` that set up a place whose cables are there.
-fn set_up(place: Place) -> Vec<String> {
-    let ends = place::CABLES.iter().flat_map(|&(near, a, far, b)| [(near, a), (far, b)]);
-    let interfaces: Vec<&str> = ends.filter(|end| end.0 == place).map(|end| end.1).collect();
+/// The lines for `ip` that set up a node whose cables are there.
+fn set_up(node: Node) -> Vec<String> {
+    let ends = node::CABLES.iter().flat_map(|&(near, a, far, b)| [(near, a), (far, b)]);
+    let interfaces: Vec<&str> = ends.filter(|end| end.0 == node).map(|end| end.1).collect();
     let mut lines = vec!["link set dev lo up".to_owned()];
-    let forwards = place.addresses().is_empty();
+    let forwards = node.addresses().is_empty();
     if forwards {
         lines.push("link add br0 type bridge".to_owned());
         lines.push("link set dev br0 addrgenmode none up".to_owned());
@@ -282,10 +263,10 @@ fn set_up(place: Place) -> Vec<String> {
         }
         lines.push(format!("link set dev {interface} up"));
     }
-    lines.extend(place.addresses().iter().map(|address| format!("address add {address}/24 dev {}", place::ETH)));
-    if place == Place::A1 {
+    lines.extend(node.addresses().iter().map(|address| format!("address add {address}/24 dev {}", node::ETH)));
+    if node == Node::A1 {
         // So that there can be as many flows as one likes. B1 takes them and doesn't forward.
-        lines.push(format!("route add {ELSEWHERE} via {}", Place::B1.address()));
+        lines.push(format!("route add {ELSEWHERE} via {}", Node::B1.address()));
     }
     lines
 }
@@ -299,7 +280,7 @@ fn names() -> BTreeSet<String> {
 /// Removes a testbed, or what is there of one.
 fn remove(name: &str) -> Result<(), Problem> {
     let folder = Path::new(FOLDER).join(name);
-    let removed = netns::remove(Place::ALL.map(|place| namespace(name, place)).iter().map(String::as_str));
+    let removed = netns::remove(namespaces(name).iter().map(String::as_str));
     // By now nobody writes there any more; it need not exist.
     let _ = fs::remove_dir_all(folder);
     let _ = fs::remove_dir(FOLDER);
@@ -325,8 +306,13 @@ fn own_names() -> String {
     format!("{}x", process::id())
 }
 
-fn namespace(name: &str, place: Place) -> String {
-    format!("{PREFIX}{name}-{place}")
+/// All that a testbed has.
+fn namespaces(name: &str) -> Vec<String> {
+    Node::value_variants().iter().map(|node| namespace(name, *node)).collect()
+}
+
+fn namespace(name: &str, node: Node) -> String {
+    format!("{PREFIX}{name}-{node}")
 }
 
 /// A name that can't be taken for one with an owner.

@@ -6,9 +6,9 @@ use std::os::fd::AsFd as _;
 use std::path::Path;
 use std::process::{Child, Command};
 
-use rustix::io::Errno;
+use greenwave_bench::pin;
 use rustix::process::{Pid, Signal, getpid, kill_process};
-use rustix::thread::{CpuSet, LinkNameSpaceType, move_into_link_name_space, sched_getaffinity, sched_setaffinity};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::{Problem, tool};
 
@@ -53,16 +53,9 @@ pub(super) fn inhabitants(name: &str) -> Vec<Pid> {
 ///
 /// Both are passed on by the thread that starts it, so no code has to run between fork and exec.
 pub(super) fn spawn(name: &str, core: Option<usize>, command: &mut Command) -> Result<Child, Problem> {
-    let fail = |error: Errno| Problem::Namespace { name: name.to_owned(), source: error.into() };
-    let cores = sched_getaffinity(None).map_err(fail)?;
-    if let Some(core) = core.filter(|core| *core < CpuSet::MAX_CPU) {
-        let mut one = CpuSet::new();
-        one.set(core);
-        sched_setaffinity(None, &one).map_err(fail)?;
-    }
-    let child = within(name, || command.spawn());
-    // Whatever happened, this thread is where it was.
-    sched_setaffinity(None, &cores).map_err(fail)?;
+    let cores = core.as_slice();
+    let child = pin::with(cores, || within(name, || command.spawn()))
+        .map_err(|why| Problem::Cores { name: name.to_owned(), why: format!("{why:#}") })?;
     let program = || command.get_program().to_string_lossy().into_owned();
     child?.map_err(|source| Problem::Start { program: program(), name: name.to_owned(), source })
 }

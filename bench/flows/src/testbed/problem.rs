@@ -38,6 +38,14 @@ pub enum Problem {
         /// What was wrong.
         source: io::Error,
     },
+    /// A process can't be pinned to its core.
+    #[error("nothing can be started in {name}: {why}")]
+    Cores {
+        /// The namespace.
+        name: String,
+        /// What was wrong.
+        why: String,
+    },
     /// The kernel doesn't turn a feature of a device on.
     #[error("{device} can't have {feature} ({source}); Linux has it from 5.13 on, with CONFIG_ETHTOOL_NETLINK")]
     Feature {

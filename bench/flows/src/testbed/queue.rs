@@ -3,16 +3,15 @@
 //! Its rate is far below what the machine can forward, so that the queue is what is measured, not the processor. The
 //! shaper is HTB, since every distribution's kernel has it; its classes are the bands.
 
-use std::fmt;
-use std::str::FromStr;
+use clap::ValueEnum;
 
-use super::place::{PORT_E, Place, UPLINK};
+use super::node::{Node, PORT_E, UPLINK};
 
 /// DSCP EF, in its place in the byte that holds it: what the agent tags small flows with unless told otherwise.
 pub const SMALL_TOS: u8 = 46 << 2;
 
 /// Where flows meet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Bottleneck {
     /// The switch's port towards E: flows from several hosts.
     Switch,
@@ -21,7 +20,7 @@ pub enum Bottleneck {
 }
 
 /// Who is served first at the bottleneck.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Bands {
     /// In the order of arrival.
     Fifo,
@@ -66,10 +65,10 @@ impl Link {
         f64::from(self.mbit) * 1e6 / 8.0
     }
 
-    pub(super) fn interface(&self) -> (Place, &'static str) {
+    pub(super) fn interface(&self) -> (Node, &'static str) {
         match self.at {
-            Bottleneck::Switch => (Place::Switch, PORT_E),
-            Bottleneck::Host => (Place::HostA, UPLINK),
+            Bottleneck::Switch => (Node::Switch, PORT_E),
+            Bottleneck::Host => (Node::HostA, UPLINK),
         }
     }
 
@@ -121,50 +120,9 @@ impl Link {
 }
 
 impl Bands {
-    /// All of them; not every kernel has the last two.
-    pub const ALL: [Self; 5] = [Self::Fifo, Self::Strict, Self::Weighted, Self::PfifoFast, Self::Fq];
-
     /// Whether packets need a priority, their tag not being enough.
     pub fn go_by_priority(self) -> bool {
         matches!(self, Self::PfifoFast | Self::Fq)
-    }
-
-    /// Its name in commands.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Fifo => "fifo",
-            Self::Strict => "strict",
-            Self::Weighted => "weighted",
-            Self::PfifoFast => "pfifo-fast",
-            Self::Fq => "fq",
-        }
-    }
-}
-
-impl fmt::Display for Bands {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for Bands {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        let names = || Self::ALL.map(Self::name).join(", ");
-        Self::ALL.into_iter().find(|bands| bands.name() == name).ok_or_else(|| format!("there are {}", names()))
-    }
-}
-
-impl FromStr for Bottleneck {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        match name {
-            "switch" => Ok(Self::Switch),
-            "host" => Ok(Self::Host),
-            _ => Err("there are switch, host".to_owned()),
-        }
     }
 }
 
@@ -182,12 +140,5 @@ mod tests {
         assert!(weighted.contains("rate 180000kbit ceil") && weighted.contains("rate 20000kbit ceil"), "{weighted}");
         assert!(strict.contains("ip dsfield 0xb8 0xfc flowid 1:10"), "{strict}");
         assert!(!lines(Bands::Fifo).contains("filter"));
-    }
-
-    #[test]
-    fn every_kind_of_bands_is_found_by_its_name() {
-        for bands in Bands::ALL {
-            assert_eq!(bands.name().parse(), Ok(bands));
-        }
     }
 }

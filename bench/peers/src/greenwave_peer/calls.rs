@@ -1,8 +1,8 @@
-//! Calls over a call queue, in closed loops.
+//! Calls over a completion stream, in closed loops.
 
 use anyhow::Context as _;
 use greenwave::rpc::{Completion, ConnectionId, MethodId};
-use greenwave::{Address, CallQueue, ChannelConfig, Context};
+use greenwave::{Address, ChannelConfig, CallQueue, Context};
 use greenwave_bench::clock;
 use greenwave_policy::Time;
 
@@ -37,8 +37,8 @@ pub(super) fn batches(address: &Address, config: &ChannelConfig, run: &Run) -> a
 /// Keeps a call in flight on each of so many connections.
 pub(super) fn connections(address: &Address, config: &ChannelConfig, run: &Run) -> anyhow::Result<Figures> {
     let mut stream = CallQueue::connect(address, config)?;
-    let mut connections = Vec::with_capacity(run.case.in_flight());
-    for _ in 0..run.case.in_flight() {
+    let mut connections = Vec::with_capacity(run.case.in_flight);
+    for _ in 0..run.case.in_flight {
         let connection = stream.open(address, config)?;
         ask(&mut stream, Some(connection), echo())?;
         connections.push(connection);
@@ -63,7 +63,7 @@ pub(super) fn ask(
 
 impl Calls {
     pub(super) fn new(stream: CallQueue, connections: Vec<ConnectionId>, method: MethodId, run: &Run) -> Self {
-        let (message, sent) = (vec![7; run.case.bytes()], vec![Time::ZERO; run.case.in_flight()]);
+        let (message, sent) = (vec![7; run.case.bytes], vec![Time::ZERO; run.case.in_flight]);
         Self { stream, connections, method, message, sent }
     }
 

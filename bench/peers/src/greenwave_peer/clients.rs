@@ -2,36 +2,34 @@
 
 use std::thread;
 
+use greenwave::rpc::Mode;
 use greenwave::{Address, Channel, ChannelConfig, Context};
 use greenwave_bench::clock;
 
 use super::{DEADLINE, echo};
-use crate::case::{MODES, Sharing};
 use crate::harness::{Figures, Recorder};
 use crate::run::Run;
 
 pub(super) fn drive(
     address: &Address,
     config: &ChannelConfig,
-    threads: usize,
-    sharing: Sharing,
-    mode: usize,
+    shared: bool,
+    mode: Mode,
     run: &Run,
 ) -> anyhow::Result<Figures> {
-    let config = config.clone().mode(MODES[mode].1);
+    let config = config.clone().mode(mode);
     let channel = || -> anyhow::Result<Channel> {
         let channel = Channel::new(address.clone(), config.clone())?;
         channel.call(&Context::with_deadline(DEADLINE), echo(), &[])?;
         Ok(channel)
     };
-    let shared = channel()?;
-    let mut channels = vec![shared; threads];
-    if sharing == Sharing::Each {
+    let mut channels = vec![channel()?; run.case.in_flight];
+    if !shared {
         for own in &mut channels[1..] {
             *own = channel()?;
         }
     }
-    let message = vec![7; run.case.bytes()];
+    let message = vec![7; run.case.bytes];
     let mut all = run.recorder();
     let recorders = thread::scope(|scope| {
         let callers: Vec<_> = channels

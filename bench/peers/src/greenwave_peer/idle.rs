@@ -3,25 +3,24 @@
 use std::thread;
 use std::time::Instant;
 
-use greenwave::{Address, CallQueue, ChannelConfig};
+use greenwave::{Address, ChannelConfig, CallQueue};
 
 use super::calls::ask;
 use super::echo;
 use crate::cpu;
-use crate::harness::Figures;
 use crate::run::Run;
-use greenwave_bench::child::ServerProcess;
+use greenwave_bench::process::ServerProcess;
+use greenwave_bench::rounds::{Figures, figures};
 
 /// The server's CPU time while every connection has been used once and no more.
 pub(super) fn drive(
     address: &Address,
     config: &ChannelConfig,
-    connections: usize,
     server: &ServerProcess,
     run: &Run,
 ) -> anyhow::Result<Figures> {
     let mut stream = CallQueue::connect(address, config)?;
-    for _ in 0..connections {
+    for _ in 0..run.case.in_flight {
         let connection = stream.open(address, config)?;
         ask(&mut stream, Some(connection), echo())?;
     }
@@ -29,5 +28,5 @@ pub(super) fn drive(
     let (from, before) = (Instant::now(), cpu::time(server.id())?);
     thread::sleep(run.time);
     let used = cpu::time(server.id())? - before;
-    Ok(Figures::from([("cpu_percent", 100.0 * used.as_secs_f64() / from.elapsed().as_secs_f64())]))
+    Ok(figures([("cpu_percent", 100.0 * used.as_secs_f64() / from.elapsed().as_secs_f64())]))
 }

@@ -20,12 +20,12 @@ use greenwave::{Address, ChannelConfig, Router, Server, ServerConfig};
 
 use certificates::Certificates;
 
-use crate::Cores;
-use crate::case::Case;
+use crate::case::{Case, Kind};
 use crate::harness::Figures;
 use crate::run::Run;
 use crate::work;
-use greenwave_bench::child::{self, ServerProcess};
+use greenwave_bench::pin::Cores;
+use greenwave_bench::process::{self, ServerProcess};
 
 const ECHO: &str = "peers.Echo/Echo";
 const WORK: &str = "peers.Echo/Work";
@@ -62,22 +62,20 @@ impl Flavour {
 pub(crate) fn variants(case: Case) -> &'static [&'static str] {
     static URING: LazyLock<bool> =
         LazyLock::new(|| verbs::open(&QueueConfig { backend: Choice::Uring, ..QueueConfig::default() }).is_ok());
-    let (uring, all): (usize, &[&str]) = match case {
-        Case::Unary { bytes, .. } if bytes > Limits::new().announced(true).chunk_bytes as usize => {
+    let (uring, all): (usize, &[&str]) = match case.kind {
+        Kind::Unary if case.bytes > Limits::new().announced(true).chunk_bytes as usize => {
             (2, &["uring", "uring-128KB-chunks", "epoll", "epoll-128KB-chunks"])
         }
-        Case::Unary { .. } | Case::Blocking | Case::Batch { .. } | Case::Connections { .. } | Case::Skew => {
-            (1, &["uring", "epoll"])
-        }
-        Case::FabricShm | Case::Client { .. } | Case::Idle { .. } => (0, &["auto"]),
+        Kind::Unary | Kind::Blocking | Kind::Batch | Kind::Connections | Kind::Skew => (1, &["uring", "epoll"]),
+        Kind::FabricShm | Kind::Client { .. } | Kind::Idle => (0, &["auto"]),
     };
     if *URING { all } else { &all[uring..] }
 }
 
 pub(crate) fn serve(flavour: Flavour, variant: &str, case: Case, cores: Cores, rounds: u64) -> anyhow::Result<()> {
-    let skewed = case == Case::Skew;
-    let listen = match case {
-        Case::FabricShm => format!("fabric+shm://greenwave-peers-{}", std::process::id()),
+    let skewed = case.kind == Kind::Skew;
+    let listen = match case.kind {
+        Kind::FabricShm => format!("fabric+shm://greenwave-peers-{}", std::process::id()),
         _ => "tcp://127.0.0.1:0".to_owned(),
     };
     let config = ServerConfig::default()
@@ -85,9 +83,9 @@ pub(crate) fn serve(flavour: Flavour, variant: &str, case: Case, cores: Cores, r
         .listen([listen.parse()?])
         .clusters(if skewed { 2 } else { 1 })
         .cores(if skewed { vec![cores.server, cores.client] } else { vec![cores.server] })
-        .wait(match case {
-            Case::Blocking => Wait::Block,
-            Case::Idle { .. } | Case::Skew => Wait::default(),
+        .wait(match case.kind {
+            Kind::Blocking => Wait::Block,
+            Kind::Idle | Kind::Skew => Wait::default(),
             _ => Wait::Spin,
         })
         .backend(backend(variant))
@@ -95,9 +93,9 @@ pub(crate) fn serve(flavour: Flavour, variant: &str, case: Case, cores: Cores, r
     let certificates = (flavour == Flavour::Tls).then(Certificates::make).transpose()?;
     let server = Server::start(flavour.server(config, certificates.as_ref())?, router(rounds))?;
     match (server.addresses(), &certificates) {
-        ([Address::Tcp(socket)], Some(certificates)) => child::announce_with(socket, certificates.authority()),
-        ([Address::Tcp(socket)], None) => child::announce(socket),
-        ([other], _) => child::announce(other),
+        ([Address::Tcp(socket)], Some(certificates)) => process::say_listening_with(socket, certificates.authority()),
+        ([Address::Tcp(socket)], None) => process::say_listening(socket),
+        ([other], _) => process::say_listening(other),
         (several, _) => anyhow::bail!("asked to listen on one address, the server listens on {several:?}"),
     }
     server.join();
@@ -123,29 +121,29 @@ fn router(rounds: u64) -> Router {
 
 /// Makes the calls of a case.
 pub(crate) fn drive(flavour: Flavour, server: &ServerProcess, run: &Run) -> anyhow::Result<Figures> {
-    let address = match run.case {
-        Case::FabricShm => server.address.parse()?,
+    let address = match run.case.kind {
+        Kind::FabricShm => server.address.parse()?,
         _ => Address::Tcp(server.socket()?),
     };
     let config = ChannelConfig::default()
-        .wait(match run.case {
-            Case::Blocking | Case::Skew => Wait::Block,
-            Case::Client { .. } => Wait::default(),
+        .wait(match run.case.kind {
+            Kind::Blocking | Kind::Skew => Wait::Block,
+            Kind::Client { .. } => Wait::default(),
             _ => Wait::Spin,
         })
         .backend(backend(run.variant))
-        .limits(match run.case {
-            Case::Connections { .. } => limits(run.variant).credits(1024),
+        .limits(match run.case.kind {
+            Kind::Connections => limits(run.variant).credits(1024),
             _ => limits(run.variant),
         });
     let config = flavour.client(config, server.authority.as_deref())?;
-    match run.case {
-        Case::Unary { .. } | Case::Blocking | Case::FabricShm => calls::unary(&address, &config, run),
-        Case::Batch { .. } => calls::batches(&address, &config, run),
-        Case::Connections { .. } => calls::connections(&address, &config, run),
-        Case::Skew => skew::drive(&address, &config, run),
-        Case::Client { threads, sharing, mode } => clients::drive(&address, &config, threads, sharing, mode, run),
-        Case::Idle { connections } => idle::drive(&address, &config, connections, server, run),
+    match run.case.kind {
+        Kind::Unary | Kind::Blocking | Kind::FabricShm => calls::unary(&address, &config, run),
+        Kind::Batch => calls::batches(&address, &config, run),
+        Kind::Connections => calls::connections(&address, &config, run),
+        Kind::Skew => skew::drive(&address, &config, run),
+        Kind::Client { shared, mode } => clients::drive(&address, &config, shared, mode, run),
+        Kind::Idle => idle::drive(&address, &config, server, run),
     }
 }
 

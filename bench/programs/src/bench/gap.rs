@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use greenwave_bench::progress::Progress;
+use greenwave_bench::benchmark::Benchmark;
 use greenwave_bench::result::Results;
-use greenwave_bench::table::{Table, significant};
+use greenwave_bench::table::Table;
 use greenwave_programs::Program;
 
-use super::{QUANTA, Setting, claims};
-use crate::child::Process;
+use super::{QUANTA, Setting, summary};
+use crate::child::{Child, Request};
 use crate::gaps::{Limit, Overshoot};
 
 /// How many steps of progress it takes.
@@ -16,18 +16,20 @@ pub(super) fn steps(setting: &Setting) -> usize {
     setting.programs.len() * QUANTA.len()
 }
 
-pub(super) fn measure(setting: &Setting, results: &mut Results, progress: &mut Progress) -> anyhow::Result<()> {
+pub(super) fn measure(setting: &Setting, bench: &mut Benchmark) -> anyhow::Result<()> {
     let limit = match setting.quick {
         true => Limit { slices: 20_000, time: Duration::from_millis(200) },
         false => Limit { slices: 200_000, time: Duration::from_secs(3) },
     };
     for program in &setting.programs {
-        let start = |build| Process::start(build, program, setting.scale(), setting.core);
+        let start = |build| Child::start(build, program, setting.scale(), setting.core);
         let (mut plain, mut probes) = (start(&setting.plain)?, start(&setting.probes)?);
         for (system, quantum) in QUANTA {
-            progress.step(format!("{}: how exactly {system} ends", program.name));
-            push(results, program, system, &probes.gaps(quantum, limit)?);
-            push(results, program, &raw_spin(system), &plain.raw_spin(quantum, limit)?);
+            bench.progress.step(format!("{}: how exactly {system} ends", program.name));
+            let own = probes.overshoot(Request::Gaps(quantum, limit))?;
+            push(&mut bench.results, program, system, own);
+            let raw = plain.overshoot(Request::RawSpin(quantum, limit))?;
+            push(&mut bench.results, program, &raw_spin(system), raw);
         }
     }
     Ok(())
@@ -42,34 +44,20 @@ pub(super) fn raw_spin(system: &str) -> String {
     format!("raw-spin-{}", system.trim_start_matches("quantum-"))
 }
 
-fn push(results: &mut Results, program: &Program, system: &str, overshoot: &Overshoot) {
+fn push(results: &mut Results, program: &Program, system: &str, overshoot: Overshoot) {
     let case = case(program);
-    let figures = [
-        ("slices", overshoot.slices as f64),
-        ("early_share", overshoot.early_share),
-        ("overshoot_mean_ns", overshoot.mean_ns),
-        ("overshoot_p50_ns", overshoot.p50_ns),
-        ("overshoot_p90_ns", overshoot.p90_ns),
-        ("overshoot_p99_ns", overshoot.p99_ns),
-        ("overshoot_p999_ns", overshoot.p999_ns),
-        ("overshoot_p9999_ns", overshoot.p9999_ns),
-        ("overshoot_max_ns", overshoot.max_ns),
-        ("disturbed_share", overshoot.disturbed_share),
-        ("undisturbed_p99_ns", overshoot.undisturbed_p99_ns),
-        ("undisturbed_p999_ns", overshoot.undisturbed_p999_ns),
-    ];
-    for (metric, value) in figures {
-        results.push(&case, system, metric, value);
+    results.push(&case, system, "slices", overshoot.slices as f64);
+    for (metric, value) in overshoot.figures {
+        let is_length = !metric.ends_with("_share") && !metric.starts_with("undisturbed");
+        results.push(&case, system, if is_length { format!("overshoot_{metric}") } else { metric }, value);
     }
-    results.push_distribution(&case, system, "overshoot_ns", overshoot.distribution.clone());
+    results.push_distribution(&case, system, "overshoot_ns", overshoot.distribution);
 }
 
 pub(super) fn print(setting: &Setting, results: &Results) {
     let metrics =
         ["mean_ns", "p50_ns", "p99_ns", "p999_ns", "max_ns"].map(|metric| (metric, format!("overshoot_{metric}")));
-    let shown = |case: &str, system: &str, metric: &str| {
-        results.value(case, system, metric).map_or_else(|| "–".to_owned(), significant)
-    };
+    let shown = |case: &str, system: &str, metric: &str| results.shown(case, system, metric);
     for (system, quantum) in QUANTA {
         let headings = metrics.iter().map(|(heading, _)| *heading);
         let limits = ["raw p50_ns", "raw p99_ns", "raw p999_ns", "raw max_ns"];
@@ -86,8 +74,5 @@ pub(super) fn print(setting: &Setting, results: &Results) {
         }
         println!("How much longer than {quantum:?} slices are, beside a loop that only reads the clock.\n\n{table}");
     }
-    for claim in claims::gaps(setting, results) {
-        println!("{claim}");
-    }
-    println!();
+    summary::print_gaps(setting, results);
 }

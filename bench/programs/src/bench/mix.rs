@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use anyhow::{Context, ensure};
-use greenwave_bench::progress::Progress;
+use greenwave_bench::benchmark::Benchmark;
 use greenwave_bench::result::{Results, bench_folder};
 
 use super::Setting;
@@ -16,14 +16,14 @@ const QUICK: [&str; 9] =
     ["--quick", "--only", "extreme-bimodal", "--system", "fcfs", "--system", "ps-1us", "--system", "ps-5us"];
 
 /// Runs it, and takes over what it has written.
-pub(super) fn measure(setting: &Setting, results: &mut Results, progress: &mut Progress) -> anyhow::Result<()> {
+pub(super) fn measure(setting: &Setting, bench: &mut Benchmark) -> anyhow::Result<()> {
     let program = setting.probes.with_file_name("greenwave-mix");
     ensure!(
         program.is_file(),
         "{} is missing; build it with `cargo quanta build --release -p greenwave-mix`",
         program.display()
     );
-    progress.step("mix");
+    bench.progress.step("mix");
     let mut command = Command::new(&program);
     command.arg("bench").args(QUICK.iter().filter(|_| setting.quick));
     let status = command.status().with_context(|| format!("can't run {}", program.display()))?;
@@ -31,9 +31,7 @@ pub(super) fn measure(setting: &Setting, results: &mut Results, progress: &mut P
     let path = bench_folder().join("mix.json");
     let text = std::fs::read_to_string(&path).with_context(|| format!("can't read {}", path.display()))?;
     let mix: Results = serde_json::from_str(&text).with_context(|| format!("{} is broken", path.display()))?;
-    results.rows.extend(mix.rows);
+    // How busy the machine was is told of the whole.
+    bench.results.rows.extend(mix.rows.into_iter().filter(|row| row.case != "machine"));
     Ok(())
 }
-
-/// It has printed its own table.
-pub(super) fn print(_results: &Results) {}

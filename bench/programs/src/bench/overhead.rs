@@ -12,15 +12,15 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::ensure;
-use greenwave_bench::capacity::median;
+use greenwave_bench::benchmark::Benchmark;
 use greenwave_bench::progress::Progress;
 use greenwave_bench::result::Results;
-use greenwave_bench::table::{Table, significant};
+use greenwave_bench::rounds::{Cell, Rounds, figures};
+use greenwave_bench::table::{MISSING, Table};
 use greenwave_programs::Program;
 
-use super::{QUANTA, Setting, claims, instructions};
-use crate::child::Process;
-use crate::run::Run;
+use super::{QUANTA, Setting, instructions, summary};
+use crate::child::Child;
 
 /// How a program is run.
 #[derive(Clone, Copy)]
@@ -45,34 +45,42 @@ const SYSTEMS: [System; 5] = [
     System { name: QUANTA[1].0, build: Build::Probes, quantum: Some(QUANTA[1].1) },
 ];
 
-/// One run by each system; there may be no control.
-type Turn = [Option<Run>; SYSTEMS.len()];
-
 /// How many steps of progress it takes.
 pub(super) fn steps(setting: &Setting) -> usize {
     setting.programs.len()
 }
 
-pub(super) fn measure(setting: &Setting, results: &mut Results, progress: &mut Progress) -> anyhow::Result<()> {
+pub(super) fn measure(setting: &Setting, bench: &mut Benchmark) -> anyhow::Result<()> {
     let counter = if setting.quick { None } else { instructions::Counter::find() };
     for program in &setting.programs {
-        progress.step(format!("{}: what probes cost", program.name));
-        push(results, program, &turns(setting, program, progress)?);
+        bench.progress.step(format!("{}: what probes cost", program.name));
+        measure_times(setting, program, &mut bench.progress)?.push(&mut bench.results, |metric| metric == "time_ms");
         if let Some(counter) = &counter {
-            let [plain, probes] = [&setting.plain, &setting.probes].map(|build| counter.count(build, program));
-            let (plain, probes) = (plain?, probes?);
-            results.push(&case(program), "plain", "instructions", plain);
-            results.push(&case(program), "probes", "instructions", probes);
-            results.push(&case(program), "probes", "instructions_ratio", probes / plain);
-            if let Some(control) = &setting.layouts[0].control {
-                let control = counter.count(control, program)?;
-                results.push(&case(program), "control", "instructions", control);
-                results.push(&case(program), "control", "instructions_ratio", control / plain);
-                results.push(&case(program), "probes", "instructions_ratio_to_control", probes / control);
-            }
+            count_instructions(setting, program, counter, &mut bench.results)?;
         }
     }
-    claims::push_ratios(setting, results);
+    summary::push(setting, &mut bench.results);
+    Ok(())
+}
+
+fn count_instructions(
+    setting: &Setting,
+    program: &Program,
+    counter: &instructions::Counter,
+    results: &mut Results,
+) -> anyhow::Result<()> {
+    let case = case(program);
+    let [plain, probes] = [&setting.plain, &setting.probes].map(|build| counter.count(build, program));
+    let (plain, probes) = (plain?, probes?);
+    results.push(&case, "plain", "instructions", plain);
+    results.push(&case, "probes", "instructions", probes);
+    results.push(&case, "probes", "instructions_ratio", probes / plain);
+    if let Some(control) = &setting.layouts[0].control {
+        let control = counter.count(control, program)?;
+        results.push(&case, "control", "instructions", control);
+        results.push(&case, "control", "instructions_ratio", control / plain);
+        results.push(&case, "probes", "instructions_ratio_to_control", probes / control);
+    }
     Ok(())
 }
 
@@ -80,64 +88,43 @@ pub(super) fn case(program: &Program) -> String {
     format!("probe-overhead/{}", program.name)
 }
 
-fn turns(setting: &Setting, program: &Program, progress: &mut Progress) -> anyhow::Result<Vec<Turn>> {
+fn measure_times(setting: &Setting, program: &Program, progress: &mut Progress) -> anyhow::Result<Rounds> {
     let layouts = &setting.layouts;
     let (processes, each) = match (setting.quick, layouts.len()) {
         (true, _) => (1, 3),
         (false, 1) => (11, 2),
         (false, count) => (2 * count, 2),
     };
-    let mut turns: Vec<Turn> = Vec::new();
+    let mut rounds = Rounds::new(Cell::of_case(&case(program), &SYSTEMS.map(|system| system.name)));
+    let mut checksums = BTreeSet::new();
     for process in 0..processes {
-        let start = |build| Process::start(build, program, setting.scale(), setting.core);
+        let start = |build| Child::start(build, program, setting.scale(), setting.core);
         // Each layout of one build meets two of the other.
         let (one, other) = (process % layouts.len(), (process + process / layouts.len()) % layouts.len());
         let (mut plain, mut probes) = (start(&layouts[one].plain)?, start(&layouts[other].probes)?);
         let mut control = layouts[one].control.as_deref().map(start).transpose()?;
-        for _ in 0..each {
-            progress.show(turns.len() as f64 / (processes * each) as f64, 0);
-            let mut turn: Turn = [None; SYSTEMS.len()];
-            for place in 0..SYSTEMS.len() {
-                let index = if turns.len().is_multiple_of(2) { place } else { SYSTEMS.len() - 1 - place };
-                let System { build, quantum, .. } = SYSTEMS[index];
-                turn[index] = match build {
-                    Build::Plain => Some(plain.run(quantum)?),
-                    Build::Control => control.as_mut().map(|control| control.run(quantum)).transpose()?,
-                    Build::Probes => Some(probes.run(quantum)?),
+        for round in process * each..(process + 1) * each {
+            progress.show(round as f64 / (processes * each) as f64, 0);
+            for nth in 0..SYSTEMS.len() {
+                let at = if round.is_multiple_of(2) { nth } else { SYSTEMS.len() - 1 - nth };
+                let System { build, quantum, .. } = SYSTEMS[at];
+                let child = match build {
+                    Build::Plain => Some(&mut plain),
+                    Build::Control => control.as_mut(),
+                    Build::Probes => Some(&mut probes),
                 };
+                let Some(run) = child.map(|child| child.run(quantum)).transpose()? else { continue };
+                checksums.insert(run.checksum);
+                let yields = quantum.map_or(f64::NAN, |_| run.preempted as f64 / run.ms);
+                rounds.add(round, at, figures([("time_ms", run.ms), ("yields_per_ms", yields)]));
             }
-            turns.push(turn);
         }
     }
-    let checksums: BTreeSet<u64> = turns.iter().flatten().flatten().map(|run| run.checksum).collect();
     ensure!(checksums.len() == 1, "{} came to different results: probes or preemption broke it", program.name);
-    Ok(turns)
-}
-
-fn push(results: &mut Results, program: &Program, turns: &[Turn]) {
-    let case = case(program);
-    let ms = |turn: &Turn, index: usize| turn[index].map(|run| run.ms);
-    // Of two systems, turn by turn.
-    let ratio = |of: usize, to: usize| -> Option<f64> {
-        let ratios: Option<Vec<f64>> = turns.iter().map(|turn| Some(ms(turn, of)? / ms(turn, to)?)).collect();
-        ratios.map(|ratios| median(&ratios))
-    };
-    for (index, system) in SYSTEMS.iter().enumerate() {
-        let Some(times) = turns.iter().map(|turn| ms(turn, index)).collect::<Option<Vec<f64>>>() else { continue };
-        results.push(&case, system.name, "time_ms", median(&times));
-        results.push(&case, system.name, "time_ms_min", times.iter().copied().fold(f64::INFINITY, f64::min));
-        results.push(&case, system.name, "time_ms_max", times.iter().copied().fold(0.0, f64::max));
-        if let Some(ratio) = ratio(index, 0).filter(|_| index > 0) {
-            results.push(&case, system.name, "ratio", ratio);
-        }
-        if let Some(ratio) = ratio(index, 1).filter(|_| system.name == "probes") {
-            results.push(&case, system.name, "ratio_to_control", ratio);
-        }
-        if system.quantum.is_some() {
-            let rates = turns.iter().filter_map(|turn| turn[index]).map(|run| run.preempted as f64 / run.ms);
-            results.push(&case, system.name, "yields_per_ms", median(&rates.collect::<Vec<f64>>()));
-        }
-    }
+    let [plain, control] = [0, 1].map(|at| rounds.cells()[at].clone());
+    (1..SYSTEMS.len()).for_each(|at| rounds.ratio(at, "time_ms", &plain, "ratio"));
+    rounds.ratio(2, "time_ms", &control, "ratio_to_control");
+    Ok(rounds)
 }
 
 pub(super) fn print(setting: &Setting, results: &Results) {
@@ -157,9 +144,9 @@ pub(super) fn print(setting: &Setting, results: &Results) {
     for program in &setting.programs {
         let case = case(program);
         let ratio = |system, metric| {
-            results.value(&case, system, metric).map_or_else(|| "–".to_owned(), |ratio| format!("{ratio:.3}"))
+            results.value(&case, system, metric).map_or_else(|| MISSING.to_owned(), |ratio| format!("{ratio:.3}"))
         };
-        let value = |system, metric| results.value(&case, system, metric).map_or_else(|| "–".to_owned(), significant);
+        let value = |system, metric| results.shown(&case, system, metric);
         table.row([
             program.name.to_owned(),
             value("plain", "time_ms"),
@@ -179,8 +166,5 @@ pub(super) fn print(setting: &Setting, results: &Results) {
     } else if instructions::Counter::find().is_none() {
         println!("Instructions are left out: there is no valgrind; to install it: apt-get install valgrind");
     }
-    for claim in claims::overhead(setting, results) {
-        println!("{claim}");
-    }
-    println!();
+    summary::print_overhead(setting, results);
 }

@@ -1,7 +1,5 @@
 //! etcd: three members on this machine, by the program that Debian's `etcd-server` brings, with their best settings.
 
-mod grpc;
-mod target;
 mod wire;
 
 use std::env;
@@ -12,30 +10,37 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use bytes::Bytes;
+use greenwave_bench::grpc::{GrpcTarget, Settings, call};
+use greenwave_bench::pin;
 use greenwave_bench::target::Target;
 use prost::Message as _;
 use tokio::runtime::Runtime;
-use tonic::transport::Channel;
+use tonic::codegen::http::uri::PathAndQuery;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Request};
 
-use crate::cluster::{Client, Cluster, Folder, MEMBERS, free_ports};
-use crate::cores::Cores;
+use crate::cluster::{Client, Cluster, Folder, MEMBERS, PATIENCE, free_ports, wait_until_led};
 use crate::member::Member;
-use target::EtcdTarget;
-
-/// How long a cluster may take until it has a leader.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How long one attempt of a client's may take.
 const ATTEMPT: Duration = Duration::from_secs(2);
+
+/// Windows that nothing here ever fills.
+const WINDOW: u32 = 4 << 20;
 
 /// A cluster of etcd's.
 pub(crate) struct Etcd {
     // In the order in which they end.
     members: [Member; MEMBERS],
-    runtime: Runtime,
-    channels: Vec<Channel>,
+    calls: Calls,
     ports: [u16; MEMBERS],
     _folder: Folder,
+}
+
+/// Channels to all members, and what runs their calls.
+struct Calls {
+    runtime: Runtime,
+    channels: Vec<Channel>,
 }
 
 /// Where the program is, in the search path or where Debian has it.
@@ -69,7 +74,7 @@ impl Etcd {
         let url = |port: u16| format!("http://127.0.0.1:{port}");
         let (clients, peers) = ports.split_at(MEMBERS);
         let all: Vec<String> = (0..MEMBERS).map(|nth| format!("m{nth}={}", url(peers[nth]))).collect();
-        let cores = Cores::of_this_machine()?.servers.len();
+        let cores = pin::several_servers()?.0.len();
         let member = |nth: usize| {
             let (client, peer) = (url(clients[nth]), url(peers[nth]));
             let words = [
@@ -89,29 +94,13 @@ impl Etcd {
                 // Heartbeats (100 ms), elections (1 s) and writes to disk are as they are by default.
             ];
             let words = words.iter().flat_map(|(name, value)| [OsString::from(name), OsString::from(value)]).collect();
-            let said = folder.path().join(format!("m{nth}.log"));
-            Member::start(program.clone(), words, vec![("GOMAXPROCS", cores.to_string())], said)
+            Member::start(&program, words, &[("GOMAXPROCS", cores.to_string())])
         };
         let members = [member(0)?, member(1)?, member(2)?];
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let ports = [clients[0], clients[1], clients[2]];
-        let channels = {
-            let _entered = runtime.enter();
-            ports.iter().map(|port| grpc::channel(*port)).collect::<anyhow::Result<_>>()?
-        };
-        let mut etcd = Self { members, runtime, channels, ports, _folder: folder };
-        etcd.wait_until_led()?;
+        let mut etcd = Self { members, calls: Calls::to(ports)?, ports, _folder: folder };
+        wait_until_led(&mut etcd)?;
         Ok(etcd)
-    }
-
-    fn wait_until_led(&mut self) -> anyhow::Result<()> {
-        let begun = Instant::now();
-        while self.leader().is_none() {
-            self.members.iter_mut().try_for_each(Member::check)?;
-            ensure!(begun.elapsed() < PATIENCE, "etcd has no leader after {PATIENCE:?}");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        Ok(())
     }
 }
 
@@ -119,7 +108,15 @@ impl Cluster for Etcd {
     fn target(&self, connections: usize) -> anyhow::Result<Box<dyn Target>> {
         // Calls to another member would be passed on to this one, and take longer.
         let leader = self.leader().context("etcd has no leader")?;
-        Ok(Box::new(EtcdTarget::new(self.ports[leader], connections)?))
+        let settings = Settings {
+            paths: vec![PathAndQuery::from_static(wire::PUT)],
+            most: usize::MAX,
+            deadlines: false,
+            spins: false,
+            miss: |code| if code == Code::Unavailable { "unreachable" } else { "error" },
+        };
+        let connect = async || (0..connections).map(|_| channel(self.ports[leader])).collect();
+        Ok(Box::new(GrpcTarget::new(connect, settings)?))
     }
 
     fn message(&self, key: &[u8], value: &[u8]) -> Vec<u8> {
@@ -127,13 +124,12 @@ impl Cluster for Etcd {
     }
 
     fn client(&self) -> anyhow::Result<Box<dyn Client>> {
-        Ok(Box::new(EtcdClient::new(self.ports)?))
+        Ok(Box::new(EtcdClient { calls: Calls::to(self.ports)?, at: 0 }))
     }
 
     fn leader(&self) -> Option<usize> {
         (0..MEMBERS).find(|&member| {
-            let channel = self.channels[member].clone();
-            let said = call_within(&self.runtime, Duration::from_millis(200), channel, wire::STATUS, Bytes::new());
+            let said = self.calls.within(Duration::from_millis(200), member, wire::STATUS, Bytes::new());
             let status = said.and_then(|said| wire::StatusResponse::decode(said).ok());
             status.is_some_and(|status| {
                 status.leader != 0 && status.header.is_some_and(|header| header.member_id == status.leader)
@@ -141,35 +137,36 @@ impl Cluster for Etcd {
         })
     }
 
-    fn kill(&mut self, member: usize) -> anyhow::Result<()> {
-        self.members[member].kill();
-        Ok(())
+    fn members(&mut self) -> &mut [Member; MEMBERS] {
+        &mut self.members
+    }
+}
+
+impl Calls {
+    fn to(ports: [u16; MEMBERS]) -> anyhow::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let entered = runtime.enter();
+        let channels = ports.iter().map(|port| channel(*port)).collect::<anyhow::Result<_>>()?;
+        drop(entered);
+        Ok(Self { runtime, channels })
     }
 
-    fn restart(&mut self, member: usize) -> anyhow::Result<()> {
-        self.members[member].restart()
+    /// The answer of a member; `None` if there is none in time.
+    fn within(&self, limit: Duration, member: usize, path: &'static str, message: Bytes) -> Option<Bytes> {
+        let call = call(self.channels[member].clone(), PathAndQuery::from_static(path), Request::new(message));
+        self.runtime.block_on(async { tokio::time::timeout(limit, call).await.ok()?.ok() })
     }
 }
 
 /// Asks one member after another.
 struct EtcdClient {
-    runtime: Runtime,
-    channels: Vec<Channel>,
+    calls: Calls,
     at: usize,
 }
 
 impl EtcdClient {
-    fn new(ports: [u16; MEMBERS]) -> anyhow::Result<Self> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let channels = {
-            let _entered = runtime.enter();
-            ports.iter().map(|port| grpc::channel(*port)).collect::<anyhow::Result<_>>()?
-        };
-        Ok(Self { runtime, channels, at: 0 })
-    }
-
     fn attempt(&mut self, path: &'static str, message: Vec<u8>) -> Option<Bytes> {
-        let reply = call_within(&self.runtime, ATTEMPT, self.channels[self.at].clone(), path, message.into());
+        let reply = self.calls.within(ATTEMPT, self.at, path, message.into());
         if reply.is_none() {
             self.at = (self.at + 1) % MEMBERS;
         }
@@ -199,12 +196,12 @@ fn put(key: &[u8], value: &[u8]) -> Vec<u8> {
     wire::PutRequest { key: key.to_vec(), value: value.to_vec(), lease: 0 }.encode_to_vec()
 }
 
-fn call_within(
-    runtime: &Runtime,
-    limit: Duration,
-    channel: Channel,
-    path: &'static str,
-    message: Bytes,
-) -> Option<Bytes> {
-    runtime.block_on(async { tokio::time::timeout(limit, grpc::call(channel, path, message)).await.ok()?.ok() })
+/// A channel that connects with its first call.
+fn channel(port: u16) -> anyhow::Result<Channel> {
+    let endpoint = Endpoint::from_shared(format!("http://127.0.0.1:{port}"))?
+        .tcp_nodelay(true)
+        .initial_stream_window_size(WINDOW)
+        .initial_connection_window_size(WINDOW)
+        .connect_timeout(Duration::from_secs(1));
+    Ok(endpoint.connect_lazy())
 }

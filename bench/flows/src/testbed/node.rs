@@ -9,14 +9,18 @@
 //!               /    \
 //!              B1     E (E1 and E2)   receivers
 //! ```
-//! A3 and A4, which only compute, are processes beside A1 and need no place in the network.
+//! A3 and A4, which only compute, are processes beside A1 and need no node in the network.
 
 use std::fmt;
 use std::net::Ipv4Addr;
 
+use clap::ValueEnum;
+use greenwave_bench::benchmark::Named as _;
+
 /// A network namespace of the testbed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Place {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+#[value(rename_all = "lower")]
+pub enum Node {
     /// The guest that answers with small responses.
     A1,
     /// The guest beside it that sends bulk.
@@ -46,37 +50,7 @@ pub const ELSEWHERE: &str = "10.128.0.0/9";
 /// The address of E2, where large flows go.
 pub const E2: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 52);
 
-impl Place {
-    /// All of them.
-    pub const ALL: [Self; 10] = [
-        Self::A1,
-        Self::A2,
-        Self::C1,
-        Self::D1,
-        Self::HostA,
-        Self::HostC,
-        Self::HostD,
-        Self::Switch,
-        Self::B1,
-        Self::E,
-    ];
-
-    /// Its name, as in the names of namespaces.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::A1 => "a1",
-            Self::A2 => "a2",
-            Self::C1 => "c1",
-            Self::D1 => "d1",
-            Self::HostA => "hosta",
-            Self::HostC => "hostc",
-            Self::HostD => "hostd",
-            Self::Switch => "switch",
-            Self::B1 => "b1",
-            Self::E => "e",
-        }
-    }
-
+impl Node {
     /// Its addresses; none for what only forwards.
     pub fn addresses(self) -> &'static [Ipv4Addr] {
         const A1: &[Ipv4Addr] = &[Ipv4Addr::new(10, 99, 0, 1)];
@@ -98,7 +72,7 @@ impl Place {
     /// Its first address.
     ///
     /// # Panics
-    /// For a place that only forwards.
+    /// For a node that only forwards.
     pub fn address(self) -> Ipv4Addr {
         *self.addresses().first().expect("guests and receivers have addresses, and nothing else is talked to")
     }
@@ -117,9 +91,9 @@ impl Place {
     pub const HOSTS: [Self; 3] = [Self::HostA, Self::HostC, Self::HostD];
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Node {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        f.write_str(&self.name())
     }
 }
 
@@ -134,16 +108,16 @@ pub const PORT_E: &str = "pe";
 pub const HOST_PORTS: [&str; 3] = ["pa", "pc", "pd"];
 
 /// Pairs of interfaces: who has which, and who the other.
-pub(super) const CABLES: [(Place, &str, Place, &str); 9] = [
-    (Place::HostA, "va1", Place::A1, ETH),
-    (Place::HostA, "va2", Place::A2, ETH),
-    (Place::HostC, "vc1", Place::C1, ETH),
-    (Place::HostD, "vd1", Place::D1, ETH),
-    (Place::Switch, "pa", Place::HostA, UPLINK),
-    (Place::Switch, "pc", Place::HostC, UPLINK),
-    (Place::Switch, "pd", Place::HostD, UPLINK),
-    (Place::Switch, "pb", Place::B1, ETH),
-    (Place::Switch, PORT_E, Place::E, ETH),
+pub(super) const CABLES: [(Node, &str, Node, &str); 9] = [
+    (Node::HostA, "va1", Node::A1, ETH),
+    (Node::HostA, "va2", Node::A2, ETH),
+    (Node::HostC, "vc1", Node::C1, ETH),
+    (Node::HostD, "vd1", Node::D1, ETH),
+    (Node::Switch, "pa", Node::HostA, UPLINK),
+    (Node::Switch, "pc", Node::HostC, UPLINK),
+    (Node::Switch, "pd", Node::HostD, UPLINK),
+    (Node::Switch, "pb", Node::B1, ETH),
+    (Node::Switch, PORT_E, Node::E, ETH),
 ];
 
 #[cfg(test)]
@@ -152,7 +126,7 @@ mod tests {
 
     #[test]
     fn every_guest_is_plugged_into_its_host_where_the_host_says() {
-        for host in Place::HOSTS {
+        for host in Node::HOSTS {
             for (guest, interface) in host.guests() {
                 assert!(CABLES.contains(&(host, interface, *guest, ETH)), "{guest}");
             }
@@ -162,8 +136,8 @@ mod tests {
 
     #[test]
     fn nobody_shares_an_address_or_a_name() {
-        let mut addresses: Vec<_> = Place::ALL.iter().flat_map(|place| place.addresses()).collect();
-        let mut names: Vec<_> = Place::ALL.iter().map(|place| place.name()).collect();
+        let mut addresses: Vec<_> = Node::value_variants().iter().flat_map(|node| node.addresses()).collect();
+        let mut names: Vec<_> = Node::value_variants().iter().map(ToString::to_string).collect();
         let before = (addresses.len(), names.len());
         addresses.sort();
         names.sort();

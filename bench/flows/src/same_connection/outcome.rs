@@ -1,9 +1,10 @@
 //! What small calls and large replies have shown, alone and together.
 
+use std::io;
 use std::time::{Duration, Instant};
 
 use greenwave_bench::latencies::Latencies;
-use serde_json::{Map, Value};
+use greenwave_bench::rounds::figures;
 
 use super::EVERY;
 
@@ -26,7 +27,7 @@ impl Part {
 
 /// What a part has shown.
 #[derive(Debug)]
-pub(super) struct Seen {
+pub(super) struct Recording {
     pub(super) begin: Instant,
     pub(super) latencies: Latencies,
     pub(super) bulk_bytes: u64,
@@ -34,7 +35,7 @@ pub(super) struct Seen {
     pub(super) last_bulk: Instant,
 }
 
-impl Seen {
+impl Recording {
     pub(super) fn new() -> Self {
         let begin = Instant::now();
         Self { begin, latencies: Latencies::new(), bulk_bytes: 0, last_bulk: begin }
@@ -58,34 +59,29 @@ impl Seen {
     fn mbit(&self) -> f64 {
         self.bulk_bytes as f64 * 8e-6 / (self.last_bulk - self.begin).as_secs_f64().max(1e-9)
     }
-
-    fn micros(&self, quantile: f64) -> f64 {
-        self.latencies.quantile(quantile).unwrap_or_default().as_secs_f64() * 1e6
-    }
 }
 
 /// What all parts have shown.
 #[derive(Debug)]
-pub(super) struct Asked {
-    pub(super) idle: Seen,
-    pub(super) alone: Seen,
-    pub(super) both: Seen,
+pub(super) struct Outcome {
+    pub(super) idle: Recording,
+    pub(super) alone: Recording,
+    pub(super) both: Recording,
 }
 
-impl Asked {
+impl Outcome {
     /// Prints it, and waits for the end.
-    pub(super) fn report(&self) {
+    pub(super) fn report(&self) -> io::Result<()> {
         let Self { idle, alone, both } = self;
-        let mut figures = Map::new();
-        let mut add = |name: &str, value: f64| drop(figures.insert(name.to_owned(), Value::from(value)));
-        for (name, quantile) in [("p50", 0.5), ("p99", 0.99), ("p999", 0.999)] {
-            add(&format!("{name}_us"), both.micros(quantile));
-            add(&format!("idle_{name}_us"), idle.micros(quantile));
-        }
-        add("bulk_mbit", both.mbit());
-        add("bulk_alone_mbit", alone.mbit());
-        add("p99_over_idle", both.micros(0.99) / idle.micros(0.99));
-        add("bulk_over_alone", both.mbit() / alone.mbit());
-        crate::load::tell(&Value::Object(figures).to_string());
+        let (both_us, idle_us) = (both.latencies.quantiles_us(), idle.latencies.quantiles_us());
+        let idle_us = idle_us.map(|(name, us)| (format!("idle_{name}"), us));
+        let others = [
+            ("bulk_mbit", both.mbit()),
+            ("bulk_alone_mbit", alone.mbit()),
+            ("p99_over_idle", both_us[1].1 / idle_us[1].1),
+            ("bulk_over_alone", both.mbit() / alone.mbit()),
+        ];
+        let others = both_us.into_iter().chain(others).map(|(name, value)| (name.to_owned(), value));
+        crate::load::tell(&figures(idle_us.into_iter().chain(others)))
     }
 }

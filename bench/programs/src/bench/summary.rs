@@ -1,71 +1,68 @@
-//! What the figures are summed up to, beside what is aimed at.
+//! What the figures are summed up to, and what is claimed of that.
 
-use greenwave_bench::capacity::median;
+use greenwave_bench::claims::Aim::AtMost;
+use greenwave_bench::claims::{Claim, claim};
+use greenwave_bench::ratios::geometric_mean;
 use greenwave_bench::result::Results;
+use greenwave_bench::rounds::{median, range};
 use greenwave_programs::Program;
 
 use super::{QUANTA, Setting, gap, overhead};
 
-/// What probes should cost at most, over all programs.
-const MEAN_AIM: f64 = 1.02;
-/// And in the worst of them.
-const WORST_AIM: f64 = 1.10;
 /// What costs more than this is named.
 const DEAR: f64 = 1.05;
 
 const MEAN: &str = "probe-overhead/geometric-mean";
 const WORST: &str = "probe-overhead/worst";
 
+/// What probes should cost at most, over all programs and in the worst of them.
+pub(super) const CLAIMS: [Claim; 2] = [
+    claim("probes cost little", MEAN, "probes", "ratio", AtMost(1.02)),
+    claim("probes cost little", WORST, "probes", "ratio", AtMost(1.10)),
+];
+
+/// What is summed up over all programs, and what is said of it.
+const SUMS: [(&str, &str, &str); 6] = [
+    ("probes", "ratio", "probes"),
+    ("probes", "ratio_to_control", "beside the control, which is built alike but has no probes"),
+    ("probes", "instructions_ratio", "instructions"),
+    ("probes", "instructions_ratio_to_control", "instructions beside the control"),
+    (QUANTA[0].0, "ratio", "every yield included, after 2 us"),
+    (QUANTA[1].0, "ratio", "every yield included, after 5 us"),
+];
+
 /// Adds what all programs' ratios come to.
-pub(super) fn push_ratios(setting: &Setting, results: &mut Results) {
-    for system in ["probes", QUANTA[0].0, QUANTA[1].0] {
-        let ratios: Vec<f64> = ratios(setting, results, system, "ratio").map(|(_, ratio)| ratio).collect();
-        results.push(MEAN, system, "ratio", geometric_mean(&ratios));
-        results.push(WORST, system, "ratio", ratios.iter().copied().fold(f64::NAN, f64::max));
-    }
-    for metric in ["ratio_to_control", "instructions_ratio", "instructions_ratio_to_control"] {
-        let ratios: Vec<f64> = ratios(setting, results, "probes", metric).map(|(_, ratio)| ratio).collect();
-        results.push(MEAN, "probes", metric, geometric_mean(&ratios));
-        results.push(WORST, "probes", metric, ratios.iter().copied().fold(f64::NAN, f64::max));
+pub(super) fn push(setting: &Setting, results: &mut Results) {
+    for (system, metric, _) in SUMS {
+        let ratios: Vec<f64> = ratios(setting, results, system, metric).map(|(_, ratio)| ratio).collect();
+        results.push(MEAN, system, metric, geometric_mean(&ratios));
+        results.push(WORST, system, metric, range(&ratios).1);
     }
 }
 
-/// What probes cost over all programs, and of which they cost too much.
-pub(super) fn overhead(setting: &Setting, results: &Results) -> Vec<String> {
-    let value = |case, system, metric| results.value(case, system, metric).unwrap_or(f64::NAN);
-    let mut lines = vec![format!(
-        "probes: geometric mean {:.3} (aim {MEAN_AIM}), worst {:.3} (aim {WORST_AIM})",
-        value(MEAN, "probes", "ratio"),
-        value(WORST, "probes", "ratio")
-    )];
-    let others = [
-        ("ratio_to_control", "beside the control, which is built alike but has no probes"),
-        ("instructions_ratio", "instructions"),
-        ("instructions_ratio_to_control", "instructions beside the control"),
-    ];
-    for (metric, said) in others {
-        let (mean, worst) = (value(MEAN, "probes", metric), value(WORST, "probes", metric));
-        if mean.is_finite() {
-            lines.push(format!("{said}: geometric mean {mean:.3}, worst {worst:.3}"));
+/// Prints what probes cost over all programs, and of which they cost too much.
+pub(super) fn print_overhead(setting: &Setting, results: &Results) {
+    for (system, metric, what) in SUMS {
+        let [mean, worst] = [MEAN, WORST].map(|case| results.value(case, system, metric));
+        if let Some((mean, worst)) = mean.zip(worst) {
+            println!("{what}: geometric mean {mean:.3}, worst {worst:.3}");
         }
     }
-    for (system, _) in QUANTA {
-        let (mean, worst) = (value(MEAN, system, "ratio"), value(WORST, system, "ratio"));
-        lines.push(format!("{system}, every yield included: geometric mean {mean:.3}, worst {worst:.3}"));
-    }
+    println!("{}\n", dear(setting, results));
+}
+
+fn dear(setting: &Setting, results: &Results) -> String {
     let mut dear: Vec<_> = ratios(setting, results, "probes", "ratio").filter(|(_, ratio)| *ratio > DEAR).collect();
     dear.sort_by(|(_, a), (_, b)| b.total_cmp(a));
     let dear: Vec<_> = dear.iter().map(|(program, ratio)| format!("{} {ratio:.3}", program.name)).collect();
-    lines.push(match dear.is_empty() {
+    match dear.is_empty() {
         true => format!("probes: no program above {DEAR}"),
         false => format!("probes: above {DEAR} are {}", dear.join(", ")),
-    });
-    lines
+    }
 }
 
 /// How exactly quanta end in the middling program and in the worst.
-pub(super) fn gaps(setting: &Setting, results: &Results) -> Vec<String> {
-    let mut lines = Vec::new();
+pub(super) fn print_gaps(setting: &Setting, results: &Results) {
     for (system, _) in QUANTA {
         for metric in ["overshoot_p50_ns", "overshoot_p99_ns", "overshoot_p999_ns", "undisturbed_p999_ns"] {
             let of = |program: &&'static Program| {
@@ -76,14 +73,14 @@ pub(super) fn gaps(setting: &Setting, results: &Results) -> Vec<String> {
             let middle = median(&values.iter().map(|it| it.0).collect::<Vec<_>>());
             let limit = median(&values.iter().map(|it| it.1).collect::<Vec<_>>());
             if let Some((worst, _, name)) = values.iter().max_by(|a, b| a.0.total_cmp(&b.0)) {
-                lines.push(format!(
+                println!(
                     "{system}: {metric} is {middle:.0} in the middling program and {worst:.0} in the worst ({name}); \
                      raw-spin {limit:.0}"
-                ));
+                );
             }
         }
     }
-    lines
+    println!();
 }
 
 fn ratios<'a>(
@@ -94,11 +91,6 @@ fn ratios<'a>(
 ) -> impl Iterator<Item = (&'static Program, f64)> + 'a {
     let of = move |program: &Program| results.value(&overhead::case(program), system, metric);
     setting.programs.iter().filter_map(move |program| Some((*program, of(program)?)))
-}
-
-/// Not a number if there are none.
-fn geometric_mean(ratios: &[f64]) -> f64 {
-    (ratios.iter().map(|ratio| ratio.ln()).sum::<f64>() / ratios.len() as f64).exp()
 }
 
 #[cfg(test)]
@@ -116,7 +108,7 @@ mod tests {
         for (program, value) in setting.programs.iter().zip(values) {
             results.push(&overhead::case(program), "probes", "ratio", value);
         }
-        push_ratios(&setting, &mut results);
+        push(&setting, &mut results);
         (setting, results)
     }
 
@@ -131,10 +123,10 @@ mod tests {
     #[test]
     fn programs_that_pay_too_much_are_named_the_worst_first() {
         let (setting, results) = measured([1.06, 1.0, 1.3]);
-        let lines = overhead(&setting, &results);
+        let named = dear(&setting, &results);
         let expected = format!("above 1.05 are {} 1.300, {} 1.060", PROGRAMS[2].name, PROGRAMS[0].name);
-        assert!(lines.iter().any(|line| line.ends_with(&expected)), "{lines:?}");
+        assert!(named.ends_with(&expected), "{named}");
         let (setting, results) = measured([1.01, 1.0, 1.02]);
-        assert!(overhead(&setting, &results).iter().any(|line| line.contains("no program above")));
+        assert!(dear(&setting, &results).contains("no program above"));
     }
 }
