@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use greenwave::policy::ServiceTimes;
 use greenwave::rpc::{ConfigError, StartError, Typed};
-use greenwave::{Context, Status};
+use greenwave::{ChannelConfig, Context, ServerConfig, Status};
 use greenwave_kv::KvError;
 use thiserror::Error;
 
@@ -13,14 +13,10 @@ use crate::checkpoint::{Checkpoint, Pass};
 use crate::recommend::store::StoreError;
 use crate::replicated::member::MemberError;
 use crate::search::shard::ShardError;
-use crate::settings::SettingError;
 
 /// Why a service doesn't start.
 #[derive(Debug, Error)]
 pub enum ServeError {
-    /// A setting can't be meant.
-    #[error(transparent)]
-    Setting(#[from] SettingError),
     /// A setting of a channel can't be meant.
     #[error(transparent)]
     Channel(#[from] ConfigError),
@@ -39,6 +35,11 @@ pub enum ServeError {
     /// The server can't start.
     #[error(transparent)]
     Start(#[from] StartError),
+}
+
+/// How a server calls the stages behind it: under its own name, by the backend that it has itself.
+pub(crate) fn channel(server: &ServerConfig) -> ChannelConfig {
+    ChannelConfig { name: server.name.clone(), backend: server.backend.clone(), ..ChannelConfig::default() }
 }
 
 /// Whether a service does less when its budget is short.

@@ -19,13 +19,10 @@ pub(crate) const NAME: &str = "lone-request";
 /// Whose latency counts as 1.
 pub(crate) const STATIC: &str = "static-1";
 
-/// A command is in no batch with another, and waits for the one before it.
-const ALONE: [&str; 2] = ["batch_bytes=1", "window_bytes=1"];
-
 pub(crate) fn measure(quick: bool, results: &mut Results) -> anyhow::Result<()> {
     let (turns, time) = if quick { (4, Duration::from_millis(700)) } else { (24, Duration::from_secs(1)) };
     let put = Put { name: NAME, arrivals: Arrivals::Closed { in_flight: 1 } };
-    let groups = [("controller", Greenwave::start(&[])?), (STATIC, Greenwave::start(&ALONE.map(str::to_owned))?)];
+    let groups = [("controller", Greenwave::start(false)?), (STATIC, Greenwave::start(true)?)];
     let mut progress = Progress::new(turns * groups.len());
     let mut rounds = Rounds::default();
     for turn in 0..turns {

@@ -4,12 +4,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use greenwave::{Address, Channel, ChannelConfig, Code, Context, Router, Server, ServerConfig, ServerHandle, Status};
+use greenwave::{Address, Channel, Code, Context, Router, Server, ServerConfig, ServerHandle, Status};
 
 use crate::checkpoint::Precision;
 use crate::proto::recommend as proto;
-use crate::serving::{Adapt, Ahead, ServeError, limit_or_default};
-use crate::settings::{SettingError, Settings, value};
+use crate::serving::{Adapt, Ahead, ServeError, channel, limit_or_default};
 
 use super::history::{Histories, Neighbour};
 use super::profile::{Profiles, ReadError};
@@ -26,8 +25,6 @@ pub struct StageConfig {
     pub stage: StageRole,
     /// Whether less is done when the budget is short.
     pub adapt: bool,
-    /// How the next stage is called.
-    pub channel: ChannelConfig,
     /// The server.
     pub server: ServerConfig,
 }
@@ -49,35 +46,13 @@ pub enum StageRole {
     Recommendation,
 }
 
-impl StageConfig {
-    /// Understands `stage`, `store`, `next`, `adapt` and the server's settings.
-    ///
-    /// # Errors
-    /// The first setting that can't be meant.
-    pub fn from_settings(mut settings: Settings) -> Result<Self, SettingError> {
-        let named = |text: &str| Stage::ALL.into_iter().find(|stage| stage.name() == text);
-        let stage = settings.require("stage", "profile, history or recommendation", named)?;
-        let mut next = || settings.require("next", "the next stage's address, such as tcp://127.0.0.1:7002", value);
-        let role = match stage {
-            Stage::Profile => StageRole::Profile { next: next()? },
-            Stage::History => StageRole::History { next: next()? },
-            Stage::Recommendation => StageRole::Recommendation,
-        };
-        let store = settings.require("store", "the directory of the stores", value)?;
-        let adapt = settings.adapt()?;
-        let server = settings.server(stage.name().to_owned())?;
-        let channel =
-            ChannelConfig { name: server.name.clone(), backend: server.backend.clone(), ..ChannelConfig::default() };
-        settings.finish().map(|()| Self { store, stage: role, adapt, channel, server })
-    }
-}
-
 /// Serves a stage.
 ///
 /// # Errors
 /// When its store wasn't built or is open elsewhere, or the server can't start.
 pub fn serve_stage(config: StageConfig) -> Result<ServerHandle, ServeError> {
-    let StageConfig { store, stage, adapt, channel, server } = config;
+    let StageConfig { store, stage, adapt, server } = config;
+    let channel = channel(&server);
     let adapt = Adapt(adapt);
     let ahead = Ahead::unknown();
     let router: Router = match stage {

@@ -14,7 +14,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
-use std::{fs, io};
+use std::str::FromStr;
+use std::{fmt, fs, io};
 
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 use prost::Message;
@@ -59,6 +60,25 @@ impl Stage {
         }
     }
 }
+
+impl fmt::Display for Stage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Stage {
+    type Err = UnknownStage;
+
+    fn from_str(name: &str) -> Result<Self, UnknownStage> {
+        Self::ALL.into_iter().find(|stage| stage.name() == name).ok_or(UnknownStage)
+    }
+}
+
+/// A name that is no [`Stage`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("allowed: profile, history or recommendation")]
+pub struct UnknownStage;
 
 /// What the stores hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -5,16 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use greenwave::rpc::{self, Aggregator, Partial};
-use greenwave::{Address, Channel, ChannelConfig, Code, Context, Server, ServerConfig, ServerHandle, Status};
+use greenwave::{Address, Channel, Code, Context, Server, ServerConfig, ServerHandle, Status};
 use prost::Message;
 
 use crate::checkpoint::Precision;
 use crate::proto::search as proto;
-use crate::serving::{Adapt, ServeError, limit_or_default};
-use crate::settings::{SettingError, Settings, span, value};
+use crate::serving::{Adapt, ServeError, channel, limit_or_default};
 
 use super::aggregate::{Found, Merged, Merger};
-use super::index::IndexConfig;
 use super::shard::{Answer, Depth, Hit, Query, QueryError, Shard};
 
 /// How a shard is served.
@@ -30,29 +28,6 @@ pub struct ShardConfig {
     pub adapt: bool,
     /// The server.
     pub server: ServerConfig,
-}
-
-impl ShardConfig {
-    /// Understands `index`, `shard`, `depth_least`, `depth_one_in`, `depth_most`, `adapt` and the server's settings.
-    ///
-    /// # Errors
-    /// The first setting that can't be meant.
-    pub fn from_settings(mut settings: Settings) -> Result<Self, SettingError> {
-        let shard = settings.require("shard", "0 to 255", shard_number)?;
-        let mut depth = Depth::default();
-        let number = |text: &str| value(text).filter(|number| *number > 0);
-        depth.least = settings.take("depth_least", "a number above 0", number)?.unwrap_or(depth.least);
-        depth.one_in = settings.take("depth_one_in", "a number above 0", number)?.unwrap_or(depth.one_in);
-        depth.most = settings.take("depth_most", "a number above 0", number)?.unwrap_or(depth.most);
-        let config = Self {
-            index: settings.require("index", "the directory of an index", value)?,
-            shard,
-            depth,
-            adapt: settings.adapt()?,
-            server: settings.server(format!("shard-{shard:02}"))?,
-        };
-        settings.finish().map(|()| config)
-    }
 }
 
 /// Serves one shard.
@@ -85,29 +60,8 @@ pub struct AggregatorConfig {
     pub shards: Vec<Vec<Address>>,
     /// When branches are sent once more, and how much time is kept for merging.
     pub unit: rpc::AggregatorConfig,
-    /// How the shards are called.
-    pub channel: ChannelConfig,
     /// The server.
     pub server: ServerConfig,
-}
-
-impl AggregatorConfig {
-    /// Understands `shards`, `hedge_ratio`, `hedge_after`, `aggregation` and the server's settings.
-    ///
-    /// # Errors
-    /// The first setting that can't be meant.
-    pub fn from_settings(mut settings: Settings) -> Result<Self, SettingError> {
-        let mut unit = rpc::AggregatorConfig::default();
-        let share = |text: &str| value(text).filter(|share| (0.0..=1.0).contains(share));
-        unit.hedge_ratio = settings.take("hedge_ratio", "0 to 1", share)?.unwrap_or(unit.hedge_ratio);
-        unit.hedge_after = settings.take("hedge_after", "a time, such as 1ms", span)?.unwrap_or(unit.hedge_after);
-        unit.aggregation = settings.take("aggregation", "a time, such as 200us", span)?.unwrap_or(unit.aggregation);
-        let shards = settings.require("shards", SHARDS, shard_addresses)?;
-        let server = settings.server("aggregator".to_owned())?;
-        let channel =
-            ChannelConfig { name: server.name.clone(), backend: server.backend.clone(), ..ChannelConfig::default() };
-        settings.finish().map(|()| Self { shards, unit, channel, server })
-    }
 }
 
 /// Serves the aggregator. It starts whether or not the shards are there; those that aren't are missing in the answers.
@@ -115,7 +69,8 @@ impl AggregatorConfig {
 /// # Errors
 /// When the server can't start.
 pub fn serve_aggregator(config: AggregatorConfig) -> Result<ServerHandle, ServeError> {
-    let AggregatorConfig { shards, unit, channel, server } = config;
+    let AggregatorConfig { shards, unit, server } = config;
+    let channel = channel(&server);
     let mut channels = Vec::with_capacity(shards.len());
     for replicas in shards {
         let open = |address| Channel::new(address, channel.clone());
@@ -202,17 +157,6 @@ fn parse(request: &proto::QueryRequest) -> Result<Query, Status> {
 
 fn number(shard: usize) -> u32 {
     u32::try_from(shard).unwrap_or(u32::MAX)
-}
-
-const SHARDS: &str = "addresses of the shards in their order, with commas between; replicas of a shard with | between";
-
-fn shard_addresses(text: &str) -> Option<Vec<Vec<Address>>> {
-    let replicas = |shard: &str| shard.split('|').map(|address| address.trim().parse().ok()).collect();
-    text.split(',').map(replicas).collect()
-}
-
-fn shard_number(text: &str) -> Option<usize> {
-    value(text).filter(|shard| *shard < IndexConfig::MOST_SHARDS)
 }
 
 impl From<QueryError> for Status {

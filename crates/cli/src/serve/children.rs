@@ -1,6 +1,7 @@
 //! The processes of a service, started from this same program.
 //!
-//! A child follows its standard input, whose other end this process holds: however this process ends, its children do.
+//! A child reads from its standard input what it is to serve, as JSON in a line. It follows its input from then on, whose
+//! other end this process holds: however this process ends, its children do.
 //! What a child prints is passed on under its name.
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -12,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use greenwave::Address;
 
+use super::Service;
 use super::events::{self, DRAIN, Event};
 use crate::problem::Problem;
 
@@ -84,16 +86,19 @@ impl Children {
     ///
     /// # Errors
     /// When the system refuses.
-    pub(super) fn start(&mut self, name: &str, arguments: impl Iterator<Item = String>) -> Result<usize, Problem> {
+    pub(super) fn start(&mut self, name: &str, service: &Service) -> Result<usize, Problem> {
+        let told = serde_json::to_string(service).map_err(Problem::failure)?;
         let mut command = Command::new(&self.program);
-        command.arg("serve").args(arguments).arg("--follow-stdin");
+        command.args(["serve", "child"]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // A group of its own: Ctrl-C is for this process, which then tells its children, in the right order.
         command.process_group(0);
         let mut process =
             command.spawn().map_err(|error| Problem::failure(format!("{name} can't be started: {error}")))?;
         let child = self.members.len();
-        let orders = process.stdin.take();
+        let mut orders = process.stdin.take();
+        // If it has ended already, that is noticed by its silence.
+        let _ended_already = orders.as_mut().map(|orders| writeln!(orders, "{told}"));
         let (out, err) = (process.stdout.take(), process.stderr.take());
         self.members.push(Member {
             name: name.to_owned(),

@@ -8,10 +8,14 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use greenwave::Address;
+use greenwave_services::replicated::peers::Peers;
 
+use super::Service;
 use super::children::{Children, News};
 use super::events::{self, Ending};
 use super::here::tell;
+use super::settings::{KvSettings, ReplicaSettings, ServerSettings};
+use super::values::Word;
 use crate::problem::Problem;
 
 /// Run a group of replicas on this machine, a process each
@@ -22,11 +26,11 @@ Examples:
   greenwave call kv put ada lovelace")]
 pub(crate) struct Cluster {
     #[command(subcommand)]
-    service: Service,
+    group: Group,
 }
 
 #[derive(Subcommand)]
-enum Service {
+enum Group {
     Kv(KvCluster),
 }
 
@@ -57,7 +61,7 @@ struct KvCluster {
 impl Cluster {
     /// Runs the group until the process is told to end.
     pub(crate) fn run(self) -> Result<(), Problem> {
-        let Service::Kv(cluster) = self.service;
+        let Group::Kv(cluster) = self.group;
         cluster.run()
     }
 }
@@ -67,16 +71,14 @@ impl KvCluster {
         let addresses = self.addresses()?;
         let (sender, events) = events::listen(Ending { limit: self.drain, follow_stdin: false })?;
         let mut children = Children::new(sender)?;
-        let peers: Vec<_> = (1..).zip(&addresses).map(|(id, address)| format!("{id}={address}")).collect();
+        let peers = Peers::new((1..).zip(addresses.iter().cloned())).map_err(Problem::wrong_use)?;
         for id in 1..=addresses.len() {
-            let options = [
-                "kv".to_owned(),
-                format!("--id={id}"),
-                format!("--peers={}", peers.join(",")),
-                format!("--data={}", self.data.join(id.to_string()).display()),
-                format!("--drain={}ms", self.drain.as_millis()),
-            ];
-            children.start(&format!("replica-{id}"), options.into_iter())?;
+            let replica =
+                ReplicaSettings { id: Some(id as u64), peers: Some(Word(peers.clone())), ..ReplicaSettings::default() };
+            let server = ServerSettings { drain: Some(Word(self.drain.into())), ..ServerSettings::default() };
+            let data = Some(self.data.join(id.to_string()));
+            let said = KvSettings { data, replica, server, ..KvSettings::default() };
+            children.start(&format!("replica-{id}"), &Service::Kv(Box::new(said)))?;
         }
         let Some(mut listening) = children.await_listening(addresses.len(), &events)? else { return Ok(()) };
         listening.sort_by_key(|replica| replica.child);

@@ -1,85 +1,85 @@
-//! The options of `greenwave serve`.
+//! The settings of each process that `greenwave serve` runs.
 //!
-//! They are texts: what they may say is the services' to know, which also read them from files. The names of the
-//! fields are the keys of a file.
+//! A field is an option, a variable and a key of a file at once, and processes that are started by another are given the
+//! same structures. What nobody said is `None`: its default is the service's to know.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use serde::Serialize;
+use greenwave::Address;
+use greenwave::policy::Order;
+use greenwave::verbs::Choice;
+use greenwave_kv::Kv;
+use greenwave_services::recommend::store::Stage;
+use greenwave_services::replicated::peers::Peers;
+use greenwave_services::search::index::IndexConfig;
+use serde::{Deserialize, Deserializer, Serialize};
 
-use super::Keys;
 use super::events::Ending;
-use crate::problem::Problem;
+use super::values::{ANY, Cores, Count, Idle, InstanceSettings, List, Quantum, Share, Switch, Time, Word};
 
 /// Serve full-text search over a directory: a process for each shard of an index, an aggregator in front
-#[derive(Args, Serialize)]
+#[derive(Args, Clone, Default, Serialize, Deserialize)]
 #[command(after_help = "\
 Examples:
   greenwave serve search                       the sources of the crates in the local Cargo registry
   greenwave serve search --dir ~/notes --shards 4 --listen tcp://127.0.0.1:7100
   greenwave call tcp://127.0.0.1:7100 Search/Query '{\"text\": \"completion queue\"}'")]
-pub(crate) struct SearchFlags {
+pub(super) struct SearchSettings {
     /// The directory that is searched [default: the local Cargo registry]
     #[arg(long, value_name = "DIR")]
     pub(super) dir: Option<PathBuf>,
     /// Where the index is kept [default: below ~/.cache/greenwave]
     #[arg(long, value_name = "DIR")]
-    data: Option<PathBuf>,
+    pub(super) data: Option<PathBuf>,
     /// How many shards the index is cut into, 1 to 256 [default: 18]
     #[arg(long, value_name = "N")]
-    shards: Option<String>,
+    pub(super) shards: Option<Count<1, MOST_SHARDS>>,
     /// Which files are searched, by extension; * for all [default: rs,md,toml,txt]
     #[arg(long, value_name = "LIST")]
-    extensions: Option<String>,
+    pub(super) extensions: Option<List<String>>,
     /// How much text is indexed at most, in MiB: an even sample if there is more [default: 64]
     #[arg(long, value_name = "MIB")]
-    max_mib: Option<String>,
+    pub(super) max_mib: Option<Count<1, ANY>>,
     #[command(flatten)]
     #[serde(flatten)]
-    depth: DepthFlags,
+    pub(super) depth: DepthSettings,
     #[command(flatten)]
     #[serde(flatten)]
-    unit: UnitFlags,
+    pub(super) unit: UnitSettings,
     #[command(flatten)]
     #[serde(flatten)]
-    adapt: AdaptFlag,
+    pub(super) adapt: AdaptSetting,
     #[command(flatten)]
     #[serde(flatten)]
-    server: ServerFlags,
-    #[command(flatten)]
-    #[serde(flatten)]
-    pub(super) run: RunFlags,
+    pub(super) server: ServerSettings,
 }
 
 /// Serve recommendations from the crates below a directory: a chain of three processes
-#[derive(Args, Serialize)]
+#[derive(Args, Clone, Default, Serialize, Deserialize)]
 #[command(after_help = "\
 Examples:
   greenwave serve recommend                    the crates in the local Cargo registry
   greenwave serve recommend --order edf --admission off --listen tcp://127.0.0.1:7200
   greenwave call tcp://127.0.0.1:7200 Profile/Recommend '{\"user\": \"serde@1.0.228\"}'")]
-pub(crate) struct RecommendFlags {
+pub(super) struct RecommendSettings {
     /// The directory with the crates [default: the local Cargo registry]
     #[arg(long, value_name = "DIR")]
     pub(super) dir: Option<PathBuf>,
     /// Where the stages' stores are kept [default: below ~/.cache/greenwave]
     #[arg(long, value_name = "DIR")]
-    data: Option<PathBuf>,
+    pub(super) data: Option<PathBuf>,
     #[command(flatten)]
     #[serde(flatten)]
-    adapt: AdaptFlag,
+    pub(super) adapt: AdaptSetting,
     #[command(flatten)]
     #[serde(flatten)]
-    server: ServerFlags,
-    #[command(flatten)]
-    #[serde(flatten)]
-    pub(super) run: RunFlags,
+    pub(super) server: ServerSettings,
 }
 
 /// Serve a store of keys and values: a GET takes about a microsecond, a SCAN of all rows hundreds
-#[derive(Args, Serialize)]
+#[derive(Args, Clone, Default, Serialize, Deserialize)]
 #[command(after_help = "\
 Examples:
   greenwave serve kv --listen tcp://127.0.0.1:7400
@@ -92,344 +92,334 @@ Examples:
   greenwave call tcp://127.0.0.1:7400 Kv/Put '{\"key\": \"ada\", \"value\": \"lovelace\"}'
   greenwave call tcp://127.0.0.1:7400 Kv/Get '{\"key\": \"ada\"}'
   greenwave call tcp://127.0.0.1:7400 Kv/Scan --receipt")]
-pub(crate) struct KvFlags {
+pub(super) struct KvSettings {
     /// Where the store is kept [default: below ~/.cache/greenwave]
     #[arg(long, value_name = "DIR")]
-    data: Option<PathBuf>,
+    pub(super) data: Option<PathBuf>,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub(super) rows: RowsSettings,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub(super) replica: ReplicaSettings,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub(super) server: ServerSettings,
+}
+
+/// What a store of its own is made with, and how it is scanned.
+#[derive(Args, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct RowsSettings {
     /// How many rows the store is made with, if it is made [default: 2400]
     #[arg(long, value_name = "N")]
-    rows: Option<String>,
+    pub(super) rows: Option<Count<0, 99_999_999>>,
     /// Bytes of each of their values [default: 100]
     #[arg(long, value_name = "N")]
-    value_bytes: Option<String>,
+    pub(super) value_bytes: Option<Count<0, LONGEST_VALUE>>,
     /// Rows that a SCAN reads before it lets others pass; 0 if it never does [default: 64]
     #[arg(long, value_name = "N", help_heading = "Work")]
-    checkpoint_rows: Option<String>,
+    pub(super) checkpoint_rows: Option<Count<0, MOST_ROWS>>,
+}
+
+/// Which replica of which group it is.
+#[derive(Args, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[command(next_help_heading = "Replication")]
+pub(super) struct ReplicaSettings {
     /// Serve a replica of a group instead, which are these: each one's number and address, with commas between
-    #[arg(long, value_name = "PEERS", help_heading = "Replication")]
-    peers: Option<String>,
+    #[arg(long, value_name = "PEERS")]
+    pub(super) peers: Option<Word<Peers>>,
     /// Which of the peers this is
-    #[arg(long, value_name = "N", help_heading = "Replication")]
-    id: Option<String>,
+    #[arg(long, value_name = "N")]
+    pub(super) id: Option<u64>,
     /// The group is there already, and this replica is to be added to it by `greenwave group add`: --peers names itself
     /// and those that there are. With a directory that has its log, it goes on where it was
-    #[arg(long, value_name = "SWITCH", num_args = 0..=1, require_equals = true, default_missing_value = "on",
-        help_heading = "Replication")]
-    join: Option<String>,
+    #[arg(long, value_name = "SWITCH", num_args = 0..=1, require_equals = true, default_missing_value = "on")]
+    pub(super) join: Option<Switch>,
     /// The group's name; directories and replicas of another one are refused [default: kv]
-    #[arg(long, value_name = "NAME", help_heading = "Replication")]
-    group: Option<String>,
+    #[arg(long, value_name = "NAME")]
+    pub(super) group: Option<String>,
     /// How large a batch may be, in place of what follows from measuring; --window-bytes belongs to it
-    #[arg(long, value_name = "BYTES", help_heading = "Replication")]
-    batch_bytes: Option<String>,
+    #[arg(long, value_name = "BYTES")]
+    pub(super) batch_bytes: Option<u64>,
     /// How many bytes of batches may be on their way to each replica; --batch-bytes belongs to it
-    #[arg(long, value_name = "BYTES", help_heading = "Replication")]
-    window_bytes: Option<String>,
+    #[arg(long, value_name = "BYTES")]
+    pub(super) window_bytes: Option<u64>,
     /// Bytes of the log after which a snapshot is taken [default: 67108864]
-    #[arg(long, value_name = "BYTES", help_heading = "Replication")]
-    log_bytes: Option<String>,
+    #[arg(long, value_name = "BYTES")]
+    pub(super) log_bytes: Option<Count<1, ANY>>,
     /// Whose certificates the replicas have, a PEM file: those with --tls-cert talk to one another over TLS, and each shows
     /// the others its certificate
-    #[arg(long, value_name = "FILE", help_heading = "Replication")]
-    tls_peer_ca: Option<String>,
-    #[command(flatten)]
-    #[serde(flatten)]
-    server: ServerFlags,
-    #[command(flatten)]
-    #[serde(flatten)]
-    pub(super) run: RunFlags,
+    #[arg(long, value_name = "FILE")]
+    pub(super) tls_peer_ca: Option<PathBuf>,
 }
 
 /// Serve one shard of an index that `serve search` made
-#[derive(Args, Serialize)]
+#[derive(Args, Clone, Default, Serialize, Deserialize)]
 #[command(after_help = "\
 Examples:
   greenwave serve search-shard --index ~/.cache/greenwave/search-0123456789abcdef --shard 3 --listen tcp://0.0.0.0:7103")]
-pub(crate) struct ShardFlags {
+pub(super) struct ShardSettings {
     /// The directory of the index
     #[arg(long, value_name = "DIR")]
-    index: Option<PathBuf>,
+    pub(super) index: Option<PathBuf>,
     /// Which of its shards, from 0
     #[arg(long, value_name = "N")]
-    shard: Option<String>,
+    pub(super) shard: Option<Count<0, LAST_SHARD>>,
     #[command(flatten)]
     #[serde(flatten)]
-    depth: DepthFlags,
+    pub(super) depth: DepthSettings,
     #[command(flatten)]
     #[serde(flatten)]
-    adapt: AdaptFlag,
+    pub(super) adapt: AdaptSetting,
     #[command(flatten)]
     #[serde(flatten)]
-    server: ServerFlags,
-    #[command(flatten)]
-    #[serde(flatten)]
-    pub(super) run: RunFlags,
+    pub(super) server: ServerSettings,
 }
 
 /// Serve the aggregator in front of shards that run elsewhere
-#[derive(Args, Serialize)]
+#[derive(Args, Clone, Default, Serialize, Deserialize)]
 #[command(after_help = "\
 Examples:
   greenwave serve search-aggregator --shards tcp://10.0.0.1:7100,tcp://10.0.0.2:7100 --listen tcp://0.0.0.0:7100")]
-pub(crate) struct AggregatorFlags {
+pub(super) struct AggregatorSettings {
     /// The addresses of the shards in their order, with commas between them; replicas of a shard with | between them
     #[arg(long, value_name = "ADDRESSES")]
-    shards: Option<String>,
+    pub(super) shards: Option<List<List<Address, '|'>>>,
     #[command(flatten)]
     #[serde(flatten)]
-    unit: UnitFlags,
+    pub(super) unit: UnitSettings,
     #[command(flatten)]
     #[serde(flatten)]
-    server: ServerFlags,
-    #[command(flatten)]
-    #[serde(flatten)]
-    pub(super) run: RunFlags,
+    pub(super) server: ServerSettings,
 }
 
 /// Serve one stage of the chain from stores that `serve recommend` made
-#[derive(Args, Serialize)]
+#[derive(Args, Clone, Default, Serialize, Deserialize)]
 #[command(after_help = "\
 Examples:
   greenwave serve recommend-stage --stage recommendation --store ~/.cache/greenwave/recommend-0123456789abcdef \\
       --listen tcp://0.0.0.0:7202
   greenwave serve recommend-stage --stage history --store DIR --next tcp://10.0.0.3:7202 --listen tcp://0.0.0.0:7201")]
-pub(crate) struct StageFlags {
+pub(super) struct StageSettings {
     /// The stage: profile, history or recommendation
     #[arg(long, value_name = "NAME")]
-    stage: Option<String>,
+    pub(super) stage: Option<Word<Stage>>,
     /// The directory of the stores
     #[arg(long, value_name = "DIR")]
-    store: Option<PathBuf>,
+    pub(super) store: Option<PathBuf>,
     /// Where the next stage is
     #[arg(long, value_name = "ADDRESS")]
-    next: Option<String>,
+    pub(super) next: Option<Word<Address>>,
     #[command(flatten)]
     #[serde(flatten)]
-    adapt: AdaptFlag,
+    pub(super) adapt: AdaptSetting,
     #[command(flatten)]
     #[serde(flatten)]
-    server: ServerFlags,
-    #[command(flatten)]
-    #[serde(flatten)]
-    pub(super) run: RunFlags,
+    pub(super) server: ServerSettings,
 }
 
 /// How deep a shard looks.
-#[derive(Args, Serialize)]
-struct DepthFlags {
+#[derive(Args, Clone, Default, Serialize, Deserialize)]
+pub(super) struct DepthSettings {
     /// Candidates that are worth reading however few match
     #[arg(long, value_name = "N", help_heading = "Work")]
-    depth_least: Option<String>,
+    pub(super) depth_least: Option<Count<1, ANY>>,
     /// One in so many matching sections is worth reading
     #[arg(long, value_name = "N", help_heading = "Work")]
-    depth_one_in: Option<String>,
+    pub(super) depth_one_in: Option<Count<1, ANY>>,
     /// Candidates that are worth reading however many match
     #[arg(long, value_name = "N", help_heading = "Work")]
-    depth_most: Option<String>,
+    pub(super) depth_most: Option<Count<1, ANY>>,
 }
 
 /// What the aggregator does about slow shards.
-#[derive(Args, Serialize)]
-struct UnitFlags {
+#[derive(Args, Clone, Default, Serialize, Deserialize)]
+pub(super) struct UnitSettings {
     /// How many of the calls to shards may be sent a second time, 0 to 1 [default: 0.05]
     #[arg(long, value_name = "SHARE", help_heading = "Work")]
-    hedge_ratio: Option<String>,
+    pub(super) hedge_ratio: Option<Share>,
     /// How long a shard may take at least before it is asked a second time; it is learned [default: 1ms]
     #[arg(long, value_name = "TIME", help_heading = "Work")]
-    hedge_after: Option<String>,
+    pub(super) hedge_after: Option<Time>,
     /// How much of the budget is kept for merging, until that is learned [default: 200us]
     #[arg(long, value_name = "TIME", help_heading = "Work")]
-    aggregation: Option<String>,
+    pub(super) aggregation: Option<Time>,
 }
 
-#[derive(Args, Serialize)]
-struct AdaptFlag {
-    /// Whether less is done when the budget is short: on or off [default: on]
+#[derive(Args, Clone, Default, Serialize, Deserialize)]
+pub(super) struct AdaptSetting {
+    /// Whether less is done when the budget is short [default: on]
     #[arg(long, value_name = "SWITCH", help_heading = "Work")]
-    adapt: Option<String>,
+    pub(super) adapt: Option<Switch>,
 }
 
 /// What every server can be told.
-#[derive(Args, Serialize)]
+#[derive(Args, Clone, Default, Serialize, Deserialize)]
 #[command(next_help_heading = "Server")]
-struct ServerFlags {
+pub(super) struct ServerSettings {
     /// Where it listens; port 0 picks a free port
     #[arg(long, value_name = "ADDRESS")]
-    listen: Option<String>,
+    pub(super) listen: Option<List<Address>>,
     /// Its name in receipts, up to 64 bytes
     #[arg(long, value_name = "NAME")]
-    name: Option<String>,
+    pub(super) name: Option<String>,
     /// What runs next: guarded, fcfs, ps, edf, least-laxity, oldest-first, stage-laxity [default: guarded]
     #[arg(long, value_name = "ORDER")]
-    order: Option<String>,
-    /// Whether what can't be answered in time is refused: on or off [default: on]
+    pub(super) order: Option<Word<Order>>,
+    /// Whether what can't be answered in time is refused [default: on]
     #[arg(long, value_name = "MODE")]
-    admission: Option<String>,
+    pub(super) admission: Option<Switch>,
     /// The longest queue, in requests [default: 4096]
     #[arg(long, value_name = "N")]
-    max_queue: Option<String>,
+    pub(super) max_queue: Option<Count<1, ANY>>,
     /// The largest share of requests that may be refused as infeasible, 0 to 1 [default: 0.5]
     #[arg(long, value_name = "SHARE")]
-    reject_cap: Option<String>,
+    pub(super) reject_cap: Option<Share>,
     /// The share of the budget it came with that a request must still have when it begins and others wait, 0 to less
     /// than 1
     /// [default: 0.3]
     #[arg(long, value_name = "SHARE")]
-    reserve: Option<String>,
+    pub(super) reserve: Option<Share<false>>,
     /// For which quantile of its learned work a request must have time, 0 to 1; the margin on it follows the outcomes
     /// [default: 0.1]
     #[arg(long, value_name = "QUANTILE")]
-    confidence: Option<String>,
+    pub(super) confidence: Option<Share>,
     /// The share of begun requests that may come too late, 0 to 1 [default: 0.01]
     #[arg(long, value_name = "SHARE")]
-    late_share: Option<String>,
+    pub(super) late_share: Option<Share>,
     /// Refuse nothing and give nothing up, for deadlines or by admission: count what would have been, by which check.
     /// `greenwave call ADDRESS greenwave.Meta/Counters` shows the counts, report_only_... [default: off]
     #[arg(long, value_name = "SWITCH", num_args = 0..=1, require_equals = true, default_missing_value = "on")]
-    report_only: Option<String>,
+    pub(super) report_only: Option<Switch>,
     /// How long a handler runs before others have their turn: off, or a time such as 5us. It takes a program that
     /// `cargo quanta` has built [default: 5us in such a one]
     #[arg(long, value_name = "TIME")]
-    quantum: Option<String>,
+    pub(super) quantum: Option<Quantum>,
     /// What an idle thread does: spin, block, or adaptive:20us (spins so long, then blocks)
     /// [default: adaptive:20us]
     #[arg(long, value_name = "MODE")]
-    wait: Option<String>,
+    pub(super) wait: Option<Idle>,
     /// How many clusters, each a completion queue with its thread, 1 to 256 [default: 1]
     #[arg(long, value_name = "N")]
-    clusters: Option<String>,
-    /// Whether a cluster that has too much to do lets others serve its calls: on or off; off keeps the calls of a
+    pub(super) clusters: Option<Count<1, 256>>,
+    /// Whether a cluster that has too much to do lets others serve its calls; off keeps the calls of a
     /// connection in order, with --order fcfs [default: on]
     #[arg(long, value_name = "SWITCH")]
-    steal: Option<String>,
+    pub(super) steal: Option<Switch>,
     /// How many receive buffers each connection has, 4 to 65535: as many chunks may be on their way to it
     /// [default: 256]
     #[arg(long, value_name = "N")]
-    credits: Option<String>,
+    pub(super) credits: Option<Count<4, 65535>>,
     /// How many worker threads for each cluster, 0 to 256; 0 runs handlers in place [default: 0]
     #[arg(long, value_name = "N")]
-    workers: Option<String>,
+    pub(super) workers: Option<Count<0, 256>>,
     /// How many requests each thread may have begun and unfinished, at most; with admission on it begins as few as
     /// keep the stages behind busy [default: 1024]
     #[arg(long, value_name = "N")]
-    coroutines: Option<String>,
+    pub(super) coroutines: Option<Count<1, 65536>>,
     /// The cores that its threads are pinned to, such as 0,1 or 0-3 [default: not pinned]
     #[arg(long, value_name = "LIST")]
-    cores: Option<String>,
+    pub(super) cores: Option<Cores>,
     /// A further instance, for another network interface: where it listens, and clusters, cores and backend of its own,
     /// such as tcp://10.0.1.5:7000,clusters=2,cores=4-7. Can be said several times
     #[arg(long, value_name = "ADDRESS[,KEY=VALUE]...")]
-    instance: Vec<String>,
+    #[serde(default, deserialize_with = "instances")]
+    pub(super) instance: Vec<InstanceSettings>,
     /// What moves the bytes: auto, uring, epoll or fabric [default: auto]
     #[arg(long, value_name = "NAME")]
-    backend: Option<String>,
+    pub(super) backend: Option<Word<Choice>>,
     /// Its certificate, a PEM file: it then takes connections over TLS alone. Processes of the same service that it
     /// starts on this machine are not secured
     #[arg(long, value_name = "FILE")]
-    tls_cert: Option<String>,
+    pub(super) tls_cert: Option<PathBuf>,
     /// The private key of the certificate, a PEM file
     #[arg(long, value_name = "FILE")]
-    tls_key: Option<String>,
+    pub(super) tls_key: Option<PathBuf>,
     /// Whose certificates clients have to have, a PEM file [default: clients need none]
     #[arg(long, value_name = "FILE")]
-    tls_client_ca: Option<String>,
-}
-
-/// How the process itself is run.
-#[derive(Args, Serialize)]
-#[command(next_help_heading = "Process")]
-pub(super) struct RunFlags {
-    /// A TOML file with the same keys, underscores for hyphens; options count more than the file
-    #[arg(long, value_name = "FILE")]
-    #[serde(skip)]
-    config: Option<PathBuf>,
+    pub(super) tls_client_ca: Option<PathBuf>,
     /// How long what was accepted may take to be finished at the end [default: 10s]
-    #[arg(long, value_name = "TIME")]
-    drain: Option<String>,
-    /// Ends when standard input does, at once, or after the line `drain`
-    #[arg(long, hide = true)]
-    #[serde(skip)]
-    follow_stdin: bool,
+    #[arg(long, value_name = "TIME", help_heading = "Process")]
+    pub(super) drain: Option<Time>,
 }
 
-/// Everything that was said, in options and in the file, and how the process is to end. It listens at `listen` if
-/// nothing else was said.
-pub(super) fn gather(flags: &impl Serialize, run: &RunFlags, listen: &str) -> Result<(Keys, Ending), Problem> {
-    let (mut keys, ending) = gather_all(flags, run)?;
-    keys.put_default("listen", listen);
-    Ok((keys, ending))
+impl AdaptSetting {
+    pub(super) fn is_on(&self) -> bool {
+        self.adapt.is_none_or(|on| on == Switch::On)
+    }
 }
 
-/// Everything that was said, and how the process is to end.
-pub(super) fn gather_all(flags: &impl Serialize, run: &RunFlags) -> Result<(Keys, Ending), Problem> {
-    let mut keys = Keys::gather(flags, run.config.as_deref())?;
-    let limit = keys.take_as("drain", "a time, such as 10s", |text| humantime::parse_duration(text).ok())?;
-    let limit = limit.unwrap_or(Duration::from_secs(10));
-    Ok((keys, Ending { limit, follow_stdin: run.follow_stdin }))
+impl ServerSettings {
+    /// How the process is to end.
+    pub(super) fn ending(&self, follow_stdin: bool) -> Ending {
+        Ending { limit: self.drain.map_or(Duration::from_secs(10), |drain| *drain.0), follow_stdin }
+    }
+
+    /// The same for a process of this machine behind the one that clients call: it listens at a port of its own, is not
+    /// secured, and begins at another one of the cores, so that of several not all are on the first.
+    pub(super) fn behind(&self, place: usize) -> Self {
+        let (tls_cert, tls_key, tls_client_ca) = (None, None, None);
+        let own =
+            Self { listen: None, name: None, instance: Vec::new(), tls_cert, tls_key, tls_client_ca, ..self.clone() };
+        own.turned(place)
+    }
+
+    /// The same with another one of the cores as the first.
+    fn turned(mut self, by: usize) -> Self {
+        if let Some(Cores(cores)) = &mut self.cores {
+            let by = by % cores.len().max(1);
+            cores.rotate_left(by);
+        }
+        self
+    }
 }
+
+/// Tables, each an instance.
+fn instances<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<InstanceSettings>, D::Error> {
+    let wrong = |error| format!("{error}; allowed: tables with the keys listen, clusters, cores and backend");
+    Vec::deserialize(from).map_err(|error: D::Error| serde::de::Error::custom(wrong(error)))
+}
+
+const MOST_SHARDS: u64 = IndexConfig::MOST_SHARDS as u64;
+const LAST_SHARD: u64 = MOST_SHARDS - 1;
+const LONGEST_VALUE: u64 = Kv::LONGEST_VALUE as u64;
+const MOST_ROWS: u64 = u32::MAX as u64;
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use greenwave::ServerConfig;
     use greenwave_services::kv::KvServiceConfig;
-    use greenwave_services::recommend::StageConfig;
-    use greenwave_services::replicated::member::MemberConfig;
-    use greenwave_services::search::{AggregatorConfig, ShardConfig};
-    use greenwave_services::settings::{SettingError, Settings};
 
-    /// The keys of the flags that are the service's to understand.
-    fn keys<F: Args + Serialize>() -> Vec<String> {
-        let command = F::augment_args(clap::Command::new("test"));
-        let flags = F::from_arg_matches(&command.get_matches_from(["test"])).unwrap();
-        let flags = serde_json::to_value(flags).unwrap();
-        flags.as_object().unwrap().keys().filter(|key| *key != "drain").cloned().collect()
-    }
-
-    /// The keys that a service understands, by its own account.
-    fn understood<C>(words: &[&str], from: impl FnOnce(Settings) -> Result<C, SettingError>) -> Vec<String> {
-        let words = words.iter().chain(&["listen=tcp://127.0.0.1:0", "nonsense=1"]);
-        match from(Settings::parse(words).unwrap()).err() {
-            Some(SettingError::Unknown { known, .. }) => {
-                let mut known: Vec<_> = known.into_iter().map(str::to_owned).collect();
-                known.sort_unstable();
-                known
-            }
-            other => panic!("{other:?}"),
-        }
-    }
-
-    #[test]
-    fn a_service_has_an_option_for_each_setting_that_it_understands() {
-        assert_eq!(keys::<ShardFlags>(), understood(&["shard=0", "index=/"], ShardConfig::from_settings));
-        let shards = "shards=tcp://127.0.0.1:1";
-        assert_eq!(keys::<AggregatorFlags>(), understood(&[shards], AggregatorConfig::from_settings));
-        let stage = ["stage=history", "store=/", "next=tcp://127.0.0.1:1"];
-        assert_eq!(keys::<StageFlags>(), understood(&stage, StageConfig::from_settings));
-        let member = ["data=/", "id=1", "peers=1=127.0.0.1:1", "batch_bytes=1", "window_bytes=1"];
-        let alone = understood(&["data=/"], KvServiceConfig::from_settings);
-        let mut either = [alone, understood(&member, MemberConfig::from_settings)].concat();
-        either.sort_unstable();
-        either.dedup();
-        assert_eq!(keys::<KvFlags>(), either);
+    fn keys<S: Args>() -> Vec<String> {
+        let command = S::augment_args(clap::Command::new("test"));
+        command.get_arguments().map(|option| option.get_id().to_string()).collect()
     }
 
     #[test]
     fn whoever_starts_all_processes_can_say_what_each_of_them_understands() {
-        let of_search = keys::<SearchFlags>();
-        let of_its_processes = [keys::<ShardFlags>(), keys::<AggregatorFlags>()].concat();
+        let of_search = keys::<SearchSettings>();
+        let of_its_processes = [keys::<ShardSettings>(), keys::<AggregatorSettings>()].concat();
         for key in of_its_processes.iter().filter(|key| !["index", "shard"].contains(&key.as_str())) {
             assert!(of_search.contains(key), "{key}");
         }
-        let of_recommend = keys::<RecommendFlags>();
-        for key in keys::<StageFlags>().iter().filter(|key| !["stage", "store", "next"].contains(&key.as_str())) {
+        let of_recommend = keys::<RecommendSettings>();
+        for key in keys::<StageSettings>().iter().filter(|key| !["stage", "store", "next"].contains(&key.as_str())) {
             assert!(of_recommend.contains(key), "{key}");
         }
     }
 
     #[test]
+    fn of_several_processes_each_begins_at_another_core() {
+        let said = |cores: &str| ServerSettings { cores: Some(cores.parse().unwrap()), ..ServerSettings::default() };
+        let turned = |said: ServerSettings, by| said.behind(by).cores.unwrap().0;
+        assert_eq!([0, 1, 5].map(|by| turned(said("0,1,4"), by)), [[0, 1, 4], [1, 4, 0], [4, 0, 1]]);
+        assert_eq!(turned(said("0-2"), 1), [1, 2, 0]);
+    }
+
+    #[test]
     fn the_help_states_the_rows_that_a_store_is_made_with() {
-        let command = KvFlags::augment_args(clap::Command::new("test")).render_long_help().to_string();
+        let command = KvSettings::augment_args(clap::Command::new("test")).render_long_help().to_string();
         let rows = greenwave_kv::Rows::DEFAULT;
         for default in [rows.count, rows.value_bytes, KvServiceConfig::CHECKPOINT_ROWS] {
             assert!(command.contains(&format!("[default: {default}]")), "{default} in {command}");
@@ -440,7 +430,7 @@ mod tests {
     fn the_help_states_the_defaults_that_there_are() {
         let ServerConfig { order, admission, coroutines, confidence, late_share, clusters, workers, limits, .. } =
             ServerConfig::default();
-        let command = ServerFlags::augment_args(clap::Command::new("test"));
+        let command = ServerSettings::augment_args(clap::Command::new("test"));
         let helps = |key: &str| {
             let option = command.get_arguments().find(|option| option.get_id() == key);
             option.and_then(|option| option.get_help()).map(ToString::to_string).unwrap_or_default()

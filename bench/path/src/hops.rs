@@ -4,7 +4,7 @@
 //! believes is left and the time at which it believes so; the client compares that with its own deadline. And what the
 //! receipts say adds up to some time, which the client compares with what its own clock measured.
 
-use super::fleet::Serving;
+use crate::fleet::Serving;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use greenwave::rpc::{MethodId, Wait};
@@ -53,7 +53,7 @@ impl Relay {
         let listen = vec!["tcp://127.0.0.1:0".parse().context("the loopback address")?];
         let server =
             Server::start(ServerConfig { name: self.name.clone(), listen, wait, ..ServerConfig::default() }, router)?;
-        show!("listening {} name={}", server.addresses()[0], self.name);
+        println!("listening {} name={}", server.addresses()[0], self.name);
         server.join();
         Ok(())
     }
@@ -68,7 +68,7 @@ pub(crate) fn measure(calls: usize, results: &mut Results) -> Result<()> {
     for hop in (1..=HOPS).rev() {
         let mut arguments = vec!["relay".to_owned(), format!("--name=hop-{hop}")];
         arguments.extend(hops.last().map(|next| format!("--next={}", next.address)));
-        hops.push(Serving::start(&arguments)?);
+        hops.push(Serving::start(&std::env::current_exe().context("this program's own path")?, &arguments)?);
     }
     let first = hops.last().context("there are hops")?;
     let channel = Channel::new(first.address.clone(), ChannelConfig { wait: Wait::Block, ..ChannelConfig::default() })?;
