@@ -36,15 +36,12 @@ struct Cli {
 enum Command {
     Bench(path::PathArgs),
     Demo(demo::Demo),
-    #[command(hide = true)]
-    Relay(hops::Relay),
 }
 
 fn main() -> Result<()> {
     match Cli::parse().command {
         Command::Bench(bench) => bench.run(),
         Command::Demo(demo) => demo.run(),
-        Command::Relay(relay) => relay.run(),
     }
 }
 

@@ -68,17 +68,13 @@ impl fmt::Display for Stage {
 }
 
 impl FromStr for Stage {
-    type Err = UnknownStage;
+    type Err = &'static str;
 
-    fn from_str(name: &str) -> Result<Self, UnknownStage> {
-        Self::ALL.into_iter().find(|stage| stage.name() == name).ok_or(UnknownStage)
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        let named = Self::ALL.into_iter().find(|stage| stage.name() == name);
+        named.ok_or("allowed: profile, history or recommendation")
     }
 }
-
-/// A name that is no [`Stage`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("allowed: profile, history or recommendation")]
-pub struct UnknownStage;
 
 /// What the stores hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -62,9 +62,9 @@ enum Service {
 }
 
 const EXAMPLES: &str = "\
-What a service is told is said in options, in variables, or in a file: --max-queue 100, GREENWAVE_MAX_QUEUE=100, or
-max_queue = 100 in the file that --config names. An option counts more than a variable, and a variable more than the
-file.
+Each option can also be a variable of the environment or a key of the file that --config names:
+  --max-queue 100, or GREENWAVE_MAX_QUEUE=100, or max_queue = 100
+An option counts more than a variable, and a variable more than the file.
 
 Examples:
   greenwave serve search --dir ~/notes

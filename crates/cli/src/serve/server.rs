@@ -19,7 +19,7 @@ impl ServerSettings {
     pub(super) fn config(&self, usual: ServerConfig) -> Result<ServerConfig, Problem> {
         let said = self.clone();
         let config = ServerConfig {
-            name: said.name.unwrap_or(usual.name),
+            name: said.name.map_or(usual.name, |name| name.0.as_str().to_owned()),
             listen: said.listen.map_or(usual.listen, |listen| listen.0),
             clusters: said.clusters.map_or(usual.clusters, Count::usize),
             workers: said.workers.map_or(usual.workers, Count::usize),
@@ -159,8 +159,10 @@ mod tests {
                 assert!(server(&[&format!("--{option}={end}")]).is_ok(), "{option} {end}");
             }
         }
-        let wrong = server(&["--name=two\nlines"]).unwrap_err().to_string();
-        assert!(wrong.contains("setting `name` is"), "{wrong}");
+        for (option, allowed) in [("--name=", "1 to 64 bytes"), ("--cores=70000,1-9", "cores that this machine has")] {
+            let told = server(&[option]).unwrap_err().to_string();
+            assert!(told.contains(allowed), "{told}");
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::time::Duration;
 use clap::Args;
 use greenwave::Address;
 use greenwave::policy::Order;
+use greenwave::rpc::wire::StageName;
 use greenwave::verbs::Choice;
 use greenwave_kv::Kv;
 use greenwave_services::recommend::store::Stage;
@@ -248,7 +249,7 @@ pub(super) struct UnitSettings {
 
 #[derive(Args, Clone, Default, Serialize, Deserialize)]
 pub(super) struct AdaptSetting {
-    /// Whether less is done when the budget is short [default: on]
+    /// Whether less is done when the budget is short: on or off [default: on]
     #[arg(long, value_name = "SWITCH", help_heading = "Work")]
     pub(super) adapt: Option<Switch>,
 }
@@ -262,11 +263,11 @@ pub(super) struct ServerSettings {
     pub(super) listen: Option<List<Address>>,
     /// Its name in receipts, up to 64 bytes
     #[arg(long, value_name = "NAME")]
-    pub(super) name: Option<String>,
+    pub(super) name: Option<Word<StageName>>,
     /// What runs next: guarded, fcfs, ps, edf, least-laxity, oldest-first, stage-laxity [default: guarded]
     #[arg(long, value_name = "ORDER")]
     pub(super) order: Option<Word<Order>>,
-    /// Whether what can't be answered in time is refused [default: on]
+    /// Whether what can't be answered in time is refused: on or off [default: on]
     #[arg(long, value_name = "MODE")]
     pub(super) admission: Option<Switch>,
     /// The longest queue, in requests [default: 4096]
@@ -302,7 +303,7 @@ pub(super) struct ServerSettings {
     /// How many clusters, each a completion queue with its thread, 1 to 256 [default: 1]
     #[arg(long, value_name = "N")]
     pub(super) clusters: Option<Count<1, 256>>,
-    /// Whether a cluster that has too much to do lets others serve its calls; off keeps the calls of a
+    /// Whether a cluster that has too much to do lets others serve its calls: on or off; off keeps the calls of a
     /// connection in order, with --order fcfs [default: on]
     #[arg(long, value_name = "SWITCH")]
     pub(super) steal: Option<Switch>,
@@ -321,8 +322,9 @@ pub(super) struct ServerSettings {
     #[arg(long, value_name = "LIST")]
     pub(super) cores: Option<Cores>,
     /// A further instance, for another network interface: where it listens, and clusters, cores and backend of its own,
-    /// such as tcp://10.0.1.5:7000,clusters=2,cores=4-7. Can be said several times
-    #[arg(long, value_name = "ADDRESS[,KEY=VALUE]...")]
+    /// such as tcp://10.0.1.5:7000,clusters=2,cores=4-7. Can be said several times; in a
+    /// variable, with semicolons between
+    #[arg(long, value_name = "ADDRESS[,KEY=VALUE]...", value_delimiter = ';')]
     #[serde(default, deserialize_with = "instances")]
     pub(super) instance: Vec<InstanceSettings>,
     /// What moves the bytes: auto, uring, epoll or fabric [default: auto]

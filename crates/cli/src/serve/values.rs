@@ -5,12 +5,14 @@ use std::fmt::{self, Display};
 use std::str::FromStr;
 use std::time::Duration;
 
-use clap::ValueEnum;
+use clap::{Args, Command, FromArgMatches};
 use greenwave::Address;
 use greenwave::rpc::Wait;
 use greenwave::verbs::Choice;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::problem;
 
 /// A value of a type from elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +30,7 @@ pub(crate) const ANY: u64 = u64::MAX;
 pub(crate) struct Share<const WHOLE: bool = true>(pub(crate) f64);
 
 /// On or off.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Switch {
     On,
@@ -55,12 +57,16 @@ pub(crate) struct List<T, const BETWEEN: char = ','>(pub(crate) Vec<T>);
 pub(crate) struct Cores(pub(crate) Vec<usize>);
 
 /// A further instance, in an option `tcp://10.0.1.5:7000,clusters=2,cores=4-7`, in a file a table with these keys.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Args, Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct InstanceSettings {
+    #[arg(long)]
     pub(crate) listen: List<Address>,
+    #[arg(long)]
     pub(crate) clusters: Option<Count<1, 256>>,
+    #[arg(long)]
     pub(crate) cores: Option<Cores>,
+    #[arg(long)]
     pub(crate) backend: Option<Word<Choice>>,
 }
 
@@ -114,6 +120,7 @@ read_as_text! {
     [T: FromStr<Err: Display>, const BETWEEN: char] List<T, BETWEEN>,
     [const LEAST: u64, const MOST: u64] Count<LEAST, MOST>,
     [const WHOLE: bool] Share<WHOLE>,
+    [] Switch,
     [] Quantum,
     [] Idle,
     [] Cores,
@@ -159,6 +166,18 @@ impl<const WHOLE: bool> FromStr for Share<WHOLE> {
         let fits = |share: &f64| (0.0..=1.0).contains(share) && (WHOLE || *share < 1.0);
         let allowed = if WHOLE { "allowed: a number, 0 to 1" } else { "allowed: a number, 0 to less than 1" };
         text.parse().ok().filter(fits).map(Self).ok_or(allowed)
+    }
+}
+
+impl FromStr for Switch {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "on" => Ok(Self::On),
+            "off" => Ok(Self::Off),
+            _ => Err("allowed: on or off"),
+        }
     }
 }
 
@@ -265,41 +284,23 @@ impl FromStr for InstanceSettings {
     /// Commas stand between what is said of an instance, and also within lists. So a part without a key goes on with the
     /// key before it, and those at the beginning say where the instance listens.
     fn from_str(text: &str) -> Result<Self, String> {
-        let mut said: Vec<(&str, String)> = Vec::new();
+        let mut words: Vec<String> = Vec::new();
         for part in text.split(',').map(str::trim) {
-            match (key_and_value(part), said.last_mut()) {
-                (Some((key, value)), _) => said.push((key, value.to_owned())),
-                (None, Some((_, value))) => value.extend([",", part]),
-                (None, None) => said.push(("listen", part.to_owned())),
+            match words.last_mut() {
+                _ if has_key(part) => words.push(format!("--{part}")),
+                Some(word) => word.extend([",", part]),
+                None => words.push(format!("--listen={part}")),
             }
         }
-        let mut instance = Self { listen: List(Vec::new()), clusters: None, cores: None, backend: None };
-        for (at, (key, value)) in said.iter().enumerate() {
-            if said[..at].iter().any(|(before, _)| before == key) {
-                return Err(format!("`{key}` is said twice"));
-            }
-            match *key {
-                "listen" => instance.listen = read(key, value)?,
-                "clusters" => instance.clusters = Some(read(key, value)?),
-                "cores" => instance.cores = Some(read(key, value)?),
-                "backend" => instance.backend = Some(read(key, value)?),
-                _ => return Err(format!("nobody knows `{key}`; there are: listen, clusters, cores, backend")),
-            }
-        }
-        if instance.listen.0.is_empty() {
-            return Err("`listen` is missing; allowed: addresses such as tcp://127.0.0.1:7000".to_owned());
-        }
-        Ok(instance)
+        let command = Self::augment_args(Command::new("instance").no_binary_name(true).disable_help_flag(true));
+        let matches = command.try_get_matches_from(words);
+        matches.and_then(|matches| Self::from_arg_matches(&matches)).map_err(|error| problem::in_a_line(&error))
     }
 }
 
-fn read<T: FromStr<Err: Display>>(key: &str, value: &str) -> Result<T, String> {
-    value.parse().map_err(|error| format!("`{key}` is `{value}`; {error}"))
-}
-
-/// A key and its value, unless it is an address with a `=` in it.
-fn key_and_value(part: &str) -> Option<(&str, &str)> {
-    part.split_once('=').filter(|(key, _)| key.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'))
+/// Whether it is `key=value`, and no address with a `=` in it.
+fn has_key(part: &str) -> bool {
+    part.split_once('=').is_some_and(|(key, _)| key.bytes().all(|byte| byte.is_ascii_lowercase()))
 }
 
 fn joined(f: &mut fmt::Formatter<'_>, values: &[impl Display], between: char) -> fmt::Result {
@@ -338,6 +339,7 @@ mod tests {
         check::<Count<4, 65535>>(&["4", "65535"]);
         check::<Share>(&["0", "0.05", "1"]);
         check::<Time>(&["200us", "1m 30s"]);
+        check::<Switch>(&["on", "off"]);
         check::<Quantum>(&["off", "5us"]);
         check::<Idle>(&["spin", "block", "adaptive:20us"]);
         check::<Word<Choice>>(&["auto", "uring", "epoll", "fabric"]);
@@ -370,6 +372,7 @@ mod tests {
         assert_eq!(from_file::<Cores>(json!("0-1")), Ok(Cores(vec![0, 1])));
         let words = ["rs", "md"].map(str::to_owned).to_vec();
         assert_eq!(from_file::<List<String>>(json!(["rs", "md"])), Ok(List(words)));
+        assert_eq!(from_file::<Switch>(json!(true)), Err("allowed: on or off".to_owned()));
         assert_eq!(from_file::<Count<1, 9>>(json!(true)), Err("allowed: a number, 1 to 9".to_owned()));
         assert_eq!(from_file::<Cores>(json!({})), Err("allowed: a text, a number, or a list of them".to_owned()));
     }
@@ -408,12 +411,15 @@ mod tests {
     #[test]
     fn an_instance_that_can_not_be_meant_is_refused_with_its_key() {
         for (said, why) in [
-            ("clusters=2", "`listen` is missing; allowed: addresses such as"),
-            ("7000", "`listen` is `7000`; `7000` is no address"),
-            ("tcp://127.0.0.1:1,clusters=0", "`clusters` is `0`; allowed: a number, 1 to 256"),
-            ("tcp://127.0.0.1:1,cores=3-1", "`cores` is `3-1`; allowed: numbers"),
-            ("tcp://127.0.0.1:1,color=red", "nobody knows `color`; there are: listen, clusters,"),
-            ("tcp://127.0.0.1:1,listen=unix:///x", "`listen` is said twice"),
+            ("clusters=2", "the following required arguments were not provided: --listen"),
+            ("7000", "invalid value '7000' for '--listen <LISTEN>': `7000` is no address"),
+            (
+                "tcp://127.0.0.1:1,clusters=0",
+                "invalid value '0' for '--clusters <CLUSTERS>': allowed: a number, 1 to 256",
+            ),
+            ("tcp://127.0.0.1:1,cores=3-1", "invalid value '3-1' for '--cores <CORES>': allowed: numbers"),
+            ("tcp://127.0.0.1:1,color=red", "unexpected argument '--color' found"),
+            ("tcp://127.0.0.1:1,listen=unix:///x", "the argument '--listen <LISTEN>' cannot be used multiple times"),
         ] {
             let told = said.parse::<InstanceSettings>().unwrap_err();
             assert!(told.starts_with(why), "{told}");

@@ -102,7 +102,7 @@ fn an_option_that_is_wrong_is_refused_with_what_is_allowed() {
     refused(&["serve", "search-shard", "--index=/"], &["setting `shard` is missing"]);
     refused(
         &["serve", "kv", "--instance=unix:///x", "--instance=tcp://127.0.0.1:1,clusters=0"],
-        &["'tcp://127.0.0.1:1,clusters=0' for '--instance", "`clusters` is `0`", "1 to 256", "see --help"],
+        &["'tcp://127.0.0.1:1,clusters=0' for '--instance", "'0' for '--clusters", "1 to 256", "see --help"],
     );
     refused(&["bench", "tcp://127.0.0.1:1", "A/B", "--rate=0"], &["--rate is 0", "more than 0"]);
     refused(&["bench", "tcp://127.0.0.1:1", "A/B", "--seconds=-1"], &["`-1` is no time"]);
