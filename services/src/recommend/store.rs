@@ -23,9 +23,10 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::kept::{self, Files, KeptError, Outcome};
+use crate::proto::recommend::Trait;
 
 use super::registry::{Manifests, Registry, RegistryError};
-use super::users::{self, Trait, User};
+use super::users::{self, User};
 
 /// Raised whenever what is written changes, so that older directories are built again.
 const FORMAT: u32 = 2;

@@ -12,8 +12,8 @@ use crate::checkpoint::Precision;
 use crate::proto::search as proto;
 use crate::serving::{Adapt, ServeError, channel, limit_or_default};
 
-use super::aggregate::{Found, Merged, Merger};
-use super::shard::{Answer, Depth, Hit, Query, QueryError, Shard};
+use super::aggregate::{Merged, Merger};
+use super::shard::{Answer, Depth, Query, QueryError, Shard};
 
 /// How a shard is served.
 #[derive(Clone, Debug)]
@@ -141,14 +141,7 @@ fn merge(partial: &Partial<'_>, limit: usize) -> Result<Merged, Status> {
 
 fn reply(merged: Merged, shards: usize) -> proto::QueryReply {
     let Merged { hits, matching, precision, missing, .. } = merged;
-    let missing = missing.into_iter().map(|it| proto::MissingShard { shard: it.shard, why: it.why });
-    proto::QueryReply {
-        hits: hits.into_iter().map(|Found { hit, copies }| proto::Hit { copies, ..hit.into() }).collect(),
-        matching,
-        precision: Some(precision.into()),
-        shards: number(shards),
-        missing: missing.collect(),
-    }
+    proto::QueryReply { hits, matching, precision: Some(precision.into()), shards: number(shards), missing }
 }
 
 fn parse(request: &proto::QueryRequest) -> Result<Query, Status> {
@@ -181,32 +174,16 @@ impl From<proto::Precision> for Precision {
     }
 }
 
-impl From<Hit> for proto::Hit {
-    fn from(Hit { file, line, score, passage }: Hit) -> Self {
-        Self { file, line, score, passage, copies: 0 }
-    }
-}
-
-impl From<proto::Hit> for Hit {
-    fn from(proto::Hit { file, line, score, passage, .. }: proto::Hit) -> Self {
-        Self { file, line, score, passage }
-    }
-}
-
 impl From<Answer> for proto::ShardReply {
     fn from(answer: Answer) -> Self {
-        Self {
-            hits: answer.hits.into_iter().map(proto::Hit::from).collect(),
-            matching: answer.matching,
-            precision: Some(answer.precision.into()),
-        }
+        Self { hits: answer.hits, matching: answer.matching, precision: Some(answer.precision.into()) }
     }
 }
 
 impl From<proto::ShardReply> for Answer {
     fn from(reply: proto::ShardReply) -> Self {
         Self {
-            hits: reply.hits.into_iter().map(Hit::from).collect(),
+            hits: reply.hits,
             matching: reply.matching,
             precision: reply.precision.unwrap_or_default().into(),
             stopped: false,

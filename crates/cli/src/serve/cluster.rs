@@ -11,7 +11,7 @@ use greenwave::Address;
 use greenwave_services::replicated::peers::Peers;
 
 use super::Service;
-use super::children::{Children, News};
+use super::children::Children;
 use super::events::{self, Ending};
 use super::here::tell;
 use super::settings::{KvSettings, ReplicaSettings, ServerSettings};
@@ -80,32 +80,25 @@ impl KvCluster {
             let said = KvSettings { data, replica, server, ..KvSettings::default() };
             children.start(&format!("replica-{id}"), &Service::Kv(Box::new(said)))?;
         }
-        let Some(mut listening) = children.await_listening(addresses.len(), &events)? else { return Ok(()) };
-        listening.sort_by_key(|replica| replica.child);
+        let Some(listening) = children.await_listening(addresses.len(), &events)? else { return Ok(()) };
         listening.iter().for_each(|replica| tell(&replica.line));
         let addresses: Vec<_> = addresses.iter().map(ToString::to_string).collect();
         tell!("{} replicas; try: greenwave call kv put ada lovelace --to {}", addresses.len(), addresses.join(","));
         let mut left = addresses.len();
-        loop {
-            match children.next(&events, None) {
-                Some(News::Died(problem)) => {
-                    left -= 1;
-                    if left == 0 {
-                        return Err(problem.remedy("no replica is left; start the group again"));
-                    }
-                    let enough = left > addresses.len() / 2;
-                    let how = if enough { "a majority, so they go on" } else { "no majority: nothing can be written" };
-                    tell!("warning: {problem}; {left} of {} are left, {how}", addresses.len());
-                }
-                Some(News::Drain) => {
-                    let all: Vec<_> = (0..addresses.len()).collect();
-                    children.drain(&all, self.drain * 2, &events);
-                    return Ok(());
-                }
-                Some(News::Stop) => return Ok(()),
-                Some(News::Listening(_) | News::Ended) | None => {}
+        let drain = children.watch(&events, |problem| {
+            left -= 1;
+            if left == 0 {
+                return Err(problem.remedy("no replica is left; start the group again"));
             }
+            let enough = left > addresses.len() / 2;
+            let how = if enough { "a majority, so they go on" } else { "no majority: nothing can be written" };
+            tell!("warning: {problem}; {left} of {} are left, {how}", addresses.len());
+            Ok(())
+        })?;
+        if drain {
+            children.drain(0..addresses.len(), self.drain * 2, &events);
         }
+        Ok(())
     }
 
     /// Where each of them listens.

@@ -10,7 +10,7 @@ use greenwave::Address;
 use greenwave_services::recommend::store::{self, Stage, StoreError};
 use greenwave_services::recommend::{StageConfig, StageRole};
 
-use super::children::{Children, Listening, News};
+use super::children::{Children, Listening};
 use super::events;
 use super::here::{Facts, tell};
 use super::indexing::described;
@@ -88,20 +88,11 @@ impl Plan<'_> {
                 next = Some(address);
             }
         }
-        loop {
-            match children.next(&events, None) {
-                Some(News::Died(problem)) => return Err(problem.remedy("start the service again")),
-                Some(News::Drain) => {
-                    // They were started from the last to the first.
-                    (0..Stage::ALL.len()).rev().for_each(|stage| children.drain(&[stage], ending.limit, &events));
-                    return Ok(());
-                }
-                Some(News::Stop) => return Ok(()),
-                // The stage that clients call has several addresses.
-                Some(News::Listening(further)) => tell(&further.line),
-                Some(News::Ended) | None => {}
-            }
+        if children.watch(&events, |problem| Err(problem.remedy("start the service again")))? {
+            // They were started from the last to the first.
+            (0..Stage::ALL.len()).rev().for_each(|stage| children.drain(stage..stage + 1, ending.limit, &events));
         }
+        Ok(())
     }
 
     fn stage(&self, stage: Stage, next: Option<Address>) -> StageSettings {

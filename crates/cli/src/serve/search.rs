@@ -9,7 +9,7 @@ use greenwave_services::search::index::{self, IndexConfig, IndexError};
 use greenwave_services::search::shard::Depth;
 use greenwave_services::search::{AggregatorConfig, ShardConfig, serve_aggregator};
 
-use super::children::{Children, News};
+use super::children::Children;
 use super::events;
 use super::here::{self, Facts};
 use super::server::{here, usual};
@@ -105,27 +105,22 @@ impl<'a> Plan<'a> {
             let service = Service::SearchShard(Box::new(self.shard(shard)));
             children.start(&format!("shard-{shard:02}"), &service)?;
         }
-        let Some(mut listening) = children.await_listening(self.index.shards, &events)? else { return Ok(()) };
-        listening.sort_by_key(|shard| shard.child);
+        let Some(listening) = children.await_listening(self.index.shards, &events)? else { return Ok(()) };
         listening.iter().for_each(|shard| tell!("{}", shard.line));
         let shards = listening.into_iter().map(|shard| shard.address).collect();
         let config = self.aggregator(shards).config()?;
         let facts = Facts::of(&config.server)?;
         let server = serve_aggregator(config).map_err(|error| here::problem(&error))?;
         facts.announce(&server);
-        loop {
-            match children.next(&events, None) {
-                Some(News::Died(problem)) => tell!("warning: {problem}; answers lack its part of the index"),
-                Some(News::Drain) => {
-                    here::drain(server, &facts.name, ending);
-                    let shards: Vec<_> = (0..self.index.shards).collect();
-                    children.drain(&shards, ending.limit, &events);
-                    return Ok(());
-                }
-                Some(News::Stop) => return Ok(()),
-                Some(News::Listening(_) | News::Ended) | None => {}
-            }
+        let drain = children.watch(&events, |problem| {
+            tell!("warning: {problem}; answers lack its part of the index");
+            Ok(())
+        })?;
+        if drain {
+            here::drain(server, &facts.name, ending);
+            children.drain(0..self.index.shards, ending.limit, &events);
         }
+        Ok(())
     }
 
     fn shard(&self, shard: usize) -> ShardSettings {
