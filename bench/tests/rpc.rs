@@ -16,7 +16,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 fn serve(router: Router, report_only: bool) -> ServerHandle {
     let listen = vec!["tcp://127.0.0.1:0".parse().expect("an address")];
-    Server::start(ServerConfig { listen, report_only, ..ServerConfig::default() }, router).expect("a free port")
+    Server::start(ServerConfig::default().listen(listen).report_only(report_only), router).expect("a free port")
 }
 
 fn echo() -> Router {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use greenwave::policy::ServiceTimes;
 use greenwave::rpc::{ConfigError, StartError, Typed};
-use greenwave::{ChannelConfig, Context, ServerConfig, Status};
+use greenwave::{Context, Status};
 use greenwave_kv::KvError;
 use thiserror::Error;
 
@@ -35,11 +35,6 @@ pub enum ServeError {
     /// The server can't start.
     #[error(transparent)]
     Start(#[from] StartError),
-}
-
-/// How a server calls the stages behind it: under its own name, by the backend that it has itself.
-pub(crate) fn channel(server: &ServerConfig) -> ChannelConfig {
-    ChannelConfig { name: server.name.clone(), backend: server.backend.clone(), ..ChannelConfig::default() }
 }
 
 /// Whether a service does less when its budget is short.

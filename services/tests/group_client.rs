@@ -93,7 +93,7 @@ impl Running {
         let replica = Arc::new(Scripted::default());
         let router: Router = proto::StoreServer::new(Arc::clone(&replica)).into_router();
         let listen = vec!["tcp://127.0.0.1:0".parse().unwrap()];
-        let server = Server::start(ServerConfig { listen, ..ServerConfig::default() }, router)?;
+        let server = Server::start(ServerConfig::default().listen(listen), router)?;
         Ok(Self { replica, server })
     }
 

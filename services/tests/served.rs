@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use greenwave::policy::Mode;
+use greenwave::policy::AdmissionConfig;
 use greenwave::rpc::{self, MethodId};
 use greenwave::{Address, Channel, ChannelConfig, Code, Context, ServerConfig, ServerHandle, Status};
 use greenwave_kv::{KvConfig, Rows};
@@ -36,7 +36,7 @@ fn call_within<R: Message + Default>(
 
 /// A server at a free port.
 fn server(name: &str) -> ServerConfig {
-    ServerConfig { name: name.into(), listen: vec!["tcp://127.0.0.1:0".parse().unwrap()], ..ServerConfig::default() }
+    ServerConfig::default().name(name).listen(["tcp://127.0.0.1:0".parse().unwrap()])
 }
 
 fn shard(index: PathBuf, shard: usize) -> ShardConfig {
@@ -147,8 +147,7 @@ fn a_late_question_that_is_served_all_the_same_degrades_unless_told_not_to() {
     let precision = |adapt: bool| {
         let search = Search::start_with(|shard| {
             shard.adapt = adapt;
-            shard.server.admission.mode = Mode::Off;
-            shard.server.report_only = true;
+            shard.server = server("shard").admission(AdmissionConfig::default().enabled(false)).report_only(true);
         });
         let shard = &search.shards[0].addresses()[0];
         let reply: proto::ShardReply = call_within(&spent, shard, proto::SHARD_QUERY, &request).unwrap();
@@ -304,7 +303,7 @@ fn a_scan_whose_time_is_up_is_given_up_and_one_in_time_reads_all_with_checkpoint
     let spent = Context::with_deadline(Duration::from_nanos(1));
     let store = KvServer::start_with(|config| {
         config.checkpoint_rows = 1;
-        config.server.admission.mode = Mode::Off;
+        config.server = server("kv").admission(AdmissionConfig::default().enabled(false));
     });
     let address = &store.server.addresses()[0];
     let status = call_within::<kv::ScanReply>(&spent, address, kv::SCAN, &kv::ScanRequest::default()).unwrap_err();

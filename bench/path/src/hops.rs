@@ -33,11 +33,11 @@ fn serve(name: String, next: Option<Address>) -> Result<ServerHandle> {
         Ok(())
     });
     let listen = vec!["tcp://127.0.0.1:0".parse().context("the loopback address")?];
-    Ok(Server::start(ServerConfig { name, listen, wait: Wait::Block, ..ServerConfig::default() }, router)?)
+    Ok(Server::start(ServerConfig::default().name(name).listen(listen).wait(Wait::Block), router)?)
 }
 
 fn channel(to: Address) -> Result<Channel> {
-    Ok(Channel::new(to, ChannelConfig { wait: Wait::Block, ..ChannelConfig::default() })?)
+    Ok(Channel::new(to, ChannelConfig::default().wait(Wait::Block))?)
 }
 
 /// Measures, and adds the rows of the case `five-hops`.

@@ -143,7 +143,7 @@ impl Service {
     /// A connection that load is put on. The client waits for every answer, however late, so that all systems are
     /// scored by what their servers do.
     pub(crate) fn connect(&self, address: &Address) -> Result<RpcTarget> {
-        let config = ChannelConfig { wait: Wait::default(), ..ChannelConfig::default() };
+        let config = ChannelConfig::default().wait(Wait::default());
         let target = RpcTarget::connect(address, &config, self.method, self.stage, Patience::Observed)?;
         Ok(match self.also {
             Some((class, method)) => target.calling(class, method),

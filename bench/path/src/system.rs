@@ -1,6 +1,6 @@
 //! The ways to schedule that are compared, and the classes of requests that they are compared on.
 
-use greenwave::policy::{Mode, Order};
+use greenwave::policy::Order;
 use greenwave_bench::classes::{Class, Classes};
 use std::time::Duration;
 
@@ -76,7 +76,7 @@ pub(crate) const ALL: [System; 6] = [
 impl System {
     /// The options of `greenwave serve` that make a server schedule like this.
     pub(crate) fn options(&self) -> [String; 4] {
-        let (admission, report_only) = if self.deadlines { (Mode::On, "off") } else { (Mode::Off, "on") };
+        let (admission, report_only) = if self.deadlines { ("on", "off") } else { ("off", "on") };
         [
             format!("--order={}", self.order),
             format!("--admission={admission}"),

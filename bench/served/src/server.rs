@@ -18,7 +18,7 @@ pub(crate) const CPU: &str = "served.Usage/Cpu";
 
 /// Room for all calls that a load generator may have outstanding; the queue behind it has the length it has by default.
 pub(crate) fn limits() -> Limits {
-    Limits { calls: 65535, chunk_bytes: 1024, credits: 16384, ..Limits::default() }
+    Limits::default().calls(65535).chunk_bytes(1024).credits(16384)
 }
 
 /// Serves until standard input ends. What isn't stated is as by default.
@@ -27,17 +27,18 @@ pub(crate) fn serve(mix: Mix, core: usize, order: Option<Order>, quantum: Option
         greenwave_quanta::is_instrumented(),
         "nothing is preempted in this program; build it by `cargo quanta build --release -p greenwave-served`"
     );
-    let default = ServerConfig::default();
-    let config = ServerConfig {
-        name: "served".into(),
-        listen: vec!["tcp://127.0.0.1:0".parse()?],
-        cores: vec![core],
-        wait: Wait::Spin,
-        order: order.unwrap_or(default.order),
-        quantum: quantum.map_or(default.quantum, |quantum| (!quantum.is_zero()).then_some(quantum)),
-        limits: limits(),
-        ..default
-    };
+    let mut config = ServerConfig::default()
+        .name("served")
+        .listen(["tcp://127.0.0.1:0".parse()?])
+        .cores(vec![core])
+        .wait(Wait::Spin)
+        .limits(limits());
+    if let Some(order) = order {
+        config = config.order(order);
+    }
+    if let Some(quantum) = quantum {
+        config = config.quantum((!quantum.is_zero()).then_some(quantum));
+    }
     let server = Server::start(config, router(mix))?;
     match server.addresses() {
         [Address::Tcp(socket)] => child::announce(socket),

@@ -86,7 +86,7 @@ struct Call {
 
 impl Greenwave {
     pub(crate) fn connect(address: &Address, calls: &Calls) -> anyhow::Result<Self> {
-        let config = ChannelConfig { wait: Wait::Spin, limits: server::limits(), ..ChannelConfig::default() };
+        let config = ChannelConfig::default().wait(Wait::Spin).limits(server::limits());
         let stream = CompletionStream::connect(address, &config)?;
         let methods = calls.methods().map(|name| MethodId::of(&format!("{SERVICE}/{name}"))).collect();
         Ok(Self { stream, methods, ended: None, held_back: VecDeque::new(), readings: Vec::new() })

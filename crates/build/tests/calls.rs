@@ -62,7 +62,7 @@ impl Till for Corner {}
 
 fn serve(router: impl Into<Router>) -> (ServerHandle, Channel) {
     let listen = vec!["tcp://127.0.0.1:0".parse().unwrap()];
-    let server = Server::start(ServerConfig { listen, ..ServerConfig::default() }, router).unwrap();
+    let server = Server::start(ServerConfig::default().listen(listen), router).unwrap();
     let channel = Channel::new(server.addresses()[0].clone(), ChannelConfig::default()).unwrap();
     (server, channel)
 }

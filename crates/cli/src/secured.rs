@@ -34,7 +34,7 @@ impl Secured {
     /// # Errors
     /// When a file can't be read, or isn't what it should be.
     pub(crate) fn config(&self, name: &str, place: &Place) -> Result<ChannelConfig, Problem> {
-        let config = ChannelConfig { name: name.into(), ..ChannelConfig::default() };
+        let config = ChannelConfig::default().name(name);
         let Some(authorities) = &self.tls_ca else { return Ok(config) };
         let pair = self.tls_cert.as_ref().zip(self.tls_key.as_ref());
         let identity =
@@ -46,6 +46,6 @@ impl Secured {
                 .remedy("say which name to expect with --tls-name"));
         }
         let tls = TlsClient::new(Pem::File(authorities), identity, host).map_err(Problem::wrong_use)?;
-        Ok(ChannelConfig { tls: Some(tls), ..config })
+        Ok(config.tls(tls))
     }
 }

@@ -26,64 +26,14 @@
 use crate::deadline::Budget;
 use crate::time::Time;
 use std::fmt;
-use std::str::FromStr;
 use std::time::Duration;
-
-/// What admission does about its decisions.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Mode {
-    /// Everything is admitted.
-    Off,
-    /// What can't be answered in time is refused.
-    #[default]
-    On,
-}
-
-impl Mode {
-    /// All modes.
-    pub const ALL: [Self; 2] = [Self::Off, Self::On];
-
-    /// The name in configurations and reports.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Off => "off",
-            Self::On => "on",
-        }
-    }
-}
-
-impl fmt::Display for Mode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for Mode {
-    type Err = UnknownMode;
-
-    fn from_str(name: &str) -> Result<Self, UnknownMode> {
-        Self::ALL.into_iter().find(|mode| mode.name() == name).ok_or_else(|| UnknownMode(name.to_owned()))
-    }
-}
-
-/// A name that is no [`Mode`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnknownMode(pub String);
-
-impl fmt::Display for UnknownMode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "no admission mode is called {:?}; use off or on", self.0)
-    }
-}
-
-impl std::error::Error for UnknownMode {}
 
 /// How much may be refused.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct AdmissionConfig {
-    /// Whether to refuse at all.
-    pub mode: Mode,
+    /// Whether what can't be answered in time is refused; otherwise everything is admitted.
+    pub enabled: bool,
     /// The longest queue, in requests: 1 or more. Who comes to a full one is refused, unless a server finds others to refuse
     /// in its place ([`ReadyQueue::shed`](crate::ReadyQueue::shed)).
     pub max_queue: usize,
@@ -97,6 +47,41 @@ pub struct AdmissionConfig {
 }
 
 impl AdmissionConfig {
+    /// Sets [`enabled`](Self#structfield.enabled), by default true.
+    #[must_use]
+    pub const fn enabled(mut self, enabled: bool) -> Self {
+        self.enabled = enabled;
+        self
+    }
+
+    /// Sets [`max_queue`](Self#structfield.max_queue), by default 4096.
+    #[must_use]
+    pub const fn max_queue(mut self, requests: usize) -> Self {
+        self.max_queue = requests;
+        self
+    }
+
+    /// Sets [`reject_cap`](Self#structfield.reject_cap), by default 0.5.
+    #[must_use]
+    pub const fn reject_cap(mut self, share: f64) -> Self {
+        self.reject_cap = share;
+        self
+    }
+
+    /// Sets [`reserve`](Self#structfield.reserve), by default 0.3.
+    #[must_use]
+    pub const fn reserve(mut self, share: f64) -> Self {
+        self.reserve = share;
+        self
+    }
+
+    /// Sets [`window`](Self#structfield.window), by default 10 s.
+    #[must_use]
+    pub const fn window(mut self, window: Duration) -> Self {
+        self.window = window;
+        self
+    }
+
     /// Whether every value is in its range.
     ///
     /// # Errors
@@ -121,7 +106,7 @@ impl AdmissionConfig {
 impl Default for AdmissionConfig {
     /// On, 4096 requests, half of them, 30 % of the budget, 10 seconds.
     fn default() -> Self {
-        Self { mode: Mode::On, max_queue: 4096, reject_cap: 0.5, reserve: 0.3, window: Duration::from_secs(10) }
+        Self { enabled: true, max_queue: 4096, reject_cap: 0.5, reserve: 0.3, window: Duration::from_secs(10) }
     }
 }
 
@@ -254,9 +239,9 @@ impl Admission {
     /// `needed` is the estimated time until the answer, waiting included as far as the caller can tell; `None` if it
     /// isn't known, in which case nothing is infeasible. `queued` is how many wait already.
     pub fn decide(&mut self, now: Time, budget: Budget, needed: Option<Duration>, queued: usize) -> Verdict {
-        let refusal = match self.config.mode {
-            Mode::Off => None,
-            Mode::On => self.refuse_on_arrival(now, budget, needed, queued),
+        let refusal = match self.config.enabled {
+            false => None,
+            true => self.refuse_on_arrival(now, budget, needed, queued),
         };
         let verdict = self.settle(refusal);
         if verdict == Verdict::Admit {
@@ -277,7 +262,7 @@ impl Admission {
         needed: Option<Duration>,
         queued: usize,
     ) -> Verdict {
-        if self.config.mode == Mode::Off {
+        if !self.config.enabled {
             return Verdict::Admit;
         }
         self.turn_window(now);

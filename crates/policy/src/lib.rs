@@ -89,7 +89,7 @@ pub mod time;
 pub mod turns;
 
 pub use absolute::AbsoluteClock;
-pub use admission::{Admission, AdmissionConfig, AdmissionConfigError, AdmissionCounters, Mode, Refusal, Verdict};
+pub use admission::{Admission, AdmissionConfig, AdmissionConfigError, AdmissionCounters, Refusal, Verdict};
 pub use backoff::Backoff;
 pub use begin_limit::BeginLimit;
 pub use credit::{CreditError, Credits, Returns};

@@ -1,29 +1,33 @@
 //! What one end accepts from the other, and which settings are refused.
 
+use crate::wire;
 use std::time::Duration;
 
 /// What one side of a connection accepts from the other. Both sides state theirs when they connect.
+///
+/// A larger limit costs memory that the peer decides over: receive buffers of `chunk_bytes` times `credits`, and
+/// `assembly_bytes`, for each connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The largest chunk in bytes, which is also the size of a receive buffer. 512 to 1 MiB.
-    pub chunk_bytes: usize,
-    /// How many chunks the peer may have on their way to us: one credit is one receive buffer. 4 to 65535.
-    pub credits: u32,
-    /// How many calls the peer may have open at once on a connection. 1 to 65535.
-    pub calls: u32,
-    /// The largest message in bytes, up to 1 GiB.
-    pub message_bytes: usize,
-    /// How many bytes of unfinished messages a connection may hold: of requests that are half received, by what they
-    /// announce. With more than that of answers that the peer has yet to read it is given no further credits.
-    pub assembly_bytes: usize,
-    /// How long a connection may take to introduce itself.
-    pub handshake: Duration,
-    /// How long a connection may have something to write or to finish without any progress.
-    pub stall: Duration,
+    pub(crate) chunk_bytes: usize,
+    pub(crate) credits: u32,
+    pub(crate) calls: u32,
+    pub(crate) message_bytes: usize,
+    pub(crate) assembly_bytes: usize,
+    pub(crate) handshake: Duration,
+    pub(crate) stall: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Limits {
+    /// The defaults.
+    #[must_use]
+    pub const fn new() -> Self {
         Self {
             chunk_bytes: 16 << 10,
             credits: 256,
@@ -33,6 +37,67 @@ impl Default for Limits {
             handshake: Duration::from_secs(5),
             stall: Duration::from_secs(30),
         }
+    }
+
+    /// The largest chunk in bytes, which is also the size of a receive buffer: 512 to 1 MiB, by default 16 KiB. A short
+    /// message waits behind a chunk of a long one; smaller chunks cost more headers and more system calls.
+    #[must_use]
+    pub const fn chunk_bytes(mut self, bytes: usize) -> Self {
+        self.chunk_bytes = bytes;
+        self
+    }
+
+    /// How many chunks the peer may have on their way to us, 4 to 65535, by default 256: one credit is one receive buffer.
+    /// Too few leave a fast link with a long delay idle.
+    #[must_use]
+    pub const fn credits(mut self, chunks: u32) -> Self {
+        self.credits = chunks;
+        self
+    }
+
+    /// How many calls the peer may have open at once on a connection, 1 to 65535, by default 1024.
+    #[must_use]
+    pub const fn calls(mut self, calls: u32) -> Self {
+        self.calls = calls;
+        self
+    }
+
+    /// The largest message in bytes, up to 1 GiB, by default 16 MiB.
+    #[must_use]
+    pub const fn message_bytes(mut self, bytes: usize) -> Self {
+        self.message_bytes = bytes;
+        self
+    }
+
+    /// How many bytes of unfinished messages a connection may hold, by default 64 MiB, and at least one message: of requests
+    /// that are half received, by what they announce. With more than that of answers that the peer has yet to read it is
+    /// given no further credits.
+    #[must_use]
+    pub const fn assembly_bytes(mut self, bytes: usize) -> Self {
+        self.assembly_bytes = bytes;
+        self
+    }
+
+    /// How long a connection may take to introduce itself, by default 5 s.
+    #[must_use]
+    pub const fn handshake(mut self, time: Duration) -> Self {
+        self.handshake = time;
+        self
+    }
+
+    /// How long a connection may have something to write or to finish without any progress, by default 30 s.
+    #[must_use]
+    pub const fn stall(mut self, time: Duration) -> Self {
+        self.stall = time;
+        self
+    }
+
+    /// What the peer is told of them, by an end that serves calls or by one that makes them.
+    #[must_use]
+    pub const fn announced(&self, serves: bool) -> wire::Limits {
+        let Self { credits, chunk_bytes, message_bytes, .. } = *self;
+        let calls = if serves { self.calls } else { 0 };
+        wire::Limits { credits, chunk_bytes: chunk_bytes as u32, message_bytes: message_bytes as u32, calls }
     }
 }
 

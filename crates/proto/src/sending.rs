@@ -5,10 +5,8 @@ use crate::limits::ConfigError;
 /// How one side of a connection sends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sending {
-    /// Which message's bytes leave next.
-    pub order: SendOrder,
-    /// How they are tagged for the network.
-    pub marking: Marking,
+    pub(crate) order: SendOrder,
+    pub(crate) marking: Marking,
 }
 
 /// Which message's bytes leave next.
@@ -49,6 +47,20 @@ impl Marking {
 }
 
 impl Sending {
+    /// Which message's bytes leave next, by default those of the one with the smallest remainder.
+    #[must_use]
+    pub const fn order(mut self, order: SendOrder) -> Self {
+        self.order = order;
+        self
+    }
+
+    /// How they are tagged for the network, by default not at all.
+    #[must_use]
+    pub const fn marking(mut self, marking: Marking) -> Self {
+        self.marking = marking;
+        self
+    }
+
     /// Says which setting can't be meant.
     ///
     /// # Errors

@@ -20,7 +20,7 @@ fn main() {
         Ok(())
     });
     let listen = vec!["tcp://127.0.0.1:0".parse::<Address>().expect("an address")];
-    let server = Server::start(ServerConfig { listen, ..ServerConfig::default() }, router).expect("a server");
+    let server = Server::start(ServerConfig::default().listen(listen), router).expect("a server");
     let address = &server.addresses()[0];
     println!("{:<10} {:>7} {:>10} {:>9} {:>9} {:>9}", "mode", "threads", "calls/s", "p50 us", "p99 us", "worst us");
     let poll = Mode::Dispatched { delivery: Delivery::Poll };
@@ -33,7 +33,7 @@ fn main() {
             if args.get(3).is_some_and(|only| only.parse() != Ok(threads)) {
                 continue;
             }
-            let config = ChannelConfig { mode, wait, ..ChannelConfig::default() };
+            let config = ChannelConfig::default().mode(mode).wait(wait);
             for shared in [true, false] {
                 if threads == 1 && !shared {
                     continue;

@@ -18,18 +18,16 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let backend: Choice = arguments.next().as_deref().unwrap_or("epoll").parse()?;
     let bytes: usize = arguments.next().map_or(Ok(1 << 20), |count| count.parse())?;
     let calls: u32 = arguments.next().map_or(Ok(1000), |count| count.parse())?;
-    let config = ServerConfig {
-        listen: vec![Address::Tcp(([127, 0, 0, 1], 0).into())],
-        wait: Wait::Block,
-        backend: backend.clone(),
-        ..ServerConfig::default()
-    };
+    let config = ServerConfig::default()
+        .listen([Address::Tcp(([127, 0, 0, 1], 0).into())])
+        .wait(Wait::Block)
+        .backend(backend.clone());
     let router = Router::new().method("long.Long/Call", |_, request, reply| {
         reply.extend_from_slice(request);
         Ok(())
     });
     let server = Server::start(config, router)?;
-    let config = ChannelConfig { wait: Wait::Block, backend, ..ChannelConfig::default() };
+    let config = ChannelConfig::default().wait(Wait::Block).backend(backend);
     let mut stream = CompletionStream::connect(&server.addresses()[0], &config)?;
     let (method, context) = (MethodId::of("long.Long/Call"), Context::with_deadline(Duration::from_secs(600)));
     let request = vec![7; bytes];

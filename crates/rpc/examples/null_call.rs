@@ -17,18 +17,16 @@ const BATCH: usize = 64;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let calls: usize = std::env::args().nth(1).map_or(Ok(20_000), |count| count.parse())?;
-    let config = ServerConfig {
-        listen: vec![Address::Tcp(([127, 0, 0, 1], 0).into())],
-        wait: Wait::Block,
-        backend: Choice::Epoll,
-        ..ServerConfig::default()
-    };
+    let config = ServerConfig::default()
+        .listen([Address::Tcp(([127, 0, 0, 1], 0).into())])
+        .wait(Wait::Block)
+        .backend(Choice::Epoll);
     let router = Router::new().method("null.Null/Call", |_, request, reply| {
         reply.extend_from_slice(request);
         Ok(())
     });
     let server = Server::start(config, router)?;
-    let config = ChannelConfig { wait: Wait::Block, backend: Choice::Epoll, ..ChannelConfig::default() };
+    let config = ChannelConfig::default().wait(Wait::Block).backend(Choice::Epoll);
     let mut stream = CompletionStream::connect(&server.addresses()[0], &config)?;
     let (method, expected) = (MethodId::of("null.Null/Call"), Duration::from_secs(600));
     for _ in 0..calls / BATCH {

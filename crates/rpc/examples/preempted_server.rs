@@ -65,9 +65,7 @@ fn sum(_context: &Context, request: &[u8], reply: &mut Vec<u8>) -> Result<(), St
 
 fn server(router: Router, quantum: Option<Duration>) -> ServerHandle {
     let listen = vec!["tcp://127.0.0.1:0".parse::<Address>().expect("an address")];
-    let config = ServerConfig { listen, ..ServerConfig::default() };
-    let quantum = config.quantum.and(quantum);
-    Server::start(ServerConfig { quantum, ..config }, router).expect("a server")
+    Server::start(ServerConfig::default().listen(listen).quantum(quantum), router).expect("a server")
 }
 
 fn channel(server: &ServerHandle) -> Channel {
@@ -94,7 +92,7 @@ fn right_answers() -> usize {
     let quantum = Some(Duration::from_nanos(500));
     let behind = server(Router::new().method(SUM, sum), quantum);
     let next = channel(&behind);
-    let aggregator = Arc::new(Aggregator::new(AggregatorConfig { hedge_ratio: 0.0, ..AggregatorConfig::default() }));
+    let aggregator = Arc::new(Aggregator::new(AggregatorConfig::default().hedge_ratio(0.0)));
     let split = move |context: &Context, request: &[u8], reply: &mut Vec<u8>| {
         let first = next.call(context, MethodId::of(SUM), request)?;
         let unit = (0..BRANCHES).fold(aggregator.unit(context), |unit, branch| {

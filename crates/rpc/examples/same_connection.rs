@@ -8,7 +8,7 @@
 //! seconds each phase takes. Open loop: a call's time runs from when it was to be made.
 
 use greenwave_rpc::{
-    ChannelConfig, Completion, CompletionStream, ConnectionId, MethodId, Router, Server, ServerConfig, Wait,
+    ChannelConfig, Completion, CompletionStream, ConnectionId, Limits, MethodId, Router, Server, ServerConfig, Wait,
 };
 use greenwave_verbs::{Address, Choice};
 use std::time::{Duration, Instant};
@@ -48,9 +48,12 @@ fn wait() -> Wait {
     if setting("SPIN", false) { Wait::Spin } else { Wait::default() }
 }
 
+fn limits() -> Limits {
+    Limits::new().chunk_bytes(setting("CHUNK", 16 << 10))
+}
+
 fn serve(address: &Address) -> Result<(), Failure> {
-    let mut config = ServerConfig { listen: vec![address.clone()], backend: backend(), ..ServerConfig::default() };
-    config.limits.chunk_bytes = setting("CHUNK", config.limits.chunk_bytes);
+    let config = ServerConfig::default().listen([address.clone()]).backend(backend()).limits(limits());
     let bulk = vec![7; setting("BULK", 10 << 20)];
     let router = Router::new()
         .method("flows.Flows/Small", |_, request, reply| {
@@ -72,8 +75,7 @@ fn serve(address: &Address) -> Result<(), Failure> {
 }
 
 fn load(address: &Address, apart: bool, seconds: u64) -> Result<(), Failure> {
-    let mut config = ChannelConfig { backend: backend(), wait: wait(), ..ChannelConfig::default() };
-    config.limits.chunk_bytes = setting("CHUNK", config.limits.chunk_bytes);
+    let config = ChannelConfig::default().backend(backend()).wait(wait()).limits(limits());
     let mut stream = CompletionStream::connect(address, &config)?;
     let other = if apart { Some(stream.open(address, &config)?) } else { None };
     let time = Duration::from_secs(seconds);

@@ -1,10 +1,11 @@
 //! How servers are set up, and what is refused at start; for channels see `client/config.rs`.
 
-use greenwave_policy::{AdmissionConfig, AdmissionConfigError, Mode as AdmissionMode, Order, StealRule};
+use greenwave_policy::{AdmissionConfig, AdmissionConfigError, Order, StealRule};
 use greenwave_proto::Sending;
 use greenwave_proto::wire::StageName;
 use greenwave_quanta::StackSize;
-use greenwave_verbs::{Address, Choice, TlsServer};
+use greenwave_verbs::{Address, Backend, Choice, QueueConfig, TlsServer, VerbsError};
+use std::fmt;
 use std::time::Duration;
 
 pub use greenwave_proto::{ConfigError, Limits};
@@ -46,14 +47,10 @@ impl Wait {
 /// Source: DaRPC (SoCC'14), where two interfaces with an instance each serve 3.2 M calls/s, and one 2.4 M.
 #[derive(Clone, Debug)]
 pub struct Instance {
-    /// Where it listens. Port 0 picks a free one.
-    pub listen: Vec<Address>,
-    /// How many clusters.
-    pub clusters: usize,
-    /// Which cores its threads are pinned to, as [`ServerConfig::cores`]; best those that are near the interface.
-    pub cores: Vec<usize>,
-    /// Which kernel interface moves the bytes.
-    pub backend: Choice,
+    pub(crate) listen: Vec<Address>,
+    pub(crate) clusters: usize,
+    pub(crate) cores: Vec<usize>,
+    pub(crate) backend: Choice,
 }
 
 impl Default for Instance {
@@ -63,7 +60,39 @@ impl Default for Instance {
 }
 
 impl Instance {
-    fn validate(&self) -> Result<(), ConfigError> {
+    /// Where it listens, at least one address. Port 0 picks a free one.
+    #[must_use]
+    pub fn listen(mut self, listen: impl Into<Vec<Address>>) -> Self {
+        self.listen = listen.into();
+        self
+    }
+
+    /// How many clusters, 1 to 256, by default 1: each is a completion queue with a thread.
+    #[must_use]
+    pub fn clusters(mut self, clusters: usize) -> Self {
+        self.clusters = clusters;
+        self
+    }
+
+    /// Which cores its threads are pinned to, as [`ServerConfig::cores`]; best those that are near the interface.
+    #[must_use]
+    pub fn cores(mut self, cores: impl Into<Vec<usize>>) -> Self {
+        self.cores = cores.into();
+        self
+    }
+
+    /// Which kernel interface moves the bytes, by default the best that there is.
+    #[must_use]
+    pub fn backend(mut self, backend: Choice) -> Self {
+        self.backend = backend;
+        self
+    }
+
+    /// Says which setting can't be meant.
+    ///
+    /// # Errors
+    /// The first setting out of its range.
+    pub fn validate(&self) -> Result<(), ConfigError> {
         let example = "at least one address, such as tcp://127.0.0.1:7000";
         ConfigError::unless(!self.listen.is_empty(), "listen", "empty", example)?;
         ConfigError::unless((1..=256).contains(&self.clusters), "clusters", self.clusters, "1 to 256")?;
@@ -76,68 +105,42 @@ impl Instance {
 }
 
 /// How a server is set up.
+///
+/// ```
+/// # use greenwave_rpc::{ServerConfig, Limits};
+/// let config = ServerConfig::default()
+///     .name("search")
+///     .listen(["tcp://127.0.0.1:0".parse()?])
+///     .clusters(2)
+///     .limits(Limits::new().message_bytes(1 << 20));
+/// config.validate()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
-    /// The stage's name in receipts, up to 64 bytes.
-    pub name: String,
-    /// Where it listens. Port 0 picks a free one.
-    pub listen: Vec<Address>,
-    /// How many clusters: completion queues, each polled by its own head thread.
-    pub clusters: usize,
-    /// How many worker threads per cluster run its handlers; with none they run in place, on the head.
-    pub workers: usize,
-    /// Which cores the threads are pinned to, the clusters first and then the workers, round robin; empty: not pinned.
-    /// A thread's buffers and queues are in the memory of its core's NUMA node.
-    pub cores: Vec<usize>,
-    /// Further instances: one for each network interface beyond the one that `listen`, `clusters`, `cores` and `backend`
-    /// are for, as one instance's heads see to one interface best.
-    pub instances: Vec<Instance>,
-    /// When a head that has too much to do gives calls away, for heads of other clusters to serve; `None`: never. The
-    /// calls of one connection may then begin in another order than that in which they came. To keep them in order:
-    /// `None`, no workers, and [`Order::Fcfs`]. Without effect where there are workers, or one cluster.
-    pub steal: Option<StealRule>,
-    /// What runs next.
-    pub order: Order,
-    /// What is refused on arrival, and when its turn comes.
-    pub admission: AdmissionConfig,
-    /// Whether requests are served although a deadline or admission would have them refused: what they would have been
-    /// refused for is counted (`report_only_` in [`Snapshot`](crate::Snapshot)). For introducing deadlines, and with
-    /// admission off as the baseline of measurements.
-    pub report_only: bool,
-    /// What an idle thread does.
-    pub wait: Wait,
-    /// Which kernel interface moves the bytes.
-    pub backend: Choice,
-    /// How all that it listens at is secured, Unix sockets included; `None`: not at all. It says nothing of the calls
-    /// that handlers make: those are secured as their channels are.
-    pub tls: Option<TlsServer>,
-    /// What is accepted from peers.
-    pub limits: Limits,
-    /// Names of metadata that calls made by handlers carry on with their contexts; by default those of a trace (W3C Trace
-    /// Context), `traceparent` and `tracestate`. What else a caller says, a token for this server for instance, is for
-    /// this server alone; a handler that means to pass it on says it again, with
-    /// [`Context::with_metadata`](crate::Context::with_metadata).
-    pub pass_on: Vec<String>,
-    /// How answers are sent.
-    pub sending: Sending,
-    /// Each running handler's stack.
-    pub stack: StackSize,
-    /// How many handlers of a thread may be begun and unfinished at once, at most; further requests wait in the queue.
-    /// With admission on, as few are begun as keep the stages behind busy.
-    pub coroutines: usize,
-    /// Whether frames carry a CRC32C, if the peer wants it too.
-    pub checksums: bool,
-    /// Whether deadlines are read as dates where clocks agree within this skew; `None`: only as what is left.
-    pub absolute: Option<Duration>,
-    /// How long a handler runs at a time before the most urgent goes on; `None`: until it waits or says
-    /// [`checkpoint`](crate::Context::checkpoint). Only in a program that `cargo quanta` has built; others ignore it. At
-    /// least 500 ns, below which little but switching is done.
-    pub quantum: Option<Duration>,
-    /// Which quantile of the learned work a request must have time for, 0 to 1. A low one is the work of an idle
-    /// system; the margin on it follows the outcomes.
-    pub confidence: f64,
-    /// The share of begun requests that may come too late, 0 to 1: the margin widens while more do.
-    pub late_share: f64,
+    pub(crate) name: String,
+    pub(crate) listen: Vec<Address>,
+    pub(crate) clusters: usize,
+    pub(crate) workers: usize,
+    pub(crate) cores: Vec<usize>,
+    pub(crate) instances: Vec<Instance>,
+    pub(crate) steal: Option<StealRule>,
+    pub(crate) order: Order,
+    pub(crate) admission: AdmissionConfig,
+    pub(crate) report_only: bool,
+    pub(crate) wait: Wait,
+    pub(crate) backend: Choice,
+    pub(crate) tls: Option<TlsServer>,
+    pub(crate) limits: Limits,
+    pub(crate) pass_on: Vec<String>,
+    pub(crate) sending: Sending,
+    pub(crate) stack: StackSize,
+    pub(crate) coroutines: usize,
+    pub(crate) checksums: bool,
+    pub(crate) absolute: Option<Duration>,
+    pub(crate) quantum: Option<Duration>,
+    pub(crate) confidence: f64,
+    pub(crate) late_share: f64,
 }
 
 impl Default for ServerConfig {
@@ -177,15 +180,224 @@ const QUANTUM: Duration = Duration::from_micros(5);
 const SHORTEST_QUANTUM: Duration = Duration::from_nanos(500);
 
 impl ServerConfig {
+    /// The stage's name in receipts, 1 to 64 bytes, by default `server`.
+    #[must_use]
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// Where it listens, at least one address. Port 0 picks a free one.
+    #[must_use]
+    pub fn listen(mut self, listen: impl Into<Vec<Address>>) -> Self {
+        self.listen = listen.into();
+        self
+    }
+
+    /// How many clusters, 1 to 256, by default 1: completion queues, each polled by its own head thread.
+    #[must_use]
+    pub fn clusters(mut self, clusters: usize) -> Self {
+        self.clusters = clusters;
+        self
+    }
+
+    /// How many worker threads per cluster run its handlers, 0 to 256. With none, the default, they run in place, on the head:
+    /// nothing is handed over.
+    #[must_use]
+    pub fn workers(mut self, workers: usize) -> Self {
+        self.workers = workers;
+        self
+    }
+
+    /// Which cores the threads are pinned to, the clusters first and then the workers, round robin. By default they are not
+    /// pinned. A thread's buffers and queues are in the memory of its core's NUMA node.
+    #[must_use]
+    pub fn cores(mut self, cores: impl Into<Vec<usize>>) -> Self {
+        self.cores = cores.into();
+        self
+    }
+
+    /// Where it listens, and what serves what comes in there: `listen`, `clusters`, `cores` and `backend` in one.
+    #[must_use]
+    pub fn instance(mut self, own: Instance) -> Self {
+        Instance { listen: self.listen, clusters: self.clusters, cores: self.cores, backend: self.backend } = own;
+        self
+    }
+
+    /// Further instances, by default none: one for each network interface beyond the one that `listen`, `clusters`, `cores` and
+    /// `backend` are for, as one instance's heads see to one interface best.
+    #[must_use]
+    pub fn instances(mut self, instances: impl Into<Vec<Instance>>) -> Self {
+        self.instances = instances.into();
+        self
+    }
+
+    /// When a head that has too much to do gives calls away, for heads of other clusters to serve; `None`: never. The calls of one
+    /// connection may then begin in another order than that in which they came. To keep them in order: `None`, no workers, and
+    /// [`Order::Fcfs`]. Without effect where there are workers, or one cluster.
+    #[must_use]
+    pub fn steal(mut self, steal: impl Into<Option<StealRule>>) -> Self {
+        self.steal = steal.into();
+        self
+    }
+
+    /// What runs next, by default the least work left first, who could miss a deadline by that before.
+    #[must_use]
+    pub fn order(mut self, order: Order) -> Self {
+        self.order = order;
+        self
+    }
+
+    /// What is refused on arrival, and when its turn comes.
+    #[must_use]
+    pub fn admission(mut self, admission: AdmissionConfig) -> Self {
+        self.admission = admission;
+        self
+    }
+
+    /// Whether requests are served although a deadline or admission would have them refused, by default not: what they would
+    /// have been refused for is counted (`report_only_` in [`Snapshot`](crate::Snapshot)). For introducing deadlines, and with
+    /// admission off as the baseline of measurements.
+    #[must_use]
+    pub fn report_only(mut self, report_only: bool) -> Self {
+        self.report_only = report_only;
+        self
+    }
+
+    /// What an idle thread does, by default poll for 20 us and then block.
+    #[must_use]
+    pub fn wait(mut self, wait: Wait) -> Self {
+        self.wait = wait;
+        self
+    }
+
+    /// Which kernel interface moves the bytes, by default the best that there is.
+    #[must_use]
+    pub fn backend(mut self, backend: Choice) -> Self {
+        self.backend = backend;
+        self
+    }
+
+    /// How all that it listens at is secured, Unix sockets included; `None`, the default: not at all. It says nothing of the calls
+    /// that handlers make: those are secured as their channels are.
+    #[must_use]
+    pub fn tls(mut self, tls: impl Into<Option<TlsServer>>) -> Self {
+        self.tls = tls.into();
+        self
+    }
+
+    /// What is accepted from peers.
+    #[must_use]
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Names of metadata that calls made by handlers carry on with their contexts; by default those of a trace (W3C Trace
+    /// Context), `traceparent` and `tracestate`. What else a caller says, a token for this server for instance, is for this server
+    /// alone; a handler that means to pass it on says it again, with
+    /// [`Context::with_metadata`](crate::Context::with_metadata).
+    #[must_use]
+    pub fn pass_on(mut self, pass_on: impl Into<Vec<String>>) -> Self {
+        self.pass_on = pass_on.into();
+        self
+    }
+
+    /// How answers are sent.
+    #[must_use]
+    pub fn sending(mut self, sending: Sending) -> Self {
+        self.sending = sending;
+        self
+    }
+
+    /// Each running handler's stack, by default 512 KiB of address space; pages that were never touched take no memory.
+    #[must_use]
+    pub fn stack(mut self, stack: StackSize) -> Self {
+        self.stack = stack;
+        self
+    }
+
+    /// How many handlers of a thread may be begun and unfinished at once, 1 to 65536, by default 1024; further requests wait in the
+    /// queue. With admission on, as few are begun as keep the stages behind busy.
+    #[must_use]
+    pub fn coroutines(mut self, coroutines: usize) -> Self {
+        self.coroutines = coroutines;
+        self
+    }
+
+    /// Whether frames carry a CRC32C, if the peer wants it too; by default not. It costs a pass over each byte.
+    #[must_use]
+    pub fn checksums(mut self, checksums: bool) -> Self {
+        self.checksums = checksums;
+        self
+    }
+
+    /// Whether deadlines are read as dates where clocks agree within this skew; `None`, the default: only as what is left.
+    #[must_use]
+    pub fn absolute(mut self, absolute: impl Into<Option<Duration>>) -> Self {
+        self.absolute = absolute.into();
+        self
+    }
+
+    /// How long a handler runs at a time before the most urgent goes on, by default 5 us; `None`: until it waits or says
+    /// [`checkpoint`](crate::Context::checkpoint). Only in a program that `cargo quanta` has built; others ignore it. At least
+    /// 500 ns, below which little but switching is done.
+    #[must_use]
+    pub fn quantum(mut self, quantum: impl Into<Option<Duration>>) -> Self {
+        self.quantum = quantum.into();
+        self
+    }
+
+    /// Which quantile of the learned work a request must have time for, 0 to 1, by default 0.1. A low one is the work of an idle
+    /// system; the margin on it follows the outcomes.
+    #[must_use]
+    pub fn confidence(mut self, confidence: f64) -> Self {
+        self.confidence = confidence;
+        self
+    }
+
+    /// The share of begun requests that may come too late, 0 to 1, by default 0.01: the margin widens while more do.
+    #[must_use]
+    pub fn late_share(mut self, late_share: f64) -> Self {
+        self.late_share = late_share;
+        self
+    }
+
     /// Whether admission refuses anything.
     pub(crate) fn refuses(&self) -> bool {
-        self.admission.mode == AdmissionMode::On && !self.report_only
+        self.admission.enabled && !self.report_only
     }
 
     /// The instance that its own settings describe.
     pub(crate) fn own_instance(&self) -> Instance {
         let Self { listen, clusters, cores, backend, .. } = self;
         Instance { listen: listen.clone(), clusters: *clusters, cores: cores.clone(), backend: backend.clone() }
+    }
+
+    /// The stage's name in receipts.
+    #[must_use]
+    pub fn stage(&self) -> &str {
+        &self.name
+    }
+
+    /// How many handlers of a thread may be begun and unfinished at once.
+    #[must_use]
+    pub fn coroutine_limit(&self) -> usize {
+        self.coroutines
+    }
+
+    /// What moves the bytes at each address that it listens at: what [`Choice::Auto`] comes to here.
+    ///
+    /// # Errors
+    /// When a backend doesn't run here.
+    pub fn backends(&self) -> Result<Vec<Backend>, VerbsError> {
+        let mut backends = Vec::new();
+        for Instance { listen, backend, .. } in std::iter::once(&self.own_instance()).chain(&self.instances) {
+            let backend = listen.iter().fold(backend.clone(), |backend, address| backend.for_address(address));
+            let queue = greenwave_verbs::open(&QueueConfig { backend, ..QueueConfig::default() })?;
+            backends.extend(listen.iter().map(|_| queue.backend()));
+        }
+        Ok(backends)
     }
 
     /// Says which setting can't be meant.
@@ -226,6 +438,21 @@ impl ServerConfig {
     }
 }
 
+impl fmt::Display for ServerConfig {
+    /// One line of what an operator wants to see when a server starts, as `key=value`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, order, admission, report_only, tls, .. } = self;
+        let switch = |on| if on { "on" } else { "off" };
+        let (tls, admission, report_only) = (switch(tls.is_some()), switch(admission.enabled), switch(*report_only));
+        write!(f, "name={name} tls={tls} order={order} admission={admission} report_only={report_only} scheduling=")?;
+        match self.quantum {
+            _ if !greenwave_quanta::is_instrumented() => f.write_str("cooperative (built without cargo quanta)"),
+            None => f.write_str("cooperative (quantum off)"),
+            Some(quantum) => write!(f, "preemptive (every {} us)", quantum.as_nanos() as f64 / 1e3),
+        }
+    }
+}
+
 /// Says whether a name can be a stage's.
 pub(crate) fn stage_name(name: &str) -> Result<(), ConfigError> {
     let fits = !name.is_empty() && StageName::new(name).is_ok();
@@ -239,11 +466,11 @@ mod tests {
     #[test]
     fn a_wrong_setting_is_named_with_what_is_allowed() {
         let listen = vec![Address::Memory("here".into())];
-        let right = ServerConfig { listen, ..ServerConfig::default() };
+        let right = ServerConfig::default().listen(listen);
         assert_eq!(right.validate(), Ok(()));
-        let wrong = ServerConfig { clusters: 0, ..right.clone() }.validate().unwrap_err();
+        let wrong = right.clone().clusters(0).validate().unwrap_err();
         assert_eq!(wrong.to_string(), "setting `clusters` is 0; allowed: 1 to 256");
-        let limits = Limits { credits: 1, ..Limits::default() };
-        assert_eq!(ServerConfig { limits, ..right }.validate().unwrap_err().key, "limits.credits");
+        let limits = Limits::default().credits(1);
+        assert_eq!(right.limits(limits).validate().unwrap_err().key, "limits.credits");
     }
 }

@@ -23,14 +23,40 @@ use std::time::Duration;
 /// How an aggregator is set up.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AggregatorConfig {
-    /// Second attempts per branch, 0 to 1. 0: none.
-    pub hedge_ratio: f64,
-    /// A branch is slow when it took longer than this share of branches, 0 to 1.
-    pub hedge_quantile: f64,
-    /// And longer than this.
-    pub hedge_after: Duration,
-    /// How long putting together takes until it was learned.
-    pub aggregation: Duration,
+    hedge_ratio: f64,
+    hedge_quantile: f64,
+    hedge_after: Duration,
+    aggregation: Duration,
+}
+
+impl AggregatorConfig {
+    /// Second attempts per branch, 0 (none) to 1, by default 0.05: how much more load hedging may make.
+    #[must_use]
+    pub const fn hedge_ratio(mut self, share: f64) -> Self {
+        self.hedge_ratio = share;
+        self
+    }
+
+    /// A branch is slow when it took longer than this share of branches, 0 to 1, by default 0.95.
+    #[must_use]
+    pub const fn hedge_quantile(mut self, share: f64) -> Self {
+        self.hedge_quantile = share;
+        self
+    }
+
+    /// And longer than this, by default 1 ms.
+    #[must_use]
+    pub const fn hedge_after(mut self, time: Duration) -> Self {
+        self.hedge_after = time;
+        self
+    }
+
+    /// How long putting together takes until it was learned, by default 200 us.
+    #[must_use]
+    pub const fn aggregation(mut self, time: Duration) -> Self {
+        self.aggregation = time;
+        self
+    }
 }
 
 impl Default for AggregatorConfig {

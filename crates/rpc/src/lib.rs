@@ -19,7 +19,7 @@
 //!     Ok(())
 //! });
 //! let listen = vec!["tcp://127.0.0.1:0".parse()?];
-//! let server = Server::start(ServerConfig { name: "greeter".into(), listen, ..Default::default() }, router)?;
+//! let server = Server::start(ServerConfig::default().name("greeter").listen(listen), router)?;
 //!
 //! // A channel connects with its first call, and again whenever it has to. Every call needs a context.
 //! let channel = Channel::new(server.addresses()[0].clone(), ChannelConfig::default())?;

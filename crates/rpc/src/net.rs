@@ -79,11 +79,11 @@ impl ConnectionConfig {
         Self { name: name.clone(), limits: *limits, checksums: *checksums, absolute: *absolute, sending: *sending }
     }
 
-    /// An end that serves so many calls at once; with 0 it makes them.
-    fn link(&self, calls: u32, now: Time) -> Link {
+    /// An end that serves calls, or makes them.
+    fn link(&self, serves: bool, now: Time) -> Link {
         let Self { name, limits, checksums, absolute, sending } = self;
         let absolute = absolute.map(|skew| Absolute { skew, realtime });
-        Link::new(&Setup { name, limits, calls, checksums: *checksums, absolute, sending: *sending }, now)
+        Link::new(&Setup { name, limits, serves, checksums: *checksums, absolute, sending: *sending }, now)
     }
 }
 
@@ -130,7 +130,7 @@ const FAREWELL: Duration = Duration::from_millis(100);
 impl Net {
     /// `movable`: several threads use it, one after the other.
     pub(crate) fn new(backend: Choice, limits: &Limits, clock: Clock, movable: bool) -> Result<Self, VerbsError> {
-        let receive_buffers = limits.credits.clamp(64, 1024).next_power_of_two() as u16;
+        let receive_buffers = limits.announced(true).credits.clamp(64, 1024).next_power_of_two() as u16;
         Self::with_buffers(backend, limits, clock, movable, receive_buffers)
     }
 
@@ -144,7 +144,7 @@ impl Net {
     ) -> Result<Self, VerbsError> {
         let config = QueueConfig {
             backend,
-            chunk_bytes: limits.chunk_bytes,
+            chunk_bytes: limits.announced(true).chunk_bytes as usize,
             receive_buffers,
             movable,
             ..QueueConfig::default()

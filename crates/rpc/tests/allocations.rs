@@ -34,9 +34,9 @@ fn a_null_call_allocates_nothing_once_warm() {
             Ok(())
         });
         let listen = vec![Address::Tcp(([127, 0, 0, 1], 0).into())];
-        let config = ServerConfig { listen, backend: backend.clone(), ..ServerConfig::default() };
+        let config = ServerConfig::default().listen(listen).backend(backend.clone());
         let server = Server::start(config, router).unwrap();
-        let config = ChannelConfig { backend: backend.clone(), ..ChannelConfig::default() };
+        let config = ChannelConfig::default().backend(backend.clone());
         let mut stream = CompletionStream::connect(&server.addresses()[0], &config).unwrap();
         for batch in [1, 64] {
             call(&mut stream, batch, 2000);

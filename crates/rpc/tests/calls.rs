@@ -1,6 +1,6 @@
 //! Calls over real sockets, end to end.
 
-use greenwave_policy::{AdmissionConfig, Mode as AdmissionMode};
+use greenwave_policy::AdmissionConfig;
 use greenwave_rpc::*;
 use greenwave_verbs::{Address, Choice};
 use std::future::Future;
@@ -29,7 +29,7 @@ fn serve(router: Router) -> ServerHandle {
 }
 
 fn serve_with(router: Router, config: ServerConfig) -> ServerHandle {
-    Server::start(ServerConfig { listen: local(), ..config }, router).unwrap()
+    Server::start(config.listen(local()), router).unwrap()
 }
 
 fn channel(server: &ServerHandle) -> Channel {
@@ -39,8 +39,8 @@ fn channel(server: &ServerHandle) -> Channel {
 #[test]
 fn an_echo_comes_back_over_either_backend() {
     for backend in [Choice::Epoll, Choice::Auto] {
-        let server = serve_with(echo(), ServerConfig { backend: backend.clone(), ..Default::default() });
-        let config = ChannelConfig { backend, ..Default::default() };
+        let server = serve_with(echo(), ServerConfig::default().backend(backend.clone()));
+        let config = ChannelConfig::default().backend(backend);
         let channel = Channel::new(server.addresses()[0].clone(), config).unwrap();
         let context = Context::with_deadline(MINUTE);
         for text in ["one", "two", ""] {
@@ -73,8 +73,8 @@ fn a_request_that_is_kept_is_the_memory_it_was_received_into() {
 
 #[test]
 fn a_message_of_many_chunks_comes_back_whole() {
-    let server = serve_with(echo(), ServerConfig { checksums: true, ..Default::default() });
-    let config = ChannelConfig { checksums: true, ..Default::default() };
+    let server = serve_with(echo(), ServerConfig::default().checksums(true));
+    let config = ChannelConfig::default().checksums(true);
     let channel = Channel::new(server.addresses()[0].clone(), config).unwrap();
     for len in [1, 16_300, 16_384, 100_000, 9_000_000] {
         let request: Vec<u8> = (0..len).map(|at| (at * 7 / 3) as u8).collect();
@@ -85,8 +85,8 @@ fn a_message_of_many_chunks_comes_back_whole() {
 
 #[test]
 fn a_message_beyond_the_limit_is_refused_and_the_connection_goes_on() {
-    let limits = Limits { message_bytes: 1000, assembly_bytes: 2000, ..Default::default() };
-    let server = serve_with(echo(), ServerConfig { limits, ..Default::default() });
+    let limits = Limits::default().message_bytes(1000).assembly_bytes(2000);
+    let server = serve_with(echo(), ServerConfig::default().limits(limits));
     let channel = channel(&server);
     let context = Context::with_deadline(MINUTE);
     channel.call(&context, ECHO, b"hello").unwrap();
@@ -130,7 +130,7 @@ fn a_channel_finds_its_server_again() {
     channel.call(&Context::with_deadline(MINUTE), ECHO, b"").unwrap();
     server.shutdown();
     assert!(channel.call(&Context::with_deadline(MINUTE), ECHO, b"").is_err());
-    let _again = Server::start(ServerConfig { listen: vec![address], ..Default::default() }, echo()).unwrap();
+    let _again = Server::start(ServerConfig::default().listen([address]), echo()).unwrap();
     let context = Context::with_deadline(MINUTE);
     while let Err(status) = channel.call(&context, ECHO, b"") {
         assert_eq!(status.code, Code::Unavailable);
@@ -146,7 +146,7 @@ fn a_nested_call_inherits_what_is_left_and_reports_what_it_took() {
             reply.extend_from_slice(&u64::try_from(context.elapsed().as_nanos()).unwrap().to_le_bytes());
             Ok(())
         }),
-        ServerConfig { name: "back".into(), ..Default::default() },
+        ServerConfig::default().name("back"),
     );
     let behind = channel(&back);
     let front = serve_with(
@@ -155,7 +155,7 @@ fn a_nested_call_inherits_what_is_left_and_reports_what_it_took() {
             reply.extend_from_slice(&answer.body);
             Ok(())
         }),
-        ServerConfig { name: "front".into(), ..Default::default() },
+        ServerConfig::default().name("front"),
     );
     let asked = Context::with_deadline(MINUTE);
     let reply = channel(&front).call(&asked, MethodId::of("test.Front/Ask"), b"").unwrap();
@@ -224,7 +224,7 @@ fn cancelling_a_request_cancels_what_it_asked_for_further_down() {
 fn many_threads_share_one_channel_in_either_mode() {
     let server = serve(echo());
     for mode in MODES {
-        let config = ChannelConfig { mode, ..Default::default() };
+        let config = ChannelConfig::default().mode(mode);
         let channel = Channel::new(server.addresses()[0].clone(), config).unwrap();
         std::thread::scope(|scope| {
             for thread in 0..8_u32 {
@@ -266,8 +266,8 @@ fn a_future_completes_and_a_dropped_one_is_taken_back() {
 
 #[test]
 fn a_stream_completes_more_calls_than_the_server_has_slots() {
-    let limits = Limits { calls: 3, credits: 4, ..Default::default() };
-    let server = serve_with(echo(), ServerConfig { limits, ..Default::default() });
+    let limits = Limits::default().calls(3).credits(4);
+    let server = serve_with(echo(), ServerConfig::default().limits(limits));
     let mut stream = CompletionStream::connect(&server.addresses()[0], &ChannelConfig::default()).unwrap();
     let context = Context::with_deadline(MINUTE);
     for tag in 0..100_u64 {
@@ -284,7 +284,7 @@ fn a_stream_completes_more_calls_than_the_server_has_slots() {
 
 #[test]
 fn workers_serve_what_their_head_gives_them() {
-    let server = serve_with(echo(), ServerConfig { clusters: 2, workers: 2, ..Default::default() });
+    let server = serve_with(echo(), ServerConfig::default().clusters(2).workers(2));
     std::thread::scope(|scope| {
         for _ in 0..4 {
             let channel = channel(&server);
@@ -301,7 +301,7 @@ fn workers_serve_what_their_head_gives_them() {
 
 #[test]
 fn a_full_queue_refuses_and_says_so() {
-    let admission = AdmissionConfig { mode: AdmissionMode::On, max_queue: 2, ..Default::default() };
+    let admission = AdmissionConfig::default().max_queue(2);
     let router = echo().method("test.Echo/Work", |_, _, reply| {
         let mut state = 1_u64;
         for _ in 0..3_000_000 {
@@ -310,7 +310,7 @@ fn a_full_queue_refuses_and_says_so() {
         reply.extend_from_slice(&state.to_le_bytes());
         Ok(())
     });
-    let server = serve_with(router, ServerConfig { admission, ..Default::default() });
+    let server = serve_with(router, ServerConfig::default().admission(admission));
     let mut stream = CompletionStream::connect(&server.addresses()[0], &ChannelConfig::default()).unwrap();
     let context = Context::with_deadline(MINUTE);
     for tag in 0..50 {
@@ -385,7 +385,7 @@ fn a_parallel_unit_goes_on_without_the_branch_that_is_late() {
         let gone = serve(echo());
         channel(&gone)
     };
-    let aggregator = Aggregator::new(AggregatorConfig { aggregation: SECOND * 9, ..Default::default() });
+    let aggregator = Aggregator::new(AggregatorConfig::default().aggregation(SECOND * 9));
     let context = Context::with_deadline(SECOND * 10);
     let unit = aggregator.unit(&context).branch(&channel(&quick), ECHO, vec![1]);
     let unit = unit.branch(&channel(&slow), ECHO, vec![2]).branch(&dead, ECHO, vec![3]);
@@ -410,7 +410,7 @@ fn what_is_said_of_a_request_reaches_the_next_stage_and_by_name_those_behind() {
         reply.extend_from_slice(said(context).as_bytes());
         Ok(())
     }));
-    let named = ServerConfig { pass_on: vec!["user".into()], ..Default::default() };
+    let named = ServerConfig::default().pass_on(["user".into()]);
     for (config, expected) in
         [(ServerConfig::default(), "tracestate=a traceparent=0 hop=1 "), (named, "user=ada hop=1 ")]
     {
@@ -436,10 +436,10 @@ fn what_is_said_of_a_request_reaches_the_next_stage_and_by_name_those_behind() {
 
 #[test]
 fn more_metadata_than_fit_into_a_chunk_are_refused_here() {
-    let small = Limits { chunk_bytes: 512, ..Default::default() };
+    let small = Limits::default().chunk_bytes(512);
     for (here, there) in [(small, Limits::default()), (Limits::default(), small)] {
-        let server = serve_with(echo(), ServerConfig { limits: there, ..Default::default() });
-        let config = ChannelConfig { limits: here, ..Default::default() };
+        let server = serve_with(echo(), ServerConfig::default().limits(there));
+        let config = ChannelConfig::default().limits(here);
         let channel = Channel::new(server.addresses()[0].clone(), config).unwrap();
         channel.call(&Context::with_deadline(MINUTE), ECHO, b"hello").unwrap();
         for (len, fits) in [(440, true), (480, false)] {

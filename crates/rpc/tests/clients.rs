@@ -23,7 +23,7 @@ fn serve() -> ServerHandle {
 
 fn start(config: ServerConfig, router: Router) -> ServerHandle {
     let listen = vec!["tcp://127.0.0.1:0".parse::<Address>().unwrap()];
-    Server::start(ServerConfig { listen, ..config }, router).unwrap()
+    Server::start(config.listen(listen), router).unwrap()
 }
 
 fn channel(server: &ServerHandle) -> Channel {
@@ -70,8 +70,8 @@ fn a_waker_that_panics_harms_no_other_call() {
 fn a_call_that_waits_for_another_threads_lead_can_be_cancelled() {
     for mode in MODES {
         // One worker for each, or the one that is served would never let the other have its turn.
-        let server = start(ServerConfig { workers: 2, ..Default::default() }, echo());
-        let channel = channel_with(&server, ChannelConfig { mode, ..Default::default() });
+        let server = start(ServerConfig::default().workers(2), echo());
+        let channel = channel_with(&server, ChannelConfig::default().mode(mode));
         let contexts = [Context::unlimited(), Context::unlimited()];
         let calls = contexts.clone().map(|context| {
             let channel = channel.clone();
@@ -132,11 +132,11 @@ fn a_call_without_time_left_was_never_sent() {
 #[test]
 fn a_failure_is_told_however_small_the_chunks_are() {
     let failing = Router::new().method("test.Echo/Echo", |_, _, _| Err(Status::new(Code::NotFound, "x".repeat(2000))));
-    let small = Limits { chunk_bytes: 512, ..Default::default() };
+    let small = Limits::default().chunk_bytes(512);
     for (server, client) in [(small, Limits::default()), (Limits::default(), small), (small, small)] {
         for checksums in [false, true] {
-            let server = start(ServerConfig { limits: server, checksums, ..Default::default() }, failing.clone());
-            let channel = channel_with(&server, ChannelConfig { limits: client, checksums, ..Default::default() });
+            let server = start(ServerConfig::default().limits(server).checksums(checksums), failing.clone());
+            let channel = channel_with(&server, ChannelConfig::default().limits(client).checksums(checksums));
             let status = within_reason("a failure with a long text", move || {
                 channel.call(&Context::unlimited(), ECHO, b"").unwrap_err()
             });
@@ -150,8 +150,8 @@ fn a_failure_is_told_however_small_the_chunks_are() {
 fn a_failure_is_told_to_a_client_that_takes_small_messages_only() {
     let failing = Router::new().method("test.Echo/Echo", |_, _, _| Err(Status::new(Code::NotFound, "no such thing")));
     let server = start(ServerConfig::default(), failing);
-    let limits = Limits { message_bytes: 4, ..Default::default() };
-    let channel = channel_with(&server, ChannelConfig { limits, ..Default::default() });
+    let limits = Limits::default().message_bytes(4);
+    let channel = channel_with(&server, ChannelConfig::default().limits(limits));
     let status = channel.call(&Context::with_deadline(MINUTE), ECHO, b"").unwrap_err();
     assert_eq!((status.code, status.message.as_str()), (Code::NotFound, "no s"));
 }
@@ -159,9 +159,9 @@ fn a_failure_is_told_to_a_client_that_takes_small_messages_only() {
 /// The receipts of a fan-out fill whatever room the chunk has; the body must still find a place.
 #[test]
 fn receipts_leave_room_for_the_answer_whatever_the_size_of_the_chunks() {
-    let back = start(ServerConfig { name: "b".repeat(60), ..Default::default() }, echo());
+    let back = start(ServerConfig::default().name("b".repeat(60)), echo());
     for chunk_bytes in 512..512 + 96 {
-        let limits = Limits { chunk_bytes, ..Default::default() };
+        let limits = Limits::default().chunk_bytes(chunk_bytes);
         let behind = channel(&back);
         let front = Router::new().method("test.Front/Ask", move |context, request, reply| {
             for _ in 0..6 {
@@ -169,7 +169,7 @@ fn receipts_leave_room_for_the_answer_whatever_the_size_of_the_chunks() {
             }
             Ok(())
         });
-        let front = start(ServerConfig { limits, ..Default::default() }, front);
+        let front = start(ServerConfig::default().limits(limits), front);
         let channel = channel(&front);
         let reply = within_reason("an answer with many receipts", move || {
             channel.call(&Context::unlimited(), MethodId::of("test.Front/Ask"), b"four").unwrap()
@@ -187,8 +187,8 @@ fn a_server_with_small_chunks_calls_one_with_large_ones() {
         reply.extend_from_slice(&behind.call(context, ECHO, request)?.body);
         Ok(())
     });
-    let limits = Limits { chunk_bytes: 512, ..Default::default() };
-    let front = start(ServerConfig { limits, ..Default::default() }, front);
+    let limits = Limits::default().chunk_bytes(512);
+    let front = start(ServerConfig::default().limits(limits), front);
     let request: Vec<u8> = (0..20_000_u32).map(|at| at as u8).collect();
     let reply =
         channel(&front).call(&Context::with_deadline(MINUTE), MethodId::of("test.Front/Ask"), &request).unwrap();
@@ -216,7 +216,7 @@ fn a_handlers_channel_that_is_dropped_takes_its_connection_along() {
 #[test]
 fn a_drained_server_with_workers_answers_what_crossed_its_farewell() {
     for round in 0..10 {
-        let server = start(ServerConfig { workers: 2, ..Default::default() }, echo());
+        let server = start(ServerConfig::default().workers(2), echo());
         let (stop, answered) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         let clients: Vec<_> = (0..3)
             .map(|_| {

@@ -13,7 +13,7 @@ fn serve() -> ServerHandle {
         Ok(())
     });
     let listen = vec!["tcp://127.0.0.1:0".parse().unwrap()];
-    Server::start(ServerConfig { listen, ..Default::default() }, echo).unwrap()
+    Server::start(ServerConfig::default().listen(listen), echo).unwrap()
 }
 
 fn stream(server: &ServerHandle) -> CompletionStream {

@@ -18,7 +18,7 @@ fn echo() -> Router {
 }
 
 fn serve(place: &str, clusters: usize) -> ServerHandle {
-    let config = ServerConfig { listen: vec![place.parse().unwrap()], clusters, ..Default::default() };
+    let config = ServerConfig::default().listen([place.parse().unwrap()]).clusters(clusters);
     Server::start(config, echo()).unwrap()
 }
 
@@ -73,7 +73,7 @@ fn a_server_that_drains_or_dies_is_said_to_be_gone_and_found_again() {
         server.drain(Duration::from_secs(5));
         let status = channel.call(&Context::with_deadline(MINUTE), ECHO, b"").unwrap_err();
         assert_eq!(status.code, Code::Unavailable);
-        let config = ServerConfig { listen: vec![address], ..Default::default() };
+        let config = ServerConfig::default().listen([address]);
         let server = Server::start(config, echo()).unwrap();
         let context = Context::with_deadline(MINUTE);
         while let Err(status) = channel.call(&context, ECHO, b"") {
@@ -87,7 +87,7 @@ fn a_server_that_drains_or_dies_is_said_to_be_gone_and_found_again() {
 #[test]
 fn a_server_can_not_be_at_a_fabric_and_elsewhere_and_says_what_to_do() {
     let listen: Vec<Address> = vec!["fabric+shm://".parse().unwrap(), "tcp://127.0.0.1:0".parse().unwrap()];
-    let config = ServerConfig { listen, ..Default::default() };
+    let config = ServerConfig::default().listen(listen);
     let Err(error) = Server::start(config, echo()) else { panic!("one queue carries one kind") };
     assert!(error.to_string().contains("another backend"), "{error}");
 }

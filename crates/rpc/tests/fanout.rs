@@ -14,7 +14,7 @@ const ASK: MethodId = MethodId::of("test.Front/Ask");
 
 fn start(name: &str, router: Router) -> ServerHandle {
     let listen = vec!["tcp://127.0.0.1:0".parse::<Address>().unwrap()];
-    Server::start(ServerConfig { listen, name: name.into(), ..Default::default() }, router).unwrap()
+    Server::start(ServerConfig::default().listen(listen).name(name), router).unwrap()
 }
 
 fn echo(name: &str) -> ServerHandle {
@@ -75,7 +75,7 @@ fn a_hedge_answers_for_a_server_that_is_slow() {
     let (quick, slow) = (Arc::new(echo("quick")), Arc::new(stuck("slow")));
     let servers = Arc::clone(&slow);
     in_both("a unit with a slow server", move |context| {
-        let config = AggregatorConfig { hedge_ratio: 1.0, hedge_quantile: 0.5, ..Default::default() };
+        let config = AggregatorConfig::default().hedge_ratio(1.0).hedge_quantile(0.5);
         let aggregator = Aggregator::new(config);
         for _ in 0..20 {
             let unit = aggregator.unit(context).branch(&channel(&quick), ECHO, vec![]);
@@ -144,7 +144,7 @@ fn a_call_after_a_unit_without_time_gets_its_own_answer() {
         "front",
         Router::new().method("test.Front/Ask", move |context, request, reply| {
             let channel = channel(&back);
-            let aggregator = Aggregator::new(AggregatorConfig { aggregation: MINUTE * 10, ..Default::default() });
+            let aggregator = Aggregator::new(AggregatorConfig::default().aggregation(MINUTE * 10));
             let unit =
                 aggregator.unit(context).branch(&channel, ECHO, b"1".to_vec()).branch(&channel, ECHO, b"2".to_vec());
             assert_eq!(unit.gather().missing().count(), 2, "putting together takes longer than there is time");

@@ -26,7 +26,7 @@ fn serve(backend: &Choice, sending: Sending, clusters: usize) -> (ServerHandle, 
             Ok(())
         });
     let listen = vec!["tcp://127.0.0.1:0".parse().unwrap()];
-    let config = ServerConfig { listen, sending, clusters, backend: backend.clone(), ..ServerConfig::default() };
+    let config = ServerConfig::default().listen(listen).sending(sending).clusters(clusters).backend(backend.clone());
     (Server::start(config, router).unwrap(), made)
 }
 
@@ -34,7 +34,7 @@ fn serve(backend: &Choice, sending: Sending, clusters: usize) -> (ServerHandle, 
 /// they complete: 1 is the large one.
 fn order(backend: &Choice, sending: Sending, apart: bool) -> Vec<u64> {
     let (server, made) = serve(backend, sending, 1);
-    let config = ChannelConfig { backend: backend.clone(), ..ChannelConfig::default() };
+    let config = ChannelConfig::default().backend(backend.clone());
     let address = &server.addresses()[0];
     let mut stream = CompletionStream::connect(address, &config).unwrap();
     let other = stream.open(address, &config).unwrap();
@@ -77,7 +77,7 @@ fn a_small_reply_overtakes_a_large_one_that_was_handed_over_before_it() {
 
 #[test]
 fn in_order_a_small_reply_comes_after_the_large_one() {
-    let sending = Sending { order: SendOrder::InOrder, ..Sending::default() };
+    let sending = Sending::default().order(SendOrder::InOrder);
     for backend in backends() {
         assert_eq!(order(&backend, sending, false), [1, 2], "{backend:?}");
     }
@@ -85,7 +85,7 @@ fn in_order_a_small_reply_comes_after_the_large_one() {
 
 #[test]
 fn replies_that_are_tagged_arrive_as_all_others_do() {
-    let sending = Sending { marking: Marking::RECOMMENDED, ..Sending::default() };
+    let sending = Sending::default().marking(Marking::RECOMMENDED);
     for backend in backends() {
         assert_eq!(order(&backend, sending, false), [2, 1], "{backend:?}");
     }
@@ -97,8 +97,8 @@ fn replies_that_are_tagged_arrive_as_all_others_do() {
 fn many_long_replies_over_several_connections_all_arrive() {
     for (backend, clusters) in backends().into_iter().flat_map(|backend| [(backend.clone(), 1), (backend, 3)]) {
         let (server, _) = serve(&backend, Sending::default(), clusters);
-        let limits = Limits { credits: 4, ..Limits::default() };
-        let config = ChannelConfig { backend: backend.clone(), limits, ..ChannelConfig::default() };
+        let limits = Limits::default().credits(4);
+        let config = ChannelConfig::default().backend(backend.clone()).limits(limits);
         let address = &server.addresses()[0];
         let mut stream = CompletionStream::connect(address, &config).unwrap();
         let others: Vec<_> = (0..5).map(|_| stream.open(address, &config).unwrap()).collect();
@@ -116,7 +116,7 @@ fn many_long_replies_over_several_connections_all_arrive() {
 
 #[test]
 fn a_tag_that_there_is_not_is_refused_at_start() {
-    let sending = Sending { marking: Marking::Bands { small: 18, large: 64 }, ..Sending::default() };
-    let wrong = ChannelConfig { sending, ..ChannelConfig::default() }.validate().unwrap_err();
+    let sending = Sending::default().marking(Marking::Bands { small: 18, large: 64 });
+    let wrong = ChannelConfig::default().sending(sending).validate().unwrap_err();
     assert_eq!(wrong.to_string(), "setting `sending.marking.large` is 64; allowed: 0 to 63");
 }

@@ -57,20 +57,12 @@ impl Imposter {
 }
 
 /// Limits under which nobody is given up for being slow, on a machine that may be slow itself.
-const PATIENT: Limits = Limits {
-    chunk_bytes: 16 << 10,
-    credits: 256,
-    calls: 1024,
-    message_bytes: 1 << 20,
-    assembly_bytes: 1 << 20,
-    handshake: MINUTE,
-    stall: MINUTE,
-};
+const PATIENT: Limits = Limits::new().message_bytes(1 << 20).assembly_bytes(1 << 20).handshake(MINUTE).stall(MINUTE);
 
 /// What each kind of client makes of it; without a deadline, so that nothing but the fault can end the call.
 fn each_client(imposter: &Imposter, limits: Limits) -> [Status; 3] {
     let address = imposter.address.clone();
-    let config = ChannelConfig { limits, ..Default::default() };
+    let config = ChannelConfig::default().limits(limits);
     within_reason("a call to an imposter", move || {
         let channel = || Channel::new(address.clone(), config.clone()).unwrap();
         let direct = channel().call(&Context::unlimited(), ECHO, b"request").unwrap_err();
@@ -118,7 +110,7 @@ fn versions_that_do_not_meet_are_named() {
 #[test]
 fn a_server_that_says_nothing_is_given_up() {
     let imposter = Imposter::new(|_, raw| drop(raw.farewell()));
-    let limits = Limits { handshake: Duration::from_millis(100), ..PATIENT };
+    let limits = PATIENT.handshake(Duration::from_millis(100));
     fails_within(limits, &imposter, Reason::Unreachable, "no HELLO within 100ms");
 }
 
@@ -160,7 +152,7 @@ fn an_answer_that_stops_half_way_is_given_up() {
         raw.send(&reply(header.call, &[1; 100], 1000));
         raw.farewell();
     });
-    let limits = Limits { stall: Duration::from_millis(100), ..PATIENT };
+    let limits = PATIENT.stall(Duration::from_millis(100));
     fails_within(limits, &imposter, Reason::Violation, "no progress for 100ms");
 }
 
@@ -211,9 +203,9 @@ fn answers_beyond_the_credits_fail_the_calls() {
         raw.send_all(&[&[reply(call, b"x", 1000)][..], &parts].concat());
     });
     let address = imposter.address.clone();
-    let limits = Limits { credits: 8, ..Default::default() };
+    let limits = Limits::default().credits(8);
     let status = within_reason("a call to an imposter", move || {
-        let channel = Channel::new(address, ChannelConfig { limits, ..Default::default() }).unwrap();
+        let channel = Channel::new(address, ChannelConfig::default().limits(limits)).unwrap();
         channel.call(&Context::unlimited(), ECHO, b"").unwrap_err()
     });
     assert_eq!(status.reason, Reason::Violation);
@@ -226,8 +218,8 @@ fn a_request_that_finds_no_credits_is_given_up() {
     let imposter = Imposter::introduced(|_, raw| drop(raw.farewell()));
     let address = imposter.address.clone();
     let status = within_reason("a call to an imposter", move || {
-        let limits = Limits { stall: Duration::from_millis(100), ..PATIENT };
-        let channel = Channel::new(address, ChannelConfig { limits, ..Default::default() }).unwrap();
+        let limits = PATIENT.stall(Duration::from_millis(100));
+        let channel = Channel::new(address, ChannelConfig::default().limits(limits)).unwrap();
         channel.call(&Context::unlimited(), ECHO, &vec![0; 4 << 20]).unwrap_err()
     });
     assert_eq!(status.reason, Reason::Violation);
@@ -318,7 +310,7 @@ fn a_server_that_goes_away_at_once_every_time_is_not_asked_for_ever() {
 #[test]
 fn attempts_to_reach_a_server_that_only_accepts_are_spaced_out() {
     let imposter = Imposter::new(|_, _| {});
-    let config = ChannelConfig { reconnect: MINUTE, ..Default::default() };
+    let config = ChannelConfig::default().reconnect(MINUTE);
     let address = imposter.address.clone();
     within_reason("calls to a server that only accepts", move || {
         let channel = Channel::new(address, config).unwrap();
@@ -346,7 +338,7 @@ fn a_client_recovers_from_a_breach() {
     });
     let address = imposter.address.clone();
     within_reason("calls to a server that recovers", move || {
-        let config = ChannelConfig { reconnect: Duration::from_nanos(1), ..Default::default() };
+        let config = ChannelConfig::default().reconnect(Duration::from_nanos(1));
         let channel = Channel::new(address, config).unwrap();
         let mut failures = 0;
         while let Err(status) = channel.call(&Context::unlimited(), ECHO, b"") {

@@ -22,7 +22,7 @@ fn serve() -> ServerHandle {
 
 fn serve_at(address: &str) -> ServerHandle {
     let listen = vec![address.parse::<Address>().unwrap()];
-    Server::start(ServerConfig { listen, workers: 2, ..Default::default() }, echo()).unwrap()
+    Server::start(ServerConfig::default().listen(listen).workers(2), echo()).unwrap()
 }
 
 fn channel(server: &ServerHandle, config: ChannelConfig) -> Channel {
@@ -60,7 +60,7 @@ fn each_of_many_threads_gets_its_own_answers_in_every_mode() {
     let server = serve();
     for mode in MODES {
         for wait in WAITS {
-            let shared = channel(&server, ChannelConfig { mode, wait, ..Default::default() });
+            let shared = channel(&server, ChannelConfig::default().mode(mode).wait(wait));
             // Those that spin for ever take turns on the machine's cores.
             many_threads_call(vec![shared; if wait == Wait::Spin { 3 } else { 16 }], 100);
         }
@@ -72,7 +72,7 @@ fn each_of_many_channels_gets_its_own_answers_over_one_dispatcher() {
     let servers = [serve(), serve()];
     let dispatcher = Dispatcher::new(&ChannelConfig::default()).unwrap();
     for mode in [POLL, NOTIFY] {
-        let config = || ChannelConfig { mode, dispatcher: Some(dispatcher.clone()), ..Default::default() };
+        let config = || ChannelConfig::default().mode(mode).dispatcher(dispatcher.clone());
         many_threads_call((0..16).map(|one| channel(&servers[one % 2], config())).collect(), 100);
     }
     assert_eq!(servers.each_ref().map(|server| server.counters().accepted), [16, 16]);
@@ -96,8 +96,8 @@ fn a_dispatcher_ends_with_the_last_of_its_channels() {
     }
     let server = serve();
     let dispatcher = Dispatcher::new(&ChannelConfig::default()).unwrap();
-    let shared = ChannelConfig { mode: NOTIFY, dispatcher: Some(dispatcher), ..Default::default() };
-    let own = ChannelConfig { mode: NOTIFY, ..Default::default() };
+    let shared = ChannelConfig::default().mode(NOTIFY).dispatcher(dispatcher);
+    let own = ChannelConfig::default().mode(NOTIFY);
     let mut channels = [channel(&server, shared.clone()), channel(&server, shared), channel(&server, own)].map(Some);
     for channel in channels.iter().flatten() {
         channel.call(&Context::with_deadline(MINUTE), ECHO, b"").unwrap();
@@ -120,14 +120,14 @@ fn a_dispatcher_ends_with_the_last_of_its_channels() {
 #[test]
 fn a_dispatcher_that_would_not_be_used_is_refused() {
     let dispatcher = Some(Dispatcher::new(&ChannelConfig::default()).unwrap());
-    assert_eq!(ChannelConfig { dispatcher, ..Default::default() }.validate().unwrap_err().key, "mode");
+    assert_eq!(ChannelConfig::default().dispatcher(dispatcher).validate().unwrap_err().key, "mode");
 }
 
 #[test]
 fn a_call_ends_with_its_deadline_in_every_mode() {
     let server = serve();
     for mode in MODES {
-        let channel = channel(&server, ChannelConfig { mode, ..Default::default() });
+        let channel = channel(&server, ChannelConfig::default().mode(mode));
         let late = within_reason("late calls of many threads", move || {
             let calls = [(); 4].map(|()| {
                 let channel = channel.clone();
@@ -143,7 +143,7 @@ fn a_call_ends_with_its_deadline_in_every_mode() {
 #[test]
 fn calls_that_wait_do_not_stall_when_the_leader_leaves() {
     let server = serve();
-    let channel = channel(&server, ChannelConfig { wait: Wait::Block, ..Default::default() });
+    let channel = channel(&server, ChannelConfig::default().wait(Wait::Block));
     let others: Vec<_> = (1..4)
         .map(|rounds| {
             let channel = channel.clone();
@@ -170,7 +170,7 @@ fn a_server_that_restarts_is_found_again_in_every_mode() {
     for mode in MODES {
         let server = serve();
         let address = server.addresses()[0].to_string();
-        let config = ChannelConfig { mode, reconnect: Duration::from_millis(1), ..Default::default() };
+        let config = ChannelConfig::default().mode(mode).reconnect(Duration::from_millis(1));
         let channel = channel(&server, config);
         let mut stream = channel.stream().unwrap();
         channel.call(&Context::with_deadline(MINUTE), ECHO, b"").unwrap();
@@ -189,7 +189,7 @@ fn a_server_that_restarts_is_found_again_in_every_mode() {
 fn a_future_that_is_dropped_takes_its_call_back_over_a_shared_dispatcher() {
     let server = serve();
     let dispatcher = Some(Dispatcher::new(&ChannelConfig::default()).unwrap());
-    let config = ChannelConfig { mode: NOTIFY, dispatcher, ..Default::default() };
+    let config = ChannelConfig::default().mode(NOTIFY).dispatcher(dispatcher);
     let (one, other) = (channel(&server, config.clone()), channel(&server, config));
     let dropped = one.call_async(&Context::unlimited(), NEVER, b"");
     raw::eventually("it is served", || server.counters().calls == 1);
@@ -204,7 +204,7 @@ fn streams_and_threads_use_one_connection() {
     let server = serve();
     for mode in MODES {
         let before = server.counters().accepted;
-        let channel = channel(&server, ChannelConfig { mode, ..Default::default() });
+        let channel = channel(&server, ChannelConfig::default().mode(mode));
         let streaming = channel.clone();
         let streams = std::thread::spawn(move || {
             let (context, mut streams) =
@@ -311,7 +311,7 @@ fn a_stream_waits_for_as_long_as_it_is_told_and_not_for_ever() {
     let server = serve();
     let address = &server.addresses()[0];
     for wait in WAITS {
-        let config = ChannelConfig { wait, mode: POLL, ..Default::default() };
+        let config = ChannelConfig::default().wait(wait).mode(POLL);
         let mut direct = CompletionStream::connect(address, &config).unwrap();
         let mut dispatched = Channel::new(address.clone(), config).unwrap().stream().unwrap();
         direct.submit(&Context::unlimited(), NEVER, b"", 0);

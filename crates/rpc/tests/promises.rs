@@ -30,7 +30,7 @@ fn serve(config: ServerConfig) -> (ServerHandle, Receiver<Promised>) {
         Ok(())
     });
     let listen = vec!["tcp://127.0.0.1:0".parse::<Address>().unwrap()];
-    (Server::start(ServerConfig { listen, ..config }, router).unwrap(), promised)
+    (Server::start(config.listen(listen), router).unwrap(), promised)
 }
 
 fn stream(server: &ServerHandle) -> CompletionStream {
@@ -78,7 +78,7 @@ fn ten_thousand_are_kept_while_512_wait_on_heads_and_on_workers() {
     for (clusters, workers, wait) in [(1, 0, Wait::default()), (2, 0, Wait::Block), (1, 2, Wait::Block)] {
         for (threads, burst) in [(1, 512), (4, 1), (2, 64)] {
             within_reason("a burst of promises", move || {
-                let (server, promised) = serve(ServerConfig { clusters, workers, wait, ..ServerConfig::default() });
+                let (server, promised) = serve(ServerConfig::default().clusters(clusters).workers(workers).wait(wait));
                 let keepers = keepers(promised, threads, burst);
                 call(&mut stream(&server), 10_000, 512);
                 let counters = server.counters();
@@ -118,7 +118,7 @@ fn a_server_that_drains_waits_for_what_is_promised() {
 
 #[test]
 fn a_server_that_stops_leaves_nobody_to_hear_of_it() {
-    let (server, promised) = serve(ServerConfig { workers: 1, ..ServerConfig::default() });
+    let (server, promised) = serve(ServerConfig::default().workers(1));
     let mut stream = stream(&server);
     let waiting = begin(&mut stream, &promised, 100);
     within_reason("the shutdown", move || server.shutdown());

@@ -24,8 +24,8 @@ fn alone(test: &str) -> bool {
 fn start() -> (ServerHandle, Channel) {
     let listen = vec!["tcp://127.0.0.1:0".parse().unwrap()];
     let router = Router::new().method("test.Null/Call", |_, _, _| Ok(()));
-    let server = Server::start(ServerConfig { listen, ..Default::default() }, router).unwrap();
-    let config = ChannelConfig { reconnect: Duration::from_millis(1), ..Default::default() };
+    let server = Server::start(ServerConfig::default().listen(listen), router).unwrap();
+    let config = ChannelConfig::default().reconnect(Duration::from_millis(1));
     let channel = Channel::new(server.addresses()[0].clone(), config).unwrap();
     (server, channel)
 }

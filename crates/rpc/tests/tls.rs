@@ -69,11 +69,11 @@ fn echo() -> Router {
 
 fn start(config: ServerConfig, router: Router) -> ServerHandle {
     let listen = vec!["tcp://127.0.0.1:0".parse::<Address>().unwrap()];
-    Server::start(ServerConfig { listen, ..config }, router).unwrap()
+    Server::start(config.listen(listen), router).unwrap()
 }
 
 fn channel(server: &ServerHandle, tls: Option<TlsClient>) -> Channel {
-    let config = ChannelConfig { tls, ..ChannelConfig::default() };
+    let config = ChannelConfig::default().tls(tls);
     Channel::new(server.addresses()[0].clone(), config).unwrap()
 }
 
@@ -88,16 +88,11 @@ fn calls_of_all_sizes_are_answered_over_both_backends_and_between_clusters() {
         for (clusters, workers) in [(1, 0), (2, 1)] {
             let tls = Some(certificates.server());
             let server = start(
-                ServerConfig { tls, clusters, workers, backend: backend.clone(), ..ServerConfig::default() },
+                ServerConfig::default().tls(tls).clusters(clusters).workers(workers).backend(backend.clone()),
                 echo(),
             );
             for mode in [Mode::Direct, Mode::Dispatched { delivery: Delivery::Notify }] {
-                let config = ChannelConfig {
-                    tls: Some(certificates.client()),
-                    backend: backend.clone(),
-                    mode,
-                    ..ChannelConfig::default()
-                };
+                let config = ChannelConfig::default().tls(certificates.client()).backend(backend.clone()).mode(mode);
                 for size in [0, 1, 100, 16 << 10, 3 << 20] {
                     let channel = Channel::new(server.addresses()[0].clone(), config.clone()).unwrap();
                     let body: Vec<u8> = (0..size).map(|at: usize| (at % 251) as u8).collect();
@@ -112,7 +107,7 @@ fn calls_of_all_sizes_are_answered_over_both_backends_and_between_clusters() {
 #[test]
 fn many_connections_at_once_are_kept_apart() {
     let certificates = Certificates::new();
-    let server = start(ServerConfig { tls: Some(certificates.server()), ..ServerConfig::default() }, echo());
+    let server = start(ServerConfig::default().tls(certificates.server()), echo());
     let tls = certificates.client();
     std::thread::scope(|scope| {
         for thread in 0..8_u8 {
@@ -132,7 +127,7 @@ fn many_connections_at_once_are_kept_apart() {
 #[test]
 fn who_is_not_believed_is_told_why() {
     let (certificates, others) = (Certificates::new(), Certificates::new());
-    let secured = start(ServerConfig { tls: Some(certificates.server()), ..ServerConfig::default() }, echo());
+    let secured = start(ServerConfig::default().tls(certificates.server()), echo());
     let plain = start(ServerConfig::default(), echo());
     for (server, tls, part) in [
         (&secured, Some(certificates.nameless_client()), "certificate"),
@@ -151,7 +146,7 @@ fn who_is_not_believed_is_told_why() {
 #[test]
 fn a_handler_calls_each_server_as_its_channel_says() {
     let (inner, outer) = (Certificates::new(), Certificates::new());
-    let secured = start(ServerConfig { tls: Some(inner.server()), ..ServerConfig::default() }, echo());
+    let secured = start(ServerConfig::default().tls(inner.server()), echo());
     let plain = start(ServerConfig::default(), echo());
     let behind = [channel(&secured, Some(inner.client())), channel(&plain, None)];
     let router = Router::new().method("test.Forward/Forward", move |context, request, reply| {
@@ -160,7 +155,7 @@ fn a_handler_calls_each_server_as_its_channel_says() {
         }
         Ok(())
     });
-    let front = start(ServerConfig { tls: Some(outer.server()), ..ServerConfig::default() }, router);
+    let front = start(ServerConfig::default().tls(outer.server()), router);
     let reply = channel(&front, Some(outer.client())).call(&Context::with_deadline(MINUTE), FORWARD, b"ab").unwrap();
     assert_eq!(&reply.body[..], b"abab");
 }
@@ -169,9 +164,9 @@ fn a_handler_calls_each_server_as_its_channel_says() {
 fn a_handshake_that_is_not_finished_is_ended_by_the_handshake_limit() {
     let certificates = Certificates::new();
     for backend in [Choice::Auto, Choice::Epoll] {
-        let limits = Limits { handshake: Duration::from_millis(50), ..Limits::default() };
+        let limits = Limits::default().handshake(Duration::from_millis(50));
         let tls = Some(certificates.server());
-        let server = start(ServerConfig { tls, limits, backend, ..ServerConfig::default() }, echo());
+        let server = start(ServerConfig::default().tls(tls).limits(limits).backend(backend), echo());
         let Address::Tcp(address) = server.addresses()[0] else { panic!("it listens at a port") };
         let mut silent = TcpStream::connect(address).unwrap();
         let mut half = TcpStream::connect(address).unwrap();

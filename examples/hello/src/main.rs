@@ -19,7 +19,7 @@ impl hello::Greeter for Polite {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let listen = vec!["tcp://127.0.0.1:7300".parse()?];
-    let config = ServerConfig { name: "greeter".into(), listen, ..ServerConfig::default() };
+    let config = ServerConfig::default().name("greeter").listen(listen);
     Server::start(config, hello::GreeterServer::new(Arc::new(Polite)))?.join();
     Ok(())
 }

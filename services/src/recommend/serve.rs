@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use greenwave::{Address, Channel, Code, Context, Router, Server, ServerConfig, ServerHandle, Status};
+use greenwave::{Address, Channel, ChannelConfig, Code, Context, Router, Server, ServerConfig, ServerHandle, Status};
 
 use crate::checkpoint::Precision;
 use crate::proto::recommend as proto;
-use crate::serving::{Adapt, Ahead, ServeError, channel, limit_or_default};
+use crate::serving::{Adapt, Ahead, ServeError, limit_or_default};
 
 use super::history::Histories;
 use super::profile::{Profiles, ReadError};
@@ -51,7 +51,7 @@ pub enum StageRole {
 /// When its store wasn't built or is open elsewhere, or the server can't start.
 pub fn serve_stage(config: StageConfig) -> Result<ServerHandle, ServeError> {
     let StageConfig { store, stage, adapt, server } = config;
-    let channel = channel(&server);
+    let channel = ChannelConfig::of(&server);
     let adapt = Adapt(adapt);
     let ahead = Ahead::unknown();
     let router: Router = match stage {

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use greenwave::policy::{AdmissionConfig, Mode};
+use greenwave::policy::AdmissionConfig;
 use greenwave::verbs::TlsClient;
-use greenwave::{Address, ChannelConfig, Code, Context, Server, ServerConfig, ServerHandle, Status};
+use greenwave::{Address, Code, Context, Server, ServerConfig, ServerHandle, Status};
 use greenwave_replica::core::{CoreConfig, Limits, Refusal, Setting, Sizing, StopCause};
 use greenwave_replica::runtime::ReplicaStartError;
 use greenwave_replica::{
@@ -88,14 +88,8 @@ impl MemberConfig {
     /// # Errors
     /// When it is not among them.
     pub fn new(id: u64, peers: Peers, directory: PathBuf) -> Result<Self, PeersError> {
-        let default = ServerConfig::default();
-        let server = ServerConfig {
-            name: format!("kv-{id}"),
-            listen: vec![peers.address(id)?.clone()],
-            admission: AdmissionConfig { mode: Mode::Off, ..default.admission },
-            coroutines: COROUTINES,
-            ..default
-        };
+        let server = ServerConfig::default().name(format!("kv-{id}")).listen([peers.address(id)?.clone()]);
+        let server = server.admission(AdmissionConfig::default().enabled(false)).coroutines(COROUTINES);
         let (group, sizing, log_bytes, peer_tls) = ("kv".to_owned(), None, None, None);
         Ok(Self { id, peers, join: false, group, sizing, log_bytes, directory, server, peer_tls })
     }
@@ -108,7 +102,7 @@ impl MemberConfig {
 pub fn serve_member(config: MemberConfig) -> Result<Member, ServeError> {
     let (replica, store) = start(&config)?;
     let MemberConfig { id, server, .. } = config;
-    let limit = server.coroutines * 3 / 4;
+    let limit = server.coroutine_limit() * 3 / 4;
     let Replica { handle, router } = replica;
     let asked = Asked { id, replica: handle.clone(), waiting: AtomicUsize::new(0), limit };
     let asked = Arc::new(asked);
@@ -131,7 +125,7 @@ fn start(config: &MemberConfig) -> Result<(Replica, super::machine::StoreReader)
     let limits = Limits { log_bytes: log_bytes.unwrap_or(core.limits.log_bytes), ..core.limits };
     let core = CoreConfig { sizing: sizing.map_or(core.sizing, Sizing::Fixed), limits, ..core };
     let config = ReplicaConfig::new(core, xxh3_64(group.as_bytes()), directory.join("log"));
-    let channel = ChannelConfig { tls: peer_tls.clone(), ..config.channel };
+    let channel = config.channel.clone().tls(peer_tls.clone());
     let config = ReplicaConfig { contacts, channel, ..config };
     let store = Store::open(&directory.join("store"))?;
     let reader = store.reader();

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use greenwave::rpc::{self, Aggregator, Partial};
-use greenwave::{Address, Channel, Code, Context, Server, ServerConfig, ServerHandle, Status};
+use greenwave::{Address, Channel, ChannelConfig, Code, Context, Server, ServerConfig, ServerHandle, Status};
 use prost::Message;
 
 use crate::checkpoint::Precision;
 use crate::proto::search as proto;
-use crate::serving::{Adapt, ServeError, channel, limit_or_default};
+use crate::serving::{Adapt, ServeError, limit_or_default};
 
 use super::aggregate::{Merged, Merger};
 use super::shard::{Answer, Depth, Query, QueryError, Shard};
@@ -70,7 +70,7 @@ pub struct AggregatorConfig {
 /// When the server can't start.
 pub fn serve_aggregator(config: AggregatorConfig) -> Result<ServerHandle, ServeError> {
     let AggregatorConfig { shards, unit, server } = config;
-    let channel = channel(&server);
+    let channel = ChannelConfig::of(&server);
     let mut channels = Vec::with_capacity(shards.len());
     for replicas in shards {
         let open = |address| Channel::new(address, channel.clone());

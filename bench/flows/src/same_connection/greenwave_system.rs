@@ -26,13 +26,13 @@ const CLOSING: Duration = Duration::from_secs(5);
 
 fn sending(split: bool) -> Sending {
     let order = if split { SendOrder::SmallestFirst } else { SendOrder::InOrder };
-    Sending { order, ..Sending::default() }
+    Sending::default().order(order)
 }
 
 pub(super) fn serve(listen: SocketAddr, split: bool) -> anyhow::Result<()> {
     let start = || {
         let listen = vec![greenwave::Address::Tcp(listen)];
-        Server::start(ServerConfig { listen, sending: sending(split), ..ServerConfig::default() }, router())
+        Server::start(ServerConfig::default().listen(listen).sending(sending(split)), router())
     };
     let begin = Instant::now();
     let _server = loop {
@@ -69,7 +69,7 @@ fn router() -> Router {
 }
 
 pub(super) fn call(to: SocketAddr, split: bool, apart: bool, time: Duration) -> anyhow::Result<Asked> {
-    let config = ChannelConfig { sending: sending(split), ..ChannelConfig::default() };
+    let config = ChannelConfig::default().sending(sending(split));
     let address = greenwave::Address::Tcp(to);
     let mut stream = CompletionStream::connect(&address, &config)?;
     let other = if apart { Some(stream.open(&address, &config)?) } else { None };

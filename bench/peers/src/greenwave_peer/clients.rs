@@ -18,7 +18,7 @@ pub(super) fn drive(
     mode: usize,
     run: &Run,
 ) -> anyhow::Result<Figures> {
-    let config = ChannelConfig { mode: MODES[mode].1, ..config.clone() };
+    let config = config.clone().mode(MODES[mode].1);
     let channel = || -> anyhow::Result<Channel> {
         let channel = Channel::new(address.clone(), config.clone())?;
         channel.call(&Context::with_deadline(DEADLINE), echo(), &[])?;

@@ -12,6 +12,7 @@ mod skew;
 use std::sync::LazyLock;
 use std::time::Duration;
 
+use greenwave::policy::StealRule;
 use greenwave::rpc::{Limits, MethodId, Wait};
 use greenwave::verbs::tls::Pem;
 use greenwave::verbs::{self, Choice, QueueConfig, TlsClient};
@@ -45,15 +46,15 @@ impl Flavour {
     /// What it changes at the server.
     fn server(self, config: ServerConfig, certificates: Option<&Certificates>) -> anyhow::Result<ServerConfig> {
         let tls = certificates.map(Certificates::server).transpose()?;
-        let steal = if self == Self::Stealing { ServerConfig::default().steal } else { None };
-        Ok(ServerConfig { tls, steal, ..config })
+        let steal = (self == Self::Stealing).then(StealRule::default);
+        Ok(config.tls(tls).steal(steal))
     }
 
     /// What it changes at the client, which knows the authority of the server's certificate.
     fn client(self, config: ChannelConfig, authority: Option<&str>) -> anyhow::Result<ChannelConfig> {
         let tls =
             authority.map(|authority| TlsClient::new(Pem::Bytes(authority.as_bytes()), None, None)).transpose()?;
-        Ok(ChannelConfig { tls, ..config })
+        Ok(config.tls(tls))
     }
 }
 
@@ -62,7 +63,7 @@ pub(crate) fn variants(case: Case) -> &'static [&'static str] {
     static URING: LazyLock<bool> =
         LazyLock::new(|| verbs::open(&QueueConfig { backend: Choice::Uring, ..QueueConfig::default() }).is_ok());
     let (uring, all): (usize, &[&str]) = match case {
-        Case::Unary { bytes, .. } if bytes > Limits::default().chunk_bytes => {
+        Case::Unary { bytes, .. } if bytes > Limits::new().announced(true).chunk_bytes as usize => {
             (2, &["uring", "uring-128KB-chunks", "epoll", "epoll-128KB-chunks"])
         }
         Case::Unary { .. } | Case::Blocking | Case::Batch { .. } | Case::Connections { .. } | Case::Skew => {
@@ -79,20 +80,18 @@ pub(crate) fn serve(flavour: Flavour, variant: &str, case: Case, cores: Cores, r
         Case::FabricShm => format!("fabric+shm://greenwave-peers-{}", std::process::id()),
         _ => "tcp://127.0.0.1:0".to_owned(),
     };
-    let config = ServerConfig {
-        name: "echo".into(),
-        listen: vec![listen.parse()?],
-        clusters: if skewed { 2 } else { 1 },
-        cores: if skewed { vec![cores.server, cores.client] } else { vec![cores.server] },
-        wait: match case {
+    let config = ServerConfig::default()
+        .name("echo")
+        .listen([listen.parse()?])
+        .clusters(if skewed { 2 } else { 1 })
+        .cores(if skewed { vec![cores.server, cores.client] } else { vec![cores.server] })
+        .wait(match case {
             Case::Blocking => Wait::Block,
             Case::Idle { .. } | Case::Skew => Wait::default(),
             _ => Wait::Spin,
-        },
-        backend: backend(variant),
-        limits: limits(variant),
-        ..ServerConfig::default()
-    };
+        })
+        .backend(backend(variant))
+        .limits(limits(variant));
     let certificates = (flavour == Flavour::Tls).then(Certificates::make).transpose()?;
     let server = Server::start(flavour.server(config, certificates.as_ref())?, router(rounds))?;
     match (server.addresses(), &certificates) {
@@ -128,20 +127,17 @@ pub(crate) fn drive(flavour: Flavour, server: &ServerProcess, run: &Run) -> anyh
         Case::FabricShm => server.address.parse()?,
         _ => Address::Tcp(server.socket()?),
     };
-    let config = ChannelConfig {
-        wait: match run.case {
+    let config = ChannelConfig::default()
+        .wait(match run.case {
             Case::Blocking | Case::Skew => Wait::Block,
             Case::Client { .. } => Wait::default(),
             _ => Wait::Spin,
-        },
-        backend: backend(run.variant),
-        limits: match run.case {
-            // As many receive buffers as a server has.
-            Case::Connections { .. } => Limits { credits: 1024, ..limits(run.variant) },
+        })
+        .backend(backend(run.variant))
+        .limits(match run.case {
+            Case::Connections { .. } => limits(run.variant).credits(1024),
             _ => limits(run.variant),
-        },
-        ..ChannelConfig::default()
-    };
+        });
     let config = flavour.client(config, server.authority.as_deref())?;
     match run.case {
         Case::Unary { .. } | Case::Blocking | Case::FabricShm => calls::unary(&address, &config, run),
@@ -169,7 +165,7 @@ fn backend(variant: &str) -> Choice {
 fn limits(variant: &str) -> Limits {
     let limits = Limits::default();
     match variant.ends_with("128KB-chunks") {
-        true => Limits { chunk_bytes: 128 << 10, credits: 64, ..limits },
+        true => limits.chunk_bytes(128 << 10).credits(64),
         false => limits,
     }
 }

@@ -127,7 +127,7 @@ mod tests {
         let Service::SearchShard(shard) = taken else { panic!("another service") };
         let config = shard.config().unwrap();
         assert_eq!((config.shard, config.adapt, config.depth.most), (3, false, 9));
-        assert_eq!(config.server.name, "shard-03");
+        assert_eq!(config.server.stage(), "shard-03");
     }
 
     #[test]

@@ -1,11 +1,9 @@
 //! A server in this process: its start line, its life, its gentle end.
 
 use std::io::{self, Write};
-use std::time::Duration;
 
 use greenwave::rpc::StartError;
 use greenwave::verbs::VerbsError;
-use greenwave::verbs::{Backend, QueueConfig};
 use greenwave::{ServerConfig, ServerHandle};
 use greenwave_services::ServeError;
 
@@ -67,19 +65,10 @@ impl Facts {
     /// # Errors
     /// A backend that doesn't run here.
     pub(super) fn of(config: &ServerConfig) -> Result<Self, Problem> {
-        let backends = backends(config)?;
-        let ServerConfig { name, order, admission, report_only, .. } = config;
-        let admission = admission.mode;
-        let switch = |on| if on { "on" } else { "off" };
-        let (tls, report_only) = (switch(config.tls.is_some()), switch(*report_only));
-        let (pid, scheduling) = (std::process::id(), scheduling(config.quantum));
-        let line = |backend| {
-            format!(
-                "name={name} backend={backend} tls={tls} order={order} admission={admission} report_only={report_only} \
-                 pid={pid} scheduling={scheduling}"
-            )
-        };
-        Ok(Self { name: name.clone(), lines: backends.into_iter().map(line).collect() })
+        let backends = config.backends().map_err(Problem::failure)?;
+        let (pid, name) = (std::process::id(), config.stage().to_owned());
+        let line = |backend| format!("{config} backend={backend} pid={pid}");
+        Ok(Self { name, lines: backends.into_iter().map(line).collect() })
     }
 
     /// Prints a line for each address, for people and for programs that wait for it.
@@ -93,28 +82,6 @@ impl Facts {
 pub(super) fn tell(line: &str) {
     let mut out = io::stdout().lock();
     let _nobody_reads_it = writeln!(out, "{line}").and_then(|()| out.flush());
-}
-
-/// Who decides when a handler gives way.
-fn scheduling(quantum: Option<Duration>) -> String {
-    match quantum {
-        _ if !greenwave::quanta::is_instrumented() => "cooperative (built without cargo quanta)".to_owned(),
-        None => "cooperative (quantum off)".to_owned(),
-        Some(quantum) => format!("preemptive (every {})", humantime::format_duration(quantum)),
-    }
-}
-
-/// What moves the bytes at each address: what `auto` comes to here.
-fn backends(config: &ServerConfig) -> Result<Vec<Backend>, Problem> {
-    let further = config.instances.iter().map(|instance| (&instance.listen, &instance.backend));
-    let mut backends = Vec::new();
-    for (listen, backend) in std::iter::once((&config.listen, &config.backend)).chain(further) {
-        let backend = listen.iter().fold(backend.clone(), |backend, address| backend.for_address(address));
-        let queue = QueueConfig { backend, ..QueueConfig::default() };
-        let queue = greenwave::verbs::open(&queue).map_err(Problem::failure)?;
-        backends.extend(listen.iter().map(|_| queue.backend()));
-    }
-    Ok(backends)
 }
 
 /// Whose fault it is that a service doesn't start.

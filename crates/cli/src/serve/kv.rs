@@ -16,7 +16,7 @@ use super::events::{self, Ending, Event};
 use super::here::{self, Facts};
 use super::needed;
 use super::server::usual;
-use super::settings::{KvSettings, ReplicaSettings, RowsSettings};
+use super::settings::{KvSettings, ReplicaSettings, RowsSettings, ServerSettings};
 use super::values::{Count, Switch, Word};
 use crate::data;
 use crate::problem::Problem;
@@ -61,13 +61,15 @@ impl KvSettings {
         let id = needed(self.replica.id, "id", "the number of one of the peers, 1 and more")?;
         let Word(peers) = needed(self.replica.peers.clone(), "peers", PEERS)?;
         let peer_tls = self.peer_tls(&peers)?;
+        // Who is admitted is the replica's to decide, unless it is said.
+        let server = ServerSettings { admission: self.server.admission.or(Some(Switch::Off)), ..self.server.clone() };
         let usual = MemberConfig::new(id, peers, directory).map_err(Problem::wrong_use)?;
         Ok(MemberConfig {
             join: join == &Some(Switch::On),
             group: group.clone().unwrap_or(usual.group),
             sizing: self.sizing()?,
             log_bytes: log_bytes.map(Count::usize),
-            server: self.server.config(usual.server)?,
+            server: server.config(usual.server)?,
             peer_tls,
             ..usual
         })

@@ -12,9 +12,9 @@ use greenwave_services::search::{AggregatorConfig, ShardConfig, serve_aggregator
 use super::children::Children;
 use super::events;
 use super::here::{self, Facts};
-use super::server::{here, usual};
+use super::server::{here, usual, with};
 use super::settings::{AggregatorSettings, SearchSettings, ShardSettings};
-use super::values::{Count, List};
+use super::values::{Count, List, Share, Word};
 use super::{Indexing, Service, needed};
 use crate::problem::Problem;
 use crate::{data, samples};
@@ -44,13 +44,10 @@ impl AggregatorSettings {
         const SHARDS: &str = "addresses of the shards in their order, with commas between";
         let List(shards) = needed(self.shards.clone(), "shards", SHARDS)?;
         let shards = shards.into_iter().map(|List(replicas)| replicas).collect();
-        let (said, usual_unit) = (&self.unit, greenwave::rpc::AggregatorConfig::default());
-        let unit = greenwave::rpc::AggregatorConfig {
-            hedge_ratio: said.hedge_ratio.map_or(usual_unit.hedge_ratio, |share| share.0),
-            hedge_after: said.hedge_after.map_or(usual_unit.hedge_after, |time| *time.0),
-            aggregation: said.aggregation.map_or(usual_unit.aggregation, |time| *time.0),
-            ..usual_unit
-        };
+        let unit = greenwave::rpc::AggregatorConfig::default();
+        let unit = with(unit, self.unit.hedge_ratio, |it, Share(share)| it.hedge_ratio(share));
+        let unit = with(unit, self.unit.hedge_after, |it, Word(time)| it.hedge_after(*time));
+        let unit = with(unit, self.unit.aggregation, |it, Word(time)| it.aggregation(*time));
         Ok(AggregatorConfig { shards, unit, server: self.server.config(usual("aggregator", 0))? })
     }
 }

@@ -1,6 +1,6 @@
 //! A server as settings describe it.
 
-use greenwave::policy::{AdmissionConfig, Mode};
+use greenwave::policy::{AdmissionConfig, StealRule};
 use greenwave::rpc::{Instance, Limits};
 use greenwave::verbs::TlsServer;
 use greenwave::verbs::tls::{Identity, Pem};
@@ -8,7 +8,7 @@ use greenwave::{Address, ServerConfig};
 
 use super::needed;
 use super::settings::ServerSettings;
-use super::values::{Count, InstanceSettings, Switch};
+use super::values::{Cores, Idle, InstanceSettings, List, Quantum, Share, Switch, Word};
 use crate::problem::Problem;
 
 impl ServerSettings {
@@ -18,35 +18,28 @@ impl ServerSettings {
     /// A setting out of its range, or a certificate or key that can't be used.
     pub(super) fn config(&self, usual: ServerConfig) -> Result<ServerConfig, Problem> {
         let said = self.clone();
-        let config = ServerConfig {
-            name: said.name.map_or(usual.name, |name| name.0.as_str().to_owned()),
-            listen: said.listen.map_or(usual.listen, |listen| listen.0),
-            clusters: said.clusters.map_or(usual.clusters, Count::usize),
-            workers: said.workers.map_or(usual.workers, Count::usize),
-            cores: said.cores.map_or(usual.cores, |cores| cores.0),
-            instances: said.instance.into_iter().map(Instance::from).collect(),
-            order: said.order.map_or(usual.order, |order| order.0),
-            admission: AdmissionConfig {
-                mode: said
-                    .admission
-                    .map_or(usual.admission.mode, |on| if on == Switch::On { Mode::On } else { Mode::Off }),
-                max_queue: said.max_queue.map_or(usual.admission.max_queue, Count::usize),
-                reject_cap: said.reject_cap.map_or(usual.admission.reject_cap, |share| share.0),
-                reserve: said.reserve.map_or(usual.admission.reserve, |share| share.0),
-                ..usual.admission
-            },
-            report_only: said.report_only.map_or(usual.report_only, |on| on == Switch::On),
-            wait: said.wait.map_or(usual.wait, |idle| idle.0),
-            backend: said.backend.map_or(usual.backend, |backend| backend.0),
-            tls: self.tls()?,
-            steal: usual.steal.filter(|_| said.steal.is_none_or(|on| on == Switch::On)),
-            limits: Limits { credits: said.credits.map_or(usual.limits.credits, Count::u32), ..usual.limits },
-            quantum: said.quantum.map_or(usual.quantum, |quantum| quantum.0),
-            coroutines: said.coroutines.map_or(usual.coroutines, Count::usize),
-            confidence: said.confidence.map_or(usual.confidence, |share| share.0),
-            late_share: said.late_share.map_or(usual.late_share, |share| share.0),
-            ..usual
-        };
+        let admission = AdmissionConfig::default();
+        let admission = with(admission, said.admission, |it, on| it.enabled(on == Switch::On));
+        let admission = with(admission, said.max_queue, |it, most| it.max_queue(most.usize()));
+        let admission = with(admission, said.reject_cap, |it, Share(share)| it.reject_cap(share));
+        let admission = with(admission, said.reserve, |it, Share(share)| it.reserve(share));
+        let instances: Vec<_> = said.instance.into_iter().map(Instance::from).collect();
+        let config = usual.admission(admission).instances(instances).tls(self.tls()?);
+        let config = with(config, said.name, |it, Word(name)| it.name(name.as_str()));
+        let config = with(config, said.listen, |it, List(listen)| it.listen(listen));
+        let config = with(config, said.clusters, |it, clusters| it.clusters(clusters.usize()));
+        let config = with(config, said.workers, |it, workers| it.workers(workers.usize()));
+        let config = with(config, said.cores, |it, Cores(cores)| it.cores(cores));
+        let config = with(config, said.order, |it, Word(order)| it.order(order));
+        let config = with(config, said.report_only, |it, on| it.report_only(on == Switch::On));
+        let config = with(config, said.wait, |it, Idle(wait)| it.wait(wait));
+        let config = with(config, said.backend, |it, Word(backend)| it.backend(backend));
+        let config = with(config, said.steal, |it, on| it.steal((on == Switch::On).then(StealRule::default)));
+        let config = with(config, said.credits, |it, credits| it.limits(Limits::new().credits(credits.u32())));
+        let config = with(config, said.quantum, |it, Quantum(quantum)| it.quantum(quantum));
+        let config = with(config, said.coroutines, |it, coroutines| it.coroutines(coroutines.usize()));
+        let config = with(config, said.confidence, |it, Share(share)| it.confidence(share));
+        let config = with(config, said.late_share, |it, Share(share)| it.late_share(share));
         config.validate().map_err(|error| Problem::wrong_use(error).remedy("see --help"))?;
         Ok(config)
     }
@@ -74,19 +67,24 @@ impl ServerSettings {
 
 impl From<InstanceSettings> for Instance {
     fn from(said: InstanceSettings) -> Self {
-        let usual = Self::default();
-        Self {
-            listen: said.listen.0,
-            clusters: said.clusters.map_or(usual.clusters, Count::usize),
-            cores: said.cores.map_or(usual.cores, |cores| cores.0),
-            backend: said.backend.map_or(usual.backend, |backend| backend.0),
-        }
+        let instance = Self::default().listen(said.listen.0);
+        let instance = with(instance, said.clusters, |it, clusters| it.clusters(clusters.usize()));
+        let instance = with(instance, said.cores, |it, Cores(cores)| it.cores(cores));
+        with(instance, said.backend, |it, Word(backend)| it.backend(backend))
+    }
+}
+
+/// What was configured before, with what was said, if anything was.
+pub(super) fn with<C, T>(config: C, said: Option<T>, set: impl FnOnce(C, T) -> C) -> C {
+    match said {
+        Some(said) => set(config, said),
+        None => config,
     }
 }
 
 /// A server of this name with nothing said, at this port of this machine; 0 is any that is free.
 pub(super) fn usual(name: impl Into<String>, port: u16) -> ServerConfig {
-    ServerConfig { name: name.into(), listen: vec![here(port)], ..ServerConfig::default() }
+    ServerConfig::default().name(name).listen([here(port)])
 }
 
 /// A port of this machine.
@@ -100,6 +98,7 @@ mod tests {
     use clap::{Args, Command, FromArgMatches};
     use greenwave::policy::Order;
     use greenwave::rpc::Wait;
+    use greenwave::verbs::Choice;
     use std::time::Duration;
 
     fn server(words: &[&str]) -> Result<ServerConfig, Problem> {
@@ -110,34 +109,36 @@ mod tests {
 
     #[test]
     fn what_is_not_said_is_as_usual() {
-        let config = server(&[]).unwrap();
-        assert_eq!((config.name.as_str(), config.listen), ("stage", vec![here(0)]));
-        assert_eq!((config.clusters, config.steal), (ServerConfig::default().clusters, ServerConfig::default().steal));
+        assert_eq!(format!("{:?}", server(&[]).unwrap()), format!("{:?}", usual("stage", 0)));
     }
 
     #[test]
     fn what_is_said_counts() {
-        let words = [
-            "--listen=tcp://127.0.0.1:1,unix:///x",
-            "--order=edf",
-            "--admission=off",
-            "--wait=7us",
-            "--cores=0,1",
-            "--report-only",
-            "--quantum=2us",
-            "--steal=off",
-            "--instance=tcp://127.0.0.1:2,clusters=2",
-            "--instance=unix:///y",
-        ];
-        let config = server(&words).unwrap();
-        assert_eq!(config.listen.len(), 2);
-        assert_eq!((config.order, config.steal), (Order::EarliestDeadline, None));
-        assert_eq!(config.admission.mode, Mode::Off);
-        assert_eq!(config.wait, Wait::Adaptive { spin: Duration::from_micros(7) });
-        assert_eq!((config.cores, config.report_only), (vec![0, 1], true));
-        assert_eq!(config.quantum, Some(Duration::from_micros(2)));
-        assert_eq!(config.instances.iter().map(|it| it.clusters).collect::<Vec<_>>(), [2, 1]);
-        assert_eq!(server(&["--quantum=off"]).unwrap().quantum, None);
+        let listen = ["tcp://127.0.0.1:1", "unix:///x", "tcp://127.0.0.1:2", "unix:///y"].map(|it| it.parse().unwrap());
+        let [own, other, first, second] = listen;
+        let expected = usual("front", 0)
+            .listen([own, other])
+            .order(Order::EarliestDeadline)
+            .admission(AdmissionConfig::default().enabled(false).max_queue(9).reject_cap(0.25).reserve(0.5))
+            .wait(Wait::Adaptive { spin: Duration::from_micros(7) })
+            .cores([0, 1])
+            .clusters(2)
+            .workers(3)
+            .report_only(true)
+            .quantum(Duration::from_micros(2))
+            .steal(None)
+            .limits(Limits::new().credits(99))
+            .coroutines(77)
+            .confidence(0.75)
+            .late_share(0.125)
+            .backend(Choice::Epoll)
+            .instances([Instance::default().listen([first]).clusters(2), Instance::default().listen([second])]);
+        let words = "--name=front --listen=tcp://127.0.0.1:1,unix:///x --order=edf --admission=off --max-queue=9 \
+                     --reject-cap=0.25 --reserve=0.5 --wait=7us --cores=0,1 --clusters=2 --workers=3 --report-only \
+                     --quantum=2us --steal=off --credits=99 --coroutines=77 --confidence=0.75 --late-share=0.125 \
+                     --backend=epoll --instance=tcp://127.0.0.1:2,clusters=2 --instance=unix:///y";
+        let words: Vec<_> = words.split_whitespace().collect();
+        assert_eq!(format!("{:?}", server(&words).unwrap()), format!("{expected:?}"));
     }
 
     /// What the types refuse and what servers refuse are the same.

@@ -391,6 +391,7 @@ const MOST_ROWS: u64 = u32::MAX as u64;
 mod tests {
     use super::*;
     use greenwave::ServerConfig;
+    use greenwave::policy::{AdmissionConfig, Order};
     use greenwave_services::kv::KvServiceConfig;
 
     fn keys<S: Args>() -> Vec<String> {
@@ -430,8 +431,11 @@ mod tests {
 
     #[test]
     fn the_help_states_the_defaults_that_there_are() {
-        let ServerConfig { order, admission, coroutines, confidence, late_share, clusters, workers, limits, .. } =
-            ServerConfig::default();
+        let (defaults, admission) = (format!("{:?}", ServerConfig::default()), AdmissionConfig::default());
+        let number = |key: &str| {
+            let (_, after) = defaults.split_once(&format!(" {key}: ")).expect("it is a setting");
+            after.split([',', ' ']).next().unwrap_or_default().to_owned()
+        };
         let command = ServerSettings::augment_args(clap::Command::new("test"));
         let helps = |key: &str| {
             let option = command.get_arguments().find(|option| option.get_id() == key);
@@ -441,14 +445,10 @@ mod tests {
             ("max_queue", admission.max_queue.to_string()),
             ("reject_cap", admission.reject_cap.to_string()),
             ("reserve", admission.reserve.to_string()),
-            ("coroutines", coroutines.to_string()),
-            ("confidence", confidence.to_string()),
-            ("late_share", late_share.to_string()),
-            ("clusters", clusters.to_string()),
-            ("workers", workers.to_string()),
-            ("credits", limits.credits.to_string()),
         ];
-        let names = [("order", order.name()), ("admission", admission.mode.name()), ("report_only", "off")];
+        let others = ["coroutines", "confidence", "late_share", "clusters", "workers", "credits"];
+        let numbers = numbers.into_iter().chain(others.map(|key| (key, number(key))));
+        let names = [("order", Order::default().name()), ("admission", "on"), ("report_only", "off")];
         let names = names.into_iter().chain([("backend", "auto")]).map(|(key, name)| (key, name.to_owned()));
         for (key, default) in names.chain(numbers) {
             assert!(helps(key).contains(&format!("[default: {default}]")), "{key}: {}", helps(key));

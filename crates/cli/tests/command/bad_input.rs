@@ -15,7 +15,7 @@ fn server() -> (ServerHandle, String) {
         .method("test.Silent/Undescribed", |_, _, _| Ok(()))
         .descriptors(DESCRIPTORS);
     let listen = vec!["tcp://127.0.0.1:0".parse().unwrap()];
-    let server = Server::start(ServerConfig { listen, ..ServerConfig::default() }, router).unwrap();
+    let server = Server::start(ServerConfig::default().listen(listen), router).unwrap();
     let address = server.addresses()[0].to_string();
     (server, address)
 }

@@ -2,7 +2,7 @@
 
 use crate::strategies::span;
 use greenwave_policy::{
-    Admission, AdmissionConfig, AdmissionConfigError, AdmissionCounters, Budget, Mode, Refusal, Time, Verdict,
+    Admission, AdmissionConfig, AdmissionConfigError, AdmissionCounters, Budget, Refusal, Time, Verdict,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -17,35 +17,29 @@ const WINDOW: Duration = Duration::from_millis(100);
 fn what_may_be_refused_is_on_by_default_and_valid() {
     let config = AdmissionConfig::default();
     assert_eq!(config.validate(), Ok(()));
-    assert_eq!(config.mode, Mode::On);
+    assert!(config.enabled);
 }
 
 #[test]
 fn a_wrong_configuration_names_the_key_and_what_is_allowed() {
     let sound = AdmissionConfig::default();
-    let wrong = AdmissionConfig { max_queue: 0, ..sound }.validate();
+    let wrong = sound.max_queue(0).validate();
     assert_eq!(wrong, Err(AdmissionConfigError::MaxQueue));
     for given in [-0.1, 1.0, f64::NAN] {
-        let wrong = AdmissionConfig { reserve: given, ..sound }.validate().unwrap_err();
+        let wrong = sound.reserve(given).validate().unwrap_err();
         assert_eq!(wrong.to_string(), format!("admission.reserve is {given}; allowed: 0 to less than 1"));
     }
-    let wrong = AdmissionConfig { window: Duration::ZERO, ..sound }.validate();
+    let wrong = sound.window(Duration::ZERO).validate();
     assert_eq!(wrong, Err(AdmissionConfigError::Window));
     for given in [-0.1, 1.1, f64::INFINITY, f64::NAN] {
-        let wrong = AdmissionConfig { reject_cap: given, ..sound }.validate().unwrap_err();
+        let wrong = sound.reject_cap(given).validate().unwrap_err();
         assert_eq!(wrong.to_string(), format!("admission.reject_cap is {given}; allowed: 0 to 1"));
     }
 }
 
 #[test]
-fn modes_are_known_by_their_names() {
-    Mode::ALL.iter().for_each(|mode| assert_eq!(mode.to_string().parse(), Ok(*mode)));
-    assert!("maybe".parse::<Mode>().is_err());
-}
-
-#[test]
 fn an_answer_that_would_come_at_the_deadline_itself_is_infeasible() {
-    let mut admission = Admission::new(AdmissionConfig { reject_cap: 1.0, ..AdmissionConfig::default() });
+    let mut admission = Admission::new(AdmissionConfig::default().reject_cap(1.0));
     let left = Budget::expected(5 * MS);
     assert_eq!(admission.decide(Time::ZERO, left, Some(4 * MS), 0), Verdict::Admit);
     let refusal = Refusal::Infeasible { needed: 5 * MS, left: 5 * MS };
@@ -65,7 +59,7 @@ fn an_estimate_that_is_far_too_high_does_not_shut_everyone_out() {
 
 #[test]
 fn what_was_let_in_can_become_infeasible_while_it_waits() {
-    let mut admission = Admission::new(AdmissionConfig { reject_cap: 1.0, ..AdmissionConfig::default() });
+    let mut admission = Admission::new(AdmissionConfig::default().reject_cap(1.0));
     assert_eq!(admission.decide(Time::ZERO, Budget::expected(9 * MS), Some(5 * MS), 0), Verdict::Admit);
     let verdict =
         admission.recheck(Time::ZERO + 6 * MS, Budget::expected(3 * MS), Budget::expected(9 * MS), Some(5 * MS), 0);
@@ -76,7 +70,7 @@ fn what_was_let_in_can_become_infeasible_while_it_waits() {
 /// However many they are: that they have waited is no estimate.
 #[test]
 fn who_has_waited_for_most_of_the_budget_is_turned_away() {
-    let mut admission = Admission::new(AdmissionConfig { reject_cap: 0.0, reserve: 0.3, ..AdmissionConfig::default() });
+    let mut admission = Admission::new(AdmissionConfig::default().reject_cap(0.0).reserve(0.3));
     let whole = Budget::expected(10 * MS);
     let mut recheck = |left, queued| admission.recheck(Time::ZERO, Budget::expected(left), whole, None, queued);
     assert_eq!(recheck(3 * MS, 1), Verdict::Admit);
@@ -133,8 +127,8 @@ fn asked() -> impl Strategy<Value = Vec<Asked>> {
     vec(request, 0..300)
 }
 
-fn config(mode: Mode, reject_cap: f64) -> AdmissionConfig {
-    AdmissionConfig { mode, max_queue: LIMIT, reject_cap, reserve: RESERVE, window: WINDOW }
+fn config(enabled: bool, reject_cap: f64) -> AdmissionConfig {
+    AdmissionConfig::default().enabled(enabled).max_queue(LIMIT).reject_cap(reject_cap).reserve(RESERVE).window(WINDOW)
 }
 
 fn verdicts(admission: &mut Admission, asked: &[Asked]) -> Vec<(Time, Verdict)> {
@@ -154,7 +148,7 @@ proptest! {
     /// In every window and at every moment of it. Expired and surplus requests don't count.
     #[test]
     fn the_cap_is_kept(asked in asked(), cap in 0.0..=1.0_f64) {
-        let mut admission = Admission::new(config(Mode::On, cap));
+        let mut admission = Admission::new(config(true, cap));
         let (mut window_ends, mut arrived, mut came_up, mut infeasible) = (Time::ZERO, 0, 0, 0);
         for (asked, (now, verdict)) in asked.iter().zip(verdicts(&mut admission, &asked)) {
             if now >= window_ends {
@@ -174,7 +168,7 @@ proptest! {
     /// Facts are refused always, estimates only if they say so; what is feasible is never refused.
     #[test]
     fn every_refusal_has_its_reason(asked in asked(), cap in 0.0..=1.0_f64) {
-        let mut admission = Admission::new(config(Mode::On, cap));
+        let mut admission = Admission::new(config(true, cap));
         for (asked, (_, verdict)) in asked.iter().zip(verdicts(&mut admission, &asked)) {
             let full = asked.queued.is_some_and(|queued| queued >= LIMIT);
             match verdict {
@@ -201,7 +195,7 @@ proptest! {
     fn the_ends_of_the_cap_are_all_and_nothing(asked in asked()) {
         for (cap, spared) in [(1.0, 0), (0.0, 1)] {
             let arrivals: Vec<Asked> = asked.iter().filter(|asked| asked.queued.is_some()).cloned().collect();
-            let mut admission = Admission::new(config(Mode::On, cap));
+            let mut admission = Admission::new(config(true, cap));
             let _ = verdicts(&mut admission, &arrivals);
             let counters = admission.counters();
             prop_assert_eq!(if spared == 0 { counters.capped } else { counters.infeasible }, 0);
@@ -210,7 +204,7 @@ proptest! {
 
     #[test]
     fn what_is_off_admits_everything(asked in asked()) {
-        let mut off = Admission::new(config(Mode::Off, 1.0));
+        let mut off = Admission::new(config(false, 1.0));
         prop_assert!(verdicts(&mut off, &asked).iter().all(|(_, verdict)| *verdict == Verdict::Admit));
         let admitted = asked.iter().filter(|asked| asked.queued.is_some()).count() as u64;
         prop_assert_eq!(off.counters(), AdmissionCounters { admitted, ..AdmissionCounters::default() });
@@ -219,7 +213,7 @@ proptest! {
     #[test]
     fn every_arrival_is_counted_once(asked in asked(), cap in 0.0..=1.0_f64) {
         let arrivals: Vec<Asked> = asked.into_iter().filter(|asked| asked.queued.is_some()).collect();
-        let mut admission = Admission::new(config(Mode::On, cap));
+        let mut admission = Admission::new(config(true, cap));
         let _ = verdicts(&mut admission, &arrivals);
         let it = admission.counters();
         prop_assert_eq!(it.admitted + it.expired + it.infeasible + it.full, arrivals.len() as u64);
@@ -227,7 +221,7 @@ proptest! {
 
     #[test]
     fn without_a_deadline_or_an_estimate_nothing_is_infeasible(needed in span(), left in 1..i64::MAX) {
-        let mut admission = Admission::new(config(Mode::On, 1.0));
+        let mut admission = Admission::new(config(true, 1.0));
         prop_assert_eq!(admission.decide(Time::ZERO, Budget::UNLIMITED, Some(needed), 0), Verdict::Admit);
         prop_assert_eq!(admission.decide(Time::ZERO, Budget::from_nanos(left), None, 0), Verdict::Admit);
     }

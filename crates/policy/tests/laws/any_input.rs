@@ -2,7 +2,7 @@
 
 use crate::strategies::{any_budget, any_nanos, any_span, any_time, any_urgency};
 use greenwave_policy::{
-    AbsoluteClock, Admission, AdmissionConfig, Budget, Deadline, ForwardDelay, Hedge, Mode, Order, ReadyQueue, Returns,
+    AbsoluteClock, Admission, AdmissionConfig, Budget, Deadline, ForwardDelay, Hedge, Order, ReadyQueue, Returns,
     ServiceTimes, SplitQueue, Time,
 };
 use proptest::collection::vec;
@@ -34,10 +34,11 @@ proptest! {
 
     #[test]
     fn admission_takes_anything(
-        mode in select(&Mode::ALL[..]), max_queue: usize, reject_cap in any_share(), reserve in any_share(),
+        enabled in any::<bool>(), max_queue: usize, reject_cap in any_share(), reserve in any_share(),
         window in any_span(), asked in vec((any_time(), any_budget(), any_budget(), proptest::option::of(any_span()), any::<usize>()), 0..40),
     ) {
-        let mut admission = Admission::new(AdmissionConfig { mode, max_queue, reject_cap, reserve, window });
+        let config = AdmissionConfig::default().enabled(enabled).max_queue(max_queue).reject_cap(reject_cap);
+        let mut admission = Admission::new(config.reserve(reserve).window(window));
         for (now, budget, whole, needed, queued) in &asked {
             let _ = admission.decide(*now, *budget, *needed, *queued);
             let _ = admission.recheck(*now, *budget, *whole, *needed, *queued);

@@ -40,8 +40,8 @@ pub struct Setup<'a> {
     pub name: &'a str,
     /// What is accepted from the peer.
     pub limits: &'a Limits,
-    /// The calls that this end serves at once; 0 if it makes them.
-    pub calls: u32,
+    /// Whether this end serves calls, or makes them.
+    pub serves: bool,
     /// Whether frames are to carry a CRC32C.
     pub checksums: bool,
     /// Whether deadlines are to travel as dates too.
@@ -146,13 +146,8 @@ impl Link {
         if setup.absolute.is_some() {
             offered = offered | Features::ABSOLUTE_DEADLINE;
         }
-        let limits = wire::Limits {
-            credits: setup.limits.credits,
-            chunk_bytes: setup.limits.chunk_bytes as u32,
-            message_bytes: setup.limits.message_bytes as u32,
-            calls: setup.calls,
-        };
-        let serves = setup.calls > 0;
+        let limits = setup.limits.announced(setup.serves);
+        let serves = setup.serves;
         let in_order = setup.sending.order == SendOrder::InOrder;
         Self {
             name: StageName::new(setup.name).unwrap_or(StageName::UNNAMED),

@@ -21,7 +21,7 @@ impl Bench {
         let setup = Setup {
             name: "here",
             limits: &limits,
-            calls: limits.calls,
+            serves: true,
             checksums: false,
             absolute: None,
             sending: crate::Sending::default(),
@@ -107,7 +107,7 @@ fn receipts_as_long_as_the_chunk_do_not_stop_the_answer() {
 /// A caller that doesn't read gets no credits back, so that it can't ask for more; once it reads it does.
 #[test]
 fn credits_are_kept_back_while_too_much_waits_to_be_read() {
-    let limits = Limits { credits: 4, message_bytes: 1000, assembly_bytes: 2000, ..Limits::default() };
+    let limits = Limits::default().credits(4).message_bytes(1000).assembly_bytes(2000);
     let mut bench = Bench::new(limits, wire::Limits { credits: 1, ..THEIRS });
     let returned = |chunks: Vec<Vec<u8>>| -> u32 {
         chunks.iter().map(|chunk| u32::from(Frame::parse(chunk, false).unwrap().credits())).sum()
@@ -154,7 +154,7 @@ fn calling(calls: usize, theirs: wire::Limits) -> Caller {
     let setup = Setup {
         name: "here",
         limits: &limits,
-        calls: 0,
+        serves: false,
         checksums: false,
         absolute: None,
         sending: crate::Sending::default(),
@@ -227,7 +227,7 @@ fn nothing_but_hello_is_written_to_a_peer_that_has_not_said_hello() {
     let setup = Setup {
         name: "here",
         limits: &limits,
-        calls: 0,
+        serves: false,
         checksums: false,
         absolute: None,
         sending: crate::Sending::default(),

@@ -28,15 +28,7 @@ struct Calling {
     contexts: Vec<Context>,
 }
 
-const LIMITS: Limits = Limits {
-    chunk_bytes: 8192,
-    credits: 5,
-    calls: 1,
-    message_bytes: 6000,
-    assembly_bytes: 6000,
-    handshake: Duration::from_secs(5),
-    stall: Duration::from_secs(30),
-};
+const LIMITS: Limits = Limits::new().chunk_bytes(8192).credits(5).calls(1).message_bytes(6000).assembly_bytes(6000);
 
 pub(super) fn drive(bytes: &mut Bytes<'_>) {
     let crc = bytes.below(2) == 0;
@@ -78,7 +70,7 @@ impl Calling {
         let setup = Setup {
             name: "here",
             limits: &LIMITS,
-            calls: 0,
+            serves: false,
             checksums: crc,
             absolute: None,
             sending: crate::Sending::default(),

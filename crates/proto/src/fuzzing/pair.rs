@@ -54,29 +54,27 @@ impl Pair {
     fn new(bytes: &mut Bytes<'_>) -> Self {
         let mut limits = || {
             let message_bytes = bytes.one_of(&[100_000, 3000, 700]);
-            Limits {
-                chunk_bytes: bytes.one_of(&[512, 4096, 600]),
-                credits: bytes.one_of(&[4, 5, 100]),
-                calls: bytes.one_of(&[1, 3, 50]),
-                message_bytes,
-                assembly_bytes: message_bytes + bytes.one_of(&[0, 700, 100_000]),
-                ..Limits::default()
-            }
+            Limits::default()
+                .chunk_bytes(bytes.one_of(&[512, 4096, 600]))
+                .credits(bytes.one_of(&[4, 5, 100]))
+                .calls(bytes.one_of(&[1, 3, 50]))
+                .message_bytes(message_bytes)
+                .assembly_bytes(message_bytes + bytes.one_of(&[0, 700, 100_000]))
         };
         let [calling, serving] = [limits(), limits()];
         let checksums = bytes.below(2) == 0;
         let transports = [&calling, &serving].map(|limits| Memory::new(limits.chunk_bytes));
         let now = Time::from_nanos(1_000_000_000);
-        let end = |limits, calls| Setup {
+        let end = |limits, serves| Setup {
             name: "end",
             limits,
-            calls,
+            serves,
             checksums,
             absolute: None,
             sending: crate::Sending::default(),
         };
-        let caller = Caller::new(Link::new(&end(&calling, 0), now));
-        let callee = Callee::new(Link::new(&end(&serving, serving.calls), now), &serving);
+        let caller = Caller::new(Link::new(&end(&calling, false), now));
+        let callee = Callee::new(Link::new(&end(&serving, true), now), &serving);
         let (calls, served) = (Vec::new(), Vec::new());
         Self { caller, callee, transports, now, calls, served }
     }

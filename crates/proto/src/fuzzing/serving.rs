@@ -24,15 +24,7 @@ struct Serving {
     arrived: Vec<CallId>,
 }
 
-const LIMITS: Limits = Limits {
-    chunk_bytes: 8192,
-    credits: 5,
-    calls: 4,
-    message_bytes: 6000,
-    assembly_bytes: 10_000,
-    handshake: Duration::from_secs(5),
-    stall: Duration::from_secs(30),
-};
+const LIMITS: Limits = Limits::new().chunk_bytes(8192).credits(5).calls(4).message_bytes(6000).assembly_bytes(10_000);
 
 pub(super) fn drive(bytes: &mut Bytes<'_>) {
     let crc = bytes.below(2) == 0;
@@ -83,7 +75,7 @@ impl Serving {
         let setup = Setup {
             name: "here",
             limits: &LIMITS,
-            calls: LIMITS.calls,
+            serves: true,
             checksums: crc,
             absolute,
             sending: crate::Sending::default(),

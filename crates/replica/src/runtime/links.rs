@@ -7,8 +7,7 @@
 use super::frame::{self, Sender};
 use crate::{Membership, Message, NodeId};
 use greenwave_rpc::{
-    Channel, ChannelConfig, ChannelStream, Code, Context, Delivery, Dispatcher, MethodId, Mode, SendOrder, Sending,
-    Status,
+    Channel, ChannelConfig, ChannelStream, Code, Context, Delivery, Dispatcher, MethodId, Mode, SendOrder, Status,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -48,12 +47,11 @@ struct Link {
 impl Links {
     pub(super) fn new(sender: Sender, config: ChannelConfig, patience: Duration) -> Result<Self, Status> {
         let for_snapshots = config;
-        let config = ChannelConfig {
-            mode: Mode::Dispatched { delivery: Delivery::Notify },
-            dispatcher: Some(Dispatcher::new(&for_snapshots)?),
-            sending: Sending { order: SendOrder::InOrder, ..for_snapshots.sending },
-            ..for_snapshots.clone()
-        };
+        let config = for_snapshots
+            .clone()
+            .mode(Mode::Dispatched { delivery: Delivery::Notify })
+            .dispatcher(Dispatcher::new(&for_snapshots)?)
+            .send_order(SendOrder::InOrder);
         config.validate().map_err(|error| Status::new(Code::InvalidArgument, error.to_string()))?;
         Ok(Self { sender, config, for_snapshots, patience, links: BTreeMap::new() })
     }

@@ -43,7 +43,7 @@ impl ReplicaConfig {
     pub fn new(core: CoreConfig, group: u64, directory: impl Into<PathBuf>) -> Self {
         let name = format!("replica-{}", core.node);
         // A thread that spins takes the processor from the replica itself.
-        let channel = ChannelConfig { name, wait: Wait::Block, ..ChannelConfig::default() };
+        let channel = ChannelConfig::default().name(name).wait(Wait::Block);
         Self { core, group, directory: directory.into(), contacts: None, sessions: SessionLimits::default(), channel }
     }
 }

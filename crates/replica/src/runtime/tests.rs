@@ -113,7 +113,7 @@ impl Group {
             Ok(())
         });
         let listen = vec![peer.address.parse().unwrap()];
-        let server = Server::start(ServerConfig { listen, ..ServerConfig::default() }, router).unwrap();
+        let server = Server::start(ServerConfig::default().listen(listen), router).unwrap();
         self.running.insert(node, Running { handle, server, state });
     }
 

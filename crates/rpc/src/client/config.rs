@@ -1,10 +1,10 @@
 //! How channels are set up, and what is refused at start.
 
 use super::core::Dispatcher;
-use crate::config::{Wait, stage_name};
+use crate::config::{ServerConfig, Wait, stage_name};
 use crate::net::{ConnectionConfig, Route, backoff};
 use greenwave_policy::Backoff;
-use greenwave_proto::{ConfigError, Limits, Sending};
+use greenwave_proto::{ConfigError, Limits, SendOrder, Sending};
 use greenwave_verbs::{Address, Choice, TlsClient};
 use std::time::Duration;
 
@@ -36,34 +36,18 @@ pub enum Delivery {
 /// How a client's channel is set up.
 #[derive(Clone, Debug)]
 pub struct ChannelConfig {
-    /// What the peer sees in its logs, up to 64 bytes.
-    pub name: String,
-    /// Who polls.
-    pub mode: Mode,
-    /// The thread that polls in dispatched mode, to be shared with other channels; `None`: one of the channel's own.
-    /// Its completion queue was set up with settings of its own: `backend`, the waiting of its thread, and how large
-    /// a chunk may be.
-    pub dispatcher: Option<Dispatcher>,
-    /// What a waiting thread does.
-    pub wait: Wait,
-    /// Which kernel interface moves the bytes.
-    pub backend: Choice,
-    /// How the connection is secured, and which servers are believed; `None`: not at all.
-    pub tls: Option<TlsClient>,
-    /// What is accepted from the server.
-    pub limits: Limits,
-    /// How calls are sent.
-    pub sending: Sending,
-    /// Whether frames carry a CRC32C, if the server wants it too.
-    pub checksums: bool,
-    /// Whether calls also carry their deadline as a date, for servers with clocks in sync.
-    pub absolute: Option<Duration>,
-    /// How long to wait after a failed connection before the next attempt, at most: from a half to the whole of it, at
-    /// random. Doubles up to 64 times this.
-    pub reconnect: Duration,
-    /// What those pauses are drawn from: the same seed draws the same. `None`: a seed of the channel's own, so that
-    /// channels that lost the same server come back to it one after the other.
-    pub jitter_seed: Option<u64>,
+    pub(crate) name: String,
+    pub(crate) mode: Mode,
+    pub(crate) dispatcher: Option<Dispatcher>,
+    pub(crate) wait: Wait,
+    pub(crate) backend: Choice,
+    pub(crate) tls: Option<TlsClient>,
+    pub(crate) limits: Limits,
+    pub(crate) sending: Sending,
+    pub(crate) checksums: bool,
+    pub(crate) absolute: Option<Duration>,
+    pub(crate) reconnect: Duration,
+    pub(crate) jitter_seed: Option<u64>,
 }
 
 impl Default for ChannelConfig {
@@ -86,6 +70,106 @@ impl Default for ChannelConfig {
 }
 
 impl ChannelConfig {
+    /// The settings of a channel for calls that a server's handlers make: its name, its backend, else the defaults.
+    #[must_use]
+    pub fn of(server: &ServerConfig) -> Self {
+        Self::default().name(&*server.name).backend(server.backend.clone())
+    }
+
+    /// What the peer sees in its logs, 1 to 64 bytes, by default `client`.
+    #[must_use]
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// Who polls, by default the thread that waits.
+    #[must_use]
+    pub fn mode(mut self, mode: Mode) -> Self {
+        self.mode = mode;
+        self
+    }
+
+    /// The thread that polls in dispatched mode, to be shared with other channels; `None`, the default: one of the channel's own.
+    /// Its completion queue was set up with settings of its own: `backend`, the waiting of its thread, and how large a chunk may be.
+    #[must_use]
+    pub fn dispatcher(mut self, dispatcher: impl Into<Option<Dispatcher>>) -> Self {
+        self.dispatcher = dispatcher.into();
+        self
+    }
+
+    /// What a waiting thread does, by default poll for 20 us and then block.
+    #[must_use]
+    pub fn wait(mut self, wait: Wait) -> Self {
+        self.wait = wait;
+        self
+    }
+
+    /// Which kernel interface moves the bytes, by default the best that there is.
+    #[must_use]
+    pub fn backend(mut self, backend: Choice) -> Self {
+        self.backend = backend;
+        self
+    }
+
+    /// How the connection is secured, and which servers are believed; `None`, the default: not at all.
+    #[must_use]
+    pub fn tls(mut self, tls: impl Into<Option<TlsClient>>) -> Self {
+        self.tls = tls.into();
+        self
+    }
+
+    /// What is accepted from the server.
+    #[must_use]
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// How calls are sent.
+    #[must_use]
+    pub fn sending(mut self, sending: Sending) -> Self {
+        self.sending = sending;
+        self
+    }
+
+    /// Which message's bytes leave next, and nothing else of how calls are sent.
+    #[must_use]
+    pub fn send_order(mut self, order: SendOrder) -> Self {
+        self.sending = self.sending.order(order);
+        self
+    }
+
+    /// Whether frames carry a CRC32C, if the server wants it too; by default not. It costs a pass over each byte.
+    #[must_use]
+    pub fn checksums(mut self, checksums: bool) -> Self {
+        self.checksums = checksums;
+        self
+    }
+
+    /// Whether calls also carry their deadline as a date, for servers whose clocks agree within this skew; by default not.
+    #[must_use]
+    pub fn absolute(mut self, absolute: impl Into<Option<Duration>>) -> Self {
+        self.absolute = absolute.into();
+        self
+    }
+
+    /// How long to wait after a failed connection before the next attempt, at most, by default 10 ms: from a half to the whole of
+    /// it, at random. Doubles up to 64 times this.
+    #[must_use]
+    pub fn reconnect(mut self, reconnect: Duration) -> Self {
+        self.reconnect = reconnect;
+        self
+    }
+
+    /// What those pauses are drawn from: the same seed draws the same. `None`, the default: a seed of the channel's own, so that
+    /// channels that lost the same server come back to it one after the other.
+    #[must_use]
+    pub fn jitter_seed(mut self, jitter_seed: impl Into<Option<u64>>) -> Self {
+        self.jitter_seed = jitter_seed.into();
+        self
+    }
+
     /// The way to a server that is connected to as this says.
     pub(crate) fn route(&self, address: Address) -> Route {
         let Self { name, limits, checksums, absolute, sending, tls, reconnect, jitter_seed, .. } = self;
@@ -125,7 +209,7 @@ mod tests {
     #[test]
     fn a_wrong_name_is_refused() {
         for name in ["x".repeat(65), String::new(), "two\nlines".into()] {
-            assert_eq!(ChannelConfig { name, ..ChannelConfig::default() }.validate().unwrap_err().key, "name");
+            assert_eq!(ChannelConfig::default().name(name).validate().unwrap_err().key, "name");
         }
     }
 }

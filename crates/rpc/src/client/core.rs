@@ -323,7 +323,7 @@ impl Dispatcher {
     /// A channel's own.
     pub(crate) fn of(address: &Address, config: &ChannelConfig) -> Result<Self, Status> {
         let backend = config.backend.for_address(address);
-        Self::unchecked(&ChannelConfig { backend, ..config.clone() })
+        Self::unchecked(&config.clone().backend(backend))
     }
 
     fn unchecked(config: &ChannelConfig) -> Result<Self, Status> {

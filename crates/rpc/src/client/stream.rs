@@ -272,7 +272,7 @@ mod tests {
         const NULL: MethodId = MethodId::of("test.Null/Call");
         let router = Router::new().method("test.Null/Call", |_, _, _| Ok(()));
         let listen = vec!["tcp://127.0.0.1:0".parse().unwrap()];
-        let server = Server::start(ServerConfig { listen, ..Default::default() }, router).unwrap();
+        let server = Server::start(ServerConfig::default().listen(listen), router).unwrap();
         let mut stream = CompletionStream::connect(&server.addresses()[0], &ChannelConfig::default()).unwrap();
         let context = Context::unlimited();
         // By its answer the connection is known, and its credits.

@@ -169,8 +169,8 @@ fn reported(lab: &Lab) -> [u64; 5] {
 #[test]
 fn a_server_that_only_reports_counts_what_it_would_have_refused_by_which_check() {
     let lab = |max_queue| {
-        let admission = AdmissionConfig { max_queue, ..AdmissionConfig::default() };
-        let server = ServerConfig { report_only: true, admission, ..ServerConfig::default() };
+        let admission = AdmissionConfig::default().max_queue(max_queue);
+        let server = ServerConfig::default().report_only(true).admission(admission);
         Setup { delays: [5 * MS; 2], server, ..Setup::default() }.build().connected()
     };
     let work = |span: Duration| (span.as_nanos() as u64).to_le_bytes();

@@ -67,7 +67,7 @@ fn the_client_tells_the_network_from_the_server() {
 /// The time until a call was written is in its total, and not in its network.
 #[test]
 fn waiting_for_a_slot_is_no_network() {
-    let limits = Limits { calls: 1, ..Limits::default() };
+    let limits = Limits::default().calls(1);
     let mut lab = Setup { delays: [2 * MS; 2], ..Setup::default() }.limits(limits).build().connected();
     let context = lab.observed(100 * MS);
     for tag in 0..3 {

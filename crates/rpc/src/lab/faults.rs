@@ -106,7 +106,7 @@ fn wherever_a_connection_is_cut_every_call_ends_once_and_the_next_one_is_answere
 #[test]
 fn whatever_happens_every_call_ends_once_and_nothing_is_left_of_it() {
     for seed in 0..40_u64 {
-        let limits = Limits { credits: 5, calls: 7, chunk_bytes: 2048, ..Limits::default() };
+        let limits = Limits::default().credits(5).calls(7).chunk_bytes(2048);
         let mut lab = Setup { seed, delays: [MS, 2 * MS], ..Setup::default() }.limits(limits).checksums().build();
         let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         let mut dice = |sides: u64| {

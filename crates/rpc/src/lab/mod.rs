@@ -93,9 +93,9 @@ impl Setup {
         let network = Network::new(self.seed);
         let (backend, address) = (Choice::Memory(network.clone()), Address::Memory(SERVER.into()));
         let listen = vec![address.clone()];
-        let server = ServerConfig { listen, backend: backend.clone(), order: Order::Fcfs, ..self.server };
+        let server = self.server.listen(listen).backend(backend.clone()).order(Order::Fcfs);
         let (head, counters) = head_by_hand(&server, methods(&hand), hand.clock()).unwrap();
-        let client = ChannelConfig { backend, jitter_seed: Some(self.seed), ..self.client };
+        let client = self.client.backend(backend).jitter_seed(self.seed);
         let stream = CompletionStream::with_clock(&address, &client, hand.clock()).unwrap();
         let (done, _installed) = (Vec::new(), head.install());
         let lab = Lab { hand, network, head, counters, stream, done, _installed };

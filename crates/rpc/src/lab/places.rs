@@ -9,7 +9,7 @@ fn nanos(span: Duration) -> [u8; 8] {
 }
 
 fn one_place() -> Lab {
-    let server = ServerConfig { coroutines: 1, ..ServerConfig::default() };
+    let server = ServerConfig::default().coroutines(1);
     Setup { server, ..Setup::default() }.build().connected()
 }
 
@@ -94,7 +94,7 @@ fn places_are_given_first_come_first_served_where_that_is_the_order() {
 /// Where deadlines are counted alone, nobody is taken out of the line for one, and nothing turns in circles.
 #[test]
 fn who_is_late_waits_on_where_it_is_only_reported() {
-    let server = ServerConfig { coroutines: 1, report_only: true, ..ServerConfig::default() };
+    let server = ServerConfig::default().coroutines(1).report_only(true);
     let mut lab = Setup { server, ..Setup::default() }.build().connected();
     let long = lab.observed(HOUR);
     lab.submit(&long, NAP, &nanos(100 * MS), 0);
@@ -114,7 +114,7 @@ fn who_is_late_waits_on_where_it_is_only_reported() {
 /// All places but one are taken by one method; another still begins.
 #[test]
 fn a_method_does_not_take_the_last_place_of_another() {
-    let server = ServerConfig { coroutines: 16, ..ServerConfig::default() };
+    let server = ServerConfig::default().coroutines(16);
     let mut lab = Setup { server, ..Setup::default() }.build().connected();
     let context = lab.observed(HOUR);
     for tag in 0..40 {

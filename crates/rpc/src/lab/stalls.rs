@@ -9,7 +9,7 @@ fn reason(done: &Completion) -> (Reason, String) {
 }
 
 fn limits() -> Limits {
-    Limits { handshake: 300 * MS, stall: 700 * MS, ..Limits::default() }
+    Limits::default().handshake(300 * MS).stall(700 * MS)
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn a_client_that_says_nothing_is_closed_on_at_the_very_instant() {
 /// The server stops reading in the middle of a request; the last progress was its first chunks.
 #[test]
 fn a_request_that_is_stuck_is_given_up_at_the_very_instant() {
-    let mut lab = Setup::default().limits(Limits { credits: 4, ..limits() }).build().connected();
+    let mut lab = Setup::default().limits(limits().credits(4)).build().connected();
     lab.faults(Direction::ToListener, Faults { stall: true, ..Faults::default() });
     let begun = lab.now();
     let context = lab.within(Duration::from_secs(60));
@@ -52,8 +52,8 @@ fn a_request_that_is_stuck_is_given_up_at_the_very_instant() {
 /// The client stops reading in the middle of an answer.
 #[test]
 fn an_answer_that_is_stuck_is_given_up_by_the_server_at_the_very_instant() {
-    let mut lab = Setup::default().limits(Limits { credits: 4, stall: 500 * MS, ..limits() });
-    lab.client.limits.stall = Duration::from_secs(3600);
+    let mut lab = Setup::default().limits(limits().credits(4).stall(500 * MS));
+    lab.client.limits = lab.client.limits.stall(Duration::from_secs(3600));
     let mut lab = lab.build().connected();
     // Idle for so long that no earlier timer is left.
     lab.run_for(Duration::from_secs(10));
@@ -70,7 +70,7 @@ fn an_answer_that_is_stuck_is_given_up_by_the_server_at_the_very_instant() {
 #[test]
 fn an_answer_half_received_is_given_up_at_the_very_instant() {
     let mut lab = Setup::default().limits(limits());
-    lab.server.limits.stall = Duration::from_secs(3600);
+    lab.server.limits = lab.server.limits.stall(Duration::from_secs(3600));
     let mut lab = lab.build().connected();
     let rate = std::num::NonZeroU32::new(1_000_000);
     lab.faults(Direction::FromListener, Faults { bytes_per_second: rate, ..Faults::default() });
@@ -90,9 +90,9 @@ fn an_answer_half_received_is_given_up_at_the_very_instant() {
 /// on its way to it when they became that many.
 #[test]
 fn answers_that_are_read_slowly_keep_further_calls_away() {
-    let limits = Limits { credits: 8, message_bytes: 10_000, assembly_bytes: 30_000, ..Limits::default() };
+    let limits = Limits::default().credits(8).message_bytes(10_000).assembly_bytes(30_000);
     let mut lab = Setup::default().limits(limits);
-    lab.client.limits.credits = 1000;
+    lab.client.limits = lab.client.limits.credits(1000);
     let mut lab = lab.build().connected();
     let rate = std::num::NonZeroU32::new(1_000_000);
     lab.faults(Direction::FromListener, Faults { bytes_per_second: rate, ..Faults::default() });

@@ -18,9 +18,10 @@ pub(super) struct Calling {
 impl Calling {
     /// `chunk_bytes`: what the queue takes, whatever the channel is set to.
     pub(super) fn new(mut route: Route, chunk_bytes: usize, now: Time) -> Self {
-        let limits = &mut route.connection.limits;
-        limits.chunk_bytes = limits.chunk_bytes.min(chunk_bytes);
-        let caller = Caller::new(route.connection.link(0, now));
+        let limits = route.connection.limits;
+        let wanted = limits.announced(false).chunk_bytes as usize;
+        route.connection.limits = limits.chunk_bytes(wanted.min(chunk_bytes));
+        let caller = Caller::new(route.connection.link(false, now));
         let backoff = backoff(route.reconnect, route.jitter_seed);
         Self { caller, route, backoff, last_failure: String::new(), left: Vec::new() }
     }
@@ -36,7 +37,7 @@ impl Calling {
 
     /// A new end in place of the old one, for the next connection.
     pub(super) fn renew(&mut self, now: Time) -> Caller {
-        std::mem::replace(&mut self.caller, Caller::new(self.route.connection.link(0, now)))
+        std::mem::replace(&mut self.caller, Caller::new(self.route.connection.link(false, now)))
     }
 
     /// The connection is no longer, or never was. If it was of use the next one is tried at once.

@@ -172,7 +172,7 @@ impl Ends {
     /// Adds the serving end of a connection that came in. Whether there is to be one.
     pub(super) fn welcome(&mut self, now: Time, endpoint: EndpointId) -> bool {
         let Some(config) = self.serving.as_ref().filter(|_| !self.draining) else { return false };
-        let callee = Callee::new(config.link(config.limits.calls, now), &config.limits);
+        let callee = Callee::new(config.link(true, now), &config.limits);
         let key = self.add(Half::Callee(Box::new(callee)));
         self.counters.connections.add(1);
         self.connect(key.index, endpoint);

@@ -35,7 +35,7 @@ fn route(to: &str) -> Route {
 
 fn serving(network: &Network) -> Timed {
     let Timed(mut net, nanos) = timed(network);
-    net.serve(ConnectionConfig::of(&ServerConfig { name: SERVER.into(), ..ServerConfig::default() }), Arc::default());
+    net.serve(ConnectionConfig::of(&ServerConfig::default().name(SERVER)), Arc::default());
     net.listen(&Address::Memory(SERVER.into()), None, false).unwrap();
     Timed(net, nanos)
 }

@@ -139,7 +139,7 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     fn places(coroutines: usize) -> Places {
-        Places::new(&ServerConfig { coroutines, order: Order::Fcfs, ..ServerConfig::default() })
+        Places::new(&ServerConfig::default().coroutines(coroutines).order(Order::Fcfs))
     }
 
     fn within(now: Time, left: Duration) -> Urgency {

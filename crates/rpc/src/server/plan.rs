@@ -66,14 +66,15 @@ mod tests {
 
     fn instance(port: u16, clusters: usize, cores: &[usize]) -> Instance {
         let listen = vec![Address::Tcp(([127, 0, 0, 1], port).into())];
-        Instance { listen, clusters, cores: cores.to_vec(), ..Instance::default() }
+        Instance::default().listen(listen).clusters(clusters).cores(cores.to_vec())
     }
 
     #[test]
     fn every_worker_has_one_head_and_instances_keep_to_their_cores() {
         let Instance { listen, clusters, cores, .. } = instance(1, 2, &[0, 1, 2]);
         let instances = vec![instance(2, 1, &[7]), instance(3, 1, &[])];
-        let config = ServerConfig { listen, clusters, cores, workers: 2, instances, ..ServerConfig::default() };
+        let config =
+            ServerConfig::default().listen(listen).clusters(clusters).cores(cores).workers(2).instances(instances);
         let places = plan(&config);
         assert_eq!(places.len(), 4 + 8);
         assert!(places.iter().enumerate().all(|(index, place)| place.is_head == (index < 4)));

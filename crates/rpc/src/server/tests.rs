@@ -62,7 +62,7 @@ const WHO: MethodId = MethodId::of("test.Steal/Who");
 const EAGER: StealRule = StealRule { busy_turns: 0, least_work: Duration::ZERO, waiting: 64 };
 
 fn start(clusters: usize, steal: Option<StealRule>) -> ServerHandle {
-    Server::start(ServerConfig { listen: anywhere(), clusters, steal, ..ServerConfig::default() }, router()).unwrap()
+    Server::start(ServerConfig::default().listen(anywhere()).clusters(clusters).steal(steal), router()).unwrap()
 }
 
 fn stream(server: &ServerHandle) -> CompletionStream {
@@ -164,8 +164,8 @@ fn a_stolen_call_can_be_cancelled() {
 
 #[test]
 fn instances_serve_their_own_addresses_with_their_own_heads() {
-    let further = Instance { listen: anywhere(), clusters: 2, ..Instance::default() };
-    let config = ServerConfig { listen: anywhere(), steal: None, instances: vec![further], ..ServerConfig::default() };
+    let further = Instance::default().listen(anywhere()).clusters(2);
+    let config = ServerConfig::default().listen(anywhere()).steal(None).instances(vec![further]);
     let server = Server::start(config, router()).unwrap();
     let served_at = |address: &Address| {
         let who = (0..8).map(|_| {
@@ -222,7 +222,7 @@ fn a_handler_that_blocks_its_head_is_counted_once() {
         held.lock().unwrap().recv().unwrap();
         Ok(())
     });
-    let server = Server::start(ServerConfig { listen: anywhere(), ..ServerConfig::default() }, router).unwrap();
+    let server = Server::start(ServerConfig::default().listen(anywhere()), router).unwrap();
     let channel = Channel::new(server.addresses()[0].clone(), ChannelConfig::default()).unwrap();
     let block = move || channel.call(&Context::with_deadline(MINUTE), MethodId::of("test.Blocks/Block"), b"").is_ok();
     let caller = std::thread::spawn(block);
@@ -239,8 +239,8 @@ fn a_handler_that_blocks_its_head_is_counted_once() {
 #[test]
 fn a_server_that_cant_listen_everywhere_serves_nowhere() {
     let taken = start(1, None);
-    let further = Instance { listen: taken.addresses().to_vec(), ..Instance::default() };
-    let config = ServerConfig { listen: anywhere(), instances: vec![further], ..ServerConfig::default() };
+    let further = Instance::default().listen(taken.addresses().to_vec());
+    let config = ServerConfig::default().listen(anywhere()).instances(vec![further]);
     assert!(Server::start(config, router()).is_err());
 }
 
@@ -258,7 +258,7 @@ fn a_full_queue_turns_away_what_takes_long() {
             std::hint::black_box(work());
             Ok(())
         });
-    let mut config = ServerConfig { listen: anywhere(), ..ServerConfig::default() };
+    let mut config = ServerConfig::default().listen(anywhere());
     config.admission.max_queue = 32;
     let server = Server::start(config, router).unwrap();
     let mut stream = CompletionStream::connect(&server.addresses()[0], &ChannelConfig::default()).unwrap();

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 #[test]
 fn chunks_beyond_the_credits_are_closed_on() {
-    let siege = Siege::limited(Limits { credits: 4, ..Default::default() });
+    let siege = Siege::limited(Limits::default().credits(4));
     let mut attacker = siege.attacker();
     let calls: Vec<Frame<'_>> = (0..6).map(|slot| call(call_id(slot, 1), NEVER, b"")).collect();
     attacker.send_all(&calls);
@@ -27,7 +27,7 @@ fn credits_that_were_never_used_are_closed_on() {
 /// It asks for megabytes, reads none, and says so often that it is alive.
 #[test]
 fn a_peer_that_reads_no_replies_is_closed_on_however_often_it_pings() {
-    let limits = Limits { calls: 64, stall: Duration::from_millis(200), ..Default::default() };
+    let limits = Limits::default().calls(64).stall(Duration::from_millis(200));
     let siege = Siege::limited(limits);
     let mut attacker = siege.attacker();
     for slot in 0..60 {
@@ -46,7 +46,7 @@ fn a_peer_that_reads_no_replies_is_closed_on_however_often_it_pings() {
 /// It takes its slots again without reading what it was answered in them.
 #[test]
 fn replies_that_are_not_read_count_as_calls() {
-    let limits = Limits { calls: 16, credits: 1000, ..Default::default() };
+    let limits = Limits::default().calls(16).credits(1000);
     let siege = Siege::limited(limits);
     let mut attacker = siege.attacker();
     for generation in 1..10 {
@@ -62,7 +62,7 @@ fn replies_that_are_not_read_count_as_calls() {
 
 #[test]
 fn a_message_that_stops_half_way_is_closed_on_however_often_its_sender_pings() {
-    let siege = Siege::limited(Limits { stall: Duration::from_millis(100), ..Default::default() });
+    let siege = Siege::limited(Limits::default().stall(Duration::from_millis(100)));
     let mut attacker = siege.attacker();
     attacker.send(&part_of_call(call_id(0, 1), COUNT, b"half", 8));
     eventually("it is closed on", || {
@@ -110,7 +110,7 @@ fn a_flood_of_pings_that_nobody_reads_the_answers_to_is_survived() {
 
 #[test]
 fn a_hundred_attackers_at_once_harm_nobody() {
-    let siege = Siege::limited(Limits { handshake: Duration::from_millis(100), ..Default::default() });
+    let siege = Siege::limited(Limits::default().handshake(Duration::from_millis(100)));
     let mut attackers: Vec<Raw> = (0..100).map(|_| Raw::connect(siege.address())).collect();
     for (number, attacker) in (0_u8..).zip(&mut attackers) {
         match number % 4 {

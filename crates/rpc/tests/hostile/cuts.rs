@@ -93,8 +93,8 @@ fn behind_a_cut_link_calls_fail_at_their_deadlines_and_the_server_lets_go() {
         );
     };
     let listen = ["127.0.0.1", &link.ours].map(|host| format!("tcp://{host}:0").parse().unwrap());
-    let limits = Limits { credits: 60_000, stall: Duration::from_secs(1), ..Default::default() };
-    let siege = Siege::with(ServerConfig { listen: listen.to_vec(), limits, ..Default::default() });
+    let limits = Limits::default().credits(60_000).stall(Duration::from_secs(1));
+    let siege = Siege::listening(ServerConfig::default().listen(listen.to_vec()).limits(limits));
     let address = siege.server.addresses()[1].clone();
     let (over, answered, late) =
         (Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default(), Arc::<AtomicU64>::default());

@@ -65,7 +65,7 @@ fn a_version_that_nobody_speaks_is_told_both_ranges() {
 
 #[test]
 fn silence_is_closed_on_in_the_end() {
-    let limits = Limits { handshake: Duration::from_millis(50), ..Default::default() };
+    let limits = Limits::default().handshake(Duration::from_millis(50));
     let siege = Siege::limited(limits);
     let mut attacker = Raw::connect(siege.address());
     siege.expels(&mut attacker, "no HELLO within 50ms");
@@ -75,8 +75,8 @@ fn silence_is_closed_on_in_the_end() {
 #[test]
 fn a_trickled_hello_holds_up_nobody_and_is_closed_on() {
     for backend in [Choice::Epoll, Choice::Auto] {
-        let limits = Limits { handshake: Duration::from_millis(300), ..Default::default() };
-        let siege = Siege::with(ServerConfig { limits, backend, ..Default::default() });
+        let limits = Limits::default().handshake(Duration::from_millis(300));
+        let siege = Siege::with(ServerConfig::default().limits(limits).backend(backend));
         let mut attacker = Raw::connect(siege.address());
         let hello = Frame::Hello(raw::hello()).encode(false);
         attacker.write(&(hello.len() as u32).to_le_bytes());

@@ -39,7 +39,7 @@ fn a_slot_or_a_generation_outside_its_range_is_closed_on() {
     for (id, words) in
         [(call_id(8, 1), "slot 8"), (call_id(u16::MAX, 1), "slot 65535"), (no_generation, "generation 0")]
     {
-        let siege = Siege::limited(Limits { calls: 8, ..Default::default() });
+        let siege = Siege::limited(Limits::default().calls(8));
         let mut attacker = siege.attacker();
         attacker.send(&call(id, COUNT, b""));
         siege.expels(&mut attacker, words);
@@ -79,7 +79,7 @@ fn a_part_after_the_end_of_its_message_is_closed_on() {
 
 #[test]
 fn a_call_that_was_refused_whole_leaves_its_slot_free() {
-    let siege = Siege::limited(Limits { message_bytes: 100, assembly_bytes: 100, ..Default::default() });
+    let siege = Siege::limited(Limits::default().message_bytes(100).assembly_bytes(100));
     let mut attacker = siege.attacker();
     for generation in 1..5 {
         attacker.send(&call(call_id(0, generation), COUNT, &[0; 101]));
@@ -96,7 +96,7 @@ fn a_call_that_was_refused_whole_leaves_its_slot_free() {
 /// The rest of a message that was refused is thrown away: until it is over, or until CANCEL says that it is.
 #[test]
 fn a_call_that_was_refused_half_way_is_free_after_its_rest() {
-    let siege = Siege::limited(Limits { message_bytes: 100, assembly_bytes: 100, ..Default::default() });
+    let siege = Siege::limited(Limits::default().message_bytes(100).assembly_bytes(100));
     let mut attacker = siege.attacker();
     let id = call_id(0, 1);
     attacker.send(&part_of_call(id, COUNT, &[0; 50], 300));
@@ -114,7 +114,7 @@ fn a_call_that_was_refused_half_way_is_free_after_its_rest() {
 
 #[test]
 fn messages_that_announce_more_than_may_be_half_received_are_refused() {
-    let siege = Siege::limited(Limits { message_bytes: 1000, assembly_bytes: 1500, ..Default::default() });
+    let siege = Siege::limited(Limits::default().message_bytes(1000).assembly_bytes(1500));
     let mut attacker = siege.attacker();
     let (first, second) = (call_id(0, 1), call_id(1, 1));
     attacker.send_all(&[part_of_call(first, ECHO, &[1; 10], 1000), part_of_call(second, ECHO, &[1; 10], 600)]);

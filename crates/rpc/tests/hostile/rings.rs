@@ -6,30 +6,22 @@ use greenwave_rpc::wire::{self, Credit, Frame, Hello};
 use greenwave_rpc::*;
 use greenwave_verbs::Choice;
 
-const SMALL: Limits = Limits { credits: 4, chunk_bytes: 512, ..ROOMY };
-const LARGEST: Limits = Limits { credits: 65535, chunk_bytes: 1 << 20, ..ROOMY };
-const ROOMY: Limits = Limits {
-    chunk_bytes: 16 << 10,
-    credits: 256,
-    calls: 1024,
-    message_bytes: 16 << 20,
-    assembly_bytes: 64 << 20,
-    handshake: MINUTE,
-    stall: MINUTE,
-};
+const SMALL: Limits = ROOMY.credits(4).chunk_bytes(512);
+const LARGEST: Limits = ROOMY.credits(65535).chunk_bytes(1 << 20);
+const ROOMY: Limits = Limits::new().handshake(MINUTE).stall(MINUTE);
 
 #[test]
 fn rings_of_very_different_sizes_carry_messages_of_all_sizes_both_ways() {
-    let few = Limits { credits: 4, ..LARGEST };
-    let short = Limits { credits: 65535, ..SMALL };
+    let few = LARGEST.credits(4);
+    let short = SMALL.credits(65535);
     for (ours, theirs) in [(SMALL, LARGEST), (LARGEST, SMALL), (SMALL, SMALL), (few, short), (short, few)] {
         for backend in [Choice::Auto, Choice::Epoll] {
             let listen = vec!["tcp://127.0.0.1:0".parse().unwrap()];
-            let config = ServerConfig { listen, backend, limits: theirs, ..Default::default() };
+            let config = ServerConfig::default().listen(listen).backend(backend).limits(theirs);
             let server = Server::start(config, Methods::default().router()).unwrap();
             let address = &server.addresses()[0];
             let bystander = Bystander::at(address);
-            let channel = Channel::new(address.clone(), ChannelConfig { limits: ours, ..Default::default() }).unwrap();
+            let channel = Channel::new(address.clone(), ChannelConfig::default().limits(ours)).unwrap();
             // Several at a time, so that large and small ones share the credits that there are.
             std::thread::scope(|scope| {
                 for sizes in [[0, 1, 300_000], [511, 512, 513], [4096, 1_500_000, 7]] {
@@ -53,8 +45,8 @@ fn rings_of_very_different_sizes_carry_messages_of_all_sizes_both_ways() {
 #[test]
 fn a_reply_beyond_what_the_caller_accepts_fails_with_both_numbers() {
     let siege = Siege::new();
-    let limits = Limits { message_bytes: 1000, ..Default::default() };
-    let channel = Channel::new(siege.address().clone(), ChannelConfig { limits, ..Default::default() }).unwrap();
+    let limits = Limits::default().message_bytes(1000);
+    let channel = Channel::new(siege.address().clone(), ChannelConfig::default().limits(limits)).unwrap();
     let failure = channel.call(&Context::with_deadline(MINUTE), LARGE, b"").unwrap_err();
     assert_eq!((failure.code, failure.reason), (Code::ResourceExhausted, Reason::ReplyTooLarge));
     assert!(!failure.never_ran(), "it has made the reply");

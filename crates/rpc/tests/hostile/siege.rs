@@ -121,14 +121,15 @@ impl Siege {
     }
 
     pub(crate) fn limited(limits: Limits) -> Self {
-        Self::with(ServerConfig { limits, ..Default::default() })
+        Self::with(ServerConfig::default().limits(limits))
     }
 
-    /// Where nothing is said of that, it listens at a free port.
-    pub(crate) fn with(mut config: ServerConfig) -> Self {
-        if config.listen.is_empty() {
-            config.listen.push("tcp://127.0.0.1:0".parse().unwrap());
-        }
+    /// A server that listens at a free port, and otherwise is set up like this.
+    pub(crate) fn with(config: ServerConfig) -> Self {
+        Self::listening(config.listen(["tcp://127.0.0.1:0".parse().unwrap()]))
+    }
+
+    pub(crate) fn listening(config: ServerConfig) -> Self {
         let methods = Methods::default();
         let server = Server::start(config, methods.router()).unwrap();
         let bystander = Bystander::at(&server.addresses()[0]);

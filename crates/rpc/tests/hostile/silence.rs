@@ -11,7 +11,7 @@ use std::time::Duration;
 #[test]
 fn a_peer_that_stays_silent_and_is_owed_nothing_stays() {
     let short = Duration::from_millis(100);
-    let siege = Siege::limited(Limits { handshake: short, stall: short, ..Default::default() });
+    let siege = Siege::limited(Limits::default().handshake(short).stall(short));
     let mut silent = siege.attacker();
     silent.send(&call(call_id(0, 1), ECHO, b"before"));
     assert_eq!(silent.reply_to(call_id(0, 1)).2, b"before");
@@ -87,7 +87,7 @@ impl SlowReader {
 fn slow_readers_of_large_replies_hold_bounded_memory_and_nobody_up() {
     const READERS: usize = 4;
     const HELD: usize = 4 * LARGE_BYTES;
-    let limits = Limits { credits: CREDITS, message_bytes: LARGE_BYTES, assembly_bytes: HELD, ..Default::default() };
+    let limits = Limits::default().credits(CREDITS).message_bytes(LARGE_BYTES).assembly_bytes(HELD);
     let siege = Siege::limited(limits);
     let mut readers: Vec<SlowReader> = (0..READERS).map(|_| SlowReader::of(&siege)).collect();
     let mut made = 0;

@@ -125,13 +125,11 @@ fn serves() {
     setrlimit(Resource::Nofile, Rlimit { current: Some(files.parse().unwrap()), ..limit }).unwrap();
     let warnings = Arc::new(AtomicU64::new(0));
     tracing::subscriber::set_global_default(Warnings(Arc::clone(&warnings))).unwrap();
-    let config = ServerConfig {
-        listen: vec!["tcp://127.0.0.1:0".parse().unwrap()],
-        backend: backend.parse().unwrap(),
-        clusters: clusters.parse().unwrap(),
-        limits: Limits { handshake: Duration::from_millis(handshake.parse().unwrap()), ..Default::default() },
-        ..Default::default()
-    };
+    let config = ServerConfig::default()
+        .listen(["tcp://127.0.0.1:0".parse().unwrap()])
+        .backend(backend.parse().unwrap())
+        .clusters(clusters.parse().unwrap())
+        .limits(Limits::default().handshake(Duration::from_millis(handshake.parse().unwrap())));
     let server = match Server::start(config, Methods::default().router()) {
         Ok(server) => server,
         Err(error) => return println!("failed {error}"),

@@ -9,7 +9,7 @@ use std::net::TcpListener;
 /// What a server says that doesn't start, and that nothing is left of it.
 fn refusal(listen: &[&str]) -> String {
     let listen: Vec<Address> = listen.iter().map(|address| address.parse().unwrap()).collect();
-    let config = ServerConfig { listen, ..ServerConfig::default() };
+    let config = ServerConfig::default().listen(listen);
     let error = Server::start(config, Methods::default().router()).map(|server| server.addresses().to_vec());
     let error = error.expect_err("it can't listen there");
     assert!(matches!(error, StartError::Verbs(VerbsError::Listen { .. })), "{error}");
