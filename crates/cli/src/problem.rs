@@ -68,14 +68,6 @@ pub(crate) fn in_a_line(error: &clap::Error) -> String {
     said.strip_prefix("error: ").unwrap_or(&said).to_owned()
 }
 
-impl From<anyhow::Error> for Problem {
-    fn from(error: anyhow::Error) -> Self {
-        error.downcast().unwrap_or_else(|error| Self::failure(format!("{error:#}")))
-    }
-}
-
-impl std::error::Error for Problem {}
-
 /// What, where and remedy, as far as they are known.
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -14,7 +14,8 @@ use super::Service;
 use super::children::Children;
 use super::events::{self, Ending};
 use super::here::tell;
-use super::settings::{KvSettings, ReplicaSettings, ServerSettings};
+use super::server::ServerSettings;
+use super::settings::{KvSettings, ReplicaSettings};
 use super::values::Word;
 use crate::problem::Problem;
 

@@ -13,6 +13,7 @@ mod events;
 mod file;
 mod here;
 mod indexing;
+mod instance;
 mod kv;
 mod recommend;
 mod search;

@@ -4,21 +4,17 @@
 //! same structures. What nobody said is `None`: its default is the service's to know.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::Args;
 use greenwave::Address;
-use greenwave::policy::Order;
-use greenwave::rpc::wire::StageName;
-use greenwave::verbs::Choice;
 use greenwave_kv::Kv;
 use greenwave_services::recommend::store::Stage;
 use greenwave_services::replicated::peers::Peers;
 use greenwave_services::search::index::IndexConfig;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 
-use super::events::Ending;
-use super::values::{ANY, Cores, Count, Idle, InstanceSettings, List, Quantum, Share, Switch, Time, Word};
+use super::server::ServerSettings;
+use super::values::{ANY, Count, List, Share, Switch, Time, Word};
 
 /// Serve full-text search over a directory: a process for each shard of an index, an aggregator in front
 #[derive(Args, Clone, Default, Serialize, Deserialize)]
@@ -254,132 +250,10 @@ pub(super) struct AdaptSetting {
     pub(super) adapt: Option<Switch>,
 }
 
-/// What every server can be told.
-#[derive(Args, Clone, Default, Serialize, Deserialize)]
-#[command(next_help_heading = "Server")]
-pub(super) struct ServerSettings {
-    /// Where it listens; port 0 picks a free port
-    #[arg(long, value_name = "ADDRESS")]
-    pub(super) listen: Option<List<Address>>,
-    /// Its name in receipts, up to 64 bytes
-    #[arg(long, value_name = "NAME")]
-    pub(super) name: Option<Word<StageName>>,
-    /// What runs next: guarded, fcfs, ps, edf, least-laxity, oldest-first, stage-laxity [default: guarded]
-    #[arg(long, value_name = "ORDER")]
-    pub(super) order: Option<Word<Order>>,
-    /// Whether what can't be answered in time is refused: on or off [default: on]
-    #[arg(long, value_name = "MODE")]
-    pub(super) admission: Option<Switch>,
-    /// The longest queue, in requests [default: 4096]
-    #[arg(long, value_name = "N")]
-    pub(super) max_queue: Option<Count<1, ANY>>,
-    /// The largest share of requests that may be refused as infeasible, 0 to 1 [default: 0.5]
-    #[arg(long, value_name = "SHARE")]
-    pub(super) reject_cap: Option<Share>,
-    /// The share of the budget it came with that a request must still have when it begins and others wait, 0 to less
-    /// than 1
-    /// [default: 0.3]
-    #[arg(long, value_name = "SHARE")]
-    pub(super) reserve: Option<Share<false>>,
-    /// For which quantile of its learned work a request must have time, 0 to 1; the margin on it follows the outcomes
-    /// [default: 0.1]
-    #[arg(long, value_name = "QUANTILE")]
-    pub(super) confidence: Option<Share>,
-    /// The share of begun requests that may come too late, 0 to 1 [default: 0.01]
-    #[arg(long, value_name = "SHARE")]
-    pub(super) late_share: Option<Share>,
-    /// Refuse nothing and give nothing up, for deadlines or by admission: count what would have been, by which check.
-    /// `greenwave call ADDRESS greenwave.Meta/Counters` shows the counts, report_only_... [default: off]
-    #[arg(long, value_name = "SWITCH", num_args = 0..=1, require_equals = true, default_missing_value = "on")]
-    pub(super) report_only: Option<Switch>,
-    /// How long a handler runs before others have their turn: off, or a time such as 5us. It takes a program that
-    /// `cargo quanta` has built [default: 5us in such a one]
-    #[arg(long, value_name = "TIME")]
-    pub(super) quantum: Option<Quantum>,
-    /// What an idle thread does: spin, block, or adaptive:20us (spins so long, then blocks)
-    /// [default: adaptive:20us]
-    #[arg(long, value_name = "MODE")]
-    pub(super) wait: Option<Idle>,
-    /// How many clusters, each a completion queue with its thread, 1 to 256 [default: 1]
-    #[arg(long, value_name = "N")]
-    pub(super) clusters: Option<Count<1, 256>>,
-    /// Whether a cluster that has too much to do lets others serve its calls: on or off; off keeps the calls of a
-    /// connection in order, with --order fcfs [default: on]
-    #[arg(long, value_name = "SWITCH")]
-    pub(super) steal: Option<Switch>,
-    /// How many receive buffers each connection has, 4 to 65535: as many chunks may be on their way to it
-    /// [default: 256]
-    #[arg(long, value_name = "N")]
-    pub(super) credits: Option<Count<4, 65535>>,
-    /// How many worker threads for each cluster, 0 to 256; 0 runs handlers in place [default: 0]
-    #[arg(long, value_name = "N")]
-    pub(super) workers: Option<Count<0, 256>>,
-    /// How many requests each thread may have begun and unfinished, at most; with admission on it begins as few as
-    /// keep the stages behind busy [default: 1024]
-    #[arg(long, value_name = "N")]
-    pub(super) coroutines: Option<Count<1, 65536>>,
-    /// The cores that its threads are pinned to, such as 0,1 or 0-3 [default: not pinned]
-    #[arg(long, value_name = "LIST")]
-    pub(super) cores: Option<Cores>,
-    /// A further instance, for another network interface: where it listens, and clusters, cores and backend of its own,
-    /// such as tcp://10.0.1.5:7000,clusters=2,cores=4-7. Can be said several times; in a
-    /// variable, with semicolons between
-    #[arg(long, value_name = "ADDRESS[,KEY=VALUE]...", value_delimiter = ';')]
-    #[serde(default, deserialize_with = "instances")]
-    pub(super) instance: Vec<InstanceSettings>,
-    /// What moves the bytes: auto, uring, epoll or fabric [default: auto]
-    #[arg(long, value_name = "NAME")]
-    pub(super) backend: Option<Word<Choice>>,
-    /// Its certificate, a PEM file: it then takes connections over TLS alone. Processes of the same service that it
-    /// starts on this machine are not secured
-    #[arg(long, value_name = "FILE")]
-    pub(super) tls_cert: Option<PathBuf>,
-    /// The private key of the certificate, a PEM file
-    #[arg(long, value_name = "FILE")]
-    pub(super) tls_key: Option<PathBuf>,
-    /// Whose certificates clients have to have, a PEM file [default: clients need none]
-    #[arg(long, value_name = "FILE")]
-    pub(super) tls_client_ca: Option<PathBuf>,
-    /// How long what was accepted may take to be finished at the end [default: 10s]
-    #[arg(long, value_name = "TIME", help_heading = "Process")]
-    pub(super) drain: Option<Time>,
-}
-
 impl AdaptSetting {
     pub(super) fn is_on(&self) -> bool {
         self.adapt.is_none_or(|on| on == Switch::On)
     }
-}
-
-impl ServerSettings {
-    /// How the process is to end.
-    pub(super) fn ending(&self, follow_stdin: bool) -> Ending {
-        Ending { limit: self.drain.map_or(Duration::from_secs(10), |drain| *drain.0), follow_stdin }
-    }
-
-    /// The same for a process of this machine behind the one that clients call: it listens at a port of its own, is not
-    /// secured, and begins at another one of the cores, so that of several not all are on the first.
-    pub(super) fn behind(&self, place: usize) -> Self {
-        let (tls_cert, tls_key, tls_client_ca) = (None, None, None);
-        let own =
-            Self { listen: None, name: None, instance: Vec::new(), tls_cert, tls_key, tls_client_ca, ..self.clone() };
-        own.turned(place)
-    }
-
-    /// The same with another one of the cores as the first.
-    fn turned(mut self, by: usize) -> Self {
-        if let Some(Cores(cores)) = &mut self.cores {
-            let by = by % cores.len().max(1);
-            cores.rotate_left(by);
-        }
-        self
-    }
-}
-
-/// Tables, each an instance.
-fn instances<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<InstanceSettings>, D::Error> {
-    let wrong = |error| format!("{error}; allowed: tables with the keys listen, clusters, cores and backend");
-    Vec::deserialize(from).map_err(|error: D::Error| serde::de::Error::custom(wrong(error)))
 }
 
 const MOST_SHARDS: u64 = IndexConfig::MOST_SHARDS as u64;
@@ -390,8 +264,6 @@ const MOST_ROWS: u64 = u32::MAX as u64;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use greenwave::ServerConfig;
-    use greenwave::policy::{AdmissionConfig, Order};
     use greenwave_services::kv::KvServiceConfig;
 
     fn keys<S: Args>() -> Vec<String> {
@@ -413,45 +285,11 @@ mod tests {
     }
 
     #[test]
-    fn of_several_processes_each_begins_at_another_core() {
-        let said = |cores: &str| ServerSettings { cores: Some(cores.parse().unwrap()), ..ServerSettings::default() };
-        let turned = |said: ServerSettings, by| said.behind(by).cores.unwrap().0;
-        assert_eq!([0, 1, 5].map(|by| turned(said("0,1,4"), by)), [[0, 1, 4], [1, 4, 0], [4, 0, 1]]);
-        assert_eq!(turned(said("0-2"), 1), [1, 2, 0]);
-    }
-
-    #[test]
     fn the_help_states_the_rows_that_a_store_is_made_with() {
         let command = KvSettings::augment_args(clap::Command::new("test")).render_long_help().to_string();
         let rows = greenwave_kv::Rows::DEFAULT;
         for default in [rows.count, rows.value_bytes, KvServiceConfig::CHECKPOINT_ROWS] {
             assert!(command.contains(&format!("[default: {default}]")), "{default} in {command}");
-        }
-    }
-
-    #[test]
-    fn the_help_states_the_defaults_that_there_are() {
-        let (defaults, admission) = (format!("{:?}", ServerConfig::default()), AdmissionConfig::default());
-        let number = |key: &str| {
-            let (_, after) = defaults.split_once(&format!(" {key}: ")).expect("it is a setting");
-            after.split([',', ' ']).next().unwrap_or_default().to_owned()
-        };
-        let command = ServerSettings::augment_args(clap::Command::new("test"));
-        let helps = |key: &str| {
-            let option = command.get_arguments().find(|option| option.get_id() == key);
-            option.and_then(|option| option.get_help()).map(ToString::to_string).unwrap_or_default()
-        };
-        let numbers = [
-            ("max_queue", admission.max_queue.to_string()),
-            ("reject_cap", admission.reject_cap.to_string()),
-            ("reserve", admission.reserve.to_string()),
-        ];
-        let others = ["coroutines", "confidence", "late_share", "clusters", "workers", "credits"];
-        let numbers = numbers.into_iter().chain(others.map(|key| (key, number(key))));
-        let names = [("order", Order::default().name()), ("admission", "on"), ("report_only", "off")];
-        let names = names.into_iter().chain([("backend", "auto")]).map(|(key, name)| (key, name.to_owned()));
-        for (key, default) in names.chain(numbers) {
-            assert!(helps(key).contains(&format!("[default: {default}]")), "{key}: {}", helps(key));
         }
     }
 }

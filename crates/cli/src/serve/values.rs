@@ -5,14 +5,9 @@ use std::fmt::{self, Display};
 use std::str::FromStr;
 use std::time::Duration;
 
-use clap::{Args, Command, FromArgMatches};
-use greenwave::Address;
 use greenwave::rpc::Wait;
-use greenwave::verbs::Choice;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-use crate::problem;
 
 /// A value of a type from elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,20 +50,6 @@ pub(crate) struct List<T, const BETWEEN: char = ','>(pub(crate) Vec<T>);
 /// Cores, written as numbers and ranges: `0,2`, `0-3,8`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Cores(pub(crate) Vec<usize>);
-
-/// A further instance, in an option `tcp://10.0.1.5:7000,clusters=2,cores=4-7`, in a file a table with these keys.
-#[derive(Args, Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct InstanceSettings {
-    #[arg(long)]
-    pub(crate) listen: List<Address>,
-    #[arg(long)]
-    pub(crate) clusters: Option<Count<1, 256>>,
-    #[arg(long)]
-    pub(crate) cores: Option<Cores>,
-    #[arg(long)]
-    pub(crate) backend: Option<Word<Choice>>,
-}
 
 /// A value as a file has it.
 #[derive(Deserialize)]
@@ -278,31 +259,6 @@ fn cores(text: &str) -> Option<Vec<usize>> {
     Some(cores)
 }
 
-impl FromStr for InstanceSettings {
-    type Err = String;
-
-    /// Commas stand between what is said of an instance, and also within lists. So a part without a key goes on with the
-    /// key before it, and those at the beginning say where the instance listens.
-    fn from_str(text: &str) -> Result<Self, String> {
-        let mut words: Vec<String> = Vec::new();
-        for part in text.split(',').map(str::trim) {
-            match words.last_mut() {
-                _ if has_key(part) => words.push(format!("--{part}")),
-                Some(word) => word.extend([",", part]),
-                None => words.push(format!("--listen={part}")),
-            }
-        }
-        let command = Self::augment_args(Command::new("instance").no_binary_name(true).disable_help_flag(true));
-        let matches = command.try_get_matches_from(words);
-        matches.and_then(|matches| Self::from_arg_matches(&matches)).map_err(|error| problem::in_a_line(&error))
-    }
-}
-
-/// Whether it is `key=value`, and no address with a `=` in it.
-fn has_key(part: &str) -> bool {
-    part.split_once('=').is_some_and(|(key, _)| key.bytes().all(|byte| byte.is_ascii_lowercase()))
-}
-
 fn joined(f: &mut fmt::Formatter<'_>, values: &[impl Display], between: char) -> fmt::Result {
     for (at, value) in values.iter().enumerate() {
         if at > 0 {
@@ -316,7 +272,9 @@ fn joined(f: &mut fmt::Formatter<'_>, values: &[impl Display], between: char) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+    use greenwave::Address;
     use greenwave::policy::Order;
+    use greenwave::verbs::Choice;
 
     /// As a file has it.
     fn from_file<T: for<'de> Deserialize<'de>>(value: serde_json::Value) -> Result<T, String> {
@@ -390,39 +348,5 @@ mod tests {
         assert_eq!("20us".parse(), Ok(Idle(Wait::Adaptive { spin: Duration::from_micros(20) })));
         assert_eq!("3s".parse::<Time>().map(|time| *time.0), Ok(Duration::from_secs(3)));
         assert!(["20", "us", ""].iter().all(|text| text.parse::<Time>().is_err()));
-    }
-
-    #[test]
-    fn what_is_not_said_of_an_instance_is_left_open() {
-        let alone: InstanceSettings = "tcp://127.0.0.1:7000".parse().unwrap();
-        assert_eq!((alone.listen.0.len(), alone.clusters, alone.cores), (1, None, None));
-    }
-
-    #[test]
-    fn an_instance_has_addresses_clusters_and_cores_of_its_own() {
-        let said = "tcp://127.0.0.1:1,unix:///a=b,clusters=2,cores=0-2,7,backend=epoll";
-        let instance: InstanceSettings = said.parse().unwrap();
-        assert_eq!(instance.listen.to_string(), "tcp://127.0.0.1:1,unix:///a=b");
-        assert_eq!((instance.clusters, instance.cores), (Some(Count(2)), Some(Cores(vec![0, 1, 2, 7]))));
-        assert!(matches!(instance.backend, Some(Word(Choice::Epoll))));
-        assert_eq!("listen=unix:///c".parse::<InstanceSettings>().unwrap().listen.to_string(), "unix:///c");
-    }
-
-    #[test]
-    fn an_instance_that_can_not_be_meant_is_refused_with_its_key() {
-        for (said, why) in [
-            ("clusters=2", "the following required arguments were not provided: --listen"),
-            ("7000", "invalid value '7000' for '--listen <LISTEN>': `7000` is no address"),
-            (
-                "tcp://127.0.0.1:1,clusters=0",
-                "invalid value '0' for '--clusters <CLUSTERS>': allowed: a number, 1 to 256",
-            ),
-            ("tcp://127.0.0.1:1,cores=3-1", "invalid value '3-1' for '--cores <CORES>': allowed: numbers"),
-            ("tcp://127.0.0.1:1,color=red", "unexpected argument '--color' found"),
-            ("tcp://127.0.0.1:1,listen=unix:///x", "the argument '--listen <LISTEN>' cannot be used multiple times"),
-        ] {
-            let told = said.parse::<InstanceSettings>().unwrap_err();
-            assert!(told.starts_with(why), "{told}");
-        }
     }
 }

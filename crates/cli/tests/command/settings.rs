@@ -49,9 +49,8 @@ fn processes_that_are_started_are_told_the_same_however_it_was_said() {
     let (dir, data) = (world.option("--dir", "notes"), world.option("--data", "index"));
     let config = format!("--config={}", world.file("search.toml", "order = \"edf\"\nname = \"front\"\nshards = 2\n"));
     let named = [("GREENWAVE_ORDER", "edf"), ("GREENWAVE_NAME", "front"), ("GREENWAVE_SHARDS", "2")];
-    let ways: [(&[(&str, &str)], &[&str]); 3] =
-        [(&[], &["--order=edf", "--name=front", "--shards=2"]), (&named, &[]), (&[], &[&config])];
-    for (variables, options) in ways {
+    let options = ["--order=edf", "--name=front", "--shards=2"];
+    for (variables, options) in [(&[][..], &options[..]), (&named[..], &[][..]), (&[][..], &[&*config][..])] {
         let arguments = [&["serve", "search", &dir, &data, LISTEN][..], options].concat();
         let running = Running::start_with_variables(variables, &arguments);
         for shard in ["shard-00", "shard-01"] {
