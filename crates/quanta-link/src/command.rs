@@ -26,7 +26,7 @@ struct Arguments {
     /// Leave out these crates or functions, by their paths, as `serde_json` or `my_crate::hot`
     #[arg(long, value_name = "PATH", value_delimiter = ',')]
     exclude: Vec<String>,
-    /// Put charges into these crates or functions alone
+    /// Put probes into these crates or functions alone
     #[arg(long, value_name = "PATH", value_delimiter = ',')]
     only: Vec<String>,
     /// Thread-locals that all requests of a thread are to share, by their paths, as `my_crate::CACHE`. Each has its own of
@@ -47,7 +47,7 @@ enum Task {
     Run,
     Test,
     Bench,
-    /// Builds, and says for how long the code may run without a charge, function by function
+    /// Builds, and says for how long the code may run without a probe, function by function
     Report,
 }
 

@@ -11,11 +11,11 @@ use std::collections::HashMap;
 
 /// What a call costs, without what is called.
 const CALL: u32 = 10;
-/// What a call costs of which nothing is known but that it doesn't charge: it is in another language, or in the parts
+/// What a call costs of which nothing is known but that it doesn't probe: it is in another language, or in the parts
 /// of the standard library that come compiled.
 const FOREIGN: u32 = 30;
 
-/// What it costs to get or give back memory. Allocators are critical sections, so it doesn't help if they charge.
+/// What it costs to get or give back memory. Allocators are critical sections, so it doesn't help if they probe.
 const ALLOCATION: u32 = 40;
 
 /// Whether it is one of the functions of `std` by which Rust gets memory and gives it back, whatever crate it is named
@@ -108,41 +108,41 @@ const MATHS: [&str; 26] = [
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Price {
     pub(crate) cost: u32,
-    /// Whether somebody may charge meanwhile.
+    /// Whether somebody may probe meanwhile.
     pub(crate) calls: bool,
     /// Whether somebody surely does.
-    pub(crate) charges: bool,
+    pub(crate) probes: bool,
     /// Whether it isn't known who is called in the end.
     pub(crate) is_open: bool,
 }
 
 impl Price {
-    /// Of a function that charges for itself.
-    pub(crate) const CHARGING: Self = Self { cost: CALL, calls: true, charges: true, is_open: false };
-    /// Of one of the module that is to have no charges.
+    /// Of a function that probes for itself.
+    pub(crate) const PROBING: Self = Self { cost: CALL, calls: true, probes: true, is_open: false };
+    /// Of one of the module that is to have no probes.
     pub(crate) const LEFT_OUT: Self = Self { is_open: false, ..Self::FOREIGN };
     /// Of one of which nothing is known.
-    const FOREIGN: Self = Self { cost: FOREIGN, calls: true, charges: false, is_open: true };
-    /// Of one of a crate that is used, which has charges too. It can't call the functions of crates that use it but by
-    /// pointers; and who calls by pointers charges.
+    const FOREIGN: Self = Self { cost: FOREIGN, calls: true, probes: false, is_open: true };
+    /// Of one of a crate that is used, which has probes too. It can't call the functions of crates that use it but by
+    /// pointers; and who calls by pointers probes.
     const BELOW: Self = Self { is_open: false, ..Self::FOREIGN };
 
-    /// Of a function of another module, by its mangled name. `has_charges` says that all crates have charges.
-    pub(crate) fn of_other(name: &str, has_charges: bool) -> Self {
+    /// Of a function of another module, by its mangled name. `has_probes` says that all crates have probes.
+    pub(crate) fn of_other(name: &str, has_probes: bool) -> Self {
         match name {
             name if calls_nobody(name) => Self::alone(FOREIGN),
-            name if has_charges && is_of_crate(name) => Self::BELOW,
+            name if has_probes && is_of_crate(name) => Self::BELOW,
             _ => Self::FOREIGN,
         }
     }
 
-    /// Of one that doesn't charge, by what it costs and whether it calls others that do.
+    /// Of one that doesn't probe, by what it costs and whether it calls others that do.
     pub(crate) fn of_leaf(cost: u32, calls: bool) -> Self {
         Self { calls, ..Self::alone(cost + CALL / 2) }
     }
 
     fn alone(cost: u32) -> Self {
-        Self { cost, calls: false, charges: false, is_open: false }
+        Self { cost, calls: false, probes: false, is_open: false }
     }
 }
 
@@ -168,7 +168,7 @@ pub(crate) unsafe fn flow_of(
                 calls += usize::from(price.calls);
                 seen.cost = seen.cost.saturating_add(price.cost);
                 seen.calls |= price.calls;
-                seen.charges |= price.charges;
+                seen.probes |= price.probes;
                 seen.is_open |= price.is_open;
                 seen.comes_back |= price.calls && comes_back(LLVMGetCalledValue(instruction));
             }
@@ -288,7 +288,7 @@ pub(crate) unsafe fn price_of(instruction: LLVMValueRef, prices: &HashMap<LLVMVa
                 return match callee_of(instruction) {
                     Callee::Intrinsic(cost) => Price::alone(cost),
                     Callee::Sized(_) | Callee::Assembly => Price::alone(CALL),
-                    Callee::Known(function) => prices.get(&function).copied().unwrap_or(Price::CHARGING),
+                    Callee::Known(function) => prices.get(&function).copied().unwrap_or(Price::PROBING),
                     Callee::Other(_) => prices.get(&LLVMGetCalledValue(instruction)).copied().unwrap_or(Price::FOREIGN),
                     Callee::Pointer => Price { cost: CALL, ..Price::FOREIGN },
                 };
@@ -309,10 +309,10 @@ mod tests {
         assert_eq!(Price::of_other(reserve, true), Price::alone(FOREIGN));
         let of_crate = "_ZN3foo3bar17h5084f67b7279c968E";
         assert_eq!(Price::of_other(of_crate, true), Price::BELOW);
-        for (name, has_charges) in
+        for (name, has_probes) in
             [(of_crate, false), ("_ZN3foo3barEv", true), ("_RNvNtCs1_4core3fmt5write", true), ("qsort", true)]
         {
-            assert_eq!(Price::of_other(name, has_charges), Price::FOREIGN, "{name}");
+            assert_eq!(Price::of_other(name, has_probes), Price::FOREIGN, "{name}");
         }
     }
 }

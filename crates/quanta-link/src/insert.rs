@@ -1,8 +1,8 @@
-//! Puts charges into a function: those at its entry and its gates, which [`gates`] makes; [`strips`] has the loops that pay
+//! Puts probes into a function: those at its entry and its gates, which [`gates`] makes; [`strips`] has the loops that pay
 //! in advance.
 //!
-//! The probe and the strip's runtime function keep every register but one, so that a charge costs the code around it no
-//! spilling. They are called where nothing is left, which is seldom, by assembly, so that it costs no frame either.
+//! The runtime's functions of the probe and the strip keep every register but one, so that a probe costs the code around it
+//! no spilling. They are called where nothing is left, which is seldom, by assembly, so that it costs no frame either.
 //!
 //! Safety, in general, is [`module`](crate::module)'s: all values are of one module and one function that has a body.
 
@@ -36,7 +36,7 @@ struct Set {
     probe: &'static str,
     /// How many of so many iterations, each of such a cost, the credit covers; pays for them.
     strip: &'static str,
-    /// Ours, and inlined: takes a cost off the credit and probes where nothing is left.
+    /// Ours, and inlined: takes a cost off the credit and calls the runtime where nothing is left.
     gate: LLVMValueRef,
     /// The same for a local copy of the credit.
     local_gate: LLVMValueRef,
@@ -44,8 +44,8 @@ struct Set {
     step: LLVMValueRef,
 }
 
-/// What charges are made of in a module.
-pub(crate) struct Charges {
+/// What probes are made of in a module.
+pub(crate) struct Probes {
     context: LLVMContextRef,
     number: LLVMTypeRef,
     probe_kind: LLVMTypeRef,
@@ -55,7 +55,7 @@ pub(crate) struct Charges {
     wide: Set,
 }
 
-impl Charges {
+impl Probes {
     /// Declares what they need.
     ///
     /// # Safety
@@ -115,7 +115,7 @@ impl Charges {
             let set = if uses_wide_registers(function) { &self.wide } else { &self.narrow };
             let builder = LLVMCreateBuilderInContext(self.context);
             let mut work = Function {
-                charges: self,
+                probes: self,
                 set,
                 function,
                 blocks,
@@ -129,7 +129,7 @@ impl Charges {
                 attribute(self.context, function, "noredzone");
             }
             work.find_locals(placement);
-            work.charge_lengths();
+            work.pay_by_length();
             work.lend(prices);
             for gate in &placement.gates {
                 let counter = work.counter(gate.local);
@@ -163,7 +163,7 @@ impl Charges {
 
 /// A function in work.
 struct Function<'a> {
-    charges: &'a Charges,
+    probes: &'a Probes,
     set: &'a Set,
     function: LLVMValueRef,
     blocks: &'a Blocks,
@@ -179,7 +179,7 @@ struct Function<'a> {
 impl Function<'_> {
     /// The credit, or a loop's copy of it.
     fn counter(&self, local: Option<usize>) -> LLVMValueRef {
-        local.map_or(self.charges.credit, |local| self.locals[&local])
+        local.map_or(self.probes.credit, |local| self.locals[&local])
     }
 
     /// A test with what has taken the place of its values meanwhile.
@@ -247,15 +247,15 @@ impl Function<'_> {
 
     unsafe fn nowhere(&self) {
         // SAFETY: see the module's documentation.
-        unsafe { nowhere(self.charges.context, self.builder, self.function) }
+        unsafe { nowhere(self.probes.context, self.builder, self.function) }
     }
 
     unsafe fn gate(&self, counter: LLVMValueRef, cost: LLVMValueRef) {
         let mut arguments = [counter, cost];
         // SAFETY: see the module's documentation.
         unsafe {
-            let is_local = counter != self.charges.credit;
-            let (kind, gate) = (self.charges.gate_kind, if is_local { self.set.local_gate } else { self.set.gate });
+            let is_local = counter != self.probes.credit;
+            let (kind, gate) = (self.probes.gate_kind, if is_local { self.set.local_gate } else { self.set.gate });
             LLVMBuildCall2(self.builder, kind, gate, arguments.as_mut_ptr(), 2, c"".as_ptr());
         }
     }
@@ -265,7 +265,7 @@ impl Function<'_> {
         let mut arguments = [place, cost];
         // SAFETY: see the module's documentation.
         unsafe {
-            let (kind, step) = (self.charges.gate_kind, self.set.step);
+            let (kind, step) = (self.probes.gate_kind, self.set.step);
             LLVMBuildCall2(self.builder, kind, step, arguments.as_mut_ptr(), 2, c"".as_ptr());
         }
     }
@@ -281,7 +281,7 @@ impl Function<'_> {
 
     /// Copies the credit before the loops that keep their own, and back behind them.
     unsafe fn find_locals(&mut self, placement: &Placement) {
-        let Charges { number, credit, .. } = *self.charges;
+        let Probes { number, credit, .. } = *self.probes;
         // SAFETY: see the module's documentation.
         unsafe {
             for &(index, preheader) in &placement.locals {
@@ -301,7 +301,7 @@ impl Function<'_> {
     unsafe fn copy(&self, from: LLVMValueRef, to: LLVMValueRef) {
         // SAFETY: see the module's documentation.
         unsafe {
-            let now = LLVMBuildLoad2(self.builder, self.charges.number, from, c"".as_ptr());
+            let now = LLVMBuildLoad2(self.builder, self.probes.number, from, c"".as_ptr());
             LLVMBuildStore(self.builder, now, to);
         }
     }
@@ -327,10 +327,10 @@ impl Function<'_> {
         exits
     }
 
-    /// Charges copies and comparisons by their length, and has long copies done in parts. What copies in parts charges for
+    /// Has copies and comparisons pay by their length, and has long copies done in parts. What copies in parts pays for
     /// itself, but not to a local copy of the credit.
-    unsafe fn charge_lengths(&self) {
-        let number = self.charges.number;
+    unsafe fn pay_by_length(&self) {
+        let number = self.probes.number;
         // SAFETY: see the module's documentation.
         unsafe {
             for (index, &block) in self.blocks.all.iter().enumerate() {
@@ -345,7 +345,7 @@ impl Function<'_> {
                     }
                     let length = LLVMGetOperand(call, at);
                     let length = LLVMBuildIntCast2(self.builder, length, number, 0, c"".as_ptr());
-                    let cost = LLVMBuildLShr(self.builder, length, self.charges.constant(4), c"".as_ptr());
+                    let cost = LLVMBuildLShr(self.builder, length, self.probes.constant(4), c"".as_ptr());
                     let now = LLVMBuildLoad2(self.builder, number, counter, c"".as_ptr());
                     let left = LLVMBuildSub(self.builder, now, cost, c"".as_ptr());
                     LLVMBuildStore(self.builder, left, counter);
@@ -355,7 +355,7 @@ impl Function<'_> {
         }
     }
 
-    /// Gives a loop's copy of the credit back around each call by which somebody may charge, and takes it again.
+    /// Gives a loop's copy of the credit back around each call by which somebody may probe, and takes it again.
     unsafe fn lend(&self, prices: &HashMap<LLVMValueRef, Price>) {
         // SAFETY: see the module's documentation. What follows an invoke of the loop is led to by it alone.
         unsafe {
@@ -365,7 +365,7 @@ impl Function<'_> {
                     for call in instructions(block).into_iter().filter(|one| price_of(*one, prices).calls) {
                         LLVMPositionBuilderBefore(self.builder, call);
                         self.nowhere();
-                        self.copy(*local, self.charges.credit);
+                        self.copy(*local, self.probes.credit);
                         match LLVMGetNextInstruction(call) {
                             next if next.is_null() => self.at_start(LLVMGetSuccessor(call, 0)),
                             next => {
@@ -373,7 +373,7 @@ impl Function<'_> {
                                 self.nowhere();
                             }
                         }
-                        self.copy(self.charges.credit, *local);
+                        self.copy(self.probes.credit, *local);
                     }
                 }
             }

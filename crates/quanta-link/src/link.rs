@@ -28,13 +28,13 @@ pub(crate) const SETTINGS: &str = "CARGO_QUANTA_LINK";
 pub(crate) struct Settings {
     /// Where machine code is kept.
     pub(crate) cache: PathBuf,
-    /// What may be done without a charge, in instructions.
+    /// What may be done without a probe, in instructions.
     pub(crate) bound: u32,
     /// Thread-locals that all jobs of a thread share, by their paths.
     pub(crate) thread_locals: Vec<String>,
-    /// Crates or paths of functions that get no charges.
+    /// Crates or paths of functions that get no probes.
     pub(crate) exclude: Vec<String>,
-    /// If there are any: the only ones that get charges.
+    /// If there are any: the only ones that get probes.
     pub(crate) only: Vec<String>,
 }
 

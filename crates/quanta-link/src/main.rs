@@ -4,15 +4,15 @@
 //!
 //! 1. `cargo quanta build ...` ([`command`]) runs cargo with this executable as the linker, and has rustc hand over LLVM
 //!    bitcode in place of machine code.
-//! 2. As the linker ([`link`]) it optimises each module with the LLVM that is part of the Rust toolchain, puts *charges*
+//! 2. As the linker ([`link`]) it optimises each module with the LLVM that is part of the Rust toolchain, puts *probes*
 //!    where code could run long without one ([`place`] decides where, [`module`] does it), makes machine code of it and
 //!    calls the usual linker.
 //!
-//! Code takes what it costs off a credit at *charges* ([`place`]); where nothing is left it probes: the runtime reads the
-//! clock and gives control back to the scheduler when the quantum is used up (`greenwave-quanta`). Programs that don't use
-//! that runtime are built and run all the same: their credit is never used up.
+//! A probe takes what the code costs off a credit ([`place`]); where nothing is left, the runtime reads the clock and gives
+//! control back to the scheduler when the quantum is used up (`greenwave-quanta`). Programs that don't use that runtime are
+//! built and run all the same: their credit is never used up.
 //!
-//! [`report`] tells of a program for how long its code may run without a charge.
+//! [`report`] tells of a program for how long its code may run without a probe.
 //!
 //! What one module becomes depends on its bitcode and the options alone, so it is kept by their hash and made once.
 

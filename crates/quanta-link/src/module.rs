@@ -9,7 +9,7 @@
 use crate::calls::{bottom_up, cycles, heads};
 use crate::counted::{Blocks, Test, test_of};
 use crate::flow::{Callee, Price, blocks_of, callee_of, flow_of, instructions, is_call, listed};
-use crate::insert::Charges;
+use crate::insert::Probes;
 use crate::locals;
 use crate::loops::Shape;
 use crate::place::{Callers, Placement, place};
@@ -44,11 +44,11 @@ unsafe extern "C" {
 /// The section of functions that get no probes.
 const UNPROBED: &CStr = c".text.quanta.unprobed";
 
-/// Where functions begin: half a line of the instruction cache. The charge at a function's entry is among its first
+/// Where functions begin: half a line of the instruction cache. The probe at a function's entry is among its first
 /// instructions, and two of them often lie in a line otherwise.
 const ALIGNMENT: u32 = 32;
 
-/// A function of more instructions has a charge at its entry, as a rule.
+/// A function of more instructions has a probe at its entry, as a rule.
 const LONG: usize = 150;
 
 /// How modules are made into machine code.
@@ -64,16 +64,16 @@ pub(crate) struct Options {
     pub(crate) thread_locals: Vec<String>,
     /// The mangled names of those that the standard library has in its machine code.
     pub(crate) of_std: Vec<String>,
-    /// Crates or paths of functions that get no charges; and the only ones that do, if there are any.
+    /// Crates or paths of functions that get no probes; and the only ones that do, if there are any.
     pub(crate) exclude: Vec<String>,
     pub(crate) only: Vec<String>,
-    /// Whether an executable is linked, and not a library that is loaded, which is left as it is: no charges, and the
+    /// Whether an executable is linked, and not a library that is loaded, which is left as it is: no probes, and the
     /// thread-locals are the thread's.
     pub(crate) is_program: bool,
 }
 
 impl Options {
-    /// Whether the user wants no charges in a function.
+    /// Whether the user wants no probes in a function.
     ///
     /// # Safety
     /// It is a function of a module that is still there.
@@ -204,7 +204,7 @@ impl Module {
         Ok(())
     }
 
-    /// Puts charges into all functions but those that are to have none.
+    /// Puts probes into all functions but those that are to have none.
     pub(crate) fn instrument(&self, options: &Options) -> Result<Vec<Fact>> {
         if !options.is_program {
             return Ok(Vec::new());
@@ -219,19 +219,19 @@ impl Module {
             if repeats {
                 self.passes("function(loop-unroll<O2;no-partial;no-peeling;no-upperbound>,loop-simplify)")?;
             }
-            // The charges' own functions are made after the list of functions is.
-            let charges = Charges::declare(self.context, self.module);
+            // The probes' own functions are made after the list of functions is.
+            let probes = Probes::declare(self.context, self.module);
             let mut facts = Vec::new();
             self.each(&functions, options, &mut |work| {
                 facts.push(fact_of(work.function, work.placement.as_ref()));
-                work.charge(self.context, &charges);
+                work.insert(self.context, &probes);
             });
             self.passes("always-inline,function(sroa,simplifycfg,early-cse)")?;
             Ok(facts)
         }
     }
 
-    /// Decides where charges go in each of these functions, those first that others call, and hands it over.
+    /// Decides where probes go in each of these functions, those first that others call, and hands it over.
     ///
     /// # Safety
     /// They are all those of the module that have a body.
@@ -244,10 +244,10 @@ impl Module {
             let mut prices: HashMap<_, _> = foreign.map(|function| (function, Price::LEFT_OUT)).collect();
             let others = listed(LLVMGetFirstFunction(self.module), LLVMGetNextFunction);
             let others = others.into_iter().filter(|function| LLVMIsDeclaration(*function) != 0);
-            let has_charges = options.exclude.is_empty() && options.only.is_empty();
-            prices.extend(others.map(|function| (function, Price::of_other(&name_of(function), has_charges))));
+            let has_probes = options.exclude.is_empty() && options.only.is_empty();
+            prices.extend(others.map(|function| (function, Price::of_other(&name_of(function), has_probes))));
             let (cycle, index) = (cycles(&calls), numbered(functions));
-            let suits = |function: &LLVMValueRef| (!left_out(*function)).then(|| charges_anyway(*function).into());
+            let suits = |function: &LLVMValueRef| (!left_out(*function)).then(|| probes_anyway(*function).into());
             let heads = heads(&calls, &functions.iter().map(suits).collect::<Vec<_>>());
             let mut below = calls.clone();
             below.iter_mut().for_each(|called| called.retain(|called| !heads[*called]));
@@ -348,17 +348,17 @@ impl Work<'_> {
         repeats.map(mark).fold(false, |any, one| any | one)
     }
 
-    /// Puts the charges where they go.
+    /// Puts the probes where they go.
     ///
     /// # Safety
     /// The function is as it was decided on.
-    unsafe fn charge(&self, context: LLVMContextRef, charges: &Charges) {
+    unsafe fn insert(&self, context: LLVMContextRef, probes: &Probes) {
         let Self { function, blocks, shape, tests, placement, prices, .. } = self;
         // SAFETY: as above.
         unsafe {
-            self.marks.settle(context, placement.as_ref().map(|_| charges));
+            self.marks.settle(context, placement.as_ref().map(|_| probes));
             if let Some(placement) = placement {
-                charges.insert(*function, blocks, shape, tests, placement, prices);
+                probes.insert(*function, blocks, shape, tests, placement, prices);
             }
         }
     }
@@ -417,8 +417,8 @@ unsafe fn fact_of(function: LLVMValueRef, placement: Option<&Placement>) -> Fact
         calls.sort_unstable();
         calls.dedup();
         let (longest, tail) = placement.map_or((None, 0), |placement| (Some(placement.longest), placement.tail));
-        let charges = placement.is_some_and(|placement| placement.entry.is_some() || !placement.late.is_empty());
-        Fact { name: name_of(function), longest, tail, charges, calls, by_pointer }
+        let probes = placement.is_some_and(|placement| placement.entry.is_some() || !placement.late.is_empty());
+        Fact { name: name_of(function), longest, tail, probes, calls, by_pointer }
     }
 }
 
@@ -442,11 +442,11 @@ unsafe fn calls_of(functions: &[LLVMValueRef]) -> Vec<Vec<usize>> {
     functions.iter().map(called).collect()
 }
 
-/// Whether a function is one that charges at its entry in any case, or is so long that this is cheap.
+/// Whether a function is one that probes at its entry in any case, or is so long that this is cheap.
 ///
 /// # Safety
 /// It has a body.
-unsafe fn charges_anyway(function: LLVMValueRef) -> bool {
+unsafe fn probes_anyway(function: LLVMValueRef) -> bool {
     // SAFETY: see the module's documentation.
     unsafe {
         let all: Vec<_> = blocks_of(function).into_iter().flat_map(|block| instructions(block)).collect();

@@ -1,22 +1,22 @@
-//! Where work is counted: a function's control flow in, charges out. Nothing here knows of LLVM.
+//! Where probes go: a function's control flow in, probes out. Nothing here knows of LLVM.
 //!
-//! Each thread has a *credit*: how much work may still be done before the clock has to be read, which is the probe.
-//! Code takes what it costs off the credit at *charges*, and probes when nothing is left; the runtime then looks at the
-//! clock, suspends the coroutine or grants as much credit as fits what is left of its quantum. So charges say *how
-//! often* the clock is read and the clock says *when* to yield (forced multitasking, TQ, ASPLOS'24); that the clock
-//! also says how much a charge is worth is ours. There are four kinds of charges:
+//! Each thread has a *credit*: how much work may still be done before the clock has to be read. A *probe* takes what the
+//! code costs off the credit; where nothing is left, the runtime looks at the clock, and suspends the coroutine or grants
+//! as much credit as fits what is left of its quantum. So probes say *how often* the clock is read and the clock says
+//! *when* to yield (forced multitasking, TQ, ASPLOS'24); that the clock also says how much a unit of credit is worth is
+//! ours. There are four kinds of probes:
 //!
-//! 1. The *entry*: a function pays as it is entered for the way from its last charge to its return, so that it leaves
-//!    nothing unpaid to its caller, and recursion is charged. *Leaves* don't: who calls them pays. These are functions
+//! 1. The *entry*: a function pays as it is entered for the way from its last probe to its return, so that it leaves
+//!    nothing unpaid to its caller, and recursion is paid for. *Leaves* don't: who calls them pays. These are functions
 //!    with short ways into them and out of them that call nobody who may call them in turn, as far as is known. Of those
-//!    that call each other in a cycle one charges, its *head*. Who calls somebody unknown on some ways alone, as one does
+//!    that call each other in a cycle one has a probe, its *head*. Who calls somebody unknown on some ways alone, as one does
 //!    whose memory has to grow, pays there, and is a leaf to who goes by. What ends with a step of threaded code pays
 //!    there, and in its [windows](crate::steps) alone, for all that is between them.
 //! 2. A *strip*: a loop that counts towards a limit it knows pays for all its iterations before the first, or for as
 //!    many as the credit covers; then its iterations are free. The test against the limit, which is there anyway, ends
 //!    each strip. A short loop that may also end otherwise counts as straight code of a few iterations, and does a few
 //!    more before it pays: that is cheap where it ends soon, and what it costs then the clock tells.
-//! 3. A *gate* at the end of a block pays for the longest way since the last charge. Loops that don't count have one
+//! 3. A *gate* at the end of a block pays for the longest way since the last probe. Loops that don't count have one
 //!    on every cycle; if they are tight, in a local copy of the credit, which is a register and is given back around
 //!    calls, if there is a way round by none.
 //! 4. Loops of few iterations, known in advance, are paid for like straight code.
@@ -27,8 +27,8 @@
 //! What was paid at the entry of functions that call themselves is used up by the deepest; so the ways back to heads have
 //! gates too.
 //!
-//! So: every cycle of a function contains a charge or a call; no way without a charge is longer than the bound and a
-//! block; each charge is at least what the longest way to it has cost. Threaded code alone is an exception: between two of
+//! So: every cycle of a function contains a probe or a call; no way without a probe is longer than the bound and a
+//! block; each probe is at least what the longest way to it has cost. Threaded code alone is an exception: between two of
 //! its windows are some thirty steps, and that it comes to one rests on what [steps](crate::steps) says and not on the
 //! graph.
 
@@ -42,10 +42,10 @@ pub(crate) struct Block {
     pub(crate) cost: u32,
     /// The blocks that may follow, by their index.
     pub(crate) next: Vec<usize>,
-    /// Whether it calls functions that charge for themselves, or may.
+    /// Whether it calls functions that probe for themselves, or may.
     pub(crate) calls: bool,
     /// Whether one of them surely does.
-    pub(crate) charges: bool,
+    pub(crate) probes: bool,
     /// Whether it calls somebody of whom nothing is known.
     pub(crate) is_open: bool,
     /// Whether it ends the function otherwise than by a return: a panic, whose cost doesn't matter.
@@ -88,7 +88,7 @@ pub(crate) struct Strip {
     pub(crate) of: usize,
     /// The block that leads to it, and to nowhere else.
     pub(crate) preheader: usize,
-    /// What was done since the last charge before it.
+    /// What was done since the last probe before it.
     pub(crate) before: u32,
     /// What an iteration costs.
     pub(crate) cost: u32,
@@ -101,19 +101,19 @@ pub(crate) struct Strip {
 /// What is to be done to a function.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Placement {
-    /// What is charged at the entry; `None` for a leaf.
+    /// What is paid at the entry; `None` for a leaf.
     pub(crate) entry: Option<u32>,
     pub(crate) gates: Vec<Gate>,
     pub(crate) strips: Vec<Strip>,
     /// The loops that keep the credit in a local copy, each with the block that leads to it alone.
     pub(crate) locals: Vec<(usize, usize)>,
-    /// The longest way without a charge, in cost; that of a whole leaf.
+    /// The longest way without a probe, in cost; that of a whole leaf.
     pub(crate) longest: u32,
-    /// The longest way from a charge to a return.
+    /// The longest way from a probe to a return.
     pub(crate) tail: u32,
-    /// What a leaf leaves to its caller: the longest way to its first charge, and that from its last.
+    /// What a leaf leaves to its caller: the longest way to its first probe, and that from its last.
     pub(crate) left: u32,
-    /// Whether it calls functions that charge, or is a leaf that does.
+    /// Whether it calls functions that probe, or is a leaf that does.
     pub(crate) calls: bool,
     /// Blocks at whose start so much is paid, in a leaf that is one as long as it goes by them.
     pub(crate) late: Vec<(usize, u32)>,
@@ -125,7 +125,7 @@ pub(crate) struct Placement {
 }
 
 impl Placement {
-    /// Whether there are charges nowhere but at the entry.
+    /// Whether there are probes nowhere but at the entry.
     pub(crate) fn is_free(&self) -> bool {
         self.gates.is_empty() && self.strips.is_empty() && self.late.is_empty() && self.steps.is_empty()
     }
@@ -139,16 +139,16 @@ pub(crate) enum Callers {
     Any,
 }
 
-/// A function that leaves at most this to its caller is a leaf if it has no charges, whoever calls it.
+/// A function that leaves at most this to its caller is a leaf if it has no probes, whoever calls it.
 const LEAF: u32 = 120;
-/// The same, and it may have charges, where its callers know what it costs.
+/// The same, and it may have probes, where its callers know what it costs.
 const KNOWN_LEAF: u32 = 300;
 /// A loop of known length that costs at most this in all is straight code.
 const SMALL: u64 = 160;
 /// What a loop that may end early, or call somebody, does at once: at first, for which [`FEW`] are paid, and whenever it
 /// goes on.
 const AT_ONCE: (u32, u32) = (256, 4096);
-/// What may be done between the last charge and the return, in longer functions: such ways back add up.
+/// What may be done between the last probe and the return, in longer functions: such ways back add up.
 const TAIL: u32 = 300;
 /// How many iterations a loop is paid for that may end early, like straight code.
 const FEW: u32 = 4;
@@ -165,7 +165,7 @@ const REPEATED: u32 = 64;
 const REPEATS: u32 = 8;
 const REPEATED_CODE: u32 = 256;
 const WORTH_REPEATING: u32 = 48;
-/// How much of a cycle may go uncharged, if it calls functions that charge.
+/// How much of a cycle may go without a probe, if it calls functions that probe.
 const BESIDE_A_CALL: u32 = 45;
 
 /// What becomes of a loop.
@@ -221,7 +221,7 @@ impl Planner<'_> {
             }
             self.plans.push(plan);
         }
-        // What is uncharged at the end of an iteration is paid for in the next one; known after a first pass.
+        // What is unpaid at the end of an iteration is paid for in the next one; known after a first pass.
         let nothing = vec![0; self.shape.loops.len()];
         let (_, carried) = self.walk(&nothing);
         let mut placement = self.walk(&carried).0;
@@ -265,7 +265,7 @@ impl Planner<'_> {
                 return Plan::Strip;
             }
         }
-        let is_often_charged = if is_flat {
+        let is_often_probed = if is_flat {
             let is_match = || this.latches.iter().any(|latch| self.gate_of(index, *latch) != *latch);
             self.iteration(index) <= TIGHT || is_match()
         } else {
@@ -275,7 +275,7 @@ impl Planner<'_> {
         };
         let in_inner = |block: usize| inner().any(|inner| self.shape.loops[inner].contains(block));
         let inner_calls = this.blocks.iter().any(|block| self.calls(*block) && in_inner(*block));
-        let pays = if calls { !inner_calls && self.mostly_goes_by_calls(this) } else { is_often_charged };
+        let pays = if calls { !inner_calls && self.mostly_goes_by_calls(this) } else { is_often_probed };
         let local = has_preheader && self.leads_out_alone(this) && pays;
         if local { Plan::Local } else { Plan::Gated }
     }
@@ -299,7 +299,7 @@ impl Planner<'_> {
         round.is_some_and(|round| round <= TIGHT) && this.blocks.iter().filter(|one| self.calls(**one)).all(comes_back)
     }
 
-    /// Whether a loop calls in every iteration somebody who may charge.
+    /// Whether a loop calls in every iteration somebody who may probe.
     fn calls_always(&self, this: &Loop) -> bool {
         let mut calls = this.blocks.iter().filter(|block| self.calls(**block));
         calls.any(|call| this.latches.iter().all(|latch| self.shape.dominates(*call, *latch)))
@@ -354,7 +354,7 @@ impl Planner<'_> {
         (entering.next().is_none() && self.blocks[one].next.len() == 1).then_some(one)
     }
 
-    /// Puts the charges, where `carried` is what each loop's header begins with beside what comes from outside. Returns
+    /// Puts the probes, where `carried` is what each loop's header begins with beside what comes from outside. Returns
     /// also what the loops' iterations end with.
     fn walk(&self, carried: &[u32]) -> (Placement, Vec<u32>) {
         let count = self.blocks.len();
@@ -381,9 +381,9 @@ impl Planner<'_> {
             }
         }
         for (index, (this, _)) in loops().filter(|(_, (_, plan))| plan.has_gates()) {
-            let (charged, called) = self.charged_anyway(this, &strip_before);
+            let (probed, called) = self.probed_anyway(this, &strip_before);
             for &latch in &this.latches {
-                let is_paid = charged[latch] || called[latch] && carried[index] <= BESIDE_A_CALL;
+                let is_paid = probed[latch] || called[latch] && carried[index] <= BESIDE_A_CALL;
                 gated[self.gate_of(index, latch)] |= !is_paid;
             }
             if this.latches.iter().any(|latch| !gated[*latch]) {
@@ -395,8 +395,8 @@ impl Planner<'_> {
             self.shape.sorted.iter().filter(|block| self.blocks[**block].comes_back && !self.blocks[**block].is_end);
         back.filter(|block| self.costs[**block] > BESIDE_A_CALL).for_each(|block| gated[*block] = true);
         let mut tail = 0;
-        // The longest ways to each block from the entry that meet no charge, and from a charge; and what they come to: a
-        // way through without a charge, one to a charge, and one from a charge to a return.
+        // The longest ways to each block from the entry that meet no probe, and from a probe; and what they come to: a
+        // way through without a probe, one to a probe, and one from a probe to a return.
         let (mut fresh, mut after) = (vec![None; count], vec![None; count]);
         let (mut through, mut head, mut back) = (0, 0, 0);
         fresh[0] = Some(0_u32);
@@ -528,7 +528,7 @@ impl Planner<'_> {
     }
 
     /// To which blocks no way leads from a loop's header that meets neither a strip nor a call; and none but for calls.
-    fn charged_anyway(&self, this: &Loop, strip_before: &[Option<usize>]) -> (Vec<bool>, Vec<bool>) {
+    fn probed_anyway(&self, this: &Loop, strip_before: &[Option<usize>]) -> (Vec<bool>, Vec<bool>) {
         let reach = |stops: &dyn Fn(usize) -> bool| {
             let mut without = vec![false; self.blocks.len()];
             let mut open = vec![this.header];
@@ -540,7 +540,7 @@ impl Planner<'_> {
             without.into_iter().map(|without| !without).collect()
         };
         let strip = |block: usize| strip_before[block].is_some_and(|of| self.at_once(of).is_none());
-        (reach(&strip), reach(&|block| strip(block) || self.calls(block) && self.blocks[block].charges))
+        (reach(&strip), reach(&|block| strip(block) || self.calls(block) && self.blocks[block].probes))
     }
 
     /// What a loop may do at once, if it may end otherwise than by its test, or call somebody.

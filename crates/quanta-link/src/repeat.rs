@@ -1,7 +1,7 @@
 //! Loops whose iterations are to stand several times in a row: LLVM does that, and is told by which factor.
 //!
 //! Each iteration still makes all of its tests, so the loop may end in any of them; but only the last leads back, so one
-//! charge does for all.
+//! probe does for all.
 //!
 //! Where a loop counts in several variables LLVM would keep each of them as it is after each iteration, for whoever comes
 //! out there, in registers that there aren't. Such a loop stays as it is.

@@ -1,11 +1,11 @@
-//! `cargo quanta report`: for how long code may run without a charge, across calls, and where nobody can say.
+//! `cargo quanta report`: for how long code may run without a probe, across calls, and where nobody can say.
 //!
 //! What is known of each function is written when it is instrumented and kept beside the program. From that, bottom up
-//! over all modules, follows the longest *stretch* of each function: its own longest way without a charge, and on top of
-//! it the ways back from those that it calls, each from its last charge to its return. A function that charges does so
+//! over all modules, follows the longest *stretch* of each function: its own longest way without a probe, and on top of
+//! it the ways back from those that it calls, each from its last probe to its return. A function that probes does so
 //! first of all, so nothing is added for the ways into it.
 //!
-//! Stretches are in instructions, roughly. Unbounded is what calls code without charges: other languages, what the
+//! Stretches are in instructions, roughly. Unbounded is what calls code without probes: other languages, what the
 //! standard library brings compiled, functions left out. Each such function is named, with who calls it.
 
 use anyhow::{Context, Result, bail};
@@ -26,12 +26,12 @@ const LISTED: usize = 20;
 pub(crate) struct Fact {
     /// As the linker knows it.
     pub(crate) name: String,
-    /// Its longest way without a charge; `None` if it was left out.
+    /// Its longest way without a probe; `None` if it was left out.
     pub(crate) longest: Option<u32>,
-    /// Its longest way from a charge to a return.
+    /// Its longest way from a probe to a return.
     pub(crate) tail: u32,
-    /// Whether it charges, and then as it is entered, or late on its ways; otherwise its callers pay for all of it.
-    pub(crate) charges: bool,
+    /// Whether it probes, and then as it is entered, or late on its ways; otherwise its callers pay for all of it.
+    pub(crate) probes: bool,
     /// Whom it calls by name.
     pub(crate) calls: Vec<String>,
     /// Whether it calls through pointers too.
@@ -89,12 +89,12 @@ fn facts_of(program: &Path) -> Result<Vec<Fact>> {
 /// What is told of a program.
 struct Report<'a> {
     functions: usize,
-    charging: usize,
+    probing: usize,
     left_out: usize,
     by_pointer: usize,
     /// The longest first.
     stretches: Vec<(&'a Fact, u32)>,
-    /// Functions without charges, each with who calls it.
+    /// Functions without probes, each with who calls it.
     foreign: BTreeMap<&'a str, Vec<&'a str>>,
 }
 
@@ -118,7 +118,7 @@ impl<'a> Report<'a> {
         }
         Self {
             functions: facts.len(),
-            charging: facts.iter().filter(|fact| fact.charges).count(),
+            probing: facts.iter().filter(|fact| fact.probes).count(),
             left_out: facts.iter().filter(|fact| fact.longest.is_none()).count(),
             by_pointer: facts.iter().filter(|fact| fact.by_pointer).count(),
             stretches,
@@ -127,15 +127,15 @@ impl<'a> Report<'a> {
     }
 }
 
-/// The longest way back from a function, from the last charge in it or in those it calls. Who is called again on the way
-/// adds nothing: long ways back from recursion are charged.
+/// The longest way back from a function, from the last probe in it or in those it calls. Who is called again on the way
+/// adds nothing: long ways back from recursion are paid for.
 fn back<'a>(
     name: &'a str,
     known: &HashMap<&'a str, &'a Fact>,
     backs: &mut HashMap<&'a str, u32>,
     open: &mut HashSet<&'a str>,
 ) -> u32 {
-    let Some(fact) = known.get(name).filter(|fact| fact.charges) else { return 0 };
+    let Some(fact) = known.get(name).filter(|fact| fact.probes) else { return 0 };
     if let Some(back) = backs.get(name) {
         return *back;
     }
@@ -151,18 +151,18 @@ fn back<'a>(
 
 impl std::fmt::Display for Report<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { functions, charging, left_out, by_pointer, stretches, foreign } = self;
+        let Self { functions, probing, left_out, by_pointer, stretches, foreign } = self;
         writeln!(
             f,
-            "{functions} functions: {charging} charge, {left_out} are left out, the others are paid for by their callers"
+            "{functions} functions: {probing} have probes, {left_out} are left out, the others are paid for by their callers"
         )?;
         let longest = stretches.first().map_or(0, |(_, stretch)| *stretch);
-        writeln!(f, "\nthe longest stretch without a charge: {longest} instructions, roughly; the longest functions:")?;
+        writeln!(f, "\nthe longest stretch without a probe: {longest} instructions, roughly; the longest functions:")?;
         writeln!(f, "{:>10} {:>10}  function", "stretch", "its own")?;
         for (fact, stretch) in stretches.iter().take(LISTED) {
             writeln!(f, "{stretch:>10} {:>10}  {}", fact.longest.unwrap_or(0), path_of(&fact.name))?;
         }
-        writeln!(f, "\nnot bounded: {} functions without charges are called, most often:", foreign.len())?;
+        writeln!(f, "\nnot bounded: {} functions without probes are called, most often:", foreign.len())?;
         let mut by_callers: Vec<_> = foreign.iter().collect();
         by_callers.sort_by_key(|(name, callers)| (std::cmp::Reverse(callers.len()), **name));
         for (name, callers) in by_callers.into_iter().take(LISTED) {
@@ -175,11 +175,11 @@ impl std::fmt::Display for Report<'_> {
                 path_of(callers[0])
             )?;
         }
-        writeln!(f, "and {by_pointer} functions call through pointers, to functions that charge or are among these")
+        writeln!(f, "and {by_pointer} functions call through pointers, to functions that probe or are among these")
     }
 }
 
-/// Why a function has no charges.
+/// Why a function has no probes.
 fn why(name: &str) -> &'static str {
     let path = path_of(name);
     if ["core::", "std::", "alloc::", "__rustc::"].iter().any(|part| path.starts_with(part) || path.contains(part)) {
@@ -197,11 +197,11 @@ mod tests {
 
     fn fact(name: &str, longest: u32, tail: u32, calls: &[&str]) -> Fact {
         let calls = calls.iter().map(|&call| call.to_owned()).collect();
-        Fact { name: name.into(), longest: Some(longest), tail, charges: true, calls, by_pointer: false }
+        Fact { name: name.into(), longest: Some(longest), tail, probes: true, calls, by_pointer: false }
     }
 
     #[test]
-    fn ways_back_add_up_and_who_has_no_charges_is_named() {
+    fn ways_back_add_up_and_who_has_no_probes_is_named() {
         let facts = [fact("a", 100, 10, &["b"]), fact("b", 50, 20, &["c", "malloc"]), fact("c", 30, 5, &["a"])];
         let report = Report::of(&facts);
         let stretches: Vec<_> = report.stretches.iter().map(|(fact, stretch)| (fact.name.as_str(), *stretch)).collect();

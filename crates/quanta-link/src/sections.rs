@@ -3,11 +3,11 @@
 //! The worker's own code allocates, and would wait for ever for an allocator's lock that one of its preempted jobs holds. So
 //! nobody is preempted in an allocator. Before LLVM's passes, when functions are still whole, their entries and exits are
 //! *marked* by calls, which the passes don't move code across. Afterwards each mark becomes an instruction that counts the
-//! sections a thread is in, or nothing, where no charge lies between the two.
+//! sections a thread is in, or nothing, where no probe lies between the two.
 
 use crate::counted::Blocks;
 use crate::flow::{blocks_of, first_but, instructions};
-use crate::insert::Charges;
+use crate::insert::Probes;
 use crate::loops::Shape;
 use crate::module::name_of;
 use crate::place::Block;
@@ -70,7 +70,7 @@ pub(crate) unsafe fn mark(context: LLVMContextRef, module: LLVMModuleRef, functi
 pub(crate) struct Marks {
     /// Each with whether a section is entered there.
     all: Vec<(LLVMValueRef, bool)>,
-    /// Whether nothing between them charges, so that they can go.
+    /// Whether nothing between them probes, so that they can go.
     are_needless: bool,
 }
 
@@ -120,16 +120,16 @@ impl Marks {
     /// Replaces them.
     ///
     /// # Safety
-    /// As for [`find`](Self::find); `charges` are the module's, or none in code that is never preempted.
-    pub(crate) unsafe fn settle(&self, context: LLVMContextRef, charges: Option<&Charges>) {
+    /// As for [`find`](Self::find); `probes` are the module's, or none in code that is never preempted.
+    pub(crate) unsafe fn settle(&self, context: LLVMContextRef, probes: Option<&Probes>) {
         // SAFETY: as above; nobody uses a call that returns nothing.
         unsafe {
             let builder = LLVMCreateBuilderInContext(context);
             let number = LLVMInt64TypeInContext(context);
             for &(mark, enters) in &self.all {
-                if let Some(charges) = charges.filter(|_| !self.are_needless) {
+                if let Some(probes) = probes.filter(|_| !self.are_needless) {
                     LLVMPositionBuilderBefore(builder, mark);
-                    let count = charges.state(OFFSET);
+                    let count = probes.state(OFFSET);
                     let before = LLVMBuildLoad2(builder, number, count, c"".as_ptr());
                     let by = LLVMConstInt(number, if enters { 1 } else { u64::MAX }, 0);
                     LLVMBuildStore(builder, LLVMBuildAdd(builder, before, by, c"".as_ptr()), count);

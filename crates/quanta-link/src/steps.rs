@@ -1,8 +1,8 @@
 //! Steps of threaded code: functions of an interpreter that end by calling the next by a pointer which lies in the code
-//! that they interpret, a little behind where they are. They are short, and a charge in each would cost as much as half of
+//! that they interpret, a little behind where they are. They are short, and a probe in each would cost as much as half of
 //! them.
 //!
-//! Where they are only grows from step to step. So a charge is made only where it lies in one of the *windows*, of which
+//! Where they are only grows from step to step. So a probe is made only where it lies in one of the *windows*, of which
 //! there is one in so many bytes: as no step goes further than a window is wide, none is passed over, and what doesn't go
 //! on straight is no step. What nobody checks is that functions which call one another step by the same parameter: those
 //! that go by two, and set back each other's, could come to no window.

@@ -1,4 +1,4 @@
-//! A program that knows nothing of Greenwave is built with charges and runs as ever.
+//! A program that knows nothing of Greenwave is built with probes and runs as ever.
 
 mod project;
 
@@ -50,7 +50,7 @@ fn copies() {
     }
 }
 
-/// Steps that go on by calls in tail position, each after more than may go uncharged: the stack holds no million of them.
+/// Steps that go on by calls in tail position, each after more than may go without a probe: the stack holds no million of them.
 struct Steps(Vec<fn(&Steps, u64, u64) -> u64>);
 
 macro_rules! mixed {

@@ -147,7 +147,7 @@ impl Coroutine {
     }
 
     /// [`resume_for`](Self::resume_for), or without end; and what it waits for, if it does.
-    // Without charges: nothing but the coroutine may use up what it is granted.
+    // Without probes: nothing but the coroutine may use up what it is granted.
     #[unsafe(link_section = ".text.quanta.unprobed")]
     pub(crate) fn run(&mut self, quantum: Option<Ticks>) -> Back {
         let Some(quantum) = quantum else { return self.enter() };

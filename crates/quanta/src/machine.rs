@@ -1,4 +1,4 @@
-//! The processor's side of preemption: the clock, the thread's credit, and the two functions that charges call, in
+//! The processor's side of preemption: the clock, the thread's credit, and the two functions that probes call, in
 //! assembly. `preempt` has the protocol.
 
 pub(crate) use this::{enter, exchange, is_held, is_instrumented, leave, new_current, now, soon, with_quantum};

@@ -1,22 +1,22 @@
 //! Preemption: what the probes call that `cargo quanta` puts into a program, and the quantum that they watch.
 //!
 //! Each thread has the *end* of its quantum, in ticks of the processor's clock, and a *credit*, in units of work. Code
-//! takes what it costs off the credit; where nothing is left it probes: it reads the clock and, if the end has come,
-//! suspends the coroutine. Otherwise it grants credit for a part of what is left of the quantum, by how much work a
+//! takes what it costs off the credit at each probe; where nothing is left, the probe reads the clock and, if the end has
+//! come, suspends the coroutine. Otherwise it grants credit for a part of what is left of the quantum, by how much work a
 //! tick has been worth lately. So the clock is read a few times in a quantum, seldom at first and more often towards its
 //! end, and whatever the code does, dense arithmetic or misses of the cache, its own speed sets the pace. The protocol:
 //! 1. While no coroutine with a quantum runs on a thread, the end is never and the credit is plenty, so that the
-//!    scheduler's own code, which has charges like any other, doesn't probe.
+//!    scheduler's own code, which has probes like any other, doesn't read the clock.
 //! 2. [`Coroutine::resume_for`](crate::Coroutine::resume_for) sets both and afterwards takes them back. So does a probe
 //!    that preempts, first of all: nothing between there and the scheduler is preempted again.
 //! 3. In a critical section nothing is preempted: its end makes up for a quantum that a probe has found expired meanwhile;
 //!    of one that no probe has met the next probe after the section finds out. Being in an allocator is such a section,
 //!    which `cargo quanta` finds by itself.
-//! 4. The credit is zero or more but for the moment between a charge and its probe.
+//! 4. The credit is zero or more but for the moment between a probe's subtraction and its look at the clock.
 //!
 //! A probe keeps all registers but r11, and may be called with the stack aligned in any way. It is called from arbitrary
 //! code, so all that runs until the switch is in this crate and touches this crate's own thread-locals only: no allocation,
-//! no lock, no other thread-local. Functions in the section `.text.quanta.unprobed` get no charges.
+//! no lock, no other thread-local. Functions in the section `.text.quanta.unprobed` get no probes.
 
 use crate::machine;
 use std::marker::PhantomData;
@@ -83,7 +83,7 @@ impl Drop for Critical {
     }
 }
 
-/// How much work a tick is worth, in units of charges, scaled by 2^16: what a coroutine keeps between its quanta.
+/// How much work a tick is worth, in units of credit, scaled by 2^16: what a coroutine keeps between its quanta.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pace(pub(crate) u64);
 

@@ -1,6 +1,6 @@
 //! Long copies, done in parts: C's would hold up a thread for as long as they take.
 
-use super::{Charges, Function, attribute};
+use super::{Function, Probes, attribute};
 use crate::module::name_of;
 use llvm_sys::core::*;
 use llvm_sys::prelude::*;
@@ -15,7 +15,7 @@ fn is_copy(name: &str, of: &str) -> bool {
         || name.strip_prefix("llvm.").is_some_and(|name| name.strip_prefix(of).is_some_and(|p| p.starts_with(".p0")))
 }
 
-/// Copies that charge their length, which counts above 512 bytes: most are shorter. Above 8 KiB they are done in parts,
+/// Copies that pay by their length, which counts above 512 bytes: most are shorter. Above 8 KiB they are done in parts,
 /// with a probe in between where nothing is left of the credit, as one behind megabytes would come late; a part takes
 /// some microseconds if its pages aren't there yet. What is moved upwards within itself would have to begin at the end,
 /// and is moved as a whole.
@@ -96,7 +96,7 @@ quanta_copy memset
 impl Function<'_> {
     /// Replaces a copy by a call of what does the same, and probes between its parts if it is long. Says whether it could.
     pub(super) unsafe fn in_parts(&self, call: LLVMValueRef) -> bool {
-        let Charges { context, number, .. } = *self.charges;
+        let Probes { context, number, .. } = *self.probes;
         let builder = self.builder;
         // SAFETY: see the module's documentation; the functions take what C's take.
         unsafe {

@@ -1,6 +1,6 @@
-//! What charges are made of: functions that LLVM inlines, so that their control flow isn't edited by hand.
+//! What probes are made of: functions that LLVM inlines, so that their control flow isn't edited by hand.
 
-use super::{Charges, Set, attribute};
+use super::{Probes, Set, attribute};
 use crate::steps;
 use llvm_sys::LLVMInlineAsmDialect;
 use llvm_sys::LLVMIntPredicate::*;
@@ -9,7 +9,7 @@ use llvm_sys::prelude::*;
 use std::ffi::CStr;
 use std::ptr;
 
-impl Charges {
+impl Probes {
     /// `gate(counter, cost)`, which LLVM inlines, so that this control flow isn't edited by hand.
     pub(super) unsafe fn define_gate(&self, probe: &str, function: LLVMValueRef, is_local: bool) {
         // SAFETY: see the module's documentation.
@@ -72,7 +72,7 @@ impl Charges {
     pub(super) unsafe fn call(&self, builder: LLVMBuilderRef, name: &str) {
         const CHANGES: &str = "~{r11},~{memory},~{dirflag},~{fpsr},~{flags}";
         let text = format!("call {name}");
-        // SAFETY: see the module's documentation. What the call needs of the stack is free, as functions with charges keep
+        // SAFETY: see the module's documentation. What the call needs of the stack is free, as functions with probes keep
         // nothing beyond its end; and who is called aligns it.
         unsafe {
             let (dialect, text, changes) =

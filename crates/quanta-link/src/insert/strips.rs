@@ -3,7 +3,7 @@
 //! The control flow around such a loop is edited by hand: blocks in front of it that pay, and two behind its test, of
 //! which one makes the test itself where the limit is met, and the other moves the limit and goes on.
 
-use super::{Charges, Function};
+use super::{Function, Probes};
 use crate::counted::{Step, Test};
 use crate::flow::phis;
 use crate::place::Strip;
@@ -31,7 +31,7 @@ impl Function<'_> {
     /// The test's end is replaced by a limit, which is the end if the credit covers all iterations. Where the limit is
     /// met, the test itself is made; if the loop isn't over the limit is moved.
     pub(super) unsafe fn strip(&mut self, strip: &Strip, test: &Test) {
-        let (charges, builder) = (self.charges, self.builder);
+        let (probes, builder) = (self.probes, self.builder);
         let cost = u64::from(strip.cost);
         // SAFETY: see the module's documentation.
         unsafe {
@@ -47,7 +47,7 @@ impl Function<'_> {
             }
             let test = &self.now(test);
             // The test.
-            let block = |name: &CStr| LLVMAppendBasicBlockInContext(charges.context, self.function, name.as_ptr());
+            let block = |name: &CStr| LLVMAppendBasicBlockInContext(probes.context, self.function, name.as_ptr());
             let (met, more) = (block(c"quanta.met"), block(c"quanta.more"));
             let branch = LLVMGetBasicBlockTerminator(tested);
             let (out, stay) = if test.leaves_first { (0, 1) } else { (1, 0) };
@@ -55,7 +55,7 @@ impl Function<'_> {
             self.before_end(tested);
             let to = LLVMBuildLoad2(builder, LLVMTypeOf(test.compared), limit, c"".as_ptr());
             let goes_on = LLVMBuildICmp(builder, test.goes_on, test.compared, to, c"".as_ptr());
-            charges.often(LLVMBuildCondBr(builder, goes_on, stays, met));
+            probes.often(LLVMBuildCondBr(builder, goes_on, stays, met));
             LLVMInstructionEraseFromParent(branch);
             LLVMPositionBuilderAtEnd(builder, met);
             self.nowhere();
@@ -65,7 +65,7 @@ impl Function<'_> {
             let limit_now = LLVMBuildLoad2(builder, LLVMTypeOf(test.compared), limit, c"".as_ptr());
             let here = if is_hit { limit_now } else { test.compared };
             let goes_on = LLVMBuildICmp(builder, test.goes_on, here, test.end, c"".as_ptr());
-            charges.seldom(LLVMBuildCondBr(builder, goes_on, more, exit));
+            probes.seldom(LLVMBuildCondBr(builder, goes_on, more, exit));
             LLVMPositionBuilderAtEnd(builder, more);
             self.nowhere();
             if let Some((_, later)) = strip.at_once {
@@ -93,16 +93,16 @@ impl Function<'_> {
 
     /// Pays for so many iterations, or for as many as the credit covers, and sets the limit so.
     unsafe fn pay_for_some(&self, strip: &Strip, test: &Test, from: LLVMValueRef, limit: LLVMValueRef, most: u32) {
-        let (charges, builder) = (self.charges, self.builder);
+        let (probes, builder) = (self.probes, self.builder);
         // SAFETY: see the module's documentation.
         unsafe {
-            let block = |name: &CStr| LLVMAppendBasicBlockInContext(charges.context, self.function, name.as_ptr());
+            let block = |name: &CStr| LLVMAppendBasicBlockInContext(probes.context, self.function, name.as_ptr());
             let (covered, short, join) = (block(c"quanta.covered"), block(c"quanta.short"), block(c"quanta.join"));
             let counter = self.counter(strip.local);
-            let price = charges.constant(u64::from(most) * u64::from(strip.cost));
-            let before = LLVMBuildLoad2(builder, charges.number, counter, c"".as_ptr());
+            let price = probes.constant(u64::from(most) * u64::from(strip.cost));
+            let before = LLVMBuildLoad2(builder, probes.number, counter, c"".as_ptr());
             let is_short = LLVMBuildICmp(builder, LLVMIntSLT, before, price, c"".as_ptr());
-            charges.seldom(LLVMBuildCondBr(builder, is_short, short, covered));
+            probes.seldom(LLVMBuildCondBr(builder, is_short, short, covered));
             LLVMPositionBuilderAtEnd(builder, covered);
             self.nowhere();
             LLVMBuildStore(builder, LLVMBuildSub(builder, before, price, c"".as_ptr()), counter);
@@ -127,10 +127,10 @@ impl Function<'_> {
         preheader: LLVMBasicBlockRef,
         header: LLVMBasicBlockRef,
     ) {
-        let (charges, builder) = (self.charges, self.builder);
+        let (probes, builder) = (self.probes, self.builder);
         // SAFETY: see the module's documentation.
         unsafe {
-            let block = |name: &CStr| LLVMAppendBasicBlockInContext(charges.context, self.function, name.as_ptr());
+            let block = |name: &CStr| LLVMAppendBasicBlockInContext(probes.context, self.function, name.as_ptr());
             let (all, back, some, join) =
                 (block(c"quanta.all"), block(c"quanta.back"), block(c"quanta.some"), block(c"quanta.join"));
             LLVMInstructionEraseFromParent(LLVMGetBasicBlockTerminator(preheader));
@@ -142,21 +142,21 @@ impl Function<'_> {
             if LLVMGetTypeKind(kind) == LLVMTypeKind::LLVMIntegerTypeKind && LLVMGetIntTypeWidth(kind) >= 32 {
                 let pay = block(c"quanta.pay");
                 let is_near = self.is_within(test, start, FAR);
-                charges.often(LLVMBuildCondBr(builder, is_near, pay, some));
+                probes.often(LLVMBuildCondBr(builder, is_near, pay, some));
                 LLVMPositionBuilderAtEnd(builder, pay);
                 self.nowhere();
             }
             let counter = self.counter(strip.local);
             let price = self.price(test, start, u64::from(strip.cost));
-            let price = LLVMBuildAdd(builder, price, charges.constant(u64::from(strip.before)), c"".as_ptr());
-            charges.take(builder, counter, price, [back, all]);
+            let price = LLVMBuildAdd(builder, price, probes.constant(u64::from(strip.before)), c"".as_ptr());
+            probes.take(builder, counter, price, [back, all]);
             LLVMPositionBuilderAtEnd(builder, all);
             self.nowhere();
             LLVMBuildStore(builder, test.end, limit);
             LLVMBuildBr(builder, join);
             LLVMPositionBuilderAtEnd(builder, back);
             self.nowhere();
-            let left = LLVMBuildLoad2(builder, charges.number, counter, c"".as_ptr());
+            let left = LLVMBuildLoad2(builder, probes.number, counter, c"".as_ptr());
             // Or else LLVM would keep what was there before in a register.
             LLVMSetVolatile(left, i32::from(strip.local.is_none()));
             LLVMBuildStore(builder, LLVMBuildAdd(builder, left, price, c"".as_ptr()), counter);
@@ -174,23 +174,23 @@ impl Function<'_> {
 
     /// What all iterations cost that are left, nearly.
     unsafe fn price(&self, test: &Test, from: LLVMValueRef, cost: u64) -> LLVMValueRef {
-        let (charges, builder) = (self.charges, self.builder);
+        let (probes, builder) = (self.probes, self.builder);
         // SAFETY: see the module's documentation.
         unsafe {
             match rate(cost, test.step) {
                 // As in `is_within`, so that LLVM needs one number for both.
                 Some((factor, 0)) if test.is_after_step() => {
-                    let one = charges.constant(1);
+                    let one = probes.constant(1);
                     let before = LLVMBuildSub(builder, self.distance(test, from), one, c"".as_ptr());
-                    let factor = charges.constant(factor);
+                    let factor = probes.constant(factor);
                     LLVMBuildAdd(builder, LLVMBuildMul(builder, before, factor, c"".as_ptr()), factor, c"".as_ptr())
                 }
                 Some((factor, shift)) => {
                     let distance = self.distance(test, from);
-                    let scaled = LLVMBuildMul(builder, distance, charges.constant(factor), c"".as_ptr());
-                    LLVMBuildLShr(builder, scaled, charges.constant(shift), c"".as_ptr())
+                    let scaled = LLVMBuildMul(builder, distance, probes.constant(factor), c"".as_ptr());
+                    LLVMBuildLShr(builder, scaled, probes.constant(shift), c"".as_ptr())
                 }
-                None => LLVMBuildMul(builder, self.iterations(test, from), charges.constant(cost), c"".as_ptr()),
+                None => LLVMBuildMul(builder, self.iterations(test, from), probes.constant(cost), c"".as_ptr()),
             }
         }
     }
@@ -199,7 +199,7 @@ impl Function<'_> {
     /// What the runtime is asked and answers is in the thread's state: registers that it needs would not be free for
     /// the code around.
     unsafe fn pay(&self, strip: &Strip, test: &Test, from: LLVMValueRef, limit: LLVMValueRef) {
-        let Charges { context, number, .. } = *self.charges;
+        let Probes { context, number, .. } = *self.probes;
         let builder = self.builder;
         // SAFETY: see the module's documentation.
         unsafe {
@@ -208,7 +208,7 @@ impl Function<'_> {
                 Step::Up(_) => (self.iterations(test, from), 1),
             };
             let at_once = strip.at_once.map_or(0, |(_, later)| (later / strip.cost).max(1));
-            let [distance, cost, each] = [DISTANCE, COST, STEP].map(|offset| self.charges.state(offset));
+            let [distance, cost, each] = [DISTANCE, COST, STEP].map(|offset| self.probes.state(offset));
             let one_at_least = if test.is_after_step() { ONE_AT_LEAST } else { 0 };
             let word = u64::from(strip.cost | at_once << 16) | one_at_least;
             self.lend_to(strip, |this| {
@@ -218,7 +218,7 @@ impl Function<'_> {
                     // Volatile, so that they stay two: a constant of 64 bits needs a register.
                     LLVMSetVolatile(LLVMBuildStore(builder, value, place), 1);
                 }
-                this.charges.call(builder, this.set.strip);
+                this.probes.call(builder, this.set.strip);
                 let paid = LLVMBuildLoad2(builder, number, distance, c"".as_ptr());
                 LLVMBuildStore(builder, this.moved(test, from, paid), limit);
             });
@@ -227,7 +227,7 @@ impl Function<'_> {
 
     /// What works on the credit itself, although there may be a local copy.
     unsafe fn lend_to(&self, strip: &Strip, body: impl FnOnce(&Self)) {
-        let (credit, local) = (self.charges.credit, strip.local.map(|local| self.locals[&local]));
+        let (credit, local) = (self.probes.credit, strip.local.map(|local| self.locals[&local]));
         // SAFETY: see the module's documentation.
         unsafe {
             if let Some(local) = local {
@@ -248,7 +248,7 @@ impl Function<'_> {
                 return self.is_within(test, from, most.saturating_mul(by.unsigned_abs()));
             }
             let steps = self.iterations(test, from);
-            LLVMBuildICmp(self.builder, LLVMIntULE, steps, self.charges.constant(most), c"".as_ptr())
+            LLVMBuildICmp(self.builder, LLVMIntULE, steps, self.probes.constant(most), c"".as_ptr())
         }
     }
 
@@ -259,10 +259,10 @@ impl Function<'_> {
         unsafe {
             let distance = self.distance(test, from);
             if !test.is_after_step() {
-                return LLVMBuildICmp(self.builder, LLVMIntULE, distance, self.charges.constant(far), c"".as_ptr());
+                return LLVMBuildICmp(self.builder, LLVMIntULE, distance, self.probes.constant(far), c"".as_ptr());
             }
-            let before = LLVMBuildSub(self.builder, distance, self.charges.constant(1), c"".as_ptr());
-            LLVMBuildICmp(self.builder, LLVMIntULT, before, self.charges.constant(far), c"".as_ptr())
+            let before = LLVMBuildSub(self.builder, distance, self.probes.constant(1), c"".as_ptr());
+            LLVMBuildICmp(self.builder, LLVMIntULT, before, self.probes.constant(far), c"".as_ptr())
         }
     }
 
@@ -274,7 +274,7 @@ impl Function<'_> {
             let down = matches!(test.step, Step::By(by) if by < 0);
             let (low, high) = if down { (end, from) } else { (from, end) };
             let distance = LLVMBuildSub(self.builder, high, low, c"".as_ptr());
-            LLVMBuildIntCast2(self.builder, distance, self.charges.number, 0, c"".as_ptr())
+            LLVMBuildIntCast2(self.builder, distance, self.probes.number, 0, c"".as_ptr())
         }
     }
 
@@ -285,7 +285,7 @@ impl Function<'_> {
         unsafe {
             let steps = self.in_steps(self.distance(test, from), test.step);
             let begun = test.goes_on != LLVMIntNE && test.step != Step::By(1);
-            if begun { LLVMBuildAdd(builder, steps, self.charges.constant(1), c"".as_ptr()) } else { steps }
+            if begun { LLVMBuildAdd(builder, steps, self.probes.constant(1), c"".as_ptr()) } else { steps }
         }
     }
 
@@ -314,7 +314,7 @@ impl Function<'_> {
     unsafe fn ahead(&self, test: &Test, from: LLVMValueRef, steps: u64) -> LLVMValueRef {
         let step = if let Step::By(by) = test.step { by.unsigned_abs() } else { 1 };
         // SAFETY: see the module's documentation.
-        unsafe { self.moved(test, from, self.charges.constant(steps.saturating_mul(step))) }
+        unsafe { self.moved(test, from, self.probes.constant(steps.saturating_mul(step))) }
     }
 
     /// The value of the variable when it has come so far, or, where its steps aren't known, so many steps.
@@ -330,7 +330,7 @@ impl Function<'_> {
                 Step::Up(by) => LLVMBuildMul(builder, far, by, c"".as_ptr()),
             };
             if LLVMGetTypeKind(LLVMTypeOf(from)) == LLVMTypeKind::LLVMPointerTypeKind {
-                let byte = LLVMInt8TypeInContext(self.charges.context);
+                let byte = LLVMInt8TypeInContext(self.probes.context);
                 let there = LLVMBuildGEP2(builder, byte, from, [way].as_mut_ptr(), 1, c"".as_ptr());
                 return self.not_beyond(test, there);
             }
@@ -354,7 +354,7 @@ impl Function<'_> {
         // SAFETY: see the module's documentation.
         unsafe {
             if LLVMGetTypeKind(LLVMTypeOf(value)) == LLVMTypeKind::LLVMPointerTypeKind {
-                LLVMBuildPtrToInt(self.builder, value, self.charges.number, c"".as_ptr())
+                LLVMBuildPtrToInt(self.builder, value, self.probes.number, c"".as_ptr())
             } else {
                 value
             }

@@ -19,7 +19,7 @@ fn placed_for(callers: Callers, blocks: &[Block], counted: &[Counted]) -> Placem
 }
 
 #[test]
-fn a_small_function_charges_nothing_and_a_longer_one_as_it_is_entered() {
+fn a_small_function_probes_nothing_and_a_longer_one_as_it_is_entered() {
     let small = placed(&function(&[(3, &[1, 2]), (5, &[3]), (9, &[3]), (2, &[])]), &[]);
     assert_eq!(small, Placement { longest: 14, tail: 14, left: 14, ..Placement::default() });
     let long = placed(&function(&[(30, &[1, 2]), (50, &[3]), (90, &[3]), (2, &[])]), &[]);
@@ -54,8 +54,8 @@ fn a_short_loop_with_a_gate_or_a_limit_is_to_stand_in_a_row() {
     assert_eq!((early.strips.len(), early.repeats), (1, vec![(0, REPEATED.div_ceil(9))]));
     blocks[1].cost = REPEATED;
     assert!(placed(&blocks, &[]).repeats.is_empty(), "the gate is cheap beside it");
-    blocks[1] = Block { cost: 5, calls: true, charges: true, ..blocks[1].clone() };
-    assert!(placed(&blocks, &[]).repeats.is_empty(), "who is called charges");
+    blocks[1] = Block { cost: 5, calls: true, probes: true, ..blocks[1].clone() };
+    assert!(placed(&blocks, &[]).repeats.is_empty(), "who is called probes");
 }
 
 #[test]
@@ -92,9 +92,9 @@ fn a_loop_that_may_end_early_pays_for_little() {
 }
 
 #[test]
-fn a_loop_that_calls_in_every_iteration_leaves_the_charge_to_who_is_called() {
+fn a_loop_that_calls_in_every_iteration_leaves_the_probe_to_who_is_called() {
     let mut blocks = function(&[(3, &[1]), (12, &[1, 2]), (2, &[])]);
-    (blocks[1].calls, blocks[1].charges) = (true, true);
+    (blocks[1].calls, blocks[1].probes) = (true, true);
     assert!(placed(&blocks, &[]).gates.is_empty());
     blocks[1].cost = 2 * BESIDE_A_CALL;
     assert_eq!(placed(&blocks, &[]).gates, [Gate { block: 1, cost: 3 + 2 * BESIDE_A_CALL, local: None }]);
@@ -111,7 +111,7 @@ fn a_small_function_that_calls_only_known_ones_is_a_leaf_all_the_same() {
 }
 
 #[test]
-fn a_call_by_which_nobody_may_charge_pays_for_no_iteration() {
+fn a_call_by_which_nobody_may_probe_pays_for_no_iteration() {
     let mut blocks = function(&[(3, &[1]), (5, &[1, 2]), (2, &[])]);
     (blocks[1].calls, blocks[1].is_open) = (true, true);
     assert_eq!(placed(&blocks, &[]).gates, [Gate { block: 1, cost: 8, local: None }]);
@@ -173,7 +173,7 @@ fn who_calls_somebody_unknown_on_some_ways_alone_pays_there() {
     blocks[2].is_open = false;
     blocks[1].comes_back = true;
     assert!(placed(&blocks, &[]).entry.is_some(), "it calls itself");
-    (blocks[1].comes_back, blocks[1].charges, blocks[1].next) = (false, true, vec![1, 3]);
+    (blocks[1].comes_back, blocks[1].probes, blocks[1].next) = (false, true, vec![1, 3]);
     assert!(placed(&blocks, &[]).entry.is_some(), "the call is in a loop");
 }
 
@@ -200,10 +200,10 @@ fn the_ways_back_from_recursion_have_gates() {
 }
 
 proptest! {
-    /// Whatever the control flow, reducible or not: no way is longer than the bound and a block without a charge,
-    /// none can go on for ever without one, and a charge covers the way to it.
+    /// Whatever the control flow, reducible or not: no way is longer than the bound and a block without a probe,
+    /// none can go on for ever without one, and a probe covers the way to it.
     #[test]
-    fn every_way_is_charged_for(
+    fn every_way_is_paid_for(
         shape in prop::collection::vec((1..60_u32, prop::collection::vec(0..24_usize, 0..3)), 1..24),
         choices in prop::collection::vec(any::<u8>(), 2000),
         callers in prop::sample::select(vec![Callers::Known, Callers::Any]),

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicIsize, Ordering};
 /// A quantum's end that never comes.
 const NEVER: i64 = i64::MAX;
 
-/// A credit that is not used up in a lifetime. Charges of whole loops are at most this.
+/// A credit that is not used up in a lifetime. The price of a whole loop is at most this.
 const PLENTY: i64 = 1 << 62;
 
 /// The credit in a critical section whose quantum is over.
@@ -85,7 +85,7 @@ global_asm!(
     "ret",
     ".cfi_endproc",
     ".size greenwave_quanta_standard, . - greenwave_quanta_standard",
-    // Whether the program has charges: defined by `cargo quanta` when it links, and zero otherwise.
+    // Whether the program has probes: defined by `cargo quanta` when it links, and zero otherwise.
     ".weak __quanta_instrumented",
     ".section .text.greenwave_quanta_instrumented, \"ax\", @progbits",
     ".globl greenwave_quanta_instrumented",
@@ -96,7 +96,7 @@ global_asm!(
     "ret",
     ".cfi_endproc",
     ".size greenwave_quanta_instrumented, . - greenwave_quanta_instrumented",
-    // A probe: learns the pace from what was charged since credit was granted, and grants more; or, if the quantum is
+    // A probe: learns the pace from what was paid since credit was granted, and grants more; or, if the quantum is
     // over (or nearly, so that another probe would not pay), calls `expired`. There are two, which differ in what they
     // save for that call.
     ".macro quanta_probe name, wide",
@@ -118,7 +118,7 @@ global_asm!(
     "rdtsc",
     "shl rdx, 32",
     "or rax, rdx",
-    // rcx: what is left of the quantum; rsi: what has passed since the grant; rax: what was charged for it.
+    // rcx: what is left of the quantum; rsi: what has passed since the grant; rax: what was paid for it.
     "mov rcx, qword ptr fs:[r11 + 8]",
     "sub rcx, rax",
     "mov rsi, rax",
