@@ -39,7 +39,8 @@ use settings::{AggregatorSettings, KvSettings, RecommendSettings, SearchSettings
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Serve {
-    /// A TOML file of settings: the options' names are its keys, with underscores for hyphens
+    /// A TOML file of settings: the options' names are its keys, with underscores for hyphens. Each option can be a
+    /// variable too, such as GREENWAVE_MAX_QUEUE
     #[arg(long, value_name = "FILE", global = true, help_heading = "Process")]
     config: Option<PathBuf>,
     #[command(subcommand)]
