@@ -7,8 +7,8 @@ use std::fs;
 use std::path::Path;
 
 use clap::error::{ContextKind, ContextValue};
-use clap::{ArgAction, Command, Subcommand};
-use serde_json::{Map, Value, json};
+use clap::{Command, Subcommand};
+use serde_json::json;
 use toml::Table;
 
 use super::Service;
@@ -18,8 +18,8 @@ use crate::problem::Problem;
 pub(crate) fn with_variables(serve: Command) -> Command {
     let of_options = |command: Command| {
         command.mut_args(|arg| match arg.get_long().map(variable) {
-            Some(name) if !matches!(arg.get_action(), ArgAction::Help) => arg.env(name).hide_env(true),
-            _ => arg,
+            Some(name) => arg.env(name).hide_env(true),
+            None => arg,
         })
     };
     of_options(serve).mut_subcommands(of_options)
@@ -44,12 +44,12 @@ pub(crate) fn variable_of(error: &clap::Error, mut words: impl Iterator<Item = S
 /// When the file can't be read, has a key that is no setting of the service, or a value that can't be meant.
 pub(super) fn add(file: &Path, said: &Service) -> Result<Service, Problem> {
     let refuse = |what: String| Problem::wrong_use(what).at(file.display());
-    let whole: Map<_, _> =
-        serde_json::from_value(serde_json::to_value(said).map_err(Problem::failure)?).map_err(Problem::failure)?;
-    let Some((service, Value::Object(mut settings))) = whole.into_iter().next() else {
+    let whole = serde_json::to_value(said).map_err(Problem::failure)?;
+    let only = whole.as_object().and_then(|whole| whole.iter().next());
+    let Some((service, Some(said))) = only.map(|(service, said)| (service, said.as_object())) else {
         return Err(Problem::failure("this service takes no file"));
     };
-    let known = keys(&service);
+    let (mut settings, known) = (said.clone(), keys(service));
     for (key, value) in read(file)? {
         if !known.contains(&key) {
             let problem = refuse(format!("nobody knows the setting `{key}`"));
@@ -57,7 +57,7 @@ pub(super) fn add(file: &Path, said: &Service) -> Result<Service, Problem> {
         }
         let value = serde_json::to_value(value).map_err(Problem::failure)?;
         // Alone, so that it is known which setting can't be meant.
-        serde_json::from_value::<Service>(json!({ &*service: { &*key: &value } })).map_err(|error| {
+        serde_json::from_value::<Service>(json!({ service: { &*key: &value } })).map_err(|error| {
             let shown = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
             refuse(format!("setting `{key}` is `{shown}`; {error}"))
         })?;
@@ -89,6 +89,7 @@ fn read(file: &Path) -> Result<Table, Problem> {
 mod tests {
     use super::*;
     use clap::FromArgMatches;
+    use serde_json::Value;
     use std::io::Write;
 
     /// What a service was told by options.

@@ -119,18 +119,13 @@ impl ServerSettings {
     /// secured, and begins at another one of the cores, so that of several not all are on the first.
     pub(super) fn behind(&self, place: usize) -> Self {
         let (tls_cert, tls_key, tls_client_ca) = (None, None, None);
-        let own =
+        let mut own =
             Self { listen: None, name: None, instance: Vec::new(), tls_cert, tls_key, tls_client_ca, ..self.clone() };
-        own.turned(place)
-    }
-
-    /// The same with another one of the cores as the first.
-    fn turned(mut self, by: usize) -> Self {
-        if let Some(Cores(cores)) = &mut self.cores {
-            let by = by % cores.len().max(1);
+        if let Some(Cores(cores)) = &mut own.cores {
+            let by = place % cores.len().max(1);
             cores.rotate_left(by);
         }
-        self
+        own
     }
 
     /// The server that these settings describe. What they leave open is as `usual` has it.
