@@ -5,7 +5,6 @@
 //! a SCAN passes a checkpoint every so many rows.
 
 use std::ops::ControlFlow;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use greenwave::{Code, Context, Server, ServerConfig, ServerHandle, Status};
@@ -13,7 +12,6 @@ use greenwave_kv::{Kv, KvConfig, KvError, Rows};
 
 use crate::proto::kv as proto;
 use crate::serving::ServeError;
-use crate::settings::{SettingError, Settings, value};
 
 /// How a store is served.
 #[derive(Clone, Debug)]
@@ -29,25 +27,6 @@ pub struct KvServiceConfig {
 impl KvServiceConfig {
     /// About 20 us of work: a checkpoint costs a hundredth of that.
     pub const CHECKPOINT_ROWS: u32 = 64;
-
-    /// Understands `data`, `rows`, `value_bytes`, `checkpoint_rows` and the server's settings.
-    ///
-    /// # Errors
-    /// The first setting that can't be meant.
-    pub fn from_settings(mut settings: Settings) -> Result<Self, SettingError> {
-        let directory: PathBuf = settings.require("data", "the directory of the store", value)?;
-        let number = |most: u32| move |text: &str| text.parse().ok().filter(|number| *number <= most);
-        let count = settings.take("rows", "0 to 99999999", number(99_999_999))?;
-        let value_bytes = settings.take("value_bytes", "0 to 1048576", number(Kv::LONGEST_VALUE as u32))?;
-        let checkpoint_rows = settings.take("checkpoint_rows", "a number, 0 for no checkpoints", value)?;
-        let rows = Rows {
-            count: count.unwrap_or(Rows::DEFAULT.count),
-            value_bytes: value_bytes.unwrap_or(Rows::DEFAULT.value_bytes),
-        };
-        let server = settings.server("kv".to_owned())?;
-        let checkpoint_rows = checkpoint_rows.unwrap_or(Self::CHECKPOINT_ROWS);
-        settings.finish().map(|()| Self { store: KvConfig { directory, rows }, checkpoint_rows, server })
-    }
 }
 
 /// Serves a store, which is made first if it isn't there.

@@ -25,7 +25,6 @@ pub mod recommend;
 pub mod replicated;
 pub mod search;
 mod serving;
-pub mod settings;
 
 pub use checkpoint::{Checkpoint, Precision};
 pub use serving::ServeError;

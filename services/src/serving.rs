@@ -13,14 +13,10 @@ use crate::checkpoint::{Checkpoint, Pass};
 use crate::recommend::store::StoreError;
 use crate::replicated::member::MemberError;
 use crate::search::shard::ShardError;
-use crate::settings::SettingError;
 
 /// Why a service doesn't start.
 #[derive(Debug, Error)]
 pub enum ServeError {
-    /// A setting can't be meant.
-    #[error(transparent)]
-    Setting(#[from] SettingError),
     /// A setting of a channel can't be meant.
     #[error(transparent)]
     Channel(#[from] ConfigError),

@@ -1,21 +1,23 @@
 //! The services over TCP, as their processes serve them: clients, servers and stores are the real ones.
 
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use greenwave::rpc::MethodId;
-use greenwave::{Address, Channel, ChannelConfig, Code, Context, ServerHandle, Status};
+use greenwave::policy::AdmissionConfig;
+use greenwave::rpc::{self, MethodId};
+use greenwave::{Address, Channel, ChannelConfig, Code, Context, ServerConfig, ServerHandle, Status};
+use greenwave_kv::{KvConfig, Rows};
 use greenwave_services::kv::{KvServiceConfig, serve_kv};
 use greenwave_services::proto::{kv, recommend as rec, search as proto};
-use greenwave_services::recommend::{StageConfig, serve_stage, store};
+use greenwave_services::recommend::{StageConfig, StageRole, serve_stage, store};
 use greenwave_services::search::corpus::CorpusConfig;
 use greenwave_services::search::index::{self, IndexConfig};
+use greenwave_services::search::shard::Depth;
 use greenwave_services::search::{AggregatorConfig, ShardConfig, serve_aggregator, serve_shard};
-use greenwave_services::settings::Settings;
 use prost::Message;
 
 const LONG: Duration = Duration::from_secs(60);
-const LISTEN: &str = "listen=tcp://127.0.0.1:0";
 
 fn call<R: Message + Default>(address: &Address, method: &str, request: &impl Message) -> Result<R, Status> {
     call_within(&Context::with_deadline(LONG), address, method, request)
@@ -32,8 +34,13 @@ fn call_within<R: Message + Default>(
     Ok(R::decode(&*reply.body).unwrap())
 }
 
-fn settings(words: &[String]) -> Settings {
-    Settings::parse([LISTEN].into_iter().chain(words.iter().map(String::as_str))).unwrap()
+/// A server at a free port.
+fn server(name: &str) -> ServerConfig {
+    ServerConfig::default().name(name).listen(["tcp://127.0.0.1:0".parse().unwrap()])
+}
+
+fn shard(index: PathBuf, shard: usize) -> ShardConfig {
+    ShardConfig { index, shard, depth: Depth::default(), adapt: true, server: server(&format!("shard-{shard:02}")) }
 }
 
 /// An index of three shards over a small corpus, each shard served.
@@ -44,7 +51,12 @@ struct Search {
 }
 
 impl Search {
-    fn start(more: &[&str]) -> Self {
+    fn start() -> Self {
+        Self::start_with(|_| ())
+    }
+
+    /// With shards that are told more.
+    fn start_with(more: impl Fn(&mut ShardConfig)) -> Self {
         let root = tempfile::tempdir().unwrap();
         let text = root.path().join("text");
         fs::create_dir(&text).unwrap();
@@ -54,15 +66,16 @@ impl Search {
         fs::write(text.join("best.md"), "nothing\n\nthe completion queue drains\n").unwrap();
         let config = IndexConfig { shards: 3, ..IndexConfig::new(root.path().join("index")) };
         index::ensure(&CorpusConfig::new(&text), &config, &|_| {}).unwrap();
-        let shard = |number: usize| {
-            let mut words = vec![format!("index={}", config.directory.display()), format!("shard={number}")];
-            words.extend(more.iter().map(|word| (*word).to_owned()));
-            serve_shard(ShardConfig::from_settings(settings(&words)).unwrap()).unwrap()
+        let serve = |number: usize| {
+            let mut config = shard(config.directory.clone(), number);
+            more(&mut config);
+            serve_shard(config).unwrap()
         };
-        let shards: Vec<_> = (0..3).map(shard).collect();
-        let addresses: Vec<_> = shards.iter().map(|shard| shard.addresses()[0].to_string()).collect();
-        let words = [format!("shards={}", addresses.join(","))];
-        let aggregator = serve_aggregator(AggregatorConfig::from_settings(settings(&words)).unwrap()).unwrap();
+        let shards: Vec<_> = (0..3).map(serve).collect();
+        let addresses = shards.iter().map(|shard| vec![shard.addresses()[0].clone()]).collect();
+        let unit = rpc::AggregatorConfig::default();
+        let aggregator = AggregatorConfig { shards: addresses, unit, server: server("aggregator") };
+        let aggregator = serve_aggregator(aggregator).unwrap();
         Self { _root: root, shards, aggregator }
     }
 
@@ -74,7 +87,7 @@ impl Search {
 
 #[test]
 fn the_aggregator_finds_the_best_of_all_shards() {
-    let search = Search::start(&[]);
+    let search = Search::start();
     let reply = search.ask("completion queue").unwrap();
     assert_eq!((reply.hits[0].file.as_str(), reply.hits[0].line), ("best.md", 3));
     assert_eq!(reply.hits[0].passage, "the completion queue drains");
@@ -85,7 +98,7 @@ fn the_aggregator_finds_the_best_of_all_shards() {
 
 #[test]
 fn copies_of_a_passage_in_other_shards_are_shown_once() {
-    let search = Search::start(&[]);
+    let search = Search::start();
     let reply = search.ask("long").unwrap();
     assert_eq!(reply.hits.len(), 1);
     assert!(reply.hits[0].copies >= 10, "{}", reply.hits[0].copies);
@@ -93,7 +106,7 @@ fn copies_of_a_passage_in_other_shards_are_shown_once() {
 
 #[test]
 fn a_shard_that_died_is_missing_and_the_others_answer() {
-    let mut search = Search::start(&[]);
+    let mut search = Search::start();
     search.ask("queue").unwrap();
     search.shards.remove(1).shutdown();
     let reply = search.ask("queue").unwrap();
@@ -105,14 +118,14 @@ fn a_shard_that_died_is_missing_and_the_others_answer() {
 
 #[test]
 fn without_any_shard_there_is_an_error_and_no_empty_answer() {
-    let mut search = Search::start(&[]);
+    let mut search = Search::start();
     search.shards.drain(..).for_each(ServerHandle::shutdown);
     assert_eq!(search.ask("queue").unwrap_err().code, Code::Unavailable);
 }
 
 #[test]
 fn a_question_without_words_is_refused_by_the_aggregator_itself() {
-    let search = Search::start(&[]);
+    let search = Search::start();
     let status = search.ask("?!").unwrap_err();
     assert_eq!(status.code, Code::InvalidArgument);
     assert!(status.message.contains("one word at least"), "{status}");
@@ -121,7 +134,7 @@ fn a_question_without_words_is_refused_by_the_aggregator_itself() {
 
 #[test]
 fn bytes_that_are_no_message_are_refused() {
-    let search = Search::start(&[]);
+    let search = Search::start();
     let channel = Channel::new(search.aggregator.addresses()[0].clone(), ChannelConfig::default()).unwrap();
     let status = channel.call(&Context::with_deadline(LONG), MethodId::of(proto::QUERY), &[0xff; 7]).unwrap_err();
     assert_eq!(status.code, Code::InvalidArgument);
@@ -131,17 +144,19 @@ fn bytes_that_are_no_message_are_refused() {
 fn a_late_question_that_is_served_all_the_same_degrades_unless_told_not_to() {
     let spent = Context::observed(Duration::ZERO);
     let request = proto::QueryRequest { text: "queue".to_owned(), limit: 5 };
-    let precision = |more: &[&str]| {
-        let words: Vec<_> = ["admission=off", "report_only=on"].into_iter().chain(more.iter().copied()).collect();
-        let search = Search::start(&words);
+    let precision = |adapt: bool| {
+        let search = Search::start_with(|shard| {
+            shard.adapt = adapt;
+            shard.server = server("shard").admission(AdmissionConfig::default().enabled(false)).report_only(true);
+        });
         let shard = &search.shards[0].addresses()[0];
         let reply: proto::ShardReply = call_within(&spent, shard, proto::SHARD_QUERY, &request).unwrap();
         assert!(!reply.hits.is_empty());
         reply.precision.unwrap()
     };
-    let adapting = precision(&[]);
+    let adapting = precision(true);
     assert!(adapting.examined == 0 && adapting.wanted > 0);
-    let stubborn = precision(&["adapt=off"]);
+    let stubborn = precision(false);
     assert_eq!(stubborn.examined, stubborn.wanted);
 }
 
@@ -164,16 +179,15 @@ impl Chain {
         }
         let stores = root.path().join("stores");
         store::ensure(&crates, &stores).unwrap();
-        let last = Self::stage(&stores, "recommendation", None);
-        let middle = Self::stage(&stores, "history", Some(&last));
-        let profile = Self::stage(&stores, "profile", Some(&middle));
+        let next = |server: &ServerHandle| server.addresses()[0].clone();
+        let last = Self::stage(&stores, "recommendation", StageRole::Recommendation);
+        let middle = Self::stage(&stores, "history", StageRole::History { next: next(&last) });
+        let profile = Self::stage(&stores, "profile", StageRole::Profile { next: next(&middle) });
         Self { _root: root, profile, _later: [middle, last] }
     }
 
-    fn stage(stores: &std::path::Path, stage: &str, next: Option<&ServerHandle>) -> ServerHandle {
-        let mut words = vec![format!("store={}", stores.display()), format!("stage={stage}")];
-        words.extend(next.map(|next| format!("next={}", next.addresses()[0])));
-        serve_stage(StageConfig::from_settings(settings(&words)).unwrap()).unwrap()
+    fn stage(stores: &Path, name: &str, stage: StageRole) -> ServerHandle {
+        serve_stage(StageConfig { store: stores.to_owned(), stage, adapt: true, server: server(name) }).unwrap()
     }
 
     fn ask(&self, user: &str, limit: u32) -> Result<rec::RecommendReply, Status> {
@@ -228,17 +242,22 @@ struct KvServer {
 }
 
 impl KvServer {
-    fn start(more: &[&str]) -> Self {
-        let root = tempfile::tempdir().unwrap();
-        let server = Self::serve(&root, more);
-        Self { root, server }
+    fn start() -> Self {
+        Self::start_with(|_| ())
     }
 
-    fn serve(root: &tempfile::TempDir, more: &[&str]) -> ServerHandle {
-        let data = format!("data={}", root.path().join("kv").display());
-        let words: Vec<_> = [data.as_str(), "rows=200", "value_bytes=50"].iter().chain(more).copied().collect();
-        let words: Vec<_> = words.into_iter().map(str::to_owned).collect();
-        serve_kv(KvServiceConfig::from_settings(settings(&words)).unwrap()).unwrap()
+    /// With a server that is told more.
+    fn start_with(more: impl Fn(&mut KvServiceConfig)) -> Self {
+        let root = tempfile::tempdir().unwrap();
+        let mut config = Self::config(&root);
+        more(&mut config);
+        Self { server: serve_kv(config).unwrap(), root }
+    }
+
+    fn config(root: &tempfile::TempDir) -> KvServiceConfig {
+        let rows = Rows { count: 200, value_bytes: 50 };
+        let store = KvConfig { directory: root.path().join("kv"), rows };
+        KvServiceConfig { store, checkpoint_rows: KvServiceConfig::CHECKPOINT_ROWS, server: server("kv") }
     }
 
     fn ask<R: Message + Default>(&self, method: &str, request: &impl Message) -> Result<R, Status> {
@@ -256,7 +275,7 @@ impl KvServer {
 
 #[test]
 fn a_store_is_read_written_and_scanned_over_the_network() {
-    let store = KvServer::start(&[]);
+    let store = KvServer::start();
     assert_eq!(store.get("row00000042").value.len(), 50);
     assert_eq!(store.get("ada"), kv::GetReply::default());
     let put = kv::PutRequest { key: "ada".into(), value: "lovelace".into() };
@@ -271,28 +290,31 @@ fn a_store_is_read_written_and_scanned_over_the_network() {
 
 #[test]
 fn what_was_put_outlives_the_server() {
-    let KvServer { root, server } = KvServer::start(&[]);
+    let KvServer { root, server } = KvServer::start();
     let put = kv::PutRequest { key: "ada".into(), value: "lovelace".into() };
     call::<kv::PutReply>(&server.addresses()[0], kv::PUT, &put).unwrap();
     server.shutdown();
-    let server = KvServer::serve(&root, &[]);
+    let server = serve_kv(KvServer::config(&root)).unwrap();
     assert_eq!(KvServer { root, server }.get("ada").value, "lovelace");
 }
 
 #[test]
 fn a_scan_whose_time_is_up_is_given_up_and_one_in_time_reads_all_with_checkpoints_and_without() {
     let spent = Context::with_deadline(Duration::from_nanos(1));
-    let store = KvServer::start(&["admission=off", "checkpoint_rows=1"]);
+    let store = KvServer::start_with(|config| {
+        config.checkpoint_rows = 1;
+        config.server = server("kv").admission(AdmissionConfig::default().enabled(false));
+    });
     let address = &store.server.addresses()[0];
     let status = call_within::<kv::ScanReply>(&spent, address, kv::SCAN, &kv::ScanRequest::default()).unwrap_err();
     assert_eq!(status.code, Code::DeadlineExceeded);
-    let without = KvServer::start(&["checkpoint_rows=0"]);
+    let without = KvServer::start_with(|config| config.checkpoint_rows = 0);
     assert_eq!(without.scan("").unwrap(), store.scan("").unwrap());
 }
 
 #[test]
 fn keys_that_no_row_can_have_are_the_callers_mistake() {
-    let store = KvServer::start(&[]);
+    let store = KvServer::start();
     let long = "k".repeat(1025);
     let status = store.ask::<kv::GetReply>(kv::GET, &kv::GetRequest { key: long }).unwrap_err();
     assert_eq!((status.code, status.message.contains("allowed are 1 to 1024")), (Code::InvalidArgument, true));
@@ -300,45 +322,14 @@ fn keys_that_no_row_can_have_are_the_callers_mistake() {
 
 #[test]
 fn a_store_that_is_served_already_is_refused_with_a_remedy() {
-    let store = KvServer::start(&[]);
-    let data = format!("data={}", store.root.path().join("kv").display());
-    let config = KvServiceConfig::from_settings(settings(&[data, "rows=200".into(), "value_bytes=50".into()]));
-    let error = serve_kv(config.unwrap()).err().unwrap();
+    let store = KvServer::start();
+    let error = serve_kv(KvServer::config(&store.root)).err().unwrap();
     assert!(error.to_string().contains("open in another process; stop that one"), "{error}");
-}
-
-#[test]
-fn a_wrong_configuration_stops_at_start_and_names_the_key() {
-    let shard = |words: &[&str]| ShardConfig::from_settings(Settings::parse(words).unwrap()).unwrap_err().to_string();
-    assert_eq!(shard(&[LISTEN, "index=/x", "shard=999"]), "setting `shard` is `999`; allowed: 0 to 255");
-    assert!(shard(&[LISTEN, "shard=1"]).starts_with("setting `index` is missing"));
-    assert!(shard(&[LISTEN, "shard=1", "index=/x", "next=here"]).starts_with("nobody knows the setting `next`"));
-    let aggregator = |words: &[&str]| AggregatorConfig::from_settings(Settings::parse(words).unwrap()).unwrap_err();
-    assert!(aggregator(&[LISTEN, "shards=tcp://127.0.0.1:1,oops"]).to_string().contains("`tcp://127.0.0.1:1,oops`"));
-    let stage = |words: &[&str]| StageConfig::from_settings(Settings::parse(words).unwrap()).unwrap_err();
-    assert!(stage(&[LISTEN, "stage=profile", "store=/x"]).to_string().starts_with("setting `next` is missing"));
-    assert!(stage(&[LISTEN, "stage=last", "store=/x"]).to_string().contains("profile, history or recommendation"));
-}
-
-#[test]
-fn a_store_of_impossible_rows_is_refused() {
-    let config = |words: &[&str]| KvServiceConfig::from_settings(Settings::parse(words).unwrap()).unwrap_err();
-    let error = config(&[LISTEN, "data=/x", "rows=100000000"]).to_string();
-    assert_eq!(error, "setting `rows` is `100000000`; allowed: 0 to 99999999");
-    assert!(config(&[LISTEN]).to_string().starts_with("setting `data` is missing"));
 }
 
 #[test]
 fn a_shard_without_an_index_does_not_start() {
     let root = tempfile::tempdir().unwrap();
-    let config = ShardConfig::from_settings(settings(&[format!("index={}", root.path().display()), "shard=0".into()]));
-    let error = serve_shard(config.unwrap()).err().unwrap();
+    let error = serve_shard(shard(root.path().to_owned(), 0)).err().unwrap();
     assert!(error.to_string().contains("nothing was built"), "{error}");
-}
-
-#[test]
-fn replicas_of_a_shard_are_separated_by_a_bar() {
-    let words = [LISTEN, "shards=tcp://127.0.0.1:1|tcp://127.0.0.1:2,tcp://127.0.0.1:3"];
-    let config = AggregatorConfig::from_settings(Settings::parse(words).unwrap()).unwrap();
-    assert_eq!(config.shards.iter().map(Vec::len).collect::<Vec<_>>(), [2, 1]);
 }

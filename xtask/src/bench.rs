@@ -47,12 +47,13 @@ struct Bench {
 /// A package, `--bin` or `--example`, and its name.
 type Target = [&'static str; 3];
 
-const AGENT: Target = ["greenwave-cli", "--bin", "greenwave"];
+/// The command, which some have do what it does for its users.
+const COMMAND: Target = ["greenwave-cli", "--bin", "greenwave"];
 
 fn bench(name: &str, quick: bool) -> Option<Bench> {
     let (targets, before, words): (&[Target], _, &[&str]) = match name {
-        "flows" => (&[["greenwave-flows", "--bin", "greenwave-flows"], AGENT], None, &["bench"]),
-        "path" => (&[AGENT], None, &["reproduce", "path"]),
+        "flows" => (&[["greenwave-flows", "--bin", "greenwave-flows"], COMMAND], None, &["bench"]),
+        "path" => (&[["greenwave-path", "--bin", "greenwave-path"], COMMAND], None, &["bench"]),
         "replica" => {
             let own = &[["greenwave-bench-replica", "--bin", "greenwave-bench-replica"]];
             (own, Some(("etcd", "prepare")), &["bench"])

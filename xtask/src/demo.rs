@@ -4,11 +4,12 @@ use anyhow::Result;
 
 use crate::step::{Steps, cargo_quanta};
 
-const PACKAGE: [&str; 3] = ["--release", "--package", "greenwave-cli"];
+/// The benchmark that it is a part of, and the command, whose services it puts load on.
+const PACKAGES: [&str; 5] = ["--release", "--package", "greenwave-path", "--package", "greenwave-cli"];
 
-/// Builds the command with probes and hands all words over to it; `--help` is answered by the demo itself.
+/// Builds both with probes and hands all words over; `--help` is answered by the demo itself.
 pub(crate) fn run(words: &[String]) -> Result<()> {
     let mut steps = Steps::new(2);
-    steps.run("build with probes", cargo_quanta("build").args(PACKAGE))?;
-    steps.run("demo", cargo_quanta("run").arg("--quiet").args(PACKAGE).args(["--", "demo"]).args(words))
+    steps.run("build with probes", cargo_quanta("build").args(PACKAGES))?;
+    steps.run("demo", cargo_quanta("run").arg("--quiet").args(&PACKAGES[..3]).args(["--", "demo"]).args(words))
 }

@@ -24,7 +24,7 @@ Usage: cargo xtask COMMAND [OPTIONS]
 
 Commands:
   test [--quick]                        formatting, lints, panics, documentation, models, fuzz targets, tests
-  demo [ARGS]                           builds `greenwave` and runs `greenwave demo ARGS`
+  demo [ARGS]                           shows three services under load, in a table and a page
   bench flows|path|preempt|replica|rpc|served|verbs [--quick] [ARGS]
                                         builds and runs a benchmark; all but verbs write target/bench/NAME.json
   ebpf [--check]                        builds the agent's eBPF object, or checks the one that is kept

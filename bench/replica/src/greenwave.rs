@@ -2,16 +2,19 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::time::Duration;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
+use clap::Args;
 use greenwave::{Address, Channel, ChannelConfig, Context};
 use greenwave_bench::rpc::{Patience, RpcTarget};
 use greenwave_bench::target::Target;
+use greenwave_policy::replication::Setting;
 use greenwave_services::proto::replicated as proto;
 use greenwave_services::replicated::client::{Freshness, GroupClient};
 use greenwave_services::replicated::member::{MemberConfig, serve_member};
-use greenwave_services::settings::Settings;
+use greenwave_services::replicated::peers::Peers;
 use prost::Message as _;
 
 use crate::cluster::{Client, Cluster, Folder, MEMBERS, PATIENCE, free_ports, wait_until_led};
@@ -29,36 +32,53 @@ pub(crate) struct Greenwave {
     _folder: Folder,
 }
 
-/// Serves one replica until this process is killed. The settings are those of `greenwave serve kv`, as `key=value`.
-pub(crate) fn serve(settings: &[String]) -> anyhow::Result<()> {
-    let member = serve_member(MemberConfig::from_settings(Settings::parse(settings)?)?)?;
-    loop {
-        if let Some(why) = member.failure() {
-            anyhow::bail!("the replica has stopped: {why:?}");
+/// A replica, as its process is told.
+#[derive(Args)]
+pub(crate) struct Replica {
+    #[arg(long)]
+    id: u64,
+    #[arg(long)]
+    peers: Peers,
+    #[arg(long)]
+    data: PathBuf,
+    /// One command a batch, one batch at a time
+    #[arg(long)]
+    alone: bool,
+}
+
+impl Replica {
+    /// Serves it until this process is killed.
+    pub(crate) fn serve(self) -> anyhow::Result<()> {
+        // A command is in no batch with another, and waits for the one before it.
+        let sizing = self.alone.then(|| Setting::new(1, 1)).transpose()?;
+        let usual = MemberConfig::new(self.id, self.peers, self.data)?;
+        let member = serve_member(MemberConfig { sizing, ..usual })?;
+        loop {
+            if let Some(why) = member.failure() {
+                anyhow::bail!("the replica has stopped: {why:?}");
+            }
+            std::thread::sleep(Duration::from_millis(100));
         }
-        std::thread::sleep(Duration::from_millis(100));
     }
 }
 
 impl Greenwave {
-    /// Starts a new one, with further settings, and waits until it has a leader.
-    pub(crate) fn start(further: &[String]) -> anyhow::Result<Self> {
+    /// Starts a new one, whose commands are `alone` in their batches or not, and waits until it has a leader.
+    pub(crate) fn start(alone: bool) -> anyhow::Result<Self> {
         let folder = Folder::new()?;
         let ports: [u16; MEMBERS] = free_ports()?;
-        let addresses = ports.map(|port| format!("tcp://127.0.0.1:{port}"));
-        let peers: Vec<String> =
-            addresses.iter().enumerate().map(|(at, address)| format!("{}={address}", at + 1)).collect();
+        let addresses = ports.map(|port| Address::Tcp(([127, 0, 0, 1], port).into()));
+        let peers = Peers::new((1..).zip(addresses.iter().cloned()))?.to_string();
         let own = env::current_exe().context("can't tell where this program is")?;
         let member = |nth: usize| {
             let data = folder.path().join(format!("r{nth}"));
-            let settings =
-                [format!("id={}", nth + 1), format!("peers={}", peers.join(",")), format!("data={}", data.display())];
-            let words = ["replica".to_owned()].into_iter().chain(settings).chain(further.iter().cloned());
+            let (id, data) = (format!("--id={}", nth + 1), format!("--data={}", data.display()));
+            let words = ["replica".to_owned(), id, format!("--peers={peers}"), data].into_iter();
+            let words = words.chain(alone.then(|| "--alone".to_owned()));
             Member::start(&own, words.map(OsString::from).collect(), &[])
         };
         let members = [member(0)?, member(1)?, member(2)?];
-        let addresses =
-            addresses.iter().map(|address| Ok(address.parse()?)).collect::<anyhow::Result<Vec<Address>>>()?;
+        let addresses = addresses.to_vec();
         let store =
             |address: &Address| Ok(proto::StoreClient::new(Channel::new(address.clone(), ChannelConfig::default())?));
         let stores = addresses.iter().map(store).collect::<anyhow::Result<_>>()?;

@@ -20,13 +20,10 @@ pub(crate) const NAME: &str = "lone-request";
 /// Whose latency counts as 1.
 pub(crate) const STATIC: &str = "static-1";
 
-/// A command is in no batch with another, and waits for the one before it.
-const ALONE: [&str; 2] = ["batch_bytes=1", "window_bytes=1"];
-
 pub(crate) fn measure(quick: bool, bench: &mut Benchmark) -> anyhow::Result<()> {
     let (count, time) = if quick { (4, Duration::from_millis(700)) } else { (24, Duration::from_secs(1)) };
     let put = Put { name: NAME, arrivals: Arrivals::Closed { in_flight: 1 } };
-    let groups = [Greenwave::start(&[])?, Greenwave::start(&ALONE.map(str::to_owned))?];
+    let groups = [Greenwave::start(false)?, Greenwave::start(true)?];
     bench.progress = Progress::new(count * groups.len());
     let cells = Cell::of_case(NAME, &["controller", STATIC]);
     let rounds = bench.rounds(cells, count, |round, at, progress| put.run(&groups[at], time, round as u64, progress));

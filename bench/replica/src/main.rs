@@ -48,11 +48,7 @@ enum Command {
     Prepare,
     /// Serves one replica until it is killed
     #[command(hide = true)]
-    Replica {
-        /// As those of `greenwave serve kv`
-        #[arg(value_name = "KEY=VALUE", required = true)]
-        settings: Vec<String>,
-    },
+    Replica(greenwave::Replica),
     /// Becomes another program, which ends when the process that started this does
     #[command(hide = true)]
     Guard {
@@ -76,7 +72,7 @@ fn main() -> anyhow::Result<()> {
             }
             Ok(())
         }
-        Command::Replica { settings } => greenwave::serve(&settings),
+        Command::Replica(replica) => replica.serve(),
         Command::Guard { words } => process::become_program(&words, Signal::KILL),
     }
 }

@@ -38,7 +38,7 @@ impl System {
     /// Starts three replicas of it, and waits until they have a leader.
     pub(crate) fn start(self) -> anyhow::Result<Box<dyn Cluster>> {
         match self {
-            Self::Greenwave => Ok(Box::new(Greenwave::start(&[])?)),
+            Self::Greenwave => Ok(Box::new(Greenwave::start(false)?)),
             Self::Etcd => Ok(Box::new(Etcd::start()?)),
         }
     }

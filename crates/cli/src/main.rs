@@ -27,7 +27,6 @@ mod bench;
 mod call;
 mod data;
 mod doctor;
-mod experiment;
 mod group;
 mod problem;
 mod quantity;
@@ -42,7 +41,7 @@ mod tune;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use problem::Problem;
 
 /// RPC for services that have to answer on time: serve, call and measure
@@ -61,13 +60,9 @@ enum Command {
     Group(group::Group),
     Tune(Box<tune::Tune>),
     Bench(bench::Bench),
-    Demo(experiment::Demo),
-    Reproduce(experiment::Reproduce),
     Doctor(doctor::Doctor),
     Agent(agent::Agent),
     Top(top::Top),
-    #[command(hide = true)]
-    Relay(experiment::Relay),
 }
 
 const EXAMPLES: &str = "\
@@ -78,7 +73,8 @@ Examples:
 
 fn main() -> ExitCode {
     tracing_subscriber::fmt().with_max_level(tracing::Level::WARN).with_writer(std::io::stderr).compact().init();
-    let done = match Cli::try_parse() {
+    let matches = command().try_get_matches();
+    let done = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(Cli { command }) => match command {
             Command::Serve(serve) => serve.run(),
             Command::Cluster(cluster) => cluster.run(),
@@ -86,12 +82,9 @@ fn main() -> ExitCode {
             Command::Group(group) => group.run(),
             Command::Tune(tune) => tune.run(),
             Command::Bench(bench) => bench.run(),
-            Command::Demo(demo) => demo.run().map_err(Problem::from),
-            Command::Reproduce(reproduce) => reproduce.run().map_err(Problem::from),
             Command::Doctor(doctor) => doctor.run(),
             Command::Agent(agent) => agent.run(),
             Command::Top(top) => top.run(),
-            Command::Relay(relay) => relay.run().map_err(Problem::from),
         },
         Err(shown) if shown.kind() == ErrorKind::DisplayHelp || shown.kind() == ErrorKind::DisplayVersion => {
             return print(&shown, ExitCode::SUCCESS);
@@ -99,7 +92,10 @@ fn main() -> ExitCode {
         Err(shown) if shown.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             return print(&shown, ExitCode::from(2));
         }
-        Err(error) => Err(Problem::from(error)),
+        Err(error) => Err(match serve::variable_of(&error, std::env::args()) {
+            Some(variable) => Problem::from(error).at(format_args!("variable {variable}")),
+            None => Problem::from(error),
+        }),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -108,6 +104,11 @@ fn main() -> ExitCode {
             problem.exit_code()
         }
     }
+}
+
+/// The command line, and the variables that stand for some of it.
+fn command() -> clap::Command {
+    Cli::command().mut_subcommand("serve", serve::with_variables)
 }
 
 /// Prints help or the version. Whoever closed the stream doesn't want it.
@@ -119,11 +120,10 @@ fn print(shown: &clap::Error, code: ExitCode) -> ExitCode {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_well_formed() {
-        Cli::command().debug_assert();
+        command().debug_assert();
     }
 
     #[test]

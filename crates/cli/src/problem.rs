@@ -54,23 +54,19 @@ impl Problem {
 }
 
 impl From<clap::Error> for Problem {
-    /// Without the usage: a line is read, a page is not.
     fn from(error: clap::Error) -> Self {
-        let text = error.to_string();
-        let said = text.lines().take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"));
-        let said: Vec<_> = said.map(str::trim).filter(|line| !line.is_empty()).collect();
-        let said = said.join(" ");
-        Self::wrong_use(said.strip_prefix("error: ").unwrap_or(&said)).remedy("see --help")
+        Self::wrong_use(in_a_line(&error)).remedy("see --help")
     }
 }
 
-impl From<anyhow::Error> for Problem {
-    fn from(error: anyhow::Error) -> Self {
-        error.downcast().unwrap_or_else(|error| Self::failure(format!("{error:#}")))
-    }
+/// What clap has to say, without the usage: a line is read, a page is not.
+pub(crate) fn in_a_line(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let said = text.lines().take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"));
+    let said: Vec<_> = said.map(str::trim).filter(|line| !line.is_empty()).collect();
+    let said = said.join(" ");
+    said.strip_prefix("error: ").unwrap_or(&said).to_owned()
 }
-
-impl std::error::Error for Problem {}
 
 /// What, where and remedy, as far as they are known.
 impl fmt::Display for Problem {

@@ -58,6 +58,18 @@ impl Choice {
     }
 }
 
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Auto => "auto",
+            Self::Uring => "uring",
+            Self::Epoll => "epoll",
+            Self::Memory(_) => "memory",
+            Self::Fabric => "fabric",
+        })
+    }
+}
+
 impl FromStr for Choice {
     type Err = VerbsError;
 

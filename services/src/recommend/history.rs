@@ -10,10 +10,10 @@ use std::time::Duration;
 use fjall::Keyspace;
 
 use crate::checkpoint::{Effort, Pass, Precision, Steps};
+use crate::proto::recommend::{Neighbour, Trait};
 
 use super::profile::ReadError;
 use super::store::{Stage, Store, StoreError, holders_of, number};
-use super::users::Trait;
 
 /// Traits scanned between two checkpoints.
 const STEP: usize = 1;
@@ -45,15 +45,6 @@ pub struct History {
 impl History {
     /// More neighbours than this aren't kept.
     pub const NEIGHBOURS: usize = 128;
-}
-
-/// A user who is like another.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Neighbour {
-    /// Its name.
-    pub user: String,
-    /// How similar it is, from 0 to 1.
-    pub similarity: f32,
 }
 
 impl Histories {

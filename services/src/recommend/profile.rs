@@ -12,9 +12,9 @@ use prost::Message;
 use thiserror::Error;
 
 use crate::checkpoint::{Effort, Pass, Precision, Steps};
+use crate::proto::recommend::Trait;
 
 use super::store::{Stage, Store, StoreError, StoredTraits, number};
-use super::users::Trait;
 
 /// Dependencies read between two checkpoints.
 const STEP: usize = 1;

@@ -13,11 +13,10 @@ use fjall::Keyspace;
 use prost::Message;
 
 use crate::checkpoint::{Effort, Pass, Precision, Steps};
+use crate::proto::recommend::{Neighbour, Suggestion, Trait};
 
-use super::history::Neighbour;
 use super::profile::ReadError;
 use super::store::{Stage, Store, StoreError, StoredTraits};
-use super::users::Trait;
 
 /// Neighbours heard between two checkpoints.
 const STEP: usize = 4;
@@ -58,17 +57,6 @@ pub struct Recommended {
     pub precision: Precision,
     /// Whether the work was called off before its end.
     pub stopped: bool,
-}
-
-/// A crate that the user might want.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Suggestion {
-    /// Its name.
-    pub name: String,
-    /// The votes for it.
-    pub score: f32,
-    /// Who gave it the strongest vote.
-    pub because: String,
 }
 
 impl Recommendations {

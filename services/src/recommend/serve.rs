@@ -9,13 +9,11 @@ use greenwave::{Address, Channel, ChannelConfig, Code, Context, Router, Server, 
 use crate::checkpoint::Precision;
 use crate::proto::recommend as proto;
 use crate::serving::{Adapt, Ahead, ServeError, limit_or_default};
-use crate::settings::{SettingError, Settings, value};
 
-use super::history::{Histories, Neighbour};
+use super::history::Histories;
 use super::profile::{Profiles, ReadError};
-use super::recommendation::{Recommendations, Request, Suggestion};
+use super::recommendation::{Recommendations, Request};
 use super::store::Stage;
-use super::users::Trait;
 
 /// How a stage is served.
 #[derive(Clone, Debug)]
@@ -26,8 +24,6 @@ pub struct StageConfig {
     pub stage: StageRole,
     /// Whether less is done when the budget is short.
     pub adapt: bool,
-    /// How the next stage is called.
-    pub channel: ChannelConfig,
     /// The server.
     pub server: ServerConfig,
 }
@@ -49,34 +45,13 @@ pub enum StageRole {
     Recommendation,
 }
 
-impl StageConfig {
-    /// Understands `stage`, `store`, `next`, `adapt` and the server's settings.
-    ///
-    /// # Errors
-    /// The first setting that can't be meant.
-    pub fn from_settings(mut settings: Settings) -> Result<Self, SettingError> {
-        let named = |text: &str| Stage::ALL.into_iter().find(|stage| stage.name() == text);
-        let stage = settings.require("stage", "profile, history or recommendation", named)?;
-        let mut next = || settings.require("next", "the next stage's address, such as tcp://127.0.0.1:7002", value);
-        let role = match stage {
-            Stage::Profile => StageRole::Profile { next: next()? },
-            Stage::History => StageRole::History { next: next()? },
-            Stage::Recommendation => StageRole::Recommendation,
-        };
-        let store = settings.require("store", "the directory of the stores", value)?;
-        let adapt = settings.adapt()?;
-        let server = settings.server(stage.name().to_owned())?;
-        let channel = ChannelConfig::of(&server);
-        settings.finish().map(|()| Self { store, stage: role, adapt, channel, server })
-    }
-}
-
 /// Serves a stage.
 ///
 /// # Errors
 /// When its store wasn't built or is open elsewhere, or the server can't start.
 pub fn serve_stage(config: StageConfig) -> Result<ServerHandle, ServeError> {
-    let StageConfig { store, stage, adapt, channel, server } = config;
+    let StageConfig { store, stage, adapt, server } = config;
+    let channel = ChannelConfig::of(&server);
     let adapt = Adapt(adapt);
     let ahead = Ahead::unknown();
     let router: Router = match stage {
@@ -110,12 +85,7 @@ impl proto::Profile for ProfileStage {
         let limit = checked_limit(request.limit)?;
         let work = self.adapt.work(context, self.ahead.expected(), |pass| self.profiles.of(&request.user, pass));
         let profile = work??;
-        let next = proto::HistoryRequest {
-            user: request.user,
-            traits: profile.traits.into_iter().map(proto::Trait::from).collect(),
-            has: profile.has,
-            limit,
-        };
+        let next = proto::HistoryRequest { user: request.user, traits: profile.traits, has: profile.has, limit };
         Ok(through(Stage::Profile, profile.precision, self.ahead.noted(self.next.recommend(context, &next)?)))
     }
 }
@@ -130,12 +100,10 @@ struct HistoryStage {
 impl proto::History for HistoryStage {
     fn recommend(&self, context: &Context, request: proto::HistoryRequest) -> Result<proto::RecommendReply, Status> {
         let proto::HistoryRequest { user, traits, has, limit } = request;
-        let known: Vec<Trait> = traits.iter().cloned().map(Trait::from).collect();
         let of = user.split_once('@').map_or(user.as_str(), |(name, _)| name);
-        let work = self.adapt.work(context, self.ahead.expected(), |pass| self.histories.like(&known, of, pass));
+        let work = self.adapt.work(context, self.ahead.expected(), |pass| self.histories.like(&traits, of, pass));
         let history = work??;
-        let neighbours = history.neighbours.into_iter().map(proto::Neighbour::from).collect();
-        let next = proto::RecommendationRequest { traits, has, neighbours, limit };
+        let next = proto::RecommendationRequest { traits, has, neighbours: history.neighbours, limit };
         Ok(through(Stage::History, history.precision, self.ahead.noted(self.next.recommend(context, &next)?)))
     }
 }
@@ -151,16 +119,11 @@ impl proto::Recommendation for LastStage {
         context: &Context,
         request: proto::RecommendationRequest,
     ) -> Result<proto::RecommendReply, Status> {
-        let request = Request {
-            limit: limit_or_default(request.limit),
-            traits: request.traits.into_iter().map(Trait::from).collect(),
-            has: request.has,
-            neighbours: request.neighbours.into_iter().map(Neighbour::from).collect(),
-        };
+        let proto::RecommendationRequest { traits, has, neighbours, limit } = request;
+        let request = Request { limit: limit_or_default(limit), traits, has, neighbours };
         let work = self.adapt.work(context, Duration::ZERO, |pass| self.recommendations.rank(&request, pass));
         let recommended = work??;
-        let crates = recommended.crates.into_iter().map(proto::Suggestion::from).collect();
-        let reply = proto::RecommendReply { crates, stages: Vec::new() };
+        let reply = proto::RecommendReply { crates: recommended.crates, stages: Vec::new() };
         Ok(through(Stage::Recommendation, recommended.precision, reply))
     }
 }
@@ -190,35 +153,5 @@ impl From<ReadError> for Status {
             ReadError::Engine(_) => Code::Internal,
         };
         Self::new(code, error.to_string())
-    }
-}
-
-impl From<Trait> for proto::Trait {
-    fn from(Trait { name, weight }: Trait) -> Self {
-        Self { name, weight }
-    }
-}
-
-impl From<proto::Trait> for Trait {
-    fn from(proto::Trait { name, weight }: proto::Trait) -> Self {
-        Self { name, weight }
-    }
-}
-
-impl From<Neighbour> for proto::Neighbour {
-    fn from(Neighbour { user, similarity }: Neighbour) -> Self {
-        Self { user, similarity }
-    }
-}
-
-impl From<proto::Neighbour> for Neighbour {
-    fn from(proto::Neighbour { user, similarity }: proto::Neighbour) -> Self {
-        Self { user, similarity }
-    }
-}
-
-impl From<Suggestion> for proto::Suggestion {
-    fn from(Suggestion { name, score, because }: Suggestion) -> Self {
-        Self { name, score, because }
     }
 }

@@ -14,7 +14,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
-use std::{fs, io};
+use std::str::FromStr;
+use std::{fmt, fs, io};
 
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 use prost::Message;
@@ -22,9 +23,10 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::kept::{self, Files, KeptError, Outcome};
+use crate::proto::recommend::Trait;
 
 use super::registry::{Manifests, Registry, RegistryError};
-use super::users::{self, Trait, User};
+use super::users::{self, User};
 
 /// Raised whenever what is written changes, so that older directories are built again.
 const FORMAT: u32 = 2;
@@ -57,6 +59,21 @@ impl Stage {
             Self::History => "history",
             Self::Recommendation => "recommendation",
         }
+    }
+}
+
+impl fmt::Display for Stage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Stage {
+    type Err = &'static str;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        let named = Self::ALL.into_iter().find(|stage| stage.name() == name);
+        named.ok_or("allowed: profile, history or recommendation")
     }
 }
 

@@ -7,6 +7,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::proto::recommend::Trait;
+
 use super::registry::{Crate, Dependency, Need};
 
 /// A user.
@@ -16,15 +18,6 @@ pub struct User {
     pub id: String,
     /// Its traits, by name.
     pub traits: Vec<Trait>,
-}
-
-/// A trait with its weight.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Trait {
-    /// Its name, with the letter of its kind in front.
-    pub name: String,
-    /// How much it tells.
-    pub weight: f32,
 }
 
 impl Trait {

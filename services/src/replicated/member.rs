@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use greenwave::policy::AdmissionConfig;
 use greenwave::verbs::TlsClient;
-use greenwave::verbs::tls::{Identity, Pem};
 use greenwave::{Address, Code, Context, Server, ServerConfig, ServerHandle, Status};
 use greenwave_replica::core::{CoreConfig, Limits, Refusal, Setting, Sizing, StopCause};
 use greenwave_replica::runtime::ReplicaStartError;
@@ -26,9 +26,8 @@ use super::peers::{Peers, PeersError};
 use super::serve::Service;
 use crate::proto::replicated as proto;
 use crate::serving::ServeError;
-use crate::settings::{SettingError, Settings, switch, value};
 
-/// Calls that may be open at a time, unless it is said otherwise: most of them wait for a commit.
+/// Calls that may be open at a time: most of them wait for a commit.
 const COROUTINES: usize = 8192;
 
 /// How a replica is served.
@@ -83,66 +82,17 @@ pub struct Member {
 }
 
 impl MemberConfig {
-    /// Understands `data`, `id`, `peers`, `join`, `group`, `batch_bytes` with `window_bytes`, `log_bytes`, `tls_peer_ca`,
-    /// and the server's settings. It listens where the peers say, unless `listen` says otherwise. Who is admitted is the
-    /// replica's to decide, unless `admission` says otherwise.
+    /// Replica `id` of a group that begins with these peers. It listens where they say, and who is admitted is the
+    /// replica's to decide, not the server's.
     ///
     /// # Errors
-    /// The first setting that can't be meant.
-    pub fn from_settings(mut settings: Settings) -> Result<Self, SettingError> {
-        const ID: &str = "the number of one of the peers, 1 and more";
-        const PEERS: &str = "replicas with commas between them, such as 1=tcp://127.0.0.1:7401,2=tcp://127.0.0.1:7402";
-        let directory = settings.require("data", "the directory of the replica", value)?;
-        let id = settings.require("id", ID, value)?;
-        let peers = settings.require("peers", PEERS, |text| Some(text.parse::<Peers>()))?;
-        let peers = peers.map_err(|error| SettingError::Group(error.to_string()))?;
-        let own = peers.address(id).map_err(|error| SettingError::Group(error.to_string()))?;
-        let join = settings.take("join", "on or off", switch)?.unwrap_or(false);
-        let sizing = sizing(&mut settings)?;
-        let log_bytes = settings.take("log_bytes", "bytes, 1 and more", value)?;
-        let group = settings.take("group", "a name", value)?.unwrap_or_else(|| "kv".to_owned());
-        let peer_tls = peer_tls(&mut settings, &peers)?;
-        let settings = settings.or("listen", own).or("admission", &"off").or("coroutines", &COROUTINES);
-        let mut settings = settings;
-        let server = settings.server(format!("kv-{id}"))?;
-        settings.finish().map(|()| Self { id, peers, join, group, sizing, log_bytes, directory, server, peer_tls })
+    /// When it is not among them.
+    pub fn new(id: u64, peers: Peers, directory: PathBuf) -> Result<Self, PeersError> {
+        let server = ServerConfig::default().name(format!("kv-{id}")).listen([peers.address(id)?.clone()]);
+        let server = server.admission(AdmissionConfig::default().enabled(false)).coroutines(COROUTINES);
+        let (group, sizing, log_bytes, peer_tls) = ("kv".to_owned(), None, None, None);
+        Ok(Self { id, peers, join: false, group, sizing, log_bytes, directory, server, peer_tls })
     }
-}
-
-/// Both sizes, or none.
-fn sizing(settings: &mut Settings) -> Result<Option<Setting>, SettingError> {
-    const BYTES: &str = "bytes, 1 and more; beside batch_bytes there has to be window_bytes";
-    match settings.take("batch_bytes", BYTES, value)? {
-        None => Ok(None),
-        Some(batch_bytes) => {
-            let window_bytes = settings.require("window_bytes", BYTES, value)?;
-            let setting = Setting::new(batch_bytes, window_bytes);
-            setting.map(Some).map_err(|error| SettingError::Group(error.to_string()))
-        }
-    }
-}
-
-/// How the other replicas are called: over TLS if this one takes nothing else, for so it is with all of them. It shows
-/// them the certificate that it has as a server.
-fn peer_tls(settings: &mut Settings, peers: &Peers) -> Result<Option<TlsClient>, SettingError> {
-    const FILE: &str = "a PEM file";
-    const AUTHORITY: &str = "a PEM file with the authority of the replicas' certificates, as they talk over TLS too";
-    let authority = settings.take("tls_peer_ca", AUTHORITY, value::<PathBuf>)?;
-    let missing = |key, allowed| Err(SettingError::Missing { key, allowed });
-    let (authority, certificate, key) = match (&authority, settings.said("tls_cert"), settings.said("tls_key")) {
-        (Some(authority), Some(certificate), Some(key)) => (authority, certificate, key),
-        (Some(_), None, _) => return missing("tls_cert", FILE),
-        (Some(_), _, None) => return missing("tls_key", FILE),
-        (None, Some(_), _) => return missing("tls_peer_ca", AUTHORITY),
-        (None, None, _) => return Ok(None),
-    };
-    if let Some((id, _)) = peers.iter().find(|(_, address)| !matches!(address, Address::Tcp(_))) {
-        let why = "has no IP address that a certificate could be for; leave TLS out, or use TCP";
-        return Err(SettingError::Group(format!("replica {id} {why}")));
-    }
-    let identity = Identity { certificate: Pem::File(certificate.as_ref()), key: Pem::File(key.as_ref()) };
-    let tls = TlsClient::new(Pem::File(authority), Some(identity), None);
-    tls.map(Some).map_err(|error| SettingError::Tls(error.to_string()))
 }
 
 /// Starts a replica, and serves it.

@@ -43,6 +43,26 @@ pub enum PeersError {
 }
 
 impl Peers {
+    /// These replicas, each with its number.
+    ///
+    /// # Errors
+    /// A number or an address comes twice, or a port is left to the system.
+    pub fn new(replicas: impl IntoIterator<Item = (u64, Address)>) -> Result<Self, PeersError> {
+        let mut peers: BTreeMap<u64, Address> = BTreeMap::new();
+        for (id, address) in replicas {
+            if address.to_string().ends_with(":0") {
+                return Err(PeersError::Port(id));
+            }
+            if let Some((first, _)) = peers.iter().find(|(_, taken)| **taken == address) {
+                return Err(PeersError::Address { first: *first, second: id, address: address.to_string() });
+            }
+            if peers.insert(id, address).is_some() {
+                return Err(PeersError::Number(id));
+            }
+        }
+        Ok(Self(peers))
+    }
+
     /// Where a replica is reached.
     ///
     /// # Errors
@@ -64,26 +84,15 @@ impl FromStr for Peers {
     type Err = PeersError;
 
     fn from_str(text: &str) -> Result<Self, PeersError> {
-        let mut peers: BTreeMap<u64, Address> = BTreeMap::new();
-        for word in text.split(',') {
-            let form = || PeersError::Form(word.to_owned());
-            let (id, address) = word.split_once('=').ok_or_else(form)?;
-            let id = id.trim().parse().ok().filter(|id| *id > 0).ok_or_else(form)?;
-            let address = address.trim();
+        let replica = |word: &str| {
+            let (id, address) = word.split_once('=')?;
+            let (id, address) = (id.trim().parse().ok().filter(|id| *id > 0)?, address.trim());
             // The scheme may be left out.
             let whole = if address.contains("://") { address.to_owned() } else { format!("tcp://{address}") };
-            let address: Address = whole.parse().map_err(|_| form())?;
-            if whole.ends_with(":0") {
-                return Err(PeersError::Port(id));
-            }
-            if let Some((first, _)) = peers.iter().find(|(_, taken)| **taken == address) {
-                return Err(PeersError::Address { first: *first, second: id, address: address.to_string() });
-            }
-            if peers.insert(id, address).is_some() {
-                return Err(PeersError::Number(id));
-            }
-        }
-        Ok(Self(peers))
+            Some((id, whole.parse().ok()?))
+        };
+        let replicas = text.split(',').map(|word| replica(word).ok_or_else(|| PeersError::Form(word.to_owned())));
+        Self::new(replicas.collect::<Result<Vec<_>, _>>()?)
     }
 }
 

@@ -9,8 +9,9 @@ use std::collections::HashMap;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::checkpoint::Precision;
+use crate::proto::search::{Hit, MissingShard};
 
-use super::shard::{Answer, Hit};
+use super::shard::Answer;
 
 /// Answers on their way to one ranking.
 #[derive(Debug, Default)]
@@ -19,7 +20,7 @@ pub struct Merger {
     answered: u32,
     matching: u64,
     precision: Precision,
-    missing: Vec<Missing>,
+    missing: Vec<MissingShard>,
 }
 
 impl Merger {
@@ -38,7 +39,7 @@ impl Merger {
 
     /// Takes note that a shard didn't answer.
     pub fn missing(&mut self, shard: u32, why: impl Into<String>) {
-        self.missing.push(Missing { shard, why: why.into() });
+        self.missing.push(MissingShard { shard, why: why.into() });
     }
 
     /// Ranks what there is and keeps the best `limit`.
@@ -52,8 +53,8 @@ impl Merger {
 /// What an aggregation came to.
 #[derive(Debug, PartialEq)]
 pub struct Merged {
-    /// The best sections of all shards that answered, best first.
-    pub hits: Vec<Found>,
+    /// The best sections of all shards that answered, best first, each with how many more there are with its passage.
+    pub hits: Vec<Hit>,
     /// How many shards answered.
     pub answered: u32,
     /// How many sections match at most.
@@ -61,25 +62,7 @@ pub struct Merged {
     /// Candidates read of those worth reading, by the shards that answered.
     pub precision: Precision,
     /// The shards that didn't answer.
-    pub missing: Vec<Missing>,
-}
-
-/// A hit, and how many more there are with the same passage.
-#[derive(Debug, PartialEq)]
-pub struct Found {
-    /// The best of them.
-    pub hit: Hit,
-    /// The others.
-    pub copies: u32,
-}
-
-/// A shard that didn't answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Missing {
-    /// Its number.
-    pub shard: u32,
-    /// Why it didn't.
-    pub why: String,
+    pub missing: Vec<MissingShard>,
 }
 
 /// By score; hits with the same score by name, so that the same answers make the same ranking.
@@ -88,16 +71,16 @@ fn order(a: &Hit, b: &Hit) -> Ordering {
     score.then_with(|| (&b.file, b.line).cmp(&(&a.file, a.line)))
 }
 
-fn without_copies(hits: Vec<Hit>, limit: usize) -> Vec<Found> {
+fn without_copies(hits: Vec<Hit>, limit: usize) -> Vec<Hit> {
     let mut first: HashMap<u64, usize> = HashMap::new();
-    let mut found: Vec<Found> = Vec::new();
+    let mut found: Vec<Hit> = Vec::new();
     for hit in hits {
         let passage = (!hit.passage.is_empty()).then(|| xxh3_64(hit.passage.as_bytes()));
         match passage.and_then(|passage| first.get(&passage)) {
             Some(place) => found[*place].copies += 1,
             None if found.len() < limit => {
                 first.extend(passage.map(|passage| (passage, found.len())));
-                found.push(Found { hit, copies: 0 });
+                found.push(hit);
             }
             None => {}
         }
@@ -110,7 +93,7 @@ mod tests {
     use super::*;
 
     fn hit(file: &str, score: f32, passage: &str) -> Hit {
-        Hit { file: file.to_owned(), line: 1, score, passage: passage.to_owned() }
+        Hit { file: file.to_owned(), line: 1, score, passage: passage.to_owned(), copies: 0 }
     }
 
     fn answer(hits: Vec<Hit>, examined: u32) -> Answer {
@@ -123,7 +106,7 @@ mod tests {
         merger.add(answer(vec![hit("a", 3.0, "x"), hit("b", 1.0, "y")], 20));
         merger.add(answer(vec![hit("c", 2.0, "z")], 20));
         let merged = merger.finish(2);
-        let files: Vec<_> = merged.hits.iter().map(|found| found.hit.file.as_str()).collect();
+        let files: Vec<_> = merged.hits.iter().map(|found| found.file.as_str()).collect();
         assert_eq!(files, ["a", "c"]);
         assert_eq!((merged.answered, merged.matching), (2, 20));
     }
@@ -136,7 +119,7 @@ mod tests {
         merger.missing(7, "no answer within the budget");
         let merged = merger.finish(10);
         assert_eq!(merged.precision, Precision { examined: 25, wanted: 40 });
-        assert_eq!(merged.missing, [Missing { shard: 7, why: "no answer within the budget".to_owned() }]);
+        assert_eq!(merged.missing, [MissingShard { shard: 7, why: "no answer within the budget".to_owned() }]);
     }
 
     #[test]
@@ -145,7 +128,7 @@ mod tests {
         merger.add(answer(vec![hit("v1/a", 2.0, "same"), hit("b", 1.0, "")], 20));
         merger.add(answer(vec![hit("v2/a", 2.0, "same"), hit("c", 1.0, "")], 20));
         let merged = merger.finish(10);
-        let shown: Vec<_> = merged.hits.iter().map(|found| (found.hit.file.as_str(), found.copies)).collect();
+        let shown: Vec<_> = merged.hits.iter().map(|found| (found.file.as_str(), found.copies)).collect();
         assert_eq!(shown, [("v1/a", 1), ("b", 0), ("c", 0)]);
     }
 

@@ -11,11 +11,9 @@ use prost::Message;
 use crate::checkpoint::Precision;
 use crate::proto::search as proto;
 use crate::serving::{Adapt, ServeError, limit_or_default};
-use crate::settings::{SettingError, Settings, span, value};
 
-use super::aggregate::{Found, Merged, Merger};
-use super::index::IndexConfig;
-use super::shard::{Answer, Depth, Hit, Query, QueryError, Shard};
+use super::aggregate::{Merged, Merger};
+use super::shard::{Answer, Depth, Query, QueryError, Shard};
 
 /// How a shard is served.
 #[derive(Clone, Debug)]
@@ -30,29 +28,6 @@ pub struct ShardConfig {
     pub adapt: bool,
     /// The server.
     pub server: ServerConfig,
-}
-
-impl ShardConfig {
-    /// Understands `index`, `shard`, `depth_least`, `depth_one_in`, `depth_most`, `adapt` and the server's settings.
-    ///
-    /// # Errors
-    /// The first setting that can't be meant.
-    pub fn from_settings(mut settings: Settings) -> Result<Self, SettingError> {
-        let shard = settings.require("shard", "0 to 255", shard_number)?;
-        let mut depth = Depth::default();
-        let number = |text: &str| value(text).filter(|number| *number > 0);
-        depth.least = settings.take("depth_least", "a number above 0", number)?.unwrap_or(depth.least);
-        depth.one_in = settings.take("depth_one_in", "a number above 0", number)?.unwrap_or(depth.one_in);
-        depth.most = settings.take("depth_most", "a number above 0", number)?.unwrap_or(depth.most);
-        let config = Self {
-            index: settings.require("index", "the directory of an index", value)?,
-            shard,
-            depth,
-            adapt: settings.adapt()?,
-            server: settings.server(format!("shard-{shard:02}"))?,
-        };
-        settings.finish().map(|()| config)
-    }
 }
 
 /// Serves one shard.
@@ -85,34 +60,8 @@ pub struct AggregatorConfig {
     pub shards: Vec<Vec<Address>>,
     /// When branches are sent once more, and how much time is kept for merging.
     pub unit: rpc::AggregatorConfig,
-    /// How the shards are called.
-    pub channel: ChannelConfig,
     /// The server.
     pub server: ServerConfig,
-}
-
-impl AggregatorConfig {
-    /// Understands `shards`, `hedge_ratio`, `hedge_after`, `aggregation` and the server's settings.
-    ///
-    /// # Errors
-    /// The first setting that can't be meant.
-    pub fn from_settings(mut settings: Settings) -> Result<Self, SettingError> {
-        let mut unit = rpc::AggregatorConfig::default();
-        let share = |text: &str| value(text).filter(|share| (0.0..=1.0).contains(share));
-        if let Some(ratio) = settings.take("hedge_ratio", "0 to 1", share)? {
-            unit = unit.hedge_ratio(ratio);
-        }
-        if let Some(time) = settings.take("hedge_after", "a time, such as 1ms", span)? {
-            unit = unit.hedge_after(time);
-        }
-        if let Some(time) = settings.take("aggregation", "a time, such as 200us", span)? {
-            unit = unit.aggregation(time);
-        }
-        let shards = settings.require("shards", SHARDS, shard_addresses)?;
-        let server = settings.server("aggregator".to_owned())?;
-        let channel = ChannelConfig::of(&server);
-        settings.finish().map(|()| Self { shards, unit, channel, server })
-    }
 }
 
 /// Serves the aggregator. It starts whether or not the shards are there; those that aren't are missing in the answers.
@@ -120,7 +69,8 @@ impl AggregatorConfig {
 /// # Errors
 /// When the server can't start.
 pub fn serve_aggregator(config: AggregatorConfig) -> Result<ServerHandle, ServeError> {
-    let AggregatorConfig { shards, unit, channel, server } = config;
+    let AggregatorConfig { shards, unit, server } = config;
+    let channel = ChannelConfig::of(&server);
     let mut channels = Vec::with_capacity(shards.len());
     for replicas in shards {
         let open = |address| Channel::new(address, channel.clone());
@@ -191,14 +141,7 @@ fn merge(partial: &Partial<'_>, limit: usize) -> Result<Merged, Status> {
 
 fn reply(merged: Merged, shards: usize) -> proto::QueryReply {
     let Merged { hits, matching, precision, missing, .. } = merged;
-    let missing = missing.into_iter().map(|it| proto::MissingShard { shard: it.shard, why: it.why });
-    proto::QueryReply {
-        hits: hits.into_iter().map(|Found { hit, copies }| proto::Hit { copies, ..hit.into() }).collect(),
-        matching,
-        precision: Some(precision.into()),
-        shards: number(shards),
-        missing: missing.collect(),
-    }
+    proto::QueryReply { hits, matching, precision: Some(precision.into()), shards: number(shards), missing }
 }
 
 fn parse(request: &proto::QueryRequest) -> Result<Query, Status> {
@@ -207,17 +150,6 @@ fn parse(request: &proto::QueryRequest) -> Result<Query, Status> {
 
 fn number(shard: usize) -> u32 {
     u32::try_from(shard).unwrap_or(u32::MAX)
-}
-
-const SHARDS: &str = "addresses of the shards in their order, with commas between; replicas of a shard with | between";
-
-fn shard_addresses(text: &str) -> Option<Vec<Vec<Address>>> {
-    let replicas = |shard: &str| shard.split('|').map(|address| address.trim().parse().ok()).collect();
-    text.split(',').map(replicas).collect()
-}
-
-fn shard_number(text: &str) -> Option<usize> {
-    value(text).filter(|shard| *shard < IndexConfig::MOST_SHARDS)
 }
 
 impl From<QueryError> for Status {
@@ -242,32 +174,16 @@ impl From<proto::Precision> for Precision {
     }
 }
 
-impl From<Hit> for proto::Hit {
-    fn from(Hit { file, line, score, passage }: Hit) -> Self {
-        Self { file, line, score, passage, copies: 0 }
-    }
-}
-
-impl From<proto::Hit> for Hit {
-    fn from(proto::Hit { file, line, score, passage, .. }: proto::Hit) -> Self {
-        Self { file, line, score, passage }
-    }
-}
-
 impl From<Answer> for proto::ShardReply {
     fn from(answer: Answer) -> Self {
-        Self {
-            hits: answer.hits.into_iter().map(proto::Hit::from).collect(),
-            matching: answer.matching,
-            precision: Some(answer.precision.into()),
-        }
+        Self { hits: answer.hits, matching: answer.matching, precision: Some(answer.precision.into()) }
     }
 }
 
 impl From<proto::ShardReply> for Answer {
     fn from(reply: proto::ShardReply) -> Self {
         Self {
-            hits: reply.hits.into_iter().map(Hit::from).collect(),
+            hits: reply.hits,
             matching: reply.matching,
             precision: reply.precision.unwrap_or_default().into(),
             stopped: false,

@@ -16,6 +16,7 @@ use thiserror::Error;
 
 use crate::checkpoint::{Effort, Pass, Precision, Steps};
 use crate::kept;
+use crate::proto::search::Hit;
 
 use super::index::{self, Fields, IndexError, shard_path};
 use super::passage::{self, Reading};
@@ -106,19 +107,6 @@ pub enum QueryError {
     /// The search engine failed.
     #[error("search engine: {0}")]
     Engine(#[from] TantivyError),
-}
-
-/// A section that matches.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Hit {
-    /// The file's name.
-    pub file: String,
-    /// The line of the file where the passage begins.
-    pub line: u32,
-    /// How well it matches; comparable between the shards of one index.
-    pub score: f32,
-    /// The lines that show the match; empty for a candidate that wasn't read.
-    pub passage: String,
 }
 
 /// What a shard has to say.
@@ -223,7 +211,7 @@ impl Shard {
         let line = document.get_first(self.fields.line).and_then(|line| line.as_u64()).unwrap_or(0);
         let line = u32::try_from(line).unwrap_or(u32::MAX);
         let Shown { passage, above } = candidate.shown.unwrap_or_default();
-        Ok(Hit { file, line: line.saturating_add(above), score: candidate.score, passage })
+        Ok(Hit { file, line: line.saturating_add(above), score: candidate.score, passage, copies: 0 })
     }
 }
 

@@ -78,7 +78,7 @@ impl Status {
     fn run(&self) -> Result<(), Problem> {
         let status = status(&self.state, self.most).map_err(problem)?;
         if self.json {
-            let text = serde_json::to_string(&status).map_err(anyhow::Error::from)?;
+            let text = serde_json::to_string(&status).map_err(Problem::failure)?;
             show!("{text}");
         } else {
             show::lines(&status).iter().for_each(|line| show!("{line}"));

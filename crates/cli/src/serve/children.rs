@@ -1,9 +1,11 @@
 //! The processes of a service, started from this same program.
 //!
-//! A child follows its standard input, whose other end this process holds: however this process ends, its children do.
+//! A child reads from its standard input what it is to serve, as JSON in a line. It follows its input from then on, whose
+//! other end this process holds: however this process ends, its children do.
 //! What a child prints is passed on under its name.
 
 use std::io::{BufRead, BufReader, Read, Write};
+use std::ops::Range;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
@@ -12,7 +14,9 @@ use std::time::{Duration, Instant};
 
 use greenwave::Address;
 
+use super::Service;
 use super::events::{self, DRAIN, Event};
+use super::here::tell;
 use crate::problem::Problem;
 
 /// How long a child may take until it listens.
@@ -48,7 +52,7 @@ enum State {
 
 /// What children have come to.
 #[derive(Debug)]
-pub(super) enum News {
+enum News {
     /// A child listens.
     Listening(Listening),
     /// A child ended by itself.
@@ -64,7 +68,7 @@ pub(super) enum News {
 /// A child that listens, and the line in which it says so.
 #[derive(Debug)]
 pub(super) struct Listening {
-    pub(super) child: usize,
+    child: usize,
     pub(super) address: Address,
     pub(super) line: String,
 }
@@ -84,16 +88,19 @@ impl Children {
     ///
     /// # Errors
     /// When the system refuses.
-    pub(super) fn start(&mut self, name: &str, arguments: impl Iterator<Item = String>) -> Result<usize, Problem> {
+    pub(super) fn start(&mut self, name: &str, service: &Service) -> Result<usize, Problem> {
+        let told = serde_json::to_string(service).map_err(Problem::failure)?;
         let mut command = Command::new(&self.program);
-        command.arg("serve").args(arguments).arg("--follow-stdin");
+        command.args(["serve", "child"]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // A group of its own: Ctrl-C is for this process, which then tells its children, in the right order.
         command.process_group(0);
         let mut process =
             command.spawn().map_err(|error| Problem::failure(format!("{name} can't be started: {error}")))?;
         let child = self.members.len();
-        let orders = process.stdin.take();
+        let mut orders = process.stdin.take();
+        // If it has ended already, that is noticed by its silence.
+        let _ended_already = orders.as_mut().map(|orders| writeln!(orders, "{told}"));
         let (out, err) = (process.stdout.take(), process.stderr.take());
         self.members.push(Member {
             name: name.to_owned(),
@@ -123,7 +130,8 @@ impl Children {
         Ok(child)
     }
 
-    /// Waits until `count` more children listen; `None` if this process is told to end before.
+    /// Waits until `count` more children listen, and returns them in the order in which they were started; `None` if this
+    /// process is told to end before.
     ///
     /// # Errors
     /// When a child ends before it listens, or takes too long.
@@ -148,11 +156,33 @@ impl Children {
                 }
             }
         }
+        listening.sort_by_key(|one: &Listening| one.child);
         Ok(Some(listening))
     }
 
+    /// Waits until this process is told to end; then whether it is to finish what was accepted. What else comes to listen
+    /// meanwhile is announced.
+    ///
+    /// # Errors
+    /// Those of `died`, which is told why a child ended by itself.
+    pub(super) fn watch(
+        &mut self,
+        events: &Receiver<Event>,
+        mut died: impl FnMut(Problem) -> Result<(), Problem>,
+    ) -> Result<bool, Problem> {
+        loop {
+            match self.next(events, None) {
+                Some(News::Died(problem)) => died(problem)?,
+                Some(News::Drain) => return Ok(true),
+                Some(News::Stop) => return Ok(false),
+                Some(News::Listening(further)) => tell(&further.line),
+                Some(News::Ended) | None => {}
+            }
+        }
+    }
+
     /// The next thing that happens that is worth knowing; `None` when the time is over.
-    pub(super) fn next(&mut self, events: &Receiver<Event>, until: Option<Instant>) -> Option<News> {
+    fn next(&mut self, events: &Receiver<Event>, until: Option<Instant>) -> Option<News> {
         loop {
             let event = match until {
                 None => events.recv().unwrap_or(Event::Stop),
@@ -168,18 +198,16 @@ impl Children {
         }
     }
 
-    /// Lets a child finish what it accepted, and waits for its end.
-    pub(super) fn drain(&mut self, children: &[usize], limit: Duration, events: &Receiver<Event>) {
-        for child in children {
-            let member = &mut self.members[*child];
+    /// Lets children finish what they accepted, and waits for their end.
+    pub(super) fn drain(&mut self, children: Range<usize>, limit: Duration, events: &Receiver<Event>) {
+        for member in &mut self.members[children.clone()] {
             member.asked = true;
             let _ended_already = member.orders.as_mut().map(|orders| writeln!(orders, "{DRAIN}"));
         }
         let until = Instant::now() + limit + GRACE;
-        while children.iter().any(|child| !matches!(self.members[*child].state, State::Ended)) {
+        while self.members[children.clone()].iter().any(|member| !matches!(member.state, State::Ended)) {
             if self.next(events, Some(until)).is_none() {
-                children.iter().for_each(|child| self.members[*child].kill());
-                return;
+                return self.members[children].iter_mut().for_each(Member::kill);
             }
         }
     }

@@ -8,10 +8,15 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use greenwave::Address;
+use greenwave_services::replicated::peers::Peers;
 
-use super::children::{Children, News};
+use super::Service;
+use super::children::Children;
 use super::events::{self, Ending};
 use super::here::tell;
+use super::server::ServerSettings;
+use super::settings::{KvSettings, ReplicaSettings};
+use super::values::Word;
 use crate::problem::Problem;
 
 /// Run a group of replicas on this machine, a process each
@@ -22,11 +27,11 @@ Examples:
   greenwave call kv put ada lovelace")]
 pub(crate) struct Cluster {
     #[command(subcommand)]
-    service: Service,
+    group: Group,
 }
 
 #[derive(Subcommand)]
-enum Service {
+enum Group {
     Kv(KvCluster),
 }
 
@@ -57,7 +62,7 @@ struct KvCluster {
 impl Cluster {
     /// Runs the group until the process is told to end.
     pub(crate) fn run(self) -> Result<(), Problem> {
-        let Service::Kv(cluster) = self.service;
+        let Group::Kv(cluster) = self.group;
         cluster.run()
     }
 }
@@ -67,43 +72,34 @@ impl KvCluster {
         let addresses = self.addresses()?;
         let (sender, events) = events::listen(Ending { limit: self.drain, follow_stdin: false })?;
         let mut children = Children::new(sender)?;
-        let peers: Vec<_> = (1..).zip(&addresses).map(|(id, address)| format!("{id}={address}")).collect();
+        let peers = Peers::new((1..).zip(addresses.iter().cloned())).map_err(Problem::wrong_use)?;
         for id in 1..=addresses.len() {
-            let options = [
-                "kv".to_owned(),
-                format!("--id={id}"),
-                format!("--peers={}", peers.join(",")),
-                format!("--data={}", self.data.join(id.to_string()).display()),
-                format!("--drain={}ms", self.drain.as_millis()),
-            ];
-            children.start(&format!("replica-{id}"), options.into_iter())?;
+            let replica =
+                ReplicaSettings { id: Some(id as u64), peers: Some(Word(peers.clone())), ..ReplicaSettings::default() };
+            let server = ServerSettings { drain: Some(Word(self.drain.into())), ..ServerSettings::default() };
+            let data = Some(self.data.join(id.to_string()));
+            let said = KvSettings { data, replica, server, ..KvSettings::default() };
+            children.start(&format!("replica-{id}"), &Service::Kv(Box::new(said)))?;
         }
-        let Some(mut listening) = children.await_listening(addresses.len(), &events)? else { return Ok(()) };
-        listening.sort_by_key(|replica| replica.child);
+        let Some(listening) = children.await_listening(addresses.len(), &events)? else { return Ok(()) };
         listening.iter().for_each(|replica| tell(&replica.line));
         let addresses: Vec<_> = addresses.iter().map(ToString::to_string).collect();
         tell!("{} replicas; try: greenwave call kv put ada lovelace --to {}", addresses.len(), addresses.join(","));
         let mut left = addresses.len();
-        loop {
-            match children.next(&events, None) {
-                Some(News::Died(problem)) => {
-                    left -= 1;
-                    if left == 0 {
-                        return Err(problem.remedy("no replica is left; start the group again"));
-                    }
-                    let enough = left > addresses.len() / 2;
-                    let how = if enough { "a majority, so they go on" } else { "no majority: nothing can be written" };
-                    tell!("warning: {problem}; {left} of {} are left, {how}", addresses.len());
-                }
-                Some(News::Drain) => {
-                    let all: Vec<_> = (0..addresses.len()).collect();
-                    children.drain(&all, self.drain * 2, &events);
-                    return Ok(());
-                }
-                Some(News::Stop) => return Ok(()),
-                Some(News::Listening(_) | News::Ended) | None => {}
+        let drain = children.watch(&events, |problem| {
+            left -= 1;
+            if left == 0 {
+                return Err(problem.remedy("no replica is left; start the group again"));
             }
+            let enough = left > addresses.len() / 2;
+            let how = if enough { "a majority, so they go on" } else { "no majority: nothing can be written" };
+            tell!("warning: {problem}; {left} of {} are left, {how}", addresses.len());
+            Ok(())
+        })?;
+        if drain {
+            children.drain(0..addresses.len(), self.drain * 2, &events);
         }
+        Ok(())
     }
 
     /// Where each of them listens.

@@ -60,12 +60,11 @@ pub(super) struct Facts {
 }
 
 impl Facts {
-    /// Checks the settings, and finds out what moves the bytes.
+    /// Finds out what moves the bytes.
     ///
     /// # Errors
-    /// A setting that can't be meant, or a backend that doesn't run here.
+    /// A backend that doesn't run here.
     pub(super) fn of(config: &ServerConfig) -> Result<Self, Problem> {
-        config.validate().map_err(|error| Problem::wrong_use(error).remedy("see --help"))?;
         let backends = config.backends().map_err(Problem::failure)?;
         let (pid, name) = (std::process::id(), config.stage().to_owned());
         let line = |backend| format!("{config} backend={backend} pid={pid}");
@@ -88,7 +87,7 @@ pub(super) fn tell(line: &str) {
 /// Whose fault it is that a service doesn't start.
 pub(super) fn problem(error: &ServeError) -> Problem {
     match error {
-        ServeError::Setting(_) | ServeError::Channel(_) | ServeError::Start(StartError::Config(_)) => {
+        ServeError::Channel(_) | ServeError::Start(StartError::Config(_)) => {
             Problem::wrong_use(error).remedy("see --help")
         }
         ServeError::Start(StartError::Verbs(VerbsError::Listen { .. })) => {

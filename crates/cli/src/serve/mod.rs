@@ -10,72 +10,112 @@
 mod children;
 mod cluster;
 mod events;
-mod flags;
+mod file;
 mod here;
 mod indexing;
-mod keys;
+mod instance;
 mod kv;
 mod recommend;
 mod search;
+mod server;
+mod settings;
+mod values;
+
+use std::io;
+use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use greenwave_services::recommend::{StageConfig, serve_stage};
-use greenwave_services::search::{AggregatorConfig, ShardConfig, serve_aggregator, serve_shard};
+use greenwave_services::recommend::serve_stage;
+use greenwave_services::search::{serve_aggregator, serve_shard};
+use serde::{Deserialize, Serialize};
 
 use crate::problem::Problem;
 pub(crate) use cluster::Cluster;
-use flags::{AggregatorFlags, KvFlags, RecommendFlags, SearchFlags, ShardFlags, StageFlags};
+pub(crate) use file::{variable_of, with_variables};
 pub(crate) use indexing::Indexing;
-use keys::Keys;
+use settings::{AggregatorSettings, KvSettings, RecommendSettings, SearchSettings, ShardSettings, StageSettings};
 
 /// Serve full-text search, recommendations, or a store of keys and values
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Serve {
+    /// A TOML file of settings: the options' names are its keys, with underscores for hyphens. Each option can be a
+    /// variable too, such as GREENWAVE_MAX_QUEUE
+    #[arg(long, value_name = "FILE", global = true, help_heading = "Process")]
+    config: Option<PathBuf>,
     #[command(subcommand)]
     service: Service,
 }
 
-#[derive(Subcommand)]
+/// A process that serves, with all that it was told. A process that starts another hands it over in this form.
+#[derive(Subcommand, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 enum Service {
-    Search(Box<SearchFlags>),
-    Recommend(Box<RecommendFlags>),
-    Kv(Box<KvFlags>),
-    SearchShard(Box<ShardFlags>),
-    SearchAggregator(Box<AggregatorFlags>),
-    RecommendStage(Box<StageFlags>),
+    Search(Box<SearchSettings>),
+    Recommend(Box<RecommendSettings>),
+    Kv(Box<KvSettings>),
+    SearchShard(Box<ShardSettings>),
+    SearchAggregator(Box<AggregatorSettings>),
+    RecommendStage(Box<StageSettings>),
+    /// Serve what standard input says, for the process at its other end
+    #[command(hide = true)]
+    #[serde(skip)]
+    Child,
 }
 
-/// Where the processes of a service listen, unless they are told.
-const FREE_PORT: &str = "tcp://127.0.0.1:0";
-
 const EXAMPLES: &str = "\
+Each option can also be a variable of the environment or a key of the file that --config names:
+  --max-queue 100, or GREENWAVE_MAX_QUEUE=100, or max_queue = 100
+An option counts more than a variable, and a variable more than the file.
+
 Examples:
   greenwave serve search --dir ~/notes
-  greenwave serve recommend --listen tcp://127.0.0.1:0 --order edf";
+  greenwave serve recommend --listen tcp://127.0.0.1:0 --order edf
+  GREENWAVE_ORDER=edf greenwave serve kv --config kv.toml";
 
 impl Serve {
     /// Serves until it is told to end.
     pub(crate) fn run(self) -> Result<(), Problem> {
-        match self.service {
-            Service::Search(flags) => search::run(&flags),
-            Service::Recommend(flags) => recommend::run(&flags),
-            Service::Kv(flags) => kv::run(&flags),
-            Service::SearchShard(flags) => {
-                let (keys, ending) = flags::gather(&*flags, &flags.run, FREE_PORT)?;
-                let config = keys.read(ShardConfig::from_settings)?;
-                here::serve(&config.server.clone(), ending, || serve_shard(config))
+        match (self.service, self.config) {
+            (Service::Child, _) => {
+                let mut said = String::new();
+                io::stdin().read_line(&mut said).map_err(|error| Problem::failure(error).at("standard input"))?;
+                let service: Service = serde_json::from_str(&said).map_err(Problem::wrong_use)?;
+                service.run(true)
             }
-            Service::SearchAggregator(flags) => {
-                let (keys, ending) = flags::gather(&*flags, &flags.run, FREE_PORT)?;
-                let config = keys.read(AggregatorConfig::from_settings)?;
-                here::serve(&config.server.clone(), ending, || serve_aggregator(config))
-            }
-            Service::RecommendStage(flags) => {
-                let (keys, ending) = flags::gather(&*flags, &flags.run, FREE_PORT)?;
-                let config = keys.read(StageConfig::from_settings)?;
-                here::serve(&config.server.clone(), ending, || serve_stage(config))
-            }
+            (service, Some(file)) => file::add(&file, &service)?.run(false),
+            (service, None) => service.run(false),
         }
     }
+}
+
+impl Service {
+    /// Serves until it is told to end, by its standard input too if that is another process's.
+    fn run(self, follow_stdin: bool) -> Result<(), Problem> {
+        match self {
+            Self::Search(said) => search::run(&said),
+            Self::Recommend(said) => recommend::run(&said),
+            Self::Kv(said) => kv::run(&said, follow_stdin),
+            Self::SearchShard(said) => {
+                let config = said.config()?;
+                here::serve(&config.server.clone(), said.server.ending(follow_stdin), || serve_shard(config))
+            }
+            Self::SearchAggregator(said) => {
+                let config = said.config()?;
+                here::serve(&config.server.clone(), said.server.ending(follow_stdin), || serve_aggregator(config))
+            }
+            Self::RecommendStage(said) => {
+                let config = said.config()?;
+                here::serve(&config.server.clone(), said.server.ending(follow_stdin), || serve_stage(config))
+            }
+            Self::Child => Err(Problem::wrong_use("no process hands over to another what it was handed")),
+        }
+    }
+}
+
+/// What has to be said by somebody.
+fn needed<T>(said: Option<T>, key: &str, allowed: &str) -> Result<T, Problem> {
+    said.ok_or_else(|| {
+        Problem::wrong_use(format!("setting `{key}` is missing; allowed: {allowed}")).remedy("see --help")
+    })
 }

@@ -6,46 +6,58 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use greenwave_services::recommend::StageConfig;
+use greenwave::Address;
 use greenwave_services::recommend::store::{self, Stage, StoreError};
+use greenwave_services::recommend::{StageConfig, StageRole};
 
-use super::children::{Children, Listening, News};
-use super::events::{self, Ending};
-use super::flags::{RecommendFlags, gather};
+use super::children::{Children, Listening};
+use super::events;
 use super::here::{Facts, tell};
 use super::indexing::described;
-use super::{FREE_PORT, Keys};
+use super::server::{here, usual};
+use super::settings::{RecommendSettings, StageSettings};
+use super::values::{List, Word};
+use super::{Service, needed};
 use crate::problem::Problem;
 use crate::{data, samples};
 
-/// What the stage that clients call is told alone.
-const FIRST: [&str; 6] = ["listen", "instance", "name", "tls_cert", "tls_key", "tls_client_ca"];
+impl StageSettings {
+    /// How the stage is served.
+    pub(super) fn config(&self) -> Result<StageConfig, Problem> {
+        let Word(stage) = needed(self.stage, "stage", "profile, history or recommendation")?;
+        let next = || {
+            let next = needed(self.next.clone(), "next", "the next stage's address, such as tcp://127.0.0.1:7002");
+            next.map(|Word(next)| next)
+        };
+        let role = match stage {
+            Stage::Profile => StageRole::Profile { next: next()? },
+            Stage::History => StageRole::History { next: next()? },
+            Stage::Recommendation => StageRole::Recommendation,
+        };
+        let store = needed(self.store.clone(), "store", "the directory of the stores")?;
+        let server = self.server.config(usual(stage.name(), 0))?;
+        Ok(StageConfig { store, stage: role, adapt: self.adapt.is_on(), server })
+    }
+}
 
 /// Serves until it is told to end.
-pub(super) fn run(flags: &RecommendFlags) -> Result<(), Problem> {
-    let (keys, ending) = gather(flags, &flags.run, "tcp://127.0.0.1:7200")?;
-    let plan = Plan::new(keys, ending)?;
+pub(super) fn run(said: &RecommendSettings) -> Result<(), Problem> {
+    let crates = samples::corpus(said.dir.as_ref())?;
+    let stores = said.data.clone().map_or_else(|| data::folder("recommend", &crates), Ok)?;
+    let plan = Plan { said, crates, stores };
+    Facts::of(&plan.stage(Stage::Profile, Some(here(1))).config()?.server)?;
     plan.ensure_stores()?;
     plan.serve()
 }
 
-/// What is to be served, checked before any work is done.
-struct Plan {
+/// What is to be served.
+struct Plan<'a> {
+    said: &'a RecommendSettings,
     crates: PathBuf,
     stores: PathBuf,
-    keys: Keys,
-    ending: Ending,
 }
 
-impl Plan {
-    fn new(mut keys: Keys, ending: Ending) -> Result<Self, Problem> {
-        let crates = samples::corpus(keys.take("dir"))?;
-        let stores = keys.take("data").map(PathBuf::from).map_or_else(|| data::folder("recommend", &crates), Ok)?;
-        let plan = Self { crates, stores, keys, ending };
-        Facts::of(&plan.stage(Stage::Profile, Some("tcp://127.0.0.1:1")).read(StageConfig::from_settings)?.server)?;
-        Ok(plan)
-    }
-
+impl Plan<'_> {
     fn ensure_stores(&self) -> Result<(), Problem> {
         let began = Instant::now();
         tell!("reading the crates below {}", self.crates.display());
@@ -60,48 +72,37 @@ impl Plan {
     }
 
     fn serve(&self) -> Result<(), Problem> {
-        let (sender, events) = events::listen(self.ending)?;
+        let ending = self.said.server.ending(false);
+        let (sender, events) = events::listen(ending)?;
         let mut children = Children::new(sender)?;
-        let mut next: Option<String> = None;
+        let mut next = None;
         for stage in Stage::ALL.into_iter().rev() {
-            let mut keys = self.stage(stage, next.as_deref());
-            keys.put("drain", format!("{}ms", self.ending.limit.as_millis()));
-            children.start(stage.name(), ["recommend-stage".into()].into_iter().chain(keys.options()))?;
+            let service = Service::RecommendStage(Box::new(self.stage(stage, next.take())));
+            children.start(stage.name(), &service)?;
             let Some(listening) = children.await_listening(1, &events)? else { return Ok(()) };
             for Listening { address, line, .. } in listening {
                 match stage {
                     Stage::Profile => tell(&line),
                     Stage::History | Stage::Recommendation => tell!("{line}"),
                 }
-                next = Some(address.to_string());
+                next = Some(address);
             }
         }
-        loop {
-            match children.next(&events, None) {
-                Some(News::Died(problem)) => return Err(problem.remedy("start the service again")),
-                Some(News::Drain) => {
-                    // They were started from the last to the first.
-                    (0..Stage::ALL.len()).rev().for_each(|stage| children.drain(&[stage], self.ending.limit, &events));
-                    return Ok(());
-                }
-                Some(News::Stop) => return Ok(()),
-                // The stage that clients call has several addresses.
-                Some(News::Listening(further)) => tell(&further.line),
-                Some(News::Ended) | None => {}
-            }
+        if children.watch(&events, |problem| Err(problem.remedy("start the service again")))? {
+            // They were started from the last to the first.
+            (0..Stage::ALL.len()).rev().for_each(|stage| children.drain(stage..stage + 1, ending.limit, &events));
         }
+        Ok(())
     }
 
-    fn stage(&self, stage: Stage, next: Option<&str>) -> Keys {
-        let first = stage == Stage::Profile;
-        let mut keys = self.keys.only(|key| first || !FIRST.contains(&key));
-        keys.put_default("listen", FREE_PORT);
-        keys.put("stage", stage.name());
-        keys.put("store", self.stores.display().to_string());
-        if let Some(next) = next {
-            keys.put("next", next);
+    fn stage(&self, stage: Stage, next: Option<Address>) -> StageSettings {
+        let RecommendSettings { adapt, mut server, .. } = self.said.clone();
+        match stage {
+            Stage::Profile => drop(server.listen.get_or_insert_with(|| List(vec![here(7200)]))),
+            Stage::History => server = server.behind(1),
+            Stage::Recommendation => server = server.behind(2),
         }
-        keys.turn_cores(Stage::ALL.iter().position(|it| *it == stage).unwrap_or(0));
-        keys
+        let (store, stage, next) = (Some(self.stores.clone()), Some(Word(stage)), next.map(Word));
+        StageSettings { stage, store, next, adapt, server }
     }
 }

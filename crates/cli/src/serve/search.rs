@@ -3,73 +3,84 @@
 //! Each shard is a process, the aggregator is this one. At the end the aggregator finishes what it accepted, while the
 //! shards still answer; then the shards end. A shard that dies is reported and missing in the answers from then on.
 
-use std::path::PathBuf;
-
+use greenwave::Address;
 use greenwave_services::search::corpus::CorpusConfig;
 use greenwave_services::search::index::{self, IndexConfig, IndexError};
+use greenwave_services::search::shard::Depth;
 use greenwave_services::search::{AggregatorConfig, ShardConfig, serve_aggregator};
 
-use super::children::{Children, News};
-use super::events::{self, Ending};
-use super::flags::{SearchFlags, gather};
+use super::children::Children;
+use super::events;
 use super::here::{self, Facts};
-use super::{FREE_PORT, Indexing, Keys};
+use super::server::{here, usual, with};
+use super::settings::{AggregatorSettings, SearchSettings, ShardSettings};
+use super::values::{Count, List, Share, Word};
+use super::{Indexing, Service, needed};
 use crate::problem::Problem;
 use crate::{data, samples};
 
-/// What the aggregator alone is told.
-const AGGREGATOR: [&str; 9] =
-    ["listen", "instance", "name", "hedge_ratio", "hedge_after", "aggregation", "tls_cert", "tls_key", "tls_client_ca"];
+impl ShardSettings {
+    /// How the shard is served.
+    pub(super) fn config(&self) -> Result<ShardConfig, Problem> {
+        let shard = needed(self.shard, "shard", "0 to 255")?.usize();
+        let (depth, usual_depth) = (&self.depth, Depth::default());
+        Ok(ShardConfig {
+            index: needed(self.index.clone(), "index", "the directory of an index")?,
+            shard,
+            depth: Depth {
+                least: depth.depth_least.map_or(usual_depth.least, Count::usize),
+                one_in: depth.depth_one_in.map_or(usual_depth.one_in, Count::usize),
+                most: depth.depth_most.map_or(usual_depth.most, Count::usize),
+            },
+            adapt: self.adapt.is_on(),
+            server: self.server.config(usual(format!("shard-{shard:02}"), 0))?,
+        })
+    }
+}
 
-/// What the shards alone are told.
-const SHARD: [&str; 4] = ["depth_least", "depth_one_in", "depth_most", "adapt"];
+impl AggregatorSettings {
+    /// How the aggregator is served, and which shards it asks.
+    pub(super) fn config(&self) -> Result<AggregatorConfig, Problem> {
+        const SHARDS: &str = "addresses of the shards in their order, with commas between";
+        let List(shards) = needed(self.shards.clone(), "shards", SHARDS)?;
+        let shards = shards.into_iter().map(|List(replicas)| replicas).collect();
+        let unit = greenwave::rpc::AggregatorConfig::default();
+        let unit = with(unit, self.unit.hedge_ratio, |it, Share(share)| it.hedge_ratio(share));
+        let unit = with(unit, self.unit.hedge_after, |it, Word(time)| it.hedge_after(*time));
+        let unit = with(unit, self.unit.aggregation, |it, Word(time)| it.aggregation(*time));
+        Ok(AggregatorConfig { shards, unit, server: self.server.config(usual("aggregator", 0))? })
+    }
+}
 
 /// Serves until it is told to end.
-pub(super) fn run(flags: &SearchFlags) -> Result<(), Problem> {
-    let (keys, ending) = gather(flags, &flags.run, "tcp://127.0.0.1:7100")?;
-    let plan = Plan::new(keys, ending)?;
+pub(super) fn run(said: &SearchSettings) -> Result<(), Problem> {
+    let plan = Plan::new(said)?;
     plan.ensure_index()?;
     plan.serve()
 }
 
 /// What is to be served, checked before any work is done.
-struct Plan {
+struct Plan<'a> {
+    said: &'a SearchSettings,
     corpus: CorpusConfig,
     index: IndexConfig,
-    aggregator: Keys,
-    shard: Keys,
-    ending: Ending,
 }
 
-impl Plan {
-    fn new(mut keys: Keys, ending: Ending) -> Result<Self, Problem> {
-        let root = samples::corpus(keys.take("dir"))?;
-        let kept = keys.take("data").map(PathBuf::from).map_or_else(|| data::folder("search", &root), Ok)?;
-        let mut index = IndexConfig::new(kept);
-        let fits = |shards: &usize| (1..=IndexConfig::MOST_SHARDS).contains(shards);
-        let shards = keys.take_as("shards", "1 to 256", |text| text.parse().ok().filter(fits))?;
-        index.shards = shards.unwrap_or(index.shards);
+impl<'a> Plan<'a> {
+    fn new(said: &'a SearchSettings) -> Result<Self, Problem> {
+        let root = samples::corpus(said.dir.as_ref())?;
+        let mut index = IndexConfig::new(said.data.clone().map_or_else(|| data::folder("search", &root), Ok)?);
+        index.shards = said.shards.map_or(index.shards, Count::usize);
         let mut corpus = CorpusConfig::new(root);
-        if let Some(extensions) = keys.take("extensions") {
-            let extensions = extensions.split(',').map(|it| it.trim().trim_start_matches('.')).filter(|it| *it != "*");
+        if let Some(List(extensions)) = &said.extensions {
+            let extensions = extensions.iter().map(|it| it.trim_start_matches('.')).filter(|it| *it != "*");
             corpus.extensions = extensions.map(str::to_owned).collect();
         }
-        let mib = keys.take_as("max_mib", "a number above 0", |text| text.parse().ok().filter(|mib| *mib > 0))?;
-        corpus.max_bytes = mib.map_or(corpus.max_bytes, |mib: u64| mib.saturating_mul(1 << 20));
-        let aggregator = keys.only(|key| !SHARD.contains(&key));
-        let mut shard = keys.only(|key| !AGGREGATOR.contains(&key));
-        shard.put("listen", FREE_PORT);
-        shard.put("index", index.directory.display().to_string());
-        let plan = Self { corpus, index, aggregator, shard, ending };
-        plan.check()?;
+        corpus.max_bytes = said.max_mib.map_or(corpus.max_bytes, |mib| (mib.usize() as u64).saturating_mul(1 << 20));
+        let plan = Self { said, corpus, index };
+        Facts::of(&plan.shard(0).config()?.server)?;
+        Facts::of(&plan.aggregator(vec![here(1)]).config()?.server)?;
         Ok(plan)
-    }
-
-    /// Reads the settings as the processes will.
-    fn check(&self) -> Result<(), Problem> {
-        Facts::of(&self.shard(0).read(ShardConfig::from_settings)?.server)?;
-        Facts::of(&self.aggregator(&["tcp://127.0.0.1:1".to_owned()])?.server)?;
-        Ok(())
     }
 
     fn ensure_index(&self) -> Result<(), Problem> {
@@ -84,46 +95,47 @@ impl Plan {
     }
 
     fn serve(&self) -> Result<(), Problem> {
-        let (sender, events) = events::listen(self.ending)?;
+        let ending = self.said.server.ending(false);
+        let (sender, events) = events::listen(ending)?;
         let mut children = Children::new(sender)?;
         for shard in 0..self.index.shards {
-            let mut keys = self.shard(shard);
-            keys.put("drain", format!("{}ms", self.ending.limit.as_millis()));
-            children.start(&format!("shard-{shard:02}"), ["search-shard".into()].into_iter().chain(keys.options()))?;
+            let service = Service::SearchShard(Box::new(self.shard(shard)));
+            children.start(&format!("shard-{shard:02}"), &service)?;
         }
-        let Some(mut listening) = children.await_listening(self.index.shards, &events)? else { return Ok(()) };
-        listening.sort_by_key(|shard| shard.child);
+        let Some(listening) = children.await_listening(self.index.shards, &events)? else { return Ok(()) };
         listening.iter().for_each(|shard| tell!("{}", shard.line));
-        let shards: Vec<_> = listening.iter().map(|shard| shard.address.to_string()).collect();
-        let config = self.aggregator(&shards)?;
+        let shards = listening.into_iter().map(|shard| shard.address).collect();
+        let config = self.aggregator(shards).config()?;
         let facts = Facts::of(&config.server)?;
         let server = serve_aggregator(config).map_err(|error| here::problem(&error))?;
         facts.announce(&server);
-        loop {
-            match children.next(&events, None) {
-                Some(News::Died(problem)) => tell!("warning: {problem}; answers lack its part of the index"),
-                Some(News::Drain) => {
-                    here::drain(server, &facts.name, self.ending);
-                    let shards: Vec<_> = (0..self.index.shards).collect();
-                    children.drain(&shards, self.ending.limit, &events);
-                    return Ok(());
-                }
-                Some(News::Stop) => return Ok(()),
-                Some(News::Listening(_) | News::Ended) | None => {}
-            }
+        let drain = children.watch(&events, |problem| {
+            tell!("warning: {problem}; answers lack its part of the index");
+            Ok(())
+        })?;
+        if drain {
+            here::drain(server, &facts.name, ending);
+            children.drain(0..self.index.shards, ending.limit, &events);
+        }
+        Ok(())
+    }
+
+    fn shard(&self, shard: usize) -> ShardSettings {
+        let SearchSettings { depth, adapt, server, .. } = self.said.clone();
+        let server = server.behind(shard + 1);
+        ShardSettings {
+            index: Some(self.index.directory.clone()),
+            shard: Count::new(shard as u64),
+            depth,
+            adapt,
+            server,
         }
     }
 
-    fn shard(&self, shard: usize) -> Keys {
-        let mut keys = self.shard.clone();
-        keys.put("shard", shard.to_string());
-        keys.turn_cores(shard + 1);
-        keys
-    }
-
-    fn aggregator(&self, shards: &[String]) -> Result<AggregatorConfig, Problem> {
-        let mut keys = self.aggregator.clone();
-        keys.put("shards", shards.join(","));
-        keys.read(AggregatorConfig::from_settings)
+    fn aggregator(&self, shards: Vec<Address>) -> AggregatorSettings {
+        let SearchSettings { unit, mut server, .. } = self.said.clone();
+        server.listen.get_or_insert_with(|| List(vec![here(7100)]));
+        let shards = shards.into_iter().map(|shard| List(vec![shard])).collect();
+        AggregatorSettings { shards: Some(List(shards)), unit, server }
     }
 }

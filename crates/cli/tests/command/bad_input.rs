@@ -91,15 +91,18 @@ fn an_option_that_is_wrong_is_refused_with_what_is_allowed() {
     let refused = |arguments: &[&str], parts: &[&str]| assert_refused(&run(arguments), 2, parts);
     refused(&["serve", "serch"], &["unrecognized subcommand 'serch'", "see --help"]);
     refused(&["serve", "search", "--odrer=edf"], &["unexpected argument '--odrer'"]);
-    refused(&["serve", "search", "--dir=/", "--order=best"], &["setting `order` is `best`", "least-laxity"]);
-    refused(&["serve", "search", "--dir=/", "--clusters=0"], &["setting `clusters` is 0", "1 to 256"]);
-    refused(&["serve", "search", "--dir=/", "--shards=0"], &["setting `shards` is `0`", "1 to 256"]);
-    refused(&["serve", "recommend", "--dir=/", "--wait=never"], &["setting `wait` is `never`", "spin, block"]);
-    refused(&["serve", "recommend", "--dir=/", "--listen=7200"], &["setting `listen` is `7200`"]);
+    refused(&["serve", "search", "--dir=/", "--order=best"], &["invalid value 'best' for '--order", "least-laxity"]);
+    refused(&["serve", "search", "--dir=/", "--clusters=0"], &["invalid value '0' for '--clusters", "1 to 256"]);
+    refused(&["serve", "search", "--dir=/", "--shards=0"], &["invalid value '0' for '--shards", "1 to 256"]);
+    refused(&["serve", "recommend", "--dir=/", "--wait=never"], &["invalid value 'never' for '--wait", "spin, block"]);
+    refused(
+        &["serve", "recommend", "--dir=/", "--listen=7200"],
+        &["invalid value '7200' for '--listen", "tcp://127.0.0.1:7000"],
+    );
     refused(&["serve", "search-shard", "--index=/"], &["setting `shard` is missing"]);
     refused(
         &["serve", "kv", "--instance=unix:///x", "--instance=tcp://127.0.0.1:1,clusters=0"],
-        &["instance `tcp://127.0.0.1:1,clusters=0`: setting `clusters` is `0`", "1 to 256", "see --help"],
+        &["'tcp://127.0.0.1:1,clusters=0' for '--instance", "'0' for '--clusters", "1 to 256", "see --help"],
     );
     refused(&["bench", "tcp://127.0.0.1:1", "A/B", "--rate=0"], &["--rate is 0", "more than 0"]);
     refused(&["bench", "tcp://127.0.0.1:1", "A/B", "--seconds=-1"], &["`-1` is no time"]);
@@ -110,24 +113,6 @@ fn an_option_that_is_wrong_is_refused_with_what_is_allowed() {
         &["two classes are called a"],
     );
     refused(&["call", "tcp://127.0.0.1:1", "A/B", "--deadline=soon"], &["invalid value 'soon' for '--deadline"]);
-}
-
-#[test]
-fn a_file_of_settings_with_a_fault_is_refused_by_name() {
-    let world = World::new();
-    for (text, parts) in [
-        ("odrer = \"edf\"\n", ["nobody knows the setting `odrer`", "there are: "]),
-        ("order = \"best\"\n", ["setting `order` is `best`", "stage-laxity"]),
-        ("clusters = true\n", ["setting `clusters` is a boolean", "a number"]),
-        ("instance = 2\n", ["setting `instance` is an integer", "listen, clusters, cores and backend"]),
-        ("[[instance]]\ncores = 1\n", ["instance `cores=1`: setting `listen` is missing", "tcp://127.0.0.1:7000"]),
-        ("\norder\n", ["line 2: ", "order = \"edf\""]),
-    ] {
-        let file = world.file("settings.toml", text);
-        let finished = run(&["serve", "search", "--dir=/", &format!("--config={file}")]);
-        assert_refused(&finished, 2, &[parts[0], parts[1], &file]);
-    }
-    assert_refused(&run(&["serve", "search", "--config=/no/such/file"]), 2, &["/no/such/file"]);
 }
 
 #[test]

@@ -12,6 +12,7 @@ mod process;
 mod recommend;
 mod search;
 mod secured;
+mod settings;
 mod top;
 mod tune;
 mod world;

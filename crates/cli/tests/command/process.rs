@@ -33,6 +33,11 @@ pub(crate) fn run_with_input(arguments: &[&str], input: &str) -> Finished {
     Running::new(process).finish()
 }
 
+/// Runs `greenwave` to its end, with these variables in its environment.
+pub(crate) fn run_with_variables(variables: &[(&str, &str)], arguments: &[&str]) -> Finished {
+    Running::start_with_variables(variables, arguments).finish()
+}
+
 /// A command that runs. It's killed if it still does when this is dropped.
 pub(crate) struct Running {
     process: Child,
@@ -44,6 +49,11 @@ impl Running {
     /// Starts `greenwave`.
     pub(crate) fn start(arguments: &[&str]) -> Self {
         Self::new(greenwave(arguments).stdin(Stdio::null()).spawn().unwrap())
+    }
+
+    /// Starts `greenwave` with these variables in its environment.
+    pub(crate) fn start_with_variables(variables: &[(&str, &str)], arguments: &[&str]) -> Self {
+        Self::new(greenwave(arguments).envs(variables.iter().copied()).stdin(Stdio::null()).spawn().unwrap())
     }
 
     /// Starts `greenwave` by way of another command, which becomes it.

@@ -58,19 +58,6 @@ fn each_process_says_where_it_listens_and_how_it_schedules() {
 }
 
 #[test]
-fn settings_can_stand_in_a_file_and_options_count_more() {
-    let world = World::new();
-    let settings = format!("dir = {:?}\nshards = 3\norder = \"edf\"\nadmission = \"off\"\n", world.path("notes"));
-    let config = format!("--config={}", world.file("search.toml", &settings));
-    let data = world.option("--data", "index");
-    let running = Running::start(&["serve", "search", &config, &data, "--order=fcfs", "--listen=tcp://127.0.0.1:0"]);
-    let line = running.told();
-    assert_eq!((fact(&line, "order"), fact(&line, "admission")), ("fcfs", "off"));
-    running.terminate();
-    assert!(running.finish().status.success());
-}
-
-#[test]
 fn methods_are_listed_and_counters_shown() {
     let search = serve(&["--name=front"]);
     let listed = run(&["call", &search.address]).out;

@@ -1,14 +1,12 @@
 //! Five hops that do nothing but call the next one: how exact are budgets and receipts?
 //!
-//! On one machine the truth is known: all processes read the same monotonic clock. The last hop replies with what it
-//! believes is left and the time at which it believes so; the client compares that with its own deadline. And what the
-//! receipts say adds up to some time, which the client compares with what its own clock measured.
+//! All hops read the same monotonic clock, so the truth is known. The last hop replies with what it believes is left and
+//! the time at which it believes so; the client compares that with its own deadline. And what the receipts say adds up to
+//! some time, which the client compares with what its own clock measured.
 
-use super::fleet::Serving;
 use anyhow::{Context as _, Result};
-use clap::Args;
 use greenwave::rpc::{MethodId, Wait};
-use greenwave::{Address, Channel, ChannelConfig, Context, Router, Server, ServerConfig};
+use greenwave::{Address, Channel, ChannelConfig, Context, Router, Server, ServerConfig, ServerHandle};
 use greenwave_bench::clock;
 use greenwave_bench::latencies::Latencies;
 use greenwave_bench::result::Results;
@@ -18,44 +16,28 @@ const RELAY: &str = "greenwave.Relay/Pass";
 const HOPS: usize = 5;
 const EXPECTED: Duration = Duration::from_millis(100);
 
-/// Serve one hop of the measurement of budgets
-#[derive(Args, Debug)]
-pub(crate) struct Relay {
-    /// Where the next hop is; without one this is the last.
-    #[arg(long)]
-    next: Option<Address>,
-    /// Its name in receipts.
-    #[arg(long, default_value = "hop")]
-    name: String,
+/// Serves one hop, which calls the next one if there is one.
+fn serve(name: String, next: Option<Address>) -> Result<ServerHandle> {
+    let next = next.map(channel).transpose()?;
+    let method = MethodId::of(RELAY);
+    let router = Router::new().method(RELAY, move |context, request, reply| {
+        match &next {
+            Some(next) => reply.extend_from_slice(&next.call(context, method, request)?.body),
+            None => {
+                // The budget and the time at which it was read belong together.
+                let (now, left) = (clock::now(), context.budget());
+                reply.extend_from_slice(&now.as_nanos().to_le_bytes());
+                reply.extend_from_slice(&left.as_nanos().to_le_bytes());
+            }
+        }
+        Ok(())
+    });
+    let listen = vec!["tcp://127.0.0.1:0".parse().context("the loopback address")?];
+    Ok(Server::start(ServerConfig::default().name(name).listen(listen).wait(Wait::Block), router)?)
 }
 
-impl Relay {
-    /// Serves until it is ended.
-    pub(crate) fn run(self) -> Result<()> {
-        let wait = Wait::Block;
-        let next = match self.next {
-            None => None,
-            Some(address) => Some(Channel::new(address, ChannelConfig::default().wait(wait))?),
-        };
-        let method = MethodId::of(RELAY);
-        let router = Router::new().method(RELAY, move |context, request, reply| {
-            match &next {
-                Some(next) => reply.extend_from_slice(&next.call(context, method, request)?.body),
-                None => {
-                    // The budget and the time at which it was read belong together.
-                    let (now, left) = (clock::now(), context.budget());
-                    reply.extend_from_slice(&now.as_nanos().to_le_bytes());
-                    reply.extend_from_slice(&left.as_nanos().to_le_bytes());
-                }
-            }
-            Ok(())
-        });
-        let listen = vec!["tcp://127.0.0.1:0".parse().context("the loopback address")?];
-        let server = Server::start(ServerConfig::default().name(self.name.clone()).listen(listen).wait(wait), router)?;
-        show!("listening {} name={}", server.addresses()[0], self.name);
-        server.join();
-        Ok(())
-    }
+fn channel(to: Address) -> Result<Channel> {
+    Ok(Channel::new(to, ChannelConfig::default().wait(Wait::Block))?)
 }
 
 /// Measures, and adds the rows of the case `five-hops`.
@@ -63,14 +45,13 @@ impl Relay {
 /// # Errors
 /// When a hop doesn't start or more than one call in a hundred fails.
 pub(crate) fn measure(calls: usize, results: &mut Results) -> Result<()> {
-    let mut hops: Vec<Serving> = Vec::new();
+    let mut hops: Vec<ServerHandle> = Vec::new();
     for hop in (1..=HOPS).rev() {
-        let mut arguments = vec!["relay".to_owned(), format!("--name=hop-{hop}")];
-        arguments.extend(hops.last().map(|next| format!("--next={}", next.address)));
-        hops.push(Serving::start(&arguments)?);
+        let next = hops.last().map(|next| next.addresses()[0].clone());
+        hops.push(serve(format!("hop-{hop}"), next)?);
     }
     let first = hops.last().context("there are hops")?;
-    let channel = Channel::new(first.address.clone(), ChannelConfig::default().wait(Wait::Block))?;
+    let channel = channel(first.addresses()[0].clone())?;
     let method = MethodId::of(RELAY);
     let mut exact = Exactness::default();
     for call in 0..calls + calls / 10 {

@@ -1,16 +1,24 @@
-//! The two services as experiments start them: pinned to one core, the load generator on another.
+//! The services as they are measured: pinned to one core, the load generator on another.
 
-use super::fleet::Serving;
-use super::system::{System, classes};
-use crate::samples::{Mix, SCAN};
-use anyhow::Result;
+use crate::fleet::Serving;
+use crate::system::{System, classes};
+use anyhow::{Context as _, Result};
 use greenwave::rpc::Wait;
 use greenwave::{Address, ChannelConfig};
 use greenwave_bench::classes::{Class, Classes};
+use greenwave_bench::result::bench_folder;
 use greenwave_bench::rpc::{Patience, RpcTarget};
 use greenwave_bench::target::{Payloads, Rotation};
-use greenwave_kv::Rows;
-use std::path::PathBuf;
+use greenwave_kv::{Keys, Rows};
+use greenwave_services::proto::{kv, recommend, search};
+use greenwave_services::recommend::sampler::Sampler as Users;
+use greenwave_services::recommend::store;
+use greenwave_services::search::corpus::{CorpusConfig, cargo_registry};
+use greenwave_services::search::index::{self, IndexConfig};
+use greenwave_services::search::queries::Sampler as Questions;
+use greenwave_services::search::vocabulary::Vocabulary;
+use prost::Message as _;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// A service to be measured.
@@ -46,16 +54,21 @@ const REQUESTS: usize = 4096;
 impl Service {
     /// The chain: three stages over the dependency graph.
     pub(crate) fn chain(directory: Option<&PathBuf>, seed: u64) -> Result<Self> {
+        let data = bench_folder().join("recommend");
+        let crates = corpus(directory)?;
+        store::ensure(&crates, &data)?;
+        let mut users = Users::stored(&data, seed)?;
+        let requests = std::iter::from_fn(|| users.request(10)).take(REQUESTS).map(|request| request.encode_to_vec());
         Ok(Self {
             case: "chain",
             title: "recommend: a chain of three stages",
             about: "profile calls history calls recommendation, each a process with a store of its own".into(),
             name: "recommend",
             stage: "profile",
-            method: greenwave_services::proto::recommend::PROFILE,
-            options: directory_option(directory).chain([UNADAPTED.to_owned()]).collect(),
+            method: recommend::PROFILE,
+            options: of_directory(&crates, &data).chain([UNADAPTED.to_owned()]).collect(),
             further: Vec::new(),
-            requests: Box::new(Rotation::new(crate::samples::recommend(directory, REQUESTS, seed)?)),
+            requests: Box::new(Rotation::new(requests.collect())),
             also: None,
             classes: classes(50 * MS, 200 * MS, 800 * MS),
         })
@@ -63,6 +76,14 @@ impl Service {
 
     /// The parallel unit: an aggregator and its shards.
     pub(crate) fn unit(directory: Option<&PathBuf>, shards: u16, seed: u64) -> Result<Self> {
+        let data = bench_folder().join("search");
+        let text = corpus(directory)?;
+        let index = IndexConfig { shards: shards.into(), ..IndexConfig::new(&data) };
+        index::ensure(&CorpusConfig::new(&text), &index, &|_| ())?;
+        let vocabulary = Vocabulary::read(&index::open(&data)?.path).context("reading the index's words")?;
+        let mut questions =
+            Questions::new(&vocabulary, seed).context("no word occurs twice; name other text by --dir")?;
+        let requests = (0..REQUESTS).map(|_| questions.question().request(10).encode_to_vec()).collect();
         let further = [format!("--shards={shards}"), UNADAPTED.to_owned()];
         Ok(Self {
             case: "parallel-unit",
@@ -70,10 +91,10 @@ impl Service {
             about: format!("an aggregator asks {shards} shards, each a process with an index of its own"),
             name: "search",
             stage: "aggregator",
-            method: greenwave_services::proto::search::QUERY,
-            options: directory_option(directory).chain(further).collect(),
+            method: search::QUERY,
+            options: of_directory(&text, &data).chain(further).collect(),
             further: Vec::new(),
-            requests: Box::new(Rotation::new(crate::samples::search(directory, REQUESTS, seed)?)),
+            requests: Box::new(Rotation::new(requests)),
             also: None,
             // A query is five times the work of a recommendation, and the longest are four times the usual ones.
             classes: classes(150 * MS, 500 * MS, 2000 * MS),
@@ -82,6 +103,9 @@ impl Service {
 
     /// The store: short requests behind long ones.
     pub(crate) fn kv(seed: u64) -> Result<Self> {
+        let mut keys = Keys::new(Rows::DEFAULT.count, seed);
+        let key = |_| String::from_utf8_lossy(&keys.key()).into_owned();
+        let gets = (0..REQUESTS).map(key).map(|key| kv::GetRequest { key }.encode_to_vec()).collect();
         let [get, scan] = [("get", 100.0 - SCAN_PERCENT, 500 * US), (SCAN, SCAN_PERCENT, 50 * MS)]
             .map(|(name, share, deadline)| Class::new(name, share, deadline));
         Ok(Self {
@@ -93,12 +117,12 @@ impl Service {
             ),
             name: "kv",
             stage: "kv",
-            method: greenwave_services::proto::kv::GET,
+            method: kv::GET,
             // Handlers as they are usually written: a SCAN doesn't ask by itself whether somebody waits.
-            options: vec!["--checkpoint-rows=0".into()],
+            options: vec![format!("--data={}", bench_folder().join("kv").display()), "--checkpoint-rows=0".into()],
             further: Vec::new(),
-            requests: Box::new(Mix(Rotation::new(crate::samples::gets(Rows::DEFAULT.count, REQUESTS, seed)))),
-            also: Some((SCAN, greenwave_services::proto::kv::SCAN)),
+            requests: Box::new(Mix(Rotation::new(gets))),
+            also: Some((SCAN, kv::SCAN)),
             classes: Classes::new(vec![get, scan])?,
         })
     }
@@ -112,7 +136,8 @@ impl Service {
             arguments.extend(self.further.iter().cloned());
         }
         arguments.extend(["--listen=tcp://127.0.0.1:0", "--wait=block", "--cores=0"].map(str::to_owned));
-        Serving::start(&arguments)
+        let own = std::env::current_exe().context("this program's own path")?;
+        Serving::start(&own.with_file_name("greenwave"), &arguments)
     }
 
     /// A connection that load is put on. The client waits for every answer, however late, so that all systems are
@@ -130,6 +155,23 @@ impl Service {
 /// The services do the same work however late they are.
 const UNADAPTED: &str = "--adapt=off";
 
-fn directory_option(directory: Option<&PathBuf>) -> impl Iterator<Item = String> {
-    directory.map(|directory| format!("--dir={}", directory.display())).into_iter()
+/// The class of the requests that call [`kv::SCAN`].
+const SCAN: &str = "scan";
+
+/// GETs in turn for the first class; for the second an empty message, a SCAN of everything.
+struct Mix(Rotation);
+
+impl Payloads for Mix {
+    fn payload(&mut self, class: usize, sequence: u64) -> &[u8] {
+        if class == 0 { self.0.payload(class, sequence) } else { &[] }
+    }
+}
+
+/// The directory that was named, or the local Cargo registry.
+fn corpus(directory: Option<&PathBuf>) -> Result<PathBuf> {
+    Ok(directory.map_or_else(cargo_registry, |directory| Ok(directory.clone()))?)
+}
+
+fn of_directory(directory: &Path, data: &Path) -> impl Iterator<Item = String> {
+    [format!("--dir={}", directory.display()), format!("--data={}", data.display())].into_iter()
 }

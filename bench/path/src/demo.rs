@@ -1,10 +1,10 @@
 //! The main job, shown: three services, the usual scheduling, the deadline-aware one and the preemptive one, three loads,
 //! one page.
 
-use super::fleet;
-use super::path::{LOADS, Times, measure_capacity, run};
-use super::service::Service;
-use super::system::{FIFO, LEAST_LAXITY, PREEMPTIVE, System};
+use crate::fleet;
+use crate::path::{LOADS, Times, measure_capacity, run};
+use crate::service::Service;
+use crate::system::{FIFO, LEAST_LAXITY, PREEMPTIVE, System};
 use anyhow::{Context as _, Result};
 use clap::Args;
 use greenwave::quanta::is_instrumented;
@@ -18,8 +18,8 @@ use std::time::Duration;
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  greenwave demo
-  greenwave demo --dir ~/notes --shards 6 --seconds 10 --out notes.html")]
+  cargo xtask demo
+  cargo xtask demo --dir ~/notes --shards 6 --seconds 10 --out notes.html")]
 pub(crate) struct Demo {
     /// The text that is searched and the crates that are recommended [default: the local Cargo registry].
     #[arg(long, value_name = "DIR")]
@@ -28,7 +28,7 @@ pub(crate) struct Demo {
     #[arg(long, default_value_t = 18, value_parser = clap::value_parser!(u16).range(1..=60))]
     shards: u16,
     /// Seconds of load per run.
-    #[arg(long, value_name = "S", default_value = "2.5", value_parser = super::seconds)]
+    #[arg(long, value_name = "S", default_value = "2.5", value_parser = crate::seconds)]
     seconds: Duration,
     /// Where the page goes [default: target/bench/demo.html].
     #[arg(long, value_name = "FILE")]
@@ -44,9 +44,9 @@ impl Demo {
         let ms = Duration::from_millis;
         let load = self.seconds;
         let times = Times { rounds: 1, warm_up: ms(500), load, drain: ms(1000), capacity: ms(400) };
-        show!("preparing the chain's stores and the search index");
+        println!("preparing the chain's stores and the search index");
         if !is_instrumented() {
-            tell!("note: built without cargo quanta, so nothing is preempted; `cargo xtask demo` builds it with");
+            eprintln!("note: built without cargo quanta, so nothing is preempted; `cargo xtask demo` builds it with");
         }
         let systems: Vec<System> = ALL.into_iter().filter(can_run).collect();
         let dir = self.dir.as_ref();
@@ -85,11 +85,11 @@ impl Demo {
         }
         drop(progress);
         data.method = method(&times);
-        show!("{}", results.table(&METRICS));
+        println!("{}", results.table(&METRICS));
         let page = self.out.unwrap_or_else(|| greenwave_bench::result::bench_folder().join("demo.html"));
         greenwave_bench::result::write(&page, &report::page(&data)).context("writing the page")?;
         results.write()?;
-        show!("\nthe page: {}", page.display());
+        println!("\nthe page: {}", page.display());
         Ok(())
     }
 }

@@ -6,9 +6,9 @@
 //! the capacities measured so far, the figures of a system are those of all its requests in all rounds, and its goodput
 //! is compared with the capacities around its runs.
 
-use super::service::Service;
-use super::system::{ALL, FIFO, LEAST_LAXITY, System};
-use super::{fleet, hops};
+use crate::service::Service;
+use crate::system::{ALL, FIFO, LEAST_LAXITY, System};
+use crate::{fleet, hops};
 use anyhow::Result;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
@@ -37,7 +37,7 @@ pub(crate) struct PathArgs {
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// Seconds of load per run; a system has three runs at each load.
-    #[arg(long, value_name = "S", value_parser = super::seconds)]
+    #[arg(long, value_name = "S", value_parser = crate::seconds)]
     seconds: Option<Duration>,
     /// Processes that a search is split over, 1 to 60: receipts have to hold them all.
     #[arg(long, default_value_t = 18, value_parser = clap::value_parser!(u16).range(1..=60))]
@@ -49,7 +49,7 @@ pub(crate) struct PathArgs {
     #[arg(long, value_delimiter = ',', value_name = "NAMES", value_parser = PossibleValuesParser::new(ALL.map(|it| it.name)), hide_possible_values = true)]
     systems: Vec<String>,
     /// Loads as shares of capacity.
-    #[arg(long, value_delimiter = ',', value_name = "SHARES", default_values_t = LOADS, value_parser = super::share)]
+    #[arg(long, value_delimiter = ',', value_name = "SHARES", default_values_t = LOADS, value_parser = crate::share)]
     loads: Vec<f64>,
     /// A further option of `greenwave serve` for the systems that know deadlines. May be repeated.
     #[arg(long, value_name = "OPTION", allow_hyphen_values = true)]
@@ -100,7 +100,7 @@ impl PathArgs {
         }
         drop(progress);
         print(&results);
-        show!("\n{}", results.write()?.display());
+        println!("\n{}", results.write()?.display());
         Ok(())
     }
 }
@@ -271,9 +271,9 @@ fn print(results: &Results) {
         "budget_error_p99_us",
         "last_hop_budget_error_p99_us",
     ];
-    show!("{}", results.table(&metrics));
+    println!("{}", results.table(&metrics));
     for line in worse(results) {
-        show!("worse: {line}");
+        println!("worse: {line}");
     }
 }
 

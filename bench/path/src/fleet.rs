@@ -1,9 +1,11 @@
-//! Processes that serve, started from this same program and ended with it.
+//! Processes that serve, ended with this one.
 
 use anyhow::{Context as _, Result, bail};
 use greenwave::Address;
+use greenwave_bench::pin;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -18,26 +20,26 @@ pub(crate) struct Serving {
 const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Serving {
-    /// Starts `greenwave` with these arguments and waits until it says where it listens.
+    /// Starts a program with these arguments and waits until it says where it listens.
     ///
     /// # Errors
     /// When it can't be started, or ends before it listens.
-    pub(crate) fn start(arguments: &[String]) -> Result<Self> {
-        let program = std::env::current_exe().context("this program's own path")?;
+    pub(crate) fn start(program: &Path, arguments: &[String]) -> Result<Self> {
+        let called = || format!("{} {}", program.display(), arguments.join(" "));
         let mut child = Command::new(program)
             .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
-            .with_context(|| format!("starting greenwave {}", arguments.join(" ")))?;
+            .with_context(|| format!("can't start {}", called()))?;
         let said = child.stderr.take().map(keep_last);
         let lines = child.stdout.take().map(BufReader::new).into_iter().flat_map(BufRead::lines);
         let address = lines.map_while(Result::ok).find_map(|line| ready(&line));
         let Some(address) = address else {
             let status = child.wait().context("waiting for a process")?;
             let said = said.and_then(|said| said.join().ok()).unwrap_or_default();
-            bail!("greenwave {} ended before it listened: {status}\n{said}", arguments.join(" "));
+            bail!("{} ended before it listened: {status}\n{said}", called());
         };
         Ok(Self { child, address })
     }
@@ -87,10 +89,8 @@ fn ready(line: &str) -> Option<Address> {
 
 /// Keeps the calling thread on one core. Where that is forbidden it goes on unpinned.
 pub(crate) fn pin(core: usize) {
-    let mut cores = rustix::thread::CpuSet::new();
-    cores.set(core);
-    if let Err(error) = rustix::thread::sched_setaffinity(None, &cores) {
-        tell!("note: not pinned to core {core}: {error}");
+    if let Err(error) = pin::this_thread(core) {
+        eprintln!("note: not pinned: {error:#}");
     }
 }
 

@@ -1,7 +1,10 @@
-//! Experiments that run real services as processes of their own and measure them from outside.
+//! `greenwave-path`: real services as processes of their own, measured from outside.
 //!
 //! [`path`] is the benchmark of deadline scheduling on a chain and on a parallel unit, with [`hops`] for the exactness
-//! of receipts; [`demo`] runs a part of it and shows it as a page.
+//! of receipts; [`demo`] runs a part of it and shows it as a page. The services are served by `greenwave`, which has to
+//! lie beside this program.
+
+#![forbid(unsafe_code)]
 
 mod demo;
 mod fleet;
@@ -10,35 +13,35 @@ mod path;
 mod service;
 mod system;
 
-pub(crate) use demo::Demo;
-pub(crate) use hops::Relay;
-
-use anyhow::Result;
-use clap::{Args, Subcommand};
 use std::time::Duration;
 
-/// Run an experiment that compares ways to schedule
-#[derive(Args, Debug)]
-#[command(after_help = "\
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+/// Real services under load, in several orders of service
+#[derive(Parser)]
+#[command(
+    name = "greenwave-path",
+    after_help = "\
 Examples:
-  greenwave reproduce path --quick
-  greenwave reproduce path --case chain --seconds 20")]
-pub(crate) struct Reproduce {
+  cargo xtask demo
+  cargo xtask bench path --case chain --seconds 20"
+)]
+struct Cli {
     #[command(subcommand)]
-    experiment: Experiment,
+    command: Command,
 }
 
-#[derive(Subcommand, Debug)]
-enum Experiment {
-    Path(path::PathArgs),
+#[derive(Subcommand)]
+enum Command {
+    Bench(path::PathArgs),
+    Demo(demo::Demo),
 }
 
-impl Reproduce {
-    /// Runs it to its end.
-    pub(crate) fn run(self) -> Result<()> {
-        match self.experiment {
-            Experiment::Path(path) => path.run(),
-        }
+fn main() -> Result<()> {
+    match Cli::parse().command {
+        Command::Bench(bench) => bench.run(),
+        Command::Demo(demo) => demo.run(),
     }
 }
 
