@@ -3,9 +3,9 @@
 use std::env;
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context as _, ensure};
+use anyhow::Context as _;
 use clap::Args;
 use greenwave::{Address, Channel, ChannelConfig, Context};
 use greenwave_bench::rpc::{Patience, RpcTarget};
