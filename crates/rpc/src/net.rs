@@ -355,7 +355,7 @@ impl Net {
                 dialer.failed(now, was_of_use, told(caller.going(), "the server takes no further calls"));
                 self.part(now, key.index, caller, events);
                 for (request, body) in unsent {
-                    self.place(key.index, request, body, now, events);
+                    self.make(key.index, request, body, now, events);
                 }
             }
             End::Leaving { caller, .. } if caller.unfinished() == 0 => {
