@@ -72,7 +72,7 @@ fn search(directory: &std::path::Path) -> Result<(), Failure> {
             spent.add("shard query", took);
             spent.add(&format!("shard query, {}", question.kind), took);
             whole += took;
-            merger.add(answer);
+            merger.add(answer.into());
         }
         let (_, took) = timed(|| merger.finish(10));
         spent.add("aggregation", took);

@@ -9,6 +9,8 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+pub use crate::proto::search::Precision;
+
 /// What a service learns between two steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
@@ -30,15 +32,6 @@ impl Checkpoint {
 
 /// How a service asks for its [`Checkpoint`].
 pub type Pass<'a> = &'a mut dyn FnMut() -> Checkpoint;
-
-/// How much of the wanted work was done: candidates examined of those worth examining.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Precision {
-    /// Units examined.
-    pub examined: u32,
-    /// Units that would have been examined with an unlimited budget.
-    pub wanted: u32,
-}
 
 impl Precision {
     /// Whether anything was left out.

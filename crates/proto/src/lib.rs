@@ -3,7 +3,7 @@
 //! What a frame says is in [`wire`]; what a call tells of itself when it is over in [`status`], [`receipt`] and
 //! [`outcome`]. The two ends of a connection are [`connection::Caller`] and [`connection::Callee`]: they are given the
 //! chunks that arrive, the time, and a [`Transport`] to post chunks to, and say what happened and when they want to be
-//! asked again. Whoever owns the sockets and the clock drives them: `greenwave-rpc` does, a fuzz target does, and a
+//! asked again. Whether a call goes on is the [`gate`]'s to say, at both ends. Whoever owns the sockets and the clock drives them: `greenwave-rpc` does, a fuzz target does, and a
 //! simulation can.
 
 #![forbid(unsafe_code)]

@@ -8,10 +8,7 @@ use std::collections::HashMap;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::checkpoint::Precision;
-use crate::proto::search::{Hit, MissingShard};
-
-use super::shard::Answer;
+use crate::proto::search::{Hit, MissingShard, Precision, ShardReply};
 
 /// Answers on their way to one ranking.
 #[derive(Debug, Default)]
@@ -30,11 +27,11 @@ impl Merger {
     }
 
     /// Takes the answer of one shard.
-    pub fn add(&mut self, answer: Answer) {
+    pub fn add(&mut self, reply: ShardReply) {
         self.answered += 1;
-        self.matching += answer.matching;
-        self.precision = self.precision.and(answer.precision);
-        self.hits.extend(answer.hits);
+        self.matching += reply.matching;
+        self.precision = self.precision.and(reply.precision.unwrap_or_default());
+        self.hits.extend(reply.hits);
     }
 
     /// Takes note that a shard didn't answer.
@@ -96,8 +93,8 @@ mod tests {
         Hit { file: file.to_owned(), line: 1, score, passage: passage.to_owned(), copies: 0 }
     }
 
-    fn answer(hits: Vec<Hit>, examined: u32) -> Answer {
-        Answer { hits, matching: 10, precision: Precision { examined, wanted: 20 }, stopped: false }
+    fn answer(hits: Vec<Hit>, examined: u32) -> ShardReply {
+        ShardReply { hits, matching: 10, precision: Some(Precision { examined, wanted: 20 }) }
     }
 
     #[test]

@@ -8,7 +8,6 @@ use greenwave::rpc::{self, Aggregator, Partial};
 use greenwave::{Address, Channel, ChannelConfig, Code, Context, Server, ServerConfig, ServerHandle, Status};
 use prost::Message;
 
-use crate::checkpoint::Precision;
 use crate::proto::search as proto;
 use crate::serving::{Adapt, ServeError, limit_or_default};
 
@@ -125,7 +124,7 @@ fn merge(partial: &Partial<'_>, limit: usize) -> Result<Merged, Status> {
         match proto::ShardReply::decode(&*reply.body) {
             Ok(reply) => {
                 answered += 1;
-                merger.add(reply.into());
+                merger.add(reply);
             }
             Err(error) => merger.missing(number(shard), format!("its answer is broken: {error}")),
         }
@@ -141,7 +140,7 @@ fn merge(partial: &Partial<'_>, limit: usize) -> Result<Merged, Status> {
 
 fn reply(merged: Merged, shards: usize) -> proto::QueryReply {
     let Merged { hits, matching, precision, missing, .. } = merged;
-    proto::QueryReply { hits, matching, precision: Some(precision.into()), shards: number(shards), missing }
+    proto::QueryReply { hits, matching, precision: Some(precision), shards: number(shards), missing }
 }
 
 fn parse(request: &proto::QueryRequest) -> Result<Query, Status> {
@@ -162,31 +161,8 @@ impl From<QueryError> for Status {
     }
 }
 
-impl From<Precision> for proto::Precision {
-    fn from(precision: Precision) -> Self {
-        Self { examined: precision.examined, wanted: precision.wanted }
-    }
-}
-
-impl From<proto::Precision> for Precision {
-    fn from(precision: proto::Precision) -> Self {
-        Self { examined: precision.examined, wanted: precision.wanted }
-    }
-}
-
 impl From<Answer> for proto::ShardReply {
     fn from(answer: Answer) -> Self {
-        Self { hits: answer.hits, matching: answer.matching, precision: Some(answer.precision.into()) }
-    }
-}
-
-impl From<proto::ShardReply> for Answer {
-    fn from(reply: proto::ShardReply) -> Self {
-        Self {
-            hits: reply.hits,
-            matching: reply.matching,
-            precision: reply.precision.unwrap_or_default().into(),
-            stopped: false,
-        }
+        Self { hits: answer.hits, matching: answer.matching, precision: Some(answer.precision) }
     }
 }

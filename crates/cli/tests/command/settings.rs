@@ -64,6 +64,21 @@ fn processes_that_are_started_are_told_the_same_however_it_was_said() {
 }
 
 #[test]
+fn stages_are_told_the_same_as_the_one_that_clients_call_but_for_what_is_its_own() {
+    let world = World::new();
+    let (dir, data) = (world.option("--dir", "crates"), world.option("--data", "stores"));
+    let config = format!("--config={}", world.file("recommend.toml", "admission = \"off\"\nname = \"front\"\n"));
+    let arguments = ["serve", "recommend", &config, &dir, &data, LISTEN, "--report-only"];
+    let running = Running::start_with_variables(&[("GREENWAVE_ORDER", "edf")], &arguments);
+    let behind = ["recommendation", "history"].map(|stage| running.await_said(&format!("name={stage}")));
+    for line in [running.told()].iter().chain(&behind) {
+        assert_eq!(["order", "admission", "report_only"].map(|key| fact(line, key)), ["edf", "off", "on"], "{line}");
+    }
+    running.terminate();
+    assert!(running.finish().status.success());
+}
+
+#[test]
 fn what_is_out_of_its_range_is_refused_with_the_place_where_it_was_said() {
     let world = World::new();
     let file = world.file("settings.toml", "clusters = 257\n");

@@ -294,26 +294,13 @@ impl Ends {
                 (received, &caller.link)
             }
             End::Callee(callee) => {
-                let received = match callee.receive(now, chunk, |len| pool.take_about(len)) {
-                    Ok(Some(CalleeEvent::Arrived(arrival))) => {
-                        events.push(Event::Call(key, arrival));
-                        Ok(())
-                    }
-                    Ok(Some(CalleeEvent::Cancelled(call, task))) => {
-                        events.push(Event::Cancelled(key, call, task));
-                        Ok(())
-                    }
-                    Ok(Some(CalleeEvent::Refused)) => {
-                        counters.refused.add(1);
-                        Ok(())
-                    }
-                    Ok(Some(CalleeEvent::Withdrawn)) => {
-                        counters.cancelled.add(1);
-                        Ok(())
-                    }
-                    Ok(None) => Ok(()),
-                    Err(violation) => Err(violation),
-                };
+                let received = callee.receive(now, chunk, |len| pool.take_about(len)).map(|event| match event {
+                    Some(CalleeEvent::Arrived(arrival)) => events.push(Event::Call(key, arrival)),
+                    Some(CalleeEvent::Cancelled(call, task)) => events.push(Event::Cancelled(key, call, task)),
+                    Some(CalleeEvent::Refused) => counters.refused.add(1),
+                    Some(CalleeEvent::Withdrawn) => counters.cancelled.add(1),
+                    None => {}
+                });
                 (received, &callee.link)
             }
         };

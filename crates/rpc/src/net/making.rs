@@ -16,7 +16,7 @@ impl Net {
     pub(crate) fn call(&mut self, key: PeerKey, request: Request, body: Vec<u8>, now: Time, events: &mut Vec<Event>) {
         match self.dispatch(key, request, &body, now, events) {
             Ok(()) => self.ends.pool.put(body),
-            Err(request) => self.place(key.index, request, body, now, events),
+            Err(request) => self.make(key.index, request, body, now, events),
         }
     }
 
@@ -33,7 +33,7 @@ impl Net {
         if let Err(request) = self.dispatch(key, request, body, now, events) {
             let mut copy = self.ends.pool.take_about(body.len());
             copy.extend_from_slice(body);
-            self.place(key.index, request, copy, now, events);
+            self.make(key.index, request, copy, now, events);
         }
     }
 
@@ -69,7 +69,7 @@ impl Net {
 
     /// Makes a call on the connection that there is, or on a new one.
     #[inline(never)]
-    pub(super) fn place(&mut self, index: usize, request: Request, body: Vec<u8>, now: Time, events: &mut Vec<Event>) {
+    pub(super) fn make(&mut self, index: usize, request: Request, body: Vec<u8>, now: Time, events: &mut Vec<Event>) {
         let Some(Peer { end: End::Caller(dialer), endpoint, .. }) = self.ends.peers.get_mut(index) else { return };
         let connected = match (&*endpoint, request.terms.ask(Check::Send, now).into_result()) {
             (Some(_), _) => Ok(()),

@@ -1,5 +1,6 @@
 //! What only the connections of a thread can tell of themselves.
 
+use super::ending::CLOSING;
 use super::*;
 use greenwave_proto::connection::Request;
 use greenwave_verbs::Event;
