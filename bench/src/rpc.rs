@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use greenwave::rpc::status::{Check, Code, Reason};
-use greenwave::rpc::{self, Completion, MethodId};
 use greenwave::{Address, CallQueue, ChannelConfig, Context, Receipt, Status};
+use greenwave::{Check, Code, Completion, MethodId, Reason};
 use greenwave_policy::Time;
 
 use crate::clock;
@@ -150,7 +149,7 @@ fn is_complete(receipt: &Receipt) -> bool {
     let children = &receipt.children;
     children.iter().enumerate().filter(|(_, child)| child.branch.is_some() && child.status != Code::Ok).all(
         |(at, failed)| {
-            let is_sibling = |it: &&rpc::StageReceipt| it.depth >= failed.depth;
+            let is_sibling = |it: &&greenwave::StageReceipt| it.depth >= failed.depth;
             let (before, after) = children.split_at(at);
             let mut siblings = before.iter().rev().take_while(is_sibling).chain(after.iter().take_while(is_sibling));
             siblings.any(|sibling| sibling.stands_in_for(failed))
@@ -179,10 +178,10 @@ pub fn miss(status: &Status) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use greenwave::rpc::StageName;
+    use greenwave::StageName;
 
-    fn child(depth: u8, branch: Option<u16>, status: Code) -> rpc::StageReceipt {
-        rpc::StageReceipt {
+    fn child(depth: u8, branch: Option<u16>, status: Code) -> greenwave::StageReceipt {
+        greenwave::StageReceipt {
             stage: StageName::UNNAMED,
             branch,
             depth,
@@ -195,7 +194,7 @@ mod tests {
         }
     }
 
-    fn complete<const N: usize>(children: [rpc::StageReceipt; N]) -> bool {
+    fn complete<const N: usize>(children: [greenwave::StageReceipt; N]) -> bool {
         is_complete(&Receipt { children: children.into(), ..Receipt::default() })
     }
 

@@ -3,10 +3,9 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use greenwave::policy::ServiceTimes;
-use greenwave::rpc::{ConfigError, StartError, Typed};
-use greenwave::{Context, Status};
+use greenwave::{ConfigError, Context, StartError, Status, Typed};
 use greenwave_kv::KvError;
+use greenwave_policy::ServiceTimes;
 use thiserror::Error;
 
 use crate::checkpoint::{Checkpoint, Pass};

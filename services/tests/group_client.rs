@@ -4,8 +4,9 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use greenwave::rpc::{Router, StartError};
-use greenwave::{Address, ChannelConfig, Code, Context, Server, ServerConfig, ServerHandle, Status};
+use greenwave::{
+    Address, ChannelConfig, Code, Context, Router, Server, ServerConfig, ServerHandle, StartError, Status,
+};
 use greenwave_services::proto::replicated as proto;
 use greenwave_services::replicated::client::{Freshness, GroupClient, StoreClientError};
 

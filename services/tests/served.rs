@@ -4,9 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use greenwave::policy::AdmissionConfig;
-use greenwave::rpc::{self, MethodId};
-use greenwave::{Address, Channel, ChannelConfig, Code, Context, ServerConfig, ServerHandle, Status};
+use greenwave::{
+    Address, AdmissionConfig, Channel, ChannelConfig, Code, Context, MethodId, ServerConfig, ServerHandle, Status,
+};
 use greenwave_kv::{KvConfig, Rows};
 use greenwave_services::kv::{KvServiceConfig, serve_kv};
 use greenwave_services::proto::{kv, recommend as rec, search as proto};
@@ -73,7 +73,7 @@ impl Search {
         };
         let shards: Vec<_> = (0..3).map(serve).collect();
         let addresses = shards.iter().map(|shard| vec![shard.addresses()[0].clone()]).collect();
-        let unit = rpc::AggregatorConfig::default();
+        let unit = greenwave::AggregatorConfig::default();
         let aggregator = AggregatorConfig { shards: addresses, unit, server: server("aggregator") };
         let aggregator = serve_aggregator(aggregator).unwrap();
         Self { _root: root, shards, aggregator }

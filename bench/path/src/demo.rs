@@ -7,7 +7,7 @@ use crate::service::Service;
 use crate::system::{FIFO, LEAST_LAXITY, PREEMPTIVE, System};
 use anyhow::{Context as _, Result};
 use clap::Args;
-use greenwave::quanta::is_instrumented;
+use greenwave::is_instrumented;
 use greenwave_bench::progress::Progress;
 use greenwave_bench::report::{self, Data, Run};
 use greenwave_bench::result::Results;

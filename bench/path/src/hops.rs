@@ -5,8 +5,7 @@
 //! some time, which the client compares with what its own clock measured.
 
 use anyhow::{Context as _, Result};
-use greenwave::rpc::{MethodId, Wait};
-use greenwave::{Address, Channel, ChannelConfig, Context, Router, Server, ServerConfig, ServerHandle};
+use greenwave::{Address, Channel, ChannelConfig, Context, MethodId, Router, Server, ServerConfig, ServerHandle, Wait};
 use greenwave_bench::clock;
 use greenwave_bench::latencies::Latencies;
 use greenwave_bench::result::Results;

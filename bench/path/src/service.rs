@@ -3,8 +3,7 @@
 use crate::fleet::Serving;
 use crate::system::{System, classes};
 use anyhow::{Context as _, Result};
-use greenwave::rpc::Wait;
-use greenwave::{Address, ChannelConfig};
+use greenwave::{Address, ChannelConfig, Wait};
 use greenwave_bench::classes::{Class, Classes};
 use greenwave_bench::result::bench_folder;
 use greenwave_bench::rpc::{Patience, RpcTarget};

@@ -1,6 +1,6 @@
 //! The ways to schedule that are compared, and the classes of requests that they are compared on.
 
-use greenwave::policy::Order;
+use greenwave::Order;
 use greenwave_bench::classes::{Class, Classes};
 use std::time::Duration;
 

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use greenwave::rpc::{Delivery, Mode};
+use greenwave::{Delivery, Mode};
 
 /// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use anyhow::ensure;
-use greenwave::rpc::{Limits, Wait};
-use greenwave::{Address, Code, Router, Server, ServerConfig, Status};
+use greenwave::{Address, Code, Limits, Router, Server, ServerConfig, Status, Wait};
 use greenwave_bench::{clock, process};
 use greenwave_policy::{Order, Time};
 

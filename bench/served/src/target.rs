@@ -4,8 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use greenwave::rpc::{Completion, MethodId, Wait};
-use greenwave::{Address, CallQueue, ChannelConfig, Code, Context, Status};
+use greenwave::{Address, CallQueue, ChannelConfig, Code, Completion, Context, MethodId, Status, Wait};
 use greenwave_bench::capacity::OUT_OF_REACH;
 use greenwave_bench::clock;
 use greenwave_bench::rpc::{AT_ONCE, miss};

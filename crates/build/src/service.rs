@@ -94,14 +94,14 @@ mod greenwave_codec {"#,
     pub(super) fn serve<Q: {prost}::Message + ::core::default::Default, A: {prost}::Message>(
         request: {request},
         reply: &mut ::std::vec::Vec<u8>,
-        answer: impl ::core::ops::FnOnce(Q) -> ::core::result::Result<A, {greenwave}::rpc::Status>,
-    ) -> ::core::result::Result<(), {greenwave}::rpc::Status> {{
+        answer: impl ::core::ops::FnOnce(Q) -> ::core::result::Result<A, {greenwave}::Status>,
+    ) -> ::core::result::Result<(), {greenwave}::Status> {{
         let request = Q::decode(request).map_err(|error| {{
-            {greenwave}::rpc::Status::refused({greenwave}::rpc::Reason::Decode, error.to_string())
+            {greenwave}::Status::refused({greenwave}::Reason::Decode, error.to_string())
         }})?;
         answer(request)?
             .encode(reply)
-            .map_err(|error| {greenwave}::rpc::Status::new({greenwave}::rpc::Code::Internal, error.to_string()))
+            .map_err(|error| {greenwave}::Status::new({greenwave}::Code::Internal, error.to_string()))
     }}
 "#
             ));
@@ -112,10 +112,10 @@ mod greenwave_codec {"#,
     /// Decodes a reply. One that is not of its type is the server's fault, not the caller's.
     pub(super) fn decode<A: {prost}::Message + ::core::default::Default>(
         reply: &[u8],
-    ) -> ::core::result::Result<A, {greenwave}::rpc::Status> {{
+    ) -> ::core::result::Result<A, {greenwave}::Status> {{
         A::decode(reply).map_err(|error| {{
-            let status = {greenwave}::rpc::Status::refused({greenwave}::rpc::Reason::Decode, error.to_string());
-            {greenwave}::rpc::Status {{ code: {greenwave}::rpc::Code::Internal, ..status }}
+            let status = {greenwave}::Status::refused({greenwave}::Reason::Decode, error.to_string());
+            {greenwave}::Status {{ code: {greenwave}::Code::Internal, ..status }}
         }})
     }}
 "#
@@ -156,7 +156,7 @@ pub mod {module} {{"#
     /// The full name of `{proto_name}`.
     pub const {constant}: &str = "{service}/{proto_name}";
     /// The number of `{proto_name}`.
-    pub const {constant}_ID: {greenwave}::rpc::MethodId = {greenwave}::rpc::MethodId::of({constant});
+    pub const {constant}_ID: {greenwave}::MethodId = {greenwave}::MethodId::of({constant});
 "#
             ));
         }
@@ -175,9 +175,9 @@ pub mod {module} {{"#
             code.push_str(&format!(
                 r#"    fn {name}(
         &self,
-        ctx: &{greenwave}::rpc::Context,
+        ctx: &{greenwave}::Context,
         request: {input_type},
-    ) -> ::core::result::Result<{output_type}, {greenwave}::rpc::Status>;
+    ) -> ::core::result::Result<{output_type}, {greenwave}::Status>;
 "#
             ));
         }
@@ -201,8 +201,8 @@ impl<S: {name} + ?::core::marker::Sized> {name}Server<S> {{
     }}
 
     /// Its methods, for a server to start with; merge routers to serve several services.
-    pub fn into_router(self) -> {greenwave}::rpc::Router {{
-        {greenwave}::rpc::Router::new()
+    pub fn into_router(self) -> {greenwave}::Router {{
+        {greenwave}::Router::new()
             .descriptors(FILE_DESCRIPTOR_SET)"#
         ));
         for method in methods {
@@ -222,7 +222,7 @@ impl<S: {name} + ?::core::marker::Sized> {name}Server<S> {{
     }}
 }}
 
-impl<S: {name} + ?::core::marker::Sized> ::core::convert::From<{name}Server<S>> for {greenwave}::rpc::Router {{
+impl<S: {name} + ?::core::marker::Sized> ::core::convert::From<{name}Server<S>> for {greenwave}::Router {{
     fn from(server: {name}Server<S>) -> Self {{
         server.into_router()
     }}
@@ -246,17 +246,17 @@ impl<S: ?::core::marker::Sized> ::core::fmt::Debug for {name}Server<S> {{
 /// Calls a server of `{full_name}`. Cheap to clone; clones share the channel.
 #[derive(Clone, Debug)]
 pub struct {name}Client {{
-    channel: {greenwave}::rpc::Channel,
+    channel: {greenwave}::Channel,
 }}
 
 impl {name}Client {{
     /// A client that calls over this channel.
-    pub const fn new(channel: {greenwave}::rpc::Channel) -> Self {{
+    pub const fn new(channel: {greenwave}::Channel) -> Self {{
         Self {{ channel }}
     }}
 
     /// The channel that it calls over.
-    pub const fn channel(&self) -> &{greenwave}::rpc::Channel {{
+    pub const fn channel(&self) -> &{greenwave}::Channel {{
         &self.channel
     }}
 "#
@@ -280,9 +280,9 @@ impl {name}Client {{
     /// Anything but a reply in time, with the receipt of where the time went if the server sent one.
     pub fn {name}(
         &self,
-        ctx: &{greenwave}::rpc::Context,
+        ctx: &{greenwave}::Context,
         request: &{input_type},
-    ) -> ::core::result::Result<{greenwave}::rpc::Typed<{output_type}>, {greenwave}::rpc::Failure> {{
+    ) -> ::core::result::Result<{greenwave}::Typed<{output_type}>, {greenwave}::Failure> {{
         let request = {prost}::Message::encode_to_vec(request);
         self.channel.call_detailed(ctx, {module}::{constant}_ID, request)?.decode(greenwave_codec::decode)
     }}
@@ -290,10 +290,10 @@ impl {name}Client {{
     /// Like [`{plain}`](Self::{plain}), with the reply as a future. Dropping that takes the call back.
     pub fn {plain}_async(
         &self,
-        ctx: &{greenwave}::rpc::Context,
+        ctx: &{greenwave}::Context,
         request: &{input_type},
     ) -> impl ::core::future::Future<
-        Output = ::core::result::Result<{greenwave}::rpc::Typed<{output_type}>, {greenwave}::rpc::Failure>,
+        Output = ::core::result::Result<{greenwave}::Typed<{output_type}>, {greenwave}::Failure>,
     > + ::core::marker::Send
     + use<> {{
         let request = {prost}::Message::encode_to_vec(request);

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use greenwave::rpc::{
+use greenwave::{
     Channel, ChannelConfig, Code, Context, MethodId, Reason, Router, Server, ServerConfig, ServerHandle, Status,
 };
 use prost::Message;

@@ -85,6 +85,6 @@ fn a_server_alone_leaves_the_clients_names_free() {
     let code = fs::read_to_string(directory.path().join("new.rs")).unwrap();
     assert!(code.contains("pub struct SServer"));
     assert!(!code.contains("SClient"));
-    assert!(code.contains("::elsewhere::rpc::Context"));
+    assert!(code.contains("::elsewhere::Context"));
     assert!(!code.contains("greenwave::"), "all of Greenwave is found under the path given");
 }

@@ -8,8 +8,7 @@ use std::io::{self, Read, Write};
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use greenwave::rpc::MethodId;
-use greenwave::{Context, Receipt};
+use greenwave::{Context, MethodId, Receipt};
 
 use crate::address::{self, Place};
 use crate::problem::Problem;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use greenwave::policy::replication::Bandwidth;
+use greenwave_policy::replication::Bandwidth;
 
 /// Bits per second: `10mbit`, `2.5gbit`, `10000000`.
 pub(crate) fn rate(text: &str) -> Result<u64, String> {

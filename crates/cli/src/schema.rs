@@ -1,7 +1,6 @@
 //! What a server can be asked, by its own account: its methods, and the types of their messages.
 
-use greenwave::rpc::MethodId;
-use greenwave::{Address, Channel, ChannelConfig, Context, Status};
+use greenwave::{Address, Channel, ChannelConfig, Context, MethodId, Status};
 use prost::Message;
 use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor, MethodDescriptor, SerializeOptions};
 use std::time::Duration;

@@ -4,8 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use greenwave::ChannelConfig;
-use greenwave::verbs::TlsClient;
-use greenwave::verbs::tls::{Identity, Pem};
+use greenwave::tls::{Identity, Pem, TlsClient};
 
 use crate::address::Place;
 use crate::problem::Problem;

@@ -1,20 +1,24 @@
 //! RPC for services that have to answer on time.
 //!
-//! The crate that users depend on: it gathers the layers under one name.
-//! - [`rpc`]: servers, channels, contexts, parallel units, receipts.
-//! - [`policy`]: budgets and deadlines, orders, admission; pure, to be used alone or in a simulation.
-//! - [`verbs`]: endpoints and completion queues over io_uring, epoll and memory.
-//! - [`quanta`]: the coroutines that handlers run in.
+//! The crate that users depend on: each thing that they need, by one name. How a request flows, what there is to set and
+//! why the defaults are what they are: the documentation of `greenwave-rpc`. Who wants a layer alone depends on it:
+//! `greenwave-policy` for orders, admission and the model of replication, `greenwave-quanta` for a pool of threads whose
+//! jobs are preempted, `greenwave-verbs` for completion queues.
 
 #![forbid(unsafe_code)]
 
-pub use greenwave_policy as policy;
-pub use greenwave_quanta as quanta;
-pub use greenwave_rpc as rpc;
-pub use greenwave_verbs as verbs;
-
+pub use greenwave_policy::{AdmissionConfig, Budget, Order, StealRule};
+pub use greenwave_quanta::{StackSize, is_instrumented};
 pub use greenwave_rpc::{
-    CallQueue, Channel, ChannelConfig, Code, ConnectionId, Context, Marking, Receipt, Reply, Router, SendOrder,
-    Sending, Server, ServerConfig, ServerHandle, Status,
+    Aggregator, AggregatorConfig, Answered, Awaited, Body, Broken, CallFuture, CallQueue, Channel, ChannelConfig,
+    ChannelStream, Check, Code, Completion, ConfigError, Conflict, ConnectionId, Context, Delivery, Dispatcher,
+    Failure, Handler, Instance, KeepingHandler, Limits, Marking, MetaError, MethodId, Mode, Origin, ParallelUnit,
+    Partial, Promise, Reason, Receipt, Reply, Router, SendOrder, Sending, Server, ServerConfig, ServerHandle, Snapshot,
+    StageName, StageReceipt, StartError, Status, Typed, Wait, promise,
 };
-pub use greenwave_verbs::Address;
+pub use greenwave_verbs::{Address, Backend, Choice, VerbsError};
+
+/// How connections are secured. Without the feature `tls` none of it can be made.
+pub mod tls {
+    pub use greenwave_verbs::tls::{Identity, Pem, TlsClient, TlsError, TlsFault, TlsServer};
+}

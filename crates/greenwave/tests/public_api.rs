@@ -46,7 +46,8 @@ fn what_is_public_is_what_is_listed() {
     let target = env::current_exe().unwrap().ancestors().nth(3).unwrap().join("public-api");
     for (package, features) in LISTED {
         let list = root().join("docs/api").join(format!("{package}.txt"));
-        let (items, listed) = (items(package, features, &rustdoc, &target), fs::read_to_string(&list).unwrap_or_default());
+        let (items, listed) =
+            (items(package, features, &rustdoc, &target), fs::read_to_string(&list).unwrap_or_default());
         if env::var_os("UPDATE").is_some() {
             fs::write(&list, items).unwrap();
             continue;

@@ -166,10 +166,10 @@ pub use counters::Snapshot;
 pub use fanout::{Aggregator, AggregatorConfig, Answered, ParallelUnit, Partial};
 pub use greenwave_proto::wire::MetaError;
 pub use greenwave_proto::{
-    Body, Code, Failure, Marking, MethodId, Origin, Reason, Receipt, Reply, SendOrder, Sending, StageName,
+    Body, Check, Code, Failure, Marking, MethodId, Origin, Reason, Receipt, Reply, SendOrder, Sending, StageName,
     StageReceipt, Status, Typed,
 };
-pub use greenwave_proto::{receipt, status, wire};
+use greenwave_proto::{receipt, status, wire};
 pub use promise::{Awaited, Broken, Promise, promise};
 pub use server::{Server, ServerHandle, StartError};
 pub use service::{Conflict, Handler, KeepingHandler, Router};

@@ -128,7 +128,7 @@ fn a_streams_call_can_be_cancelled() {
 fn a_call_without_time_left_was_never_sent() {
     let server = serve();
     let status = channel(&server).call(&Context::with_deadline(Duration::ZERO), ECHO, b"").unwrap_err();
-    assert_eq!(status.reason, Reason::Expired(status::Check::Send));
+    assert_eq!(status.reason, Reason::Expired(Check::Send));
     assert!(status.never_ran());
 }
 

@@ -5,7 +5,7 @@ mod block_on;
 mod raw;
 
 use block_on::block_on;
-use greenwave_rpc::wire::{CallId, Credit, Frame, GoAway, GoAwayCode, Hello, HelloLimits, MethodId, Versions};
+use greenwave_proto::wire::{CallId, Credit, Frame, GoAway, GoAwayCode, Hello, HelloLimits, MethodId, Versions};
 use greenwave_rpc::*;
 use greenwave_verbs::Address;
 use raw::{Raw, reply, reply_data, server_hello, within_reason};

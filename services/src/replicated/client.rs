@@ -7,8 +7,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
-use greenwave::rpc::{ConfigError, Failure};
-use greenwave::{Address, Channel, ChannelConfig, Code, Context, Status};
+use greenwave::{Address, Channel, ChannelConfig, Code, ConfigError, Context, Failure, Status};
 use prost::bytes::Bytes;
 use thiserror::Error;
 
@@ -320,7 +319,7 @@ fn attempt(context: &Context) -> Duration {
 /// Whether a command that failed so may have been applied, or still be.
 fn may_be_done(status: &Status) -> bool {
     let certain = [Code::Unavailable, Code::ResourceExhausted, Code::InvalidArgument, Code::FailedPrecondition];
-    let said_by_the_store = status.reason == greenwave::rpc::Reason::None && certain.contains(&status.code);
+    let said_by_the_store = status.reason == greenwave::Reason::None && certain.contains(&status.code);
     !(said_by_the_store || status.never_ran())
 }
 

@@ -6,9 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use greenwave::policy::AdmissionConfig;
-use greenwave::verbs::TlsClient;
-use greenwave::{Address, Code, Context, Server, ServerConfig, ServerHandle, Status};
+use greenwave::tls::TlsClient;
+use greenwave::{Address, AdmissionConfig, Code, Context, Server, ServerConfig, ServerHandle, Status};
 use greenwave_replica::core::{CoreConfig, Limits, Refusal, Setting, Sizing, StopCause};
 use greenwave_replica::runtime::ReplicaStartError;
 use greenwave_replica::{

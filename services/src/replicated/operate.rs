@@ -1,7 +1,6 @@
 //! What a client can have done to a group itself: look into it, change who belongs to it and who leads, size batches.
 
-use greenwave::rpc::Failure;
-use greenwave::{Address, Code, Context, Status};
+use greenwave::{Address, Code, Context, Failure, Status};
 use greenwave_replica::core::Sizing;
 
 use super::client::{GroupClient, StoreClientError};

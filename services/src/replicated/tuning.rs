@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use greenwave::policy::replication::{
+use greenwave_policy::replication::{
     Aim, Bandwidth, Cpu, Disk, Environment, EnvironmentError, Limit, Network, NoBandwidth, Setting, SettingError, Sizes,
 };
 use greenwave_replica::core::Sent;

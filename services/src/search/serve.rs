@@ -4,8 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use greenwave::rpc::{self, Aggregator, Partial};
-use greenwave::{Address, Channel, ChannelConfig, Code, Context, Server, ServerConfig, ServerHandle, Status};
+use greenwave::{
+    Address, Aggregator, Channel, ChannelConfig, Code, Context, Partial, Server, ServerConfig, ServerHandle, Status,
+};
 use prost::Message;
 
 use crate::proto::search as proto;
@@ -58,7 +59,7 @@ pub struct AggregatorConfig {
     /// The addresses of each shard's servers: the one that is asked, then its replicas.
     pub shards: Vec<Vec<Address>>,
     /// When branches are sent once more, and how much time is kept for merging.
-    pub unit: rpc::AggregatorConfig,
+    pub unit: greenwave::AggregatorConfig,
     /// The server.
     pub server: ServerConfig,
 }

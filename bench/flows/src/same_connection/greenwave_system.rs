@@ -5,9 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use greenwave::rpc::{
-    ChannelConfig, CallQueue, ConnectionId, MethodId, Router, SendOrder, Sending, Server, ServerConfig,
-};
+use greenwave::{CallQueue, ChannelConfig, ConnectionId, MethodId, Router, SendOrder, Sending, Server, ServerConfig};
 
 use super::outcome::{Outcome, Part, Recording};
 use super::{BULK, BULK_AT_ONCE, SMALL};
@@ -78,12 +76,7 @@ pub(super) fn measure(to: SocketAddr, split: bool, apart: bool, time: Duration) 
     Ok(Outcome { idle: part(Part::IDLE, time)?, alone: part(Part::ALONE, time)?, both: part(Part::BOTH, time)? })
 }
 
-fn ask(
-    stream: &mut CallQueue,
-    other: Option<ConnectionId>,
-    part: Part,
-    time: Duration,
-) -> anyhow::Result<Recording> {
+fn ask(stream: &mut CallQueue, other: Option<ConnectionId>, part: Part, time: Duration) -> anyhow::Result<Recording> {
     let mut recording = Recording::new();
     let (mut made, mut large) = (0, 0);
     loop {

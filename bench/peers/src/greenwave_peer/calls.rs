@@ -1,8 +1,7 @@
 //! Calls over a completion stream, in closed loops.
 
 use anyhow::Context as _;
-use greenwave::rpc::{Completion, ConnectionId, MethodId};
-use greenwave::{Address, ChannelConfig, CallQueue, Context};
+use greenwave::{Address, CallQueue, ChannelConfig, Completion, ConnectionId, Context, MethodId};
 use greenwave_bench::clock;
 use greenwave_policy::Time;
 

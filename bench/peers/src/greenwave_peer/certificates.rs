@@ -2,8 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use greenwave::verbs::TlsServer;
-use greenwave::verbs::tls::{Identity, Pem};
+use greenwave::tls::{Identity, Pem, TlsServer};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, SanType};
 
 /// A certificate for the loopback address, and its authority.

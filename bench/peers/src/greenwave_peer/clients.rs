@@ -2,8 +2,7 @@
 
 use std::thread;
 
-use greenwave::rpc::Mode;
-use greenwave::{Address, Channel, ChannelConfig, Context};
+use greenwave::{Address, Channel, ChannelConfig, Context, Mode};
 use greenwave_bench::clock;
 
 use super::{DEADLINE, echo};

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Instant;
 
-use greenwave::{Address, ChannelConfig, CallQueue};
+use greenwave::{Address, CallQueue, ChannelConfig};
 
 use super::calls::ask;
 use super::echo;

@@ -12,11 +12,9 @@ mod skew;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use greenwave::policy::StealRule;
-use greenwave::rpc::{Limits, MethodId, Wait};
-use greenwave::verbs::tls::Pem;
-use greenwave::verbs::{self, Choice, QueueConfig, TlsClient};
-use greenwave::{Address, ChannelConfig, Router, Server, ServerConfig};
+use greenwave::tls::{Pem, TlsClient};
+use greenwave::{Address, ChannelConfig, Choice, Limits, MethodId, Router, Server, ServerConfig, StealRule, Wait};
+use greenwave_verbs::QueueConfig;
 
 use certificates::Certificates;
 
@@ -60,8 +58,9 @@ impl Flavour {
 
 /// The variants that make sense in a case: kernel interfaces that there are here, and for long messages sizes of chunks.
 pub(crate) fn variants(case: Case) -> &'static [&'static str] {
-    static URING: LazyLock<bool> =
-        LazyLock::new(|| verbs::open(&QueueConfig { backend: Choice::Uring, ..QueueConfig::default() }).is_ok());
+    static URING: LazyLock<bool> = LazyLock::new(|| {
+        greenwave_verbs::open(&QueueConfig { backend: Choice::Uring, ..QueueConfig::default() }).is_ok()
+    });
     let (uring, all): (usize, &[&str]) = match case.kind {
         Kind::Unary if case.bytes > Limits::new().announced(true).chunk_bytes as usize => {
             (2, &["uring", "uring-128KB-chunks", "epoll", "epoll-128KB-chunks"])

@@ -5,8 +5,7 @@
 
 use std::collections::HashMap;
 
-use greenwave::rpc::{ConnectionId, MethodId};
-use greenwave::{Address, CallQueue, ChannelConfig};
+use greenwave::{Address, CallQueue, ChannelConfig, ConnectionId, MethodId};
 
 use super::calls::{Calls, ask};
 use super::{WHERE, WORK};

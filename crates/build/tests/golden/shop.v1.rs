@@ -73,17 +73,17 @@ pub mod shop_methods {
     /// The full name of `Find`.
     pub const FIND: &str = "shop.v1.Shop/Find";
     /// The number of `Find`.
-    pub const FIND_ID: ::greenwave::rpc::MethodId = ::greenwave::rpc::MethodId::of(FIND);
+    pub const FIND_ID: ::greenwave::MethodId = ::greenwave::MethodId::of(FIND);
 
     /// The full name of `Type`.
     pub const TYPE: &str = "shop.v1.Shop/Type";
     /// The number of `Type`.
-    pub const TYPE_ID: ::greenwave::rpc::MethodId = ::greenwave::rpc::MethodId::of(TYPE);
+    pub const TYPE_ID: ::greenwave::MethodId = ::greenwave::MethodId::of(TYPE);
 
     /// The full name of `Clone`.
     pub const CLONE: &str = "shop.v1.Shop/Clone";
     /// The number of `Clone`.
-    pub const CLONE_ID: ::greenwave::rpc::MethodId = ::greenwave::rpc::MethodId::of(CLONE);
+    pub const CLONE_ID: ::greenwave::MethodId = ::greenwave::MethodId::of(CLONE);
 }
 
 /// Sells things.
@@ -93,21 +93,21 @@ pub trait Shop: ::core::marker::Send + ::core::marker::Sync + 'static {
     /// Looks a thing up by its name.
     fn find(
         &self,
-        ctx: &::greenwave::rpc::Context,
+        ctx: &::greenwave::Context,
         request: FindRequest,
-    ) -> ::core::result::Result<Item, ::greenwave::rpc::Status>;
+    ) -> ::core::result::Result<Item, ::greenwave::Status>;
     /// Named like a keyword.
     fn r#type(
         &self,
-        ctx: &::greenwave::rpc::Context,
+        ctx: &::greenwave::Context,
         request: super::stock::Level,
-    ) -> ::core::result::Result<FindRequest, ::greenwave::rpc::Status>;
+    ) -> ::core::result::Result<FindRequest, ::greenwave::Status>;
     /// Answers `Clone`.
     fn clone(
         &self,
-        ctx: &::greenwave::rpc::Context,
+        ctx: &::greenwave::Context,
         request: Item,
-    ) -> ::core::result::Result<Item, ::greenwave::rpc::Status>;
+    ) -> ::core::result::Result<Item, ::greenwave::Status>;
 }
 
 /// Serves a [`Shop`].
@@ -120,8 +120,8 @@ impl<S: Shop + ?::core::marker::Sized> ShopServer<S> {
     }
 
     /// Its methods, for a server to start with; merge routers to serve several services.
-    pub fn into_router(self) -> ::greenwave::rpc::Router {
-        ::greenwave::rpc::Router::new()
+    pub fn into_router(self) -> ::greenwave::Router {
+        ::greenwave::Router::new()
             .descriptors(FILE_DESCRIPTOR_SET)
             .method(shop_methods::FIND, {
                 let service = ::std::sync::Arc::clone(&self.0);
@@ -144,7 +144,7 @@ impl<S: Shop + ?::core::marker::Sized> ShopServer<S> {
     }
 }
 
-impl<S: Shop + ?::core::marker::Sized> ::core::convert::From<ShopServer<S>> for ::greenwave::rpc::Router {
+impl<S: Shop + ?::core::marker::Sized> ::core::convert::From<ShopServer<S>> for ::greenwave::Router {
     fn from(server: ShopServer<S>) -> Self {
         server.into_router()
     }
@@ -159,17 +159,17 @@ impl<S: ?::core::marker::Sized> ::core::fmt::Debug for ShopServer<S> {
 /// Calls a server of `shop.v1.Shop`. Cheap to clone; clones share the channel.
 #[derive(Clone, Debug)]
 pub struct ShopClient {
-    channel: ::greenwave::rpc::Channel,
+    channel: ::greenwave::Channel,
 }
 
 impl ShopClient {
     /// A client that calls over this channel.
-    pub const fn new(channel: ::greenwave::rpc::Channel) -> Self {
+    pub const fn new(channel: ::greenwave::Channel) -> Self {
         Self { channel }
     }
 
     /// The channel that it calls over.
-    pub const fn channel(&self) -> &::greenwave::rpc::Channel {
+    pub const fn channel(&self) -> &::greenwave::Channel {
         &self.channel
     }
 
@@ -181,9 +181,9 @@ impl ShopClient {
     /// Anything but a reply in time, with the receipt of where the time went if the server sent one.
     pub fn find(
         &self,
-        ctx: &::greenwave::rpc::Context,
+        ctx: &::greenwave::Context,
         request: &FindRequest,
-    ) -> ::core::result::Result<::greenwave::rpc::Typed<Item>, ::greenwave::rpc::Failure> {
+    ) -> ::core::result::Result<::greenwave::Typed<Item>, ::greenwave::Failure> {
         let request = ::prost::Message::encode_to_vec(request);
         self.channel.call_detailed(ctx, shop_methods::FIND_ID, request)?.decode(greenwave_codec::decode)
     }
@@ -191,10 +191,10 @@ impl ShopClient {
     /// Like [`find`](Self::find), with the reply as a future. Dropping that takes the call back.
     pub fn find_async(
         &self,
-        ctx: &::greenwave::rpc::Context,
+        ctx: &::greenwave::Context,
         request: &FindRequest,
     ) -> impl ::core::future::Future<
-        Output = ::core::result::Result<::greenwave::rpc::Typed<Item>, ::greenwave::rpc::Failure>,
+        Output = ::core::result::Result<::greenwave::Typed<Item>, ::greenwave::Failure>,
     > + ::core::marker::Send
     + use<> {
         let request = ::prost::Message::encode_to_vec(request);
@@ -210,9 +210,9 @@ impl ShopClient {
     /// Anything but a reply in time, with the receipt of where the time went if the server sent one.
     pub fn r#type(
         &self,
-        ctx: &::greenwave::rpc::Context,
+        ctx: &::greenwave::Context,
         request: &super::stock::Level,
-    ) -> ::core::result::Result<::greenwave::rpc::Typed<FindRequest>, ::greenwave::rpc::Failure> {
+    ) -> ::core::result::Result<::greenwave::Typed<FindRequest>, ::greenwave::Failure> {
         let request = ::prost::Message::encode_to_vec(request);
         self.channel.call_detailed(ctx, shop_methods::TYPE_ID, request)?.decode(greenwave_codec::decode)
     }
@@ -220,10 +220,10 @@ impl ShopClient {
     /// Like [`type`](Self::type), with the reply as a future. Dropping that takes the call back.
     pub fn type_async(
         &self,
-        ctx: &::greenwave::rpc::Context,
+        ctx: &::greenwave::Context,
         request: &super::stock::Level,
     ) -> impl ::core::future::Future<
-        Output = ::core::result::Result<::greenwave::rpc::Typed<FindRequest>, ::greenwave::rpc::Failure>,
+        Output = ::core::result::Result<::greenwave::Typed<FindRequest>, ::greenwave::Failure>,
     > + ::core::marker::Send
     + use<> {
         let request = ::prost::Message::encode_to_vec(request);
@@ -239,9 +239,9 @@ impl ShopClient {
     /// Anything but a reply in time, with the receipt of where the time went if the server sent one.
     pub fn clone(
         &self,
-        ctx: &::greenwave::rpc::Context,
+        ctx: &::greenwave::Context,
         request: &Item,
-    ) -> ::core::result::Result<::greenwave::rpc::Typed<Item>, ::greenwave::rpc::Failure> {
+    ) -> ::core::result::Result<::greenwave::Typed<Item>, ::greenwave::Failure> {
         let request = ::prost::Message::encode_to_vec(request);
         self.channel.call_detailed(ctx, shop_methods::CLONE_ID, request)?.decode(greenwave_codec::decode)
     }
@@ -249,10 +249,10 @@ impl ShopClient {
     /// Like [`clone`](Self::clone), with the reply as a future. Dropping that takes the call back.
     pub fn clone_async(
         &self,
-        ctx: &::greenwave::rpc::Context,
+        ctx: &::greenwave::Context,
         request: &Item,
     ) -> impl ::core::future::Future<
-        Output = ::core::result::Result<::greenwave::rpc::Typed<Item>, ::greenwave::rpc::Failure>,
+        Output = ::core::result::Result<::greenwave::Typed<Item>, ::greenwave::Failure>,
     > + ::core::marker::Send
     + use<> {
         let request = ::prost::Message::encode_to_vec(request);
@@ -278,13 +278,13 @@ impl<S: Till + ?::core::marker::Sized> TillServer<S> {
     }
 
     /// Its methods, for a server to start with; merge routers to serve several services.
-    pub fn into_router(self) -> ::greenwave::rpc::Router {
-        ::greenwave::rpc::Router::new()
+    pub fn into_router(self) -> ::greenwave::Router {
+        ::greenwave::Router::new()
             .descriptors(FILE_DESCRIPTOR_SET)
     }
 }
 
-impl<S: Till + ?::core::marker::Sized> ::core::convert::From<TillServer<S>> for ::greenwave::rpc::Router {
+impl<S: Till + ?::core::marker::Sized> ::core::convert::From<TillServer<S>> for ::greenwave::Router {
     fn from(server: TillServer<S>) -> Self {
         server.into_router()
     }
@@ -299,17 +299,17 @@ impl<S: ?::core::marker::Sized> ::core::fmt::Debug for TillServer<S> {
 /// Calls a server of `shop.v1.Till`. Cheap to clone; clones share the channel.
 #[derive(Clone, Debug)]
 pub struct TillClient {
-    channel: ::greenwave::rpc::Channel,
+    channel: ::greenwave::Channel,
 }
 
 impl TillClient {
     /// A client that calls over this channel.
-    pub const fn new(channel: ::greenwave::rpc::Channel) -> Self {
+    pub const fn new(channel: ::greenwave::Channel) -> Self {
         Self { channel }
     }
 
     /// The channel that it calls over.
-    pub const fn channel(&self) -> &::greenwave::rpc::Channel {
+    pub const fn channel(&self) -> &::greenwave::Channel {
         &self.channel
     }
 }
@@ -323,23 +323,23 @@ mod greenwave_codec {
     pub(super) fn serve<Q: ::prost::Message + ::core::default::Default, A: ::prost::Message>(
         request: &[u8],
         reply: &mut ::std::vec::Vec<u8>,
-        answer: impl ::core::ops::FnOnce(Q) -> ::core::result::Result<A, ::greenwave::rpc::Status>,
-    ) -> ::core::result::Result<(), ::greenwave::rpc::Status> {
+        answer: impl ::core::ops::FnOnce(Q) -> ::core::result::Result<A, ::greenwave::Status>,
+    ) -> ::core::result::Result<(), ::greenwave::Status> {
         let request = Q::decode(request).map_err(|error| {
-            ::greenwave::rpc::Status::refused(::greenwave::rpc::Reason::Decode, error.to_string())
+            ::greenwave::Status::refused(::greenwave::Reason::Decode, error.to_string())
         })?;
         answer(request)?
             .encode(reply)
-            .map_err(|error| ::greenwave::rpc::Status::new(::greenwave::rpc::Code::Internal, error.to_string()))
+            .map_err(|error| ::greenwave::Status::new(::greenwave::Code::Internal, error.to_string()))
     }
 
     /// Decodes a reply. One that is not of its type is the server's fault, not the caller's.
     pub(super) fn decode<A: ::prost::Message + ::core::default::Default>(
         reply: &[u8],
-    ) -> ::core::result::Result<A, ::greenwave::rpc::Status> {
+    ) -> ::core::result::Result<A, ::greenwave::Status> {
         A::decode(reply).map_err(|error| {
-            let status = ::greenwave::rpc::Status::refused(::greenwave::rpc::Reason::Decode, error.to_string());
-            ::greenwave::rpc::Status { code: ::greenwave::rpc::Code::Internal, ..status }
+            let status = ::greenwave::Status::refused(::greenwave::Reason::Decode, error.to_string());
+            ::greenwave::Status { code: ::greenwave::Code::Internal, ..status }
         })
     }
 }

@@ -11,7 +11,7 @@ pub mod keeper_methods {
     /// The full name of `Keep`.
     pub const KEEP: &str = "kept.Keeper/Keep";
     /// The number of `Keep`.
-    pub const KEEP_ID: ::greenwave::rpc::MethodId = ::greenwave::rpc::MethodId::of(KEEP);
+    pub const KEEP_ID: ::greenwave::MethodId = ::greenwave::MethodId::of(KEEP);
 }
 
 /// Keeps what it is given.
@@ -19,9 +19,9 @@ pub trait Keeper: ::core::marker::Send + ::core::marker::Sync + 'static {
     /// Answers with the piece that it was given before.
     fn keep(
         &self,
-        ctx: &::greenwave::rpc::Context,
+        ctx: &::greenwave::Context,
         request: Piece,
-    ) -> ::core::result::Result<Piece, ::greenwave::rpc::Status>;
+    ) -> ::core::result::Result<Piece, ::greenwave::Status>;
 }
 
 /// Serves a [`Keeper`].
@@ -34,8 +34,8 @@ impl<S: Keeper + ?::core::marker::Sized> KeeperServer<S> {
     }
 
     /// Its methods, for a server to start with; merge routers to serve several services.
-    pub fn into_router(self) -> ::greenwave::rpc::Router {
-        ::greenwave::rpc::Router::new()
+    pub fn into_router(self) -> ::greenwave::Router {
+        ::greenwave::Router::new()
             .descriptors(FILE_DESCRIPTOR_SET)
             .method_bytes(keeper_methods::KEEP, {
                 let service = ::std::sync::Arc::clone(&self.0);
@@ -46,7 +46,7 @@ impl<S: Keeper + ?::core::marker::Sized> KeeperServer<S> {
     }
 }
 
-impl<S: Keeper + ?::core::marker::Sized> ::core::convert::From<KeeperServer<S>> for ::greenwave::rpc::Router {
+impl<S: Keeper + ?::core::marker::Sized> ::core::convert::From<KeeperServer<S>> for ::greenwave::Router {
     fn from(server: KeeperServer<S>) -> Self {
         server.into_router()
     }
@@ -61,17 +61,17 @@ impl<S: ?::core::marker::Sized> ::core::fmt::Debug for KeeperServer<S> {
 /// Calls a server of `kept.Keeper`. Cheap to clone; clones share the channel.
 #[derive(Clone, Debug)]
 pub struct KeeperClient {
-    channel: ::greenwave::rpc::Channel,
+    channel: ::greenwave::Channel,
 }
 
 impl KeeperClient {
     /// A client that calls over this channel.
-    pub const fn new(channel: ::greenwave::rpc::Channel) -> Self {
+    pub const fn new(channel: ::greenwave::Channel) -> Self {
         Self { channel }
     }
 
     /// The channel that it calls over.
-    pub const fn channel(&self) -> &::greenwave::rpc::Channel {
+    pub const fn channel(&self) -> &::greenwave::Channel {
         &self.channel
     }
 
@@ -83,9 +83,9 @@ impl KeeperClient {
     /// Anything but a reply in time, with the receipt of where the time went if the server sent one.
     pub fn keep(
         &self,
-        ctx: &::greenwave::rpc::Context,
+        ctx: &::greenwave::Context,
         request: &Piece,
-    ) -> ::core::result::Result<::greenwave::rpc::Typed<Piece>, ::greenwave::rpc::Failure> {
+    ) -> ::core::result::Result<::greenwave::Typed<Piece>, ::greenwave::Failure> {
         let request = ::prost::Message::encode_to_vec(request);
         self.channel.call_detailed(ctx, keeper_methods::KEEP_ID, request)?.decode(greenwave_codec::decode)
     }
@@ -93,10 +93,10 @@ impl KeeperClient {
     /// Like [`keep`](Self::keep), with the reply as a future. Dropping that takes the call back.
     pub fn keep_async(
         &self,
-        ctx: &::greenwave::rpc::Context,
+        ctx: &::greenwave::Context,
         request: &Piece,
     ) -> impl ::core::future::Future<
-        Output = ::core::result::Result<::greenwave::rpc::Typed<Piece>, ::greenwave::rpc::Failure>,
+        Output = ::core::result::Result<::greenwave::Typed<Piece>, ::greenwave::Failure>,
     > + ::core::marker::Send
     + use<> {
         let request = ::prost::Message::encode_to_vec(request);
@@ -114,23 +114,23 @@ mod greenwave_codec {
     pub(super) fn serve<Q: ::prost::Message + ::core::default::Default, A: ::prost::Message>(
         request: ::prost::bytes::Bytes,
         reply: &mut ::std::vec::Vec<u8>,
-        answer: impl ::core::ops::FnOnce(Q) -> ::core::result::Result<A, ::greenwave::rpc::Status>,
-    ) -> ::core::result::Result<(), ::greenwave::rpc::Status> {
+        answer: impl ::core::ops::FnOnce(Q) -> ::core::result::Result<A, ::greenwave::Status>,
+    ) -> ::core::result::Result<(), ::greenwave::Status> {
         let request = Q::decode(request).map_err(|error| {
-            ::greenwave::rpc::Status::refused(::greenwave::rpc::Reason::Decode, error.to_string())
+            ::greenwave::Status::refused(::greenwave::Reason::Decode, error.to_string())
         })?;
         answer(request)?
             .encode(reply)
-            .map_err(|error| ::greenwave::rpc::Status::new(::greenwave::rpc::Code::Internal, error.to_string()))
+            .map_err(|error| ::greenwave::Status::new(::greenwave::Code::Internal, error.to_string()))
     }
 
     /// Decodes a reply. One that is not of its type is the server's fault, not the caller's.
     pub(super) fn decode<A: ::prost::Message + ::core::default::Default>(
         reply: &[u8],
-    ) -> ::core::result::Result<A, ::greenwave::rpc::Status> {
+    ) -> ::core::result::Result<A, ::greenwave::Status> {
         A::decode(reply).map_err(|error| {
-            let status = ::greenwave::rpc::Status::refused(::greenwave::rpc::Reason::Decode, error.to_string());
-            ::greenwave::rpc::Status { code: ::greenwave::rpc::Code::Internal, ..status }
+            let status = ::greenwave::Status::refused(::greenwave::Reason::Decode, error.to_string());
+            ::greenwave::Status { code: ::greenwave::Code::Internal, ..status }
         })
     }
 }

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use greenwave::rpc::MethodId;
-use greenwave::{Channel, Context};
+use greenwave::{Channel, Context, MethodId};
 use greenwave_bench::classes::Class;
 use greenwave_bench::rpc::RpcTarget;
 use greenwave_services::proto::kv;

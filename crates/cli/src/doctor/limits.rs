@@ -1,6 +1,6 @@
 //! How much of everything a server may have: connections, stacks, memory, buffers.
 
-use greenwave::quanta::StackSize;
+use greenwave::StackSize;
 
 use super::finding::Finding;
 use super::machine::Machine;

@@ -1,6 +1,6 @@
 //! Cores, clocks, and who takes them away.
 
-use greenwave::quanta;
+use greenwave_quanta as quanta;
 
 use super::finding::Finding;
 use super::machine::{Machine, field, listed};

@@ -1,6 +1,7 @@
 //! What can carry connections: io_uring, epoll, libfabric.
 
-use greenwave::verbs::{Choice, QueueConfig, VerbsError, open};
+use greenwave::{Choice, VerbsError};
+use greenwave_verbs::{QueueConfig, open};
 
 use super::finding::Finding;
 use super::machine::Machine;

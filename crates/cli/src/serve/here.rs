@@ -2,9 +2,7 @@
 
 use std::io::{self, Write};
 
-use greenwave::rpc::StartError;
-use greenwave::verbs::VerbsError;
-use greenwave::{ServerConfig, ServerHandle};
+use greenwave::{ServerConfig, ServerHandle, StartError, VerbsError};
 use greenwave_services::ServeError;
 
 use super::events::{self, Ending, Event};

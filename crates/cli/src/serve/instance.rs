@@ -3,9 +3,7 @@
 use std::str::FromStr;
 
 use clap::{Args, Command, FromArgMatches};
-use greenwave::Address;
-use greenwave::rpc::Instance;
-use greenwave::verbs::Choice;
+use greenwave::{Address, Choice, Instance};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 

@@ -4,10 +4,9 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
 use greenwave::Address;
-use greenwave::policy::replication::Setting;
-use greenwave::verbs::TlsClient;
-use greenwave::verbs::tls::Pem;
+use greenwave::tls::{Pem, TlsClient};
 use greenwave_kv::{KvConfig, Rows};
+use greenwave_policy::replication::Setting;
 use greenwave_services::kv::{KvServiceConfig, serve_kv};
 use greenwave_services::replicated::member::{MemberConfig, serve_member};
 use greenwave_services::replicated::peers::Peers;

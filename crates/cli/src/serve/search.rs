@@ -44,7 +44,7 @@ impl AggregatorSettings {
         const SHARDS: &str = "addresses of the shards in their order, with commas between";
         let List(shards) = needed(self.shards.clone(), "shards", SHARDS)?;
         let shards = shards.into_iter().map(|List(replicas)| replicas).collect();
-        let unit = greenwave::rpc::AggregatorConfig::default();
+        let unit = greenwave::AggregatorConfig::default();
         let unit = with(unit, self.unit.hedge_ratio, |it, Share(share)| it.hedge_ratio(share));
         let unit = with(unit, self.unit.hedge_after, |it, Word(time)| it.hedge_after(*time));
         let unit = with(unit, self.unit.aggregation, |it, Word(time)| it.aggregation(*time));

@@ -4,12 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use greenwave::policy::{AdmissionConfig, Order, StealRule};
-use greenwave::rpc::wire::StageName;
-use greenwave::rpc::{Instance, Limits};
-use greenwave::verbs::tls::{Identity, Pem};
-use greenwave::verbs::{Choice, TlsServer};
+use greenwave::tls::{Identity, Pem, TlsServer};
 use greenwave::{Address, ServerConfig};
+use greenwave::{AdmissionConfig, Choice, Instance, Limits, Order, StageName, StealRule};
 use serde::{Deserialize, Serialize};
 
 use super::events::Ending;
@@ -203,7 +200,7 @@ pub(super) fn here(port: u16) -> Address {
 mod tests {
     use super::*;
     use clap::{Command, FromArgMatches};
-    use greenwave::rpc::Wait;
+    use greenwave::Wait;
 
     fn server(words: &[&str]) -> Result<ServerConfig, Problem> {
         let command = ServerSettings::augment_args(Command::new("test").no_binary_name(true));

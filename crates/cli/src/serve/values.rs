@@ -5,7 +5,7 @@ use std::fmt::{self, Display};
 use std::str::FromStr;
 use std::time::Duration;
 
-use greenwave::rpc::Wait;
+use greenwave::Wait;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -273,8 +273,7 @@ fn joined(f: &mut fmt::Formatter<'_>, values: &[impl Display], between: char) ->
 mod tests {
     use super::*;
     use greenwave::Address;
-    use greenwave::policy::Order;
-    use greenwave::verbs::Choice;
+    use greenwave::{Choice, Order};
     use std::fmt::Debug;
 
     /// As a file has it.

@@ -1,6 +1,6 @@
 //! What the model says of an environment and a load.
 
-use greenwave::policy::replication::{
+use greenwave_policy::replication::{
     Aim, Curve, Environment, Load, Prediction, Setting, needed_window, predict, recommend,
 };
 

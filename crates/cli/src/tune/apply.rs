@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use greenwave::policy::replication::Setting;
 use greenwave::{Address, Context, Status};
+use greenwave_policy::replication::Setting;
 use greenwave_services::proto::replicated::{InspectReply, Member};
 use greenwave_services::replicated::tuning::{Sizing, setting_from_proto, sizing_from_proto};
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
 //! What comes of other batches and windows: as a table of both, and as bars along each.
 
-use greenwave::policy::replication::{Load, Prediction, Setting};
 use greenwave_bench::table::Table;
+use greenwave_policy::replication::{Load, Prediction, Setting};
 
 use super::advice::Advice;
 use super::report::{bytes, time};

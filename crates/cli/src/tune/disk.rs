@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use greenwave::policy::replication::{Bandwidth, Disk};
+use greenwave_policy::replication::{Bandwidth, Disk};
 
 use crate::problem::Problem;
 

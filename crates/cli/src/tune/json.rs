@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use greenwave::policy::replication::{Aim, Bandwidth, Cpu, Environment, Limit, Load, Prediction, Setting};
+use greenwave_policy::replication::{Aim, Bandwidth, Cpu, Environment, Limit, Load, Prediction, Setting};
 use greenwave_services::proto::replicated::InspectReply;
 use greenwave_services::replicated::tuning::{Sizing, sizing_from_proto};
 use serde_json::{Value, json};

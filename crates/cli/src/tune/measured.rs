@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use greenwave::policy::replication::{Aim, Environment, Load, Setting};
+use greenwave_policy::replication::{Aim, Environment, Load, Setting};
 use greenwave_services::proto::replicated::InspectReply;
 use greenwave_services::replicated::tuning::{Sizing, environment_from_proto, setting_from_proto, sizing_from_proto};
 

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use clap::Args;
 use greenwave::Context;
-use greenwave::policy::replication::Aim;
+use greenwave_policy::replication::Aim;
 use greenwave_services::replicated::tuning::Sizing;
 
 use crate::address::Place;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use greenwave::policy::replication::{Bandwidth, Cpu, Disk, Environment, Network, Sizes};
+use greenwave_policy::replication::{Bandwidth, Cpu, Disk, Environment, Network, Sizes};
 
 use crate::problem::Problem;
 

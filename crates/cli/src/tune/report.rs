@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use greenwave::policy::replication::{Bandwidth, Bottleneck, Cpu, Limit, Load, Prediction, Setting};
 use greenwave_bench::table::significant;
+use greenwave_policy::replication::{Bandwidth, Bottleneck, Cpu, Limit, Load, Prediction, Setting};
 
 use super::advice::{Advice, Source};
 use super::curve;

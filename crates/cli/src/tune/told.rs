@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
-use greenwave::policy::replication::{Bandwidth, Cpu, Disk, Environment, Limit, Load, Network, Sizes};
+use greenwave_policy::replication::{Bandwidth, Cpu, Disk, Environment, Limit, Load, Network, Sizes};
 
 use super::disk::DiskMeasured;
 use super::presets::{PRESETS, Preset};

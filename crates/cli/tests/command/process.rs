@@ -6,8 +6,8 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use greenwave::policy::{Budget, DeadlineField};
-use greenwave::rpc::wire;
+use greenwave_policy::{Budget, DeadlineField};
+use greenwave_proto::wire;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, test_kill_process};
 

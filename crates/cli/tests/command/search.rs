@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use greenwave::rpc::MethodId;
-use greenwave::{CallQueue, ChannelConfig, Code, Context};
+use greenwave::{CallQueue, ChannelConfig, Code, Context, MethodId};
 use greenwave_services::proto::search::{QUERY, QueryRequest};
 use prost::Message;
 use serde_json::Value;

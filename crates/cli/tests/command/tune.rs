@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use greenwave::policy::replication::{
+use greenwave_policy::replication::{
     Aim, Bandwidth, Cpu, Curve, Disk, Environment, Limit, Load, Network, Sizes, predict, recommend,
 };
 use serde_json::Value;

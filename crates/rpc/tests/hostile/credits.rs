@@ -2,7 +2,7 @@
 
 use crate::raw::{Raw, call, call_id, data, eventually, part_of_call};
 use crate::siege::{COUNT, ECHO, LARGE, NEVER, Siege};
-use greenwave_rpc::wire::{Credit, Frame, Ping, Probe};
+use greenwave_proto::wire::{Credit, Frame, Ping, Probe};
 use greenwave_rpc::*;
 use std::sync::atomic::Ordering;
 use std::time::Duration;

@@ -3,7 +3,7 @@
 use crate::raw::{self, Raw};
 use crate::siege::Bystander;
 use crate::site::{Plan, Site};
-use greenwave_rpc::wire::Frame;
+use greenwave_proto::wire::Frame;
 use std::time::{Duration, Instant};
 
 const FILES: u64 = 64;

@@ -3,7 +3,7 @@
 use crate::raw::{call, call_header, call_id, cancel, eventually};
 use crate::siege::{COUNT, ECHO, LARGE, LARGE_BYTES, MINUTE, NEVER, Siege};
 use greenwave_policy::Budget;
-use greenwave_rpc::wire::{Call, Credit, Frame, Reply};
+use greenwave_proto::wire::{Call, Credit, Frame, Reply};
 use greenwave_rpc::*;
 use std::sync::atomic::Ordering;
 

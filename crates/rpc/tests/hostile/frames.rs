@@ -2,7 +2,7 @@
 
 use crate::raw::{self, Raw, call, call_header, call_id};
 use crate::siege::{COUNT, ECHO, Siege};
-use greenwave_rpc::wire::{Call, Frame, Hello};
+use greenwave_proto::wire::{self, Call, Frame, Hello};
 use greenwave_rpc::*;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

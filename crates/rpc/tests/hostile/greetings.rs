@@ -2,7 +2,7 @@
 
 use crate::raw::{self, Raw, call, call_id, eventually};
 use crate::siege::{COUNT, Siege};
-use greenwave_rpc::wire::{Frame, GoAwayCode, Hello, Versions};
+use greenwave_proto::wire::{Frame, GoAwayCode, Hello, Versions};
 use greenwave_rpc::*;
 use greenwave_verbs::Choice;
 use std::sync::Arc;

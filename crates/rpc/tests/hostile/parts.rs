@@ -3,7 +3,7 @@
 use crate::raw::{self, call, call_header, call_id, cancel, data, eventually, part_of_call};
 use crate::siege::{COUNT, ECHO, NEVER, Siege};
 use greenwave_policy::Budget;
-use greenwave_rpc::wire::{Call, CallId, Frame, push_meta};
+use greenwave_proto::wire::{self, Call, CallId, Frame, push_meta};
 use greenwave_rpc::*;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -162,7 +162,7 @@ fn metadata_that_cannot_be_read_fail_their_call_and_not_the_connection() {
 fn a_budget_may_have_any_value() {
     let siege = Siege::new();
     let mut attacker = siege.attacker();
-    let late = (Code::DeadlineExceeded, Reason::Expired(status::Check::Enqueue));
+    let late = (Code::DeadlineExceeded, Reason::Expired(Check::Enqueue));
     let served = (Code::Ok, Reason::None);
     let budgets = [(0, late), (-1, late), (i64::MIN, late), (i64::MAX - 1, served), (i64::MAX, served)];
     for (generation, (nanos, expected)) in (1..).zip(budgets) {

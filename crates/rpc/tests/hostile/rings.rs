@@ -2,7 +2,7 @@
 
 use crate::raw::{self, Raw, call, call_id};
 use crate::siege::{Bystander, ECHO, LARGE, LARGE_BYTES, MINUTE, Methods, Siege};
-use greenwave_rpc::wire::{self, Credit, Frame, Hello};
+use greenwave_proto::wire::{self, Credit, Frame, Hello};
 use greenwave_rpc::*;
 use greenwave_verbs::Choice;
 

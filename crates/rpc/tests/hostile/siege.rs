@@ -1,7 +1,7 @@
 //! A server, what it serves, and somebody who uses it all the time.
 
 use crate::raw::{Farewell, Raw, eventually};
-use greenwave_rpc::wire::{GoAwayCode, MethodId};
+use greenwave_proto::wire::{GoAwayCode, MethodId};
 use greenwave_rpc::*;
 use greenwave_verbs::Address;
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 
 use crate::raw::{self, Raw, call, call_id, eventually, part_of_call};
 use crate::siege::{COUNT, ECHO, LARGE, LARGE_BYTES, Siege};
-use greenwave_rpc::wire::{self, Credit, Frame, Hello, Ping, Probe};
+use greenwave_proto::wire::{self, Credit, Frame, Hello, Ping, Probe};
 use greenwave_rpc::*;
 use std::sync::atomic::Ordering;
 use std::time::Duration;

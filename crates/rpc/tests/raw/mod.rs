@@ -4,7 +4,7 @@
 #![allow(dead_code)]
 
 use greenwave_policy::{Budget, DeadlineField};
-use greenwave_rpc::wire::{
+use greenwave_proto::wire::{
     Call, CallHeader, CallId, Cancel, Data, DataHeader, Direction, Features, Frame, GoAwayCode, Hello, HelloLimits,
     MethodId, Reply, ReplyHeader, StageName,
 };
