@@ -290,7 +290,7 @@ impl Net {
     /// Whether there is something to post.
     #[inline]
     pub(crate) fn has_output(&self) -> bool {
-        self.ends.is_dirty()
+        !self.ends.dirty.is_empty()
     }
 
     /// Posts what waits, short messages first, and hands it to the kernel. Of what is long there may be some left.

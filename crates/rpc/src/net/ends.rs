@@ -31,7 +31,7 @@ pub(super) struct Ends {
     pub(super) peers: Slab<Peer>,
     by_endpoint: Directory,
     /// Connections with something to post.
-    dirty: Vec<usize>,
+    pub(super) dirty: Vec<usize>,
     /// Of those, connections with long messages.
     pub(super) rotation: Rotation,
     /// The same of the instance's other threads.
@@ -161,12 +161,6 @@ impl Ends {
             peer.dirty = true;
             self.dirty.push(index);
         }
-    }
-
-    /// Whether an end may have something to post.
-    #[inline]
-    pub(super) fn is_dirty(&self) -> bool {
-        !self.dirty.is_empty()
     }
 
     /// The next end that may have something to post.

@@ -4,7 +4,7 @@
 use super::Open;
 use super::{Caller, Finished, Slot, Whereabouts};
 use crate::connection::assembly::Discarding;
-use crate::connection::link::Queue;
+use crate::connection::link::{Link, Queue};
 use crate::connection::outgoing::Unsent;
 use crate::connection::request::{Request, Terms};
 use crate::connection::timers::Timer;
@@ -72,14 +72,14 @@ impl Caller {
     /// Takes the call out of an open slot.
     fn take_open(&mut self, now: Time, slot: usize) -> Option<Request> {
         let state = &mut self.slots[slot].1;
-        let Slot::Open(mut open) = std::mem::replace(state, Slot::Abandoned(None)) else { return None };
+        let Slot::Open(mut open) = std::mem::replace(state, Slot::Unanswered(None)) else { return None };
         self.open -= 1;
         if let Queue::Split(_) = open.queue {
             self.elsewhere.remove(&open.request.token);
         }
         if let Some(reply) = open.reply.take() {
             let assembly = reply.0;
-            *state = Slot::Abandoned(Some(Discarding::begin(assembly.arrived(), assembly.message_len())));
+            *state = Slot::Unanswered(Some(Discarding::begin(assembly.arrived(), assembly.message_len())));
             self.receiving -= 1;
             self.link.received_part(now, self.receiving);
         }
@@ -99,10 +99,9 @@ impl Caller {
     }
 
     fn expire(&mut self, now: Time, done: &mut impl FnMut(Finished)) {
-        let peer = self.peer_name();
-        let elsewhere = &mut self.elsewhere;
+        let Self { link, elsewhere, .. } = self;
         self.queued.retain(|_, (request, _)| {
-            let over = over(now, &request.terms, false, peer);
+            let over = over(now, &request.terms, false, link);
             let stays = over.is_none();
             if let Some(status) = over {
                 elsewhere.remove(&request.token);
@@ -113,7 +112,7 @@ impl Caller {
         });
         let mut ended = Vec::new();
         for (slot, open) in self.open_slots() {
-            if let Some(status) = over(now, &open.request.terms, open.posted.is_some(), peer) {
+            if let Some(status) = over(now, &open.request.terms, open.posted.is_some(), &self.link) {
                 let outcome = Outcome::local(status, now.since(open.request.started));
                 done(Finished { token: open.request.token, outcome });
                 ended.push(slot);
@@ -186,8 +185,9 @@ impl Caller {
 }
 
 /// Why a call is over before it was answered, if it is.
-pub(super) fn over(now: Time, terms: &Terms, posted: bool, peer: StageName) -> Option<Status> {
+pub(super) fn over(now: Time, terms: &Terms, posted: bool, link: &Link) -> Option<Status> {
     let reason = terms.ask(if posted { Check::Wait } else { Check::Send }, now).refused()?;
+    let peer = link.agreed().map_or(StageName::UNNAMED, |agreed| agreed.peer);
     let text = match reason {
         Reason::Expired(Check::Wait) => format!("no answer from {peer} in time"),
         Reason::Expired(_) => format!("the budget ran out before the call could be sent to {peer}"),
