@@ -5,34 +5,26 @@ use greenwave::Address;
 use greenwave_bench::pin;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Read};
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
 
-/// A process that serves, and where.
+/// A `greenwave serve`, and where it listens.
 pub(crate) struct Serving {
     child: Child,
     pub(crate) address: Address,
 }
 
-/// How long a process may take to end by itself.
-const PATIENCE: Duration = Duration::from_secs(5);
-
 impl Serving {
-    /// Starts a program with these arguments and waits until it says where it listens.
+    /// Starts `greenwave` with these arguments and waits until it says where it listens.
     ///
     /// # Errors
     /// When it can't be started, or ends before it listens.
-    pub(crate) fn start(program: &Path, arguments: &[String]) -> Result<Self> {
+    pub(crate) fn start(arguments: &[String]) -> Result<Self> {
+        let program = std::env::current_exe().context("this program's own path")?.with_file_name("greenwave");
         let called = || format!("{} {}", program.display(), arguments.join(" "));
-        let mut child = Command::new(program)
-            .args(arguments)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .with_context(|| format!("can't start {}", called()))?;
+        let mut command = Command::new(&program);
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().with_context(|| format!("can't start {}", called()))?;
         let said = child.stderr.take().map(keep_last);
         let lines = child.stdout.take().map(BufReader::new).into_iter().flat_map(BufRead::lines);
         let address = lines.map_while(Result::ok).find_map(|line| ready(&line));
@@ -43,26 +35,15 @@ impl Serving {
         };
         Ok(Self { child, address })
     }
-
-    fn signal(&self, signal: Signal) {
-        if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
-            // It may have ended by itself, which is what is wanted.
-            let _gone = kill_process(pid, signal);
-        }
-    }
 }
 
 impl Drop for Serving {
+    /// It ends its own processes before it ends, and bounds the time that this takes.
     fn drop(&mut self) {
-        self.signal(Signal::TERM);
-        let begun = Instant::now();
-        while begun.elapsed() < PATIENCE {
-            match self.child.try_wait() {
-                Ok(None) => std::thread::sleep(Duration::from_millis(5)),
-                _ => return,
-            }
+        if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
+            // It may have ended by itself, which is what is wanted.
+            let _gone = kill_process(pid, Signal::TERM);
         }
-        self.signal(Signal::KILL);
         let _reaped = self.child.wait();
     }
 }

@@ -135,8 +135,7 @@ impl Service {
             arguments.extend(self.further.iter().cloned());
         }
         arguments.extend(["--listen=tcp://127.0.0.1:0", "--wait=block", "--cores=0"].map(str::to_owned));
-        let own = std::env::current_exe().context("this program's own path")?;
-        Serving::start(&own.with_file_name("greenwave"), &arguments)
+        Serving::start(&arguments)
     }
 
     /// A connection that load is put on. The client waits for every answer, however late, so that all systems are
