@@ -10,7 +10,7 @@ use crate::table::{MISSING, Table, significant};
 pub struct Claim {
     /// What it says, in a few words.
     pub what: &'static str,
-    /// What is done: a name, or a [pattern](matches) of several.
+    /// What is done: a name, or a [pattern](fits) of several.
     pub case: &'static str,
     /// By whom.
     pub system: &'static str,
@@ -78,7 +78,7 @@ impl fmt::Display for Aim {
 /// Whether a case is one of a pattern's. The parts of names, between slashes, are compared one by one: a pattern's part
 /// is `*` for whatever, or names with `|` between them.
 #[must_use]
-pub fn matches(pattern: &str, case: &str) -> bool {
+pub fn fits(pattern: &str, case: &str) -> bool {
     let is_one = |(part, name): (&str, &str)| part == "*" || part.split('|').any(|one| one == name);
     pattern.split('/').count() == case.split('/').count() && pattern.split('/').zip(case.split('/')).all(is_one)
 }
@@ -103,8 +103,7 @@ impl Verdicts {
     #[must_use]
     pub fn of(claims: &[Claim], cases: &[String], results: &Results) -> Self {
         let of_claim = |claim: &Claim| {
-            let mut about: Vec<&str> =
-                cases.iter().map(String::as_str).filter(|case| matches(claim.case, case)).collect();
+            let mut about: Vec<&str> = cases.iter().map(String::as_str).filter(|case| fits(claim.case, case)).collect();
             if about.is_empty() {
                 about.push(claim.case);
             }
@@ -214,7 +213,7 @@ mod tests {
         let claim = claim("is so", "kv|extreme/*/load-0.7", "system", "ratio", Aim::AtMost(1.0));
         let cases = ["kv/none/load-0.7", "kv/same/load-0.7", "kv/none/load-0.5", "high/none/load-0.7", "kv"];
         let cases = cases.map(str::to_owned);
-        let fit: Vec<bool> = cases.iter().map(|case| matches(claim.case, case)).collect();
+        let fit: Vec<bool> = cases.iter().map(|case| fits(claim.case, case)).collect();
         assert_eq!(fit, [true, true, false, false, false]);
         let mut found = results(&[]);
         found.push("kv/none/load-0.7", "system", "ratio", 0.5);

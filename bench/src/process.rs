@@ -192,6 +192,11 @@ impl ServerProcess {
     pub fn id(&self) -> u32 {
         self.process.id()
     }
+
+    /// [`Process::state`].
+    pub fn state(&mut self) -> String {
+        self.process.state()
+    }
 }
 
 /// Ends this process if it isn't dropped in time: a server that stops answering would otherwise be waited for for ever.

@@ -36,9 +36,10 @@ impl Run {
 
     fn once(&self) -> anyhow::Result<Figures> {
         pin::this_thread(self.cores.client)?;
-        let server = self.system.server(self)?.map(|command| ServerProcess::start(command, self.cores.server));
-        let server = server.transpose()?;
-        self.system.drive(self, server.as_ref())
+        let command = self.system.server(self)?;
+        let mut server = command.map(|command| ServerProcess::start(command, self.cores.server)).transpose()?;
+        let driven = self.system.drive(self, server.as_ref());
+        driven.with_context(|| server.as_mut().map_or_else(String::new, ServerProcess::state))
     }
 
     /// Records from now on: connections are there.

@@ -18,17 +18,17 @@ pub(crate) const CLAIMS: [Claim; 8] = [
 mod tests {
     use super::*;
     use crate::run::{names, systems};
-    use greenwave_bench::claims::matches;
+    use greenwave_bench::claims::fits;
 
     #[test]
     fn something_is_claimed_of_what_is_measured_and_of_every_environment_two_things() {
         let names = names().expect("there are cases");
         for Claim { case, system, .. } in CLAIMS {
-            assert!(names.iter().any(|name| matches(case, name)), "{case}");
+            assert!(names.iter().any(|name| fits(case, name)), "{case}");
             assert!(system == "controller" || systems().contains(&system), "{system}");
         }
         for name in names.iter().filter(|name| name.contains('/')) {
-            assert_eq!(CLAIMS.iter().filter(|claim| matches(claim.case, name)).count(), 2, "{name}");
+            assert_eq!(CLAIMS.iter().filter(|claim| fits(claim.case, name)).count(), 2, "{name}");
         }
     }
 }

@@ -160,14 +160,14 @@ fn with_server<T>(
 ) -> anyhow::Result<(T, Option<Usage>)> {
     let what = || format!("{} under {}", system.name, mix.name);
     let _limit = TimeLimit::start(what(), time + PATIENCE);
-    let server = ServerProcess::start(system.server(mix, core)?, core)?;
+    let mut server = ServerProcess::start(system.server(mix, core)?, core)?;
     let socket = server.socket()?;
     let mut target: Box<dyn Served> = match system.stack {
         Stack::Greenwave => Box::new(Greenwave::connect(&Address::Tcp(socket), &calls)?),
         Stack::Tonic | Stack::TonicPool => Box::new(tonic_client::connect(socket, &calls)?),
     };
     let before = target.usage().with_context(what)?;
-    let measured = measure(&mut calls, &mut *target).with_context(what)?;
+    let measured = measure(&mut calls, &mut *target).with_context(|| format!("{}: {}", what(), server.state()))?;
     let after = target.usage().with_context(what)?;
     Ok((measured, after.zip(before).map(|(after, before)| after.since(before))))
 }

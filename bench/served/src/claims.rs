@@ -32,16 +32,16 @@ const fn of_default(what: &'static str, case: &'static str, metric: &'static str
 mod tests {
     use super::*;
     use crate::case::{Case, MIXES};
-    use greenwave_bench::claims::matches;
+    use greenwave_bench::claims::fits;
 
     #[test]
     fn something_is_claimed_of_every_case() {
         let cases: Vec<String> = Case::all().iter().map(Case::to_string).collect();
-        assert!(cases.iter().all(|case| CLAIMS.iter().any(|claim| matches(claim.case, case))));
+        assert!(cases.iter().all(|case| CLAIMS.iter().any(|claim| fits(claim.case, case))));
         let all = || MIXES.map(|mix| mix.name.to_owned()).into_iter().chain(cases.clone());
         let of = |metric: &str| {
             let claims = CLAIMS.iter().filter(|claim| claim.metric == metric);
-            claims.map(|claim| all().filter(|case| matches(claim.case, case)).count()).sum::<usize>()
+            claims.map(|claim| all().filter(|case| fits(claim.case, case)).count()).sum::<usize>()
         };
         let long = "long_p999_over_ps_5us";
         let points = "missed_points_over_deadline_orders";

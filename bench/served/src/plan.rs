@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::Args;
 use greenwave_bench::benchmark;
-use greenwave_bench::claims::matches;
+use greenwave_bench::claims::fits;
 
 use crate::case::{Case, Mix};
 use crate::cell::Times;
@@ -63,7 +63,7 @@ impl Plan {
         let quick = wanted.what.quick;
         let all = Case::all();
         let names: Vec<String> = all.iter().map(Case::to_string).collect();
-        let is_quick = |name: &str| matches(QUICK, name);
+        let is_quick = |name: &str| fits(QUICK, name);
         let (chosen, left_out) = wanted.what.choose_cases(&names, is_quick)?;
         let cases = all.into_iter().filter(|case| chosen.contains(&case.to_string())).collect();
         let names = wanted.what.choose_systems(&SYSTEMS.map(|system| system.name))?;
@@ -83,7 +83,7 @@ impl Plan {
 
     /// How many times a case is measured.
     pub(crate) fn rounds(&self, case: Case) -> usize {
-        self.rounds.unwrap_or(if matches(TAILS, &case.to_string()) { ROUNDS } else { 1 })
+        self.rounds.unwrap_or(if fits(TAILS, &case.to_string()) { ROUNDS } else { 1 })
     }
 
     /// How many times what a system serves in a closed loop is measured.
