@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use crate::step::{Steps, asks_for_help, root, say, works, wrong_use};
 
 const HELP: &str = "\
-Runs the fuzz targets one after the other, or one of them. What they find is kept in fuzz/artifacts.
+Runs the fuzz targets one after the other, or one of them. What they find is kept in lab/fuzz/artifacts.
 
 Usage: cargo xtask fuzz [TARGET] [--seconds N]
 
@@ -71,9 +71,9 @@ fn is_installed() -> bool {
 
 fn fuzz(target: &str, seconds: u32) -> Result<Command> {
     let mut command = Command::new("rustup");
-    command.args(["run", "nightly", "cargo", "fuzz", "run", target]).current_dir(root());
-    let corpus = format!("fuzz/corpus/{target}");
-    let seeds = format!("fuzz/seeds/{target}");
+    command.args(["run", "nightly", "cargo", "fuzz", "run", "--fuzz-dir", "lab/fuzz", target]).current_dir(root());
+    let corpus = format!("lab/fuzz/corpus/{target}");
+    let seeds = format!("lab/fuzz/seeds/{target}");
     if root().join(&seeds).is_dir() {
         // libFuzzer refuses to start without it, and a fresh checkout has none.
         fs::create_dir_all(root().join(&corpus)).with_context(|| format!("can't make {corpus}"))?;
@@ -85,7 +85,7 @@ fn fuzz(target: &str, seconds: u32) -> Result<Command> {
 
 /// The fuzz targets that there are, by name.
 fn targets() -> Result<Vec<String>> {
-    let folder = root().join("fuzz").join("fuzz_targets");
+    let folder = root().join("lab/fuzz/fuzz_targets");
     let listed = fs::read_dir(&folder).with_context(|| format!("can't list {}", folder.display()))?;
     let paths = listed.map(|entry| entry.map(|entry| entry.path())).collect::<Result<Vec<_>, _>>()?;
     let sources = paths.iter().filter(|path| path.extension().is_some_and(|it| it == "rs"));
@@ -102,7 +102,7 @@ mod tests {
     fn the_frame_decoder_has_a_target_with_seeds() {
         assert!(targets().unwrap().contains(&"frame".to_owned()));
         let words: Vec<_> = fuzz("frame", 7).unwrap().get_args().map(|it| it.to_string_lossy().into_owned()).collect();
-        assert!(words.contains(&"fuzz/seeds/frame".to_owned()) && words.contains(&"-max_total_time=7".to_owned()));
+        assert!(words.contains(&"lab/fuzz/seeds/frame".to_owned()) && words.contains(&"-max_total_time=7".to_owned()));
     }
 
     #[test]

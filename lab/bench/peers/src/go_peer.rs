@@ -1,4 +1,4 @@
-//! gRPC for Go: a server and a client of our own in `bench/peers/go`, built with `go build` when they are needed.
+//! gRPC for Go: a server and a client of our own in `lab/bench/peers/go`, built with `go build` when they are needed.
 //!
 //! The client has a harness of its own that measures as ours does and prints the same figures.
 

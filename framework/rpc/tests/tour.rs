@@ -41,7 +41,7 @@ fn the_tour_names_functions_that_exist() {
 #[test]
 fn a_function_that_has_gone_is_noticed() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    assert!(fault(&root, "Context::with_patience", "crates/rpc/src/context.rs").is_some());
-    assert!(fault(&root, "Contest::with_deadline", "crates/rpc/src/context.rs").is_some());
-    assert!(fault(&root, "Context::with_deadline", "crates/rpc/src/contest.rs").is_some());
+    assert!(fault(&root, "Context::with_patience", "framework/rpc/src/context.rs").is_some());
+    assert!(fault(&root, "Contest::with_deadline", "framework/rpc/src/context.rs").is_some());
+    assert!(fault(&root, "Context::with_deadline", "framework/rpc/src/contest.rs").is_some());
 }

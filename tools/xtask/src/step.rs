@@ -84,7 +84,7 @@ pub(crate) fn cargo_quanta(task: &str) -> Command {
 /// The root of the workspace.
 pub(crate) fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.parent().unwrap_or(here).to_path_buf()
+    here.ancestors().nth(2).unwrap_or(here).to_path_buf()
 }
 
 /// Where Cargo puts what it builds.

@@ -15,7 +15,7 @@ use xxhash_rust::xxh3::xxh3_128;
 use crate::step::{Steps, asks_for_help, root, say, works, wrong_use};
 
 const HELP: &str = "\
-Builds the agent's eBPF object from crates/host/bpf/flow.bpf.c.
+Builds the agent's eBPF object from foundation/host/bpf/flow.bpf.c.
 
 Usage: cargo xtask ebpf [--check]
 
@@ -60,7 +60,7 @@ pub(crate) fn check(steps: &mut Steps) -> Result<()> {
     const NAME: &str = "eBPF object";
     let from = fs::read_to_string(folder().join("flow.bpf.o.from")).unwrap_or_default();
     if from.lines().next() != Some(&hash()?) {
-        bail!("crates/host/bpf/flow.bpf.o was not made of the source beside it; {REMEDY}");
+        bail!("foundation/host/bpf/flow.bpf.o was not made of the source beside it; {REMEDY}");
     }
     let Some(clang) = clang() else {
         let why =

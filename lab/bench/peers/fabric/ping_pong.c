@@ -2,7 +2,7 @@
  * What shared memory costs through libfabric alone: messages there and back by fi_send and fi_recv, both sides
  * spinning. The limit against which calls over a fabric are measured.
  *
- *   cc -O2 -o ping_pong bench/peers/fabric/ping_pong.c -lfabric
+ *   cc -O2 -o ping_pong lab/bench/peers/fabric/ping_pong.c -lfabric
  *   ./ping_pong [provider] [bytes] [server core] [client core] [round trips] [host]
  *
  * The defaults are `shm 64 0 1 200000 127.0.0.1`; a core of -1 leaves the thread where it is, `tcp` is `tcp;ofi_rxm`.

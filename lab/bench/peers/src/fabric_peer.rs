@@ -1,4 +1,4 @@
-//! libfabric's shared memory without anything above it: the C program `bench/peers/fabric/ping_pong.c`.
+//! libfabric's shared memory without anything above it: the C program `lab/bench/peers/fabric/ping_pong.c`.
 //!
 //! It pins and measures both sides itself and prints a line of JSON. It measures a number of round trips, not a time.
 
@@ -19,7 +19,7 @@ const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fabric/ping_pong.c");
 pub(crate) fn binary() -> Result<&'static Path, &'static Missing> {
     static BINARY: LazyLock<Result<PathBuf, Missing>> = LazyLock::new(|| {
         if !Path::new(SOURCE).exists() {
-            return Err(Missing("there is no bench/peers/fabric/ping_pong.c".to_owned()));
+            return Err(Missing("there is no lab/bench/peers/fabric/ping_pong.c".to_owned()));
         }
         let binary = tools::folder().join("fabric-ping-pong");
         let mut build = Command::new("cc");
