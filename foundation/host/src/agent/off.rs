@@ -56,11 +56,11 @@ pub fn off(state: &Path) -> Result<Undone, AgentError> {
     for note in &noted {
         drop(folder.claim(&note.device, note.role)?);
     }
-    let mut seats = Vec::new();
+    let mut paths = Vec::new();
     for _ in folder.sockets()? {
-        seats.push(folder.sit()?);
+        paths.push(folder.socket_path()?);
     }
-    drop(seats);
+    drop(paths);
     folder.remove_if_empty();
     Ok(undone)
 }

@@ -37,14 +37,14 @@ pub(super) struct Claim {
 }
 
 /// A socket's path that is ours, until this is dropped.
-pub(super) struct Seat {
+pub(super) struct SocketPath {
     _locked: File,
     lock: PathBuf,
     pub(super) socket: PathBuf,
 }
 
 /// More than one agent for a namespace is rare; more than these are a mistake.
-const SEATS: usize = 64;
+const MOST_AGENTS: usize = 64;
 
 impl Folder {
     /// The folder, which need not be there.
@@ -74,18 +74,18 @@ impl Folder {
     }
 
     /// Takes a path for a socket that no other agent has.
-    pub(super) fn sit(&self) -> Result<Seat, AgentError> {
-        for seat in 0..SEATS {
-            let lock_path = self.0.join(format!("agent-{seat}.lock"));
+    pub(super) fn socket_path(&self) -> Result<SocketPath, AgentError> {
+        for number in 0..MOST_AGENTS {
+            let lock_path = self.0.join(format!("agent-{number}.lock"));
             if let Some(locked) = lock(&lock_path).map_err(|cause| failed(&lock_path, cause))? {
-                let socket = self.0.join(format!("agent-{seat}.sock"));
+                let socket = self.0.join(format!("agent-{number}.sock"));
                 match fs::remove_file(&socket) {
                     Err(cause) if cause.kind() != io::ErrorKind::NotFound => return Err(failed(&socket, cause)),
-                    _ => return Ok(Seat { _locked: locked, lock: lock_path, socket }),
+                    _ => return Ok(SocketPath { _locked: locked, lock: lock_path, socket }),
                 }
             }
         }
-        Err(failed(&self.0, io::Error::other(format!("{SEATS} agents run already"))))
+        Err(failed(&self.0, io::Error::other(format!("{MOST_AGENTS} agents run already"))))
     }
 
     /// The sockets of agents, running or not.
@@ -133,7 +133,7 @@ impl Drop for Claim {
     }
 }
 
-impl Drop for Seat {
+impl Drop for SocketPath {
     fn drop(&mut self) {
         let _there_may_be_none = fs::remove_file(&self.socket);
         let _somebody_else_did = fs::remove_file(&self.lock);
@@ -214,7 +214,7 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         let folder = Folder::of(state.path()).unwrap();
         folder.make().unwrap();
-        let (one, two) = (folder.sit().unwrap(), folder.sit().unwrap());
+        let (one, two) = (folder.socket_path().unwrap(), folder.socket_path().unwrap());
         assert_ne!(one.socket, two.socket);
     }
 }

@@ -22,7 +22,7 @@ use super::hook::{self, Attached};
 use super::metrics;
 use super::netlink::DeviceEvents;
 use super::object;
-use super::record::{Claim, Folder, Note, Seat};
+use super::record::{Claim, Folder, Note, SocketPath};
 use super::settings::{DeviceName, Hook, Settings};
 use super::status::{AgentState, DeviceState, FlowState, Role, Status, census};
 use super::table::Table;
@@ -37,7 +37,7 @@ pub struct Agent {
     settings: Settings,
     events: DeviceEvents,
     listener: UnixListener,
-    seat: Option<Seat>,
+    path: Option<SocketPath>,
     folder: Folder,
     metrics: Option<SocketAddr>,
     refused: HashMap<String, String>,
@@ -148,9 +148,9 @@ impl Agent {
         let (ebpf, table) = object::load(&settings, &pace)?;
         let folder = Folder::of(&settings.state)?;
         folder.make()?;
-        let seat = folder.sit()?;
-        let at_socket = |cause| AgentError::State { path: seat.socket.clone(), cause };
-        let listener = UnixListener::bind(&seat.socket).map_err(at_socket)?;
+        let path = folder.socket_path()?;
+        let at_socket = |cause| AgentError::State { path: path.socket.clone(), cause };
+        let listener = UnixListener::bind(&path.socket).map_err(at_socket)?;
         listener.set_nonblocking(true).map_err(at_socket)?;
         let view = Arc::new(View { table, settings: settings.clone(), devices: Mutex::default() });
         let mut agent = Self {
@@ -161,7 +161,7 @@ impl Agent {
             settings,
             events,
             listener,
-            seat: Some(seat),
+            path: Some(path),
             folder,
             metrics: None,
             refused: HashMap::new(),
@@ -344,7 +344,7 @@ impl Agent {
 impl Drop for Agent {
     fn drop(&mut self) {
         self.at_work.clear();
-        drop(self.seat.take());
+        drop(self.path.take());
         self.folder.remove_if_empty();
     }
 }

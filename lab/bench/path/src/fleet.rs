@@ -1,16 +1,18 @@
 //! Processes that serve, ended with this one.
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use greenwave::Address;
 use greenwave_bench::pin;
-use rustix::process::{Pid, Signal, kill_process};
-use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, Command, Stdio};
-use std::thread::JoinHandle;
+use greenwave_bench::process::{Ending, Process};
+use std::process::Command;
+use std::time::Duration;
 
-/// A `greenwave serve`, and where it listens.
+/// How long a service may take to listen: the first time it makes an index of what it serves.
+const FIRST_TIME: Duration = Duration::from_secs(900);
+
+/// A `greenwave serve`, and where it listens. It ends its own processes before it ends.
 pub(crate) struct Serving {
-    child: Child,
+    _process: Process,
     pub(crate) address: Address,
 }
 
@@ -21,46 +23,12 @@ impl Serving {
     /// When it can't be started, or ends before it listens.
     pub(crate) fn start(arguments: &[String]) -> Result<Self> {
         let program = std::env::current_exe().context("this program's own path")?.with_file_name("greenwave");
-        let called = || format!("{} {}", program.display(), arguments.join(" "));
-        let mut command = Command::new(&program);
-        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().with_context(|| format!("can't start {}", called()))?;
-        let said = child.stderr.take().map(keep_last);
-        let lines = child.stdout.take().map(BufReader::new).into_iter().flat_map(BufRead::lines);
-        let address = lines.map_while(Result::ok).find_map(|line| ready(&line));
-        let Some(address) = address else {
-            let status = child.wait().context("waiting for a process")?;
-            let said = said.and_then(|said| said.join().ok()).unwrap_or_default();
-            bail!("{} ended before it listened: {status}\n{said}", called());
-        };
-        Ok(Self { child, address })
+        let mut command = Command::new(program);
+        command.args(arguments);
+        let mut process = Process::start(command, &[])?.ended_by(Ending::Term);
+        let line = process.wait_for(|line| ready(line).is_some(), FIRST_TIME)?;
+        Ok(Self { _process: process, address: ready(&line).context("where it listens")? })
     }
-}
-
-impl Drop for Serving {
-    /// It ends its own processes before it ends, and bounds the time that this takes.
-    fn drop(&mut self) {
-        if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
-            // It may have ended by itself, which is what is wanted.
-            let _gone = kill_process(pid, Signal::TERM);
-        }
-        let _reaped = self.child.wait();
-    }
-}
-
-/// Reads what a process says, so that it never waits for a reader, and keeps the end of it.
-fn keep_last(stderr: impl Read + Send + 'static) -> JoinHandle<String> {
-    const LINES: usize = 12;
-    std::thread::spawn(move || {
-        let mut last: Vec<String> = Vec::new();
-        for line in BufReader::new(stderr).lines().map_while(Result::ok) {
-            if last.len() == LINES {
-                last.remove(0);
-            }
-            last.push(line);
-        }
-        last.join("\n")
-    })
 }
 
 /// The address in the line that a server prints when it listens: `listening tcp://127.0.0.1:7000 name=...`.

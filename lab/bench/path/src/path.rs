@@ -18,6 +18,7 @@ use greenwave_bench::load::{self, Plan};
 use greenwave_bench::measured::Measured;
 use greenwave_bench::progress::Progress;
 use greenwave_bench::result::Results;
+use greenwave_bench::rounds::range;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -171,7 +172,7 @@ impl Comparison<'_> {
                 sum.into_iter().for_each(|sum| sum.push(results, &case, system.name));
             }
         }
-        let (least, most) = extremes(&capacities);
+        let (least, most) = range(&capacities);
         let case = format!("{}/capacity", service.case);
         results.push(&case, FIFO.name, "capacity_per_s", capacity::median(&capacities));
         results.push(&case, FIFO.name, "least_capacity_per_s", least);
@@ -205,17 +206,12 @@ impl Sum {
     fn push(&self, results: &mut Results, case: &str, system: &str) {
         results.push_load(case, system, &self.measured);
         let near = self.near.iter().sum::<f64>() / self.near.len() as f64;
-        let (least, most) = extremes(&self.of_capacity);
+        let (least, most) = range(&self.of_capacity);
         results.push(case, system, "capacity_meanwhile_per_s", near);
         results.push(case, system, "goodput_of_capacity", self.measured.goodput_per_s() / near);
         results.push(case, system, "least_goodput_of_capacity", least);
         results.push(case, system, "most_goodput_of_capacity", most);
     }
-}
-
-/// The least and the most of some values.
-fn extremes(values: &[f64]) -> (f64, f64) {
-    (values.iter().copied().fold(f64::INFINITY, f64::min), values.iter().copied().fold(0.0, f64::max))
 }
 
 /// What the service can do, first come, first served.

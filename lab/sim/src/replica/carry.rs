@@ -1,6 +1,6 @@
 //! What cores want done, and how the simulated machine does it.
 
-use super::group::{Group, Happening, Packet, Told, bytes_of, id, place};
+use super::group::{Group, GroupEvent, Packet, Told, bytes_of, id, place};
 use super::node::{Running, Task};
 use crate::event::Event;
 use crate::link::Bandwidth;
@@ -19,7 +19,7 @@ impl<M: StateMachine + Default, D: Event> Group<M, D> {
                 node_.store.write(write);
                 let life = node_.life;
                 if let Some(end) = node_.disk.write(now, number, WRITE_HEAD + bytes) {
-                    self.simulation.at(end, Happening::Synced { node, life });
+                    self.simulation.at(end, GroupEvent::Synced { node, life });
                 }
                 if self.early_persisted {
                     self.inbox.push_back(Input::Persisted { number });
@@ -65,9 +65,9 @@ impl<M: StateMachine + Default, D: Event> Group<M, D> {
         let leaves = self.nodes[node].cpu.work(now, cost);
         match self.network.send(leaves, node, to, self.framed(bytes)).arrival() {
             Some(arrival) if self.rule.interface == Bandwidth::UNLIMITED => {
-                self.simulation.at(arrival, Happening::Arrives { from: node, to, packet });
+                self.simulation.at(arrival, GroupEvent::Arrives { from: node, to, packet });
             }
-            Some(arrival) => drop(self.simulation.at(arrival, Happening::Reaches { from: node, to, bytes, packet })),
+            Some(arrival) => drop(self.simulation.at(arrival, GroupEvent::Reaches { from: node, to, bytes, packet })),
             None => match packet {
                 Packet::Snapshot { .. } => self.snapshot_sent(node, to, false),
                 // A transport notices some of what it loses.
@@ -86,7 +86,7 @@ impl<M: StateMachine + Default, D: Event> Group<M, D> {
         if done == now && running.to_apply.len() == 1 {
             self.apply(node);
         } else {
-            self.simulation.at(done, Happening::Applies { node, life });
+            self.simulation.at(done, GroupEvent::Applies { node, life });
         }
     }
 
@@ -120,7 +120,7 @@ impl<M: StateMachine + Default, D: Event> Group<M, D> {
         let node_ = &mut self.nodes[node];
         let Some((synced, next)) = node_.disk.finish(now) else { return };
         if let Some(end) = next {
-            self.simulation.at(end, Happening::Synced { node, life: node_.life });
+            self.simulation.at(end, GroupEvent::Synced { node, life: node_.life });
         }
         let writes = synced.writes.len();
         let durable = match synced.outcome {
@@ -158,7 +158,7 @@ impl<M: StateMachine + Default, D: Event> Group<M, D> {
         let rule = self.nodes[node].disk.rule();
         let takes = rule.sync + rule.bandwidth.time_for(state.len() as u64);
         let life = self.nodes[node].life;
-        self.simulation.after(takes, Happening::Kept { node, life, meta, state, came });
+        self.simulation.after(takes, GroupEvent::Kept { node, life, meta, state, came });
     }
 
     pub(super) fn kept(&mut self, node: usize, meta: SnapshotMeta, state: Vec<u8>, came: Option<(usize, Message)>) {
@@ -188,7 +188,7 @@ impl<M: StateMachine + Default, D: Event> Group<M, D> {
         let life = self.nodes[from].life;
         let packet = Packet::Input(Input::SnapshotSent { peer: id(to), ok });
         let later = if ok { self.rule.link.delay } else { SILENCE };
-        self.simulation.after(later, Happening::Heard { node: from, life, from: to, packet });
+        self.simulation.after(later, GroupEvent::Heard { node: from, life, from: to, packet });
     }
 }
 

@@ -63,7 +63,7 @@ impl Work {
 /// for all clients.
 #[derive(Debug)]
 pub struct Group<M, D> {
-    pub(super) simulation: Simulation<Happening<D>>,
+    pub(super) simulation: Simulation<GroupEvent<D>>,
     /// The links.
     pub network: Network,
     pub(super) nodes: Vec<Node<M>>,
@@ -103,7 +103,7 @@ pub enum Step<D> {
 }
 
 #[derive(Debug)]
-pub(super) enum Happening<D> {
+pub(super) enum GroupEvent<D> {
     /// A message is there, and queues for the interface.
     Reaches {
         from: usize,
@@ -232,21 +232,21 @@ impl<M: StateMachine + Default, D: Event> Group<M, D> {
 
     /// Lets one of the driver's events happen.
     pub fn at(&mut self, instant: Time, event: D) {
-        self.simulation.at(instant, Happening::Driver(event));
+        self.simulation.at(instant, GroupEvent::Driver(event));
     }
 
     /// The same, after `span`.
     pub fn after(&mut self, span: Duration, event: D) {
-        self.simulation.after(span, Happening::Driver(event));
+        self.simulation.after(span, GroupEvent::Driver(event));
     }
 
     /// Goes on to the next thing that happens until `end`.
     pub fn step(&mut self, end: Time) -> Step<D> {
         match self.simulation.next_until(end) {
             None => Step::End,
-            Some(Happening::Driver(event)) => Step::Driver(event),
-            Some(happening) => {
-                self.happen(happening);
+            Some(GroupEvent::Driver(event)) => Step::Driver(event),
+            Some(event) => {
+                self.happen(event);
                 Step::Internal
             }
         }
@@ -348,47 +348,47 @@ impl<M: StateMachine + Default, D: Event> Group<M, D> {
         self.snapshots
     }
 
-    fn happen(&mut self, happening: Happening<D>) {
+    fn happen(&mut self, event: GroupEvent<D>) {
         let now = self.simulation.now();
-        let (node, life) = match &happening {
-            Happening::Reaches { to, .. } | Happening::Arrives { to, .. } => (*to, None),
-            Happening::Turn { node, life }
-            | Happening::Heard { node, life, .. }
-            | Happening::Applies { node, life }
-            | Happening::Wakes { node, life }
-            | Happening::Synced { node, life }
-            | Happening::Kept { node, life, .. } => (*node, Some(*life)),
-            Happening::Driver(_) => return,
+        let (node, life) = match &event {
+            GroupEvent::Reaches { to, .. } | GroupEvent::Arrives { to, .. } => (*to, None),
+            GroupEvent::Turn { node, life }
+            | GroupEvent::Heard { node, life, .. }
+            | GroupEvent::Applies { node, life }
+            | GroupEvent::Wakes { node, life }
+            | GroupEvent::Synced { node, life }
+            | GroupEvent::Kept { node, life, .. } => (*node, Some(*life)),
+            GroupEvent::Driver(_) => return,
         };
         if life.is_some_and(|life| life != self.nodes[node].life) {
             // Its sender's transport notices that the process has ended.
-            if let Happening::Kept { came: Some((from, _)), .. } = happening {
+            if let GroupEvent::Kept { came: Some((from, _)), .. } = event {
                 self.snapshot_sent(from, node, false);
             }
             return;
         }
-        if let Happening::Reaches { from, to, bytes, packet } = happening {
+        if let GroupEvent::Reaches { from, to, bytes, packet } = event {
             let arrival = self.comes_in(to, bytes);
-            self.simulation.at(arrival, Happening::Arrives { from, to, packet });
+            self.simulation.at(arrival, GroupEvent::Arrives { from, to, packet });
             return;
         }
         if self.nodes[node].paused_until > now {
-            self.simulation.at(self.nodes[node].paused_until, happening);
+            self.simulation.at(self.nodes[node].paused_until, event);
             return;
         }
-        match happening {
-            Happening::Arrives { from, packet, .. } => return self.arrive(from, node, packet),
-            Happening::Reaches { .. } => {}
-            Happening::Turn { .. } => return self.end_turn(node),
-            Happening::Heard { from, packet, .. } => self.take_in(from, node, packet),
-            Happening::Applies { .. } => self.apply(node),
-            Happening::Wakes { .. } => {
+        match event {
+            GroupEvent::Arrives { from, packet, .. } => return self.arrive(from, node, packet),
+            GroupEvent::Reaches { .. } => {}
+            GroupEvent::Turn { .. } => return self.end_turn(node),
+            GroupEvent::Heard { from, packet, .. } => self.take_in(from, node, packet),
+            GroupEvent::Applies { .. } => self.apply(node),
+            GroupEvent::Wakes { .. } => {
                 self.nodes[node].timer = None;
                 self.inbox.push_back(Input::Timer);
             }
-            Happening::Synced { .. } => return self.synced(node),
-            Happening::Kept { meta, state, came, .. } => self.kept(node, meta, state, came),
-            Happening::Driver(_) => {}
+            GroupEvent::Synced { .. } => return self.synced(node),
+            GroupEvent::Kept { meta, state, came, .. } => self.kept(node, meta, state, came),
+            GroupEvent::Driver(_) => {}
         }
         self.pump(node);
     }
@@ -433,7 +433,7 @@ impl<M: StateMachine + Default, D: Event> Group<M, D> {
             node_.at_work = true;
             if at > now {
                 let life = node_.life;
-                self.simulation.at(at, Happening::Turn { node, life });
+                self.simulation.at(at, GroupEvent::Turn { node, life });
                 return;
             }
             if !self.finish_turn(node) {
@@ -482,7 +482,7 @@ impl<M: StateMachine + Default, D: Event> Group<M, D> {
             }
             self.simulation.cancel(timer);
         }
-        let timer = self.simulation.at(at, Happening::Wakes { node, life: node_.life });
+        let timer = self.simulation.at(at, GroupEvent::Wakes { node, life: node_.life });
         node_.timer = Some((timer, at));
     }
 
@@ -524,7 +524,7 @@ pub(super) fn bytes_of(message: &Message) -> u64 {
 pub(super) const MESSAGE_HEAD: u64 = 64;
 pub(super) const MESSAGE_ENTRY: u64 = 13;
 
-impl<D: Event> Event for Happening<D> {
+impl<D: Event> Event for GroupEvent<D> {
     fn trace(&self, trace: &mut Trace) {
         match self {
             Self::Reaches { from, to, bytes, .. } => {

@@ -5,13 +5,13 @@ use greenwave_policy::Time;
 use greenwave_sim::{Bandwidth, Cpu, CpuCost, Disk, DiskRule, Event, LinkRule, Network, Seed, Simulation, Trace};
 use std::time::Duration;
 
-enum Happening {
+enum GroupEvent {
     Arrives { at: usize, number: u64 },
     Worked { at: usize, number: u64 },
     Synced { at: usize },
 }
 
-impl Event for Happening {
+impl Event for GroupEvent {
     fn trace(&self, trace: &mut Trace) {
         match *self {
             Self::Arrives { at, number } => trace.number(0).number(at as u64).number(number),
@@ -40,30 +40,30 @@ fn run(seed: u64, nodes: usize) -> (u64, usize, Time) {
     let (mut received, mut first) = (0, Time::MAX);
     let send = |simulation: &mut Simulation<_>, network: &mut Network, from, to, number: u64| {
         if let Some(arrival) = network.send(simulation.now(), from, to, 100 + number).arrival() {
-            simulation.at(arrival, Happening::Arrives { at: to, number });
+            simulation.at(arrival, GroupEvent::Arrives { at: to, number });
         }
     };
     for number in 0..20 {
         send(&mut simulation, &mut network, 0, 1, number);
     }
-    while let Some(happening) = simulation.next_until(Time::from_nanos(500_000_000)) {
+    while let Some(event) = simulation.next_until(Time::from_nanos(500_000_000)) {
         let now = simulation.now();
-        match happening {
-            Happening::Arrives { at, number } => {
+        match event {
+            GroupEvent::Arrives { at, number } => {
                 received += 1;
                 first = first.min(now);
                 let done = cpus[at].work(now, cost.of(100 + number));
-                simulation.at(done, Happening::Worked { at, number });
+                simulation.at(done, GroupEvent::Worked { at, number });
             }
-            Happening::Worked { at, number } => {
+            GroupEvent::Worked { at, number } => {
                 if let Some(end) = disks[at].write(now, number, 100) {
-                    simulation.at(end, Happening::Synced { at });
+                    simulation.at(end, GroupEvent::Synced { at });
                 }
             }
-            Happening::Synced { at } => {
+            GroupEvent::Synced { at } => {
                 let (synced, next) = disks[at].finish(now).expect("a sync ends when it said");
                 if let Some(end) = next {
-                    simulation.at(end, Happening::Synced { at });
+                    simulation.at(end, GroupEvent::Synced { at });
                 }
                 for number in synced.writes {
                     let to = route.below(nodes as u64) as usize;
