@@ -38,7 +38,7 @@ use greenwave_bench::{pin, process};
 use greenwave_policy::Order;
 
 use case::Mix;
-use plan::Wanted;
+use plan::Options;
 use system::Stack;
 use work::Kernel;
 
@@ -53,7 +53,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Measures all systems in turns, prints tables and writes target/bench/served.json
-    Bench(Wanted),
+    Bench(Options),
     /// Serves a mix until standard input ends: what the benchmark starts
     Serve(Serve),
     /// Prints what a look-up and a row of a scan take in this build, in nanoseconds
@@ -104,5 +104,16 @@ impl Serve {
             Stack::Tonic => tonic_server::serve(self.mix, false),
             Stack::TonicPool => tonic_server::serve(self.mix, true),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
     }
 }

@@ -23,7 +23,7 @@ const START: Duration = ms(130);
 
 /// What is to be measured.
 #[derive(Args, Clone, Debug, Default)]
-pub(crate) struct Wanted {
+pub(crate) struct Options {
     #[command(flatten)]
     pub(crate) what: benchmark::Wanted,
     /// So many rounds of everything
@@ -59,7 +59,7 @@ const ROUNDS: usize = 3;
 impl Plan {
     /// # Errors
     /// When a case is named that there is not.
-    pub(crate) fn new(wanted: &Wanted) -> anyhow::Result<Self> {
+    pub(crate) fn new(wanted: &Options) -> anyhow::Result<Self> {
         let quick = wanted.what.quick;
         let all = Case::all();
         let names: Vec<String> = all.iter().map(Case::to_string).collect();
@@ -123,9 +123,9 @@ impl Plan {
 mod tests {
     use super::*;
 
-    fn wanted(quick: bool, cases: &[&str], systems: &[&str]) -> Wanted {
+    fn wanted(quick: bool, cases: &[&str], systems: &[&str]) -> Options {
         let [cases, systems] = [cases, systems].map(|names| names.iter().map(|&name| name.to_owned()).collect());
-        Wanted { what: benchmark::Wanted { quick, cases, systems }, ..Wanted::default() }
+        Options { what: benchmark::Wanted { quick, cases, systems }, ..Options::default() }
     }
 
     #[test]
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn a_full_run_takes_about_half_an_hour_and_leaves_nothing_out() {
-        let plan = Plan::new(&Wanted::default()).unwrap();
+        let plan = Plan::new(&Options::default()).unwrap();
         assert!(plan.length() < Duration::from_secs(36 * 60), "{:?}", plan.length());
         assert_eq!((plan.cases.len(), plan.systems.len()), (100, 9));
         assert!(plan.is_full);

@@ -13,12 +13,12 @@ use crate::calls;
 use crate::case::{Case, Mix};
 use crate::cell::Testbed;
 use crate::claims::CLAIMS;
-use crate::plan::{Plan, Wanted};
+use crate::plan::{Options, Plan};
 use crate::ratios;
 use crate::system::{FCFS, System};
 
 /// Measures what is wanted with servers on this core, prints it and writes it.
-pub(crate) fn bench(core: usize, wanted: &Wanted) -> anyhow::Result<()> {
+pub(crate) fn bench(core: usize, wanted: &Options) -> anyhow::Result<()> {
     let plan = Plan::new(wanted)?;
     calls::learn_units(&probes::of_this_program()?, core)?;
     eprintln!("takes about {:.0?}", plan.length());
