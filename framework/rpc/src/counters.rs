@@ -72,8 +72,8 @@ counters! {
     violations,
     /// Connections that ended within a frame.
     truncated,
-    /// Heads that died, by a defect of this library, and whose connections were lost.
-    heads_died,
+    /// Threads of the server that died, by a defect of this library, and whose connections were lost.
+    threads_died,
     /// Turns in which a handler held up its thread for 100 ms or longer, by blocking it or by computing without a probe.
     held_up,
     /// Calls that heads gave away for others to take.

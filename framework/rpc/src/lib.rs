@@ -49,7 +49,7 @@
 //!    format is documented in `docs/wire.md` and implemented in [`wire`].
 //! 3. **The cluster's head** reaps the chunk from its completion queue, puts the message together, and admits the call
 //!    or refuses it: it is too late, it can't be in time, the queue is full.
-//! 4. **The ready queue** gives each turn to the most urgent call. Its handler runs in a coroutine, in place on the
+//! 4. **The ready queue** gives each turn to the call that the order has first. Its handler runs in a coroutine, in place on the
 //!    head or on a worker of the cluster; when it waits for a call of its own, or is polite
 //!    ([`Context::checkpoint`]), others have their turn.
 //! 5. **The reply** is checked against the deadline once more. It carries the [`Receipt`]: how long the call was
@@ -98,7 +98,8 @@
 //!
 //! - A connection that is lost fails the calls that were sent on it; the next call opens another one. Attempts that
 //!   come to nothing are spaced out, from `reconnect` to 64 times that, up to half of it less at random, so that clients
-//!   don't come back in step; calls in between fail at once. So is what a channel needs to start: descriptors, a thread.
+//!   don't come back in step; calls in between fail at once. The same holds for what a channel needs to start, such as
+//!   descriptors and a thread.
 //! - A server that [drains](ServerHandle::drain) says so. It serves what was on its way to it when its clients heard
 //!   of that. They make further calls, and those that were still waiting, on a new connection.
 //! - A peer that breaks the rules of the format is told why and closed on, and no other connection is harmed. What a

@@ -63,7 +63,7 @@ fn c_code_of_clangs_is_preempted() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let manifest = format!(
         "[package]\nname = \"mixed\"\nedition = \"2024\"\n[dependencies]\ngreenwave-quanta = {{ path = {:?} }}\n[workspace]\n",
-        here.with_file_name("quanta").display().to_string()
+        here.join("../../foundation/quanta").display().to_string()
     );
     let lock = fs::read_to_string(here.join("../../Cargo.lock")).expect("the workspace has one");
     let files = [

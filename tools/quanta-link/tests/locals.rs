@@ -39,7 +39,7 @@ fn jobs_share_those_thread_locals_alone_that_are_named() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let manifest = format!(
         "[package]\nname = \"plain\"\nedition = \"2024\"\n[dependencies]\ngreenwave-quanta = {{ path = {:?} }}\n[workspace]\n",
-        here.with_file_name("quanta").display().to_string()
+        here.join("../../foundation/quanta").display().to_string()
     );
     let lock = std::fs::read_to_string(here.join("../../Cargo.lock")).expect("the workspace has one");
     let project = Project::new("locals", &[("src/main.rs", PROGRAM), ("Cargo.toml", &manifest), ("Cargo.lock", &lock)]);

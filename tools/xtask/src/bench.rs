@@ -14,7 +14,8 @@ Usage: cargo xtask bench NAME [--quick] [ARGS]
 
 Benchmarks:
   flows    small responses beside bulk, over a testbed of network namespaces; root alone can make them
-  path     the services under five orders of service, and as everybody else serves, with load as a share of capacity
+  path     the services under five orders, and as everybody else serves; its loads are shares of capacity, chosen by
+           --loads, its cases by --case, its systems by --systems
   preempt  46 programs with probes and without: what they cost, and how exactly quanta end
   replica  three replicas that put values, beside etcd; time without a leader after kills; batches and windows in
            simulated networks; installs etcd-server where it can

@@ -166,5 +166,5 @@ fn hash() -> Result<String> {
 }
 
 fn folder() -> PathBuf {
-    root().join("crates").join("host").join("bpf")
+    root().join("foundation/host/bpf")
 }

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll};
 use std::time::{Duration, Instant};
 
-/// A [`CallQueue`](crate::CallQueue) over a channel's connection, made by [`Channel::stream`].
+/// Calls that complete in any order, over a connection that others use too; made by [`Channel::stream`].
 ///
 /// Dropping it takes back what is under way.
 pub struct ChannelStream {

@@ -90,18 +90,22 @@ impl Supervisor {
             }
             let lost = self.role.counters.connections.load();
             self.role.counters.connections.sub(lost);
-            self.role.counters.heads_died.add(1);
+            self.role.counters.threads_died.add(1);
             let thread = std::thread::current();
             let thread = thread.name().unwrap_or_default();
-            tracing::error!(thread, connections = lost, "a head died, and its connections with it; please report this");
+            tracing::error!(
+                thread,
+                connections = lost,
+                "a thread of the server died, and its connections with it; please report this"
+            );
             if life == LIVES {
-                tracing::error!(thread, "this head has died too often, and is not followed by another");
+                tracing::error!(thread, "this thread has died too often, and is not followed by another");
                 return;
             }
             net = match self.open(life) {
                 Ok((net, _)) => net,
                 Err(error) => {
-                    tracing::error!(thread, %error, "no head can follow the one that died");
+                    tracing::error!(thread, %error, "no thread can follow the one that died");
                     return;
                 }
             };

@@ -195,7 +195,7 @@ fn a_head_that_dies_costs_its_own_connections_alone() {
     // The one that accepts.
     server.inboxes[0].send(Message::Die);
     let until = Instant::now() + MINUTE;
-    while server.counters().heads_died == 0 {
+    while server.counters().threads_died == 0 {
         assert!(Instant::now() < until, "it didn't die");
         std::thread::yield_now();
     }

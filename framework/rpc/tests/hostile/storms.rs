@@ -48,7 +48,7 @@ fn is_survived_by(clusters: usize) {
     }
     // The first one leaves tables and pools behind that are as large as it was; the others must find them.
     assert!(memory[2] < memory[0] + 4096, "KiB after each storm: {memory:?}");
-    assert_eq!((site.counter("heads_died"), site.counter("starved")), (0, 0));
+    assert_eq!((site.counter("threads_died"), site.counter("starved")), (0, 0));
     Bystander::at(&site.address).leaves();
     bystander.leaves();
 }

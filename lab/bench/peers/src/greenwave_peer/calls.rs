@@ -1,4 +1,4 @@
-//! Calls over a completion stream, in closed loops.
+//! Calls over a call queue, in closed loops.
 
 use anyhow::Context as _;
 use greenwave::{Address, CallQueue, ChannelConfig, Completion, ConnectionId, Context, MethodId};
