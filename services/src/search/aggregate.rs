@@ -74,7 +74,7 @@ fn without_copies(hits: Vec<Hit>, limit: usize) -> Vec<Hit> {
     for hit in hits {
         let passage = (!hit.passage.is_empty()).then(|| xxh3_64(hit.passage.as_bytes()));
         match passage.and_then(|passage| first.get(&passage)) {
-            Some(place) => found[*place].copies += 1,
+            Some(place) => found[*place].copies = found[*place].copies.saturating_add(1),
             None if found.len() < limit => {
                 first.extend(passage.map(|passage| (passage, found.len())));
                 found.push(hit);

@@ -92,10 +92,14 @@ fn main() -> ExitCode {
         Err(shown) if shown.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             return print(&shown, ExitCode::from(2));
         }
-        Err(error) => Err(match serve::variable_of(&error, std::env::args()) {
-            Some(variable) => Problem::from(error).at(format_args!("variable {variable}")),
-            None => Problem::from(error),
-        }),
+        Err(error) => {
+            // Words need not be UTF-8.
+            let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
+            Err(match serve::variable_of(&error, words) {
+                Some(variable) => Problem::from(error).at(format_args!("variable {variable}")),
+                None => Problem::from(error),
+            })
+        }
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -253,7 +253,7 @@ mod tests {
             ("max-queue", "1", None),
             ("reject-cap", "0", Some("1")),
             ("reserve", "0", None),
-            ("work_quantile", "0", Some("1")),
+            ("work-quantile", "0", Some("1")),
             ("late-share", "0", Some("1")),
             ("quantum", "500ns", None),
         ] {

@@ -28,14 +28,21 @@ impl Caller {
         };
         let found = self.slots.get(slot).is_some_and(|(_, state)| is_it(state));
         if found {
-            self.end(now, [slot], |_, _| {});
+            self.end(now, false, [slot], |_, _| {});
         }
         found
     }
 
     /// Takes calls out of their open slots. The peer is told of those that it knows of; the others are withdrawn, with
     /// their messages, and their slots are free. Those of the short queue are withdrawn in one pass.
-    fn end(&mut self, now: Time, slots: impl IntoIterator<Item = usize>, mut withdrawn: impl FnMut(Request, Vec<u8>)) {
+    /// `leaves_begun`: calls of which a part was handed over stay open, for [`lose`](Self::lose) to end.
+    fn end(
+        &mut self,
+        now: Time,
+        leaves_begun: bool,
+        slots: impl IntoIterator<Item = usize>,
+        mut withdrawn: impl FnMut(Request, Vec<u8>),
+    ) {
         let mut short = HashSet::new();
         for slot in slots {
             let (generation, Slot::Open(open)) = &self.slots[slot] else { continue };
@@ -48,6 +55,9 @@ impl Caller {
                     continue;
                 }
             };
+            if leaves_begun && !matches!(unsent, Unsent::All(_)) {
+                continue;
+            }
             let Some(request) = self.take_open(now, slot) else { continue };
             if let Unsent::All(body) = unsent {
                 self.free_slot(now, slot);
@@ -118,7 +128,7 @@ impl Caller {
                 ended.push(slot);
             }
         }
-        self.end(now, ended, |_, _| {});
+        self.end(now, false, ended, |_, _| {});
         let waiting = self.queued.values().map(|(request, _)| &request.terms);
         let terms = waiting.chain(self.open_slots().map(|(_, open)| &open.request.terms));
         // Expiries that lie close together are dealt with in one go.
@@ -133,7 +143,7 @@ impl Caller {
         let slots: Vec<usize> =
             self.open_slots().filter(|(_, open)| open.posted.is_none()).map(|(slot, _)| slot).collect();
         let mut unsent = Vec::new();
-        self.end(now, slots, |request, body| unsent.push((request, body)));
+        self.end(now, true, slots, |request, body| unsent.push((request, body)));
         unsent.extend(queued);
         unsent
     }

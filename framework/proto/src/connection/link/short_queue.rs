@@ -202,6 +202,7 @@ impl ShortQueue {
             at = next;
         }
         self.bytes.truncate(kept);
+        self.is_stuck &= !self.is_empty();
     }
 
     /// Panics unless the invariants hold.
