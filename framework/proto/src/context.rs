@@ -34,15 +34,9 @@ pub struct Metadata {
 
 impl Metadata {
     /// What came in with a request, sound; entries of these names are passed on.
+    #[inline]
     pub fn received(all: Option<Arc<[u8]>>, pass_on: &[String]) -> Self {
-        let passed_on = all.as_deref().and_then(|all| {
-            let mut kept = Vec::new();
-            let entries = Meta::parse(all).into_iter().flatten();
-            for (name, value) in entries.filter(|(name, _)| pass_on.iter().any(|passed| passed == name)) {
-                push_meta(&mut kept, name, value).ok()?;
-            }
-            (!kept.is_empty()).then(|| kept.into())
-        });
+        let passed_on = all.as_deref().and_then(|all| passed_on(all, pass_on));
         Self { all, passed_on }
     }
 
@@ -56,6 +50,16 @@ impl Metadata {
     }
 }
 
+/// The entries of these names, if there are any.
+fn passed_on(all: &[u8], pass_on: &[String]) -> Option<Arc<[u8]>> {
+    let mut kept = Vec::new();
+    let entries = Meta::parse(all).into_iter().flatten();
+    for (name, value) in entries.filter(|(name, _)| pass_on.iter().any(|passed| passed == name)) {
+        push_meta(&mut kept, name, value).ok()?;
+    }
+    (!kept.is_empty()).then(|| kept.into())
+}
+
 impl Parts {
     /// Of a request that is made here and now. `enforced`: this side gives up when the deadline passes.
     pub fn born(now: Time, budget: Budget, enforced: bool) -> Self {
@@ -63,6 +67,7 @@ impl Parts {
     }
 
     /// Of a request that came in over the wire.
+    #[inline]
     pub fn received(gate: Gate, birth: Time, parallel_unit: bool, method: &'static str, metadata: Metadata) -> Self {
         let cancelled = AtomicBool::new(false);
         Self { gate, birth, parallel_unit, cancelled, parent: None, method, metadata }

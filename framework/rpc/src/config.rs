@@ -88,6 +88,11 @@ impl Instance {
         self
     }
 
+    /// What is to move the bytes: where it listens at a fabric, that is what its queues are of.
+    pub(crate) fn choice(&self) -> Choice {
+        self.listen.iter().fold(self.backend.clone(), |backend, address| backend.for_address(address))
+    }
+
     /// Says which setting can't be meant.
     ///
     /// # Errors
@@ -119,17 +124,15 @@ impl Instance {
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
     pub(crate) name: String,
-    pub(crate) listen: Vec<Address>,
-    pub(crate) clusters: usize,
+    /// Where it listens, and what serves what comes in there.
+    pub(crate) own: Instance,
     pub(crate) workers: usize,
-    pub(crate) cores: Vec<usize>,
     pub(crate) instances: Vec<Instance>,
     pub(crate) steal: Option<StealRule>,
     pub(crate) order: Order,
     pub(crate) admission: AdmissionConfig,
     pub(crate) report_only: bool,
     pub(crate) wait: Wait,
-    pub(crate) backend: Choice,
     pub(crate) tls: Option<TlsServer>,
     pub(crate) limits: Limits,
     pub(crate) pass_on: Vec<String>,
@@ -147,17 +150,14 @@ impl Default for ServerConfig {
     fn default() -> Self {
         Self {
             name: "server".into(),
-            listen: Vec::new(),
-            clusters: 1,
+            own: Instance::default(),
             workers: 0,
-            cores: Vec::new(),
             instances: Vec::new(),
             steal: Some(StealRule::default()),
             order: Order::default(),
             admission: AdmissionConfig::default(),
             report_only: false,
             wait: Wait::default(),
-            backend: Choice::Auto,
             tls: None,
             limits: Limits::default(),
             pass_on: ["traceparent", "tracestate"].map(str::to_owned).into(),
@@ -190,14 +190,14 @@ impl ServerConfig {
     /// Where it listens, at least one address. Port 0 picks a free one.
     #[must_use]
     pub fn listen(mut self, listen: impl Into<Vec<Address>>) -> Self {
-        self.listen = listen.into();
+        self.own = self.own.listen(listen);
         self
     }
 
     /// How many clusters, 1 to 256, by default 1: completion queues, each polled by its own head thread.
     #[must_use]
     pub fn clusters(mut self, clusters: usize) -> Self {
-        self.clusters = clusters;
+        self.own = self.own.clusters(clusters);
         self
     }
 
@@ -213,14 +213,14 @@ impl ServerConfig {
     /// pinned. A thread's buffers and queues are in the memory of its core's NUMA node.
     #[must_use]
     pub fn cores(mut self, cores: impl Into<Vec<usize>>) -> Self {
-        self.cores = cores.into();
+        self.own = self.own.cores(cores);
         self
     }
 
     /// Where it listens, and what serves what comes in there: `listen`, `clusters`, `cores` and `backend` in one.
     #[must_use]
     pub fn instance(mut self, own: Instance) -> Self {
-        Instance { listen: self.listen, clusters: self.clusters, cores: self.cores, backend: self.backend } = own;
+        self.own = own;
         self
     }
 
@@ -274,7 +274,7 @@ impl ServerConfig {
     /// Which kernel interface moves the bytes, by default the best that there is.
     #[must_use]
     pub fn backend(mut self, backend: Choice) -> Self {
-        self.backend = backend;
+        self.own = self.own.backend(backend);
         self
     }
 
@@ -363,15 +363,14 @@ impl ServerConfig {
         self
     }
 
+    /// Its own instance and the further ones.
+    pub(crate) fn all_instances(&self) -> impl Iterator<Item = &Instance> {
+        std::iter::once(&self.own).chain(&self.instances)
+    }
+
     /// Whether admission refuses anything.
     pub(crate) fn refuses(&self) -> bool {
         self.admission.enabled && !self.report_only
-    }
-
-    /// The instance that its own settings describe.
-    pub(crate) fn own_instance(&self) -> Instance {
-        let Self { listen, clusters, cores, backend, .. } = self;
-        Instance { listen: listen.clone(), clusters: *clusters, cores: cores.clone(), backend: backend.clone() }
     }
 
     /// The stage's name in receipts.
@@ -392,10 +391,10 @@ impl ServerConfig {
     /// When a backend doesn't run here.
     pub fn backends(&self) -> Result<Vec<Backend>, VerbsError> {
         let mut backends = Vec::new();
-        for Instance { listen, backend, .. } in std::iter::once(&self.own_instance()).chain(&self.instances) {
-            let backend = listen.iter().fold(backend.clone(), |backend, address| backend.for_address(address));
+        for instance in self.all_instances() {
+            let backend = instance.choice();
             let queue = greenwave_verbs::open(&QueueConfig { backend, ..QueueConfig::default() })?;
-            backends.extend(listen.iter().map(|_| queue.backend()));
+            backends.extend(instance.listen.iter().map(|_| queue.backend()));
         }
         Ok(backends)
     }
@@ -406,8 +405,7 @@ impl ServerConfig {
     /// The first setting out of its range.
     pub fn validate(&self) -> Result<(), ConfigError> {
         stage_name(&self.name)?;
-        self.own_instance().validate()?;
-        self.instances.iter().try_for_each(Instance::validate)?;
+        self.all_instances().try_for_each(Instance::validate)?;
         ConfigError::unless(self.workers <= 256, "workers", self.workers, "0 to 256")?;
         ConfigError::unless((1..=65536).contains(&self.coroutines), "coroutines", self.coroutines, "1 to 65536")?;
         ConfigError::unless((0.0..=1.0).contains(&self.work_quantile), "work_quantile", self.work_quantile, "0 to 1")?;

@@ -77,7 +77,7 @@ impl CallQueue {
         self.make(peer, Terms::born(now, Budget::expected(expected)), method, request, tag, now);
     }
 
-    #[inline]
+    #[inline(always)]
     fn make(&mut self, peer: PeerKey, terms: Terms, method: MethodId, request: &[u8], tag: u64, now: Time) {
         let token = self.tags.insert(UnderWay { tag, started: now, peer });
         self.by_tag.made(|| tag, token);

@@ -73,7 +73,7 @@ impl ChannelConfig {
     /// The settings of a channel for calls that a server's handlers make: its name, its backend, else the defaults.
     #[must_use]
     pub fn of(server: &ServerConfig) -> Self {
-        Self::default().name(&*server.name).backend(server.backend.clone())
+        Self::default().name(&*server.name).backend(server.own.backend.clone())
     }
 
     /// What the peer sees in its logs, 1 to 64 bytes, by default `client`.

@@ -126,9 +126,10 @@ pub(crate) fn event_loop_by_hand(
 ) -> Result<(EventLoop, Arc<Counters>), StartError> {
     config.validate()?;
     let counters: Arc<Counters> = Arc::default();
-    let mut net = Net::new(config.backend.clone(), &config.limits, clock.clone(), false, None)?;
+    let mut net = Net::new(config.own.backend.clone(), &config.limits, clock.clone(), false, None)?;
     net.serve(ConnectionConfig::of(config), Arc::clone(&counters));
-    let (listeners, _) = supervisor::listen(&mut net, &config.listen, config.tls.as_ref(), config.clusters > 1)?;
+    let (listeners, _) =
+        supervisor::listen(&mut net, &config.own.listen, config.tls.as_ref(), config.own.clusters > 1)?;
     let role = Role {
         config: config.clone(),
         router: Arc::new(router),

@@ -1,6 +1,6 @@
 //! Which threads a server has, and who belongs to whom: the heads of all instances, then their workers.
 
-use crate::config::{Instance, ServerConfig};
+use crate::config::ServerConfig;
 use crate::net::Interface;
 use greenwave_verbs::{Address, Choice};
 
@@ -23,15 +23,11 @@ pub(super) struct ThreadPlan {
 
 /// The threads, by their numbers.
 pub(super) fn plan(config: &ServerConfig) -> Vec<ThreadPlan> {
-    let own = config.own_instance();
-    let instances: Vec<&Instance> = std::iter::once(&own).chain(&config.instances).collect();
-    let heads: usize = instances.iter().map(|instance| instance.clusters).sum();
+    let heads: usize = config.all_instances().map(|instance| instance.clusters).sum();
     let (mut plans, mut workers, mut first) = (Vec::new(), Vec::new(), 0);
-    for instance in instances {
+    for instance in config.all_instances() {
         let clusters = instance.clusters;
-        // Where it listens at a fabric, that is what its queues are of.
-        let own = instance.backend.clone();
-        let backend = instance.listen.iter().fold(own, |backend, address| backend.for_address(address));
+        let backend = instance.choice();
         let core = |nth: usize| instance.cores.get(nth % instance.cores.len().max(1)).copied();
         let interface = (clusters > 1).then(|| Interface::of(clusters));
         for nth in 0..clusters {
@@ -63,6 +59,7 @@ pub(super) fn plan(config: &ServerConfig) -> Vec<ThreadPlan> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Instance;
 
     fn instance(port: u16, clusters: usize, cores: &[usize]) -> Instance {
         let listen = vec![Address::Tcp(([127, 0, 0, 1], port).into())];

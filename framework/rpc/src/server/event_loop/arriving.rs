@@ -51,7 +51,7 @@ impl EventLoop {
         let gate = Gate::new(arrival.deadline, !self.role.config.report_only);
         let mut reported = false;
         let ruling = gate.ask(Check::Enqueue, now, false);
-        if let Some(status) = self.heed(ruling, &Refusal::Expired { late: budget.late() }, &mut reported) {
+        if let Some(status) = self.heed(ruling, || Refusal::Expired { late: budget.late() }, &mut reported) {
             return self.refuse(now, peer, &arrival, status);
         }
         let given = if self.role.workers.is_empty() { 0 } else { self.look_at_workers() };
@@ -61,7 +61,7 @@ impl EventLoop {
         }
         if !reported
             && let Verdict::Refuse(refusal) = self.admissions[method].decide(now, budget, needed, queued)
-            && let Some(status) = self.heed(gate.judge(Check::Enqueue, &refusal), &refusal, &mut reported)
+            && let Some(status) = self.heed(gate.judge(Check::Enqueue, &refusal), || refusal, &mut reported)
         {
             return self.refuse(now, peer, &arrival, status);
         }
@@ -123,7 +123,7 @@ impl EventLoop {
             self.tasks[index].queue = now.span_since(self.tasks[index].received);
             self.jobs.withdraw(*job);
             let (gate, refusal) = (self.tasks[index].invocation.context.gate(), Refusal::QueueFull { limit });
-            if let Some(status) = self.heed(gate.judge(Check::Enqueue, &refusal), &refusal, &mut false) {
+            if let Some(status) = self.heed(gate.judge(Check::Enqueue, &refusal), || refusal, &mut false) {
                 self.finish(now, index, Err(status));
             }
         }
@@ -165,7 +165,12 @@ impl EventLoop {
     /// Counts what the gate says against a call, and says how to refuse it, if it is to be. What is only observed is counted
     /// once for each call.
     #[inline]
-    pub(super) fn heed(&self, ruling: Ruling, why: &Refusal, reported: &mut bool) -> Option<Status> {
+    pub(super) fn heed(&self, ruling: Ruling, why: impl FnOnce() -> Refusal, reported: &mut bool) -> Option<Status> {
+        if let Ruling::Pass = ruling { None } else { self.heed_against(ruling, &why(), reported) }
+    }
+
+    #[cold]
+    fn heed_against(&self, ruling: Ruling, why: &Refusal, reported: &mut bool) -> Option<Status> {
         match ruling {
             Ruling::Pass => None,
             Ruling::Observed(reason) => {

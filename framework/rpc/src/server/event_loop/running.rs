@@ -151,7 +151,7 @@ impl EventLoop {
         let task = &mut self.tasks[index];
         let (budget, mut reported) = (task.urgency.deadline.budget(now), task.reported);
         let (gate, ruling) = (task.invocation.context.gate(), task.invocation.context.ask(Check::Dequeue, now));
-        let mut refused = self.heed(ruling, &Refusal::Expired { late: budget.late() }, &mut reported);
+        let mut refused = self.heed(ruling, || Refusal::Expired { late: budget.late() }, &mut reported);
         self.tasks[index].reported = reported;
         if refused.is_none() {
             if !self.take_permit(now, index) {
@@ -164,7 +164,7 @@ impl EventLoop {
             if !reported
                 && let Verdict::Refuse(refusal) = self.admissions[method].recheck(now, budget, whole, needed, queued)
             {
-                refused = self.heed(gate.judge(Check::Dequeue, &refusal), &refusal, &mut reported);
+                refused = self.heed(gate.judge(Check::Dequeue, &refusal), || refusal, &mut reported);
                 self.tasks[index].reported = reported;
             }
         }
