@@ -37,6 +37,12 @@ impl<T: Ord> Sorted<T> {
     /// Adds something: in constant time if it goes before all others or behind one of the lines, otherwise in logarithmic.
     #[inline]
     pub(crate) fn push(&mut self, one: T) {
+        if self.used == 1
+            && let Some(last) = self.lines[0].back()
+            && one <= *last
+        {
+            return self.lines[0].push_back(one);
+        }
         // Behind the line whose last is nearest to it, as patience sorting has it; so what is alike comes together.
         let mut best: Option<usize> = None;
         for line in 0..self.used {
@@ -71,6 +77,9 @@ impl<T: Ord> Sorted<T> {
     /// The line whose first goes before those of the others.
     #[inline]
     fn first_line(&self) -> Option<usize> {
+        if self.used <= 1 {
+            return (!self.lines[0].is_empty()).then_some(0);
+        }
         let mut first: Option<(usize, &T)> = None;
         for (line, front) in
             self.lines[..self.used].iter().enumerate().filter_map(|(at, line)| Some((at, line.front()?)))

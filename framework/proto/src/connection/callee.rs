@@ -176,7 +176,7 @@ impl Callee {
         chunk: &[u8],
         buffer: impl FnOnce(usize) -> Vec<u8>,
     ) -> Result<Option<CalleeEvent>, Violation> {
-        match self.link.receive(chunk)? {
+        match self.link.receive(now, chunk)? {
             None => Ok(None),
             Some(Frame::Call(call)) => self.on_call(now, &call, buffer),
             Some(Frame::Data(data)) => self.on_data(now, &data),

@@ -89,8 +89,6 @@ pub struct Link {
     tagging: Option<Box<Tagging>>,
     waiting: usize,
     waiting_bytes: usize,
-    /// Of those that wait, how many have been begun.
-    begun: usize,
     /// With more bytes than this waiting, no credits are given back: a peer that doesn't read may not ask for more.
     most_waiting_bytes: usize,
     control: VecDeque<Control>,
@@ -173,7 +171,6 @@ impl Link {
             pacing: Pacing::new(!in_order),
             tagging: Tagging::new(setup.sending.marking),
             waiting: 0,
-            begun: 0,
             waiting_bytes: 0,
             most_waiting_bytes: if serves { setup.limits.assembly_bytes } else { usize::MAX },
             control: VecDeque::new(),
@@ -243,15 +240,23 @@ impl Link {
             return Unsent::Nothing;
         };
         self.waiting -= 1;
-        self.begun -= usize::from(message.begun);
         let len = message.shared.as_ref().map_or(message.body.len(), |shared| shared.len());
         self.waiting_bytes -= len - message.sent;
+        self.withdrew();
         if message.begun { Unsent::Rest } else { Unsent::All(message.body) }
     }
 
     /// Withdraws the calls that are `over` from the short queue, in one pass; each and its body go to `withdrawn`.
     pub(super) fn withdraw_short(&mut self, over: impl Fn(CallId) -> bool, withdrawn: impl FnMut(CallId, &[u8])) {
         self.short_queue.remove(over, withdrawn);
+        self.withdrew();
+    }
+
+    /// Once nothing waits, nothing is owed to anybody who doesn't read.
+    fn withdrew(&mut self) {
+        if self.messages() == 0 {
+            self.timers.stop(Timer::Unsent);
+        }
     }
 
     /// How many messages wait.
@@ -353,6 +358,17 @@ impl Link {
         self.timers.next()
     }
 
+    /// Asks the peer what time it is, and sees to it that it is asked again.
+    fn ping(&mut self, now: Time) {
+        self.timers.set(Timer::Ping, now + PING_EVERY);
+        if self.control.len() < CONTROL_MOST {
+            let own = (self.realtime)();
+            self.pinged = Some(own);
+            let sent = Some(Realtime::from_nanos(own));
+            self.push_control(Ping(Probe { credits: 0, opaque: own, sent }).encode());
+        }
+    }
+
     /// Does what is due of what both ends do.
     ///
     /// # Errors
@@ -362,13 +378,7 @@ impl Link {
             return Err(Violation::Handshake(self.handshake));
         }
         if self.timers.fires(Timer::Ping, now) {
-            self.timers.set(Timer::Ping, now + PING_EVERY);
-            if self.control.len() < CONTROL_MOST {
-                let own = (self.realtime)();
-                self.pinged = Some(own);
-                let sent = Some(Realtime::from_nanos(own));
-                self.push_control(Ping(Probe { credits: 0, opaque: own, sent }).encode());
-            }
+            self.ping(now);
         }
         if self.timers.fires(Timer::Unsent, now) {
             if self.agreed.is_some() {

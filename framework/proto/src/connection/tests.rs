@@ -5,7 +5,8 @@ use crate::context::Context;
 use crate::limits::Limits;
 use crate::memory::Memory;
 use crate::receipt::{Receipt, StageReceipt};
-use crate::status::Code;
+use crate::status::{Code, Reason, Status};
+use crate::transport::Transport;
 use crate::wire::{self, CallHeader, Features, Frame, Hello, MethodId, REPLY_FIXED, StageName};
 use greenwave_policy::{Budget, Deadline, DeadlineField, Time};
 use std::time::Duration;
@@ -154,6 +155,16 @@ fn a_generation_comes_again_only_after_all_others() {
 
 /// A calling end that has made so many calls, their tokens counted from 0, and posted what it could.
 fn calling(calls: usize, theirs: wire::HelloLimits) -> Caller {
+    let mut caller = met(theirs);
+    for token in 0..calls {
+        call(&mut caller, token, Budget::UNLIMITED, 0);
+        transmit(&mut caller, Time::ZERO);
+    }
+    caller
+}
+
+/// A calling end that knows its peer.
+fn met(theirs: wire::HelloLimits) -> Caller {
     let limits = Limits::default();
     let setup = Setup {
         name: "here",
@@ -165,17 +176,24 @@ fn calling(calls: usize, theirs: wire::HelloLimits) -> Caller {
     };
     let mut caller = Caller::new(Link::new(&setup, Time::ZERO));
     let hello = Frame::Hello(Hello::new(Features::RECEIPTS, theirs, StageName::UNNAMED)).encode(false);
-    let nobody = &mut |_: Finished| panic!("nothing has become of any call");
-    caller.receive(Time::ZERO, &hello, Vec::with_capacity, nobody).unwrap();
-    let mut transport = Memory::default();
-    for token in 0..calls {
-        let (context, method) = (Context::born(Time::ZERO, Budget::UNLIMITED, true), MethodId::of("any"));
-        let request = Request { token, terms: context.into(), method, started: Time::ZERO };
-        crate::fuzzing::call(&mut caller, Time::ZERO, request, Vec::new(), nobody);
-        caller.transmit(Time::ZERO, &mut transport, |_| {}).unwrap();
-        while transport.take().is_some() {}
-    }
+    caller.receive(Time::ZERO, &hello, Vec::with_capacity, &mut nothing).unwrap();
     caller
+}
+
+fn nothing(_: Finished) {
+    panic!("nothing has become of any call");
+}
+
+/// Makes a call with a request of so many bytes, at the beginning of time.
+fn call(caller: &mut Caller, token: usize, budget: Budget, len: usize) {
+    let context = Context::born(Time::ZERO, budget, true);
+    let request = Request { token, terms: context.into(), method: MethodId::of("any"), started: Time::ZERO };
+    crate::fuzzing::call(caller, Time::ZERO, request, vec![0; len], &mut nothing);
+}
+
+fn transmit(caller: &mut Caller, now: Time) {
+    let mut transport = Memory::default();
+    caller.transmit(now, &mut transport, |_| {}).unwrap();
 }
 
 /// One that is posted, one that waits for a credit, one that waits for a slot: each is found where it is.
@@ -209,7 +227,7 @@ fn an_answer_to_what_was_not_asked_yet_is_a_violation() {
             credits: 0,
             message_len: 0,
             code: Code::Ok,
-            reason: crate::status::Reason::None,
+            reason: Reason::None,
             by_handler: false,
             receipts_len: 0,
             queue: Duration::ZERO,
@@ -244,4 +262,62 @@ fn nothing_but_hello_is_written_to_a_peer_that_has_not_said_hello() {
     assert_eq!(heard.len(), 1);
     let Ok(Frame::Hello(Hello { name, .. })) = Frame::parse(&heard[0], false) else { panic!("not a HELLO") };
     assert_eq!(name.to_string(), "here");
+}
+
+/// The peer has one receive buffer, which holds the first call; the second waits for it.
+#[test]
+fn a_peer_is_stalled_while_something_waits_for_it_and_no_longer() {
+    let one = wire::HelloLimits { credits: 1, calls: 9, ..THEIRS };
+    let stall = Limits::default().stall;
+    let late = Time::ZERO + stall;
+    for (budget, outcome) in [(Budget::UNLIMITED, Err(Violation::Stalled(stall))), (Budget::from_nanos(1000), Ok(()))] {
+        for len in [0, 5000] {
+            let mut caller = met(one);
+            call(&mut caller, 0, Budget::UNLIMITED, 0);
+            call(&mut caller, 1, budget, len);
+            transmit(&mut caller, Time::ZERO);
+            let mut ended = Vec::new();
+            let soon = Time::ZERO + stall / 2;
+            caller.on_timeout(soon, &mut |done| ended.push(done.token)).unwrap();
+            transmit(&mut caller, soon);
+            assert_eq!(caller.on_timeout(late, &mut nothing), outcome, "{len} bytes");
+            assert_eq!(ended, if outcome.is_ok() { vec![1] } else { vec![] });
+            caller.check();
+        }
+    }
+}
+
+/// A post that fails may have failed anywhere: what was in it may have been heard of, and isn't sent again.
+#[test]
+fn what_was_lost_while_it_was_posted_is_lost_and_what_waited_is_not() {
+    for len in [500, 5000] {
+        let mut caller = met(wire::HelloLimits { calls: 9, ..THEIRS });
+        call(&mut caller, 0, Budget::UNLIMITED, len);
+        // Its chunks take less than the peer's do.
+        assert!(caller.transmit(Time::ZERO, &mut Memory::new(200), |_| {}).is_err());
+        call(&mut caller, 1, Budget::UNLIMITED, 5000);
+        let unsent: Vec<usize> = caller.take_unsent(Time::ZERO).iter().map(|(request, _)| request.token).collect();
+        assert_eq!(unsent, [1], "{len} bytes");
+        let mut lost = Vec::new();
+        let status = Status::refused(Reason::ConnectionLost, "");
+        caller.lose(Time::ZERO, &status, &mut |done| lost.push(done.token));
+        assert_eq!(lost, [0], "{len} bytes");
+    }
+}
+
+/// A transport without room holds up the short queue; once what waits in it is withdrawn, it takes messages again.
+#[test]
+fn a_short_queue_that_was_emptied_takes_messages_again() {
+    let mut caller = met(wire::HelloLimits { calls: 9, ..THEIRS });
+    transmit(&mut caller, Time::ZERO);
+    let mut full = Memory::new(16 << 10);
+    while full.room() > 0 {
+        full.post(&[&[0; 16 << 10]]).unwrap();
+    }
+    call(&mut caller, 0, Budget::UNLIMITED, 0);
+    let slot = caller.slot_of(0);
+    caller.transmit(Time::ZERO, &mut full, |_| {}).unwrap();
+    assert!(!caller.link.may_queue_short(0), "it is held up");
+    assert!(caller.abandon(Time::ZERO, 0, slot));
+    assert!(caller.link.may_queue_short(0));
 }

@@ -13,13 +13,14 @@ pub(super) enum Timer {
     /// connection is over. After `limits.handshake`, 5 s.
     Handshake,
     /// Something has to leave. Set while messages wait to be sent, and again by each chunk that is posted and each part of
-    /// a message that the peer sends; when it fires the connection is over. After `limits.stall`, 30 s.
+    /// a message that the peer sends; stopped when the last of them is sent or withdrawn. When it fires the connection is
+    /// over. After `limits.stall`, 30 s.
     Unsent,
     /// The rest of a message has to come. Set while a message is half received, and again by each part; when it fires the
     /// connection is over. After `limits.stall`, 30 s.
     HalfReceived,
-    /// Clocks are compared, where deadlines travel as dates, by the serving end. Set by HELLO, and again when it fires; then
-    /// a PING is sent. At once, then every 5 s.
+    /// Clocks are compared, where deadlines travel as dates, by the serving end. A PING is sent with the peer's HELLO,
+    /// which sets it, and whenever it fires, which sets it again. Every 5 s.
     Ping,
     /// A call has to be looked at: it may be late or cancelled. Set by each call, to its deadline, or to 10 ms from now if
     /// it can be cancelled and is due later; when it fires such calls are finished, and it is set for those that are left.

@@ -141,20 +141,20 @@ impl Channel {
     fn call_suspended(&self, mailbox: &Mailbox, context: &Context, method: MethodId, request: Vec<u8>) -> Outcome {
         let sent = crate::clock::monotonic();
         let cell = self.start_in(mailbox, context, method, request);
-        let nothing = Receipt::default();
-        loop {
+        let outcome = loop {
             mailbox.sleep(1, None);
             if let Some(outcome) = cell.take() {
-                let behind = outcome.receipt.as_ref().unwrap_or(&nothing);
-                mailbox.record(self.cost(mailbox, sent, None, &outcome), behind);
-                return outcome;
+                break outcome;
             }
             let now = crate::clock::monotonic();
             if let Err(status) = context.ask(Check::Wait, now).into_result() {
                 mailbox.abandon(cell);
-                return Outcome::local(status, now.since(sent));
+                break Outcome::local(status, now.since(sent));
             }
-        }
+        };
+        let nothing = Receipt::default();
+        mailbox.record(self.cost(mailbox, sent, None, &outcome), outcome.receipt.as_ref().unwrap_or(&nothing));
+        outcome
     }
 
     /// Asks a handler's head for a call.

@@ -45,7 +45,7 @@ impl Caller {
         done: &mut impl FnMut(Finished),
     ) -> Result<(), Violation> {
         let met = self.link.agreed().is_some();
-        let frame = self.link.receive(chunk)?;
+        let frame = self.link.receive(now, chunk)?;
         if !met {
             self.begin(now, done);
         }

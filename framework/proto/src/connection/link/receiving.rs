@@ -57,8 +57,12 @@ impl Link {
     }
 
     /// Reads a chunk. What concerns the connection alone is dealt with here and comes back as `None`.
-    pub(in crate::connection) fn receive<'a>(&mut self, chunk: &'a [u8]) -> Result<Option<Frame<'a>>, Violation> {
-        let Some(agreed) = &self.agreed else { return self.greeting(chunk).map(|()| None) };
+    pub(in crate::connection) fn receive<'a>(
+        &mut self,
+        now: Time,
+        chunk: &'a [u8],
+    ) -> Result<Option<Frame<'a>>, Violation> {
+        let Some(agreed) = &self.agreed else { return self.greeting(now, chunk).map(|()| None) };
         let frame = Frame::parse(chunk, agreed.crc())?;
         if frame.kind().uses_credit() {
             agreed.check(&frame)?;
@@ -85,7 +89,7 @@ impl Link {
         }
     }
 
-    fn greeting(&mut self, chunk: &[u8]) -> Result<(), Violation> {
+    fn greeting(&mut self, now: Time, chunk: &[u8]) -> Result<(), Violation> {
         match Frame::parse(chunk, false)? {
             Frame::Hello(theirs) => {
                 let ours = Hello::new(self.offered, self.limits, self.name);
@@ -101,7 +105,7 @@ impl Link {
                 self.peer = Some(Arc::new(agreed.peer));
                 self.timers.stop(Timer::Handshake);
                 if self.pings {
-                    self.timers.set(Timer::Ping, Time::ZERO);
+                    self.ping(now);
                 }
                 self.agreed = Some(agreed);
                 Ok(())

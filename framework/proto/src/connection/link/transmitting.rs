@@ -143,11 +143,9 @@ impl Link {
             }
             if !goes_on {
                 begun(message.call);
-                self.begun += 1;
             }
             if last {
                 self.waiting -= 1;
-                self.begun -= 1;
                 spare(std::mem::take(body));
             }
         }
