@@ -109,6 +109,9 @@ pub struct QueueConfig {
     /// Whether the queue may be polled by different threads, one after the other. Default: no. io_uring ties requests
     /// to the thread that made them, so that a queue over it belongs to the first thread that submits, polls or waits.
     pub movable: bool,
+    /// First bytes that no chunk begins with, as their length would be too large: connections that come in and begin so
+    /// are [plain](crate::Event::Plain), for another protocol on the same address. Default: none. Over sockets only.
+    pub plain: Option<[u8; 4]>,
     /// How long [`Close::Flush`](crate::Close::Flush) waits for the peer to close after everything was written, in
     /// milliseconds. Default: 1000. Without it, bytes from the peer that nobody reads any more would make TCP throw
     /// away what it has yet to deliver.
@@ -124,6 +127,7 @@ impl Default for QueueConfig {
             entries: 256,
             backlog_bytes: 64 * 1024,
             movable: false,
+            plain: None,
             linger_millis: 1000,
         }
     }
@@ -149,6 +153,12 @@ impl QueueConfig {
         )?;
         check("entries", entries, (8..=1 << 14).contains(&entries), "8 to 16384")?;
         check("backlog_bytes", backlog, (1..=1 << 30).contains(&backlog), "1 byte to 1 GiB")?;
+        let is_a_length = |preface| (1..=chunk).contains(&(u32::from_le_bytes(preface) as usize));
+        let preface = self
+            .plain
+            .filter(|preface| is_a_length(*preface))
+            .map_or(0, |preface| u32::from_le_bytes(preface) as usize);
+        check("plain", preface, preface == 0, "bytes that are no length of a chunk, as \"PRI \" are none")?;
         if self.movable && matches!(self.backend, Choice::Uring) {
             return Err(VerbsError::Config {
                 key: "movable",
@@ -186,6 +196,7 @@ mod tests {
             ("chunk_bytes", QueueConfig { chunk_bytes: usize::MAX, ..config() }),
             ("receive_buffers", QueueConfig { receive_buffers: 100, ..config() }),
             ("entries", QueueConfig { entries: 0, ..config() }),
+            ("plain", QueueConfig { plain: Some([1, 0, 0, 0]), ..config() }),
             ("backlog_bytes", QueueConfig { backlog_bytes: 0, ..config() }),
             ("movable", QueueConfig { movable: true, backend: Choice::Uring, ..config() }),
         ] {

@@ -70,6 +70,9 @@ pub enum VerbsError {
     /// The endpoint is closed, closing, or was never one of this queue's.
     #[error("{0} is closed or belongs to another queue")]
     StaleEndpoint(EndpointId),
+    /// Bytes were posted to a connection of chunks.
+    #[error("{0} is cut into chunks; post plain bytes where Event::Plain was told alone")]
+    NotPlain(EndpointId),
     /// The listener is closed or was never one of this queue's.
     #[error("{0} is closed or belongs to another queue")]
     StaleListener(ListenerId),

@@ -76,8 +76,14 @@ pub enum Event<'a> {
     Received {
         /// The connection.
         endpoint: EndpointId,
-        /// The payload, exactly as it was posted by the peer.
+        /// The payload, exactly as it was posted by the peer; of a plain connection, the next of its bytes.
         chunk: &'a [u8],
+    },
+    /// A connection that came in began with the [preface](crate::QueueConfig::plain). What is received over it is bytes as
+    /// they come, from the preface on, and what is [posted](crate::CompletionQueue::post_plain) goes as it is.
+    Plain {
+        /// The connection.
+        endpoint: EndpointId,
     },
     /// [`send_room`](crate::CompletionQueue::send_room) was 0 and is no longer.
     Writable {

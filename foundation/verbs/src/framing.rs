@@ -17,9 +17,13 @@ pub(crate) struct Framer {
     partial: Vec<u8>,
 }
 
-/// A prefix that announces a length which is not allowed. The stream can't be read any further.
+/// A prefix that announces a length which is not allowed. The stream has no further chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct WrongLength(pub(crate) usize);
+pub(crate) struct WrongLength {
+    pub(crate) len: usize,
+    /// How many of the bytes that were fed last lie behind the prefix.
+    pub(crate) behind: usize,
+}
 
 impl Framer {
     /// Takes what was read and hands on the chunks that it completes. `limit` is the longest chunk that is allowed.
@@ -33,7 +37,7 @@ impl Framer {
             bytes = self.complete(bytes, limit, deliver)?;
         }
         while let Some((prefix, rest)) = bytes.split_first_chunk::<PREFIX>() {
-            let len = length(*prefix, limit)?;
+            let len = length(*prefix, limit, rest.len())?;
             let Some((chunk, rest)) = rest.split_at_checked(len) else { break };
             deliver(chunk);
             bytes = rest;
@@ -56,7 +60,7 @@ impl Framer {
     ) -> Result<&'a [u8], WrongLength> {
         let bytes = self.grow_to(PREFIX, bytes);
         let Some(prefix) = self.partial.first_chunk::<PREFIX>() else { return Ok(bytes) };
-        let whole = PREFIX + length(*prefix, limit)?;
+        let whole = PREFIX + length(*prefix, limit, bytes.len())?;
         let bytes = self.grow_to(whole, bytes);
         if self.partial.len() == whole {
             deliver(&self.partial[PREFIX..]);
@@ -80,9 +84,10 @@ impl Framer {
 }
 
 /// The one place where a length from outside becomes a length.
-fn length(prefix: [u8; PREFIX], limit: usize) -> Result<usize, WrongLength> {
+#[inline]
+fn length(prefix: [u8; PREFIX], limit: usize, behind: usize) -> Result<usize, WrongLength> {
     let len = u32::from_le_bytes(prefix) as usize;
-    if (1..=limit).contains(&len) { Ok(len) } else { Err(WrongLength(len)) }
+    if (1..=limit).contains(&len) { Ok(len) } else { Err(WrongLength { len, behind }) }
 }
 
 #[cfg(test)]
@@ -145,7 +150,9 @@ mod tests {
             let stream = [framed(&[vec![7; 3]]), wrong.to_le_bytes().to_vec(), vec![0; 9]].concat();
             for step in [1, 3, stream.len()] {
                 let (chunks, fed, _) = feed_all(stream.chunks(step));
-                assert_eq!((chunks, fed), (vec![vec![7; 3]], Err(WrongLength(wrong as usize))));
+                // Of the last step, which may end within the prefix.
+                let behind = if step == stream.len() { 9 } else { (7 + PREFIX).next_multiple_of(step) - 7 - PREFIX };
+                assert_eq!((chunks, fed), (vec![vec![7; 3]], Err(WrongLength { len: wrong as usize, behind })));
             }
         }
     }

@@ -127,6 +127,14 @@ pub trait CompletionQueue: Send {
         run.chunks().try_for_each(|chunk| self.post_send(endpoint, &[chunk]))
     }
 
+    /// Posts bytes of a [plain](crate::Event::Plain) connection, at most as many as [`send_room`](Self::send_room) says.
+    ///
+    /// # Errors
+    /// [`VerbsError::NotPlain`], [`VerbsError::NoRoom`], [`VerbsError::StaleEndpoint`].
+    fn post_plain(&mut self, endpoint: EndpointId, _bytes: &[u8]) -> Result<(), VerbsError> {
+        Err(VerbsError::NotPlain(endpoint))
+    }
+
     /// A buffer that was shared with the queue, is written, and that the queue was the last to have: to be used again.
     /// Few of them are kept.
     fn reclaim(&mut self) -> Option<Vec<u8>> {

@@ -7,7 +7,7 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendFlags, Shutdown, send, sendmsg, shutdown};
 
-use crate::framing::{Framer, WrongLength};
+use crate::framing::{Framer, PREFIX, WrongLength};
 use crate::outbox::{Outbox, Scattered, Shared, Spare, Takeoff};
 use crate::tls::{Heard, Session};
 use crate::{CloseReason, EndpointId, Event, QueueStats, Run, TlsFault, VerbsError};
@@ -28,6 +28,7 @@ pub(crate) struct Stream {
     /// How it is written to.
     pub(crate) flags: SendFlags,
     framer: Framer,
+    plain: Plain,
     /// What the bytes of the socket are sealed with.
     session: Option<Box<Session>>,
     /// The session failed for this reason. The peer is still to be told.
@@ -56,7 +57,24 @@ pub(crate) enum Phase {
     Dead,
 }
 
+/// Whether what arrives is cut into chunks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Plain {
+    /// It is.
+    Never,
+    /// It is, unless these are its first bytes.
+    After([u8; PREFIX]),
+    /// It isn't.
+    Always,
+}
+
 impl Stream {
+    /// A connection that came in. `preface`: see [`QueueConfig::plain`](crate::QueueConfig::plain).
+    pub(crate) fn accepted(socket: OwnedFd, session: Option<Box<Session>>, preface: Option<[u8; PREFIX]>) -> Self {
+        let plain = preface.map_or(Plain::Never, Plain::After);
+        Self { plain, ..Self::new(socket, Phase::Open, session) }
+    }
+
     pub(crate) fn new(socket: OwnedFd, phase: Phase, session: Option<Box<Session>>) -> Self {
         Self {
             socket,
@@ -66,6 +84,7 @@ impl Stream {
             half_buffer: 0,
             flags: SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL),
             framer: Framer::default(),
+            plain: Plain::Never,
             session,
             fault: None,
             urgent: false,
@@ -204,20 +223,64 @@ impl Stream {
         stats: &mut QueueStats,
         sink: &mut dyn FnMut(Event<'_>),
     ) -> Result<(), CloseReason> {
+        if self.plain != Plain::Never {
+            return self.deliver_first(id, bytes, limit, stats, sink);
+        }
         let (chunks_in, bytes_in) = (&mut stats.chunks_in, &mut stats.bytes_in);
         let fed = self.framer.feed(bytes, limit, &mut |chunk| {
             *chunks_in += 1;
             *bytes_in += chunk.len() as u64;
             sink(Event::Received { endpoint: id, chunk });
         });
-        fed.map_err(|WrongLength(len)| {
-            stats.oversized += 1;
-            if u32::try_from(len).is_ok_and(|len| TlsFault::is_record(len.to_le_bytes())) && self.session.is_none() {
-                stats.tls_faults += 1;
-                return CloseReason::Tls(TlsFault::PeerIsTls);
-            }
-            CloseReason::Oversized { len, limit }
-        })
+        fed.map_err(|WrongLength { len, .. }| self.oversized(len, limit, stats))
+    }
+
+    /// Hands on what may yet be plain, or is: the first chunk decides.
+    fn deliver_first(
+        &mut self,
+        id: EndpointId,
+        bytes: &[u8],
+        limit: usize,
+        stats: &mut QueueStats,
+        sink: &mut dyn FnMut(Event<'_>),
+    ) -> Result<(), CloseReason> {
+        let mut receive = |chunk: &[u8], chunks: u64| {
+            stats.chunks_in += chunks;
+            stats.bytes_in += chunk.len() as u64;
+            sink(Event::Received { endpoint: id, chunk });
+        };
+        let Plain::After(preface) = self.plain else {
+            receive(bytes, 0);
+            return Ok(());
+        };
+        let plain = &mut self.plain;
+        let fed = self.framer.feed(bytes, limit, &mut |chunk| {
+            *plain = Plain::Never;
+            receive(chunk, 1);
+        });
+        let Err(WrongLength { len, behind }) = fed else { return Ok(()) };
+        if self.plain == Plain::Never || len != u32::from_le_bytes(preface) as usize {
+            return Err(self.oversized(len, limit, stats));
+        }
+        self.plain = Plain::Always;
+        self.framer = Framer::default();
+        sink(Event::Plain { endpoint: id });
+        stats.bytes_in += (PREFIX + behind) as u64;
+        sink(Event::Received { endpoint: id, chunk: &preface });
+        if behind > 0 {
+            sink(Event::Received { endpoint: id, chunk: &bytes[bytes.len() - behind..] });
+        }
+        Ok(())
+    }
+
+    /// Why a connection ends whose peer announced a chunk of this length.
+    fn oversized(&self, len: usize, limit: usize, stats: &mut QueueStats) -> CloseReason {
+        stats.oversized += 1;
+        if u32::try_from(len).is_ok_and(|len| TlsFault::is_record(len.to_le_bytes())) && self.session.is_none() {
+            stats.tls_faults += 1;
+            return CloseReason::Tls(TlsFault::PeerIsTls);
+        }
+        CloseReason::Oversized { len, limit }
     }
 
     /// The next step of a close that flushes. True: all is written, and the connection lingers from now on.
@@ -346,6 +409,25 @@ impl Posting {
         stream.outbox.push_run(run.bytes(), self.mark(stream), &mut self.spare);
         stats.chunks_out += run.count() as u64;
         stats.bytes_out += run.payload() as u64;
+        Ok(())
+    }
+
+    /// Adds plain bytes to a connection's outbox.
+    pub(crate) fn post_plain(
+        &mut self,
+        id: EndpointId,
+        stream: &mut Stream,
+        bytes: &[u8],
+        stats: &mut QueueStats,
+    ) -> Result<(), VerbsError> {
+        if stream.plain != Plain::Always {
+            return Err(VerbsError::NotPlain(id));
+        }
+        if bytes.len() > self.room(stream) {
+            return Err(VerbsError::NoRoom { endpoint: id, len: bytes.len() });
+        }
+        stream.outbox.push_run(bytes, self.mark(stream), &mut self.spare);
+        stats.bytes_out += bytes.len() as u64;
         Ok(())
     }
 

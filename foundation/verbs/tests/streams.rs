@@ -7,7 +7,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 
 use greenwave_policy::Time;
 use greenwave_verbs::{Address, Backend, Choice, Close, CloseReason, QueueConfig, VerbsError};
-use hosts::{Host, connect, until};
+use hosts::{Host, Seen, connect, until};
 use tempfile::TempDir;
 
 const CHUNK_BYTES: usize = 4096;
@@ -258,4 +258,74 @@ fn a_queue_that_moves_is_not_bound_to_a_thread() {
         .join()
         .unwrap();
     }
+}
+
+/// A queue that takes connections beginning with `PRI ` as plain, as many bytes of them at a time as `step` says.
+fn over_both_with_a_preface(test: impl Fn(Site, usize)) {
+    for backend in [Choice::Uring, Choice::Epoll] {
+        for step in [1, 3, 4, 5, 64, usize::MAX] {
+            let config = QueueConfig { backend: backend.clone(), plain: Some(*b"PRI "), ..QueueConfig::default() };
+            if let Some(site) = Site::new(config) {
+                test(site, step);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_connection_that_begins_with_the_preface_is_plain_both_ways() {
+    over_both_with_a_preface(|mut site, step| {
+        let mut peer = site.peer();
+        let endpoint = site.server.accepted().unwrap();
+        assert!(matches!(site.server.queue.post_plain(endpoint, b"early"), Err(VerbsError::NotPlain(_))));
+        let said = b"PRI * HTTP/2.0, and whatever else";
+        for piece in said.chunks(step.min(said.len())) {
+            peer.write_all(piece).unwrap();
+            site.server.turn();
+        }
+        until([&mut site.server], |[server]| server.chunks().concat().len() == said.len());
+        assert_eq!(site.server.chunks().concat(), said);
+        let told: Vec<usize> = (0..site.server.log.len())
+            .filter(|at| matches!(site.server.log[*at], Seen::Plain(id) if id == endpoint))
+            .collect();
+        let first = site.server.log.iter().position(|seen| matches!(seen, Seen::Received(..)));
+        assert!(told.len() == 1 && Some(told[0]) < first, "it is told once, before anything is received");
+        site.server.queue.post_plain(endpoint, b"no length before it").unwrap();
+        site.server.turn();
+        let mut heard = [0; 19];
+        peer.read_exact(&mut heard).unwrap();
+        assert_eq!(&heard, b"no length before it");
+        drop(peer);
+        until([&mut site.server], |[server]| server.closed(endpoint) == Some(CloseReason::PeerClosed));
+        assert_eq!(site.server.queue.stats().truncated, 0);
+    });
+}
+
+#[test]
+fn the_preface_later_on_is_a_length_that_is_not_allowed() {
+    over_both_with_a_preface(|mut site, step| {
+        let mut peer = site.peer();
+        let endpoint = site.server.accepted().unwrap();
+        let said = [framed(b"a chunk"), b"PRI * HTTP/2.0".to_vec()].concat();
+        for piece in said.chunks(step.min(said.len())) {
+            if peer.write_all(piece).is_err() {
+                break;
+            }
+            site.server.turn();
+        }
+        until([&mut site.server], |[server]| server.closed(endpoint).is_some());
+        assert!(matches!(site.server.closed(endpoint), Some(CloseReason::Oversized { .. })));
+        assert_eq!(site.server.chunks(), [b"a chunk"]);
+    });
+}
+
+#[test]
+fn without_a_preface_to_look_for_there_are_chunks_alone() {
+    over_both(|mut site| {
+        let mut peer = site.peer();
+        let endpoint = site.server.accepted().unwrap();
+        peer.write_all(b"PRI * HTTP/2.0").unwrap();
+        until([&mut site.server], |[server]| server.closed(endpoint).is_some());
+        assert!(site.server.chunks().is_empty());
+    });
 }

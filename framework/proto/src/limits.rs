@@ -93,6 +93,36 @@ impl Limits {
         self
     }
 
+    /// How many calls, as set by [`calls`](Self::calls); for ends of other protocols, as all that follow.
+    #[must_use]
+    pub const fn most_calls(&self) -> u32 {
+        self.calls
+    }
+
+    /// The largest message, as set by [`message_bytes`](Self::message_bytes).
+    #[must_use]
+    pub const fn most_message_bytes(&self) -> usize {
+        self.message_bytes
+    }
+
+    /// The most bytes of unfinished messages, as set by [`assembly_bytes`](Self::assembly_bytes).
+    #[must_use]
+    pub const fn most_assembly_bytes(&self) -> usize {
+        self.assembly_bytes
+    }
+
+    /// The time to introduce oneself, as set by [`handshake`](Self::handshake).
+    #[must_use]
+    pub const fn handshake_time(&self) -> Duration {
+        self.handshake
+    }
+
+    /// The time without progress, as set by [`stall`](Self::stall).
+    #[must_use]
+    pub const fn stall_time(&self) -> Duration {
+        self.stall
+    }
+
     /// What the peer is told of them, by an end that serves calls or by one that makes them.
     #[must_use]
     pub const fn announced(&self, serves: bool) -> wire::HelloLimits {

@@ -1,5 +1,6 @@
 //! How servers are set up, and what is refused at start; for channels see `client/config.rs`.
 
+use greenwave_grpc::GrpcSettings;
 use greenwave_policy::{AdmissionConfig, AdmissionConfigError, Order, StealRule};
 use greenwave_proto::Sending;
 use greenwave_proto::wire::StageName;
@@ -144,6 +145,7 @@ pub struct ServerConfig {
     pub(crate) quantum: Option<Duration>,
     pub(crate) work_quantile: f64,
     pub(crate) late_share: f64,
+    pub(crate) grpc: Option<GrpcSettings>,
 }
 
 impl Default for ServerConfig {
@@ -169,6 +171,7 @@ impl Default for ServerConfig {
             quantum: greenwave_quanta::is_instrumented().then_some(QUANTUM),
             work_quantile: 0.1,
             late_share: 0.01,
+            grpc: Some(GrpcSettings::default()),
         }
     }
 }
@@ -300,6 +303,15 @@ impl ServerConfig {
     #[must_use]
     pub fn pass_on(mut self, pass_on: impl Into<Vec<String>>) -> Self {
         self.pass_on = pass_on.into();
+        self
+    }
+
+    /// Whether gRPC's clients are served too, wherever it listens at sockets, by default yes; `None`: no. They need no port of
+    /// their own: the first bytes of a connection say what it speaks, so a server says nothing before its client has. Their calls
+    /// are admitted and scheduled as all others are, `grpc-timeout` being the budget.
+    #[must_use]
+    pub fn grpc(mut self, grpc: impl Into<Option<GrpcSettings>>) -> Self {
+        self.grpc = grpc.into();
         self
     }
 

@@ -65,6 +65,8 @@ counters! {
     accepted,
     /// Connections that are open.
     connections,
+    /// Connections that began as gRPC's.
+    grpc_connections,
     /// Times that connections had to wait to be accepted because the process had no descriptor or memory left for them.
     /// One that lasts counts once.
     starved,

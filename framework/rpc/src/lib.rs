@@ -165,6 +165,7 @@ pub use config::{ConfigError, Instance, Limits, ServerConfig, Wait};
 pub use context::Context;
 pub use counters::Snapshot;
 pub use fanout::{Aggregator, AggregatorConfig, Answered, ParallelUnit, Partial};
+pub use greenwave_grpc::GrpcSettings;
 pub use greenwave_proto::wire::MetaError;
 pub use greenwave_proto::{
     Body, Check, Code, Failure, Marking, MethodId, Origin, Reason, Receipt, Reply, SendOrder, Sending, StageName,

@@ -11,6 +11,7 @@ mod directory;
 mod ending;
 mod endpoint;
 mod ends;
+mod grpc;
 mod making;
 mod pool;
 mod rotation;
@@ -24,13 +25,14 @@ use crate::wire::CallId;
 use dialer::Dialer;
 use endpoint::Endpoint;
 use ends::{End, Ends, Peer};
+use greenwave_grpc::GrpcSettings;
 use greenwave_policy::{Backoff, Time};
-use greenwave_proto::connection::{Absolute, Answer, Arrival, Callee, Finished, Link, Setup};
+use greenwave_proto::connection::{Absolute, Answer, Arrival, Finished, Link, Setup};
 use greenwave_proto::outcome::Outcome;
 use greenwave_proto::sending::Sending;
 use greenwave_verbs::{
-    AcceptMode, Address, Choice, Close, CompletionQueue, DetachedEndpoint, EndpointId, Event as QueueEvent, ListenerId,
-    QueueConfig, TlsClient, TlsServer, VerbsError, Waker,
+    AcceptMode, Address, Backend, Choice, Close, CompletionQueue, DetachedEndpoint, EndpointId, Event as QueueEvent,
+    ListenerId, QueueConfig, TlsClient, TlsServer, VerbsError, Waker,
 };
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -65,19 +67,22 @@ pub(crate) struct ConnectionConfig {
     pub(crate) checksums: bool,
     pub(crate) absolute: Option<Duration>,
     pub(crate) sending: Sending,
+    /// How calls are taken from connections that begin as gRPC's; `None`: not at all.
+    pub(crate) grpc: Option<GrpcSettings>,
 }
 
 impl ConnectionConfig {
     pub(crate) fn of(config: &ServerConfig) -> Self {
-        let ServerConfig { name, limits, checksums, absolute, sending, .. } = config;
-        Self { name: name.clone(), limits: *limits, checksums: *checksums, absolute: *absolute, sending: *sending }
+        let &ServerConfig { ref name, limits, checksums, absolute, sending, grpc, .. } = config;
+        Self { name: name.clone(), limits, checksums, absolute, sending, grpc }
     }
 
     /// An end that serves calls, or makes them.
     fn link(&self, serves: bool, now: Time) -> Link {
-        let Self { name, limits, checksums, absolute, sending } = self;
+        let Self { name, limits, checksums, absolute, sending, grpc } = self;
+        let waits = serves && grpc.is_some();
         let absolute = absolute.map(|skew| Absolute { skew, realtime });
-        Link::new(&Setup { name, limits, serves, checksums: *checksums, absolute, sending: *sending }, now)
+        Link::new(&Setup { name, limits, serves, checksums: *checksums, absolute, sending: *sending, waits }, now)
     }
 }
 
@@ -119,13 +124,15 @@ pub(crate) struct Net {
 const FAREWELL: Duration = Duration::from_millis(100);
 
 impl Net {
-    /// `movable`: several threads use it, one after the other. `receive_buffers`: for all connections together, a power of
+    /// `movable`: several threads use it, one after the other. `grpc`: connections that come in may begin as gRPC's.
+    /// `receive_buffers`: for all connections together, a power of
     /// two; as many as a connection's credits, within bounds, if none are given.
     pub(crate) fn new(
         backend: Choice,
         limits: &Limits,
         clock: Clock,
         movable: bool,
+        grpc: bool,
         receive_buffers: Option<u16>,
     ) -> Result<Self, VerbsError> {
         let credits = || limits.announced(true).credits.clamp(64, 1024).next_power_of_two() as u16;
@@ -135,6 +142,7 @@ impl Net {
             chunk_bytes: limits.announced(true).chunk_bytes as usize,
             receive_buffers,
             movable,
+            plain: grpc.then_some(greenwave_grpc::PREFACE),
             ..QueueConfig::default()
         };
         Ok(Self {
@@ -150,7 +158,9 @@ impl Net {
     }
 
     /// Serves connections too, counting into `counters`.
-    pub(crate) fn serve(&mut self, serving: ConnectionConfig, counters: Arc<Counters>) {
+    pub(crate) fn serve(&mut self, mut serving: ConnectionConfig, counters: Arc<Counters>) {
+        // Nothing but Greenwave's own protocol goes over memory and fabrics.
+        serving.grpc = serving.grpc.filter(|_| matches!(self.queue.backend(), Backend::Uring | Backend::Epoll));
         self.ends.serving = Some(serving);
         self.ends.counters = counters;
     }
@@ -171,7 +181,9 @@ impl Net {
         tls: Option<&TlsServer>,
         hand_out: bool,
     ) -> Result<(ListenerId, Address), VerbsError> {
-        let listener = self.queue.listen_with(address, tls)?;
+        let speaks_grpc = self.ends.serving.as_ref().is_some_and(|serving| serving.grpc.is_some());
+        let tls = tls.map(|tls| if speaks_grpc { tls.offering(greenwave_grpc::ALPN) } else { tls.clone() });
+        let listener = self.queue.listen_with(address, tls.as_ref())?;
         if hand_out {
             self.queue.set_accept_mode(listener, AcceptMode::Detach)?;
         }
@@ -218,9 +230,10 @@ impl Net {
     /// Notes which task serves a call, to be said when it is cancelled.
     #[inline]
     pub(crate) fn served_by(&mut self, key: PeerKey, call: CallId, task: usize) {
-        let peer = self.ends.peers.get_mut(key.index).filter(|peer| peer.serial == key.serial);
-        if let Some(Peer { end: End::Callee(callee), .. }) = peer {
-            callee.served_by(call, task);
+        match self.ends.peer(key).map(|peer| &mut peer.end) {
+            Some(End::Callee(callee)) => callee.served_by(call, task),
+            Some(End::Grpc(callee)) => callee.served_by(call, task),
+            _ => {}
         }
     }
 
@@ -228,10 +241,15 @@ impl Net {
     pub(crate) fn answer(&mut self, key: PeerKey, answer: Answer) {
         let Ends { peers, pool, .. } = &mut self.ends;
         let peer = peers.get_mut(key.index).filter(|peer| peer.serial == key.serial);
-        let Some(Peer { end: End::Callee(callee), .. }) = peer else { return };
-        callee.link.lend(|| pool.take_queue());
-        if let Some(body) = callee.answer(answer) {
-            pool.put(body);
+        match peer.map(|peer| &mut peer.end) {
+            Some(End::Callee(callee)) => {
+                callee.link.lend(|| pool.take_queue());
+                if let Some(body) = callee.answer(answer) {
+                    pool.put(body);
+                }
+            }
+            Some(End::Grpc(callee)) => callee.answer(answer),
+            _ => return,
         }
         self.ends.mark(key.index);
     }
@@ -261,6 +279,9 @@ impl Net {
     ) -> usize {
         self.polled = now;
         let Self { queue, clock, ends, .. } = self;
+        if !ends.late.is_empty() {
+            events.append(&mut ends.late);
+        }
         // What is found has the time at which it is found: a thread that was kept from running since `now` would
         // otherwise claim to have had it all the while.
         let mut found = None;
@@ -300,18 +321,21 @@ impl Net {
             let Ends { peers, pool, .. } = &mut self.ends;
             let peer = &mut peers[index];
             let Some(id) = peer.endpoint else { continue };
-            if peer.link().is_long() {
+            if peer.is_long() {
                 self.ends.queue_up(now, index);
                 continue;
             }
             posted = true;
-            if let Err(error) =
-                peer.transmit(now, &mut Endpoint { queue: &mut *self.queue, id }, |buffer| pool.put(buffer))
-            {
+            let endpoint = &mut Endpoint { queue: &mut *self.queue, id };
+            if let End::Grpc(_) = peer.end {
+                self.ends.transmit_grpc(now, index, endpoint);
+                continue;
+            }
+            if let Err(error) = peer.transmit(now, endpoint, |buffer| pool.put(buffer)) {
                 // The queue reports the connection's end on its own; until then there is nothing to be done for it.
                 tracing::debug!(endpoint = %id, %error, "not sent");
             }
-            if let Some(memory) = peer.link().reclaim() {
+            if let Some(memory) = peer.link().and_then(Link::reclaim) {
                 pool.put_queue(memory);
             }
             self.ends.expect(index);
@@ -356,6 +380,9 @@ impl Net {
     /// Posts what waits, then blocks until something happens, is due, or `timeout` is over.
     pub(crate) fn wait(&mut self, now: Time, timeout: Option<Duration>) {
         self.flush(now);
+        if !self.ends.late.is_empty() {
+            return;
+        }
         // Asked here and not before: what was just posted, or could not be, may be due earlier than anything else.
         let due = (self.ends.next_sweep < Time::MAX).then(|| self.ends.next_sweep.since(now));
         let turn = self.ends.rotation_due(now).map(|turn| turn.since(now));
@@ -365,11 +392,15 @@ impl Net {
     /// Tells all peers that no further calls are taken.
     pub(crate) fn go_away(&mut self, text: &str) {
         self.ends.draining = true;
-        let serving = self.ends.peers.iter().filter(|(_, peer)| matches!(peer.end, End::Callee(_)));
-        let serving: Vec<usize> = serving.map(|(index, _)| index).collect();
-        for index in serving {
-            self.ends.peers[index].link().go_away(text);
-            self.ends.mark(index);
+        for (index, peer) in &mut self.ends.peers {
+            match &mut peer.end {
+                End::Callee(callee) => callee.link.go_away(text),
+                End::Grpc(callee) => callee.go_away(),
+                End::Caller(_) | End::Leaving { .. } => continue,
+            }
+            if !std::mem::replace(&mut peer.dirty, true) {
+                self.ends.dirty.push(index);
+            }
         }
     }
 
@@ -380,19 +411,20 @@ impl Net {
             return false;
         }
         let since = *self.drained_since.get_or_insert(now);
-        let left_alone = |callee: &Callee| callee.link.is_left_alone() || callee.link.agreed().is_none();
-        now.since(since) >= FAREWELL || self.callees().all(left_alone)
+        let left_alone = |peer: &Peer| match &peer.end {
+            End::Callee(callee) => callee.link.is_left_alone() || callee.link.agreed().is_none(),
+            End::Grpc(callee) => callee.over().is_some(),
+            End::Caller(_) | End::Leaving { .. } => true,
+        };
+        now.since(since) >= FAREWELL || self.ends.peers.iter().all(|(_, peer)| left_alone(peer))
     }
 
     /// Whether every call that came in is answered, and every answer posted.
     pub(crate) fn is_answered(&self) -> bool {
-        self.callees().all(|callee| callee.unanswered() == 0)
-    }
-
-    fn callees(&self) -> impl Iterator<Item = &Callee> {
-        self.ends.peers.iter().filter_map(|(_, peer)| match &peer.end {
-            End::Callee(callee) => Some(&**callee),
-            _ => None,
+        self.ends.peers.iter().all(|(_, peer)| match &peer.end {
+            End::Callee(callee) => callee.unanswered() == 0,
+            End::Grpc(callee) => callee.unanswered() == 0,
+            End::Caller(_) | End::Leaving { .. } => true,
         })
     }
 }

@@ -67,6 +67,7 @@ pub(crate) struct EpollQueue {
     notes: VecDeque<(u64, Note)>,
     timers: Timers,
     linger: Duration,
+    plain: Option<[u8; 4]>,
     now: Time,
     stats: QueueStats,
 }
@@ -108,6 +109,7 @@ impl EpollQueue {
             notes: VecDeque::new(),
             timers: Timers::default(),
             linger: Duration::from_millis(config.linger_millis.into()),
+            plain: config.plain,
             now: Time::ZERO,
             stats: QueueStats::default(),
         })
@@ -126,7 +128,7 @@ impl EpollQueue {
     /// Takes in a connection that came in.
     fn welcome(&mut self, socket: OwnedFd, tls: Option<&TlsServer>) -> Result<u64, VerbsError> {
         let session = tls.map(TlsServer::accept).transpose()?;
-        self.admit(Stream::new(socket, Phase::Open, session))
+        self.admit(Stream::accepted(socket, session, self.plain))
     }
 
     fn register(&self, key: u64) -> rustix::io::Result<()> {
@@ -294,6 +296,13 @@ impl CompletionQueue for EpollQueue {
         let stream = self.streams.at_mut(endpoint.0).filter(|stream| stream.takes_posts());
         let stream = stream.ok_or(VerbsError::StaleEndpoint(endpoint))?;
         self.posting.post_run(endpoint, stream, run, &mut self.stats)?;
+        list(&mut self.dirty, endpoint, stream);
+        Ok(())
+    }
+
+    fn post_plain(&mut self, endpoint: EndpointId, bytes: &[u8]) -> Result<(), VerbsError> {
+        let stream = open_to_posts(&mut self.streams, endpoint)?;
+        self.posting.post_plain(endpoint, stream, bytes, &mut self.stats)?;
         list(&mut self.dirty, endpoint, stream);
         Ok(())
     }

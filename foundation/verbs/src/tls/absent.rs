@@ -22,6 +22,12 @@ impl TlsServer {
         Err(TlsError::Absent)
     }
 
+    /// There is none to offer anything with.
+    #[must_use]
+    pub fn offering(&self, _: &[u8]) -> Self {
+        match self.0 {}
+    }
+
     pub(crate) fn accept(&self) -> Result<Box<Session>, VerbsError> {
         match self.0 {}
     }

@@ -53,6 +53,14 @@ impl TlsServer {
         Ok(Self(Arc::new(config)))
     }
 
+    /// The same, for clients that want to speak this protocol within too, by its name for ALPN (RFC 7301): `h2`.
+    #[must_use]
+    pub fn offering(&self, protocol: &[u8]) -> Self {
+        let mut config = ServerConfig::clone(&self.0);
+        config.alpn_protocols.push(protocol.to_vec());
+        Self(Arc::new(config))
+    }
+
     /// A session with a client that is connected.
     pub(crate) fn accept(&self) -> Result<Box<Session>, VerbsError> {
         let connection = UnbufferedServerConnection::new(Arc::clone(&self.0));

@@ -76,6 +76,7 @@ pub(crate) struct UringQueue {
     notes: VecDeque<(u64, Note)>,
     timers: Timers,
     linger: Duration,
+    plain: Option<[u8; 4]>,
     now: Time,
     stats: QueueStats,
 }
@@ -134,6 +135,7 @@ impl UringQueue {
             notes: VecDeque::new(),
             timers: Timers::default(),
             linger: Duration::from_millis(config.linger_millis.into()),
+            plain: config.plain,
             now: Time::ZERO,
             stats: QueueStats::default(),
         })
@@ -168,7 +170,7 @@ impl UringQueue {
     /// Takes in a connection that came in.
     fn welcome(&mut self, socket: OwnedFd, tls: Option<&TlsServer>) -> Result<u64, VerbsError> {
         let session = tls.map(TlsServer::accept).transpose()?;
-        self.admit(Stream::new(socket, Phase::Open, session))
+        self.admit(Stream::accepted(socket, session, self.plain))
     }
 
     fn run_timers(&mut self) {
@@ -320,6 +322,14 @@ impl CompletionQueue for UringQueue {
         let connection = self.connections.at_mut(endpoint.0).filter(|found| found.stream.takes_posts());
         let stream = &mut connection.ok_or(VerbsError::StaleEndpoint(endpoint))?.stream;
         self.posting.post_run(endpoint, stream, run, &mut self.stats)?;
+        list(&mut self.dirty, endpoint, stream);
+        Ok(())
+    }
+
+    fn post_plain(&mut self, endpoint: EndpointId, bytes: &[u8]) -> Result<(), VerbsError> {
+        let connection = self.connections.at_mut(endpoint.0).filter(|found| found.stream.takes_posts());
+        let stream = &mut connection.ok_or(VerbsError::StaleEndpoint(endpoint))?.stream;
+        self.posting.post_plain(endpoint, stream, bytes, &mut self.stats)?;
         list(&mut self.dirty, endpoint, stream);
         Ok(())
     }

@@ -49,6 +49,8 @@ pub struct Setup<'a> {
     pub absolute: Option<Absolute>,
     /// How messages are sent.
     pub sending: Sending,
+    /// Whether nothing is said before the peer has: where it may yet turn out to speak another protocol.
+    pub waits: bool,
 }
 
 /// Deadlines as dates, where clocks agree.
@@ -71,6 +73,7 @@ pub struct Link {
     /// Whether it serves calls; otherwise it makes them.
     serves: bool,
     hello_sent: bool,
+    waits: bool,
     agreed: Option<Negotiated>,
     /// The peer's name, which outcomes share.
     peer: Option<Arc<StageName>>,
@@ -159,6 +162,7 @@ impl Link {
             limits,
             serves,
             hello_sent: false,
+            waits: setup.waits,
             agreed: None,
             peer: None,
             credits: Credits::new(0),

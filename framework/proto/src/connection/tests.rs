@@ -26,6 +26,7 @@ impl Bench {
             checksums: false,
             absolute: None,
             sending: crate::Sending::default(),
+            waits: false,
         };
         let mut callee = Callee::new(Link::new(&setup, Time::ZERO), &limits);
         let hello = Frame::Hello(Hello::new(Features::RECEIPTS, theirs, StageName::UNNAMED)).encode(false);
@@ -173,6 +174,7 @@ fn met(theirs: wire::HelloLimits) -> Caller {
         checksums: false,
         absolute: None,
         sending: crate::Sending::default(),
+        waits: false,
     };
     let mut caller = Caller::new(Link::new(&setup, Time::ZERO));
     let hello = Frame::Hello(Hello::new(Features::RECEIPTS, theirs, StageName::UNNAMED)).encode(false);
@@ -253,6 +255,7 @@ fn nothing_but_hello_is_written_to_a_peer_that_has_not_said_hello() {
         checksums: false,
         absolute: None,
         sending: crate::Sending::default(),
+        waits: false,
     };
     let mut caller = Caller::new(Link::new(&setup, Time::ZERO));
     let mut transport = Memory::default();

@@ -79,6 +79,7 @@ impl Driven {
             checksums: crc,
             absolute,
             sending: crate::Sending::default(),
+            waits: false,
         };
         let callee = Callee::new(Link::new(&setup, now), &LIMITS);
         let (asked, replied, arrived) = (HashMap::new(), HashMap::new(), Vec::new());

@@ -74,6 +74,7 @@ impl Driven {
             checksums: crc,
             absolute: None,
             sending: crate::Sending::default(),
+            waits: false,
         };
         let caller = Caller::new(Link::new(&setup, now));
         let peer = Peer::new(crc, false, LIMITS.credits);

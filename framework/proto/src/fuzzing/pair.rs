@@ -72,6 +72,7 @@ impl Pair {
             checksums,
             absolute: None,
             sending: crate::Sending::default(),
+            waits: serves,
         };
         let caller = Caller::new(Link::new(&end(&calling, false), now));
         let callee = Callee::new(Link::new(&end(&serving, true), now), &serving);

@@ -179,6 +179,7 @@ impl ChannelConfig {
             checksums: *checksums,
             absolute: *absolute,
             sending: *sending,
+            grpc: None,
         };
         Route { address, connection, tls: tls.clone(), reconnect: *reconnect, jitter_seed: *jitter_seed }
     }

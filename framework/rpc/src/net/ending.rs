@@ -26,6 +26,8 @@ impl Net {
                 Fate::Gone(endpoint, reason) => self.gone(now, endpoint, reason, events),
                 Fate::Expel(key, violation) => self.expel(now, key, &violation, events),
                 Fate::Leave(key) => self.leave(now, key, events),
+                Fate::Finish(key) => self.finish_grpc(now, key, None, events),
+                Fate::Dismiss(key, over) => self.finish_grpc(now, key, Some(over), events),
             }
         }
     }
@@ -48,14 +50,13 @@ impl Net {
         self.ends.disconnect(key.index);
         self.ends.counters.violations.add(1);
         tracing::debug!(%endpoint, %violation, "closed on");
-        let told = self.ends.peers[key.index]
-            .link()
-            .dismiss(&mut Endpoint { queue: &mut *self.queue, id: endpoint }, violation);
-        self.close(now, endpoint, if matches!(told, Ok(true)) { Close::Flush } else { Close::Abort });
+        let link = self.ends.peers[key.index].link();
+        let told = link.map(|link| link.dismiss(&mut Endpoint { queue: &mut *self.queue, id: endpoint }, violation));
+        self.close(now, endpoint, if matches!(told, Some(Ok(true))) { Close::Flush } else { Close::Abort });
         self.lose(now, key.index, Reason::Violation, &violation.to_string(), events);
     }
 
-    fn close(&mut self, now: Time, endpoint: EndpointId, how: Close) {
+    pub(super) fn close(&mut self, now: Time, endpoint: EndpointId, how: Close) {
         self.queue.close(endpoint, how);
         if how == Close::Flush {
             let until = now + CLOSING;
@@ -112,7 +113,7 @@ impl Net {
     }
 
     /// A connection is gone. Calls made on it fail, calls that came by it are cancelled.
-    fn lose(&mut self, now: Time, index: usize, reason: Reason, text: &str, events: &mut Vec<Event>) {
+    pub(super) fn lose(&mut self, now: Time, index: usize, reason: Reason, text: &str, events: &mut Vec<Event>) {
         let Some(peer) = self.ends.peers.get_mut(index) else { return };
         match &mut peer.end {
             End::Caller(dialer) => {
@@ -130,6 +131,12 @@ impl Net {
                 self.ends.remove(index);
             }
             End::Callee(callee) => {
+                let key = PeerKey { index, serial: peer.serial };
+                events.extend(callee.open_calls().map(|(call, task)| Event::Cancelled(key, call, task)));
+                self.ends.counters.connections.sub(1);
+                self.ends.remove(index);
+            }
+            End::Grpc(callee) => {
                 let key = PeerKey { index, serial: peer.serial };
                 events.extend(callee.open_calls().map(|(call, task)| Event::Cancelled(key, call, task)));
                 self.ends.counters.connections.sub(1);

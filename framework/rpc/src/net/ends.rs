@@ -11,6 +11,7 @@ use super::pool::Pool;
 use super::rotation::Elsewhere;
 use super::{ConnectionConfig, Event, PeerKey};
 use crate::counters::Counters;
+use greenwave_grpc::{GrpcCallee, Over};
 use greenwave_policy::{Rotation, Time};
 use greenwave_proto::connection::{Callee, CalleeEvent, Caller, Finished, Link, Violation};
 use greenwave_verbs::{CloseReason, EndpointId, Event as QueueEvent, VerbsError};
@@ -43,6 +44,8 @@ pub(super) struct Ends {
     pub(super) draining: bool,
     /// What is to be done to the queue, or to ends that it is not the time to take apart.
     pub(super) fates: Vec<Fate>,
+    /// What was found while something was posted, for the next poll to tell.
+    pub(super) late: Vec<Event>,
     /// When a connection could last not be accepted.
     starved: Option<Time>,
     /// By their tokens, the slots in which calls were dispatched last.
@@ -58,7 +61,7 @@ pub(super) struct Ends {
 pub(super) struct Peer {
     pub(super) serial: u64,
     pub(super) endpoint: Option<EndpointId>,
-    dirty: bool,
+    pub(super) dirty: bool,
     /// When it is on the agenda.
     noted: Time,
     pub(super) end: End,
@@ -71,6 +74,8 @@ pub(super) enum End {
         caller: Box<Caller>,
     },
     Callee(Box<Callee>),
+    /// A serving end whose client speaks gRPC.
+    Grpc(Box<GrpcCallee>),
 }
 
 /// For how long connections must have been accepted until it is over that they can't be.
@@ -89,6 +94,10 @@ pub(super) enum Fate {
     Expel(PeerKey, Violation),
     /// The server of this calling end takes no further calls, or has answered the last one.
     Leave(PeerKey),
+    /// A connection of gRPC's is over.
+    Finish(PeerKey),
+    /// The same, because of what the peer didn't do.
+    Dismiss(PeerKey, Over),
 }
 
 impl Ends {
@@ -106,6 +115,7 @@ impl Ends {
             counters: Arc::default(),
             draining: false,
             fates: Vec::new(),
+            late: Vec::new(),
             starved: None,
             slots: Vec::new(),
             swept: Vec::new(),
@@ -193,12 +203,16 @@ impl Ends {
             peer.noted = Time::MAX;
             if peer.due() <= now {
                 let key = PeerKey { index, serial: peer.serial };
-                if let Err(violation) = peer.on_timeout(now, events) {
+                if let End::Grpc(callee) = &mut peer.end {
+                    if let Some(over) = callee.on_timeout(now) {
+                        self.fates.push(Fate::Dismiss(key, over));
+                    }
+                } else if let Err(violation) = peer.on_timeout(now, events) {
                     self.fates.push(Fate::Expel(key, violation));
                 } else if matches!(&peer.end, End::Leaving { caller, .. } if caller.unfinished() == 0) {
                     self.fates.push(Fate::Leave(key));
                 }
-                if peer.link().has_output() {
+                if peer.has_output() {
                     self.mark(index);
                 }
             }
@@ -223,6 +237,7 @@ impl Ends {
     pub(super) fn on_event(&mut self, now: Time, event: QueueEvent<'_>, events: &mut Vec<Event>) {
         match event {
             QueueEvent::Received { .. } => {}
+            QueueEvent::Plain { endpoint } => self.begin_grpc(now, endpoint),
             QueueEvent::Writable { endpoint } | QueueEvent::Connected { endpoint } => {
                 if let Some(index) = self.index_of(endpoint) {
                     self.mark(index);
@@ -297,6 +312,7 @@ impl Ends {
                 });
                 (received, &callee.link)
             }
+            End::Grpc(_) => return self.receive_grpc(now, index, chunk, events),
         };
         match received {
             Ok(()) => {
@@ -318,17 +334,43 @@ impl Ends {
 }
 
 impl Peer {
-    pub(super) fn link(&mut self) -> &mut Link {
+    /// What both ends of Greenwave's own protocol have.
+    #[inline]
+    pub(super) fn link(&mut self) -> Option<&mut Link> {
         match &mut self.end {
-            End::Caller(dialer) => &mut dialer.caller.link,
-            End::Leaving { caller, .. } => &mut caller.link,
-            End::Callee(callee) => &mut callee.link,
+            End::Caller(dialer) => Some(&mut dialer.caller.link),
+            End::Leaving { caller, .. } => Some(&mut caller.link),
+            End::Callee(callee) => Some(&mut callee.link),
+            End::Grpc(_) => None,
         }
     }
 
+    fn has_output(&mut self) -> bool {
+        match &mut self.end {
+            End::Grpc(callee) => callee.has_output(),
+            _ => self.link().is_some_and(|link| link.has_output()),
+        }
+    }
+
+    /// Whether a long message waits, for its turn among other connections.
+    #[inline]
+    pub(super) fn is_long(&mut self) -> bool {
+        self.link().is_some_and(|link| link.is_long())
+    }
+
+    /// Bytes left of the shortest message that waits.
+    pub(super) fn least(&mut self) -> Option<usize> {
+        self.link().and_then(|link| link.least())
+    }
+
     /// When it waits for something; [`Time::MAX`] if it doesn't.
+    #[inline]
     fn due(&mut self) -> Time {
-        if self.endpoint.is_none() { Time::MAX } else { self.link().next_timeout() }
+        match &mut self.end {
+            _ if self.endpoint.is_none() => Time::MAX,
+            End::Grpc(callee) => callee.next_timeout(),
+            _ => self.link().map_or(Time::MAX, |link| link.next_timeout()),
+        }
     }
 
     /// Posts what can be posted.
@@ -342,6 +384,8 @@ impl Peer {
             End::Caller(dialer) => dialer.caller.transmit(now, endpoint, spare),
             End::Leaving { caller, .. } => caller.transmit(now, endpoint, spare),
             End::Callee(callee) => callee.transmit(now, endpoint, spare),
+            // That is the ends' to do, as it may find calls.
+            End::Grpc(_) => Ok(()),
         }
     }
 
@@ -352,6 +396,7 @@ impl Peer {
             End::Caller(dialer) => dialer.caller.on_timeout(now, &mut done),
             End::Leaving { caller, .. } => caller.on_timeout(now, &mut done),
             End::Callee(callee) => callee.link.on_timeout(now),
+            End::Grpc(_) => Ok(()),
         }
     }
 }

@@ -92,8 +92,8 @@ impl Net {
                 tracing::debug!(endpoint = %id, %error, "not sent");
             }
             // With room left it waits for credits, which is no reason to hold others back.
-            let is_held_up = peer.link().is_long() && self.queue.send_room(id) == 0;
-            rotation.posted(index, peer.link().least().filter(|_| is_held_up));
+            let is_held_up = peer.is_long() && self.queue.send_room(id) == 0;
+            rotation.posted(index, peer.least().filter(|_| is_held_up));
             self.ends.expect(index);
         }
         posted
@@ -116,7 +116,7 @@ impl Ends {
     /// Lets a connection with long messages wait for its turn.
     #[cold]
     pub(super) fn queue_up(&mut self, now: Time, index: usize) {
-        let least = self.peers[index].link().least().unwrap_or_default();
+        let least = self.peers[index].least().unwrap_or_default();
         self.rotation.offer(now, index, least);
     }
 }

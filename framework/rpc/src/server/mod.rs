@@ -1,6 +1,7 @@
 //! The server: clusters, each a completion queue with its head, and workers if wanted.
 
 mod event_loop;
+mod health;
 mod inbox;
 mod limiter;
 mod meta;
@@ -77,7 +78,7 @@ impl Server {
         config.validate()?;
         let plans = plan(&config);
         let counters: Arc<[Arc<Counters>]> = plans.iter().map(|_| Arc::default()).collect();
-        let router = meta::with_meta(router.into(), &config.name, &counters);
+        let router = meta::with_meta(health::with_health(router.into()), &config.name, &counters);
         router.check()?;
         let router = Arc::new(router);
         let inboxes: Vec<Arc<Inbox>> = plans.iter().map(|_| Arc::new(Inbox::new())).collect();
@@ -126,7 +127,8 @@ pub(crate) fn event_loop_by_hand(
 ) -> Result<(EventLoop, Arc<Counters>), StartError> {
     config.validate()?;
     let counters: Arc<Counters> = Arc::default();
-    let mut net = Net::new(config.own.backend.clone(), &config.limits, clock.clone(), false, None)?;
+    let mut net =
+        Net::new(config.own.backend.clone(), &config.limits, clock.clone(), false, config.grpc.is_some(), None)?;
     net.serve(ConnectionConfig::of(config), Arc::clone(&counters));
     let (listeners, _) =
         supervisor::listen(&mut net, &config.own.listen, config.tls.as_ref(), config.own.clusters > 1)?;

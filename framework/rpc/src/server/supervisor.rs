@@ -116,7 +116,14 @@ impl Supervisor {
     fn open(&mut self, life: usize) -> Result<(Net, Vec<Address>), VerbsError> {
         let Self { plan, role } = self;
         let config = &role.config;
-        let mut net = Net::new(plan.backend.clone(), &config.limits, role.clock.clone(), false, Some(BUFFERS))?;
+        let mut net = Net::new(
+            plan.backend.clone(),
+            &config.limits,
+            role.clock.clone(),
+            false,
+            config.grpc.is_some(),
+            Some(BUFFERS),
+        )?;
         net.serve(ConnectionConfig::of(config), role.counters.clone());
         if let Some((interface, nth)) = &plan.interface {
             net.share_rotation(interface.clone(), *nth);

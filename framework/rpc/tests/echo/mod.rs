@@ -4,6 +4,7 @@ use greenwave_rpc::*;
 use std::time::Duration;
 
 pub(crate) const ECHO: MethodId = MethodId::of("test.Echo/Echo");
+#[allow(dead_code, reason = "not all tests call it by its id")]
 pub(crate) const NEVER: MethodId = MethodId::of("test.Echo/Never");
 pub(crate) const MINUTE: Duration = Duration::from_secs(60);
 

@@ -16,6 +16,7 @@ mod cpu;
 mod fabric_peer;
 mod go_peer;
 mod greenwave_peer;
+mod grpc_peer;
 mod harness;
 mod plan;
 mod ratios;

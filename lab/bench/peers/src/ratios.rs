@@ -37,6 +37,9 @@ pub(crate) fn of(case: Case, system: System) -> Vec<Ratio> {
             let counts = |other: &System| other.flavour().is_none() || (*other == System::Greenwave && own != *other);
             System::value_variants().iter().copied().filter(counts).flat_map(over).collect()
         }
+        (_, System::GreenwaveGrpc) => ["p50_us", "rate_per_s", "rate_per_server_core"]
+            .map(|of| ratio(ratios::name(of, &System::Tonic.name()), of, (case, System::Tonic)))
+            .into(),
         _ => Vec::new(),
     }
 }

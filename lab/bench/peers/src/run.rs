@@ -1,10 +1,11 @@
 //! One system, measured once in one case.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
 use crate::case::Case;
+use crate::cpu;
 use crate::harness::{Figures, Recorder};
 use crate::system::System;
 use greenwave_bench::benchmark::Named as _;
@@ -38,8 +39,16 @@ impl Run {
         pin::this_thread(self.cores.client)?;
         let command = self.system.server(self)?;
         let mut server = command.map(|command| ServerProcess::start(command, self.cores.server)).transpose()?;
+        let used = |server: &Option<ServerProcess>| server.as_ref().and_then(|server| cpu::time(server.id()).ok());
+        let (begun, before) = (Instant::now(), used(&server));
         let driven = self.system.drive(self, server.as_ref());
-        driven.with_context(|| server.as_mut().map_or_else(String::new, ServerProcess::state))
+        let mut figures = driven.with_context(|| server.as_mut().map_or_else(String::new, ServerProcess::state))?;
+        if let (Some(before), Some(after), Some(rate)) = (before, used(&server), figures.get("rate_per_s")) {
+            // What one core of the server's would do if it had nothing to wait for.
+            let share = (after.saturating_sub(before)).as_secs_f64() / begun.elapsed().as_secs_f64();
+            figures.insert("rate_per_server_core".to_owned(), rate / share.min(1.0));
+        }
+        Ok(figures)
     }
 
     /// Records from now on: connections are there.

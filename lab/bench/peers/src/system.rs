@@ -14,7 +14,7 @@ use crate::raw::Wait;
 use crate::run::Run;
 use crate::tokio_runtime::Idle;
 use crate::volo_peer::Transport;
-use crate::{fabric_peer, go_peer, greenwave_peer, raw, tarpc_peer, tonic_peer, volo_peer, work};
+use crate::{fabric_peer, go_peer, greenwave_peer, grpc_peer, raw, tarpc_peer, tonic_peer, volo_peer, work};
 use greenwave_bench::pin::Cores;
 use greenwave_bench::process::ServerProcess;
 
@@ -33,6 +33,8 @@ pub(crate) enum System {
     GreenwaveStealing,
     /// With encrypted connections.
     GreenwaveTls,
+    /// Its server, called by gRPC: the client is tonic's.
+    GreenwaveGrpc,
     /// gRPC.
     Tonic,
     /// Rust only.
@@ -68,9 +70,11 @@ impl System {
             Self::GreenwaveTls if unary && case.bytes != 1 << 10 && case.bytes < 1 << 20 => {
                 greenwave_peer::variants(case)
             }
-            Self::Tonic if unary && case.in_flight > 1 => &["park", "spin", "park-4-connections", "spin-4-connections"],
+            Self::Tonic | Self::GreenwaveGrpc if unary && case.in_flight > 1 => {
+                &["park", "spin", "park-4-connections", "spin-4-connections"]
+            }
             Self::Volo if unary && case.in_flight > 1 => &["park", "spin", "park-multiplex", "spin-multiplex"],
-            Self::Tonic | Self::Tarpc | Self::Volo if unary => &["park", "spin"],
+            Self::Tonic | Self::GreenwaveGrpc | Self::Tarpc | Self::Volo if unary => &["park", "spin"],
             Self::GrpcGo if unary && case.in_flight > 1 => {
                 &["plain", "workers", "plain-4-connections", "workers-4-connections"]
             }
@@ -113,6 +117,7 @@ impl System {
             Self::RawTcpSpin => raw::serve(Wait::Spin, case),
             Self::RawTcpBlocking => raw::serve(Wait::Block, case),
             Self::Tonic => tonic_peer::serve(idle(variant)),
+            Self::GreenwaveGrpc => grpc_peer::serve(idle(variant), cores),
             Self::Tarpc => tarpc_peer::serve(idle(variant)),
             Self::Volo => volo_peer::serve(idle(variant), transport(variant)),
             _ => {
@@ -128,7 +133,7 @@ impl System {
         match self {
             Self::RawTcpSpin => raw::drive(Wait::Spin, server.socket()?, run),
             Self::RawTcpBlocking => raw::drive(Wait::Block, server.socket()?, run),
-            Self::Tonic => {
+            Self::Tonic | Self::GreenwaveGrpc => {
                 let connections = if run.variant.ends_with("4-connections") { 4 } else { 1 };
                 tonic_peer::drive(idle(run.variant), connections, server.socket()?, run)
             }

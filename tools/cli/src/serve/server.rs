@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use clap::Args;
 use greenwave::tls::{Identity, Pem, TlsServer};
-use greenwave::{Address, ServerConfig};
-use greenwave::{AdmissionConfig, Choice, Instance, Limits, Order, StageName, StealRule};
+use greenwave::{
+    Address, AdmissionConfig, Choice, GrpcSettings, Instance, Limits, Order, ServerConfig, StageName, StealRule,
+};
 use serde::{Deserialize, Serialize};
 
 use super::events::Ending;
@@ -88,6 +89,13 @@ pub(super) struct ServerSettings {
     #[arg(long, value_name = "ADDRESS[,KEY=VALUE]...", value_delimiter = ';')]
     #[serde(default, deserialize_with = "tables")]
     pub(super) instance: Vec<InstanceSettings>,
+    /// Whether clients of gRPC are served too, at the same addresses: on or off [default: on]
+    #[arg(long, value_name = "SWITCH")]
+    pub(super) grpc: Option<Switch>,
+    /// Whether x-envoy-expected-rq-timeout-ms counts as a deadline of gRPC's calls: on or off; on only if all of their
+    /// clients are proxies of your own [default: off]
+    #[arg(long, value_name = "SWITCH")]
+    pub(super) grpc_trust_envoy: Option<Switch>,
     /// What moves the bytes: auto, uring, epoll or fabric [default: auto]
     #[arg(long, value_name = "NAME")]
     pub(super) backend: Option<Word<Choice>>,
@@ -152,6 +160,8 @@ impl ServerSettings {
         let config = with(config, said.quantum, |it, Quantum(quantum)| it.quantum(quantum));
         let config = with(config, said.coroutines, |it, coroutines| it.coroutines(coroutines.usize()));
         let config = with(config, said.work_quantile, |it, Share(share)| it.work_quantile(share));
+        let grpc = with(GrpcSettings::new(), said.grpc_trust_envoy, |it, on| it.trust_envoy(on == Switch::On));
+        let config = config.grpc((said.grpc != Some(Switch::Off)).then_some(grpc));
         let config = with(config, said.late_share, |it, Share(share)| it.late_share(share));
         config.validate().map_err(|error| Problem::wrong_use(error).remedy("see --help"))?;
         Ok(config)
@@ -233,13 +243,20 @@ mod tests {
             .work_quantile(0.75)
             .late_share(0.125)
             .backend(Choice::Epoll)
+            .grpc(GrpcSettings::new().trust_envoy(true))
             .instances([Instance::default().listen([first]).clusters(2), Instance::default().listen([second])]);
         let words = "--name=front --listen=tcp://127.0.0.1:1,unix:///x --order=edf --admission=off --max-queue=9 \
                      --reject-cap=0.25 --reserve=0.5 --wait=7us --cores=0,1 --clusters=2 --workers=3 --report-only \
                      --quantum=2us --steal=off --credits=99 --coroutines=77 --work-quantile=0.75 --late-share=0.125 \
-                     --backend=epoll --instance=tcp://127.0.0.1:2,clusters=2 --instance=unix:///y";
+                     --backend=epoll --grpc-trust-envoy=on --instance=tcp://127.0.0.1:2,clusters=2 --instance=unix:///y";
         let words: Vec<_> = words.split_whitespace().collect();
         assert_eq!(format!("{:?}", server(&words).unwrap()), format!("{expected:?}"));
+    }
+
+    #[test]
+    fn grpc_can_be_switched_off() {
+        let expected = usual("stage", 0).grpc(None);
+        assert_eq!(format!("{:?}", server(&["--grpc=off"]).unwrap()), format!("{expected:?}"));
     }
 
     /// What the types refuse and what servers refuse are the same.

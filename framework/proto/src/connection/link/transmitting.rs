@@ -49,7 +49,7 @@ impl Link {
         mut begun: impl FnMut(CallId),
         mut spare: impl FnMut(Vec<u8>),
     ) -> Result<(), T::Error> {
-        if !self.hello_sent && !self.greet(transport)? {
+        if !self.hello_sent && (self.waits && self.agreed.is_none() || !self.greet(transport)?) {
             return Ok(());
         }
         let Some(agreed) = &self.agreed else { return Ok(()) };

@@ -1,0 +1,361 @@
+//! A serving end and a client of `h2`, with memory between them.
+
+use super::*;
+use crate::transport::PlainTransport;
+use bytes::Bytes;
+use greenwave_policy::{Budget, Deadline};
+use greenwave_proto::connection::{Answer, Arrival};
+use greenwave_proto::receipt::Receipt;
+use greenwave_proto::status::{Code, Status};
+use greenwave_proto::wire::{Meta, MethodId};
+use h2::SendStream;
+use h2::client::{self, ResponseFuture, SendRequest};
+use http::{HeaderMap, Request, Response};
+use proptest::prelude::*;
+use std::convert::Infallible;
+use std::pin::pin;
+
+/// What a serving end sends, of which so much has room.
+struct Wire {
+    bytes: Vec<u8>,
+    room: usize,
+}
+
+impl PlainTransport for Wire {
+    type Error = Infallible;
+
+    fn room(&self) -> usize {
+        self.room - self.bytes.len()
+    }
+
+    fn post(&mut self, bytes: &[u8]) -> Result<(), Infallible> {
+        assert!(bytes.len() <= self.room());
+        self.bytes.extend_from_slice(bytes);
+        Ok(())
+    }
+}
+
+struct Pair {
+    callee: GrpcCallee,
+    wire: Wire,
+    /// How many bytes are handed on at once.
+    step: usize,
+    now: Time,
+    events: Vec<CalleeEvent>,
+    pipe: Pipe,
+    connection: Connection,
+    requests: SendRequest<Bytes>,
+}
+
+type Connection = client::Connection<Pipe, Bytes>;
+
+fn poll<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
+    Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+impl Pair {
+    fn new(limits: Limits) -> Self {
+        Self::with(limits, &mut client::Builder::new())
+    }
+
+    fn with(limits: Limits, client: &mut client::Builder) -> Self {
+        let callee = GrpcCallee::new(&limits, GrpcSettings::default(), Time::ZERO);
+        let pipe = Pipe::default();
+        let mut handshake = pin!(client.handshake(pipe.clone()));
+        let Poll::Ready(Ok((requests, connection))) = poll(&mut handshake) else { panic!("it needs no answer") };
+        let wire = Wire { bytes: Vec::new(), room: 64 << 10 };
+        let (now, events) = (Time::ZERO, Vec::new());
+        let mut pair = Self { callee, wire, step: usize::MAX, now, events, pipe, connection, requests };
+        pair.run();
+        pair
+    }
+
+    /// Lets both sides work until neither has anything to say.
+    fn run(&mut self) {
+        loop {
+            let _ = poll(&mut self.connection);
+            let mut said = Vec::new();
+            self.pipe.send(usize::MAX, |bytes| Ok::<_, Infallible>(said.extend_from_slice(bytes))).unwrap();
+            let events = &mut self.events;
+            for piece in said.chunks(self.step.min(said.len().max(1))) {
+                self.callee.receive(self.now, piece, &mut Vec::with_capacity, &mut |event| events.push(event));
+            }
+            self.callee.transmit(self.now, &mut self.wire, &mut |event| events.push(event)).unwrap();
+            let heard = std::mem::take(&mut self.wire.bytes);
+            if said.is_empty() && heard.is_empty() {
+                return;
+            }
+            self.pipe.feed(&heard);
+        }
+    }
+
+    /// Opens a stream with these headers.
+    fn open(&mut self, headers: &[(&str, &str)]) -> (ResponseFuture, SendStream<Bytes>) {
+        let mut request = Request::post("http://here/a.A/One").header("content-type", "application/grpc");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        self.requests.send_request(request.body(()).unwrap(), false).unwrap()
+    }
+
+    /// Makes a call.
+    fn call(&mut self, headers: &[(&str, &str)], body: &[u8]) -> ResponseFuture {
+        let (response, mut stream) = self.open(headers);
+        stream.send_data(framed(body), true).unwrap();
+        self.run();
+        response
+    }
+
+    fn arrived(&mut self) -> Option<Arrival> {
+        let at = self.events.iter().position(|event| matches!(event, CalleeEvent::Arrived(_)))?;
+        match self.events.remove(at) {
+            CalleeEvent::Arrived(arrival) => Some(arrival),
+            _ => None,
+        }
+    }
+
+    fn answer(&mut self, arrival: &Arrival, result: Result<Vec<u8>, Status>) {
+        self.callee.answer(Answer {
+            call: arrival.call,
+            result,
+            receipt: Receipt::default(),
+            deadline: Deadline::NEVER,
+        });
+        self.run();
+    }
+
+    /// What came of a call: the headers, the message with what precedes it, and the trailers.
+    fn outcome(&mut self, response: &mut ResponseFuture) -> (Response<()>, Vec<u8>, HeaderMap) {
+        let Poll::Ready(response) = poll(response) else { panic!("there is no answer") };
+        let (head, mut body) = response.unwrap().into_parts();
+        let mut message = Vec::new();
+        loop {
+            match body.poll_data(&mut Context::from_waker(Waker::noop())) {
+                Poll::Ready(Some(Ok(bytes))) => {
+                    body.flow_control().release_capacity(bytes.len()).unwrap();
+                    message.extend_from_slice(&bytes);
+                    self.run();
+                }
+                Poll::Ready(None) => break,
+                other => panic!("{other:?}"),
+            }
+        }
+        let trailers = match body.poll_trailers(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(Ok(trailers)) => trailers.unwrap_or_default(),
+            other => panic!("{other:?}"),
+        };
+        (Response::from_parts(head, ()), message, trailers)
+    }
+
+    fn failed_with(&mut self, response: &mut ResponseFuture) -> String {
+        let (response, message, _) = self.outcome(response);
+        assert!(message.is_empty());
+        said(response.headers(), "grpc-status").to_owned()
+    }
+}
+
+fn said<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
+    headers.get(name).map_or("", |value| value.to_str().unwrap())
+}
+
+fn framed(body: &[u8]) -> Bytes {
+    [&[0], &(body.len() as u32).to_be_bytes()[..], body].concat().into()
+}
+
+#[test]
+fn a_call_is_what_the_client_sent_and_the_answer_what_it_gets() {
+    for step in [1, 7, usize::MAX] {
+        let mut pair = Pair::new(Limits::new());
+        pair.step = step;
+        pair.now = Time::from_nanos(1000);
+        let mut response = pair.call(&[("grpc-timeout", "5m"), ("traceparent", "00-1-2-3")], b"how are you?");
+        let arrival = pair.arrived().unwrap();
+        assert_eq!((arrival.method, &arrival.body[..]), (MethodId::of("a.A/One"), &b"how are you?"[..]));
+        assert_eq!(arrival.deadline, Deadline::at(pair.now, Budget::from_nanos(5_000_000)));
+        let metadata = arrival.metadata.clone().unwrap();
+        assert_eq!(Meta::parse(&metadata).unwrap().value("traceparent"), Some(&b"00-1-2-3"[..]));
+        assert_eq!(pair.callee.unanswered(), 1);
+        pair.answer(&arrival, Ok(b"well".to_vec()));
+        let (head, message, trailers) = pair.outcome(&mut response);
+        assert_eq!((head.status().as_u16(), said(head.headers(), "content-type")), (200, "application/grpc"));
+        assert_eq!((message, said(&trailers, "grpc-status")), (framed(b"well").to_vec(), "0"));
+        assert_eq!(pair.callee.unanswered(), 0);
+        assert!(pair.callee.over().is_none());
+    }
+}
+
+#[test]
+fn a_failure_is_a_code_and_a_text_without_a_message() {
+    let mut pair = Pair::new(Limits::new());
+    let mut response = pair.call(&[], b"");
+    let arrival = pair.arrived().unwrap();
+    pair.answer(&arrival, Err(Status::new(Code::NotFound, "no user 7")));
+    let (head, message, _) = pair.outcome(&mut response);
+    let headers = head.headers();
+    assert_eq!((said(headers, "grpc-status"), said(headers, "grpc-message")), ("5", "no user 7"));
+    assert!(message.is_empty());
+}
+
+/// Long messages both ways, through windows and buffers that are much smaller.
+#[test]
+fn messages_of_any_length_pass() {
+    for len in [0, 1, 16_379, 16_384, 100_000, 5_000_000] {
+        let mut pair = Pair::new(Limits::new());
+        let body: Vec<u8> = (0..len).map(|at| (at % 251) as u8).collect();
+        let mut response = pair.call(&[], &body);
+        let arrival = pair.arrived().unwrap();
+        assert_eq!(arrival.body, body, "{len} bytes");
+        pair.answer(&arrival, Ok(body.clone()));
+        let (_, message, trailers) = pair.outcome(&mut response);
+        assert_eq!((message, said(&trailers, "grpc-status")), (framed(&body).to_vec(), "0"), "{len} bytes");
+    }
+}
+
+#[test]
+fn calls_under_way_are_told_apart() {
+    let mut pair = Pair::new(Limits::new());
+    let mut responses: Vec<ResponseFuture> = (0..50_u8).map(|number| pair.call(&[], &[number])).collect();
+    let mut arrivals: Vec<Arrival> = std::iter::from_fn(|| pair.arrived()).collect();
+    assert_eq!(arrivals.len(), 50);
+    arrivals.reverse();
+    for arrival in arrivals {
+        let body = arrival.body.clone();
+        pair.answer(&arrival, Ok(body));
+        // Its slot is free, and nobody hears this.
+        pair.answer(&arrival, Ok(b"again".to_vec()));
+    }
+    for (number, response) in (0..).zip(&mut responses) {
+        assert_eq!(pair.outcome(response).1, framed(&[number]));
+    }
+}
+
+#[test]
+fn a_call_that_is_taken_back_is_told_with_its_task_and_its_answer_goes_nowhere() {
+    let mut pair = Pair::new(Limits::new());
+    let (response, mut stream) = pair.open(&[]);
+    stream.send_data(framed(b""), true).unwrap();
+    pair.run();
+    let arrival = pair.arrived().unwrap();
+    pair.callee.served_by(arrival.call, 7);
+    drop(response);
+    stream.send_reset(Reason::CANCEL);
+    pair.run();
+    assert!(
+        matches!(pair.events[..], [CalleeEvent::Cancelled(call, Some(7))] if call == arrival.call),
+        "it is told once"
+    );
+    pair.answer(&arrival, Ok(Vec::new()));
+    assert!(pair.callee.unanswered() == 0 && pair.callee.over().is_none());
+}
+
+#[test]
+fn a_request_that_is_taken_back_half_way_leaves_nothing() {
+    let limits = Limits::new().stall(Duration::from_secs(1));
+    let mut pair = Pair::new(limits);
+    let (_response, mut stream) = pair.open(&[]);
+    stream.send_data(Bytes::from_static(&[0, 0, 0, 0, 9, 1]), false).unwrap();
+    pair.run();
+    assert!(pair.events.is_empty() && pair.callee.assembling == 9);
+    stream.send_reset(Reason::CANCEL);
+    pair.run();
+    assert!(matches!(pair.events[..], [CalleeEvent::Withdrawn]));
+    assert!(pair.callee.assembling == 0 && pair.callee.next_timeout() == Time::MAX);
+}
+
+#[test]
+fn what_can_not_be_taken_in_is_refused_and_harms_no_other() {
+    let limits = Limits::new().message_bytes(1000).assembly_bytes(1500);
+    let mut pair = Pair::new(limits);
+    let mut fine = pair.call(&[], b"fine");
+    let arrival = pair.arrived().unwrap();
+    let mut late = pair.call(&[("grpc-timeout", "tomorrow")], b"");
+    assert_eq!(pair.failed_with(&mut late), "3");
+    let mut long = pair.call(&[], &[0; 1001]);
+    assert_eq!(pair.failed_with(&mut long), "8");
+    let (_half, mut half) = pair.open(&[]);
+    half.send_data(framed(&[0; 1000]).slice(..900), false).unwrap();
+    pair.run();
+    let (mut more, mut stream) = pair.open(&[]);
+    stream.send_data(framed(&[0; 600]).slice(..300), false).unwrap();
+    pair.run();
+    assert_eq!(pair.failed_with(&mut more), "8");
+    let (mut two, mut stream) = pair.open(&[]);
+    stream.send_data([framed(b"one"), framed(b"two")].concat().into(), true).unwrap();
+    pair.run();
+    assert_eq!(pair.failed_with(&mut two), "13");
+    pair.answer(&arrival, Ok(b"fine".to_vec()));
+    assert_eq!(pair.outcome(&mut fine).1, framed(b"fine"));
+}
+
+#[test]
+fn who_reads_no_answers_gets_no_further_calls_served_and_is_stalled() {
+    let limits = Limits::new().message_bytes(100_000).assembly_bytes(100_000);
+    let stall = limits.stall_time();
+    // What answers take beyond this is not sent.
+    let mut pair = Pair::with(limits, client::Builder::new().initial_window_size(10));
+    let mut unread = Vec::new();
+    for _ in 0..2 {
+        unread.push(pair.call(&[], b""));
+        let arrival = pair.arrived().unwrap();
+        pair.answer(&arrival, Ok(vec![0; 60_000]));
+    }
+    let mut refused = pair.call(&[], b"");
+    assert_eq!(pair.failed_with(&mut refused), "8");
+    assert_eq!(pair.callee.on_timeout(Time::ZERO), None);
+    let late = Time::ZERO + stall;
+    assert_eq!(pair.callee.next_timeout(), late);
+    assert_eq!(pair.callee.on_timeout(late), Some(Over::Stalled(stall)));
+    pair.callee.dismiss(late, &mut pair.wire, Over::Stalled(stall));
+    assert_eq!(pair.callee.over(), Some(&Over::Stalled(stall)));
+    assert!(!pair.wire.bytes.is_empty(), "the peer is told");
+}
+
+#[test]
+fn who_does_not_begin_in_time_is_dismissed() {
+    let limits = Limits::new();
+    let mut callee = GrpcCallee::new(&limits, GrpcSettings::default(), Time::ZERO);
+    callee.receive(Time::ZERO, b"PRI * HTTP/2.0\r\n", &mut Vec::with_capacity, &mut |_| {});
+    let late = Time::ZERO + limits.handshake_time();
+    assert_eq!(callee.next_timeout(), late);
+    assert_eq!(callee.on_timeout(late), Some(Over::Handshake(limits.handshake_time())));
+}
+
+#[test]
+fn a_server_that_goes_away_answers_what_was_asked() {
+    let mut pair = Pair::new(Limits::new());
+    let mut response = pair.call(&[], b"");
+    let arrival = pair.arrived().unwrap();
+    pair.callee.go_away();
+    pair.run();
+    assert!(pair.callee.over().is_none(), "there is a call to answer");
+    pair.answer(&arrival, Ok(b"last".to_vec()));
+    assert_eq!(pair.outcome(&mut response).1, framed(b"last"));
+    pair.run();
+    assert_eq!(pair.callee.over(), Some(&Over::Closed));
+}
+
+/// A peer that writes and reads nothing: what it wrote is held up to a bound.
+#[test]
+fn who_writes_and_never_reads_is_closed_on() {
+    let mut pair = Pair::new(Limits::new());
+    pair.wire.room = 0;
+    // PINGs, each of which calls for an answer.
+    let ping = [&[0, 0, 8, 6, 0, 0, 0, 0, 0][..], &[7; 8]].concat().repeat(1000);
+    for _ in 0..2 * INPUT_MOST / ping.len() {
+        pair.callee.receive(pair.now, &ping, &mut Vec::with_capacity, &mut |_| {});
+        if pair.callee.over().is_some() {
+            break;
+        }
+    }
+    assert!(matches!(pair.callee.over(), Some(Over::Unread(_))));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    /// Whatever a peer sends and whatever is done meanwhile, the end keeps its promises.
+    #[test]
+    fn promises_are_kept(steps in prop::collection::vec(any::<u8>(), 0..600)) {
+        crate::fuzzing::callee(&steps);
+    }
+}

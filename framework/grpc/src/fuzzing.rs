@@ -1,0 +1,131 @@
+//! What a fuzz target and a test do to a serving end: whatever a peer sends, and whatever is done here meanwhile.
+
+use crate::{GrpcCallee, GrpcSettings, PlainTransport};
+use greenwave_policy::{Deadline, Time};
+use greenwave_proto::connection::{Answer, Arrival, CalleeEvent};
+use greenwave_proto::limits::Limits;
+use greenwave_proto::receipt::Receipt;
+use greenwave_proto::status::{Code, Status};
+use std::convert::Infallible;
+use std::time::Duration;
+
+/// What the steps are read from.
+struct Steps<'a>(&'a [u8]);
+
+impl<'a> Steps<'a> {
+    fn byte(&mut self) -> u8 {
+        let Some((byte, rest)) = self.0.split_first() else { return 0 };
+        self.0 = rest;
+        *byte
+    }
+
+    fn take(&mut self, most: usize) -> &'a [u8] {
+        let (taken, rest) = self.0.split_at(most.min(self.0.len()));
+        self.0 = rest;
+        taken
+    }
+}
+
+/// Bytes are thrown away, of which so many have room.
+struct Sink(usize);
+
+impl PlainTransport for Sink {
+    type Error = Infallible;
+
+    fn room(&self) -> usize {
+        self.0
+    }
+
+    fn post(&mut self, bytes: &[u8]) -> Result<(), Infallible> {
+        assert!(bytes.len() <= self.0, "more was posted than there was room for");
+        self.0 -= bytes.len();
+        Ok(())
+    }
+}
+
+/// A frame of HTTP/2 (RFC 9113, 4.1).
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    [&(payload.len() as u32).to_be_bytes()[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+/// The headers of a call, each as a literal (RFC 7541, 6.2.2), with one more.
+fn headers(name: &str, value: &[u8]) -> Vec<u8> {
+    let all: [(&str, &[u8]); 6] = [
+        (":method", b"POST"),
+        (":scheme", b"http"),
+        (":path", b"/a.A/One"),
+        (":authority", b"here"),
+        ("content-type", b"application/grpc"),
+        (name, value),
+    ];
+    let entry =
+        |(name, value): (&str, &[u8])| [&[0, name.len() as u8], name.as_bytes(), &[value.len() as u8], value].concat();
+    all.into_iter().flat_map(entry).collect()
+}
+
+/// Drives a serving end.
+///
+/// # Panics
+/// If it breaks a promise: that is what is looked for.
+pub fn callee(steps: &[u8]) {
+    let steps = &mut Steps(steps);
+    let limits = Limits::new().calls(3).message_bytes(100).assembly_bytes(150);
+    let mut now = Time::ZERO;
+    let mut callee = GrpcCallee::new(&limits, GrpcSettings::new().trust_envoy(true), now);
+    let mut calls: Vec<Arrival> = Vec::new();
+    let mut input = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    input.extend(frame(4, 0, 0, &[]));
+    while !steps.0.is_empty() {
+        let stream = u32::from(steps.byte() % 8);
+        match steps.byte() % 10 {
+            0 => input.extend_from_slice(steps.take(20)),
+            1 => input.extend(frame(steps.byte() % 12, steps.byte(), stream, steps.take(12))),
+            2 | 3 => {
+                let name = ["grpc-timeout", "x-envoy-expected-rq-timeout-ms", "key-bin", "te", "content-type"];
+                let name = name[usize::from(steps.byte()) % name.len()];
+                input.extend(frame(1, 4 | steps.byte() & 1, stream, &headers(name, steps.take(4))));
+            }
+            4 | 5 => {
+                let len = steps.byte() % 120;
+                let body = [&[steps.byte() & 1, 0, 0, 0, len][..], &vec![7; len.into()]].concat();
+                let cut = usize::from(steps.byte()).min(body.len());
+                input.extend(frame(0, steps.byte() & 1, stream, &body[..cut]));
+            }
+            6 => input.extend(frame(3, 0, stream, &[0, 0, 0, 8])),
+            7 if !calls.is_empty() => {
+                let arrival = calls.swap_remove(usize::from(steps.byte()) % calls.len());
+                let result = match steps.byte() {
+                    255 => Err(Status::new(Code::Internal, String::from_utf8_lossy(steps.take(9)))),
+                    len => Ok(vec![7; usize::from(len) * 300]),
+                };
+                let (receipt, deadline) = (Receipt::default(), Deadline::NEVER);
+                callee.answer(Answer { call: arrival.call, result, receipt, deadline });
+            }
+            8 => {
+                now = now + Duration::from_secs(u64::from(steps.byte() % 40));
+                if let Some(over) = callee.on_timeout(now) {
+                    callee.dismiss(now, &mut Sink(1000), over);
+                }
+            }
+            _ if steps.byte() == 0 => callee.go_away(),
+            _ => {}
+        }
+        let events = &mut |event| match event {
+            CalleeEvent::Arrived(arrival) => {
+                assert!(arrival.body.len() <= 100, "a longer request than is accepted");
+                calls.push(arrival);
+            }
+            CalleeEvent::Cancelled(call, _) => {
+                assert!(calls.iter().any(|arrival| arrival.call == call), "it isn't open");
+            }
+            CalleeEvent::Refused | CalleeEvent::Withdrawn => {}
+        };
+        let cut = usize::from(steps.byte()) * 2;
+        let rest = input.split_off(cut.min(input.len()));
+        callee.receive(now, &std::mem::replace(&mut input, rest), &mut Vec::with_capacity, events);
+        if callee.transmit(now, &mut Sink(usize::from(steps.byte()) * 500), events).is_err() {
+            return;
+        }
+        callee.check(calls.len());
+    }
+}

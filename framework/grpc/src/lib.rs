@@ -1,0 +1,37 @@
+//! gRPC for a Greenwave server: the serving end of an HTTP/2 connection, without I/O, clock or threads.
+//!
+//! A [`GrpcCallee`] is to a gRPC client what [`greenwave_proto::connection::Callee`] is to a Greenwave client. It is given the
+//! bytes that arrive, the time, and a [`Bytes`](PlainTransport) to post bytes to; out come the same
+//! [arrivals](greenwave_proto::connection::Arrival), in go the same [answers](greenwave_proto::connection::Answer). So a call
+//! that comes by gRPC is admitted, queued, preempted and given to other threads as any other, and all the time that it takes
+//! is accounted for.
+//!
+//! HTTP/2 itself is `h2`'s, which needs no runtime: it reads from memory and writes to memory, and is polled when there are
+//! bytes for it or from it. What it bounds by itself (header lists, resets, floods of small frames) is as its defaults are,
+//! what a server has to bound is set here: streams, windows, messages, what a peer doesn't read.
+//!
+//! What of gRPC there is: calls of one request and one answer, `grpc-timeout`, metadata, codes and texts of failures,
+//! cancellation, graceful shutdown.
+#![forbid(unsafe_code)]
+
+mod callee;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
+mod headers;
+mod message;
+mod pipe;
+mod replies;
+mod timeout;
+mod transport;
+mod woken;
+
+pub use callee::{GrpcCallee, GrpcSettings, Over};
+pub use transport::PlainTransport;
+
+/// The bytes that an HTTP/2 connection begins with, and no chunk of Greenwave's own protocol: as the length of one they would
+/// be half a gigabyte (RFC 9113, 3.4).
+pub const PREFACE: [u8; 4] = *b"PRI ";
+
+/// HTTP/2's name within TLS (RFC 7301).
+pub const ALPN: &[u8] = b"h2";

@@ -1,0 +1,109 @@
+//! Connections whose clients speak gRPC: what their ends are given, and what comes of it.
+
+use super::endpoint::Endpoint;
+use super::ends::{End, Ends, Fate, Peer};
+use super::{Event, Net, PeerKey};
+use crate::counters::Counters;
+use crate::status::Reason;
+use greenwave_grpc::{GrpcCallee, Over, PlainTransport};
+use greenwave_policy::Time;
+use greenwave_proto::connection::CalleeEvent;
+use greenwave_verbs::{Close, EndpointId, VerbsError};
+
+impl PlainTransport for Endpoint<'_> {
+    type Error = VerbsError;
+
+    fn room(&self) -> usize {
+        self.queue.send_room(self.id)
+    }
+
+    fn post(&mut self, bytes: &[u8]) -> Result<(), VerbsError> {
+        self.queue.post_plain(self.id, bytes)
+    }
+}
+
+impl Ends {
+    /// A connection that came in began as HTTP/2.
+    pub(super) fn begin_grpc(&mut self, now: Time, endpoint: EndpointId) {
+        let settings = self.serving.as_ref().and_then(|serving| Some((serving.limits, serving.grpc?)));
+        let (Some((limits, settings)), Some(index)) = (settings, self.index_of(endpoint)) else {
+            return self.fates.push(Fate::Abort(endpoint));
+        };
+        self.peers[index].end = End::Grpc(Box::new(GrpcCallee::new(&limits, settings, now)));
+        self.counters.grpc_connections.add(1);
+        self.mark(index);
+        self.expect(index);
+    }
+
+    /// Takes in what arrived.
+    #[inline(never)]
+    pub(super) fn receive_grpc(&mut self, now: Time, index: usize, bytes: &[u8], events: &mut Vec<Event>) {
+        let Self { peers, pool, counters, .. } = self;
+        let Peer { serial, end: End::Grpc(callee), .. } = &mut peers[index] else { return };
+        let key = PeerKey { index, serial: *serial };
+        callee.receive(now, bytes, &mut |len| pool.take_for(len), &mut |event| tell(key, event, events, counters));
+        self.look_after(key);
+    }
+
+    /// Posts what can be posted.
+    #[inline(never)]
+    pub(super) fn transmit_grpc(&mut self, now: Time, index: usize, endpoint: &mut Endpoint<'_>) {
+        let Self { peers, late, counters, .. } = self;
+        let Peer { serial, end: End::Grpc(callee), .. } = &mut peers[index] else { return };
+        let key = PeerKey { index, serial: *serial };
+        if let Err(error) = callee.transmit(now, endpoint, &mut |event| tell(key, event, late, counters)) {
+            // As in a flush.
+            tracing::debug!(endpoint = %endpoint.id, %error, "not sent");
+        }
+        if callee.over().is_some() {
+            self.fates.push(Fate::Finish(key));
+            // Fates are met by polls and sweeps.
+            self.next_sweep = now;
+        }
+        self.expect(index);
+    }
+
+    /// Sees to it that an end that was given something goes on.
+    fn look_after(&mut self, key: PeerKey) {
+        let Peer { end: End::Grpc(callee), .. } = &self.peers[key.index] else { return };
+        let (is_over, has_output) = (callee.over().is_some(), callee.has_output());
+        if is_over {
+            self.fates.push(Fate::Finish(key));
+        } else if has_output {
+            self.mark(key.index);
+        }
+        self.expect(key.index);
+    }
+}
+
+impl Net {
+    /// Ends a connection that is over, or that is to be because of what the peer didn't do.
+    pub(super) fn finish_grpc(&mut self, now: Time, key: PeerKey, why: Option<Over>, events: &mut Vec<Event>) {
+        let Some(Peer { endpoint: Some(id), end: End::Grpc(callee), .. }) = self.ends.peer(key) else { return };
+        let endpoint = &mut Endpoint { queue: &mut *self.queue, id: *id };
+        let id = *id;
+        match why {
+            Some(over) => callee.dismiss(now, endpoint, over),
+            // What is left to be said is why the connection ends.
+            None => drop(callee.transmit(now, endpoint, &mut |_| {})),
+        }
+        let over = callee.over().cloned().unwrap_or(Over::Closed);
+        if over != Over::Closed {
+            self.ends.counters.violations.add(1);
+            tracing::debug!(endpoint = %id, %over, "closed on");
+        }
+        self.ends.disconnect(key.index);
+        self.close(now, id, Close::Flush);
+        self.lose(now, key.index, Reason::ConnectionLost, &over.to_string(), events);
+    }
+}
+
+/// Says what a connection brought.
+fn tell(key: PeerKey, event: CalleeEvent, events: &mut Vec<Event>, counters: &Counters) {
+    match event {
+        CalleeEvent::Arrived(arrival) => events.push(Event::Call(key, arrival)),
+        CalleeEvent::Cancelled(call, task) => events.push(Event::Cancelled(key, call, task)),
+        CalleeEvent::Refused => counters.refused.add(1),
+        CalleeEvent::Withdrawn => counters.cancelled.add(1),
+    }
+}

@@ -1,0 +1,307 @@
+//! Clients of gRPC that know nothing of Greenwave, on the port of a Greenwave server: tonic's, and bytes by hand.
+
+mod echo;
+
+use bytes::{Buf, BufMut, Bytes};
+use echo::{ECHO, MINUTE, echo};
+use greenwave_rpc::*;
+use greenwave_verbs::{Address, Choice};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+use tonic::client::Grpc;
+use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
+use tonic::codegen::http::uri::PathAndQuery;
+use tonic::transport::Endpoint;
+use tonic::{Code, Request, Status as Failed};
+
+const BACKENDS: [Choice; 2] = [Choice::Epoll, Choice::Auto];
+
+fn serve(router: Router, config: ServerConfig) -> ServerHandle {
+    Server::start(config.listen(["tcp://127.0.0.1:0".parse().unwrap()]), router).unwrap()
+}
+
+/// Messages are bytes.
+#[derive(Clone, Copy, Default)]
+struct AsIs;
+
+impl Codec for AsIs {
+    type Encode = Bytes;
+    type Decode = Bytes;
+    type Encoder = Self;
+    type Decoder = Self;
+
+    fn encoder(&mut self) -> Self {
+        Self
+    }
+
+    fn decoder(&mut self) -> Self {
+        Self
+    }
+}
+
+impl Encoder for AsIs {
+    type Item = Bytes;
+    type Error = Failed;
+
+    fn encode(&mut self, message: Bytes, buffer: &mut EncodeBuf<'_>) -> Result<(), Failed> {
+        buffer.put(message);
+        Ok(())
+    }
+}
+
+impl Decoder for AsIs {
+    type Item = Bytes;
+    type Error = Failed;
+
+    fn decode(&mut self, buffer: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Failed> {
+        Ok(Some(buffer.copy_to_bytes(buffer.remaining())))
+    }
+}
+
+type Client = Grpc<tonic::transport::Channel>;
+
+async fn connect(server: &ServerHandle) -> Client {
+    let Address::Tcp(address) = &server.addresses()[0] else { panic!("it listens at a socket") };
+    let endpoint: Endpoint = format!("http://{address}").parse().unwrap();
+    let mut client = Grpc::new(endpoint.connect().await.unwrap()).max_decoding_message_size(usize::MAX);
+    client.ready().await.unwrap();
+    client
+}
+
+async fn call(client: &Client, method: &'static str, request: Request<Bytes>) -> Result<Bytes, Failed> {
+    let mut client = client.clone();
+    client.ready().await.unwrap();
+    let path = PathAndQuery::from_static(method);
+    client.unary(request, path, AsIs).await.map(tonic::Response::into_inner)
+}
+
+fn on_a_runtime<T>(test: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(test)
+}
+
+#[test]
+fn a_grpc_client_and_one_of_our_own_call_the_same_methods_on_the_same_port() {
+    for backend in BACKENDS {
+        let server = serve(echo(), ServerConfig::default().backend(backend));
+        on_a_runtime(async {
+            let client = connect(&server).await;
+            for len in [0, 1, 64, 1000, 20_000, 300_000, 5_000_000] {
+                let body = Bytes::from((0..len).map(|at| (at % 251) as u8).collect::<Vec<u8>>());
+                let answer = call(&client, "/test.Echo/Echo", Request::new(body.clone())).await.unwrap();
+                assert!(answer == body, "{len} bytes");
+            }
+        });
+        let channel = Channel::new(server.addresses()[0].clone(), ChannelConfig::default()).unwrap();
+        let reply = channel.call(&Context::with_deadline(MINUTE), ECHO, b"own").unwrap();
+        assert_eq!(&reply.body[..], b"own");
+        let counters = server.counters();
+        assert_eq!((counters.answered, counters.accepted, counters.grpc_connections), (8, 2, 1));
+        assert_eq!(counters.violations, 0);
+    }
+}
+
+#[test]
+fn many_calls_at_once_over_several_connections_each_get_their_own_answer() {
+    for backend in BACKENDS {
+        let server = serve(echo(), ServerConfig::default().backend(backend).clusters(2));
+        on_a_runtime(async {
+            let mut calls = tokio::task::JoinSet::new();
+            for connection in 0..4_u32 {
+                let client = connect(&server).await;
+                for number in 0..200_u32 {
+                    let client = client.clone();
+                    calls.spawn(async move {
+                        let body = Bytes::from((connection << 16 | number).to_le_bytes().repeat(number as usize));
+                        let answer = call(&client, "/test.Echo/Echo", Request::new(body.clone())).await.unwrap();
+                        assert_eq!(answer, body);
+                    });
+                }
+            }
+            while let Some(done) = calls.join_next().await {
+                done.unwrap();
+            }
+        });
+        assert_eq!(server.counters().answered, 800);
+    }
+}
+
+#[test]
+fn the_deadline_and_the_metadata_are_there_and_the_failure_comes_back() {
+    let router = Router::new().method("test.Echo/Who", |context, _, _| {
+        let left = context.budget().remaining().unwrap_or(Duration::MAX);
+        let who = context.metadata().find(|(name, _)| *name == "who-bin").map(|(_, value)| value.to_vec());
+        assert!(left <= Duration::from_secs(5), "{left:?}");
+        Err(Status::new(
+            greenwave_rpc::Code::NotFound,
+            format!("nobody is called {:?}, not 100 %", who.unwrap_or_default()),
+        ))
+    });
+    let server = serve(router, ServerConfig::default());
+    on_a_runtime(async {
+        let client = connect(&server).await;
+        let mut request = Request::new(Bytes::new());
+        request.set_timeout(Duration::from_secs(5));
+        request.metadata_mut().insert_bin("who-bin", tonic::metadata::MetadataValue::from_bytes(&[1, 2, 255]));
+        let failed = call(&client, "/test.Echo/Who", request).await.unwrap_err();
+        assert_eq!((failed.code(), failed.message()), (Code::NotFound, "nobody is called [1, 2, 255], not 100 %"));
+        let failed = call(&client, "/test.Echo/Nothing", Request::new(Bytes::new())).await.unwrap_err();
+        assert_eq!(failed.code(), Code::Unimplemented);
+    });
+}
+
+#[test]
+fn what_can_not_be_in_time_is_refused() {
+    let server = serve(echo(), ServerConfig::default());
+    on_a_runtime(async {
+        let client = connect(&server).await;
+        // By hand, as the client's own timer would end it first.
+        let mut request = Request::new(Bytes::new());
+        request.metadata_mut().insert("grpc-timeout", "1n".parse().unwrap());
+        let failed = call(&client, "/test.Echo/Echo", request).await.unwrap_err();
+        assert_eq!(failed.code(), Code::DeadlineExceeded);
+        assert!(failed.message().contains("deadline"), "{}", failed.message());
+    });
+    assert_eq!(server.counters().expired_on_arrival + server.counters().expired_in_queue, 1);
+}
+
+#[test]
+fn a_receipt_is_there_for_whoever_asks() {
+    let server = serve(echo(), ServerConfig::default());
+    on_a_runtime(async {
+        let mut client = connect(&server).await;
+        for asks in [false, true] {
+            let mut request = Request::new(Bytes::new());
+            if asks {
+                request.metadata_mut().insert("greenwave-receipt", "1".parse().unwrap());
+            }
+            let path = PathAndQuery::from_static("/test.Echo/Echo");
+            client.ready().await.unwrap();
+            let response: tonic::Response<Bytes> = client.unary(request, path, AsIs).await.unwrap();
+            let receipt = response.metadata().get_bin("greenwave-receipt-bin").map(|value| value.to_bytes().unwrap());
+            let times = receipt.map(|receipt| -> Vec<u64> {
+                receipt.chunks(8).map(|time| u64::from_le_bytes(time.try_into().unwrap())).collect()
+            });
+            match times.as_deref() {
+                None => assert!(!asks),
+                Some(&[queue, service, total]) => assert!(asks && queue + service <= total && total > 0),
+                Some(other) => panic!("{other:?}"),
+            }
+        }
+    });
+}
+
+#[test]
+fn its_health_is_there_for_whoever_asks() {
+    let server = serve(echo(), ServerConfig::default());
+    on_a_runtime(async {
+        let client = connect(&server).await;
+        let check = |service: &'static [u8]| {
+            call(&client, "/grpc.health.v1.Health/Check", Request::new(Bytes::from_static(service)))
+        };
+        assert_eq!(check(b"").await.unwrap(), [8, 1][..]);
+        assert_eq!(check(b"\x0a\x09test.Echo").await.unwrap(), [8, 1][..]);
+        assert_eq!(check(b"\x0a\x08test.Ech").await.unwrap_err().code(), Code::NotFound);
+        assert_eq!(check(b"\x0a").await.unwrap_err().code(), Code::InvalidArgument);
+    });
+}
+
+#[test]
+fn a_call_that_its_client_drops_is_cancelled() {
+    for backend in BACKENDS {
+        let server = serve(echo(), ServerConfig::default().backend(backend));
+        on_a_runtime(async {
+            let client = connect(&server).await;
+            let never = tokio::spawn({
+                let client = client.clone();
+                async move { call(&client, "/test.Echo/Never", Request::new(Bytes::new())).await }
+            });
+            while server.counters().calls == 0 {
+                tokio::task::yield_now().await;
+            }
+            never.abort();
+            // On the same thread as the one that is in the way, until it hears that it was cancelled.
+            call(&client, "/test.Echo/Echo", Request::new(Bytes::from_static(b"after"))).await.unwrap();
+        });
+        assert_eq!(server.counters().cancelled, 1);
+    }
+}
+
+#[test]
+fn a_connection_that_is_lost_cancels_its_calls() {
+    let server = serve(echo(), ServerConfig::default().clusters(2));
+    on_a_runtime(async {
+        let client = connect(&server).await;
+        let never = tokio::spawn(async move { call(&client, "/test.Echo/Never", Request::new(Bytes::new())).await });
+        while server.counters().calls == 0 {
+            tokio::task::yield_now().await;
+        }
+        never.abort();
+    });
+    // The runtime is gone, and its connections with it.
+    while server.counters().cancelled == 0 {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_server_that_drains_answers_what_it_has_and_tells_the_client_to_go() {
+    let server = serve(echo(), ServerConfig::default());
+    on_a_runtime(async {
+        let client = connect(&server).await;
+        let body = Bytes::from(vec![7; 3_000_000]);
+        let last = tokio::spawn({
+            let (client, body) = (client.clone(), body.clone());
+            async move { call(&client, "/test.Echo/Echo", Request::new(body)).await }
+        });
+        while server.counters().calls == 0 {
+            tokio::task::yield_now().await;
+        }
+        let drained = tokio::task::spawn_blocking(move || server.drain(Duration::from_secs(20)));
+        assert!(last.await.unwrap().unwrap() == body);
+        drained.await.unwrap();
+    });
+}
+
+#[test]
+fn without_grpc_such_a_connection_is_closed() {
+    let server = serve(echo(), ServerConfig::default().grpc(None));
+    let Address::Tcp(address) = &server.addresses()[0] else { panic!("it listens at a socket") };
+    let mut socket = TcpStream::connect(address).unwrap();
+    // A request behind the preface would come too late to be read.
+    socket.write_all(b"PRI ").unwrap();
+    let mut heard = Vec::new();
+    let _ = socket.read_to_end(&mut heard);
+    while server.counters().violations == 0 {
+        std::thread::yield_now();
+    }
+    assert_eq!(server.counters().grpc_connections, 0);
+}
+
+/// What goes on after the preface is nonsense: that connection ends, and no other.
+#[test]
+fn nonsense_ends_its_connection_and_harms_no_other() {
+    for backend in BACKENDS {
+        let server = serve(echo(), ServerConfig::default().backend(backend));
+        let Address::Tcp(address) = &server.addresses()[0] else { panic!("it listens at a socket") };
+        let nonsense: [&[u8]; 4] = [
+            b"PRI \r\n\r\n",
+            b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\nnothing like a frame, and more than nine bytes",
+            b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0\xff\xff\xff\x01\x04\0\0\0\x01",
+            b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0\0\0\x04\x01\x04\0\0\0\x01\xff\xff\xff\xff",
+        ];
+        for (number, bytes) in (1..).zip(nonsense) {
+            let mut socket = TcpStream::connect(address).unwrap();
+            socket.write_all(bytes).unwrap();
+            let mut heard = Vec::new();
+            let _ = socket.read_to_end(&mut heard);
+            while server.counters().violations < number {
+                std::thread::yield_now();
+            }
+        }
+        on_a_runtime(async {
+            let client = connect(&server).await;
+            call(&client, "/test.Echo/Echo", Request::new(Bytes::from_static(b"fine"))).await.unwrap();
+        });
+    }
+}
