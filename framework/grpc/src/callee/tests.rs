@@ -75,7 +75,11 @@ impl Pair {
         loop {
             let _ = poll(&mut self.connection);
             let mut said = Vec::new();
-            self.pipe.send(usize::MAX, |bytes| Ok::<_, Infallible>(said.extend_from_slice(bytes))).unwrap();
+            let say = |bytes: &[u8]| -> Result<(), Infallible> {
+                said.extend_from_slice(bytes);
+                Ok(())
+            };
+            self.pipe.send(usize::MAX, say).unwrap();
             let events = &mut self.events;
             for piece in said.chunks(self.step.min(said.len().max(1))) {
                 self.callee.receive(self.now, piece, &mut Vec::with_capacity, &mut |event| events.push(event));
