@@ -175,9 +175,7 @@ where
                     let permit = permit.take();
                     stage.set(Stage::Over);
                     end(permit, served.as_ref().map_or(End::Failed { timed_out: false }, end_of));
-                    return Poll::Ready(
-                        served.map(|response| response.map(|body| ResponseBody::served(body, None))),
-                    );
+                    return Poll::Ready(served.map(|response| response.map(|body| ResponseBody::served(body, None))));
                 }
                 StageProjection::Refused { answer } => {
                     let response = answer.response();

@@ -50,9 +50,7 @@ where
 
     fn poll_frame(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
         match self.project().kind.project() {
-            KindProjection::Served { body, context: Some(context) } => {
-                context.clone().within(|| body.poll_frame(task))
-            }
+            KindProjection::Served { body, context: Some(context) } => context.clone().within(|| body.poll_frame(task)),
             KindProjection::Served { body, context: None } => body.poll_frame(task),
             KindProjection::Text { text } => Poll::Ready(text.take().map(|text| Ok(Frame::data(text.into())))),
         }

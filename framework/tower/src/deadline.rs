@@ -29,7 +29,7 @@ pub struct DeadlineLayer {
     trust_envoy: bool,
     default: Option<Duration>,
     most: Option<Duration>,
-    pub(crate) clock: Clock,
+    clock: Clock,
 }
 
 impl DeadlineLayer {
@@ -37,6 +37,11 @@ impl DeadlineLayer {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn with_clock(clock: Clock) -> Self {
+        Self { clock, ..Self::default() }
     }
 
     /// Whether `x-envoy-expected-rq-timeout-ms` counts, by default not: anybody can write it, unless a proxy in front strips
@@ -63,9 +68,8 @@ impl DeadlineLayer {
         let (before, task) = (extensions.get::<Context>(), Context::current());
         let envoy = if self.trust_envoy { timeout::envoy_timeout(headers) } else { None };
         let said = [timeout::grpc_timeout(headers)?, envoy].into_iter().flatten().min();
-        let at = |left: Option<Duration>| {
-            left.map_or(Deadline::NEVER, |left| Deadline::at(now, Budget::expected(left)))
-        };
+        let at =
+            |left: Option<Duration>| left.map_or(Deadline::NEVER, |left| Deadline::at(now, Budget::expected(left)));
         let around = [before, task.as_ref()].into_iter().flatten();
         let mut deadline = around.map(Context::deadline).fold(at(said), Deadline::tighten);
         if deadline == Deadline::NEVER {

@@ -113,9 +113,7 @@ mod trace;
 #[cfg(test)]
 mod tests;
 
-pub use admission::{
-    AdmissionFuture, AdmissionLayer, AdmissionService, Counters, Refusals, Settings, SettingsError,
-};
+pub use admission::{AdmissionFuture, AdmissionLayer, AdmissionService, Counters, Refusals, Settings, SettingsError};
 pub use body::ResponseBody;
 pub use context::{Context, InScope};
 pub use deadline::{DeadlineFuture, DeadlineLayer, DeadlineService};

@@ -137,13 +137,8 @@ impl Limiter {
             self.running += 1;
             return Arrival::Begins(call);
         }
-        let urgency = Urgency {
-            arrived,
-            birth: arrived,
-            deadline,
-            here: estimate.unwrap_or_default(),
-            ahead: Duration::ZERO,
-        };
+        let urgency =
+            Urgency { arrived, birth: arrived, deadline, here: estimate.unwrap_or_default(), ahead: Duration::ZERO };
         let key = self.calls.insert(Waiter { call, stage: Stage::Waits(None) });
         self.queue.push(now, urgency, key);
         self.waiting += 1;

@@ -76,9 +76,14 @@ impl Settings {
 
     /// What tells methods apart; by default the request's path.
     ///
-    /// Where paths have parameters the route says more. With axum, below `Router::layer`:
-    /// ```ignore
-    /// settings.method_of(|uri, extensions| extensions.get::<MatchedPath>().map_or(uri.path(), MatchedPath::as_str))
+    /// Where paths have parameters the route says more. With axum, whose `Router::layer` comes after routing:
+    /// ```
+    /// use axum::extract::MatchedPath;
+    /// use greenwave_tower::Settings;
+    ///
+    /// let settings = Settings::default().method_of(|uri, extensions| {
+    ///     extensions.get::<MatchedPath>().map_or(uri.path(), MatchedPath::as_str)
+    /// });
     /// ```
     #[must_use]
     pub fn method_of<F>(self, name: F) -> Self

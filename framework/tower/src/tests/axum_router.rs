@@ -4,6 +4,7 @@ use super::*;
 use crate::{AdmissionConfig, Context};
 use axum::Router;
 use axum::body::Body;
+use axum::extract::MatchedPath;
 use axum::routing::get;
 use http::StatusCode;
 use std::pin::pin;
@@ -15,11 +16,11 @@ fn poll<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut std::task::Context::from_waker(std::task::Waker::noop()))
 }
 
-fn request(timeout: &'static str) -> http::Request<Body> {
+pub(super) fn request(timeout: &'static str) -> http::Request<Body> {
     http::Request::get("/").header("grpc-timeout", timeout).body(Body::empty()).expect("it is sound")
 }
 
-async fn status_and_text(response: http::Response<Body>) -> (StatusCode, String) {
+pub(super) async fn status_and_text(response: http::Response<Body>) -> (StatusCode, String) {
     let (status, body) = (response.status(), response.into_body());
     let text = axum::body::to_bytes(body, 1000).await.expect("it is short");
     (status, String::from_utf8_lossy(&text).into_owned())
@@ -56,4 +57,19 @@ async fn refusals_have_a_status_and_a_text() {
     let (status, text) = status_and_text(waiting.await.expect("routers never fail")).await;
     assert_eq!((status, text.contains("deadline passed")), (StatusCode::GATEWAY_TIMEOUT, true), "{text}");
     assert_eq!((admission.counters().abandoned, admission.counters().running), (1, 0));
+}
+
+#[tokio::test]
+async fn paths_with_parameters_can_be_one_method() {
+    let hand = Hand::new();
+    let settings = Settings::default()
+        .method_of(|uri, extensions| extensions.get::<MatchedPath>().map_or(uri.path(), MatchedPath::as_str));
+    let admission = hand.admission(settings);
+    let mut app: Router = Router::new().route("/users/{id}", get(|| async {})).layer(admission.clone());
+    for path in ["/users/1", "/users/2", "/nothing", "/here"] {
+        let request = http::Request::get(path).body(Body::empty()).expect("it is sound");
+        app.call(request).await.expect("routers never fail");
+    }
+    let counters = admission.counters();
+    assert_eq!((counters.methods, counters.in_time, counters.failed), (1, 2, 2));
 }

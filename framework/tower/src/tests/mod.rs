@@ -6,6 +6,8 @@ mod axum_router;
 mod calls;
 #[cfg(feature = "pool")]
 mod pool;
+#[cfg(feature = "timer")]
+mod timer;
 mod tonic_admission;
 mod tonic_deadlines;
 
@@ -41,7 +43,7 @@ impl Hand {
     }
 
     fn deadlines(&self) -> DeadlineLayer {
-        DeadlineLayer { clock: self.clock(), ..DeadlineLayer::new() }
+        DeadlineLayer::with_clock(self.clock())
     }
 
     fn admission(&self, settings: Settings) -> AdmissionLayer {

@@ -16,10 +16,11 @@ struct Lab {
 }
 
 impl Lab {
+    /// With one permit.
     async fn new(settings: Settings) -> Self {
         let hand = Hand::new();
         let (let_go, served) = (Arc::new(Semaphore::new(0)), Arc::new(Mutex::new(Vec::new())));
-        let admission = hand.admission(settings);
+        let admission = hand.admission(settings.permits(1));
         let deadlines = hand.deadlines();
         let (gate, log) = (Arc::clone(&let_go), Arc::clone(&served));
         let clock = hand.clone();
@@ -69,7 +70,7 @@ impl Lab {
 
 #[tokio::test]
 async fn short_goes_before_long_while_there_is_one_permit() {
-    let lab = Lab::new(Settings::default().permits(1)).await;
+    let lab = Lab::new(Settings::default()).await;
     lab.teach("50").await;
     lab.teach("1").await;
     let hold = lab.begin("Hold", message("")).await;
@@ -83,9 +84,14 @@ async fn short_goes_before_long_while_there_is_one_permit() {
     assert_eq!(lab.served(), ["Hold", "1", "50"]);
 }
 
+/// What was learned counts for the cap on refusals, however long it took.
+fn one_window() -> Settings {
+    Settings::default().admission(AdmissionConfig::default().window(Duration::from_secs(86_400)))
+}
+
 #[tokio::test]
 async fn what_cannot_be_in_time_is_refused_at_once() {
-    let lab = Lab::new(Settings::default().permits(1)).await;
+    let lab = Lab::new(one_window()).await;
     lab.teach("50").await;
     assert_eq!(lab.call("50", within(20 * SECOND, "")).await, Err(Code::DeadlineExceeded));
     assert_eq!((lab.served().len(), lab.admission.counters().refused.infeasible), (0, 1));
@@ -94,7 +100,7 @@ async fn what_cannot_be_in_time_is_refused_at_once() {
 
 #[tokio::test]
 async fn by_report_only_it_is_counted_and_served() {
-    let lab = Lab::new(Settings::default().permits(1).report_only(true)).await;
+    let lab = Lab::new(one_window().report_only(true)).await;
     lab.teach("50").await;
     assert_eq!(lab.call("50", within(20 * SECOND, "")).await, Ok(String::new()));
     let counters = lab.admission.counters();
@@ -103,7 +109,7 @@ async fn by_report_only_it_is_counted_and_served() {
 
 #[tokio::test]
 async fn time_in_the_queue_counts() {
-    let lab = Lab::new(Settings::default().permits(1)).await;
+    let lab = Lab::new(Settings::default()).await;
     let hold = lab.begin("Hold", message("")).await;
     let late = lab.begin("1", within(20 * SECOND, "")).await;
     lab.hand.pass(20 * SECOND);
@@ -115,7 +121,7 @@ async fn time_in_the_queue_counts() {
 
 #[tokio::test]
 async fn who_comes_to_a_full_queue_is_turned_away() {
-    let lab = Lab::new(Settings::default().permits(1).admission(AdmissionConfig::default().max_queue(2))).await;
+    let lab = Lab::new(Settings::default().admission(AdmissionConfig::default().max_queue(2))).await;
     let mut tasks = Vec::new();
     for _ in 0..3 {
         tasks.push(lab.begin("Hold", message("")).await);
@@ -131,7 +137,7 @@ async fn who_comes_to_a_full_queue_is_turned_away() {
 
 #[tokio::test]
 async fn who_is_dropped_gives_up_its_place_or_its_permit() {
-    let lab = Lab::new(Settings::default().permits(1)).await;
+    let lab = Lab::new(Settings::default()).await;
     let hold = lab.begin("Hold", message("")).await;
     let waits = lab.begin("1", message("")).await;
     let next = lab.begin("2", message("")).await;

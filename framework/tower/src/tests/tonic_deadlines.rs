@@ -41,7 +41,11 @@ async fn the_least_of_what_is_said_counts_and_a_header_that_anybody_can_write_on
         (default.clone(), &[("grpc-timeout", "2M")], "60s"),
         (default.clone(), &[("x-envoy-expected-rq-timeout-ms", "40000")], "60s"),
         (default.clone().trust_envoy(true), &[("x-envoy-expected-rq-timeout-ms", "40000")], "40s"),
-        (default.clone().trust_envoy(true), &[("x-envoy-expected-rq-timeout-ms", "40000"), ("grpc-timeout", "30S")], "30s"),
+        (
+            default.clone().trust_envoy(true),
+            &[("x-envoy-expected-rq-timeout-ms", "40000"), ("grpc-timeout", "30S")],
+            "30s",
+        ),
     ] {
         let handlers = |_: &str| |_: Request<Bytes>| async { reply(left()) };
         let channel = serve(layer, hand.admission(Settings::default()), handlers).await;
@@ -89,7 +93,7 @@ async fn front_and_back(hand: &Hand, tell: impl Fn(&mut Request<Bytes>) + Clone 
         move |request: Request<Bytes>| {
             let (hand, back, tell) = (hand.clone(), back.clone(), tell.clone());
             async move {
-                let spends = String::from_utf8_lossy(request.get_ref()).parse().expect("a number");
+                let spends: u32 = String::from_utf8_lossy(request.get_ref()).parse().expect("a number");
                 hand.pass(spends * SECOND);
                 let mut message = message("");
                 tell(&mut message);
