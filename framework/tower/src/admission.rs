@@ -196,7 +196,7 @@ impl<S, A, F> std::fmt::Debug for AdmissionFuture<S, A, F> {
 
 /// What a response says of how the request ended: gRPC's unary errors are in the headers, those of streams are not seen.
 fn end_of<B>(response: &Response<B>) -> End {
-    let code = response.headers().get(GRPC_STATUS).map(|code| code.as_bytes());
+    let code = response.headers().get(GRPC_STATUS).map(http::HeaderValue::as_bytes);
     let status = response.status();
     match code {
         None | Some(b"0") if status.as_u16() < 400 => End::Served,

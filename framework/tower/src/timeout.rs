@@ -94,13 +94,13 @@ mod tests {
         }
     }
 
-    fn headers(name: HeaderName, values: &[&'static str]) -> HeaderMap {
+    fn headers(name: &HeaderName, values: &[&'static str]) -> HeaderMap {
         values.iter().map(|value| (name.clone(), HeaderValue::from_static(value))).collect()
     }
 
     #[test]
     fn at_most_eight_digits_and_a_unit_are_a_timeout() {
-        let read = |value| grpc_timeout(&headers(GRPC_TIMEOUT, &[value]));
+        let read = |value| grpc_timeout(&headers(&GRPC_TIMEOUT, &[value]));
         assert_eq!(read("1H"), Ok(Some(Duration::from_secs(3600))));
         assert_eq!(read("2M"), Ok(Some(Duration::from_secs(120))));
         assert_eq!(read("99999999S"), Ok(Some(Duration::from_secs(99_999_999))));
@@ -114,14 +114,14 @@ mod tests {
 
     #[test]
     fn the_least_of_several_counts_and_one_bad_one_spoils_them() {
-        assert_eq!(grpc_timeout(&headers(GRPC_TIMEOUT, &["2S", "300m"])), Ok(Some(Duration::from_millis(300))));
-        assert_eq!(grpc_timeout(&headers(GRPC_TIMEOUT, &["2S", "soon"])), Err(Malformed));
+        assert_eq!(grpc_timeout(&headers(&GRPC_TIMEOUT, &["2S", "300m"])), Ok(Some(Duration::from_millis(300))));
+        assert_eq!(grpc_timeout(&headers(&GRPC_TIMEOUT, &["2S", "soon"])), Err(Malformed));
         assert_eq!(grpc_timeout(&HeaderMap::new()), Ok(None));
     }
 
     #[test]
     fn envoy_counts_in_milliseconds_and_zero_is_none() {
-        let read = |value| envoy_timeout(&headers(ENVOY_TIMEOUT, &[value]));
+        let read = |value| envoy_timeout(&headers(&ENVOY_TIMEOUT, &[value]));
         assert_eq!(read("15000"), Some(Duration::from_secs(15)));
         assert_eq!([read("0"), read(""), read("-1"), read("+1"), read("1.5"), read("99999999999999999999")], [None; 6]);
     }
