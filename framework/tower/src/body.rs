@@ -34,6 +34,14 @@ impl<B> ResponseBody<B> {
         Self { kind: Kind::Served { body, context } }
     }
 
+    /// The service's, if it isn't the text of a refusal.
+    pub const fn inner(&self) -> Option<&B> {
+        match &self.kind {
+            Kind::Served { body, .. } => Some(body),
+            Kind::Text { .. } => None,
+        }
+    }
+
     /// A text, or nothing if it is empty.
     pub(crate) fn text(text: String) -> Self {
         Self { kind: Kind::Text { text: (!text.is_empty()).then(|| text.into()) } }

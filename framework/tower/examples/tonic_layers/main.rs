@@ -1,7 +1,7 @@
 //! An ordinary service of tonic's, a front that calls a back, with Greenwave's layers: the ten lines that are marked with `+`
 //! are all that it takes, two of which only print what is there to be seen. All else is as it was.
 //!
-//! `cargo run -p greenwave-tower --features pool --example tonic_layers` serves both methods, calls the front with half a
+//! `cargo run -p greenwave-tower --example tonic_layers` serves both methods, calls the front with half a
 //! second, and prints what was left of that in each of them.
 
 mod calls;

@@ -6,6 +6,7 @@ mod axum_router;
 mod calls;
 #[cfg(feature = "pool")]
 mod pool;
+mod services;
 #[cfg(feature = "timer")]
 mod timer;
 mod tonic_admission;
