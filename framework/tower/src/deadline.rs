@@ -149,7 +149,8 @@ where
     type Output = Result<Response<ResponseBody<B>>, E>;
 
     fn poll(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
-        match self.project().stage.project() {
+        let mut stage = self.project().stage;
+        match stage.as_mut().project() {
             StageProjection::Answered { answer } => Poll::Ready(Ok(answer.response())),
             StageProjection::Serves { future, timer, context, protocol } => {
                 if let Poll::Ready(served) = future.poll(task) {
@@ -157,7 +158,11 @@ where
                     return Poll::Ready(served.map(|response| response.map(|body| ResponseBody::served(body, scope))));
                 }
                 ready!(timer.poll_rung(task));
-                Poll::Ready(Ok(Answer { protocol: protocol.clone(), why: Why::RanOut }.response()))
+                let answer = Answer { protocol: protocol.clone(), why: Why::RanOut };
+                let response = answer.response();
+                // What is given up is dropped at once.
+                stage.set(Stage::Answered { answer });
+                Poll::Ready(Ok(response))
             }
         }
     }

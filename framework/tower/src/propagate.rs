@@ -123,14 +123,19 @@ where
     type Output = Result<Response<ResponseBody<B>>, E>;
 
     fn poll(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
-        match self.project().stage.project() {
+        let mut stage = self.project().stage;
+        match stage.as_mut().project() {
             StageProjection::Answered { answer } => Poll::Ready(Ok(answer.response())),
             StageProjection::Awaits { future, timer, protocol } => {
                 if let Poll::Ready(answered) = future.poll(task) {
                     return Poll::Ready(answered.map(|response| response.map(|body| ResponseBody::served(body, None))));
                 }
                 ready!(timer.poll_rung(task));
-                Poll::Ready(Ok(Answer { protocol: protocol.clone(), why: Why::RanOut }.response()))
+                let answer = Answer { protocol: protocol.clone(), why: Why::RanOut };
+                let response = answer.response();
+                // What is given up is dropped at once.
+                stage.set(Stage::Answered { answer });
+                Poll::Ready(Ok(response))
             }
         }
     }
