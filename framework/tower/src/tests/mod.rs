@@ -92,3 +92,10 @@ async fn until(holds: impl Fn() -> bool) {
         tokio::task::yield_now().await;
     }
 }
+
+#[test]
+fn the_example_marks_as_many_lines_as_it_says() {
+    let example = include_str!("../../examples/tonic_layers/main.rs");
+    let code = example.lines().filter(|line| !line.starts_with("//"));
+    assert_eq!(code.filter(|line| line.contains("// +")).count(), 10);
+}

@@ -150,3 +150,22 @@ async fn who_is_dropped_gives_up_its_place_or_its_permit() {
     assert_eq!((counters.left, counters.abandoned, counters.in_time), (1, 1, 1));
     assert_eq!(lab.served(), ["2"]);
 }
+
+/// By tonic's timers and the machine's clock.
+#[tokio::test]
+async fn a_handler_whose_time_is_up_gives_its_permit_back() {
+    let admission = AdmissionLayer::new(Settings::default().permits(1)).expect("it is sound");
+    let handlers = |method: &str| {
+        let answers = method == "Answers";
+        move |_: Request<Bytes>| async move { if answers { reply(String::new()) } else { std::future::pending().await } }
+    };
+    let channel = serve(DeadlineLayer::new(), admission.clone(), handlers).await;
+    let late = call(channel.clone(), "Never", within(Duration::from_millis(20), "")).await;
+    let code = late.expect_err("it never answers").code();
+    assert!(matches!(code, Code::Cancelled | Code::DeadlineExceeded), "{code:?}");
+    assert_eq!(text(call(channel, "Answers", message("")).await), Ok(String::new()));
+    // On a machine that stands still for so long the first one may not even have arrived.
+    let counters = admission.counters();
+    assert_eq!((counters.running, counters.waiting, counters.in_time), (0, 0, 1));
+    assert_eq!(counters.arrived, 1 + counters.abandoned + counters.left + counters.refused.all());
+}

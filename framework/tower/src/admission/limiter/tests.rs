@@ -115,6 +115,33 @@ fn who_waited_for_too_long_is_refused_as_it_comes_up() {
 }
 
 #[test]
+fn who_has_hardly_anything_left_of_what_it_came_with_gives_way_to_others() {
+    let mut limiter = limiter(&one_permit());
+    let running = begins(arrive(&mut limiter, START, "/any", None));
+    // It came to the process with 20 ms, of which it spent 15 ms on the way here.
+    let (now, deadline) = (START + 15 * MS, Deadline::at(START, Budget::expected(20 * MS)));
+    let Arrival::Waits(late) = limiter.arrive(now, "/any", START, deadline, &mut Vec::new()) else {
+        panic!("it waits")
+    };
+    let other = waits(arrive(&mut limiter, now, "/any", None));
+    limiter.finish(now, START, running, End::Served);
+    limiter.give(now);
+    assert!(matches!(poll(&mut limiter, late), Poll::Ready(Err(Refusal::Waited { .. }))));
+    assert!(matches!(poll(&mut limiter, other), Poll::Ready(Ok(_))));
+}
+
+#[test]
+fn those_that_have_left_take_no_memory() {
+    let mut limiter = limiter(&one_permit());
+    begins(arrive(&mut limiter, START, "/any", None));
+    for _ in 0..10_000 {
+        let key = waits(arrive(&mut limiter, START, "/any", None));
+        limiter.leave(key);
+    }
+    assert!(limiter.calls.len() <= SWEEP && limiter.queue.len() <= SWEEP);
+}
+
+#[test]
 fn a_full_queue_turns_away_what_takes_longest_if_that_is_known() {
     let mut limiter = limiter(&one_permit().admission(AdmissionConfig::default().max_queue(2)));
     teach(&mut limiter, "/long", 50 * MS);
