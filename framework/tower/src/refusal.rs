@@ -17,8 +17,11 @@ pub(crate) struct Protocol(Option<HeaderValue>);
 
 impl Protocol {
     pub(crate) fn of(headers: &HeaderMap) -> Self {
-        let content_type = headers.get(CONTENT_TYPE);
-        Self(content_type.filter(|is| is.as_bytes().starts_with(b"application/grpc")).cloned())
+        const FAMILY: &[u8] = b"application/grpc";
+        let is_grpc = |value: &&HeaderValue| {
+            value.as_bytes().get(..FAMILY.len()).is_some_and(|family| family.eq_ignore_ascii_case(FAMILY))
+        };
+        Self(headers.get(CONTENT_TYPE).filter(is_grpc).cloned())
     }
 }
 
@@ -132,6 +135,7 @@ mod tests {
 
     #[test]
     fn others_get_a_status_and_a_text() {
+        assert_eq!(answer("Application/gRPC", Why::NotSent).status(), StatusCode::OK);
         let full = answer("application/json", Why::Refused(Refusal::QueueFull { limit: 7 }));
         assert_eq!(full.status(), StatusCode::SERVICE_UNAVAILABLE);
         assert!(full.body().size_hint().lower() > 0);
