@@ -16,11 +16,11 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_encode_padding(false).with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// Names that are gRPC's or HTTP's own business.
-const RESERVED: [&str; 5] = ["content-type", "content-length", "te", "connection", RECEIPT];
-
+/// Names that are looked for, parsed once.
+static TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
+static ENVOYS_TIMEOUT: HeaderName = HeaderName::from_static("x-envoy-expected-rq-timeout-ms");
 /// By whatever value a caller asks for a receipt.
-const RECEIPT: &str = "greenwave-receipt";
+static RECEIPT: HeaderName = HeaderName::from_static("greenwave-receipt");
 
 /// What a call is.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ impl Call {
         let name = head.uri.path().strip_prefix('/').unwrap_or_default();
         let budget = budget(&head.headers, trusts_envoy).map_err(Refused::Grpc)?;
         let metadata = last.encode(&head.headers).map_err(Refused::Grpc)?;
-        let wants_receipt = head.headers.contains_key(RECEIPT);
+        let wants_receipt = head.headers.contains_key(&RECEIPT);
         Ok(Self { method: MethodId::of(name), budget, metadata, wants_receipt })
     }
 }
@@ -72,17 +72,15 @@ fn is_grpc(value: &[u8]) -> bool {
 
 /// What the headers leave of the time; the least counts.
 fn budget(headers: &HeaderMap, trusts_envoy: bool) -> Result<Budget, Status> {
-    let wrong = |name: &str| {
-        let text = format!("{name} is not at most eight digits and one of H, M, S, m, u, n");
-        move |NotATimeout| Status::new(Code::InvalidArgument, text)
-    };
-    let own = headers.get("grpc-timeout").map_or(Ok(Budget::UNLIMITED), |value| timeout::parse(value.as_bytes()));
-    let own = own.map_err(wrong("grpc-timeout"))?;
+    let wrong =
+        |NotATimeout| Status::new(Code::InvalidArgument, "grpc-timeout is not up to eight digits and one of HMSmun");
+    let own = headers.get(&TIMEOUT).map_or(Ok(Budget::UNLIMITED), |value| timeout::parse(value.as_bytes()));
+    let own = own.map_err(wrong)?;
     if !trusts_envoy {
         return Ok(own);
     }
     // What a proxy says wrongly is no reason to refuse its client.
-    let proxys = headers.get("x-envoy-expected-rq-timeout-ms").map(|value| timeout::parse_millis(value.as_bytes()));
+    let proxys = headers.get(&ENVOYS_TIMEOUT).map(|value| timeout::parse_millis(value.as_bytes()));
     Ok(proxys.and_then(Result::ok).map_or(own, |proxys| own.min(proxys)))
 }
 
@@ -106,8 +104,10 @@ impl Last {
     }
 }
 
+/// Whether a name is gRPC's or HTTP's own business.
 fn is_reserved(name: &HeaderName) -> bool {
-    name.as_str().starts_with("grpc-") || RESERVED.contains(&name.as_str())
+    let own = [&header::CONTENT_TYPE, &header::TE, &header::CONTENT_LENGTH, &header::CONNECTION, &RECEIPT];
+    own.contains(&name) || name.as_str().starts_with("grpc-")
 }
 
 fn push(into: &mut Vec<u8>, name: &str, value: &[u8]) -> Result<(), Status> {
