@@ -87,6 +87,7 @@ mod sorted;
 pub mod split;
 pub mod steal;
 pub mod time;
+pub mod timeouts;
 
 pub use absolute::AbsoluteClock;
 pub use admission::{Admission, AdmissionConfig, AdmissionConfigError, AdmissionCounters, Refusal, Verdict};

@@ -1,10 +1,10 @@
 //! What a request's headers say: which method, until when, and what else the handler may want to know.
 
-use crate::timeout::{self, NotATimeout};
 use base64::Engine as _;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use greenwave_policy::Budget;
+use greenwave_policy::timeouts::{NotATimeout, envoy_timeout, grpc_timeout};
 use greenwave_proto::status::{Code, Reason, Status};
 use greenwave_proto::wire::{MethodId, push_meta};
 use http::{HeaderMap, HeaderName, Method, StatusCode, header, request};
@@ -74,14 +74,14 @@ fn is_grpc(value: &[u8]) -> bool {
 fn budget(headers: &HeaderMap, trusts_envoy: bool) -> Result<Budget, Status> {
     let wrong =
         |NotATimeout| Status::new(Code::InvalidArgument, "grpc-timeout is not up to eight digits and one of HMSmun");
-    let own = headers.get(&TIMEOUT).map_or(Ok(Budget::UNLIMITED), |value| timeout::parse(value.as_bytes()));
-    let own = own.map_err(wrong)?;
-    if !trusts_envoy {
-        return Ok(own);
+    let mut least = Budget::UNLIMITED;
+    for value in headers.get_all(&TIMEOUT) {
+        least = least.min(grpc_timeout(value.as_bytes()).map(Budget::expected).map_err(wrong)?);
     }
     // What a proxy says wrongly is no reason to refuse its client.
-    let proxys = headers.get(&ENVOYS_TIMEOUT).map(|value| timeout::parse_millis(value.as_bytes()));
-    Ok(proxys.and_then(Result::ok).map_or(own, |proxys| own.min(proxys)))
+    let proxys = headers.get(&ENVOYS_TIMEOUT).filter(|_| trusts_envoy);
+    let proxys = proxys.and_then(|value| envoy_timeout(value.as_bytes()).ok().flatten());
+    Ok(proxys.map_or(least, |proxys| least.min(Budget::expected(proxys))))
 }
 
 impl Last {

@@ -22,7 +22,6 @@ mod headers;
 mod message;
 mod pipe;
 mod replies;
-mod timeout;
 mod transport;
 mod woken;
 

@@ -1,17 +1,13 @@
 //! The headers that say how long an answer is waited for: read from requests that come in, written into those that go out.
-//!
-//! `grpc-timeout` is gRPC's: at most eight digits and a unit (gRPC over HTTP/2, "Requests"). Envoy writes
-//! `x-envoy-expected-rq-timeout-ms`, which is worth something only if nobody but Envoy can write it.
+//! Envoy's is worth something only if nobody but Envoy can write it.
 
+use greenwave_policy::timeouts;
+pub(crate) use greenwave_policy::timeouts::NotATimeout as Malformed;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use std::time::Duration;
 
 pub(crate) const GRPC_TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 pub(crate) const ENVOY_TIMEOUT: HeaderName = HeaderName::from_static("x-envoy-expected-rq-timeout-ms");
-
-/// A value of `grpc-timeout` that can't be one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Malformed;
 
 /// What `grpc-timeout` says, the least if it is said more than once.
 ///
@@ -20,7 +16,7 @@ pub(crate) struct Malformed;
 pub(crate) fn grpc_timeout(headers: &HeaderMap) -> Result<Option<Duration>, Malformed> {
     let mut least: Option<Duration> = None;
     for value in headers.get_all(GRPC_TIMEOUT) {
-        let timeout = parse(value.as_bytes()).ok_or(Malformed)?;
+        let timeout = timeouts::grpc_timeout(value.as_bytes())?;
         least = Some(least.map_or(timeout, |least| least.min(timeout)));
     }
     Ok(least)
@@ -28,9 +24,7 @@ pub(crate) fn grpc_timeout(headers: &HeaderMap) -> Result<Option<Duration>, Malf
 
 /// What Envoy says. 0 is its word for no timeout; what isn't a number says nothing.
 pub(crate) fn envoy_timeout(headers: &HeaderMap) -> Option<Duration> {
-    let value = headers.get(ENVOY_TIMEOUT)?.to_str().ok()?;
-    let millis = value.bytes().all(|digit| digit.is_ascii_digit()).then(|| value.parse::<u64>().ok())??;
-    (millis > 0).then(|| Duration::from_millis(millis))
+    timeouts::envoy_timeout(headers.get(ENVOY_TIMEOUT)?.as_bytes()).ok().flatten()
 }
 
 /// A value of `grpc-timeout` that is `left`, in the finest unit in which it has at most eight digits, rounded down: who is
@@ -53,24 +47,6 @@ pub(crate) fn written(left: Duration) -> HeaderValue {
 /// Eight digits.
 const MOST: u128 = 99_999_999;
 
-fn parse(value: &[u8]) -> Option<Duration> {
-    let (unit, digits) = value.split_last()?;
-    if digits.is_empty() || digits.len() > 8 {
-        return None;
-    }
-    let digit = |digit: &u8| digit.is_ascii_digit().then(|| u64::from(digit - b'0'));
-    let number = digits.iter().try_fold(0, |number, next| Some(number * 10 + digit(next)?))?;
-    match unit {
-        b'H' => Some(Duration::from_secs(number * 3600)),
-        b'M' => Some(Duration::from_secs(number * 60)),
-        b'S' => Some(Duration::from_secs(number)),
-        b'm' => Some(Duration::from_millis(number)),
-        b'u' => Some(Duration::from_micros(number)),
-        b'n' => Some(Duration::from_nanos(number)),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -78,18 +54,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_bytes_come_are_read_as_the_grammar_has_it(value in "[0-9HMSmunx +.-]{0,11}") {
-            let (digits, unit) = value.split_at(value.len().saturating_sub(1));
-            let is_one = (1..=8).contains(&digits.len())
-                && digits.bytes().all(|digit| digit.is_ascii_digit())
-                && ["H", "M", "S", "m", "u", "n"].contains(&unit);
-            prop_assert_eq!(parse(value.as_bytes()).is_some(), is_one);
-        }
-
-        #[test]
         fn what_is_written_is_read_again_whatever_it_is(nanos: u64) {
             let left = Duration::from_nanos(nanos);
-            let read = parse(written(left).as_bytes()).expect("it is well formed");
+            let read = timeouts::grpc_timeout(written(left).as_bytes()).expect("it is well formed");
             prop_assert!(read <= left && left - read <= left / 10_000);
         }
     }

@@ -6,6 +6,7 @@ use anyhow::Context;
 use greenwave::Address;
 use greenwave_bench::arrivals::Arrivals;
 use greenwave_bench::capacity::{self, Trial};
+use greenwave_bench::grpc;
 use greenwave_bench::load::{self, Plan};
 use greenwave_bench::measured::{Measured, Tally};
 use greenwave_bench::process::{ServerProcess, TimeLimit};
@@ -164,7 +165,8 @@ fn with_server<T>(
     let socket = server.socket()?;
     let mut target: Box<dyn Served> = match system.stack {
         Stack::Greenwave => Box::new(Greenwave::connect(&Address::Tcp(socket), &calls)?),
-        Stack::Tonic | Stack::TonicPool => Box::new(tonic_client::connect(socket, &calls)?),
+        Stack::Grpc => Box::new(tonic_client::connect(socket, crate::calls::SERVICE, &calls)?),
+        Stack::Tonic | Stack::TonicPool => Box::new(tonic_client::connect(socket, grpc::SERVICE, &calls)?),
     };
     let before = target.usage().with_context(what)?;
     let measured = measure(&mut calls, &mut *target).with_context(|| format!("{}: {}", what(), server.state()))?;

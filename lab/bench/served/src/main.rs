@@ -100,7 +100,7 @@ impl Serve {
         process::end_with_starter();
         let quantum = self.quantum_us.map(|micros| Duration::try_from_secs_f64(micros / 1e6)).transpose()?;
         match self.stack {
-            Stack::Greenwave => server::serve(self.mix, self.core, self.order, quantum),
+            Stack::Greenwave | Stack::Grpc => server::serve(self.mix, self.core, self.order, quantum),
             Stack::Tonic => tonic_server::serve(self.mix, false),
             Stack::TonicPool => tonic_server::serve(self.mix, true),
         }

@@ -6,13 +6,14 @@
 
 use std::time::Duration;
 
+use anyhow::Context as _;
 use clap::Args;
 use greenwave_bench::benchmark;
 use greenwave_bench::claims::fits;
 
 use crate::case::{Case, Mix};
 use crate::cell::Times;
-use crate::system::{SYSTEMS, System};
+use crate::system::{FCFS, SYSTEMS, Stack, System};
 
 const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
@@ -29,6 +30,9 @@ pub(crate) struct Options {
     /// So many rounds of everything
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
     pub(crate) rounds: Option<u8>,
+    /// What a load is a share of: what this system does in a closed loop
+    #[arg(long, value_name = "NAME", default_value = FCFS.name)]
+    pub(crate) unit: String,
     /// Measure each for so long
     #[arg(long, value_name = "MS")]
     pub(crate) window: Option<u64>,
@@ -41,6 +45,8 @@ pub(crate) struct Plan {
     /// What a quick run leaves out.
     pub(crate) left_out: Vec<String>,
     pub(crate) systems: Vec<System>,
+    /// By what the load is counted.
+    pub(crate) unit: System,
     pub(crate) times: Times,
     /// Whether all is measured of which something is claimed.
     pub(crate) is_full: bool,
@@ -68,7 +74,10 @@ impl Plan {
         let cases = all.into_iter().filter(|case| chosen.contains(&case.to_string())).collect();
         let names = wanted.what.choose_systems(&SYSTEMS.map(|system| system.name))?;
         let has_time = |name: &str| !quick || !wanted.what.systems.is_empty() || QUICK_SYSTEMS.contains(&name);
-        let is_wanted = |system: &System| names.contains(&system.name) && has_time(system.name);
+        // At shares of what fcfs does with a client of our own there is too much for tonic's.
+        let is_named = |system: &System| wanted.what.systems.iter().any(|name| name == system.name);
+        let is_asked_for = |system: &System| system.stack != Stack::Grpc || is_named(system);
+        let is_wanted = |system: &System| names.contains(&system.name) && has_time(system.name) && is_asked_for(system);
         let systems = SYSTEMS.into_iter().filter(is_wanted).collect();
         let is_chosen = !wanted.what.cases.is_empty() || !wanted.what.systems.is_empty();
         let rounds = match (wanted.rounds, quick) {
@@ -78,7 +87,10 @@ impl Plan {
         };
         let window = wanted.window.map_or(ms(800), ms);
         let times = Times { warm_up: ms(200), warm_up_overload: ms(1000), window, saturated: ms(500) };
-        Ok(Self { cases, left_out, systems, times, is_full: !quick && !is_chosen, rounds })
+        let unit = SYSTEMS.into_iter().find(|system| system.name == wanted.unit);
+        let unit = unit.with_context(|| format!("--unit: no system is called `{}`", wanted.unit))?;
+        let is_full = !quick && !is_chosen && unit == FCFS;
+        Ok(Self { cases, left_out, systems, unit, times, is_full, rounds })
     }
 
     /// How many times a case is measured.
@@ -125,7 +137,8 @@ mod tests {
 
     fn wanted(quick: bool, cases: &[&str], systems: &[&str]) -> Options {
         let [cases, systems] = [cases, systems].map(|names| names.iter().map(|&name| name.to_owned()).collect());
-        Options { what: benchmark::Wanted { quick, cases, systems }, ..Options::default() }
+        let what = benchmark::Wanted { quick, cases, systems };
+        Options { what, unit: FCFS.name.to_owned(), ..Options::default() }
     }
 
     #[test]

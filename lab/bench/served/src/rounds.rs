@@ -1,6 +1,6 @@
 //! All systems in turns.
 //!
-//! The unit of load is what the server does first come, first served in a closed loop. It is measured before each block of
+//! The unit of load is what the server does first come, first served in a closed loop, or another system. It is measured before each block of
 //! cases, and once again at the end of a mix, so that drift shows.
 
 use anyhow::{Context, ensure};
@@ -15,7 +15,7 @@ use crate::cell::Testbed;
 use crate::claims::CLAIMS;
 use crate::plan::{Options, Plan};
 use crate::ratios;
-use crate::system::{FCFS, System};
+use crate::system::System;
 
 /// Measures what is wanted with servers on this core, prints it and writes it.
 pub(crate) fn bench(core: usize, wanted: &Options) -> anyhow::Result<()> {
@@ -78,7 +78,7 @@ impl Run<'_> {
             let capacity = self.capacity(mix)?;
             first = first.or(Some(capacity));
             let block = format!("{}/{}", mix.name, cases[0].deadlines.name());
-            self.bench.results.push(&block, FCFS.name, "capacity_per_s", capacity);
+            self.bench.results.push(&block, plan.unit.name, "capacity_per_s", capacity);
             for &case in cases {
                 let seed = self.seed + 1;
                 self.measure(&case.to_string(), plan.rounds(case), Some(case), |round, system, progress| {
@@ -89,7 +89,7 @@ impl Run<'_> {
         }
         if let Some(first) = first {
             let last = self.capacity(mix)?;
-            self.bench.results.push(mix.name, FCFS.name, "capacity_last_over_first", last / first);
+            self.bench.results.push(mix.name, plan.unit.name, "capacity_last_over_first", last / first);
         }
         Ok(())
     }
@@ -111,7 +111,7 @@ impl Run<'_> {
 
     fn capacity(&mut self, mix: Mix) -> anyhow::Result<f64> {
         self.bench.progress.step(format!("{}: capacity", mix.name));
-        let figures = self.testbed.saturated(FCFS, mix, &mut self.bench.progress)?;
+        let figures = self.testbed.saturated(self.plan.unit, mix, &mut self.bench.progress)?;
         figures.get("saturated_per_s").copied().context("a closed loop has a rate")
     }
 }

@@ -22,6 +22,8 @@ pub(crate) struct System {
 pub(crate) enum Stack {
     /// This project.
     Greenwave,
+    /// The same, called by gRPC: the client is tonic's.
+    Grpc,
     /// gRPC on tokio. Handlers are run where they are called.
     Tonic,
     /// The same, and handlers are jobs of a [`Pool`](greenwave_quanta::Pool).
@@ -31,7 +33,7 @@ pub(crate) enum Stack {
 /// First come, first served, each to its end: what a load is a share of.
 pub(crate) const FCFS: System = greenwave("fcfs", &["--order", "fcfs", "--quantum-us", "0"]);
 
-pub(crate) const SYSTEMS: [System; 9] = [
+pub(crate) const SYSTEMS: [System; 10] = [
     FCFS,
     // A server with the settings that it has by default.
     greenwave("default", &[]),
@@ -43,6 +45,7 @@ pub(crate) const SYSTEMS: [System; 9] = [
     greenwave("edf", &["--order", "edf", "--quantum-us", "5"]),
     // The order by default, each to its end.
     greenwave("cooperative", &["--quantum-us", "0"]),
+    System { name: "grpc", stack: Stack::Grpc, settings: &[] },
     System { name: "tonic", stack: Stack::Tonic, settings: &[] },
     System { name: "tonic-pool", stack: Stack::TonicPool, settings: &[] },
 ];
@@ -75,7 +78,7 @@ mod tests {
         for System { name, settings, .. } in SYSTEMS {
             let order = settings.iter().skip_while(|word| **word != "--order").nth(1);
             assert!(order.is_none_or(|order| order.parse::<Order>().is_ok()), "{name}");
-            assert!(!["default", "cooperative"].contains(&name) || order.is_none());
+            assert!(!["default", "grpc", "cooperative"].contains(&name) || order.is_none());
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use greenwave_bench::grpc::{GrpcTarget, Settings, path};
+use greenwave_bench::grpc::{GrpcTarget, Settings};
 use tonic::Code;
 use tonic::transport::Endpoint;
 
@@ -17,7 +17,8 @@ pub(crate) const MOST: usize = 4096;
 /// With one alone it does less.
 const CONNECTIONS: usize = 4;
 
-pub(crate) fn connect(address: SocketAddr, calls: &Calls) -> anyhow::Result<GrpcTarget> {
+/// `service`: what the methods belong to.
+pub(crate) fn connect(address: SocketAddr, service: &str, calls: &Calls) -> anyhow::Result<GrpcTarget> {
     let endpoint = Endpoint::from_shared(format!("http://{address}"))?.tcp_nodelay(true).buffer_size(MOST);
     let connect = async || {
         let mut channels = Vec::new();
@@ -26,7 +27,7 @@ pub(crate) fn connect(address: SocketAddr, calls: &Calls) -> anyhow::Result<Grpc
         }
         Ok(channels)
     };
-    let paths = calls.methods().map(path).collect::<Result<_, _>>()?;
+    let paths = calls.methods().map(|method| format!("/{service}/{method}").parse()).collect::<Result<_, _>>()?;
     let miss = |code| match code {
         Code::DeadlineExceeded | Code::Cancelled => "given-up",
         Code::ResourceExhausted => "queue-full",
