@@ -3,54 +3,19 @@
 //! `valgrind --tool=callgrind --separate-threads=yes target/release/examples/null_grpc 20000`, and the same with more calls: the
 //! difference of the server thread's files is that of the calls.
 
-use bytes::{Buf, BufMut, Bytes};
+#[path = "../tests/as_is/mod.rs"]
+mod as_is;
+
+use as_is::AsIs;
+use bytes::Bytes;
 use greenwave_rpc::{Router, Server, ServerConfig, Wait};
 use greenwave_verbs::Choice;
 use tonic::Request;
 use tonic::client::Grpc;
-use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::transport::Endpoint;
 
 const AT_ONCE: usize = 64;
-
-/// Messages are bytes.
-#[derive(Clone, Copy, Default)]
-struct AsIs;
-
-impl Codec for AsIs {
-    type Encode = Bytes;
-    type Decode = Bytes;
-    type Encoder = Self;
-    type Decoder = Self;
-
-    fn encoder(&mut self) -> Self {
-        Self
-    }
-
-    fn decoder(&mut self) -> Self {
-        Self
-    }
-}
-
-impl Encoder for AsIs {
-    type Item = Bytes;
-    type Error = tonic::Status;
-
-    fn encode(&mut self, message: Bytes, buffer: &mut EncodeBuf<'_>) -> Result<(), tonic::Status> {
-        buffer.put(message);
-        Ok(())
-    }
-}
-
-impl Decoder for AsIs {
-    type Item = Bytes;
-    type Error = tonic::Status;
-
-    fn decode(&mut self, buffer: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, tonic::Status> {
-        Ok(Some(buffer.copy_to_bytes(buffer.remaining())))
-    }
-}
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let calls: usize = std::env::args().nth(1).map_or(Ok(20_000), |calls| calls.parse())?;

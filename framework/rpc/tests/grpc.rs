@@ -1,8 +1,10 @@
 //! Clients of gRPC that know nothing of Greenwave, on the port of a Greenwave server: tonic's, and bytes by hand.
 
+mod as_is;
 mod echo;
 
-use bytes::{Buf, BufMut, Bytes};
+use as_is::AsIs;
+use bytes::Bytes;
 use echo::{ECHO, MINUTE, echo};
 use greenwave_rpc::*;
 use greenwave_verbs::{Address, Choice};
@@ -10,7 +12,6 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 use tonic::client::Grpc;
-use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::transport::Endpoint;
 use tonic::{Code, Request, Status as Failed};
@@ -19,44 +20,6 @@ const BACKENDS: [Choice; 2] = [Choice::Epoll, Choice::Auto];
 
 fn serve(router: Router, config: ServerConfig) -> ServerHandle {
     Server::start(config.listen(["tcp://127.0.0.1:0".parse().unwrap()]), router).unwrap()
-}
-
-/// Messages are bytes.
-#[derive(Clone, Copy, Default)]
-struct AsIs;
-
-impl Codec for AsIs {
-    type Encode = Bytes;
-    type Decode = Bytes;
-    type Encoder = Self;
-    type Decoder = Self;
-
-    fn encoder(&mut self) -> Self {
-        Self
-    }
-
-    fn decoder(&mut self) -> Self {
-        Self
-    }
-}
-
-impl Encoder for AsIs {
-    type Item = Bytes;
-    type Error = Failed;
-
-    fn encode(&mut self, message: Bytes, buffer: &mut EncodeBuf<'_>) -> Result<(), Failed> {
-        buffer.put(message);
-        Ok(())
-    }
-}
-
-impl Decoder for AsIs {
-    type Item = Bytes;
-    type Error = Failed;
-
-    fn decode(&mut self, buffer: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Failed> {
-        Ok(Some(buffer.copy_to_bytes(buffer.remaining())))
-    }
 }
 
 type Client = Grpc<tonic::transport::Channel>;
