@@ -323,6 +323,14 @@ impl GrpcCallee {
         if let State::Over(over) = &self.state { Some(over) } else { None }
     }
 
+    /// Whether nothing remains to be done with the connection but to close it: it is over, and if in order, all is sent.
+    pub fn is_done(&self) -> bool {
+        match self.over() {
+            Some(Over::Closed) => self.pipe.outgoing() == 0,
+            over => over.is_some(),
+        }
+    }
+
     /// Takes no further calls, and is [over](Self::over) when those that were begun are answered.
     pub fn go_away(&mut self) {
         match &mut self.state {
@@ -353,9 +361,9 @@ impl GrpcCallee {
         self.is_dirty || self.pipe.outgoing() > 0
     }
 
-    /// Calls that are not answered, and answers that are not sent.
+    /// Calls that are not answered, those that are half received included, and answers that are not sent.
     pub fn unanswered(&self) -> usize {
-        self.open + usize::from(self.waiting() > 0)
+        self.receiving + self.open + usize::from(self.waiting() > 0)
     }
 
     /// The calls that are being served, each with the task that serves it.

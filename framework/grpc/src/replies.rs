@@ -3,13 +3,14 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use greenwave_proto::receipt::Receipt;
-use greenwave_proto::status::{Code, Status};
+use greenwave_proto::status::{Code, Reason, Status};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use std::fmt::Write as _;
 
 const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
+const PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
 const ACCEPTED: HeaderName = HeaderName::from_static("grpc-accept-encoding");
 
 const RECEIPT: HeaderName = HeaderName::from_static("greenwave-receipt-bin");
@@ -71,6 +72,10 @@ pub(crate) fn failure(status: &Status, receipt: Option<&Receipt>) -> Response<()
         into.insert(MESSAGE, value);
     }
     add(receipt, into);
+    if matches!(status.reason, Reason::Expired(_) | Reason::Infeasible | Reason::QueueFull | Reason::TooManyCalls) {
+        // It is not to be sent again: that would be more of what there is too much of (gRFC A6).
+        into.insert(PUSHBACK, HeaderValue::from_static("-1"));
+    }
     if code == Code::Unimplemented {
         into.insert(ACCEPTED, HeaderValue::from_static("identity"));
     }
@@ -106,8 +111,6 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use greenwave_proto::status::Reason;
-
     fn said(status: &Status) -> (String, String) {
         let response = failure(status, None);
         let text = |name| response.headers().get(name).map_or("", |value| value.to_str().unwrap()).to_owned();
@@ -118,7 +121,10 @@ mod tests {
     fn a_failure_is_its_number_and_its_text() {
         let failed = Status::new(Code::NotFound, "no user \"7\": 100 %\nünknown");
         assert_eq!(said(&failed), ("5".to_owned(), "no user \"7\": 100 %25%0A%C3%BCnknown".to_owned()));
-        let (number, text) = said(&Status::refused(Reason::QueueFull, "of 100"));
+        let refused = Status::refused(Reason::QueueFull, "of 100");
+        assert_eq!(failure(&refused, None).headers().get(PUSHBACK).unwrap(), "-1");
+        assert_eq!(failure(&failed, None).headers().get(PUSHBACK), None);
+        let (number, text) = said(&refused);
         assert!(number == "8" && text.contains("queue is full (of 100)") && text.contains("send less"), "{text}");
         assert_eq!(said(&Status::new(Code::Ok, "")), ("13".to_owned(), String::new()));
         assert_eq!(said(&Status::new(Code::Unknown, "ä".repeat(5000))).1.len(), 3 * TEXT_MOST);

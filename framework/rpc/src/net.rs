@@ -413,7 +413,7 @@ impl Net {
         let since = *self.drained_since.get_or_insert(now);
         let left_alone = |peer: &Peer| match &peer.end {
             End::Callee(callee) => callee.link.is_left_alone() || callee.link.agreed().is_none(),
-            End::Grpc(callee) => callee.over().is_some(),
+            End::Grpc(callee) => callee.is_done(),
             End::Caller(_) | End::Leaving { .. } => true,
         };
         now.since(since) >= FAREWELL || self.ends.peers.iter().all(|(_, peer)| left_alone(peer))

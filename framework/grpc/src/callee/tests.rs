@@ -338,6 +338,33 @@ fn a_server_that_goes_away_answers_what_was_asked() {
     assert_eq!(pair.callee.over(), Some(&Over::Closed));
 }
 
+/// What is left to be sent when a connection has come to its end in order is sent before it is done.
+#[test]
+fn a_server_that_goes_away_is_done_when_its_last_answer_is_sent() {
+    let mut pair = Pair::new(Limits::new());
+    let _response = pair.call(&[], b"");
+    let arrival = pair.arrived().unwrap();
+    pair.callee.go_away();
+    pair.run();
+    pair.wire.room = 10;
+    let answer = Answer {
+        call: arrival.call,
+        result: Ok(vec![7; 5000]),
+        receipt: Receipt::default(),
+        deadline: Deadline::NEVER,
+    };
+    pair.callee.answer(answer);
+    let mut sent = 0;
+    while !pair.callee.is_done() {
+        pair.callee.transmit(pair.now, &mut pair.wire, &mut |_| {}).unwrap();
+        assert!(sent > 5000 || !pair.wire.bytes.is_empty(), "there is something to send");
+        sent += pair.wire.bytes.len();
+        pair.wire.bytes.clear();
+        assert!(sent < 10_000, "it is never done");
+    }
+    assert!(sent > 5000 && pair.callee.over() == Some(&Over::Closed));
+}
+
 /// A peer that writes and reads nothing: what it wrote is held up to a bound.
 #[test]
 fn who_writes_and_never_reads_is_closed_on() {

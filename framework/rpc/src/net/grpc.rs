@@ -55,7 +55,7 @@ impl Ends {
             // As in a flush.
             tracing::debug!(endpoint = %endpoint.id, %error, "not sent");
         }
-        if callee.over().is_some() {
+        if callee.is_done() {
             self.fates.push(Fate::Finish(key));
             // Fates are met by polls and sweeps.
             self.next_sweep = now;
@@ -66,8 +66,8 @@ impl Ends {
     /// Sees to it that an end that was given something goes on.
     fn look_after(&mut self, key: PeerKey) {
         let Peer { end: End::Grpc(callee), .. } = &self.peers[key.index] else { return };
-        let (is_over, has_output) = (callee.over().is_some(), callee.has_output());
-        if is_over {
+        let (is_done, has_output) = (callee.is_done(), callee.has_output());
+        if is_done {
             self.fates.push(Fate::Finish(key));
         } else if has_output {
             self.mark(key.index);
