@@ -87,6 +87,10 @@ const CONNECTION_WINDOW: u32 = 2 << 20;
 /// The longest list of headers, in bytes.
 const HEADERS_MOST: u32 = 16 << 10;
 
+/// How many streams may go wrong in the life of a connection before it is closed: parts of requests that were refused go on
+/// coming for a while, and count.
+const RESETS_MOST: usize = 1 << 16;
+
 /// Memory of an idle connection's buffers beyond which it is given up, in bytes.
 const IDLE_MOST: usize = 16 << 10;
 
@@ -106,6 +110,10 @@ pub struct GrpcCallee {
     assembling: usize,
     /// Bytes of answers that `h2` has yet to write.
     unsent: Arc<AtomicUsize>,
+    /// Bytes that were left in the pipe when it was last sent from.
+    left: usize,
+    /// No further calls are taken.
+    is_leaving: bool,
     /// Something was handed to `h2` since it was polled.
     is_dirty: bool,
     last: Last,
@@ -128,7 +136,7 @@ struct Bounds {
 struct Timers {
     /// Begun. After `limits.handshake`.
     handshake: Time,
-    /// Sent more of a request. After `limits.stall`.
+    /// Sent more of some request. After `limits.stall`; it may have, and then the timer is set again.
     half_received: Time,
     /// Read more of what it is sent. After `limits.stall`.
     unsent: Time,
@@ -160,6 +168,8 @@ enum Stream {
 struct Receiving {
     call: Call,
     received: Time,
+    /// When the last part of it came.
+    progressed: Time,
     incoming: Incoming,
     /// Of `assembling`.
     announced: usize,
@@ -184,6 +194,11 @@ impl GrpcCallee {
             .initial_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
             .max_header_list_size(HEADERS_MOST)
+            // A thread that was held up finds many calls and their cancellations at once: that is no attack. What these are
+            // meant to bound, the streams are bounded by.
+            .max_pending_accept_reset_streams(limits.calls as usize)
+            .max_concurrent_reset_streams(limits.calls as usize)
+            .max_local_error_reset_streams(Some(RESETS_MOST))
             .handshake(pipe.clone());
         Self {
             state: State::Handshaking(handshake),
@@ -196,6 +211,8 @@ impl GrpcCallee {
             open: 0,
             assembling: 0,
             unsent: Arc::default(),
+            left: 0,
+            is_leaving: false,
             is_dirty: true,
             last: Last::default(),
             settings,
@@ -212,6 +229,9 @@ impl GrpcCallee {
         buffer: &mut dyn FnMut(usize) -> Vec<u8>,
         sink: &mut dyn FnMut(CalleeEvent),
     ) {
+        if self.over().is_some() {
+            return;
+        }
         self.pipe.feed(bytes);
         self.advance(&mut Reading { now, buffer, sink });
         let unread = self.pipe.unread();
@@ -231,15 +251,15 @@ impl GrpcCallee {
         transport: &mut T,
         sink: &mut dyn FnMut(CalleeEvent),
     ) -> Result<(), T::Error> {
-        let before = self.waiting();
+        let (unsent, left) = (self.unsent.load(Ordering::Relaxed), self.left);
         let sent = self.transmit_all(now, transport, sink);
-        let waiting = self.waiting();
-        if waiting == 0 {
+        self.left = self.pipe.outgoing();
+        if self.waiting() == 0 {
             self.timers.unsent = Time::MAX;
             if self.open + self.receiving == 0 {
                 self.pipe.shrink(IDLE_MOST);
             }
-        } else if waiting < before {
+        } else if self.unsent.load(Ordering::Relaxed) < unsent || self.left < left {
             self.timers.unsent = now + self.limits.stall;
         } else {
             self.timers.unsent = self.timers.unsent.min(now + self.limits.stall);
@@ -281,6 +301,9 @@ impl GrpcCallee {
                     Poll::Ready(Ok(connection)) => {
                         self.timers.handshake = Time::MAX;
                         self.state = State::Open(connection);
+                        if self.is_leaving {
+                            self.go_away();
+                        }
                     }
                     Poll::Ready(Err(error)) => return self.end(Over::Broken(error.to_string())),
                 },
@@ -333,26 +356,33 @@ impl GrpcCallee {
 
     /// Takes no further calls, and is [over](Self::over) when those that were begun are answered.
     pub fn go_away(&mut self) {
-        match &mut self.state {
-            State::Open(connection) => {
-                connection.graceful_shutdown();
-                self.is_dirty = true;
-            }
-            // Nobody has been heard, so nobody is left without an answer.
-            State::Handshaking(_) => self.end(Over::Closed),
-            State::Over(_) => {}
+        // A peer that has yet to begin is told when it has.
+        self.is_leaving = true;
+        if let State::Open(connection) = &mut self.state {
+            connection.graceful_shutdown();
+            self.is_dirty = true;
         }
+    }
+
+    /// Closes the connection, and tells the peer which of its calls was the last to be taken in, as far as there is room.
+    pub fn close<T: PlainTransport>(&mut self, now: Time, transport: &mut T) {
+        self.shut(now, transport, Reason::NO_ERROR);
+        self.end(Over::Closed);
     }
 
     /// Tells the peer that the connection is over because of what it did, as far as there is room.
     pub fn dismiss<T: PlainTransport>(&mut self, now: Time, transport: &mut T, over: Over) {
+        self.shut(now, transport, Reason::ENHANCE_YOUR_CALM);
+        self.state = State::Over(over);
+    }
+
+    fn shut<T: PlainTransport>(&mut self, now: Time, transport: &mut T, reason: Reason) {
         if let State::Open(connection) = &mut self.state {
-            connection.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
+            connection.abrupt_shutdown(reason);
             self.is_dirty = true;
-            // It is closed on next, so whatever fails does so for good reason.
+            // It is closed next, so whatever fails does so for good reason.
             let _ = self.transmit(now, transport, &mut |_| {});
         }
-        self.state = State::Over(over);
     }
 
     /// Whether there is something to send.
@@ -363,7 +393,7 @@ impl GrpcCallee {
 
     /// Calls that are not answered, those that are half received included, and answers that are not sent.
     pub fn unanswered(&self) -> usize {
-        self.receiving + self.open + usize::from(self.waiting() > 0)
+        self.receiving + self.open + usize::from(self.waiting() > 0 || self.is_dirty)
     }
 
     /// The calls that are being served, each with the task that serves it.
@@ -391,11 +421,15 @@ impl GrpcCallee {
         self.timers.handshake.min(self.timers.half_received).min(self.timers.unsent)
     }
 
-    /// What the peer did not do in time, if there is something. The connection is to be [dismissed](Self::dismiss) then.
-    pub fn on_timeout(&mut self, now: Time) -> Option<Over> {
+    /// Gives up requests of which nothing more came. What the peer did not do in time for the whole connection, if there is
+    /// something: it is to be [dismissed](Self::dismiss) then.
+    pub fn on_timeout(&mut self, now: Time, sink: &mut dyn FnMut(CalleeEvent)) -> Option<Over> {
+        if self.timers.half_received <= now {
+            self.give_up_stalled(&mut Reading { now, buffer: &mut Vec::with_capacity, sink });
+        }
         if self.timers.handshake <= now {
             Some(Over::Handshake(self.limits.handshake))
-        } else if self.timers.half_received.min(self.timers.unsent) <= now {
+        } else if self.timers.unsent <= now {
             Some(Over::Stalled(self.limits.stall))
         } else {
             None
@@ -418,7 +452,8 @@ impl GrpcCallee {
         });
         assert_eq!(self.assembling, announced.sum::<usize>());
         assert!(self.assembling <= self.limits.assembly_bytes);
-        assert!(self.pipe.unread() <= INPUT_MOST || self.over().is_some());
+        // What came with the last bytes before the end.
+        assert!(self.pipe.unread() <= INPUT_MOST + (64 << 10));
     }
 }
 

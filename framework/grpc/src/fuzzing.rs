@@ -103,7 +103,7 @@ pub fn callee(steps: &[u8]) {
             }
             8 => {
                 now = now + Duration::from_secs(u64::from(steps.byte() % 40));
-                if let Some(over) = callee.on_timeout(now) {
+                if let Some(over) = callee.on_timeout(now, &mut |_| {}) {
                     callee.dismiss(now, &mut Sink(1000), over);
                 }
             }

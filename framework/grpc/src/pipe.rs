@@ -82,8 +82,9 @@ impl AsyncRead for Pipe {
     fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let mut ends = self.ends();
         let unread = &ends.input[ends.read..];
-        if unread.is_empty() {
-            // Whoever feeds it polls the connection then.
+        // Whoever feeds it polls the connection then, and whoever sends what is there too. Nothing is taken in of a peer that
+        // doesn't read, or what it calls for would pile up in `h2`.
+        if unread.is_empty() || ends.output.len() >= OUTPUT_MOST {
             return Poll::Pending;
         }
         let len = unread.len().min(into.remaining());

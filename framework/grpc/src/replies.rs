@@ -51,7 +51,9 @@ fn add(receipt: Option<&Receipt>, headers: &mut HeaderMap) {
     let mut bytes = own.concat();
     receipt.encode_stages(RECEIPTS_MOST, &mut bytes);
     // Base64 is a header's value, whatever it is of.
-    if let Ok(value) = HeaderValue::from_str(&STANDARD_NO_PAD.encode(bytes)) {
+    if let Ok(mut value) = HeaderValue::from_str(&STANDARD_NO_PAD.encode(bytes)) {
+        // No two are the same, so it is not to take the place of others in the compression's table.
+        value.set_sensitive(true);
         headers.insert(RECEIPT, value);
     }
 }
@@ -66,9 +68,10 @@ pub(crate) fn failure(status: &Status, receipt: Option<&Receipt>) -> Response<()
     let text = status.to_string();
     // What a handler said is passed on as it is; the framework's refusals say what happened and what to do.
     let said = if status.reason.as_u8() == 0 { &status.message } else { &text };
-    if let Ok(value) = HeaderValue::from_str(&escaped(said))
+    if let Ok(mut value) = HeaderValue::from_str(&escaped(said))
         && !value.is_empty()
     {
+        value.set_sensitive(true);
         into.insert(MESSAGE, value);
     }
     add(receipt, into);

@@ -29,15 +29,18 @@ impl GrpcCallee {
     }
 }
 
+/// The longest answer, in bytes: what HTTP/2's windows can count, less what precedes it.
+const ANSWER_MOST: usize = i32::MAX as usize - 5;
+
 fn respond_with(
     mut respond: SendResponse<Message>,
     result: Result<Vec<u8>, Status>,
     receipt: Option<&Receipt>,
     unsent: &Arc<AtomicUsize>,
 ) -> Result<(), h2::Error> {
-    let result = result.and_then(|body| match u32::try_from(body.len()) {
-        Ok(_) => Ok(body),
-        Err(_) => Err(Status::refused(Reason::ReplyTooLarge, format!("it has {} bytes", body.len()))),
+    let result = result.and_then(|body| {
+        let too_long = || Status::refused(Reason::ReplyTooLarge, format!("it has {} bytes", body.len()));
+        if body.len() <= ANSWER_MOST { Ok(body) } else { Err(too_long()) }
     });
     match result {
         Ok(body) => {

@@ -6,9 +6,9 @@ use crate::message::{Incoming, Message};
 use crate::replies;
 use greenwave_policy::{Deadline, Time};
 use greenwave_proto::connection::{Arrival, CalleeEvent};
-use greenwave_proto::status::{Reason, Status};
+use greenwave_proto::status::{Code, Reason, Status};
 use h2::server::SendResponse;
-use h2::{Reason as Code, RecvStream};
+use h2::{Reason as H2Reason, RecvStream};
 use http::Request;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
@@ -27,7 +27,7 @@ impl GrpcCallee {
             Err(Refused::Http(code)) => {
                 // Fails only if the peer has reset the stream, and then nobody waits.
                 let _ = respond.send_response(replies::http(code), true);
-                return;
+                return (reading.sink)(CalleeEvent::Refused);
             }
             Err(Refused::Grpc(status)) => return refuse(reading, respond, &status),
         };
@@ -36,13 +36,19 @@ impl GrpcCallee {
             let text = format!("{unsent} bytes of answers are not read yet, more than {most}");
             return refuse(reading, respond, &Status::refused(Reason::TooManyCalls, text));
         }
-        let Some(slot) = self.take_slot() else { return respond.send_reset(Code::REFUSED_STREAM) };
+        let Some(slot) = self.take_slot() else {
+            respond.send_reset(H2Reason::REFUSED_STREAM);
+            return (reading.sink)(CalleeEvent::Refused);
+        };
+        let announced = call.metadata.as_ref().map_or(0, |metadata| metadata.len());
         self.receiving += 1;
+        self.assembling += announced;
         self.slots[usize::from(slot)].stream = Stream::Receiving(Box::new(Receiving {
             call,
             received: reading.now,
+            progressed: reading.now,
             incoming: Incoming::default(),
-            announced: 0,
+            announced,
             body,
             respond,
         }));
@@ -79,7 +85,8 @@ impl GrpcCallee {
                     // Fails only for more than was received.
                     let _ = it.body.flow_control().release_capacity(bytes.len());
                     let added = it.incoming.add(&bytes, self.limits.message_bytes, reading.buffer);
-                    let announced = it.incoming.announced();
+                    let metadata = it.call.metadata.as_ref().map_or(0, |metadata| metadata.len());
+                    let announced = metadata + it.incoming.announced();
                     self.assembling += announced - std::mem::replace(&mut it.announced, announced);
                     let (held, most) = (self.assembling, self.limits.assembly_bytes);
                     if let Err(status) = added {
@@ -94,7 +101,9 @@ impl GrpcCallee {
                 Poll::Ready(Some(Err(_))) => return self.give_up(reading, slot, None),
                 Poll::Ready(None) => return self.arrive(reading, slot),
                 Poll::Pending => {
-                    self.timers.half_received = reading.now + self.limits.stall;
+                    it.progressed = reading.now;
+                    let due = reading.now + self.limits.stall;
+                    self.timers.half_received = self.timers.half_received.min(due);
                     return;
                 }
             }
@@ -108,6 +117,25 @@ impl GrpcCallee {
             Some(status) => refuse(reading, it.respond, status),
             None => (reading.sink)(CalleeEvent::Withdrawn),
         }
+    }
+
+    /// Gives up the requests of which no part has come for too long. Others of the connection may be other people's.
+    pub(super) fn give_up_stalled(&mut self, reading: &mut Reading<'_>) {
+        let stall = self.limits.stall;
+        let mut next = Time::MAX;
+        for slot in 0..self.slots.len() as u16 {
+            let Stream::Receiving(it) = &self.slots[usize::from(slot)].stream else { continue };
+            let due = it.progressed + stall;
+            if due <= reading.now {
+                let status =
+                    Status::new(Code::DeadlineExceeded, format!("nothing more of the request came in {stall:?}"));
+                self.give_up(reading, slot, Some(&status));
+                self.is_dirty = true;
+            } else {
+                next = next.min(due);
+            }
+        }
+        self.timers.half_received = next;
     }
 
     fn take_receiving(&mut self, slot: u16) -> Option<Box<Receiving>> {

@@ -266,6 +266,34 @@ fn a_request_that_is_taken_back_half_way_leaves_nothing() {
     assert!(pair.callee.assembling == 0 && pair.callee.next_timeout() == Time::MAX);
 }
 
+/// Behind a proxy, a connection is many people's: who doesn't go on is given up, and nobody else.
+#[test]
+fn a_request_that_does_not_go_on_is_given_up_and_harms_no_other() {
+    let limits = Limits::new();
+    let stall = limits.stall_time();
+    let mut pair = Pair::new(limits);
+    let (mut stalled, mut stream) = pair.open(&[]);
+    stream.send_data(framed(b"message").slice(..7), false).unwrap();
+    pair.run();
+    pair.now = pair.now + stall / 2;
+    let (mut slow, mut other) = pair.open(&[]);
+    other.send_data(framed(b"slow").slice(..6), false).unwrap();
+    pair.run();
+    pair.now = Time::ZERO + stall;
+    assert_eq!(pair.callee.next_timeout(), pair.now);
+    let events = &mut pair.events;
+    assert_eq!(pair.callee.on_timeout(pair.now, &mut |event| events.push(event)), None);
+    assert!(matches!(pair.events[..], [CalleeEvent::Refused]));
+    pair.run();
+    assert_eq!(pair.failed_with(&mut stalled), "4");
+    assert_eq!(pair.callee.next_timeout(), pair.now + stall / 2);
+    other.send_data(framed(b"slow").slice(6..), true).unwrap();
+    pair.run();
+    let arrival = pair.arrived().unwrap();
+    pair.answer(&arrival, Ok(b"fine".to_vec()));
+    assert_eq!(pair.outcome(&mut slow).1, framed(b"fine"));
+}
+
 #[test]
 fn what_can_not_be_taken_in_is_refused_and_harms_no_other() {
     let limits = Limits::new().message_bytes(1000).assembly_bytes(1500);
@@ -305,10 +333,10 @@ fn who_reads_no_answers_gets_no_further_calls_served_and_is_stalled() {
     }
     let mut refused = pair.call(&[], b"");
     assert_eq!(pair.failed_with(&mut refused), "8");
-    assert_eq!(pair.callee.on_timeout(Time::ZERO), None);
+    assert_eq!(pair.callee.on_timeout(Time::ZERO, &mut |_| {}), None);
     let late = Time::ZERO + stall;
     assert_eq!(pair.callee.next_timeout(), late);
-    assert_eq!(pair.callee.on_timeout(late), Some(Over::Stalled(stall)));
+    assert_eq!(pair.callee.on_timeout(late, &mut |_| {}), Some(Over::Stalled(stall)));
     pair.callee.dismiss(late, &mut pair.wire, Over::Stalled(stall));
     assert_eq!(pair.callee.over(), Some(&Over::Stalled(stall)));
     assert!(!pair.wire.bytes.is_empty(), "the peer is told");
@@ -321,7 +349,7 @@ fn who_does_not_begin_in_time_is_dismissed() {
     callee.receive(Time::ZERO, b"PRI * HTTP/2.0\r\n", &mut Vec::with_capacity, &mut |_| {});
     let late = Time::ZERO + limits.handshake_time();
     assert_eq!(callee.next_timeout(), late);
-    assert_eq!(callee.on_timeout(late), Some(Over::Handshake(limits.handshake_time())));
+    assert_eq!(callee.on_timeout(late, &mut |_| {}), Some(Over::Handshake(limits.handshake_time())));
 }
 
 #[test]
@@ -379,6 +407,53 @@ fn who_writes_and_never_reads_is_closed_on() {
         }
     }
     assert!(matches!(pair.callee.over(), Some(Over::Unread(_))));
+}
+
+/// The same with calls that are refused at once and taken back: they don't pile up.
+#[test]
+fn who_asks_and_takes_back_and_never_reads_is_closed_on() {
+    let mut pair = Pair::new(Limits::new());
+    pair.wire.room = 0;
+    let mut refused = 0;
+    let mut receive = |pair: &mut Pair| {
+        let _ = poll(&mut pair.connection);
+        let mut said = Vec::new();
+        let say = |bytes: &[u8]| -> Result<(), Infallible> {
+            said.extend_from_slice(bytes);
+            Ok(())
+        };
+        pair.pipe.send(usize::MAX, say).unwrap();
+        let sink = &mut |event| refused += usize::from(matches!(event, CalleeEvent::Refused));
+        pair.callee.receive(pair.now, &said, &mut Vec::with_capacity, sink);
+    };
+    for _ in 0..20_000 {
+        let request = Request::post("http://here/a.A/One").header("content-type", "text/plain").body(()).unwrap();
+        let (response, mut stream) = pair.requests.send_request(request, true).unwrap();
+        receive(&mut pair);
+        stream.send_reset(Reason::CANCEL);
+        drop(response);
+        receive(&mut pair);
+    }
+    assert!(refused < 10_000, "{refused} were taken in");
+}
+
+/// PINGs are no progress: they keep nobody alive who doesn't read.
+#[test]
+fn who_pings_and_reads_no_answer_is_stalled() {
+    let limits = Limits::new();
+    let stall = limits.stall_time();
+    let mut pair = Pair::with(limits, client::Builder::new().initial_window_size(10));
+    let _unread = pair.call(&[], b"");
+    let arrival = pair.arrived().unwrap();
+    pair.answer(&arrival, Ok(vec![0; 1000]));
+    let due = pair.callee.next_timeout();
+    assert_eq!(due, Time::ZERO + stall);
+    pair.now = pair.now + stall / 2;
+    let ping = [&[0, 0, 8, 6, 0, 0, 0, 0, 0][..], &[7; 8]].concat();
+    pair.callee.receive(pair.now, &ping, &mut Vec::with_capacity, &mut |_| {});
+    pair.callee.transmit(pair.now, &mut pair.wire, &mut |_| {}).unwrap();
+    assert!(!pair.wire.bytes.is_empty(), "it is answered");
+    assert_eq!(pair.callee.next_timeout(), due);
 }
 
 proptest! {

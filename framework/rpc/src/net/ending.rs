@@ -150,6 +150,9 @@ impl Net {
         let indices: Vec<usize> = self.ends.peers.iter().map(|(index, _)| index).collect();
         for index in indices {
             if let Some(endpoint) = self.ends.disconnect(index) {
+                if let End::Grpc(callee) = &mut self.ends.peers[index].end {
+                    callee.close(now, &mut Endpoint { queue: &mut *self.queue, id: endpoint });
+                }
                 self.close(now, endpoint, Close::Flush);
                 self.lose(now, index, Reason::ConnectionLost, "closed from this side", events);
             }

@@ -9,7 +9,7 @@ use super::directory::Directory;
 use super::endpoint::Endpoint;
 use super::pool::Pool;
 use super::rotation::Elsewhere;
-use super::{ConnectionConfig, Event, PeerKey};
+use super::{ConnectionConfig, Event, PeerKey, grpc};
 use crate::counters::Counters;
 use greenwave_grpc::{GrpcCallee, Over};
 use greenwave_policy::{Rotation, Time};
@@ -204,7 +204,8 @@ impl Ends {
             if peer.due() <= now {
                 let key = PeerKey { index, serial: peer.serial };
                 if let End::Grpc(callee) = &mut peer.end {
-                    if let Some(over) = callee.on_timeout(now) {
+                    let (late, counters) = (&mut *events, &self.counters);
+                    if let Some(over) = callee.on_timeout(now, &mut |event| grpc::tell(key, event, late, counters)) {
                         self.fates.push(Fate::Dismiss(key, over));
                     }
                 } else if let Err(violation) = peer.on_timeout(now, events) {

@@ -29,7 +29,11 @@ impl Ends {
         let (Some((limits, settings)), Some(index)) = (settings, self.index_of(endpoint)) else {
             return self.fates.push(Fate::Abort(endpoint));
         };
-        self.peers[index].end = End::Grpc(Box::new(GrpcCallee::new(&limits, settings, now)));
+        let mut callee = GrpcCallee::new(&limits, settings, now);
+        if self.draining {
+            callee.go_away();
+        }
+        self.peers[index].end = End::Grpc(Box::new(callee));
         self.counters.grpc_connections.add(1);
         self.mark(index);
         self.expect(index);
@@ -99,7 +103,7 @@ impl Net {
 }
 
 /// Says what a connection brought.
-fn tell(key: PeerKey, event: CalleeEvent, events: &mut Vec<Event>, counters: &Counters) {
+pub(super) fn tell(key: PeerKey, event: CalleeEvent, events: &mut Vec<Event>, counters: &Counters) {
     match event {
         CalleeEvent::Arrived(arrival) => events.push(Event::Call(key, arrival)),
         CalleeEvent::Cancelled(call, task) => events.push(Event::Cancelled(key, call, task)),
