@@ -30,9 +30,9 @@ pub(crate) struct Options {
     /// So many rounds of everything
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
     pub(crate) rounds: Option<u8>,
-    /// What a load is a share of: what this system does in a closed loop
-    #[arg(long, value_name = "NAME", default_value = FCFS.name)]
-    pub(crate) unit: String,
+    /// What a load is a share of: what this system does in a closed loop [default: fcfs]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) unit: Option<String>,
     /// Measure each for so long
     #[arg(long, value_name = "MS")]
     pub(crate) window: Option<u64>,
@@ -87,8 +87,9 @@ impl Plan {
         };
         let window = wanted.window.map_or(ms(800), ms);
         let times = Times { warm_up: ms(200), warm_up_overload: ms(1000), window, saturated: ms(500) };
-        let unit = SYSTEMS.into_iter().find(|system| system.name == wanted.unit);
-        let unit = unit.with_context(|| format!("--unit: no system is called `{}`", wanted.unit))?;
+        let unit = wanted.unit.as_deref().unwrap_or(FCFS.name);
+        let found = SYSTEMS.into_iter().find(|system| system.name == unit);
+        let unit = found.with_context(|| format!("--unit: no system is called `{unit}`"))?;
         let is_full = !quick && !is_chosen && unit == FCFS;
         Ok(Self { cases, left_out, systems, unit, times, is_full, rounds })
     }
@@ -137,8 +138,7 @@ mod tests {
 
     fn wanted(quick: bool, cases: &[&str], systems: &[&str]) -> Options {
         let [cases, systems] = [cases, systems].map(|names| names.iter().map(|&name| name.to_owned()).collect());
-        let what = benchmark::Wanted { quick, cases, systems };
-        Options { what, unit: FCFS.name.to_owned(), ..Options::default() }
+        Options { what: benchmark::Wanted { quick, cases, systems }, ..Options::default() }
     }
 
     #[test]
