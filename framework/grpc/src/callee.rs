@@ -118,18 +118,8 @@ pub struct GrpcCallee {
     is_dirty: bool,
     last: Last,
     settings: GrpcSettings,
-    limits: Bounds,
+    limits: Limits,
     timers: Timers,
-}
-
-/// What a connection may take, of the [`Limits`].
-#[derive(Clone, Copy)]
-struct Bounds {
-    calls: u32,
-    message_bytes: usize,
-    assembly_bytes: usize,
-    handshake: Duration,
-    stall: Duration,
 }
 
 /// When the peer has to have done something; [`Time::MAX`]: nothing is waited for.
@@ -187,17 +177,16 @@ struct Reading<'a> {
 impl GrpcCallee {
     /// A serving end of a connection that begins at this time.
     pub fn new(limits: &Limits, settings: GrpcSettings, now: Time) -> Self {
-        let limits = Bounds::of(limits);
         let pipe = Pipe::default();
         let handshake = Builder::new()
-            .max_concurrent_streams(limits.calls)
+            .max_concurrent_streams(limits.most_calls())
             .initial_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
             .max_header_list_size(HEADERS_MOST)
             // A thread that was held up finds many calls and their cancellations at once: that is no attack. What these are
             // meant to bound, the streams are bounded by.
-            .max_pending_accept_reset_streams(limits.calls as usize)
-            .max_concurrent_reset_streams(limits.calls as usize)
+            .max_pending_accept_reset_streams(limits.most_calls() as usize)
+            .max_concurrent_reset_streams(limits.most_calls() as usize)
             .max_local_error_reset_streams(Some(RESETS_MOST))
             .handshake(pipe.clone());
         Self {
@@ -216,8 +205,8 @@ impl GrpcCallee {
             is_dirty: true,
             last: Last::default(),
             settings,
-            limits,
-            timers: Timers { handshake: now + limits.handshake, half_received: Time::MAX, unsent: Time::MAX },
+            limits: *limits,
+            timers: Timers { handshake: now + limits.handshake_time(), half_received: Time::MAX, unsent: Time::MAX },
         }
     }
 
@@ -260,9 +249,9 @@ impl GrpcCallee {
                 self.pipe.shrink(IDLE_MOST);
             }
         } else if self.unsent.load(Ordering::Relaxed) < unsent || self.left < left {
-            self.timers.unsent = now + self.limits.stall;
+            self.timers.unsent = now + self.limits.stall_time();
         } else {
-            self.timers.unsent = self.timers.unsent.min(now + self.limits.stall);
+            self.timers.unsent = self.timers.unsent.min(now + self.limits.stall_time());
         }
         sent
     }
@@ -428,9 +417,9 @@ impl GrpcCallee {
             self.give_up_stalled(&mut Reading { now, buffer: &mut Vec::with_capacity, sink });
         }
         if self.timers.handshake <= now {
-            Some(Over::Handshake(self.limits.handshake))
+            Some(Over::Handshake(self.limits.handshake_time()))
         } else if self.timers.unsent <= now {
-            Some(Over::Stalled(self.limits.stall))
+            Some(Over::Stalled(self.limits.stall_time()))
         } else {
             None
         }
@@ -445,27 +434,15 @@ impl GrpcCallee {
         assert_eq!((self.open, open), (open, count(|stream| matches!(stream, Stream::Open { .. }))));
         assert_eq!(self.receiving, count(|stream| matches!(stream, Stream::Receiving(_))));
         assert_eq!(self.free.len(), count(|stream| matches!(stream, Stream::Free)));
-        assert!(self.slots.len() <= self.limits.calls as usize);
+        assert!(self.slots.len() <= self.limits.most_calls() as usize);
         let announced = self.slots.iter().map(|slot| match &slot.stream {
             Stream::Receiving(receiving) => receiving.announced,
             _ => 0,
         });
         assert_eq!(self.assembling, announced.sum::<usize>());
-        assert!(self.assembling <= self.limits.assembly_bytes);
+        assert!(self.assembling <= self.limits.most_assembly_bytes());
         // What came with the last bytes before the end.
         assert!(self.pipe.unread() <= INPUT_MOST + (64 << 10));
-    }
-}
-
-impl Bounds {
-    fn of(limits: &Limits) -> Self {
-        Self {
-            calls: limits.most_calls(),
-            message_bytes: limits.most_message_bytes(),
-            assembly_bytes: limits.most_assembly_bytes(),
-            handshake: limits.handshake_time(),
-            stall: limits.stall_time(),
-        }
     }
 }
 

@@ -64,6 +64,13 @@ impl Call {
     }
 }
 
+impl Call {
+    /// Bytes of the metadata.
+    pub(crate) fn metadata_len(&self) -> usize {
+        self.metadata.as_ref().map_or(0, |metadata| metadata.len())
+    }
+}
+
 /// `application/grpc`, with a format of messages or without.
 fn is_grpc(value: &[u8]) -> bool {
     let Some((family, rest)) = value.split_at_checked(b"application/grpc".len()) else { return false };

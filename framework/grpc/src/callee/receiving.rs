@@ -31,7 +31,7 @@ impl GrpcCallee {
             }
             Err(Refused::Grpc(status)) => return refuse(reading, respond, &status),
         };
-        let (unsent, most) = (self.unsent.load(Ordering::Relaxed), self.limits.assembly_bytes);
+        let (unsent, most) = (self.unsent.load(Ordering::Relaxed), self.limits.most_assembly_bytes());
         if unsent > most {
             let text = format!("{unsent} bytes of answers are not read yet, more than {most}");
             return refuse(reading, respond, &Status::refused(Reason::TooManyCalls, text));
@@ -40,7 +40,7 @@ impl GrpcCallee {
             respond.send_reset(H2Reason::REFUSED_STREAM);
             return (reading.sink)(CalleeEvent::Refused);
         };
-        let announced = call.metadata.as_ref().map_or(0, |metadata| metadata.len());
+        let announced = call.metadata_len();
         self.receiving += 1;
         self.assembling += announced;
         self.slots[usize::from(slot)].stream = Stream::Receiving(Box::new(Receiving {
@@ -59,7 +59,8 @@ impl GrpcCallee {
         let slot = match self.free.pop() {
             Some(slot) => slot,
             None => {
-                let slot = u16::try_from(self.slots.len()).ok().filter(|slot| u32::from(*slot) < self.limits.calls)?;
+                let slot =
+                    u16::try_from(self.slots.len()).ok().filter(|slot| u32::from(*slot) < self.limits.most_calls())?;
                 self.slots.push(Slot { generation: 0, stream: Stream::Free, waker: self.woken.waker(slot) });
                 slot
             }
@@ -84,11 +85,10 @@ impl GrpcCallee {
                 Poll::Ready(Some(Ok(bytes))) => {
                     // Fails only for more than was received.
                     let _ = it.body.flow_control().release_capacity(bytes.len());
-                    let added = it.incoming.add(&bytes, self.limits.message_bytes, reading.buffer);
-                    let metadata = it.call.metadata.as_ref().map_or(0, |metadata| metadata.len());
-                    let announced = metadata + it.incoming.announced();
+                    let added = it.incoming.add(&bytes, self.limits.most_message_bytes(), reading.buffer);
+                    let announced = it.call.metadata_len() + it.incoming.announced();
                     self.assembling += announced - std::mem::replace(&mut it.announced, announced);
-                    let (held, most) = (self.assembling, self.limits.assembly_bytes);
+                    let (held, most) = (self.assembling, self.limits.most_assembly_bytes());
                     if let Err(status) = added {
                         return self.give_up(reading, slot, Some(&status));
                     }
@@ -102,7 +102,7 @@ impl GrpcCallee {
                 Poll::Ready(None) => return self.arrive(reading, slot),
                 Poll::Pending => {
                     it.progressed = reading.now;
-                    let due = reading.now + self.limits.stall;
+                    let due = reading.now + self.limits.stall_time();
                     self.timers.half_received = self.timers.half_received.min(due);
                     return;
                 }
@@ -121,7 +121,7 @@ impl GrpcCallee {
 
     /// Gives up the requests of which no part has come for too long. Others of the connection may be other people's.
     pub(super) fn give_up_stalled(&mut self, reading: &mut Reading<'_>) {
-        let stall = self.limits.stall;
+        let stall = self.limits.stall_time();
         let mut next = Time::MAX;
         for slot in 0..self.slots.len() as u16 {
             let Stream::Receiving(it) = &self.slots[usize::from(slot)].stream else { continue };

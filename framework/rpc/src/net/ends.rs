@@ -9,7 +9,7 @@ use super::directory::Directory;
 use super::endpoint::Endpoint;
 use super::pool::Pool;
 use super::rotation::Elsewhere;
-use super::{ConnectionConfig, Event, PeerKey, grpc};
+use super::{ConnectionConfig, Event, PeerKey};
 use crate::counters::Counters;
 use greenwave_grpc::{GrpcCallee, Over};
 use greenwave_policy::{Rotation, Time};
@@ -205,7 +205,7 @@ impl Ends {
                 let key = PeerKey { index, serial: peer.serial };
                 if let End::Grpc(callee) = &mut peer.end {
                     let (late, counters) = (&mut *events, &self.counters);
-                    if let Some(over) = callee.on_timeout(now, &mut |event| grpc::tell(key, event, late, counters)) {
+                    if let Some(over) = callee.on_timeout(now, &mut |event| tell(key, Some(event), late, counters)) {
                         self.fates.push(Fate::Dismiss(key, over));
                     }
                 } else if let Err(violation) = peer.on_timeout(now, events) {
@@ -304,13 +304,8 @@ impl Ends {
                 (received, &caller.link)
             }
             End::Callee(callee) => {
-                let received = callee.receive(now, chunk, |len| pool.take_about(len)).map(|event| match event {
-                    Some(CalleeEvent::Arrived(arrival)) => events.push(Event::Call(key, arrival)),
-                    Some(CalleeEvent::Cancelled(call, task)) => events.push(Event::Cancelled(key, call, task)),
-                    Some(CalleeEvent::Refused) => counters.refused.add(1),
-                    Some(CalleeEvent::Withdrawn) => counters.cancelled.add(1),
-                    None => {}
-                });
+                let received = callee.receive(now, chunk, |len| pool.take_about(len));
+                let received = received.map(|event| tell(key, event, events, counters));
                 (received, &callee.link)
             }
             End::Grpc(_) => return self.receive_grpc(now, index, chunk, events),
@@ -331,6 +326,18 @@ impl Ends {
                 self.fates.push(Fate::Expel(key, violation));
             }
         }
+    }
+}
+
+/// Says what a serving end found, if it found anything.
+#[inline(always)]
+pub(super) fn tell(key: PeerKey, event: Option<CalleeEvent>, events: &mut Vec<Event>, counters: &Counters) {
+    match event {
+        Some(CalleeEvent::Arrived(arrival)) => events.push(Event::Call(key, arrival)),
+        Some(CalleeEvent::Cancelled(call, task)) => events.push(Event::Cancelled(key, call, task)),
+        Some(CalleeEvent::Refused) => counters.refused.add(1),
+        Some(CalleeEvent::Withdrawn) => counters.cancelled.add(1),
+        None => {}
     }
 }
 

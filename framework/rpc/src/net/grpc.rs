@@ -1,13 +1,11 @@
 //! Connections whose clients speak gRPC: what their ends are given, and what comes of it.
 
 use super::endpoint::Endpoint;
-use super::ends::{End, Ends, Fate, Peer};
+use super::ends::{End, Ends, Fate, Peer, tell};
 use super::{Event, Net, PeerKey};
-use crate::counters::Counters;
 use crate::status::Reason;
 use greenwave_grpc::{GrpcCallee, Over, PlainTransport};
 use greenwave_policy::Time;
-use greenwave_proto::connection::CalleeEvent;
 use greenwave_verbs::{Close, EndpointId, VerbsError};
 
 impl PlainTransport for Endpoint<'_> {
@@ -45,7 +43,8 @@ impl Ends {
         let Self { peers, pool, counters, .. } = self;
         let Peer { serial, end: End::Grpc(callee), .. } = &mut peers[index] else { return };
         let key = PeerKey { index, serial: *serial };
-        callee.receive(now, bytes, &mut |len| pool.take_for(len), &mut |event| tell(key, event, events, counters));
+        callee
+            .receive(now, bytes, &mut |len| pool.take_for(len), &mut |event| tell(key, Some(event), events, counters));
         self.look_after(key);
     }
 
@@ -55,7 +54,7 @@ impl Ends {
         let Self { peers, late, counters, .. } = self;
         let Peer { serial, end: End::Grpc(callee), .. } = &mut peers[index] else { return };
         let key = PeerKey { index, serial: *serial };
-        if let Err(error) = callee.transmit(now, endpoint, &mut |event| tell(key, event, late, counters)) {
+        if let Err(error) = callee.transmit(now, endpoint, &mut |event| tell(key, Some(event), late, counters)) {
             // As in a flush.
             tracing::debug!(endpoint = %endpoint.id, %error, "not sent");
         }
@@ -99,15 +98,5 @@ impl Net {
         self.ends.disconnect(key.index);
         self.close(now, id, Close::Flush);
         self.lose(now, key.index, Reason::ConnectionLost, &over.to_string(), events);
-    }
-}
-
-/// Says what a connection brought.
-pub(super) fn tell(key: PeerKey, event: CalleeEvent, events: &mut Vec<Event>, counters: &Counters) {
-    match event {
-        CalleeEvent::Arrived(arrival) => events.push(Event::Call(key, arrival)),
-        CalleeEvent::Cancelled(call, task) => events.push(Event::Cancelled(key, call, task)),
-        CalleeEvent::Refused => counters.refused.add(1),
-        CalleeEvent::Withdrawn => counters.cancelled.add(1),
     }
 }
