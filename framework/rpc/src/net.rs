@@ -27,7 +27,7 @@ use endpoint::Endpoint;
 use ends::{End, Ends, Peer};
 use greenwave_grpc::GrpcSettings;
 use greenwave_policy::{Backoff, Time};
-use greenwave_proto::connection::{Absolute, Answer, Arrival, Finished, Link, Setup};
+use greenwave_proto::connection::{Absolute, Answer, Arrival, Finished, Link, Setup, StreamEvent, StreamMessage};
 use greenwave_proto::outcome::Outcome;
 use greenwave_proto::sending::Sending;
 use greenwave_verbs::{
@@ -53,10 +53,24 @@ pub(crate) enum Event {
     Call(PeerKey, Arrival),
     /// The caller of an open call no longer wants the answer; it is to be answered all the same.
     Cancelled(PeerKey, CallId, Option<usize>),
+    /// Something came for an open call that streams; with the task that serves it.
+    Streamed(PeerKey, CallId, Option<usize>, News),
+    /// Something came for a call that was made here and streams.
+    Answered(StreamEvent),
     /// A call that was made here is over.
     Done { token: usize, outcome: Outcome },
     /// A connection came in, for some cluster to adopt.
     Accepted(DetachedEndpoint),
+}
+
+/// What came for a call that is served here.
+pub(crate) enum News {
+    /// A message of its request.
+    Message(StreamMessage),
+    /// The request's end.
+    Ended,
+    /// So many bytes of its answer's messages have gone out.
+    Sent(usize),
 }
 
 /// How this side's ends of connections are set up.

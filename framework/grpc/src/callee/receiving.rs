@@ -172,6 +172,7 @@ impl GrpcCallee {
             deadline: Deadline::at(received, budget),
             birth: received,
             parallel_unit: false,
+            streams: false,
             received,
             metadata,
             body,

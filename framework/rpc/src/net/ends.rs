@@ -335,6 +335,11 @@ pub(super) fn tell(key: PeerKey, event: Option<CalleeEvent>, events: &mut Vec<Ev
     match event {
         Some(CalleeEvent::Arrived(arrival)) => events.push(Event::Call(key, arrival)),
         Some(CalleeEvent::Cancelled(call, task)) => events.push(Event::Cancelled(key, call, task)),
+        Some(CalleeEvent::Message(call, task, message)) => {
+            events.push(Event::Streamed(key, call, task, News::Message(message)));
+        }
+        Some(CalleeEvent::Ended(call, task)) => events.push(Event::Streamed(key, call, task, News::Ended)),
+        Some(CalleeEvent::Sent(call, task, bytes)) => events.push(Event::Streamed(key, call, task, News::Sent(bytes))),
         Some(CalleeEvent::Refused) => counters.refused.add(1),
         Some(CalleeEvent::Withdrawn) => counters.cancelled.add(1),
         None => {}

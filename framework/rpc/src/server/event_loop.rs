@@ -286,6 +286,8 @@ impl EventLoop {
                     }
                 }
                 Event::Cancelled(peer, call, task) => self.cancel(now, peer, call, task),
+                Event::Streamed(..) => {}
+                Event::Answered(_) => {}
                 Event::Accepted(endpoint) => {
                     let heads = &self.role.heads;
                     let least = heads

@@ -105,7 +105,7 @@ impl Drop for ReplyGuard {
         if self.head.is_some() {
             let status = Status::new(Code::Internal, "the thread that was to serve it has ended");
             let (receipt, deadline) = (Receipt::default(), Deadline::NEVER);
-            self.send(None, Answer { call: self.call, result: Err(status), receipt, deadline });
+            self.send(None, Answer { call: self.call, result: Err(status), receipt, deadline, extra: None });
         }
     }
 }

@@ -203,6 +203,6 @@ impl EventLoop {
         let queue = now.since(arrival.received);
         let receipt = Receipt { queue, total: queue, ..Default::default() };
         let deadline = arrival.deadline;
-        self.answer(peer, Answer { call: arrival.call, result: Err(status), receipt, deadline });
+        self.answer(peer, Answer { call: arrival.call, result: Err(status), receipt, deadline, extra: None });
     }
 }

@@ -56,7 +56,7 @@ impl EventLoop {
             counters.wasted_nanos.add(service);
         }
         self.role.inbox.finished(task.turns);
-        let answer = Answer { call: task.call, result, receipt, deadline: task.urgency.deadline };
+        let answer = Answer { call: task.call, result, receipt, deadline: task.urgency.deadline, extra: None };
         let (peer, reply_guard) = (task.peer, task.reply_guard.take());
         if let Some(request) = self.tasks.end(index) {
             self.net.recycle(request);
