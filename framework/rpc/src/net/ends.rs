@@ -9,7 +9,7 @@ use super::directory::Directory;
 use super::endpoint::Endpoint;
 use super::pool::Pool;
 use super::rotation::Elsewhere;
-use super::{ConnectionConfig, Event, PeerKey};
+use super::{ConnectionConfig, Event, News, PeerKey};
 use crate::counters::Counters;
 use greenwave_grpc::{GrpcCallee, Over};
 use greenwave_policy::{Rotation, Time};
