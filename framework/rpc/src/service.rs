@@ -1,7 +1,8 @@
 //! What a server can be asked: methods by name, and the handler of each.
 
 use crate::context::Context;
-use crate::status::Status;
+use crate::status::{Code, Status};
+use crate::stream::{Incoming, Outgoing};
 use crate::wire::MethodId;
 use bytes::Bytes;
 use std::collections::HashMap;
@@ -16,6 +17,10 @@ pub type Handler = Arc<dyn Fn(&Context, &[u8], &mut Vec<u8>) -> Result<(), Statu
 
 /// Like a [`Handler`], but the request is its own: it may keep it, or slices of it, for as long as it likes, without a copy.
 pub type KeepingHandler = Arc<dyn Fn(&Context, Bytes, &mut Vec<u8>) -> Result<(), Status> + Send + Sync>;
+
+/// Serves one method whose request, answer or both are streams of messages. It runs in a coroutine as a [`Handler`] does;
+/// the answer ends with it, by what it returns.
+pub type StreamHandler = Arc<dyn Fn(&Context, Incoming, Outgoing) -> Result<(), Status> + Send + Sync>;
 
 /// The methods of a server. Made once, before the server starts.
 #[derive(Clone, Default)]
@@ -55,6 +60,7 @@ pub(crate) struct Method {
 enum Either {
     Reads(Handler),
     Keeps(KeepingHandler),
+    Streams(StreamHandler),
 }
 
 impl Method {
@@ -70,6 +76,7 @@ impl Method {
         context: &Context,
         request: Vec<u8>,
         reply: &mut Vec<u8>,
+        halves: impl FnOnce() -> Option<(Incoming, Outgoing)>,
     ) -> (Vec<u8>, Result<(), Status>) {
         match &self.handler {
             Either::Reads(handler) => {
@@ -77,7 +84,19 @@ impl Method {
                 (request, result)
             }
             Either::Keeps(handler) => (Vec::new(), handler(context, request.into(), reply)),
+            Either::Streams(handler) => {
+                let lost = || Status::new(Code::Internal, "the call has no streams");
+                let result =
+                    halves().ok_or_else(lost).and_then(|(incoming, outgoing)| handler(context, incoming, outgoing));
+                (request, result)
+            }
         }
+    }
+
+    /// Whether its request, its answer or both are streams.
+    #[inline]
+    pub(crate) fn streams(&self) -> bool {
+        matches!(self.handler, Either::Streams(_))
     }
 }
 
@@ -121,6 +140,18 @@ impl Router {
         handler: impl Fn(&Context, Bytes, &mut Vec<u8>) -> Result<(), Status> + Send + Sync + 'static,
     ) -> Self {
         self.insert(Method::new(name, Either::Keeps(Arc::new(handler))));
+        self
+    }
+
+    /// Adds a method whose request, answer or both are streams. Who is called with one message, or answers with one, takes
+    /// or sends just that.
+    #[must_use]
+    pub fn streaming(
+        mut self,
+        name: &str,
+        handler: impl Fn(&Context, Incoming, Outgoing) -> Result<(), Status> + Send + Sync + 'static,
+    ) -> Self {
+        self.insert(Method::new(name, Either::Streams(Arc::new(handler))));
         self
     }
 

@@ -173,6 +173,7 @@ impl GrpcCallee {
             birth: received,
             parallel_unit: false,
             streams: false,
+            answer_streams: true,
             received,
             metadata,
             body,

@@ -15,6 +15,7 @@
 mod arriving;
 mod ending;
 mod running;
+mod streaming;
 mod waiting;
 
 use super::inbox::{Answered, Inbox, Message};
@@ -29,6 +30,7 @@ use crate::counters::Counters;
 use crate::local::{Mailbox, OutcomeCell, Shared};
 use crate::net::{Event, Net, PeerKey, Route};
 use crate::service::Router;
+use crate::stream::Streams;
 use crate::wire::{CallId, MethodId};
 use greenwave_policy::{Admission, Dispatch, DispatchRule, Load, Margin, Pacing, Time};
 use greenwave_quanta::{Quantum, Scheduler, is_instrumented};
@@ -70,6 +72,8 @@ pub(crate) struct EventLoop {
     tasks: Tasks,
     /// Calls that were admitted here and given away, to be answered here.
     given_away: HashMap<(PeerKey, CallId), Context>,
+    /// The streams of the calls of this thread's connections that are not answered.
+    streams: HashMap<(PeerKey, CallId), Streams>,
     /// How many calls that take so long or longer may still come to a full queue before it is looked through again for some
     /// that could make room.
     crowd: (u32, Duration),
@@ -119,6 +123,7 @@ impl EventLoop {
             pacing: Pacing::new(),
             tasks: Tasks::new(Arc::clone(&role.router)),
             given_away: HashMap::new(),
+            streams: HashMap::new(),
             crowd: (0, Duration::ZERO),
             rounds: 0,
             begun: 0,
@@ -260,6 +265,7 @@ impl EventLoop {
                 self.answer(peer, answer);
             }
             Message::Cancel(head, peer, call) => self.cancel_of(now, &head, peer, call),
+            Message::Look(peer, call) => self.look_at_stream(peer, call),
             Message::Kept(wait) => self.jobs.end(now, wait),
             Message::Drain(until) => {
                 self.drain_until = Some(until);
@@ -286,7 +292,8 @@ impl EventLoop {
                     }
                 }
                 Event::Cancelled(peer, call, task) => self.cancel(now, peer, call, task),
-                Event::Streamed(..) => {}
+                Event::Streamed(peer, call, news) => self.streamed(peer, call, news),
+                // Handlers make such calls by a channel's dispatcher.
                 Event::Answered(_) => {}
                 Event::Accepted(endpoint) => {
                     let heads = &self.role.heads;
