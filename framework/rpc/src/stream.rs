@@ -401,6 +401,16 @@ impl<T> Incoming<T> {
         std::future::poll_fn(|task| self.poll_next(task)).await
     }
 
+    /// The one message of a stream that has to be just that.
+    ///
+    /// # Errors
+    /// As [`next`](Self::next), and `INTERNAL` for none, or more than one.
+    pub fn only(mut self, context: &Context) -> Result<T, Status> {
+        let wrong = |what| Status::new(Code::Internal, format!("there is {what}, and the method has one message here"));
+        let message = self.next(context)?.ok_or_else(|| wrong("no message"))?;
+        if self.next(context)?.is_some() { Err(wrong("more than one message")) } else { Ok(message) }
+    }
+
     fn decode(&self, message: Option<StreamMessage>) -> Result<Option<(T, Deadline)>, Status> {
         message.map(|message| Ok(((self.decode)(message.body)?, message.deadline))).transpose()
     }
