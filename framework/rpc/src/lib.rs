@@ -175,5 +175,5 @@ pub use greenwave_proto::{
 use greenwave_proto::{receipt, status, wire};
 pub use promise::{Awaited, Broken, Promise, promise};
 pub use server::{Server, ServerHandle, StartError};
-pub use service::{Conflict, Handler, KeepingHandler, Router, StreamHandler};
+pub use service::{Conflict, Handler, KeepingHandler, Next, Router, StreamHandler};
 pub use stream::{Incoming, Metadata, Outgoing};
