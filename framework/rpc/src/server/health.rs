@@ -32,7 +32,7 @@ struct Watching {
 }
 
 /// Somebody who watches, until it is dropped.
-struct Watcher<'a>(&'a Watchers, u64);
+pub(super) struct Watcher<'a>(&'a Watchers, u64);
 
 impl Watchers {
     fn change<R>(&self, change: impl FnOnce(&mut Watching) -> R) -> R {
@@ -49,7 +49,7 @@ impl Watchers {
     }
 
     /// Keeps the promise when the server drains.
-    fn add(&self, promise: Promise<()>) -> Watcher<'_> {
+    pub(super) fn add(&self, promise: Promise<()>) -> Watcher<'_> {
         let (number, at_once) = self.change(|watching| {
             watching.next += 1;
             if watching.is_draining {

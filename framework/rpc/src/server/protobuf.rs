@@ -58,6 +58,12 @@ pub(super) fn put_number(message: &mut Vec<u8>, field: u64, value: u64) {
     varint(message, value);
 }
 
+/// Adds a field that is a double.
+pub(super) fn put_double(message: &mut Vec<u8>, field: u64, value: f64) {
+    varint(message, field << 3 | 1);
+    message.extend_from_slice(&value.to_le_bytes());
+}
+
 /// Adds a field that is a text, bytes or a message.
 pub(super) fn put_bytes(message: &mut Vec<u8>, field: u64, value: &[u8]) {
     varint(message, field << 3 | 2);
