@@ -14,7 +14,7 @@ pub use greenwave_rpc::{
     ChannelStream, Check, Code, Completion, ConfigError, Conflict, ConnectionId, Context, Delivery, Dispatcher,
     Failure, GrpcSettings, Handler, Instance, KeepingHandler, Limits, Marking, MetaError, MethodId, Mode, Origin,
     ParallelUnit, Partial, Promise, Reason, Receipt, Reply, Router, SendOrder, Sending, Server, ServerConfig,
-    ServerHandle, Snapshot, StageName, StageReceipt, StartError, Status, Typed, Wait, promise,
+    ServerHandle, Snapshot, StageName, StageReceipt, StartError, Status, Typed, Wait, WebSettings, promise,
 };
 pub use greenwave_verbs::{Address, Backend, Choice, VerbsError};
 

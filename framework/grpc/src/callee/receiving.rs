@@ -5,6 +5,7 @@ use crate::headers::{Call, Refused};
 use crate::message::{Incoming, Message};
 use crate::replies;
 use greenwave_policy::{Deadline, Time};
+use greenwave_proto::Coding;
 use greenwave_proto::connection::{Arrival, CalleeEvent};
 use greenwave_proto::status::{Code, Reason, Status};
 use h2::server::SendResponse;
@@ -174,6 +175,7 @@ impl GrpcCallee {
             parallel_unit: false,
             received,
             metadata,
+            coding: Coding::PLAIN,
             body,
         }));
     }

@@ -15,6 +15,7 @@ use super::link::Link;
 use super::outgoing::Outgoing;
 use super::slot_of;
 use super::violation::Violation;
+use crate::coding::Coding;
 use crate::receipt::Receipt;
 use crate::status::{Code, Origin, Reason, Status};
 use crate::transport::Transport;
@@ -38,6 +39,8 @@ pub struct Arrival {
     pub received: Time,
     /// Entries as they are on the wire, checked.
     pub metadata: Option<Arc<[u8]>>,
+    /// What has to be done to the message, and to that of the answer.
+    pub coding: Coding,
     /// The message.
     pub body: Vec<u8>,
 }
@@ -283,6 +286,7 @@ impl Callee {
             parallel_unit: header.deadline.parallel_unit,
             received: now,
             metadata: (!call.meta.is_empty()).then(|| call.meta.into()),
+            coding: Coding::PLAIN,
             body,
         }
     }

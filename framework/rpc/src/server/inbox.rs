@@ -9,6 +9,7 @@ use crate::waiter::Resume;
 use crate::wire::CallId;
 use crossbeam_queue::SegQueue;
 use greenwave_policy::{Deadline, Load, Time, Urgency};
+use greenwave_proto::Coding;
 use greenwave_proto::connection::Answer;
 use greenwave_quanta::scheduler::WaitId;
 use greenwave_verbs::{DetachedEndpoint, Waker};
@@ -41,6 +42,7 @@ pub(super) struct Job {
     pub(super) reply_guard: ReplyGuard,
     pub(super) context: Context,
     pub(super) request: Vec<u8>,
+    pub(super) coding: Coding,
     pub(super) urgency: Urgency,
     pub(super) reported: bool,
 }

@@ -10,6 +10,7 @@ use crate::service::Router;
 use crate::status::Status;
 use crate::wire::CallId;
 use greenwave_policy::{Span, Time, Urgency};
+use greenwave_proto::Coding;
 use greenwave_proto::context::Parts;
 use greenwave_quanta::Job;
 use greenwave_quanta::scheduler::JobId;
@@ -74,6 +75,7 @@ pub(super) struct Invocation {
     router: Arc<Router>,
     method: usize,
     pub(super) context: Context,
+    coding: Coding,
     request: Cell<Vec<u8>>,
     /// Where the handler puts its reply.
     reply: Cell<Vec<u8>>,
@@ -114,6 +116,7 @@ pub(super) struct Admitted {
     pub(super) peer: PeerKey,
     pub(super) call: CallId,
     pub(super) method: usize,
+    pub(super) coding: Coding,
     pub(super) urgency: Urgency,
     pub(super) reported: bool,
 }
@@ -135,7 +138,7 @@ impl Task {
     }
 
     fn new(admitted: Admitted, invocation: Rc<Invocation>) -> Self {
-        let Admitted { reply_guard, peer, call, method, urgency, reported } = admitted;
+        let Admitted { reply_guard, peer, call, method, urgency, reported, .. } = admitted;
         Self {
             lives: true,
             reply_guard,
@@ -164,7 +167,7 @@ impl Task {
 
     /// Becomes another one. What is left of the one that is over is as in a new one.
     fn renew(&mut self, admitted: Admitted) {
-        let Admitted { reply_guard, peer, call, method, urgency, reported } = admitted;
+        let Admitted { reply_guard, peer, call, method, urgency, reported, .. } = admitted;
         self.lives = true;
         self.reply_guard = reply_guard;
         (self.peer, self.call, self.method, self.urgency) = (peer, call, method, urgency);
@@ -189,7 +192,11 @@ impl Invocation {
     #[inline]
     pub(super) fn serve(&self) {
         let (request, mut reply) = (self.request.take(), self.reply.take());
-        let (request, result) = self.router.at(self.method).serve(&self.context, request, &mut reply);
+        let (request, result) = if self.coding.is_plain() {
+            self.router.at(self.method).serve(&self.context, request, &mut reply)
+        } else {
+            self.router.serve_coded(self.method, self.coding, &self.context, request, &mut reply)
+        };
         self.request.set(request);
         self.product.set(Some(result.map(|()| reply).map_err(Status::by_handler)));
     }
@@ -215,6 +222,7 @@ impl Tasks {
             Some(invocation) => {
                 invocation.context.renew(context);
                 invocation.method = admitted.method;
+                invocation.coding = admitted.coding;
                 invocation.request.set(request);
             }
             // A coroutine that could not be unwound yet has it.
@@ -304,7 +312,7 @@ impl IndexMut<usize> for Tasks {
 }
 
 fn invocation(router: &Arc<Router>, admitted: &Admitted, context: Context, request: Vec<u8>) -> Rc<Invocation> {
-    let (router, method) = (Arc::clone(router), admitted.method);
+    let (router, method, coding) = (Arc::clone(router), admitted.method, admitted.coding);
     let request = Cell::new(request);
-    Rc::new(Invocation { router, method, context, request, reply: Cell::default(), product: Cell::new(None) })
+    Rc::new(Invocation { router, method, context, coding, request, reply: Cell::default(), product: Cell::new(None) })
 }
