@@ -5,6 +5,7 @@ use crate::headers::{Call, Refused};
 use crate::message::{Incoming, Message};
 use crate::replies;
 use greenwave_policy::{Deadline, Time};
+use greenwave_proto::Coding;
 use greenwave_proto::connection::{Arrival, CalleeEvent};
 use greenwave_proto::status::{Code, Reason, Status};
 use h2::server::SendResponse;
@@ -176,6 +177,7 @@ impl GrpcCallee {
             answer_streams: true,
             received,
             metadata,
+            coding: Coding::PLAIN,
             body,
         }));
     }

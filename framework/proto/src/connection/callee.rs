@@ -16,6 +16,7 @@ use super::outgoing::Outgoing;
 use super::slot_of;
 use super::stream::{Extra, StreamMessage};
 use super::violation::Violation;
+use crate::coding::Coding;
 use crate::receipt::Receipt;
 use crate::status::{Code, Origin, Reason, Status};
 use crate::transport::Transport;
@@ -43,6 +44,8 @@ pub struct Arrival {
     pub received: Time,
     /// Entries as they are on the wire, checked.
     pub metadata: Option<Arc<[u8]>>,
+    /// What has to be done to the message, and to that of the answer.
+    pub coding: Coding,
     /// The message.
     pub body: Vec<u8>,
 }
@@ -298,6 +301,7 @@ impl Callee {
             answer_streams: false,
             received: now,
             metadata: (!call.meta.is_empty()).then(|| call.meta.into()),
+            coding: Coding::PLAIN,
             body,
         }
     }
