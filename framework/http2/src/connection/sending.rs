@@ -150,9 +150,13 @@ impl Connection {
         let len = prefix.len() + data.len();
         let is_direct = state.left == 0 && len <= small && is_low && len as i64 <= state.outgoing.min(most);
         state.is_ending = end;
-        if !is_direct && len > 0 {
+        if len > 0 && !is_direct {
             self.queue(stream, prefix, data);
             return None;
+        }
+        if state.left > 0 {
+            // The last of what is queued ends it.
+            return Some(data);
         }
         if len > 0 || end {
             state.outgoing -= len as i64;
