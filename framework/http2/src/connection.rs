@@ -290,6 +290,12 @@ impl Connection {
         self.input.is_beginning()
     }
 
+    /// The open stream with this number.
+    #[must_use]
+    pub fn stream(&self, id: u32) -> Option<Stream> {
+        self.streams.find(id)
+    }
+
     /// The number of the last stream that was opened, by the peer of a server, or by a client; 0: none was.
     #[must_use]
     pub fn last_stream(&self) -> u32 {
@@ -425,5 +431,30 @@ impl Connection {
         }
         self.error = Some(error);
         error
+    }
+}
+
+#[cfg(any(test, feature = "fuzzing"))]
+impl Connection {
+    pub(crate) fn is_open(&self, stream: Stream) -> bool {
+        self.streams.state(stream).is_some()
+    }
+
+    /// Panics unless the invariants hold.
+    pub(crate) fn check(&self) {
+        let Settings { streams, window, header_block_bytes, frame_bytes, .. } = self.settings;
+        assert!(self.streams.len() <= streams as usize);
+        let mut queued = 0;
+        for state in self.streams.slots.iter().filter(|state| state.id != 0) {
+            let pieces: usize = state.queue.iter().map(crate::streams::Piece::len).sum();
+            assert_eq!(state.left, pieces - state.begun);
+            assert_eq!(state.class != u8::MAX, state.left > 0 && state.outgoing > 0, "its place in the order");
+            assert!((0..=i64::from(window)).contains(&state.incoming));
+            assert!(!(state.has_sent_end && state.has_received_end), "it is over");
+            queued += state.left;
+        }
+        assert_eq!(self.queued, queued);
+        assert!((0..=i64::from(self.settings.connection_window)).contains(&self.incoming));
+        self.input.check(header_block_bytes as usize, frame_bytes as usize + frame::HEAD);
     }
 }
