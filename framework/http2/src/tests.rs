@@ -25,8 +25,12 @@ fn output(connection: &mut Connection) -> Vec<u8> {
 }
 
 /// Reads all, and tells of each event in a word.
-fn read(connection: &mut Connection, mut input: &[u8]) -> Result<Vec<String>, Error> {
+fn read(connection: &mut Connection, input: &[u8]) -> Result<Vec<String>, Error> {
     let mut events = Vec::new();
+    read_into(connection, input, &mut events).map(|()| events)
+}
+
+fn read_into(connection: &mut Connection, mut input: &[u8], events: &mut Vec<String>) -> Result<(), Error> {
     while let Some(event) = connection.read(&mut input)? {
         events.push(match event {
             Event::Headers { stream, end, .. } => format!("headers {} {end}", stream.id()),
@@ -37,7 +41,7 @@ fn read(connection: &mut Connection, mut input: &[u8]) -> Result<Vec<String>, Er
             other => format!("{other:?}"),
         });
     }
-    Ok(events)
+    Ok(())
 }
 
 fn is_calmed(result: &Result<Vec<String>, Error>) -> bool {
@@ -281,12 +285,9 @@ proptest! {
             while !rest.is_empty() {
                 let (first, behind) = rest.split_at(steps.next().unwrap_or(usize::MAX).min(rest.len()));
                 rest = behind;
-                match read(&mut server, first) {
-                    Ok(more) => events.extend(more),
-                    Err(error) => {
-                        events.push(error.to_string());
-                        break;
-                    }
+                if let Err(error) = read_into(&mut server, first, &mut events) {
+                    events.push(error.to_string());
+                    break;
                 }
             }
             // A part of a body may come in parts itself.
