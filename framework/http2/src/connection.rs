@@ -178,6 +178,8 @@ pub struct Connection {
     out_at: usize,
     /// Bytes in the queues of all streams.
     queued: usize,
+    /// Those of streams that are told of.
+    reported: usize,
     /// Streams whose data has left.
     sent: Vec<Stream>,
     /// What was asked and is not answered.
@@ -220,6 +222,7 @@ impl Connection {
             out: Vec::new(),
             out_at: 0,
             queued: 0,
+            reported: 0,
             sent: Vec::new(),
             asked: None,
             resets: settings.resets,
@@ -333,7 +336,11 @@ impl Connection {
     fn forget(&mut self, stream: Stream, how: Ended) {
         self.recent.note(stream.id, how);
         self.order.take(&mut self.streams.slots, stream.slot);
-        self.queued -= self.streams.slots[stream.slot()].left;
+        let state = &self.streams.slots[stream.slot()];
+        self.queued -= state.left;
+        if state.reports {
+            self.reported -= state.left;
+        }
         self.streams.remove(stream);
         if how == Ended::InOrder {
             self.resets = (self.resets + 1).min(self.settings.resets);
@@ -444,7 +451,7 @@ impl Connection {
     pub(crate) fn check(&self) {
         let Settings { streams, window, header_block_bytes, frame_bytes, .. } = self.settings;
         assert!(self.streams.len() <= streams as usize);
-        let mut queued = 0;
+        let (mut queued, mut reported) = (0, 0);
         for state in self.streams.slots.iter().filter(|state| state.id != 0) {
             let pieces: usize = state.queue.iter().map(crate::streams::Piece::len).sum();
             assert_eq!(state.left, pieces - state.begun);
@@ -452,8 +459,9 @@ impl Connection {
             assert!((0..=i64::from(window)).contains(&state.incoming));
             assert!(!(state.has_sent_end && state.has_received_end), "it is over");
             queued += state.left;
+            reported += if state.reports { state.left } else { 0 };
         }
-        assert_eq!(self.queued, queued);
+        assert_eq!((self.queued, self.reported), (queued, reported));
         assert!((0..=i64::from(self.settings.connection_window)).contains(&self.incoming));
         self.input.check(header_block_bytes as usize, frame_bytes as usize + frame::HEAD);
     }

@@ -79,7 +79,7 @@ pub fn connection(steps: &[u8]) {
             (10, Some(stream)) => match steps.byte() % 3 {
                 0 => connection.end(stream, &[known]),
                 1 => connection.reset(stream, Reason::CANCEL),
-                _ => connection.report_sent(stream),
+                _ => connection.report_sent(stream, steps.byte() & 1 == 1),
             },
             (11, _) if role == Role::Client => {
                 let headers = [

@@ -281,7 +281,7 @@ fn what_was_sent_is_told() {
     let (mut response, _) = pair.request("/a", true);
     pair.run();
     let (stream, _, _) = pair.whole.pop().unwrap();
-    pair.server.report_sent(stream);
+    pair.server.report_sent(stream, true);
     pair.server.respond(stream, &[Header::Plain(b":status", b"200"), Header::Plain(b"x-one", b"1")], false);
     assert!(pair.server.send(stream, b"", some(50_000), false).is_none());
     pair.run();
