@@ -156,7 +156,7 @@ impl Callee {
     /// Calls that are not answered, and answers that are not posted.
     #[inline]
     pub fn unanswered(&self) -> usize {
-        self.open + self.link.messages() + self.link.held_answers()
+        self.open + self.link.answers()
     }
 
     /// The calls that are being served, each with the task that serves it.

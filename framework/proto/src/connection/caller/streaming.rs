@@ -49,7 +49,15 @@ impl Caller {
 
     /// Ends a call with this status as soon as it is asked what is due.
     fn doom(&mut self, token: usize, status: Status) {
-        if self.elsewhere.contains_key(&token) {
+        let stops = match self.elsewhere.get(&token) {
+            Some(Whereabouts::Slot(slot)) => self.link.stop_line(call_in(*slot, self.slots[*slot].0)),
+            Some(Whereabouts::Queued(number)) => {
+                let line = self.queued.get_mut(number).and_then(|queued| queued.line.as_mut());
+                line.map(|line| line.stop()).is_some()
+            }
+            None => false,
+        };
+        if stops {
             self.doomed.push((token, status));
             self.link.timers.hasten(Timer::Calls, Time::ZERO);
         }

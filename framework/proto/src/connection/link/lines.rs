@@ -8,7 +8,7 @@
 //! 1. Of each line at most one piece is *ready* or in the splitting queue. What is ready counts as waiting; it goes to the
 //!    queue with the next [transmit](super::Link::transmit), so that an END which is said until then goes with it.
 //! 2. A line whose first piece is a message is ready or idle as its window says.
-//! 3. `held` counts the REPLYs in lines.
+//! 3. `held` counts the REPLYs in lines, `active` what waits elsewhere of lines that are not ended.
 
 use super::Link;
 use crate::connection::outgoing::Outgoing;
@@ -30,6 +30,8 @@ pub(super) struct Lines {
     /// Lines of which a piece is ready, with the length of its body.
     ready: Vec<(CallId, usize)>,
     held: usize,
+    /// Lines of which a piece is ready or, unless it is a REPLY, in the splitting queue.
+    active: usize,
     /// What has gone out.
     sent: VecDeque<(CallId, usize)>,
 }
@@ -42,6 +44,8 @@ pub(in crate::connection) struct Line {
     place: Place,
     /// Bytes that have gone out and were not told of.
     untold: usize,
+    /// Whether nothing is added any more.
+    stopped: bool,
     /// Whether the piece that is under way is its last one, and whether that was posted whole.
     ending: bool,
     ended: bool,
@@ -91,6 +95,7 @@ impl Line {
             window: STREAM_WINDOW.into(),
             place: Place::BehindCall,
             untold: 0,
+            stopped: false,
             ending: false,
             ended: false,
             direction: Direction::Request,
@@ -99,11 +104,17 @@ impl Line {
 
     /// Adds a piece, unless nothing may follow what is there. Whether it did.
     pub(in crate::connection) fn push(&mut self, piece: Piece) -> bool {
-        let is_closed = self.ending || matches!(self.pieces.back(), Some(Piece::End | Piece::Reply(_)));
+        let is_closed = self.stopped || self.ending || matches!(self.pieces.back(), Some(Piece::End | Piece::Reply(_)));
         if !is_closed {
             self.pieces.push_back(piece);
         }
         !is_closed
+    }
+
+    /// Drops what waits, and whatever else is sent.
+    pub(in crate::connection) fn stop(&mut self) {
+        self.pieces.clear();
+        self.stopped = true;
     }
 
     /// Bytes of the longest message in it.
@@ -174,10 +185,10 @@ impl Link {
         self.lines.by_call.contains_key(&call)
     }
 
-    /// How many answers wait behind messages.
+    /// How many answers wait to be posted. Where there are no streams that is every message.
     #[inline]
-    pub(in crate::connection) fn held_answers(&self) -> usize {
-        self.lines.held
+    pub(in crate::connection) fn answers(&self) -> usize {
+        self.messages() + self.lines.held - self.lines.active
     }
 
     /// The next stream of which something has gone out that was not told of, and how many bytes.
@@ -204,6 +215,7 @@ impl Link {
         {
             line.place = Place::Ready;
             self.lines.ready.push((call, len));
+            self.lines.active += 1;
             self.waiting += 1;
             self.waiting_bytes += len;
         }
@@ -215,6 +227,7 @@ impl Link {
         line.place = Place::Idle;
         if let Some(at) = self.lines.ready.iter().position(|(ready, _)| *ready == call) {
             let (_, len) = self.lines.ready.swap_remove(at);
+            self.lines.active -= 1;
             self.waiting -= 1;
             self.waiting_bytes -= len;
         }
@@ -230,11 +243,20 @@ impl Link {
         self.withdrew();
     }
 
+    /// A request goes on no further, and doesn't end either. Whether it is a stream.
+    pub(in crate::connection) fn stop_line(&mut self, call: CallId) -> bool {
+        self.calm(call);
+        let stopped = self.lines.by_call.get_mut(&call).map(Line::stop).is_some();
+        self.withdrew();
+        stopped
+    }
+
     /// Takes a request's line away with all that waits in it. Whether its end was posted.
     pub(in crate::connection) fn close_line(&mut self, call: CallId) -> bool {
         self.calm(call);
         let Some(line) = self.lines.by_call.remove(&call) else { return false };
         if let Place::Queue(index) = line.place {
+            self.lines.active -= 1;
             self.withdraw(call, index);
         }
         self.withdrew();
@@ -250,6 +272,7 @@ impl Link {
     pub(super) fn queue_ready(&mut self, room: usize) {
         let mut ready = std::mem::take(&mut self.lines.ready);
         for (call, len) in ready.drain(..) {
+            self.lines.active -= 1;
             self.waiting -= 1;
             self.waiting_bytes -= len;
             self.queue_next(call, room);
@@ -271,6 +294,7 @@ impl Link {
             self.lines.held -= 1;
         } else {
             line.place = Place::Queue(index);
+            self.lines.active += 1;
         }
     }
 
@@ -278,10 +302,14 @@ impl Link {
     pub(super) fn posted_piece(&mut self, call: CallId, bytes: usize, last: bool, room: usize) {
         let Some(line) = self.lines.by_call.get_mut(&call) else { return };
         line.untold += bytes;
-        if line.untold >= TOLD || last && line.pieces.is_empty() && line.untold > 0 {
+        let goes_on = !last || matches!(line.pieces.front(), Some(Piece::Message(_)));
+        if line.untold >= TOLD || !goes_on && line.untold > 0 {
             self.lines.sent.push_back((call, std::mem::take(&mut line.untold)));
         }
         if last {
+            if let Place::Queue(_) = line.place {
+                self.lines.active -= 1;
+            }
             line.place = Place::Idle;
             line.ended = line.ending;
             if line.may_leave().is_some() {
@@ -293,7 +321,9 @@ impl Link {
     /// How many pieces are ready.
     #[cfg(any(test, feature = "fuzzing"))]
     pub(super) fn check_lines(&self) -> usize {
-        let Lines { by_call, ready, held, .. } = &self.lines;
+        let Lines { by_call, ready, held, active, .. } = &self.lines;
+        let is_active = |line: &&Line| matches!(line.place, Place::Ready | Place::Queue(_));
+        assert_eq!(*active, by_call.values().filter(is_active).count());
         let is_reply = |piece: &&Piece| matches!(piece, Piece::Reply(_));
         assert_eq!(*held, by_call.values().flat_map(|line| &line.pieces).filter(is_reply).count());
         assert_eq!(ready.len(), by_call.values().filter(|line| line.place == Place::Ready).count());
