@@ -2,19 +2,12 @@
 
 use super::{GrpcCallee, NONE, Over, Phase, REFILL, Reading, STREAM_WINDOW, Slot, call_in};
 use crate::headers::{Call, Refused};
-<<<<<<< HEAD
-use crate::message::{Incoming, Message};
-use crate::replies;
-use greenwave_policy::{Deadline, Time};
-use greenwave_proto::Coding;
-use greenwave_proto::connection::{Arrival, CalleeEvent};
-=======
 use crate::message::{Incoming, more_than_one};
 use crate::replies::{self, Pairs};
 use greenwave_http2::{Event, Reason as HttpReason, Stream};
 use greenwave_policy::{Budget, Deadline, Time};
+use greenwave_proto::Coding;
 use greenwave_proto::connection::{Arrival, CalleeEvent, StreamMessage};
->>>>>>> http2
 use greenwave_proto::status::{Code, Reason, Status};
 use greenwave_proto::wire::{CallId, MethodId};
 
@@ -467,14 +460,9 @@ impl GrpcCallee {
             parallel_unit: false,
             streams: there.streams,
             answer_streams: true,
-<<<<<<< HEAD
-            received,
-            metadata,
-            coding: Coding::PLAIN,
-=======
             received: there.received,
             metadata: there.metadata.take(),
->>>>>>> http2
+            coding: Coding::PLAIN,
             body,
         }));
     }
