@@ -283,6 +283,11 @@ impl Router {
         self.by_id.get(&id).copied()
     }
 
+    /// Whether this is a method that streams.
+    pub(crate) fn streams(&self, id: MethodId) -> bool {
+        self.find(id).is_some_and(|method| self.at(method).streams())
+    }
+
     pub(crate) fn at(&self, index: usize) -> &Method {
         &self.methods[index]
     }
@@ -313,7 +318,8 @@ impl Router {
             Format::Proto => method.serve(context, request, reply, halves),
             Format::Json => {
                 let (json, mut made) = (request, Vec::new());
-                let result = types.request(&json).and_then(|request| method.serve(context, request, &mut made, halves).1);
+                let result =
+                    types.request(&json).and_then(|request| method.serve(context, request, &mut made, halves).1);
                 (json, result.and_then(|()| types.reply(&made, reply)))
             }
         }
