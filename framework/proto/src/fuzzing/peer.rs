@@ -228,13 +228,11 @@ impl Peer {
             reason: if code == Code::Ok { Reason::None } else { Reason::from_u8(bytes.byte()) },
             by_handler: code != Code::Ok && bytes.below(2) == 0,
             receipts_len: receipts.len() as u16,
-            leading_len: 0,
-            trailing_len: 0,
             queue: Duration::ZERO,
             service: Duration::ZERO,
             total: Duration::from_nanos(bytes.number()),
         };
-        Frame::Reply(Reply { header, receipts, leading: &[], trailing: &[], body })
+        Frame::Reply(Reply { header, receipts, body })
     }
 
     /// The next part of a message that was begun.
