@@ -132,14 +132,7 @@ fn encoded() -> BTreeMap<&'static str, Vec<u8>> {
         ("CALL", Frame::Call(Call { header: call(), meta: &[], body: b"\x0a\x03foo" })),
         ("CALL-LONG", Frame::Call(Call { header: long, meta: &meta, body: &[1, 2, 3, 4] })),
         ("DATA", Frame::Data(Data { header: part, body: &[5, 6, 7, 8] })),
-        (
-            "REPLY",
-            Frame::Reply(Reply {
-                header: reply(receipts.len()),
-                receipts: &receipts,
-                body: b"ok",
-            }),
-        ),
+        ("REPLY", Frame::Reply(Reply { header: reply(receipts.len()), receipts: &receipts, body: b"ok" })),
         ("REPLY-FAILURE", Frame::Reply(Reply { header: failure, receipts: &[], body: text.as_bytes() })),
         ("REPLY-PASSED-ON", Frame::Reply(Reply { header: passed_on, receipts: &[], body: &[] })),
         ("DATA-CRC32C", Frame::Data(Data { header: answer_part, body: &[5, 6, 7, 8] })),

@@ -214,7 +214,7 @@ impl Caller {
     ) {
         let (generation, state) = &mut self.slots[slot];
         let call = call_in(slot, *generation);
-        let Slot::Open(open) = &*state else { return };
+        let Slot::Open(open) = &mut *state else { return };
         let Open { request: Request { token, started, .. }, posted, queue, .. } = open;
         let (token, started, posted, queue) = (*token, *started, posted.unwrap_or(*started), *queue);
         // Who made the call on behalf of another may have to tell who answered.
@@ -224,8 +224,9 @@ impl Caller {
             None => None,
             some => self.link.answerer(some),
         };
-        // What is dropped is known to be open, which is faster than to look.
-        let Slot::Open(_open) = std::mem::replace(state, Slot::Free) else { return };
+        // Nothing else is to be dropped of an open call whose reply was taken, which is faster than to look.
+        open.request.terms.release();
+        std::mem::forget(std::mem::replace(state, Slot::Free));
         self.open -= 1;
         self.answered = true;
         self.link.forward.observe(now, first.since(posted), receipt.total);
