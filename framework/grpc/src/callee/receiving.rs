@@ -6,6 +6,7 @@ use crate::message::{Incoming, more_than_one};
 use crate::replies::{self, Pairs};
 use greenwave_http2::{Event, Reason as HttpReason, Stream};
 use greenwave_policy::{Budget, Deadline, Time};
+use greenwave_proto::Coding;
 use greenwave_proto::connection::{Arrival, CalleeEvent, StreamMessage};
 use greenwave_proto::status::{Code, Reason, Status};
 use greenwave_proto::wire::{CallId, MethodId};
@@ -461,6 +462,7 @@ impl GrpcCallee {
             answer_streams: true,
             received: there.received,
             metadata: there.metadata.take(),
+            coding: Coding::PLAIN,
             body,
         }));
     }
