@@ -9,7 +9,8 @@ use greenwave_policy::{Budget, Deadline, Time};
 use greenwave_proto::Coding;
 use greenwave_proto::connection::{Arrival, CalleeEvent, StreamMessage};
 use greenwave_proto::status::{Code, Reason, Status};
-use greenwave_proto::wire::{CallId, MethodId};
+use greenwave_proto::wire::{CallId, MESSAGE_COST, MethodId};
+use std::collections::VecDeque;
 
 /// Of what a stream has that nobody has taken, more than this keeps its window closed, in bytes.
 const HELD_MOST: usize = STREAM_WINDOW as usize / 2;
@@ -80,10 +81,16 @@ impl GrpcCallee {
                         Event::Trailers { stream, .. } => self.end_request(reading, stream),
                         Event::Reset { stream, .. } => self.notice_reset(reading, stream),
                         Event::Refused { .. } => (reading.sink)(CalleeEvent::Refused),
-                        Event::GoAway { .. } | Event::Settings | Event::Ping | Event::Pong(_) => {}
+                        Event::Ping => self.note_ping(reading.now),
+                        Event::GoAway { .. } | Event::Settings | Event::Pong(_) => {}
                     }
                 }
                 Ok(None) => break,
+                // It was sent away.
+                Err(_) if self.over.is_some() => {
+                    rest = &[];
+                    break;
+                }
                 Err(error) => {
                     self.end(Over::Broken(error.to_string()));
                     rest = &[];
@@ -223,6 +230,8 @@ impl GrpcCallee {
             incoming: Incoming::default(),
             announced: 0,
             held: 0,
+            untaken: VecDeque::new(),
+            consumed: 0,
             late: 0,
         });
         Some(slot)
@@ -242,14 +251,12 @@ impl GrpcCallee {
             }
             Phase::Open => self.open -= 1,
         }
+        self.keeping.ended = true;
         there.phase = Phase::Free;
         there.metadata = None;
         self.assembling -= std::mem::take(&mut there.announced);
         if there.streams {
-            there.incoming.clear();
-            let held = std::mem::take(&mut there.held);
-            there.late = 0;
-            self.held -= held;
+            self.held -= there.drop_untaken();
             self.open_window();
         }
         self.free.push(slot);
@@ -342,14 +349,12 @@ impl GrpcCallee {
         }
     }
 
-    /// Whoever serves a call has taken so many bytes of its request's messages: as much more may come. The stream's window is
+    /// Whoever serves a call has taken so many bytes of its request's messages, or an empty one: as much more may come. The stream's window is
     /// kept closed while more than half of one is not taken; a message that is longer comes in all the same.
     pub fn consumed(&mut self, call: CallId, bytes: usize) {
         let Some(slot) = self.open_slot(call) else { return };
         let there = &mut self.slots[usize::from(slot)];
-        let bytes = bytes.min(there.held);
-        there.held -= bytes;
-        self.held -= bytes;
+        self.held -= there.take_untaken(bytes);
         self.open_stream_window(slot);
         self.open_window();
     }
@@ -382,10 +387,8 @@ impl GrpcCallee {
     /// What is held of an open call's request is given up.
     fn drop_request(&mut self, slot: u16) {
         let there = &mut self.slots[usize::from(slot)];
-        there.incoming.clear();
         self.assembling -= std::mem::take(&mut there.announced);
-        self.held -= std::mem::take(&mut there.held);
-        there.late = 0;
+        self.held -= there.drop_untaken();
         self.open_window();
     }
 
@@ -487,6 +490,33 @@ impl GrpcCallee {
 }
 
 impl Slot {
+    /// So many bytes of the messages that were handed out are consumed, or an empty one. What those cost that are whole.
+    fn take_untaken(&mut self, bytes: usize) -> usize {
+        let before = self.held;
+        self.consumed += bytes;
+        let mut may_be_empty = bytes == 0;
+        while let Some(&len) = self.untaken.front()
+            && len as usize <= self.consumed
+            && (self.consumed > 0 || std::mem::take(&mut may_be_empty))
+        {
+            self.untaken.pop_front();
+            self.consumed -= len as usize;
+            self.held -= cost(len as usize);
+        }
+        if self.untaken.is_empty() {
+            self.consumed = 0;
+        }
+        before - self.held
+    }
+
+    /// Gives up what is there of a stream. What that cost.
+    fn drop_untaken(&mut self) -> usize {
+        self.incoming.clear();
+        self.untaken.clear();
+        (self.consumed, self.late) = (0, 0);
+        std::mem::take(&mut self.held)
+    }
+
     /// Adds parts of messages, and tells of those that are whole.
     fn add_to_stream(
         &mut self,
@@ -503,8 +533,8 @@ impl Slot {
                     self.late += before - bytes.len();
                     if is_whole {
                         let message = self.incoming.take();
-                        self.held += message.len();
-                        // Its prefix is nobody's to take.
+                        self.held += cost(message.len());
+                        self.untaken.push_back(message.len() as u32);
                         tell(message);
                     }
                 }
@@ -517,6 +547,11 @@ impl Slot {
         self.announced = if self.incoming.is_begun() { self.incoming.announced() } else { 0 };
         added
     }
+}
+
+/// What a message takes of what may be held: empty ones are bounded too.
+fn cost(len: usize) -> usize {
+    len + MESSAGE_COST as usize
 }
 
 fn too_much(held: usize, most: usize) -> Status {
