@@ -27,6 +27,7 @@ use greenwave_http2::{Connection, Reason, Role, Settings, Stream};
 use greenwave_policy::{Budget, Time};
 use greenwave_proto::connection::CalleeEvent;
 use greenwave_proto::limits::Limits;
+use greenwave_proto::status::Status;
 use greenwave_proto::wire::{CallId, MethodId};
 use keeping::Keeping;
 use std::collections::VecDeque;
@@ -85,6 +86,9 @@ const NONE: u16 = u16::MAX;
 /// Which methods take a stream of requests.
 pub type TakesStreams = Arc<dyn Fn(MethodId) -> bool + Send + Sync>;
 
+/// Why calls of a method are refused, if they are.
+pub type Refuses = Arc<dyn Fn(MethodId) -> Option<Status> + Send + Sync>;
+
 /// The serving end.
 pub struct GrpcCallee {
     http: Connection,
@@ -111,6 +115,7 @@ pub struct GrpcCallee {
     /// The method that was last asked about, and whether it takes a stream.
     asked: Option<(MethodId, bool)>,
     takes_streams: Option<TakesStreams>,
+    refuses: Option<Refuses>,
     usual: Usual,
     last: Last,
     settings: GrpcSettings,
@@ -157,8 +162,8 @@ struct Slot {
     wants_receipt: bool,
     /// The request is a stream.
     streams: bool,
-    /// The request has ended.
-    has_ended: bool,
+    /// Whether it is to be refused was asked.
+    was_asked: bool,
     /// The response's headers were sent.
     has_begun: bool,
     method: MethodId,
@@ -227,6 +232,7 @@ impl GrpcCallee {
             is_leaving: false,
             asked: None,
             takes_streams: None,
+            refuses: None,
             last: Last::default(),
             settings,
             limits: *limits,
@@ -240,6 +246,12 @@ impl GrpcCallee {
     /// Says which methods take a stream of requests; without it none does.
     pub fn set_takes_streams(&mut self, takes_streams: TakesStreams) {
         self.takes_streams = Some(takes_streams);
+    }
+
+    /// Says which calls are refused before all of their request is there: it is asked of each whose message doesn't come with
+    /// the first part of it. Those that come at once are refused as fast by whoever they arrive at.
+    pub fn set_refuses(&mut self, refuses: Refuses) {
+        self.refuses = Some(refuses);
     }
 
     /// Reads bytes; what they bring goes to `sink`. `buffer` gives an empty buffer, for a message of about so many bytes.

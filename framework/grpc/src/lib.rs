@@ -23,7 +23,7 @@ mod replies;
 mod settings;
 mod transport;
 
-pub use callee::{GrpcCallee, Over, TakesStreams};
+pub use callee::{GrpcCallee, Over, Refuses, TakesStreams};
 pub use settings::GrpcSettings;
 pub use transport::PlainTransport;
 

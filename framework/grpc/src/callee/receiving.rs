@@ -160,7 +160,7 @@ impl GrpcCallee {
         there.stream = stream;
         (there.received, there.progressed) = (reading.now, reading.now);
         (there.method, there.budget, there.metadata) = (call.method, call.budget, call.metadata);
-        (there.wants_receipt, there.streams, there.has_ended, there.has_begun) =
+        (there.wants_receipt, there.streams, there.was_asked, there.has_begun) =
             (call.wants_receipt, streams, false, false);
         there.task = None;
         there.announced = announced;
@@ -220,7 +220,7 @@ impl GrpcCallee {
             task: None,
             wants_receipt: false,
             streams: false,
-            has_ended: false,
+            was_asked: false,
             has_begun: false,
             method: MethodId::of(""),
             budget: Budget::UNLIMITED,
@@ -277,6 +277,12 @@ impl GrpcCallee {
         }
         if end {
             return self.arrive_whole(reading, slot);
+        }
+        if let Some(refuses) = &self.refuses
+            && !std::mem::replace(&mut there.was_asked, true)
+            && let Some(status) = refuses(there.method)
+        {
+            return self.give_up(reading, slot, Some(&status));
         }
         let stream = there.stream;
         there.progressed = reading.now;
@@ -369,8 +375,7 @@ impl GrpcCallee {
     }
 
     fn end_stream(&mut self, reading: &mut Reading<'_>, slot: u16) {
-        let there = &mut self.slots[usize::from(slot)];
-        there.has_ended = true;
+        let there = &self.slots[usize::from(slot)];
         (reading.sink)(CalleeEvent::Ended(call_in(slot, there.generation)));
     }
 

@@ -476,6 +476,20 @@ proptest! {
     }
 }
 
+/// Before its message is there, and with nothing said of those whose message is.
+#[test]
+fn what_would_be_refused_is_not_received_first() {
+    let mut pair = Pair::new(Limits::new());
+    pair.callee.set_refuses(Arc::new(|_| Some(Status::new(Code::Unimplemented, "there is no such method"))));
+    let (mut refused, mut stream) = pair.open(&[]);
+    stream.send_data(framed(&[7; 100]).slice(..50), false).unwrap();
+    pair.run();
+    assert_eq!(pair.failed_with(&mut refused), "12");
+    assert!(matches!(pair.events[..], [CalleeEvent::Refused]) && pair.callee.assembling == 0);
+    let _response = pair.call(&[], b"all at once");
+    assert!(pair.arrived().is_some());
+}
+
 /// A method whose requests are a stream.
 fn streaming(limits: Limits) -> Pair {
     let mut pair = Pair::new(limits);
