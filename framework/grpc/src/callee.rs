@@ -15,6 +15,7 @@
 mod answering;
 mod keeping;
 mod receiving;
+mod streaming;
 #[cfg(test)]
 mod tests;
 
@@ -77,7 +78,7 @@ const RESETS_MOST: u32 = 4096;
 const IDLE_FRAMES_MOST: u32 = 1 << 20;
 const REFILL: Duration = Duration::from_secs(1);
 
-/// Memory of an idle connection's input beyond which it is given up, in bytes.
+/// Memory of each of an idle connection's buffers beyond which it is given up, in bytes.
 const IDLE_MOST: usize = 16 << 10;
 
 /// No slot.
@@ -306,6 +307,9 @@ impl GrpcCallee {
         let (written, queued) = (self.http.written(), self.http.unreported());
         if written + queued == 0 {
             self.timers.unsent = Time::MAX;
+            if self.open + self.receiving == 0 {
+                self.http.shrink(IDLE_MOST);
+            }
         } else if written < self.left.0 || queued < self.left.1 {
             self.timers.unsent = now + self.limits.stall_time();
         } else {

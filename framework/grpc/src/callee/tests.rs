@@ -569,6 +569,26 @@ fn a_stream_that_fails_says_so_behind_what_was_sent() {
     assert_eq!((said(&trailers, "grpc-status"), said(&trailers, "grpc-message")), ("10", "no more"));
 }
 
+/// So does one that fails because of what its client sent, when some of its answer has yet to go.
+#[test]
+fn a_stream_that_is_malformed_is_told_so_behind_what_was_sent() {
+    let mut pair = Pair::with(Limits::new(), client::Builder::new().initial_window_size(10));
+    pair.callee.set_takes_streams(Arc::new(|_| true));
+    let (mut response, mut stream) = pair.open(&[]);
+    pair.run();
+    let arrival = pair.arrived().unwrap();
+    pair.callee.send(arrival.call, message(&[7; 100]));
+    stream.send_data(Bytes::from_static(&[9; 5]), false).unwrap();
+    stream.send_data(framed(b"more"), false).unwrap();
+    pair.run();
+    assert!(pair.events.iter().any(|event| matches!(event, CalleeEvent::Cancelled(call, _) if *call == arrival.call)));
+    assert!(messages(&mut pair).is_empty());
+    let (_, body, trailers) = pair.outcome(&mut response);
+    assert_eq!((body.len(), said(&trailers, "grpc-status")), (105, "13"));
+    pair.answer(&arrival, Ok(Vec::new()));
+    assert_eq!(pair.callee.unanswered(), 0);
+}
+
 /// What nobody takes stays with the peer, and a message that is longer than a window passes all the same.
 #[test]
 fn a_stream_is_not_sent_more_than_is_taken_and_long_messages_pass() {
