@@ -16,6 +16,7 @@ impl GrpcCallee {
     /// Answers an open call. An answer to a call that is not open is dropped: the connection it came on is another's.
     pub fn answer(&mut self, answer: Answer) {
         let Some(slot) = self.open_slot(answer.call) else { return };
+        self.keeping.answered = true;
         let there = &self.slots[usize::from(slot)];
         let (stream, has_begun) = (there.stream, there.has_begun);
         let receipt = there.wants_receipt.then_some(&answer.receipt);
@@ -93,6 +94,7 @@ impl GrpcCallee {
         if message.body.len() > ANSWER_MOST {
             return;
         }
+        self.keeping.answered = true;
         self.begin_response(slot, &[]);
         let stream = self.slots[usize::from(slot)].stream;
         self.http.report_sent(stream, true);
