@@ -22,6 +22,7 @@ use super::link::Link;
 use super::slot_of;
 use super::stream::{Extra, StreamMessage};
 use super::violation::Violation;
+use crate::coding::Coding;
 use crate::receipt::Receipt;
 use crate::status::{Code, Reason, Status};
 use crate::transport::Transport;
@@ -45,10 +46,14 @@ pub struct Arrival {
     pub parallel_unit: bool,
     /// Whether the request is a stream: `body` is empty, and its messages come as [`CalleeEvent::Message`].
     pub streams: bool,
+    /// Whether the answer may be a stream.
+    pub answer_streams: bool,
     /// When its first chunk was taken in.
     pub received: Time,
     /// Entries as they are on the wire, checked.
     pub metadata: Option<Arc<[u8]>>,
+    /// What has to be done to the message, and to that of the answer.
+    pub coding: Coding,
     /// The message.
     pub body: Vec<u8>,
 }
@@ -98,12 +103,12 @@ pub enum CalleeEvent {
     Arrived(Arrival),
     /// The caller of an open call no longer wants the answer; with the task that serves it.
     Cancelled(CallId, Option<usize>),
-    /// A message of a call whose request is a stream; with the task that serves it.
-    Message(CallId, Option<usize>, StreamMessage),
+    /// A message of a call whose request is a stream.
+    Message(CallId, StreamMessage),
     /// The request of such a call has ended.
-    Ended(CallId, Option<usize>),
+    Ended(CallId),
     /// So many bytes of an open call's messages have gone out since the last of these.
-    Sent(CallId, Option<usize>, usize),
+    Sent(CallId, usize),
     /// A call was answered with a refusal at once.
     Refused,
     /// The caller of a call that was not there yet took it back; that was answered.
@@ -313,8 +318,10 @@ impl Callee {
             birth: now - header.elapsed,
             parallel_unit: header.deadline.parallel_unit,
             streams: header.streams,
+            answer_streams: header.streams,
             received: now,
             metadata: (!call.meta.is_empty()).then(|| call.meta.into()),
+            coding: Coding::PLAIN,
             body,
         }
     }
