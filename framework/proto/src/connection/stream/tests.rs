@@ -108,7 +108,7 @@ impl Ends {
     /// The lengths of the messages that came to the callee; `None` for the end.
     fn heard(&mut self) -> Vec<Option<usize>> {
         let heard = self.events.drain(..).filter_map(|event| match event {
-            CalleeEvent::Message(_, _, message) => Some(Some(message.body.len())),
+            CalleeEvent::Message(_, message) => Some(Some(message.body.len())),
             CalleeEvent::Ended(..) => Some(None),
             _ => None,
         });
@@ -184,7 +184,7 @@ fn long_messages_go_in_parts_among_short_ones_of_other_calls_and_never_out_of_or
     ends.pass();
     let mut order = Vec::new();
     for event in ends.events.drain(..) {
-        if let CalleeEvent::Message(call, _, message) = event {
+        if let CalleeEvent::Message(call, message) = event {
             assert_eq!(message, self::message(message.body.len()));
             order.push((calls.iter().position(|it| *it == call).unwrap(), message.body.len()));
         }
