@@ -22,19 +22,6 @@ pub struct StreamMessage {
     pub deadline: Deadline,
 }
 
-impl StreamMessage {
-    /// What it takes of a window, and counts as when it is consumed: its bytes, and at least one, so that empty messages are
-    /// bounded as well.
-    pub fn weight(&self) -> usize {
-        weight(self.body.len())
-    }
-}
-
-/// The [weight](StreamMessage::weight) of a message of so many bytes.
-pub(super) fn weight(len: usize) -> usize {
-    len.max(1)
-}
-
 /// What came for a stream, at the end that made the call.
 #[derive(Debug, PartialEq, Eq)]
 pub enum StreamEvent {

@@ -181,6 +181,7 @@ fn the_documents_limits_are_the_constants() {
         ("GO_AWAY_TEXT_MOST", GO_AWAY_TEXT_MOST),
         ("RECEIPT_BYTES_MOST", RECEIPT_BYTES_MOST),
         ("STREAM_WINDOW", STREAM_WINDOW as usize),
+        ("MESSAGE_COST", MESSAGE_COST as usize),
         ("STAGES_MOST", STAGES_MOST),
     ];
     for (name, value) in limits {

@@ -279,8 +279,8 @@ impl Callee {
         }
     }
 
-    /// Whoever serves a call has taken so much of its request's messages, by their [weight](StreamMessage::weight), one or
-    /// several: as much more may come.
+    /// Whoever serves a call has taken so many bytes of its request's messages: as much more may come. An empty message that
+    /// is taken alone is told of by a 0.
     pub fn consumed(&mut self, call: CallId, bytes: usize) {
         let Some(special) = self.special(call).filter(|special| !special.answered) else { return };
         let Some(inflow) = &mut special.inflow else { return };

@@ -90,8 +90,8 @@ impl Caller {
         }
     }
 
-    /// Whoever made a call has taken so much of its answer's messages, by their [weight](StreamMessage::weight), one or
-    /// several: as much more may come.
+    /// Whoever made a call has taken so many bytes of its answer's messages: as much more may come. An empty message that is
+    /// taken alone is told of by a 0.
     pub fn consumed(&mut self, token: usize, bytes: usize) {
         let Some(Whereabouts::Slot(slot)) = self.elsewhere.get(&token) else { return };
         let (generation, Slot::Open(open)) = &mut self.slots[*slot] else { return };

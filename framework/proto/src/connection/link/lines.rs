@@ -12,7 +12,7 @@
 
 use super::Link;
 use crate::connection::outgoing::Outgoing;
-use crate::connection::stream::{StreamMessage, weight};
+use crate::connection::stream::{StreamMessage, cost};
 use crate::connection::violation::Violation;
 use crate::wire::{
     Begin, CallId, Direction, End, HEADER_BYTES, Head, META_BYTES_MOST, MessageHeader, STREAM_WINDOW, fitting,
@@ -154,7 +154,7 @@ impl Line {
                     self.pieces.pop_front();
                     self.ending = true;
                 }
-                self.window -= weight(body.len()) as i64;
+                self.window -= cost(body.len()) as i64;
                 let (credits, message_len) = (0, body.len() as u32);
                 // It is written when the frame is.
                 let budget = (deadline != Deadline::NEVER).then_some(Budget::UNLIMITED);

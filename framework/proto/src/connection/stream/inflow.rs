@@ -1,22 +1,19 @@
 //! What arrives of a stream, in one direction.
 //!
 //! Invariants:
-//! 1. `window` is what the sender may yet begin: the whole window, less what messages weigh, plus what was given back.
+//! 1. `window` is what the sender may yet begin: the whole window, less what messages [cost], plus what was given back.
 //! 2. `held` is what the message that is half received and those in `untaken` cost; with `discards` it is 0.
 
-use super::{StreamMessage, weight};
+use super::StreamMessage;
 use crate::connection::assembly::{Assembly, Discarding};
 use crate::connection::violation::Violation;
-use crate::wire::{CallId, Message, MessageHeader, STREAM_WINDOW};
+use crate::wire::{CallId, MESSAGE_COST, Message, MessageHeader, STREAM_WINDOW};
 use greenwave_policy::Deadline;
 use std::collections::VecDeque;
 
-/// What holding a message takes beside its bytes, about.
-const OVERHEAD: usize = 64;
-
-/// What a message of so many bytes takes of a server's memory.
+/// What a message of so many bytes takes of a window.
 pub(in crate::connection) fn cost(len: usize) -> usize {
-    len + OVERHEAD
+    len + MESSAGE_COST as usize
 }
 
 /// The receiving side of one direction of a stream.
@@ -25,7 +22,7 @@ pub(in crate::connection) struct Inflow {
     half: Option<Half>,
     /// The lengths of messages that were handed out, and are not known to be consumed.
     untaken: VecDeque<u32>,
-    /// What is known to be consumed of the first of them.
+    /// Bytes that are known to be consumed of the first of them.
     consumed: usize,
     /// What is consumed and not given back.
     owed: usize,
@@ -100,7 +97,7 @@ impl Inflow {
     ) -> Option<StreamMessage> {
         let len = message.header.message_len as usize;
         let is_complete = message.body.len() == len;
-        self.window -= weight(len) as i64;
+        self.window -= cost(len) as i64;
         self.begun = true;
         self.ended = message.header.end;
         if self.discards {
@@ -165,17 +162,19 @@ impl Inflow {
         }
     }
 
-    /// Of the messages that were handed out as much is consumed, by their weight. How much more may be sent, once that is worth
-    /// telling: who has consumed everything and isn't told has three quarters of the window left.
+    /// So many bytes of the messages that were handed out are consumed, or an empty one. How much more may be sent, once that
+    /// is worth telling: who has consumed everything and isn't told has three quarters of the window left.
     pub(in crate::connection) fn consume(&mut self, bytes: usize) -> Option<u32> {
         self.consumed += bytes;
+        let mut may_be_empty = bytes == 0;
         while let Some(&len) = self.untaken.front()
-            && weight(len as usize) <= self.consumed
+            && len as usize <= self.consumed
+            && (self.consumed > 0 || std::mem::take(&mut may_be_empty))
         {
             self.untaken.pop_front();
-            self.consumed -= weight(len as usize);
+            self.consumed -= len as usize;
             self.held -= cost(len as usize);
-            self.owed += weight(len as usize);
+            self.owed += cost(len as usize);
         }
         if self.untaken.is_empty() {
             self.consumed = 0;
@@ -200,6 +199,6 @@ impl Inflow {
         assert_eq!(self.held, half + untaken);
         assert!(!self.discards || self.held == 0);
         assert!(self.window <= STREAM_WINDOW.into());
-        assert!(self.untaken.len() <= STREAM_WINDOW as usize);
+        assert!(self.untaken.len() <= (STREAM_WINDOW / MESSAGE_COST) as usize);
     }
 }

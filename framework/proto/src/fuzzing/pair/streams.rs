@@ -7,7 +7,7 @@ use crate::connection::{Arrival, CalleeEvent, Extra, Request, StreamEvent, Strea
 use crate::context::Context;
 use crate::outcome::Outcome;
 use crate::status::Code;
-use crate::wire::{CallId, MethodId, STREAM_WINDOW};
+use crate::wire::{CallId, MESSAGE_COST, MethodId, STREAM_WINDOW};
 use greenwave_policy::{Budget, Deadline};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -19,7 +19,7 @@ struct Way {
     /// Bytes that were sent, and that were told to have gone out.
     sent: usize,
     told: usize,
-    /// The weights of those that arrived and were not taken.
+    /// The lengths of those that arrived and were not taken.
     untaken: VecDeque<usize>,
     said_end: bool,
     heard_end: bool,
@@ -53,8 +53,8 @@ impl Way {
         assert!(!self.heard_end, "a message after the end");
         let sent = self.under_way.pop_front();
         assert!(sent.is_some_and(|sent| sent.body == message.body), "a message that was not sent, or not then");
-        self.untaken.push_back(message.weight());
-        let before_last = self.untaken.iter().rev().skip(1).sum::<usize>();
+        self.untaken.push_back(message.body.len());
+        let before_last = self.untaken.iter().rev().skip(1).map(|len| len + MESSAGE_COST as usize).sum::<usize>();
         assert!(before_last < STREAM_WINDOW as usize, "more than the window allows");
     }
 

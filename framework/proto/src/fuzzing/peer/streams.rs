@@ -2,7 +2,7 @@
 
 use super::super::bytes::Bytes;
 use super::{BODY, LENGTHS, Peer};
-use crate::wire::{Begin, CallId, Direction, End, Frame, Message, MessageHeader, STREAM_WINDOW, Window};
+use crate::wire::{Begin, CallId, Direction, End, Frame, MESSAGE_COST, Message, MessageHeader, STREAM_WINDOW, Window};
 use greenwave_policy::Budget;
 
 /// A stream that is not over.
@@ -42,7 +42,7 @@ impl Peer {
             Frame::Message(message) => {
                 let header = message.header;
                 if let Some(stream) = self.stream(header.call) {
-                    stream.unreturned += header.message_len.max(1);
+                    stream.unreturned += header.message_len + MESSAGE_COST;
                 }
             }
             Frame::Window(window) => {
@@ -107,7 +107,7 @@ impl Peer {
         }
         let body = &BODY[..bytes.one_of(&LENGTHS).min(4000)];
         let message_len = body.len() + bytes.one_of(&[0, 0, 1, 300, 1900]);
-        stream.window -= message_len.max(1) as i64;
+        stream.window -= (message_len as u32 + MESSAGE_COST) as i64;
         stream.begun = true;
         let end = calls && bytes.below(8) == 0;
         stream.ended = end;
