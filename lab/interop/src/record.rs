@@ -46,9 +46,14 @@ pub(crate) struct Entry {
 pub(crate) enum Outcome {
     Ok,
     /// It fails, and nobody knew.
-    Fails { why: String },
+    Fails {
+        why: String,
+    },
     /// It fails, as is known.
-    Known { why: String, known: String },
+    Known {
+        why: String,
+        known: String,
+    },
     /// It's said to fail, and doesn't.
     WorksAgain,
 }
@@ -117,7 +122,9 @@ impl Record {
                 Outcome::Fails { why } => lines.push(format!("{system}, {case} fails: {why}")),
                 Outcome::Known { why, known } => lines.push(format!("{system}, {case}: {known} ({why})")),
                 Outcome::WorksAgain => {
-                    lines.push(format!("{system}, {case} works: it is to be taken from the list of what is known to fail"));
+                    lines.push(format!(
+                        "{system}, {case} works: it is to be taken from the list of what is known to fail"
+                    ));
                 }
             }
         }
@@ -192,7 +199,8 @@ impl Record {
             cells.extend(row[1..].iter().cloned());
             text += &line(&cells);
         }
-        let mut told = "\n| client | feature or case | fails because | as it was seen |\n|---|---|---|---|\n".to_owned();
+        let mut told =
+            "\n| client | feature or case | fails because | as it was seen |\n|---|---|---|---|\n".to_owned();
         let head = told.len();
         for Entry { case, system, outcome } in &self.entries {
             match outcome {

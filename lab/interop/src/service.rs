@@ -4,9 +4,7 @@ use std::sync::Arc;
 
 use greenwave::{Code, Context, Router, Server, ServerConfig, ServerHandle, Status};
 
-use crate::testing::{
-    Empty, Payload, SimpleRequest, SimpleResponse, TestService, TestServiceServer,
-};
+use crate::testing::{Empty, Payload, SimpleRequest, SimpleResponse, TestService, TestServiceServer};
 use crate::witness::{Left, Nothing, Witness, WitnessServer};
 
 /// No payload is longer: what a client asks for is bounded.
@@ -51,7 +49,8 @@ fn asked_for(code: i32, message: String) -> Status {
 /// So many zeros.
 fn payload(size: i32) -> Result<Payload, Status> {
     let size = usize::try_from(size).ok().filter(|size| *size <= LONGEST);
-    let size = size.ok_or_else(|| Status::new(Code::InvalidArgument, format!("a payload has up to {LONGEST} bytes")))?;
+    let size =
+        size.ok_or_else(|| Status::new(Code::InvalidArgument, format!("a payload has up to {LONGEST} bytes")))?;
     Ok(Payload { r#type: 0, body: vec![0; size] })
 }
 

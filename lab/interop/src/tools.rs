@@ -162,9 +162,10 @@ fn newest(folder: &Path) -> Option<std::time::SystemTime> {
     files.filter_map(|path| if path.is_dir() { newest(&path) } else { fs::metadata(path).ok()?.modified().ok() }).max()
 }
 
-/// The first line that has a digit, of what a program says of its version.
+/// Of what a program says of its version the first line that has a digit, without what is in parentheses.
 fn said(command: &mut Command) -> String {
     let ended = program::run(command, Duration::from_secs(10));
     let lines = ended.out.lines().chain(ended.err.lines());
-    lines.map(str::trim).find(|line| line.contains(|c: char| c.is_ascii_digit())).unwrap_or("unknown").to_owned()
+    let line = lines.map(str::trim).find(|line| line.contains(|c: char| c.is_ascii_digit())).unwrap_or("unknown");
+    line.split(" (").next().unwrap_or(line).to_owned()
 }

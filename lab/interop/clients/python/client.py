@@ -163,12 +163,13 @@ def timeout_on_sleeping_server():
 def deadline():
     stub = witnesses.WitnessStub(CHANNEL)
     left = stub.Budget(witness.Nothing(), timeout=7)
-    check(left.limited and 4_000_000 < left.micros <= 7_000_000, left)
+    # gRPC's core rounds what it sends up.
+    check(left.limited and 4_000_000 < left.micros <= 7_200_000, str(left.micros))
     check(not stub.Budget(witness.Nothing()).limited, "a limit that nobody has set")
 
 
 def expired():
-    refused(lambda: STUB.EmptyCall(testing.Empty(), timeout=0.000001), grpc.StatusCode.DEADLINE_EXCEEDED)
+    refused(lambda: STUB.EmptyCall(testing.Empty(), timeout=0), grpc.StatusCode.DEADLINE_EXCEEDED)
 
 
 def status_code_and_message():
@@ -271,7 +272,7 @@ def main():
         except grpc.RpcError as error:
             print(f"fails {feature}: {error.code().name} {error.details()!r}", flush=True)
         except Exception as error:
-            print(f"fails {feature}: {error!r}", flush=True)
+            print(f"fails {feature}: {' '.join(repr(error).split())}", flush=True)
 
 
 main()

@@ -49,7 +49,14 @@ pub(crate) const GHZ: Client = Client {
 pub(crate) const CURL: Client = Client {
     name: "curl",
     tool: Ok(Tool::System { names: &["curl"], package: "curl (with HTTP/2)" }),
-    features: &["empty_unary", "deadline", "expired", "unimplemented_method", "server_compressed_unary", "health_check"],
+    features: &[
+        "empty_unary",
+        "deadline",
+        "expired",
+        "unimplemented_method",
+        "server_compressed_unary",
+        "health_check",
+    ],
     run: |found, server, features| each(features, |feature| curl(&found.path, server, feature)),
 };
 
@@ -86,8 +93,7 @@ fn grpcurl(path: &Path, server: SocketAddr, feature: &str) -> Result<(), String>
             check(ended.code == Some(0) && ended.out.contains(r#""aggregatedPayloadSize": 12"#), &ended)
         }
         "server_streaming" | "ping_pong" => {
-            let (name, times) =
-                if feature == "ping_pong" { ("FullDuplexCall", 3) } else { ("StreamingOutputCall", 1) };
+            let (name, times) = if feature == "ping_pong" { ("FullDuplexCall", 3) } else { ("StreamingOutputCall", 1) };
             let ended = run(&method(name), &format!("{{{sizes}}}").repeat(times), &[]);
             let answers = ended.out.matches(r#""payload""#).count();
             check(ended.code == Some(0) && answers == 2 * times, &ended)
@@ -115,8 +121,11 @@ fn grpcurl(path: &Path, server: SocketAddr, feature: &str) -> Result<(), String>
         "custom_metadata" => {
             let said = ["-H", "x-grpc-test-echo-initial: this", "-H", "x-grpc-test-echo-trailing-bin: q6ur"];
             let ended = run(&method("UnaryCall"), r#"{"response_size":1}"#, &said);
-            let initial = ended.out.contains("x-grpc-test-echo-initial: this");
-            check(initial && ended.out.contains("x-grpc-test-echo-trailing-bin: q6ur"), &ended)
+            // What was sent is shown before what came.
+            let came = ended.out.split_once("Response headers received").map_or("", |(_, came)| came);
+            let is_there = |line: &str| came.contains(line);
+            let echoed = is_there("x-grpc-test-echo-initial: this") && is_there("x-grpc-test-echo-trailing-bin: q6ur");
+            if echoed { Ok(()) } else { Err("what was sent doesn't come back".to_owned()) }
         }
         "reflection" => {
             let mut list = Command::new(path);
@@ -189,7 +198,11 @@ fn curl(path: &Path, server: SocketAddr, feature: &str) -> Result<(), String> {
             let accepts = ["grpc-accept-encoding: gzip"];
             let (ended, body) = call("grpc.testing.TestService/UnaryCall", &message, &accepts)?;
             let is_so = ended.out.contains("grpc-encoding: gzip") && body.first() == Some(&1) && body.len() < 500;
-            if ends_with(&ended, 0) && !is_so { Err("the answer is not compressed".into()) } else { check(is_so, &ended) }
+            if ends_with(&ended, 0) && !is_so {
+                Err("the answer is not compressed".into())
+            } else {
+                check(is_so, &ended)
+            }
         }
         "health_check" => {
             let (ended, body) = call("grpc.health.v1.Health/Check", &[], &[])?;

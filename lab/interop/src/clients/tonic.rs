@@ -230,7 +230,8 @@ async fn tried(server: SocketAddr, feature: &str) -> Tried {
         }
         "unimplemented_service" => {
             let to = path("grpc.testing.UnimplementedService", "UnimplementedCall").map_err(wrong)?;
-            refused(ready(&client).await.map_err(wrong)?.unary(request(&Empty {}), to, AsIs).await, Code::Unimplemented).map(drop)
+            refused(ready(&client).await.map_err(wrong)?.unary(request(&Empty {}), to, AsIs).await, Code::Unimplemented)
+                .map(drop)
         }
         "client_compressed_unary" => {
             let ask = SimpleRequest { expect_compressed: Some(BoolValue { value: true }), ..large };
@@ -249,7 +250,8 @@ async fn tried(server: SocketAddr, feature: &str) -> Tried {
         }
         "health_check" => {
             let to = path("grpc.health.v1.Health", "Check").map_err(wrong)?;
-            let answer = ready(&client).await.map_err(wrong)?.unary(request(&Empty {}), to, AsIs).await.map_err(wrong)?;
+            let answer =
+                ready(&client).await.map_err(wrong)?.unary(request(&Empty {}), to, AsIs).await.map_err(wrong)?;
             check(&answer.into_inner(), &Bytes::from_static(&[8, 1]))
         }
         "many_at_once" => {

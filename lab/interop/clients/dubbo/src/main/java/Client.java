@@ -1,0 +1,1 @@
+public final class Client { public static void main(String[] a) {} }
