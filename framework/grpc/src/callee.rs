@@ -39,13 +39,14 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GrpcSettings {
     pub(crate) trusts_envoy: bool,
+    pub(crate) reports_load: bool,
 }
 
 impl GrpcSettings {
     /// The defaults.
     #[must_use]
     pub const fn new() -> Self {
-        Self { trusts_envoy: false }
+        Self { trusts_envoy: false, reports_load: false }
     }
 
     /// Whether `x-envoy-expected-rq-timeout-ms` counts beside `grpc-timeout`, the least of the two, by default not. For servers
@@ -54,6 +55,20 @@ impl GrpcSettings {
     pub const fn trust_envoy(mut self, trust: bool) -> Self {
         self.trusts_envoy = trust;
         self
+    }
+
+    /// Whether answers tell how busy the server is (`endpoint-load-metrics-bin`, gRPC's proposal A51), for clients that balance
+    /// by that; by default not, as it adds some 60 bytes to each.
+    #[must_use]
+    pub const fn report_load(mut self, report: bool) -> Self {
+        self.reports_load = report;
+        self
+    }
+
+    /// Whether they do.
+    #[must_use]
+    pub const fn reports_load(&self) -> bool {
+        self.reports_load
     }
 }
 

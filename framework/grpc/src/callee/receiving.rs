@@ -172,6 +172,8 @@ impl GrpcCallee {
             deadline: Deadline::at(received, budget),
             birth: received,
             parallel_unit: false,
+            streams: false,
+            answer_streams: true,
             received,
             metadata,
             body,

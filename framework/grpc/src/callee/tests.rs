@@ -124,6 +124,7 @@ impl Pair {
             result,
             receipt: Receipt::default(),
             deadline: Deadline::NEVER,
+            extra: None,
         });
         self.run();
     }
@@ -380,6 +381,7 @@ fn a_server_that_goes_away_is_done_when_its_last_answer_is_sent() {
         result: Ok(vec![7; 5000]),
         receipt: Receipt::default(),
         deadline: Deadline::NEVER,
+        extra: None,
     };
     pair.callee.answer(answer);
     let mut sent = 0;
