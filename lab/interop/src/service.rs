@@ -2,13 +2,18 @@
 
 use std::sync::Arc;
 
-use greenwave::{Code, Context, Router, Server, ServerConfig, ServerHandle, Status};
+use greenwave::{Code, Context, Incoming, MetaError, Outgoing, Router, Server, ServerConfig, ServerHandle, Status};
 
-use crate::testing::{Empty, Payload, SimpleRequest, SimpleResponse, TestService, TestServiceServer};
+use crate::testing::{
+    EchoStatus, Empty, Payload, SimpleRequest, SimpleResponse, StreamingInputCallRequest, StreamingInputCallResponse,
+    StreamingOutputCallRequest, StreamingOutputCallResponse, TestService, TestServiceServer,
+};
 use crate::witness::{Left, Nothing, Witness, WitnessServer};
 
 /// No payload is longer: what a client asks for is bounded.
 const LONGEST: usize = 16 << 20;
+/// So many requests of a stream are kept until the last is there.
+const MOST: usize = 1024;
 
 /// Serves at a free port of this machine until the handle is dropped.
 ///
@@ -23,14 +28,14 @@ pub(crate) fn start(config: ServerConfig) -> anyhow::Result<ServerHandle> {
 struct Testing;
 
 impl TestService for Testing {
-    fn empty_call(&self, _: &Context, _: Empty) -> Result<Empty, Status> {
+    fn empty_call(&self, context: &Context, _: Empty) -> Result<Empty, Status> {
+        echo(context)?;
         Ok(Empty {})
     }
 
-    fn unary_call(&self, _: &Context, request: SimpleRequest) -> Result<SimpleResponse, Status> {
-        if let Some(status) = request.response_status.filter(|status| status.code != 0) {
-            return Err(asked_for(status.code, status.message));
-        }
+    fn unary_call(&self, context: &Context, request: SimpleRequest) -> Result<SimpleResponse, Status> {
+        echo(context)?;
+        asked_for(request.response_status)?;
         let payload = Some(payload(request.response_size)?);
         Ok(SimpleResponse { payload, ..SimpleResponse::default() })
     }
@@ -38,12 +43,95 @@ impl TestService for Testing {
     fn cacheable_unary_call(&self, context: &Context, request: SimpleRequest) -> Result<SimpleResponse, Status> {
         self.unary_call(context, request)
     }
+
+    fn streaming_output_call(
+        &self,
+        context: &Context,
+        request: StreamingOutputCallRequest,
+        mut replies: Outgoing<StreamingOutputCallResponse>,
+    ) -> Result<(), Status> {
+        echo(context)?;
+        answer(context, request, &mut replies)
+    }
+
+    fn streaming_input_call(
+        &self,
+        context: &Context,
+        mut requests: Incoming<StreamingInputCallRequest>,
+    ) -> Result<StreamingInputCallResponse, Status> {
+        echo(context)?;
+        let mut sum = 0_usize;
+        while let Some(request) = requests.next(context)? {
+            sum += request.payload.map_or(0, |payload| payload.body.len());
+        }
+        let too_many = |_| Status::new(Code::OutOfRange, format!("{sum} bytes are more than the answer can say"));
+        Ok(StreamingInputCallResponse { aggregated_payload_size: i32::try_from(sum).map_err(too_many)? })
+    }
+
+    fn full_duplex_call(
+        &self,
+        context: &Context,
+        mut requests: Incoming<StreamingOutputCallRequest>,
+        mut replies: Outgoing<StreamingOutputCallResponse>,
+    ) -> Result<(), Status> {
+        echo(context)?;
+        while let Some(request) = requests.next(context)? {
+            answer(context, request, &mut replies)?;
+        }
+        Ok(())
+    }
+
+    fn half_duplex_call(
+        &self,
+        context: &Context,
+        mut requests: Incoming<StreamingOutputCallRequest>,
+        mut replies: Outgoing<StreamingOutputCallResponse>,
+    ) -> Result<(), Status> {
+        echo(context)?;
+        let mut all = Vec::new();
+        while let Some(request) = requests.next(context)? {
+            all.push(request);
+            if all.len() > MOST {
+                return Err(Status::new(Code::ResourceExhausted, format!("more than {MOST} requests")));
+            }
+        }
+        all.into_iter().try_for_each(|request| answer(context, request, &mut replies))
+    }
 }
 
-/// The failure that a client asks for. A number that is no code is unknown, as clients have it.
-fn asked_for(code: i32, message: String) -> Status {
+/// Sends back what a client wants to see again: of what it said one value before the answer, one behind it.
+fn echo(context: &Context) -> Result<(), Status> {
+    let said = |name: &str| context.metadata().find(|(said, _)| *said == name).map(|(_, value)| value.to_vec());
+    let wrong = |error: MetaError| Status::new(Code::InvalidArgument, error.to_string());
+    if let Some(value) = said("x-grpc-test-echo-initial") {
+        context.lead("x-grpc-test-echo-initial", value).map_err(wrong)?;
+    }
+    if let Some(value) = said("x-grpc-test-echo-trailing-bin") {
+        context.trail("x-grpc-test-echo-trailing-bin", value).map_err(wrong)?;
+    }
+    Ok(())
+}
+
+/// Sends the payloads that a request asks for, one after another. It may ask for pauses in between, which there are none
+/// of here.
+fn answer(
+    context: &Context,
+    request: StreamingOutputCallRequest,
+    replies: &mut Outgoing<StreamingOutputCallResponse>,
+) -> Result<(), Status> {
+    asked_for(request.response_status)?;
+    for parameters in request.response_parameters {
+        let payload = Some(payload(parameters.size)?);
+        replies.send(context, StreamingOutputCallResponse { payload })?;
+    }
+    Ok(())
+}
+
+/// The failure that a client asks for, if it does. A number that is no code is unknown, as clients have it.
+fn asked_for(status: Option<EchoStatus>) -> Result<(), Status> {
+    let Some(EchoStatus { code, message }) = status.filter(|status| status.code != 0) else { return Ok(()) };
     let code = u8::try_from(code).ok().and_then(Code::from_u8).unwrap_or(Code::Unknown);
-    Status::new(code, message)
+    Err(Status::new(code, message))
 }
 
 /// So many zeros.

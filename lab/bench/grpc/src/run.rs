@@ -7,6 +7,7 @@ use greenwave_bench::arrivals::Arrivals;
 use greenwave_bench::benchmark::Named as _;
 use greenwave_bench::capacity::OUT_OF_REACH;
 use greenwave_bench::classes::Classes;
+use greenwave_bench::cpu;
 use greenwave_bench::grpc::wire::{Settings, WireTarget};
 use greenwave_bench::load::{self, Plan};
 use greenwave_bench::pin::{self, Cores};
@@ -14,7 +15,6 @@ use greenwave_bench::process::{ServerProcess, TimeLimit};
 use greenwave_bench::progress::Progress;
 use greenwave_bench::rounds::{Figures, figures};
 use greenwave_bench::target::Rotation;
-use greenwave_bench::cpu;
 
 use crate::case::Case;
 use crate::h2load;
@@ -83,7 +83,13 @@ impl Run {
         let share = (cpu::time(server.id())?.saturating_sub(before)).as_secs_f64() / begun.elapsed().as_secs_f64();
         target.check()?;
         let total = &measured.total;
-        ensure!(total.missed_share() <= TOLERATED, "{} of {} calls failed: {:?}", total.missed(), total.scheduled, total.misses);
+        ensure!(
+            total.missed_share() <= TOLERATED,
+            "{} of {} calls failed: {:?}",
+            total.missed(),
+            total.scheduled,
+            total.misses
+        );
         let rate = measured.goodput_per_s();
         let mut found = figures(total.results.quantiles_us().into_iter().chain([("rate_per_s", rate)]));
         if !case.is_alone() {

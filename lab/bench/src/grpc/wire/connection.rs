@@ -357,7 +357,9 @@ impl Connection {
                 head(payload.len(), PING, ACK, 0, &mut self.out);
                 self.out.extend_from_slice(payload);
             }
-            GOAWAY => bail!("the server says GOAWAY: {}", String::from_utf8_lossy(payload.get(8..).unwrap_or_default())),
+            GOAWAY => {
+                bail!("the server says GOAWAY: {}", String::from_utf8_lossy(payload.get(8..).unwrap_or_default()))
+            }
             WINDOW_UPDATE => {
                 let more = i64::from(number(payload)? & 0x7fff_ffff);
                 match stream {

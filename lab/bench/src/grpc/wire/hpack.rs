@@ -214,7 +214,11 @@ fn string(rest: &mut &[u8]) -> anyhow::Result<Vec<u8>> {
     ensure!(length <= rest.len(), "a string is cut off");
     let (string, after) = rest.split_at(length);
     *rest = after;
-    if is_coded { huffman::decode(string).context("a string is not coded as it should be") } else { Ok(string.to_vec()) }
+    if is_coded {
+        huffman::decode(string).context("a string is not coded as it should be")
+    } else {
+        Ok(string.to_vec())
+    }
 }
 
 fn take(rest: &mut &[u8]) -> anyhow::Result<u8> {
