@@ -54,7 +54,6 @@ pub(crate) const EXPECTED: &[Expected] = &[
     known("*", "half_duplex", STREAMS),
     known("*", "empty_stream", STREAMS),
     known("*", "cancel_after_first_response", STREAMS),
-    known("*", "status_code_and_message", STREAMS),
     known("*", "client_compressed_streaming", STREAMS),
     known("*", "server_compressed_streaming", STREAMS),
     known("*", "custom_metadata", "the server has no metadata with answers yet"),

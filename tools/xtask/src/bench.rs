@@ -14,8 +14,8 @@ Usage: cargo xtask bench NAME [--quick] [ARGS]
 
 Benchmarks:
   flows    small responses beside bulk, over a testbed of network namespaces; root alone can make them
-  grpc     calls by gRPC, from 64 bytes to 64 KB, on 1 to 1000 connections, beside tonic and gRPC for Go, all under the
-           same client
+  grpc     calls by gRPC, from 64 bytes to 64 KB, on 1 to 1000 connections, beside tonic, volo and gRPC for Go, all under
+           the same client
   path     the services under five orders, and as everybody else serves; its loads are shares of capacity, chosen by
            --loads, its cases by --case, its systems by --systems
   preempt  46 programs with probes and without: what they cost, and how exactly quanta end
@@ -99,7 +99,11 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
     let mut steps = Steps::new(if bench.before.is_some() { 3 } else { 2 });
     // A call takes less than a microsecond, half of it in small functions of several crates.
     let profile = if ["grpc", "rpc"].contains(&name.as_str()) { "whole" } else { "release" };
-    let features: &[&str] = if name == "rpc" && has_libfabric() { &["--features", "fabric"] } else { &[] };
+    let features: &[&str] = match name.as_str() {
+        "grpc" => &["--features", "greenwave-bench-grpc/volo"],
+        "rpc" if has_libfabric() => &["--features", "fabric"],
+        _ => &[],
+    };
     let mut build = cargo(["build", "--profile", profile]);
     for [package, kind, target] in bench.targets {
         build.args(["--package", package, kind, target]);

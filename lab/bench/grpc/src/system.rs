@@ -16,6 +16,8 @@ pub(crate) enum System {
     Greenwave,
     /// Rust.
     Tonic,
+    /// Rust.
+    Volo,
     /// Go.
     GrpcGo,
 }
@@ -30,7 +32,11 @@ pub(crate) enum Idle {
 impl System {
     /// Why it can't be measured here, if it can't.
     pub(crate) fn missing(self) -> Option<String> {
-        if self == Self::GrpcGo { go::binary().err().map(ToString::to_string) } else { None }
+        match self {
+            Self::Volo if !cfg!(feature = "volo") => Some("it's there only if built with `--features volo`".to_owned()),
+            Self::GrpcGo => go::binary().err().map(ToString::to_string),
+            _ => None,
+        }
     }
 
     /// The path of the method that echoes.
@@ -55,6 +61,10 @@ impl System {
         match self {
             Self::Greenwave => greenwave::serve(idle, core),
             Self::Tonic => tonic::serve(idle),
+            #[cfg(feature = "volo")]
+            Self::Volo => crate::servers::volo::serve(idle),
+            #[cfg(not(feature = "volo"))]
+            Self::Volo => anyhow::bail!("this program is built without volo"),
             Self::GrpcGo => anyhow::bail!("gRPC for Go is a program of its own"),
         }
     }

@@ -39,7 +39,6 @@ pub(crate) const CLIENT: Client = Client {
         "ping_pong",
         "empty_stream",
         "deadline",
-        "expired",
         "status_code_and_message",
         "special_status_message",
         "custom_metadata",
@@ -193,12 +192,6 @@ async fn tried(server: SocketAddr, feature: &str) -> Tried {
             let answer = ready(&client).await.map_err(wrong)?.unary(ask, to, AsIs).await.map_err(wrong)?.into_inner();
             let left = decoded::<Left>(answer).map_err(wrong)?;
             check(&(left.limited, (4_000_000..=7_000_000).contains(&left.micros)), &(true, true))
-        }
-        "expired" => {
-            let mut ask = request(&Empty {});
-            // Set by hand: tonic's own timer would end the call first.
-            ask.metadata_mut().insert("grpc-timeout", MetadataValue::from_static("0n"));
-            refused(unary(&client, "EmptyCall", ask).await, Code::DeadlineExceeded).map(drop)
         }
         "status_code_and_message" => {
             let status = Some(EchoStatus { code: 2, message: "test status message".to_owned() });

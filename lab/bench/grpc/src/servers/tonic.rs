@@ -14,16 +14,7 @@ use super::{FRAME, STREAMS, WINDOW};
 use crate::system::Idle;
 
 pub(crate) fn serve(idle: Idle) -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    if idle == Idle::Spin {
-        // A task that is always ready keeps it polling.
-        runtime.spawn(async {
-            loop {
-                tokio::task::yield_now().await;
-            }
-        });
-    }
-    runtime.block_on(async {
+    super::on_tokio(idle, async {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         process::say_listening(listener.local_addr()?);
         let mut server = Server::builder()
