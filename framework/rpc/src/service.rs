@@ -3,8 +3,10 @@
 use crate::context::Context;
 use crate::status::{Code, Status};
 use crate::stream::{Incoming, Outgoing};
+use crate::transcoding::Types;
 use crate::wire::MethodId;
 use bytes::Bytes;
+use greenwave_proto::{Coding, Format};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
@@ -28,6 +30,7 @@ pub struct Router {
     methods: Vec<Method>,
     by_id: HashMap<MethodId, usize, BuildHasherDefault<Hashed>>,
     descriptors: Vec<&'static [u8]>,
+    types: Types,
     conflict: Option<Conflict>,
 }
 
@@ -266,6 +269,11 @@ impl Router {
         }
     }
 
+    /// The same for handlers with stacks of so many bytes.
+    pub(crate) fn on_stacks(self, bytes: usize) -> Self {
+        Self { types: self.types.clone().on_stacks(bytes), ..self }
+    }
+
     /// Says whether calls can be told apart.
     pub(crate) fn check(&self) -> Result<(), Conflict> {
         self.conflict.clone().map_or(Ok(()), Err)
@@ -275,8 +283,46 @@ impl Router {
         self.by_id.get(&id).copied()
     }
 
+    /// Whether this is a method that streams.
+    pub(crate) fn streams(&self, id: MethodId) -> bool {
+        self.find(id).is_some_and(|method| self.at(method).streams())
+    }
+
     pub(crate) fn at(&self, index: usize) -> &Method {
         &self.methods[index]
+    }
+
+    /// Runs a method's handler between what has to be done to the request and to the reply. The memory of the request, if that is
+    /// free again.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn serve_coded(
+        &self,
+        index: usize,
+        coding: Coding,
+        context: &Context,
+        request: Vec<u8>,
+        reply: &mut Vec<u8>,
+        halves: impl FnOnce() -> Option<(Incoming, Outgoing)>,
+    ) -> (Vec<u8>, Result<(), Status>) {
+        let method = self.at(index);
+        let types = match self.types.method(&self.descriptors, method.name) {
+            Ok(types) => types,
+            Err(status) => return (request, Err(status)),
+        };
+        if coding.safe && !types.is_safe() {
+            let text = "its .proto doesn't say idempotency_level = NO_SIDE_EFFECTS, so it is called by POST alone";
+            return (request, Err(Status::new(Code::Unimplemented, text)));
+        }
+        match coding.format {
+            Format::Proto => method.serve(context, request, reply, halves),
+            Format::Json => {
+                let (json, mut made) = (request, Vec::new());
+                let result =
+                    types.request(&json).and_then(|request| method.serve(context, request, &mut made, halves).1);
+                (json, result.and_then(|()| types.reply(&made, reply)))
+            }
+        }
     }
 
     pub(crate) fn len(&self) -> usize {

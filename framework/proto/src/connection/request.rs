@@ -46,6 +46,7 @@ impl Request {
             message_len: message_len as u32,
             meta_len: self.terms.metadata().len() as u16,
             expires: None,
+            streams: self.terms.streams,
         }
     }
 }
@@ -68,6 +69,12 @@ impl Terms {
     #[inline]
     pub fn streams(&self) -> bool {
         self.streams
+    }
+
+    /// Lets go of what they share with others; the call is over.
+    #[inline]
+    pub(super) fn release(&mut self) {
+        self.context = None;
     }
 
     #[inline]

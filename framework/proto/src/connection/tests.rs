@@ -46,6 +46,7 @@ impl Bench {
             message_len: 0,
             meta_len: 0,
             expires: None,
+            streams: false,
         };
         let frame = Frame::Call(wire::Call { header, meta: &[], body: &[] }).encode(false);
         assert!(matches!(

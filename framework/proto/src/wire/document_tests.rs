@@ -40,6 +40,7 @@ fn call() -> CallHeader {
         message_len: 5,
         meta_len: 0,
         expires: None,
+        streams: false,
     }
 }
 
@@ -111,6 +112,19 @@ fn encoded() -> BTreeMap<&'static str, Vec<u8>> {
     };
     let part = DataHeader { call: call_id(), credits: 0, direction: Direction::Request, offset: 4 };
     let answer_part = DataHeader { direction: Direction::Reply, ..part };
+    let stream = CallHeader { message_len: 0, streams: true, ..call() };
+    let message = MessageHeader {
+        call: call_id(),
+        credits: 0,
+        direction: Direction::Request,
+        end: true,
+        message_len: 5,
+        budget: Some(Budget::expected(Duration::from_millis(10))),
+    };
+    let tick = MessageHeader { direction: Direction::Reply, end: false, message_len: 40_000, budget: None, ..message };
+    let mut cost = Vec::new();
+    push_meta(&mut cost, "cost", b"9").expect("short");
+    let ended = ReplyHeader { credits: 0, message_len: 0, ..reply(0) };
     let ping = Ping(Probe { credits: 0, opaque: 42, sent: Some(now) });
     let name = StageName::new("search").expect("short");
     let frames = [
@@ -126,6 +140,19 @@ fn encoded() -> BTreeMap<&'static str, Vec<u8>> {
         ("CREDIT", Frame::Credit(Credit { credits: 128 })),
         ("PING", Frame::Ping(ping)),
         ("PONG", Frame::Pong(ping.answer(None))),
+        ("CALL-STREAM", Frame::Call(Call { header: stream, meta: &[], body: &[] })),
+        ("MESSAGE", Frame::Message(Message { header: message, body: b"\x0a\x03foo" })),
+        ("MESSAGE-LONG", Frame::Message(Message { header: tick, body: &[1, 2, 3, 4] })),
+        ("END", Frame::End(End { call: call_id(), credits: 0 })),
+        ("BEGIN", Frame::Begin(Begin { call: call_id(), credits: 0, meta: &meta })),
+        ("WINDOW", Frame::Window(Window { call: call_id(), credits: 0, bytes: 70_000 })),
+        (
+            "REPLY-STREAM",
+            Frame::ReplyWithMeta(
+                Reply { header: ended, receipts: &[], body: &[] },
+                ReplyMeta { leading: &[], trailing: &cost },
+            ),
+        ),
         ("GOAWAY", Frame::GoAway(GoAway { credits: 0, code: GoAwayCode::Shutdown, last: None, text: "restart" })),
     ];
     frames.into_iter().map(|(name, frame)| (name, frame.encode(name.ends_with("CRC32C")))).collect()
@@ -153,6 +180,8 @@ fn the_documents_limits_are_the_constants() {
         ("FAILURE_TEXT_MOST", FAILURE_TEXT_MOST),
         ("GO_AWAY_TEXT_MOST", GO_AWAY_TEXT_MOST),
         ("RECEIPT_BYTES_MOST", RECEIPT_BYTES_MOST),
+        ("STREAM_WINDOW", STREAM_WINDOW as usize),
+        ("MESSAGE_COST", MESSAGE_COST as usize),
         ("STAGES_MOST", STAGES_MOST),
     ];
     for (name, value) in limits {

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::fields::{put, u16_at, u32_at, u64_at};
 use super::head::nanos;
-use super::header::{BY_HANDLER, HAS_RECEIPTS, Header, put_header};
-use super::{CallId, FAILURE_TEXT_MOST, Head, Kind, Problem, RECEIPT_BYTES_MOST, WireError};
+use super::header::{ANSWER_META, BY_HANDLER, FLAGS_OFFSET, HAS_RECEIPTS, Header, put_header};
+use super::{CallId, FAILURE_TEXT_MOST, Head, Kind, META_BYTES_MOST, Problem, RECEIPT_BYTES_MOST, WireError};
 use crate::status::{Code, Reason};
 
 pub(super) const REPLY_MESSAGE_OFFSET: usize = 8;
@@ -15,6 +15,9 @@ const RECEIPTS_OFFSET: usize = 14;
 const QUEUE_OFFSET: usize = 16;
 const SERVICE_OFFSET: usize = 24;
 const TOTAL_OFFSET: usize = 32;
+
+/// Bytes of the lengths of metadata, which follow the fixed part if there are any.
+pub(crate) const META_LENS_BYTES: usize = 4;
 
 /// Bytes of a REPLY's fixed part.
 pub const REPLY_FIXED: usize = 40;
@@ -50,6 +53,14 @@ impl ReplyHeader {
         Head::of(&[&self.fixed()])
     }
 
+    /// The head if metadata follow the receipts: of so many bytes those that go before the answer, of so many those that go
+    /// with its end. Not both are 0.
+    pub fn encode_with_meta(&self, leading_len: u16, trailing_len: u16) -> Head {
+        let mut fixed = self.fixed();
+        fixed[FLAGS_OFFSET] |= ANSWER_META;
+        Head::of(&[&fixed, &leading_len.to_le_bytes(), &trailing_len.to_le_bytes()])
+    }
+
     /// The bytes of the head.
     #[inline(always)]
     pub(crate) fn fixed(&self) -> [u8; REPLY_FIXED] {
@@ -80,6 +91,25 @@ pub struct Reply<'a> {
     pub body: &'a [u8],
 }
 
+/// The metadata that came with a REPLY: see [`Meta`](super::Meta).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReplyMeta<'a> {
+    /// Those that go before the answer.
+    pub leading: &'a [u8],
+    /// Those that go with its end.
+    pub trailing: &'a [u8],
+}
+
+impl ReplyMeta<'_> {
+    /// None at all.
+    pub const NONE: Self = Self { leading: &[], trailing: &[] };
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.leading.is_empty() && self.trailing.is_empty()
+    }
+}
+
 impl<'a> Reply<'a> {
     /// The text of a failure, `None` if the call succeeded.
     pub fn failure(&self) -> Option<&'a str> {
@@ -87,14 +117,48 @@ impl<'a> Reply<'a> {
         (self.header.code != Code::Ok).then(|| std::str::from_utf8(self.body).unwrap_or_default())
     }
 
+    /// Whether metadata come with the REPLY in this chunk.
+    pub(super) fn has_meta(chunk: &[u8]) -> bool {
+        chunk.get(FLAGS_OFFSET).is_some_and(|flags| flags & ANSWER_META != 0)
+    }
+
+    /// Any but those with metadata.
     #[inline(always)]
-    pub(crate) fn parse(chunk: &'a [u8]) -> Result<Self, WireError> {
+    pub(crate) fn parse_plain(chunk: &'a [u8]) -> Result<Self, WireError> {
+        Self::parse_parts(chunk, 0)
+    }
+
+    /// One with metadata: what stands around them is as in others.
+    #[cold]
+    pub(super) fn parse_with_meta(chunk: &'a [u8]) -> Result<(Self, ReplyMeta<'a>), WireError> {
+        let Some((_, &lens)) = chunk.get(..REPLY_FIXED + META_LENS_BYTES).and_then(<[u8]>::split_last_chunk) else {
+            return Err(WireError::short(Some(Kind::Reply), REPLY_FIXED + META_LENS_BYTES, chunk.len()));
+        };
+        let [leading_len, trailing_len] = [u16_at::<META_LENS_BYTES>(&lens, 0), u16_at(&lens, 2)];
+        if leading_len | trailing_len == 0 {
+            return Err(WireError::at(Some(Kind::Reply), REPLY_FIXED, Problem::FlagAgainstLength { len: 0 }));
+        }
+        if let Some(found) = [leading_len, trailing_len].into_iter().find(|len| usize::from(*len) > META_BYTES_MOST) {
+            return Err(WireError::at(Some(Kind::Reply), REPLY_FIXED, Problem::MetaTooLong { found }));
+        }
+        let meta_len = usize::from(leading_len) + usize::from(trailing_len);
+        let reply = Self::parse_parts(chunk, META_LENS_BYTES + meta_len)?;
+        let behind_receipts = REPLY_FIXED + META_LENS_BYTES + reply.receipts.len();
+        let (leading, trailing) = chunk[behind_receipts..behind_receipts + meta_len].split_at(leading_len.into());
+        Ok((reply, ReplyMeta { leading, trailing }))
+    }
+
+    /// `meta`: how many bytes metadata and their lengths take.
+    #[inline(always)]
+    fn parse_parts(chunk: &'a [u8], meta: usize) -> Result<Self, WireError> {
         let Some((fixed, rest)) = chunk.split_first_chunk::<REPLY_FIXED>() else {
             return Err(WireError::short(Some(Kind::Reply), REPLY_FIXED, chunk.len()));
         };
         let head = Header::of(fixed);
         let failed = fixed[STATUS_OFFSET] != Code::Ok.as_u8();
-        let call = head.about_a_call(Kind::Reply, if failed { HAS_RECEIPTS | BY_HANDLER } else { HAS_RECEIPTS })?;
+        let has_meta = if meta > 0 { ANSWER_META } else { 0 };
+        let allowed = if failed { HAS_RECEIPTS | BY_HANDLER } else { HAS_RECEIPTS } | has_meta;
+        let call = head.about_a_call(Kind::Reply, allowed)?;
         let message_len = u32_at(fixed, REPLY_MESSAGE_OFFSET);
         let receipts_len = u16_at(fixed, RECEIPTS_OFFSET);
         let (status, reason) = (fixed[STATUS_OFFSET], fixed[REASON_OFFSET]);
@@ -105,8 +169,13 @@ impl<'a> Reply<'a> {
         if has_receipts != (receipts_len != 0) || usize::from(receipts_len) > RECEIPT_BYTES_MOST {
             return Err(wrong_receipts(has_receipts, receipts_len));
         }
-        let Some((receipts, body)) = rest.split_at_checked(usize::from(receipts_len)) else {
-            let needed = REPLY_FIXED + usize::from(receipts_len);
+        let before = if meta > 0 { META_LENS_BYTES } else { 0 };
+        let Some((receipts, body)) = rest[before..].split_at_checked(usize::from(receipts_len)) else {
+            let needed = REPLY_FIXED + before + usize::from(receipts_len);
+            return Err(WireError::short(Some(Kind::Reply), needed, chunk.len()));
+        };
+        let Some(body) = body.get(meta - before..) else {
+            let needed = REPLY_FIXED + usize::from(receipts_len) + meta;
             return Err(WireError::short(Some(Kind::Reply), needed, chunk.len()));
         };
         if code != Code::Ok {

@@ -83,7 +83,8 @@ impl Channel {
 
     fn call_with(&self, context: &Context, method: MethodId, request: Cow<'_, [u8]>) -> Result<Reply, Failure> {
         let started = crate::clock::monotonic();
-        let failed = |status| Failure { status, receipt: None, total: crate::clock::monotonic().since(started) };
+        let failed =
+            |status| Failure { status, receipt: None, total: crate::clock::monotonic().since(started), metadata: None };
         context.ask(Check::Send, started).into_result().map_err(failed)?;
         if let Some(mailbox) = local::mailbox() {
             return self.call_suspended(&mailbox, context, method, request.into_owned()).into_reply();
@@ -198,7 +199,7 @@ impl Channel {
         let (queue, service, total) =
             outcome.receipt.as_ref().map_or_else(Default::default, |it| (it.queue, it.service, it.total));
         StageReceipt {
-            stage: outcome.stage.as_deref().copied().unwrap_or(self.0.stage),
+            stage: outcome.stage.as_deref().map_or(self.0.stage, |stage| stage.name),
             branch,
             depth: 0,
             sent_after: sent.since(mailbox.received.get()),

@@ -180,6 +180,8 @@ impl ChannelConfig {
             absolute: *absolute,
             sending: *sending,
             grpc: None,
+            web: None,
+            takes_streams: None,
         };
         Route { address, connection, tls: tls.clone(), reconnect: *reconnect, jitter_seed: *jitter_seed }
     }

@@ -7,11 +7,11 @@ use super::agenda::Agenda;
 use super::dialer::Dialer;
 use super::directory::Directory;
 use super::endpoint::Endpoint;
+use super::plain::{PlainCallee, PlainOver};
 use super::pool::Pool;
 use super::rotation::Elsewhere;
 use super::{ConnectionConfig, Event, News, PeerKey};
 use crate::counters::Counters;
-use greenwave_grpc::{GrpcCallee, Over};
 use greenwave_policy::{Rotation, Time};
 use greenwave_proto::connection::{Callee, CalleeEvent, Caller, Finished, Link, Violation};
 use greenwave_verbs::{CloseReason, EndpointId, Event as QueueEvent, VerbsError};
@@ -74,8 +74,8 @@ pub(super) enum End {
         caller: Box<Caller>,
     },
     Callee(Box<Callee>),
-    /// A serving end whose client speaks gRPC.
-    Grpc(Box<GrpcCallee>),
+    /// A serving end whose client speaks another protocol.
+    Plain(Box<PlainCallee>),
 }
 
 /// For how long connections must have been accepted until it is over that they can't be.
@@ -94,10 +94,10 @@ pub(super) enum Fate {
     Expel(PeerKey, Violation),
     /// The server of this calling end takes no further calls, or has answered the last one.
     Leave(PeerKey),
-    /// A connection of gRPC's is over.
+    /// A connection of another protocol is over.
     Finish(PeerKey),
     /// The same, because of what the peer didn't do.
-    Dismiss(PeerKey, Over),
+    Dismiss(PeerKey, PlainOver),
 }
 
 impl Ends {
@@ -203,7 +203,7 @@ impl Ends {
             peer.noted = Time::MAX;
             if peer.due() <= now {
                 let key = PeerKey { index, serial: peer.serial };
-                if let End::Grpc(callee) = &mut peer.end {
+                if let End::Plain(callee) = &mut peer.end {
                     let (late, counters) = (&mut *events, &self.counters);
                     if let Some(over) = callee.on_timeout(now, &mut |event| tell(key, Some(event), late, counters)) {
                         self.fates.push(Fate::Dismiss(key, over));
@@ -238,7 +238,7 @@ impl Ends {
     pub(super) fn on_event(&mut self, now: Time, event: QueueEvent<'_>, events: &mut Vec<Event>) {
         match event {
             QueueEvent::Received { .. } => {}
-            QueueEvent::Plain { endpoint } => self.begin_grpc(now, endpoint),
+            QueueEvent::Plain { endpoint, preface } => self.begin_plain(now, endpoint, preface),
             QueueEvent::Writable { endpoint } | QueueEvent::Connected { endpoint } => {
                 if let Some(index) = self.index_of(endpoint) {
                     self.mark(index);
@@ -294,12 +294,12 @@ impl Ends {
                 if caller.going().is_some() && received.is_ok() {
                     fates.push(Fate::Leave(key));
                 }
-                tell_streams(caller, events);
+                tell_caller(caller, events);
                 (received, &caller.link)
             }
             End::Leaving { caller, .. } => {
                 let received = caller.receive(now, chunk, |len| pool.take_for(len), &mut done);
-                tell_streams(caller, events);
+                tell_caller(caller, events);
                 if caller.unfinished() == 0 && received.is_ok() {
                     fates.push(Fate::Leave(key));
                 }
@@ -308,9 +308,10 @@ impl Ends {
             End::Callee(callee) => {
                 let received = callee.receive(now, chunk, |len| pool.take_about(len));
                 let received = received.map(|event| tell(key, event, events, counters));
+                tell_callee(key, callee, events, counters);
                 (received, &callee.link)
             }
-            End::Grpc(_) => return self.receive_grpc(now, index, chunk, events),
+            End::Plain(_) => return self.receive_plain(now, index, chunk, events),
         };
         match received {
             Ok(()) => {
@@ -333,9 +334,17 @@ impl Ends {
 
 /// Says what came for streams at an end that makes calls.
 #[inline(always)]
-fn tell_streams(caller: &mut Caller, events: &mut Vec<Event>) {
+fn tell_caller(caller: &mut Caller, events: &mut Vec<Event>) {
     while let Some(event) = caller.stream_event() {
         events.push(Event::Answered(event));
+    }
+}
+
+/// Says what else came for streams at an end that serves calls.
+#[inline(always)]
+fn tell_callee(key: PeerKey, callee: &mut Callee, events: &mut Vec<Event>, counters: &Counters) {
+    while let Some(event) = callee.stream_event() {
+        tell(key, Some(event), events, counters);
     }
 }
 
@@ -362,13 +371,25 @@ impl Peer {
             End::Caller(dialer) => Some(&mut dialer.caller.link),
             End::Leaving { caller, .. } => Some(&mut caller.link),
             End::Callee(callee) => Some(&mut callee.link),
-            End::Grpc(_) => None,
+            End::Plain(_) => None,
+        }
+    }
+
+    /// Says what of streams has gone out, and what was found about them.
+    #[inline(always)]
+    pub(super) fn tell_streams(&mut self, index: usize, events: &mut Vec<Event>, counters: &Counters) {
+        let key = PeerKey { index, serial: self.serial };
+        match &mut self.end {
+            End::Caller(dialer) => tell_caller(&mut dialer.caller, events),
+            End::Leaving { caller, .. } => tell_caller(caller, events),
+            End::Callee(callee) => tell_callee(key, callee, events, counters),
+            End::Plain(_) => {}
         }
     }
 
     fn has_output(&mut self) -> bool {
         match &mut self.end {
-            End::Grpc(callee) => callee.has_output(),
+            End::Plain(callee) => callee.has_output(),
             _ => self.link().is_some_and(|link| link.has_output()),
         }
     }
@@ -389,7 +410,7 @@ impl Peer {
     fn due(&mut self) -> Time {
         match &mut self.end {
             _ if self.endpoint.is_none() => Time::MAX,
-            End::Grpc(callee) => callee.next_timeout(),
+            End::Plain(callee) => callee.next_timeout(),
             _ => self.link().map_or(Time::MAX, |link| link.next_timeout()),
         }
     }
@@ -406,7 +427,7 @@ impl Peer {
             End::Leaving { caller, .. } => caller.transmit(now, endpoint, spare),
             End::Callee(callee) => callee.transmit(now, endpoint, spare),
             // That is the ends' to do, as it may find calls.
-            End::Grpc(_) => Ok(()),
+            End::Plain(_) => Ok(()),
         }
     }
 
@@ -417,7 +438,7 @@ impl Peer {
             End::Caller(dialer) => dialer.caller.on_timeout(now, &mut done),
             End::Leaving { caller, .. } => caller.on_timeout(now, &mut done),
             End::Callee(callee) => callee.link.on_timeout(now),
-            End::Grpc(_) => Ok(()),
+            End::Plain(_) => Ok(()),
         }
     }
 }

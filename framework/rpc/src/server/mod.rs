@@ -21,7 +21,7 @@ use crate::clock::Clock;
 use crate::config::{ConfigError, ServerConfig};
 use crate::counters::{Counters, Snapshot};
 #[cfg(test)]
-use crate::net::{ConnectionConfig, Net};
+use crate::net::{ConnectionConfig, Net, prefaces};
 use crate::service::{Conflict, Router};
 #[cfg(test)]
 pub(crate) use event_loop::EventLoop;
@@ -88,7 +88,7 @@ impl Server {
         let inboxes: Vec<Arc<Inbox>> = plans.iter().map(|_| Arc::new(Inbox::new())).collect();
         let router = load_report::with_load_reports(router, &counters, &inboxes, &watchers);
         router.check()?;
-        let router = Arc::new(router);
+        let router = Arc::new(router.on_stacks(config.stack.bytes()));
         let heads = plans.iter().filter(|plan| plan.is_head).count();
         let global = config.steal.filter(|_| config.workers == 0 && heads > 1);
         let global = global.map(|rule| Arc::new(GlobalQueue::new(rule, inboxes[..heads].to_vec())));
@@ -140,8 +140,7 @@ pub(crate) fn event_loop_by_hand(
 ) -> Result<(EventLoop, Arc<Counters>), StartError> {
     config.validate()?;
     let counters: Arc<Counters> = Arc::default();
-    let mut net =
-        Net::new(config.own.backend.clone(), &config.limits, clock.clone(), false, config.grpc.is_some(), None)?;
+    let mut net = Net::new(config.own.backend.clone(), &config.limits, clock.clone(), false, prefaces(config), None)?;
     net.serve(ConnectionConfig::of(config), Arc::clone(&counters));
     let (listeners, _) =
         supervisor::listen(&mut net, &config.own.listen, config.tls.as_ref(), config.own.clusters > 1)?;

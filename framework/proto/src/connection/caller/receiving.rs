@@ -1,16 +1,17 @@
 //! How a calling end reads: REPLYs and their parts, and what the peer says of the connection.
 
-use super::{Caller, Finished, Going, Open, Slot};
+use super::streaming::metadata;
+use super::{Caller, Finished, Going, Incoming, Open, Rest, Slot};
 use crate::connection::assembly::{Assembly, Discarding};
 use crate::connection::link::Queue;
 use crate::connection::outgoing::Unsent;
 use crate::connection::request::Request;
 use crate::connection::violation::Violation;
 use crate::connection::{call_in, slot_of};
-use crate::outcome::Outcome;
+use crate::outcome::{AnswerMetadata, Outcome};
 use crate::receipt::Receipt;
 use crate::status::{Code, Origin, Status};
-use crate::wire::{CallId, Cancel, Data, Direction, Features, Frame, GoAway, GoAwayCode, Reply};
+use crate::wire::{CallId, Cancel, Data, Direction, Features, Frame, GoAway, GoAwayCode, Reply, ReplyMeta};
 use greenwave_policy::Time;
 use std::time::Duration;
 
@@ -52,7 +53,11 @@ impl Caller {
         match frame {
             None => Ok(()),
             Some(Frame::Reply(reply)) => self.on_reply(now, &reply, buffer, done),
+            Some(Frame::ReplyWithMeta(reply, meta)) => self.on_other_reply(now, &reply, &meta, buffer, done),
             Some(Frame::Data(data)) => self.on_data(now, &data, done),
+            Some(Frame::Message(message)) => self.on_message(now, &message, buffer),
+            Some(Frame::Begin(begin)) => self.on_begin(&begin),
+            Some(Frame::Window(window)) => self.on_window(&window),
             Some(Frame::GoAway(away)) => {
                 self.on_go_away(&away);
                 Ok(())
@@ -67,7 +72,7 @@ impl Caller {
     }
 
     #[inline(always)]
-    fn slot(&mut self, call: CallId) -> Option<(usize, &mut Slot)> {
+    pub(super) fn slot(&mut self, call: CallId) -> Option<(usize, &mut Slot)> {
         let slot = slot_of(call);
         let (generation, state) = self.slots.get_mut(slot)?;
         (*generation == call.generation()).then_some((slot, state))
@@ -89,10 +94,10 @@ impl Caller {
                 let mut body = buffer(bytes.len());
                 body.extend_from_slice(bytes);
                 let receipt = Receipt { queue: header.queue, service: header.service, total: header.total, ..NOTHING };
-                self.answered(slot, now, now, receipt, Ok(body), done);
+                self.answered(slot, now, now, receipt, Ok(body), None, done);
                 Ok(())
             }
-            _ => self.on_other_reply(now, reply, buffer, done),
+            _ => self.on_other_reply(now, reply, &ReplyMeta::NONE, buffer, done),
         }
     }
 
@@ -102,6 +107,7 @@ impl Caller {
         &mut self,
         now: Time,
         reply: &Reply<'_>,
+        meta: &ReplyMeta<'_>,
         buffer: impl FnOnce(usize) -> Vec<u8>,
         done: &mut impl FnMut(Finished),
     ) -> Result<(), Violation> {
@@ -111,44 +117,49 @@ impl Caller {
         let Some((slot, state)) = self.slot(call) else { return Err(Violation::UnknownReply(call)) };
         let open = match state {
             Slot::Free => return Err(Violation::UnknownReply(call)),
-            Slot::Unanswered(Some(_)) => return Err(Violation::SecondReply(call)),
+            Slot::Unanswered(Rest::Message(_)) => return Err(Violation::SecondReply(call)),
+            Slot::Unanswered(Rest::Stream(_)) => return self.on_stream_reply(now, reply, meta, done),
             Slot::Unanswered(rest) => {
                 if complete {
                     self.free_slot(now, slot);
                 } else {
-                    *rest = Some(Discarding::begin(reply.body.len(), message_len));
+                    *rest = Rest::Message(Discarding::begin(reply.body.len(), message_len));
                 }
                 return Ok(());
             }
-            Slot::Open(Open { reply: Some(_), .. }) => return Err(Violation::SecondReply(call)),
+            Slot::Open(Open { reply: Some(reply), .. }) if matches!(**reply, Incoming::Message(..)) => {
+                return Err(Violation::SecondReply(call));
+            }
             // It answers what we have not asked yet.
             Slot::Open(Open { posted: None, .. }) => return Err(Violation::UnknownReply(call)),
+            Slot::Open(Open { reply: Some(_), .. }) => return self.on_stream_reply(now, reply, meta, done),
             Slot::Open(open) => open,
         };
         let receipt = Receipt::decode(&reply.header, reply.receipts).unwrap_or_default();
         if !complete {
             let assembly = Assembly::begin(buffer(Assembly::room(message_len)), reply.body, message_len);
-            open.reply = Some(Box::new((assembly, receipt, now)));
+            open.reply = Some(Box::new(Incoming::Message(assembly, receipt, now, metadata(meta))));
             self.receiving += 1;
             self.link.received_part(now, self.receiving);
             return Ok(());
         }
-        let result = match reply.failure() {
-            None => {
-                let mut body = buffer(reply.body.len());
-                body.extend_from_slice(reply.body);
-                Ok(body)
-            }
-            Some(text) => {
-                let says_who = self.link.agreed().is_some_and(|agreed| agreed.features.contains(Features::ORIGINS));
-                let by_handler = reply.header.by_handler || !says_who;
-                let origin = if by_handler { Origin::Handler } else { Origin::Callee };
-                let (code, reason) = (reply.header.code, reply.header.reason);
-                Err(Status { code, reason, origin, message: text.into(), stage: None })
-            }
-        };
-        self.answered(slot, now, now, receipt, result, done);
+        let result = self.result(reply, buffer);
+        self.answered(slot, now, now, receipt, result, metadata(meta), done);
         Ok(())
+    }
+
+    /// The message of an answer that is whole, or how the call failed.
+    pub(super) fn result(&self, reply: &Reply<'_>, buffer: impl FnOnce(usize) -> Vec<u8>) -> Result<Vec<u8>, Status> {
+        let Some(text) = reply.failure() else {
+            let mut body = buffer(reply.body.len());
+            body.extend_from_slice(reply.body);
+            return Ok(body);
+        };
+        let says_who = self.link.agreed().is_some_and(|agreed| agreed.features.contains(Features::ORIGINS));
+        let by_handler = reply.header.by_handler || !says_who;
+        let origin = if by_handler { Origin::Handler } else { Origin::Callee };
+        let (code, reason) = (reply.header.code, reply.header.reason);
+        Err(Status { code, reason, origin, message: text.into(), stage: None })
     }
 
     fn on_data(&mut self, now: Time, data: &Data<'_>, done: &mut impl FnMut(Finished)) -> Result<(), Violation> {
@@ -159,25 +170,33 @@ impl Caller {
         self.link.peer_progressed(now);
         let Some((slot, state)) = self.slot(call) else { return Err(Violation::UnexpectedData(call)) };
         match state {
-            Slot::Open(Open { reply: Some(reply), .. }) => {
-                if !reply.0.add(call, data.header.offset, data.body)? {
-                    self.link.received_part(now, self.receiving);
-                    return Ok(());
+            Slot::Open(Open { reply: Some(reply), .. }) => match &mut **reply {
+                Incoming::Message(assembly, ..) => {
+                    if !assembly.add(call, data.header.offset, data.body)? {
+                        self.link.received_part(now, self.receiving);
+                        return Ok(());
+                    }
                 }
-            }
-            Slot::Unanswered(Some(rest)) => {
+                Incoming::Stream(_) => return self.on_stream_data(now, call, data.header.offset, data.body),
+            },
+            Slot::Unanswered(Rest::Message(rest)) => {
                 if rest.add(call, data.header.offset, data.body)? {
                     self.free_slot(now, slot);
                 }
                 return Ok(());
             }
+            Slot::Unanswered(Rest::Stream(_)) => {
+                return self.on_stream_data(now, call, data.header.offset, data.body);
+            }
             _ => return Err(Violation::UnexpectedData(call)),
         }
         let Slot::Open(open) = state else { return Ok(()) };
-        let Some((assembly, receipt, first)) = open.reply.take().map(|reply| *reply) else { return Ok(()) };
+        let Some(Incoming::Message(assembly, receipt, first, metadata)) = open.reply.take().map(|reply| *reply) else {
+            return Ok(());
+        };
         self.receiving -= 1;
         self.link.received_part(now, self.receiving);
-        self.answered(slot, now, first, receipt, Ok(assembly.into_body()), done);
+        self.answered(slot, now, first, receipt, Ok(assembly.into_body()), metadata, done);
         Ok(())
     }
 
@@ -190,17 +209,24 @@ impl Caller {
         first: Time,
         receipt: Receipt,
         result: Result<Vec<u8>, Status>,
+        metadata: Option<Box<AnswerMetadata>>,
         done: &mut impl FnMut(Finished),
     ) {
         let (generation, state) = &mut self.slots[slot];
         let call = call_in(slot, *generation);
-        let Slot::Open(open) = &*state else { return };
+        let Slot::Open(open) = &mut *state else { return };
         let Open { request: Request { token, started, .. }, posted, queue, .. } = open;
         let (token, started, posted, queue) = (*token, *started, posted.unwrap_or(*started), *queue);
         // Who made the call on behalf of another may have to tell who answered.
         let is_told = open.request.terms.may_be_cancelled() || result.is_err();
-        let stage = if is_told { self.link.peer() } else { None };
-        *state = Slot::Free;
+        let stage = match metadata {
+            None if is_told => self.link.peer(),
+            None => None,
+            some => self.link.answerer(some),
+        };
+        // Nothing else is to be dropped of an open call whose reply was taken, which is faster than to look.
+        open.request.terms.release();
+        std::mem::forget(std::mem::replace(state, Slot::Free));
         self.open -= 1;
         self.answered = true;
         self.link.forward.observe(now, first.since(posted), receipt.total);
