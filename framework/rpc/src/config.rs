@@ -447,6 +447,7 @@ impl ServerConfig {
             ConfigError::unless(is_name, "pass_on", format!("{name:?}"), "names of 1 to 255 ASCII characters")?;
         }
         self.limits.validate()?;
+        self.web.iter().try_for_each(WebSettings::validate)?;
         self.sending.validate()?;
         self.admission.validate().map_err(|wrong| {
             let (key, value, allowed) = match wrong {

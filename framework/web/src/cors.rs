@@ -83,6 +83,10 @@ mod tests {
     fn pages_of_the_named_origins_may_call_and_no_others() {
         let (none, any) = (WebSettings::new(), WebSettings::new().origins(["https://a", "*"]));
         let two = WebSettings::new().origins(["https://a", "https://b"]);
+        assert!([&none, &any, &two].iter().all(|settings| settings.validate().is_ok()));
+        for wrong in ["a", "https://", "https://a/", "https://a b", "https://a\r\nset-cookie: b", ""] {
+            assert!(WebSettings::new().origins([wrong]).validate().is_err(), "{wrong:?}");
+        }
         assert_eq!(told(&none, "https://a"), None);
         assert_eq!(told(&any, "https://a").as_deref(), Some("*"));
         assert_eq!(told(&two, "https://b").as_deref(), Some("https://b"));
