@@ -55,11 +55,8 @@ fn check_methods(file: &FileDescriptorProto, index: i32, emit: &Emit) -> Result<
     for (number, method) in (0..).zip(&service.method) {
         let what = format!("method {full_name}/{}", method.name());
         let at = || place(file, &[SERVICES, index, METHODS, number]);
-        if method.client_streaming() || method.server_streaming() {
-            return Err(BuildError::Streaming { at: at(), method: format!("{full_name}/{}", method.name()) });
-        }
         let name = method.name().to_snake_case();
-        if emit.client {
+        if emit.client && !method.client_streaming() && !method.server_streaming() {
             claim(&mut names, &full_name, format!("{name}_async"), what.clone(), at)?;
         }
         claim(&mut names, &full_name, name, what, at)?;

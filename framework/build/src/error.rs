@@ -29,17 +29,6 @@ pub enum BuildError {
     /// A file can't be found or read, or is not what protobuf allows.
     #[error("{}", described(.0))]
     Proto(protox::Error),
-    /// A method streams.
-    #[error(
-        "{at}: method {method} streams; a call has one request and one reply: drop `stream`, and return a page or a \
-             repeated field"
-    )]
-    Streaming {
-        /// Where it is declared.
-        at: Location,
-        /// Its full name.
-        method: String,
-    },
     /// Two things would have the same name in the generated code.
     #[error("{at}: {what} would generate `{name}`, which {taken_by} is called already: rename one of them")]
     NameTaken {

@@ -24,8 +24,10 @@
 //! - `search_methods`, the methods' full names and numbers, for channels and parallel units.
 //! - `FILE_DESCRIPTOR_SET`, the files as protobuf describes them, for clients that have no generated code.
 //!
-//! Files that are only imported bring their messages, not their services. A call has one request and one reply: methods
-//! that stream are refused, by name and line.
+//! Files that are only imported bring their messages, not their services.
+//!
+//! A method of which the request is a `stream` takes `Incoming` messages, and one whose reply is a `stream` is given where to
+//! send them, `Outgoing`; their clients have the other ends.
 //!
 //! [protox]: https://docs.rs/protox
 //! [prost]: https://docs.rs/prost

@@ -3,6 +3,8 @@
 //! It is thin on purpose. What can be written once is in Greenwave; here is only what depends on names and types, with
 //! every path in full, so that no name in a `.proto` can get in its way.
 
+use std::collections::HashMap;
+
 use heck::ToSnakeCase;
 use prost_build::{Comments, Method, Service, ServiceGenerator};
 
@@ -48,16 +50,21 @@ pub(crate) fn full_service_name(package: &str, service: &str) -> String {
 /// Makes the code of services.
 pub(crate) struct ServiceCode {
     emit: Emit,
+    /// By package, whether its services have methods that stream, and others.
+    kinds: HashMap<String, (bool, bool)>,
 }
 
 impl ServiceCode {
     pub(crate) fn new(emit: Emit) -> Self {
-        Self { emit }
+        Self { emit, kinds: HashMap::new() }
     }
 }
 
 impl ServiceGenerator for ServiceCode {
     fn generate(&mut self, service: Service, code: &mut String) {
+        let streams = service.methods.iter().filter(|method| streams(method)).count();
+        let kinds = self.kinds.entry(service.package.clone()).or_default();
+        *kinds = (kinds.0 || streams > 0, kinds.1 || streams < service.methods.len());
         let service = Named { emit: &self.emit, service: &service };
         service.methods(code);
         if self.emit.server {
@@ -71,6 +78,7 @@ impl ServiceGenerator for ServiceCode {
 
     fn finalize_package(&mut self, package: &str, code: &mut String) {
         let Emit { greenwave, prost, server, client, .. } = &self.emit;
+        let (streams, calls) = self.kinds.get(package).copied().unwrap_or_default();
         let file = descriptors_file(package);
         code.push_str(&format!(
             r#"
@@ -86,7 +94,33 @@ pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!("{file}");
 /// How the services above turn messages into bytes and back.
 mod greenwave_codec {"#,
         );
-        if *server {
+        let bytes = if self.emit.in_place {
+            format!("{prost}::bytes::Bytes::from(message)")
+        } else {
+            "&message[..]".to_owned()
+        };
+        if streams {
+            code.push_str(&format!(
+                r#"
+    /// Decodes a message of a stream.
+    pub(super) fn message<M: {prost}::Message + ::core::default::Default>(
+        message: ::std::vec::Vec<u8>,
+    ) -> ::core::result::Result<M, {greenwave}::Status> {{
+        M::decode({bytes}).map_err(|error| {{
+            {greenwave}::Status::refused({greenwave}::Reason::Decode, error.to_string())
+        }})
+    }}
+
+    /// Encodes a message of a stream.
+    pub(super) fn bytes<M: {prost}::Message>(
+        message: M,
+    ) -> ::core::result::Result<::std::vec::Vec<u8>, {greenwave}::Status> {{
+        ::core::result::Result::Ok(message.encode_to_vec())
+    }}
+"#
+            ));
+        }
+        if *server && calls {
             let request = if self.emit.in_place { format!("{prost}::bytes::Bytes") } else { "&[u8]".to_owned() };
             code.push_str(&format!(
                 r#"
@@ -106,7 +140,7 @@ mod greenwave_codec {"#,
 "#
             ));
         }
-        if *client {
+        if *client && calls {
             code.push_str(&format!(
                 r#"
     /// Decodes a reply. One that is not of its type is the server's fault, not the caller's.
@@ -170,14 +204,24 @@ pub mod {module} {{"#
         push_docs(code, 0, comments, &format!("The service `{}`.", self.full_name()));
         code.push_str(&format!("pub trait {name}: ::core::marker::Send + ::core::marker::Sync + 'static {{\n"));
         for method in methods {
-            let Method { name, comments, input_type, output_type, .. } = method;
+            let Method { name, comments, input_type, output_type, client_streaming, server_streaming, .. } = method;
             push_docs(code, 1, comments, &format!("Answers `{}`.", method.proto_name));
+            let request = if *client_streaming {
+                format!("requests: {greenwave}::Incoming<{input_type}>")
+            } else {
+                format!("request: {input_type}")
+            };
+            let (replies, output) = if *server_streaming {
+                (format!("\n        replies: {greenwave}::Outgoing<{output_type}>,"), "()")
+            } else {
+                (String::new(), &output_type[..])
+            };
             code.push_str(&format!(
                 r#"    fn {name}(
         &self,
         ctx: &{greenwave}::Context,
-        request: {input_type},
-    ) -> ::core::result::Result<{output_type}, {greenwave}::Status>;
+        {request},{replies}
+    ) -> ::core::result::Result<{output}, {greenwave}::Status>;
 "#
             ));
         }
@@ -206,6 +250,10 @@ impl<S: {name} + ?::core::marker::Sized> {name}Server<S> {{
             .descriptors(FILE_DESCRIPTOR_SET)"#
         ));
         for method in methods {
+            if streams(method) {
+                self.streaming(method, code);
+                continue;
+            }
             let (constant, method) = (constant(method), &method.name);
             code.push_str(&format!(
                 r#"
@@ -261,8 +309,77 @@ impl {name}Client {{
     }}
 "#
         ));
-        methods.iter().for_each(|method| self.calls(method, code));
+        for method in methods {
+            if streams(method) { self.opens(method, code) } else { self.calls(method, code) }
+        }
         code.push_str("}\n");
+    }
+
+    /// How a method that streams is served.
+    fn streaming(&self, method: &Method, code: &mut String) {
+        let (module, service, constant) = (self.methods_module(), &self.service.name, constant(method));
+        let Method { name, client_streaming, server_streaming, .. } = method;
+        let incoming = "incoming.decoded(greenwave_codec::message)";
+        let request = if *client_streaming { incoming.to_owned() } else { format!("{incoming}.only(ctx)?") };
+        let serve = if *server_streaming {
+            format!("<S as {service}>::{name}(&service, ctx, {request}, outgoing.encoded(greenwave_codec::bytes))")
+        } else {
+            format!(
+                "outgoing.encoded(greenwave_codec::bytes).send(ctx, <S as {service}>::{name}(&service, ctx, {request})?)"
+            )
+        };
+        code.push_str(&format!(
+            r#"
+            .streaming({module}::{constant}, {{
+                let service = ::std::sync::Arc::clone(&self.0);
+                move |ctx, incoming, outgoing| {{
+                    {serve}
+                }}
+            }})"#
+        ));
+    }
+
+    /// How a method that streams is called.
+    fn opens(&self, method: &Method, code: &mut String) {
+        let Emit { greenwave, prost, .. } = self.emit;
+        let Method { name, comments, input_type, output_type, proto_name, client_streaming, server_streaming, .. } =
+            method;
+        let (module, constant) = (self.methods_module(), constant(method));
+        code.push('\n');
+        push_docs(code, 1, comments, &format!("Calls `{proto_name}`."));
+        let answer = if *server_streaming {
+            "The replies come one by one, and their end tells whether all went well."
+        } else {
+            "The reply comes when the requests have ended: [`only`](::greenwave::Incoming::only) waits for it."
+        };
+        let answer = answer.replace("::greenwave", greenwave);
+        let (argument, output, begin, end) = if *client_streaming {
+            let output = format!("({greenwave}::Outgoing<{input_type}>, {greenwave}::Incoming<{output_type}>)");
+            let end = "::core::result::Result::Ok((requests, incoming.decoded(greenwave_codec::message)))";
+            let begin = "\n        let requests = outgoing.encoded(greenwave_codec::bytes);".to_owned();
+            (String::new(), output, begin, end)
+        } else {
+            let send = format!("outgoing.send(ctx, {prost}::Message::encode_to_vec(request))?;");
+            let begin = format!("\n        {send}\n        outgoing.end();");
+            let end = "::core::result::Result::Ok(incoming.decoded(greenwave_codec::message))";
+            (format!("\n        request: &{input_type},"), format!("{greenwave}::Incoming<{output_type}>"), begin, end)
+        };
+        let mutable = if *client_streaming { "" } else { "mut " };
+        code.push_str(&format!(
+            r#"    ///
+    /// {answer}
+    ///
+    /// # Errors
+    /// If the call can't be begun. How it fails is told where its replies are taken.
+    pub fn {name}(
+        &self,
+        ctx: &{greenwave}::Context,{argument}
+    ) -> ::core::result::Result<{output}, {greenwave}::Status> {{
+        let ({mutable}outgoing, incoming) = self.channel.open(ctx, {module}::{constant}_ID)?;{begin}
+        {end}
+    }}
+"#
+        ));
     }
 
     /// The two ways to call a method: to wait for the reply, and to be given a future of it.
@@ -303,6 +420,11 @@ impl {name}Client {{
 "#
         ));
     }
+}
+
+/// Whether a method's request, its answer or both are streams.
+fn streams(method: &Method) -> bool {
+    method.client_streaming || method.server_streaming
 }
 
 /// The constant of a method's name.

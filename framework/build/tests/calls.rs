@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use greenwave::{
-    Channel, ChannelConfig, Code, Context, MethodId, Reason, Router, Server, ServerConfig, ServerHandle, Status,
+    Channel, ChannelConfig, Code, Context, Incoming, MethodId, Outgoing, Reason, Router, Server, ServerConfig,
+    ServerHandle, Status,
 };
 use prost::Message;
 
@@ -27,7 +28,10 @@ pub mod kept {
 
 use kept::{Keeper, KeeperClient, KeeperServer, Piece};
 use shop::stock::Level;
-use shop::v1::{FILE_DESCRIPTOR_SET, FindRequest, Item, Shop, ShopClient, ShopServer, Till, TillServer, shop_methods};
+use shop::v1::{
+    Belt, BeltClient, BeltServer, FILE_DESCRIPTOR_SET, FindRequest, Item, Shop, ShopClient, ShopServer, Till,
+    TillServer, shop_methods,
+};
 
 /// Keeps the last piece that it was given, as it was given.
 #[derive(Default)]
@@ -58,6 +62,35 @@ impl Shop for Corner {
     }
 }
 
+impl Belt for Corner {
+    fn unpack(&self, ctx: &Context, request: Item, mut replies: Outgoing<FindRequest>) -> Result<(), Status> {
+        for number in 0..request.price {
+            replies.send(ctx, named(&format!("{} {number}", request.name)))?;
+        }
+        if request.name.is_empty() { Err(Status::new(Code::InvalidArgument, "it has no name")) } else { Ok(()) }
+    }
+
+    fn total(&self, ctx: &Context, mut requests: Incoming<Item>) -> Result<Item, Status> {
+        let mut total = Item::default();
+        while let Some(item) = requests.next(ctx)? {
+            total.price += item.price;
+        }
+        Ok(total)
+    }
+
+    fn price(
+        &self,
+        ctx: &Context,
+        mut requests: Incoming<FindRequest>,
+        mut replies: Outgoing<Item>,
+    ) -> Result<(), Status> {
+        while let Some(request) = requests.next(ctx)? {
+            replies.send(ctx, self.find(ctx, request)?)?;
+        }
+        Ok(())
+    }
+}
+
 impl Till for Corner {}
 
 fn serve(router: impl Into<Router>) -> (ServerHandle, Channel) {
@@ -84,6 +117,42 @@ fn a_call_brings_the_reply_and_what_it_cost() {
     assert!(item.receipt.total <= item.total);
     let doubled = shop.clone(&context(), &item.into_inner()).unwrap();
     assert_eq!(doubled.price, 500);
+}
+
+#[test]
+fn messages_stream_one_way_the_other_and_both() {
+    let (_server, channel) = serve(BeltServer::new(Arc::new(Corner)));
+    let (belt, context) = (BeltClient::new(channel), context());
+    let three = Item { name: "box".to_owned(), price: 3, ..Item::default() };
+    let mut names = belt.unpack(&context, &three).unwrap();
+    for number in 0..3 {
+        assert_eq!(names.next(&context), Ok(Some(named(&format!("box {number}")))));
+    }
+    assert_eq!(names.next(&context), Ok(None));
+
+    let (mut items, total) = belt.total(&context).unwrap();
+    (1..=1000).for_each(|price| items.send(&context, Item { price, ..Item::default() }).unwrap());
+    items.end();
+    assert_eq!(total.only(&context).unwrap().price, 500_500);
+
+    let (mut requests, mut prices) = belt.price(&context).unwrap();
+    for _ in 0..100 {
+        requests.send(&context, named("tea")).unwrap();
+        assert_eq!(prices.next(&context).unwrap().map(|item| item.price), Some(250));
+    }
+    requests.send(&context, named("gold")).unwrap();
+    let failed = prices.next(&context).unwrap_err();
+    assert_eq!((failed.code, failed.message.as_str()), (Code::NotFound, "no gold here"));
+}
+
+#[test]
+fn a_stream_that_fails_gives_what_came_before_that() {
+    let (_server, channel) = serve(BeltServer::new(Arc::new(Corner)));
+    let (belt, context) = (BeltClient::new(channel), context());
+    let mut names = belt.unpack(&context, &Item { price: 2, ..Item::default() }).unwrap();
+    assert_eq!(names.next(&context), Ok(Some(named(" 0"))));
+    assert_eq!(names.next(&context), Ok(Some(named(" 1"))));
+    assert_eq!(names.next(&context).unwrap_err().code, Code::InvalidArgument);
 }
 
 #[test]

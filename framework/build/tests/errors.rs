@@ -43,20 +43,6 @@ fn a_file_that_is_not_there_is_named() {
 }
 
 #[test]
-fn a_method_that_streams_is_refused_by_name_and_place() {
-    let service = "message A {}\nservice Good {\n  rpc Ask(A) returns (A);\n}\nservice Bad {\n  rpc Watch(A) ";
-    for (rest, what) in
-        [("returns (stream A);\n}\n", "replies"), ("returns (A);\n rpc Push(stream A) returns (A);\n}\n", "requests")]
-    {
-        let error = refusal(&format!("{service}{rest}"));
-        let BuildError::Streaming { at, method } = &error else { panic!("{what} that stream: {error}") };
-        assert_eq!(at.line, if what == "replies" { 8 } else { 9 });
-        assert!(method.starts_with("broken.Bad/"));
-        assert!(error.to_string().starts_with(&format!("broken.proto:{}:", at.line)), "{error}");
-    }
-}
-
-#[test]
 fn a_name_that_would_be_generated_twice_is_refused_with_both_origins() {
     let error = refusal("message ShopClient {}\nservice Shop {\n}\n");
     assert_eq!(

@@ -99,7 +99,7 @@ pub fn callee(steps: &[u8]) {
                     len => Ok(vec![7; usize::from(len) * 300]),
                 };
                 let (receipt, deadline) = (Receipt::default(), Deadline::NEVER);
-                callee.answer(Answer { call: arrival.call, result, receipt, deadline });
+                callee.answer(Answer { call: arrival.call, result, receipt, deadline, extra: None });
             }
             8 => {
                 now = now + Duration::from_secs(u64::from(steps.byte() % 40));
@@ -118,7 +118,11 @@ pub fn callee(steps: &[u8]) {
             CalleeEvent::Cancelled(call, _) => {
                 assert!(calls.iter().any(|arrival| arrival.call == call), "it isn't open");
             }
-            CalleeEvent::Refused | CalleeEvent::Withdrawn => {}
+            CalleeEvent::Message(..)
+            | CalleeEvent::Ended(..)
+            | CalleeEvent::Sent(..)
+            | CalleeEvent::Refused
+            | CalleeEvent::Withdrawn => {}
         };
         let cut = usize::from(steps.byte()) * 2;
         let rest = input.split_off(cut.min(input.len()));

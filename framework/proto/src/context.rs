@@ -4,8 +4,8 @@ use crate::gate::{Gate, Ruling};
 use crate::status::Check;
 use crate::wire::{Meta, MetaError, push_meta};
 use greenwave_policy::{Budget, Deadline, Time};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// A request's deadline, age and cancellation. Cheap to clone; clones are the same request.
 #[derive(Clone, Debug)]
@@ -22,6 +22,23 @@ pub struct Parts {
     parent: Option<Context>,
     method: &'static str,
     metadata: Metadata,
+    said: Said,
+}
+
+/// What whoever serves a request says beside its answer.
+#[derive(Debug, Default)]
+struct Said {
+    any: AtomicBool,
+    entries: Mutex<Option<Box<Aside>>>,
+}
+
+/// Entries as they are on the wire, for before an answer and for its end.
+#[derive(Debug, Default)]
+pub struct Aside {
+    /// What goes before the first message.
+    pub leading: Option<Arc<[u8]>>,
+    /// What goes with the end.
+    pub trailing: Option<Arc<[u8]>>,
 }
 
 /// What is said of a request: entries as they are on the wire, sound.
@@ -70,7 +87,8 @@ impl Parts {
     #[inline]
     pub fn received(gate: Gate, birth: Time, parallel_unit: bool, method: &'static str, metadata: Metadata) -> Self {
         let cancelled = AtomicBool::new(false);
-        Self { gate, birth, parallel_unit, cancelled, parent: None, method, metadata }
+        let said = Said::default();
+        Self { gate, birth, parallel_unit, cancelled, parent: None, method, metadata, said }
     }
 }
 
@@ -136,6 +154,7 @@ impl Context {
             parent: Some(self.clone()),
             method: self.0.method,
             metadata,
+            said: Said::default(),
         })
     }
 
@@ -171,6 +190,46 @@ impl Context {
     /// Says that the answer is no longer wanted.
     pub fn cancel(&self) {
         self.0.cancelled.store(true, Ordering::Relaxed);
+    }
+
+    /// Says something beside the answer to the request: before it, or with its end. Who runs handlers must not leave this
+    /// half done.
+    ///
+    /// # Errors
+    /// When the name is not 1 to 255 ASCII characters, or all that is said has more than 8192 bytes.
+    pub fn say(&self, leading: bool, name: &str, value: &[u8]) -> Result<(), MetaError> {
+        let said = self.said();
+        let mut entries = said.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let aside = entries.get_or_insert_default();
+        let place = if leading { &mut aside.leading } else { &mut aside.trailing };
+        let mut all = place.as_deref().unwrap_or_default().to_vec();
+        push_meta(&mut all, name, value)?;
+        *place = Some(all.into());
+        said.any.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// What was said to go before the answer, once.
+    pub fn take_leading(&self) -> Option<Arc<[u8]>> {
+        let said = self.said();
+        let mut entries =
+            said.any.load(Ordering::Acquire).then(|| said.entries.lock())?.unwrap_or_else(PoisonError::into_inner);
+        entries.as_mut()?.leading.take()
+    }
+
+    /// What was said beside the answer, if anything was.
+    #[inline]
+    pub fn take_said(&self) -> Option<Box<Aside>> {
+        let said = &self.0.said;
+        if !said.any.load(Ordering::Acquire) {
+            return None;
+        }
+        said.entries.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Where that is kept: with the request itself.
+    fn said(&self) -> &Said {
+        self.0.parent.as_ref().map_or(&self.0.said, Self::said)
     }
 
     /// Whether the request goes on at this check.

@@ -7,10 +7,11 @@
 use crate::clock::monotonic;
 use greenwave_policy::{Budget, Deadline, Time};
 use greenwave_proto::connection::Terms;
-use greenwave_proto::context::Parts;
+use greenwave_proto::context::{Aside, Parts};
 use greenwave_proto::status::{Check, Status};
 use greenwave_proto::wire::MetaError;
 use greenwave_proto::{Gate, Ruling};
+use greenwave_quanta::critical;
 use std::time::Duration;
 
 /// A request's deadline, age and cancellation. Cheap to clone; clones are the same request.
@@ -68,6 +69,12 @@ impl Context {
         self.tighten_to(Deadline::at(monotonic(), Budget::expected(limit)))
     }
 
+    /// The same request until `limit`, if that is earlier than its own deadline. Cancelling it does not cancel this one.
+    #[must_use]
+    pub fn until(&self, limit: Deadline) -> Self {
+        self.tighten_to(limit)
+    }
+
     pub(crate) fn tighten_to(&self, limit: Deadline) -> Self {
         Self(self.0.tighten_to(limit))
     }
@@ -86,6 +93,32 @@ impl Context {
     /// What was said of the request, by whoever made it and by [`with_metadata`](Self::with_metadata) here, in that order.
     pub fn metadata(&self) -> impl Iterator<Item = (&str, &[u8])> {
         self.0.metadata()
+    }
+
+    /// Says something before the answer to the request that is served: metadata that the caller has before the first message
+    /// (gRPC's initial metadata). For a stream, before its first message is sent.
+    ///
+    /// # Errors
+    /// As [`with_metadata`](Self::with_metadata).
+    pub fn lead(&self, name: &str, value: impl AsRef<[u8]>) -> Result<(), MetaError> {
+        critical(|| self.0.say(true, name, value.as_ref()))
+    }
+
+    /// Says something with the end of the answer to the request that is served (gRPC's trailing metadata), whether it
+    /// succeeds or fails.
+    ///
+    /// # Errors
+    /// As [`with_metadata`](Self::with_metadata).
+    pub fn trail(&self, name: &str, value: impl AsRef<[u8]>) -> Result<(), MetaError> {
+        critical(|| self.0.say(false, name, value.as_ref()))
+    }
+
+    pub(crate) fn take_leading(&self) -> Option<std::sync::Arc<[u8]>> {
+        critical(|| self.0.take_leading())
+    }
+
+    pub(crate) fn take_said(&self) -> Option<Box<Aside>> {
+        self.0.take_said()
     }
 
     /// The context of the branches of a parallel unit, which have until `limit`.

@@ -138,7 +138,7 @@
 
 #![forbid(unsafe_code)]
 
-// Each of these modules uses only those before it: clock, counters, waiter, config, net, local, context, promise,
+// Each of these modules uses only those before it: clock, counters, waiter, config, net, local, context, promise, stream,
 // transcoding, service, client, fanout, server.
 
 mod client;
@@ -154,6 +154,7 @@ mod net;
 mod promise;
 mod server;
 mod service;
+mod stream;
 mod transcoding;
 mod waiter;
 
@@ -176,4 +177,5 @@ use greenwave_proto::{receipt, status, wire};
 pub use greenwave_web::WebSettings;
 pub use promise::{Awaited, Broken, Promise, promise};
 pub use server::{Server, ServerHandle, StartError};
-pub use service::{Conflict, Handler, KeepingHandler, Router};
+pub use service::{Conflict, Handler, KeepingHandler, Next, Router, StreamHandler};
+pub use stream::{Incoming, Metadata, Outgoing};

@@ -27,7 +27,7 @@ use endpoint::Endpoint;
 use ends::{End, Ends, Peer};
 use greenwave_grpc::GrpcSettings;
 use greenwave_policy::{Backoff, Time};
-use greenwave_proto::connection::{Absolute, Answer, Arrival, Finished, Link, Setup};
+use greenwave_proto::connection::{Absolute, Answer, Arrival, Finished, Link, Setup, StreamEvent, StreamMessage};
 use greenwave_proto::outcome::Outcome;
 use greenwave_proto::sending::Sending;
 use greenwave_verbs::{
@@ -55,10 +55,24 @@ pub(crate) enum Event {
     Call(PeerKey, Arrival),
     /// The caller of an open call no longer wants the answer; it is to be answered all the same.
     Cancelled(PeerKey, CallId, Option<usize>),
+    /// Something came for an open call that streams.
+    Streamed(PeerKey, CallId, News),
+    /// Something came for a call that was made here and streams.
+    Answered(StreamEvent),
     /// A call that was made here is over.
     Done { token: usize, outcome: Outcome },
     /// A connection came in, for some cluster to adopt.
     Accepted(DetachedEndpoint),
+}
+
+/// What came for a call that is served here.
+pub(crate) enum News {
+    /// A message of its request.
+    Message(StreamMessage),
+    /// The request's end.
+    Ended,
+    /// So many bytes of its answer's messages have gone out.
+    Sent(usize),
 }
 
 /// How this side's ends of connections are set up.
@@ -262,6 +276,36 @@ impl Net {
                 }
             }
             Some(End::Plain(callee)) => callee.answer(answer),
+            _ => return,
+        }
+        self.ends.mark(key.index);
+    }
+
+    /// Sends a message of the answer to a call that streams.
+    pub(crate) fn send(&mut self, key: PeerKey, call: CallId, message: StreamMessage) {
+        match self.ends.peer(key).map(|peer| &mut peer.end) {
+            Some(End::Callee(callee)) => callee.send(call, message),
+            Some(End::Grpc(callee)) => callee.send(call, message),
+            _ => return,
+        }
+        self.ends.mark(key.index);
+    }
+
+    /// Says what goes before the answer to a call.
+    pub(crate) fn begin_answer(&mut self, key: PeerKey, call: CallId, metadata: &[u8]) {
+        match self.ends.peer(key).map(|peer| &mut peer.end) {
+            Some(End::Callee(callee)) => callee.begin_answer(call, metadata),
+            Some(End::Grpc(callee)) => callee.begin_answer(call, metadata),
+            _ => return,
+        }
+        self.ends.mark(key.index);
+    }
+
+    /// So many bytes of a call's messages were taken by whoever serves it.
+    pub(crate) fn consumed(&mut self, key: PeerKey, call: CallId, bytes: usize) {
+        match self.ends.peer(key).map(|peer| &mut peer.end) {
+            Some(End::Callee(callee)) => callee.consumed(call, bytes),
+            Some(End::Grpc(callee)) => callee.consumed(call, bytes),
             _ => return,
         }
         self.ends.mark(key.index);

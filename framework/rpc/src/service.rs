@@ -2,6 +2,7 @@
 
 use crate::context::Context;
 use crate::status::{Code, Status};
+use crate::stream::{Incoming, Outgoing};
 use crate::transcoding::Types;
 use crate::wire::MethodId;
 use bytes::Bytes;
@@ -18,6 +19,10 @@ pub type Handler = Arc<dyn Fn(&Context, &[u8], &mut Vec<u8>) -> Result<(), Statu
 
 /// Like a [`Handler`], but the request is its own: it may keep it, or slices of it, for as long as it likes, without a copy.
 pub type KeepingHandler = Arc<dyn Fn(&Context, Bytes, &mut Vec<u8>) -> Result<(), Status> + Send + Sync>;
+
+/// Serves one method whose request, answer or both are streams of messages. It runs in a coroutine as a [`Handler`] does;
+/// the answer ends with it, by what it returns.
+pub type StreamHandler = Arc<dyn Fn(&Context, Incoming, Outgoing) -> Result<(), Status> + Send + Sync>;
 
 /// The methods of a server. Made once, before the server starts.
 #[derive(Clone, Default)]
@@ -58,6 +63,55 @@ pub(crate) struct Method {
 enum Either {
     Reads(Handler),
     Keeps(KeepingHandler),
+    Streams(StreamHandler),
+}
+
+/// What runs around handlers.
+type Interceptor = dyn Fn(&Context, Next<'_>) -> Result<(), Status> + Send + Sync;
+
+/// What an [interceptor](Router::intercept) goes on with: the next one, or the handler.
+#[must_use = "the handler doesn't run otherwise"]
+pub struct Next<'a>(&'a mut dyn FnMut(&Context) -> Result<(), Status>);
+
+impl Next<'_> {
+    /// Runs it, with the context that was given or one made of it.
+    ///
+    /// # Errors
+    /// The handler's.
+    pub fn run(self, context: &Context) -> Result<(), Status> {
+        (self.0)(context)
+    }
+}
+
+impl std::fmt::Debug for Next<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Next")
+    }
+}
+
+impl Either {
+    /// The same handler, run within an interceptor.
+    fn within(&self, interceptor: Arc<Interceptor>) -> Self {
+        match self.clone() {
+            Self::Reads(handler) => Self::Reads(Arc::new(move |context, request, reply| {
+                interceptor(context, Next(&mut |context| handler(context, request, reply)))
+            })),
+            Self::Keeps(handler) => Self::Keeps(Arc::new(move |context, request, reply| {
+                interceptor(context, Next(&mut |context| handler(context, request.clone(), reply)))
+            })),
+            Self::Streams(handler) => Self::Streams(Arc::new(move |context, incoming, outgoing| {
+                let mut halves = Some((incoming, outgoing));
+                interceptor(
+                    context,
+                    Next(&mut |context| {
+                        let again = || Status::new(Code::Internal, "a stream can't be served twice");
+                        let (incoming, outgoing) = halves.take().ok_or_else(again)?;
+                        handler(context, incoming, outgoing)
+                    }),
+                )
+            })),
+        }
+    }
 }
 
 impl Method {
@@ -73,6 +127,7 @@ impl Method {
         context: &Context,
         request: Vec<u8>,
         reply: &mut Vec<u8>,
+        halves: impl FnOnce() -> Option<(Incoming, Outgoing)>,
     ) -> (Vec<u8>, Result<(), Status>) {
         match &self.handler {
             Either::Reads(handler) => {
@@ -80,7 +135,19 @@ impl Method {
                 (request, result)
             }
             Either::Keeps(handler) => (Vec::new(), handler(context, request.into(), reply)),
+            Either::Streams(handler) => {
+                let lost = || Status::new(Code::Internal, "the call has no streams");
+                let result =
+                    halves().ok_or_else(lost).and_then(|(incoming, outgoing)| handler(context, incoming, outgoing));
+                (request, result)
+            }
         }
+    }
+
+    /// Whether its request, its answer or both are streams.
+    #[inline]
+    pub(crate) fn streams(&self) -> bool {
+        matches!(self.handler, Either::Streams(_))
     }
 }
 
@@ -124,6 +191,46 @@ impl Router {
         handler: impl Fn(&Context, Bytes, &mut Vec<u8>) -> Result<(), Status> + Send + Sync + 'static,
     ) -> Self {
         self.insert(Method::new(name, Either::Keeps(Arc::new(handler))));
+        self
+    }
+
+    /// Adds a method whose request, answer or both are streams. Who is called with one message, or answers with one, takes
+    /// or sends just that.
+    #[must_use]
+    pub fn streaming(
+        mut self,
+        name: &str,
+        handler: impl Fn(&Context, Incoming, Outgoing) -> Result<(), Status> + Send + Sync + 'static,
+    ) -> Self {
+        self.insert(Method::new(name, Either::Streams(Arc::new(handler))));
+        self
+    }
+
+    /// Has all methods that were added so far run within this: it is given each call before its handler, and its result
+    /// afterwards. What was added last is outermost. Methods added later, and servers without any, pay nothing for it.
+    ///
+    /// It runs where the handler does, so it may wait, and make calls, as a handler may. What it refuses has been admitted, and
+    /// counts as the handler's failure.
+    ///
+    /// ```
+    /// use greenwave_rpc::{Code, Router, Status};
+    ///
+    /// let router = Router::new().method("a.A/Secret", |_, _, _| Ok(())).intercept(|context, next| {
+    ///     match context.metadata().find(|(name, _)| *name == "authorization") {
+    ///         Some((_, b"Bearer of-bad-news")) => next.run(context),
+    ///         _ => Err(Status::new(Code::Unauthenticated, "say who you are, by metadata `authorization`")),
+    ///     }
+    /// });
+    /// ```
+    #[must_use]
+    pub fn intercept(
+        mut self,
+        interceptor: impl Fn(&Context, Next<'_>) -> Result<(), Status> + Send + Sync + 'static,
+    ) -> Self {
+        let interceptor: Arc<Interceptor> = Arc::new(interceptor);
+        for method in &mut self.methods {
+            method.handler = method.handler.within(Arc::clone(&interceptor));
+        }
         self
     }
 
@@ -191,6 +298,7 @@ impl Router {
         context: &Context,
         request: Vec<u8>,
         reply: &mut Vec<u8>,
+        halves: impl FnOnce() -> Option<(Incoming, Outgoing)>,
     ) -> (Vec<u8>, Result<(), Status>) {
         let method = self.at(index);
         let types = match self.types.method(&self.descriptors, method.name) {
@@ -202,10 +310,10 @@ impl Router {
             return (request, Err(Status::new(Code::Unimplemented, text)));
         }
         match coding.format {
-            Format::Proto => method.serve(context, request, reply),
+            Format::Proto => method.serve(context, request, reply, halves),
             Format::Json => {
                 let (json, mut made) = (request, Vec::new());
-                let result = types.request(&json).and_then(|request| method.serve(context, request, &mut made).1);
+                let result = types.request(&json).and_then(|request| method.serve(context, request, &mut made, halves).1);
                 (json, result.and_then(|()| types.reply(&made, reply)))
             }
         }
@@ -234,6 +342,25 @@ mod tests {
         assert_eq!(router.find(MethodId::of("a.A/Two")), Some(1));
         assert_eq!(router.find(MethodId::of("a.A/Three")), None);
         assert!(router.check().is_ok());
+    }
+
+    #[test]
+    fn the_last_interceptor_is_outermost_and_those_added_later_have_none() {
+        let seen = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let note = |name: &'static str| {
+            let seen = Arc::clone(&seen);
+            move |context: &Context, next: Next<'_>| {
+                seen.lock().unwrap().push(name);
+                next.run(context)
+            }
+        };
+        let router = Router::new().method("a.A/One", nothing).intercept(note("inner")).intercept(note("outer"));
+        let router = router.method("a.A/Two", nothing);
+        for method in [0, 1] {
+            let (_, result) = router.at(method).serve(&Context::unlimited(), Vec::new(), &mut Vec::new(), || None);
+            assert_eq!(result, Ok(()));
+        }
+        assert_eq!(*seen.lock().unwrap(), ["outer", "inner"]);
     }
 
     #[test]

@@ -261,6 +261,159 @@ impl ShopClient {
     }
 }
 
+/// The methods of `shop.v1.Belt`: their full names, and the numbers by which calls name them.
+pub mod belt_methods {
+    /// The full name of `Unpack`.
+    pub const UNPACK: &str = "shop.v1.Belt/Unpack";
+    /// The number of `Unpack`.
+    pub const UNPACK_ID: ::greenwave::MethodId = ::greenwave::MethodId::of(UNPACK);
+
+    /// The full name of `Total`.
+    pub const TOTAL: &str = "shop.v1.Belt/Total";
+    /// The number of `Total`.
+    pub const TOTAL_ID: ::greenwave::MethodId = ::greenwave::MethodId::of(TOTAL);
+
+    /// The full name of `Price`.
+    pub const PRICE: &str = "shop.v1.Belt/Price";
+    /// The number of `Price`.
+    pub const PRICE_ID: ::greenwave::MethodId = ::greenwave::MethodId::of(PRICE);
+}
+
+/// Streams.
+pub trait Belt: ::core::marker::Send + ::core::marker::Sync + 'static {
+    /// Names them, one by one.
+    fn unpack(
+        &self,
+        ctx: &::greenwave::Context,
+        request: Item,
+        replies: ::greenwave::Outgoing<FindRequest>,
+    ) -> ::core::result::Result<(), ::greenwave::Status>;
+    /// Answers `Total`.
+    fn total(
+        &self,
+        ctx: &::greenwave::Context,
+        requests: ::greenwave::Incoming<Item>,
+    ) -> ::core::result::Result<Item, ::greenwave::Status>;
+    /// Answers `Price`.
+    fn price(
+        &self,
+        ctx: &::greenwave::Context,
+        requests: ::greenwave::Incoming<FindRequest>,
+        replies: ::greenwave::Outgoing<Item>,
+    ) -> ::core::result::Result<(), ::greenwave::Status>;
+}
+
+/// Serves a [`Belt`].
+pub struct BeltServer<S: ?::core::marker::Sized>(::std::sync::Arc<S>);
+
+impl<S: Belt + ?::core::marker::Sized> BeltServer<S> {
+    /// A server of this implementation.
+    pub fn new(service: ::std::sync::Arc<S>) -> Self {
+        Self(service)
+    }
+
+    /// Its methods, for a server to start with; merge routers to serve several services.
+    pub fn into_router(self) -> ::greenwave::Router {
+        ::greenwave::Router::new()
+            .descriptors(FILE_DESCRIPTOR_SET)
+            .streaming(belt_methods::UNPACK, {
+                let service = ::std::sync::Arc::clone(&self.0);
+                move |ctx, incoming, outgoing| {
+                    <S as Belt>::unpack(&service, ctx, incoming.decoded(greenwave_codec::message).only(ctx)?, outgoing.encoded(greenwave_codec::bytes))
+                }
+            })
+            .streaming(belt_methods::TOTAL, {
+                let service = ::std::sync::Arc::clone(&self.0);
+                move |ctx, incoming, outgoing| {
+                    outgoing.encoded(greenwave_codec::bytes).send(ctx, <S as Belt>::total(&service, ctx, incoming.decoded(greenwave_codec::message))?)
+                }
+            })
+            .streaming(belt_methods::PRICE, {
+                let service = ::std::sync::Arc::clone(&self.0);
+                move |ctx, incoming, outgoing| {
+                    <S as Belt>::price(&service, ctx, incoming.decoded(greenwave_codec::message), outgoing.encoded(greenwave_codec::bytes))
+                }
+            })
+    }
+}
+
+impl<S: Belt + ?::core::marker::Sized> ::core::convert::From<BeltServer<S>> for ::greenwave::Router {
+    fn from(server: BeltServer<S>) -> Self {
+        server.into_router()
+    }
+}
+
+impl<S: ?::core::marker::Sized> ::core::fmt::Debug for BeltServer<S> {
+    fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+        f.write_str("BeltServer")
+    }
+}
+
+/// Calls a server of `shop.v1.Belt`. Cheap to clone; clones share the channel.
+#[derive(Clone, Debug)]
+pub struct BeltClient {
+    channel: ::greenwave::Channel,
+}
+
+impl BeltClient {
+    /// A client that calls over this channel.
+    pub const fn new(channel: ::greenwave::Channel) -> Self {
+        Self { channel }
+    }
+
+    /// The channel that it calls over.
+    pub const fn channel(&self) -> &::greenwave::Channel {
+        &self.channel
+    }
+
+    /// Names them, one by one.
+    ///
+    /// The replies come one by one, and their end tells whether all went well.
+    ///
+    /// # Errors
+    /// If the call can't be begun. How it fails is told where its replies are taken.
+    pub fn unpack(
+        &self,
+        ctx: &::greenwave::Context,
+        request: &Item,
+    ) -> ::core::result::Result<::greenwave::Incoming<FindRequest>, ::greenwave::Status> {
+        let (mut outgoing, incoming) = self.channel.open(ctx, belt_methods::UNPACK_ID)?;
+        outgoing.send(ctx, ::prost::Message::encode_to_vec(request))?;
+        outgoing.end();
+        ::core::result::Result::Ok(incoming.decoded(greenwave_codec::message))
+    }
+
+    /// Calls `Total`.
+    ///
+    /// The reply comes when the requests have ended: [`only`](::greenwave::Incoming::only) waits for it.
+    ///
+    /// # Errors
+    /// If the call can't be begun. How it fails is told where its replies are taken.
+    pub fn total(
+        &self,
+        ctx: &::greenwave::Context,
+    ) -> ::core::result::Result<(::greenwave::Outgoing<Item>, ::greenwave::Incoming<Item>), ::greenwave::Status> {
+        let (outgoing, incoming) = self.channel.open(ctx, belt_methods::TOTAL_ID)?;
+        let requests = outgoing.encoded(greenwave_codec::bytes);
+        ::core::result::Result::Ok((requests, incoming.decoded(greenwave_codec::message)))
+    }
+
+    /// Calls `Price`.
+    ///
+    /// The replies come one by one, and their end tells whether all went well.
+    ///
+    /// # Errors
+    /// If the call can't be begun. How it fails is told where its replies are taken.
+    pub fn price(
+        &self,
+        ctx: &::greenwave::Context,
+    ) -> ::core::result::Result<(::greenwave::Outgoing<FindRequest>, ::greenwave::Incoming<Item>), ::greenwave::Status> {
+        let (outgoing, incoming) = self.channel.open(ctx, belt_methods::PRICE_ID)?;
+        let requests = outgoing.encoded(greenwave_codec::bytes);
+        ::core::result::Result::Ok((requests, incoming.decoded(greenwave_codec::message)))
+    }
+}
+
 /// The methods of `shop.v1.Till`: their full names, and the numbers by which calls name them.
 pub mod till_methods {}
 
@@ -319,6 +472,22 @@ pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!("shop.v1.descriptors.bin")
 
 /// How the services above turn messages into bytes and back.
 mod greenwave_codec {
+    /// Decodes a message of a stream.
+    pub(super) fn message<M: ::prost::Message + ::core::default::Default>(
+        message: ::std::vec::Vec<u8>,
+    ) -> ::core::result::Result<M, ::greenwave::Status> {
+        M::decode(&message[..]).map_err(|error| {
+            ::greenwave::Status::refused(::greenwave::Reason::Decode, error.to_string())
+        })
+    }
+
+    /// Encodes a message of a stream.
+    pub(super) fn bytes<M: ::prost::Message>(
+        message: M,
+    ) -> ::core::result::Result<::std::vec::Vec<u8>, ::greenwave::Status> {
+        ::core::result::Result::Ok(message.encode_to_vec())
+    }
+
     /// Decodes a request, has it answered, and encodes the reply.
     pub(super) fn serve<Q: ::prost::Message + ::core::default::Default, A: ::prost::Message>(
         request: &[u8],

@@ -14,6 +14,7 @@ use super::assembly::{Assembly, Discarding};
 use super::link::Link;
 use super::outgoing::Outgoing;
 use super::slot_of;
+use super::stream::{Extra, StreamMessage};
 use super::violation::Violation;
 use crate::coding::Coding;
 use crate::receipt::Receipt;
@@ -35,6 +36,10 @@ pub struct Arrival {
     pub birth: Time,
     /// Whether it is a branch of a parallel unit.
     pub parallel_unit: bool,
+    /// Whether the request is a stream: `body` is empty, and its messages come as [`CalleeEvent::Message`].
+    pub streams: bool,
+    /// Whether the answer may be a stream.
+    pub answer_streams: bool,
     /// When its first chunk was taken in.
     pub received: Time,
     /// Entries as they are on the wire, checked.
@@ -55,6 +60,8 @@ pub struct Answer {
     pub receipt: Receipt,
     /// When the answer is expected.
     pub deadline: Deadline,
+    /// What it has beside its message, if anything.
+    pub extra: Option<Box<Extra>>,
 }
 
 enum Slot {
@@ -87,6 +94,12 @@ pub enum CalleeEvent {
     Arrived(Arrival),
     /// The caller of an open call no longer wants the answer; with the task that serves it.
     Cancelled(CallId, Option<usize>),
+    /// A message of a call whose request is a stream.
+    Message(CallId, StreamMessage),
+    /// The request of such a call has ended.
+    Ended(CallId),
+    /// So many bytes of an open call's messages have gone out since the last of these.
+    Sent(CallId, usize),
     /// A call was answered with a refusal at once.
     Refused,
     /// The caller of a call that was not there yet took it back; that was answered.
@@ -284,6 +297,8 @@ impl Callee {
             deadline: Deadline::at(now, budget),
             birth: now - header.elapsed,
             parallel_unit: header.deadline.parallel_unit,
+            streams: false,
+            answer_streams: false,
             received: now,
             metadata: (!call.meta.is_empty()).then(|| call.meta.into()),
             coding: Coding::PLAIN,
@@ -303,7 +318,7 @@ impl Callee {
     fn refuse(&mut self, call: CallId, status: Status) {
         let receipt = Receipt::default();
         self.open -= 1;
-        self.send_split(Answer { call, result: Err(status), receipt, deadline: Deadline::NEVER });
+        self.send_split(Answer { call, result: Err(status), receipt, deadline: Deadline::NEVER, extra: None });
     }
 
     fn on_data(&mut self, now: Time, data: &Data<'_>) -> Result<Option<CalleeEvent>, Violation> {
@@ -383,6 +398,22 @@ impl Callee {
         answer.result.ok()
     }
 
+    /// Sends a message of the answer to an open call, behind those that were sent before. [`CalleeEvent::Sent`] tells when it
+    /// has gone out.
+    pub fn send(&mut self, call: CallId, message: StreamMessage) {
+        let _ = (call, message);
+    }
+
+    /// Says what goes before the answer to an open call, unless something of the answer went before.
+    pub fn begin_answer(&mut self, call: CallId, metadata: &[u8]) {
+        let _ = (call, metadata);
+    }
+
+    /// Whoever serves a call has taken so many bytes of its request's messages: as much more may come.
+    pub fn consumed(&mut self, call: CallId, bytes: usize) {
+        let _ = (call, bytes);
+    }
+
     /// The head of an answer that leaves whole, without the receipts of other stages.
     #[inline(always)]
     fn header(&self, answer: &Answer) -> ReplyHeader {
@@ -424,7 +455,7 @@ impl Callee {
             answer.result = Err(Status::refused(Reason::ReplyTooLarge, text));
         }
         let mut header = self.header(&answer);
-        let Answer { call, result, receipt, deadline } = answer;
+        let Answer { call, result, receipt, deadline, .. } = answer;
         let body = result.unwrap_or_else(|Status { mut message, .. }| {
             // It is a message too, and can't be sent in parts.
             message.truncate(message.floor_char_boundary(wire::FAILURE_TEXT_MOST.min(room).min(limit)));

@@ -21,6 +21,7 @@ use super::assembly::{Assembly, Discarding};
 use super::link::{Link, Queue};
 use super::outgoing::Outgoing;
 use super::request::{Request, Terms};
+use super::stream::{StreamEvent, StreamMessage};
 use super::timers::Timer;
 use super::{call_in, looked, next_generation, slot_of};
 use crate::outcome::Outcome;
@@ -273,6 +274,26 @@ impl Caller {
             Slot::Open(open) => Some((slot, open)),
             _ => None,
         })
+    }
+
+    /// Sends a message of a call that streams, behind those that were sent before.
+    pub fn send(&mut self, token: usize, message: StreamMessage) {
+        let _ = (token, message);
+    }
+
+    /// The request of a call that streams ends here.
+    pub fn end_stream(&mut self, token: usize) {
+        let _ = token;
+    }
+
+    /// Whoever made a call has taken so many bytes of its answer's messages: as much more may come.
+    pub fn consumed(&mut self, token: usize, bytes: usize) {
+        let _ = (token, bytes);
+    }
+
+    /// What came for streams, in its order. A call that is [finished](Finished) has had all of it.
+    pub fn stream_event(&mut self) -> Option<StreamEvent> {
+        None
     }
 
     /// Posts what can be posted; bodies that left come back through `spare`.

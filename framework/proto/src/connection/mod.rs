@@ -13,6 +13,7 @@ mod link;
 mod outgoing;
 mod pacing;
 mod request;
+mod stream;
 mod tagging;
 #[cfg(test)]
 mod tests;
@@ -23,6 +24,7 @@ pub use callee::{Answer, Arrival, Callee, CalleeEvent};
 pub use caller::{Caller, Finished, Going};
 pub use link::{Absolute, Link, Setup};
 pub use request::{Request, Terms};
+pub use stream::{Extra, StreamEvent, StreamMessage};
 pub use violation::Violation;
 
 use crate::wire::CallId;

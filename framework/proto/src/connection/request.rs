@@ -24,6 +24,7 @@ pub struct Terms {
     pub(super) gate: Gate,
     birth: Time,
     parallel_unit: bool,
+    streams: bool,
     /// What it was made with; `None` for a request of its own, which nobody can cancel and of which nothing is said.
     context: Option<Context>,
 }
@@ -54,7 +55,19 @@ impl Terms {
     #[inline]
     pub fn born(now: Time, budget: Budget) -> Self {
         let gate = Gate::new(Deadline::at(now, budget), true);
-        Self { gate, birth: now, parallel_unit: false, context: None }
+        Self { gate, birth: now, parallel_unit: false, streams: false, context: None }
+    }
+
+    /// The same of a call whose request and answer are streams.
+    #[must_use]
+    pub fn streaming(self) -> Self {
+        Self { streams: true, ..self }
+    }
+
+    /// Whether request and answer are streams.
+    #[inline]
+    pub fn streams(&self) -> bool {
+        self.streams
     }
 
     #[inline]
@@ -94,6 +107,7 @@ impl From<Context> for Terms {
             gate: context.gate(),
             birth: context.birth(),
             parallel_unit: context.parallel_unit(),
+            streams: false,
             context: Some(context),
         }
     }

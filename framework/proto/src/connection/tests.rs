@@ -56,7 +56,7 @@ impl Bench {
     }
 
     fn answer(&mut self, call: CallId, body: &[u8], receipt: Receipt) {
-        self.callee.answer(Answer { call, result: Ok(body.to_vec()), receipt, deadline: Deadline::NEVER });
+        self.callee.answer(Answer { call, result: Ok(body.to_vec()), receipt, deadline: Deadline::NEVER, extra: None });
     }
 
     /// Posts what can be posted, and returns the chunks that arrive.

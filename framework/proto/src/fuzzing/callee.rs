@@ -107,7 +107,7 @@ impl Driven {
                 self.arrived.push(arrival.call);
             }
             Some(CalleeEvent::Cancelled(call, _)) => assert!(self.arrived.contains(&call), "nobody serves the call"),
-            Some(CalleeEvent::Refused | CalleeEvent::Withdrawn) | None => {}
+            Some(_) | None => {}
         }
         true
     }
@@ -121,7 +121,13 @@ impl Driven {
             0 => Err(Status::new(Code::NotFound, "nothing ".repeat(bytes.below(200)))),
             _ => Ok(vec![7; [0, 1, 100, 3000, 20_000][bytes.below(5)]]),
         };
-        self.callee.answer(Answer { call, result, receipt: Receipt::default(), deadline: Deadline::NEVER });
+        self.callee.answer(Answer {
+            call,
+            result,
+            receipt: Receipt::default(),
+            deadline: Deadline::NEVER,
+            extra: None,
+        });
     }
 
     fn pass(&mut self, span: Duration) -> bool {

@@ -118,7 +118,13 @@ impl Pair {
             0 => Err(Status::new(Code::NotFound, "nothing ".repeat(bytes.below(200)))),
             _ => Ok(vec![7; len]),
         };
-        self.callee.answer(Answer { call, result, receipt: Receipt::default(), deadline: Deadline::NEVER });
+        self.callee.answer(Answer {
+            call,
+            result,
+            receipt: Receipt::default(),
+            deadline: Deadline::NEVER,
+            extra: None,
+        });
     }
 
     /// One end posts what it can.

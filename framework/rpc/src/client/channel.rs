@@ -7,6 +7,7 @@ use super::config::{ChannelConfig, Mode};
 use super::core::{Connection, Core, Dispatcher};
 use super::driven::Request;
 use super::oneshot::Oneshot;
+use super::open_call::OpenCall;
 use super::shared_stream::ChannelStream;
 use super::starting::Starting;
 use crate::context::Context;
@@ -14,6 +15,7 @@ use crate::local::{self, Mailbox, OutcomeCell, Shared};
 use crate::net::Route;
 use crate::receipt::{Receipt, StageReceipt};
 use crate::status::{Check, Code, Status};
+use crate::stream::{Incoming, Outgoing};
 use crate::wire::{MethodId, StageName};
 use greenwave_policy::Time;
 use greenwave_proto::ConfigError;
@@ -105,6 +107,29 @@ impl Channel {
             },
         );
         CallFuture(begun)
+    }
+
+    /// Makes a call whose request, answer or both are streams of messages: what is sent to it, and what comes of it. Both
+    /// ends may go to other threads, and in handlers and tasks of executors they wait as those do. The dispatcher polls for
+    /// it, from now on for all calls of the channel's.
+    ///
+    /// A request that is one message is sent and [ended](Outgoing::end); an answer that is one message is followed by the
+    /// end, which tells whether the call succeeded.
+    ///
+    /// # Errors
+    /// As [`stream`](Self::stream), and where the context is cancelled or its deadline has passed. How the call fails is told
+    /// by [`Incoming::next`].
+    pub fn open(&self, context: &Context, method: MethodId) -> Result<(Outgoing, Incoming), Status> {
+        let started = crate::clock::monotonic();
+        context.ask(Check::Send, started).into_result()?;
+        let (core, connection) = self.used()?;
+        let (connection, context) = (Arc::clone(connection), context.clone());
+        let (call, streams) = OpenCall::begin(self.clone(), Arc::clone(core));
+        let (incoming, outgoing) = streams.halves();
+        greenwave_quanta::critical(|| core.ask(Request::Open { connection, context, method, started, call, streams }));
+        // As with futures.
+        core.ensure_dispatcher()?;
+        Ok((outgoing, incoming))
     }
 
     /// A stream of calls over this channel's connection, which other threads can use at the same time. The dispatcher

@@ -4,12 +4,14 @@ use super::by_name::ByName;
 use super::completions::Completions;
 use super::core::Connection;
 use super::oneshot::Oneshot;
+use super::open_call::OpenCall;
 use crate::context::Context;
 use crate::net::{Event, Net, PeerKey};
 use crate::status::{Reason, Status};
+use crate::stream::{Item, Streams, Tail};
 use crate::wire::MethodId;
 use greenwave_policy::Time;
-use greenwave_proto::connection::Request as NewRequest;
+use greenwave_proto::connection::{Request as NewRequest, StreamEvent, Terms};
 use greenwave_proto::outcome::Outcome;
 use slab::Slab;
 use std::borrow::Cow;
@@ -26,6 +28,17 @@ pub(super) enum Request {
         started: Time,
         to: Receiver,
     },
+    /// A call whose request and answer are streams.
+    Open {
+        connection: Arc<Connection>,
+        context: Context,
+        method: MethodId,
+        started: Time,
+        call: Arc<OpenCall>,
+        streams: Streams,
+    },
+    /// Whoever made such a call has left something for its connection.
+    Look(usize, u64),
     /// Nobody waits for this call any more.
     Abandon(Arc<Oneshot>),
     /// The call that a stream named so last is to complete as cancelled, unless it is over.
@@ -43,6 +56,7 @@ pub(super) enum Receiver {
     Leader(Option<Outcome>),
     Oneshot(Arc<Oneshot>),
     Stream(Arc<Completions>, u64),
+    Open(Arc<OpenCall>, Streams),
 }
 
 /// What a stream's call is found by: the stream lives at least as long as the call.
@@ -79,7 +93,7 @@ impl Driven {
         match &self.calls[token].2 {
             Receiver::Oneshot(oneshot) => oneshot.set_token(token),
             Receiver::Stream(stream, tag) => self.names.made(|| name(stream, *tag), token),
-            Receiver::Leader(_) => {}
+            Receiver::Leader(_) | Receiver::Open(..) => {}
         }
         let now = crate::clock::monotonic();
         let request = NewRequest { token, terms: context.clone().into(), method, started };
@@ -94,6 +108,19 @@ impl Driven {
         match request {
             Request::Start { connection, context, method, body, started, to } => {
                 self.send(&connection, &context, method, Cow::Owned(body), started, to);
+            }
+            Request::Open { connection, context, method, started, call, streams } => {
+                let peer = connection.peer(&mut self.net);
+                let token = self.calls.insert((peer, started, Receiver::Open(Arc::clone(&call), streams)));
+                call.set_token(token);
+                let request = NewRequest { token, terms: Terms::from(context).streaming(), method, started };
+                self.net.open_stream(peer, request, crate::clock::monotonic(), &mut self.events);
+                self.look(token);
+            }
+            Request::Look(token, serial) => {
+                if matches!(self.calls.get(token), Some((_, _, Receiver::Open(call, _))) if call.serial() == serial) {
+                    self.look(token);
+                }
             }
             Request::Abandon(oneshot) => {
                 if let Some(token) = oneshot.token() {
@@ -132,6 +159,43 @@ impl Driven {
         }
     }
 
+    /// Passes on what whoever made a call that streams has left for its connection.
+    fn look(&mut self, token: usize) {
+        let Self { net, calls, .. } = self;
+        let Some((peer, _, Receiver::Open(_, streams))) = calls.get(token) else { return };
+        if streams.inbound.is_left() {
+            self.take_back(token);
+            return;
+        }
+        let taken = streams.inbound.taken();
+        if taken > 0 {
+            net.tell_stream(*peer, taken, |caller, taken| caller.consumed(token, taken));
+        }
+        for item in streams.outbound.take() {
+            match item {
+                // A request says all with its beginning.
+                Item::Leading(_) => {}
+                Item::Message(message) => {
+                    net.tell_stream(*peer, message, |caller, message| caller.send(token, message))
+                }
+                Item::End => net.tell_stream(*peer, (), |caller, ()| caller.end_stream(token)),
+            }
+        }
+    }
+
+    /// Something came for a call that streams.
+    fn answered(&self, event: StreamEvent) {
+        let (StreamEvent::Began { token, .. } | StreamEvent::Message { token, .. } | StreamEvent::Sent { token, .. }) =
+            event;
+        let Some((_, _, Receiver::Open(_, streams))) = self.calls.get(token) else { return };
+        match event {
+            StreamEvent::Began { metadata, .. } => streams.inbound.begin(metadata),
+            // What nobody takes any more is taken back, which its maker has asked for.
+            StreamEvent::Message { message, .. } => _ = streams.inbound.push(message),
+            StreamEvent::Sent { bytes, .. } => streams.outbound.sent(bytes),
+        }
+    }
+
     /// Takes a call back, and says since when it was under way.
     fn take_back(&mut self, token: usize) -> Option<Time> {
         let (peer, started, to) = self.calls.try_remove(token)?;
@@ -148,8 +212,16 @@ impl Driven {
     }
 
     pub(super) fn deliver(&mut self) {
-        for event in self.events.drain(..) {
-            let Event::Done { token, outcome } = event else { continue };
+        let mut events = std::mem::take(&mut self.events);
+        for event in events.drain(..) {
+            let (token, outcome) = match event {
+                Event::Done { token, outcome } => (token, outcome),
+                Event::Answered(event) => {
+                    self.answered(event);
+                    continue;
+                }
+                _ => continue,
+            };
             if let Some((_, _, Receiver::Leader(done))) = self.calls.get_mut(token) {
                 *done = Some(outcome);
                 continue;
@@ -160,8 +232,13 @@ impl Driven {
                     self.names.over(|| name(&stream, tag), token);
                     stream.push(tag, outcome);
                 }
+                Some((_, _, Receiver::Open(_, streams))) => streams.end(over(outcome)),
                 Some((_, _, Receiver::Leader(_))) | None => {}
             }
+        }
+        // What is empty keeps its memory.
+        if self.events.is_empty() {
+            self.events = events;
         }
     }
 
@@ -175,13 +252,22 @@ impl Driven {
 
     /// Tells who asked that nobody will do it.
     pub(super) fn refuse(request: Request) {
-        let Request::Start { started, to, .. } = request else { return };
-        let waited: Duration = crate::clock::monotonic().since(started);
         let status = Status::refused(Reason::Unreachable, "the thread that polls for this channel has panicked");
+        let (started, to) = match request {
+            Request::Start { started, to, .. } => (started, to),
+            Request::Open { streams, .. } => return streams.end(Err(status)),
+            _ => return,
+        };
+        let waited: Duration = crate::clock::monotonic().since(started);
         match to {
             Receiver::Oneshot(oneshot) => oneshot.complete(Outcome::local(status, waited)),
             Receiver::Stream(stream, tag) => stream.push(tag, Outcome::local(status, waited)),
-            Receiver::Leader(_) => {}
+            Receiver::Leader(_) | Receiver::Open(..) => {}
         }
     }
+}
+
+/// How the streams of a call end.
+fn over(outcome: Outcome) -> Result<Tail, Status> {
+    outcome.result.map(|_| Tail { receipt: outcome.receipt, trailing: None })
 }

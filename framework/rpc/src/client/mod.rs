@@ -9,5 +9,6 @@ pub(crate) mod core;
 mod driven;
 mod leadership;
 pub(crate) mod oneshot;
+mod open_call;
 pub(crate) mod shared_stream;
 pub(crate) mod starting;

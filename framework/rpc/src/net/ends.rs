@@ -10,7 +10,7 @@ use super::endpoint::Endpoint;
 use super::plain::{PlainCallee, PlainOver};
 use super::pool::Pool;
 use super::rotation::Elsewhere;
-use super::{ConnectionConfig, Event, PeerKey};
+use super::{ConnectionConfig, Event, News, PeerKey};
 use crate::counters::Counters;
 use greenwave_policy::{Rotation, Time};
 use greenwave_proto::connection::{Callee, CalleeEvent, Caller, Finished, Link, Violation};
@@ -294,10 +294,12 @@ impl Ends {
                 if caller.going().is_some() && received.is_ok() {
                     fates.push(Fate::Leave(key));
                 }
+                tell_streams(caller, events);
                 (received, &caller.link)
             }
             End::Leaving { caller, .. } => {
                 let received = caller.receive(now, chunk, |len| pool.take_for(len), &mut done);
+                tell_streams(caller, events);
                 if caller.unfinished() == 0 && received.is_ok() {
                     fates.push(Fate::Leave(key));
                 }
@@ -329,12 +331,23 @@ impl Ends {
     }
 }
 
+/// Says what came for streams at an end that makes calls.
+#[inline(always)]
+fn tell_streams(caller: &mut Caller, events: &mut Vec<Event>) {
+    while let Some(event) = caller.stream_event() {
+        events.push(Event::Answered(event));
+    }
+}
+
 /// Says what a serving end found, if it found anything.
 #[inline(always)]
 pub(super) fn tell(key: PeerKey, event: Option<CalleeEvent>, events: &mut Vec<Event>, counters: &Counters) {
     match event {
         Some(CalleeEvent::Arrived(arrival)) => events.push(Event::Call(key, arrival)),
         Some(CalleeEvent::Cancelled(call, task)) => events.push(Event::Cancelled(key, call, task)),
+        Some(CalleeEvent::Message(call, message)) => events.push(Event::Streamed(key, call, News::Message(message))),
+        Some(CalleeEvent::Ended(call)) => events.push(Event::Streamed(key, call, News::Ended)),
+        Some(CalleeEvent::Sent(call, bytes)) => events.push(Event::Streamed(key, call, News::Sent(bytes))),
         Some(CalleeEvent::Refused) => counters.refused.add(1),
         Some(CalleeEvent::Withdrawn) => counters.cancelled.add(1),
         None => {}

@@ -4,7 +4,7 @@ use super::ends::{End, Ends, Fate, Peer};
 use super::{Event, Net, PeerKey};
 use crate::status::{Check, Status};
 use greenwave_policy::Time;
-use greenwave_proto::connection::Request;
+use greenwave_proto::connection::{Caller, Request};
 use greenwave_proto::outcome::Outcome;
 use std::time::Duration;
 
@@ -87,6 +87,31 @@ impl Net {
                 self.ends.mark(index);
                 self.ends.expect(index);
             }
+        }
+    }
+
+    /// Makes a call whose request and answer are streams. It finishes as a [`Event::Done`], possibly at once.
+    pub(crate) fn open_stream(&mut self, key: PeerKey, request: Request, now: Time, events: &mut Vec<Event>) {
+        if now > self.polled + STALE {
+            self.poll(now, events);
+        }
+        self.make(key.index, request, Vec::new(), now, events);
+    }
+
+    /// Tells something to the end that made a call that streams: of a connection's, that of the present one or of one that the
+    /// server leaves. The others know no such call.
+    pub(crate) fn tell_stream<T: Clone>(&mut self, key: PeerKey, what: T, tell: impl Fn(&mut Caller, T)) {
+        let Some(Peer { end: End::Caller(dialer), .. }) = self.ends.peer(key) else { return };
+        // Hardly ever any.
+        for left in dialer.left.clone() {
+            if let Some(Peer { end: End::Leaving { caller, .. }, .. }) = self.ends.peer(left) {
+                tell(caller, what.clone());
+                self.ends.mark(left.index);
+            }
+        }
+        if let Some(Peer { end: End::Caller(dialer), .. }) = self.ends.peer(key) {
+            tell(&mut dialer.caller, what);
+            self.ends.mark(key.index);
         }
     }
 

@@ -15,10 +15,12 @@
 mod arriving;
 mod ending;
 mod running;
+mod streaming;
 mod waiting;
 
 use super::inbox::{Answered, Inbox, Message};
 use super::limiter::Limiter;
+use super::load_report::Told;
 use super::methods::Learned;
 use super::steal::GlobalQueue;
 use super::task::{Handler, Tasks};
@@ -29,7 +31,9 @@ use crate::counters::Counters;
 use crate::local::{Mailbox, OutcomeCell, Shared};
 use crate::net::{Event, Net, PeerKey, Route};
 use crate::service::Router;
+use crate::stream::Streams;
 use crate::wire::{CallId, MethodId};
+use greenwave_grpc::GrpcSettings;
 use greenwave_policy::{Admission, Dispatch, DispatchRule, Load, Margin, Pacing, Time};
 use greenwave_quanta::{Quantum, Scheduler, is_instrumented};
 use greenwave_verbs::ListenerId;
@@ -70,6 +74,10 @@ pub(crate) struct EventLoop {
     tasks: Tasks,
     /// Calls that were admitted here and given away, to be answered here.
     given_away: HashMap<(PeerKey, CallId), Context>,
+    /// The streams of the calls of this thread's connections that are not answered.
+    streams: HashMap<(PeerKey, CallId), Streams>,
+    /// What is told of the load with each answer, if anything is.
+    told: Option<Told>,
     /// How many calls that take so long or longer may still come to a full queue before it is looked through again for some
     /// that could make room.
     crowd: (u32, Duration),
@@ -119,6 +127,8 @@ impl EventLoop {
             pacing: Pacing::new(),
             tasks: Tasks::new(Arc::clone(&role.router)),
             given_away: HashMap::new(),
+            streams: HashMap::new(),
+            told: config.grpc.filter(GrpcSettings::reports_load).map(|_| Told::new(Time::ZERO)),
             crowd: (0, Duration::ZERO),
             rounds: 0,
             begun: 0,
@@ -191,6 +201,9 @@ impl EventLoop {
             self.hear(now, message);
         }
         worked |= self.steal(now);
+        if let Some(told) = &mut self.told {
+            told.refresh(now, &self.role.counters, self.role.inbox.load().unfinished.into());
+        }
         self.found_last.clear();
         let polled = self.net.poll(now, &mut self.events) > 0;
         let busy = polled || self.jobs.ready() > 0;
@@ -260,6 +273,7 @@ impl EventLoop {
                 self.answer(peer, answer);
             }
             Message::Cancel(head, peer, call) => self.cancel_of(now, &head, peer, call),
+            Message::Look(peer, call) => self.look_at_stream(peer, call),
             Message::Kept(wait) => self.jobs.end(now, wait),
             Message::Drain(until) => {
                 self.drain_until = Some(until);
@@ -286,6 +300,9 @@ impl EventLoop {
                     }
                 }
                 Event::Cancelled(peer, call, task) => self.cancel(now, peer, call, task),
+                Event::Streamed(peer, call, news) => self.streamed(peer, call, news),
+                // Handlers make such calls by a channel's dispatcher.
+                Event::Answered(_) => {}
                 Event::Accepted(endpoint) => {
                     let heads = &self.role.heads;
                     let least = heads

@@ -5,6 +5,7 @@ use crate::context::Context;
 use crate::net::PeerKey;
 use crate::receipt::Receipt;
 use crate::status::{Code, Status};
+use crate::stream::{Home, Incoming, Outgoing};
 use crate::waiter::Resume;
 use crate::wire::CallId;
 use crossbeam_queue::SegQueue;
@@ -26,6 +27,8 @@ pub(super) enum Message {
     Answer(Box<Answered>),
     /// The caller of this call of that head's no longer wants the answer.
     Cancel(Arc<Inbox>, PeerKey, CallId),
+    /// Whoever serves this call, which streams, has left something for its connection.
+    Look(PeerKey, CallId),
     /// What a task waits for, if it is still in that wait of its, has come or won't.
     Kept(WaitId),
     /// Take no further calls, finish the others, stop. Whoever is late at the time given is cut off.
@@ -42,6 +45,7 @@ pub(super) struct Job {
     pub(super) reply_guard: ReplyGuard,
     pub(super) context: Context,
     pub(super) request: Vec<u8>,
+    pub(super) halves: Option<(Incoming, Outgoing)>,
     pub(super) coding: Coding,
     pub(super) urgency: Urgency,
     pub(super) reported: bool,
@@ -107,8 +111,21 @@ impl Drop for ReplyGuard {
         if self.head.is_some() {
             let status = Status::new(Code::Internal, "the thread that was to serve it has ended");
             let (receipt, deadline) = (Receipt::default(), Deadline::NEVER);
-            self.send(None, Answer { call: self.call, result: Err(status), receipt, deadline });
+            self.send(None, Answer { call: self.call, result: Err(status), receipt, deadline, extra: None });
         }
+    }
+}
+
+/// A call of a head's that streams.
+pub(super) struct StreamedCall {
+    pub(super) head: Arc<Inbox>,
+    pub(super) peer: PeerKey,
+    pub(super) call: CallId,
+}
+
+impl Home for StreamedCall {
+    fn look(&self) {
+        self.head.send(Message::Look(self.peer, self.call));
     }
 }
 

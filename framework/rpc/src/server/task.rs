@@ -8,6 +8,7 @@ use crate::net::PeerKey;
 use crate::receipt::Receipt;
 use crate::service::Router;
 use crate::status::Status;
+use crate::stream::{Incoming, Outgoing};
 use crate::wire::CallId;
 use greenwave_policy::{Span, Time, Urgency};
 use greenwave_proto::Coding;
@@ -77,6 +78,7 @@ pub(super) struct Invocation {
     pub(super) context: Context,
     coding: Coding,
     request: Cell<Vec<u8>>,
+    halves: Cell<Option<(Incoming, Outgoing)>>,
     /// Where the handler puts its reply.
     reply: Cell<Vec<u8>>,
     /// What the handler made: the reply, or why there is none.
@@ -192,13 +194,25 @@ impl Invocation {
     #[inline]
     pub(super) fn serve(&self) {
         let (request, mut reply) = (self.request.take(), self.reply.take());
+        let halves = || self.halves.take();
         let (request, result) = if self.coding.is_plain() {
-            self.router.at(self.method).serve(&self.context, request, &mut reply)
+            self.router.at(self.method).serve(&self.context, request, &mut reply, halves)
         } else {
-            self.router.serve_coded(self.method, self.coding, &self.context, request, &mut reply)
+            self.router.serve_coded(self.method, self.coding, &self.context, request, &mut reply, halves)
         };
         self.request.set(request);
         self.product.set(Some(result.map(|()| reply).map_err(Status::by_handler)));
+    }
+
+    /// Whether its method streams.
+    #[inline]
+    pub(super) fn streams(&self) -> bool {
+        self.router.at(self.method).streams()
+    }
+
+    /// Gives the handler its streams.
+    pub(super) fn give_streams(&self, halves: (Incoming, Outgoing)) {
+        self.halves.set(Some(halves));
     }
 
     /// Gives the handler memory for its reply.
@@ -275,6 +289,10 @@ impl Tasks {
         self.free.push(index);
         let invocation = Rc::get_mut(&mut task.invocation)?;
         invocation.product.take();
+        if invocation.streams() {
+            // One that never began has them still.
+            invocation.halves.take();
+        }
         Some(invocation.request.take())
     }
 
@@ -314,5 +332,6 @@ impl IndexMut<usize> for Tasks {
 fn invocation(router: &Arc<Router>, admitted: &Admitted, context: Context, request: Vec<u8>) -> Rc<Invocation> {
     let (router, method, coding) = (Arc::clone(router), admitted.method, admitted.coding);
     let request = Cell::new(request);
-    Rc::new(Invocation { router, method, context, coding, request, reply: Cell::default(), product: Cell::new(None) })
+    let (halves, product) = (Cell::new(None), Cell::new(None));
+    Rc::new(Invocation { router, method, context, coding, request, halves, reply: Cell::default(), product })
 }

@@ -104,6 +104,10 @@ pub(super) struct ServerSettings {
     /// The origins whose pages may call by HTTP, such as https://shop.example; * for all [default: none]
     #[arg(long, value_name = "LIST")]
     pub(super) web_origins: Option<List<String>>,
+    /// Whether answers tell gRPC's clients how busy the server is (endpoint-load-metrics-bin), for balancers: on or off
+    /// [default: off]
+    #[arg(long, value_name = "SWITCH")]
+    pub(super) grpc_load: Option<Switch>,
     /// What moves the bytes: auto, uring, epoll or fabric [default: auto]
     #[arg(long, value_name = "NAME")]
     pub(super) backend: Option<Word<Choice>>,
@@ -169,6 +173,7 @@ impl ServerSettings {
         let config = with(config, said.coroutines, |it, coroutines| it.coroutines(coroutines.usize()));
         let config = with(config, said.work_quantile, |it, Share(share)| it.work_quantile(share));
         let grpc = with(GrpcSettings::new(), said.grpc_trust_envoy, |it, on| it.trust_envoy(on == Switch::On));
+        let grpc = with(grpc, said.grpc_load, |it, on| it.report_load(on == Switch::On));
         let config = config.grpc((said.grpc != Some(Switch::Off)).then_some(grpc));
         let web = with(WebSettings::new(), said.web_origins, |it, List(origins)| it.origins(origins));
         let web = with(web, said.grpc_trust_envoy, |it, on| it.trust_envoy(on == Switch::On));

@@ -39,7 +39,7 @@ impl EventLoop {
     }
 
     /// A call came in: admit it or refuse it, here or for a worker.
-    pub(super) fn arrive(&mut self, now: Time, peer: PeerKey, arrival: Arrival) {
+    pub(super) fn arrive(&mut self, now: Time, peer: PeerKey, mut arrival: Arrival) {
         self.role.counters.calls.add(1);
         let Some(method) = self.find(arrival.method) else {
             self.role.counters.unknown_method.add(1);
@@ -65,6 +65,14 @@ impl EventLoop {
         {
             return self.refuse(now, peer, &arrival, status);
         }
+        let halves = if arrival.streams || self.role.router.at(method).streams() {
+            match self.begin_streams(peer, method, &mut arrival) {
+                Ok(halves) => Some(halves),
+                Err(status) => return self.refuse(now, peer, &arrival, status),
+            }
+        } else {
+            None
+        };
         let name = self.role.router.at(method).name;
         let Arrival { call, deadline, birth, parallel_unit, received, metadata, coding, body, .. } = arrival;
         let metadata = Metadata::received(metadata, &self.role.config.pass_on);
@@ -75,17 +83,22 @@ impl EventLoop {
         if self.role.workers.is_empty() {
             let inbox = &self.role.inbox;
             if let Some(global) = &self.role.global
+                && halves.is_none()
                 && global.takes(inbox.busy_rounds(), self.jobs.ready(), estimate.map(|(here, _)| here))
             {
                 let context = Context::from(context);
                 self.given_away.insert((peer, call), context.clone());
                 self.role.counters.given_away.add(1);
                 let reply_guard = reply_guard(inbox);
-                return global.give(inbox, Job { reply_guard, context, request: body, coding, urgency, reported });
+                let job = Job { reply_guard, context, request: body, coding, halves, urgency, reported };
+                return global.give(inbox, job);
             }
             inbox.given();
             let admitted = Admitted { reply_guard: None, peer, call, method, coding, urgency, reported };
             let task = self.tasks.begin(admitted, context, body);
+            if let Some(halves) = halves {
+                self.tasks[task].invocation.give_streams(halves);
+            }
             self.net.served_by(peer, call, task);
             self.found_last.push(task);
             return self.schedule(now, task);
@@ -94,7 +107,7 @@ impl EventLoop {
         worker.given();
         let context = Context::from(context);
         let reply_guard = reply_guard(&self.role.inbox);
-        let job = Job { reply_guard, context, request: body, coding, urgency, reported };
+        let job = Job { reply_guard, context, request: body, coding, halves, urgency, reported };
         worker.send(Message::Serve(Box::new(job)));
     }
 
@@ -140,7 +153,7 @@ impl EventLoop {
 
     /// A thread takes on what a head gave away, by what it knows of the method itself.
     pub(super) fn take_on(&mut self, now: Time, job: Job) {
-        let Job { reply_guard, context, request, coding, mut urgency, reported } = job;
+        let Job { reply_guard, context, request, coding, halves, mut urgency, reported } = job;
         let (peer, call, method) = (reply_guard.peer, reply_guard.call, reply_guard.method);
         if let Some((here, ahead)) = self.methods[method].estimate {
             (urgency.here, urgency.ahead) = (here, ahead);
@@ -158,6 +171,9 @@ impl EventLoop {
         let is_own = reply_guard.is_none();
         let admitted = Admitted { reply_guard, peer, call, method, coding, urgency, reported };
         let task = self.tasks.adopt(admitted, context, request);
+        if let Some(halves) = halves {
+            self.tasks[task].invocation.give_streams(halves);
+        }
         if is_own {
             self.net.served_by(peer, call, task);
         }
@@ -205,6 +221,6 @@ impl EventLoop {
         let queue = now.since(arrival.received);
         let receipt = Receipt { queue, total: queue, ..Default::default() };
         let deadline = arrival.deadline;
-        self.answer(peer, Answer { call: arrival.call, result: Err(status), receipt, deadline });
+        self.answer(peer, Answer { call: arrival.call, result: Err(status), receipt, deadline, extra: None });
     }
 }

@@ -9,7 +9,8 @@ use crate::server::task::Task;
 use crate::status::{Check, Code, Reason, Status};
 use greenwave_policy::{Span, Time};
 use greenwave_proto::Ruling;
-use greenwave_proto::connection::Answer;
+use greenwave_proto::connection::{Answer, Extra};
+use greenwave_proto::context::Aside;
 
 impl EventLoop {
     /// Answers a task and forgets it.
@@ -56,7 +57,8 @@ impl EventLoop {
             counters.wasted_nanos.add(service);
         }
         self.role.inbox.finished(task.turns);
-        let answer = Answer { call: task.call, result, receipt, deadline: task.urgency.deadline };
+        let extra = extra(task);
+        let answer = Answer { call: task.call, result, receipt, deadline: task.urgency.deadline, extra };
         let (peer, reply_guard) = (task.peer, task.reply_guard.take());
         if let Some(request) = self.tasks.end(index) {
             self.net.recycle(request);
@@ -68,8 +70,15 @@ impl EventLoop {
     }
 
     /// Gives the peer an answer, which leaves with the next post.
-    pub(super) fn answer(&mut self, peer: PeerKey, answer: Answer) {
+    pub(super) fn answer(&mut self, peer: PeerKey, mut answer: Answer) {
+        if let Some(told) = &self.told {
+            let extra = answer.extra.get_or_insert_default();
+            extra.trailing = Some(told.beside(extra.trailing.take()));
+        }
         self.pacing.replied(answer.deadline.expires());
+        if !self.streams.is_empty() {
+            self.end_streams(peer, &answer);
+        }
         self.net.answer(peer, answer);
     }
 
@@ -92,6 +101,17 @@ impl EventLoop {
             self.set_relief();
         }
     }
+}
+
+/// What a task's answer has beside its message.
+#[inline]
+fn extra(task: &Task) -> Option<Box<Extra>> {
+    let (said, streamed) = (task.invocation.context.take_said(), task.invocation.streams());
+    if said.is_none() && !streamed {
+        return None;
+    }
+    let Aside { leading, trailing } = said.map_or_else(Aside::default, |said| *said);
+    Some(Box::new(Extra { streamed, leading, trailing }))
 }
 
 /// Says which stage used the time up; `here` is the name of this one.

@@ -185,7 +185,8 @@ impl EventLoop {
     /// Takes a permit for a task among the begun of its method, or lets it wait for one. Whether it has one now.
     fn take_permit(&mut self, now: Time, index: usize) -> bool {
         let task = &mut self.tasks[index];
-        if task.permit == Permit::Held {
+        // A stream waits for its peer, and may for ever: it would say nothing of the stages behind.
+        if task.permit == Permit::Held || task.invocation.streams() {
             return true;
         }
         let (method, urgency) = (task.method, task.urgency);

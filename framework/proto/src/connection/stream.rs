@@ -1,0 +1,54 @@
+//! Streams: calls whose request, answer or both are any number of messages.
+//!
+//! A call that streams is a call like others: one slot, one deadline, one cancellation, one REPLY that ends it. Between its
+//! CALL and its REPLY messages go either way, each way in their order and within a window of its own, so that a side that
+//! doesn't take them is not sent more than that.
+
+use greenwave_policy::Deadline;
+use std::sync::Arc;
+
+/// A message of a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamMessage {
+    /// The message.
+    pub body: Vec<u8>,
+    /// When it is wanted, if its sender said so; [`Deadline::NEVER`] if it didn't: the call's deadline holds for all of them.
+    pub deadline: Deadline,
+}
+
+/// What came for a stream, at the end that made the call.
+#[derive(Debug, PartialEq, Eq)]
+pub enum StreamEvent {
+    /// Metadata before the first message, as entries on the wire.
+    Began {
+        /// The call, by its maker's name.
+        token: usize,
+        /// What was said.
+        metadata: Arc<[u8]>,
+    },
+    /// A message of the answer.
+    Message {
+        /// The call, by its maker's name.
+        token: usize,
+        /// The message.
+        message: StreamMessage,
+    },
+    /// So many bytes of the request's messages have gone out since the last of these.
+    Sent {
+        /// The call, by its maker's name.
+        token: usize,
+        /// Bytes.
+        bytes: usize,
+    },
+}
+
+/// What an answer has beside its message.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Extra {
+    /// Whether the answer is a stream: its messages were [sent](super::Callee::send), and this ends it.
+    pub streamed: bool,
+    /// Metadata that go before the first message, unless they did: entries as on the wire.
+    pub leading: Option<Arc<[u8]>>,
+    /// Metadata that go with the end.
+    pub trailing: Option<Arc<[u8]>>,
+}

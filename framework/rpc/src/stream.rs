@@ -1,0 +1,583 @@
+//! Streams of messages, as handlers and callers have them.
+//!
+//! ```
+//! use greenwave_rpc::{Channel, ChannelConfig, Context, MethodId, Router, Server, ServerConfig};
+//! use std::time::Duration;
+//!
+//! // Answers each message with its length, as it comes.
+//! let router = Router::new().streaming("text.Lengths/Of", |context, mut incoming, mut outgoing| {
+//!     while let Some(text) = incoming.next(context)? {
+//!         outgoing.send(context, vec![text.len() as u8])?;
+//!     }
+//!     Ok(())
+//! });
+//! let server = Server::start(ServerConfig::default().listen(vec!["tcp://127.0.0.1:0".parse()?]), router)?;
+//!
+//! let channel = Channel::new(server.addresses()[0].clone(), ChannelConfig::default())?;
+//! let context = Context::with_deadline(Duration::from_secs(10));
+//! let (mut outgoing, mut incoming) = channel.open(&context, MethodId::of("text.Lengths/Of"))?;
+//! for text in ["a", "three"] {
+//!     outgoing.send(&context, text.into())?;
+//!     assert_eq!(incoming.next(&context)?, Some(vec![text.len() as u8]));
+//! }
+//! outgoing.end();
+//! assert_eq!(incoming.next(&context)?, None);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! A stream's two directions have nothing to do with one another: each is a queue under a lock, with a user's end, which
+//! may go to any thread, and the end of the event loop that has the connection. The user's end waits as for a
+//! [promise](crate::promise()): in a handler the coroutine is suspended, elsewhere the thread is blocked, and a task of an
+//! executor is woken.
+//!
+//! # Protocol
+//! 1. Who finds what it waits for takes it; else it puts a waiter in, under the same lock. So whoever brings something finds
+//!    the waiter.
+//! 2. A user that has left something for the loop tells it once; the loop notes under the lock that it has looked.
+//! 3. What a user has taken, and what has gone out, is counted in bytes of messages. The loop passes the first on to the
+//!    connection, which lets the peer send as much more; the second makes room for more to be sent.
+//!
+//! Handlers hold the lock in critical sections alone, as with promises.
+
+use crate::clock::monotonic;
+use crate::context::Context;
+use crate::local::{self, Pending};
+use crate::receipt::Receipt;
+use crate::status::{Check, Code, Status};
+use crate::waiter::Waiter;
+use greenwave_policy::{Budget, Deadline};
+use greenwave_proto::connection::StreamMessage;
+use greenwave_proto::wire::{Meta, MetaError, push_meta};
+use greenwave_quanta::critical;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context as TaskContext, Poll};
+use std::time::Duration;
+
+/// Bytes of messages that may wait to be sent before a sender has to wait.
+const UNSENT_MOST: usize = 256 << 10;
+
+/// Bytes of messages that are taken before the loop is told so. Less than half of what a peer may send ahead.
+const TAKEN_LEAST: usize = 32 << 10;
+
+/// How often who waits looks whether the context was cancelled meanwhile, as everywhere else in this crate.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// The loop that has a stream's connection, as seen by whoever has the stream.
+pub(crate) trait Home: Send + Sync {
+    /// Has the loop look at the stream.
+    fn look(&self);
+}
+
+/// Both directions of a stream, as the loop has them.
+#[derive(Clone)]
+pub(crate) struct Streams {
+    pub(crate) inbound: Arc<Inbound>,
+    pub(crate) outbound: Arc<Outbound>,
+}
+
+impl Streams {
+    pub(crate) fn new(home: &Arc<dyn Home>) -> Self {
+        Self {
+            inbound: Arc::new(Inbound { home: Arc::clone(home), state: Mutex::default() }),
+            outbound: Arc::new(Outbound { home: Arc::clone(home), state: Mutex::default() }),
+        }
+    }
+
+    /// What a handler or a caller is given of them.
+    pub(crate) fn halves(&self) -> (Incoming, Outgoing) {
+        let incoming = Incoming { inbound: Taking(Arc::clone(&self.inbound)), decode: Ok };
+        let outbound = Sending(Arc::clone(&self.outbound));
+        (incoming, Outgoing { outbound, encode: Ok, has_begun: false })
+    }
+
+    /// The call is over: nothing comes any more, and nothing is sent.
+    pub(crate) fn end(&self, how: Result<Tail, Status>) {
+        self.outbound.close(how.as_ref().err());
+        self.inbound.end(how);
+    }
+}
+
+/// What comes with the end of an answer.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tail {
+    pub(crate) receipt: Option<Receipt>,
+    pub(crate) trailing: Option<Arc<[u8]>>,
+}
+
+/// What comes in.
+pub(crate) struct Inbound {
+    home: Arc<dyn Home>,
+    state: Mutex<Arrived>,
+}
+
+#[derive(Default)]
+struct Arrived {
+    messages: VecDeque<StreamMessage>,
+    leading: Option<Arc<[u8]>>,
+    /// How it ended, once nothing more comes.
+    end: Option<Result<Tail, Status>>,
+    /// Bytes that were taken since the loop was told.
+    taken: usize,
+    /// Nobody takes anything any more.
+    is_left: bool,
+    is_told: bool,
+    waiter: Waiter,
+}
+
+/// What goes out.
+pub(crate) struct Outbound {
+    home: Arc<dyn Home>,
+    state: Mutex<Leaving>,
+}
+
+#[derive(Default)]
+struct Leaving {
+    items: VecDeque<Item>,
+    /// Bytes of messages that have not gone out.
+    unsent: usize,
+    /// Nothing is sent any more: by the sender's own word, or as the call is over, and how.
+    closed: Option<Result<(), Status>>,
+    is_told: bool,
+    waiter: Waiter,
+}
+
+/// What a sender leaves for the loop.
+pub(crate) enum Item {
+    /// Metadata that go before the first message.
+    Leading(Arc<[u8]>),
+    Message(StreamMessage),
+    /// No more messages.
+    End,
+}
+
+impl Inbound {
+    fn change<R>(&self, change: impl FnOnce(&mut Arrived) -> R) -> R {
+        critical(|| change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner)))
+    }
+
+    /// Something has come.
+    fn bring(&self, bring: impl FnOnce(&mut Arrived)) {
+        let waiter = self.change(|state| {
+            bring(state);
+            std::mem::take(&mut state.waiter)
+        });
+        waiter.wake();
+    }
+
+    /// A message has come. Its bytes come back if nobody will take it.
+    pub(crate) fn push(&self, message: StreamMessage) -> usize {
+        let mut refused = 0;
+        self.bring(|state| {
+            if state.is_left {
+                refused = message.body.len();
+            } else {
+                state.messages.push_back(message);
+            }
+        });
+        refused
+    }
+
+    pub(crate) fn begin(&self, leading: Arc<[u8]>) {
+        self.bring(|state| state.leading = Some(leading));
+    }
+
+    /// Nothing more comes. The first end counts.
+    pub(crate) fn end(&self, how: Result<Tail, Status>) {
+        self.bring(|state| {
+            state.end.get_or_insert(how);
+        });
+    }
+
+    /// Whether nobody takes anything any more.
+    pub(crate) fn is_left(&self) -> bool {
+        self.change(|state| state.is_left)
+    }
+
+    /// Bytes that were taken since the loop last asked.
+    pub(crate) fn taken(&self) -> usize {
+        self.change(|state| {
+            state.is_told = false;
+            std::mem::take(&mut state.taken)
+        })
+    }
+
+    /// The next message or the end, if either is there.
+    fn next(&self) -> Option<Result<Option<StreamMessage>, Status>> {
+        let mut tells = false;
+        let next = self.change(|state| match (state.messages.pop_front(), &state.end) {
+            (Some(message), _) => {
+                state.taken += message.body.len();
+                tells = state.taken >= TAKEN_LEAST && !std::mem::replace(&mut state.is_told, true);
+                Some(Ok(Some(message)))
+            }
+            (None, Some(end)) => Some(end.clone().map(|_| None)),
+            (None, None) => None,
+        });
+        if tells {
+            critical(|| self.home.look());
+        }
+        next
+    }
+}
+
+impl Pending for Inbound {
+    fn register(&self, waiter: Waiter) -> bool {
+        let (registered, _dropped) = self.change(|state| {
+            let is_there = !state.messages.is_empty() || state.end.is_some();
+            if is_there { (false, waiter) } else { (true, std::mem::replace(&mut state.waiter, waiter)) }
+        });
+        registered
+    }
+}
+
+impl Outbound {
+    fn change<R>(&self, change: impl FnOnce(&mut Leaving) -> R) -> R {
+        critical(|| change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner)))
+    }
+
+    /// What is to be sent, for the loop.
+    pub(crate) fn take(&self) -> VecDeque<Item> {
+        self.change(|state| {
+            state.is_told = false;
+            std::mem::take(&mut state.items)
+        })
+    }
+
+    /// So many bytes of messages have gone out.
+    pub(crate) fn sent(&self, bytes: usize) {
+        let waiter = self.change(|state| {
+            state.unsent = state.unsent.saturating_sub(bytes);
+            if state.unsent < UNSENT_MOST { std::mem::take(&mut state.waiter) } else { Waiter::Nobody }
+        });
+        waiter.wake();
+    }
+
+    /// Nothing is sent any more, as the call is over.
+    fn close(&self, why: Option<&Status>) {
+        let over = || Status::new(Code::Cancelled, "the call is over, and what is sent now reaches nobody");
+        let waiter = self.change(|state| {
+            state.closed.get_or_insert_with(|| Err(why.cloned().unwrap_or_else(over)));
+            std::mem::take(&mut state.waiter)
+        });
+        waiter.wake();
+    }
+
+    /// No more messages come, unless the call was over before.
+    fn end(&self) {
+        let _over_already = self.push(&mut Some(Item::End));
+    }
+
+    /// Adds what `item` makes, if there is room for it; whether there was.
+    fn push(&self, item: &mut Option<Item>) -> Result<bool, Status> {
+        let mut tells = false;
+        let pushed = self.change(|state| {
+            match &state.closed {
+                None => {}
+                Some(Err(why)) => return Err(why.clone()),
+                Some(Ok(())) => return Err(Status::new(Code::FailedPrecondition, "the stream was ended before")),
+            }
+            if state.unsent >= UNSENT_MOST && matches!(item, Some(Item::Message(_))) {
+                return Ok(false);
+            }
+            match item {
+                Some(Item::Message(message)) => state.unsent += message.body.len(),
+                Some(Item::End) => state.closed = Some(Ok(())),
+                _ => {}
+            }
+            state.items.extend(item.take());
+            tells = !std::mem::replace(&mut state.is_told, true);
+            Ok(true)
+        });
+        if tells {
+            critical(|| self.home.look());
+        }
+        pushed
+    }
+}
+
+impl Pending for Outbound {
+    fn register(&self, waiter: Waiter) -> bool {
+        let (registered, _dropped) = self.change(|state| {
+            let is_free = state.unsent < UNSENT_MOST || state.closed.is_some();
+            if is_free { (false, waiter) } else { (true, std::mem::replace(&mut state.waiter, waiter)) }
+        });
+        registered
+    }
+}
+
+/// Waits until there is something: suspended in a handler, elsewhere blocked.
+fn wait<P: Pending + 'static, R>(
+    pending: &Arc<P>,
+    context: &Context,
+    mut look: impl FnMut() -> Option<Result<R, Status>>,
+) -> Result<R, Status> {
+    let mailbox = local::mailbox();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        // In a handler the head's time. One that has run for long since then is resumed at once, with a later one.
+        let now = mailbox.as_ref().map_or_else(monotonic, |mailbox| mailbox.resumed());
+        context.ask(Check::Wait, now).into_result()?;
+        let until = context.gate().closes().min(now + LOOK_EVERY);
+        match &mailbox {
+            Some(mailbox) => mailbox.wait_for(Arc::<P>::clone(pending), until),
+            None if pending.register(Waiter::Thread(std::thread::current())) => {
+                std::thread::park_timeout(until.since(now));
+            }
+            None => {}
+        }
+    }
+}
+
+/// Polls until there is something.
+fn poll<P: Pending, R>(
+    pending: &P,
+    task: &TaskContext<'_>,
+    mut look: impl FnMut() -> Option<Result<R, Status>>,
+) -> Poll<Result<R, Status>> {
+    loop {
+        if let Some(found) = look() {
+            return Poll::Ready(found);
+        }
+        if pending.register(Waiter::Task(task.waker().clone())) {
+            return Poll::Pending;
+        }
+    }
+}
+
+/// The messages that come in a stream: a request's in a handler, an answer's at whoever made the call. Each is a `T`.
+///
+/// May go to another thread. Dropping it gives up what comes; for a caller, that takes the call back.
+pub struct Incoming<T = Vec<u8>> {
+    inbound: Taking,
+    decode: fn(Vec<u8>) -> Result<T, Status>,
+}
+
+/// Who takes what comes; nobody does once this is dropped.
+struct Taking(Arc<Inbound>);
+
+impl Incoming {
+    /// The same messages, decoded.
+    pub fn decoded<T>(self, decode: fn(Vec<u8>) -> Result<T, Status>) -> Incoming<T> {
+        Incoming { inbound: self.inbound, decode }
+    }
+}
+
+impl<T> Incoming<T> {
+    /// The next message, once it has come; `None` when there are no more.
+    ///
+    /// # Errors
+    /// - at whoever made the call, how it failed;
+    /// - `DEADLINE_EXCEEDED` when the context's deadline has passed, unless it is [observed](Context::observed) alone;
+    /// - `CANCELLED` when the context, or the request that is served, is cancelled;
+    /// - what decoding says of a message.
+    pub fn next(&mut self, context: &Context) -> Result<Option<T>, Status> {
+        Ok(self.next_due(context)?.map(|(message, _)| message))
+    }
+
+    /// [`next`](Self::next), with when the message is wanted, if its sender said so: of both deadlines, its own and the
+    /// context's, the earlier one holds for what is done for it ([`Context::until`]).
+    ///
+    /// # Errors
+    /// As [`next`](Self::next).
+    pub fn next_due(&mut self, context: &Context) -> Result<Option<(T, Deadline)>, Status> {
+        let message = wait(&self.inbound.0, context, || self.inbound.0.next())?;
+        self.decode(message)
+    }
+
+    /// [`next`](Self::next) for tasks of executors, without a deadline but the call's.
+    pub fn poll_next(&mut self, task: &TaskContext<'_>) -> Poll<Result<Option<T>, Status>> {
+        let message = std::task::ready!(poll(&*self.inbound.0, task, || self.inbound.0.next()))?;
+        Poll::Ready(self.decode(message).map(|decoded| decoded.map(|(message, _)| message)))
+    }
+
+    /// The next message as a future.
+    ///
+    /// # Errors
+    /// As [`next`](Self::next).
+    pub async fn message(&mut self) -> Result<Option<T>, Status> {
+        std::future::poll_fn(|task| self.poll_next(task)).await
+    }
+
+    /// The one message of a stream that has to be just that.
+    ///
+    /// # Errors
+    /// As [`next`](Self::next), and `INTERNAL` for none, or more than one.
+    pub fn only(mut self, context: &Context) -> Result<T, Status> {
+        let wrong = |what| Status::new(Code::Internal, format!("there is {what}, and the method has one message here"));
+        let message = self.next(context)?.ok_or_else(|| wrong("no message"))?;
+        if self.next(context)?.is_some() { Err(wrong("more than one message")) } else { Ok(message) }
+    }
+
+    fn decode(&self, message: Option<StreamMessage>) -> Result<Option<(T, Deadline)>, Status> {
+        message.map(|message| Ok(((self.decode)(message.body)?, message.deadline))).transpose()
+    }
+
+    /// Metadata that came before the first message; empty before they are there, and if there are none.
+    pub fn leading(&self) -> Metadata {
+        Metadata(self.inbound.0.change(|state| state.leading.clone()))
+    }
+
+    /// Metadata that came with the end of an answer.
+    pub fn trailing(&self) -> Metadata {
+        Metadata(self.inbound.0.change(|state| Some(state.end.as_ref()?.as_ref().ok()?.trailing.clone()?)))
+    }
+
+    /// Where the time of an answer went that has ended well, if the server said so.
+    pub fn receipt(&self) -> Option<Receipt> {
+        self.inbound.0.change(|state| state.end.as_ref()?.as_ref().ok()?.receipt.clone())
+    }
+}
+
+impl Drop for Taking {
+    fn drop(&mut self) {
+        let mut tells = false;
+        let _dropped = self.0.change(|state| {
+            state.is_left = true;
+            let messages = std::mem::take(&mut state.messages);
+            state.taken += messages.iter().map(|message| message.body.len()).sum::<usize>();
+            tells = !std::mem::replace(&mut state.is_told, true);
+            messages
+        });
+        if tells {
+            critical(|| self.0.home.look());
+        }
+    }
+}
+
+/// Where the messages of a stream are sent: an answer's in a handler, a request's at whoever makes the call. Each is a `T`.
+///
+/// May go to another thread. Dropping it ends the stream as [`end`](Self::end) does; a handler's answer ends with the handler.
+pub struct Outgoing<T = Vec<u8>> {
+    outbound: Sending,
+    encode: fn(T) -> Result<Vec<u8>, Status>,
+    /// Whether something was sent.
+    has_begun: bool,
+}
+
+/// Who sends; the stream ends once this is dropped.
+struct Sending(Arc<Outbound>);
+
+impl Outgoing {
+    /// The same stream for messages that have to be encoded.
+    pub fn encoded<T>(self, encode: fn(T) -> Result<Vec<u8>, Status>) -> Outgoing<T> {
+        Outgoing { outbound: self.outbound, encode, has_begun: self.has_begun }
+    }
+}
+
+impl<T> Outgoing<T> {
+    /// Sends a message. Waits while 256 KiB of those before it have not gone out, as the peer doesn't take them.
+    ///
+    /// # Errors
+    /// - how the call ended, if it has;
+    /// - `FAILED_PRECONDITION` after [`end`](Self::end);
+    /// - `DEADLINE_EXCEEDED` and `CANCELLED`, by the context;
+    /// - what encoding says of the message.
+    pub fn send(&mut self, context: &Context, message: T) -> Result<(), Status> {
+        self.send_due(context, message, Deadline::NEVER)
+    }
+
+    /// [`send`](Self::send), of a message that is wanted within so long from now, however long the call may go on. Told to
+    /// Greenwave's own peers; gRPC has no word for it.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    pub fn send_within(&mut self, context: &Context, message: T, expected: Duration) -> Result<(), Status> {
+        self.send_due(context, message, Deadline::at(monotonic(), Budget::expected(expected)))
+    }
+
+    fn send_due(&mut self, context: &Context, message: T, deadline: Deadline) -> Result<(), Status> {
+        let mut item = Some(Item::Message(StreamMessage { body: (self.encode)(message)?, deadline }));
+        self.begin(context);
+        wait(&self.outbound.0, context, || match self.outbound.0.push(&mut item) {
+            Ok(true) => Some(Ok(())),
+            Ok(false) => None,
+            Err(status) => Some(Err(status)),
+        })
+    }
+
+    /// Sends a message as a future.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    pub async fn send_async(&mut self, message: T) -> Result<(), Status> {
+        let body = (self.encode)(message)?;
+        let mut item = Some(Item::Message(StreamMessage { body, deadline: Deadline::NEVER }));
+        let mut push = || match self.outbound.0.push(&mut item) {
+            Ok(true) => Some(Ok(())),
+            Ok(false) => None,
+            Err(status) => Some(Err(status)),
+        };
+        std::future::poll_fn(|task| poll(&*self.outbound.0, task, &mut push)).await
+    }
+
+    /// No more messages come. What was sent before still goes out.
+    pub fn end(&mut self) {
+        self.outbound.0.end();
+    }
+
+    /// Tells the caller at once what was [said](Context::lead) to go before the answer; otherwise that goes with the first message.
+    pub fn begin(&mut self, context: &Context) {
+        if !std::mem::replace(&mut self.has_begun, true)
+            && let Some(leading) = context.take_leading()
+        {
+            let _over_already = self.outbound.0.push(&mut Some(Item::Leading(leading)));
+        }
+    }
+}
+
+impl Drop for Sending {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+impl<T> std::fmt::Debug for Incoming<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Incoming")
+    }
+}
+
+impl<T> std::fmt::Debug for Outgoing<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Outgoing")
+    }
+}
+
+/// What is said beside messages: names with values, in the order in which they were said.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Metadata(pub(crate) Option<Arc<[u8]>>);
+
+impl Metadata {
+    /// Nothing.
+    pub const fn new() -> Self {
+        Self(None)
+    }
+
+    /// The same, with something more.
+    ///
+    /// # Errors
+    /// When the name is not 1 to 255 ASCII characters, or all that is said has more than 8192 bytes.
+    pub fn with(self, name: &str, value: impl AsRef<[u8]>) -> Result<Self, MetaError> {
+        let mut entries = self.0.as_deref().unwrap_or_default().to_vec();
+        push_meta(&mut entries, name, value.as_ref())?;
+        Ok(Self(Some(entries.into())))
+    }
+
+    /// Names and values.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        Meta::parse(self.0.as_deref().unwrap_or_default()).into_iter().flatten()
+    }
+
+    /// The first value of this name.
+    pub fn find(&self, name: &str) -> Option<&[u8]> {
+        self.iter().find(|(found, _)| *found == name).map(|(_, value)| value)
+    }
+
+    /// Whether nothing is said.
+    pub fn is_empty(&self) -> bool {
+        self.iter().next().is_none()
+    }
+}
