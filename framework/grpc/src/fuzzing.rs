@@ -49,13 +49,13 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
 }
 
 /// The headers of a call, each as a literal (RFC 7541, 6.2.2), with one more.
-fn headers(name: &str, value: &[u8]) -> Vec<u8> {
+fn headers(kind: &str, name: &str, value: &[u8]) -> Vec<u8> {
     let all: [(&str, &[u8]); 6] = [
         (":method", b"POST"),
         (":scheme", b"http"),
         (":path", b"/a.A/One"),
         (":authority", b"here"),
-        ("content-type", b"application/grpc"),
+        ("content-type", kind.as_bytes()),
         (name, value),
     ];
     let entry =
@@ -83,7 +83,9 @@ pub fn callee(steps: &[u8]) {
             2 | 3 => {
                 let name = ["grpc-timeout", "x-envoy-expected-rq-timeout-ms", "key-bin", "te", "content-type"];
                 let name = name[usize::from(steps.byte()) % name.len()];
-                input.extend(frame(1, 4 | steps.byte() & 1, stream, &headers(name, steps.take(4))));
+                let kinds = ["application/grpc", "application/json", "application/grpc-web", "application/grpc-web-text"];
+                let kind = kinds[usize::from(steps.byte()) % kinds.len()];
+                input.extend(frame(1, 4 | steps.byte() & 1, stream, &headers(kind, name, steps.take(4))));
             }
             4 | 5 => {
                 let len = steps.byte() % 120;

@@ -309,6 +309,10 @@ impl Router {
             let text = "its .proto doesn't say idempotency_level = NO_SIDE_EFFECTS, so it is called by POST alone";
             return (request, Err(Status::new(Code::Unimplemented, text)));
         }
+        if method.streams() && coding != Coding::PLAIN {
+            let text = "it takes or gives a stream of messages, which by HTTP is not to be had";
+            return (request, Err(Status::new(Code::Unimplemented, text)));
+        }
         match coding.format {
             Format::Proto => method.serve(context, request, reply, halves),
             Format::Json => {

@@ -84,7 +84,11 @@ impl PlainCallee {
     /// Of a connection that began with this; `None`: it is not served here.
     fn of(serving: &ConnectionConfig, preface: [u8; 4], now: Time) -> Option<Self> {
         if preface == PREFACE {
-            Some(Self::Grpc(GrpcCallee::new(&serving.limits, serving.grpc?, now)))
+            let mut callee = GrpcCallee::new(&serving.limits, serving.grpc?, now);
+            if let Some(web) = &serving.web {
+                callee.set_web(web.clone());
+            }
+            Some(Self::Grpc(callee))
         } else {
             Some(Self::Web(WebCallee::new(&serving.limits, serving.web.clone()?, now)))
         }
