@@ -6,6 +6,7 @@ use greenwave_proto::connection::{Answer, Arrival, CalleeEvent};
 use greenwave_proto::limits::Limits;
 use greenwave_proto::receipt::Receipt;
 use greenwave_proto::status::{Code, Status};
+use greenwave_web::WebSettings;
 use std::convert::Infallible;
 use std::time::Duration;
 
@@ -72,6 +73,7 @@ pub fn callee(steps: &[u8]) {
     let limits = Limits::new().calls(3).message_bytes(100).assembly_bytes(150);
     let mut now = Time::ZERO;
     let mut callee = GrpcCallee::new(&limits, GrpcSettings::new().trust_envoy(true), now);
+    callee.set_web(WebSettings::new().json_bytes(60));
     let mut calls: Vec<Arrival> = Vec::new();
     let mut input = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
     input.extend(frame(4, 0, 0, &[]));
@@ -83,7 +85,8 @@ pub fn callee(steps: &[u8]) {
             2 | 3 => {
                 let name = ["grpc-timeout", "x-envoy-expected-rq-timeout-ms", "key-bin", "te", "content-type"];
                 let name = name[usize::from(steps.byte()) % name.len()];
-                let kinds = ["application/grpc", "application/json", "application/grpc-web", "application/grpc-web-text"];
+                let kinds =
+                    ["application/grpc", "application/json", "application/grpc-web", "application/grpc-web-text"];
                 let kind = kinds[usize::from(steps.byte()) % kinds.len()];
                 input.extend(frame(1, 4 | steps.byte() & 1, stream, &headers(kind, name, steps.take(4))));
             }

@@ -21,11 +21,11 @@ mod tests;
 use crate::clock::{Clock, realtime};
 use crate::config::{Limits, ServerConfig};
 use crate::counters::Counters;
-use crate::wire::CallId;
+use crate::wire::{CallId, MethodId};
 use dialer::Dialer;
 use endpoint::Endpoint;
 use ends::{End, Ends, Peer};
-use greenwave_grpc::GrpcSettings;
+use greenwave_grpc::{GrpcSettings, TakesStreams};
 use greenwave_policy::{Backoff, Time};
 use greenwave_proto::connection::{Absolute, Answer, Arrival, Finished, Link, Setup, StreamEvent, StreamMessage};
 use greenwave_proto::outcome::Outcome;
@@ -87,17 +87,24 @@ pub(crate) struct ConnectionConfig {
     pub(crate) grpc: Option<GrpcSettings>,
     /// The same of those that begin as HTTP/1.1.
     pub(crate) web: Option<WebSettings>,
+    /// Which methods take a stream of requests, which gRPC's clients don't say.
+    pub(crate) takes_streams: Option<TakesStreams>,
 }
 
 impl ConnectionConfig {
     pub(crate) fn of(config: &ServerConfig) -> Self {
         let &ServerConfig { ref name, limits, checksums, absolute, sending, grpc, ref web, .. } = config;
-        Self { name: name.clone(), limits, checksums, absolute, sending, grpc, web: web.clone() }
+        Self { name: name.clone(), limits, checksums, absolute, sending, grpc, web: web.clone(), takes_streams: None }
+    }
+
+    /// The same for a server of these methods.
+    pub(crate) fn serving(self, takes_streams: impl Fn(MethodId) -> bool + Send + Sync + 'static) -> Self {
+        Self { takes_streams: Some(Arc::new(takes_streams)), ..self }
     }
 
     /// An end that serves calls, or makes them.
     fn link(&self, serves: bool, now: Time) -> Link {
-        let Self { name, limits, checksums, absolute, sending, grpc, web } = self;
+        let Self { name, limits, checksums, absolute, sending, grpc, web, .. } = self;
         let waits = serves && (grpc.is_some() || web.is_some());
         let absolute = absolute.map(|skew| Absolute { skew, realtime });
         Link::new(&Setup { name, limits, serves, checksums: *checksums, absolute, sending: *sending, waits }, now)
@@ -285,7 +292,7 @@ impl Net {
     pub(crate) fn send(&mut self, key: PeerKey, call: CallId, message: StreamMessage) {
         match self.ends.peer(key).map(|peer| &mut peer.end) {
             Some(End::Callee(callee)) => callee.send(call, message),
-            Some(End::Grpc(callee)) => callee.send(call, message),
+            Some(End::Plain(callee)) => callee.send(call, message),
             _ => return,
         }
         self.ends.mark(key.index);
@@ -295,7 +302,7 @@ impl Net {
     pub(crate) fn begin_answer(&mut self, key: PeerKey, call: CallId, metadata: &[u8]) {
         match self.ends.peer(key).map(|peer| &mut peer.end) {
             Some(End::Callee(callee)) => callee.begin_answer(call, metadata),
-            Some(End::Grpc(callee)) => callee.begin_answer(call, metadata),
+            Some(End::Plain(callee)) => callee.begin_answer(call, metadata),
             _ => return,
         }
         self.ends.mark(key.index);
@@ -305,7 +312,7 @@ impl Net {
     pub(crate) fn consumed(&mut self, key: PeerKey, call: CallId, bytes: usize) {
         match self.ends.peer(key).map(|peer| &mut peer.end) {
             Some(End::Callee(callee)) => callee.consumed(call, bytes),
-            Some(End::Grpc(callee)) => callee.consumed(call, bytes),
+            Some(End::Plain(callee)) => callee.consumed(call, bytes),
             _ => return,
         }
         self.ends.mark(key.index);
@@ -375,7 +382,7 @@ impl Net {
     pub(crate) fn flush(&mut self, now: Time) {
         let mut posted = false;
         while let Some(index) = self.ends.next_dirty() {
-            let Ends { peers, pool, .. } = &mut self.ends;
+            let Ends { peers, pool, late, counters, .. } = &mut self.ends;
             let peer = &mut peers[index];
             let Some(id) = peer.endpoint else { continue };
             if peer.is_long() {
@@ -392,6 +399,7 @@ impl Net {
                 // The queue reports the connection's end on its own; until then there is nothing to be done for it.
                 tracing::debug!(endpoint = %id, %error, "not sent");
             }
+            peer.tell_streams(index, late, counters);
             if let Some(memory) = peer.link().and_then(Link::reclaim) {
                 pool.put_queue(memory);
             }

@@ -283,6 +283,11 @@ impl Router {
         self.by_id.get(&id).copied()
     }
 
+    /// Whether this is a method that streams.
+    pub(crate) fn streams(&self, id: MethodId) -> bool {
+        self.find(id).is_some_and(|method| self.at(method).streams())
+    }
+
     pub(crate) fn at(&self, index: usize) -> &Method {
         &self.methods[index]
     }
@@ -309,15 +314,12 @@ impl Router {
             let text = "its .proto doesn't say idempotency_level = NO_SIDE_EFFECTS, so it is called by POST alone";
             return (request, Err(Status::new(Code::Unimplemented, text)));
         }
-        if method.streams() && coding != Coding::PLAIN {
-            let text = "it takes or gives a stream of messages, which by HTTP is not to be had";
-            return (request, Err(Status::new(Code::Unimplemented, text)));
-        }
         match coding.format {
             Format::Proto => method.serve(context, request, reply, halves),
             Format::Json => {
                 let (json, mut made) = (request, Vec::new());
-                let result = types.request(&json).and_then(|request| method.serve(context, request, &mut made, halves).1);
+                let result =
+                    types.request(&json).and_then(|request| method.serve(context, request, &mut made, halves).1);
                 (json, result.and_then(|()| types.reply(&made, reply)))
             }
         }

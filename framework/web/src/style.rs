@@ -71,7 +71,11 @@ impl Style {
                 };
                 let body =
                     if text { [STANDARD.encode(body.concat()).into_bytes(), Vec::new(), Vec::new()] } else { body };
-                Response { status: 200, headers: vec![("content-type".into(), grpc_web_type(format, text).to_owned())], body }
+                Response {
+                    status: 200,
+                    headers: vec![("content-type".into(), grpc_web_type(format, text).to_owned())],
+                    body,
+                }
             }
             (Protocol::Probe, Ok(body)) if body == SERVING => Response::of(200, TEXT, b"SERVING\n".to_vec()),
             (Protocol::Probe, Ok(_)) => Response::of(503, TEXT, b"NOT_SERVING\n".to_vec()),
@@ -272,7 +276,12 @@ mod tests {
         );
         assert!(body.starts_with("\0\0\0\0\u{3}abc") && body.ends_with("grpc-status: 0\r\n"));
         let (status, body, _) = answer(WEB, Err(Status::new(Code::NotFound, "no \n%")), true);
-        assert!(status == 200 && body.contains("grpc-status: 5\r\ngrpc-message: no %0A%25\r\nx-cost: 7\r\nk-bin: AAE\r\ngreenwave-receipt-bin: "));
+        assert!(
+            status == 200
+                && body.contains(
+                    "grpc-status: 5\r\ngrpc-message: no %0A%25\r\nx-cost: 7\r\nk-bin: AAE\r\ngreenwave-receipt-bin: "
+                )
+        );
         let full = answer(WEB, Err(Status::refused(Reason::QueueFull, "")), false).1;
         assert!(full.contains("grpc-retry-pushback-ms: -1\r\n"));
         let text = Protocol::GrpcWeb { format: Format::Proto, text: true };

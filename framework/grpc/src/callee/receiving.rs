@@ -508,12 +508,7 @@ impl GrpcCallee {
 impl Slot {
     /// Adds a part of the one message.
     #[inline]
-    fn add(
-        &mut self,
-        mut bytes: &[u8],
-        most: usize,
-        buffer: &mut dyn FnMut(usize) -> Vec<u8>,
-    ) -> Result<(), Status> {
+    fn add(&mut self, mut bytes: &[u8], most: usize, buffer: &mut dyn FnMut(usize) -> Vec<u8>) -> Result<(), Status> {
         if let Some(web) = &mut self.web {
             return web.add(bytes, buffer);
         }

@@ -181,6 +181,7 @@ impl ChannelConfig {
             sending: *sending,
             grpc: None,
             web: None,
+            takes_streams: None,
         };
         Route { address, connection, tls: tls.clone(), reconnect: *reconnect, jitter_seed: *jitter_seed }
     }

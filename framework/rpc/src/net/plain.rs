@@ -9,9 +9,10 @@ use crate::wire::CallId;
 use greenwave_grpc::{GrpcCallee, PREFACE};
 use greenwave_policy::Time;
 use greenwave_proto::PlainTransport;
-use greenwave_proto::connection::{Answer, CalleeEvent};
+use greenwave_proto::connection::{Answer, CalleeEvent, StreamMessage};
 use greenwave_verbs::{Close, EndpointId, VerbsError};
 use greenwave_web::{PREFACES, WebCallee};
+use std::sync::Arc;
 
 impl PlainTransport for Endpoint<'_> {
     type Error = VerbsError;
@@ -88,6 +89,9 @@ impl PlainCallee {
             if let Some(web) = &serving.web {
                 callee.set_web(web.clone());
             }
+            if let Some(takes_streams) = &serving.takes_streams {
+                callee.set_takes_streams(Arc::clone(takes_streams));
+            }
             Some(Self::Grpc(callee))
         } else {
             Some(Self::Web(WebCallee::new(&serving.limits, serving.web.clone()?, now)))
@@ -115,6 +119,27 @@ impl PlainCallee {
 
     pub(super) fn answer(&mut self, answer: Answer) {
         either!(self, callee => callee.answer(answer));
+    }
+
+    pub(super) fn send(&mut self, call: CallId, message: StreamMessage) {
+        match self {
+            Self::Grpc(callee) => callee.send(call, message),
+            Self::Web(_) => {}
+        }
+    }
+
+    pub(super) fn begin_answer(&mut self, call: CallId, metadata: &[u8]) {
+        match self {
+            Self::Grpc(callee) => callee.begin_answer(call, metadata),
+            Self::Web(_) => {}
+        }
+    }
+
+    pub(super) fn consumed(&mut self, call: CallId, bytes: usize) {
+        match self {
+            Self::Grpc(callee) => callee.consumed(call, bytes),
+            Self::Web(_) => {}
+        }
     }
 
     pub(super) fn served_by(&mut self, call: CallId, task: usize) {

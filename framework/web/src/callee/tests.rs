@@ -71,7 +71,13 @@ impl Served {
     fn answer(&mut self, result: Result<&str, Status>) {
         let arrival = self.calls.pop().expect("a call is there");
         let (call, result) = (arrival.call, result.map(|text| text.as_bytes().to_vec()));
-        self.callee.answer(Answer { call, result, receipt: Receipt::default(), deadline: Deadline::NEVER, extra: None });
+        self.callee.answer(Answer {
+            call,
+            result,
+            receipt: Receipt::default(),
+            deadline: Deadline::NEVER,
+            extra: None,
+        });
         self.transmit();
     }
 

@@ -49,7 +49,6 @@ impl Pipe {
         }
         Ok(len)
     }
-
 }
 
 impl AsyncRead for Pipe {
