@@ -53,6 +53,8 @@ fn ask(address: SocketAddr, command: &str) -> String {
             "-d" => (verb, body) = ("POST", rest.next().unwrap()),
             "-H" => headers += &format!("{}\r\n", rest.next().unwrap()),
             "-X" => verb = rest.next().unwrap(),
+            // How it is asked is for curl alone.
+            option if option.starts_with("--") => {}
             url => target = url.strip_prefix(&format!("http://{THERE}")).unwrap(),
         }
     }

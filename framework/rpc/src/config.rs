@@ -319,7 +319,7 @@ impl ServerConfig {
     }
 
     /// Whether methods can be called by HTTP too, wherever it listens at sockets, by default yes; `None`: no. That is for pages,
-    /// scripts and probes: Connect's protocol, so JSON by POST, and gRPC-Web, over HTTP/1.1. Which pages may call, [`WebSettings`]
+    /// scripts and probes: Connect's protocol, so JSON by POST, and gRPC-Web, over HTTP/1.1, and over HTTP/2 where there is gRPC. Which pages may call, [`WebSettings`]
     /// say; by default none from elsewhere. What is said of [`grpc`](Self::grpc) holds here too.
     #[must_use]
     pub fn web(mut self, web: impl Into<Option<WebSettings>>) -> Self {
