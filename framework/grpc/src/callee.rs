@@ -16,6 +16,7 @@ mod answering;
 mod receiving;
 #[cfg(test)]
 mod tests;
+mod web;
 
 use crate::headers::Last;
 use crate::message::Incoming;
@@ -26,9 +27,12 @@ use greenwave_policy::{Budget, Time};
 use greenwave_proto::connection::CalleeEvent;
 use greenwave_proto::limits::Limits;
 use greenwave_proto::wire::{CallId, MethodId};
+use greenwave_web::WebSettings;
+use receiving::too_much;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
+use web::Web;
 
 /// How a serving end takes gRPC's requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -138,6 +142,8 @@ pub struct GrpcCallee {
     /// The method that was last asked about, and whether it takes a stream.
     asked: Option<(MethodId, bool)>,
     takes_streams: Option<TakesStreams>,
+    /// How calls of Connect and gRPC-Web are taken, if they are.
+    web: Option<WebSettings>,
     usual: Usual,
     last: Last,
     settings: GrpcSettings,
@@ -178,6 +184,10 @@ struct Slot {
     /// What serves an open call, if it was said.
     task: Option<u32>,
     wants_receipt: bool,
+    /// What there is beside, of a call of Connect's or gRPC-Web's.
+    web: Option<Box<Web>>,
+    /// Of such a call: only the head of the answer is wanted.
+    bare: bool,
     /// The request is a stream.
     streams: bool,
     /// The request has ended.
@@ -247,6 +257,7 @@ impl GrpcCallee {
             is_leaving: false,
             asked: None,
             takes_streams: None,
+            web: None,
             last: Last::default(),
             settings,
             limits: *limits,

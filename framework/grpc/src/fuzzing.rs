@@ -6,6 +6,7 @@ use greenwave_proto::connection::{Answer, Arrival, CalleeEvent};
 use greenwave_proto::limits::Limits;
 use greenwave_proto::receipt::Receipt;
 use greenwave_proto::status::{Code, Status};
+use greenwave_web::WebSettings;
 use std::convert::Infallible;
 use std::time::Duration;
 
@@ -49,13 +50,13 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
 }
 
 /// The headers of a call, each as a literal (RFC 7541, 6.2.2), with one more.
-fn headers(name: &str, value: &[u8]) -> Vec<u8> {
+fn headers(kind: &str, name: &str, value: &[u8]) -> Vec<u8> {
     let all: [(&str, &[u8]); 6] = [
         (":method", b"POST"),
         (":scheme", b"http"),
         (":path", b"/a.A/One"),
         (":authority", b"here"),
-        ("content-type", b"application/grpc"),
+        ("content-type", kind.as_bytes()),
         (name, value),
     ];
     let entry =
@@ -72,6 +73,7 @@ pub fn callee(steps: &[u8]) {
     let limits = Limits::new().calls(3).message_bytes(100).assembly_bytes(150);
     let mut now = Time::ZERO;
     let mut callee = GrpcCallee::new(&limits, GrpcSettings::new().trust_envoy(true), now);
+    callee.set_web(WebSettings::new().json_bytes(60));
     let mut calls: Vec<Arrival> = Vec::new();
     let mut input = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
     input.extend(frame(4, 0, 0, &[]));
@@ -83,7 +85,10 @@ pub fn callee(steps: &[u8]) {
             2 | 3 => {
                 let name = ["grpc-timeout", "x-envoy-expected-rq-timeout-ms", "key-bin", "te", "content-type"];
                 let name = name[usize::from(steps.byte()) % name.len()];
-                input.extend(frame(1, 4 | steps.byte() & 1, stream, &headers(name, steps.take(4))));
+                let kinds =
+                    ["application/grpc", "application/json", "application/grpc-web", "application/grpc-web-text"];
+                let kind = kinds[usize::from(steps.byte()) % kinds.len()];
+                input.extend(frame(1, 4 | steps.byte() & 1, stream, &headers(kind, name, steps.take(4))));
             }
             4 | 5 => {
                 let len = steps.byte() % 120;
