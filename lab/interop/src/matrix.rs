@@ -1,7 +1,7 @@
 //! All clients and all features, one after another.
 
 use anyhow::{bail, ensure};
-use greenwave::{Address, ServerConfig};
+use greenwave::{Address, ServerConfig, WebSettings};
 
 use crate::Wanted;
 use crate::clients::{CLIENTS, Client};
@@ -57,7 +57,9 @@ fn try_all(client: &Client, found: &Found, wanted: &Wanted, record: &mut Record)
     if features.is_empty() && !(client.features.is_empty() && wanted.features.is_empty()) {
         return Ok(());
     }
-    let server = service::start(ServerConfig::default().listen(["tcp://127.0.0.1:0".parse()?]))?;
+    // Any page may call: a browser's has no origin here.
+    let config = ServerConfig::default().web(WebSettings::new().origins(["*"]));
+    let server = service::start(config.listen(["tcp://127.0.0.1:0".parse()?]))?;
     let Some(Address::Tcp(socket)) = server.addresses().first().cloned() else { bail!("the server has no socket") };
     let outcomes = (client.run)(found, socket, &features);
     for (feature, outcome) in outcomes {

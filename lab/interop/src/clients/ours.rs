@@ -91,7 +91,8 @@ pub(crate) const DUBBO: Client = Client {
     },
 };
 
-fn run(client: &mut Command, server: SocketAddr, features: &[&'static str]) -> Vec<Outcome> {
+/// Has such a program try some features.
+pub(super) fn run(client: &mut Command, server: SocketAddr, features: &[&'static str]) -> Vec<Outcome> {
     client.arg(server.to_string()).args(features);
     client.env("PROTO", concat!(env!("CARGO_MANIFEST_DIR"), "/proto"));
     let ended = program::run(client, PATIENCE);
