@@ -6,6 +6,7 @@ use std::str::FromStr;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Case {
     pub(crate) name: &'static str,
+    pub(crate) kind: Kind,
     /// How long a message is, in each direction.
     pub(crate) bytes: usize,
     /// How many calls are under way at a time, in all.
@@ -16,7 +17,21 @@ pub(crate) struct Case {
     pub(crate) is_quick: bool,
 }
 
-pub(crate) const CASES: [Case; 13] = [
+/// What a call is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A call of one request and one answer.
+    Unary,
+    /// A message on a stream, and the one that answers it: as many streams as are in flight.
+    PingPong,
+    /// A call that is answered by a stream of [`MESSAGES`].
+    Stream,
+}
+
+/// How many messages a stream has.
+pub(crate) const MESSAGES: usize = 1000;
+
+pub(crate) const CASES: [Case; 18] = [
     case("unary-64B/in-flight-1/connections-1", 64, 1, 1),
     case("unary-64B/in-flight-64/connections-1", 64, 64, 1),
     case("unary-64B/in-flight-64/connections-16", 64, 64, 16),
@@ -30,20 +45,43 @@ pub(crate) const CASES: [Case; 13] = [
     case("unary-64KB/in-flight-1/connections-1", 64 << 10, 1, 1).slow(),
     case("unary-64KB/in-flight-64/connections-1", 64 << 10, 64, 1).slow(),
     case("unary-64KB/in-flight-64/connections-16", 64 << 10, 64, 16).slow(),
+    case("ping-pong-64B/in-flight-1/connections-1", 64, 1, 1).of(Kind::PingPong).slow(),
+    case("ping-pong-64B/in-flight-64/connections-1", 64, 64, 1).of(Kind::PingPong),
+    case("ping-pong-64B/in-flight-64/connections-16", 64, 64, 16).of(Kind::PingPong).slow(),
+    case("stream-64B/in-flight-1/connections-1", 64, 1, 1).of(Kind::Stream).slow(),
+    case("stream-64B/in-flight-16/connections-1", 64, 16, 1).of(Kind::Stream),
 ];
 
 const fn case(name: &'static str, bytes: usize, in_flight: usize, connections: usize) -> Case {
-    Case { name, bytes, in_flight, connections, is_quick: true }
+    Case { name, kind: Kind::Unary, bytes, in_flight, connections, is_quick: true }
 }
 
 impl Case {
+    const fn of(self, kind: Kind) -> Self {
+        Self { kind, ..self }
+    }
+
     const fn slow(self) -> Self {
         Self { is_quick: false, ..self }
     }
 
+    /// The method that is called.
+    pub(crate) fn method(self) -> &'static str {
+        match self.kind {
+            Kind::Unary => "Echo",
+            Kind::PingPong => "PingPong",
+            Kind::Stream => "Stream",
+        }
+    }
+
+    /// How many messages are answered in a call.
+    pub(crate) fn messages(self) -> usize {
+        if self.kind == Kind::Stream { MESSAGES } else { 1 }
+    }
+
     /// Whether it shows what a call costs in time, and not how many can be made: then nobody sleeps.
     pub(crate) fn is_alone(self) -> bool {
-        self.in_flight == 1
+        self.in_flight == 1 && self.kind != Kind::Stream
     }
 }
 

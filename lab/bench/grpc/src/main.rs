@@ -2,7 +2,7 @@
 //!
 //! An echo over loopback TCP, the server pinned to one core and the [load generator](greenwave_bench::grpc::wire) to
 //! another, in a closed loop with one call in flight (what a call costs in time) and with many (how many can be made, and
-//! what each costs the server). Systems take turns.
+//! what each costs the server); messages to and fro on streams, and streams of messages back. Systems take turns.
 
 #![forbid(unsafe_code)]
 

@@ -16,7 +16,7 @@ use greenwave_bench::progress::Progress;
 use greenwave_bench::rounds::{Figures, figures};
 use greenwave_bench::target::Rotation;
 
-use crate::case::Case;
+use crate::case::{Case, Kind};
 use crate::h2load;
 use crate::system::System;
 
@@ -52,7 +52,7 @@ impl Run {
         let found = self.drive(&server, progress);
         let mut figures = found.with_context(|| server.state())?;
         if self.cross_check
-            && let Some(rate) = h2load::rate(server.socket()?, system.path(), case, self.time)?
+            && let Some(rate) = h2load::rate(server.socket()?, &system.path(case), case, self.time)?
         {
             figures.insert("h2load_per_s".to_owned(), rate);
         }
@@ -62,11 +62,12 @@ impl Run {
     fn drive(&self, server: &ServerProcess, progress: &mut Progress) -> anyhow::Result<Figures> {
         let Self { case, system, time, .. } = *self;
         let settings = Settings {
-            paths: vec![system.path().to_owned()],
+            paths: vec![system.path(case)],
             connections: case.connections,
             most: case.in_flight,
             deadlines: false,
-            answer: Some(case.bytes),
+            answer: Some(case.messages() * (case.bytes + 5)),
+            goes_on: case.kind == Kind::PingPong,
             miss: |_| "error",
         };
         let mut target = WireTarget::connect(server.socket()?, settings)?;
@@ -90,7 +91,7 @@ impl Run {
             total.scheduled,
             total.misses
         );
-        let rate = measured.goodput_per_s();
+        let rate = measured.goodput_per_s() * case.messages() as f64;
         let mut found = figures(total.results.quantiles_us().into_iter().chain([("rate_per_s", rate)]));
         if !case.is_alone() {
             // What one core would do if it had nothing to wait for.

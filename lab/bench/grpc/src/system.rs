@@ -5,6 +5,7 @@ use std::process::Command;
 
 use clap::ValueEnum;
 use greenwave_bench::benchmark::Named as _;
+use greenwave_bench::grpc::SERVICE;
 
 use crate::case::Case;
 use crate::servers::{go, greenwave, tonic};
@@ -39,9 +40,10 @@ impl System {
         }
     }
 
-    /// The path of the method that echoes.
-    pub(crate) fn path(self) -> &'static str {
-        if self == Self::GrpcGo { "/peers.Echo/Echo" } else { "/bench.Calls/Echo" }
+    /// The path of the method that a case calls.
+    pub(crate) fn path(self, case: Case) -> String {
+        let service = if self == Self::GrpcGo { "peers.Echo" } else { SERVICE };
+        format!("/{service}/{}", case.method())
     }
 
     /// What it is started with. Where one call at a time is measured it never sleeps, if it can do without; elsewhere it

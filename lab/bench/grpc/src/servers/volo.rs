@@ -4,9 +4,9 @@
 use greenwave_bench::grpc::SERVICE;
 use greenwave_bench::process;
 use http_body::Frame;
-use http_body_util::BodyExt as _;
+use http_body_util::{BodyExt as _, BodyStream};
 use tokio::net::TcpListener;
-use tokio_stream::iter;
+use tokio_stream::{StreamExt as _, iter};
 use volo::net::incoming::DefaultIncoming;
 use volo::service::Service;
 use volo_grpc::body::{Body, BoxBody, boxed};
@@ -15,6 +15,7 @@ use volo_grpc::server::{NamedService, Server};
 use volo_grpc::{Request, Response, Status};
 
 use super::{FRAME, STREAMS, WINDOW};
+use crate::case::MESSAGES;
 use crate::system::Idle;
 
 pub(crate) fn serve(idle: Idle) -> anyhow::Result<()> {
@@ -42,9 +43,16 @@ impl Service<ServerContext, Request<BoxBody>> for Echo {
     type Response = Response<BoxBody>;
     type Error = Status;
 
-    async fn call(&self, _: &mut ServerContext, request: Request<BoxBody>) -> Result<Response<BoxBody>, Status> {
+    // It ends its bodies with the status by itself.
+    async fn call(&self, call: &mut ServerContext, request: Request<BoxBody>) -> Result<Response<BoxBody>, Status> {
+        if call.rpc_info.method().ends_with("/PingPong") {
+            // Frames as they come, which are whole messages.
+            let frames = BodyStream::new(request.into_inner()).filter(|frame| frame.as_ref().is_ok_and(Frame::is_data));
+            return Ok(Response::new(boxed(Body::new(Box::pin(frames)))));
+        }
+        let count = if call.rpc_info.method().ends_with("/Stream") { MESSAGES } else { 1 };
         let message = request.into_inner().collect().await?.to_bytes();
-        // It ends its bodies with the status by itself.
-        Ok(Response::new(boxed(Body::new(Box::pin(iter([Ok(Frame::data(message))]))))))
+        let frames = (0..count).map(move |_| Ok(Frame::data(message.clone())));
+        Ok(Response::new(boxed(Body::new(Box::pin(iter(frames))))))
     }
 }

@@ -45,10 +45,12 @@ pub(super) enum End {
     Failed,
 }
 
-/// A call that is outstanding.
+/// A call that is outstanding, or a stream that goes on.
 #[derive(Clone, Copy, Debug)]
 struct Call {
     tag: u64,
+    /// How many bytes of messages answer the message that was sent last, if the stream goes on after it.
+    each: Option<usize>,
     /// How many bytes of the answer came.
     came: usize,
     code: Option<u32>,
@@ -62,6 +64,8 @@ struct Call {
 struct Waiting {
     stream: u32,
     rest: Vec<u8>,
+    /// Of the last frame.
+    flags: u8,
 }
 
 /// The fields that calls are made with.
@@ -103,6 +107,8 @@ pub(super) struct Connection {
     decoder: Decoder,
     encoder: Encoder,
     greeted: bool,
+    /// Streams that go on, and wait for another message.
+    idle: Vec<u32>,
 }
 
 impl Connection {
@@ -141,6 +147,7 @@ impl Connection {
             decoder: Decoder::new(),
             encoder: Encoder::default(),
             greeted: false,
+            idle: Vec::new(),
         };
         connection.socket.set_read_timeout(Some(GREETING))?;
         while !connection.greeted {
@@ -161,6 +168,11 @@ impl Connection {
         self.in_flight < self.most
     }
 
+    /// Whether a stream waits for a message.
+    pub(super) fn has_idle(&self) -> bool {
+        !self.idle.is_empty()
+    }
+
     /// Whether something waits to be sent.
     pub(super) fn has_output(&self) -> bool {
         !self.out.is_empty()
@@ -168,6 +180,31 @@ impl Connection {
 
     /// Makes a call; it is sent with the next [`flush`](Self::flush).
     pub(super) fn call(&mut self, tag: u64, fields: &Fields, path: usize, timeout: Option<Duration>, message: &[u8]) {
+        let stream = self.begin(tag, fields, path, timeout, None);
+        self.send(stream, message, END_STREAM);
+    }
+
+    /// Sends a message on a stream that waits for one, or on another if none does. So many bytes are the answer to it.
+    pub(super) fn go_on(&mut self, tag: u64, fields: &Fields, path: usize, message: &[u8], answer: usize) {
+        let stream = match self.idle.pop() {
+            Some(stream) => stream,
+            None => self.begin(tag, fields, path, None, Some(answer)),
+        };
+        if let Some(call) = self.slot(stream).and_then(Option::as_mut) {
+            call.tag = tag;
+        }
+        self.send(stream, message, 0);
+    }
+
+    /// Sends the headers of a call.
+    fn begin(
+        &mut self,
+        tag: u64,
+        fields: &Fields,
+        path: usize,
+        timeout: Option<Duration>,
+        each: Option<usize>,
+    ) -> u32 {
         let stream = self.first + 2 * self.calls.len() as u32;
         let at = self.out.len();
         self.out.extend([0; HEAD]);
@@ -184,18 +221,19 @@ impl Connection {
         }
         let length = out.len() - at - HEAD;
         put_head(length, HEADERS, END_HEADERS, stream, &mut out[at..]);
-        self.calls.push_back(Some(Call { tag, came: 0, code: None, refused: false, window: self.stream_window }));
+        self.calls.push_back(Some(Call { tag, each, came: 0, code: None, refused: false, window: self.stream_window }));
         self.in_flight += 1;
-        self.send(stream, message);
+        stream
     }
 
-    /// Sends a call's message and ends its request, as far as there is room.
-    fn send(&mut self, stream: u32, message: &[u8]) {
+    /// Sends a message, with these flags, as far as there is room.
+    fn send(&mut self, stream: u32, message: &[u8], flags: u8) {
         let whole = message.len() + 5;
-        let fits = whole <= self.frame && whole as i64 <= self.window.min(self.stream_window);
+        let own = self.slot(stream).and_then(Option::as_mut).map_or(0, |call| call.window);
+        let fits = whole <= self.frame && whole as i64 <= self.window.min(own);
         if fits && self.waiting.is_empty() {
             self.window -= whole as i64;
-            head(whole, DATA, END_STREAM, stream, &mut self.out);
+            head(whole, DATA, flags, stream, &mut self.out);
             self.out.push(0);
             self.out.extend((message.len() as u32).to_be_bytes());
             self.out.extend_from_slice(message);
@@ -208,14 +246,14 @@ impl Connection {
         rest.push(0);
         rest.extend((message.len() as u32).to_be_bytes());
         rest.extend_from_slice(message);
-        self.waiting.push_back(Waiting { stream, rest });
+        self.waiting.push_back(Waiting { stream, rest, flags });
         self.send_waiting();
     }
 
     /// Sends of what waits as much as the windows allow, the first call first.
     fn send_waiting(&mut self) {
         let mut waiting = std::mem::take(&mut self.waiting);
-        waiting.retain_mut(|Waiting { stream, rest }| {
+        waiting.retain_mut(|Waiting { stream, rest, flags }| {
             let at = (*stream - self.first) as usize / 2;
             let Some(Some(call)) = self.calls.get_mut(at) else { return false };
             let mut sent = 0;
@@ -225,7 +263,7 @@ impl Connection {
                 if take == 0 {
                     break;
                 }
-                let ends = if sent + take == rest.len() { END_STREAM } else { 0 };
+                let ends = if sent + take == rest.len() { *flags } else { 0 };
                 head(take, DATA, ends, *stream, &mut self.out);
                 self.out.extend_from_slice(&rest[sent..sent + take]);
                 self.window -= take as i64;
@@ -287,7 +325,7 @@ impl Connection {
                 let bytes = self.passing.min(input.len());
                 input = &input[bytes..];
                 self.passing -= bytes;
-                self.data(bytes);
+                self.data(bytes, sink);
                 if self.passing > 0 {
                     return Ok(0);
                 }
@@ -314,14 +352,18 @@ impl Connection {
         }
     }
 
-    /// Part of an answer's message.
-    fn data(&mut self, bytes: usize) {
+    /// Part of an answer's messages.
+    fn data(&mut self, bytes: usize, sink: &mut dyn FnMut(u64, End)) {
         self.came += bytes as u32;
         if self.came >= REFILL {
             update(std::mem::take(&mut self.came), &mut self.out);
         }
-        if let Some(call) = self.slot(self.passing_of).and_then(Option::as_mut) {
-            call.came += bytes;
+        let stream = self.passing_of;
+        let Some(call) = self.slot(stream).and_then(Option::as_mut) else { return };
+        call.came += bytes;
+        if call.each.is_some_and(|each| call.came >= each) {
+            sink(call.tag, End::Status(0, std::mem::take(&mut call.came)));
+            self.idle.push(stream);
         }
     }
 
@@ -417,6 +459,8 @@ impl Connection {
 
     fn remove(&mut self, stream: u32) -> Option<Call> {
         let call = self.slot(stream)?.take()?;
+        // It ends while nobody waits for an answer: rare, and then it's looked for.
+        self.idle.retain(|idle| call.each.is_none() || *idle != stream);
         self.in_flight -= 1;
         while let Some(None) = self.calls.front() {
             self.calls.pop_front();

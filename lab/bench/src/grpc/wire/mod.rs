@@ -36,8 +36,11 @@ pub struct Settings {
     pub most: usize,
     /// Whether a call is sent with its deadline, where that isn't out of reach.
     pub deadlines: bool,
-    /// How many bytes an answer's message has, if that is known: others are failures.
+    /// How many bytes an answer's messages have, with the five before each, if that is known: others are failures.
     pub answer: Option<usize>,
+    /// Whether a call is a message on a stream that goes on, which is answered by so many bytes as [`answer`](Self::answer)
+    /// says.
+    pub goes_on: bool,
     /// The name under which a call that ended with this code is counted.
     pub miss: fn(u32) -> &'static str,
 }
@@ -63,6 +66,7 @@ impl WireTarget {
     /// # Errors
     /// When the server isn't there, or doesn't speak HTTP/2.
     pub fn connect(server: SocketAddr, settings: Settings) -> anyhow::Result<Self> {
+        ensure!(settings.answer.is_some() || !settings.goes_on, "who goes on has to know how long answers are");
         ensure!(settings.connections > 0 && !settings.paths.is_empty(), "calls need a connection and a path");
         let mut buffer = vec![0; BUFFER];
         let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
@@ -108,7 +112,7 @@ impl WireTarget {
         connection.read(buffer, &mut |tag, end| {
             *outstanding -= 1;
             let answer = match end {
-                End::Status(0, came) if settings.answer.is_none_or(|length| came == length + 5) => Answer::Ok,
+                End::Status(0, came) if settings.answer.is_none_or(|length| came == length) => Answer::Ok,
                 End::Status(0, _) | End::Failed => Answer::Miss("no-answer"),
                 End::Status(code, _) => Answer::Miss((settings.miss)(code)),
             };
@@ -148,8 +152,9 @@ impl Target for WireTarget {
             return Err("not-sent");
         }
         let count = self.connections.len();
-        let number = (0..count).map(|more| (self.next + more) % count).find(|at| self.connections[*at].has_room());
-        let number = number.ok_or("not-sent")?;
+        let in_turn = || (0..count).map(|more| (self.next + more) % count);
+        let idle = self.settings.goes_on.then(|| in_turn().find(|at| self.connections[*at].has_idle())).flatten();
+        let number = idle.or_else(|| in_turn().find(|at| self.connections[*at].has_room())).ok_or("not-sent")?;
         self.next = (number + 1) % count;
         let is_limited = *deadlines && request.class.deadline < OUT_OF_REACH;
         let timeout: Option<Duration> = is_limited.then(|| left(request.expires(), clock::now()));
@@ -158,7 +163,10 @@ impl Target for WireTarget {
         if !connection.has_output() {
             self.unsent.push(number);
         }
-        connection.call(request.tag, &self.fields, path, timeout, request.payload);
+        match self.settings.answer.filter(|_| self.settings.goes_on) {
+            Some(answer) => connection.go_on(request.tag, &self.fields, path, request.payload, answer),
+            None => connection.call(request.tag, &self.fields, path, timeout, request.payload),
+        }
         self.outstanding += 1;
         Ok(())
     }
