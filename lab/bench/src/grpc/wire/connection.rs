@@ -197,14 +197,7 @@ impl Connection {
     }
 
     /// Sends the headers of a call.
-    fn begin(
-        &mut self,
-        tag: u64,
-        fields: &Fields,
-        path: usize,
-        timeout: Option<Duration>,
-        each: Option<usize>,
-    ) -> u32 {
+    fn begin(&mut self, tag: u64, fields: &Fields, path: usize, timeout: Option<Duration>, each: Option<usize>) -> u32 {
         let stream = self.first + 2 * self.calls.len() as u32;
         let at = self.out.len();
         self.out.extend([0; HEAD]);
