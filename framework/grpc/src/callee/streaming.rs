@@ -131,6 +131,9 @@ impl Slot {
         most: usize,
         buffer: &mut dyn FnMut(usize) -> Vec<u8>,
     ) -> Result<(), Status> {
+        if let Some(web) = &mut self.web {
+            return web.add(bytes, buffer);
+        }
         self.incoming.add(&mut bytes, most, buffer)?;
         if bytes.is_empty() { Ok(()) } else { Err(more_than_one()) }
     }

@@ -1,6 +1,7 @@
 //! A serving end and a client of `h2`, with memory between them.
 
 mod pipe;
+mod web;
 
 use super::*;
 use bytes::Bytes;

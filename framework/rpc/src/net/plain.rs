@@ -87,6 +87,9 @@ impl PlainCallee {
     fn of(serving: &ConnectionConfig, preface: [u8; 4], now: Time) -> Option<Self> {
         if preface == PREFACE {
             let mut callee = GrpcCallee::new(&serving.limits, serving.grpc?, now);
+            if let Some(web) = &serving.web {
+                callee.set_web(web.clone());
+            }
             if let Some(takes_streams) = &serving.takes_streams {
                 callee.set_takes_streams(Arc::clone(takes_streams));
             }
