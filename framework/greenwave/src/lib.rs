@@ -15,7 +15,7 @@ pub use greenwave_rpc::{
     Failure, GrpcSettings, Handler, Incoming, Instance, KeepingHandler, Limits, Marking, MetaError, Metadata, MethodId,
     Mode, Origin, Outgoing, ParallelUnit, Partial, Promise, Reason, Receipt, Reply, Router, SendOrder, Sending, Server,
     ServerConfig, ServerHandle, Snapshot, StageName, StageReceipt, StartError, Status, StreamHandler, Typed, Wait,
-    promise,
+    block_on, promise,
 };
 pub use greenwave_verbs::{Address, Backend, Choice, VerbsError};
 

@@ -41,9 +41,10 @@
 
 use crate::clock::monotonic;
 use crate::context::Context;
-use crate::local::{self, Pending};
+use crate::local::Pending;
 use crate::receipt::Receipt;
-use crate::status::{Check, Code, Status};
+use crate::status::{Code, Status};
+use crate::wait::wait;
 use crate::waiter::Waiter;
 use greenwave_policy::{Budget, Deadline};
 use greenwave_proto::connection::StreamMessage;
@@ -59,9 +60,6 @@ const UNSENT_MOST: usize = 256 << 10;
 
 /// Bytes of messages that are taken before the loop is told so. Less than half of what a peer may send ahead.
 const TAKEN_LEAST: usize = 32 << 10;
-
-/// How often who waits looks whether the context was cancelled meanwhile, as everywhere else in this crate.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// The loop that has a stream's connection, as seen by whoever has the stream.
 pub(crate) trait Home: Send + Sync {
@@ -303,31 +301,6 @@ impl Pending for Outbound {
             if is_free { (false, waiter) } else { (true, std::mem::replace(&mut state.waiter, waiter)) }
         });
         registered
-    }
-}
-
-/// Waits until there is something: suspended in a handler, elsewhere blocked.
-fn wait<P: Pending + 'static, R>(
-    pending: &Arc<P>,
-    context: &Context,
-    mut look: impl FnMut() -> Option<Result<R, Status>>,
-) -> Result<R, Status> {
-    let mailbox = local::mailbox();
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        // In a handler the head's time. One that has run for long since then is resumed at once, with a later one.
-        let now = mailbox.as_ref().map_or_else(monotonic, |mailbox| mailbox.resumed());
-        context.ask(Check::Wait, now).into_result()?;
-        let until = context.gate().closes().min(now + LOOK_EVERY);
-        match &mailbox {
-            Some(mailbox) => mailbox.wait_for(Arc::<P>::clone(pending), until),
-            None if pending.register(Waiter::Thread(std::thread::current())) => {
-                std::thread::park_timeout(until.since(now));
-            }
-            None => {}
-        }
     }
 }
 
