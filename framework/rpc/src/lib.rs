@@ -168,7 +168,7 @@ pub use client::config::{ChannelConfig, Delivery, Mode};
 pub use client::core::Dispatcher;
 pub use client::shared_stream::ChannelStream;
 pub use config::{ConfigError, Instance, Limits, ServerConfig, Wait};
-pub use context::Context;
+pub use context::{CALLED, Context};
 pub use counters::Snapshot;
 pub use fanout::{Aggregator, AggregatorConfig, Answered, ParallelUnit, Partial};
 pub use greenwave_grpc::GrpcSettings;

@@ -155,6 +155,21 @@ impl Router {
         self
     }
 
+    /// Adds a service whose methods are not known by name: every method of it that was not added otherwise is the handler's,
+    /// as a stream in both directions. [`Context::called`] says which one is meant. `service` is its full name,
+    /// `package.Service`.
+    ///
+    /// Clients of gRPC call it by whatever name. Greenwave's own call the method `package.Service/*` as a stream, and say the
+    /// full name as metadata named [`CALLED`](crate::CALLED).
+    #[must_use]
+    pub fn hosted(
+        self,
+        service: &str,
+        handler: impl Fn(&Context, Incoming, Outgoing) -> Result<(), Status> + Send + Sync + 'static,
+    ) -> Self {
+        self.streaming(&format!("{service}/*"), handler)
+    }
+
     /// Adds a `FileDescriptorSet` (protobuf) that clients may ask for, so that they can build requests from JSON.
     #[must_use]
     pub fn descriptors(mut self, set: &'static [u8]) -> Self {
