@@ -13,9 +13,9 @@ pub use greenwave_rpc::{
     Aggregator, AggregatorConfig, Answered, Awaited, Body, Broken, CALLED, CallFuture, CallQueue, Channel,
     ChannelConfig, ChannelStream, Check, Code, Completion, ConfigError, Conflict, ConnectionId, Context, Delivery,
     Dispatcher, Failure, GrpcSettings, Handler, Incoming, Instance, KeepingHandler, Limits, Marking, MetaError,
-    Metadata, MethodId, Mode, Origin, Outgoing, ParallelUnit, Partial, Promise, Reason, Receipt, Reply, Router,
+    Metadata, MethodId, Mode, Next, Origin, Outgoing, ParallelUnit, Partial, Promise, Reason, Receipt, Reply, Router,
     SendOrder, Sending, Server, ServerConfig, ServerHandle, Snapshot, StageName, StageReceipt, StartError, Status,
-    StreamHandler, Typed, Wait, block_on, promise,
+    StreamHandler, Typed, Wait, WebSettings, block_on, promise,
 };
 pub use greenwave_verbs::{Address, Backend, Choice, VerbsError};
 

@@ -7,16 +7,12 @@
 use crate::clock::monotonic;
 use greenwave_policy::{Budget, Deadline, Time};
 use greenwave_proto::connection::Terms;
-use greenwave_proto::context::{Aside, Parts};
+use greenwave_proto::context::{Aside, CALLED, Parts};
 use greenwave_proto::status::{Check, Status};
 use greenwave_proto::wire::MetaError;
 use greenwave_proto::{Gate, Ruling};
 use greenwave_quanta::critical;
 use std::time::Duration;
-
-/// The name of the metadata that say which method of a hosted service is called, where its id says only the service: the full
-/// name, `package.Service/Method`. No header of gRPC's can have this name.
-pub const CALLED: &str = ":path";
 
 /// A request's deadline, age and cancellation. Cheap to clone; clones are the same request.
 #[derive(Clone, Debug)]

@@ -141,7 +141,7 @@
 #![forbid(unsafe_code)]
 
 // Each of these modules uses only those before it: clock, counters, waiter, config, net, local, context, wait, promise,
-// block_on, stream, service, client, fanout, server.
+// block_on, stream, transcoding, service, client, fanout, server.
 
 mod block_on;
 mod client;
@@ -158,6 +158,7 @@ mod promise;
 mod server;
 mod service;
 mod stream;
+mod transcoding;
 mod wait;
 mod waiter;
 
@@ -168,17 +169,19 @@ pub use client::config::{ChannelConfig, Delivery, Mode};
 pub use client::core::Dispatcher;
 pub use client::shared_stream::ChannelStream;
 pub use config::{ConfigError, Instance, Limits, ServerConfig, Wait};
-pub use context::{CALLED, Context};
+pub use context::Context;
 pub use counters::Snapshot;
 pub use fanout::{Aggregator, AggregatorConfig, Answered, ParallelUnit, Partial};
 pub use greenwave_grpc::GrpcSettings;
+pub use greenwave_proto::context::CALLED;
 pub use greenwave_proto::wire::MetaError;
 pub use greenwave_proto::{
     Body, Check, Code, Failure, Marking, MethodId, Origin, Reason, Receipt, Reply, SendOrder, Sending, StageName,
     StageReceipt, Status, Typed,
 };
 use greenwave_proto::{receipt, status, wire};
+pub use greenwave_web::WebSettings;
 pub use promise::{Awaited, Broken, Promise, promise};
 pub use server::{Server, ServerHandle, StartError};
-pub use service::{Conflict, Handler, KeepingHandler, Router, StreamHandler};
+pub use service::{Conflict, Handler, KeepingHandler, Next, Router, StreamHandler};
 pub use stream::{Incoming, Metadata, Outgoing};

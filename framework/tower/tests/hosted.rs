@@ -1,7 +1,6 @@
 //! Services of tonic's in a Greenwave server, unchanged, called by tonic's client.
 
 #[path = "../examples/tonic_hosted/words.rs"]
-#[allow(dead_code)]
 mod words;
 
 use bytes::Bytes;
@@ -11,6 +10,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio_stream::StreamExt;
+use tokio_stream::wrappers::ReceiverStream;
 use tonic::codegen::BoxStream;
 use tonic::metadata::MetadataValue;
 use tonic::server::NamedService;
@@ -151,7 +151,6 @@ fn on_a_runtime(test: impl Future<Output = ()>) {
 }
 
 #[test]
-#[ignore = "answers over gRPC have no metadata yet"]
 fn a_unary_method_is_served_with_metadata_both_ways() {
     on_a_runtime(async {
         let it = hosting(ServerConfig::default(), named);
@@ -216,7 +215,6 @@ fn a_future_is_dropped_at_the_deadline_and_when_the_client_gives_up() {
 }
 
 #[test]
-#[ignore = "answers over gRPC have no metadata yet"]
 fn a_failure_comes_back_with_its_text_its_details_and_its_metadata() {
     on_a_runtime(async {
         let it = hosting(ServerConfig::default(), named);
@@ -237,6 +235,91 @@ fn what_an_interceptor_refuses_is_refused() {
         });
         let failed = it.client().await.count(asking("text")).await.unwrap_err();
         assert_eq!((failed.code(), failed.message()), (Code::Unauthenticated, "who are you?"));
+    });
+}
+
+/// With no method named.
+fn unnamed(service: WordsServer<Asked>) -> Router {
+    host(service, WordsServer::<Asked>::NAME).on(tokio::runtime::Handle::current()).router()
+}
+
+async fn rest(mut stream: Streaming<Bytes>) -> Result<Vec<Bytes>, Status> {
+    let mut all = Vec::new();
+    while let Some(message) = stream.message().await? {
+        all.push(message);
+    }
+    Ok(all)
+}
+
+#[test]
+fn methods_of_all_kinds_are_served_whether_they_are_named_or_not() {
+    on_a_runtime(async {
+        for make in [named, unnamed] {
+            let it = hosting(ServerConfig::default(), make);
+            let mut client = it.client().await;
+            assert_eq!(client.count(asking("text")).await.unwrap().into_inner(), "text");
+            let split = client.split(asking("one two three")).await.unwrap();
+            assert_eq!(rest(split.into_inner()).await.unwrap(), ["one", "two", "three"]);
+            let large: Vec<Bytes> = (0..50_u8).map(|byte| vec![byte; 50_000].into()).collect();
+            let joined = client.join(tokio_stream::iter(large.clone())).await.unwrap();
+            assert!(joined.into_inner() == large.concat());
+            let (sender, receiver) = mpsc::channel(1);
+            let mut shouted = client.shout(Request::new(ReceiverStream::new(receiver))).await.unwrap().into_inner();
+            for word in ["ping", "pong"] {
+                // Each is answered before the next is sent.
+                sender.send(word.into()).await.unwrap();
+                assert_eq!(shouted.message().await.unwrap().unwrap(), word.to_ascii_uppercase());
+            }
+            drop(sender);
+            assert_eq!(shouted.message().await.unwrap(), None);
+        }
+    });
+}
+
+#[test]
+fn a_stream_that_fails_has_its_messages_before_that() {
+    on_a_runtime(async {
+        let it = hosting(ServerConfig::default(), unnamed);
+        let mut split = it.client().await.split(asking("one fail")).await.unwrap().into_inner();
+        assert_eq!(split.message().await.unwrap().unwrap(), "one");
+        assert_eq!(split.message().await.unwrap().unwrap(), "fail");
+        let failed = split.message().await.unwrap_err();
+        assert_eq!((failed.code(), failed.message()), (Code::DataLoss, "the rest is lost"));
+    });
+}
+
+#[test]
+fn a_stream_ends_with_its_client_and_with_its_deadline() {
+    on_a_runtime(async {
+        let mut it = hosting(ServerConfig::default(), unnamed);
+        let mut client = it.client().await;
+        for deadline in [None, Some(Duration::from_millis(50))] {
+            let (sender, receiver) = mpsc::channel(1);
+            let mut request = Request::new(ReceiverStream::new(receiver));
+            if let Some(deadline) = deadline {
+                request.set_timeout(deadline);
+            }
+            let shouted = client.shout(request).await;
+            if deadline.is_none() {
+                sender.send("ping".into()).await.unwrap();
+                let mut shouted = shouted.unwrap().into_inner();
+                assert_eq!(shouted.message().await.unwrap().unwrap(), "PING");
+            }
+            it.dropped.recv().await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_method_that_the_service_does_not_have_is_unimplemented() {
+    on_a_runtime(async {
+        let it = hosting(ServerConfig::default(), unnamed);
+        let address = it.server.addresses()[0].to_string().replace("tcp://", "http://");
+        let mut client = tonic::client::Grpc::new(Endpoint::from_shared(address).unwrap().connect().await.unwrap());
+        client.ready().await.unwrap();
+        let path = tonic::codegen::http::uri::PathAndQuery::from_static("/example.Words/Other");
+        let failed = client.unary(asking(""), path, words::AsIs).await.unwrap_err();
+        assert_eq!(failed.code(), Code::Unimplemented);
     });
 }
 

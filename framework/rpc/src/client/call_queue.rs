@@ -53,7 +53,7 @@ impl CallQueue {
 
     pub(crate) fn with_clock(address: &Address, config: &ChannelConfig, clock: Clock) -> Result<Self, Status> {
         config.validate()?;
-        let mut net = Net::new(config.backend.for_address(address), &config.limits, clock.clone(), false, false, None)
+        let mut net = Net::new(config.backend.for_address(address), &config.limits, clock.clone(), false, &[], None)
             .map_err(|error| Status::refused(Reason::Unreachable, error.to_string()))?;
         let peer = net.open(config.route(address.clone()));
         let (tags, events, done) = (Slab::new(), Vec::new(), VecDeque::new());

@@ -180,6 +180,7 @@ impl ChannelConfig {
             absolute: *absolute,
             sending: *sending,
             grpc: None,
+            web: None,
         };
         Route { address, connection, tls: tls.clone(), reconnect: *reconnect, jitter_seed: *jitter_seed }
     }

@@ -26,8 +26,8 @@ impl Net {
                 Fate::Gone(endpoint, reason) => self.gone(now, endpoint, reason, events),
                 Fate::Expel(key, violation) => self.expel(now, key, &violation, events),
                 Fate::Leave(key) => self.leave(now, key, events),
-                Fate::Finish(key) => self.finish_grpc(now, key, None, events),
-                Fate::Dismiss(key, over) => self.finish_grpc(now, key, Some(over), events),
+                Fate::Finish(key) => self.finish_plain(now, key, None, events),
+                Fate::Dismiss(key, over) => self.finish_plain(now, key, Some(over), events),
             }
         }
     }
@@ -136,9 +136,9 @@ impl Net {
                 self.ends.counters.connections.sub(1);
                 self.ends.remove(index);
             }
-            End::Grpc(callee) => {
+            End::Plain(callee) => {
                 let key = PeerKey { index, serial: peer.serial };
-                events.extend(callee.open_calls().map(|(call, task)| Event::Cancelled(key, call, task)));
+                callee.each_open_call(&mut |call, task| events.push(Event::Cancelled(key, call, task)));
                 self.ends.counters.connections.sub(1);
                 self.ends.remove(index);
             }
@@ -150,7 +150,7 @@ impl Net {
         let indices: Vec<usize> = self.ends.peers.iter().map(|(index, _)| index).collect();
         for index in indices {
             if let Some(endpoint) = self.ends.disconnect(index) {
-                if let End::Grpc(callee) = &mut self.ends.peers[index].end {
+                if let End::Plain(callee) = &mut self.ends.peers[index].end {
                     callee.close(now, &mut Endpoint { queue: &mut *self.queue, id: endpoint });
                 }
                 self.close(now, endpoint, Close::Flush);

@@ -7,11 +7,11 @@ use super::agenda::Agenda;
 use super::dialer::Dialer;
 use super::directory::Directory;
 use super::endpoint::Endpoint;
+use super::plain::{PlainCallee, PlainOver};
 use super::pool::Pool;
 use super::rotation::Elsewhere;
 use super::{ConnectionConfig, Event, News, PeerKey};
 use crate::counters::Counters;
-use greenwave_grpc::{GrpcCallee, Over};
 use greenwave_policy::{Rotation, Time};
 use greenwave_proto::connection::{Callee, CalleeEvent, Caller, Finished, Link, Violation};
 use greenwave_verbs::{CloseReason, EndpointId, Event as QueueEvent, VerbsError};
@@ -74,8 +74,8 @@ pub(super) enum End {
         caller: Box<Caller>,
     },
     Callee(Box<Callee>),
-    /// A serving end whose client speaks gRPC.
-    Grpc(Box<GrpcCallee>),
+    /// A serving end whose client speaks another protocol.
+    Plain(Box<PlainCallee>),
 }
 
 /// For how long connections must have been accepted until it is over that they can't be.
@@ -94,10 +94,10 @@ pub(super) enum Fate {
     Expel(PeerKey, Violation),
     /// The server of this calling end takes no further calls, or has answered the last one.
     Leave(PeerKey),
-    /// A connection of gRPC's is over.
+    /// A connection of another protocol is over.
     Finish(PeerKey),
     /// The same, because of what the peer didn't do.
-    Dismiss(PeerKey, Over),
+    Dismiss(PeerKey, PlainOver),
 }
 
 impl Ends {
@@ -203,7 +203,7 @@ impl Ends {
             peer.noted = Time::MAX;
             if peer.due() <= now {
                 let key = PeerKey { index, serial: peer.serial };
-                if let End::Grpc(callee) = &mut peer.end {
+                if let End::Plain(callee) = &mut peer.end {
                     let (late, counters) = (&mut *events, &self.counters);
                     if let Some(over) = callee.on_timeout(now, &mut |event| tell(key, Some(event), late, counters)) {
                         self.fates.push(Fate::Dismiss(key, over));
@@ -238,7 +238,7 @@ impl Ends {
     pub(super) fn on_event(&mut self, now: Time, event: QueueEvent<'_>, events: &mut Vec<Event>) {
         match event {
             QueueEvent::Received { .. } => {}
-            QueueEvent::Plain { endpoint } => self.begin_grpc(now, endpoint),
+            QueueEvent::Plain { endpoint, preface } => self.begin_plain(now, endpoint, preface),
             QueueEvent::Writable { endpoint } | QueueEvent::Connected { endpoint } => {
                 if let Some(index) = self.index_of(endpoint) {
                     self.mark(index);
@@ -310,7 +310,7 @@ impl Ends {
                 let received = received.map(|event| tell(key, event, events, counters));
                 (received, &callee.link)
             }
-            End::Grpc(_) => return self.receive_grpc(now, index, chunk, events),
+            End::Plain(_) => return self.receive_plain(now, index, chunk, events),
         };
         match received {
             Ok(()) => {
@@ -362,13 +362,13 @@ impl Peer {
             End::Caller(dialer) => Some(&mut dialer.caller.link),
             End::Leaving { caller, .. } => Some(&mut caller.link),
             End::Callee(callee) => Some(&mut callee.link),
-            End::Grpc(_) => None,
+            End::Plain(_) => None,
         }
     }
 
     fn has_output(&mut self) -> bool {
         match &mut self.end {
-            End::Grpc(callee) => callee.has_output(),
+            End::Plain(callee) => callee.has_output(),
             _ => self.link().is_some_and(|link| link.has_output()),
         }
     }
@@ -389,7 +389,7 @@ impl Peer {
     fn due(&mut self) -> Time {
         match &mut self.end {
             _ if self.endpoint.is_none() => Time::MAX,
-            End::Grpc(callee) => callee.next_timeout(),
+            End::Plain(callee) => callee.next_timeout(),
             _ => self.link().map_or(Time::MAX, |link| link.next_timeout()),
         }
     }
@@ -406,7 +406,7 @@ impl Peer {
             End::Leaving { caller, .. } => caller.transmit(now, endpoint, spare),
             End::Callee(callee) => callee.transmit(now, endpoint, spare),
             // That is the ends' to do, as it may find calls.
-            End::Grpc(_) => Ok(()),
+            End::Plain(_) => Ok(()),
         }
     }
 
@@ -417,7 +417,7 @@ impl Peer {
             End::Caller(dialer) => dialer.caller.on_timeout(now, &mut done),
             End::Leaving { caller, .. } => caller.on_timeout(now, &mut done),
             End::Callee(callee) => callee.link.on_timeout(now),
-            End::Grpc(_) => Ok(()),
+            End::Plain(_) => Ok(()),
         }
     }
 }

@@ -20,7 +20,7 @@ struct Timed(Net, Arc<AtomicU64>);
 fn timed(network: &Network) -> Timed {
     let nanos = Arc::<AtomicU64>::default();
     let clock = Clock::Virtual(Arc::clone(&nanos));
-    Timed(Net::new(Choice::Memory(network.clone()), &Limits::default(), clock, false, false, None).unwrap(), nanos)
+    Timed(Net::new(Choice::Memory(network.clone()), &Limits::default(), clock, false, &[], None).unwrap(), nanos)
 }
 
 fn route(to: &str) -> Route {

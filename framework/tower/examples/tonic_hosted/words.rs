@@ -157,7 +157,7 @@ fn path(path: &'static str) -> http::uri::PathAndQuery {
 
 /// Messages are bytes.
 #[derive(Clone, Copy, Debug, Default)]
-struct AsIs;
+pub(crate) struct AsIs;
 
 impl Codec for AsIs {
     type Encode = Bytes;
