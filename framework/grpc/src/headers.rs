@@ -213,8 +213,11 @@ mod tests {
         }
 
         fn read(&mut self, headers: &[(&str, &str)], trusts_envoy: bool) -> Option<Result<Call, Refused>> {
-            let head = [(":scheme", "http"), (":path", "/a.A/One"), (":authority", "here")];
-            let (pseudo, regular): (Vec<_>, Vec<_>) = headers.iter().partition(|(name, _)| name.starts_with(':'));
+            let is_path = |header: &(&str, &str)| header.0 == ":path";
+            let path = headers.iter().copied().find(is_path).unwrap_or((":path", "/a.A/One"));
+            let head = [(":scheme", "http"), path, (":authority", "here")];
+            let headers = headers.iter().filter(|header| !is_path(header));
+            let (pseudo, regular): (Vec<_>, Vec<_>) = headers.partition(|(name, _)| name.starts_with(':'));
             let all = pseudo.into_iter().chain(&head).chain(regular);
             let all: Vec<Header<'_>> =
                 all.map(|(name, value)| Header::Plain(name.as_bytes(), value.as_bytes())).collect();
@@ -331,10 +334,12 @@ mod tests {
             let method = MethodId::of(if stands_for_all { "a.A/*" } else { path });
             Named { method, takes_stream: stands_for_all, stands_for_all }
         }));
-        let mut read = |path| reader.read(&[METHOD, TYPE, (":path", path)], false).unwrap().unwrap();
-        // The first of both paths counts.
+        let mut read = |path: &str| {
+            let path = format!("/{path}");
+            reader.read(&[METHOD, TYPE, (":path", &path)], false).unwrap().unwrap()
+        };
         for path in ["a.A/One", "a.A/Two", "b.B/One", "a.A/One"] {
-            let call = read(&*format!("/{path}"));
+            let call = read(path);
             let is_hosted = path.starts_with('a');
             assert_eq!((call.method == MethodId::of("a.A/*"), call.streams), (is_hosted, is_hosted));
             let said = [(CALLED, path.as_bytes().to_vec())];

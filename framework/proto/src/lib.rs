@@ -33,7 +33,7 @@ pub use coding::{Coding, Format};
 pub use context::Context;
 pub use gate::{Gate, Ruling};
 pub use limits::{ConfigError, Limits};
-pub use outcome::{Body, Failure, Outcome, Reply, Typed};
+pub use outcome::{AnswerMetadata, Body, Failure, Outcome, Reply, Typed};
 pub use receipt::{Receipt, StageReceipt};
 pub use sending::{Marking, SendOrder, Sending};
 pub use status::{Check, Code, Origin, Reason, Status};

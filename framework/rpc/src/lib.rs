@@ -176,8 +176,8 @@ pub use greenwave_grpc::GrpcSettings;
 pub use greenwave_proto::context::CALLED;
 pub use greenwave_proto::wire::MetaError;
 pub use greenwave_proto::{
-    Body, Check, Code, Failure, Marking, MethodId, Origin, Reason, Receipt, Reply, SendOrder, Sending, StageName,
-    StageReceipt, Status, Typed,
+    AnswerMetadata, Body, Check, Code, Failure, Marking, MethodId, Origin, Reason, Receipt, Reply, SendOrder, Sending,
+    StageName, StageReceipt, Status, Typed,
 };
 use greenwave_proto::{receipt, status, wire};
 pub use greenwave_web::WebSettings;

@@ -292,7 +292,7 @@ impl Net {
     pub(crate) fn send(&mut self, key: PeerKey, call: CallId, message: StreamMessage) {
         match self.ends.peer(key).map(|peer| &mut peer.end) {
             Some(End::Callee(callee)) => callee.send(call, message),
-            Some(End::Grpc(callee)) => callee.send(call, message),
+            Some(End::Plain(callee)) => callee.send(call, message),
             _ => return,
         }
         self.ends.mark(key.index);
@@ -302,7 +302,7 @@ impl Net {
     pub(crate) fn begin_answer(&mut self, key: PeerKey, call: CallId, metadata: &[u8]) {
         match self.ends.peer(key).map(|peer| &mut peer.end) {
             Some(End::Callee(callee)) => callee.begin_answer(call, metadata),
-            Some(End::Grpc(callee)) => callee.begin_answer(call, metadata),
+            Some(End::Plain(callee)) => callee.begin_answer(call, metadata),
             _ => return,
         }
         self.ends.mark(key.index);
@@ -312,7 +312,7 @@ impl Net {
     pub(crate) fn consumed(&mut self, key: PeerKey, call: CallId, bytes: usize) {
         match self.ends.peer(key).map(|peer| &mut peer.end) {
             Some(End::Callee(callee)) => callee.consumed(call, bytes),
-            Some(End::Grpc(callee)) => callee.consumed(call, bytes),
+            Some(End::Plain(callee)) => callee.consumed(call, bytes),
             _ => return,
         }
         self.ends.mark(key.index);
@@ -382,7 +382,7 @@ impl Net {
     pub(crate) fn flush(&mut self, now: Time) {
         let mut posted = false;
         while let Some(index) = self.ends.next_dirty() {
-            let Ends { peers, pool, .. } = &mut self.ends;
+            let Ends { peers, pool, late, counters, .. } = &mut self.ends;
             let peer = &mut peers[index];
             let Some(id) = peer.endpoint else { continue };
             if peer.is_long() {
@@ -399,6 +399,7 @@ impl Net {
                 // The queue reports the connection's end on its own; until then there is nothing to be done for it.
                 tracing::debug!(endpoint = %id, %error, "not sent");
             }
+            peer.tell_streams(index, late, counters);
             if let Some(memory) = peer.link().and_then(Link::reclaim) {
                 pool.put_queue(memory);
             }

@@ -463,7 +463,7 @@ impl<T> Outgoing<T> {
 
     fn send_due(&mut self, context: &Context, message: T, deadline: Deadline) -> Result<(), Status> {
         let mut item = Some(Item::Message(StreamMessage { body: (self.encode)(message)?, deadline }));
-        self.begin(context);
+        self.begin_with_message(context);
         wait(&self.outbound.0, context, || match self.outbound.0.push(&mut item) {
             Ok(true) => Some(Ok(())),
             Ok(false) => None,
@@ -491,13 +491,24 @@ impl<T> Outgoing<T> {
         self.outbound.0.end();
     }
 
-    /// Tells the caller at once what was [said](Context::lead) to go before the answer; otherwise that goes with the first message.
+    /// Begins the answer at once, with what was [said](Context::lead) to go before it, if anything was; otherwise that goes with the
+    /// first message. Callers may wait for it: tonic's have no stream to read from before.
     pub fn begin(&mut self, context: &Context) {
+        if !std::mem::replace(&mut self.has_begun, true) {
+            self.lead(context.take_leading().unwrap_or_default());
+        }
+    }
+
+    fn begin_with_message(&mut self, context: &Context) {
         if !std::mem::replace(&mut self.has_begun, true)
             && let Some(leading) = context.take_leading()
         {
-            let _over_already = self.outbound.0.push(&mut Some(Item::Leading(leading)));
+            self.lead(leading);
         }
+    }
+
+    fn lead(&self, leading: Arc<[u8]>) {
+        let _over_already = self.outbound.0.push(&mut Some(Item::Leading(leading)));
     }
 }
 

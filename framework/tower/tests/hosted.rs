@@ -317,7 +317,7 @@ fn a_method_that_the_service_does_not_have_is_unimplemented() {
         let address = it.server.addresses()[0].to_string().replace("tcp://", "http://");
         let mut client = tonic::client::Grpc::new(Endpoint::from_shared(address).unwrap().connect().await.unwrap());
         client.ready().await.unwrap();
-        let path = tonic::codegen::http::uri::PathAndQuery::from_static("/example.Words/Other");
+        let path = http::uri::PathAndQuery::from_static("/example.Words/Other");
         let failed = client.unary(asking(""), path, words::AsIs).await.unwrap_err();
         assert_eq!(failed.code(), Code::Unimplemented);
     });

@@ -3,6 +3,7 @@
 mod pipe;
 
 use super::*;
+use crate::Named;
 use bytes::Bytes;
 use greenwave_policy::Deadline;
 use greenwave_proto::connection::{Answer, Arrival, Extra, StreamMessage};

@@ -98,7 +98,11 @@ impl CallQueue {
         self.net.abandon(peer, token, &mut self.events);
         let total = self.clock.now().since(started);
         let status = Status::refused(Reason::Cancelled, "");
-        self.done.push_back(Completion { tag, result: Err(Failure { status, receipt: None, total }), total });
+        self.done.push_back(Completion {
+            tag,
+            result: Err(Failure { status, receipt: None, total, metadata: None }),
+            total,
+        });
     }
 
     /// Writes the calls made so far, together.

@@ -181,6 +181,7 @@ impl ChannelConfig {
             sending: *sending,
             grpc: None,
             web: None,
+            methods: None,
         };
         Route { address, connection, tls: tls.clone(), reconnect: *reconnect, jitter_seed: *jitter_seed }
     }

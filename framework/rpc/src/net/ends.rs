@@ -294,12 +294,12 @@ impl Ends {
                 if caller.going().is_some() && received.is_ok() {
                     fates.push(Fate::Leave(key));
                 }
-                tell_streams(caller, events);
+                tell_caller(caller, events);
                 (received, &caller.link)
             }
             End::Leaving { caller, .. } => {
                 let received = caller.receive(now, chunk, |len| pool.take_for(len), &mut done);
-                tell_streams(caller, events);
+                tell_caller(caller, events);
                 if caller.unfinished() == 0 && received.is_ok() {
                     fates.push(Fate::Leave(key));
                 }
@@ -308,6 +308,7 @@ impl Ends {
             End::Callee(callee) => {
                 let received = callee.receive(now, chunk, |len| pool.take_about(len));
                 let received = received.map(|event| tell(key, event, events, counters));
+                tell_callee(key, callee, events, counters);
                 (received, &callee.link)
             }
             End::Plain(_) => return self.receive_plain(now, index, chunk, events),
@@ -333,9 +334,17 @@ impl Ends {
 
 /// Says what came for streams at an end that makes calls.
 #[inline(always)]
-fn tell_streams(caller: &mut Caller, events: &mut Vec<Event>) {
+fn tell_caller(caller: &mut Caller, events: &mut Vec<Event>) {
     while let Some(event) = caller.stream_event() {
         events.push(Event::Answered(event));
+    }
+}
+
+/// Says what else came for streams at an end that serves calls.
+#[inline(always)]
+fn tell_callee(key: PeerKey, callee: &mut Callee, events: &mut Vec<Event>, counters: &Counters) {
+    while let Some(event) = callee.stream_event() {
+        tell(key, Some(event), events, counters);
     }
 }
 
@@ -363,6 +372,18 @@ impl Peer {
             End::Leaving { caller, .. } => Some(&mut caller.link),
             End::Callee(callee) => Some(&mut callee.link),
             End::Plain(_) => None,
+        }
+    }
+
+    /// Says what of streams has gone out, and what was found about them.
+    #[inline(always)]
+    pub(super) fn tell_streams(&mut self, index: usize, events: &mut Vec<Event>, counters: &Counters) {
+        let key = PeerKey { index, serial: self.serial };
+        match &mut self.end {
+            End::Caller(dialer) => tell_caller(&mut dialer.caller, events),
+            End::Leaving { caller, .. } => tell_caller(caller, events),
+            End::Callee(callee) => tell_callee(key, callee, events, counters),
+            End::Plain(_) => {}
         }
     }
 

@@ -9,7 +9,7 @@ use crate::wire::CallId;
 use greenwave_grpc::{GrpcCallee, PREFACE};
 use greenwave_policy::Time;
 use greenwave_proto::PlainTransport;
-use greenwave_proto::connection::{Answer, CalleeEvent};
+use greenwave_proto::connection::{Answer, CalleeEvent, StreamMessage};
 use greenwave_verbs::{Close, EndpointId, VerbsError};
 use greenwave_web::{PREFACES, WebCallee};
 use std::sync::Arc;
@@ -116,6 +116,27 @@ impl PlainCallee {
 
     pub(super) fn answer(&mut self, answer: Answer) {
         either!(self, callee => callee.answer(answer));
+    }
+
+    pub(super) fn send(&mut self, call: CallId, message: StreamMessage) {
+        match self {
+            Self::Grpc(callee) => callee.send(call, message),
+            Self::Web(_) => {}
+        }
+    }
+
+    pub(super) fn begin_answer(&mut self, call: CallId, metadata: &[u8]) {
+        match self {
+            Self::Grpc(callee) => callee.begin_answer(call, metadata),
+            Self::Web(_) => {}
+        }
+    }
+
+    pub(super) fn consumed(&mut self, call: CallId, bytes: usize) {
+        match self {
+            Self::Grpc(callee) => callee.consumed(call, bytes),
+            Self::Web(_) => {}
+        }
     }
 
     pub(super) fn served_by(&mut self, call: CallId, task: usize) {

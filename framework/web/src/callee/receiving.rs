@@ -223,6 +223,8 @@ impl WebCallee {
                     deadline: Deadline::at(received, budget),
                     birth: received,
                     parallel_unit: false,
+                    streams: false,
+                    answer_streams: false,
                     received,
                     metadata,
                     coding,

@@ -137,14 +137,14 @@ impl Callee {
     /// A message has come, or the last of the request, or the last of what nobody wants.
     fn came(&mut self, call: CallId, message: Option<StreamMessage>) {
         let Some(special) = self.special(call) else { return };
-        let (task, answered) = (known(special.task), special.answered);
+        let answered = special.answered;
         let is_over = special.inflow.as_ref().is_some_and(Inflow::is_over);
         if let Some(message) = message {
-            self.events.push_back(CalleeEvent::Message(call, task, message));
+            self.events.push_back(CalleeEvent::Message(call, message));
         }
         match (is_over, answered) {
             (true, true) => self.slots[slot_of(call)].1 = Slot::Free,
-            (true, false) => self.events.push_back(CalleeEvent::Ended(call, task)),
+            (true, false) => self.events.push_back(CalleeEvent::Ended(call)),
             (false, _) => {}
         }
     }
@@ -301,8 +301,8 @@ impl Callee {
             return Some(event);
         }
         while let Some((call, bytes)) = self.link.next_sent() {
-            if let Some((call, task)) = self.special(call).and_then(|special| special.open()) {
-                return Some(CalleeEvent::Sent(call, task, bytes));
+            if let Some((call, _)) = self.special(call).and_then(|special| special.open()) {
+                return Some(CalleeEvent::Sent(call, bytes));
             }
         }
         None
