@@ -87,6 +87,15 @@ impl Words for Asked {
 
     async fn split(&self, text: Request<Bytes>) -> Result<Response<BoxStream<Bytes>>, Status> {
         let words: Vec<_> = text.get_ref().split(|byte| *byte == b' ').map(Bytes::copy_from_slice).collect();
+        if words == ["never"] {
+            let guard = Guard(self.dropped.clone());
+            let never = tokio_stream::once(Ok("one".into())).chain(tokio_stream::pending());
+            let with_it = never.map(move |word| {
+                let _with_it = &guard;
+                word
+            });
+            return Ok(Response::new(Box::pin(with_it)));
+        }
         let fails = words.last().is_some_and(|last| last == "fail");
         let end = fails.then(|| Err(Status::data_loss("the rest is lost")));
         Ok(Response::new(Box::pin(tokio_stream::iter(words.into_iter().map(Ok).chain(end)))))
@@ -293,20 +302,21 @@ fn a_stream_ends_with_its_client_and_with_its_deadline() {
     on_a_runtime(async {
         let mut it = hosting(ServerConfig::default(), unnamed);
         let mut client = it.client().await;
-        for deadline in [None, Some(Duration::from_millis(50))] {
-            let (sender, receiver) = mpsc::channel(1);
-            let mut request = Request::new(ReceiverStream::new(receiver));
-            if let Some(deadline) = deadline {
-                request.set_timeout(deadline);
-            }
-            let shouted = client.shout(request).await;
-            if deadline.is_none() {
-                sender.send("ping".into()).await.unwrap();
-                let mut shouted = shouted.unwrap().into_inner();
-                assert_eq!(shouted.message().await.unwrap().unwrap(), "PING");
-            }
-            it.dropped.recv().await.unwrap();
-        }
+        let mut split = client.split(asking("never")).await.unwrap().into_inner();
+        assert_eq!(split.message().await.unwrap().unwrap(), "one");
+        drop(split);
+        it.dropped.recv().await.unwrap();
+        let (_sender, receiver) = mpsc::channel(1);
+        let mut request = Request::new(ReceiverStream::new(receiver));
+        request.set_timeout(Duration::from_millis(50));
+        let shouted = client.shout(request).await;
+        it.dropped.recv().await.unwrap();
+        // Its client's clock may have run out before the response began.
+        let failed = match shouted {
+            Ok(shouted) => rest(shouted.into_inner()).await.unwrap_err(),
+            Err(failed) => failed,
+        };
+        assert!(matches!(failed.code(), Code::DeadlineExceeded | Code::Cancelled), "{failed}");
     });
 }
 
