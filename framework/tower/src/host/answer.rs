@@ -96,7 +96,7 @@ fn internal(what: &str) -> Status {
 /// What a service says at the end: how it went, and the metadata that go with that.
 fn end(context: &Context, trailers: &HeaderMap) -> Result<(), Status> {
     say(trailers, |name, value| context.trail(name, value))?;
-    let text = |name| trailers.get(name).map(|value| value.as_bytes());
+    let text = |name| trailers.get(name).map(http::HeaderValue::as_bytes);
     let number = text(STATUS).and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
     match number.and_then(Code::from_u8) {
         Some(Code::Ok) => Ok(()),
