@@ -7,6 +7,7 @@ use crate::replies::{self, Pairs};
 use greenwave_http2::{Event, Reason as HttpReason, Stream};
 use greenwave_policy::{Budget, Deadline, Time};
 use greenwave_proto::Coding;
+use greenwave_proto::connection::Taken;
 use greenwave_proto::connection::{Arrival, CalleeEvent, StreamMessage};
 use greenwave_proto::status::{Code, Reason, Status};
 use greenwave_proto::wire::{CallId, MethodId};
@@ -331,10 +332,10 @@ impl GrpcCallee {
 
     /// Whoever serves a call has taken so many bytes of its request's messages: as much more may come. The stream's window is
     /// kept closed while more than half of one is not taken; a message that is longer comes in all the same.
-    pub fn consumed(&mut self, call: CallId, bytes: usize) {
+    pub fn consumed(&mut self, call: CallId, taken: Taken) {
         let Some(slot) = self.open_slot(call) else { return };
         let there = &mut self.slots[usize::from(slot)];
-        let bytes = bytes.min(there.held);
+        let bytes = taken.bytes.min(there.held);
         there.held -= bytes;
         self.held -= bytes;
         self.open_stream_window(slot);
