@@ -210,6 +210,22 @@ pub struct AdmissionCounters {
 }
 
 /// Decides who is let in, and counts.
+///
+/// ```
+/// use greenwave_policy::{Admission, AdmissionConfig, Budget, Refusal, Time, Verdict};
+/// use std::time::Duration;
+///
+/// let ms = Duration::from_millis;
+/// let mut admission = Admission::new(AdmissionConfig::default().max_queue(100));
+/// let now = Time::from_nanos(1_000_000_000);
+/// let budget = Budget::expected(ms(30));
+/// assert_eq!(admission.decide(now, budget, Some(ms(4)), 7), Verdict::Admit);
+/// // It comes up with less left than the reserve, 30 % of what it came with, while others wait.
+/// let left = Budget::expected(ms(8));
+/// let waited = Refusal::Waited { left: ms(8), whole: ms(30) };
+/// assert_eq!(admission.recheck(now + ms(22), left, budget, Some(ms(4)), 7), Verdict::Refuse(waited));
+/// assert_eq!(admission.decide(now, budget, None, 100), Verdict::Refuse(Refusal::QueueFull { limit: 100 }));
+/// ```
 #[derive(Clone, Debug)]
 pub struct Admission {
     config: AdmissionConfig,

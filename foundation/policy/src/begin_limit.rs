@@ -23,6 +23,21 @@ use crate::time::{Span, Time};
 use std::time::Duration;
 
 /// Limits how many handlers are begun.
+///
+/// ```
+/// use greenwave_policy::{BeginLimit, Time};
+/// use std::time::Duration;
+///
+/// let (ms, mut now) = (Duration::from_millis, Time::from_nanos(1_000_000_000));
+/// let mut limit = BeginLimit::new(64);
+/// // 64 are begun, and each works for 1 ms and stands in the queues behind for 15 ms: 4 would be begun without queues.
+/// for _ in 0..BeginLimit::REVIEW {
+///     now = now + ms(1);
+///     limit.observe(now, ms(1), ms(15), 64);
+/// }
+/// assert_eq!(limit.limit(), 4 + 2 + 1);
+/// assert!(limit.may_begin(now, 6) && !limit.may_begin(now, 7));
+/// ```
 #[derive(Clone, Debug)]
 pub struct BeginLimit {
     most: usize,

@@ -23,6 +23,18 @@ use std::time::Duration;
 
 /// What is left of a request's expected deadline, in nanoseconds. Negative: the request is late by that much.
 ///
+/// ```
+/// use greenwave_policy::Budget;
+/// use std::time::Duration;
+///
+/// let ms = Duration::from_millis;
+/// let budget = Budget::expected(ms(30)).after_wire(ms(2)).after_stage(ms(8));
+/// assert_eq!(budget.remaining(), Some(ms(20)));
+/// // With 25 ms of work still to be done there is less than no time to spare.
+/// assert!(budget.laxity(ms(25)).is_spent());
+/// assert_eq!(Budget::UNLIMITED.after_stage(ms(8)), Budget::UNLIMITED);
+/// ```
+///
 /// The range is 292 years either way. Its upper end is [`Budget::UNLIMITED`], which stays what it is whatever is
 /// charged to it; the smaller of two budgets is [`Ord::min`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -146,6 +158,17 @@ pub struct DeadlineField {
 }
 
 /// When a request expires, on this node's clock. The earliest sorts first, [`Deadline::NEVER`] last.
+///
+/// ```
+/// use greenwave_policy::{Budget, Deadline, Time};
+/// use std::time::Duration;
+///
+/// let now = Time::from_nanos(1_000_000_000);
+/// let deadline = Deadline::at(now, Budget::expected(Duration::from_millis(30)));
+/// let later = now + Duration::from_millis(20);
+/// assert_eq!(deadline.budget(later), Budget::expected(Duration::from_millis(10)));
+/// assert!(!deadline.is_past(later) && deadline.is_past(now + Duration::from_millis(30)));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Deadline(Time);
 

@@ -10,6 +10,22 @@ use crate::service_time::ServiceTimes;
 use std::time::Duration;
 
 /// Rations second attempts.
+///
+/// ```
+/// use greenwave_policy::{Budget, Hedge, ServiceTimes};
+/// use std::time::Duration;
+///
+/// let ms = Duration::from_millis;
+/// let (mut hedge, mut times) = (Hedge::new(0.05, 0.95, ms(1)), ServiceTimes::new());
+/// (0..20).for_each(|_| {
+///     hedge.on_request();
+///     times.observe(ms(4));
+/// });
+/// assert!(hedge.delay(&times).is_some_and(|delay| delay <= ms(5)));
+/// // Twenty requests have earned one attempt.
+/// let left = Budget::expected(ms(20));
+/// assert!(hedge.try_hedge(left, ms(4)) && !hedge.try_hedge(left, ms(4)));
+/// ```
 #[derive(Clone, Debug)]
 pub struct Hedge {
     /// Millionths of an attempt that a request earns.

@@ -1,26 +1,44 @@
-//! The decisions of Greenwave, and nothing but decisions.
+//! Decisions for servers that have to answer on time, and nothing but decisions.
 //!
-//! A request that has to answer on time passes queues, workers, wires and other services. At each of them something
-//! decides: is it still worth starting, who goes first, which worker takes it, which bytes leave next, is a second
-//! attempt allowed. Those decisions live here, one module each, as plain values: **no I/O, no threads, no clock**.
-//! Time comes in as an argument, so the same types serve a machine in production and a simulation in virtual time.
+//! A request passes queues, workers, wires and other services. At each of them something decides: is it still worth starting,
+//! who goes first, how many may be begun, which bytes leave next, is a second attempt allowed. Those decisions are here, one
+//! module each, as plain values: **no I/O, no threads, no clock, no dependencies**. Time comes in as an argument, so the same
+//! types serve a server of one's own, whatever it is built on, and a simulation of it in virtual time. They are those that the
+//! RPC framework Greenwave goes by; nothing of it is needed.
 //!
-//! # What is left of a request's time
-//! - [`deadline`]: the [`Budget`] that travels, the [`Deadline`] that a node makes of it.
-//! - [`forward_delay`]: what a budget owes for the wire. [`absolute`]: dates instead, where clocks are in sync.
+//! # What to begin with
+//! Each step is of use without the next.
 //!
-//! # Whose turn it is
-//! - [`ready_queue`]: the order in which a server's work runs. [`dispatch`]: the worker that runs it.
-//! - [`admission`]: whether it is let in at all. [`service_time`]: how long a method takes, learned while running;
-//!   [`margin`]: how much longer than that it may need. [`begin_limit`]: how many may be begun at once.
-//! - [`pacing`]: how often an event loop looks for work and posts replies.
-//! - [`hedge`]: when a second attempt may be made. [`backoff`]: when what failed is tried again. [`split`]: which message's bytes leave next;
-//!   [`rotation`]: on which connection.
-//! - [`credit`]: how many chunks may be under way. [`pace`]: how large they are, and how much lies before the wire.
-//!   [`flow`]: which packets of a host are served first.
+//! | step | what it takes | what it brings |
+//! |---|---|---|
+//! | 1. deadlines | clients say how long they wait ([`timeouts`] reads gRPC's and Envoy's headers); [`Deadline::at`] on arrival, [`Deadline::budget`] for whoever is called | what is late is noticed; callees know how long is waited |
+//! | 2. refusals | [`Admission::decide`] on arrival, [`Admission::recheck`] before a request begins | under overload work is done that somebody still waits for |
+//! | 3. learned times | [`ServiceTimes::observe`] after each request, one for each method; its quantile times a [`Margin`] is what admission needs | what can't be in time is refused at once, not after it has waited |
+//! | 4. order | one [`ReadyQueue`] before the workers in place of a channel, [`Order::Guarded`] | short work doesn't wait behind long work, and deadlines are kept |
+//! | 5. few begun | a [`BeginLimit`] for each method that calls other services | an overload waits here, where it can be refused for nothing, and not behind |
+//! | 6. at clients | [`Hedge`] for slow answers, [`Backoff`] for lost connections | the slowest answers come sooner; servers that return aren't overrun |
 //!
-//! # How a replica group is fed
-//! - [`replication`]: batches and windows, the model that sizes them, and the controller that fits it while running.
+//! The example `own_server` is steps 1 to 4 in a server of threads and sockets, with a client that asks for half as much again
+//! as it can do, and counts who was in time.
+//!
+//! # What there is
+//! **What is left of a request's time.** [`deadline`]: the [`Budget`] that travels, the [`Deadline`] that a node makes of it.
+//! [`timeouts`]: how others write budgets. [`forward_delay`]: what a budget owes for the wire. [`absolute`]: dates instead,
+//! where clocks are in sync.
+//!
+//! **Who is served, and when.** [`ready_queue`]: the order in which a server's work runs. [`admission`]: whether it is let in at
+//! all. [`service_time`]: how long a method takes, learned while running; [`margin`]: how much longer than that it may need.
+//! [`begin_limit`]: how many may be begun at once. [`dispatch`]: the worker that runs it. [`steal`]: when a thread gives work
+//! away.
+//!
+//! **What a client does.** [`hedge`]: when a second attempt may be made. [`backoff`]: when what failed is tried again.
+//!
+//! **What leaves next.** [`split`]: which message's bytes; [`rotation`]: on which connection. [`credit`]: how many chunks may be
+//! under way. [`pace`]: how large they are, and how much lies before the wire. [`flow`]: which packets of a host are served
+//! first. [`pacing`]: how often an event loop looks for work and posts replies.
+//!
+//! **How a replica group is fed.** [`replication`]: batches and windows, the model that sizes them, and the controller that fits
+//! it while running.
 //!
 //! # A request meets them
 //! ```
@@ -61,9 +79,16 @@
 //! Instants are [`Time`], nanoseconds on the caller's monotonic clock; spans are [`Duration`](std::time::Duration).
 //! Arithmetic saturates: no input, however absurd, panics or wraps. Nothing allocates in steady state.
 //!
+//! A policy is not shared among threads by itself: whoever has several puts it under the lock of the queue that it decides
+//! about, or keeps one for each thread.
+//!
 //! D2P is Ren, Ma, Sui and Bao's distributed deadline propagation; the other sources are named where they are used.
 
 #![forbid(unsafe_code)]
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
 
 pub mod absolute;
 pub mod admission;

@@ -14,6 +14,18 @@ use crate::time::nanos;
 use std::time::Duration;
 
 /// A factor on the work of requests, which keeps the share of those that come too late.
+///
+/// ```
+/// use greenwave_policy::Margin;
+/// use std::time::Duration;
+///
+/// let ms = Duration::from_millis;
+/// let mut margin = Margin::new(0.01);
+/// assert_eq!(margin.needed(ms(4)), ms(4));
+/// // One that began with 10 ms left was late all the same: the next has to have more than its work.
+/// margin.observe(true, ms(4), Some(ms(10)));
+/// assert!(margin.needed(ms(4)) > ms(7));
+/// ```
 #[derive(Clone, Debug)]
 pub struct Margin {
     factor: f64,

@@ -22,6 +22,21 @@ pub use urgency::Urgency;
 
 /// Work that waits for a core, the most urgent first and equals in the order in which they came.
 ///
+/// ```
+/// use greenwave_policy::{Budget, Deadline, Order, ReadyQueue, Time, Urgency};
+/// use std::time::Duration;
+///
+/// let (ms, now) = (Duration::from_millis, Time::from_nanos(1_000_000_000));
+/// let urgency = |here, left| {
+///     let deadline = Deadline::at(now, Budget::expected(left));
+///     Urgency { arrived: now, birth: now, deadline, here, ahead: Duration::ZERO }
+/// };
+/// let mut queue = ReadyQueue::new(Order::Guarded);
+/// queue.push(now, urgency(ms(20), ms(500)), "long");
+/// queue.push(now, urgency(ms(1), ms(500)), "short");
+/// assert_eq!(queue.pop(now).map(|(_, work)| work), Some("short"));
+/// ```
+///
 /// Work that comes in the order in which it will go, as it does under FCFS and processor sharing and wherever all have
 /// about the same work or deadline, is pushed and popped in constant time, other work in logarithmic time.
 #[derive(Clone, Debug)]

@@ -11,6 +11,16 @@ use std::time::Duration;
 
 /// The distribution of one method's service times, the recent ones foremost.
 ///
+/// ```
+/// use greenwave_policy::ServiceTimes;
+/// use std::time::Duration;
+///
+/// let mut times = ServiceTimes::new();
+/// (1..=100).for_each(|ms| times.observe(Duration::from_millis(ms)));
+/// let median = times.quantile(0.5).expect("some were observed");
+/// assert!(median.abs_diff(Duration::from_millis(50)) <= Duration::from_millis(50) / 32);
+/// ```
+///
 /// 1. `octaves[o]` is the sum of `buckets[o]`, and `weight` is the sum of `octaves`.
 /// 2. `weight` is under `FULL`, so no weight overflows 32 bits.
 /// 3. `sum` stands for about as many times up to `LONGEST`, so it is under 2^53 and `ONE` times it fits into 64 bits.

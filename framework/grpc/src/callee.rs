@@ -20,7 +20,7 @@ mod streaming;
 mod tests;
 mod web;
 
-use crate::headers::Last;
+use crate::headers::{Last, Methods};
 use crate::message::Incoming;
 use crate::replies::Usual;
 use crate::settings::GrpcSettings;
@@ -29,7 +29,6 @@ use greenwave_http2::{Connection, Reason, Role, Settings, Stream};
 use greenwave_policy::{Budget, Time};
 use greenwave_proto::connection::CalleeEvent;
 use greenwave_proto::limits::Limits;
-use greenwave_proto::status::Status;
 use greenwave_proto::wire::{CallId, MethodId};
 use greenwave_web::WebSettings;
 use keeping::Keeping;
@@ -87,12 +86,6 @@ const IDLE_MOST: usize = 16 << 10;
 /// No slot.
 const NONE: u16 = u16::MAX;
 
-/// Which methods take a stream of requests.
-pub type TakesStreams = Arc<dyn Fn(MethodId) -> bool + Send + Sync>;
-
-/// Why calls of a method are refused, if they are.
-pub type Refuses = Arc<dyn Fn(MethodId) -> Option<Status> + Send + Sync>;
-
 /// The serving end.
 pub struct GrpcCallee {
     http: Connection,
@@ -116,10 +109,6 @@ pub struct GrpcCallee {
     left: (usize, usize),
     /// No further calls are taken.
     is_leaving: bool,
-    /// The method that was last asked about, and whether it takes a stream.
-    asked: Option<(MethodId, bool)>,
-    takes_streams: Option<TakesStreams>,
-    refuses: Option<Refuses>,
     /// How calls of Connect and gRPC-Web are taken, if they are.
     web: Option<WebSettings>,
     usual: Usual,
@@ -172,8 +161,6 @@ struct Slot {
     bare: bool,
     /// The request is a stream.
     streams: bool,
-    /// Whether it is to be refused was asked.
-    was_asked: bool,
     /// The response's headers were sent.
     has_begun: bool,
     method: MethodId,
@@ -239,9 +226,6 @@ impl GrpcCallee {
             withheld: 0,
             left: (0, 0),
             is_leaving: false,
-            asked: None,
-            takes_streams: None,
-            refuses: None,
             web: None,
             last: Last::default(),
             settings,
@@ -253,15 +237,9 @@ impl GrpcCallee {
         callee
     }
 
-    /// Says which methods take a stream of requests; without it none does.
-    pub fn set_takes_streams(&mut self, takes_streams: TakesStreams) {
-        self.takes_streams = Some(takes_streams);
-    }
-
-    /// Says which calls are refused before all of their request is there: it is asked of each whose message doesn't come with
-    /// the first part of it. Those that come at once are refused as fast by whoever they arrive at.
-    pub fn set_refuses(&mut self, refuses: Refuses) {
-        self.refuses = Some(refuses);
+    /// Says what paths name; without it a path is a method's name, and no method takes a stream of requests.
+    pub fn set_methods(&mut self, methods: Methods) {
+        self.last.methods = Some(methods);
     }
 
     /// Reads bytes; what they bring goes to `sink`. `buffer` gives an empty buffer, for a message of about so many bytes.

@@ -1,6 +1,6 @@
 //! What a fuzz target and a test do to a serving end: whatever a peer sends, and whatever is done here meanwhile.
 
-use crate::{GrpcCallee, GrpcSettings, PlainTransport};
+use crate::{GrpcCallee, GrpcSettings, Named, PlainTransport};
 use greenwave_policy::{Deadline, Time};
 use greenwave_proto::connection::{Answer, Arrival, CalleeEvent, Extra, StreamMessage, Taken};
 use greenwave_proto::limits::Limits;
@@ -75,7 +75,13 @@ pub fn callee(steps: &[u8]) {
     let limits = Limits::new().calls(3).message_bytes(100).assembly_bytes(150);
     let mut now = Time::ZERO;
     let mut callee = GrpcCallee::new(&limits, GrpcSettings::new().trust_envoy(true), now);
-    callee.set_takes_streams(Arc::new(|method| method == MethodId::of("a.A/Two")));
+    callee.set_methods(Arc::new(|path| {
+        Some(Named {
+            method: MethodId::of(path),
+            takes_stream: path == "a.A/Two",
+            stands_for_all: path.starts_with("a.A/Three"),
+        })
+    }));
     callee.set_web(WebSettings::new().json_bytes(60));
     let mut calls: Vec<Arrival> = Vec::new();
     let mut input = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();

@@ -6,6 +6,7 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use greenwave_http2::{Fields, Name};
 use greenwave_policy::Budget;
 use greenwave_policy::timeouts::{NotATimeout, envoy_timeout, grpc_timeout};
+use greenwave_proto::context::CALLED;
 use greenwave_proto::status::{Code, Reason, Status};
 use greenwave_proto::wire::{MethodId, push_meta};
 use std::sync::Arc;
@@ -29,6 +30,8 @@ pub(crate) const UNSUPPORTED_MEDIA_TYPE: &[u8] = b"415";
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     pub(crate) method: MethodId,
+    /// Whether its request is a stream.
+    pub(crate) streams: bool,
     pub(crate) budget: Budget,
     pub(crate) metadata: Option<Arc<[u8]>>,
     /// Whether the caller wants to know where the time went.
@@ -43,12 +46,36 @@ pub(crate) enum Refused {
     Grpc(Status),
 }
 
+/// What a path names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Named {
+    /// The method's id.
+    pub method: MethodId,
+    /// Whether its request is a stream of messages.
+    pub takes_stream: bool,
+    /// Whether it stands for all methods of a service, so that who serves it is to be told the path: as metadata named
+    /// [`CALLED`].
+    pub stands_for_all: bool,
+}
+
+/// What paths, without the slash that they begin with, name on a server; `None`: nothing, and calls of it are refused as soon
+/// as their headers are there.
+pub type Methods = Arc<dyn Fn(&str) -> Option<Named> + Send + Sync>;
+
 /// What was read last: most calls of a connection have the same headers, or at least the same metadata.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Last {
+    pub(crate) methods: Option<Methods>,
+    /// The path that was last asked about, by its id, and what it names.
+    named: Option<(MethodId, Named)>,
     call: Option<Call>,
     encoded: Option<Arc<[u8]>>,
     scratch: Vec<u8>,
+}
+
+/// As much of a name as is worth telling.
+fn shown(name: &str) -> &str {
+    &name[..name.floor_char_boundary(100)]
 }
 
 impl Last {
@@ -77,7 +104,15 @@ impl Last {
         let path = path.split(|byte| *byte == b'?').next().unwrap_or_default();
         // What isn't text names no method.
         let name = str::from_utf8(path.strip_prefix(b"/").unwrap_or_default()).unwrap_or_default();
+        let named = self.named(name).ok_or_else(|| {
+            let text = format!("there is no method {} here", shown(name));
+            Refused::Grpc(Status::refused(Reason::UnknownMethod, text))
+        })?;
         self.scratch.clear();
+        if named.stands_for_all {
+            push_meta(&mut self.scratch, CALLED, name.as_bytes())
+                .map_err(|error| Refused::Grpc(Status::refused(Reason::Metadata, error.to_string())))?;
+        }
         let (mut budget, mut proxys, mut wants_receipt) = (Budget::UNLIMITED, None, false);
         for field in fields.regular() {
             match field.id {
@@ -97,7 +132,22 @@ impl Last {
         if let Some(proxys) = proxys.and_then(|value| envoy_timeout(value).ok().flatten()) {
             budget = budget.min(Budget::expected(proxys));
         }
-        Ok(Call { method: MethodId::of(name), budget, metadata: self.encoded(), wants_receipt })
+        let Named { method, takes_stream: streams, .. } = named;
+        Ok(Call { method, streams, budget, metadata: self.encoded(), wants_receipt })
+    }
+
+    /// What a path names.
+    fn named(&mut self, path: &str) -> Option<Named> {
+        let id = MethodId::of(path);
+        match (&self.methods, self.named) {
+            (None, _) => Some(Named { method: id, takes_stream: false, stands_for_all: false }),
+            (Some(_), Some((asked, named))) if asked == id => Some(named),
+            (Some(methods), _) => {
+                let named = methods(path)?;
+                self.named = Some((id, named));
+                Some(named)
+            }
+        }
     }
 
     /// The entries in `scratch`, which a handler may want to know.
@@ -172,8 +222,11 @@ mod tests {
         }
 
         fn read(&mut self, headers: &[(&str, &str)], trusts_envoy: bool) -> Option<Result<Call, Refused>> {
-            let head = [(":scheme", "http"), (":path", "/a.A/One"), (":authority", "here")];
-            let (pseudo, regular): (Vec<_>, Vec<_>) = headers.iter().partition(|(name, _)| name.starts_with(':'));
+            let is_path = |header: &(&str, &str)| header.0 == ":path";
+            let path = headers.iter().copied().find(is_path).unwrap_or((":path", "/a.A/One"));
+            let head = [(":scheme", "http"), path, (":authority", "here")];
+            let headers = headers.iter().filter(|header| !is_path(header));
+            let (pseudo, regular): (Vec<_>, Vec<_>) = headers.partition(|(name, _)| name.starts_with(':'));
             let all = pseudo.into_iter().chain(&head).chain(regular);
             let all: Vec<Header<'_>> =
                 all.map(|(name, value)| Header::Plain(name.as_bytes(), value.as_bytes())).collect();
@@ -280,6 +333,27 @@ mod tests {
         let (other, _) = encode("other", "2S");
         assert!(Arc::ptr_eq(&first, &again) && Arc::ptr_eq(&first, &later) && !Arc::ptr_eq(&first, &other));
         assert!(budget == same && budget != less);
+    }
+
+    #[test]
+    fn a_path_names_what_the_server_says_and_is_passed_on_where_it_stands_for_others() {
+        let mut reader = Reader::new();
+        reader.last.methods = Some(Arc::new(|path| {
+            let stands_for_all = path.starts_with("a.A/");
+            let method = MethodId::of(if stands_for_all { "a.A/*" } else { path });
+            Some(Named { method, takes_stream: stands_for_all, stands_for_all })
+        }));
+        let mut read = |path: &str| {
+            let path = format!("/{path}");
+            reader.read(&[METHOD, TYPE, (":path", &path)], false).unwrap().unwrap()
+        };
+        for path in ["a.A/One", "a.A/Two", "b.B/One", "a.A/One"] {
+            let call = read(path);
+            let is_hosted = path.starts_with('a');
+            assert_eq!((call.method == MethodId::of("a.A/*"), call.streams), (is_hosted, is_hosted));
+            let said = [(CALLED, path.as_bytes().to_vec())];
+            assert_eq!(entries(&call), if is_hosted { &said[..] } else { &[] });
+        }
     }
 
     proptest! {

@@ -23,7 +23,8 @@ mod replies;
 mod settings;
 mod transport;
 
-pub use callee::{GrpcCallee, Over, Refuses, TakesStreams};
+pub use callee::{GrpcCallee, Over};
+pub use headers::{Methods, Named};
 pub use settings::GrpcSettings;
 pub use transport::PlainTransport;
 

@@ -11,6 +11,9 @@ use std::fmt::Write as _;
 const STATUS: &[u8] = b"grpc-status";
 const RECEIPT: &[u8] = b"greenwave-receipt-bin";
 
+/// Those of gRPC's own names whose values are a handler's: the details of a failure, and whether to try again.
+const HANDLERS: [&str; 2] = ["grpc-status-details-bin", "grpc-retry-pushback-ms"];
+
 /// Bytes of the stages in a receipt: clients take 8 KiB of headers, as a rule.
 const RECEIPTS_MOST: usize = 2048;
 
@@ -111,7 +114,8 @@ impl Pairs {
             let is_token = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_.".contains(&byte);
             let name = name.to_ascii_lowercase();
             let is_own = matches!(&*name, "content-type" | "te" | "connection" | "content-length");
-            if is_own || name.starts_with("grpc-") || !name.bytes().all(is_token) {
+            let is_grpcs = name.starts_with("grpc-") && !HANDLERS.contains(&&*name);
+            if is_own || is_grpcs || !name.bytes().all(is_token) {
                 continue;
             }
             if name.ends_with("-bin") {

@@ -7,6 +7,10 @@ use greenwave_policy::{Budget, Deadline, Time};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+/// The name of the metadata that say which method is called, where its id stands for all methods of a service: the full name,
+/// `package.Service/Method`. No header of gRPC's can have this name.
+pub const CALLED: &str = ":path";
+
 /// A request's deadline, age and cancellation. Cheap to clone; clones are the same request.
 #[derive(Clone, Debug)]
 pub struct Context(Arc<Parts>);

@@ -7,7 +7,7 @@
 use crate::clock::monotonic;
 use greenwave_policy::{Budget, Deadline, Time};
 use greenwave_proto::connection::Terms;
-use greenwave_proto::context::{Aside, Parts};
+use greenwave_proto::context::{Aside, CALLED, Parts};
 use greenwave_proto::status::{Check, Status};
 use greenwave_proto::wire::MetaError;
 use greenwave_proto::{Gate, Ruling};
@@ -172,6 +172,16 @@ impl Context {
         self.0.method()
     }
 
+    /// The method by the name that it was called by: as [`method`](Self::method), but where that stands for all methods of a
+    /// service ([`Router::hosted`](crate::Router::hosted)), the one that is meant, or itself if nobody said so.
+    pub fn called(&self) -> &str {
+        let method = self.method();
+        let Some(service) = method.strip_suffix('*') else { return method };
+        let said =
+            self.metadata().find(|(name, _)| *name == CALLED).and_then(|(_, value)| std::str::from_utf8(value).ok());
+        said.filter(|said| said.starts_with(service)).unwrap_or(method)
+    }
+
     /// Whether somebody said that the answer is no longer wanted, here or further up.
     pub fn is_cancelled(&self) -> bool {
         self.0.is_cancelled()
@@ -206,6 +216,7 @@ impl Context {
 mod tests {
     use super::*;
     use greenwave_proto::Code;
+    use greenwave_proto::context::Metadata;
 
     const HOUR: Duration = Duration::from_secs(3600);
 
@@ -242,6 +253,20 @@ mod tests {
         assert!(child.is_cancelled());
         assert!(parent.with_metadata("", "").is_err());
         assert!(parent.with_metadata("long", vec![0; 8192]).is_err());
+    }
+
+    #[test]
+    fn a_hosted_method_is_called_by_the_name_that_was_said_if_it_is_the_services() {
+        let served = |method, said: &str| {
+            let mut entries = Vec::new();
+            greenwave_proto::wire::push_meta(&mut entries, CALLED, said.as_bytes()).unwrap();
+            let metadata = Metadata::received(Some(entries.into()), &[]);
+            let gate = Gate::new(Deadline::NEVER, true);
+            Context::from(Parts::received(gate, monotonic(), false, method, metadata)).called().to_owned()
+        };
+        assert_eq!(served("a.A/*", "a.A/One"), "a.A/One");
+        assert_eq!(served("a.A/*", "b.B/One"), "a.A/*");
+        assert_eq!(served("a.A/Two", "a.A/One"), "a.A/Two");
     }
 
     #[test]

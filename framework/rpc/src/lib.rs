@@ -91,6 +91,8 @@
 //! meanwhile. Keeping a promise is a push to the head's inbox; a head that sleeps is woken once for all that are kept
 //! until it is up. Ordinary threads wait in the same way, blocked, and tasks of executors poll it as a future.
 //!
+//! What is there as a future is polled in the handler, in the same way ([`block_on`]).
+//!
 //! # When things fail
 //! Every call ends exactly once, with an answer or with a [`Status`]; a [`Failure`] has its receipt too, which tells
 //! where the time went. [`Status::never_ran`] says that the handler certainly never ran, so that the call can be made
@@ -138,9 +140,10 @@
 
 #![forbid(unsafe_code)]
 
-// Each of these modules uses only those before it: clock, counters, waiter, config, net, local, context, promise, stream,
-// transcoding, service, client, fanout, server.
+// Each of these modules uses only those before it: clock, counters, waiter, config, net, local, context, wait, promise,
+// block_on, stream, transcoding, service, client, fanout, server.
 
+mod block_on;
 mod client;
 mod clock;
 mod config;
@@ -156,8 +159,10 @@ mod server;
 mod service;
 mod stream;
 mod transcoding;
+mod wait;
 mod waiter;
 
+pub use block_on::block_on;
 pub use client::call_queue::{CallQueue, Completion, ConnectionId};
 pub use client::channel::{CallFuture, Channel};
 pub use client::config::{ChannelConfig, Delivery, Mode};
@@ -168,6 +173,7 @@ pub use context::Context;
 pub use counters::Snapshot;
 pub use fanout::{Aggregator, AggregatorConfig, Answered, ParallelUnit, Partial};
 pub use greenwave_grpc::GrpcSettings;
+pub use greenwave_proto::context::CALLED;
 pub use greenwave_proto::wire::MetaError;
 pub use greenwave_proto::{
     AnswerMetadata, Body, Check, Code, Failure, Marking, MethodId, Origin, Reason, Receipt, Reply, SendOrder, Sending,

@@ -21,11 +21,11 @@ mod tests;
 use crate::clock::{Clock, realtime};
 use crate::config::{Limits, ServerConfig};
 use crate::counters::Counters;
-use crate::wire::{CallId, MethodId};
+use crate::wire::CallId;
 use dialer::Dialer;
 use endpoint::Endpoint;
 use ends::{End, Ends, Peer};
-use greenwave_grpc::{GrpcSettings, TakesStreams};
+use greenwave_grpc::{GrpcSettings, Methods};
 use greenwave_policy::{Backoff, Time};
 use greenwave_proto::connection::Taken;
 use greenwave_proto::connection::{Absolute, Answer, Arrival, Finished, Link, Setup, StreamEvent, StreamMessage};
@@ -88,24 +88,24 @@ pub(crate) struct ConnectionConfig {
     pub(crate) grpc: Option<GrpcSettings>,
     /// The same of those that begin as HTTP/1.1.
     pub(crate) web: Option<WebSettings>,
-    /// Which methods take a stream of requests, which gRPC's clients don't say.
-    pub(crate) takes_streams: Option<TakesStreams>,
+    /// What the paths of gRPC's calls name.
+    pub(crate) methods: Option<Methods>,
 }
 
 impl ConnectionConfig {
     pub(crate) fn of(config: &ServerConfig) -> Self {
         let &ServerConfig { ref name, limits, checksums, absolute, sending, grpc, ref web, .. } = config;
-        Self { name: name.clone(), limits, checksums, absolute, sending, grpc, web: web.clone(), takes_streams: None }
+        Self { name: name.clone(), limits, checksums, absolute, sending, grpc, web: web.clone(), methods: None }
     }
 
-    /// The same for a server of these methods.
-    pub(crate) fn serving(self, takes_streams: impl Fn(MethodId) -> bool + Send + Sync + 'static) -> Self {
-        Self { takes_streams: Some(Arc::new(takes_streams)), ..self }
+    /// The same for a server whose methods are these.
+    pub(crate) fn serving(self, methods: Methods) -> Self {
+        Self { methods: Some(methods), ..self }
     }
 
     /// An end that serves calls, or makes them.
     fn link(&self, serves: bool, now: Time) -> Link {
-        let Self { name, limits, checksums, absolute, sending, grpc, web, .. } = self;
+        let Self { name, limits, checksums, absolute, sending, grpc, web, methods: _ } = self;
         let waits = serves && (grpc.is_some() || web.is_some());
         let absolute = absolute.map(|skew| Absolute { skew, realtime });
         Link::new(&Setup { name, limits, serves, checksums: *checksums, absolute, sending: *sending, waits }, now)

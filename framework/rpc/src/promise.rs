@@ -29,17 +29,15 @@
 //! A handler holds the lock, or is about to push, in critical sections alone: who wants the lock, or the queue, never waits
 //! for one that was preempted.
 
-use crate::clock::monotonic;
 use crate::context::Context;
-use crate::local::{self, Mailbox, Pending};
-use crate::status::{Check, Code, Status};
+use crate::local::Pending;
+use crate::status::{Code, Status};
+use crate::wait::wait;
 use crate::waiter::Waiter;
-use greenwave_policy::Time;
 use greenwave_quanta::critical;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context as TaskContext, Poll};
-use std::time::Duration;
 
 /// A promise, and what awaits it.
 ///
@@ -98,35 +96,7 @@ impl<T: Send + 'static> Awaited<T> {
     ///
     /// Whatever the promise stands for may come about all the same after the last two.
     pub fn wait(self, context: &Context) -> Result<T, Status> {
-        match local::mailbox() {
-            Some(mailbox) => self.wait_suspended(&mailbox, context),
-            None => self.wait_blocked(context),
-        }
-    }
-
-    fn wait_suspended(&self, mailbox: &Mailbox, context: &Context) -> Result<T, Status> {
-        loop {
-            if let Some(kept) = self.0.take() {
-                return Ok(kept?);
-            }
-            // The head's time. A handler that has run for long since then is resumed at once, with a later one.
-            let now = mailbox.resumed();
-            context.ask(Check::Wait, now).into_result()?;
-            mailbox.wait_for(Arc::<Shared<T>>::clone(&self.0), look_again(now, context));
-        }
-    }
-
-    fn wait_blocked(&self, context: &Context) -> Result<T, Status> {
-        loop {
-            if let Some(kept) = self.0.take() {
-                return Ok(kept?);
-            }
-            let now = monotonic();
-            context.ask(Check::Wait, now).into_result()?;
-            if self.0.register(Waiter::Thread(std::thread::current())) {
-                std::thread::park_timeout(look_again(now, context).since(now));
-            }
-        }
+        wait(&self.0, context, || Some(self.0.take()?.map_err(Status::from)))
     }
 }
 
@@ -162,13 +132,6 @@ impl<T> std::fmt::Debug for Awaited<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Awaited")
     }
-}
-
-/// How often who waits looks whether the context was cancelled meanwhile, as everywhere else in this crate.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
-
-fn look_again(now: Time, context: &Context) -> Time {
-    context.gate().closes().min(now + LOOK_EVERY)
 }
 
 struct Shared<T>(Mutex<Stage<T>>);

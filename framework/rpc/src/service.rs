@@ -6,6 +6,7 @@ use crate::stream::{Incoming, Outgoing};
 use crate::transcoding::Types;
 use crate::wire::MethodId;
 use bytes::Bytes;
+use greenwave_grpc::{Methods, Named};
 use greenwave_proto::{Coding, Format};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -206,6 +207,21 @@ impl Router {
         self
     }
 
+    /// Adds a service whose methods are not known by name: every method of it that was not added otherwise is the handler's,
+    /// as a stream in both directions. [`Context::called`] says which one is meant. `service` is its full name,
+    /// `package.Service`.
+    ///
+    /// Clients of gRPC call it by whatever name. Greenwave's own call the method `package.Service/*` as a stream, and say the
+    /// full name as metadata named [`CALLED`](crate::CALLED).
+    #[must_use]
+    pub fn hosted(
+        self,
+        service: &str,
+        handler: impl Fn(&Context, Incoming, Outgoing) -> Result<(), Status> + Send + Sync + 'static,
+    ) -> Self {
+        self.streaming(&format!("{service}/*"), handler)
+    }
+
     /// Has all methods that were added so far run within this: it is given each call before its handler, and its result
     /// afterwards. What was added last is outermost. Methods added later, and servers without any, pay nothing for it.
     ///
@@ -283,9 +299,20 @@ impl Router {
         self.by_id.get(&id).copied()
     }
 
-    /// Whether this is a method that streams.
-    pub(crate) fn streams(&self, id: MethodId) -> bool {
-        self.find(id).is_some_and(|method| self.at(method).streams())
+    /// What paths of gRPC's name here.
+    pub(crate) fn names_of_paths(self: &Arc<Self>) -> Methods {
+        let router = Arc::clone(self);
+        Arc::new(move |path| router.named(path))
+    }
+
+    fn named(&self, path: &str) -> Option<Named> {
+        let named = |id, stands_for_all| {
+            let method = self.find(id)?;
+            Some(Named { method: id, takes_stream: self.at(method).streams(), stands_for_all })
+        };
+        let id = MethodId::of(path);
+        let hosted = || named(MethodId::of(&format!("{}/*", path.split_once('/')?.0)), true);
+        named(id, false).or_else(hosted)
     }
 
     pub(crate) fn at(&self, index: usize) -> &Method {
@@ -367,6 +394,18 @@ mod tests {
             assert_eq!(result, Ok(()));
         }
         assert_eq!(*seen.lock().unwrap(), ["outer", "inner"]);
+    }
+
+    #[test]
+    fn a_path_names_its_method_or_the_service_that_is_hosted() {
+        let router = Router::new().method("a.A/One", nothing).hosted("a.A", |_, _, _| Ok(()));
+        let named = |path| {
+            let Named { method, takes_stream, stands_for_all } = router.named(path).unwrap();
+            (method, takes_stream, stands_for_all)
+        };
+        assert_eq!(named("a.A/One"), (MethodId::of("a.A/One"), false, false));
+        assert_eq!(named("a.A/Two"), (MethodId::of("a.A/*"), true, true));
+        assert_eq!(router.named("b.B/One"), None);
     }
 
     #[test]

@@ -41,9 +41,10 @@
 
 use crate::clock::monotonic;
 use crate::context::Context;
-use crate::local::{self, Pending};
+use crate::local::Pending;
 use crate::receipt::Receipt;
-use crate::status::{Check, Code, Status};
+use crate::status::{Code, Status};
+use crate::wait::wait;
 use crate::waiter::Waiter;
 use greenwave_policy::{Budget, Deadline};
 use greenwave_proto::connection::{StreamMessage, Taken};
@@ -59,9 +60,6 @@ const UNSENT_MOST: usize = 256 << 10;
 
 /// What is taken before the loop is told so, as a window counts it. Less than half of what a peer may send ahead.
 const TAKEN_LEAST: usize = 32 << 10;
-
-/// How often who waits looks whether the context was cancelled meanwhile, as everywhere else in this crate.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// The loop that has a stream's connection, as seen by whoever has the stream.
 pub(crate) trait Home: Send + Sync {
@@ -306,31 +304,6 @@ impl Pending for Outbound {
     }
 }
 
-/// Waits until there is something: suspended in a handler, elsewhere blocked.
-fn wait<P: Pending + 'static, R>(
-    pending: &Arc<P>,
-    context: &Context,
-    mut look: impl FnMut() -> Option<Result<R, Status>>,
-) -> Result<R, Status> {
-    let mailbox = local::mailbox();
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        // In a handler the head's time. One that has run for long since then is resumed at once, with a later one.
-        let now = mailbox.as_ref().map_or_else(monotonic, |mailbox| mailbox.resumed());
-        context.ask(Check::Wait, now).into_result()?;
-        let until = context.gate().closes().min(now + LOOK_EVERY);
-        match &mailbox {
-            Some(mailbox) => mailbox.wait_for(Arc::<P>::clone(pending), until),
-            None if pending.register(Waiter::Thread(std::thread::current())) => {
-                std::thread::park_timeout(until.since(now));
-            }
-            None => {}
-        }
-    }
-}
-
 /// Polls until there is something.
 fn poll<P: Pending, R>(
     pending: &P,
@@ -490,7 +463,7 @@ impl<T> Outgoing<T> {
 
     fn send_due(&mut self, context: &Context, message: T, deadline: Deadline) -> Result<(), Status> {
         let mut item = Some(Item::Message(StreamMessage { body: (self.encode)(message)?, deadline }));
-        self.begin(context);
+        self.begin_with_message(context);
         wait(&self.outbound.0, context, || match self.outbound.0.push(&mut item) {
             Ok(true) => Some(Ok(())),
             Ok(false) => None,
@@ -518,13 +491,24 @@ impl<T> Outgoing<T> {
         self.outbound.0.end();
     }
 
-    /// Tells the caller at once what was [said](Context::lead) to go before the answer; otherwise that goes with the first message.
+    /// Begins the answer at once, with what was [said](Context::lead) to go before it, if anything was; otherwise that goes with the
+    /// first message. Callers may wait for it: tonic's have no stream to read from before.
     pub fn begin(&mut self, context: &Context) {
+        if !std::mem::replace(&mut self.has_begun, true) {
+            self.lead(context.take_leading().unwrap_or_default());
+        }
+    }
+
+    fn begin_with_message(&mut self, context: &Context) {
         if !std::mem::replace(&mut self.has_begun, true)
             && let Some(leading) = context.take_leading()
         {
-            let _over_already = self.outbound.0.push(&mut Some(Item::Leading(leading)));
+            self.lead(leading);
         }
+    }
+
+    fn lead(&self, leading: Arc<[u8]>) {
+        let _over_already = self.outbound.0.push(&mut Some(Item::Leading(leading)));
     }
 }
 

@@ -92,6 +92,7 @@
 //! # Features
 //! | feature | what it adds |
 //! |---|---|
+//! | `host` | `host`, which makes a tower service, such as a generated server of tonic's, a part of a Greenwave server |
 //! | `pool` | `on_pool` and `terms`, for `greenwave_quanta::Pool` |
 //! | `timer` | requests are answered when their deadline passes; needs a runtime of tokio's with its timer |
 
@@ -102,6 +103,8 @@ mod body;
 mod clock;
 mod context;
 mod deadline;
+#[cfg(feature = "host")]
+mod host;
 #[cfg(feature = "pool")]
 mod pool;
 mod propagate;
@@ -117,6 +120,8 @@ pub use admission::{AdmissionFuture, AdmissionLayer, AdmissionService, Counters,
 pub use body::ResponseBody;
 pub use context::{Context, InScope};
 pub use deadline::{DeadlineFuture, DeadlineLayer, DeadlineService};
+#[cfg(feature = "host")]
+pub use host::{DescriptorError, Hosted, RequestBody, host};
 #[cfg(feature = "pool")]
 pub use pool::{Pool, PoolError, Terms, on_pool, terms};
 pub use propagate::{PropagateFuture, PropagateLayer, PropagateService};

@@ -135,13 +135,12 @@ impl GrpcCallee {
             return self.refuse(reading, stream, &too_much(self.assembling + announced, most));
         }
         let Some(slot) = self.take_slot_or_refuse(reading, stream) else { return };
-        let streams = self.takes_streams(call.method);
+        let streams = call.streams;
         let there = &mut self.slots[usize::from(slot)];
         there.stream = stream;
         (there.received, there.progressed) = (reading.now, reading.now);
         (there.method, there.budget, there.metadata) = (call.method, call.budget, call.metadata);
-        (there.wants_receipt, there.streams, there.was_asked, there.has_begun) =
-            (call.wants_receipt, streams, false, false);
+        (there.wants_receipt, there.streams, there.has_begun) = (call.wants_receipt, streams, false);
         there.task = None;
         there.announced = announced;
         self.assembling += announced;
@@ -169,19 +168,6 @@ impl GrpcCallee {
             (reading.sink)(CalleeEvent::Refused);
         }
         slot
-    }
-
-    #[inline]
-    fn takes_streams(&mut self, method: MethodId) -> bool {
-        let Some(takes_streams) = &self.takes_streams else { return false };
-        match self.asked {
-            Some((asked, takes)) if asked == method => takes,
-            _ => {
-                let takes = takes_streams(method);
-                self.asked = Some((method, takes));
-                takes
-            }
-        }
     }
 
     /// A stream's slot, of another generation than before.
@@ -212,7 +198,6 @@ impl GrpcCallee {
             web: None,
             bare: false,
             streams: false,
-            was_asked: false,
             has_begun: false,
             method: MethodId::of(""),
             budget: Budget::UNLIMITED,
@@ -269,12 +254,6 @@ impl GrpcCallee {
         }
         if end {
             return self.arrive_whole(reading, slot);
-        }
-        if let Some(refuses) = &self.refuses
-            && !std::mem::replace(&mut there.was_asked, true)
-            && let Some(status) = refuses(there.method)
-        {
-            return self.give_up(reading, slot, Some(&status));
         }
         let stream = there.stream;
         there.progressed = reading.now;

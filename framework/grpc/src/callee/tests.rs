@@ -4,6 +4,7 @@ mod pipe;
 mod web;
 
 use super::*;
+use crate::Named;
 use bytes::Bytes;
 use greenwave_policy::Deadline;
 use greenwave_proto::connection::Taken;
@@ -478,24 +479,23 @@ proptest! {
     }
 }
 
-/// Before its message is there, and with nothing said of those whose message is.
+/// Before anything of its message is there.
 #[test]
-fn what_would_be_refused_is_not_received_first() {
+fn a_method_that_is_not_there_is_refused_at_the_headers() {
     let mut pair = Pair::new(Limits::new());
-    pair.callee.set_refuses(Arc::new(|_| Some(Status::new(Code::Unimplemented, "there is no such method"))));
-    let (mut refused, mut stream) = pair.open(&[]);
-    stream.send_data(framed(&[7; 100]).slice(..50), false).unwrap();
+    pair.callee.set_methods(Arc::new(|_| None));
+    let (mut refused, _stream) = pair.open(&[]);
     pair.run();
     assert_eq!(pair.failed_with(&mut refused), "12");
     assert!(matches!(pair.events[..], [CalleeEvent::Refused]) && pair.callee.assembling == 0);
-    let _response = pair.call(&[], b"all at once");
-    assert!(pair.arrived().is_some());
 }
 
 /// A method whose requests are a stream.
 fn streaming(limits: Limits) -> Pair {
     let mut pair = Pair::new(limits);
-    pair.callee.set_takes_streams(Arc::new(|method| method == MethodId::of("a.A/One")));
+    pair.callee.set_methods(Arc::new(|path| {
+        Some(Named { method: MethodId::of(path), takes_stream: path == "a.A/One", stands_for_all: false })
+    }));
     pair
 }
 
@@ -575,7 +575,9 @@ fn a_stream_that_fails_says_so_behind_what_was_sent() {
 #[test]
 fn a_stream_that_is_malformed_is_told_so_behind_what_was_sent() {
     let mut pair = Pair::with(Limits::new(), client::Builder::new().initial_window_size(10));
-    pair.callee.set_takes_streams(Arc::new(|_| true));
+    pair.callee.set_methods(Arc::new(|path| {
+        Some(Named { method: MethodId::of(path), takes_stream: true, stands_for_all: false })
+    }));
     let (mut response, mut stream) = pair.open(&[]);
     pair.run();
     let arrival = pair.arrived().unwrap();

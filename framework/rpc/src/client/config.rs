@@ -181,7 +181,7 @@ impl ChannelConfig {
             sending: *sending,
             grpc: None,
             web: None,
-            takes_streams: None,
+            methods: None,
         };
         Route { address, connection, tls: tls.clone(), reconnect: *reconnect, jitter_seed: *jitter_seed }
     }

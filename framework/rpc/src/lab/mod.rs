@@ -6,6 +6,7 @@
 mod deadlines;
 mod delays;
 mod faults;
+mod futures;
 mod permits;
 mod promises;
 mod stalls;
@@ -130,6 +131,7 @@ fn methods(hand: &Hand) -> Router {
             Ok(())
         })
         .method("lab.Lab/Await", promises::wait_for_it)
+        .method("lab.Lab/Poll", futures::poll_it)
         .method("lab.Lab/Large", |_, _, reply| {
             reply.resize(200_000, 9);
             Ok(())

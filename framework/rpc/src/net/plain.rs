@@ -90,8 +90,8 @@ impl PlainCallee {
             if let Some(web) = &serving.web {
                 callee.set_web(web.clone());
             }
-            if let Some(takes_streams) = &serving.takes_streams {
-                callee.set_takes_streams(Arc::clone(takes_streams));
+            if let Some(methods) = &serving.methods {
+                callee.set_methods(Arc::clone(methods));
             }
             Some(Self::Grpc(callee))
         } else {

@@ -141,12 +141,13 @@ pub(crate) fn event_loop_by_hand(
     config.validate()?;
     let counters: Arc<Counters> = Arc::default();
     let mut net = Net::new(config.own.backend.clone(), &config.limits, clock.clone(), false, prefaces(config), None)?;
-    net.serve(ConnectionConfig::of(config), Arc::clone(&counters));
+    let router = Arc::new(router);
+    net.serve(ConnectionConfig::of(config).serving(router.names_of_paths()), Arc::clone(&counters));
     let (listeners, _) =
         supervisor::listen(&mut net, &config.own.listen, config.tls.as_ref(), config.own.clusters > 1)?;
     let role = Role {
         config: config.clone(),
-        router: Arc::new(router),
+        router,
         counters: Arc::clone(&counters),
         inbox: Arc::new(Inbox::new()),
         workers: Vec::new(),

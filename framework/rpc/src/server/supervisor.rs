@@ -118,9 +118,7 @@ impl Supervisor {
         let config = &role.config;
         let mut net =
             Net::new(plan.backend.clone(), &config.limits, role.clock.clone(), false, prefaces(config), Some(BUFFERS))?;
-        let router = std::sync::Arc::clone(&role.router);
-        let connection = ConnectionConfig::of(config).serving(move |method| router.streams(method));
-        net.serve(connection, role.counters.clone());
+        net.serve(ConnectionConfig::of(config).serving(role.router.names_of_paths()), role.counters.clone());
         if let Some((interface, nth)) = &plan.interface {
             net.share_rotation(interface.clone(), *nth);
         }
