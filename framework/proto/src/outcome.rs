@@ -153,6 +153,15 @@ fn find<'a>(entries: Option<&'a [u8]>, name: &str) -> Option<&'a [u8]> {
     entries.find(|(found, _)| *found == name).map(|(_, value)| value)
 }
 
+/// Who answered a call, and what it said beside the message.
+#[derive(Clone, Debug)]
+pub struct Answerer {
+    /// Its own name for itself.
+    pub name: StageName,
+    /// Metadata of this answer, if it had any.
+    pub metadata: Option<Box<AnswerMetadata>>,
+}
+
 /// How a call ended.
 #[derive(Clone, Debug)]
 pub struct Outcome {
@@ -164,16 +173,19 @@ pub struct Outcome {
     pub network: Duration,
     /// From the call to its end.
     pub total: Duration,
-    /// Who answered, by its own name.
-    pub stage: Option<Arc<StageName>>,
-    /// Metadata of the answer, if it had any.
-    pub metadata: Option<Box<AnswerMetadata>>,
+    /// Who answered, where that was asked for: on behalf of another, of failures, and of answers with metadata.
+    pub stage: Option<Arc<Answerer>>,
 }
 
 impl Outcome {
     /// A call that ended on this side.
     pub fn local(status: Status, total: Duration) -> Self {
-        Self { result: Err(status), receipt: None, network: Duration::ZERO, total, stage: None, metadata: None }
+        Self { result: Err(status), receipt: None, network: Duration::ZERO, total, stage: None }
+    }
+
+    /// Metadata of the answer, if it had any.
+    pub fn metadata(&self) -> Option<&AnswerMetadata> {
+        self.stage.as_ref()?.metadata.as_deref()
     }
 
     /// As it is reported to whoever made the call.
@@ -182,17 +194,18 @@ impl Outcome {
     /// Unless it was answered with success.
     #[inline(always)]
     pub fn into_reply(self) -> Result<Reply, Failure> {
+        let metadata = self.stage.as_ref().and_then(|stage| stage.metadata.clone());
         match self.result {
             Ok(body) => {
                 let receipt = self.receipt.unwrap_or_default();
-                Ok(Reply { body, receipt, network: self.network, total: self.total, metadata: self.metadata })
+                Ok(Reply { body, receipt, network: self.network, total: self.total, metadata })
             }
             Err(mut status) => {
                 if status.code == Code::DeadlineExceeded {
                     let behind = self.receipt.as_ref().and_then(|receipt| receipt.costliest()).map(|stage| stage.stage);
-                    status.stage = behind.map(Box::new).or(self.stage.map(|stage| Box::new(*stage)));
+                    status.stage = behind.map(Box::new).or(self.stage.map(|stage| Box::new(stage.name)));
                 }
-                Err(Failure { status, receipt: self.receipt.map(Box::new), total: self.total, metadata: self.metadata })
+                Err(Failure { status, receipt: self.receipt.map(Box::new), total: self.total, metadata })
             }
         }
     }

@@ -244,7 +244,8 @@ impl Callee {
             return Ok(Some(CalleeEvent::Refused));
         }
         if complete {
-            self.slots[slot].1 = Slot::Open(id, NO_TASK);
+            // It was free, so there is nothing to drop, which is faster than to look.
+            std::mem::forget(std::mem::replace(&mut self.slots[slot].1, Slot::Open(id, NO_TASK)));
             let mut body = buffer(message_len);
             body.extend_from_slice(call.body);
             return Ok(Some(CalleeEvent::Arrived(self.arrival(now, call, body))));

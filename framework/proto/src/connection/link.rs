@@ -24,6 +24,7 @@ use super::tagging::Tagging;
 use super::timers::{Timer, TimerTable};
 use super::violation::Violation;
 use crate::limits::Limits;
+use crate::outcome::{AnswerMetadata, Answerer};
 use crate::sending::{SendOrder, Sending};
 use crate::transport::Transport;
 use crate::wire::{
@@ -80,7 +81,7 @@ pub struct Link {
     waits: bool,
     agreed: Option<Negotiated>,
     /// The peer's name, which outcomes share.
-    peer: Option<Arc<StageName>>,
+    peer: Option<Arc<Answerer>>,
     credits: Credits,
     returns: Returns,
     /// Bytes received since credits were last returned.
@@ -201,10 +202,16 @@ impl Link {
         self.agreed.as_ref()
     }
 
-    /// What the peer calls itself; `None` before its HELLO.
+    /// What the peer calls itself, without metadata; `None` before its HELLO.
     #[inline]
-    pub fn peer(&self) -> Option<Arc<StageName>> {
+    pub fn peer(&self) -> Option<Arc<Answerer>> {
         self.peer.clone()
+    }
+
+    /// The peer as it answers with these metadata.
+    pub(super) fn answerer(&self, metadata: Option<Box<AnswerMetadata>>) -> Option<Arc<Answerer>> {
+        let name = self.peer.as_ref()?.name;
+        Some(Arc::new(Answerer { name, metadata }))
     }
 
     /// Bytes of a chunk to send, its checksum left out: what the peer accepts, and what this end's queue takes.

@@ -71,6 +71,12 @@ impl Terms {
         self.streams
     }
 
+    /// Lets go of what they share with others; the call is over.
+    #[inline]
+    pub(super) fn release(&mut self) {
+        self.context = None;
+    }
+
     #[inline]
     pub(super) fn birth(&self) -> Time {
         self.birth

@@ -5,6 +5,8 @@
 //! doesn't take them is not sent more than that.
 
 mod inflow;
+#[cfg(test)]
+mod tests;
 
 use greenwave_policy::Deadline;
 use std::sync::Arc;

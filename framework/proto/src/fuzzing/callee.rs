@@ -2,7 +2,7 @@
 
 use super::bytes::Bytes;
 use super::peer::Peer;
-use crate::connection::{Absolute, Answer, Callee, CalleeEvent, Link, Setup};
+use crate::connection::{Absolute, Answer, Callee, CalleeEvent, Extra, Link, Setup, StreamMessage};
 use crate::limits::Limits;
 use crate::memory::Memory;
 use crate::receipt::Receipt;
@@ -40,7 +40,11 @@ pub(super) fn drive(bytes: &mut Bytes<'_>) {
                 let chunk = driven.peer.chunk(bytes);
                 driven.feed(&chunk)
             }
-            16..22 => {
+            16..19 => {
+                driven.stream(bytes);
+                true
+            }
+            19..22 => {
                 driven.answer(bytes);
                 true
             }
@@ -106,10 +110,40 @@ impl Driven {
                 assert!(!self.arrived.contains(&arrival.call), "a call is served twice at once");
                 self.arrived.push(arrival.call);
             }
-            Some(CalleeEvent::Cancelled(call, _)) => assert!(self.arrived.contains(&call), "nobody serves the call"),
-            Some(_) | None => {}
+            Some(event) => self.hear(&event),
+            None => {}
+        }
+        while let Some(event) = self.callee.stream_event() {
+            self.hear(&event);
         }
         true
+    }
+
+    fn hear(&self, event: &CalleeEvent) {
+        let call = match event {
+            CalleeEvent::Message(call, _, message) => {
+                assert!(message.body.len() <= LIMITS.message_bytes, "a message beyond the limit came in");
+                call
+            }
+            CalleeEvent::Cancelled(call, _) | CalleeEvent::Ended(call, _) | CalleeEvent::Sent(call, ..) => call,
+            _ => return,
+        };
+        assert!(self.arrived.contains(call), "nobody serves the call");
+    }
+
+    /// Does something about a call that may be a stream.
+    fn stream(&mut self, bytes: &mut Bytes<'_>) {
+        let at = bytes.below(256) % self.arrived.len().max(1);
+        let Some(&call) = self.arrived.get(at) else { return };
+        let len = [0, 1, 100, 3000, 20_000][bytes.below(5)];
+        match bytes.below(4) {
+            0 => self.callee.consumed(call, len),
+            1 => self.callee.begin_answer(call, b"\x01k\x01\x00v"),
+            _ => self.callee.send(call, StreamMessage { body: vec![7; len], deadline: Deadline::NEVER }),
+        }
+        while let Some(event) = self.callee.stream_event() {
+            self.hear(&event);
+        }
     }
 
     fn answer(&mut self, bytes: &mut Bytes<'_>) {
@@ -121,13 +155,10 @@ impl Driven {
             0 => Err(Status::new(Code::NotFound, "nothing ".repeat(bytes.below(200)))),
             _ => Ok(vec![7; [0, 1, 100, 3000, 20_000][bytes.below(5)]]),
         };
-        self.callee.answer(Answer {
-            call,
-            result,
-            receipt: Receipt::default(),
-            deadline: Deadline::NEVER,
-            extra: None,
-        });
+        let trailing = bytes.one_of(&[None, Some(&b"\x01k\x01\x00v"[..])]).map(Into::into);
+        let extra = Some(Box::new(Extra { streamed: bytes.below(2) == 0, leading: None, trailing }));
+        let receipt = Receipt::default();
+        self.callee.answer(Answer { call, result, receipt, deadline: Deadline::NEVER, extra });
     }
 
     fn pass(&mut self, span: Duration) -> bool {
@@ -150,13 +181,14 @@ impl Driven {
             match Frame::parse(&chunk, peer.crc).or_else(|_| Frame::parse(&chunk, false)) {
                 Ok(frame) => {
                     peer.hear(&frame);
-                    if let Frame::Reply(reply) = frame {
+                    if let Frame::Reply(reply) | Frame::ReplyWithMeta(reply, _) = frame {
                         *replied.entry(reply.header.call).or_default() += 1;
                     }
                 }
                 Err(error) => panic!("what was written can't be read: {error}"),
             }
         }
+        while callee.stream_event().is_some() {}
         for (call, replies) in replied.iter() {
             assert!(Some(replies) <= self.asked.get(call), "call {call} was answered more often than asked");
         }

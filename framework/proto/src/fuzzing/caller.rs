@@ -2,13 +2,13 @@
 
 use super::bytes::Bytes;
 use super::peer::Peer;
-use crate::connection::{Caller, Finished, Link, Request, Setup};
+use crate::connection::{Caller, Finished, Link, Request, Setup, StreamEvent, StreamMessage, Terms};
 use crate::context::Context;
 use crate::limits::Limits;
 use crate::memory::Memory;
 use crate::status::{Reason, Status};
 use crate::wire::{Frame, MethodId};
-use greenwave_policy::{Budget, Time};
+use greenwave_policy::{Budget, Deadline, Time};
 use std::time::Duration;
 
 /// What became of a call.
@@ -44,7 +44,8 @@ pub(super) fn drive(bytes: &mut Bytes<'_>) {
                 let chunk = driven.peer.chunk(bytes);
                 goes_on = driven.feed(&chunk);
             }
-            12..20 => driven.call(bytes),
+            12..16 => driven.call(bytes),
+            16..20 => driven.stream(bytes),
             20 => {
                 if let Some(context) = driven.contexts.get(bytes.below(64)) {
                     context.cancel();
@@ -92,12 +93,35 @@ impl Driven {
         };
         let context = Context::born(self.now, budget, bytes.below(4) > 0);
         let body = vec![3; [0, 1, 100, 5000, 70_000][bytes.below(5)]];
+        let terms = Terms::from(context.clone());
+        let terms = if bytes.below(2) == 0 { terms.streaming() } else { terms };
         let token = self.fates.len();
         self.fates.push(Fate::UnderWay);
-        self.contexts.push(context.clone());
-        let request = Request { token, terms: context.into(), method: MethodId::of("any"), started: self.now };
+        self.contexts.push(context);
+        let request = Request { token, terms, method: MethodId::of("any"), started: self.now };
         let Self { caller, fates, now, .. } = self;
         super::call(caller, *now, request, body, &mut |done| end(fates, &done));
+    }
+
+    /// Does something about a call that may be a stream.
+    fn stream(&mut self, bytes: &mut Bytes<'_>) {
+        let token = bytes.below(self.fates.len().clamp(1, 256));
+        let len = [0, 1, 100, 3000, 20_000][bytes.below(5)];
+        match bytes.below(8) {
+            0 => self.caller.end_stream(token),
+            1..4 => self.caller.consumed(token, len),
+            _ => self.caller.send(token, StreamMessage { body: vec![3; len], deadline: Deadline::NEVER }),
+        }
+    }
+
+    /// Takes what came for streams.
+    fn hear(&mut self) {
+        while let Some(event) = self.caller.stream_event() {
+            let (StreamEvent::Began { token, .. }
+            | StreamEvent::Message { token, .. }
+            | StreamEvent::Sent { token, .. }) = event;
+            assert_eq!(self.fates[token], Fate::UnderWay, "something came for a call that is over");
+        }
     }
 
     fn feed(&mut self, chunk: &[u8]) -> bool {
@@ -106,7 +130,9 @@ impl Driven {
         if let Err(violation) = &fed {
             assert!(!self.peer.is_sound, "a peer that keeps to the rules is closed on: {violation}");
         }
-        fed.is_ok()
+        let goes_on = fed.is_ok();
+        self.hear();
+        goes_on
     }
 
     fn abandon(&mut self, token: usize) {
@@ -143,6 +169,7 @@ impl Driven {
                 Err(error) => panic!("what was written can't be read: {error}"),
             }
         }
+        self.hear();
     }
 
     fn take_unsent(&mut self) {

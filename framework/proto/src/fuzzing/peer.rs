@@ -1,6 +1,8 @@
 //! A peer that means well most of the time: it knows which calls there are, which messages are half sent, and how many
 //! credits it owes. Otherwise hardly a connection would last for more than a few frames.
 
+mod streams;
+
 use super::bytes::Bytes;
 use crate::status::{Code, Reason};
 use crate::wire::{
@@ -10,6 +12,7 @@ use crate::wire::{
 use greenwave_policy::{Budget, DeadlineField};
 use std::num::NonZeroU16;
 use std::time::Duration;
+use streams::Stream;
 
 /// Bodies are parts of this.
 const BODY: [u8; 7000] = [0x5a; 7000];
@@ -33,6 +36,9 @@ pub(super) struct Peer {
     heard: Vec<CallId>,
     /// Messages that it has begun to send: how much was sent, and how much there is.
     halves: Vec<(CallId, usize, usize)>,
+    streams: Vec<Stream>,
+    /// Whether it knows of streams.
+    knows_streams: bool,
     /// Credits that it owes, and those that it has.
     owed: u16,
     credits: u32,
@@ -42,11 +48,12 @@ impl Peer {
     /// A peer that has this many credits.
     pub(super) fn new(crc: bool, calls: bool, credits: u32) -> Self {
         let (generations, taken, unheard) = ([0; 6], [false; 6], [0; 6]);
-        let (heard, halves) = (Vec::new(), Vec::new());
-        Self { crc, is_sound: true, calls, generations, taken, unheard, heard, halves, owed: 0, credits }
+        let (heard, halves, streams) = (Vec::new(), Vec::new(), Vec::new());
+        let (knows_streams, is_sound, owed) = (false, true, 0);
+        Self { crc, is_sound, calls, generations, taken, unheard, heard, halves, streams, knows_streams, owed, credits }
     }
 
-    pub(super) fn hello(&self, bytes: &mut Bytes<'_>) -> Vec<u8> {
+    pub(super) fn hello(&mut self, bytes: &mut Bytes<'_>) -> Vec<u8> {
         let limits = HelloLimits {
             credits: bytes.one_of(&[1, 2, 5, 65535]),
             chunk_bytes: bytes.one_of(&[256, 300, 1024, 4096]),
@@ -56,6 +63,8 @@ impl Peer {
         let features =
             Features::RECEIPTS | Features::ORIGINS | if self.crc { Features::CRC32C } else { Features::NONE };
         let features = features | bytes.one_of(&[Features::NONE, Features::ABSOLUTE_DEADLINE]);
+        self.knows_streams = bytes.below(4) > 0;
+        let features = features | if self.knows_streams { Features::STREAMS } else { Features::NONE };
         Frame::Hello(Hello::new(features, limits, StageName::UNNAMED)).encode(false)
     }
 
@@ -66,14 +75,22 @@ impl Peer {
         }
         self.credits += u32::from(frame.credits());
         match frame {
-            Frame::Call(call) => self.heard.push(call.header.call),
-            Frame::Reply(reply) => self.hear_answer(reply.header.call, reply.header.message_len as usize, reply.body),
-            Frame::Data(part) if self.calls => {
+            Frame::Call(call) => {
+                self.heard.push(call.header.call);
+                if call.header.streams {
+                    self.open_stream(call.header.call);
+                }
+            }
+            Frame::Reply(reply) | Frame::ReplyWithMeta(reply, _) => {
+                self.hear_answer(reply.header.call, reply.header.message_len as usize, reply.body)
+            }
+            Frame::Data(part) if self.calls && !self.is_stream(part.header.call) => {
                 let call = part.header.call;
                 self.hear_answer(call, self.unheard[usize::from(call.slot()) % 6], part.body);
             }
             _ => {}
         }
+        self.hear_stream(frame);
     }
 
     fn hear_answer(&mut self, call: CallId, missing: usize, part: &[u8]) {
@@ -100,16 +117,19 @@ impl Peer {
             _ if self.credits == 0 => None,
             0..6 if self.calls => self.request(bytes),
             0..6 => self.answer(bytes),
-            6..11 => self.next_part(bytes),
+            6..9 => self.next_part(bytes),
+            9..11 => self.more(bytes),
             _ => None,
         };
         if message.is_some() {
             self.credits -= 1;
         }
+        let message = message.or_else(|| if choice == 14 { self.widen(bytes) } else { None });
         let frame = message.unwrap_or_else(|| match choice {
             11..13 if self.calls => {
                 let call = self.some_call(bytes);
                 self.halves.retain(|(half, ..)| *half != call);
+                self.cancel_stream(call);
                 Frame::Cancel(Cancel { call, credits: self.credits(bytes) })
             }
             13 if bytes.below(32) == 31 => {
@@ -132,7 +152,7 @@ impl Peer {
         self.is_sound = false;
         let crc = self.crc;
         let call = self.some_call(bytes);
-        match bytes.below(9) {
+        match bytes.below(12) {
             0 => self.hello(bytes),
             1 => (0..bytes.below(64)).map(|_| bytes.byte()).collect(),
             2 => self.call_frame(call, bytes).encode(crc),
@@ -144,6 +164,7 @@ impl Peer {
                 let header = DataHeader { call, credits: 0, direction, offset: bytes.one_of(&LENGTHS) as u32 };
                 Frame::Data(Data { header, body: &BODY[..bytes.one_of(&LENGTHS).max(1)] }).encode(crc)
             }
+            8..11 => self.breach_of_stream(call, bytes).encode(crc),
             // Without the checksum that was agreed on, or with one that was not.
             _ => Frame::Credit(Credit { credits: 1 }).encode(!crc),
         }
@@ -165,17 +186,25 @@ impl Peer {
 
     /// A call in a slot that is free.
     fn request(&mut self, bytes: &mut Bytes<'_>) -> Option<Frame<'static>> {
-        let slot =
-            (0..4).find(|slot| !self.taken[*slot] && self.halves.iter().all(|it| it.0.slot() != *slot as u16))?;
+        let slot = (0..4).find(|slot| {
+            let is_it = |call: CallId| call.slot() == *slot as u16;
+            !self.taken[*slot]
+                && !self.halves.iter().any(|it| is_it(it.0))
+                && !self.streams.iter().any(|it| is_it(it.call))
+        })?;
         self.generations[slot] += 1;
         self.taken[slot] = true;
         let call = CallId::in_slot(slot as u16, NonZeroU16::new(self.generations[slot])?);
+        if self.knows_streams && bytes.below(3) == 0 {
+            self.open_stream(call);
+        }
         Some(self.call_frame(call, bytes))
     }
 
     fn call_frame(&mut self, call: CallId, bytes: &mut Bytes<'_>) -> Frame<'static> {
-        let body = &BODY[..bytes.one_of(&LENGTHS)];
-        let message_len = body.len() + bytes.one_of(&[0, 0, 1, 300, 4000, 9000]);
+        let streams = self.is_stream(call);
+        let body = if streams { &[] } else { &BODY[..bytes.one_of(&LENGTHS)] };
+        let message_len = if streams { 0 } else { body.len() + bytes.one_of(&[0, 0, 1, 300, 4000, 9000]) };
         if message_len > body.len() {
             self.halves.push((call, body.len(), message_len));
         }
@@ -193,7 +222,7 @@ impl Peer {
             meta_len: meta.len() as u16,
             // Where that was not agreed on it is a breach.
             expires: (!self.is_sound && bytes.seldom()).then(|| Realtime::from_nanos(bytes.number())),
-            streams: false,
+            streams,
         };
         Frame::Call(Call { header, meta, body })
     }
@@ -202,7 +231,13 @@ impl Peer {
     fn answer(&mut self, bytes: &mut Bytes<'_>) -> Option<Frame<'static>> {
         let heard = self.heard.len();
         let call = (heard > 0).then(|| self.heard.swap_remove(bytes.below(256) % heard))?;
-        Some(self.reply_frame(call, bytes))
+        if self.is_within(call) {
+            self.heard.push(call);
+            return None;
+        }
+        let reply = self.reply_frame(call, bytes);
+        self.streams.retain(|stream| stream.call != call);
+        Some(reply)
     }
 
     fn reply_frame(&mut self, call: CallId, bytes: &mut Bytes<'_>) -> Frame<'static> {
@@ -210,7 +245,9 @@ impl Peer {
         // No longer than what this end accepts.
         let mut body = &BODY[..bytes.one_of(&LENGTHS).min(4000)];
         let mut message_len = body.len();
-        if code == Code::Ok {
+        if code == Code::Ok && self.is_stream(call) {
+            (body, message_len) = (&[], 0);
+        } else if code == Code::Ok {
             message_len += bytes.one_of(&[0, 0, 1, 300, 1900]);
         } else {
             body = &body[..body.len().min(1000)];
@@ -228,13 +265,11 @@ impl Peer {
             reason: if code == Code::Ok { Reason::None } else { Reason::from_u8(bytes.byte()) },
             by_handler: code != Code::Ok && bytes.below(2) == 0,
             receipts_len: receipts.len() as u16,
-            leading_len: 0,
-            trailing_len: 0,
             queue: Duration::ZERO,
             service: Duration::ZERO,
             total: Duration::from_nanos(bytes.number()),
         };
-        Frame::Reply(Reply { header, receipts, leading: &[], trailing: &[], body })
+        Frame::Reply(Reply { header, receipts, body })
     }
 
     /// The next part of a message that was begun.
@@ -245,6 +280,7 @@ impl Peer {
         let len = bytes.one_of(&LENGTHS).clamp(1, all - sent);
         if sent + len == all {
             self.halves.swap_remove(at);
+            self.forget_ended();
         } else {
             self.halves[at].1 += len;
         }

@@ -67,8 +67,6 @@ fn reply(receipts_len: usize) -> ReplyHeader {
         reason: Reason::None,
         by_handler: false,
         receipts_len: receipts_len as u16,
-        leading_len: 0,
-        trailing_len: 0,
         queue: 5 * US,
         service: 20 * US,
         total: 400 * US,
@@ -126,7 +124,7 @@ fn encoded() -> BTreeMap<&'static str, Vec<u8>> {
     let tick = MessageHeader { direction: Direction::Reply, end: false, message_len: 40_000, budget: None, ..message };
     let mut cost = Vec::new();
     push_meta(&mut cost, "cost", b"9").expect("short");
-    let ended = ReplyHeader { credits: 0, message_len: 0, trailing_len: cost.len() as u16, ..reply(0) };
+    let ended = ReplyHeader { credits: 0, message_len: 0, ..reply(0) };
     let ping = Ping(Probe { credits: 0, opaque: 42, sent: Some(now) });
     let name = StageName::new("search").expect("short");
     let frames = [
@@ -134,24 +132,9 @@ fn encoded() -> BTreeMap<&'static str, Vec<u8>> {
         ("CALL", Frame::Call(Call { header: call(), meta: &[], body: b"\x0a\x03foo" })),
         ("CALL-LONG", Frame::Call(Call { header: long, meta: &meta, body: &[1, 2, 3, 4] })),
         ("DATA", Frame::Data(Data { header: part, body: &[5, 6, 7, 8] })),
-        (
-            "REPLY",
-            Frame::Reply(Reply {
-                header: reply(receipts.len()),
-                receipts: &receipts,
-                leading: &[],
-                trailing: &[],
-                body: b"ok",
-            }),
-        ),
-        (
-            "REPLY-FAILURE",
-            Frame::Reply(Reply { header: failure, receipts: &[], leading: &[], trailing: &[], body: text.as_bytes() }),
-        ),
-        (
-            "REPLY-PASSED-ON",
-            Frame::Reply(Reply { header: passed_on, receipts: &[], leading: &[], trailing: &[], body: &[] }),
-        ),
+        ("REPLY", Frame::Reply(Reply { header: reply(receipts.len()), receipts: &receipts, body: b"ok" })),
+        ("REPLY-FAILURE", Frame::Reply(Reply { header: failure, receipts: &[], body: text.as_bytes() })),
+        ("REPLY-PASSED-ON", Frame::Reply(Reply { header: passed_on, receipts: &[], body: &[] })),
         ("DATA-CRC32C", Frame::Data(Data { header: answer_part, body: &[5, 6, 7, 8] })),
         ("CANCEL", Frame::Cancel(Cancel { call: call_id(), credits: 0 })),
         ("CREDIT", Frame::Credit(Credit { credits: 128 })),
@@ -165,7 +148,10 @@ fn encoded() -> BTreeMap<&'static str, Vec<u8>> {
         ("WINDOW", Frame::Window(Window { call: call_id(), credits: 0, bytes: 70_000 })),
         (
             "REPLY-STREAM",
-            Frame::Reply(Reply { header: ended, receipts: &[], leading: &[], trailing: &cost, body: &[] }),
+            Frame::ReplyWithMeta(
+                Reply { header: ended, receipts: &[], body: &[] },
+                ReplyMeta { leading: &[], trailing: &cost },
+            ),
         ),
         ("GOAWAY", Frame::GoAway(GoAway { credits: 0, code: GoAwayCode::Shutdown, last: None, text: "restart" })),
     ];

@@ -262,9 +262,10 @@ impl Negotiated {
                 self.check_call(call)?;
                 if call.header.streams { self.allows(Features::STREAMS, Kind::Call, FLAGS_OFFSET) } else { Ok(()) }
             }
-            Frame::Reply(reply) => {
+            Frame::Reply(reply) => self.check_reply(reply),
+            Frame::ReplyWithMeta(reply, _) => {
                 self.check_reply(reply)?;
-                if reply.header.has_meta() { self.allows(Features::STREAMS, Kind::Reply, FLAGS_OFFSET) } else { Ok(()) }
+                self.allows(Features::STREAMS, Kind::Reply, FLAGS_OFFSET)
             }
             Frame::Message(message)
                 if message.header.direction == Direction::Reply

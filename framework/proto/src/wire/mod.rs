@@ -48,7 +48,7 @@ pub use message::{Begin, End, MESSAGE_FIXED, Message, MessageHeader, Window};
 pub(crate) use meta::fitting;
 pub use meta::{Meta, MetaEntries, MetaError, push_meta};
 pub(crate) use reply::META_LENS_BYTES;
-pub use reply::{REPLY_FIXED, Reply, ReplyHeader};
+pub use reply::{REPLY_FIXED, Reply, ReplyHeader, ReplyMeta};
 
 pub(crate) use call::stamp;
 pub(crate) use head::nanos;
@@ -64,6 +64,8 @@ pub enum Frame<'a> {
     Call(Call<'a>),
     /// The answer to a call.
     Reply(Reply<'a>),
+    /// The answer to a call, with metadata.
+    ReplyWithMeta(Reply<'a>, ReplyMeta<'a>),
     /// A further part of a message.
     Data(Data<'a>),
     /// The caller no longer wants an answer.
@@ -103,7 +105,10 @@ impl<'a> Frame<'a> {
         };
         match kind {
             Kind::Call => Call::parse(chunk).map(Self::Call),
-            Kind::Reply => Reply::parse(chunk).map(Self::Reply),
+            Kind::Reply if Reply::has_meta(chunk) => {
+                Reply::parse_with_meta(chunk).map(|(reply, meta)| Self::ReplyWithMeta(reply, meta))
+            }
+            Kind::Reply => Reply::parse_plain(chunk).map(Self::Reply),
             Kind::Data => Data::parse(chunk).map(Self::Data),
             Kind::Cancel => Cancel::parse(chunk).map(Self::Cancel),
             Kind::Credit => Credit::parse(chunk).map(Self::Credit),
@@ -121,25 +126,24 @@ impl<'a> Frame<'a> {
     /// The chunk that [`parse`](Self::parse) reads as this frame, in one piece. For tests, captures and rare frames;
     /// what is sent often is gathered from [`Head`] and the parts that follow it.
     pub fn encode(&self, crc: bool) -> Vec<u8> {
-        let lens;
-        let (head, parts): (Head, [&[u8]; 5]) = match self {
-            Self::Hello(hello) => (hello.encode(), [hello.name.as_bytes(), hello.later, &[], &[], &[]]),
-            Self::Call(call) => (call.header.encode(), [call.meta, call.body, &[], &[], &[]]),
-            Self::Reply(reply) => {
-                let Reply { header, receipts, leading, trailing, body } = reply;
-                lens = header.meta_lens();
-                (header.encode(), [lens.as_ref().map_or(&[], |lens| lens), receipts, leading, trailing, body])
+        let (head, parts): (Head, [&[u8]; 4]) = match self {
+            Self::Hello(hello) => (hello.encode(), [hello.name.as_bytes(), hello.later, &[], &[]]),
+            Self::Call(call) => (call.header.encode(), [call.meta, call.body, &[], &[]]),
+            Self::Reply(reply) => (reply.header.encode(), [reply.receipts, reply.body, &[], &[]]),
+            Self::ReplyWithMeta(reply, ReplyMeta { leading, trailing }) => {
+                let head = reply.header.encode_with_meta(leading.len() as u16, trailing.len() as u16);
+                (head, [reply.receipts, leading, trailing, reply.body])
             }
-            Self::Data(data) => (data.header.encode(), [data.body, &[], &[], &[], &[]]),
-            Self::Cancel(cancel) => (cancel.encode(), [&[]; 5]),
-            Self::Credit(credit) => (credit.encode(), [&[]; 5]),
-            Self::Ping(ping) => (ping.encode(), [&[]; 5]),
-            Self::Pong(pong) => (pong.encode(), [&[]; 5]),
-            Self::GoAway(away) => (away.encode(), [away.text.as_bytes(), &[], &[], &[], &[]]),
-            Self::Message(message) => (message.header.encode(), [message.body, &[], &[], &[], &[]]),
-            Self::End(end) => (end.encode(), [&[]; 5]),
-            Self::Begin(begin) => (begin.encode(), [begin.meta, &[], &[], &[], &[]]),
-            Self::Window(window) => (window.encode(), [&[]; 5]),
+            Self::Data(data) => (data.header.encode(), [data.body, &[], &[], &[]]),
+            Self::Cancel(cancel) => (cancel.encode(), [&[]; 4]),
+            Self::Credit(credit) => (credit.encode(), [&[]; 4]),
+            Self::Ping(ping) => (ping.encode(), [&[]; 4]),
+            Self::Pong(pong) => (pong.encode(), [&[]; 4]),
+            Self::GoAway(away) => (away.encode(), [away.text.as_bytes(), &[], &[], &[]]),
+            Self::Message(message) => (message.header.encode(), [message.body, &[], &[], &[]]),
+            Self::End(end) => (end.encode(), [&[]; 4]),
+            Self::Begin(begin) => (begin.encode(), [begin.meta, &[], &[], &[]]),
+            Self::Window(window) => (window.encode(), [&[]; 4]),
         };
         let mut chunk = [&*head, &parts.concat()].concat();
         if crc {
@@ -154,7 +158,7 @@ impl<'a> Frame<'a> {
         match self {
             Self::Hello(_) => Kind::Hello,
             Self::Call(_) => Kind::Call,
-            Self::Reply(_) => Kind::Reply,
+            Self::Reply(_) | Self::ReplyWithMeta(..) => Kind::Reply,
             Self::Data(_) => Kind::Data,
             Self::Cancel(_) => Kind::Cancel,
             Self::Credit(_) => Kind::Credit,
@@ -173,7 +177,7 @@ impl<'a> Frame<'a> {
         match self {
             Self::Hello(_) => 0,
             Self::Call(call) => call.header.credits,
-            Self::Reply(reply) => reply.header.credits,
+            Self::Reply(reply) | Self::ReplyWithMeta(reply, _) => reply.header.credits,
             Self::Data(data) => data.header.credits,
             Self::Cancel(cancel) => cancel.credits,
             Self::Credit(credit) => credit.credits,

@@ -39,10 +39,6 @@ pub struct ReplyHeader {
     pub by_handler: bool,
     /// Bytes of the receipts, which are whole in this frame.
     pub receipts_len: u16,
-    /// Bytes of the metadata that go before the answer, which are whole in this frame, behind the receipts.
-    pub leading_len: u16,
-    /// Bytes of the metadata that go with its end, behind those.
-    pub trailing_len: u16,
     /// How long the call waited for the callee's workers.
     pub queue: Duration,
     /// How long it ran.
@@ -57,24 +53,19 @@ impl ReplyHeader {
         Head::of(&[&self.fixed()])
     }
 
-    /// Whether there are metadata. Then their [lengths](Self::meta_lens) follow the head.
-    #[inline(always)]
-    pub(super) fn has_meta(&self) -> bool {
-        self.leading_len | self.trailing_len != 0
-    }
-
-    /// What follows the head if there are metadata: how long they are.
-    pub(crate) fn meta_lens(&self) -> Option<[u8; META_LENS_BYTES]> {
-        let lens = u32::from(self.leading_len) | u32::from(self.trailing_len) << 16;
-        self.has_meta().then(|| lens.to_le_bytes())
+    /// The head if metadata follow the receipts: of so many bytes those that go before the answer, of so many those that go
+    /// with its end. Not both are 0.
+    pub fn encode_with_meta(&self, leading_len: u16, trailing_len: u16) -> Head {
+        let mut fixed = self.fixed();
+        fixed[FLAGS_OFFSET] |= ANSWER_META;
+        Head::of(&[&fixed, &leading_len.to_le_bytes(), &trailing_len.to_le_bytes()])
     }
 
     /// The bytes of the head.
     #[inline(always)]
     pub(crate) fn fixed(&self) -> [u8; REPLY_FIXED] {
         let has_receipts = if self.receipts_len != 0 { HAS_RECEIPTS } else { 0 };
-        let has_meta = if self.has_meta() { ANSWER_META } else { 0 };
-        let flags = has_receipts | has_meta | if self.by_handler { BY_HANDLER } else { 0 };
+        let flags = has_receipts | if self.by_handler { BY_HANDLER } else { 0 };
         let mut fixed = [0; REPLY_FIXED];
         put_header(&mut fixed, Kind::Reply, flags, self.credits, Some(self.call));
         put(&mut fixed, REPLY_MESSAGE_OFFSET, self.message_len.to_le_bytes());
@@ -96,12 +87,27 @@ pub struct Reply<'a> {
     /// The receipts of the stages behind the callee, of `receipts_len` bytes: see
     /// [`Receipt::decode`](crate::receipt::Receipt::decode).
     pub receipts: &'a [u8],
-    /// Metadata that go before the answer, of `leading_len` bytes: see [`Meta`](super::Meta).
-    pub leading: &'a [u8],
-    /// Metadata that go with its end, of `trailing_len` bytes.
-    pub trailing: &'a [u8],
     /// The first part of the answer, or the text of a failure: see [`Reply::failure`].
     pub body: &'a [u8],
+}
+
+/// The metadata that came with a REPLY: see [`Meta`](super::Meta).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReplyMeta<'a> {
+    /// Those that go before the answer.
+    pub leading: &'a [u8],
+    /// Those that go with its end.
+    pub trailing: &'a [u8],
+}
+
+impl ReplyMeta<'_> {
+    /// None at all.
+    pub const NONE: Self = Self { leading: &[], trailing: &[] };
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.leading.is_empty() && self.trailing.is_empty()
+    }
 }
 
 impl<'a> Reply<'a> {
@@ -111,11 +117,9 @@ impl<'a> Reply<'a> {
         (self.header.code != Code::Ok).then(|| std::str::from_utf8(self.body).unwrap_or_default())
     }
 
-    pub(super) fn parse(chunk: &'a [u8]) -> Result<Self, WireError> {
-        match chunk.get(FLAGS_OFFSET) {
-            Some(flags) if flags & ANSWER_META != 0 => Self::parse_with_meta(chunk),
-            _ => Self::parse_plain(chunk),
-        }
+    /// Whether metadata come with the REPLY in this chunk.
+    pub(super) fn has_meta(chunk: &[u8]) -> bool {
+        chunk.get(FLAGS_OFFSET).is_some_and(|flags| flags & ANSWER_META != 0)
     }
 
     /// Any but those with metadata.
@@ -126,7 +130,7 @@ impl<'a> Reply<'a> {
 
     /// One with metadata: what stands around them is as in others.
     #[cold]
-    fn parse_with_meta(chunk: &'a [u8]) -> Result<Self, WireError> {
+    pub(super) fn parse_with_meta(chunk: &'a [u8]) -> Result<(Self, ReplyMeta<'a>), WireError> {
         let Some((_, &lens)) = chunk.get(..REPLY_FIXED + META_LENS_BYTES).and_then(<[u8]>::split_last_chunk) else {
             return Err(WireError::short(Some(Kind::Reply), REPLY_FIXED + META_LENS_BYTES, chunk.len()));
         };
@@ -138,12 +142,10 @@ impl<'a> Reply<'a> {
             return Err(WireError::at(Some(Kind::Reply), REPLY_FIXED, Problem::MetaTooLong { found }));
         }
         let meta_len = usize::from(leading_len) + usize::from(trailing_len);
-        let mut reply = Self::parse_parts(chunk, META_LENS_BYTES + meta_len)?;
+        let reply = Self::parse_parts(chunk, META_LENS_BYTES + meta_len)?;
         let behind_receipts = REPLY_FIXED + META_LENS_BYTES + reply.receipts.len();
-        let meta = &chunk[behind_receipts..behind_receipts + meta_len];
-        (reply.leading, reply.trailing) = meta.split_at(leading_len.into());
-        (reply.header.leading_len, reply.header.trailing_len) = (leading_len, trailing_len);
-        Ok(reply)
+        let (leading, trailing) = chunk[behind_receipts..behind_receipts + meta_len].split_at(leading_len.into());
+        Ok((reply, ReplyMeta { leading, trailing }))
     }
 
     /// `meta`: how many bytes metadata and their lengths take.
@@ -189,13 +191,11 @@ impl<'a> Reply<'a> {
             reason: Reason::from_u8(reason),
             by_handler: head.flags & BY_HANDLER != 0,
             receipts_len,
-            leading_len: 0,
-            trailing_len: 0,
             queue: Duration::from_nanos(u64_at(fixed, QUEUE_OFFSET)),
             service: Duration::from_nanos(u64_at(fixed, SERVICE_OFFSET)),
             total: Duration::from_nanos(u64_at(fixed, TOTAL_OFFSET)),
         };
-        Ok(Self { header, receipts, leading: &[], trailing: &[], body })
+        Ok(Self { header, receipts, body })
     }
 }
 

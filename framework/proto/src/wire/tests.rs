@@ -39,7 +39,8 @@ impl Owned {
             Self::Hello(hello, later) => Frame::Hello(Hello { later, ..*hello }),
             Self::Call(header, meta, body) => Frame::Call(Call { header: *header, meta, body }),
             Self::Reply(header, [receipts, leading, trailing], body) => {
-                Frame::Reply(Reply { header: *header, receipts, leading, trailing, body })
+                let (reply, meta) = (Reply { header: *header, receipts, body }, ReplyMeta { leading, trailing });
+                if meta.is_empty() { Frame::Reply(reply) } else { Frame::ReplyWithMeta(reply, meta) }
             }
             Self::Data(header, body) => Frame::Data(Data { header: *header, body }),
             Self::Cancel(cancel) => Frame::Cancel(*cancel),
@@ -119,8 +120,6 @@ fn reply() -> impl Strategy<Value = Owned> {
                 reason,
                 by_handler: by_handler && code != Code::Ok,
                 receipts_len: receipts.len() as u16,
-                leading_len: leading.len() as u16,
-                trailing_len: trailing.len() as u16,
                 queue,
                 service,
                 total,
@@ -222,7 +221,7 @@ proptest! {
         // What may be any length can't tell that it was cut; the transport or the checksum has to.
         let open_end = match frame {
             Frame::Call(call) => call.body.len(),
-            Frame::Reply(reply) if reply.header.code == Code::Ok => reply.body.len(),
+            Frame::Reply(reply) | Frame::ReplyWithMeta(reply, _) if reply.header.code == Code::Ok => reply.body.len(),
             Frame::Data(data) => data.body.len() - 1,
             Frame::GoAway(away) => away.text.len(),
             Frame::Message(message) => message.body.len(),
@@ -312,8 +311,6 @@ fn simple_failure() -> ReplyHeader {
         reason: Reason::Panicked,
         by_handler: false,
         receipts_len: 0,
-        leading_len: 0,
-        trailing_len: 0,
         queue: Duration::ZERO,
         service: Duration::ZERO,
         total: Duration::ZERO,
@@ -389,10 +386,10 @@ fn frames_of_streams_are_refused_for_what_they_say_wrong() {
 
 #[test]
 fn metadata_of_an_answer_are_stated_as_long_as_they_are() {
-    let header = ReplyHeader { trailing_len: 3, ..simple_failure() };
-    let reply = Reply { header, receipts: &[], leading: &[], trailing: b"abc", body: b"oh no" };
-    let mut chunk = Frame::Reply(reply).encode(false);
-    assert_eq!(Frame::parse(&chunk, false), Ok(Frame::Reply(reply)));
+    let reply = Reply { header: simple_failure(), receipts: &[], body: b"oh no" };
+    let frame = Frame::ReplyWithMeta(reply, ReplyMeta { leading: &[], trailing: b"abc" });
+    let mut chunk = frame.encode(false);
+    assert_eq!(Frame::parse(&chunk, false), Ok(frame));
     chunk[42..44].copy_from_slice(&9_u16.to_le_bytes());
     assert_eq!(refusal(&chunk), "REPLY frame, byte 52: the chunk ends after 52 bytes, expected at least 53");
     chunk[42..44].copy_from_slice(&8193_u16.to_le_bytes());
@@ -413,10 +410,7 @@ fn an_answer_longer_than_offered_is_refused_and_a_request_is_left_to_the_callee(
     assert_eq!(agreed.check(&Frame::Call(Call { header: call, meta: &[], body: &[] })), Ok(()));
     let header = ReplyHeader { code: Code::Ok, reason: Reason::None, message_len: 1001, ..simple_failure() };
     assert_eq!(
-        agreed
-            .check(&Frame::Reply(Reply { header, receipts: &[], leading: &[], trailing: &[], body: &[] }))
-            .unwrap_err()
-            .to_string(),
+        agreed.check(&Frame::Reply(Reply { header, receipts: &[], body: &[] })).unwrap_err().to_string(),
         "REPLY frame, byte 8: the message has 1001 bytes, expected at most the 1000 that were offered"
     );
 }

@@ -199,7 +199,7 @@ impl Channel {
         let (queue, service, total) =
             outcome.receipt.as_ref().map_or_else(Default::default, |it| (it.queue, it.service, it.total));
         StageReceipt {
-            stage: outcome.stage.as_deref().copied().unwrap_or(self.0.stage),
+            stage: outcome.stage.as_deref().map_or(self.0.stage, |stage| stage.name),
             branch,
             depth: 0,
             sent_after: sent.since(mailbox.received.get()),

@@ -269,6 +269,6 @@ impl Driven {
 
 /// How the streams of a call end.
 fn over(outcome: Outcome) -> Result<Tail, Status> {
-    let trailing = outcome.metadata.and_then(|metadata| metadata.trailing);
+    let trailing = outcome.metadata().and_then(|metadata| metadata.trailing.clone());
     outcome.result.map(|_| Tail { receipt: outcome.receipt, trailing })
 }

@@ -14,9 +14,11 @@ impl Callee {
     #[inline]
     pub fn answer(&mut self, answer: Answer) -> Option<Vec<u8>> {
         let slot = slot_of(answer.call);
-        match self.slots.get_mut(slot) {
-            Some((_, Slot::Open(open, _))) if *open == answer.call => self.slots[slot].1 = Slot::Free,
-            Some((_, Slot::Special(_))) => return self.answer_special(answer),
+        let Some((_, state)) = self.slots.get_mut(slot) else { return None };
+        match state {
+            // There is nothing to drop in it, which is faster than to look.
+            Slot::Open(open, _) if *open == answer.call => std::mem::forget(std::mem::replace(state, Slot::Free)),
+            Slot::Special(_) => return self.answer_special(answer),
             _ => return None,
         }
         self.open -= 1;
@@ -31,7 +33,10 @@ impl Callee {
             return None;
         }
         self.link.queue_short(&self.header(&answer).fixed(), &[], body);
-        answer.result.ok()
+        let Answer { result, extra, .. } = answer;
+        // There is none, and so nothing to drop.
+        std::mem::forget(extra);
+        result.ok()
     }
 
     /// The head of an answer that leaves whole, without the receipts of other stages.
@@ -50,8 +55,6 @@ impl Callee {
             reason,
             by_handler,
             receipts_len: 0,
-            leading_len: 0,
-            trailing_len: 0,
             queue: receipt.queue,
             service: receipt.service,
             total: receipt.total,
@@ -93,19 +96,24 @@ impl Callee {
             let most = most - leading.len();
             trailing = fitting(extra.trailing.as_deref().unwrap_or_default(), most.min(META_BYTES_MOST));
         }
-        (header.leading_len, header.trailing_len) = (leading.len() as u16, trailing.len() as u16);
-        let lens = header.meta_lens();
-        let mut before = lens.map_or_else(Vec::new, Vec::from);
-        left -= before.len() + leading.len() + trailing.len();
+        let has_meta = !leading.is_empty() || !trailing.is_empty();
+        if has_meta {
+            left -= wire::META_LENS_BYTES + leading.len() + trailing.len();
+        }
+        let mut before = Vec::new();
         if !receipt.children.is_empty() && agreed.features.contains(Features::RECEIPTS) {
-            let from = before.len();
             receipt.encode_stages(left.min(wire::RECEIPT_BYTES_MOST), &mut before);
-            header.receipts_len = (before.len() - from) as u16;
+            header.receipts_len = before.len() as u16;
         }
         before.extend_from_slice(&leading);
         before.extend_from_slice(&trailing);
         header.message_len = body.len() as u32;
-        let (direction, head, birth) = (Direction::Reply, header.encode(), Time::ZERO);
+        let (direction, birth) = (Direction::Reply, Time::ZERO);
+        let head = if has_meta {
+            header.encode_with_meta(leading.len() as u16, trailing.len() as u16)
+        } else {
+            header.encode()
+        };
         let reply = Outgoing::new(call, direction, head, before.into(), body, deadline, birth);
         if self.link.has_line(call) {
             self.link.push_piece(call, Piece::Reply(Box::new(reply)));

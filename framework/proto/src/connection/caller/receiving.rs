@@ -11,7 +11,7 @@ use crate::connection::{call_in, slot_of};
 use crate::outcome::{AnswerMetadata, Outcome};
 use crate::receipt::Receipt;
 use crate::status::{Code, Origin, Status};
-use crate::wire::{CallId, Cancel, Data, Direction, Features, Frame, GoAway, GoAwayCode, Reply};
+use crate::wire::{CallId, Cancel, Data, Direction, Features, Frame, GoAway, GoAwayCode, Reply, ReplyMeta};
 use greenwave_policy::Time;
 use std::time::Duration;
 
@@ -53,6 +53,7 @@ impl Caller {
         match frame {
             None => Ok(()),
             Some(Frame::Reply(reply)) => self.on_reply(now, &reply, buffer, done),
+            Some(Frame::ReplyWithMeta(reply, meta)) => self.on_other_reply(now, &reply, &meta, buffer, done),
             Some(Frame::Data(data)) => self.on_data(now, &data, done),
             Some(Frame::Message(message)) => self.on_message(now, &message, buffer),
             Some(Frame::Begin(begin)) => self.on_begin(&begin),
@@ -85,7 +86,7 @@ impl Caller {
         buffer: impl FnOnce(usize) -> Vec<u8>,
         done: &mut impl FnMut(Finished),
     ) -> Result<(), Violation> {
-        let Reply { header, receipts, body: bytes, .. } = reply;
+        let Reply { header, receipts, body: bytes } = reply;
         self.link.peer_progressed(now);
         let is_simple = header.code == Code::Ok && receipts.is_empty() && bytes.len() == header.message_len as usize;
         match self.slot(header.call) {
@@ -96,7 +97,7 @@ impl Caller {
                 self.answered(slot, now, now, receipt, Ok(body), None, done);
                 Ok(())
             }
-            _ => self.on_other_reply(now, reply, buffer, done),
+            _ => self.on_other_reply(now, reply, &ReplyMeta::NONE, buffer, done),
         }
     }
 
@@ -106,6 +107,7 @@ impl Caller {
         &mut self,
         now: Time,
         reply: &Reply<'_>,
+        meta: &ReplyMeta<'_>,
         buffer: impl FnOnce(usize) -> Vec<u8>,
         done: &mut impl FnMut(Finished),
     ) -> Result<(), Violation> {
@@ -116,7 +118,7 @@ impl Caller {
         let open = match state {
             Slot::Free => return Err(Violation::UnknownReply(call)),
             Slot::Unanswered(Rest::Message(_)) => return Err(Violation::SecondReply(call)),
-            Slot::Unanswered(Rest::Stream(_)) => return self.on_stream_reply(now, reply, done),
+            Slot::Unanswered(Rest::Stream(_)) => return self.on_stream_reply(now, reply, meta, done),
             Slot::Unanswered(rest) => {
                 if complete {
                     self.free_slot(now, slot);
@@ -130,19 +132,19 @@ impl Caller {
             }
             // It answers what we have not asked yet.
             Slot::Open(Open { posted: None, .. }) => return Err(Violation::UnknownReply(call)),
-            Slot::Open(Open { reply: Some(_), .. }) => return self.on_stream_reply(now, reply, done),
+            Slot::Open(Open { reply: Some(_), .. }) => return self.on_stream_reply(now, reply, meta, done),
             Slot::Open(open) => open,
         };
         let receipt = Receipt::decode(&reply.header, reply.receipts).unwrap_or_default();
         if !complete {
             let assembly = Assembly::begin(buffer(Assembly::room(message_len)), reply.body, message_len);
-            open.reply = Some(Box::new(Incoming::Message(assembly, receipt, now, metadata(reply))));
+            open.reply = Some(Box::new(Incoming::Message(assembly, receipt, now, metadata(meta))));
             self.receiving += 1;
             self.link.received_part(now, self.receiving);
             return Ok(());
         }
         let result = self.result(reply, buffer);
-        self.answered(slot, now, now, receipt, result, metadata(reply), done);
+        self.answered(slot, now, now, receipt, result, metadata(meta), done);
         Ok(())
     }
 
@@ -212,13 +214,19 @@ impl Caller {
     ) {
         let (generation, state) = &mut self.slots[slot];
         let call = call_in(slot, *generation);
-        let Slot::Open(open) = &*state else { return };
+        let Slot::Open(open) = &mut *state else { return };
         let Open { request: Request { token, started, .. }, posted, queue, .. } = open;
         let (token, started, posted, queue) = (*token, *started, posted.unwrap_or(*started), *queue);
         // Who made the call on behalf of another may have to tell who answered.
         let is_told = open.request.terms.may_be_cancelled() || result.is_err();
-        let stage = if is_told { self.link.peer() } else { None };
-        *state = Slot::Free;
+        let stage = match metadata {
+            None if is_told => self.link.peer(),
+            None => None,
+            some => self.link.answerer(some),
+        };
+        // Nothing else is to be dropped of an open call whose reply was taken, which is faster than to look.
+        open.request.terms.release();
+        std::mem::forget(std::mem::replace(state, Slot::Free));
         self.open -= 1;
         self.answered = true;
         self.link.forward.observe(now, first.since(posted), receipt.total);
@@ -234,7 +242,6 @@ impl Caller {
             total: now.since(started),
             receipt: Some(receipt),
             stage,
-            metadata,
         };
         done(Finished { token, outcome });
         self.free_slot(now, slot);

@@ -9,7 +9,7 @@ use crate::connection::{call_in, slot_of};
 use crate::outcome::{AnswerMetadata, Outcome};
 use crate::receipt::Receipt;
 use crate::status::{Code, Reason, Status};
-use crate::wire::{Begin, CallId, Cancel, Direction, Message, Meta, Reply, Window};
+use crate::wire::{Begin, CallId, Cancel, Direction, Message, Meta, Reply, ReplyMeta, Window};
 use greenwave_policy::{Deadline, Time};
 
 impl Caller {
@@ -212,6 +212,7 @@ impl Caller {
         &mut self,
         now: Time,
         reply: &Reply<'_>,
+        meta: &ReplyMeta<'_>,
         done: &mut impl FnMut(Finished),
     ) -> Result<(), Violation> {
         let call = reply.header.call;
@@ -238,8 +239,7 @@ impl Caller {
                 network: now.since(posted + receipt.total),
                 total: now.since(request.started),
                 receipt: Some(receipt),
-                stage: self.link.peer(),
-                metadata: metadata(reply),
+                stage: self.link.answerer(metadata(meta)),
             };
             done(Finished { token: request.token, outcome });
         }
@@ -282,8 +282,8 @@ fn too_large(len: usize, limit: u32) -> Status {
 }
 
 /// The metadata of an answer, if it has any. What can't be read is passed over.
-pub(super) fn metadata(reply: &Reply<'_>) -> Option<Box<AnswerMetadata>> {
+pub(super) fn metadata(meta: &ReplyMeta<'_>) -> Option<Box<AnswerMetadata>> {
     let entries = |bytes: &[u8]| Meta::parse(bytes).is_ok_and(|_| !bytes.is_empty()).then(|| bytes.into());
-    let (leading, trailing) = (entries(reply.leading), entries(reply.trailing));
+    let (leading, trailing) = (entries(meta.leading), entries(meta.trailing));
     (leading.is_some() || trailing.is_some()).then(|| Box::new(AnswerMetadata { leading, trailing }))
 }

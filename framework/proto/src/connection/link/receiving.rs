@@ -7,6 +7,7 @@ use super::short_queue::{FIXED, SHORT};
 use super::{BARRIER, Barrier, CONTROL_MOST, Link};
 use crate::connection::timers::Timer;
 use crate::connection::violation::Violation;
+use crate::outcome::Answerer;
 use crate::wire::{ANSWER_META, Call, Features, Frame, Hello, Kind, Negotiated, Probe, Realtime, Reply, STREAM};
 use greenwave_policy::{Credits, Time};
 use std::sync::Arc;
@@ -103,7 +104,7 @@ impl Link {
                 if agreed.features.contains(Features::PROMPT_CREDITS) {
                     self.pacing.will_be_told();
                 }
-                self.peer = Some(Arc::new(agreed.peer));
+                self.peer = Some(Arc::new(Answerer { name: agreed.peer, metadata: None }));
                 self.timers.stop(Timer::Handshake);
                 if self.pings {
                     self.ping(now);

@@ -73,7 +73,7 @@ impl Stream {
         let all = match &outcome.result {
             Ok(body) => {
                 assert!(body.is_empty(), "the answer of a stream has a message");
-                let metadata = outcome.metadata.as_deref().expect("each success has some");
+                let metadata = outcome.metadata().expect("each success has some");
                 assert_eq!(metadata.trailing.as_deref(), Some(&entries(7)[..]));
                 true
             }
