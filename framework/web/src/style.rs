@@ -40,6 +40,9 @@ pub(crate) enum Protocol {
 /// `HealthCheckResponse { status: SERVING }`.
 const SERVING: [u8; 2] = [1 << 3, 1];
 
+/// Where a caller that asks for it finds what its call cost.
+const RECEIPT: &str = "greenwave-receipt-bin";
+
 /// Bytes of the stages in a receipt.
 const RECEIPTS_MOST: usize = 2048;
 
@@ -52,7 +55,7 @@ impl Style {
         let leading = metadata(extra.leading.as_deref());
         let mut trailing = metadata(extra.trailing.as_deref());
         if self.wants_receipt {
-            trailing.push(("greenwave-receipt-bin".to_owned(), encoded(receipt)));
+            trailing.push((RECEIPT.to_owned(), encoded(receipt)));
         }
         let response = match (self.protocol, result) {
             (Protocol::Connect { format, .. }, Ok(body)) => {
@@ -61,21 +64,18 @@ impl Style {
             (Protocol::Connect { get, .. }, Err(status)) => with_trailers(connect_failure(&status, get), trailing),
             (Protocol::GrpcWeb { format, text }, result) => {
                 let result = result.and_then(|body| match u32::try_from(body.len()) {
-                    Ok(len) => Ok((len, body)),
+                    Ok(_) => Ok(body),
                     Err(_) => Err(Status::refused(Reason::ReplyTooLarge, format!("it has {} bytes", body.len()))),
                 });
                 let trailers = trailers_frame(&trailers(result.as_ref().err(), &trailing));
                 let body = match result {
-                    Ok((len, body)) => [prefix(0, len).to_vec(), body, trailers],
+                    Ok(body) => [prefix(0, body.len() as u32).to_vec(), body, trailers],
                     Err(_) => [trailers, Vec::new(), Vec::new()],
                 };
+                // One text, as all of it is there.
                 let body =
                     if text { [STANDARD.encode(body.concat()).into_bytes(), Vec::new(), Vec::new()] } else { body };
-                Response {
-                    status: 200,
-                    headers: vec![("content-type".into(), grpc_web_type(format, text).to_owned())],
-                    body,
-                }
+                Response { body, ..Response::of(200, grpc_web_type(format, text), Vec::new()) }
             }
             (Protocol::Probe, Ok(body)) if body == SERVING => Response::of(200, TEXT, b"SERVING\n".to_vec()),
             (Protocol::Probe, Ok(_)) => Response::of(503, TEXT, b"NOT_SERVING\n".to_vec()),
@@ -83,6 +83,46 @@ impl Style {
         };
         let response = leading.into_iter().fold(response, |response, (name, value)| response.with(name, value));
         self.cors.mark(response)
+    }
+
+    /// Whether its answer may be a stream of messages.
+    pub fn streams(&self) -> bool {
+        matches!(self.protocol, Protocol::GrpcWeb { format: Format::Proto, .. })
+    }
+
+    /// What precedes a stream of messages, with metadata as on the wire.
+    pub fn begin(&self, leading: &[u8]) -> Response {
+        let kind = match self.protocol {
+            Protocol::GrpcWeb { format, text } => grpc_web_type(format, text),
+            Protocol::Connect { .. } | Protocol::Probe => TEXT,
+        };
+        let response = Response::of(200, kind, Vec::new());
+        let leading = metadata(Some(leading)).into_iter();
+        self.cors.mark(leading.fold(response, |response, (name, value)| response.with(name, value)))
+    }
+
+    /// A message of a stream, in its frame: what precedes it, and itself.
+    pub fn message(&self, body: Vec<u8>) -> [Vec<u8>; 2] {
+        let prefix = prefix(0, body.len() as u32);
+        match self.protocol {
+            Protocol::GrpcWeb { text: true, .. } => {
+                [Vec::new(), STANDARD.encode([&prefix, &*body].concat()).into_bytes()]
+            }
+            _ => [prefix.to_vec(), body],
+        }
+    }
+
+    /// What ends a stream of messages.
+    pub fn end(&self, failed: Option<&Status>, receipt: &Receipt, extra: &Extra) -> Vec<u8> {
+        let mut trailing = metadata(extra.trailing.as_deref());
+        if self.wants_receipt {
+            trailing.push((RECEIPT.to_owned(), encoded(receipt)));
+        }
+        let frame = trailers_frame(&trailers(failed, &trailing));
+        match self.protocol {
+            Protocol::GrpcWeb { text: true, .. } => STANDARD.encode(frame).into_bytes(),
+            _ => frame,
+        }
     }
 
     /// The answer to a call that is not taken in.
@@ -270,11 +310,11 @@ mod tests {
     #[test]
     fn grpc_web_says_it_in_a_frame_of_trailers() {
         let (status, body, _) = answer(WEB, Ok(b"abc"), false);
+        let said = "grpc-status: 0\r\nx-cost: 7\r\nk-bin: AAE\r\n";
         assert_eq!(
-            (status, body.as_bytes().len()),
-            (200, "\0\0\0\0\u{3}abc".len() + "\u{fffd}\0\0\0\u{10}".len() + 16)
+            (status, body),
+            (200, format!("\0\0\0\0\u{3}abc\u{fffd}\0\0\0{}{said}", char::from(said.len() as u8)))
         );
-        assert!(body.starts_with("\0\0\0\0\u{3}abc") && body.ends_with("grpc-status: 0\r\n"));
         let (status, body, _) = answer(WEB, Err(Status::new(Code::NotFound, "no \n%")), true);
         assert!(
             status == 200

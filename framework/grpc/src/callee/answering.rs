@@ -99,6 +99,11 @@ impl GrpcCallee {
             return;
         }
         self.keeping.answered = true;
+        if let Some(web) = self.slots[usize::from(slot)].web.take() {
+            self.send_web(slot, &web, message.body);
+            self.slots[usize::from(slot)].web = Some(web);
+            return;
+        }
         self.begin_response(slot, &[]);
         let stream = self.slots[usize::from(slot)].stream;
         self.http.report_sent(stream, true);
@@ -107,8 +112,13 @@ impl GrpcCallee {
 
     /// Says what goes before the answer to an open call, unless something of the answer went before.
     pub fn begin_answer(&mut self, call: CallId, metadata: &[u8]) {
-        if let Some(slot) = self.open_slot(call) {
-            self.begin_response(slot, metadata);
+        let Some(slot) = self.open_slot(call) else { return };
+        match self.slots[usize::from(slot)].web.take() {
+            None => self.begin_response(slot, metadata),
+            Some(web) => {
+                self.begin_web_answer(slot, &web, metadata);
+                self.slots[usize::from(slot)].web = Some(web);
+            }
         }
     }
 

@@ -353,7 +353,7 @@ impl GrpcCallee {
             birth: there.received,
             parallel_unit: false,
             streams: there.streams,
-            answer_streams: there.web.is_none(),
+            answer_streams: there.web.as_ref().is_none_or(|web| web.style.streams()),
             received: there.received,
             metadata: there.metadata.take(),
             coding: there.web.as_ref().map_or(Coding::PLAIN, |web| web.coding),

@@ -17,7 +17,7 @@ use greenwave_web::{Response, Style, WebSettings};
 pub(super) struct Web {
     message: Message,
     pub(super) coding: Coding,
-    style: Style,
+    pub(super) style: Style,
 }
 
 impl Web {
@@ -130,11 +130,44 @@ impl GrpcCallee {
 
     /// Answers an open call.
     pub(super) fn answer_web(&mut self, slot: u16, web: &Web, answer: Answer) {
+        let extra = answer.extra.unwrap_or_default();
+        if extra.streamed {
+            // If there was no message.
+            self.begin_web_answer(slot, web, extra.leading.as_deref().unwrap_or_default());
+        }
         let there = &self.slots[usize::from(slot)];
         let (stream, bare) = (there.stream, there.bare);
-        let extra = answer.extra.unwrap_or_default();
+        if there.has_begun {
+            self.http.report_sent(stream, false);
+            let end = web.style.end(answer.result.as_ref().err(), &answer.receipt, &extra);
+            self.http.send(stream, &[], end, true);
+            return;
+        }
         let response = web.style.answer(answer.result, &answer.receipt, &extra);
         self.respond_web(stream, response, bare);
+    }
+
+    /// Sends the head of an answer that is a stream, unless it was sent.
+    pub(super) fn begin_web_answer(&mut self, slot: u16, web: &Web, metadata: &[u8]) {
+        let there = &mut self.slots[usize::from(slot)];
+        if !web.style.streams() || std::mem::replace(&mut there.has_begun, true) {
+            return;
+        }
+        let response = web.style.begin(metadata);
+        let mut headers = vec![Header::Plain(b":status", b"200")];
+        headers.extend(response.headers.iter().map(|(name, value)| Header::Plain(name.as_bytes(), value.as_bytes())));
+        self.http.respond(there.stream, &headers, false);
+    }
+
+    /// Sends a message of such an answer.
+    pub(super) fn send_web(&mut self, slot: u16, web: &Web, message: Vec<u8>) {
+        self.begin_web_answer(slot, web, &[]);
+        let there = &self.slots[usize::from(slot)];
+        if there.has_begun {
+            let [prefix, message] = web.style.message(message);
+            self.http.report_sent(there.stream, true);
+            self.http.send(there.stream, &prefix, message, false);
+        }
     }
 
     /// `bare`: its head alone.

@@ -227,6 +227,17 @@ const tries = {
     await refused(ask("x"), STATUS.NOT_FOUND);
   },
 
+  async health_watch() {
+    const path = "/grpc.health.v1.Health/Watch";
+    const watch = client.makeServerStreamRequest(path, (it) => it, (it) => it, Buffer.alloc(0), within());
+    const first = await new Promise((resolve, reject) => {
+      watch.on("data", resolve);
+      watch.on("error", reject);
+    });
+    same([...first], [8, 1]);
+    watch.cancel();
+  },
+
   async many_at_once() {
     const sizes = Array.from({ length: 500 }, (_, number) => number);
     const all = await Promise.all(sizes.map((size) => unary("UnaryCall", { response_size: size })));

@@ -251,6 +251,12 @@ def health_check():
     refused(lambda: call(b"\x0a\x01x", timeout=LIMIT), grpc.StatusCode.NOT_FOUND)
 
 
+def health_watch():
+    watch = CHANNEL.unary_stream("/grpc.health.v1.Health/Watch")(b"", timeout=LIMIT)
+    check(next(watch) == b"\x08\x01", "the server is not SERVING")
+    watch.cancel()
+
+
 def many_at_once():
     sizes = [number % 700 for number in range(500)]
     calls = [STUB.UnaryCall.future(testing.SimpleRequest(response_size=size), timeout=LIMIT) for size in sizes]

@@ -55,6 +55,7 @@ pub(crate) const CURL: Client = Client {
         "expired",
         "unimplemented_method",
         "server_compressed_unary",
+        "server_compressed_streaming",
         "health_check",
     ],
     run: |found, server, features| each(features, |feature| curl(&found.path, server, feature)),
@@ -192,11 +193,14 @@ fn curl(path: &Path, server: SocketAddr, feature: &str) -> Result<(), String> {
             let (ended, _) = call("grpc.testing.TestService/UnimplementedCall", &[], &[])?;
             check(ends_with(&ended, 12), &ended)
         }
-        "server_compressed_unary" => {
+        "server_compressed_unary" | "server_compressed_streaming" => {
             // A thousand bytes, compressed.
-            let message = [0x10, 0xe8, 0x07, 0x32, 2, 8, 1];
+            let (method, message): (&str, &[u8]) = match feature {
+                "server_compressed_unary" => ("UnaryCall", &[0x10, 0xe8, 0x07, 0x32, 2, 8, 1]),
+                _ => ("StreamingOutputCall", &[0x12, 7, 8, 0xe8, 0x07, 0x1a, 2, 8, 1]),
+            };
             let accepts = ["grpc-accept-encoding: gzip"];
-            let (ended, body) = call("grpc.testing.TestService/UnaryCall", &message, &accepts)?;
+            let (ended, body) = call(&format!("{SERVICE}/{method}"), message, &accepts)?;
             let is_so = ended.out.contains("grpc-encoding: gzip") && body.first() == Some(&1) && body.len() < 500;
             if ends_with(&ended, 0) && !is_so {
                 Err("the answer is not compressed".into())

@@ -38,6 +38,7 @@ const FEATURES: &[&str] = &[
     "client_compressed_unary",
     "client_compressed_streaming",
     "health_check",
+    "health_watch",
     "many_at_once",
     "many_connections",
 ];

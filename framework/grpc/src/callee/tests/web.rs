@@ -1,6 +1,7 @@
 //! Connect and gRPC-Web over HTTP/2.
 
 use super::*;
+use greenwave_proto::connection::{Extra, StreamMessage};
 use greenwave_proto::{Coding, Format};
 use greenwave_web::WebSettings;
 
@@ -126,6 +127,26 @@ fn what_is_refused_is_refused_as_its_protocol_has_it() {
     assert!(pair.arrived().is_none() && pair.callee.unanswered() == 0);
     assert_eq!(pair.events.iter().filter(|event| matches!(event, CalleeEvent::Refused)).count(), 7);
     pair.callee.check(0);
+}
+
+#[test]
+fn a_stream_of_answers_ends_with_a_frame_of_trailers() {
+    let mut pair = usual();
+    let mut response = post(&mut pair, "grpc-web", &framed(b""));
+    let arrival = pair.arrived().unwrap();
+    assert!(arrival.answer_streams && !arrival.streams);
+    for body in [&b"one"[..], b"two"] {
+        pair.callee.send(arrival.call, StreamMessage { body: body.to_vec(), deadline: Deadline::NEVER });
+        pair.run();
+    }
+    let sent = |event: &CalleeEvent| matches!(event, CalleeEvent::Sent(call, _) if *call == arrival.call);
+    assert!(pair.events.iter().any(sent));
+    let extra = Some(Box::new(Extra { streamed: true, ..Extra::default() }));
+    let (receipt, deadline) = (Receipt::default(), Deadline::NEVER);
+    pair.callee.answer(Answer { call: arrival.call, result: Ok(Vec::new()), receipt, deadline, extra });
+    pair.run();
+    let expected = [&framed(b"one")[..], &framed(b"two"), b"\x80\0\0\0\x10grpc-status: 0\r\n"].concat();
+    assert_eq!(told(&mut pair, &mut response, "content-type").2, expected);
 }
 
 #[test]
