@@ -14,6 +14,8 @@
 //! - [`admission`]: whether it is let in at all. [`service_time`]: how long a method takes, learned while running;
 //!   [`margin`]: how much longer than that it may need. [`begin_limit`]: how many may be begun at once.
 //! - [`pacing`]: how often an event loop looks for work and posts replies.
+//! - [`balance`]: which of several servers is given a call; [`outlier`]: which of them is left out for a while;
+//!   [`retry`]: when a call that failed is made again.
 //! - [`hedge`]: when a second attempt may be made. [`backoff`]: when what failed is tried again. [`split`]: which message's bytes leave next;
 //!   [`rotation`]: on which connection.
 //! - [`credit`]: how many chunks may be under way. [`pace`]: how large they are, and how much lies before the wire.
@@ -68,6 +70,7 @@
 pub mod absolute;
 pub mod admission;
 pub mod backoff;
+pub mod balance;
 pub mod begin_limit;
 pub mod credit;
 pub mod deadline;
@@ -76,11 +79,13 @@ pub mod flow;
 pub mod forward_delay;
 pub mod hedge;
 pub mod margin;
+pub mod outlier;
 pub mod pace;
 pub mod pacing;
 mod random;
 pub mod ready_queue;
 pub mod replication;
+pub mod retry;
 pub mod rotation;
 pub mod service_time;
 mod sorted;
@@ -92,6 +97,7 @@ pub mod timeouts;
 pub use absolute::AbsoluteClock;
 pub use admission::{Admission, AdmissionConfig, AdmissionConfigError, AdmissionCounters, Refusal, Verdict};
 pub use backoff::Backoff;
+pub use balance::{Balance, BalanceRule, Ended, Sample};
 pub use begin_limit::BeginLimit;
 pub use credit::{CreditError, Credits, Returns};
 pub use deadline::{Budget, Deadline, DeadlineField};
@@ -100,9 +106,11 @@ pub use flow::{Band, FlowRule, FlowRuleError};
 pub use forward_delay::ForwardDelay;
 pub use hedge::Hedge;
 pub use margin::Margin;
+pub use outlier::{Health, OutlierConfig, Standing, Tally};
 pub use pace::{Acknowledged, Bound, Pace};
 pub use pacing::{Due, Pacing};
 pub use ready_queue::{Order, ReadyQueue, Urgency};
+pub use retry::{Retries, RetryConfig};
 pub use rotation::Rotation;
 pub use service_time::ServiceTimes;
 pub use split::SplitQueue;
