@@ -51,6 +51,8 @@ pub enum Ended {
     PushedBack,
     /// In a way that is the server's fault, after this long.
     Failed(Duration),
+    /// Not at all within this time, after which it was given up or taken back.
+    Unanswered(Duration),
     /// The server can't be reached, or is about to leave.
     Gone,
     /// In a way that says nothing of the server, such as that the caller took it back.
@@ -106,7 +108,7 @@ impl Load {
                 estimate.queued = longer.min(Self::LONGEST);
             }
             // At least so long. A quick failure says nothing of how long answers take.
-            Ended::Failed(after) => {
+            Ended::Failed(after) | Ended::Unanswered(after) => {
                 let known = self.estimate.map_or(0.0, |it| it.network + it.queued + it.served);
                 if nanos(after) as f64 > known {
                     self.observe(now, Sample { served: after, ..Sample::default() });
@@ -148,6 +150,12 @@ impl Load {
         let under_way = f64::from(self.under_way);
         let Some(Estimate { network, queued, served, .. }) = self.estimate else { return under_way * Self::UNHEARD };
         network + queued + served * (1.0 + under_way)
+    }
+
+    /// Whether an answer takes far less than this, as far as is known: several times less.
+    #[must_use]
+    pub fn is_overdue(&self, after: Duration) -> bool {
+        self.estimate.is_none_or(|it| nanos(after) as f64 > (it.network + it.queued + it.served) * FAR)
     }
 
     /// How many calls are under way.
@@ -249,10 +257,15 @@ impl<T> Balance<T> {
     pub fn ended(&mut self, now: Time, server: Server, ended: Ended) {
         let Some(index) = self.find(server) else { return };
         let known = &mut self.servers[index];
+        // Who wanted an answer sooner than any could come says nothing of the server.
+        let ended = match ended {
+            Ended::Unanswered(after) if !known.load.is_overdue(after) => Ended::Undecided,
+            ended => ended,
+        };
         known.load.ended(now, ended);
         match ended {
             Ended::Answered(_) => self.answered(now, index),
-            Ended::Failed(_) => self.failed(now, index),
+            Ended::Failed(_) | Ended::Unanswered(_) => self.failed(now, index),
             Ended::Gone => self.leave_out(now, index),
             // A server that is back and has no room is back.
             Ended::PushedBack if known.health.is_on_trial() => self.answered(now, index),
@@ -266,6 +279,13 @@ impl<T> Balance<T> {
     pub fn expected(&self, now: Time) -> Duration {
         let expected = self.servers.iter().filter(|known| !known.health.is_out()).map(|known| known.load.expected(now));
         Duration::from_nanos(expected.reduce(f64::min).unwrap_or_default() as u64)
+    }
+
+    /// Whether a further call can go to another server than this one, without asking those that are left out.
+    #[must_use]
+    pub fn has_another(&self, server: Server) -> bool {
+        let is_in = self.find(server).is_some_and(|index| !self.servers[index].health.is_out());
+        self.servers.len() - self.out > usize::from(is_in)
     }
 
     /// How many are left out.

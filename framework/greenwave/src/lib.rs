@@ -10,11 +10,12 @@
 pub use greenwave_policy::{AdmissionConfig, Budget, Order, StealRule};
 pub use greenwave_quanta::{StackSize, is_instrumented};
 pub use greenwave_rpc::{
-    Aggregator, AggregatorConfig, Answered, Awaited, Body, Broken, CallFuture, CallQueue, Channel, ChannelConfig,
-    ChannelStream, Check, Code, Completion, ConfigError, Conflict, ConnectionId, Context, Delivery, Dispatcher,
-    Failure, GrpcSettings, Handler, Instance, KeepingHandler, Limits, Marking, MetaError, MethodId, Mode, Origin,
-    ParallelUnit, Partial, Promise, Reason, Receipt, Reply, Router, SendOrder, Sending, Server, ServerConfig,
-    ServerHandle, Snapshot, StageName, StageReceipt, StartError, Status, Typed, Wait, promise,
+    Aggregator, AggregatorConfig, Answered, Awaited, BalanceRule, Body, Broken, CallFuture, CallQueue, Channel,
+    ChannelConfig, ChannelStream, Check, Code, Completion, ConfigError, Conflict, ConnectionId, Context, Delivery,
+    Dispatcher, Failure, GrpcSettings, Handler, Instance, KeepingHandler, Limits, Marking, MetaError, MethodId, Mode,
+    Origin, OutlierConfig, ParallelUnit, ParseTargetError, Partial, Promise, Reason, Receipt, Reply, RetryConfig,
+    Router, SendOrder, Sending, Server, ServerConfig, ServerHandle, Snapshot, StageName, StageReceipt, StartError,
+    Status, Target, Typed, Wait, promise,
 };
 pub use greenwave_verbs::{Address, Backend, Choice, VerbsError};
 

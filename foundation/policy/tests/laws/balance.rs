@@ -172,6 +172,28 @@ fn who_refuses_for_want_of_room_gets_less() {
     assert_eq!(balance.left_out(), 0, "it is full, not broken");
 }
 
+/// Calls that nobody waited for until an answer could be there say nothing; those that somebody waited for in vain do.
+#[test]
+fn silence_counts_once_an_answer_is_overdue() {
+    let given = |patience| {
+        let mut balance = Balance::new(BalanceRule::ExpectedWait, OutlierConfig::default(), 1);
+        (0..4).for_each(|at| balance.add(at));
+        let mut given = 0;
+        for call in 0..1000 {
+            let now = NOW + MS * call;
+            let (server, at) = balance.choose(now, None).map(|(server, at)| (server, *at)).unwrap();
+            let silent = at == 0 && call > 100;
+            given += usize::from(silent);
+            let answered = Ended::Answered(Some(Sample { served: MS, ..Sample::default() }));
+            balance.ended(now, server, if silent { Ended::Unanswered(patience) } else { answered });
+        }
+        assert_eq!(balance.left_out(), 0);
+        given
+    };
+    assert!(given(MS / 2) > 100 && given(MS) > 100);
+    assert!(given(20 * MS) < 20);
+}
+
 #[test]
 fn a_server_that_has_never_answered_gets_one_call_while_others_can() {
     let mut balance = Balance::new(BalanceRule::ExpectedWait, OutlierConfig::default(), 1);
@@ -218,6 +240,7 @@ proptest! {
         let second = balance.choose(NOW, Some(first)).map(|(_, at)| *at).unwrap();
         let others = (0..servers).filter(|other| *other != at && !gone[*other]).count();
         prop_assert!(second != at || others == 0, "{at} again, of {servers}, {gone:?}");
+        prop_assert_eq!(balance.has_another(first), others > 0);
     }
 
     /// Servers that are removed take nothing along, and what comes is told apart from what was.
