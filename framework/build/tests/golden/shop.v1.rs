@@ -273,16 +273,22 @@ pub mod belt_methods {
     pub const UNPACK: &str = "shop.v1.Belt/Unpack";
     /// The number of `Unpack`.
     pub const UNPACK_ID: ::greenwave::MethodId = ::greenwave::MethodId::of(UNPACK);
+    /// Whether `Unpack` may run twice for one call: what its `idempotency_level` says.
+    pub const UNPACK_REPEATABLE: bool = false;
 
     /// The full name of `Total`.
     pub const TOTAL: &str = "shop.v1.Belt/Total";
     /// The number of `Total`.
     pub const TOTAL_ID: ::greenwave::MethodId = ::greenwave::MethodId::of(TOTAL);
+    /// Whether `Total` may run twice for one call: what its `idempotency_level` says.
+    pub const TOTAL_REPEATABLE: bool = false;
 
     /// The full name of `Price`.
     pub const PRICE: &str = "shop.v1.Belt/Price";
     /// The number of `Price`.
     pub const PRICE_ID: ::greenwave::MethodId = ::greenwave::MethodId::of(PRICE);
+    /// Whether `Price` may run twice for one call: what its `idempotency_level` says.
+    pub const PRICE_REPEATABLE: bool = false;
 }
 
 /// Streams.
