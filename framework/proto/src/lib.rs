@@ -31,6 +31,7 @@ pub mod wire;
 pub use context::Context;
 pub use gate::{Gate, Ruling};
 pub use limits::{ConfigError, Limits};
+pub use names::{Method, MethodNames};
 pub use outcome::{Body, Failure, Outcome, Reply, Typed};
 pub use receipt::{Receipt, StageReceipt};
 pub use sending::{Marking, SendOrder, Sending};

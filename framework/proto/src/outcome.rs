@@ -121,6 +121,15 @@ impl From<Failure> for Status {
     }
 }
 
+/// Metadata that came with an answer: entries as on the wire, sound.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AnswerMetadata {
+    /// Those that go before the answer, unless they came [before](crate::connection::StreamEvent::Began) its end.
+    pub leading: Option<Arc<[u8]>>,
+    /// Those that go with its end.
+    pub trailing: Option<Arc<[u8]>>,
+}
+
 /// How a call ended.
 #[derive(Clone, Debug)]
 pub struct Outcome {
@@ -134,12 +143,14 @@ pub struct Outcome {
     pub total: Duration,
     /// Who answered, by its own name.
     pub stage: Option<Arc<StageName>>,
+    /// Metadata of the answer, if it had any.
+    pub metadata: Option<Box<AnswerMetadata>>,
 }
 
 impl Outcome {
     /// A call that ended on this side.
     pub fn local(status: Status, total: Duration) -> Self {
-        Self { result: Err(status), receipt: None, network: Duration::ZERO, total, stage: None }
+        Self { result: Err(status), receipt: None, network: Duration::ZERO, total, stage: None, metadata: None }
     }
 
     /// As it is reported to whoever made the call.

@@ -216,6 +216,7 @@ impl Caller {
             total: now.since(started),
             receipt: Some(receipt),
             stage,
+            metadata: None,
         };
         done(Finished { token, outcome });
         self.free_slot(now, slot);
