@@ -1,9 +1,26 @@
 //! A connection: what it is told and what it tells.
+//!
+//! Invariants:
+//! 1. A stream is in `streams` until both sides have said their last, or one has reset it. The user is told of each end that it
+//!    didn't bring about itself.
+//! 2. `order` has the streams that have something queued and whose own window is open.
+//! 3. What the peer makes this side hold is bounded: a frame and a block of headers half received, a list of them, the streams,
+//!    and [`Settings::output_bytes`] of what it has to read first, beyond which nothing is taken in.
+//! 4. Blocks of headers are encoded in the order in which they are written, or so that their order is of no matter.
 
-use crate::fields::{Fields, Header};
-use crate::hpack::Known;
+mod control;
+mod headers;
+mod reading;
+mod sending;
+
+use crate::fields::{Fields, List};
+use crate::frame::{self, kind, setting};
+use crate::hpack::{Decoder, Encoder, Known};
+use crate::order::Order;
 use crate::reason::{Error, Reason};
-use crate::settings::Settings;
+use crate::settings::{FRAME_LEAST, Settings, TABLE_DEFAULT, WINDOW_LEAST};
+use crate::streams::{Ended, Recent, Streams};
+use reading::Input;
 
 /// Which side of a connection this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,168 +127,303 @@ pub enum OpenError {
     Exhausted,
 }
 
+/// What the peer accepts.
+#[derive(Debug)]
+struct Peers {
+    streams: u32,
+    window: u32,
+    frame_bytes: u32,
+}
+
+/// How far an orderly end has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Leaving {
+    No,
+    /// The peer was told to open no further streams, and asked whether it has read that.
+    Told,
+    /// It was told which is the last that is served.
+    For(u32),
+}
+
 /// One connection.
 #[derive(Debug)]
 pub struct Connection {
     role: Role,
     settings: Settings,
+    peers: Peers,
+    error: Option<Error>,
+    leaving: Leaving,
+    /// The last stream of this side that the peer takes in, if it said so; those above are yet to be told of.
+    peer_leaves_at: Option<u32>,
+    streams: Streams,
+    recent: Recent,
+    order: Order,
+    /// The largest number of a stream that the peer, or this side, has opened.
+    last_id: u32,
+    input: Input,
+    decoder: Decoder,
+    encoder: Encoder,
+    /// The list that was read last, and what that was of.
+    list: List,
+    checked: Option<headers::Checked>,
+    /// What a peer says when it leaves.
+    debug: Vec<u8>,
+    /// What the peer may still send, and what may be allowed to it besides.
+    incoming: i64,
+    released: u32,
+    /// What may still be sent to the peer.
+    outgoing: i64,
+    /// Frames to be sent, of which the first bytes are gone.
     out: Vec<u8>,
+    out_at: usize,
+    /// Bytes in the queues of all streams.
+    queued: usize,
+    /// Streams whose data has left.
+    sent: Vec<Stream>,
+    /// What was asked and is not answered.
+    asked: Option<[u8; 8]>,
+    /// What is left of the budgets.
+    resets: u32,
+    idle_frames: u32,
 }
+
+/// What is asked to know that the peer has read that this side leaves.
+const LEAVING: [u8; 8] = *b"leaving.";
+
+/// Memory of an empty output beyond which it is given up, in bytes.
+const OUTPUT_KEPT: usize = 128 << 10;
 
 impl Connection {
     /// A connection that begins. What it says first is there to be sent.
     #[must_use]
     pub fn new(role: Role, settings: Settings) -> Self {
-        Self { role, settings, out: Vec::new() }
+        let mut connection = Self {
+            role,
+            settings,
+            peers: Peers { streams: u32::MAX, window: WINDOW_LEAST, frame_bytes: FRAME_LEAST },
+            error: None,
+            leaving: Leaving::No,
+            peer_leaves_at: None,
+            streams: Streams::default(),
+            recent: Recent::default(),
+            order: Order::default(),
+            last_id: 0,
+            input: Input::new(role),
+            decoder: Decoder::new(settings.decoder_table as usize, settings.header_list_bytes as usize),
+            encoder: Encoder::new(settings.encoder_table as usize),
+            list: List::default(),
+            checked: None,
+            debug: Vec::new(),
+            incoming: i64::from(settings.connection_window),
+            released: 0,
+            outgoing: i64::from(WINDOW_LEAST),
+            out: Vec::new(),
+            out_at: 0,
+            queued: 0,
+            sent: Vec::new(),
+            asked: None,
+            resets: settings.resets,
+            idle_frames: settings.idle_frames,
+        };
+        connection.introduce();
+        connection
     }
 
-    /// Reads on. What was read is taken off the front of `input`; what is left there is to be given again, with what comes
-    /// behind it. `None`: all of it was read, or nothing is read at present as the peer doesn't read
-    /// ([`wants_input`](Self::wants_input)).
-    ///
-    /// # Errors
-    /// When the peer breaks a rule of connections, and from then on.
-    pub fn read<'a>(&'a mut self, input: &mut &'a [u8]) -> Result<Option<Event<'a>>, Error> {
-        let _ = (input, self.role, self.settings);
-        Ok(None)
+    fn introduce(&mut self) {
+        let Settings { streams, window, connection_window, frame_bytes, header_list_bytes, decoder_table, .. } =
+            self.settings;
+        let is_client = self.role == Role::Client;
+        if is_client {
+            self.out.extend_from_slice(crate::PREFACE);
+        }
+        let all = [
+            (setting::HEADER_TABLE_SIZE, decoder_table, decoder_table != TABLE_DEFAULT),
+            (setting::ENABLE_PUSH, 0, is_client),
+            (setting::MAX_CONCURRENT_STREAMS, streams, !is_client),
+            (setting::INITIAL_WINDOW_SIZE, window, window != WINDOW_LEAST),
+            (setting::MAX_FRAME_SIZE, frame_bytes, frame_bytes != FRAME_LEAST),
+            (setting::MAX_HEADER_LIST_SIZE, header_list_bytes, true),
+        ];
+        let said = all.into_iter().filter(|(_, _, is_said)| *is_said);
+        let count = said.clone().count();
+        self.out.extend_from_slice(&frame::head(6 * count, kind::SETTINGS, 0, 0));
+        for (which, value, _) in said {
+            self.out.extend_from_slice(&which.to_be_bytes());
+            self.out.extend_from_slice(&value.to_be_bytes());
+        }
+        if connection_window > WINDOW_LEAST {
+            self.write_number(kind::WINDOW_UPDATE, 0, connection_window - WINDOW_LEAST);
+        }
+    }
+
+    /// Writes a frame of one number.
+    fn write_number(&mut self, kind: u8, stream: u32, number: u32) {
+        self.out.extend_from_slice(&frame::head(4, kind, 0, stream));
+        self.out.extend_from_slice(&number.to_be_bytes());
+    }
+
+    fn write_goaway(&mut self, last: u32, reason: Reason, debug: &[u8]) {
+        self.out.extend_from_slice(&frame::head(8 + debug.len(), kind::GOAWAY, 0, 0));
+        self.out.extend_from_slice(&last.to_be_bytes());
+        self.out.extend_from_slice(&reason.0.to_be_bytes());
+        self.out.extend_from_slice(debug);
     }
 
     /// Whether something would be read. If not, the peer has [`Settings::output_bytes`] to read first.
     #[must_use]
+    #[inline]
     pub fn wants_input(&self) -> bool {
-        true
+        self.out.len() - self.out_at <= self.settings.output_bytes
     }
 
     /// Whether a frame, or a block of headers, is half received: nothing else can come before the rest of it. Whoever has a
     /// clock may have it wait no longer than it sees fit.
     #[must_use]
+    #[inline]
     pub fn is_mid_frame(&self) -> bool {
-        false
+        self.input.is_mid_frame()
     }
 
-    /// What is to be sent, made of what is queued: at least `room` bytes, if so many may be sent by now, and not much more.
-    pub fn output(&mut self, room: usize) -> &[u8] {
-        let _ = room;
-        &self.out
-    }
-
-    /// So many bytes of the [`output`](Self::output) were sent.
-    pub fn sent(&mut self, bytes: usize) {
-        self.out.drain(..bytes);
-    }
-
-    /// Whether something can be sent.
+    /// Whether the peer has yet to send its first frame, or all that comes before it.
     #[must_use]
-    pub fn has_output(&self) -> bool {
-        false
+    pub fn is_beginning(&self) -> bool {
+        self.input.is_beginning()
     }
 
-    /// Bytes to be sent: frames that are written, and the data in the queues of streams.
+    /// The number of the last stream that was opened, by the peer of a server, or by a client; 0: none was.
     #[must_use]
-    pub fn unsent(&self) -> usize {
-        self.out.len()
+    pub fn last_stream(&self) -> u32 {
+        self.last_id
     }
 
-    /// Bytes of data in the queue of this stream.
+    /// How many streams are open, half of them included.
     #[must_use]
-    pub fn queued(&self, stream: Stream) -> usize {
-        let _ = stream;
-        0
+    #[inline]
+    pub fn streams(&self) -> usize {
+        self.streams.len()
     }
 
-    /// The stream wants [`next_sent`](Self::next_sent) to tell of it.
-    pub fn report_sent(&mut self, stream: Stream) {
-        let _ = stream;
-    }
-
-    /// A stream of which data has left its queue, and how many bytes since this was last told.
-    pub fn next_sent(&mut self) -> Option<(Stream, usize)> {
-        None
+    /// How many streams the peer accepts at once, by what it said so far.
+    #[must_use]
+    pub fn peer_streams(&self) -> u32 {
+        self.peers.streams
     }
 
     /// A header that will be sent often. To be used for a handful of them: each is looked after for the life of the
     /// connection. A name in lower case. `None`: there are 65535 of them.
     pub fn know(&mut self, name: &[u8], value: &[u8]) -> Option<Known> {
-        let _ = (name, value);
-        None
-    }
-
-    /// Opens a stream, as a client. Pseudo-headers come first.
-    ///
-    /// # Errors
-    /// When it can't be opened now, or at all.
-    pub fn open(&mut self, headers: &[Header<'_>], end: bool) -> Result<Stream, OpenError> {
-        let _ = (headers, end);
-        Err(OpenError::Closed)
-    }
-
-    /// Whether a stream can be opened.
-    #[must_use]
-    pub fn can_open(&self) -> bool {
-        false
-    }
-
-    /// How many streams are open, half of them included.
-    #[must_use]
-    pub fn streams(&self) -> usize {
-        0
-    }
-
-    /// The headers of a response, as a server. Interim responses are possible. `end`: nothing follows.
-    pub fn respond(&mut self, stream: Stream, headers: &[Header<'_>], end: bool) {
-        let _ = (stream, headers, end);
-    }
-
-    /// Sends data, or queues it: at most 8 bytes that precede it, and itself. `end`: nothing follows. What is given back is the
-    /// buffer, if it isn't needed any more.
-    pub fn send(&mut self, stream: Stream, prefix: &[u8], data: Vec<u8>, end: bool) -> Option<Vec<u8>> {
-        let _ = (stream, prefix, end);
-        Some(data)
-    }
-
-    /// Headers behind all data that was queued. Nothing may follow.
-    pub fn end(&mut self, stream: Stream, trailers: &[Header<'_>]) {
-        let _ = (stream, trailers);
+        self.encoder.know(name, value)
     }
 
     /// Ends a stream before its time.
     pub fn reset(&mut self, stream: Stream, reason: Reason) {
-        let _ = (stream, reason);
+        if self.streams.state(stream).is_some() {
+            self.write_number(kind::RST_STREAM, stream.id, reason.0);
+            self.forget(stream, Ended::ResetHere);
+        }
     }
 
-    /// So many bytes of a stream's data are no longer held: as many more of that stream may come.
+    /// A stream is over.
+    fn forget(&mut self, stream: Stream, how: Ended) {
+        self.recent.note(stream.id, how);
+        self.order.take(&mut self.streams.slots, stream.slot);
+        self.queued -= self.streams.slots[stream.slot()].left;
+        self.streams.remove(stream);
+        if how == Ended::InOrder {
+            self.resets = (self.resets + 1).min(self.settings.resets);
+        }
+    }
+
+    /// So many bytes of a stream's data are no longer held: as many more of that stream may come. The peer is told by half
+    /// windows.
     pub fn consumed(&mut self, stream: Stream, bytes: usize) {
-        let _ = (stream, bytes);
+        let window = self.settings.window;
+        let Some(state) = self.streams.state_mut(stream).filter(|state| !state.has_received_end) else { return };
+        // No more can be given back than was taken.
+        let taken = i64::from(window) - state.incoming;
+        state.consumed = u32::try_from(bytes).unwrap_or(u32::MAX).saturating_add(state.consumed);
+        state.consumed = state.consumed.min(taken.max(0) as u32);
+        if state.consumed >= window / 2 {
+            let more = std::mem::take(&mut state.consumed);
+            state.incoming += i64::from(more);
+            self.write_number(kind::WINDOW_UPDATE, stream.id, more);
+        }
     }
 
     /// So many bytes of any streams' data are no longer held: as many more of the whole connection may come. What came of
     /// streams that are over is released by itself.
+    #[inline]
     pub fn release(&mut self, bytes: usize) {
-        let _ = bytes;
+        let window = self.settings.connection_window;
+        let taken = i64::from(window) - self.incoming;
+        self.released = u32::try_from(bytes).unwrap_or(u32::MAX).saturating_add(self.released);
+        self.released = self.released.min(taken.max(0) as u32);
+        if self.released >= window / 2 {
+            let more = std::mem::take(&mut self.released);
+            self.incoming += i64::from(more);
+            self.write_number(kind::WINDOW_UPDATE, 0, more);
+        }
     }
 
     /// Gives back what may be [reset](Settings::resets) and what may come for [nothing](Settings::idle_frames). To be told
     /// every so often, such as each second: the crate has no clock.
-    pub fn refill(&mut self) {}
+    pub fn refill(&mut self) {
+        (self.resets, self.idle_frames) = (self.settings.resets, self.settings.idle_frames);
+    }
 
-    /// Asks whether the peer is there. False: there are such questions as it has yet to answer, and this isn't asked.
+    /// Asks whether the peer is there. False: it has yet to answer the last such question, and this isn't asked.
     pub fn ping(&mut self, payload: [u8; 8]) -> bool {
-        let _ = payload;
-        false
+        if self.asked.is_some() || self.error.is_some() {
+            return false;
+        }
+        self.asked = Some(payload);
+        self.write_ping(0, payload);
+        true
     }
 
     /// Takes no further streams, in order: the peer is told so, and once it has read that, which was the last. What it opened
     /// meanwhile is served.
-    pub fn drain(&mut self) {}
+    pub fn drain(&mut self) {
+        if self.leaving != Leaving::No || self.error.is_some() {
+            return;
+        }
+        match self.role {
+            Role::Server => {
+                self.write_goaway(i32::MAX as u32, Reason::NO_ERROR, b"");
+                self.write_ping(0, LEAVING);
+                self.leaving = Leaving::Told;
+            }
+            Role::Client => {
+                self.write_goaway(0, Reason::NO_ERROR, b"");
+                self.leaving = Leaving::For(0);
+            }
+        }
+    }
 
     /// Whether a [`drain`](Self::drain) was asked for, the peer knows, and no stream is open. What is to be sent may still be.
     #[must_use]
     pub fn is_drained(&self) -> bool {
-        false
+        matches!(self.leaving, Leaving::For(_)) && self.streams.len() == 0
     }
 
     /// Ends the connection: the peer is told why. All streams are over, and nothing more is read.
     pub fn abort(&mut self, reason: Reason, debug: &[u8]) {
-        let _ = (reason, debug);
+        if self.error.is_none() {
+            self.fail(Error::new(reason, "ended here"), debug);
+        }
+    }
+
+    fn fail(&mut self, error: Error, debug: &[u8]) -> Error {
+        let last = match (self.role, self.leaving) {
+            (Role::Client, _) => 0,
+            (Role::Server, Leaving::For(last)) => last,
+            (Role::Server, _) => self.last_id,
+        };
+        self.write_goaway(last, error.reason, &debug[..debug.len().min(1024)]);
+        while let Some(stream) = self.streams.last() {
+            self.forget(stream, Ended::ResetHere);
+        }
+        self.error = Some(error);
+        error
     }
 }

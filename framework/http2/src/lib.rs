@@ -7,9 +7,13 @@
 
 mod connection;
 mod fields;
+mod frame;
 mod hpack;
+mod order;
 mod reason;
 mod settings;
+mod streams;
+mod validity;
 
 pub use connection::{Connection, Event, OpenError, Role, Stream};
 pub use fields::{Field, Fields, Header, Name};

@@ -58,7 +58,7 @@ impl Settings {
     /// client opens no more, nor more than the server takes.
     #[must_use]
     pub const fn streams(mut self, streams: u32) -> Self {
-        self.streams = if streams == 0 { 1 } else { streams };
+        self.streams = clamp(streams, 1, 65_535);
         self
     }
 
