@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 mod callee;
+mod caller;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -26,6 +27,7 @@ mod transport;
 mod woken;
 
 pub use callee::{GrpcCallee, GrpcSettings, Over};
+pub use caller::{CallerEvent, GrpcCaller, GrpcClientSettings, GrpcSetup, Load, Pushback, Unsent};
 pub use transport::PlainTransport;
 
 /// The bytes that an HTTP/2 connection begins with, and no chunk of Greenwave's own protocol: as the length of one they would

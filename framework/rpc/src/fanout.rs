@@ -12,6 +12,7 @@ use crate::local::{self, Mailbox, OutcomeCell, Shared};
 use crate::receipt::{Receipt, StageReceipt};
 use crate::status::{Check, Code, Origin, Reason, Status};
 use crate::wire::MethodId;
+use greenwave_proto::Method;
 use greenwave_policy::{Deadline, Hedge, ServiceTimes, Time};
 use greenwave_proto::outcome::{Outcome, Reply};
 use greenwave_quanta::critical;
@@ -158,7 +159,7 @@ pub struct Answered {
 impl ParallelUnit<'_> {
     /// Adds a branch.
     #[must_use]
-    pub fn branch(self, channel: &Channel, method: MethodId, request: Vec<u8>) -> Self {
+    pub fn branch(self, channel: &Channel, method: impl Into<Method>, request: Vec<u8>) -> Self {
         self.branch_with_replicas([channel.clone()], method, request)
     }
 
@@ -167,11 +168,13 @@ impl ParallelUnit<'_> {
     pub fn branch_with_replicas(
         mut self,
         channels: impl IntoIterator<Item = Channel>,
-        method: MethodId,
+        method: impl Into<Method>,
         request: Vec<u8>,
     ) -> Self {
         let channels: Vec<Channel> = channels.into_iter().collect();
         let result = channels.is_empty().then(|| Err(Status::refused(Reason::Unreachable, "the branch has no server")));
+        let named = method.into();
+        let method = channels.iter().fold(named.id(), |_, channel| channel.number(named));
         let (attempts, tried, hedged) = (Vec::new(), 0, false);
         self.branches.push(Branch { channels, method, request, attempts, tried, hedged, result });
         self

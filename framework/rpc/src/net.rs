@@ -6,6 +6,7 @@
 //! Calls, replies and cancellations are posted by [`Net::flush`], many in one system call.
 
 mod agenda;
+mod calling;
 mod dialer;
 mod directory;
 mod ending;
@@ -22,11 +23,13 @@ use crate::clock::{Clock, realtime};
 use crate::config::{Limits, ServerConfig};
 use crate::counters::Counters;
 use crate::wire::CallId;
+pub(crate) use calling::CallingEnd;
 use dialer::Dialer;
 use endpoint::Endpoint;
 use ends::{End, Ends, Peer};
-use greenwave_grpc::GrpcSettings;
+use greenwave_grpc::{GrpcClientSettings, GrpcSettings};
 use greenwave_policy::{Backoff, Time};
+use greenwave_proto::{Method, MethodId, MethodNames};
 use greenwave_proto::connection::{Absolute, Answer, Arrival, Finished, Link, Setup, StreamEvent, StreamMessage};
 use greenwave_proto::outcome::Outcome;
 use greenwave_proto::sending::Sending;
@@ -106,9 +109,37 @@ pub(crate) struct Route {
     pub(crate) address: Address,
     pub(crate) connection: ConnectionConfig,
     pub(crate) tls: Option<TlsClient>,
+    /// How gRPC is spoken, if the address is one of gRPC's.
+    pub(crate) grpc: Option<Arc<SpeaksGrpc>>,
     /// The pause after a connection that was of no use, at first.
     pub(crate) reconnect: Duration,
     pub(crate) jitter_seed: Option<u64>,
+}
+
+/// What calls to a server of gRPC take.
+pub(crate) struct SpeaksGrpc {
+    pub(crate) settings: GrpcClientSettings,
+    /// The names of the methods that are called.
+    pub(crate) names: Arc<MethodNames>,
+}
+
+impl Route {
+    /// The number of a method that is called by this way; its name is kept if it is needed.
+    #[inline]
+    pub(crate) fn number(&self, method: Method) -> MethodId {
+        if let Some(grpc) = &self.grpc {
+            grpc.learn(method);
+        }
+        method.id()
+    }
+}
+
+impl SpeaksGrpc {
+    #[cold]
+    pub(crate) fn learn(&self, method: Method) {
+        // Handlers call too, and are not to be preempted while they hold the lock.
+        greenwave_quanta::critical(|| self.names.learn(method));
+    }
 }
 
 /// The pauses between attempts; by a seed of their own, unless one is given.
@@ -222,13 +253,16 @@ impl Net {
 
     /// Names a connection. It connects with the first call.
     pub(crate) fn open(&mut self, route: Route) -> PeerKey {
-        let dialer = Dialer::new(route, self.queue.chunk_bytes(), self.clock.now());
-        self.ends.add(End::Caller(Box::new(dialer)))
+        let (chunk_bytes, now) = (self.queue.chunk_bytes(), self.clock.now());
+        self.ends.add(match route.address.is_grpc() {
+            false => End::Caller(Box::new(Dialer::new(route, chunk_bytes, now))),
+            true => End::GrpcCaller(Box::new(Dialer::new(route, chunk_bytes, now))),
+        })
     }
 
     /// Whether a connection of this name was opened here and calls can be made on it.
     pub(crate) fn knows(&mut self, key: PeerKey) -> bool {
-        self.ends.peer(key).is_some_and(|peer| matches!(peer.end, End::Caller(_)))
+        self.ends.peer(key).is_some_and(|peer| matches!(peer.end, End::Caller(_) | End::GrpcCaller(_)))
     }
 
     /// Gives up a connection that [`open`](Self::open) named. No call is under way on it.
@@ -371,7 +405,7 @@ impl Net {
             }
             posted = true;
             let endpoint = &mut Endpoint { queue: &mut *self.queue, id };
-            if let End::Grpc(_) = peer.end {
+            if let End::Grpc(_) | End::GrpcCaller(_) | End::GrpcLeaving { .. } = peer.end {
                 self.ends.transmit_grpc(now, index, endpoint);
                 continue;
             }
@@ -440,7 +474,7 @@ impl Net {
             match &mut peer.end {
                 End::Callee(callee) => callee.link.go_away(text),
                 End::Grpc(callee) => callee.go_away(),
-                End::Caller(_) | End::Leaving { .. } => continue,
+                _ => continue,
             }
             if !std::mem::replace(&mut peer.dirty, true) {
                 self.ends.dirty.push(index);
@@ -458,7 +492,7 @@ impl Net {
         let left_alone = |peer: &Peer| match &peer.end {
             End::Callee(callee) => callee.link.is_left_alone() || callee.link.agreed().is_none(),
             End::Grpc(callee) => callee.is_done(),
-            End::Caller(_) | End::Leaving { .. } => true,
+            _ => true,
         };
         now.since(since) >= FAREWELL || self.ends.peers.iter().all(|(_, peer)| left_alone(peer))
     }
@@ -468,7 +502,7 @@ impl Net {
         self.ends.peers.iter().all(|(_, peer)| match &peer.end {
             End::Callee(callee) => callee.unanswered() == 0,
             End::Grpc(callee) => callee.unanswered() == 0,
-            End::Caller(_) | End::Leaving { .. } => true,
+            _ => true,
         })
     }
 }

@@ -154,7 +154,8 @@ impl Connection {
             self.queue(stream, prefix, data);
             return None;
         }
-        if len > 0 || end {
+        // What is queued takes the end along.
+        if len > 0 || (end && state.left == 0) {
             state.outgoing -= len as i64;
             self.outgoing -= len as i64;
             let flags = if end { flag::END_STREAM } else { 0 };

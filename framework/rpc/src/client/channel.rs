@@ -18,7 +18,7 @@ use crate::status::{Check, Code, Status};
 use crate::stream::{Incoming, Outgoing};
 use crate::wire::{MethodId, StageName};
 use greenwave_policy::Time;
-use greenwave_proto::ConfigError;
+use greenwave_proto::{ConfigError, Method};
 use greenwave_proto::outcome::{Failure, Outcome, Reply};
 use greenwave_verbs::Address;
 use std::borrow::Cow;
@@ -50,13 +50,16 @@ struct Used {
 impl Channel {
     /// A channel to `address`. It connects with the first call, and again when the connection is lost.
     ///
+    /// At an [address of gRPC](Address::Grpc) any server of gRPC may be: a call's budget is its `grpc-timeout`. Methods have
+    /// to be called by their names there ([`Method::named`]), as generated clients do.
+    ///
     /// # Errors
     /// A setting that can't be meant.
     pub fn new(address: Address, config: ChannelConfig) -> Result<Self, ConfigError> {
         config.validate()?;
         let stage = short_name(&address);
         let starting = Mutex::new(Starting::new(config.backoff()));
-        let route = Arc::new(config.route(address));
+        let route = Arc::new(config.route(address)?);
         Ok(Self(Arc::new(Inner { route, config, stage, used: OnceLock::new(), starting })))
     }
 
@@ -69,16 +72,27 @@ impl Channel {
     ///
     /// # Errors
     /// Anything but an answer in time: see [`Code`] and [`Reason`](crate::Reason).
-    pub fn call(&self, context: &Context, method: MethodId, request: &[u8]) -> Result<Reply, Status> {
-        self.call_with(context, method, request.into()).map_err(|failure| failure.status)
+    pub fn call(&self, context: &Context, method: impl Into<Method>, request: &[u8]) -> Result<Reply, Status> {
+        self.call_with(context, self.number(method.into()), request.into()).map_err(|failure| failure.status)
     }
 
     /// Calls and waits; a failure comes with the receipt of where the time went, if there is one.
     ///
     /// # Errors
     /// Anything but an answer in time.
-    pub fn call_detailed(&self, context: &Context, method: MethodId, request: Vec<u8>) -> Result<Reply, Failure> {
-        self.call_with(context, method, request.into())
+    pub fn call_detailed(
+        &self,
+        context: &Context,
+        method: impl Into<Method>,
+        request: Vec<u8>,
+    ) -> Result<Reply, Failure> {
+        self.call_with(context, self.number(method.into()), request.into())
+    }
+
+    /// By what a method is called: its number, of which a server of gRPC is told the name.
+    #[inline]
+    pub(crate) fn number(&self, method: Method) -> MethodId {
+        self.0.route.number(method)
     }
 
     fn call_with(&self, context: &Context, method: MethodId, request: Cow<'_, [u8]>) -> Result<Reply, Failure> {
@@ -96,7 +110,8 @@ impl Channel {
     }
 
     /// Calls; the answer comes as a future. The dispatcher polls for it, from now on for all calls of the channel's.
-    pub fn call_async(&self, context: &Context, method: MethodId, request: &[u8]) -> CallFuture {
+    pub fn call_async(&self, context: &Context, method: impl Into<Method>, request: &[u8]) -> CallFuture {
+        let method = self.number(method.into());
         let started = crate::clock::monotonic();
         let begun = context.ask(Check::Send, started).into_result().and_then(|()| self.used()).and_then(
             |(core, connection)| {
@@ -119,7 +134,8 @@ impl Channel {
     /// # Errors
     /// As [`stream`](Self::stream), and where the context is cancelled or its deadline has passed. How the call fails is told
     /// by [`Incoming::next`].
-    pub fn open(&self, context: &Context, method: MethodId) -> Result<(Outgoing, Incoming), Status> {
+    pub fn open(&self, context: &Context, method: impl Into<Method>) -> Result<(Outgoing, Incoming), Status> {
+        let method = self.number(method.into());
         let started = crate::clock::monotonic();
         context.ask(Check::Send, started).into_result()?;
         let (core, connection) = self.used()?;

@@ -2,10 +2,12 @@
 
 use super::core::Dispatcher;
 use crate::config::{ServerConfig, Wait, stage_name};
-use crate::net::{ConnectionConfig, Route, backoff};
+use crate::net::{ConnectionConfig, Route, SpeaksGrpc, backoff};
+use greenwave_grpc::GrpcClientSettings;
 use greenwave_policy::Backoff;
 use greenwave_proto::{ConfigError, Limits, SendOrder, Sending};
 use greenwave_verbs::{Address, Choice, TlsClient};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Who moves a channel's bytes when it is used outside of handlers.
@@ -42,6 +44,7 @@ pub struct ChannelConfig {
     pub(crate) wait: Wait,
     pub(crate) backend: Choice,
     pub(crate) tls: Option<TlsClient>,
+    pub(crate) grpc: GrpcClientSettings,
     pub(crate) limits: Limits,
     pub(crate) sending: Sending,
     pub(crate) checksums: bool,
@@ -59,6 +62,7 @@ impl Default for ChannelConfig {
             wait: Wait::default(),
             backend: Choice::Auto,
             tls: None,
+            grpc: GrpcClientSettings::default(),
             limits: Limits::default(),
             sending: Sending::default(),
             checksums: false,
@@ -119,6 +123,13 @@ impl ChannelConfig {
         self
     }
 
+    /// How gRPC is spoken with a server at an [address of gRPC](Address::Grpc).
+    #[must_use]
+    pub fn grpc(mut self, grpc: GrpcClientSettings) -> Self {
+        self.grpc = grpc;
+        self
+    }
+
     /// What is accepted from the server.
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
@@ -171,8 +182,23 @@ impl ChannelConfig {
     }
 
     /// The way to a server that is connected to as this says.
-    pub(crate) fn route(&self, address: Address) -> Route {
-        let Self { name, limits, checksums, absolute, sending, tls, reconnect, jitter_seed, .. } = self;
+    ///
+    /// # Errors
+    /// An address of gRPC's with TLS that isn't there, or in vain.
+    pub(crate) fn route(&self, address: Address) -> Result<Route, ConfigError> {
+        let Self { name, limits, checksums, absolute, sending, tls, grpc, reconnect, jitter_seed, .. } = self;
+        match (&address, tls) {
+            (Address::Grpcs(_), None) => {
+                ConfigError::unless(false, "tls", "nothing", "which servers are believed, for an address of grpcs://")?;
+            }
+            (Address::Grpc(_), Some(_)) => {
+                ConfigError::unless(false, "tls", "something", "nothing for an address of grpc://; grpcs:// is secured")?;
+            }
+            _ => {}
+        }
+        let grpc = address
+            .is_grpc()
+            .then(|| Arc::new(SpeaksGrpc { settings: grpc.clone(), names: Arc::default() }));
         let connection = ConnectionConfig {
             name: name.clone(),
             limits: *limits,
@@ -181,7 +207,8 @@ impl ChannelConfig {
             sending: *sending,
             grpc: None,
         };
-        Route { address, connection, tls: tls.clone(), reconnect: *reconnect, jitter_seed: *jitter_seed }
+        let (tls, reconnect, jitter_seed) = (tls.clone(), *reconnect, *jitter_seed);
+        Ok(Route { address, connection, tls, grpc, reconnect, jitter_seed })
     }
 
     /// The pauses between attempts to start what connecting takes.

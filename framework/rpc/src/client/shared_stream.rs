@@ -10,7 +10,7 @@ use super::core::{Connection, Core};
 use super::driven::{Receiver, Request};
 use crate::context::Context;
 use crate::status::Check;
-use crate::wire::MethodId;
+use greenwave_proto::Method;
 use greenwave_proto::outcome::Outcome;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 /// Dropping it takes back what is under way.
 pub struct ChannelStream {
     /// Kept, or the channel would end with calls under way.
-    _channel: Channel,
+    channel: Channel,
     core: Arc<Core>,
     connection: Arc<Connection>,
     queue: Arc<Completions>,
@@ -36,12 +36,13 @@ pub struct ChannelStream {
 impl ChannelStream {
     pub(crate) fn new(channel: Channel, core: Arc<Core>, connection: Arc<Connection>) -> Self {
         let (queue, made, taken) = (Arc::default(), Vec::new(), VecDeque::new());
-        Self { _channel: channel, core, connection, queue, made, taken, in_flight: 0 }
+        Self { channel, core, connection, queue, made, taken, in_flight: 0 }
     }
 
     /// Makes a call that will complete under `tag`. Its budget runs from now on; it is sent with the next
     /// [`flush`](Self::flush), or when the stream is asked for completions.
-    pub fn submit(&mut self, context: &Context, method: MethodId, request: &[u8], tag: u64) {
+    pub fn submit(&mut self, context: &Context, method: impl Into<Method>, request: &[u8], tag: u64) {
+        let method = self.channel.number(method.into());
         let started = crate::clock::monotonic();
         self.in_flight += 1;
         if let Err(status) = context.ask(Check::Send, started).into_result() {

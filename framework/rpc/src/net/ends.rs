@@ -4,14 +4,14 @@
 //! is noted here and done by [`Net`](super::Net) after the poll.
 
 use super::agenda::Agenda;
-use super::dialer::Dialer;
+use super::dialer::{Dialer, Line};
 use super::directory::Directory;
 use super::endpoint::Endpoint;
 use super::pool::Pool;
 use super::rotation::Elsewhere;
-use super::{ConnectionConfig, Event, News, PeerKey};
+use super::{CallingEnd, ConnectionConfig, Event, News, PeerKey};
 use crate::counters::Counters;
-use greenwave_grpc::{GrpcCallee, Over};
+use greenwave_grpc::{GrpcCallee, GrpcCaller, Over};
 use greenwave_policy::{Rotation, Time};
 use greenwave_proto::connection::{Callee, CalleeEvent, Caller, Finished, Link, Violation};
 use greenwave_verbs::{CloseReason, EndpointId, Event as QueueEvent, VerbsError};
@@ -68,7 +68,7 @@ pub(super) struct Peer {
 }
 
 pub(super) enum End {
-    Caller(Box<Dialer>),
+    Caller(Box<Dialer<Caller>>),
     /// A calling end whose server goes away: it finishes what the server has heard of.
     Leaving {
         caller: Box<Caller>,
@@ -76,6 +76,35 @@ pub(super) enum End {
     Callee(Box<Callee>),
     /// A serving end whose client speaks gRPC.
     Grpc(Box<GrpcCallee>),
+    /// A calling end whose server speaks gRPC.
+    GrpcCaller(Box<Dialer<GrpcCaller>>),
+    /// The same of a server that goes away; what it doesn't look at after all is made again at `home`.
+    GrpcLeaving {
+        caller: Box<GrpcCaller>,
+        home: PeerKey,
+    },
+}
+
+impl End {
+    /// The end that makes calls, if it is one.
+    pub(super) fn calling(&mut self) -> Option<&mut dyn CallingEnd> {
+        match self {
+            Self::Caller(dialer) => Some(&mut dialer.caller),
+            Self::Leaving { caller } => Some(&mut **caller),
+            Self::GrpcCaller(dialer) => Some(&mut dialer.caller),
+            Self::GrpcLeaving { caller, .. } => Some(&mut **caller),
+            Self::Callee(_) | Self::Grpc(_) => None,
+        }
+    }
+
+    /// How the server is reached, if calls are made here.
+    pub(super) fn line(&mut self) -> Option<&mut Line> {
+        match self {
+            Self::Caller(dialer) => Some(&mut dialer.line),
+            Self::GrpcCaller(dialer) => Some(&mut dialer.line),
+            _ => None,
+        }
+    }
 }
 
 /// For how long connections must have been accepted until it is over that they can't be.
@@ -208,6 +237,12 @@ impl Ends {
                     if let Some(over) = callee.on_timeout(now, &mut |event| tell(key, Some(event), late, counters)) {
                         self.fates.push(Fate::Dismiss(key, over));
                     }
+                } else if let Some(caller) = peer.end.calls_grpc() {
+                    if let Err(over) = caller.on_timeout(now, &mut |event| events.push(event.into())) {
+                        self.fates.push(Fate::Dismiss(key, over));
+                    } else if caller.unfinished() == 0 {
+                        self.fates.push(Fate::Leave(key));
+                    }
                 } else if let Err(violation) = peer.on_timeout(now, events) {
                     self.fates.push(Fate::Expel(key, violation));
                 } else if matches!(&peer.end, End::Leaving { caller, .. } if caller.unfinished() == 0) {
@@ -311,6 +346,12 @@ impl Ends {
                 (received, &callee.link)
             }
             End::Grpc(_) => return self.receive_grpc(now, index, chunk, events),
+            End::GrpcCaller(_) | End::GrpcLeaving { .. } => {
+                return self.receive_answers(now, index, chunk, &mut |event| match event {
+                    Event::Done { token, outcome } => finish(events, Finished { token, outcome }),
+                    event => events.push(event),
+                });
+            }
         };
         match received {
             Ok(()) => {
@@ -362,13 +403,15 @@ impl Peer {
             End::Caller(dialer) => Some(&mut dialer.caller.link),
             End::Leaving { caller, .. } => Some(&mut caller.link),
             End::Callee(callee) => Some(&mut callee.link),
-            End::Grpc(_) => None,
+            End::Grpc(_) | End::GrpcCaller(_) | End::GrpcLeaving { .. } => None,
         }
     }
 
     fn has_output(&mut self) -> bool {
         match &mut self.end {
             End::Grpc(callee) => callee.has_output(),
+            End::GrpcCaller(dialer) => dialer.caller.has_output(),
+            End::GrpcLeaving { caller, .. } => caller.has_output(),
             _ => self.link().is_some_and(|link| link.has_output()),
         }
     }
@@ -390,6 +433,8 @@ impl Peer {
         match &mut self.end {
             _ if self.endpoint.is_none() => Time::MAX,
             End::Grpc(callee) => callee.next_timeout(),
+            End::GrpcCaller(dialer) => dialer.caller.next_timeout(),
+            End::GrpcLeaving { caller, .. } => caller.next_timeout(),
             _ => self.link().map_or(Time::MAX, |link| link.next_timeout()),
         }
     }
@@ -406,7 +451,7 @@ impl Peer {
             End::Leaving { caller, .. } => caller.transmit(now, endpoint, spare),
             End::Callee(callee) => callee.transmit(now, endpoint, spare),
             // That is the ends' to do, as it may find calls.
-            End::Grpc(_) => Ok(()),
+            End::Grpc(_) | End::GrpcCaller(_) | End::GrpcLeaving { .. } => Ok(()),
         }
     }
 
@@ -417,7 +462,8 @@ impl Peer {
             End::Caller(dialer) => dialer.caller.on_timeout(now, &mut done),
             End::Leaving { caller, .. } => caller.on_timeout(now, &mut done),
             End::Callee(callee) => callee.link.on_timeout(now),
-            End::Grpc(_) => Ok(()),
+            // As with what is posted.
+            End::Grpc(_) | End::GrpcCaller(_) | End::GrpcLeaving { .. } => Ok(()),
         }
     }
 }
