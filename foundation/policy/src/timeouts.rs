@@ -1,7 +1,7 @@
-//! Timeouts as gRPC and Envoy write them.
+//! Timeouts as gRPC, Connect and Envoy write them.
 //!
 //! `grpc-timeout` has at most eight digits and a unit ("gRPC over HTTP/2", Requests). Envoy states its own timeout in
-//! `x-envoy-expected-rq-timeout-ms`.
+//! `x-envoy-expected-rq-timeout-ms`; `connect-timeout-ms` has at most ten digits ("Connect protocol", Unary-Request).
 
 use std::time::Duration;
 
@@ -39,6 +39,14 @@ pub fn envoy_timeout(value: &[u8]) -> Result<Option<Duration>, NotATimeout> {
     Ok((millis > 0).then(|| Duration::from_millis(millis)))
 }
 
+/// What a `connect-timeout-ms` says, in milliseconds.
+///
+/// # Errors
+/// When it is no number of up to ten digits.
+pub fn connect_timeout(value: &[u8]) -> Result<Duration, NotATimeout> {
+    number(value, 10).map(Duration::from_millis)
+}
+
 fn number(digits: &[u8], most: usize) -> Result<u64, NotATimeout> {
     if !(1..=most).contains(&digits.len()) || !digits.iter().all(u8::is_ascii_digit) {
         return Err(NotATimeout);
@@ -68,6 +76,9 @@ mod tests {
         assert_eq!(envoy_timeout(b"15000"), Ok(Some(Duration::from_secs(15))));
         assert_eq!(envoy_timeout(b"0"), Ok(None));
         assert_eq!(envoy_timeout(b"1234567890123456"), Err(NotATimeout));
+        assert_eq!(connect_timeout(b"1500"), Ok(Duration::from_millis(1500)));
+        assert_eq!(connect_timeout(b"0"), Ok(Duration::ZERO));
+        assert!([&b""[..], b"1s", b"-1", b"12345678901"].iter().all(|wrong| connect_timeout(wrong).is_err()));
     }
 
     proptest! {
@@ -82,7 +93,7 @@ mod tests {
 
         #[test]
         fn no_bytes_make_it_panic(value in prop::collection::vec(any::<u8>(), 0..20)) {
-            let _ = (grpc_timeout(&value), envoy_timeout(&value));
+            let _ = (grpc_timeout(&value), envoy_timeout(&value), connect_timeout(&value));
         }
     }
 }

@@ -110,8 +110,8 @@ pub struct QueueConfig {
     /// to the thread that made them, so that a queue over it belongs to the first thread that submits, polls or waits.
     pub movable: bool,
     /// First bytes that no chunk begins with, as their length would be too large: connections that come in and begin so
-    /// are [plain](crate::Event::Plain), for another protocol on the same address. Default: none. Over sockets only.
-    pub plain: Option<[u8; 4]>,
+    /// are [plain](crate::Event::Plain), for other protocols on the same address. Default: none. Over sockets only.
+    pub plain: &'static [[u8; 4]],
     /// How long [`Close::Flush`](crate::Close::Flush) waits for the peer to close after everything was written, in
     /// milliseconds. Default: 1000. Without it, bytes from the peer that nobody reads any more would make TCP throw
     /// away what it has yet to deliver.
@@ -127,7 +127,7 @@ impl Default for QueueConfig {
             entries: 256,
             backlog_bytes: 64 * 1024,
             movable: false,
-            plain: None,
+            plain: &[],
             linger_millis: 1000,
         }
     }
@@ -153,11 +153,8 @@ impl QueueConfig {
         )?;
         check("entries", entries, (8..=1 << 14).contains(&entries), "8 to 16384")?;
         check("backlog_bytes", backlog, (1..=1 << 30).contains(&backlog), "1 byte to 1 GiB")?;
-        let is_a_length = |preface| (1..=chunk).contains(&(u32::from_le_bytes(preface) as usize));
-        let preface = self
-            .plain
-            .filter(|preface| is_a_length(*preface))
-            .map_or(0, |preface| u32::from_le_bytes(preface) as usize);
+        let mut lengths = self.plain.iter().map(|preface| u32::from_le_bytes(*preface) as usize);
+        let preface = lengths.find(|length| (1..=chunk).contains(length)).unwrap_or(0);
         check("plain", preface, preface == 0, "bytes that are no length of a chunk, as \"PRI \" are none")?;
         if self.movable && matches!(self.backend, Choice::Uring) {
             return Err(VerbsError::Config {
@@ -180,6 +177,14 @@ mod tests {
     }
 
     #[test]
+    fn text_is_no_length_of_the_longest_chunk_either() {
+        let config = QueueConfig { chunk_bytes: 1 << 24, plain: &[*b"PRI ", *b"GET ", *b"POST"], ..Default::default() };
+        config.validate().unwrap();
+        // Its last byte alone is a length of half a gigabyte.
+        assert!((b' '..=b'~').all(|last| u32::from_le_bytes([0, 0, 0, last]) > 1 << 24));
+    }
+
+    #[test]
     fn an_address_on_a_fabric_asks_for_the_fabric_unless_something_else_was_chosen() {
         let (shm, tcp) = ("fabric+shm://shop".parse().unwrap(), "tcp://127.0.0.1:1".parse().unwrap());
         assert!(matches!(Choice::Auto.for_address(&shm), Choice::Fabric));
@@ -196,7 +201,7 @@ mod tests {
             ("chunk_bytes", QueueConfig { chunk_bytes: usize::MAX, ..config() }),
             ("receive_buffers", QueueConfig { receive_buffers: 100, ..config() }),
             ("entries", QueueConfig { entries: 0, ..config() }),
-            ("plain", QueueConfig { plain: Some([1, 0, 0, 0]), ..config() }),
+            ("plain", QueueConfig { plain: &[*b"PRI ", [1, 0, 0, 0]], ..config() }),
             ("backlog_bytes", QueueConfig { backlog_bytes: 0, ..config() }),
             ("movable", QueueConfig { movable: true, backend: Choice::Uring, ..config() }),
         ] {

@@ -79,11 +79,13 @@ pub enum Event<'a> {
         /// The payload, exactly as it was posted by the peer; of a plain connection, the next of its bytes.
         chunk: &'a [u8],
     },
-    /// A connection that came in began with the [preface](crate::QueueConfig::plain). What is received over it is bytes as
+    /// A connection that came in began with one of the [prefaces](crate::QueueConfig::plain). What is received over it is bytes as
     /// they come, from the preface on, and what is [posted](crate::CompletionQueue::post_plain) goes as it is.
     Plain {
         /// The connection.
         endpoint: EndpointId,
+        /// Which of them.
+        preface: [u8; 4],
     },
     /// [`send_room`](crate::CompletionQueue::send_room) was 0 and is no longer.
     Writable {

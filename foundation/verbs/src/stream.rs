@@ -62,16 +62,16 @@ pub(crate) enum Phase {
 enum Plain {
     /// It is.
     Never,
-    /// It is, unless these are its first bytes.
-    After([u8; PREFIX]),
+    /// It is, unless its first bytes are among these.
+    After(&'static [[u8; PREFIX]]),
     /// It isn't.
     Always,
 }
 
 impl Stream {
-    /// A connection that came in. `preface`: see [`QueueConfig::plain`](crate::QueueConfig::plain).
-    pub(crate) fn accepted(socket: OwnedFd, session: Option<Box<Session>>, preface: Option<[u8; PREFIX]>) -> Self {
-        let plain = preface.map_or(Plain::Never, Plain::After);
+    /// A connection that came in. `prefaces`: see [`QueueConfig::plain`](crate::QueueConfig::plain).
+    pub(crate) fn accepted(socket: OwnedFd, session: Option<Box<Session>>, prefaces: &'static [[u8; PREFIX]]) -> Self {
+        let plain = if prefaces.is_empty() { Plain::Never } else { Plain::After(prefaces) };
         Self { plain, ..Self::new(socket, Phase::Open, session) }
     }
 
@@ -255,7 +255,7 @@ impl Stream {
             stats.bytes_in += chunk.len() as u64;
             sink(Event::Received { endpoint: id, chunk });
         };
-        let Plain::After(preface) = self.plain else {
+        let Plain::After(prefaces) = self.plain else {
             receive(bytes, 0);
             return Ok(());
         };
@@ -265,12 +265,13 @@ impl Stream {
             receive(chunk, 1);
         });
         let Err(WrongLength { len, behind }) = fed else { return Ok(()) };
-        if self.plain == Plain::Never || len != u32::from_le_bytes(preface) as usize {
+        let preface = prefaces.iter().copied().find(|preface| u32::from_le_bytes(*preface) as usize == len);
+        let Some(preface) = preface.filter(|_| self.plain != Plain::Never) else {
             return Err(self.oversized(len, limit, stats));
-        }
+        };
         self.plain = Plain::Always;
         self.framer = Framer::default();
-        sink(Event::Plain { endpoint: id });
+        sink(Event::Plain { endpoint: id, preface });
         stats.bytes_in += (PREFIX + behind) as u64;
         sink(Event::Received { endpoint: id, chunk: &preface });
         if behind > 0 {

@@ -264,7 +264,8 @@ fn a_queue_that_moves_is_not_bound_to_a_thread() {
 fn over_both_with_a_preface(test: impl Fn(Site, usize)) {
     for backend in [Choice::Uring, Choice::Epoll] {
         for step in [1, 3, 4, 5, 64, usize::MAX] {
-            let config = QueueConfig { backend: backend.clone(), plain: Some(*b"PRI "), ..QueueConfig::default() };
+            let config =
+                QueueConfig { backend: backend.clone(), plain: &[*b"GET ", *b"PRI "], ..QueueConfig::default() };
             if let Some(site) = Site::new(config) {
                 test(site, step);
             }

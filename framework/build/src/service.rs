@@ -3,6 +3,8 @@
 //! It is thin on purpose. What can be written once is in Greenwave; here is only what depends on names and types, with
 //! every path in full, so that no name in a `.proto` can get in its way.
 
+use std::collections::HashMap;
+
 use heck::ToSnakeCase;
 use prost_build::{Comments, Method, Service, ServiceGenerator};
 
@@ -48,22 +50,21 @@ pub(crate) fn full_service_name(package: &str, service: &str) -> String {
 /// Makes the code of services.
 pub(crate) struct ServiceCode {
     emit: Emit,
-    /// Whether a service of the package that is being made has methods that stream, and others.
-    streams: bool,
-    calls: bool,
+    /// By package, whether its services have methods that stream, and others.
+    kinds: HashMap<String, (bool, bool)>,
 }
 
 impl ServiceCode {
     pub(crate) fn new(emit: Emit) -> Self {
-        Self { emit, streams: false, calls: false }
+        Self { emit, kinds: HashMap::new() }
     }
 }
 
 impl ServiceGenerator for ServiceCode {
     fn generate(&mut self, service: Service, code: &mut String) {
         let streams = service.methods.iter().filter(|method| streams(method)).count();
-        self.streams |= streams > 0;
-        self.calls |= streams < service.methods.len();
+        let kinds = self.kinds.entry(service.package.clone()).or_default();
+        *kinds = (kinds.0 || streams > 0, kinds.1 || streams < service.methods.len());
         let service = Named { emit: &self.emit, service: &service };
         service.methods(code);
         if self.emit.server {
@@ -77,7 +78,7 @@ impl ServiceGenerator for ServiceCode {
 
     fn finalize_package(&mut self, package: &str, code: &mut String) {
         let Emit { greenwave, prost, server, client, .. } = &self.emit;
-        let (streams, calls) = (std::mem::take(&mut self.streams), std::mem::take(&mut self.calls));
+        let (streams, calls) = self.kinds.get(package).copied().unwrap_or_default();
         let file = descriptors_file(package);
         code.push_str(&format!(
             r#"

@@ -10,12 +10,12 @@
 pub use greenwave_policy::{AdmissionConfig, Budget, Order, StealRule};
 pub use greenwave_quanta::{StackSize, is_instrumented};
 pub use greenwave_rpc::{
-    Aggregator, AggregatorConfig, Answered, Awaited, Body, Broken, CallFuture, CallQueue, Channel, ChannelConfig,
-    ChannelStream, Check, Code, Completion, ConfigError, Conflict, ConnectionId, Context, Delivery, Dispatcher,
-    Failure, GrpcSettings, Handler, Incoming, Instance, KeepingHandler, Limits, Marking, MetaError, Metadata, MethodId,
-    Mode, Origin, Outgoing, ParallelUnit, Partial, Promise, Reason, Receipt, Reply, Router, SendOrder, Sending, Server,
-    ServerConfig, ServerHandle, Snapshot, StageName, StageReceipt, StartError, Status, StreamHandler, Typed, Wait,
-    promise,
+    Aggregator, AggregatorConfig, AnswerMetadata, Answered, Awaited, Body, Broken, CallFuture, CallQueue, Channel,
+    ChannelConfig, ChannelStream, Check, Code, Completion, ConfigError, Conflict, ConnectionId, Context, Delivery,
+    Dispatcher, Failure, GrpcSettings, Handler, Incoming, Instance, KeepingHandler, Limits, Marking, MetaError,
+    Metadata, MethodId, Mode, Next, Origin, Outgoing, ParallelUnit, Partial, Promise, Reason, Receipt, Reply, Router,
+    SendOrder, Sending, Server, ServerConfig, ServerHandle, Snapshot, StageName, StageReceipt, StartError, Status,
+    StreamHandler, Typed, Wait, WebSettings, promise,
 };
 pub use greenwave_verbs::{Address, Backend, Choice, VerbsError};
 

@@ -1,51 +1,47 @@
 //! The serving end of a gRPC connection.
 //!
-//! A stream is *receiving* while its request arrives, then *open* until its answer is handed in; `h2` has it from then on. Calls
-//! are numbered as in Greenwave's own protocol, by slot and generation, so that an answer that comes too late finds no other
-//! call.
+//! A stream is *receiving* while its request arrives, then *open* until its answer is handed in; HTTP/2 has it from then on. One
+//! whose request is a stream is open from its headers on. Calls are numbered as in Greenwave's own protocol, by slot and
+//! generation, so that an answer that comes too late finds no other call.
 //!
 //! Invariants:
 //! 1. Every arrival is answered once; `open` counts those that are not. `receiving` counts the streams before that.
-//! 2. `h2` is polled after anything was fed to it, and before anything is sent.
-//! 3. What the peer makes this end hold is bounded: streams by `calls`, requests half received by `assembly_bytes` of what they
-//!    announce, input that `h2` can't read because its output is full by [`INPUT_MOST`]. With more than `assembly_bytes` of
-//!    answers that the peer has yet to read, further calls are refused.
-//! 4. Progress is a part of a request received, or bytes sent. PINGs are none.
+//! 2. What the peer makes this end hold is bounded: streams by `calls`, messages half received by `assembly_bytes` of what they
+//!    announce, messages that nobody has taken yet by the windows of their streams and by half of `assembly_bytes`, beyond
+//!    which the connection's window stays closed, input that can't be read because the output is full by [`INPUT_MOST`]. With
+//!    more than `assembly_bytes` of answers that the peer has yet to read, further calls are refused.
+//! 3. Progress is a part of a request received, or bytes sent. PINGs are none.
 
 mod answering;
 mod receiving;
 #[cfg(test)]
 mod tests;
 
-use crate::headers::{Call, Last};
-use crate::message::{Incoming, Message};
-use crate::pipe::Pipe;
+use crate::headers::Last;
+use crate::message::Incoming;
+use crate::replies::Usual;
 use crate::transport::PlainTransport;
-use crate::woken::Woken;
-use greenwave_policy::Time;
+use greenwave_http2::{Connection, Reason, Role, Settings, Stream};
+use greenwave_policy::{Budget, Time};
 use greenwave_proto::connection::CalleeEvent;
 use greenwave_proto::limits::Limits;
-use greenwave_proto::wire::CallId;
-use h2::server::{Builder, Connection, Handshake, SendResponse};
-use h2::{Reason, RecvStream};
-use std::future::Future as _;
-use std::pin::Pin;
+use greenwave_proto::wire::{CallId, MethodId};
+use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 /// How a serving end takes gRPC's requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GrpcSettings {
     pub(crate) trusts_envoy: bool,
+    pub(crate) reports_load: bool,
 }
 
 impl GrpcSettings {
     /// The defaults.
     #[must_use]
     pub const fn new() -> Self {
-        Self { trusts_envoy: false }
+        Self { trusts_envoy: false, reports_load: false }
     }
 
     /// Whether `x-envoy-expected-rq-timeout-ms` counts beside `grpc-timeout`, the least of the two, by default not. For servers
@@ -54,6 +50,20 @@ impl GrpcSettings {
     pub const fn trust_envoy(mut self, trust: bool) -> Self {
         self.trusts_envoy = trust;
         self
+    }
+
+    /// Whether answers tell how busy the server is (`endpoint-load-metrics-bin`, gRPC's proposal A51), for clients that balance
+    /// by that; by default not, as it adds some 60 bytes to each.
+    #[must_use]
+    pub const fn report_load(mut self, report: bool) -> Self {
+        self.reports_load = report;
+        self
+    }
+
+    /// Whether they do.
+    #[must_use]
+    pub const fn reports_load(&self) -> bool {
+        self.reports_load
     }
 }
 
@@ -72,50 +82,63 @@ pub enum Over {
     /// The peer neither read nor wrote what it had begun.
     #[error("no progress in {0:?}")]
     Stalled(Duration),
+    /// The peer sent a part of a frame, or of a call's headers, and no more.
+    #[error("a frame that was begun did not go on in {0:?}")]
+    Unfinished(Duration),
     /// The peer goes on writing and doesn't read.
     #[error("{0} bytes can't be taken in, as the peer doesn't read what is sent to it")]
     Unread(usize),
 }
 
-/// Bytes that may wait to be read while `h2` can't write: more than a window of data and the headers of all streams.
+/// Bytes that may wait to be read while the output is full: more than a window of data and the headers of all streams.
 const INPUT_MOST: usize = 4 << 20;
 
 /// What a stream's peer may send before it is read, and what all of them may, in bytes.
 const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 2 << 20;
 
-/// The longest list of headers, in bytes.
-const HEADERS_MOST: u32 = 16 << 10;
+/// How many streams may be reset a second beside those that go well, and how many frames may bring nothing. A thread that was
+/// held up finds many calls and their cancellations at once: that is no attack.
+const RESETS_MOST: u32 = 4096;
+const IDLE_FRAMES_MOST: u32 = 1 << 20;
+const REFILL: Duration = Duration::from_secs(1);
 
-/// How many streams may go wrong in the life of a connection before it is closed: parts of requests that were refused go on
-/// coming for a while, and count.
-const RESETS_MOST: usize = 1 << 16;
-
-/// Memory of an idle connection's buffers beyond which it is given up, in bytes.
+/// Memory of an idle connection's input beyond which it is given up, in bytes.
 const IDLE_MOST: usize = 16 << 10;
+
+/// No slot.
+const NONE: u16 = u16::MAX;
+
+/// Which methods take a stream of requests.
+pub type TakesStreams = Arc<dyn Fn(MethodId) -> bool + Send + Sync>;
 
 /// The serving end.
 pub struct GrpcCallee {
-    state: State,
-    pipe: Pipe,
-    woken: Arc<Woken>,
-    /// Empty but for its memory.
-    looked_at: Vec<u16>,
-    /// By their slots: the generation of the last call there, what is there now, and who notes that it was woken.
+    http: Connection,
+    over: Option<Over>,
+    /// What arrived and can't be read yet.
+    input: Vec<u8>,
+    /// By their slots: the generation of the last call there, and what is there now.
     slots: Vec<Slot>,
     free: Vec<u16>,
+    /// The slot of each stream, by the small number that HTTP/2 has for it.
+    of_stream: Vec<u16>,
     receiving: usize,
     open: usize,
-    /// Bytes announced by requests that are being received.
+    /// Bytes announced by messages that are being received, and metadata of those that are.
     assembling: usize,
-    /// Bytes of answers that `h2` has yet to write.
-    unsent: Arc<AtomicUsize>,
-    /// Bytes that were left in the pipe when it was last sent from.
-    left: usize,
+    /// Bytes of messages of streams that were not consumed.
+    held: usize,
+    /// Bytes by which the connection's window is kept closed.
+    withheld: usize,
+    /// Bytes that were written and left when it was last sent from, and in queues.
+    left: (usize, usize),
     /// No further calls are taken.
     is_leaving: bool,
-    /// Something was handed to `h2` since it was polled.
-    is_dirty: bool,
+    /// The method that was last asked about, and whether it takes a stream.
+    asked: Option<(MethodId, bool)>,
+    takes_streams: Option<TakesStreams>,
+    usual: Usual,
     last: Last,
     settings: GrpcSettings,
     limits: Limits,
@@ -126,45 +149,61 @@ pub struct GrpcCallee {
 struct Timers {
     /// Begun. After `limits.handshake`.
     handshake: Time,
+    /// Sent the rest of a frame, or of a block of headers. After `limits.handshake`.
+    mid_frame: Time,
     /// Sent more of some request. After `limits.stall`; it may have, and then the timer is set again.
     half_received: Time,
     /// Read more of what it is sent. After `limits.stall`.
     unsent: Time,
+    /// When it is next forgiven what it did for nothing.
+    refill: Time,
 }
 
-enum State {
-    Handshaking(Handshake<Pipe, Message>),
-    Open(Connection<Pipe, Message>),
-    Over(Over),
+impl Timers {
+    const OFF: Self = Self {
+        handshake: Time::MAX,
+        mid_frame: Time::MAX,
+        half_received: Time::MAX,
+        unsent: Time::MAX,
+        refill: Time::MAX,
+    };
 }
 
+/// A call, or room for one. Its memory is used again.
 struct Slot {
     generation: u16,
+    phase: Phase,
+    /// Of HTTP/2; it may be over.
     stream: Stream,
-    waker: Waker,
-}
-
-enum Stream {
-    Free,
-    Receiving(Box<Receiving>),
-    /// Being served, by this task if it was said.
-    Open {
-        respond: SendResponse<Message>,
-        task: Option<u32>,
-        wants_receipt: bool,
-    },
-}
-
-struct Receiving {
-    call: Call,
+    /// What serves an open call, if it was said.
+    task: Option<u32>,
+    wants_receipt: bool,
+    /// The request is a stream.
+    streams: bool,
+    /// The request has ended.
+    has_ended: bool,
+    /// The response's headers were sent.
+    has_begun: bool,
+    method: MethodId,
+    budget: Budget,
+    metadata: Option<Arc<[u8]>>,
     received: Time,
-    /// When the last part of it came.
+    /// When the last part of the request came.
     progressed: Time,
     incoming: Incoming,
     /// Of `assembling`.
     announced: usize,
-    body: RecvStream,
-    respond: SendResponse<Message>,
+    /// Of `held`.
+    held: usize,
+    /// Bytes by which the stream's window is kept closed.
+    late: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Free,
+    Receiving,
+    Open,
 }
 
 /// What an end is given while it reads.
@@ -174,40 +213,50 @@ struct Reading<'a> {
     sink: &'a mut dyn FnMut(CalleeEvent),
 }
 
+impl fmt::Debug for GrpcCallee {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GrpcCallee").field("open", &self.open).field("over", &self.over).finish_non_exhaustive()
+    }
+}
+
 impl GrpcCallee {
     /// A serving end of a connection that begins at this time.
     pub fn new(limits: &Limits, settings: GrpcSettings, now: Time) -> Self {
-        let pipe = Pipe::default();
-        let handshake = Builder::new()
-            .max_concurrent_streams(limits.most_calls())
-            .initial_window_size(STREAM_WINDOW)
-            .initial_connection_window_size(CONNECTION_WINDOW)
-            .max_header_list_size(HEADERS_MOST)
-            // A thread that was held up finds many calls and their cancellations at once: that is no attack. What these are
-            // meant to bound, the streams are bounded by.
-            .max_pending_accept_reset_streams(limits.most_calls() as usize)
-            .max_concurrent_reset_streams(limits.most_calls() as usize)
-            .max_local_error_reset_streams(Some(RESETS_MOST))
-            .handshake(pipe.clone());
+        let calls = limits.most_calls();
+        let http = Settings::new()
+            .streams(calls)
+            .window(STREAM_WINDOW)
+            .connection_window(CONNECTION_WINDOW)
+            .resets(RESETS_MOST.max(4 * calls))
+            .idle_frames(IDLE_FRAMES_MOST);
+        let mut http = Connection::new(Role::Server, http);
         Self {
-            state: State::Handshaking(handshake),
-            pipe,
-            woken: Arc::default(),
-            looked_at: Vec::new(),
+            usual: Usual::new(&mut http),
+            http,
+            over: None,
+            input: Vec::new(),
             slots: Vec::new(),
             free: Vec::new(),
+            of_stream: Vec::new(),
             receiving: 0,
             open: 0,
             assembling: 0,
-            unsent: Arc::default(),
-            left: 0,
+            held: 0,
+            withheld: 0,
+            left: (0, 0),
             is_leaving: false,
-            is_dirty: true,
+            asked: None,
+            takes_streams: None,
             last: Last::default(),
             settings,
             limits: *limits,
-            timers: Timers { handshake: now + limits.handshake_time(), half_received: Time::MAX, unsent: Time::MAX },
+            timers: Timers { handshake: now + limits.handshake_time(), refill: now + REFILL, ..Timers::OFF },
         }
+    }
+
+    /// Says which methods take a stream of requests; without it none does.
+    pub fn set_takes_streams(&mut self, takes_streams: TakesStreams) {
+        self.takes_streams = Some(takes_streams);
     }
 
     /// Reads bytes; what they bring goes to `sink`. `buffer` gives an empty buffer, for a message of about so many bytes.
@@ -218,15 +267,32 @@ impl GrpcCallee {
         buffer: &mut dyn FnMut(usize) -> Vec<u8>,
         sink: &mut dyn FnMut(CalleeEvent),
     ) {
-        if self.over().is_some() {
+        if self.over.is_some() {
             return;
         }
-        self.pipe.feed(bytes);
-        self.advance(&mut Reading { now, buffer, sink });
-        let unread = self.pipe.unread();
+        let reading = &mut Reading { now, buffer, sink };
+        if self.input.is_empty() {
+            let rest = self.read(reading, bytes);
+            self.input.extend_from_slice(rest);
+        } else {
+            self.input.extend_from_slice(bytes);
+            self.read_kept(reading);
+        }
+        let unread = self.input.len();
         if unread > INPUT_MOST {
             self.end(Over::Unread(unread));
         }
+    }
+
+    /// Reads what arrived before and could not be read then.
+    fn read_kept(&mut self, reading: &mut Reading<'_>) {
+        let mut input = std::mem::take(&mut self.input);
+        let left = self.read(reading, &input).len();
+        input.drain(..input.len() - left);
+        if input.is_empty() && input.capacity() > IDLE_MOST {
+            input = Vec::new();
+        }
+        self.input = input;
     }
 
     /// Posts what can be posted. What of the peer's could not be read before, as there was no room for what it called for, is read
@@ -240,19 +306,22 @@ impl GrpcCallee {
         transport: &mut T,
         sink: &mut dyn FnMut(CalleeEvent),
     ) -> Result<(), T::Error> {
-        let (unsent, left) = (self.unsent.load(Ordering::Relaxed), self.left);
         let sent = self.transmit_all(now, transport, sink);
-        self.left = self.pipe.outgoing();
-        if self.waiting() == 0 {
+        let (written, queued) = (self.http.written(), self.http.unreported());
+        if written + queued == 0 {
             self.timers.unsent = Time::MAX;
-            if self.open + self.receiving == 0 {
-                self.pipe.shrink(IDLE_MOST);
-            }
-        } else if self.unsent.load(Ordering::Relaxed) < unsent || self.left < left {
+        } else if written < self.left.0 || queued < self.left.1 {
             self.timers.unsent = now + self.limits.stall_time();
         } else {
             self.timers.unsent = self.timers.unsent.min(now + self.limits.stall_time());
         }
+        self.left = (written, queued);
+        while let Some((stream, bytes)) = self.http.next_sent() {
+            if let Some(slot) = self.find(stream) {
+                sink(CalleeEvent::Sent(call_in(slot, self.slots[usize::from(slot)].generation), bytes));
+            }
+        }
+        self.look_whether_over();
         sent
     }
 
@@ -263,94 +332,56 @@ impl GrpcCallee {
         sink: &mut dyn FnMut(CalleeEvent),
     ) -> Result<(), T::Error> {
         loop {
-            if std::mem::take(&mut self.is_dirty) {
-                self.advance(&mut Reading { now, buffer: &mut Vec::with_capacity, sink });
+            let room = transport.room();
+            let output = self.http.output(room);
+            let len = output.len().min(room);
+            if len > 0 {
+                transport.post(&output[..len])?;
+                self.http.sent(len);
             }
-            let was_full = self.pipe.is_full();
-            let sent = self.pipe.send(transport.room(), |bytes| transport.post(bytes))?;
-            if sent == 0 || !was_full {
+            if self.input.is_empty() || !self.http.wants_input() || self.over.is_some() {
                 return Ok(());
             }
-            self.is_dirty = true;
-        }
-    }
-
-    /// Bytes of answers and of HTTP/2's own that are to be sent.
-    fn waiting(&self) -> usize {
-        self.pipe.outgoing() + self.unsent.load(Ordering::Relaxed)
-    }
-
-    /// Lets `h2` read and write until it waits for something.
-    fn advance(&mut self, reading: &mut Reading<'_>) {
-        let context = &mut Context::from_waker(Waker::noop());
-        loop {
-            match &mut self.state {
-                State::Handshaking(handshake) => match Pin::new(handshake).poll(context) {
-                    Poll::Pending => return,
-                    Poll::Ready(Ok(connection)) => {
-                        self.timers.handshake = Time::MAX;
-                        self.state = State::Open(connection);
-                        if self.is_leaving {
-                            self.go_away();
-                        }
-                    }
-                    Poll::Ready(Err(error)) => return self.end(Over::Broken(error.to_string())),
-                },
-                State::Open(connection) => match connection.poll_accept(context) {
-                    Poll::Ready(Some(Ok((request, respond)))) => self.begin(reading, request, respond),
-                    Poll::Ready(Some(Err(error))) => return self.end(Over::Broken(error.to_string())),
-                    Poll::Ready(None) => return self.end(Over::Closed),
-                    Poll::Pending if !self.look_at_woken(reading) => return,
-                    Poll::Pending => {}
-                },
-                State::Over(_) => return,
+            let before = self.input.len();
+            self.read_kept(&mut Reading { now, buffer: &mut Vec::with_capacity, sink });
+            if self.input.len() == before {
+                return Ok(());
             }
         }
-    }
-
-    /// Looks at the streams that something came for. Whether anything was done.
-    fn look_at_woken(&mut self, reading: &mut Reading<'_>) -> bool {
-        let mut slots = std::mem::take(&mut self.looked_at);
-        let any = self.woken.take(&mut slots);
-        for slot in slots.drain(..) {
-            match &self.slots[usize::from(slot)].stream {
-                Stream::Free => {}
-                Stream::Receiving(_) => self.go_on(reading, slot),
-                Stream::Open { .. } => self.notice_reset(reading, slot),
-            }
-        }
-        self.looked_at = slots;
-        any
     }
 
     fn end(&mut self, over: Over) {
-        if !matches!(self.state, State::Over(_)) {
-            self.state = State::Over(over);
-            self.timers = Timers { handshake: Time::MAX, half_received: Time::MAX, unsent: Time::MAX };
+        if self.over.is_none() {
+            self.over = Some(over);
+            self.timers = Timers::OFF;
+        }
+    }
+
+    /// In order, when all that was asked is answered.
+    #[inline]
+    fn look_whether_over(&mut self) {
+        if self.is_leaving && self.http.is_drained() {
+            self.end(Over::Closed);
         }
     }
 
     /// How the connection ended, if it did. What is left to be sent may still be posted.
     pub fn over(&self) -> Option<&Over> {
-        if let State::Over(over) = &self.state { Some(over) } else { None }
+        self.over.as_ref()
     }
 
     /// Whether nothing remains to be done with the connection but to close it: it is over, and if in order, all is sent.
     pub fn is_done(&self) -> bool {
-        match self.over() {
-            Some(Over::Closed) => self.pipe.outgoing() == 0,
+        match &self.over {
+            Some(Over::Closed) => self.http.unsent() == 0,
             over => over.is_some(),
         }
     }
 
     /// Takes no further calls, and is [over](Self::over) when those that were begun are answered.
     pub fn go_away(&mut self) {
-        // A peer that has yet to begin is told when it has.
         self.is_leaving = true;
-        if let State::Open(connection) = &mut self.state {
-            connection.graceful_shutdown();
-            self.is_dirty = true;
-        }
+        self.http.drain();
     }
 
     /// Closes the connection, and tells the peer which of its calls was the last to be taken in, as far as there is room.
@@ -362,52 +393,47 @@ impl GrpcCallee {
     /// Tells the peer that the connection is over because of what it did, as far as there is room.
     pub fn dismiss<T: PlainTransport>(&mut self, now: Time, transport: &mut T, over: Over) {
         self.shut(now, transport, Reason::ENHANCE_YOUR_CALM);
-        self.state = State::Over(over);
+        self.over = Some(over);
+        self.timers = Timers::OFF;
     }
 
     fn shut<T: PlainTransport>(&mut self, now: Time, transport: &mut T, reason: Reason) {
-        if let State::Open(connection) = &mut self.state {
-            connection.abrupt_shutdown(reason);
-            self.is_dirty = true;
-            // It is closed next, so whatever fails does so for good reason.
-            let _ = self.transmit(now, transport, &mut |_| {});
-        }
+        self.input.clear();
+        self.http.abort(reason, b"");
+        // It is closed next, so whatever fails does so for good reason.
+        let _ = self.transmit(now, transport, &mut |_| {});
     }
 
     /// Whether there is something to send.
     #[inline]
     pub fn has_output(&self) -> bool {
-        self.is_dirty || self.pipe.outgoing() > 0
+        self.http.has_output()
     }
 
     /// Calls that are not answered, those that are half received included, and answers that are not sent.
     pub fn unanswered(&self) -> usize {
-        self.receiving + self.open + usize::from(self.waiting() > 0 || self.is_dirty)
+        self.receiving + self.open + usize::from(self.http.unsent() > 0)
     }
 
     /// The calls that are being served, each with the task that serves it.
     pub fn open_calls(&self) -> impl Iterator<Item = (CallId, Option<usize>)> {
-        (0_u16..).zip(&self.slots).filter_map(|(number, slot)| match &slot.stream {
-            Stream::Open { task, .. } => Some((call_in(number, slot.generation), task.map(|task| task as usize))),
-            _ => None,
-        })
+        let open = (0_u16..).zip(&self.slots).filter(|(_, slot)| slot.phase == Phase::Open);
+        open.map(|(number, slot)| (call_in(number, slot.generation), slot.task.map(|task| task as usize)))
     }
 
     /// Notes which task serves an open call, to be said when it is cancelled.
     #[inline]
     pub fn served_by(&mut self, call: CallId, by: usize) {
-        if let Some(Slot { generation, stream: Stream::Open { task, .. }, .. }) =
-            self.slots.get_mut(usize::from(call.slot()))
-            && *generation == call.generation()
-        {
-            *task = u32::try_from(by).ok();
+        if let Some(slot) = self.open_slot(call) {
+            self.slots[usize::from(slot)].task = u32::try_from(by).ok();
         }
     }
 
     /// When [`on_timeout`](Self::on_timeout) is to be asked next, at the latest; [`Time::MAX`] if nothing is waited for.
     #[inline]
     pub fn next_timeout(&self) -> Time {
-        self.timers.handshake.min(self.timers.half_received).min(self.timers.unsent)
+        let Timers { handshake, mid_frame, half_received, unsent, refill: _ } = self.timers;
+        handshake.min(mid_frame).min(half_received).min(unsent)
     }
 
     /// Gives up requests of which nothing more came. What the peer did not do in time for the whole connection, if there is
@@ -418,6 +444,8 @@ impl GrpcCallee {
         }
         if self.timers.handshake <= now {
             Some(Over::Handshake(self.limits.handshake_time()))
+        } else if self.timers.mid_frame <= now {
+            Some(Over::Unfinished(self.limits.handshake_time()))
         } else if self.timers.unsent <= now {
             Some(Over::Stalled(self.limits.stall_time()))
         } else {
@@ -430,23 +458,22 @@ impl GrpcCallee {
 impl GrpcCallee {
     /// Panics unless the invariants hold, with so many calls that were not answered.
     pub(crate) fn check(&self, open: usize) {
-        let count = |is: fn(&Stream) -> bool| self.slots.iter().filter(|slot| is(&slot.stream)).count();
-        assert_eq!((self.open, open), (open, count(|stream| matches!(stream, Stream::Open { .. }))));
-        assert_eq!(self.receiving, count(|stream| matches!(stream, Stream::Receiving(_))));
-        assert_eq!(self.free.len(), count(|stream| matches!(stream, Stream::Free)));
+        let count = |phase| self.slots.iter().filter(|slot| slot.phase == phase).count();
+        assert_eq!((self.open, open), (open, count(Phase::Open)));
+        assert_eq!(self.receiving, count(Phase::Receiving));
+        assert_eq!(self.free.len(), count(Phase::Free));
         assert!(self.slots.len() <= self.limits.most_calls() as usize);
-        let announced = self.slots.iter().map(|slot| match &slot.stream {
-            Stream::Receiving(receiving) => receiving.announced,
-            _ => 0,
-        });
-        assert_eq!(self.assembling, announced.sum::<usize>());
+        assert_eq!(self.assembling, self.slots.iter().map(|slot| slot.announced).sum::<usize>());
         assert!(self.assembling <= self.limits.most_assembly_bytes());
+        assert_eq!(self.held, self.slots.iter().map(|slot| slot.held).sum::<usize>());
+        assert!(self.held <= self.limits.most_assembly_bytes() / 2 + CONNECTION_WINDOW as usize);
         // What came with the last bytes before the end.
-        assert!(self.pipe.unread() <= INPUT_MOST + (64 << 10));
+        assert!(self.input.len() <= INPUT_MOST + (64 << 10));
     }
 }
 
 /// The number of the call of this generation in this slot. Generations start at 1, so no call is number 0.
+#[inline]
 fn call_in(slot: u16, generation: u16) -> CallId {
     CallId::new(u32::from(generation) << 16 | u32::from(slot)).expect("a generation is never 0")
 }

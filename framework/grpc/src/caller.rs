@@ -501,7 +501,7 @@ impl GrpcCaller {
             has_ended: ended || !streams,
         });
         if streams {
-            self.http2.report_sent(stream);
+            self.http2.report_sent(stream, true);
             open.resend = (messages.is_empty() && !ended).then(Vec::new);
             for message in messages {
                 let sent = open.send(&mut self.http2, message.body, false);

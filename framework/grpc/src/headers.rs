@@ -3,11 +3,11 @@
 use base64::Engine as _;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use greenwave_http2::{Fields, Name};
 use greenwave_policy::Budget;
 use greenwave_policy::timeouts::{NotATimeout, envoy_timeout, grpc_timeout};
 use greenwave_proto::status::{Code, Reason, Status};
 use greenwave_proto::wire::{MethodId, push_meta};
-use http::{HeaderMap, HeaderName, Method, StatusCode, header, request};
 use std::sync::Arc;
 
 /// Values of names that end in `-bin`: clients pad them or don't.
@@ -16,14 +16,17 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_encode_padding(false).with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// Names that are looked for, parsed once.
-static TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
-static ENVOYS_TIMEOUT: HeaderName = HeaderName::from_static("x-envoy-expected-rq-timeout-ms");
+/// Names that have no number.
+const ENVOYS_TIMEOUT: &[u8] = b"x-envoy-expected-rq-timeout-ms";
 /// By whatever value a caller asks for a receipt.
-static RECEIPT: HeaderName = HeaderName::from_static("greenwave-receipt");
+const RECEIPT: &[u8] = b"greenwave-receipt";
+
+/// HTTP's codes for what is no gRPC.
+pub(crate) const METHOD_NOT_ALLOWED: &[u8] = b"405";
+pub(crate) const UNSUPPORTED_MEDIA_TYPE: &[u8] = b"415";
 
 /// What a call is.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Call {
     pub(crate) method: MethodId,
     pub(crate) budget: Budget,
@@ -33,39 +36,85 @@ pub(crate) struct Call {
 }
 
 /// Why a request is no call.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Refused {
-    /// It isn't gRPC at all.
-    Http(StatusCode),
+    /// It isn't gRPC at all: HTTP's code.
+    Http(&'static [u8]),
     Grpc(Status),
 }
 
-/// Metadata as they were encoded last: most calls of a connection have the same.
+/// What was read last: most calls of a connection have the same headers, or at least the same metadata.
 #[derive(Debug, Default)]
 pub(crate) struct Last {
+    call: Option<Call>,
     encoded: Option<Arc<[u8]>>,
     scratch: Vec<u8>,
 }
 
-impl Call {
-    /// `trusts_envoy`: whether a proxy's word on the time counts.
-    pub(crate) fn read(head: &request::Parts, trusts_envoy: bool, last: &mut Last) -> Result<Self, Refused> {
-        if head.method != Method::POST {
-            return Err(Refused::Http(StatusCode::METHOD_NOT_ALLOWED));
+impl Last {
+    /// Reads a call's headers. `trusts_envoy`: whether a proxy's word on the time counts.
+    #[inline]
+    pub(crate) fn read(&mut self, fields: &Fields<'_>, trusts_envoy: bool) -> Result<Call, Refused> {
+        if let Some(call) = &self.call
+            && fields.are_as_before()
+        {
+            return Ok(call.clone());
         }
-        if !head.headers.get(header::CONTENT_TYPE).is_some_and(|value| is_grpc(value.as_bytes())) {
-            return Err(Refused::Http(StatusCode::UNSUPPORTED_MEDIA_TYPE));
+        self.call = None;
+        let call = self.read_anew(fields, trusts_envoy)?;
+        self.call = Some(call.clone());
+        Ok(call)
+    }
+
+    fn read_anew(&mut self, fields: &Fields<'_>, trusts_envoy: bool) -> Result<Call, Refused> {
+        if fields.value(Name::METHOD) != Some(b"POST") {
+            return Err(Refused::Http(METHOD_NOT_ALLOWED));
         }
-        let name = head.uri.path().strip_prefix('/').unwrap_or_default();
-        let budget = budget(&head.headers, trusts_envoy).map_err(Refused::Grpc)?;
-        let metadata = last.encode(&head.headers).map_err(Refused::Grpc)?;
-        let wants_receipt = head.headers.contains_key(&RECEIPT);
-        Ok(Self { method: MethodId::of(name), budget, metadata, wants_receipt })
+        if !fields.value(Name::CONTENT_TYPE).is_some_and(is_grpc) {
+            return Err(Refused::Http(UNSUPPORTED_MEDIA_TYPE));
+        }
+        let path = fields.value(Name::PATH).unwrap_or_default();
+        let path = path.split(|byte| *byte == b'?').next().unwrap_or_default();
+        // What isn't text names no method.
+        let name = str::from_utf8(path.strip_prefix(b"/").unwrap_or_default()).unwrap_or_default();
+        self.scratch.clear();
+        let (mut budget, mut proxys, mut wants_receipt) = (Budget::UNLIMITED, None, false);
+        for field in fields.regular() {
+            match field.id {
+                Name::GRPC_TIMEOUT => budget = budget.min(timeout(field.value).map_err(Refused::Grpc)?),
+                Name::CONTENT_TYPE | Name::TE | Name::CONTENT_LENGTH => {}
+                _ if field.name.starts_with(b"grpc-") => {}
+                _ if field.name == RECEIPT => wants_receipt = true,
+                _ => {
+                    if trusts_envoy && proxys.is_none() && field.name == ENVOYS_TIMEOUT {
+                        proxys = Some(field.value);
+                    }
+                    push(&mut self.scratch, field.name, field.value).map_err(Refused::Grpc)?;
+                }
+            }
+        }
+        // What a proxy says wrongly is no reason to refuse its client.
+        if let Some(proxys) = proxys.and_then(|value| envoy_timeout(value).ok().flatten()) {
+            budget = budget.min(Budget::expected(proxys));
+        }
+        Ok(Call { method: MethodId::of(name), budget, metadata: self.encoded(), wants_receipt })
+    }
+
+    /// The entries in `scratch`, which a handler may want to know.
+    fn encoded(&mut self) -> Option<Arc<[u8]>> {
+        if self.scratch.is_empty() {
+            return None;
+        }
+        if self.encoded.as_deref() != Some(&self.scratch[..]) {
+            self.encoded = Some(self.scratch.as_slice().into());
+        }
+        self.encoded.clone()
     }
 }
 
 impl Call {
     /// Bytes of the metadata.
+    #[inline]
     pub(crate) fn metadata_len(&self) -> usize {
         self.metadata.as_ref().map_or(0, |metadata| metadata.len())
     }
@@ -77,48 +126,17 @@ fn is_grpc(value: &[u8]) -> bool {
     family.eq_ignore_ascii_case(b"application/grpc") && matches!(rest.first(), None | Some(b'+' | b';' | b' '))
 }
 
-/// What the headers leave of the time; the least counts.
-fn budget(headers: &HeaderMap, trusts_envoy: bool) -> Result<Budget, Status> {
+/// What a caller leaves of the time; the least counts.
+fn timeout(value: &[u8]) -> Result<Budget, Status> {
     let wrong =
         |NotATimeout| Status::new(Code::InvalidArgument, "grpc-timeout is not up to eight digits and one of HMSmun");
-    let mut least = Budget::UNLIMITED;
-    for value in headers.get_all(&TIMEOUT) {
-        least = least.min(grpc_timeout(value.as_bytes()).map(Budget::expected).map_err(wrong)?);
-    }
-    // What a proxy says wrongly is no reason to refuse its client.
-    let proxys = headers.get(&ENVOYS_TIMEOUT).filter(|_| trusts_envoy);
-    let proxys = proxys.and_then(|value| envoy_timeout(value.as_bytes()).ok().flatten());
-    Ok(proxys.map_or(least, |proxys| least.min(Budget::expected(proxys))))
+    grpc_timeout(value).map(Budget::expected).map_err(wrong)
 }
 
-impl Last {
-    /// The entries that a handler may want to know.
-    fn encode(&mut self, headers: &HeaderMap) -> Result<Option<Arc<[u8]>>, Status> {
-        self.scratch.clear();
-        for (name, value) in headers {
-            if is_reserved(name) {
-                continue;
-            }
-            push(&mut self.scratch, name.as_str(), value.as_bytes())?;
-        }
-        if self.scratch.is_empty() {
-            return Ok(None);
-        }
-        if self.encoded.as_deref() != Some(&self.scratch[..]) {
-            self.encoded = Some(self.scratch.as_slice().into());
-        }
-        Ok(self.encoded.clone())
-    }
-}
-
-/// Whether a name is gRPC's or HTTP's own business.
-fn is_reserved(name: &HeaderName) -> bool {
-    let own = [&header::CONTENT_TYPE, &header::TE, &header::CONTENT_LENGTH, &header::CONNECTION, &RECEIPT];
-    own.contains(&name) || name.as_str().starts_with("grpc-")
-}
-
-fn push(into: &mut Vec<u8>, name: &str, value: &[u8]) -> Result<(), Status> {
+fn push(into: &mut Vec<u8>, name: &[u8], value: &[u8]) -> Result<(), Status> {
     let refused = |text: String| Status::refused(Reason::Metadata, text);
+    // HTTP/2 has names of ASCII alone.
+    let name = str::from_utf8(name).unwrap_or_default();
     if !name.ends_with("-bin") {
         return push_meta(into, name, value).map_err(|error| refused(error.to_string()));
     }
@@ -133,20 +151,49 @@ fn push(into: &mut Vec<u8>, name: &str, value: &[u8]) -> Result<(), Status> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use greenwave_http2::{Connection, Event, Header, Role, Settings};
     use greenwave_proto::wire::Meta;
-    use http::Request;
     use proptest::prelude::*;
 
-    fn head(headers: &[(&str, &str)]) -> request::Parts {
-        let mut request = Request::post("http://here/a.A/One").header("content-type", "application/grpc");
-        for (name, value) in headers {
-            request = request.header(*name, *value);
+    const METHOD: (&str, &str) = (":method", "POST");
+    const TYPE: (&str, &str) = ("content-type", "application/grpc");
+
+    /// A connection over which requests come in whose headers are read.
+    struct Reader {
+        client: Connection,
+        server: Connection,
+        last: Last,
+    }
+
+    impl Reader {
+        fn new() -> Self {
+            let [client, server] = [Role::Client, Role::Server].map(|role| Connection::new(role, Settings::new()));
+            Self { client, server, last: Last::default() }
         }
-        request.body(()).unwrap().into_parts().0
+
+        fn read(&mut self, headers: &[(&str, &str)], trusts_envoy: bool) -> Option<Result<Call, Refused>> {
+            let head = [(":scheme", "http"), (":path", "/a.A/One"), (":authority", "here")];
+            let (pseudo, regular): (Vec<_>, Vec<_>) = headers.iter().partition(|(name, _)| name.starts_with(':'));
+            let all = pseudo.into_iter().chain(&head).chain(regular);
+            let all: Vec<Header<'_>> =
+                all.map(|(name, value)| Header::Plain(name.as_bytes(), value.as_bytes())).collect();
+            self.client.open(&all, true).unwrap();
+            let output = self.client.output(usize::MAX).to_vec();
+            self.client.sent(output.len());
+            let mut rest = &output[..];
+            let mut call = None;
+            while let Some(event) = self.server.read(&mut rest).unwrap() {
+                if let Event::Headers { fields, .. } = event {
+                    call = Some(self.last.read(&fields, trusts_envoy));
+                }
+            }
+            call
+        }
     }
 
     fn read(headers: &[(&str, &str)], trusts_envoy: bool) -> Result<Call, Refused> {
-        Call::read(&head(headers), trusts_envoy, &mut Last::default())
+        let all = [&[METHOD, TYPE], headers].concat();
+        Reader::new().read(&all, trusts_envoy).unwrap()
     }
 
     fn entries(call: &Call) -> Vec<(&str, Vec<u8>)> {
@@ -170,25 +217,24 @@ mod tests {
 
     #[test]
     fn what_is_not_grpc_is_told_so_in_http() {
-        let mut get = head(&[]);
-        get.method = Method::GET;
-        let refused = |head: &request::Parts| match Call::read(head, false, &mut Last::default()) {
-            Err(Refused::Http(code)) => Some(code.as_u16()),
+        let refused = |method: &str, value: &str| match Reader::new()
+            .read(&[(":method", method), ("content-type", value)], false)
+            .unwrap()
+        {
+            Err(Refused::Http(code)) => Some(code),
             _ => None,
         };
-        assert_eq!(refused(&get), Some(405));
+        assert_eq!(refused("GET", "application/grpc"), Some(METHOD_NOT_ALLOWED));
         for (value, code) in [
             ("application/grpc", None),
             ("application/grpc+proto", None),
             ("application/grpc;charset=utf-8", None),
             ("Application/gRPC", None),
-            ("application/grpc-web", Some(415)),
-            ("application/json", Some(415)),
-            ("", Some(415)),
+            ("application/grpc-web", Some(UNSUPPORTED_MEDIA_TYPE)),
+            ("application/json", Some(UNSUPPORTED_MEDIA_TYPE)),
+            ("", Some(UNSUPPORTED_MEDIA_TYPE)),
         ] {
-            let mut head = head(&[]);
-            head.headers.insert("content-type", value.parse().unwrap());
-            assert_eq!(refused(&head), code, "{value}");
+            assert_eq!(refused("POST", value), code, "{value}");
         }
     }
 
@@ -222,19 +268,24 @@ mod tests {
 
     #[test]
     fn the_same_metadata_are_encoded_once() {
-        let mut last = Last::default();
-        let mut encode = |value: &str| Call::read(&head(&[("user-agent", value)]), false, &mut last).unwrap().metadata;
-        let (first, again, other) = (encode("one").unwrap(), encode("one").unwrap(), encode("other").unwrap());
-        assert!(Arc::ptr_eq(&first, &again) && !Arc::ptr_eq(&first, &other));
+        let mut reader = Reader::new();
+        let mut encode = |value: &str, timeout: &str| {
+            let headers = [METHOD, TYPE, ("user-agent", value), ("grpc-timeout", timeout)];
+            let call = reader.read(&headers, false).unwrap().unwrap();
+            (call.metadata.unwrap(), call.budget)
+        };
+        let (first, budget) = encode("one", "1S");
+        let (again, same) = encode("one", "1S");
+        let (later, less) = encode("one", "2S");
+        let (other, _) = encode("other", "2S");
+        assert!(Arc::ptr_eq(&first, &again) && Arc::ptr_eq(&first, &later) && !Arc::ptr_eq(&first, &other));
+        assert!(budget == same && budget != less);
     }
 
     proptest! {
         #[test]
-        fn no_value_makes_it_panic(name in "[a-z]{1,5}(-bin)?", value in prop::collection::vec(32_u8..127, 0..60)) {
-            let mut head = head(&[]);
-            let name: HeaderName = name.parse().unwrap();
-            head.headers.append(name, http::HeaderValue::from_bytes(&value).unwrap());
-            let _ = Call::read(&head, true, &mut Last::default());
+        fn no_value_makes_it_panic(name in "[a-z]{1,5}(-bin)?", value in "[!-~]{0,60}") {
+            let _ = read(&[(&name, &value)], true);
         }
     }
 }

@@ -6,12 +6,11 @@
 //! that comes by gRPC is admitted, queued, preempted and given to other threads as any other, and all the time that it takes
 //! is accounted for.
 //!
-//! HTTP/2 itself is `h2`'s, which needs no runtime: it reads from memory and writes to memory, and is polled when there are
-//! bytes for it or from it. What it bounds by itself (header lists, resets, floods of small frames) is as its defaults are,
-//! what a server has to bound is set here: streams, windows, messages, what a peer doesn't read.
+//! HTTP/2 itself is [`greenwave_http2`]'s. What that bounds is set here: streams, windows, headers, resets, frames that bring
+//! nothing, what a peer doesn't read; messages and the time they take are bounded here.
 //!
-//! What of gRPC there is: calls of one request and one answer, `grpc-timeout`, metadata, codes and texts of failures,
-//! cancellation, graceful shutdown.
+//! What of gRPC there is: calls whose request, answer or both are a message or a stream of them, `grpc-timeout`, metadata both
+//! ways, codes and texts of failures, cancellation, graceful shutdown.
 #![forbid(unsafe_code)]
 
 mod callee;
@@ -21,12 +20,10 @@ mod caller;
 pub mod fuzzing;
 mod headers;
 mod message;
-mod pipe;
 mod replies;
 mod transport;
-mod woken;
 
-pub use callee::{GrpcCallee, GrpcSettings, Over};
+pub use callee::{GrpcCallee, GrpcSettings, Over, TakesStreams};
 pub use caller::{CallerEvent, GrpcCaller, GrpcClientSettings, GrpcSetup, Load, Pushback, Unsent};
 pub use transport::PlainTransport;
 

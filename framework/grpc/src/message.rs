@@ -1,18 +1,14 @@
 //! A message within a stream: a byte that says whether it is compressed, its length in four, big-endian, and the message.
 
-use bytes::Buf;
 use greenwave_proto::status::{Code, Reason, Status};
-use std::io::IoSlice;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Bytes before a message.
-const PREFIX: usize = 5;
+pub(crate) const PREFIX: usize = 5;
 
 /// Room is made for so many bytes on the peer's word, and beyond that as they arrive.
 const TRUSTED: usize = 1 << 20;
 
-/// The request of a call, while it arrives.
+/// A message of a request, while it arrives.
 #[derive(Debug, Default)]
 pub(crate) struct Incoming {
     prefix: [u8; PREFIX],
@@ -22,118 +18,109 @@ pub(crate) struct Incoming {
 }
 
 impl Incoming {
-    /// Adds what arrived of it. `buffer` gives an empty buffer for a message of about so many bytes.
+    /// Adds what arrived of it, and takes that off the front of `bytes`. `buffer` gives an empty buffer for a message of about so
+    /// many bytes. Whether all of the message is there.
+    #[inline]
     pub(crate) fn add(
         &mut self,
-        mut bytes: &[u8],
+        bytes: &mut &[u8],
         most: usize,
         buffer: &mut dyn FnMut(usize) -> Vec<u8>,
-    ) -> Result<(), Status> {
+    ) -> Result<bool, Status> {
         if self.begun < PREFIX {
             let len = bytes.len().min(PREFIX - self.begun);
             let (taken, rest) = bytes.split_at(len);
             self.prefix[self.begun..self.begun + len].copy_from_slice(taken);
             self.begun += len;
-            bytes = rest;
+            *bytes = rest;
             if self.begun < PREFIX {
-                return Ok(());
+                return Ok(false);
             }
-            match self.prefix[0] {
-                0 => {}
-                1 => {
-                    return Err(Status::new(
-                        Code::Unimplemented,
-                        "compressed messages are not accepted here; send them with grpc-encoding: identity",
-                    ));
-                }
-                other => return Err(malformed(&format!("a message begins with {other}, which is neither 0 nor 1"))),
-            }
-            let len = self.announced();
-            if len > most {
-                let text = format!("the request has {len} bytes, accepted are {most}");
-                return Err(Status::refused(Reason::MessageTooLarge, text));
-            }
-            self.body = buffer(len.min(TRUSTED));
+            self.check_prefix(most)?;
+            self.body = buffer(self.announced().min(TRUSTED));
         }
-        if self.body.len() + bytes.len() > self.announced() {
-            return Err(malformed("there is more than one message, and the method takes one"));
+        let (taken, rest) = bytes.split_at(bytes.len().min(self.announced() - self.body.len()));
+        self.body.extend_from_slice(taken);
+        *bytes = rest;
+        Ok(self.body.len() == self.announced())
+    }
+
+    fn check_prefix(&self, most: usize) -> Result<(), Status> {
+        match self.prefix[0] {
+            0 => {}
+            1 => {
+                return Err(Status::new(
+                    Code::Unimplemented,
+                    "compressed messages are not accepted here; send them with grpc-encoding: identity",
+                ));
+            }
+            other => return Err(malformed(&format!("a message begins with {other}, which is neither 0 nor 1"))),
         }
-        self.body.extend_from_slice(bytes);
+        let len = self.announced();
+        if len > most {
+            let text = format!("the request has {len} bytes, accepted are {most}");
+            return Err(Status::refused(Reason::MessageTooLarge, text));
+        }
         Ok(())
     }
 
     /// Bytes that the message has, or will; 0 while that isn't known.
+    #[inline]
     pub(crate) fn announced(&self) -> usize {
         let [_, len @ ..] = self.prefix;
         if self.begun < PREFIX { 0 } else { u32::from_be_bytes(len) as usize }
     }
 
-    /// The message, if all of it is there.
-    pub(crate) fn finish(self) -> Result<Vec<u8>, Status> {
-        let (found, announced) = (self.body.len(), self.announced());
-        match self.begun {
-            0 => Err(malformed("there is no message, and the method takes one")),
-            PREFIX if found == announced => Ok(self.body),
-            PREFIX => Err(malformed(&format!("the message ends after {found} of {announced} bytes"))),
-            _ => Err(malformed("the message ends before its length")),
-        }
+    /// Whether a part of a message is there that isn't whole.
+    pub(crate) fn is_begun(&self) -> bool {
+        self.begun > 0 && !self.is_whole()
     }
+
+    #[inline]
+    fn is_whole(&self) -> bool {
+        self.begun == PREFIX && self.body.len() == self.announced()
+    }
+
+    /// Takes the message, which is whole; the next may begin.
+    pub(crate) fn take(&mut self) -> Vec<u8> {
+        self.begun = 0;
+        std::mem::take(&mut self.body)
+    }
+
+    /// Takes the message, if all of it is there.
+    #[inline]
+    pub(crate) fn finish(&mut self) -> Result<Vec<u8>, Status> {
+        if self.is_whole() {
+            return Ok(self.take());
+        }
+        let (found, announced) = (self.body.len(), self.announced());
+        Err(match self.begun {
+            0 => malformed("there is no message, and the method takes one"),
+            PREFIX => malformed(&format!("the message ends after {found} of {announced} bytes")),
+            _ => malformed("the message ends before its length"),
+        })
+    }
+
+    /// Forgets what is there.
+    pub(crate) fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
+/// More came than the one message of the method.
+pub(crate) fn more_than_one() -> Status {
+    malformed("there is more than one message, and the method takes one")
 }
 
 fn malformed(text: &str) -> Status {
     Status::new(Code::Internal, format!("the request can't be read: {text}"))
 }
 
-/// An answer on its way out. What is left of it counts among what the connection has yet to send.
-#[derive(Debug)]
-pub(crate) struct Message {
-    prefix: [u8; PREFIX],
-    body: Vec<u8>,
-    sent: usize,
-    unsent: Arc<AtomicUsize>,
-}
-
-impl Message {
-    pub(crate) fn new(body: Vec<u8>, unsent: &Arc<AtomicUsize>) -> Self {
-        let [a, b, c, d] = (body.len() as u32).to_be_bytes();
-        let message = Self { prefix: [0, a, b, c, d], body, sent: 0, unsent: Arc::clone(unsent) };
-        message.count(|unsent| unsent + message.remaining());
-        message
-    }
-
-    /// One thread at a time has the connection, so nothing comes between the two.
-    fn count(&self, change: impl FnOnce(usize) -> usize) {
-        self.unsent.store(change(self.unsent.load(Ordering::Relaxed)), Ordering::Relaxed);
-    }
-}
-
-impl Buf for Message {
-    fn remaining(&self) -> usize {
-        PREFIX + self.body.len() - self.sent
-    }
-
-    fn chunk(&self) -> &[u8] {
-        self.prefix.get(self.sent..).filter(|left| !left.is_empty()).unwrap_or_else(|| &self.body[self.sent - PREFIX..])
-    }
-
-    fn chunks_vectored<'a>(&'a self, into: &mut [IoSlice<'a>]) -> usize {
-        let first = self.chunk();
-        let second = if self.sent < PREFIX { &self.body[..] } else { &[] };
-        let parts = [first, second].into_iter().filter(|part| !part.is_empty());
-        into.iter_mut().zip(parts).map(|(slice, part)| *slice = IoSlice::new(part)).count()
-    }
-
-    fn advance(&mut self, count: usize) {
-        assert!(count <= self.remaining(), "there is no more of it");
-        self.sent += count;
-        self.count(|unsent| unsent - count);
-    }
-}
-
-impl Drop for Message {
-    fn drop(&mut self) {
-        self.count(|unsent| unsent - self.remaining());
-    }
+/// What precedes a message of this length.
+#[inline]
+pub(crate) fn prefix(len: usize) -> [u8; PREFIX] {
+    let [a, b, c, d] = (len as u32).to_be_bytes();
+    [0, a, b, c, d]
 }
 
 #[cfg(test)]
@@ -144,38 +131,37 @@ mod tests {
     fn read(pieces: &[&[u8]], most: usize) -> Result<Vec<u8>, Status> {
         let mut incoming = Incoming::default();
         for piece in pieces {
-            incoming.add(piece, most, &mut Vec::with_capacity)?;
+            let rest = &mut &piece[..];
+            incoming.add(rest, most, &mut Vec::with_capacity)?;
+            if !rest.is_empty() {
+                return Err(more_than_one());
+            }
         }
         incoming.finish()
     }
 
     proptest! {
-        /// What goes out comes in, however it is cut on either side.
+        /// What goes out comes in, however it is cut, and one message behind the other.
         #[test]
-        fn a_message_comes_in_as_it_went_out(
-            body in prop::collection::vec(any::<u8>(), 0..100),
+        fn messages_come_in_as_they_went_out(
+            bodies in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..100), 1..5),
             cuts in prop::collection::vec(1_usize..40, 1..10),
         ) {
-            let unsent = Arc::default();
-            let mut message = Message::new(body.clone(), &unsent);
-            prop_assert_eq!(unsent.load(Ordering::Relaxed), body.len() + PREFIX);
-            let mut pieces = Vec::new();
+            let all: Vec<u8> = bodies.iter().flat_map(|body| [&prefix(body.len())[..], body].concat()).collect();
+            let (mut incoming, mut rest, mut read) = (Incoming::default(), &all[..], Vec::new());
             for cut in cuts.iter().cycle() {
-                if !message.has_remaining() {
+                let (mut piece, behind) = rest.split_at((*cut).min(rest.len()));
+                rest = behind;
+                while !piece.is_empty() {
+                    if incoming.add(&mut piece, 100, &mut Vec::with_capacity).unwrap() {
+                        read.push(incoming.take());
+                    }
+                }
+                if rest.is_empty() {
                     break;
                 }
-                let mut slices = [IoSlice::new(&[]); 4];
-                let count = message.chunks_vectored(&mut slices);
-                let all: Vec<u8> = slices[..count].iter().flat_map(|slice| slice.to_vec()).collect();
-                prop_assert_eq!(all.len(), message.remaining());
-                prop_assert!(all.starts_with(message.chunk()) && !message.chunk().is_empty());
-                let piece = all[..(*cut).min(all.len())].to_vec();
-                message.advance(piece.len());
-                pieces.push(piece);
             }
-            prop_assert_eq!(unsent.load(Ordering::Relaxed), 0);
-            let pieces: Vec<&[u8]> = pieces.iter().map(Vec::as_slice).collect();
-            prop_assert_eq!(read(&pieces, 100), Ok(body));
+            prop_assert!(read == bodies && !incoming.is_begun());
         }
 
         #[test]
@@ -201,15 +187,5 @@ mod tests {
         assert_eq!(code(&[&[1, 0, 0, 0, 1, 7]]), Err(Code::Unimplemented));
         assert_eq!(code(&[&[2, 0, 0, 0, 1, 7]]), Err(Code::Internal));
         assert_eq!(code(&[&[0, 0xff, 0xff, 0xff, 0xff]]), Err(Code::ResourceExhausted));
-    }
-
-    #[test]
-    fn what_is_dropped_is_not_waited_for() {
-        let unsent = Arc::default();
-        let mut message = Message::new(vec![0; 95], &unsent);
-        message.advance(50);
-        assert_eq!(unsent.load(Ordering::Relaxed), 50);
-        drop(message);
-        assert_eq!(unsent.load(Ordering::Relaxed), 0);
     }
 }

@@ -178,6 +178,8 @@ pub struct Connection {
     out_at: usize,
     /// Bytes in the queues of all streams.
     queued: usize,
+    /// Those of streams that are told of.
+    reported: usize,
     /// Streams whose data has left.
     sent: Vec<Stream>,
     /// What was asked and is not answered.
@@ -220,6 +222,7 @@ impl Connection {
             out: Vec::new(),
             out_at: 0,
             queued: 0,
+            reported: 0,
             sent: Vec::new(),
             asked: None,
             resets: settings.resets,
@@ -290,6 +293,12 @@ impl Connection {
         self.input.is_beginning()
     }
 
+    /// The open stream with this number.
+    #[must_use]
+    pub fn stream(&self, id: u32) -> Option<Stream> {
+        self.streams.find(id)
+    }
+
     /// The number of the last stream that was opened, by the peer of a server, or by a client; 0: none was.
     #[must_use]
     pub fn last_stream(&self) -> u32 {
@@ -327,7 +336,11 @@ impl Connection {
     fn forget(&mut self, stream: Stream, how: Ended) {
         self.recent.note(stream.id, how);
         self.order.take(&mut self.streams.slots, stream.slot);
-        self.queued -= self.streams.slots[stream.slot()].left;
+        let state = &self.streams.slots[stream.slot()];
+        self.queued -= state.left;
+        if state.reports {
+            self.reported -= state.left;
+        }
         self.streams.remove(stream);
         if how == Ended::InOrder {
             self.resets = (self.resets + 1).min(self.settings.resets);
@@ -425,5 +438,31 @@ impl Connection {
         }
         self.error = Some(error);
         error
+    }
+}
+
+#[cfg(any(test, feature = "fuzzing"))]
+impl Connection {
+    pub(crate) fn is_open(&self, stream: Stream) -> bool {
+        self.streams.state(stream).is_some()
+    }
+
+    /// Panics unless the invariants hold.
+    pub(crate) fn check(&self) {
+        let Settings { streams, window, header_block_bytes, frame_bytes, .. } = self.settings;
+        assert!(self.streams.len() <= streams as usize);
+        let (mut queued, mut reported) = (0, 0);
+        for state in self.streams.slots.iter().filter(|state| state.id != 0) {
+            let pieces: usize = state.queue.iter().map(crate::streams::Piece::len).sum();
+            assert_eq!(state.left, pieces - state.begun);
+            assert_eq!(state.class != u8::MAX, state.left > 0 && state.outgoing > 0, "its place in the order");
+            assert!((0..=i64::from(window)).contains(&state.incoming));
+            assert!(!(state.has_sent_end && state.has_received_end), "it is over");
+            queued += state.left;
+            reported += if state.reports { state.left } else { 0 };
+        }
+        assert_eq!((self.queued, self.reported), (queued, reported));
+        assert!((0..=i64::from(self.settings.connection_window)).contains(&self.incoming));
+        self.input.check(header_block_bytes as usize, frame_bytes as usize + frame::HEAD);
     }
 }

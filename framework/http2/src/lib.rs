@@ -8,11 +8,16 @@
 mod connection;
 mod fields;
 mod frame;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod hpack;
 mod order;
 mod reason;
 mod settings;
 mod streams;
+#[cfg(test)]
+mod tests;
 mod validity;
 
 pub use connection::{Connection, Event, OpenError, Role, Stream};

@@ -8,9 +8,10 @@
 
 #![forbid(unsafe_code)]
 
-// Each of these modules uses only those before it: names, status, gate, wire, receipt, outcome, context, limits, sending,
+// Each of these modules uses only those before it: names, coding, status, gate, wire, receipt, outcome, context, limits, sending,
 // transport, connection.
 
+mod coding;
 pub mod connection;
 pub mod context;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -28,13 +29,14 @@ pub mod status;
 pub mod transport;
 pub mod wire;
 
+pub use coding::{Coding, Format};
 pub use context::Context;
 pub use gate::{Gate, Ruling};
 pub use limits::{ConfigError, Limits};
 pub use names::{Method, MethodNames};
-pub use outcome::{Body, Failure, Outcome, Reply, Typed};
+pub use outcome::{AnswerMetadata, Body, Failure, Outcome, Reply, Typed};
 pub use receipt::{Receipt, StageReceipt};
 pub use sending::{Marking, SendOrder, Sending};
 pub use status::{Check, Code, Origin, Reason, Status};
-pub use transport::Transport;
+pub use transport::{PlainTransport, Transport};
 pub use wire::{MethodId, StageName};

@@ -2,7 +2,7 @@
 
 use crate::receipt::Receipt;
 use crate::status::{Code, Status};
-use crate::wire::StageName;
+use crate::wire::{Meta, StageName};
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -50,6 +50,8 @@ pub struct Reply {
     pub network: Duration,
     /// From the call to the reply, as the caller saw it. Waiting for a connection, a credit or a call slot counts.
     pub total: Duration,
+    /// Metadata of the answer, if it had any.
+    pub metadata: Option<Box<AnswerMetadata>>,
 }
 
 /// An answer decoded into a message.
@@ -63,6 +65,8 @@ pub struct Typed<T> {
     pub network: Duration,
     /// From the call to the reply, as the caller saw it.
     pub total: Duration,
+    /// Metadata of the answer, if it had any.
+    pub metadata: Option<Box<AnswerMetadata>>,
 }
 
 impl<T> Typed<T> {
@@ -86,10 +90,10 @@ impl Reply {
     /// # Errors
     /// Whatever `decode` says, with what the call has cost.
     pub fn decode<T>(self, decode: impl FnOnce(&[u8]) -> Result<T, Status>) -> Result<Typed<T>, Failure> {
-        let Self { body, receipt, network, total } = self;
+        let Self { body, receipt, network, total, metadata } = self;
         match decode(&body) {
-            Ok(message) => Ok(Typed { message, receipt, network, total }),
-            Err(status) => Err(Failure { status, receipt: Some(Box::new(receipt)), total }),
+            Ok(message) => Ok(Typed { message, receipt, network, total, metadata }),
+            Err(status) => Err(Failure { status, receipt: Some(Box::new(receipt)), total, metadata }),
         }
     }
 }
@@ -105,6 +109,8 @@ pub struct Failure {
     pub receipt: Option<Box<Receipt>>,
     /// From the call to its end, as the caller saw it. Waiting for a connection, a credit or a call slot counts.
     pub total: Duration,
+    /// Metadata that came with the failure, if there were any.
+    pub metadata: Option<Box<AnswerMetadata>>,
 }
 
 impl Deref for Failure {
@@ -128,6 +134,23 @@ pub struct AnswerMetadata {
     pub leading: Option<Arc<[u8]>>,
     /// Those that go with its end.
     pub trailing: Option<Arc<[u8]>>,
+}
+
+impl AnswerMetadata {
+    /// The first value of this name before the answer.
+    pub fn lead(&self, name: &str) -> Option<&[u8]> {
+        find(self.leading.as_deref(), name)
+    }
+
+    /// The first value of this name with its end.
+    pub fn trail(&self, name: &str) -> Option<&[u8]> {
+        find(self.trailing.as_deref(), name)
+    }
+}
+
+fn find<'a>(entries: Option<&'a [u8]>, name: &str) -> Option<&'a [u8]> {
+    let mut entries = Meta::parse(entries?).into_iter().flatten();
+    entries.find(|(found, _)| *found == name).map(|(_, value)| value)
 }
 
 /// How a call ended.
@@ -162,14 +185,14 @@ impl Outcome {
         match self.result {
             Ok(body) => {
                 let receipt = self.receipt.unwrap_or_default();
-                Ok(Reply { body, receipt, network: self.network, total: self.total })
+                Ok(Reply { body, receipt, network: self.network, total: self.total, metadata: self.metadata })
             }
             Err(mut status) => {
                 if status.code == Code::DeadlineExceeded {
                     let behind = self.receipt.as_ref().and_then(|receipt| receipt.costliest()).map(|stage| stage.stage);
                     status.stage = behind.map(Box::new).or(self.stage.map(|stage| Box::new(*stage)));
                 }
-                Err(Failure { status, receipt: self.receipt.map(Box::new), total: self.total })
+                Err(Failure { status, receipt: self.receipt.map(Box::new), total: self.total, metadata: self.metadata })
             }
         }
     }

@@ -56,6 +56,21 @@ pub trait Transport {
     fn tag(&mut self, code_point: u8) -> bool;
 }
 
+/// The way out of a connection of plain bytes, which no chunks are cut into.
+pub trait PlainTransport {
+    /// Why they could not be posted.
+    type Error;
+
+    /// How many bytes may be posted now.
+    fn room(&self) -> usize;
+
+    /// Posts bytes, at most as many as there is [room](Self::room) for.
+    ///
+    /// # Errors
+    /// When the connection is gone.
+    fn post(&mut self, bytes: &[u8]) -> Result<(), Self::Error>;
+}
+
 /// Bytes of the length before a chunk of a [run](Transport::post_run): a `u32`, little-endian.
 pub const PREFIX: usize = 4;
 

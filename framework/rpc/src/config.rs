@@ -6,6 +6,7 @@ use greenwave_proto::Sending;
 use greenwave_proto::wire::StageName;
 use greenwave_quanta::StackSize;
 use greenwave_verbs::{Address, Backend, Choice, QueueConfig, TlsServer, VerbsError};
+use greenwave_web::WebSettings;
 use std::fmt;
 use std::time::Duration;
 
@@ -146,6 +147,7 @@ pub struct ServerConfig {
     pub(crate) work_quantile: f64,
     pub(crate) late_share: f64,
     pub(crate) grpc: Option<GrpcSettings>,
+    pub(crate) web: Option<WebSettings>,
 }
 
 impl Default for ServerConfig {
@@ -172,6 +174,7 @@ impl Default for ServerConfig {
             work_quantile: 0.1,
             late_share: 0.01,
             grpc: Some(GrpcSettings::default()),
+            web: Some(WebSettings::default()),
         }
     }
 }
@@ -312,6 +315,15 @@ impl ServerConfig {
     #[must_use]
     pub fn grpc(mut self, grpc: impl Into<Option<GrpcSettings>>) -> Self {
         self.grpc = grpc.into();
+        self
+    }
+
+    /// Whether methods can be called by HTTP too, wherever it listens at sockets, by default yes; `None`: no. That is for pages,
+    /// scripts and probes: Connect's protocol, so JSON by POST, and gRPC-Web, over HTTP/1.1. Which pages may call, [`WebSettings`]
+    /// say; by default none from elsewhere. What is said of [`grpc`](Self::grpc) holds here too.
+    #[must_use]
+    pub fn web(mut self, web: impl Into<Option<WebSettings>>) -> Self {
+        self.web = web.into();
         self
     }
 

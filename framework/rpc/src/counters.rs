@@ -67,6 +67,8 @@ counters! {
     connections,
     /// Connections that began as gRPC's.
     grpc_connections,
+    /// Connections that began as HTTP/1.1.
+    web_connections,
     /// Times that connections had to wait to be accepted because the process had no descriptor or memory left for them.
     /// One that lasts counts once.
     starved,

@@ -138,8 +138,8 @@
 
 #![forbid(unsafe_code)]
 
-// Each of these modules uses only those before it: clock, counters, waiter, config, net, local, context, promise, stream, service,
-// client, fanout, server.
+// Each of these modules uses only those before it: clock, counters, waiter, config, net, local, context, promise, stream,
+// transcoding, service, client, fanout, server.
 
 mod client;
 mod clock;
@@ -155,6 +155,7 @@ mod promise;
 mod server;
 mod service;
 mod stream;
+mod transcoding;
 mod waiter;
 
 pub use client::call_queue::{CallQueue, Completion, ConnectionId};
@@ -169,11 +170,12 @@ pub use fanout::{Aggregator, AggregatorConfig, Answered, ParallelUnit, Partial};
 pub use greenwave_grpc::{GrpcClientSettings, GrpcSettings, Load, Pushback};
 pub use greenwave_proto::wire::MetaError;
 pub use greenwave_proto::{
-    Body, Check, Code, Failure, Marking, Method, MethodId, Origin, Reason, Receipt, Reply, SendOrder, Sending, StageName,
-    StageReceipt, Status, Typed,
+    AnswerMetadata, Body, Check, Code, Failure, Marking, Method, MethodId, Origin, Reason, Receipt, Reply, SendOrder,
+    Sending, StageName, StageReceipt, Status, Typed,
 };
 use greenwave_proto::{receipt, status, wire};
+pub use greenwave_web::WebSettings;
 pub use promise::{Awaited, Broken, Promise, promise};
 pub use server::{Server, ServerHandle, StartError};
-pub use service::{Conflict, Handler, KeepingHandler, Router, StreamHandler};
+pub use service::{Conflict, Handler, KeepingHandler, Next, Router, StreamHandler};
 pub use stream::{Incoming, Metadata, Outgoing};

@@ -14,6 +14,7 @@ mod endpoint;
 mod ends;
 mod grpc;
 mod making;
+mod plain;
 mod pool;
 mod rotation;
 #[cfg(test)]
@@ -22,25 +23,27 @@ mod tests;
 use crate::clock::{Clock, realtime};
 use crate::config::{Limits, ServerConfig};
 use crate::counters::Counters;
-use crate::wire::CallId;
+use crate::wire::{CallId, MethodId};
 pub(crate) use calling::CallingEnd;
 use dialer::Dialer;
 use endpoint::Endpoint;
 use ends::{End, Ends, Peer};
-use greenwave_grpc::{GrpcClientSettings, GrpcSettings};
+use greenwave_grpc::{GrpcClientSettings, GrpcSettings, TakesStreams};
 use greenwave_policy::{Backoff, Time};
-use greenwave_proto::{Method, MethodId, MethodNames};
 use greenwave_proto::connection::{Absolute, Answer, Arrival, Finished, Link, Setup, StreamEvent, StreamMessage};
 use greenwave_proto::outcome::Outcome;
 use greenwave_proto::sending::Sending;
+use greenwave_proto::{Method, MethodNames};
 use greenwave_verbs::{
     AcceptMode, Address, Backend, Choice, Close, CompletionQueue, DetachedEndpoint, EndpointId, Event as QueueEvent,
     ListenerId, QueueConfig, TlsClient, TlsServer, VerbsError, Waker,
 };
+use greenwave_web::WebSettings;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
+pub(crate) use plain::prefaces;
 pub(crate) use rotation::Interface;
 
 /// A connection's name, never given to another one.
@@ -86,18 +89,27 @@ pub(crate) struct ConnectionConfig {
     pub(crate) sending: Sending,
     /// How calls are taken from connections that begin as gRPC's; `None`: not at all.
     pub(crate) grpc: Option<GrpcSettings>,
+    /// The same of those that begin as HTTP/1.1.
+    pub(crate) web: Option<WebSettings>,
+    /// Which methods take a stream of requests, which gRPC's clients don't say.
+    pub(crate) takes_streams: Option<TakesStreams>,
 }
 
 impl ConnectionConfig {
     pub(crate) fn of(config: &ServerConfig) -> Self {
-        let &ServerConfig { ref name, limits, checksums, absolute, sending, grpc, .. } = config;
-        Self { name: name.clone(), limits, checksums, absolute, sending, grpc }
+        let &ServerConfig { ref name, limits, checksums, absolute, sending, grpc, ref web, .. } = config;
+        Self { name: name.clone(), limits, checksums, absolute, sending, grpc, web: web.clone(), takes_streams: None }
+    }
+
+    /// The same for a server of these methods.
+    pub(crate) fn serving(self, takes_streams: impl Fn(MethodId) -> bool + Send + Sync + 'static) -> Self {
+        Self { takes_streams: Some(Arc::new(takes_streams)), ..self }
     }
 
     /// An end that serves calls, or makes them.
     fn link(&self, serves: bool, now: Time) -> Link {
-        let Self { name, limits, checksums, absolute, sending, grpc } = self;
-        let waits = serves && grpc.is_some();
+        let Self { name, limits, checksums, absolute, sending, grpc, web, .. } = self;
+        let waits = serves && (grpc.is_some() || web.is_some());
         let absolute = absolute.map(|skew| Absolute { skew, realtime });
         Link::new(&Setup { name, limits, serves, checksums: *checksums, absolute, sending: *sending, waits }, now)
     }
@@ -169,7 +181,7 @@ pub(crate) struct Net {
 const FAREWELL: Duration = Duration::from_millis(100);
 
 impl Net {
-    /// `movable`: several threads use it, one after the other. `grpc`: connections that come in may begin as gRPC's.
+    /// `movable`: several threads use it, one after the other. `prefaces`: what connections of other protocols begin with.
     /// `receive_buffers`: for all connections together, a power of
     /// two; as many as a connection's credits, within bounds, if none are given.
     pub(crate) fn new(
@@ -177,7 +189,7 @@ impl Net {
         limits: &Limits,
         clock: Clock,
         movable: bool,
-        grpc: bool,
+        prefaces: &'static [[u8; 4]],
         receive_buffers: Option<u16>,
     ) -> Result<Self, VerbsError> {
         let credits = || limits.announced(true).credits.clamp(64, 1024).next_power_of_two() as u16;
@@ -187,7 +199,7 @@ impl Net {
             chunk_bytes: limits.announced(true).chunk_bytes as usize,
             receive_buffers,
             movable,
-            plain: grpc.then_some(greenwave_grpc::PREFACE),
+            plain: prefaces,
             ..QueueConfig::default()
         };
         Ok(Self {
@@ -205,7 +217,9 @@ impl Net {
     /// Serves connections too, counting into `counters`.
     pub(crate) fn serve(&mut self, mut serving: ConnectionConfig, counters: Arc<Counters>) {
         // Nothing but Greenwave's own protocol goes over memory and fabrics.
-        serving.grpc = serving.grpc.filter(|_| matches!(self.queue.backend(), Backend::Uring | Backend::Epoll));
+        if !matches!(self.queue.backend(), Backend::Uring | Backend::Epoll) {
+            (serving.grpc, serving.web) = (None, None);
+        }
         self.ends.serving = Some(serving);
         self.ends.counters = counters;
     }
@@ -226,8 +240,15 @@ impl Net {
         tls: Option<&TlsServer>,
         hand_out: bool,
     ) -> Result<(ListenerId, Address), VerbsError> {
-        let speaks_grpc = self.ends.serving.as_ref().is_some_and(|serving| serving.grpc.is_some());
-        let tls = tls.map(|tls| if speaks_grpc { tls.offering(greenwave_grpc::ALPN) } else { tls.clone() });
+        let serving = self.ends.serving.as_ref();
+        let speaks = |it: fn(&ConnectionConfig) -> bool| serving.is_some_and(it);
+        let mut tls = tls.cloned();
+        if speaks(|serving| serving.grpc.is_some()) {
+            tls = tls.map(|tls| tls.offering(greenwave_grpc::ALPN));
+        }
+        if speaks(|serving| serving.web.is_some()) {
+            tls = tls.map(|tls| tls.offering(greenwave_web::ALPN));
+        }
         let listener = self.queue.listen_with(address, tls.as_ref())?;
         if hand_out {
             self.queue.set_accept_mode(listener, AcceptMode::Detach)?;
@@ -280,7 +301,7 @@ impl Net {
     pub(crate) fn served_by(&mut self, key: PeerKey, call: CallId, task: usize) {
         match self.ends.peer(key).map(|peer| &mut peer.end) {
             Some(End::Callee(callee)) => callee.served_by(call, task),
-            Some(End::Grpc(callee)) => callee.served_by(call, task),
+            Some(End::Plain(callee)) => callee.served_by(call, task),
             _ => {}
         }
     }
@@ -296,7 +317,7 @@ impl Net {
                     pool.put(body);
                 }
             }
-            Some(End::Grpc(callee)) => callee.answer(answer),
+            Some(End::Plain(callee)) => callee.answer(answer),
             _ => return,
         }
         self.ends.mark(key.index);
@@ -306,7 +327,7 @@ impl Net {
     pub(crate) fn send(&mut self, key: PeerKey, call: CallId, message: StreamMessage) {
         match self.ends.peer(key).map(|peer| &mut peer.end) {
             Some(End::Callee(callee)) => callee.send(call, message),
-            Some(End::Grpc(callee)) => callee.send(call, message),
+            Some(End::Plain(callee)) => callee.send(call, message),
             _ => return,
         }
         self.ends.mark(key.index);
@@ -316,7 +337,7 @@ impl Net {
     pub(crate) fn begin_answer(&mut self, key: PeerKey, call: CallId, metadata: &[u8]) {
         match self.ends.peer(key).map(|peer| &mut peer.end) {
             Some(End::Callee(callee)) => callee.begin_answer(call, metadata),
-            Some(End::Grpc(callee)) => callee.begin_answer(call, metadata),
+            Some(End::Plain(callee)) => callee.begin_answer(call, metadata),
             _ => return,
         }
         self.ends.mark(key.index);
@@ -326,7 +347,7 @@ impl Net {
     pub(crate) fn consumed(&mut self, key: PeerKey, call: CallId, bytes: usize) {
         match self.ends.peer(key).map(|peer| &mut peer.end) {
             Some(End::Callee(callee)) => callee.consumed(call, bytes),
-            Some(End::Grpc(callee)) => callee.consumed(call, bytes),
+            Some(End::Plain(callee)) => callee.consumed(call, bytes),
             _ => return,
         }
         self.ends.mark(key.index);
@@ -396,7 +417,7 @@ impl Net {
     pub(crate) fn flush(&mut self, now: Time) {
         let mut posted = false;
         while let Some(index) = self.ends.next_dirty() {
-            let Ends { peers, pool, .. } = &mut self.ends;
+            let Ends { peers, pool, late, counters, .. } = &mut self.ends;
             let peer = &mut peers[index];
             let Some(id) = peer.endpoint else { continue };
             if peer.is_long() {
@@ -405,14 +426,15 @@ impl Net {
             }
             posted = true;
             let endpoint = &mut Endpoint { queue: &mut *self.queue, id };
-            if let End::Grpc(_) | End::GrpcCaller(_) | End::GrpcLeaving { .. } = peer.end {
-                self.ends.transmit_grpc(now, index, endpoint);
+            if let End::Plain(_) | End::GrpcCaller(_) | End::GrpcLeaving { .. } = peer.end {
+                self.ends.transmit_plain(now, index, endpoint);
                 continue;
             }
             if let Err(error) = peer.transmit(now, endpoint, |buffer| pool.put(buffer)) {
                 // The queue reports the connection's end on its own; until then there is nothing to be done for it.
                 tracing::debug!(endpoint = %id, %error, "not sent");
             }
+            peer.tell_streams(index, late, counters);
             if let Some(memory) = peer.link().and_then(Link::reclaim) {
                 pool.put_queue(memory);
             }
@@ -473,7 +495,7 @@ impl Net {
         for (index, peer) in &mut self.ends.peers {
             match &mut peer.end {
                 End::Callee(callee) => callee.link.go_away(text),
-                End::Grpc(callee) => callee.go_away(),
+                End::Plain(callee) => callee.go_away(),
                 _ => continue,
             }
             if !std::mem::replace(&mut peer.dirty, true) {
@@ -491,7 +513,7 @@ impl Net {
         let since = *self.drained_since.get_or_insert(now);
         let left_alone = |peer: &Peer| match &peer.end {
             End::Callee(callee) => callee.link.is_left_alone() || callee.link.agreed().is_none(),
-            End::Grpc(callee) => callee.is_done(),
+            End::Plain(callee) => callee.is_done(),
             _ => true,
         };
         now.since(since) >= FAREWELL || self.ends.peers.iter().all(|(_, peer)| left_alone(peer))
@@ -501,7 +523,7 @@ impl Net {
     pub(crate) fn is_answered(&self) -> bool {
         self.ends.peers.iter().all(|(_, peer)| match &peer.end {
             End::Callee(callee) => callee.unanswered() == 0,
-            End::Grpc(callee) => callee.unanswered() == 0,
+            End::Plain(callee) => callee.unanswered() == 0,
             _ => true,
         })
     }

@@ -3,8 +3,10 @@
 use crate::context::Context;
 use crate::status::{Code, Status};
 use crate::stream::{Incoming, Outgoing};
+use crate::transcoding::Types;
 use crate::wire::MethodId;
 use bytes::Bytes;
+use greenwave_proto::{Coding, Format};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
@@ -28,6 +30,7 @@ pub struct Router {
     methods: Vec<Method>,
     by_id: HashMap<MethodId, usize, BuildHasherDefault<Hashed>>,
     descriptors: Vec<&'static [u8]>,
+    types: Types,
     conflict: Option<Conflict>,
 }
 
@@ -61,6 +64,54 @@ enum Either {
     Reads(Handler),
     Keeps(KeepingHandler),
     Streams(StreamHandler),
+}
+
+/// What runs around handlers.
+type Interceptor = dyn Fn(&Context, Next<'_>) -> Result<(), Status> + Send + Sync;
+
+/// What an [interceptor](Router::intercept) goes on with: the next one, or the handler.
+#[must_use = "the handler doesn't run otherwise"]
+pub struct Next<'a>(&'a mut dyn FnMut(&Context) -> Result<(), Status>);
+
+impl Next<'_> {
+    /// Runs it, with the context that was given or one made of it.
+    ///
+    /// # Errors
+    /// The handler's.
+    pub fn run(self, context: &Context) -> Result<(), Status> {
+        (self.0)(context)
+    }
+}
+
+impl std::fmt::Debug for Next<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Next")
+    }
+}
+
+impl Either {
+    /// The same handler, run within an interceptor.
+    fn within(&self, interceptor: Arc<Interceptor>) -> Self {
+        match self.clone() {
+            Self::Reads(handler) => Self::Reads(Arc::new(move |context, request, reply| {
+                interceptor(context, Next(&mut |context| handler(context, request, reply)))
+            })),
+            Self::Keeps(handler) => Self::Keeps(Arc::new(move |context, request, reply| {
+                interceptor(context, Next(&mut |context| handler(context, request.clone(), reply)))
+            })),
+            Self::Streams(handler) => Self::Streams(Arc::new(move |context, incoming, outgoing| {
+                let mut halves = Some((incoming, outgoing));
+                interceptor(
+                    context,
+                    Next(&mut |context| {
+                        let again = || Status::new(Code::Internal, "a stream can't be served twice");
+                        let (incoming, outgoing) = halves.take().ok_or_else(again)?;
+                        handler(context, incoming, outgoing)
+                    }),
+                )
+            })),
+        }
+    }
 }
 
 impl Method {
@@ -155,6 +206,34 @@ impl Router {
         self
     }
 
+    /// Has all methods that were added so far run within this: it is given each call before its handler, and its result
+    /// afterwards. What was added last is outermost. Methods added later, and servers without any, pay nothing for it.
+    ///
+    /// It runs where the handler does, so it may wait, and make calls, as a handler may. What it refuses has been admitted, and
+    /// counts as the handler's failure.
+    ///
+    /// ```
+    /// use greenwave_rpc::{Code, Router, Status};
+    ///
+    /// let router = Router::new().method("a.A/Secret", |_, _, _| Ok(())).intercept(|context, next| {
+    ///     match context.metadata().find(|(name, _)| *name == "authorization") {
+    ///         Some((_, b"Bearer of-bad-news")) => next.run(context),
+    ///         _ => Err(Status::new(Code::Unauthenticated, "say who you are, by metadata `authorization`")),
+    ///     }
+    /// });
+    /// ```
+    #[must_use]
+    pub fn intercept(
+        mut self,
+        interceptor: impl Fn(&Context, Next<'_>) -> Result<(), Status> + Send + Sync + 'static,
+    ) -> Self {
+        let interceptor: Arc<Interceptor> = Arc::new(interceptor);
+        for method in &mut self.methods {
+            method.handler = method.handler.within(Arc::clone(&interceptor));
+        }
+        self
+    }
+
     /// Adds a `FileDescriptorSet` (protobuf) that clients may ask for, so that they can build requests from JSON.
     #[must_use]
     pub fn descriptors(mut self, set: &'static [u8]) -> Self {
@@ -190,6 +269,11 @@ impl Router {
         }
     }
 
+    /// The same for handlers with stacks of so many bytes.
+    pub(crate) fn on_stacks(self, bytes: usize) -> Self {
+        Self { types: self.types.clone().on_stacks(bytes), ..self }
+    }
+
     /// Says whether calls can be told apart.
     pub(crate) fn check(&self) -> Result<(), Conflict> {
         self.conflict.clone().map_or(Ok(()), Err)
@@ -199,8 +283,46 @@ impl Router {
         self.by_id.get(&id).copied()
     }
 
+    /// Whether this is a method that streams.
+    pub(crate) fn streams(&self, id: MethodId) -> bool {
+        self.find(id).is_some_and(|method| self.at(method).streams())
+    }
+
     pub(crate) fn at(&self, index: usize) -> &Method {
         &self.methods[index]
+    }
+
+    /// Runs a method's handler between what has to be done to the request and to the reply. The memory of the request, if that is
+    /// free again.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn serve_coded(
+        &self,
+        index: usize,
+        coding: Coding,
+        context: &Context,
+        request: Vec<u8>,
+        reply: &mut Vec<u8>,
+        halves: impl FnOnce() -> Option<(Incoming, Outgoing)>,
+    ) -> (Vec<u8>, Result<(), Status>) {
+        let method = self.at(index);
+        let types = match self.types.method(&self.descriptors, method.name) {
+            Ok(types) => types,
+            Err(status) => return (request, Err(status)),
+        };
+        if coding.safe && !types.is_safe() {
+            let text = "its .proto doesn't say idempotency_level = NO_SIDE_EFFECTS, so it is called by POST alone";
+            return (request, Err(Status::new(Code::Unimplemented, text)));
+        }
+        match coding.format {
+            Format::Proto => method.serve(context, request, reply, halves),
+            Format::Json => {
+                let (json, mut made) = (request, Vec::new());
+                let result =
+                    types.request(&json).and_then(|request| method.serve(context, request, &mut made, halves).1);
+                (json, result.and_then(|()| types.reply(&made, reply)))
+            }
+        }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -226,6 +348,25 @@ mod tests {
         assert_eq!(router.find(MethodId::of("a.A/Two")), Some(1));
         assert_eq!(router.find(MethodId::of("a.A/Three")), None);
         assert!(router.check().is_ok());
+    }
+
+    #[test]
+    fn the_last_interceptor_is_outermost_and_those_added_later_have_none() {
+        let seen = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let note = |name: &'static str| {
+            let seen = Arc::clone(&seen);
+            move |context: &Context, next: Next<'_>| {
+                seen.lock().unwrap().push(name);
+                next.run(context)
+            }
+        };
+        let router = Router::new().method("a.A/One", nothing).intercept(note("inner")).intercept(note("outer"));
+        let router = router.method("a.A/Two", nothing);
+        for method in [0, 1] {
+            let (_, result) = router.at(method).serve(&Context::unlimited(), Vec::new(), &mut Vec::new(), || None);
+            assert_eq!(result, Ok(()));
+        }
+        assert_eq!(*seen.lock().unwrap(), ["outer", "inner"]);
     }
 
     #[test]

@@ -67,7 +67,7 @@ pub(crate) struct EpollQueue {
     notes: VecDeque<(u64, Note)>,
     timers: Timers,
     linger: Duration,
-    plain: Option<[u8; 4]>,
+    plain: &'static [[u8; 4]],
     now: Time,
     stats: QueueStats,
 }

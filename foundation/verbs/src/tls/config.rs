@@ -58,7 +58,8 @@ impl TlsServer {
         Ok(Self(Arc::new(config)))
     }
 
-    /// The same, for clients that want to speak this protocol within too, by its name for ALPN (RFC 7301): `h2`.
+    /// The same, for clients that want to speak this protocol within too, by its name for ALPN (RFC 7301): `h2`. It is preferred
+    /// to those that are offered after it.
     #[must_use]
     pub fn offering(&self, protocol: &[u8]) -> Self {
         let mut config = ServerConfig::clone(&self.0);

@@ -76,7 +76,7 @@ pub(crate) struct UringQueue {
     notes: VecDeque<(u64, Note)>,
     timers: Timers,
     linger: Duration,
-    plain: Option<[u8; 4]>,
+    plain: &'static [[u8; 4]],
     now: Time,
     stats: QueueStats,
 }

@@ -129,7 +129,7 @@ impl From<Event<'_>> for Seen {
             Event::AcceptFailed { error, .. } => Self::AcceptFailed(error),
             Event::Connected { endpoint } => Self::Connected(endpoint),
             Event::Received { endpoint, chunk } => Self::Received(endpoint, chunk.to_vec()),
-            Event::Plain { endpoint } => Self::Plain(endpoint),
+            Event::Plain { endpoint, .. } => Self::Plain(endpoint),
             Event::Writable { endpoint } => Self::Writable(endpoint),
             Event::Closed { endpoint, reason } => Self::Closed(endpoint, reason),
             Event::Woken => Self::Woken,

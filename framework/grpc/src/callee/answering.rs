@@ -1,68 +1,120 @@
 //! How answers go out.
 
-use super::{GrpcCallee, Stream};
-use crate::message::Message;
-use crate::replies;
-use greenwave_proto::connection::Answer;
+use super::GrpcCallee;
+use crate::message;
+use crate::replies::{self, Pairs};
+use greenwave_http2::Header;
+use greenwave_proto::connection::{Answer, Extra, StreamMessage};
 use greenwave_proto::receipt::Receipt;
 use greenwave_proto::status::{Reason, Status};
-use h2::server::SendResponse;
-use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use greenwave_proto::wire::CallId;
+
+/// The longest answer, in bytes: what HTTP/2's windows can count, less what precedes it.
+const ANSWER_MOST: usize = i32::MAX as usize - message::PREFIX;
 
 impl GrpcCallee {
+    /// Answers an open call. An answer to a call that is not open is dropped: the connection it came on is another's.
+    pub fn answer(&mut self, answer: Answer) {
+        let Some(slot) = self.open_slot(answer.call) else { return };
+        let there = &self.slots[usize::from(slot)];
+        let (stream, has_begun) = (there.stream, there.has_begun);
+        let receipt = there.wants_receipt.then_some(&answer.receipt);
+        // Of a call that the peer has taken back nothing is sent.
+        match answer.result {
+            Ok(body) if !has_begun && receipt.is_none() && answer.extra.is_none() && body.len() <= ANSWER_MOST => {
+                self.http.respond(stream, &self.usual.headers(), false);
+                self.http.send(stream, &message::prefix(body.len()), body, false);
+                self.http.end(stream, &self.usual.trailers());
+            }
+            result => self.answer_at_length(slot, result, receipt, answer.extra.map(|extra| *extra)),
+        }
+        self.free_slot(slot);
+    }
+
+    /// Answers with more than the message.
+    fn answer_at_length(
+        &mut self,
+        slot: u16,
+        result: Result<Vec<u8>, Status>,
+        receipt: Option<&Receipt>,
+        extra: Option<Extra>,
+    ) {
+        let Extra { streamed, leading, trailing } = extra.unwrap_or_default();
+        let result = result.and_then(|body| {
+            let too_long = || Status::refused(Reason::ReplyTooLarge, format!("it has {} bytes", body.len()));
+            if body.len() <= ANSWER_MOST { Ok(body) } else { Err(too_long()) }
+        });
+        let mut trailers = Pairs::default();
+        if let Some(trailing) = trailing {
+            trailers.add_metadata(&trailing);
+        }
+        if let Some(receipt) = receipt {
+            trailers.add_receipt(receipt);
+        }
+        let there = &self.slots[usize::from(slot)];
+        let (stream, has_begun) = (there.stream, there.has_begun);
+        match result {
+            Err(status) if has_begun => self.fail_begun(slot, &status, &trailers),
+            Err(status) => self.usual.fail(&mut self.http, stream, &status, &trailers),
+            Ok(body) => {
+                self.begin_response(slot, leading.as_deref().unwrap_or_default());
+                if !streamed {
+                    self.http.send(stream, &message::prefix(body.len()), body, false);
+                }
+                let all: Vec<Header<'_>> = self.usual.trailers().into_iter().chain(trailers.headers()).collect();
+                self.http.report_sent(stream, false);
+                self.http.end(stream, &all);
+            }
+        }
+    }
+
+    /// Says how a call failed of whose answer something was sent.
+    fn fail_begun(&mut self, slot: u16, status: &Status, more: &Pairs) {
+        let stream = self.slots[usize::from(slot)].stream;
+        let failure = replies::failure(status);
+        let all: Vec<Header<'_>> = failure.headers().chain(more.headers()).collect();
+        self.http.report_sent(stream, false);
+        self.http.end(stream, &all);
+    }
+
+    /// Says how a call failed, whatever was sent of its answer.
+    pub(super) fn fail_stream(&mut self, slot: u16, status: &Status) {
+        let there = &self.slots[usize::from(slot)];
+        if there.has_begun {
+            self.fail_begun(slot, status, &Pairs::default());
+        } else {
+            self.usual.fail(&mut self.http, there.stream, status, &Pairs::default());
+        }
+    }
+
     /// Sends a message of the answer to an open call, behind those that were sent before.
-    pub fn send(&mut self, call: greenwave_proto::wire::CallId, message: greenwave_proto::connection::StreamMessage) {
-        let _ = (call, message);
+    pub fn send(&mut self, call: CallId, message: StreamMessage) {
+        let Some(slot) = self.open_slot(call) else { return };
+        if message.body.len() > ANSWER_MOST {
+            return;
+        }
+        self.begin_response(slot, &[]);
+        let stream = self.slots[usize::from(slot)].stream;
+        self.http.report_sent(stream, true);
+        self.http.send(stream, &message::prefix(message.body.len()), message.body, false);
     }
 
     /// Says what goes before the answer to an open call, unless something of the answer went before.
-    pub fn begin_answer(&mut self, call: greenwave_proto::wire::CallId, metadata: &[u8]) {
-        let _ = (call, metadata);
+    pub fn begin_answer(&mut self, call: CallId, metadata: &[u8]) {
+        if let Some(slot) = self.open_slot(call) {
+            self.begin_response(slot, metadata);
+        }
     }
 
-    /// Whoever serves a call has taken so many bytes of its request's messages: as much more may come.
-    pub fn consumed(&mut self, call: greenwave_proto::wire::CallId, bytes: usize) {
-        let _ = (call, bytes);
-    }
-
-    /// Answers an open call. An answer to a call that is not open is dropped: the connection it came on is another's.
-    pub fn answer(&mut self, answer: Answer) {
-        let slot = answer.call.slot();
-        let is_it = self.slots.get(usize::from(slot)).is_some_and(|there| {
-            there.generation == answer.call.generation() && matches!(there.stream, Stream::Open { .. })
-        });
-        if !is_it {
+    /// Sends the response's headers, with metadata as on the wire, unless they were sent.
+    fn begin_response(&mut self, slot: u16, metadata: &[u8]) {
+        let there = &mut self.slots[usize::from(slot)];
+        if std::mem::replace(&mut there.has_begun, true) {
             return;
         }
-        let Stream::Open { respond, wants_receipt, .. } = self.free_slot(slot) else { return };
-        self.open -= 1;
-        self.is_dirty = true;
-        // Fails if the peer has taken the call back, and then nobody waits for an answer.
-        let receipt = wants_receipt.then_some(&answer.receipt);
-        let _ = respond_with(respond, answer.result, receipt, &self.unsent);
-    }
-}
-
-/// The longest answer, in bytes: what HTTP/2's windows can count, less what precedes it.
-const ANSWER_MOST: usize = i32::MAX as usize - 5;
-
-fn respond_with(
-    mut respond: SendResponse<Message>,
-    result: Result<Vec<u8>, Status>,
-    receipt: Option<&Receipt>,
-    unsent: &Arc<AtomicUsize>,
-) -> Result<(), h2::Error> {
-    let result = result.and_then(|body| {
-        let too_long = || Status::refused(Reason::ReplyTooLarge, format!("it has {} bytes", body.len()));
-        if body.len() <= ANSWER_MOST { Ok(body) } else { Err(too_long()) }
-    });
-    match result {
-        Ok(body) => {
-            let mut stream = respond.send_response(replies::headers(), false)?;
-            stream.send_data(Message::new(body, unsent), false)?;
-            stream.send_trailers(replies::trailers(receipt))
-        }
-        Err(status) => respond.send_response(replies::failure(&status, receipt), true).map(drop),
+        let mut leading = Pairs::default();
+        leading.add_metadata(metadata);
+        let all: Vec<Header<'_>> = self.usual.headers().into_iter().chain(leading.headers()).collect();
+        self.http.respond(there.stream, &all, false);
     }
 }

@@ -1,19 +1,22 @@
 //! A serving end and a client of `h2`, with memory between them.
 
+mod pipe;
+
 use super::*;
-use crate::transport::PlainTransport;
 use bytes::Bytes;
-use greenwave_policy::{Budget, Deadline};
-use greenwave_proto::connection::{Answer, Arrival};
+use greenwave_policy::Deadline;
+use greenwave_proto::connection::{Answer, Arrival, Extra, StreamMessage};
 use greenwave_proto::receipt::Receipt;
 use greenwave_proto::status::{Code, Status};
-use greenwave_proto::wire::{Meta, MethodId};
-use h2::SendStream;
+use greenwave_proto::wire::{Meta, push_meta};
 use h2::client::{self, ResponseFuture, SendRequest};
+use h2::{Reason, SendStream};
 use http::{HeaderMap, Request, Response};
+use pipe::Pipe;
 use proptest::prelude::*;
 use std::convert::Infallible;
-use std::pin::pin;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, Waker};
 
 /// What a serving end sends, of which so much has room.
 struct Wire {
@@ -466,4 +469,176 @@ proptest! {
     fn promises_are_kept(steps in prop::collection::vec(any::<u8>(), 0..600)) {
         crate::fuzzing::callee(&steps);
     }
+}
+
+/// A method whose requests are a stream.
+fn streaming(limits: Limits) -> Pair {
+    let mut pair = Pair::new(limits);
+    pair.callee.set_takes_streams(Arc::new(|method| method == MethodId::of("a.A/One")));
+    pair
+}
+
+fn message(body: &[u8]) -> StreamMessage {
+    StreamMessage { body: body.to_vec(), deadline: Deadline::NEVER }
+}
+
+fn messages(pair: &mut Pair) -> Vec<Vec<u8>> {
+    let all = std::mem::take(&mut pair.events).into_iter();
+    all.filter_map(|event| if let CalleeEvent::Message(_, message) = event { Some(message.body) } else { None })
+        .collect()
+}
+
+#[test]
+fn messages_of_a_stream_come_one_by_one_and_go_out_one_by_one() {
+    for step in [1, usize::MAX] {
+        let mut pair = streaming(Limits::new());
+        pair.step = step;
+        let (mut response, mut stream) = pair.open(&[]);
+        pair.run();
+        let arrival = pair.arrived().unwrap();
+        assert!(arrival.streams && arrival.answer_streams && arrival.body.is_empty());
+        let call = arrival.call;
+        let mut metadata = Vec::new();
+        push_meta(&mut metadata, "first", b"1").unwrap();
+        pair.callee.begin_answer(call, &metadata);
+        pair.callee.begin_answer(call, &metadata);
+        stream.send_data([framed(b"one"), framed(b""), framed(b"two").slice(..6)].concat().into(), false).unwrap();
+        pair.run();
+        assert_eq!(messages(&mut pair), [&b"one"[..], b""]);
+        pair.callee.send(call, message(b"yes"));
+        stream.send_data(framed(b"two").slice(6..), true).unwrap();
+        pair.run();
+        assert!(
+            matches!(&pair.events[..], [CalleeEvent::Sent(_, 8), CalleeEvent::Message(_, last), CalleeEvent::Ended(it)]
+            if last.body == b"two" && *it == call)
+                || matches!(
+                    &pair.events[..],
+                    [CalleeEvent::Message(..), CalleeEvent::Ended(_), CalleeEvent::Sent(_, 8)]
+                )
+        );
+        pair.callee.send(call, message(b"no"));
+        let mut trailing = Vec::new();
+        push_meta(&mut trailing, "last-bin", b"2").unwrap();
+        let extra = Extra { streamed: true, leading: None, trailing: Some(trailing.into()) };
+        pair.callee.answer(Answer {
+            call,
+            result: Ok(Vec::new()),
+            receipt: Receipt::default(),
+            deadline: Deadline::NEVER,
+            extra: Some(Box::new(extra)),
+        });
+        pair.run();
+        let (head, body, trailers) = pair.outcome(&mut response);
+        assert_eq!(said(head.headers(), "first"), "1");
+        assert_eq!(body, [framed(b"yes"), framed(b"no")].concat());
+        assert_eq!((said(&trailers, "grpc-status"), said(&trailers, "last-bin")), ("0", "Mg"));
+        assert!(pair.callee.unanswered() == 0 && pair.callee.over().is_none());
+    }
+}
+
+/// A stream that fails when some of it was sent says so behind that.
+#[test]
+fn a_stream_that_fails_says_so_behind_what_was_sent() {
+    let mut pair = streaming(Limits::new());
+    let (mut response, _stream) = pair.open(&[]);
+    pair.run();
+    let arrival = pair.arrived().unwrap();
+    pair.callee.send(arrival.call, message(b"yes"));
+    pair.answer(&arrival, Err(Status::new(Code::Aborted, "no more")));
+    let (_, body, trailers) = pair.outcome(&mut response);
+    assert_eq!(body, framed(b"yes").to_vec());
+    assert_eq!((said(&trailers, "grpc-status"), said(&trailers, "grpc-message")), ("10", "no more"));
+}
+
+/// What nobody takes stays with the peer, and a message that is longer than a window passes all the same.
+#[test]
+fn a_stream_is_not_sent_more_than_is_taken_and_long_messages_pass() {
+    let mut pair = streaming(Limits::new());
+    let (_response, mut stream) = pair.open(&[]);
+    pair.run();
+    let call = pair.arrived().unwrap().call;
+    let each = 300_000;
+    stream.send_data(framed(&vec![7; each]).repeat(20).into(), false).unwrap();
+    pair.run();
+    let mut count = messages(&mut pair).len();
+    assert!(count * each <= 3 * STREAM_WINDOW as usize / 2 && count > 0, "{count}");
+    let mut taken = 0;
+    while count < 20 {
+        pair.callee.consumed(call, (count - taken) * each);
+        taken = count;
+        pair.run();
+        let more = messages(&mut pair).len();
+        assert!(more > 0, "it goes on after {count}");
+        count += more;
+    }
+    pair.callee.consumed(call, (count - taken) * each);
+    stream.send_data(framed(&vec![7; 5_000_000]), true).unwrap();
+    pair.run();
+    assert_eq!(messages(&mut pair)[0].len(), 5_000_000);
+}
+
+/// Streams that nobody takes from don't hold more than a bound in all.
+#[test]
+fn what_streams_hold_is_bounded_over_all_of_them() {
+    let limits = Limits::new().message_bytes(100_000).assembly_bytes(1_000_000);
+    let mut pair = streaming(limits);
+    let mut kept = Vec::new();
+    for _ in 0..40 {
+        let (response, mut stream) = pair.open(&[]);
+        stream.send_data(framed(&[7; 10_000]).repeat(30).into(), false).unwrap();
+        pair.run();
+        kept.push((response, stream));
+    }
+    let held = pair.callee.held;
+    assert!(held > 500_000 && held <= 500_000 + CONNECTION_WINDOW as usize, "{held}");
+    pair.callee.check(40);
+    // Those that end make room for others.
+    while let Some(arrival) = pair.arrived() {
+        pair.answer(&arrival, Ok(Vec::new()));
+    }
+    assert_eq!((pair.callee.held, pair.callee.withheld), (0, 0));
+}
+
+#[test]
+fn a_stream_that_is_cut_off_within_a_message_is_told_so_and_its_handler_too() {
+    let mut pair = streaming(Limits::new());
+    let (mut response, mut stream) = pair.open(&[]);
+    stream.send_data(framed(b"one").slice(..7), true).unwrap();
+    pair.run();
+    let arrival = pair.arrived().unwrap();
+    assert!(matches!(pair.events[..], [CalleeEvent::Cancelled(call, _)] if call == arrival.call));
+    assert_eq!(pair.failed_with(&mut response), "13");
+    pair.answer(&arrival, Ok(Vec::new()));
+    assert_eq!((pair.callee.unanswered(), pair.callee.assembling), (0, 0));
+}
+
+/// A peer that takes its time with a stream harms nobody, and is not closed on as long as whoever sends is told.
+#[test]
+fn who_reads_a_stream_slowly_is_waited_for() {
+    let mut pair = Pair::with(Limits::new(), client::Builder::new().initial_window_size(10));
+    let _slow = pair.call(&[], b"");
+    let arrival = pair.arrived().unwrap();
+    pair.callee.send(arrival.call, message(&[7; 100]));
+    pair.run();
+    assert!(matches!(pair.events[..], [CalleeEvent::Sent(_, 10)]));
+    assert_eq!(pair.callee.next_timeout(), Time::MAX);
+    pair.answer(&arrival, Ok(Vec::new()));
+    assert!(pair.callee.next_timeout() < Time::MAX, "nobody waits for it any more but HTTP/2");
+}
+
+/// Headers that begin and don't go on keep nothing.
+#[test]
+fn headers_that_do_not_go_on_end_the_connection() {
+    let limits = Limits::new();
+    let mut pair = Pair::new(limits);
+    pair.now = Time::from_nanos(1000);
+    // HEADERS without END_HEADERS, and a part of CONTINUATION.
+    let begun = [&[0, 0, 1, 1, 0, 0, 0, 0, 1, 0x83][..], &[0, 0, 9, 9]].concat();
+    pair.callee.receive(pair.now, &begun, &mut Vec::with_capacity, &mut |_| {});
+    let due = pair.now + limits.handshake_time();
+    assert_eq!(pair.callee.next_timeout(), due);
+    let more = [0, 0, 0, 0, 1];
+    pair.callee.receive(pair.now + limits.handshake_time() / 2, &more, &mut Vec::with_capacity, &mut |_| {});
+    assert_eq!(pair.callee.next_timeout(), due);
+    assert_eq!(pair.callee.on_timeout(due, &mut |_| {}), Some(Over::Unfinished(limits.handshake_time())));
 }

@@ -70,6 +70,11 @@ impl Input {
         !self.partial.is_empty() || self.block.is_some()
     }
 
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(super) fn check(&self, block_most: usize, frame_most: usize) {
+        assert!(self.bytes.len() <= block_most && self.partial.len() <= frame_most);
+    }
+
     pub(super) fn is_beginning(&self) -> bool {
         !self.has_begun
     }

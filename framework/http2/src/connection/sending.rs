@@ -71,10 +71,28 @@ impl Connection {
         self.streams.state(stream).map_or(0, |state| state.left)
     }
 
-    /// The stream wants [`next_sent`](Self::next_sent) to tell of it.
-    pub fn report_sent(&mut self, stream: Stream) {
-        if let Some(state) = self.streams.state_mut(stream) {
-            state.reports = true;
+    /// Bytes of frames that are written and to be sent.
+    #[must_use]
+    #[inline]
+    pub fn written(&self) -> usize {
+        self.out.len() - self.out_at
+    }
+
+    /// Bytes of data in the queues of the streams that are not [reported](Self::report_sent).
+    #[must_use]
+    #[inline]
+    pub fn unreported(&self) -> usize {
+        self.queued - self.reported
+    }
+
+    /// Whether [`next_sent`](Self::next_sent) is to tell of the stream, which it is not at first.
+    pub fn report_sent(&mut self, stream: Stream, report: bool) {
+        let Some(state) = self.streams.state_mut(stream).filter(|state| state.reports != report) else { return };
+        state.reports = report;
+        if report {
+            self.reported += state.left;
+        } else {
+            self.reported -= state.left;
         }
     }
 
@@ -150,12 +168,15 @@ impl Connection {
         let len = prefix.len() + data.len();
         let is_direct = state.left == 0 && len <= small && is_low && len as i64 <= state.outgoing.min(most);
         state.is_ending = end;
-        if !is_direct && len > 0 {
+        if len > 0 && !is_direct {
             self.queue(stream, prefix, data);
             return None;
         }
-        // What is queued takes the end along.
-        if len > 0 || (end && state.left == 0) {
+        if state.left > 0 {
+            // The last of what is queued ends it.
+            return Some(data);
+        }
+        if len > 0 || end {
             state.outgoing -= len as i64;
             self.outgoing -= len as i64;
             let flags = if end { flag::END_STREAM } else { 0 };
@@ -180,6 +201,9 @@ impl Connection {
         state.left += len;
         state.queue.push_back(piece);
         self.queued += len;
+        if state.reports {
+            self.reported += len;
+        }
         self.put_in_order(stream.slot);
     }
 
@@ -220,6 +244,9 @@ impl Connection {
         state.left -= len;
         self.outgoing -= len as i64;
         self.queued -= len;
+        if state.reports {
+            self.reported -= len;
+        }
         let is_last = state.left == 0 && state.is_ending;
         let flags = if is_last && !state.has_trailers { flag::END_STREAM } else { 0 };
         self.out.extend_from_slice(&frame::head(len, kind::DATA, flags, stream.id));

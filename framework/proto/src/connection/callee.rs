@@ -3,24 +3,33 @@
 //! A slot is *free*, then *receiving* while a message comes in parts, then *open* until its answer is handed in. A call
 //! refused before its message was complete is *answered* at once, and the rest of the message is thrown away.
 //!
+//! A call that streams, or of which something was said before its answer, is *special* instead of open; one whose request
+//! has not ended when it is answered stays so until it has.
+//!
 //! Invariants:
 //! 1. Every CALL is answered once: `open` is counted down once for each call that left *free*.
-//! 2. `open` counts the calls that are not answered, `receiving` and `assembling` those that are being received.
+//! 2. `open` counts the calls that are not answered, `receiving` and `assembling` those that are being received, with the
+//!    messages of streams; in `assembling` are also those that are not consumed.
 //! 3. What the peer makes this end hold is bounded: slots by `calls`, answers unread by `calls` too, messages half
-//!    received by `assembly_bytes` of what they announce. Room is made for up to 1 MiB each on the peer's word (address
+//!    received, or not consumed, by `assembly_bytes` of what they announce. Room is made for up to 1 MiB each on the peer's word (address
 //!    space; it is memory once it is written), and beyond that as they arrive.
+
+mod answering;
+mod special;
 
 use super::assembly::{Assembly, Discarding};
 use super::link::Link;
-use super::outgoing::Outgoing;
 use super::slot_of;
 use super::stream::{Extra, StreamMessage};
 use super::violation::Violation;
+use crate::coding::Coding;
 use crate::receipt::Receipt;
-use crate::status::{Code, Origin, Reason, Status};
+use crate::status::{Code, Reason, Status};
 use crate::transport::Transport;
-use crate::wire::{self, Call, CallHeader, CallId, Data, Direction, Features, Frame, Meta, MethodId, ReplyHeader};
+use crate::wire::{Call, CallHeader, CallId, Data, Direction, Frame, Meta, MethodId};
 use greenwave_policy::{Budget, Deadline, Time};
+use special::Special;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// A call that came in whole.
@@ -43,6 +52,8 @@ pub struct Arrival {
     pub received: Time,
     /// Entries as they are on the wire, checked.
     pub metadata: Option<Arc<[u8]>>,
+    /// What has to be done to the message, and to that of the answer.
+    pub coding: Coding,
     /// The message.
     pub body: Vec<u8>,
 }
@@ -66,6 +77,7 @@ enum Slot {
     Receiving(Box<Receiving>),
     /// Being served, by this task if it was [said](Callee::served_by).
     Open(CallId, u32),
+    Special(Box<Special>),
     /// Answered, but parts of its message are still to come.
     Answered(CallId, Discarding),
 }
@@ -126,6 +138,8 @@ pub struct Callee {
     assembling: usize,
     receiving: usize,
     open: usize,
+    /// What came for streams.
+    events: VecDeque<CalleeEvent>,
 }
 
 impl Callee {
@@ -140,30 +154,34 @@ impl Callee {
             assembling: 0,
             receiving: 0,
             open: 0,
+            events: VecDeque::new(),
         }
     }
 
     /// Calls that are not answered, and answers that are not posted.
     #[inline]
     pub fn unanswered(&self) -> usize {
-        self.open + self.link.messages()
+        self.open + self.link.answers()
     }
 
     /// The calls that are being served, each with the task that serves it.
     pub fn open_calls(&self) -> impl Iterator<Item = (CallId, Option<usize>)> {
-        self.slots
-            .iter()
-            .filter_map(|(_, slot)| if let Slot::Open(call, task) = slot { Some((*call, known(*task))) } else { None })
+        self.slots.iter().filter_map(|(_, slot)| match slot {
+            Slot::Open(call, task) => Some((*call, known(*task))),
+            Slot::Special(special) => special.open(),
+            _ => None,
+        })
     }
 
     /// Notes which task serves an open call, to be said when it is cancelled.
     #[inline]
     pub fn served_by(&mut self, call: CallId, task: usize) {
-        if let Some((_, Slot::Open(open, own))) = self.slots.get_mut(slot_of(call))
-            && *open == call
-        {
-            *own = u32::try_from(task).unwrap_or(NO_TASK);
-        }
+        let own = match self.slots.get_mut(slot_of(call)) {
+            Some((_, Slot::Open(open, own))) if *open == call => own,
+            Some((_, Slot::Special(special))) if special.call == call => &mut special.task,
+            _ => return,
+        };
+        *own = u32::try_from(task).unwrap_or(NO_TASK);
     }
 
     /// Reads a chunk. `buffer` gives an empty buffer, for a message of about so many bytes.
@@ -191,8 +209,12 @@ impl Callee {
     ) -> Result<Option<CalleeEvent>, Violation> {
         match self.link.receive(now, chunk)? {
             None => Ok(None),
+            Some(Frame::Call(call)) if call.header.streams => self.on_stream(now, &call),
             Some(Frame::Call(call)) => self.on_call(now, &call, buffer),
             Some(Frame::Data(data)) => self.on_data(now, &data),
+            Some(Frame::Message(message)) => self.on_message(now, &message, buffer),
+            Some(Frame::End(end)) => self.on_end(end.call),
+            Some(Frame::Window(window)) => self.on_window(&window),
             Some(Frame::Cancel(cancel)) => Ok(self.on_cancel(now, cancel.call)),
             Some(Frame::GoAway(_)) => Ok(None),
             Some(other) => Err(Violation::WrongEnd(other.kind())),
@@ -294,10 +316,11 @@ impl Callee {
             deadline: Deadline::at(now, budget),
             birth: now - header.elapsed,
             parallel_unit: header.deadline.parallel_unit,
-            streams: false,
-            answer_streams: false,
+            streams: header.streams,
+            answer_streams: header.streams,
             received: now,
             metadata: (!call.meta.is_empty()).then(|| call.meta.into()),
+            coding: Coding::PLAIN,
             body,
         }
     }
@@ -337,6 +360,7 @@ impl Callee {
                 }
                 return Ok(None);
             }
+            Slot::Special(special) if special.call == call => return self.on_stream_data(now, data),
             _ => return unexpected,
         }
         Ok(self.take_received(now, slot_of(call)).map(|received| {
@@ -358,6 +382,7 @@ impl Callee {
         let slot = slot_of(call);
         match &self.slots.get(slot)?.1 {
             Slot::Open(open, task) if *open == call => Some(CalleeEvent::Cancelled(call, known(*task))),
+            Slot::Special(special) if special.call == call => self.on_special_cancel(now, slot),
             Slot::Answered(answered, _) if *answered == call => {
                 self.slots[slot].1 = Slot::Free;
                 None
@@ -367,105 +392,12 @@ impl Callee {
                 self.refuse(call, Status::refused(Reason::Cancelled, ""));
                 Some(CalleeEvent::Withdrawn)
             }
-            // It crossed our answer.
-            _ => None,
+            // It crossed our answer, of which nothing more has to be begun.
+            _ => {
+                self.link.cut_line(call);
+                None
+            }
         }
-    }
-
-    /// Answers an open call. An answer to a call that is not open is dropped: the connection it came on is another's. The
-    /// memory of the answer, if it is free again.
-    #[inline]
-    pub fn answer(&mut self, answer: Answer) -> Option<Vec<u8>> {
-        let slot = slot_of(answer.call);
-        match self.slots.get_mut(slot) {
-            Some((_, Slot::Open(open, _))) if *open == answer.call => self.slots[slot].1 = Slot::Free,
-            _ => return None,
-        }
-        self.open -= 1;
-        let (body, is_whole) = match &answer.result {
-            Ok(body) => (&body[..], true),
-            Err(status) => (status.message.as_bytes(), status.message.len() <= wire::FAILURE_TEXT_MOST),
-        };
-        if !answer.receipt.children.is_empty() || !is_whole || !self.link.may_queue_short(body.len()) {
-            self.send_split(answer);
-            return None;
-        }
-        self.link.queue_short(&self.header(&answer).fixed(), &[], body);
-        answer.result.ok()
-    }
-
-    /// Sends a message of the answer to an open call, behind those that were sent before. [`CalleeEvent::Sent`] tells when it
-    /// has gone out.
-    pub fn send(&mut self, call: CallId, message: StreamMessage) {
-        let _ = (call, message);
-    }
-
-    /// Says what goes before the answer to an open call, unless something of the answer went before.
-    pub fn begin_answer(&mut self, call: CallId, metadata: &[u8]) {
-        let _ = (call, metadata);
-    }
-
-    /// Whoever serves a call has taken so many bytes of its request's messages: as much more may come.
-    pub fn consumed(&mut self, call: CallId, bytes: usize) {
-        let _ = (call, bytes);
-    }
-
-    /// The head of an answer that leaves whole, without the receipts of other stages.
-    #[inline(always)]
-    fn header(&self, answer: &Answer) -> ReplyHeader {
-        let Answer { call, result, receipt, .. } = answer;
-        let (code, reason, by_handler, len) = match result {
-            Ok(body) => (Code::Ok, Reason::None, false, body.len()),
-            Err(status) => (failing(status.code), status.reason, self.tells(status), status.message.len()),
-        };
-        ReplyHeader {
-            call: *call,
-            credits: 0,
-            message_len: len as u32,
-            code,
-            reason,
-            by_handler,
-            receipts_len: 0,
-            queue: receipt.queue,
-            service: receipt.service,
-            total: receipt.total,
-        }
-    }
-
-    /// Whether a failure is said to be the handler's.
-    fn tells(&self, status: &Status) -> bool {
-        let is_asked = self.link.agreed().is_some_and(|agreed| agreed.features.contains(Features::ORIGINS));
-        is_asked && status.origin == Origin::Handler
-    }
-
-    /// Sends an answer of any length.
-    #[inline(never)]
-    fn send_split(&mut self, mut answer: Answer) {
-        let Some(agreed) = self.link.agreed() else { return };
-        let room = self.link.room(agreed) - wire::REPLY_FIXED;
-        let limit = agreed.send.message_bytes as usize;
-        if let Ok(body) = &answer.result
-            && body.len() > limit
-        {
-            let text = format!("the reply has {} bytes, the caller accepts {limit}", body.len());
-            answer.result = Err(Status::refused(Reason::ReplyTooLarge, text));
-        }
-        let mut header = self.header(&answer);
-        let Answer { call, result, receipt, deadline, .. } = answer;
-        let body = result.unwrap_or_else(|Status { mut message, .. }| {
-            // It is a message too, and can't be sent in parts.
-            message.truncate(message.floor_char_boundary(wire::FAILURE_TEXT_MOST.min(room).min(limit)));
-            message.into_bytes()
-        });
-        let mut receipts = Vec::new();
-        if !receipt.children.is_empty() && agreed.features.contains(Features::RECEIPTS) {
-            // The text of a failure is whole in its chunk; of a body there is a byte, and the rest can follow.
-            let kept = if header.code == Code::Ok { 1 } else { body.len().max(1) };
-            receipt.encode_stages(room.saturating_sub(kept).min(wire::RECEIPT_BYTES_MOST), &mut receipts);
-        }
-        (header.message_len, header.receipts_len) = (body.len() as u32, receipts.len() as u16);
-        let (direction, head, birth) = (Direction::Reply, header.encode(), Time::ZERO);
-        self.link.push(Outgoing::new(call, direction, head, receipts.into(), body, deadline, birth));
     }
 
     /// Posts what can be posted; bodies that left come back through `spare`.
@@ -492,9 +424,12 @@ impl Callee {
         let (count, announced, held) = receiving.fold((0, 0, 0), |(count, announced, held), one| {
             (count + 1, announced + one.announced(), held + one.assembly.arrived())
         });
-        assert_eq!((count, announced), (self.receiving, self.assembling));
-        assert!(held <= announced && announced <= self.assembly_bytes, "{held} of {announced} bytes are half received");
-        assert_eq!(self.open, self.open_calls().count() + self.receiving);
+        assert!(held <= announced, "{held} of {announced} bytes are half received");
+        assert_eq!(self.open, self.open_calls().count() + count);
+        let (halves, untaken) = self.check_special();
+        assert_eq!((count + halves, announced + untaken), (self.receiving, self.assembling));
+        let most = self.assembly_bytes.max(super::stream::cost(self.message_bytes));
+        assert!(self.assembling <= most, "{} bytes are half received or not consumed", self.assembling);
         assert!(self.unanswered() <= self.calls as usize && self.slots.len() <= self.calls as usize);
     }
 }

@@ -4,7 +4,8 @@
 //! then finished, by its REPLY, its deadline, a cancellation or the loss of the connection. One that finished before
 //! its REPLY leaves its slot *unanswered* until the REPLY comes.
 //!
-//! When the peer goes away, calls that it has not heard of are taken out, to be made on another connection.
+//! When the peer goes away, calls that it has not heard of are taken out, to be made on another connection; those that
+//! stream fail.
 //!
 //! Invariants:
 //! 1. Every call handed in is finished exactly once, abandoned, or taken out.
@@ -12,25 +13,27 @@
 //! 3. No open or queued call expires before the timer of calls fires, and none is cancelled for longer than
 //!    [`CANCEL_CHECK`](super::request::CANCEL_CHECK) unnoticed.
 //! 4. `elsewhere` has every unfinished call but those that are open and were [dispatched](Caller::dispatch).
-//! 5. A slot's reply is half received only while the slot is open or unanswered; `receiving` counts the open ones.
+//! 5. A slot's reply is half received only while the slot is open or unanswered; `receiving` counts the open ones, and of
+//!    streams those of which a message is.
 
 mod over;
 mod receiving;
+mod streaming;
 
 use super::assembly::{Assembly, Discarding};
-use super::link::{Link, Queue};
+use super::link::{Line, Link, Piece, Queue};
 use super::outgoing::Outgoing;
 use super::request::{Request, Terms};
-use super::stream::{StreamEvent, StreamMessage};
+use super::stream::{Inflow, StreamEvent, StreamMessage};
 use super::timers::Timer;
 use super::{call_in, looked, next_generation, slot_of};
-use crate::outcome::Outcome;
+use crate::outcome::{AnswerMetadata, Outcome};
 use crate::receipt::Receipt;
 use crate::status::{Check, Reason, Status};
 use crate::transport::Transport;
 use crate::wire::{CALL_FIXED, CallHeader, Direction, Features, Realtime};
-use greenwave_policy::Time;
-use std::collections::{BTreeMap, HashMap};
+use greenwave_policy::{Deadline, Time};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
 
 /// Deadlines are kept to within this, or where there are many calls to [within more](Caller::grain).
@@ -50,8 +53,33 @@ pub struct Finished {
 enum Slot {
     Free,
     Open(Open),
-    /// Finished here, unanswered there; of an answer that is on its way the rest is thrown away.
-    Unanswered(Option<Discarding>),
+    /// Finished here, unanswered there.
+    Unanswered(Rest),
+}
+
+/// What is thrown away of an answer that nobody waits for.
+enum Rest {
+    /// All of it, once it comes.
+    All,
+    /// The rest of a message that is on its way.
+    Message(Discarding),
+    Stream(Box<Inflow>),
+}
+
+/// An answer that is on its way.
+enum Incoming {
+    /// In parts; with what its call cost, and when the first of them came.
+    Message(Assembly, Receipt, Time, Option<Box<AnswerMetadata>>),
+    /// Of a call that streams, from its beginning on.
+    Stream(Inflow),
+}
+
+/// A call that waits for a slot.
+struct Queued {
+    request: Request,
+    body: Vec<u8>,
+    /// Its stream, if it is one.
+    line: Option<Box<Line>>,
 }
 
 struct Open {
@@ -60,8 +88,8 @@ struct Open {
     posted: Option<Time>,
     /// Where its message waits: in the short queue if it was [dispatched](Caller::dispatch).
     queue: Queue,
-    /// An answer in parts, and when the first of them came.
-    reply: Option<Box<(Assembly, Receipt, Time)>>,
+    /// What there is of an answer.
+    reply: Option<Box<Incoming>>,
 }
 
 const _: () = assert!(size_of::<Slot>() <= 96);
@@ -73,7 +101,7 @@ pub struct Caller {
     slots: Vec<(u16, Slot)>,
     free: Vec<u16>,
     /// By their number, the first in front.
-    queued: BTreeMap<u64, (Request, Vec<u8>)>,
+    queued: BTreeMap<u64, Queued>,
     /// How many were ever queued.
     numbers: u64,
     /// By their tokens.
@@ -83,6 +111,12 @@ pub struct Caller {
     /// Whether any REPLY came over this connection.
     answered: bool,
     going: Option<Going>,
+    /// What came for streams.
+    events: VecDeque<StreamEvent>,
+    /// Calls that are to be ended, by their tokens.
+    doomed: Vec<(usize, Status)>,
+    /// Calls that are over, and not told of.
+    failed: Vec<Finished>,
 }
 
 /// Where an unfinished call is.
@@ -114,13 +148,16 @@ impl Caller {
             receiving: 0,
             answered: false,
             going: None,
+            events: VecDeque::new(),
+            doomed: Vec::new(),
+            failed: Vec::new(),
         }
     }
 
     /// Calls that are not finished.
     #[inline]
     pub fn unfinished(&self) -> usize {
-        self.open + self.queued.len()
+        self.open + self.queued.len() + self.failed.len()
     }
 
     /// Why the peer takes no further calls, if it said so.
@@ -140,11 +177,12 @@ impl Caller {
     pub fn dispatch(&mut self, now: Time, request: Request, body: &[u8]) -> Result<usize, Request> {
         let metadata = request.terms.metadata();
         let is_late = request.terms.ask(Check::Send, now).refused().is_some();
-        if is_late || !self.queued.is_empty() || !self.link.may_queue_short(metadata.len() + body.len()) {
+        let is_other = is_late || request.terms.streams();
+        if is_other || !self.queued.is_empty() || !self.link.may_queue_short(metadata.len() + body.len()) {
             return Err(request);
         }
         let Some(slot) = self.take_slot() else { return Err(request) };
-        self.open(now, slot, request, body.len(), |link, header, terms| {
+        self.open(now, slot, request, body.len(), None, |link, header, terms| {
             link.queue_short(&header.dated(terms.gate.deadline(), terms.birth()), terms.metadata(), body)
         });
         Ok(slot)
@@ -158,6 +196,7 @@ impl Caller {
         slot: usize,
         request: Request,
         len: usize,
+        reply: Option<Box<Incoming>>,
         send: impl FnOnce(&mut Link, CallHeader, &Terms) -> Queue,
     ) {
         let (generation, state) = &mut self.slots[slot];
@@ -165,25 +204,39 @@ impl Caller {
         let header = request.header(call_in(slot, *generation), len);
         let queue = send(&mut self.link, header, &request.terms);
         self.link.timers.hasten(Timer::Calls, request.terms.look_at(now));
-        *state = Slot::Open(Open { request, posted: None, queue, reply: None });
+        *state = Slot::Open(Open { request, posted: None, queue, reply });
         self.open += 1;
     }
 
-    /// Takes a call on. It may have to wait for a slot; the time counts.
-    pub fn take_on(&mut self, now: Time, request: Request, body: Vec<u8>, done: &mut impl FnMut(Finished)) {
-        if let Some(status) = self.refusal(now, &request, body.len()) {
+    /// Takes a call on. It may have to wait for a slot; the time counts. One that streams has no body, or its first message.
+    pub fn take_on(&mut self, now: Time, request: Request, mut body: Vec<u8>, done: &mut impl FnMut(Finished)) {
+        let line = request.terms.streams().then(|| {
+            let mut line = Line::of_request();
+            let body = std::mem::take(&mut body);
+            if !body.is_empty() {
+                line.push(Piece::Message(StreamMessage { body, deadline: Deadline::NEVER }));
+            }
+            Box::new(line)
+        });
+        self.take_in(now, Queued { request, body, line }, done);
+    }
+
+    fn take_in(&mut self, now: Time, call: Queued, done: &mut impl FnMut(Finished)) {
+        let Queued { request, body, line } = &call;
+        let refusal = self.refusal(now, request, body.len());
+        if let Some(status) = refusal.or_else(|| self.refusal_of_line(line.as_deref()?)) {
             let outcome = Outcome::local(status, now.since(request.started));
             return done(Finished { token: request.token, outcome });
         }
         if self.queued.is_empty()
             && let Some(slot) = self.take_slot()
         {
-            return self.open_split(now, slot, request, body);
+            return self.open_split(now, slot, call);
         }
         self.link.timers.hasten(Timer::Calls, request.terms.look_at(now));
         self.numbers += 1;
         self.elsewhere.insert(request.token, Whereabouts::Queued(self.numbers));
-        self.queued.insert(self.numbers, (request, body));
+        self.queued.insert(self.numbers, call);
     }
 
     /// Why a call with a message of so many bytes can't be made on this connection, if it can't.
@@ -222,9 +275,11 @@ impl Caller {
     }
 
     /// Opens a call of any length.
-    fn open_split(&mut self, now: Time, slot: usize, request: Request, body: Vec<u8>) {
+    fn open_split(&mut self, now: Time, slot: usize, call: Queued) {
+        let Queued { request, body, line } = call;
+        let reply = line.as_ref().map(|_| Box::new(Incoming::Stream(Inflow::new())));
         self.elsewhere.insert(request.token, Whereabouts::Slot(slot));
-        self.open(now, slot, request, body.len(), |link, header, terms| {
+        self.open(now, slot, request, body.len(), reply, |link, header, terms| {
             let dated = link.agreed().is_some_and(|agreed| agreed.features.contains(Features::ABSOLUTE_DEADLINE));
             let left = dated.then(|| terms.gate.deadline().budget(now).remaining()).flatten();
             let expires = left.map(|left| (link.realtime)().saturating_add(crate::wire::nanos(left)));
@@ -233,6 +288,7 @@ impl Caller {
             let (direction, deadline, birth) = (Direction::Request, terms.gate.deadline(), terms.birth());
             link.push(Outgoing::new(header.call, direction, head, metadata, body, deadline, birth))
         });
+        self.line_up(slot, line);
     }
 
     #[inline(always)]
@@ -249,22 +305,22 @@ impl Caller {
         while !self.queued.is_empty()
             && let Some(slot) = self.take_slot()
         {
-            let Some((_, (request, body))) = self.queued.pop_first() else { return };
-            self.open_split(now, slot, request, body);
+            let Some((_, call)) = self.queued.pop_first() else { return };
+            self.open_split(now, slot, call);
         }
     }
 
     /// The peer's limits are known: lets the queue go.
     fn begin(&mut self, now: Time, done: &mut impl FnMut(Finished)) {
-        for (request, body) in self.take_queued() {
-            self.take_on(now, request, body, done);
+        for call in self.take_queued() {
+            self.take_in(now, call, done);
         }
     }
 
-    fn take_queued(&mut self) -> impl Iterator<Item = (Request, Vec<u8>)> + use<> {
+    fn take_queued(&mut self) -> impl Iterator<Item = Queued> + use<> {
         let queued = std::mem::take(&mut self.queued);
-        queued.values().for_each(|(request, _)| {
-            self.elsewhere.remove(&request.token);
+        queued.values().for_each(|queued| {
+            self.elsewhere.remove(&queued.request.token);
         });
         queued.into_values()
     }
@@ -274,26 +330,6 @@ impl Caller {
             Slot::Open(open) => Some((slot, open)),
             _ => None,
         })
-    }
-
-    /// Sends a message of a call that streams, behind those that were sent before.
-    pub fn send(&mut self, token: usize, message: StreamMessage) {
-        let _ = (token, message);
-    }
-
-    /// The request of a call that streams ends here.
-    pub fn end_stream(&mut self, token: usize) {
-        let _ = token;
-    }
-
-    /// Whoever made a call has taken so many bytes of its answer's messages: as much more may come.
-    pub fn consumed(&mut self, token: usize, bytes: usize) {
-        let _ = (token, bytes);
-    }
-
-    /// What came for streams, in its order. A call that is [finished](Finished) has had all of it.
-    pub fn stream_event(&mut self) -> Option<StreamEvent> {
-        None
     }
 
     /// Posts what can be posted; bodies that left come back through `spare`.

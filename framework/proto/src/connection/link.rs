@@ -4,7 +4,7 @@
 //!
 //! Rules:
 //! 1. HELLO is the first frame from either side; until the peer's is there only ours is sent.
-//! 2. A CALL, REPLY or DATA takes a credit of the peer's ring; without one it waits here. Control frames take none
+//! 2. A chunk of a message takes a credit of the peer's ring; without one it waits here. Control frames take none
 //!    and go first, in order.
 //! 3. Which message sends its next chunk is [`SplitQueue`]'s to say, except that short messages that find none in it, and
 //!    credits for all of them, are in the [`ShortQueue`]. A message's body is cut when its chunk is posted, and a call's budget
@@ -13,6 +13,7 @@
 //! 5. Progress is a message's chunk posted, or a message's part received. PINGs are none, so they keep nobody alive
 //!    who neither reads nor writes.
 
+mod lines;
 mod receiving;
 mod short_queue;
 mod transmitting;
@@ -29,11 +30,14 @@ use crate::wire::{
     self, CallId, Features, GoAway, GoAwayCode, Head, Hello, Negotiated, Ping, Probe, Realtime, StageName,
 };
 use greenwave_policy::{AbsoluteClock, Credits, ForwardDelay, Returns, Rotation, SplitQueue, Time};
+use lines::Lines;
 use short_queue::ShortQueue;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 use transmitting::post;
+
+pub(super) use lines::{Line, Piece};
 
 /// How one end of a connection is set up.
 pub struct Setup<'a> {
@@ -88,6 +92,7 @@ pub struct Link {
     /// its chunk changes in more than that queue knows of when it is posted.
     short_most: Option<usize>,
     out: SplitQueue<Outgoing>,
+    lines: Lines,
     pacing: Pacing,
     tagging: Option<Box<Tagging>>,
     waiting: usize,
@@ -142,7 +147,7 @@ const BARRIER: u64 = u64::MAX;
 impl Link {
     /// One end of a connection that begins at this time.
     pub fn new(setup: &Setup<'_>, now: Time) -> Self {
-        let mut offered = Features::RECEIPTS | Features::PROMPT_CREDITS | Features::ORIGINS;
+        let mut offered = Features::RECEIPTS | Features::PROMPT_CREDITS | Features::ORIGINS | Features::STREAMS;
         if setup.checksums {
             offered = offered | Features::CRC32C;
         }
@@ -172,6 +177,7 @@ impl Link {
             short_queue: ShortQueue::default(),
             short_most: None,
             out: if in_order { SplitQueue::in_order() } else { SplitQueue::new() },
+            lines: Lines::default(),
             pacing: Pacing::new(!in_order),
             tagging: Tagging::new(setup.sending.marking),
             waiting: 0,
@@ -263,7 +269,7 @@ impl Link {
         }
     }
 
-    /// How many messages wait.
+    /// How many messages wait that the peer's windows let go.
     #[inline]
     pub fn messages(&self) -> usize {
         self.waiting + self.short_queue.count()
@@ -280,7 +286,7 @@ impl Link {
     pub fn least(&self) -> Option<usize> {
         let goes_before =
             !self.control.is_empty() || !self.short_queue.is_empty() || !self.hello_sent || self.owes_credits();
-        if goes_before { Some(0) } else { self.out.least() }
+        if goes_before { Some(0) } else { self.out.least().into_iter().chain(self.least_ready()).min() }
     }
 
     /// Whether anything waits to be sent.
@@ -402,10 +408,10 @@ impl Link {
     pub(super) fn check(&self) {
         self.short_queue.check();
         assert!(self.short_queue.count() <= self.credits.available() as usize);
-        assert_eq!(self.waiting, self.out.len());
+        assert_eq!(self.waiting, self.out.len() + self.check_lines());
         assert!(self.waiting > 0 || self.waiting_bytes == 0);
-        // What a peer can have added, and a CANCEL for each slot.
-        assert!(self.control.len() <= CONTROL_MOST + 2 + (1 << 16));
+        // What a peer can have added, and for each slot a CANCEL and a WINDOW for each quarter of its window.
+        assert!(self.control.len() <= CONTROL_MOST + 2 + (5 << 16));
     }
 }
 

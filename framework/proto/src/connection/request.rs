@@ -46,6 +46,7 @@ impl Request {
             message_len: message_len as u32,
             meta_len: self.terms.metadata().len() as u16,
             expires: None,
+            streams: self.terms.streams,
         }
     }
 }

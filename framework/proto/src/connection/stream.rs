@@ -4,8 +4,12 @@
 //! CALL and its REPLY messages go either way, each way in their order and within a window of its own, so that a side that
 //! doesn't take them is not sent more than that.
 
+mod inflow;
+
 use greenwave_policy::Deadline;
 use std::sync::Arc;
+
+pub(super) use inflow::{Inflow, cost};
 
 /// A message of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]

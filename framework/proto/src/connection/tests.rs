@@ -46,6 +46,7 @@ impl Bench {
             message_len: 0,
             meta_len: 0,
             expires: None,
+            streams: false,
         };
         let frame = Frame::Call(wire::Call { header, meta: &[], body: &[] }).encode(false);
         assert!(matches!(
@@ -232,11 +233,13 @@ fn an_answer_to_what_was_not_asked_yet_is_a_violation() {
             reason: Reason::None,
             by_handler: false,
             receipts_len: 0,
+            leading_len: 0,
+            trailing_len: 0,
             queue: Duration::ZERO,
             service: Duration::ZERO,
             total: Duration::ZERO,
         };
-        Frame::Reply(wire::Reply { header, receipts: &[], body: &[] }).encode(false)
+        Frame::Reply(wire::Reply { header, receipts: &[], leading: &[], trailing: &[], body: &[] }).encode(false)
     };
     let unasked = caller.receive(Time::ZERO, &answer(1), Vec::with_capacity, &mut |done| ended.push(done.token));
     assert_eq!(unasked, Err(Violation::UnknownReply(call_in(1, 1))));

@@ -73,6 +73,21 @@ pub enum Violation {
     /// A second reply to a call.
     #[error("a second REPLY for call {0}")]
     SecondReply(CallId),
+    /// A message, or the end, of a stream that expects none.
+    #[error("a message or an end for call {0}, whose stream expects none")]
+    UnexpectedMessage(CallId),
+    /// A message that was begun without a window.
+    #[error("a message of call {0} was begun beyond its window")]
+    BeyondWindow(CallId),
+    /// A window that grows beyond what was sent.
+    #[error("WINDOW for call {0} gives back more than was sent")]
+    Window(CallId),
+    /// What goes before an answer, after something of it.
+    #[error("BEGIN for call {0} after the beginning of its answer")]
+    LateBegin(CallId),
+    /// The end of a stream that has a message, or comes within one.
+    #[error("the REPLY that ends the stream of call {0} has a message, or comes within one")]
+    ReplyWithinStream(CallId),
     /// It didn't introduce itself in time.
     #[error("no HELLO within {0:?}")]
     Handshake(Duration),

@@ -1,6 +1,8 @@
 //! A calling end and a serving end against each other, in any order of steps: neither may ever find fault with the
 //! other, every call ends once, and when all is said and done nothing is left on either side.
 
+mod streams;
+
 use super::bytes::Bytes;
 use crate::connection::{Answer, Callee, CalleeEvent, Caller, Finished, Link, Request, Setup};
 use crate::context::Context;
@@ -10,7 +12,9 @@ use crate::receipt::Receipt;
 use crate::status::{Code, Status};
 use crate::wire::{CallId, MethodId};
 use greenwave_policy::{Budget, Deadline, Time};
+use std::collections::BTreeMap;
 use std::time::Duration;
+use streams::Stream;
 
 struct Pair {
     caller: Caller,
@@ -22,12 +26,14 @@ struct Pair {
     calls: Vec<(Context, usize, bool)>,
     /// Calls that are being served, with the length of their requests.
     served: Vec<(CallId, usize)>,
+    /// By token, those that stream.
+    streams: BTreeMap<usize, Stream>,
 }
 
 pub(super) fn drive(bytes: &mut Bytes<'_>) {
     let mut pair = Pair::new(bytes);
     while !bytes.is_empty() {
-        match bytes.below(16) {
+        match bytes.below(24) {
             0..4 => pair.call(bytes),
             4 => pair.abandon(bytes.byte().into()),
             5 => {
@@ -41,7 +47,8 @@ pub(super) fn drive(bytes: &mut Bytes<'_>) {
             10..12 => pair.transmit(0),
             12..14 => pair.transmit(1),
             14 => pair.deliver(0),
-            _ => pair.deliver(1),
+            15 => pair.deliver(1),
+            _ => pair.stream(bytes),
         }
         pair.caller.check();
         pair.callee.check();
@@ -76,8 +83,8 @@ impl Pair {
         };
         let caller = Caller::new(Link::new(&end(&calling, false), now));
         let callee = Callee::new(Link::new(&end(&serving, true), now), &serving);
-        let (calls, served) = (Vec::new(), Vec::new());
-        Self { caller, callee, transports, now, calls, served }
+        let (calls, served, streams) = (Vec::new(), Vec::new(), BTreeMap::new());
+        Self { caller, callee, transports, now, calls, served, streams }
     }
 
     fn call(&mut self, bytes: &mut Bytes<'_>) {
@@ -90,21 +97,22 @@ impl Pair {
         let token = self.calls.len();
         self.calls.push((context.clone(), len, false));
         let request = Request { token, terms: context.into(), method: MethodId::of("any"), started: self.now };
-        let Self { caller, calls, now, .. } = self;
-        super::call(caller, *now, request, vec![3; len], &mut |done| end(calls, done));
+        let Self { caller, calls, streams, now, .. } = self;
+        super::call(caller, *now, request, vec![3; len], &mut |done| end(calls, streams, done));
     }
 
     fn abandon(&mut self, token: usize) {
         let under_way = self.calls.get(token).is_some_and(|(.., over)| !over);
         assert_eq!(self.caller.abandon(self.now, token, self.caller.slot_of(token)), under_way);
         if under_way {
+            self.streams.remove(&token);
             self.calls[token].2 = true;
         }
     }
 
     fn expire(&mut self) {
-        let Self { caller, calls, now, .. } = self;
-        let _stalls_are_not_what_this_is_about = caller.on_timeout(*now, &mut |done| end(calls, done));
+        let Self { caller, calls, streams, now, .. } = self;
+        let _stalls_are_not_what_this_is_about = caller.on_timeout(*now, &mut |done| end(calls, streams, done));
     }
 
     fn answer(&mut self, bytes: &mut Bytes<'_>) {
@@ -118,13 +126,10 @@ impl Pair {
             0 => Err(Status::new(Code::NotFound, "nothing ".repeat(bytes.below(200)))),
             _ => Ok(vec![7; len]),
         };
-        self.callee.answer(Answer {
-            call,
-            result,
-            receipt: Receipt::default(),
-            deadline: Deadline::NEVER,
-            extra: None,
-        });
+        let extra = self.extra(call, bytes);
+        let receipt = Receipt::default();
+        self.callee.answer(Answer { call, result, receipt, deadline: Deadline::NEVER, extra });
+        self.hear();
     }
 
     /// One end posts what it can.
@@ -136,20 +141,26 @@ impl Pair {
             _ => callee.transmit(*now, transport, |_| {}),
         };
         assert!(sent.is_ok(), "there was no room for what was posted: {sent:?}");
+        self.hear();
     }
 
     /// One end reads what has arrived.
     fn deliver(&mut self, to: usize) {
-        let Self { caller, callee, transports, now, calls, served, .. } = self;
-        while let Some(chunk) = transports[1 - to].take() {
+        while let Some(chunk) = self.transports[1 - to].take() {
+            let Self { caller, callee, now, calls, served, streams, .. } = self;
+            let mut event = None;
             let fault = match to {
-                0 => caller.receive(*now, &chunk, Vec::with_capacity, &mut |done| end(calls, done)).err(),
+                0 => caller.receive(*now, &chunk, Vec::with_capacity, &mut |done| end(calls, streams, done)).err(),
                 _ => match callee.receive(*now, &chunk, Vec::with_capacity) {
                     Ok(Some(CalleeEvent::Arrived(arrival))) => {
+                        streams::arrived(streams, &arrival);
                         served.push((arrival.call, arrival.body.len()));
                         None
                     }
-                    Ok(_) => None,
+                    Ok(found) => {
+                        event = found;
+                        None
+                    }
                     Err(violation) => Some(violation),
                 },
             };
@@ -158,6 +169,10 @@ impl Pair {
                 "an end found fault with the other: {}",
                 fault.map_or_else(String::new, |it| it.to_string())
             );
+            if let Some(event) = event {
+                self.heard(event);
+            }
+            self.hear();
         }
     }
 
@@ -172,6 +187,8 @@ impl Pair {
             }
             (0..2).for_each(|end| self.transmit(end));
             (0..2).for_each(|end| self.deliver(end));
+            self.finish_streams();
+            self.expire();
             self.answer(bytes);
         }
         self.caller.check();
@@ -181,10 +198,12 @@ impl Pair {
     }
 }
 
-fn end(calls: &mut [(Context, usize, bool)], done: Finished) {
+fn end(calls: &mut [(Context, usize, bool)], streams: &mut BTreeMap<usize, Stream>, done: Finished) {
     let (_, len, over) = &mut calls[done.token];
     assert!(!std::mem::replace(over, true), "call {} ended twice", done.token);
-    if let Ok(body) = done.outcome.result {
+    if let Some(stream) = streams.remove(&done.token) {
+        stream.finished(&done.outcome);
+    } else if let Ok(body) = done.outcome.result {
         assert_eq!(body.len(), *len, "call {} got another's answer", done.token);
     }
 }

@@ -193,6 +193,7 @@ impl Peer {
             meta_len: meta.len() as u16,
             // Where that was not agreed on it is a breach.
             expires: (!self.is_sound && bytes.seldom()).then(|| Realtime::from_nanos(bytes.number())),
+            streams: false,
         };
         Frame::Call(Call { header, meta, body })
     }
@@ -227,11 +228,13 @@ impl Peer {
             reason: if code == Code::Ok { Reason::None } else { Reason::from_u8(bytes.byte()) },
             by_handler: code != Code::Ok && bytes.below(2) == 0,
             receipts_len: receipts.len() as u16,
+            leading_len: 0,
+            trailing_len: 0,
             queue: Duration::ZERO,
             service: Duration::ZERO,
             total: Duration::from_nanos(bytes.number()),
         };
-        Frame::Reply(Reply { header, receipts, body })
+        Frame::Reply(Reply { header, receipts, leading: &[], trailing: &[], body })
     }
 
     /// The next part of a message that was begun.

@@ -6,7 +6,7 @@ use greenwave_policy::{Budget, Deadline, DeadlineField, Time};
 
 use super::fields::{bytes_at, put, u16_at, u32_at, u64_at};
 use super::head::nanos;
-use super::header::{ABSOLUTE, CALL_OFFSET, HAS_META, Header, PARALLEL_UNIT, put_header};
+use super::header::{ABSOLUTE, CALL_OFFSET, HAS_META, Header, PARALLEL_UNIT, STREAM, put_header};
 use super::{CallId, Head, Kind, META_BYTES_MOST, MethodId, Problem, Realtime, WireError};
 
 const METHOD_OFFSET: usize = 8;
@@ -47,6 +47,8 @@ pub struct CallHeader {
     /// When the deadline passes, on the realtime clock: where both peers offered
     /// [`ABSOLUTE_DEADLINE`](super::Features::ABSOLUTE_DEADLINE).
     pub expires: Option<Realtime>,
+    /// Whether request and answer are streams. The CALL itself has no message then.
+    pub streams: bool,
 }
 
 impl CallHeader {
@@ -73,8 +75,10 @@ impl CallHeader {
         let parallel_unit = if self.deadline.parallel_unit { PARALLEL_UNIT } else { 0 };
         let has_meta = if self.meta_len != 0 { HAS_META } else { 0 };
         let absolute = if self.expires.is_some() { ABSOLUTE } else { 0 };
+        let stream = if self.streams { STREAM } else { 0 };
+        let flags = parallel_unit | has_meta | absolute | stream;
         let mut fixed = [0; CALL_FIXED];
-        put_header(&mut fixed, Kind::Call, parallel_unit | has_meta | absolute, self.credits, Some(self.call));
+        put_header(&mut fixed, Kind::Call, flags, self.credits, Some(self.call));
         put(&mut fixed, METHOD_OFFSET, self.method.as_u64().to_le_bytes());
         put(&mut fixed, BUDGET_OFFSET, budget.to_le_bytes());
         put(&mut fixed, ELAPSED_OFFSET, elapsed.to_le_bytes());
@@ -116,13 +120,20 @@ impl<'a> Call<'a> {
             return Err(WireError::short(Some(Kind::Call), CALL_FIXED, chunk.len()));
         };
         let head = Header::of(fixed);
-        let call = head.about_a_call(Kind::Call, PARALLEL_UNIT | HAS_META | ABSOLUTE)?;
+        let call = head.about_a_call(Kind::Call, PARALLEL_UNIT | HAS_META | ABSOLUTE | STREAM)?;
         let message_len = u32_at(fixed, MESSAGE_OFFSET);
         let meta_len = u16_at(fixed, META_OFFSET);
         let reserved = u16_at(fixed, RESERVED_OFFSET);
         let has_meta = head.flags & HAS_META != 0;
         if reserved != 0 || has_meta != (meta_len != 0) || usize::from(meta_len) > META_BYTES_MOST {
             return Err(wrong_fixed_part(has_meta, meta_len, reserved));
+        }
+        if head.flags & STREAM != 0 && message_len != 0 {
+            return Err(WireError::at(
+                Some(Kind::Call),
+                MESSAGE_OFFSET,
+                Problem::MessageOfStream { found: message_len },
+            ));
         }
         let (expires, rest) = expiry(head.flags, rest)?;
         let Some((meta, body)) = rest.split_at_checked(usize::from(meta_len)) else {
@@ -145,6 +156,7 @@ impl<'a> Call<'a> {
             message_len,
             meta_len,
             expires,
+            streams: head.flags & STREAM != 0,
         };
         Ok(Self { header, meta, body })
     }

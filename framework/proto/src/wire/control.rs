@@ -185,7 +185,7 @@ impl<'a> GoAway<'a> {
 }
 
 /// The chunk as a frame of a fixed length.
-fn exactly<const N: usize>(kind: Kind, chunk: &[u8]) -> Result<&[u8; N], WireError> {
+pub(super) fn exactly<const N: usize>(kind: Kind, chunk: &[u8]) -> Result<&[u8; N], WireError> {
     match chunk.split_first_chunk::<N>() {
         None => Err(WireError::short(Some(kind), N, chunk.len())),
         Some((fixed, [])) => Ok(fixed),

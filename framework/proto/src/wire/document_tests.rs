@@ -40,6 +40,7 @@ fn call() -> CallHeader {
         message_len: 5,
         meta_len: 0,
         expires: None,
+        streams: false,
     }
 }
 
@@ -66,6 +67,8 @@ fn reply(receipts_len: usize) -> ReplyHeader {
         reason: Reason::None,
         by_handler: false,
         receipts_len: receipts_len as u16,
+        leading_len: 0,
+        trailing_len: 0,
         queue: 5 * US,
         service: 20 * US,
         total: 400 * US,
@@ -111,6 +114,19 @@ fn encoded() -> BTreeMap<&'static str, Vec<u8>> {
     };
     let part = DataHeader { call: call_id(), credits: 0, direction: Direction::Request, offset: 4 };
     let answer_part = DataHeader { direction: Direction::Reply, ..part };
+    let stream = CallHeader { message_len: 0, streams: true, ..call() };
+    let message = MessageHeader {
+        call: call_id(),
+        credits: 0,
+        direction: Direction::Request,
+        end: true,
+        message_len: 5,
+        budget: Some(Budget::expected(Duration::from_millis(10))),
+    };
+    let tick = MessageHeader { direction: Direction::Reply, end: false, message_len: 40_000, budget: None, ..message };
+    let mut cost = Vec::new();
+    push_meta(&mut cost, "cost", b"9").expect("short");
+    let ended = ReplyHeader { credits: 0, message_len: 0, trailing_len: cost.len() as u16, ..reply(0) };
     let ping = Ping(Probe { credits: 0, opaque: 42, sent: Some(now) });
     let name = StageName::new("search").expect("short");
     let frames = [
@@ -118,14 +134,39 @@ fn encoded() -> BTreeMap<&'static str, Vec<u8>> {
         ("CALL", Frame::Call(Call { header: call(), meta: &[], body: b"\x0a\x03foo" })),
         ("CALL-LONG", Frame::Call(Call { header: long, meta: &meta, body: &[1, 2, 3, 4] })),
         ("DATA", Frame::Data(Data { header: part, body: &[5, 6, 7, 8] })),
-        ("REPLY", Frame::Reply(Reply { header: reply(receipts.len()), receipts: &receipts, body: b"ok" })),
-        ("REPLY-FAILURE", Frame::Reply(Reply { header: failure, receipts: &[], body: text.as_bytes() })),
-        ("REPLY-PASSED-ON", Frame::Reply(Reply { header: passed_on, receipts: &[], body: &[] })),
+        (
+            "REPLY",
+            Frame::Reply(Reply {
+                header: reply(receipts.len()),
+                receipts: &receipts,
+                leading: &[],
+                trailing: &[],
+                body: b"ok",
+            }),
+        ),
+        (
+            "REPLY-FAILURE",
+            Frame::Reply(Reply { header: failure, receipts: &[], leading: &[], trailing: &[], body: text.as_bytes() }),
+        ),
+        (
+            "REPLY-PASSED-ON",
+            Frame::Reply(Reply { header: passed_on, receipts: &[], leading: &[], trailing: &[], body: &[] }),
+        ),
         ("DATA-CRC32C", Frame::Data(Data { header: answer_part, body: &[5, 6, 7, 8] })),
         ("CANCEL", Frame::Cancel(Cancel { call: call_id(), credits: 0 })),
         ("CREDIT", Frame::Credit(Credit { credits: 128 })),
         ("PING", Frame::Ping(ping)),
         ("PONG", Frame::Pong(ping.answer(None))),
+        ("CALL-STREAM", Frame::Call(Call { header: stream, meta: &[], body: &[] })),
+        ("MESSAGE", Frame::Message(Message { header: message, body: b"\x0a\x03foo" })),
+        ("MESSAGE-LONG", Frame::Message(Message { header: tick, body: &[1, 2, 3, 4] })),
+        ("END", Frame::End(End { call: call_id(), credits: 0 })),
+        ("BEGIN", Frame::Begin(Begin { call: call_id(), credits: 0, meta: &meta })),
+        ("WINDOW", Frame::Window(Window { call: call_id(), credits: 0, bytes: 70_000 })),
+        (
+            "REPLY-STREAM",
+            Frame::Reply(Reply { header: ended, receipts: &[], leading: &[], trailing: &cost, body: &[] }),
+        ),
         ("GOAWAY", Frame::GoAway(GoAway { credits: 0, code: GoAwayCode::Shutdown, last: None, text: "restart" })),
     ];
     frames.into_iter().map(|(name, frame)| (name, frame.encode(name.ends_with("CRC32C")))).collect()
@@ -153,6 +194,8 @@ fn the_documents_limits_are_the_constants() {
         ("FAILURE_TEXT_MOST", FAILURE_TEXT_MOST),
         ("GO_AWAY_TEXT_MOST", GO_AWAY_TEXT_MOST),
         ("RECEIPT_BYTES_MOST", RECEIPT_BYTES_MOST),
+        ("STREAM_WINDOW", STREAM_WINDOW as usize),
+        ("MESSAGE_COST", MESSAGE_COST as usize),
         ("STAGES_MOST", STAGES_MOST),
     ];
     for (name, value) in limits {

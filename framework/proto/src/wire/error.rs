@@ -39,7 +39,7 @@ pub enum Problem {
         extra: usize,
     },
     /// No such kind of frame.
-    #[error("the frame is of kind {found}, expected 1 to 9")]
+    #[error("the frame is of kind {found}, expected 1 to 13")]
     UnknownKind {
         /// The number in its place.
         found: u8,
@@ -90,6 +90,15 @@ pub enum Problem {
     /// A CREDIT frame that gives nothing.
     #[error("no credits are given, expected at least one")]
     NoCredits,
+    /// A WINDOW frame that gives nothing.
+    #[error("the window grows by 0 bytes, expected at least one")]
+    NoWindow,
+    /// A CALL that begins streams and has a message itself.
+    #[error("the message has {found} bytes, expected none in a CALL that begins streams")]
+    MessageOfStream {
+        /// Bytes stated.
+        found: u32,
+    },
     /// Longer metadata than allowed.
     #[error("the metadata have {found} bytes, expected at most {META_BYTES_MOST}")]
     MetaTooLong {

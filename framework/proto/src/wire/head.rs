@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use greenwave_policy::Budget;
 
-use super::header::put_header;
+use super::header::{FLAGS_OFFSET, HAS_BUDGET, STREAM, put_header};
+use super::message::MESSAGE_BUDGET_OFFSET;
 use super::{BUDGET_OFFSET, CREDITS_OFFSET, CallId, ELAPSED_OFFSET, Kind};
 
 /// The head of a frame: what precedes metadata, receipts and body. It dereferences to its bytes, to be sent as the
@@ -48,6 +49,26 @@ impl Head {
     /// States how many receive buffers this frame gives back.
     pub fn set_credits(&mut self, credits: u16) {
         *self = self.with(CREDITS_OFFSET, credits.to_le_bytes());
+    }
+
+    /// What kind of frame it is the head of.
+    #[inline]
+    pub(crate) fn is(&self, kind: Kind) -> bool {
+        self.bytes[0] == kind as u8
+    }
+
+    /// Whether it is the head of a CALL that streams, or of a frame of a stream that may have others behind it.
+    #[inline]
+    pub(crate) fn is_of_stream(&self) -> bool {
+        if self.is(Kind::Call) { self.bytes[FLAGS_OFFSET] & STREAM != 0 } else { self.bytes[0] >= Kind::Message as u8 }
+    }
+
+    /// States what is left until a message of a stream is wanted, at the last write. Other heads, and one that doesn't say
+    /// so, stay as they are.
+    pub fn set_budget(&mut self, budget: Budget) {
+        if self.is(Kind::Message) && self.bytes[FLAGS_OFFSET] & HAS_BUDGET != 0 {
+            *self = self.with(MESSAGE_BUDGET_OFFSET, budget.as_nanos().to_le_bytes());
+        }
     }
 
     /// States what is left of the call's budget and what it used so far, at the last write. For a CALL alone:

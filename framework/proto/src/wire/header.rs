@@ -24,8 +24,16 @@ pub(super) const HAS_RECEIPTS: u8 = 1 << 1;
 pub(super) const BY_HANDLER: u8 = 1 << 4;
 /// CALL: an expiry on the realtime clock follows the fixed part.
 pub(super) const ABSOLUTE: u8 = 1 << 2;
-/// DATA: the part belongs to a reply; without it, to a call.
+/// DATA and MESSAGE: it belongs to the answer; without it, to the request.
 pub(super) const REPLY_DATA: u8 = 1 << 3;
+/// CALL: request and answer are streams.
+pub(crate) const STREAM: u8 = 1 << 5;
+/// REPLY: metadata of the answer follow the fixed part.
+pub(crate) const ANSWER_META: u8 = 1 << 5;
+/// MESSAGE: the request has no further message.
+pub(super) const END: u8 = 1 << 6;
+/// MESSAGE: what is left until the message is wanted follows the fixed part.
+pub(super) const HAS_BUDGET: u8 = 1 << 7;
 
 /// What a frame is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -49,6 +57,14 @@ pub enum Kind {
     Pong = 8,
     /// The peer will take no further calls.
     GoAway = 9,
+    /// A message of a stream, with its first part.
+    Message = 10,
+    /// The request's stream has no further message.
+    End = 11,
+    /// What goes before the first message of an answer.
+    Begin = 12,
+    /// More of a stream may be sent.
+    Window = 13,
 }
 
 /// Writes the header at the start of a frame's fixed part.
@@ -78,6 +94,10 @@ impl Kind {
             7 => Self::Ping,
             8 => Self::Pong,
             9 => Self::GoAway,
+            10 => Self::Message,
+            11 => Self::End,
+            12 => Self::Begin,
+            13 => Self::Window,
             _ => return None,
         })
     }
@@ -85,7 +105,7 @@ impl Kind {
     /// Whether a chunk of this kind uses one of the receiver's buffers, and so one credit of the sender's. Control
     /// frames don't: the receiver keeps a reserve for them.
     pub const fn uses_credit(self) -> bool {
-        matches!(self, Self::Call | Self::Reply | Self::Data)
+        matches!(self, Self::Call | Self::Reply | Self::Data | Self::Message | Self::End | Self::Begin)
     }
 
     /// Its name in the document.
@@ -100,6 +120,10 @@ impl Kind {
             Self::Ping => "PING",
             Self::Pong => "PONG",
             Self::GoAway => "GOAWAY",
+            Self::Message => "MESSAGE",
+            Self::End => "END",
+            Self::Begin => "BEGIN",
+            Self::Window => "WINDOW",
         }
     }
 }

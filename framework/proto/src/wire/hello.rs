@@ -10,8 +10,8 @@ use std::ops::{BitAnd, BitOr};
 use super::fields::{bytes_at, u16_at, u32_at};
 use super::header::{FLAGS_OFFSET, Header};
 use super::{
-    CALLS_MOST, CHUNK_BYTES_LEAST, CHUNK_BYTES_MOST, CREDITS_MOST, CREDITS_OFFSET, Call, Frame, HEADER_BYTES, Head,
-    Kind, Problem, Reply, StageName, VERSION, WireError,
+    CALLS_MOST, CHUNK_BYTES_LEAST, CHUNK_BYTES_MOST, CREDITS_MOST, CREDITS_OFFSET, Call, Direction, Frame,
+    HEADER_BYTES, Head, Kind, Problem, Reply, StageName, VERSION, WireError,
 };
 
 const MAGIC: [u8; 4] = *b"GRNW";
@@ -59,9 +59,10 @@ impl Features {
     pub const PROMPT_CREDITS: Self = Self(1 << 3);
     /// A REPLY says who made a failure.
     pub const ORIGINS: Self = Self(1 << 4);
+    /// Requests and answers may be streams, and answers have metadata.
+    pub const STREAMS: Self = Self(1 << 5);
     /// All that this version knows.
-    pub const KNOWN: Self =
-        Self(Self::CRC32C.0 | Self::ABSOLUTE_DEADLINE.0 | Self::RECEIPTS.0 | Self::PROMPT_CREDITS.0 | Self::ORIGINS.0);
+    pub const KNOWN: Self = Self((1 << 6) - 1);
 
     /// The set with these bits, known or not.
     pub const fn from_bits(bits: u32) -> Self {
@@ -97,12 +98,13 @@ impl BitAnd for Features {
 
 impl fmt::Display for Features {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const NAMES: [(Features, &str); 5] = [
+        const NAMES: [(Features, &str); 6] = [
             (Features::CRC32C, "CRC32C"),
             (Features::ABSOLUTE_DEADLINE, "ABSOLUTE_DEADLINE"),
             (Features::RECEIPTS, "RECEIPTS"),
             (Features::PROMPT_CREDITS, "PROMPT_CREDITS"),
             (Features::ORIGINS, "ORIGINS"),
+            (Features::STREAMS, "STREAMS"),
         ];
         let mut listed = NAMES.iter().filter(|(feature, _)| self.contains(*feature)).map(|(_, name)| *name);
         match listed.next() {
@@ -116,7 +118,7 @@ impl fmt::Display for Features {
 /// What a peer is prepared to receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HelloLimits {
-    /// Receive buffers for this connection: chunks of CALL, REPLY and DATA that may be sent before any are given
+    /// Receive buffers for this connection: chunks that [use one](Kind::uses_credit) that may be sent before any are given
     /// back. 1 to [`CREDITS_MOST`].
     pub credits: u32,
     /// Bytes of a receive buffer: the largest chunk, its checksum included. [`CHUNK_BYTES_LEAST`] to
@@ -256,13 +258,30 @@ impl Negotiated {
     /// the callee to answer, and no reason to end the connection.
     pub fn check(&self, frame: &Frame<'_>) -> Result<(), WireError> {
         match frame {
-            Frame::Call(call) => self.check_call(call),
-            Frame::Reply(reply) => self.check_reply(reply),
+            Frame::Call(call) => {
+                self.check_call(call)?;
+                if call.header.streams { self.allows(Features::STREAMS, Kind::Call, FLAGS_OFFSET) } else { Ok(()) }
+            }
+            Frame::Reply(reply) => {
+                self.check_reply(reply)?;
+                if reply.header.has_meta() { self.allows(Features::STREAMS, Kind::Reply, FLAGS_OFFSET) } else { Ok(()) }
+            }
+            Frame::Message(message)
+                if message.header.direction == Direction::Reply
+                    && message.header.message_len > self.receive.message_bytes =>
+            {
+                let (found, limit) = (message.header.message_len, self.receive.message_bytes);
+                let problem = Problem::MessageTooLong { found, limit };
+                Err(WireError::at(Some(Kind::Message), HEADER_BYTES, problem))
+            }
+            Frame::Message(_) | Frame::End(_) | Frame::Begin(_) | Frame::Window(_) => {
+                self.allows(Features::STREAMS, frame.kind(), 0)
+            }
             _ => Ok(()),
         }
     }
 
-    /// [`check`](Self::check) for a CALL.
+    /// [`check`](Self::check) for a CALL that doesn't stream.
     #[inline(always)]
     pub(crate) fn check_call(&self, call: &Call<'_>) -> Result<(), WireError> {
         if call.header.expires.is_none() {
@@ -271,7 +290,7 @@ impl Negotiated {
         self.allows(Features::ABSOLUTE_DEADLINE, Kind::Call, super::CALL_FIXED)
     }
 
-    /// [`check`](Self::check) for a REPLY.
+    /// [`check`](Self::check) for a REPLY without metadata.
     #[inline(always)]
     pub(crate) fn check_reply(&self, reply: &Reply<'_>) -> Result<(), WireError> {
         let (found, limit) = (reply.header.message_len, self.receive.message_bytes);

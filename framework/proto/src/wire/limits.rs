@@ -33,6 +33,14 @@ pub const FAILURE_TEXT_MOST: usize = 1024;
 /// Most bytes of a GOAWAY's text: with its head and a checksum it fits in [`CHUNK_BYTES_LEAST`].
 pub const GO_AWAY_TEXT_MOST: usize = 200;
 
+/// How much of a stream may be sent before any of it is given back, each way: bytes of its messages, and
+/// [`MESSAGE_COST`] for each. The last message begun may go beyond it.
+pub const STREAM_WINDOW: u32 = 256 << 10;
+
+/// What a message of a stream takes of the window beside its bytes: about what a receiver needs to hold it, so that empty
+/// ones are bounded too.
+pub const MESSAGE_COST: u32 = 64;
+
 /// Most bytes of the receipts in a REPLY: 64 stages with the longest names and the longest numbers fit.
 pub const RECEIPT_BYTES_MOST: usize = 8 * 1024;
 

@@ -95,6 +95,18 @@ pub fn push_meta(into: &mut Vec<u8>, name: &str, value: &[u8]) -> Result<(), Met
     Ok(())
 }
 
+/// Of these entries those that fit into `most` bytes, in their order; none if they are not entries.
+pub(crate) fn fitting(entries: &[u8], most: usize) -> Vec<u8> {
+    let mut kept = Vec::new();
+    for (name, value) in Meta::parse(entries).into_iter().flatten() {
+        if kept.len() + 1 + name.len() + 2 + value.len() <= most {
+            // What is too long beside the others is left out like what doesn't fit.
+            let _ = push_meta(&mut kept, name, value);
+        }
+    }
+    kept
+}
+
 fn check_name(name: &[u8], at: usize) -> Result<(), MetaError> {
     let sound = (1..=255).contains(&name.len()) && name.is_ascii();
     sound.then_some(()).ok_or(MetaError::Name { at })

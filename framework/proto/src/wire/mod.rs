@@ -10,7 +10,7 @@
 //! out beside it without being copied. What changes until the last moment, the credits given back and the budget
 //! that is left, is patched into the head just before the write: [`Head::set_credits`], [`Head::set_time`].
 //!
-//! One file per family of frames: `hello` (and the negotiation), `call`, `reply`, `data`, `control`. The document
+//! One file per family of frames: `hello` (and the negotiation), `call`, `reply`, `data`, `message`, `control`. The document
 //! for other implementations is `docs/wire.md`; its examples are checked against this module.
 //!
 //! Budgets travel as what is left, not as dates, like gRPC's `grpc-timeout` and for the same reason: clocks of
@@ -28,6 +28,7 @@ mod head;
 mod header;
 mod hello;
 mod limits;
+mod message;
 mod meta;
 mod reply;
 #[cfg(test)]
@@ -43,11 +44,15 @@ pub use head::Head;
 pub use header::{CREDITS_OFFSET, HEADER_BYTES, Kind};
 pub use hello::{Features, HELLO_FIXED, Hello, HelloLimits, Negotiated, Versions};
 pub use limits::*;
+pub use message::{Begin, End, MESSAGE_FIXED, Message, MessageHeader, Window};
+pub(crate) use meta::fitting;
 pub use meta::{Meta, MetaEntries, MetaError, push_meta};
+pub(crate) use reply::META_LENS_BYTES;
 pub use reply::{REPLY_FIXED, Reply, ReplyHeader};
 
 pub(crate) use call::stamp;
 pub(crate) use head::nanos;
+pub(crate) use header::{ANSWER_META, STREAM};
 use reply::REPLY_MESSAGE_OFFSET;
 
 /// What one chunk holds.
@@ -71,6 +76,14 @@ pub enum Frame<'a> {
     Pong(Pong),
     /// The peer takes no further calls.
     GoAway(GoAway<'a>),
+    /// A message of a stream.
+    Message(Message<'a>),
+    /// The end of a request's stream.
+    End(End),
+    /// What goes before the first message of an answer.
+    Begin(Begin<'a>),
+    /// More of a stream may be sent.
+    Window(Window),
 }
 
 impl<'a> Frame<'a> {
@@ -98,24 +111,37 @@ impl<'a> Frame<'a> {
             Kind::Pong => Probe::parse(kind, chunk).map(|probe| Self::Pong(Pong(probe))),
             Kind::GoAway => GoAway::parse(chunk).map(Self::GoAway),
             Kind::Hello => Hello::parse(chunk).map(Self::Hello),
+            Kind::Message => Message::parse(chunk).map(Self::Message),
+            Kind::End => End::parse(chunk).map(Self::End),
+            Kind::Begin => Begin::parse(chunk).map(Self::Begin),
+            Kind::Window => Window::parse(chunk).map(Self::Window),
         }
     }
 
     /// The chunk that [`parse`](Self::parse) reads as this frame, in one piece. For tests, captures and rare frames;
     /// what is sent often is gathered from [`Head`] and the parts that follow it.
     pub fn encode(&self, crc: bool) -> Vec<u8> {
-        let (head, parts): (Head, [&[u8]; 2]) = match self {
-            Self::Hello(hello) => (hello.encode(), [hello.name.as_bytes(), hello.later]),
-            Self::Call(call) => (call.header.encode(), [call.meta, call.body]),
-            Self::Reply(reply) => (reply.header.encode(), [reply.receipts, reply.body]),
-            Self::Data(data) => (data.header.encode(), [data.body, &[]]),
-            Self::Cancel(cancel) => (cancel.encode(), [&[], &[]]),
-            Self::Credit(credit) => (credit.encode(), [&[], &[]]),
-            Self::Ping(ping) => (ping.encode(), [&[], &[]]),
-            Self::Pong(pong) => (pong.encode(), [&[], &[]]),
-            Self::GoAway(away) => (away.encode(), [away.text.as_bytes(), &[]]),
+        let lens;
+        let (head, parts): (Head, [&[u8]; 5]) = match self {
+            Self::Hello(hello) => (hello.encode(), [hello.name.as_bytes(), hello.later, &[], &[], &[]]),
+            Self::Call(call) => (call.header.encode(), [call.meta, call.body, &[], &[], &[]]),
+            Self::Reply(reply) => {
+                let Reply { header, receipts, leading, trailing, body } = reply;
+                lens = header.meta_lens();
+                (header.encode(), [lens.as_ref().map_or(&[], |lens| lens), receipts, leading, trailing, body])
+            }
+            Self::Data(data) => (data.header.encode(), [data.body, &[], &[], &[], &[]]),
+            Self::Cancel(cancel) => (cancel.encode(), [&[]; 5]),
+            Self::Credit(credit) => (credit.encode(), [&[]; 5]),
+            Self::Ping(ping) => (ping.encode(), [&[]; 5]),
+            Self::Pong(pong) => (pong.encode(), [&[]; 5]),
+            Self::GoAway(away) => (away.encode(), [away.text.as_bytes(), &[], &[], &[], &[]]),
+            Self::Message(message) => (message.header.encode(), [message.body, &[], &[], &[], &[]]),
+            Self::End(end) => (end.encode(), [&[]; 5]),
+            Self::Begin(begin) => (begin.encode(), [begin.meta, &[], &[], &[], &[]]),
+            Self::Window(window) => (window.encode(), [&[]; 5]),
         };
-        let mut chunk = [&head, parts[0], parts[1]].concat();
+        let mut chunk = [&*head, &parts.concat()].concat();
         if crc {
             let sum = checksum(&[&chunk]);
             chunk.extend_from_slice(&sum);
@@ -135,6 +161,10 @@ impl<'a> Frame<'a> {
             Self::Ping(_) => Kind::Ping,
             Self::Pong(_) => Kind::Pong,
             Self::GoAway(_) => Kind::GoAway,
+            Self::Message(_) => Kind::Message,
+            Self::End(_) => Kind::End,
+            Self::Begin(_) => Kind::Begin,
+            Self::Window(_) => Kind::Window,
         }
     }
 
@@ -149,6 +179,10 @@ impl<'a> Frame<'a> {
             Self::Credit(credit) => credit.credits,
             Self::Ping(Ping(probe)) | Self::Pong(Pong(probe)) => probe.credits,
             Self::GoAway(away) => away.credits,
+            Self::Message(message) => message.header.credits,
+            Self::End(end) => end.credits,
+            Self::Begin(begin) => begin.credits,
+            Self::Window(window) => window.credits,
         }
     }
 }

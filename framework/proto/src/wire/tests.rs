@@ -20,13 +20,17 @@ const FIRST: CallId = match CallId::new(0x0001_0000) {
 enum Owned {
     Hello(Hello<'static>, Vec<u8>),
     Call(CallHeader, Vec<u8>, Vec<u8>),
-    Reply(ReplyHeader, Vec<u8>, Vec<u8>),
+    Reply(ReplyHeader, [Vec<u8>; 3], Vec<u8>),
     Data(DataHeader, Vec<u8>),
     Cancel(Cancel),
     Credit(Credit),
     Ping(Ping),
     Pong(Pong),
     GoAway(GoAway<'static>, String),
+    Message(MessageHeader, Vec<u8>),
+    End(End),
+    Begin(Begin<'static>, Vec<u8>),
+    Window(Window),
 }
 
 impl Owned {
@@ -34,13 +38,19 @@ impl Owned {
         match self {
             Self::Hello(hello, later) => Frame::Hello(Hello { later, ..*hello }),
             Self::Call(header, meta, body) => Frame::Call(Call { header: *header, meta, body }),
-            Self::Reply(header, receipts, body) => Frame::Reply(Reply { header: *header, receipts, body }),
+            Self::Reply(header, [receipts, leading, trailing], body) => {
+                Frame::Reply(Reply { header: *header, receipts, leading, trailing, body })
+            }
             Self::Data(header, body) => Frame::Data(Data { header: *header, body }),
             Self::Cancel(cancel) => Frame::Cancel(*cancel),
             Self::Credit(credit) => Frame::Credit(*credit),
             Self::Ping(ping) => Frame::Ping(*ping),
             Self::Pong(pong) => Frame::Pong(*pong),
             Self::GoAway(away, text) => Frame::GoAway(GoAway { text, ..*away }),
+            Self::Message(header, body) => Frame::Message(Message { header: *header, body }),
+            Self::End(end) => Frame::End(*end),
+            Self::Begin(begin, meta) => Frame::Begin(Begin { meta, ..*begin }),
+            Self::Window(window) => Frame::Window(*window),
         }
     }
 }
@@ -73,8 +83,9 @@ fn call() -> impl Strategy<Value = Owned> {
     let deadline = (any::<i64>(), any::<bool>())
         .prop_map(|(nanos, parallel_unit)| DeadlineField { budget: Budget::from_nanos(nanos), parallel_unit });
     let time = (deadline, span(), any::<Option<u64>>());
-    (call_id(), any::<(u16, u64)>(), time, 0..1000_u32, bytes(50), bytes(80)).prop_map(
-        |(call, (credits, method), (deadline, elapsed, expires), missing, meta, body)| {
+    (call_id(), any::<(u16, u64, bool)>(), time, 0..1000_u32, bytes(50), bytes(80)).prop_map(
+        |(call, (credits, method, streams), (deadline, elapsed, expires), missing, meta, body)| {
+            let (missing, body) = if streams { (0, Vec::new()) } else { (missing, body) };
             let header = CallHeader {
                 call,
                 credits,
@@ -84,6 +95,7 @@ fn call() -> impl Strategy<Value = Owned> {
                 message_len: body.len() as u32 + missing,
                 meta_len: meta.len() as u16,
                 expires: expires.map(Realtime::from_nanos),
+                streams,
             };
             Owned::Call(header, meta, body)
         },
@@ -95,8 +107,10 @@ fn reply() -> impl Strategy<Value = Owned> {
     let failure = (select(&Code::ALL[1..]), any::<u8>(), ".{0,40}")
         .prop_map(|(code, reason, text)| (code, Reason::from_u8(reason), text.into_bytes(), 0));
     let head = (call_id(), any::<u16>(), any::<bool>());
-    (head, prop_oneof![success, failure], bytes(50), [span(), span(), span()]).prop_map(
-        |((call, credits, by_handler), (code, reason, body, missing), receipts, [queue, service, total])| {
+    let meta = prop_oneof![Just([Vec::new(), Vec::new()]), [bytes(30), bytes(30)]];
+    (head, prop_oneof![success, failure], bytes(50), meta, [span(), span(), span()]).prop_map(
+        |((call, credits, by_handler), (code, reason, body, missing), receipts, [leading, trailing], times)| {
+            let [queue, service, total] = times;
             let header = ReplyHeader {
                 call,
                 credits,
@@ -105,11 +119,13 @@ fn reply() -> impl Strategy<Value = Owned> {
                 reason,
                 by_handler: by_handler && code != Code::Ok,
                 receipts_len: receipts.len() as u16,
+                leading_len: leading.len() as u16,
+                trailing_len: trailing.len() as u16,
                 queue,
                 service,
                 total,
             };
-            Owned::Reply(header, receipts, body)
+            Owned::Reply(header, [receipts, leading, trailing], body)
         },
     )
 }
@@ -139,8 +155,25 @@ fn control() -> impl Strategy<Value = Owned> {
     ]
 }
 
+fn streams() -> impl Strategy<Value = Owned> {
+    let budget = any::<Option<i64>>().prop_map(|nanos| nanos.map(Budget::from_nanos));
+    let message = (call_id(), any::<(u16, bool, bool)>(), budget, 0..1000_u32, bytes(80)).prop_map(
+        |(call, (credits, is_reply, end), budget, missing, body)| {
+            let direction = if is_reply { Direction::Reply } else { Direction::Request };
+            let (end, message_len) = (end && !is_reply, body.len() as u32 + missing);
+            Owned::Message(MessageHeader { call, credits, direction, end, message_len, budget }, body)
+        },
+    );
+    let end = (call_id(), any::<u16>()).prop_map(|(call, credits)| Owned::End(End { call, credits }));
+    let begin = (call_id(), any::<u16>(), bytes(50))
+        .prop_map(|(call, credits, meta)| Owned::Begin(Begin { call, credits, meta: &[] }, meta));
+    let window = (call_id(), any::<u16>(), 1..=u32::MAX)
+        .prop_map(|(call, credits, bytes)| Owned::Window(Window { call, credits, bytes }));
+    prop_oneof![message, end, begin, window]
+}
+
 fn any_frame() -> impl Strategy<Value = Owned> {
-    prop_oneof![hello(), call(), reply(), data(), control()]
+    prop_oneof![hello(), call(), reply(), data(), control(), streams()]
 }
 
 /// The chunk cut short to a length less than its own.
@@ -157,7 +190,7 @@ proptest! {
     }
 
     #[test]
-    fn bytes_that_parse_are_the_only_way_to_write_their_frame(mut chunk in bytes(120), kind in 0_u8..12) {
+    fn bytes_that_parse_are_the_only_way_to_write_their_frame(mut chunk in bytes(120), kind in 0_u8..15) {
         if let Some(first) = chunk.first_mut() {
             *first = kind;
         }
@@ -192,6 +225,8 @@ proptest! {
             Frame::Reply(reply) if reply.header.code == Code::Ok => reply.body.len(),
             Frame::Data(data) => data.body.len() - 1,
             Frame::GoAway(away) => away.text.len(),
+            Frame::Message(message) => message.body.len(),
+            Frame::Begin(begin) => begin.meta.len(),
             Frame::Hello(hello) => hello.later.len(),
             _ => 0,
         };
@@ -264,6 +299,7 @@ fn simple_call() -> CallHeader {
         message_len: 0,
         meta_len: 0,
         expires: None,
+        streams: false,
     }
 }
 
@@ -276,6 +312,8 @@ fn simple_failure() -> ReplyHeader {
         reason: Reason::Panicked,
         by_handler: false,
         receipts_len: 0,
+        leading_len: 0,
+        trailing_len: 0,
         queue: Duration::ZERO,
         service: Duration::ZERO,
         total: Duration::ZERO,
@@ -285,12 +323,12 @@ fn simple_failure() -> ReplyHeader {
 #[test]
 fn a_refusal_names_the_frame_the_byte_and_what_was_expected() {
     assert_eq!(refusal(&[]), "chunk, byte 0: the chunk ends after 0 bytes, expected at least 8");
-    assert_eq!(refusal(&[0; 8]), "chunk, byte 0: the frame is of kind 0, expected 1 to 9");
-    assert_eq!(refusal(b"GET / HTTP/1.1"), "chunk, byte 0: the frame is of kind 71, expected 1 to 9");
+    assert_eq!(refusal(&[0; 8]), "chunk, byte 0: the frame is of kind 0, expected 1 to 13");
+    assert_eq!(refusal(b"GET / HTTP/1.1"), "chunk, byte 0: the frame is of kind 71, expected 1 to 13");
 
     let mut chunk = simple_call().encode().to_vec();
     chunk[1] = 1 << 4;
-    assert_eq!(refusal(&chunk), "CALL frame, byte 1: the flags are 0x10, expected no bits outside 0x07");
+    assert_eq!(refusal(&chunk), "CALL frame, byte 1: the flags are 0x10, expected no bits outside 0x27");
     chunk[1] = 0;
     chunk[38] = 7;
     assert_eq!(refusal(&chunk), "CALL frame, byte 38: the reserved field is 7, expected 0");
@@ -322,6 +360,51 @@ fn a_feature_is_used_only_where_both_offered_it() {
 }
 
 #[test]
+fn frames_of_streams_are_refused_for_what_they_say_wrong() {
+    let mut chunk = CallHeader { streams: true, message_len: 3, ..simple_call() }.encode().to_vec();
+    assert_eq!(
+        refusal(&chunk),
+        "CALL frame, byte 32: the message has 3 bytes, expected none in a CALL that begins streams"
+    );
+    let header =
+        MessageHeader { call: FIRST, credits: 0, direction: Direction::Reply, end: true, message_len: 1, budget: None };
+    let message = |header, body| Frame::Message(Message { header, body }).encode(false);
+    assert_eq!(
+        refusal(&message(header, &[])),
+        "MESSAGE frame, byte 1: the flags are 0x48, expected no bits outside 0x88"
+    );
+    let header = MessageHeader { direction: Direction::Request, ..header };
+    assert_eq!(
+        refusal(&message(header, &[0; 2])),
+        "MESSAGE frame, byte 12: the part has 2 bytes, expected at most the message's 1"
+    );
+    chunk = message(MessageHeader { budget: Some(Budget::from_nanos(1)), ..header }, &[]);
+    chunk.pop();
+    assert_eq!(refusal(&chunk), "MESSAGE frame, byte 19: the chunk ends after 19 bytes, expected at least 20");
+    let window = Frame::Window(Window { call: FIRST, credits: 0, bytes: 0 }).encode(false);
+    assert_eq!(refusal(&window), "WINDOW frame, byte 8: the window grows by 0 bytes, expected at least one");
+    let begin = Frame::Begin(Begin { call: FIRST, credits: 0, meta: &[0; META_BYTES_MOST + 1] }).encode(false);
+    assert_eq!(refusal(&begin), "BEGIN frame, byte 8: the metadata have 8193 bytes, expected at most 8192");
+}
+
+#[test]
+fn metadata_of_an_answer_are_stated_as_long_as_they_are() {
+    let header = ReplyHeader { trailing_len: 3, ..simple_failure() };
+    let reply = Reply { header, receipts: &[], leading: &[], trailing: b"abc", body: b"oh no" };
+    let mut chunk = Frame::Reply(reply).encode(false);
+    assert_eq!(Frame::parse(&chunk, false), Ok(Frame::Reply(reply)));
+    chunk[42..44].copy_from_slice(&9_u16.to_le_bytes());
+    assert_eq!(refusal(&chunk), "REPLY frame, byte 52: the chunk ends after 52 bytes, expected at least 53");
+    chunk[42..44].copy_from_slice(&8193_u16.to_le_bytes());
+    assert_eq!(refusal(&chunk), "REPLY frame, byte 40: the metadata have 8193 bytes, expected at most 8192");
+    chunk[42..44].fill(0);
+    assert_eq!(
+        refusal(&chunk),
+        "REPLY frame, byte 40: the flag and the length (0) disagree on whether the part follows"
+    );
+}
+
+#[test]
 fn an_answer_longer_than_offered_is_refused_and_a_request_is_left_to_the_callee() {
     let limits = HelloLimits { credits: 8, chunk_bytes: 16 << 10, message_bytes: 1000, calls: 4 };
     let hello = Hello::new(Features::NONE, limits, StageName::UNNAMED);
@@ -330,7 +413,10 @@ fn an_answer_longer_than_offered_is_refused_and_a_request_is_left_to_the_callee(
     assert_eq!(agreed.check(&Frame::Call(Call { header: call, meta: &[], body: &[] })), Ok(()));
     let header = ReplyHeader { code: Code::Ok, reason: Reason::None, message_len: 1001, ..simple_failure() };
     assert_eq!(
-        agreed.check(&Frame::Reply(Reply { header, receipts: &[], body: &[] })).unwrap_err().to_string(),
+        agreed
+            .check(&Frame::Reply(Reply { header, receipts: &[], leading: &[], trailing: &[], body: &[] }))
+            .unwrap_err()
+            .to_string(),
         "REPLY frame, byte 8: the message has 1001 bytes, expected at most the 1000 that were offered"
     );
 }

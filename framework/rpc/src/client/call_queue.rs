@@ -57,7 +57,7 @@ impl CallQueue {
 
     pub(crate) fn with_clock(address: &Address, config: &ChannelConfig, clock: Clock) -> Result<Self, Status> {
         config.validate()?;
-        let mut net = Net::new(config.backend.for_address(address), &config.limits, clock.clone(), false, false, None)
+        let mut net = Net::new(config.backend.for_address(address), &config.limits, clock.clone(), false, &[], None)
             .map_err(|error| Status::refused(Reason::Unreachable, error.to_string()))?;
         let route = config.route(address.clone())?;
         let grpc = route.grpc.clone();
@@ -115,7 +115,11 @@ impl CallQueue {
         self.net.abandon(peer, token, &mut self.events);
         let total = self.clock.now().since(started);
         let status = Status::refused(Reason::Cancelled, "");
-        self.done.push_back(Completion { tag, result: Err(Failure { status, receipt: None, total }), total });
+        self.done.push_back(Completion {
+            tag,
+            result: Err(Failure { status, receipt: None, total, metadata: None }),
+            total,
+        });
     }
 
     /// Writes the calls made so far, together.

@@ -97,7 +97,8 @@ impl Channel {
 
     fn call_with(&self, context: &Context, method: MethodId, request: Cow<'_, [u8]>) -> Result<Reply, Failure> {
         let started = crate::clock::monotonic();
-        let failed = |status| Failure { status, receipt: None, total: crate::clock::monotonic().since(started) };
+        let failed =
+            |status| Failure { status, receipt: None, total: crate::clock::monotonic().since(started), metadata: None };
         context.ask(Check::Send, started).into_result().map_err(failed)?;
         if let Some(mailbox) = local::mailbox() {
             return self.call_suspended(&mailbox, context, method, request.into_owned()).into_reply();

@@ -206,6 +206,8 @@ impl ChannelConfig {
             absolute: *absolute,
             sending: *sending,
             grpc: None,
+            web: None,
+            takes_streams: None,
         };
         let (tls, reconnect, jitter_seed) = (tls.clone(), *reconnect, *jitter_seed);
         Ok(Route { address, connection, tls, grpc, reconnect, jitter_seed })

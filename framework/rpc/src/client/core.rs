@@ -86,7 +86,7 @@ struct Leading<'a>(&'a Core);
 impl Core {
     /// A queue without connections.
     pub(crate) fn new(config: &ChannelConfig) -> Result<Self, Status> {
-        let net = Net::new(config.backend.clone(), &config.limits, crate::clock::Clock::Monotonic, true, false, None)
+        let net = Net::new(config.backend.clone(), &config.limits, crate::clock::Clock::Monotonic, true, &[], None)
             .map_err(|error| Status::refused(Reason::Unreachable, error.to_string()))?;
         Ok(Self {
             leadership: Leadership::default(),

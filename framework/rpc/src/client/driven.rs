@@ -269,5 +269,6 @@ impl Driven {
 
 /// How the streams of a call end.
 fn over(outcome: Outcome) -> Result<Tail, Status> {
-    outcome.result.map(|_| Tail { receipt: outcome.receipt, trailing: None })
+    let trailing = outcome.metadata.and_then(|metadata| metadata.trailing);
+    outcome.result.map(|_| Tail { receipt: outcome.receipt, trailing })
 }

@@ -27,8 +27,8 @@ impl Net {
                 Fate::Gone(endpoint, reason) => self.gone(now, endpoint, reason, events),
                 Fate::Expel(key, violation) => self.expel(now, key, &violation, events),
                 Fate::Leave(key) => self.leave(now, key, events),
-                Fate::Finish(key) => self.finish_grpc(now, key, None, events),
-                Fate::Dismiss(key, over) => self.finish_grpc(now, key, Some(over), events),
+                Fate::Finish(key) => self.finish_plain(now, key, None, events),
+                Fate::Dismiss(key, over) => self.finish_plain(now, key, Some(over), events),
             }
         }
     }
@@ -144,9 +144,9 @@ impl Net {
                 self.ends.counters.connections.sub(1);
                 self.ends.remove(index);
             }
-            End::Grpc(callee) => {
+            End::Plain(callee) => {
                 let key = PeerKey { index, serial: peer.serial };
-                events.extend(callee.open_calls().map(|(call, task)| Event::Cancelled(key, call, task)));
+                callee.each_open_call(&mut |call, task| events.push(Event::Cancelled(key, call, task)));
                 self.ends.counters.connections.sub(1);
                 self.ends.remove(index);
             }
@@ -159,7 +159,7 @@ impl Net {
         for index in indices {
             if let Some(endpoint) = self.ends.disconnect(index) {
                 let (transport, end) = (&mut Endpoint { queue: &mut *self.queue, id: endpoint }, &mut self.ends.peers[index].end);
-                if let End::Grpc(callee) = end {
+                if let End::Plain(callee) = end {
                     callee.close(now, transport);
                 } else if let Some(caller) = end.calls_grpc() {
                     caller.close(now, transport, Over::Closed);

@@ -7,11 +7,12 @@ use super::agenda::Agenda;
 use super::dialer::{Dialer, Line};
 use super::directory::Directory;
 use super::endpoint::Endpoint;
+use super::plain::{PlainCallee, PlainOver};
 use super::pool::Pool;
 use super::rotation::Elsewhere;
 use super::{CallingEnd, ConnectionConfig, Event, News, PeerKey};
 use crate::counters::Counters;
-use greenwave_grpc::{GrpcCallee, GrpcCaller, Over};
+use greenwave_grpc::GrpcCaller;
 use greenwave_policy::{Rotation, Time};
 use greenwave_proto::connection::{Callee, CalleeEvent, Caller, Finished, Link, Violation};
 use greenwave_verbs::{CloseReason, EndpointId, Event as QueueEvent, VerbsError};
@@ -74,8 +75,8 @@ pub(super) enum End {
         caller: Box<Caller>,
     },
     Callee(Box<Callee>),
-    /// A serving end whose client speaks gRPC.
-    Grpc(Box<GrpcCallee>),
+    /// A serving end whose client speaks another protocol.
+    Plain(Box<PlainCallee>),
     /// A calling end whose server speaks gRPC.
     GrpcCaller(Box<Dialer<GrpcCaller>>),
     /// The same of a server that goes away; what it doesn't look at after all is made again at `home`.
@@ -93,7 +94,7 @@ impl End {
             Self::Leaving { caller } => Some(&mut **caller),
             Self::GrpcCaller(dialer) => Some(&mut dialer.caller),
             Self::GrpcLeaving { caller, .. } => Some(&mut **caller),
-            Self::Callee(_) | Self::Grpc(_) => None,
+            Self::Callee(_) | Self::Plain(_) => None,
         }
     }
 
@@ -123,10 +124,10 @@ pub(super) enum Fate {
     Expel(PeerKey, Violation),
     /// The server of this calling end takes no further calls, or has answered the last one.
     Leave(PeerKey),
-    /// A connection of gRPC's is over.
+    /// A connection of another protocol is over.
     Finish(PeerKey),
     /// The same, because of what the peer didn't do.
-    Dismiss(PeerKey, Over),
+    Dismiss(PeerKey, PlainOver),
 }
 
 impl Ends {
@@ -232,14 +233,14 @@ impl Ends {
             peer.noted = Time::MAX;
             if peer.due() <= now {
                 let key = PeerKey { index, serial: peer.serial };
-                if let End::Grpc(callee) = &mut peer.end {
+                if let End::Plain(callee) = &mut peer.end {
                     let (late, counters) = (&mut *events, &self.counters);
                     if let Some(over) = callee.on_timeout(now, &mut |event| tell(key, Some(event), late, counters)) {
                         self.fates.push(Fate::Dismiss(key, over));
                     }
                 } else if let Some(caller) = peer.end.calls_grpc() {
                     if let Err(over) = caller.on_timeout(now, &mut |event| events.push(event.into())) {
-                        self.fates.push(Fate::Dismiss(key, over));
+                        self.fates.push(Fate::Dismiss(key, over.into()));
                     } else if caller.unfinished() == 0 {
                         self.fates.push(Fate::Leave(key));
                     }
@@ -273,7 +274,7 @@ impl Ends {
     pub(super) fn on_event(&mut self, now: Time, event: QueueEvent<'_>, events: &mut Vec<Event>) {
         match event {
             QueueEvent::Received { .. } => {}
-            QueueEvent::Plain { endpoint } => self.begin_grpc(now, endpoint),
+            QueueEvent::Plain { endpoint, preface } => self.begin_plain(now, endpoint, preface),
             QueueEvent::Writable { endpoint } | QueueEvent::Connected { endpoint } => {
                 if let Some(index) = self.index_of(endpoint) {
                     self.mark(index);
@@ -329,12 +330,12 @@ impl Ends {
                 if caller.going().is_some() && received.is_ok() {
                     fates.push(Fate::Leave(key));
                 }
-                tell_streams(caller, events);
+                tell_caller(caller, events);
                 (received, &caller.link)
             }
             End::Leaving { caller, .. } => {
                 let received = caller.receive(now, chunk, |len| pool.take_for(len), &mut done);
-                tell_streams(caller, events);
+                tell_caller(caller, events);
                 if caller.unfinished() == 0 && received.is_ok() {
                     fates.push(Fate::Leave(key));
                 }
@@ -343,9 +344,10 @@ impl Ends {
             End::Callee(callee) => {
                 let received = callee.receive(now, chunk, |len| pool.take_about(len));
                 let received = received.map(|event| tell(key, event, events, counters));
+                tell_callee(key, callee, events, counters);
                 (received, &callee.link)
             }
-            End::Grpc(_) => return self.receive_grpc(now, index, chunk, events),
+            End::Plain(_) => return self.receive_plain(now, index, chunk, events),
             End::GrpcCaller(_) | End::GrpcLeaving { .. } => {
                 return self.receive_answers(now, index, chunk, &mut |event| match event {
                     Event::Done { token, outcome } => finish(events, Finished { token, outcome }),
@@ -374,9 +376,17 @@ impl Ends {
 
 /// Says what came for streams at an end that makes calls.
 #[inline(always)]
-fn tell_streams(caller: &mut Caller, events: &mut Vec<Event>) {
+fn tell_caller(caller: &mut Caller, events: &mut Vec<Event>) {
     while let Some(event) = caller.stream_event() {
         events.push(Event::Answered(event));
+    }
+}
+
+/// Says what else came for streams at an end that serves calls.
+#[inline(always)]
+fn tell_callee(key: PeerKey, callee: &mut Callee, events: &mut Vec<Event>, counters: &Counters) {
+    while let Some(event) = callee.stream_event() {
+        tell(key, Some(event), events, counters);
     }
 }
 
@@ -403,13 +413,25 @@ impl Peer {
             End::Caller(dialer) => Some(&mut dialer.caller.link),
             End::Leaving { caller, .. } => Some(&mut caller.link),
             End::Callee(callee) => Some(&mut callee.link),
-            End::Grpc(_) | End::GrpcCaller(_) | End::GrpcLeaving { .. } => None,
+            End::Plain(_) | End::GrpcCaller(_) | End::GrpcLeaving { .. } => None,
+        }
+    }
+
+    /// Says what of streams has gone out, and what was found about them.
+    #[inline(always)]
+    pub(super) fn tell_streams(&mut self, index: usize, events: &mut Vec<Event>, counters: &Counters) {
+        let key = PeerKey { index, serial: self.serial };
+        match &mut self.end {
+            End::Caller(dialer) => tell_caller(&mut dialer.caller, events),
+            End::Leaving { caller, .. } => tell_caller(caller, events),
+            End::Callee(callee) => tell_callee(key, callee, events, counters),
+            End::Plain(_) | End::GrpcCaller(_) | End::GrpcLeaving { .. } => {}
         }
     }
 
     fn has_output(&mut self) -> bool {
         match &mut self.end {
-            End::Grpc(callee) => callee.has_output(),
+            End::Plain(callee) => callee.has_output(),
             End::GrpcCaller(dialer) => dialer.caller.has_output(),
             End::GrpcLeaving { caller, .. } => caller.has_output(),
             _ => self.link().is_some_and(|link| link.has_output()),
@@ -432,7 +454,7 @@ impl Peer {
     fn due(&mut self) -> Time {
         match &mut self.end {
             _ if self.endpoint.is_none() => Time::MAX,
-            End::Grpc(callee) => callee.next_timeout(),
+            End::Plain(callee) => callee.next_timeout(),
             End::GrpcCaller(dialer) => dialer.caller.next_timeout(),
             End::GrpcLeaving { caller, .. } => caller.next_timeout(),
             _ => self.link().map_or(Time::MAX, |link| link.next_timeout()),
@@ -451,7 +473,7 @@ impl Peer {
             End::Leaving { caller, .. } => caller.transmit(now, endpoint, spare),
             End::Callee(callee) => callee.transmit(now, endpoint, spare),
             // That is the ends' to do, as it may find calls.
-            End::Grpc(_) | End::GrpcCaller(_) | End::GrpcLeaving { .. } => Ok(()),
+            End::Plain(_) | End::GrpcCaller(_) | End::GrpcLeaving { .. } => Ok(()),
         }
     }
 
@@ -463,7 +485,7 @@ impl Peer {
             End::Leaving { caller, .. } => caller.on_timeout(now, &mut done),
             End::Callee(callee) => callee.link.on_timeout(now),
             // As with what is posted.
-            End::Grpc(_) | End::GrpcCaller(_) | End::GrpcLeaving { .. } => Ok(()),
+            End::Plain(_) | End::GrpcCaller(_) | End::GrpcLeaving { .. } => Ok(()),
         }
     }
 }

@@ -77,7 +77,7 @@ impl Net {
     pub(super) fn take_turns(&mut self, now: Time) -> bool {
         let mut posted = false;
         for _ in 0..AT_ONCE {
-            let Ends { peers, pool, rotation, elsewhere, .. } = &mut self.ends;
+            let Ends { peers, pool, rotation, elsewhere, late, counters, .. } = &mut self.ends;
             let Some(index) = rotation.next(now, elsewhere.held_up()) else { break };
             let Some((peer, id)) =
                 peers.get_mut(index).and_then(|peer| Some((peer.endpoint?, peer))).map(|(at, peer)| (peer, at))
@@ -91,6 +91,7 @@ impl Net {
                 // As in a flush.
                 tracing::debug!(endpoint = %id, %error, "not sent");
             }
+            peer.tell_streams(index, late, counters);
             // With room left it waits for credits, which is no reason to hold others back.
             let is_held_up = peer.is_long() && self.queue.send_room(id) == 0;
             rotation.posted(index, peer.least().filter(|_| is_held_up));

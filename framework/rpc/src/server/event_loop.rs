@@ -20,6 +20,7 @@ mod waiting;
 
 use super::inbox::{Answered, Inbox, Message};
 use super::limiter::Limiter;
+use super::load_report::Told;
 use super::methods::Learned;
 use super::steal::GlobalQueue;
 use super::task::{Handler, Tasks};
@@ -32,6 +33,7 @@ use crate::net::{Event, Net, PeerKey, Route};
 use crate::service::Router;
 use crate::stream::Streams;
 use crate::wire::{CallId, MethodId};
+use greenwave_grpc::GrpcSettings;
 use greenwave_policy::{Admission, Dispatch, DispatchRule, Load, Margin, Pacing, Time};
 use greenwave_quanta::{Quantum, Scheduler, is_instrumented};
 use greenwave_verbs::ListenerId;
@@ -74,6 +76,8 @@ pub(crate) struct EventLoop {
     given_away: HashMap<(PeerKey, CallId), Context>,
     /// The streams of the calls of this thread's connections that are not answered.
     streams: HashMap<(PeerKey, CallId), Streams>,
+    /// What is told of the load with each answer, if anything is.
+    told: Option<Told>,
     /// How many calls that take so long or longer may still come to a full queue before it is looked through again for some
     /// that could make room.
     crowd: (u32, Duration),
@@ -124,6 +128,7 @@ impl EventLoop {
             tasks: Tasks::new(Arc::clone(&role.router)),
             given_away: HashMap::new(),
             streams: HashMap::new(),
+            told: config.grpc.filter(GrpcSettings::reports_load).map(|_| Told::new(Time::ZERO)),
             crowd: (0, Duration::ZERO),
             rounds: 0,
             begun: 0,
@@ -196,6 +201,9 @@ impl EventLoop {
             self.hear(now, message);
         }
         worked |= self.steal(now);
+        if let Some(told) = &mut self.told {
+            told.refresh(now, &self.role.counters, self.role.inbox.load().unfinished.into());
+        }
         self.found_last.clear();
         let polled = self.net.poll(now, &mut self.events) > 0;
         let busy = polled || self.jobs.ready() > 0;

@@ -10,6 +10,7 @@ use crate::waiter::Resume;
 use crate::wire::CallId;
 use crossbeam_queue::SegQueue;
 use greenwave_policy::{Deadline, Load, Time, Urgency};
+use greenwave_proto::Coding;
 use greenwave_proto::connection::Answer;
 use greenwave_quanta::scheduler::WaitId;
 use greenwave_verbs::{DetachedEndpoint, Waker};
@@ -45,6 +46,7 @@ pub(super) struct Job {
     pub(super) context: Context,
     pub(super) request: Vec<u8>,
     pub(super) halves: Option<(Incoming, Outgoing)>,
+    pub(super) coding: Coding,
     pub(super) urgency: Urgency,
     pub(super) reported: bool,
 }

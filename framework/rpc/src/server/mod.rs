@@ -4,9 +4,12 @@ mod event_loop;
 mod health;
 mod inbox;
 mod limiter;
+mod load_report;
 mod meta;
 mod methods;
 mod plan;
+mod protobuf;
+mod reflection;
 mod steal;
 mod supervisor;
 mod task;
@@ -18,13 +21,14 @@ use crate::clock::Clock;
 use crate::config::{ConfigError, ServerConfig};
 use crate::counters::{Counters, Snapshot};
 #[cfg(test)]
-use crate::net::{ConnectionConfig, Net};
+use crate::net::{ConnectionConfig, Net, prefaces};
 use crate::service::{Conflict, Router};
 #[cfg(test)]
 pub(crate) use event_loop::EventLoop;
 use event_loop::Role;
 use greenwave_policy::ReadyQueue;
 use greenwave_verbs::{Address, VerbsError};
+use health::Watchers;
 use inbox::{Inbox, Message};
 use plan::plan;
 use std::io;
@@ -60,6 +64,7 @@ pub enum StartError {
 pub struct ServerHandle {
     addresses: Vec<Address>,
     counters: Arc<[Arc<Counters>]>,
+    watchers: Watchers,
     /// Of the heads, then of the workers.
     inboxes: Vec<Arc<Inbox>>,
     heads: usize,
@@ -78,15 +83,18 @@ impl Server {
         config.validate()?;
         let plans = plan(&config);
         let counters: Arc<[Arc<Counters>]> = plans.iter().map(|_| Arc::default()).collect();
-        let router = meta::with_meta(health::with_health(router.into()), &config.name, &counters);
-        router.check()?;
-        let router = Arc::new(router);
+        let watchers = Watchers::default();
+        let router = with_built_in(router.into(), &config.name, &counters, &watchers);
         let inboxes: Vec<Arc<Inbox>> = plans.iter().map(|_| Arc::new(Inbox::new())).collect();
+        let router = load_report::with_load_reports(router, &counters, &inboxes, &watchers);
+        router.check()?;
+        let router = Arc::new(router.on_stacks(config.stack.bytes()));
         let heads = plans.iter().filter(|plan| plan.is_head).count();
         let global = config.steal.filter(|_| config.workers == 0 && heads > 1);
         let global = global.map(|rule| Arc::new(GlobalQueue::new(rule, inboxes[..heads].to_vec())));
         let threads = Vec::new();
-        let mut handle = ServerHandle { addresses: Vec::new(), counters, inboxes, heads, threads, watchdog: None };
+        let mut handle =
+            ServerHandle { addresses: Vec::new(), counters, watchers, inboxes, heads, threads, watchdog: None };
         let mut supervised = Vec::new();
         for (index, plan) in plans.iter().enumerate() {
             let inboxes_of =
@@ -118,6 +126,11 @@ impl Server {
     }
 }
 
+/// A router with the methods that every server has.
+fn with_built_in(router: Router, name: &str, counters: &Arc<[Arc<Counters>]>, watchers: &Watchers) -> Router {
+    meta::with_meta(reflection::with_reflection(health::with_health(router, watchers)), name, counters)
+}
+
 /// An event loop without a thread, for tests that run it by hand.
 #[cfg(test)]
 pub(crate) fn event_loop_by_hand(
@@ -127,8 +140,7 @@ pub(crate) fn event_loop_by_hand(
 ) -> Result<(EventLoop, Arc<Counters>), StartError> {
     config.validate()?;
     let counters: Arc<Counters> = Arc::default();
-    let mut net =
-        Net::new(config.own.backend.clone(), &config.limits, clock.clone(), false, config.grpc.is_some(), None)?;
+    let mut net = Net::new(config.own.backend.clone(), &config.limits, clock.clone(), false, prefaces(config), None)?;
     net.serve(ConnectionConfig::of(config), Arc::clone(&counters));
     let (listeners, _) =
         supervisor::listen(&mut net, &config.own.listen, config.tls.as_ref(), config.own.clusters > 1)?;
@@ -160,6 +172,7 @@ impl ServerHandle {
     /// Takes no further connections and calls, finishes those that were accepted, at most within `limit`, then stops.
     pub fn drain(mut self, limit: Duration) {
         let until = crate::clock::monotonic() + limit;
+        self.watchers.drain();
         // Each head stops its workers once it has their answers.
         self.inboxes[..self.heads].iter().for_each(|head| head.send(Message::Drain(until)));
         self.join_threads();

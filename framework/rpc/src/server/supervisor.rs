@@ -12,7 +12,7 @@ use super::StartError;
 use super::event_loop::{EventLoop, Role};
 use super::inbox::LIVES;
 use super::plan::ThreadPlan;
-use crate::net::{ConnectionConfig, Net};
+use crate::net::{ConnectionConfig, Net, prefaces};
 use greenwave_verbs::{Address, ListenerId, TlsServer, VerbsError};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::io;
@@ -116,15 +116,11 @@ impl Supervisor {
     fn open(&mut self, life: usize) -> Result<(Net, Vec<Address>), VerbsError> {
         let Self { plan, role } = self;
         let config = &role.config;
-        let mut net = Net::new(
-            plan.backend.clone(),
-            &config.limits,
-            role.clock.clone(),
-            false,
-            config.grpc.is_some(),
-            Some(BUFFERS),
-        )?;
-        net.serve(ConnectionConfig::of(config), role.counters.clone());
+        let mut net =
+            Net::new(plan.backend.clone(), &config.limits, role.clock.clone(), false, prefaces(config), Some(BUFFERS))?;
+        let router = std::sync::Arc::clone(&role.router);
+        let connection = ConnectionConfig::of(config).serving(move |method| router.streams(method));
+        net.serve(connection, role.counters.clone());
         if let Some((interface, nth)) = &plan.interface {
             net.share_rotation(interface.clone(), *nth);
         }

@@ -11,6 +11,7 @@ use crate::status::Status;
 use crate::stream::{Incoming, Outgoing};
 use crate::wire::CallId;
 use greenwave_policy::{Span, Time, Urgency};
+use greenwave_proto::Coding;
 use greenwave_proto::context::Parts;
 use greenwave_quanta::Job;
 use greenwave_quanta::scheduler::JobId;
@@ -75,6 +76,7 @@ pub(super) struct Invocation {
     router: Arc<Router>,
     method: usize,
     pub(super) context: Context,
+    coding: Coding,
     request: Cell<Vec<u8>>,
     halves: Cell<Option<(Incoming, Outgoing)>>,
     /// Where the handler puts its reply.
@@ -116,6 +118,7 @@ pub(super) struct Admitted {
     pub(super) peer: PeerKey,
     pub(super) call: CallId,
     pub(super) method: usize,
+    pub(super) coding: Coding,
     pub(super) urgency: Urgency,
     pub(super) reported: bool,
 }
@@ -137,7 +140,7 @@ impl Task {
     }
 
     fn new(admitted: Admitted, invocation: Rc<Invocation>) -> Self {
-        let Admitted { reply_guard, peer, call, method, urgency, reported } = admitted;
+        let Admitted { reply_guard, peer, call, method, urgency, reported, .. } = admitted;
         Self {
             lives: true,
             reply_guard,
@@ -166,7 +169,7 @@ impl Task {
 
     /// Becomes another one. What is left of the one that is over is as in a new one.
     fn renew(&mut self, admitted: Admitted) {
-        let Admitted { reply_guard, peer, call, method, urgency, reported } = admitted;
+        let Admitted { reply_guard, peer, call, method, urgency, reported, .. } = admitted;
         self.lives = true;
         self.reply_guard = reply_guard;
         (self.peer, self.call, self.method, self.urgency) = (peer, call, method, urgency);
@@ -191,8 +194,12 @@ impl Invocation {
     #[inline]
     pub(super) fn serve(&self) {
         let (request, mut reply) = (self.request.take(), self.reply.take());
-        let (request, result) =
-            self.router.at(self.method).serve(&self.context, request, &mut reply, || self.halves.take());
+        let halves = || self.halves.take();
+        let (request, result) = if self.coding.is_plain() {
+            self.router.at(self.method).serve(&self.context, request, &mut reply, halves)
+        } else {
+            self.router.serve_coded(self.method, self.coding, &self.context, request, &mut reply, halves)
+        };
         self.request.set(request);
         self.product.set(Some(result.map(|()| reply).map_err(Status::by_handler)));
     }
@@ -229,6 +236,7 @@ impl Tasks {
             Some(invocation) => {
                 invocation.context.renew(context);
                 invocation.method = admitted.method;
+                invocation.coding = admitted.coding;
                 invocation.request.set(request);
             }
             // A coroutine that could not be unwound yet has it.
@@ -322,8 +330,8 @@ impl IndexMut<usize> for Tasks {
 }
 
 fn invocation(router: &Arc<Router>, admitted: &Admitted, context: Context, request: Vec<u8>) -> Rc<Invocation> {
-    let (router, method) = (Arc::clone(router), admitted.method);
+    let (router, method, coding) = (Arc::clone(router), admitted.method, admitted.coding);
     let request = Cell::new(request);
     let (halves, product) = (Cell::new(None), Cell::new(None));
-    Rc::new(Invocation { router, method, context, request, halves, reply: Cell::default(), product })
+    Rc::new(Invocation { router, method, context, coding, request, halves, reply: Cell::default(), product })
 }

@@ -79,6 +79,7 @@ pub(crate) fn call_header(call: CallId, method: MethodId, message_len: usize) ->
         message_len: message_len as u32,
         meta_len: 0,
         expires: None,
+        streams: false,
     }
 }
 
@@ -111,11 +112,13 @@ pub(crate) fn reply(call: CallId, body: &[u8], message_len: usize) -> Frame<'_> 
         reason: Reason::None,
         by_handler: false,
         receipts_len: 0,
+        leading_len: 0,
+        trailing_len: 0,
         queue: Duration::ZERO,
         service: Duration::ZERO,
         total: Duration::ZERO,
     };
-    Frame::Reply(Reply { header, receipts: &[], body })
+    Frame::Reply(Reply { header, receipts: &[], leading: &[], trailing: &[], body })
 }
 
 /// One end of a connection, by hand.

@@ -96,6 +96,10 @@ pub(super) struct ServerSettings {
     /// clients are proxies of your own [default: off]
     #[arg(long, value_name = "SWITCH")]
     pub(super) grpc_trust_envoy: Option<Switch>,
+    /// Whether answers tell gRPC's clients how busy the server is (endpoint-load-metrics-bin), for balancers: on or off
+    /// [default: off]
+    #[arg(long, value_name = "SWITCH")]
+    pub(super) grpc_load: Option<Switch>,
     /// What moves the bytes: auto, uring, epoll or fabric [default: auto]
     #[arg(long, value_name = "NAME")]
     pub(super) backend: Option<Word<Choice>>,
@@ -161,6 +165,7 @@ impl ServerSettings {
         let config = with(config, said.coroutines, |it, coroutines| it.coroutines(coroutines.usize()));
         let config = with(config, said.work_quantile, |it, Share(share)| it.work_quantile(share));
         let grpc = with(GrpcSettings::new(), said.grpc_trust_envoy, |it, on| it.trust_envoy(on == Switch::On));
+        let grpc = with(grpc, said.grpc_load, |it, on| it.report_load(on == Switch::On));
         let config = config.grpc((said.grpc != Some(Switch::Off)).then_some(grpc));
         let config = with(config, said.late_share, |it, Share(share)| it.late_share(share));
         config.validate().map_err(|error| Problem::wrong_use(error).remedy("see --help"))?;

@@ -2,7 +2,7 @@
 
 #[cfg(any(test, feature = "fuzzing"))]
 use super::Open;
-use super::{Caller, Finished, Slot, Whereabouts};
+use super::{Caller, Finished, Incoming, Queued, Rest, Slot, Whereabouts};
 use crate::connection::assembly::Discarding;
 use crate::connection::link::{Link, Queue};
 use crate::connection::outgoing::Unsent;
@@ -21,6 +21,13 @@ impl Caller {
     /// [dispatched](Self::dispatch), if it was.
     pub fn abandon(&mut self, now: Time, token: usize, slot: usize) -> bool {
         let is_it = |slot: &Slot| matches!(slot, Slot::Open(open) if open.request.token == token);
+        if !self.failed.is_empty() {
+            let before = self.failed.len();
+            self.failed.retain(|failed| failed.token != token);
+            if self.failed.len() < before {
+                return true;
+            }
+        }
         let slot = match self.elsewhere.remove(&token) {
             Some(Whereabouts::Queued(number)) => return self.queued.remove(&number).is_some(),
             Some(Whereabouts::Slot(slot)) => slot,
@@ -36,7 +43,7 @@ impl Caller {
     /// Takes calls out of their open slots. The peer is told of those that it knows of; the others are withdrawn, with
     /// their messages, and their slots are free. Those of the short queue are withdrawn in one pass.
     /// `leaves_begun`: calls of which a part was handed over stay open, for [`lose`](Self::lose) to end.
-    fn end(
+    pub(super) fn end(
         &mut self,
         now: Time,
         leaves_begun: bool,
@@ -47,7 +54,10 @@ impl Caller {
         for slot in slots {
             let (generation, Slot::Open(open)) = &self.slots[slot] else { continue };
             let call = call_in(slot, *generation);
+            let streams = open.request.terms.streams();
             let unsent = match open.queue {
+                // What waits of it is in its line.
+                Queue::Split(_) if streams && open.posted.is_some() => Unsent::Nothing,
                 Queue::Split(index) => self.link.withdraw(call, index),
                 Queue::Short if open.posted.is_some() => Unsent::Nothing,
                 Queue::Short => {
@@ -57,6 +67,9 @@ impl Caller {
             };
             if leaves_begun && !matches!(unsent, Unsent::All(_)) {
                 continue;
+            }
+            if streams {
+                self.link.close_line(call);
             }
             let Some(request) = self.take_open(now, slot) else { continue };
             if let Unsent::All(body) = unsent {
@@ -82,14 +95,26 @@ impl Caller {
     /// Takes the call out of an open slot.
     fn take_open(&mut self, now: Time, slot: usize) -> Option<Request> {
         let state = &mut self.slots[slot].1;
-        let Slot::Open(mut open) = std::mem::replace(state, Slot::Unanswered(None)) else { return None };
+        let Slot::Open(mut open) = std::mem::replace(state, Slot::Unanswered(Rest::All)) else { return None };
         self.open -= 1;
         if let Queue::Split(_) = open.queue {
             self.elsewhere.remove(&open.request.token);
         }
-        if let Some(reply) = open.reply.take() {
-            let assembly = reply.0;
-            *state = Slot::Unanswered(Some(Discarding::begin(assembly.arrived(), assembly.message_len())));
+        let mut was_half = false;
+        match open.reply.take().map(|reply| *reply) {
+            None => {}
+            Some(Incoming::Message(assembly, ..)) => {
+                was_half = true;
+                *state = Slot::Unanswered(Rest::Message(Discarding::begin(assembly.arrived(), assembly.message_len())));
+            }
+            Some(Incoming::Stream(mut inflow)) => {
+                was_half = inflow.is_half();
+                inflow.discard();
+                *state = Slot::Unanswered(Rest::Stream(Box::new(inflow)));
+                self.forget_events(open.request.token);
+            }
+        }
+        if was_half {
             self.receiving -= 1;
             self.link.received_part(now, self.receiving);
         }
@@ -109,8 +134,9 @@ impl Caller {
     }
 
     fn expire(&mut self, now: Time, done: &mut impl FnMut(Finished)) {
+        self.meet_dooms(now, done);
         let Self { link, elsewhere, .. } = self;
-        self.queued.retain(|_, (request, _)| {
+        self.queued.retain(|_, Queued { request, .. }| {
             let over = over(now, &request.terms, false, link);
             let stays = over.is_none();
             if let Some(status) = over {
@@ -129,7 +155,7 @@ impl Caller {
             }
         }
         self.end(now, false, ended, |_, _| {});
-        let waiting = self.queued.values().map(|(request, _)| &request.terms);
+        let waiting = self.queued.values().map(|queued| &queued.request.terms);
         let terms = waiting.chain(self.open_slots().map(|(_, open)| &open.request.terms));
         // Expiries that lie close together are dealt with in one go.
         if let Some(at) = terms.map(|terms| terms.look_at(now)).min() {
@@ -137,30 +163,48 @@ impl Caller {
         }
     }
 
-    /// Takes out the calls that the peer has not heard of.
+    /// Takes out the calls that the peer has not heard of. Those that stream are not made elsewhere, as their messages are sent
+    /// to this connection; they fail once it is asked what is due.
     pub fn take_unsent(&mut self, now: Time) -> Vec<(Request, Vec<u8>)> {
         let queued = self.take_queued();
         let slots: Vec<usize> =
             self.open_slots().filter(|(_, open)| open.posted.is_none()).map(|(slot, _)| slot).collect();
         let mut unsent = Vec::new();
         self.end(now, true, slots, |request, body| unsent.push((request, body)));
-        unsent.extend(queued);
+        unsent.extend(queued.map(|Queued { request, body, .. }| (request, body)));
+        let text = self.going.as_ref().map_or("", |going| &*going.text);
+        for (request, _) in unsent.extract_if(.., |(request, _)| request.terms.streams()) {
+            let outcome = Outcome::local(Status::refused(Reason::GoingAway, text), now.since(request.started));
+            self.failed.push(Finished { token: request.token, outcome });
+            self.link.timers.set(Timer::Calls, Time::ZERO);
+        }
         unsent
     }
 
     /// The connection is gone, and with it every call.
     pub fn lose(&mut self, now: Time, status: &Status, done: &mut impl FnMut(Finished)) {
-        let fail = |started: Time| Outcome::local(status.clone(), now.since(started));
-        for (request, _) in self.take_queued() {
-            done(Finished { token: request.token, outcome: fail(request.started) });
+        self.failed.drain(..).for_each(&mut *done);
+        self.doomed.clear();
+        let mut fail = |request: &Request, posted: bool| {
+            let status = if request.terms.streams() && !posted {
+                // It can't be moved, but may be made again.
+                Status::refused(Reason::Unreachable, status.message.clone())
+            } else {
+                status.clone()
+            };
+            done(Finished { token: request.token, outcome: Outcome::local(status, now.since(request.started)) });
+        };
+        for Queued { request, .. } in self.take_queued() {
+            fail(&request, false);
         }
         for (_, state) in std::mem::take(&mut self.slots) {
             if let Slot::Open(open) = state {
-                done(Finished { token: open.request.token, outcome: fail(open.request.started) });
+                fail(&open.request, open.posted.is_some());
             }
         }
         self.free.clear();
         self.elsewhere.clear();
+        self.events.clear();
         (self.open, self.receiving) = (0, 0);
         self.link.timers.stop(Timer::Calls);
     }
@@ -178,13 +222,21 @@ impl Caller {
         self.link.check();
         let count = |is: fn(&Slot) -> bool| self.slots.iter().filter(|(_, slot)| is(slot)).count();
         assert_eq!(self.open, count(|slot| matches!(slot, Slot::Open(_))));
-        assert_eq!(self.receiving, count(|slot| matches!(slot, Slot::Open(Open { reply: Some(_), .. }))));
+        let is_half = |open: &Open| match open.reply.as_deref() {
+            None => false,
+            Some(Incoming::Message(..)) => true,
+            Some(Incoming::Stream(inflow)) => {
+                inflow.check();
+                inflow.is_half()
+            }
+        };
+        assert_eq!(self.receiving, self.open_slots().filter(|(_, open)| is_half(open)).count());
         assert_eq!(self.free.len(), count(|slot| matches!(slot, Slot::Free)));
         assert!(self.free.iter().all(|slot| matches!(self.slots[usize::from(*slot)].1, Slot::Free)));
         let is_elsewhere = |slot: &Slot| matches!(slot, Slot::Open(Open { queue: Queue::Split(_), .. }));
         let elsewhere = self.slots.iter().filter(|(_, slot)| is_elsewhere(slot)).count();
         assert_eq!(self.elsewhere.len(), elsewhere + self.queued.len());
-        let waiting = self.queued.values().map(|(request, _)| &request.terms);
+        let waiting = self.queued.values().map(|queued| &queued.request.terms);
         for terms in waiting.chain(self.open_slots().map(|(_, open)| &open.request.terms)) {
             assert!(
                 self.link.timers.at(Timer::Calls) <= terms.gate.closes() + self.grain(),

@@ -1,13 +1,14 @@
 //! How a calling end reads: REPLYs and their parts, and what the peer says of the connection.
 
-use super::{Caller, Finished, Going, Open, Slot};
+use super::streaming::metadata;
+use super::{Caller, Finished, Going, Incoming, Open, Rest, Slot};
 use crate::connection::assembly::{Assembly, Discarding};
 use crate::connection::link::Queue;
 use crate::connection::outgoing::Unsent;
 use crate::connection::request::Request;
 use crate::connection::violation::Violation;
 use crate::connection::{call_in, slot_of};
-use crate::outcome::Outcome;
+use crate::outcome::{AnswerMetadata, Outcome};
 use crate::receipt::Receipt;
 use crate::status::{Code, Origin, Status};
 use crate::wire::{CallId, Cancel, Data, Direction, Features, Frame, GoAway, GoAwayCode, Reply};
@@ -53,6 +54,9 @@ impl Caller {
             None => Ok(()),
             Some(Frame::Reply(reply)) => self.on_reply(now, &reply, buffer, done),
             Some(Frame::Data(data)) => self.on_data(now, &data, done),
+            Some(Frame::Message(message)) => self.on_message(now, &message, buffer),
+            Some(Frame::Begin(begin)) => self.on_begin(&begin),
+            Some(Frame::Window(window)) => self.on_window(&window),
             Some(Frame::GoAway(away)) => {
                 self.on_go_away(&away);
                 Ok(())
@@ -67,7 +71,7 @@ impl Caller {
     }
 
     #[inline(always)]
-    fn slot(&mut self, call: CallId) -> Option<(usize, &mut Slot)> {
+    pub(super) fn slot(&mut self, call: CallId) -> Option<(usize, &mut Slot)> {
         let slot = slot_of(call);
         let (generation, state) = self.slots.get_mut(slot)?;
         (*generation == call.generation()).then_some((slot, state))
@@ -81,7 +85,7 @@ impl Caller {
         buffer: impl FnOnce(usize) -> Vec<u8>,
         done: &mut impl FnMut(Finished),
     ) -> Result<(), Violation> {
-        let Reply { header, receipts, body: bytes } = reply;
+        let Reply { header, receipts, body: bytes, .. } = reply;
         self.link.peer_progressed(now);
         let is_simple = header.code == Code::Ok && receipts.is_empty() && bytes.len() == header.message_len as usize;
         match self.slot(header.call) {
@@ -89,7 +93,7 @@ impl Caller {
                 let mut body = buffer(bytes.len());
                 body.extend_from_slice(bytes);
                 let receipt = Receipt { queue: header.queue, service: header.service, total: header.total, ..NOTHING };
-                self.answered(slot, now, now, receipt, Ok(body), done);
+                self.answered(slot, now, now, receipt, Ok(body), None, done);
                 Ok(())
             }
             _ => self.on_other_reply(now, reply, buffer, done),
@@ -111,44 +115,49 @@ impl Caller {
         let Some((slot, state)) = self.slot(call) else { return Err(Violation::UnknownReply(call)) };
         let open = match state {
             Slot::Free => return Err(Violation::UnknownReply(call)),
-            Slot::Unanswered(Some(_)) => return Err(Violation::SecondReply(call)),
+            Slot::Unanswered(Rest::Message(_)) => return Err(Violation::SecondReply(call)),
+            Slot::Unanswered(Rest::Stream(_)) => return self.on_stream_reply(now, reply, done),
             Slot::Unanswered(rest) => {
                 if complete {
                     self.free_slot(now, slot);
                 } else {
-                    *rest = Some(Discarding::begin(reply.body.len(), message_len));
+                    *rest = Rest::Message(Discarding::begin(reply.body.len(), message_len));
                 }
                 return Ok(());
             }
-            Slot::Open(Open { reply: Some(_), .. }) => return Err(Violation::SecondReply(call)),
+            Slot::Open(Open { reply: Some(reply), .. }) if matches!(**reply, Incoming::Message(..)) => {
+                return Err(Violation::SecondReply(call));
+            }
             // It answers what we have not asked yet.
             Slot::Open(Open { posted: None, .. }) => return Err(Violation::UnknownReply(call)),
+            Slot::Open(Open { reply: Some(_), .. }) => return self.on_stream_reply(now, reply, done),
             Slot::Open(open) => open,
         };
         let receipt = Receipt::decode(&reply.header, reply.receipts).unwrap_or_default();
         if !complete {
             let assembly = Assembly::begin(buffer(Assembly::room(message_len)), reply.body, message_len);
-            open.reply = Some(Box::new((assembly, receipt, now)));
+            open.reply = Some(Box::new(Incoming::Message(assembly, receipt, now, metadata(reply))));
             self.receiving += 1;
             self.link.received_part(now, self.receiving);
             return Ok(());
         }
-        let result = match reply.failure() {
-            None => {
-                let mut body = buffer(reply.body.len());
-                body.extend_from_slice(reply.body);
-                Ok(body)
-            }
-            Some(text) => {
-                let says_who = self.link.agreed().is_some_and(|agreed| agreed.features.contains(Features::ORIGINS));
-                let by_handler = reply.header.by_handler || !says_who;
-                let origin = if by_handler { Origin::Handler } else { Origin::Callee };
-                let (code, reason) = (reply.header.code, reply.header.reason);
-                Err(Status { code, reason, origin, message: text.into(), stage: None })
-            }
-        };
-        self.answered(slot, now, now, receipt, result, done);
+        let result = self.result(reply, buffer);
+        self.answered(slot, now, now, receipt, result, metadata(reply), done);
         Ok(())
+    }
+
+    /// The message of an answer that is whole, or how the call failed.
+    pub(super) fn result(&self, reply: &Reply<'_>, buffer: impl FnOnce(usize) -> Vec<u8>) -> Result<Vec<u8>, Status> {
+        let Some(text) = reply.failure() else {
+            let mut body = buffer(reply.body.len());
+            body.extend_from_slice(reply.body);
+            return Ok(body);
+        };
+        let says_who = self.link.agreed().is_some_and(|agreed| agreed.features.contains(Features::ORIGINS));
+        let by_handler = reply.header.by_handler || !says_who;
+        let origin = if by_handler { Origin::Handler } else { Origin::Callee };
+        let (code, reason) = (reply.header.code, reply.header.reason);
+        Err(Status { code, reason, origin, message: text.into(), stage: None })
     }
 
     fn on_data(&mut self, now: Time, data: &Data<'_>, done: &mut impl FnMut(Finished)) -> Result<(), Violation> {
@@ -159,25 +168,33 @@ impl Caller {
         self.link.peer_progressed(now);
         let Some((slot, state)) = self.slot(call) else { return Err(Violation::UnexpectedData(call)) };
         match state {
-            Slot::Open(Open { reply: Some(reply), .. }) => {
-                if !reply.0.add(call, data.header.offset, data.body)? {
-                    self.link.received_part(now, self.receiving);
-                    return Ok(());
+            Slot::Open(Open { reply: Some(reply), .. }) => match &mut **reply {
+                Incoming::Message(assembly, ..) => {
+                    if !assembly.add(call, data.header.offset, data.body)? {
+                        self.link.received_part(now, self.receiving);
+                        return Ok(());
+                    }
                 }
-            }
-            Slot::Unanswered(Some(rest)) => {
+                Incoming::Stream(_) => return self.on_stream_data(now, call, data.header.offset, data.body),
+            },
+            Slot::Unanswered(Rest::Message(rest)) => {
                 if rest.add(call, data.header.offset, data.body)? {
                     self.free_slot(now, slot);
                 }
                 return Ok(());
             }
+            Slot::Unanswered(Rest::Stream(_)) => {
+                return self.on_stream_data(now, call, data.header.offset, data.body);
+            }
             _ => return Err(Violation::UnexpectedData(call)),
         }
         let Slot::Open(open) = state else { return Ok(()) };
-        let Some((assembly, receipt, first)) = open.reply.take().map(|reply| *reply) else { return Ok(()) };
+        let Some(Incoming::Message(assembly, receipt, first, metadata)) = open.reply.take().map(|reply| *reply) else {
+            return Ok(());
+        };
         self.receiving -= 1;
         self.link.received_part(now, self.receiving);
-        self.answered(slot, now, first, receipt, Ok(assembly.into_body()), done);
+        self.answered(slot, now, first, receipt, Ok(assembly.into_body()), metadata, done);
         Ok(())
     }
 
@@ -190,6 +207,7 @@ impl Caller {
         first: Time,
         receipt: Receipt,
         result: Result<Vec<u8>, Status>,
+        metadata: Option<Box<AnswerMetadata>>,
         done: &mut impl FnMut(Finished),
     ) {
         let (generation, state) = &mut self.slots[slot];
@@ -216,7 +234,7 @@ impl Caller {
             total: now.since(started),
             receipt: Some(receipt),
             stage,
-            metadata: None,
+            metadata,
         };
         done(Finished { token, outcome });
         self.free_slot(now, slot);

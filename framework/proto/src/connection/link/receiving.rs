@@ -7,36 +7,37 @@ use super::short_queue::{FIXED, SHORT};
 use super::{BARRIER, Barrier, CONTROL_MOST, Link};
 use crate::connection::timers::Timer;
 use crate::connection::violation::Violation;
-use crate::wire::{Call, Features, Frame, Hello, Kind, Negotiated, Probe, Realtime, Reply};
+use crate::wire::{ANSWER_META, Call, Features, Frame, Hello, Kind, Negotiated, Probe, Realtime, Reply, STREAM};
 use greenwave_policy::{Credits, Time};
 use std::sync::Arc;
 
 impl Link {
-    /// Reads a chunk if it is a CALL, and there are no checksums. Others are for [`receive`](Self::receive).
+    /// Reads a chunk if it is a CALL that doesn't stream, and there are no checksums. Others are for [`receive`](Self::receive).
     #[inline(always)]
     pub(in crate::connection) fn receive_call<'a>(&mut self, chunk: &'a [u8]) -> Result<Option<Call<'a>>, Violation> {
-        let Some(agreed) = self.plain(chunk, Kind::Call) else { return Ok(None) };
+        let Some(agreed) = self.plain(chunk, Kind::Call, STREAM) else { return Ok(None) };
         let call = Call::parse(chunk)?;
         agreed.check_call(&call)?;
         self.pass(chunk, call.header.credits)?;
         Ok(Some(call))
     }
 
-    /// As [`receive_call`](Self::receive_call), for a REPLY.
+    /// As [`receive_call`](Self::receive_call), for a REPLY without metadata.
     #[inline(always)]
     pub(in crate::connection) fn receive_reply<'a>(&mut self, chunk: &'a [u8]) -> Result<Option<Reply<'a>>, Violation> {
-        let Some(agreed) = self.plain(chunk, Kind::Reply) else { return Ok(None) };
-        let reply = Reply::parse(chunk)?;
+        let Some(agreed) = self.plain(chunk, Kind::Reply, ANSWER_META) else { return Ok(None) };
+        let reply = Reply::parse_plain(chunk)?;
         agreed.check_reply(&reply)?;
         self.pass(chunk, reply.header.credits)?;
         Ok(Some(reply))
     }
 
-    /// What was agreed on, if a chunk is of this kind and there are no checksums.
+    /// What was agreed on, if a chunk is of this kind, without this flag, and there are no checksums.
     #[inline(always)]
-    fn plain(&self, chunk: &[u8], kind: Kind) -> Option<&Negotiated> {
+    fn plain(&self, chunk: &[u8], kind: Kind, without: u8) -> Option<&Negotiated> {
         let agreed = self.agreed.as_ref()?;
-        (chunk.first() == Some(&(kind as u8)) && !agreed.crc()).then_some(agreed)
+        let begins = u16::from_le_bytes(*chunk.first_chunk()?) & u16::from_le_bytes([u8::MAX, without]);
+        (begins == u16::from(kind as u8) && !agreed.crc()).then_some(agreed)
     }
 
     /// A chunk with a part of a message was read, and these credits came with it.
@@ -64,8 +65,8 @@ impl Link {
     ) -> Result<Option<Frame<'a>>, Violation> {
         let Some(agreed) = &self.agreed else { return self.greeting(now, chunk).map(|()| None) };
         let frame = Frame::parse(chunk, agreed.crc())?;
+        agreed.check(&frame)?;
         if frame.kind().uses_credit() {
-            agreed.check(&frame)?;
             self.pass(chunk, frame.credits())?;
         } else if frame.credits() > 0 {
             self.take_back(frame.credits())?;

@@ -4,7 +4,7 @@ use super::{Control, Link, say_farewell};
 use crate::connection::outgoing::Outgoing;
 use crate::connection::timers::Timer;
 use crate::transport::Transport;
-use crate::wire::{CallId, Credit, DataHeader, Direction, GoAwayCode, checksum};
+use crate::wire::{CallId, Credit, DataHeader, GoAwayCode, Kind, checksum};
 use greenwave_policy::{Pace, Rotation, Time};
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ const SHARED_LEAST: usize = 4096;
 const WHOLE_LEAST: usize = 32 << 10;
 
 impl Link {
-    /// Posts as much as the peer's credits and the queue's room allow. `begun` is told of each message's first chunk,
+    /// Posts as much as the peer's credits and the queue's room allow. `begun` is told of each CALL,
     /// and `spare` given the body back with its last; an empty one if the queue has a share in it and gives it back when
     /// it is written.
     pub(in crate::connection) fn transmit<T: Transport>(
@@ -26,7 +26,7 @@ impl Link {
         begun: impl FnMut(CallId),
         spare: impl FnMut(Vec<u8>),
     ) -> Result<(), T::Error> {
-        let before = self.waiting_bytes + self.messages();
+        let before = self.chunks;
         let sent = self.transmit_all(now, transport, begun, spare);
         if self.messages() == 0 {
             self.timers.stop(Timer::Unsent);
@@ -34,7 +34,7 @@ impl Link {
             if let Some(tagging) = &mut self.tagging {
                 tagging.relax(now, transport);
             }
-        } else if self.waiting_bytes + self.messages() < before {
+        } else if self.chunks != before {
             self.timers.set(Timer::Unsent, now + self.stall);
         } else {
             self.timers.hasten(Timer::Unsent, now + self.stall);
@@ -82,6 +82,9 @@ impl Link {
         if self.waiting_bytes > Pace::CHUNK_LEAST {
             self.pacing.begin(transport);
         }
+        if self.waiting > 0 {
+            self.queue_ready(room);
+        }
         while self.waiting > 0 && self.credits.available() > 0 {
             if sendable < self.limits.chunk_bytes as usize {
                 sendable = transport.room();
@@ -98,6 +101,7 @@ impl Link {
             let Some((message, bytes, last)) = self.out.next_with(part) else { break };
             let _there_is_one = self.credits.take();
             let (goes_on, from) = (message.begun, message.sent);
+            let (call, of_stream) = (message.call, message.head.is_of_stream());
             message.begun = true;
             message.sent += bytes;
             self.waiting_bytes -= bytes;
@@ -121,10 +125,12 @@ impl Link {
                 [&data, &[]]
             } else {
                 message.head.set_credits(credits);
-                if message.direction == Direction::Request {
+                if message.head.is(Kind::Call) {
                     let forward = self.forward.estimate();
                     let elapsed = now.since(message.birth).saturating_add(forward);
                     message.head.set_time(message.deadline.budget(now).after_wire(forward), elapsed);
+                } else if of_stream {
+                    message.head.set_budget(message.deadline.budget(now).after_wire(self.forward.estimate()));
                 }
                 [&message.head, &message.extra]
             };
@@ -141,12 +147,15 @@ impl Link {
                     *body = whole;
                 }
             }
-            if !goes_on {
-                begun(message.call);
+            if !goes_on && message.head.is(Kind::Call) {
+                begun(call);
             }
             if last {
                 self.waiting -= 1;
                 spare(std::mem::take(body));
+            }
+            if of_stream {
+                self.posted_piece(call, bytes, last, room);
             }
         }
         // What we owe must go whether messages can or not, or both sides could wait for each other.

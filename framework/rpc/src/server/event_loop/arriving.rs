@@ -74,7 +74,7 @@ impl EventLoop {
             None
         };
         let name = self.role.router.at(method).name;
-        let Arrival { call, deadline, birth, parallel_unit, received, metadata, body, .. } = arrival;
+        let Arrival { call, deadline, birth, parallel_unit, received, metadata, coding, body, .. } = arrival;
         let metadata = Metadata::received(metadata, &self.role.config.pass_on);
         let context = Parts::received(gate, birth, parallel_unit, name, metadata);
         let (here, ahead) = estimate.unwrap_or_default();
@@ -89,14 +89,13 @@ impl EventLoop {
                 let context = Context::from(context);
                 self.given_away.insert((peer, call), context.clone());
                 self.role.counters.given_away.add(1);
-                return global.give(
-                    inbox,
-                    Job { reply_guard: reply_guard(inbox), context, request: body, halves, urgency, reported },
-                );
+                let reply_guard = reply_guard(inbox);
+                let job = Job { reply_guard, context, request: body, coding, halves, urgency, reported };
+                return global.give(inbox, job);
             }
             inbox.given();
-            let task =
-                self.tasks.begin(Admitted { reply_guard: None, peer, call, method, urgency, reported }, context, body);
+            let admitted = Admitted { reply_guard: None, peer, call, method, coding, urgency, reported };
+            let task = self.tasks.begin(admitted, context, body);
             if let Some(halves) = halves {
                 self.tasks[task].invocation.give_streams(halves);
             }
@@ -107,7 +106,8 @@ impl EventLoop {
         let worker = &self.role.workers[self.dispatch.choose(&self.loads)];
         worker.given();
         let context = Context::from(context);
-        let job = Job { reply_guard: reply_guard(&self.role.inbox), context, request: body, halves, urgency, reported };
+        let reply_guard = reply_guard(&self.role.inbox);
+        let job = Job { reply_guard, context, request: body, coding, halves, urgency, reported };
         worker.send(Message::Serve(Box::new(job)));
     }
 
@@ -153,7 +153,7 @@ impl EventLoop {
 
     /// A thread takes on what a head gave away, by what it knows of the method itself.
     pub(super) fn take_on(&mut self, now: Time, job: Job) {
-        let Job { reply_guard, context, request, halves, mut urgency, reported } = job;
+        let Job { reply_guard, context, request, coding, halves, mut urgency, reported } = job;
         let (peer, call, method) = (reply_guard.peer, reply_guard.call, reply_guard.method);
         if let Some((here, ahead)) = self.methods[method].estimate {
             (urgency.here, urgency.ahead) = (here, ahead);
@@ -169,7 +169,8 @@ impl EventLoop {
             Some(reply_guard)
         };
         let is_own = reply_guard.is_none();
-        let task = self.tasks.adopt(Admitted { reply_guard, peer, call, method, urgency, reported }, context, request);
+        let admitted = Admitted { reply_guard, peer, call, method, coding, urgency, reported };
+        let task = self.tasks.adopt(admitted, context, request);
         if let Some(halves) = halves {
             self.tasks[task].invocation.give_streams(halves);
         }

@@ -70,7 +70,11 @@ impl EventLoop {
     }
 
     /// Gives the peer an answer, which leaves with the next post.
-    pub(super) fn answer(&mut self, peer: PeerKey, answer: Answer) {
+    pub(super) fn answer(&mut self, peer: PeerKey, mut answer: Answer) {
+        if let Some(told) = &self.told {
+            let extra = answer.extra.get_or_insert_default();
+            extra.trailing = Some(told.beside(extra.trailing.take()));
+        }
         self.pacing.replied(answer.deadline.expires());
         if !self.streams.is_empty() {
             self.end_streams(peer, &answer);

@@ -8,7 +8,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// The bytes between a connection and its transport. One thread at a time has both ends.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Pipe(Arc<Mutex<Ends>>);
+pub(super) struct Pipe(Arc<Mutex<Ends>>);
 
 #[derive(Debug, Default)]
 struct Ends {
@@ -27,7 +27,7 @@ impl Pipe {
     }
 
     /// Adds what arrived.
-    pub(crate) fn feed(&self, bytes: &[u8]) {
+    pub(super) fn feed(&self, bytes: &[u8]) {
         let mut ends = self.ends();
         if ends.read == ends.input.len() {
             ends.input.clear();
@@ -39,24 +39,8 @@ impl Pipe {
         ends.input.extend_from_slice(bytes);
     }
 
-    /// How many bytes that arrived were not read.
-    pub(crate) fn unread(&self) -> usize {
-        let ends = self.ends();
-        ends.input.len() - ends.read
-    }
-
-    /// Whether no more can be written until something is sent.
-    pub(crate) fn is_full(&self) -> bool {
-        self.outgoing() >= OUTPUT_MOST
-    }
-
-    /// How many bytes are to be sent.
-    pub(crate) fn outgoing(&self) -> usize {
-        self.ends().output.len()
-    }
-
     /// Has up to so many bytes sent. How many that were.
-    pub(crate) fn send<E>(&self, most: usize, post: impl FnOnce(&[u8]) -> Result<(), E>) -> Result<usize, E> {
+    pub(super) fn send<E>(&self, most: usize, post: impl FnOnce(&[u8]) -> Result<(), E>) -> Result<usize, E> {
         let mut ends = self.ends();
         let len = ends.output.len().min(most);
         if len > 0 {
@@ -64,17 +48,6 @@ impl Pipe {
             ends.output.drain(..len);
         }
         Ok(len)
-    }
-
-    /// Gives up buffers that are empty and have more memory than this.
-    pub(crate) fn shrink(&self, most: usize) {
-        let mut ends = self.ends();
-        if ends.read == ends.input.len() && ends.input.capacity() > most {
-            (ends.input, ends.read) = (Vec::new(), 0);
-        }
-        if ends.output.is_empty() && ends.output.capacity() > most {
-            ends.output = Vec::new();
-        }
     }
 }
 

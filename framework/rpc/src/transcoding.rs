@@ -1,0 +1,13 @@
+//! What lies between a call's bytes and its handler, where they are not written as the handler takes them.
+//!
+//! The types of the messages are known from the router's descriptors. They are read once, by the first call that needs them.
+
+#[cfg(feature = "json")]
+mod json;
+#[cfg(not(feature = "json"))]
+mod none;
+
+#[cfg(feature = "json")]
+pub(crate) use json::Types;
+#[cfg(not(feature = "json"))]
+pub(crate) use none::Types;

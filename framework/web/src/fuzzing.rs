@@ -1,0 +1,131 @@
+//! What a fuzz target and a test do to a serving end: whatever a peer sends, and whatever is done here meanwhile.
+
+use crate::{PlainTransport, WebCallee, WebSettings};
+use greenwave_policy::{Deadline, Time};
+use greenwave_proto::connection::{Answer, Arrival, CalleeEvent};
+use greenwave_proto::limits::Limits;
+use greenwave_proto::receipt::Receipt;
+use greenwave_proto::status::{Code, Status};
+use std::convert::Infallible;
+use std::time::Duration;
+
+/// What the steps are read from.
+struct Steps<'a>(&'a [u8]);
+
+impl<'a> Steps<'a> {
+    fn byte(&mut self) -> u8 {
+        let Some((byte, rest)) = self.0.split_first() else { return 0 };
+        self.0 = rest;
+        *byte
+    }
+
+    fn take(&mut self, most: usize) -> &'a [u8] {
+        let (taken, rest) = self.0.split_at(most.min(self.0.len()));
+        self.0 = rest;
+        taken
+    }
+
+    fn one_of(&mut self, these: &[&'a str]) -> &'a str {
+        these[usize::from(self.byte()) % these.len()]
+    }
+}
+
+/// Bytes are thrown away, of which so many have room.
+struct Sink(usize);
+
+impl PlainTransport for Sink {
+    type Error = Infallible;
+
+    fn room(&self) -> usize {
+        self.0
+    }
+
+    fn post(&mut self, bytes: &[u8]) -> Result<(), Infallible> {
+        assert!(bytes.len() <= self.0, "more was posted than there was room for");
+        self.0 -= bytes.len();
+        Ok(())
+    }
+}
+
+/// A head, more or less.
+fn head(steps: &mut Steps<'_>) -> Vec<u8> {
+    let verb = steps.one_of(&["POST", "POST", "GET", "OPTIONS", "HEAD", "PUT"]);
+    let target = steps.one_of(&["/a.A/One", "/healthz", "/a.A/One?encoding=json&message=%7B%7D", "*", "http://here/a"]);
+    let kinds = ["json", "proto", "grpc-web", "grpc-web-text", "grpc-web+json", "x"];
+    let kind = steps.one_of(&kinds);
+    let more = steps.one_of(&[
+        "Content-Length: 5\r\n",
+        "Content-Length: 100\r\n",
+        "Content-Length: 101\r\n",
+        "Transfer-Encoding: chunked\r\n",
+        "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",
+        "Expect: 100-continue\r\nContent-Length: 9\r\n",
+        "Connection: close\r\nContent-Length: 3\r\n",
+        "Connect-Timeout-Ms: 10\r\n",
+        "Origin: https://a\r\nAccess-Control-Request-Method: POST\r\n",
+        "",
+    ]);
+    format!("{verb} {target} HTTP/1.1\r\nHost: here\r\nContent-Type: application/{kind}\r\n{more}\r\n").into_bytes()
+}
+
+/// Drives a serving end.
+///
+/// # Panics
+/// If it breaks a promise: that is what is looked for.
+pub fn callee(steps: &[u8]) {
+    let steps = &mut Steps(steps);
+    let limits = Limits::new().message_bytes(100).assembly_bytes(150);
+    let mut now = Time::ZERO;
+    let settings = WebSettings::new().json_bytes(60).origins(["https://a"]);
+    let mut callee = WebCallee::new(&limits, settings, now);
+    let mut calls: Vec<Arrival> = Vec::new();
+    let mut input = Vec::new();
+    while !steps.0.is_empty() {
+        match steps.byte() % 10 {
+            0 => input.extend_from_slice(steps.take(20)),
+            1..=3 => input.extend(head(steps)),
+            4 => input.extend([0, 0, 0, 0, steps.byte() % 110]),
+            5 => input.extend(format!("{:x}\r\n", steps.byte() % 130).into_bytes()),
+            6 => input.extend(vec![b'A'; usize::from(steps.byte())]),
+            7 => input.extend_from_slice(steps.one_of(&["\r\n", "0\r\n\r\n", "{}", "AAAAAAEH", "="]).as_bytes()),
+            8 => {
+                if let Some(arrival) = calls.pop() {
+                    let result = match steps.byte() {
+                        255 => Err(Status::new(Code::Internal, String::from_utf8_lossy(steps.take(9)))),
+                        len => Ok(vec![7; usize::from(len) * 300]),
+                    };
+                    let (receipt, deadline) = (Receipt::default(), Deadline::NEVER);
+                    callee.answer(Answer { call: arrival.call, result, receipt, deadline });
+                }
+            }
+            _ => match steps.byte() {
+                0 => callee.go_away(),
+                seconds => {
+                    now = now + Duration::from_secs(u64::from(seconds % 40));
+                    if let Some(over) = callee.on_timeout(now) {
+                        callee.dismiss(&mut Sink(1000), over);
+                    }
+                }
+            },
+        }
+        let events = &mut |event| match event {
+            CalleeEvent::Arrived(arrival) => {
+                assert!(arrival.body.len() <= 100 && calls.is_empty(), "two calls, or too long a request");
+                calls.push(arrival);
+            }
+            CalleeEvent::Refused => {}
+            _ => panic!("it doesn't happen here"),
+        };
+        let cut = usize::from(steps.byte()) * 2;
+        let rest = input.split_off(cut.min(input.len()));
+        callee.receive(now, &std::mem::replace(&mut input, rest), &mut Vec::with_capacity, events);
+        let room = usize::from(steps.byte()) * 500;
+        let Ok(()) = callee.transmit(now, &mut Sink(room), events);
+        if callee.over().is_some() {
+            // Whoever has the end cancels what is open.
+            callee.check(callee.open_calls().count());
+            return;
+        }
+        callee.check(calls.len());
+    }
+}

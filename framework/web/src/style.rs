@@ -1,0 +1,247 @@
+//! How a call is answered, which follows from how it came.
+
+use crate::connect;
+use crate::cors::Cors;
+use crate::response::Response;
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
+use greenwave_proto::Format;
+use greenwave_proto::receipt::Receipt;
+use greenwave_proto::status::{Code, Reason, Status};
+use std::fmt::Write as _;
+
+/// How a call is answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Style {
+    pub(crate) protocol: Protocol,
+    pub(crate) cors: Cors,
+    /// Whether the caller wants to know where the time went.
+    pub(crate) wants_receipt: bool,
+}
+
+/// What a call came by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    Connect {
+        format: Format,
+        /// By GET.
+        get: bool,
+    },
+    GrpcWeb {
+        format: Format,
+        text: bool,
+    },
+    /// A probe, which goes by HTTP's status alone.
+    Probe,
+}
+
+/// `HealthCheckResponse { status: SERVING }`.
+const SERVING: [u8; 2] = [1 << 3, 1];
+
+/// Bytes of the stages in a receipt.
+const RECEIPTS_MOST: usize = 2048;
+
+/// The flag of a frame that holds trailers.
+const TRAILERS: u8 = 0x80;
+
+impl Style {
+    /// The answer to a call.
+    pub fn answer(&self, result: Result<Vec<u8>, Status>, receipt: &Receipt) -> Response {
+        let receipt = self.wants_receipt.then(|| encoded(receipt));
+        let response = match (self.protocol, result) {
+            (Protocol::Connect { format, .. }, Ok(body)) => {
+                let response = Response::of(200, connect_type(format), body);
+                add(response, "trailer-greenwave-receipt-bin", receipt)
+            }
+            (Protocol::Connect { get, .. }, Err(status)) => {
+                add(connect_failure(&status, get), "trailer-greenwave-receipt-bin", receipt)
+            }
+            (Protocol::GrpcWeb { format, text }, result) => {
+                let result = result.and_then(|body| match u32::try_from(body.len()) {
+                    Ok(len) => Ok((len, body)),
+                    Err(_) => Err(Status::refused(Reason::ReplyTooLarge, format!("it has {} bytes", body.len()))),
+                });
+                let trailers = trailers_frame(&trailers(result.as_ref().err(), receipt.as_deref()));
+                let body = match result {
+                    Ok((len, body)) => [prefix(0, len).to_vec(), body, trailers],
+                    Err(_) => [trailers, Vec::new(), Vec::new()],
+                };
+                let body =
+                    if text { [STANDARD.encode(body.concat()).into_bytes(), Vec::new(), Vec::new()] } else { body };
+                Response { status: 200, headers: vec![("content-type", grpc_web_type(format, text).to_owned())], body }
+            }
+            (Protocol::Probe, Ok(body)) if body == SERVING => Response::of(200, TEXT, b"SERVING\n".to_vec()),
+            (Protocol::Probe, Ok(_)) => Response::of(503, TEXT, b"NOT_SERVING\n".to_vec()),
+            (Protocol::Probe, Err(status)) => Response::of(503, TEXT, format!("{status}\n").into_bytes()),
+        };
+        self.cors.mark(response)
+    }
+
+    /// The answer to a call that is not taken in.
+    pub(crate) fn refuse(&self, status: Status) -> Response {
+        let protocol = match self.protocol {
+            Protocol::Connect { format, .. } => Protocol::Connect { format, get: false },
+            other => other,
+        };
+        let style = Self { protocol, cors: self.cors.clone(), wants_receipt: false };
+        style.answer(Err(status), &Receipt::default())
+    }
+}
+
+/// Plain text.
+pub(crate) const TEXT: &str = "text/plain; charset=utf-8";
+
+/// What an error of Connect's is written in, whatever the call was.
+pub(crate) const JSON: &str = "application/json";
+
+fn connect_type(format: Format) -> &'static str {
+    match format {
+        Format::Json => JSON,
+        Format::Proto => "application/proto",
+    }
+}
+
+fn grpc_web_type(format: Format, text: bool) -> &'static str {
+    match (format, text) {
+        (Format::Proto, false) => "application/grpc-web+proto",
+        (Format::Proto, true) => "application/grpc-web-text+proto",
+        (Format::Json, false) => "application/grpc-web+json",
+        (Format::Json, true) => "application/grpc-web-text+json",
+    }
+}
+
+fn connect_failure(status: &Status, get: bool) -> Response {
+    let http = match status.reason {
+        Reason::UnknownMethod => 404,
+        _ if get && status.code == Code::Unimplemented => 405,
+        _ => connect::http_status(if status.code == Code::Ok { Code::Internal } else { status.code }),
+    };
+    let response = Response::of(http, JSON, connect::failure(status.code, &connect::told(status)));
+    match http {
+        405 => response.with("allow", "POST"),
+        _ => response,
+    }
+}
+
+fn add(response: Response, name: &'static str, value: Option<String>) -> Response {
+    match value {
+        Some(value) => response.with(name, value),
+        None => response,
+    }
+}
+
+/// What a call cost, as the trailer `greenwave-receipt-bin` has it (docs/grpc.md).
+fn encoded(receipt: &Receipt) -> String {
+    let own = [receipt.queue, receipt.service, receipt.total]
+        .map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).to_le_bytes());
+    let mut bytes = own.concat();
+    receipt.encode_stages(RECEIPTS_MOST, &mut bytes);
+    STANDARD_NO_PAD.encode(bytes)
+}
+
+/// gRPC-Web's trailers: how the call ended.
+fn trailers(failed: Option<&Status>, receipt: Option<&str>) -> String {
+    let code = failed.map_or(Code::Ok, |status| if status.code == Code::Ok { Code::Internal } else { status.code });
+    let mut trailers = format!("grpc-status: {}\r\n", code.as_u8());
+    if let Some(status) = failed {
+        let text = escaped(&connect::told(status));
+        if !text.is_empty() {
+            // To write into memory doesn't fail.
+            let _ = write!(trailers, "grpc-message: {text}\r\n");
+        }
+        if matches!(status.reason, Reason::Expired(_) | Reason::Infeasible | Reason::QueueFull | Reason::TooManyCalls) {
+            trailers.push_str("grpc-retry-pushback-ms: -1\r\n");
+        }
+    }
+    if let Some(receipt) = receipt {
+        let _ = write!(trailers, "greenwave-receipt-bin: {receipt}\r\n");
+    }
+    trailers
+}
+
+/// What precedes a message, or trailers, of so many bytes.
+fn prefix(flags: u8, len: u32) -> [u8; 5] {
+    let [a, b, c, d] = len.to_be_bytes();
+    [flags, a, b, c, d]
+}
+
+fn trailers_frame(trailers: &str) -> Vec<u8> {
+    [&prefix(TRAILERS, trailers.len() as u32), trailers.as_bytes()].concat()
+}
+
+/// Bytes of a failure's text beyond which it is cut.
+const TEXT_MOST: usize = 1024;
+
+/// Percent-encoded: spaces and printable ASCII stay, but for the percent sign ("gRPC over HTTP/2", Responses).
+fn escaped(text: &str) -> String {
+    let text = &text[..text.floor_char_boundary(TEXT_MOST)];
+    let mut escaped = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'%' => escaped.push_str("%25"),
+            b' '..=b'~' => escaped.push(byte.into()),
+            // To write into memory doesn't fail.
+            _ => drop(write!(escaped, "%{byte:02X}")),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use greenwave_proto::status::Check;
+
+    fn answer(protocol: Protocol, result: Result<&[u8], Status>, wants_receipt: bool) -> (u16, String, Response) {
+        let style = Style { protocol, cors: Cors::default(), wants_receipt };
+        let response = style.answer(result.map(<[u8]>::to_vec), &Receipt::default());
+        (response.status, String::from_utf8_lossy(&response.body.concat()).into_owned(), response)
+    }
+
+    const WEB: Protocol = Protocol::GrpcWeb { format: Format::Proto, text: false };
+    const CONNECT: Protocol = Protocol::Connect { format: Format::Json, get: false };
+
+    #[test]
+    fn connect_says_by_http_how_it_went() {
+        let (status, body, response) = answer(CONNECT, Ok(b"{}"), true);
+        assert_eq!((status, &*body), (200, "{}"));
+        assert_eq!(response.headers[0], ("content-type", "application/json".to_owned()));
+        assert_eq!(response.headers[1].0, "trailer-greenwave-receipt-bin");
+        let (status, body, _) = answer(CONNECT, Err(Status::new(Code::NotFound, "nobody")), false);
+        assert_eq!((status, &*body), (404, r#"{"code":"not_found","message":"nobody"}"#));
+        let refused = Status::refused(Reason::Expired(Check::Dequeue), "late by 3 ms");
+        let (status, body, _) = answer(CONNECT, Err(refused), false);
+        assert!(status == 504 && body.contains("deadline_exceeded") && body.contains("late by 3 ms"), "{body}");
+        let unknown = Err(Status::refused(Reason::UnknownMethod, ""));
+        assert_eq!(answer(CONNECT, unknown, false).0, 404);
+        let get = Protocol::Connect { format: Format::Json, get: true };
+        let (status, _, response) = answer(get, Err(Status::new(Code::Unimplemented, "")), false);
+        assert!(status == 405 && response.headers.contains(&("allow", "POST".to_owned())));
+        assert_eq!(answer(CONNECT, Err(Status::new(Code::Ok, "")), false).0, 500);
+    }
+
+    #[test]
+    fn grpc_web_says_it_in_a_frame_of_trailers() {
+        let (status, body, _) = answer(WEB, Ok(b"abc"), false);
+        assert_eq!(
+            (status, body.as_bytes().len()),
+            (200, "\0\0\0\0\u{3}abc".len() + "\u{fffd}\0\0\0\u{10}".len() + 16)
+        );
+        assert!(body.starts_with("\0\0\0\0\u{3}abc") && body.ends_with("grpc-status: 0\r\n"));
+        let (status, body, _) = answer(WEB, Err(Status::new(Code::NotFound, "no \n%")), true);
+        assert!(status == 200 && body.contains("grpc-status: 5\r\ngrpc-message: no %0A%25\r\ngreenwave-receipt-bin: "));
+        let full = answer(WEB, Err(Status::refused(Reason::QueueFull, "")), false).1;
+        assert!(full.contains("grpc-retry-pushback-ms: -1\r\n"));
+        let text = Protocol::GrpcWeb { format: Format::Proto, text: true };
+        let (_, body, response) = answer(text, Ok(b"abc"), false);
+        assert!(STANDARD.decode(&body).unwrap().starts_with(b"\0\0\0\0\x03abc\x80"));
+        assert_eq!(response.headers[0].1, "application/grpc-web-text+proto");
+    }
+
+    #[test]
+    fn a_probe_goes_by_the_status() {
+        assert_eq!(answer(Protocol::Probe, Ok(&SERVING), false).0, 200);
+        assert_eq!(answer(Protocol::Probe, Ok(&[8, 2]), false).0, 503);
+        assert_eq!(answer(Protocol::Probe, Err(Status::refused(Reason::QueueFull, "")), false).0, 503);
+    }
+}
