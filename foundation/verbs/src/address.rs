@@ -104,8 +104,12 @@ impl FromStr for Address {
         let (scheme, rest) = text.split_once("://").ok_or_else(|| refuse("there is no scheme"))?;
         match scheme {
             "tcp" => rest.parse().map(Self::Tcp).map_err(|_| refuse("what follows tcp:// is no IP address and port")),
-            "grpc" => rest.parse().map(Self::Grpc).map_err(|_| refuse("what follows grpc:// is no IP address and port")),
-            "grpcs" => rest.parse().map(Self::Grpcs).map_err(|_| refuse("what follows grpcs:// is no IP address and port")),
+            "grpc" => {
+                rest.parse().map(Self::Grpc).map_err(|_| refuse("what follows grpc:// is no IP address and port"))
+            }
+            "grpcs" => {
+                rest.parse().map(Self::Grpcs).map_err(|_| refuse("what follows grpcs:// is no IP address and port"))
+            }
             "unix" if rest.is_empty() => Err(refuse("there is no path")),
             "unix" if rest.contains('\0') => Err(refuse("a path can't hold a NUL byte")),
             "unix" => Ok(Self::Unix(PathBuf::from(rest))),

@@ -85,7 +85,8 @@ fn what_is_left_of_the_time_goes_along_and_so_do_metadata() {
     let context = context.with_metadata("te", "left out").unwrap();
     let said = channel.call(&context, SAID, b"").unwrap();
     let said = String::from_utf8(said.body.into_vec()).unwrap();
-    let find = |name: &str| said.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('=')).unwrap_or_default();
+    let find =
+        |name: &str| said.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('=')).unwrap_or_default();
     assert_eq!((find("key"), find("te")), ("value", "trailers"));
     assert!(find("user-agent").starts_with("grpc-rust-greenwave/"), "{said}");
     let micros: u64 = find("grpc-timeout").strip_suffix('u').unwrap().parse().unwrap();
@@ -114,9 +115,7 @@ fn a_failure_comes_with_its_code_and_its_text() {
 
 #[test]
 fn messages_go_both_ways_at_once_however_small_the_windows_are() {
-    let tonic = Tonic::start(|server| {
-        server.initial_stream_window_size(65_535).initial_connection_window_size(65_535)
-    });
+    let tonic = Tonic::start(|server| server.initial_stream_window_size(65_535).initial_connection_window_size(65_535));
     for backend in BACKENDS {
         let config = ChannelConfig::default().backend(backend).grpc(GrpcClientSettings::new().window(65_535));
         let channel = Channel::new(address(&tonic), config).unwrap();

@@ -97,13 +97,17 @@ mod tests {
     #[test]
     fn a_report_is_read_and_what_is_unknown_in_it_skipped() {
         let double = |number: u8, value: f64| [&[number << 3 | 1][..], &value.to_le_bytes()].concat();
-        let report = [&double(9, 0.5)[..], &[0x22, 2, 1, 2], &double(1, 0.25), &[0x50, 0x80, 1], &double(6, 7.0)].concat();
+        let report =
+            [&double(9, 0.5)[..], &[0x22, 2, 1, 2], &double(1, 0.25), &[0x50, 0x80, 1], &double(6, 7.0)].concat();
         let expected = Load { cpu_utilization: 0.25, application_utilization: 0.5, rps: 7.0, eps: 0.0 };
         assert_eq!(Load::parse(&report), Some(expected));
         assert_eq!(Load::parse(&double(9, f64::NAN)), Some(Load::default()));
         assert_eq!(Load::parse(&report[..5]), None);
         let pushed = [&b"0"[..], b"12", b"-1", b"soon", b""].map(Pushback::parse);
-        assert_eq!(pushed, [Pushback::After(0), Pushback::After(12), Pushback::Never, Pushback::Never, Pushback::Never]);
+        assert_eq!(
+            pushed,
+            [Pushback::After(0), Pushback::After(12), Pushback::Never, Pushback::Never, Pushback::Never]
+        );
     }
 
     proptest! {

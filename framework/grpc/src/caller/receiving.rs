@@ -168,7 +168,8 @@ impl GrpcCaller {
             None => Err(answer::wrong_count("no message")),
         });
         let leading = head.and_then(|head| head.leading);
-        let metadata = (leading.is_some() || trailing.is_some()).then(|| Box::new(AnswerMetadata { leading, trailing }));
+        let metadata =
+            (leading.is_some() || trailing.is_some()).then(|| Box::new(AnswerMetadata { leading, trailing }));
         let behind = receipt.as_ref().map_or(Duration::ZERO, |receipt| receipt.total);
         let outcome = Outcome {
             result,

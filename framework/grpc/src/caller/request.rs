@@ -148,7 +148,8 @@ fn encoded<'a>((name, value): (&'a str, &'a [u8])) -> (Cow<'a, [u8]>, Cow<'a, [u
     let is_lower = !name.bytes().any(|byte| byte.is_ascii_uppercase());
     let written: Cow<'_, [u8]> =
         if is_lower { name.as_bytes().into() } else { name.to_ascii_lowercase().into_bytes().into() };
-    let value = if is_binary(name) { STANDARD_NO_PAD.encode(value).into_bytes().into() } else { value.trim_ascii().into() };
+    let value =
+        if is_binary(name) { STANDARD_NO_PAD.encode(value).into_bytes().into() } else { value.trim_ascii().into() };
     (written, value)
 }
 

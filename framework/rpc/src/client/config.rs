@@ -192,13 +192,16 @@ impl ChannelConfig {
                 ConfigError::unless(false, "tls", "nothing", "which servers are believed, for an address of grpcs://")?;
             }
             (Address::Grpc(_), Some(_)) => {
-                ConfigError::unless(false, "tls", "something", "nothing for an address of grpc://; grpcs:// is secured")?;
+                ConfigError::unless(
+                    false,
+                    "tls",
+                    "something",
+                    "nothing for an address of grpc://; grpcs:// is secured",
+                )?;
             }
             _ => {}
         }
-        let grpc = address
-            .is_grpc()
-            .then(|| Arc::new(SpeaksGrpc { settings: grpc.clone(), names: Arc::default() }));
+        let grpc = address.is_grpc().then(|| Arc::new(SpeaksGrpc { settings: grpc.clone(), names: Arc::default() }));
         let connection = ConnectionConfig {
             name: name.clone(),
             limits: *limits,

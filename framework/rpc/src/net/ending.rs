@@ -158,7 +158,8 @@ impl Net {
         let indices: Vec<usize> = self.ends.peers.iter().map(|(index, _)| index).collect();
         for index in indices {
             if let Some(endpoint) = self.ends.disconnect(index) {
-                let (transport, end) = (&mut Endpoint { queue: &mut *self.queue, id: endpoint }, &mut self.ends.peers[index].end);
+                let (transport, end) =
+                    (&mut Endpoint { queue: &mut *self.queue, id: endpoint }, &mut self.ends.peers[index].end);
                 if let End::Plain(callee) = end {
                     callee.close(now, transport);
                 } else if let Some(caller) = end.calls_grpc() {

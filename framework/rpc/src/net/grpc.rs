@@ -30,6 +30,9 @@ impl Ends {
         while let Some(buffer) = caller.reclaim() {
             pool.put(buffer);
         }
+        if caller.has_output() {
+            self.mark(index);
+        }
         self.look_after_caller(key);
     }
 
@@ -49,6 +52,7 @@ impl Ends {
         }
         let fates = self.fates.len();
         self.look_after_caller(key);
+        // What is left waits for room, of which the queue tells.
         if self.fates.len() > fates {
             // Fates are met by polls and sweeps.
             self.next_sweep = now;
@@ -60,16 +64,12 @@ impl Ends {
         let end = &mut self.peers[key.index].end;
         let is_leaving = matches!(end, End::GrpcLeaving { .. });
         let Some(caller) = end.calls_grpc() else { return };
-        let has_output = caller.has_output();
         if caller.over().is_some() {
             self.fates.push(Fate::Finish(key));
         } else if !is_leaving && caller.going().is_some()
             || is_leaving && (caller.unfinished() == 0 || caller.has_unserved())
         {
             self.fates.push(Fate::Leave(key));
-        }
-        if has_output {
-            self.mark(key.index);
         }
         self.expect(key.index);
     }

@@ -3,8 +3,8 @@
 use super::ends::{End, Ends, Fate, Peer};
 use super::{CallingEnd, Event, Net, PeerKey};
 use crate::status::{Check, Status};
-use greenwave_policy::Time;
 use greenwave_grpc::Unsent;
+use greenwave_policy::Time;
 use greenwave_proto::connection::Request;
 use greenwave_proto::outcome::Outcome;
 use std::time::Duration;

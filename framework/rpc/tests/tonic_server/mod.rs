@@ -39,10 +39,7 @@ impl Tonic {
         Self::start_at(([127, 0, 0, 1], 0).into(), set_up)
     }
 
-    pub(crate) fn start_at(
-        at: std::net::SocketAddr,
-        set_up: impl FnOnce(Server) -> Server + Send + 'static,
-    ) -> Self {
+    pub(crate) fn start_at(at: std::net::SocketAddr, set_up: impl FnOnce(Server) -> Server + Send + 'static) -> Self {
         let (stop, stopped) = oneshot::channel::<()>();
         let (tell, told) = std::sync::mpsc::channel();
         let seen = Arc::<Seen>::default();
