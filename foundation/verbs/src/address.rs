@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 /// The address of a listener: `tcp://127.0.0.1:7000`, `unix:///run/shop.sock`, `memory://shop`, or one on a fabric:
-/// `fabric+shm://shop`, `fabric://10.0.0.1:7000`.
+/// `fabric+shm://shop`, `fabric://10.0.0.1:7000`. To connect to there are also servers that speak gRPC: `grpc://10.0.0.1:7000`,
+/// and `grpcs://10.0.0.1:7000` over TLS.
 ///
 /// A TCP address is an IP address and a port. Names are resolved above this layer, where the time it takes can be
 /// charged to a budget. Port 0, and `memory://` or `fabric+shm://` without a name, ask for an address of the listener's own;
@@ -21,6 +22,28 @@ pub enum Address {
     Memory(String),
     /// A place where queues with the backend `fabric` meet.
     Fabric(FabricAddress),
+    /// A TCP socket whose server speaks gRPC. Connections to it are [plain](crate::Event::Plain): what goes over them is
+    /// not cut into chunks. To connect to, not to listen at.
+    Grpc(SocketAddr),
+    /// The same over TLS, within which `h2` is named (RFC 7301).
+    Grpcs(SocketAddr),
+}
+
+impl Address {
+    /// The socket that is connected to over TCP, whatever is spoken then; `None` for other transports.
+    #[must_use]
+    pub fn socket(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Tcp(socket) | Self::Grpc(socket) | Self::Grpcs(socket) => Some(*socket),
+            Self::Unix(_) | Self::Memory(_) | Self::Fabric(_) => None,
+        }
+    }
+
+    /// Whether gRPC is spoken there, and nothing else.
+    #[must_use]
+    pub fn is_grpc(&self) -> bool {
+        matches!(self, Self::Grpc(_) | Self::Grpcs(_))
+    }
 }
 
 /// Where two queues over libfabric meet, and which provider carries what they say then.
@@ -81,6 +104,12 @@ impl FromStr for Address {
         let (scheme, rest) = text.split_once("://").ok_or_else(|| refuse("there is no scheme"))?;
         match scheme {
             "tcp" => rest.parse().map(Self::Tcp).map_err(|_| refuse("what follows tcp:// is no IP address and port")),
+            "grpc" => {
+                rest.parse().map(Self::Grpc).map_err(|_| refuse("what follows grpc:// is no IP address and port"))
+            }
+            "grpcs" => {
+                rest.parse().map(Self::Grpcs).map_err(|_| refuse("what follows grpcs:// is no IP address and port"))
+            }
             "unix" if rest.is_empty() => Err(refuse("there is no path")),
             "unix" if rest.contains('\0') => Err(refuse("a path can't hold a NUL byte")),
             "unix" => Ok(Self::Unix(PathBuf::from(rest))),
@@ -101,6 +130,8 @@ impl fmt::Display for Address {
             Self::Unix(path) => write!(f, "unix://{}", path.display()),
             Self::Memory(name) => write!(f, "memory://{name}"),
             Self::Fabric(place) => place.fmt(f),
+            Self::Grpc(socket) => write!(f, "grpc://{socket}"),
+            Self::Grpcs(socket) => write!(f, "grpcs://{socket}"),
         }
     }
 }
@@ -109,7 +140,7 @@ impl fmt::Display for Address {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{text}` is no address: {reason}; write tcp://127.0.0.1:7000, unix:///run/shop.sock or memory://shop, or \
-         fabric+shm://shop or fabric://127.0.0.1:7000 for a fabric"
+         fabric+shm://shop or fabric://127.0.0.1:7000 for a fabric, or grpc://127.0.0.1:50051 for a server of gRPC"
 )]
 pub struct ParseAddressError {
     text: String,
@@ -124,7 +155,7 @@ mod tests {
     fn an_address_reads_back_as_it_was_written() {
         let sockets = ["tcp://127.0.0.1:7000", "tcp://[::1]:0", "unix:///run/shop.sock", "unix://a.sock"];
         let fabrics = ["fabric+shm://shop-1_a.b", "fabric+shm://", "fabric+tcp://127.0.0.1:7000", "fabric://[::1]:0"];
-        let far = ["fabric+verbs://10.0.0.1:7", "fabric+efa://10.0.0.1:7"];
+        let far = ["fabric+verbs://10.0.0.1:7", "fabric+efa://10.0.0.1:7", "grpc://10.0.0.1:7", "grpcs://[::1]:7"];
         for text in sockets.into_iter().chain(fabrics).chain(far).chain(["memory://shop"]) {
             let address: Address = text.parse().unwrap();
             assert_eq!(address.to_string(), text);
@@ -138,6 +169,7 @@ mod tests {
             ("127.0.0.1:7000", "no scheme"),
             ("tcp://localhost:7000", "no IP address"),
             ("tcp://127.0.0.1", "no IP address"),
+            ("grpc://localhost:7000", "no IP address"),
             ("unix://", "no path"),
             ("unix:///a\0b", "NUL"),
             ("fabric://shop", "no IP address"),

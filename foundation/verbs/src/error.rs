@@ -71,7 +71,7 @@ pub enum VerbsError {
     #[error("{0} is closed or belongs to another queue")]
     StaleEndpoint(EndpointId),
     /// Bytes were posted to a connection of chunks.
-    #[error("{0} is cut into chunks; post plain bytes where Event::Plain was told alone")]
+    #[error("{0} is cut into chunks; post plain bytes where Event::Plain was told, or to an address of gRPC, alone")]
     NotPlain(EndpointId),
     /// The listener is closed or was never one of this queue's.
     #[error("{0} is closed or belongs to another queue")]

@@ -127,7 +127,8 @@ pub trait CompletionQueue: Send {
         run.chunks().try_for_each(|chunk| self.post_send(endpoint, &[chunk]))
     }
 
-    /// Posts bytes of a [plain](crate::Event::Plain) connection, at most as many as [`send_room`](Self::send_room) says.
+    /// Posts bytes of a connection that is [plain](crate::Event::Plain), or leads to an [address of
+    /// gRPC](Address::Grpc), at most as many as [`send_room`](Self::send_room) says.
     ///
     /// # Errors
     /// [`VerbsError::NotPlain`], [`VerbsError::NoRoom`], [`VerbsError::StaleEndpoint`].

@@ -49,7 +49,7 @@ impl ListeningSocket {
         match address {
             Address::Tcp(socket) => Self::tcp(*socket).map_err(|errno| failed(errno.into())),
             Address::Unix(path) => Self::unix(path).map_err(failed),
-            Address::Memory(_) | Address::Fabric(_) => {
+            Address::Memory(_) | Address::Fabric(_) | Address::Grpc(_) | Address::Grpcs(_) => {
                 Err(VerbsError::WrongTransport { address: address.clone(), backend })
             }
         }
@@ -154,7 +154,7 @@ pub(crate) fn begin_connect(address: &Address, backend: Backend) -> Result<(Owne
     };
     let open = |family| socket_with(family, SocketType::STREAM, FLAGS, None).map_err(failed);
     let (socket, begun) = match address {
-        Address::Tcp(name) => {
+        Address::Tcp(name) | Address::Grpc(name) | Address::Grpcs(name) => {
             let socket = open(family_of(*name))?;
             set_up_tcp(&socket);
             let begun = connect(&socket, name);

@@ -10,7 +10,7 @@ use rustix::net::{SendAncillaryBuffer, SendFlags, Shutdown, send, sendmsg, shutd
 use crate::framing::{Framer, PREFIX, WrongLength};
 use crate::outbox::{Outbox, Scattered, Shared, Spare, Takeoff};
 use crate::tls::{Heard, Session};
-use crate::{CloseReason, EndpointId, Event, QueueStats, Run, TlsFault, VerbsError};
+use crate::{Address, CloseReason, EndpointId, Event, QueueStats, Run, TlsFault, VerbsError};
 
 /// A connection over a stream socket.
 ///
@@ -73,6 +73,12 @@ impl Stream {
     pub(crate) fn accepted(socket: OwnedFd, session: Option<Box<Session>>, prefaces: &'static [[u8; PREFIX]]) -> Self {
         let plain = if prefaces.is_empty() { Plain::Never } else { Plain::After(prefaces) };
         Self { plain, ..Self::new(socket, Phase::Open, session) }
+    }
+
+    /// A connection that was begun here.
+    pub(crate) fn connecting(socket: OwnedFd, phase: Phase, session: Option<Box<Session>>, to: &Address) -> Self {
+        let plain = if to.is_grpc() { Plain::Always } else { Plain::Never };
+        Self { plain, ..Self::new(socket, phase, session) }
     }
 
     pub(crate) fn new(socket: OwnedFd, phase: Phase, session: Option<Box<Session>>) -> Self {

@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod callee;
+mod caller;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -24,6 +25,7 @@ mod settings;
 mod transport;
 
 pub use callee::{GrpcCallee, Over};
+pub use caller::{CallerEvent, GrpcCaller, GrpcClientSettings, GrpcSetup, Load, Pushback, Unsent};
 pub use headers::{Methods, Named};
 pub use settings::GrpcSettings;
 pub use transport::PlainTransport;

@@ -33,6 +33,7 @@ pub use coding::{Coding, Format};
 pub use context::Context;
 pub use gate::{Gate, Ruling};
 pub use limits::{ConfigError, Limits};
+pub use names::{Method, MethodNames};
 pub use outcome::{AnswerMetadata, Body, Failure, Outcome, Reply, Typed};
 pub use receipt::{Receipt, StageReceipt};
 pub use sending::{Marking, SendOrder, Sending};

@@ -1,7 +1,9 @@
 //! What frames refer to: calls, methods, stages and moments.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::num::{NonZeroU16, NonZeroU32};
+use std::sync::{PoisonError, RwLock};
 
 /// Most bytes of a stage's name: enough for `service/zone-7`, and 64 of them with their numbers fit in 8 KiB.
 pub const STAGE_NAME_MOST: usize = 64;
@@ -85,6 +87,67 @@ impl MethodId {
 impl fmt::Display for MethodId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:016x}", self.0)
+    }
+}
+
+/// A method to call: its number, which Greenwave's own protocol sends, and its full name, which gRPC needs.
+///
+/// Whoever calls Greenwave's servers alone may leave the name out: a [`MethodId`] is a method too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Method {
+    id: MethodId,
+    name: Option<&'static str>,
+}
+
+impl Method {
+    /// The method of this full name, `package.Service/Method`.
+    pub const fn named(full_name: &'static str) -> Self {
+        Self { id: MethodId::of(full_name), name: Some(full_name) }
+    }
+
+    /// Its number.
+    #[inline]
+    pub const fn id(self) -> MethodId {
+        self.id
+    }
+
+    /// Its full name, if it was said.
+    #[inline]
+    pub const fn name(self) -> Option<&'static str> {
+        self.name
+    }
+}
+
+impl From<MethodId> for Method {
+    #[inline]
+    fn from(id: MethodId) -> Self {
+        Self { id, name: None }
+    }
+}
+
+impl From<&'static str> for Method {
+    fn from(full_name: &'static str) -> Self {
+        Self::named(full_name)
+    }
+}
+
+/// The names of methods that are called, by their numbers. As many as the program has such names.
+#[derive(Debug, Default)]
+pub struct MethodNames(RwLock<HashMap<MethodId, &'static str>>);
+
+impl MethodNames {
+    /// Keeps a method's name, if it has one.
+    pub fn learn(&self, method: Method) {
+        let Some(name) = method.name else { return };
+        let is_known = self.name(method.id).is_some();
+        if !is_known {
+            self.0.write().unwrap_or_else(PoisonError::into_inner).insert(method.id, name);
+        }
+    }
+
+    /// The name of the method with this number, if it was [learned](Self::learn).
+    pub fn name(&self, id: MethodId) -> Option<&'static str> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).get(&id).copied()
     }
 }
 

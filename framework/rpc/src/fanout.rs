@@ -9,10 +9,12 @@ use crate::client::channel::{CallFuture, Channel, Suspended};
 use crate::clock::monotonic;
 use crate::context::Context;
 use crate::local::{self, Mailbox};
+use crate::net::number;
 use crate::receipt::{Receipt, StageReceipt};
 use crate::status::{Check, Code, Origin, Reason, Status};
 use crate::wire::MethodId;
 use greenwave_policy::{Deadline, Hedge, ServiceTimes, Time};
+use greenwave_proto::Method;
 use greenwave_proto::outcome::{Outcome, Reply};
 use greenwave_quanta::critical;
 use std::sync::{Mutex, PoisonError};
@@ -158,7 +160,7 @@ pub struct Answered {
 impl ParallelUnit<'_> {
     /// Adds a branch.
     #[must_use]
-    pub fn branch(self, channel: &Channel, method: MethodId, request: Vec<u8>) -> Self {
+    pub fn branch(self, channel: &Channel, method: impl Into<Method>, request: Vec<u8>) -> Self {
         self.branch_with_replicas([channel.clone()], method, request)
     }
 
@@ -167,11 +169,12 @@ impl ParallelUnit<'_> {
     pub fn branch_with_replicas(
         mut self,
         channels: impl IntoIterator<Item = Channel>,
-        method: MethodId,
+        method: impl Into<Method>,
         request: Vec<u8>,
     ) -> Self {
         let channels: Vec<Channel> = channels.into_iter().collect();
         let result = channels.is_empty().then(|| Err(Status::refused(Reason::Unreachable, "the branch has no server")));
+        let method = number(method.into());
         let (attempts, tried, hedged) = (Vec::new(), 0, false);
         self.branches.push(Branch { channels, method, request, attempts, tried, hedged, result });
         self

@@ -181,13 +181,13 @@ pub use config::{ConfigError, Instance, Limits, ServerConfig, Wait};
 pub use context::Context;
 pub use counters::Snapshot;
 pub use fanout::{Aggregator, AggregatorConfig, Answered, ParallelUnit, Partial};
-pub use greenwave_grpc::GrpcSettings;
+pub use greenwave_grpc::{GrpcClientSettings, GrpcSettings, Load, Pushback};
 pub use greenwave_policy::{BalanceRule, OutlierConfig, RetryConfig};
 pub use greenwave_proto::context::CALLED;
 pub use greenwave_proto::wire::MetaError;
 pub use greenwave_proto::{
-    AnswerMetadata, Body, Check, Code, Failure, Marking, MethodId, Origin, Reason, Receipt, Reply, SendOrder, Sending,
-    StageName, StageReceipt, Status, Typed,
+    AnswerMetadata, Body, Check, Code, Failure, Marking, Method, MethodId, Origin, Reason, Receipt, Reply, SendOrder,
+    Sending, StageName, StageReceipt, Status, Typed,
 };
 use greenwave_proto::{receipt, status, wire};
 pub use greenwave_web::WebSettings;

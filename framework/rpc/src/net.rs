@@ -6,11 +6,13 @@
 //! Calls, replies and cancellations are posted by [`Net::flush`], many in one system call.
 
 mod agenda;
+mod calling;
 mod dialer;
 mod directory;
 mod ending;
 mod endpoint;
 mod ends;
+mod grpc;
 mod making;
 mod plain;
 mod pool;
@@ -21,23 +23,25 @@ mod tests;
 use crate::clock::{Clock, realtime};
 use crate::config::{Limits, ServerConfig};
 use crate::counters::Counters;
-use crate::wire::CallId;
+use crate::wire::{CallId, MethodId};
+pub(crate) use calling::CallingEnd;
 use dialer::Dialer;
 use endpoint::Endpoint;
 use ends::{End, Ends, Peer};
-use greenwave_grpc::{GrpcSettings, Methods};
+use greenwave_grpc::{GrpcClientSettings, GrpcSettings, Methods};
 use greenwave_policy::{Backoff, Time};
 use greenwave_proto::connection::Taken;
 use greenwave_proto::connection::{Absolute, Answer, Arrival, Finished, Link, Setup, StreamEvent, StreamMessage};
 use greenwave_proto::outcome::Outcome;
 use greenwave_proto::sending::Sending;
+use greenwave_proto::{Method, MethodNames};
 use greenwave_verbs::{
     AcceptMode, Address, Backend, Choice, Close, CompletionQueue, DetachedEndpoint, EndpointId, Event as QueueEvent,
     ListenerId, QueueConfig, TlsClient, TlsServer, VerbsError, Waker,
 };
 use greenwave_web::WebSettings;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 pub(crate) use plain::prefaces;
@@ -118,9 +122,41 @@ pub(crate) struct Route {
     pub(crate) address: Address,
     pub(crate) connection: ConnectionConfig,
     pub(crate) tls: Option<TlsClient>,
+    /// How gRPC is spoken, if the address is one of gRPC's.
+    pub(crate) grpc: Option<Arc<SpeaksGrpc>>,
     /// The pause after a connection that was of no use, at first.
     pub(crate) reconnect: Duration,
     pub(crate) jitter_seed: Option<u64>,
+}
+
+/// What calls to a server of gRPC take.
+pub(crate) struct SpeaksGrpc {
+    pub(crate) settings: GrpcClientSettings,
+    /// The names of the methods that are called.
+    pub(crate) names: Arc<MethodNames>,
+}
+
+/// The names of the methods that this program calls, once it calls some server of gRPC, which is told them.
+static NAMES: OnceLock<Arc<MethodNames>> = OnceLock::new();
+
+/// From now on names are kept.
+pub(crate) fn method_names() -> &'static Arc<MethodNames> {
+    NAMES.get_or_init(Arc::default)
+}
+
+/// The number of a method, which is all that calls carry; its name is kept, if some server of gRPC may have to be told.
+#[inline]
+pub(crate) fn number(method: Method) -> MethodId {
+    if let Some(names) = NAMES.get() {
+        learn(names, method);
+    }
+    method.id()
+}
+
+#[cold]
+fn learn(names: &MethodNames, method: Method) {
+    // Handlers call too, and are not to be preempted while they hold the lock.
+    greenwave_quanta::critical(|| names.learn(method));
 }
 
 /// The pauses between attempts; by a seed of their own, unless one is given.
@@ -243,13 +279,16 @@ impl Net {
 
     /// Names a connection. It connects with the first call.
     pub(crate) fn open(&mut self, route: Route) -> PeerKey {
-        let dialer = Dialer::new(route, self.queue.chunk_bytes(), self.clock.now());
-        self.ends.add(End::Caller(Box::new(dialer)))
+        let (chunk_bytes, now) = (self.queue.chunk_bytes(), self.clock.now());
+        self.ends.add(match route.address.is_grpc() {
+            false => End::Caller(Box::new(Dialer::new(route, chunk_bytes, now))),
+            true => End::GrpcCaller(Box::new(Dialer::new(route, chunk_bytes, now))),
+        })
     }
 
     /// Whether a connection of this name was opened here and calls can be made on it.
     pub(crate) fn knows(&mut self, key: PeerKey) -> bool {
-        self.ends.peer(key).is_some_and(|peer| matches!(peer.end, End::Caller(_)))
+        self.ends.peer(key).is_some_and(|peer| matches!(peer.end, End::Caller(_) | End::GrpcCaller(_)))
     }
 
     /// Gives up a connection that [`open`](Self::open) named. No call is under way on it.
@@ -392,7 +431,7 @@ impl Net {
             }
             posted = true;
             let endpoint = &mut Endpoint { queue: &mut *self.queue, id };
-            if let End::Plain(_) = peer.end {
+            if let End::Plain(_) | End::GrpcCaller(_) | End::GrpcLeaving { .. } = peer.end {
                 self.ends.transmit_plain(now, index, endpoint);
                 continue;
             }
@@ -462,7 +501,7 @@ impl Net {
             match &mut peer.end {
                 End::Callee(callee) => callee.link.go_away(text),
                 End::Plain(callee) => callee.go_away(),
-                End::Caller(_) | End::Leaving { .. } => continue,
+                _ => continue,
             }
             if !std::mem::replace(&mut peer.dirty, true) {
                 self.ends.dirty.push(index);
@@ -480,7 +519,7 @@ impl Net {
         let left_alone = |peer: &Peer| match &peer.end {
             End::Callee(callee) => callee.link.is_left_alone() || callee.link.agreed().is_none(),
             End::Plain(callee) => callee.is_done(),
-            End::Caller(_) | End::Leaving { .. } => true,
+            _ => true,
         };
         now.since(since) >= FAREWELL || self.ends.peers.iter().all(|(_, peer)| left_alone(peer))
     }
@@ -490,7 +529,7 @@ impl Net {
         self.ends.peers.iter().all(|(_, peer)| match &peer.end {
             End::Callee(callee) => callee.unanswered() == 0,
             End::Plain(callee) => callee.unanswered() == 0,
-            End::Caller(_) | End::Leaving { .. } => true,
+            _ => true,
         })
     }
 }

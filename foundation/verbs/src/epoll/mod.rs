@@ -229,9 +229,9 @@ impl CompletionQueue for EpollQueue {
         let session = tls.map(|tls| tls.connect(address)).transpose()?;
         let connecting = Phase::Connecting { closing: false };
         let key = match progress {
-            Progress::Underway => self.admit(Stream::new(socket, connecting, session))?,
+            Progress::Underway => self.admit(Stream::connecting(socket, connecting, session, address))?,
             Progress::Connected => {
-                let key = self.admit(Stream::new(socket, Phase::Open, session))?;
+                let key = self.admit(Stream::connecting(socket, Phase::Open, session, address))?;
                 match tls {
                     None => self.notes.push_back((key, Note::Connected)),
                     Some(_) => self.write(key),

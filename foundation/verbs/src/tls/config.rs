@@ -16,6 +16,9 @@ use crate::{Address, VerbsError};
 /// The protocol within, as both sides name it (RFC 7301). A peer that names none is taken at its word.
 const PROTOCOL: &[u8] = b"greenwave/1";
 
+/// The same for servers of gRPC.
+const HTTP2: &[u8] = b"h2";
+
 /// How a listener secures its connections. Cheap to clone.
 #[derive(Clone)]
 pub struct TlsServer(Arc<ServerConfig>);
@@ -24,6 +27,8 @@ pub struct TlsServer(Arc<ServerConfig>);
 #[derive(Clone)]
 pub struct TlsClient {
     config: Arc<ClientConfig>,
+    /// For servers of gRPC.
+    http2: Arc<ClientConfig>,
     name: Option<ServerName<'static>>,
 }
 
@@ -92,20 +97,23 @@ impl TlsClient {
                 builder.with_client_auth_cert(chain, key).map_err(|error| wrong_key(identity, &error))?
             }
         };
+        let mut http2 = config.clone();
+        http2.alpn_protocols = vec![HTTP2.to_vec()];
         config.alpn_protocols = vec![PROTOCOL.to_vec()];
         let name = name
             .map(|name| ServerName::try_from(name.to_owned()).map_err(|_| TlsError::Name { name: name.to_owned() }));
-        Ok(Self { config: Arc::new(config), name: name.transpose()? })
+        Ok(Self { config: Arc::new(config), http2: Arc::new(http2), name: name.transpose()? })
     }
 
     /// A session with the server at an address.
     pub(crate) fn connect(&self, address: &Address) -> Result<Box<Session>, VerbsError> {
-        let name = match (&self.name, address) {
+        let name = match (&self.name, address.socket()) {
             (Some(name), _) => name.clone(),
-            (None, Address::Tcp(socket)) => ServerName::from(socket.ip()),
-            (None, _) => return Err(VerbsError::NamelessTls { address: address.clone() }),
+            (None, Some(socket)) => ServerName::from(socket.ip()),
+            (None, None) => return Err(VerbsError::NamelessTls { address: address.clone() }),
         };
-        let connection = UnbufferedClientConnection::new(Arc::clone(&self.config), name);
+        let config = if address.is_grpc() { &self.http2 } else { &self.config };
+        let connection = UnbufferedClientConnection::new(Arc::clone(config), name);
         connection.and_then(Session::client).map_err(|error| failed("beginning a TLS session", &error))
     }
 }

@@ -250,14 +250,14 @@ impl CompletionQueue for UringQueue {
         let (socket, progress) = begin_connect(address, Backend::Uring)?;
         let session = tls.map(|tls| tls.connect(address)).transpose()?;
         if matches!(progress, Progress::Connected) {
-            let key = self.admit(Stream::new(socket, Phase::Open, session))?;
+            let key = self.admit(Stream::connecting(socket, Phase::Open, session, address))?;
             match tls {
                 None => self.notes.push_back((key, Note::Connected)),
                 Some(_) => self.answer(key),
             }
             return Ok(EndpointId(key));
         }
-        let stream = Stream::new(socket, Phase::Connecting { closing: false }, session);
+        let stream = Stream::connecting(socket, Phase::Connecting { closing: false }, session, address);
         let key = self.connections.insert(Connection::new(stream))?;
         match (progress, self.connections.at_mut(key)) {
             (Progress::Failed(reason), _) => self.notes.push_back((key, Note::Closed(reason))),

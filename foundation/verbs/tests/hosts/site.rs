@@ -43,7 +43,7 @@ impl Site {
     /// An address of the kind at which nobody listens.
     pub(crate) fn deserted(&self) -> Address {
         match &self.address {
-            Address::Tcp(_) => {
+            Address::Tcp(_) | Address::Grpc(_) | Address::Grpcs(_) => {
                 let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
                 Address::Tcp(gone.local_addr().unwrap())
             }

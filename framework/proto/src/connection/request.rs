@@ -77,6 +77,12 @@ impl Terms {
         self.context = None;
     }
 
+    /// When the answer is expected.
+    #[inline]
+    pub fn deadline(&self) -> Deadline {
+        self.gate.deadline()
+    }
+
     #[inline]
     pub(super) fn birth(&self) -> Time {
         self.birth
@@ -84,20 +90,20 @@ impl Terms {
 
     /// Entries as they are on the wire.
     #[inline]
-    pub(super) fn metadata(&self) -> &[u8] {
+    pub fn metadata(&self) -> &[u8] {
         self.context.as_ref().map_or(&[], Context::encoded_metadata)
     }
 
     /// When it is to be looked at, at the latest.
     #[inline]
-    pub(super) fn look_at(&self, now: Time) -> Time {
+    pub fn look_at(&self, now: Time) -> Time {
         let closes = self.gate.closes();
         if self.may_be_cancelled() { closes.min(now + CANCEL_CHECK) } else { closes }
     }
 
     /// Whether somebody may say that the answer is no longer wanted.
     #[inline]
-    pub(super) fn may_be_cancelled(&self) -> bool {
+    pub fn may_be_cancelled(&self) -> bool {
         self.context.is_some()
     }
 

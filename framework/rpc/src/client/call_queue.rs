@@ -8,10 +8,11 @@ use super::config::ChannelConfig;
 use crate::clock::Clock;
 use crate::config::Wait;
 use crate::context::Context;
-use crate::net::{Event, Net, PeerKey};
+use crate::net::{Event, Net, PeerKey, number};
 use crate::status::{Reason, Status};
 use crate::wire::MethodId;
 use greenwave_policy::{Budget, Time};
+use greenwave_proto::Method;
 use greenwave_proto::connection::{Request, Terms};
 use greenwave_proto::outcome::{Failure, Outcome, Reply};
 use greenwave_verbs::Address;
@@ -55,20 +56,24 @@ impl CallQueue {
         config.validate()?;
         let mut net = Net::new(config.backend.for_address(address), &config.limits, clock.clone(), false, &[], None)
             .map_err(|error| Status::refused(Reason::Unreachable, error.to_string()))?;
-        let peer = net.open(config.route(address.clone()));
+        config.check(address)?;
+        let route = config.route(address.clone());
+        let peer = net.open(route);
         let (tags, events, done) = (Slab::new(), Vec::new(), VecDeque::new());
         let by_tag = ByName::default();
         Ok(Self { net, clock, peer, wait: config.wait, tags, by_tag, events, done })
     }
 
     /// Makes a call that will complete under `tag`. Without a credit or a free slot it waits; its budget runs.
-    pub fn submit(&mut self, context: &Context, method: MethodId, request: &[u8], tag: u64) {
+    pub fn submit(&mut self, context: &Context, method: impl Into<Method>, request: &[u8], tag: u64) {
+        let method = number(method.into());
         self.make(self.peer, context.clone().into(), method, request, tag, self.clock.now());
     }
 
     /// [`submit`](Self::submit), with a deadline of the call's own, `expected` from now. Of many calls each with its own
     /// deadline that is the cheapest.
-    pub fn submit_within(&mut self, expected: Duration, method: MethodId, request: &[u8], tag: u64) {
+    pub fn submit_within(&mut self, expected: Duration, method: impl Into<Method>, request: &[u8], tag: u64) {
+        let method = number(method.into());
         self.make_within(self.peer, expected, method, request, tag);
     }
 
@@ -197,7 +202,9 @@ impl CallQueue {
     /// `INVALID_ARGUMENT` for a setting that can't be meant.
     pub fn open(&mut self, address: &Address, config: &ChannelConfig) -> Result<ConnectionId, Status> {
         config.validate()?;
-        Ok(ConnectionId(self.net.open(config.route(address.clone()))))
+        config.check(address)?;
+        let route = config.route(address.clone());
+        Ok(ConnectionId(self.net.open(route)))
     }
 
     /// [`submit`](Self::submit), on a connection that [`open`](Self::open) gave. On one of another queue's the call
@@ -206,11 +213,12 @@ impl CallQueue {
         &mut self,
         connection: ConnectionId,
         context: &Context,
-        method: MethodId,
+        method: impl Into<Method>,
         request: &[u8],
         tag: u64,
     ) {
         if self.has(connection, tag) {
+            let method = number(method.into());
             self.make(connection.0, context.clone().into(), method, request, tag, self.clock.now());
         }
     }
@@ -220,11 +228,12 @@ impl CallQueue {
         &mut self,
         connection: ConnectionId,
         expected: Duration,
-        method: MethodId,
+        method: impl Into<Method>,
         request: &[u8],
         tag: u64,
     ) {
         if self.has(connection, tag) {
+            let method = number(method.into());
             self.make_within(connection.0, expected, method, request, tag);
         }
     }

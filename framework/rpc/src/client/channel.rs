@@ -10,13 +10,14 @@ use super::shared_stream::ChannelStream;
 use super::target::{Kind as TargetKind, Target};
 use crate::context::Context;
 use crate::local::{self, Mailbox, OutcomeCell, Shared};
+use crate::net::number;
 use crate::receipt::StageReceipt;
 use crate::status::{Check, Status};
 use crate::stream::{Incoming, Outgoing};
 use crate::wire::MethodId;
 use greenwave_policy::Time;
-use greenwave_proto::ConfigError;
 use greenwave_proto::outcome::{Failure, Outcome, Reply};
+use greenwave_proto::{ConfigError, Method};
 use greenwave_verbs::Address;
 use std::borrow::Cow;
 use std::future::Future;
@@ -41,6 +42,9 @@ enum Kind {
 impl Channel {
     /// A channel to `address`. It connects with the first call, and again when the connection is lost.
     ///
+    /// At an [address of gRPC](Address::Grpc) any server of gRPC may be: a call's budget is its `grpc-timeout`. Methods have
+    /// to be called by their names there ([`Method::named`]), as generated clients do.
+    ///
     /// # Errors
     /// A setting that can't be meant.
     pub fn new(address: Address, config: ChannelConfig) -> Result<Self, ConfigError> {
@@ -59,7 +63,10 @@ impl Channel {
         let allowed = "an address or several: this was built without the cargo feature `resolver`";
         ConfigError::unless(resolves, "target", &target, allowed)?;
         Ok(Self(match target.address() {
-            Some(address) => Kind::One(Line::new(address.clone(), &config, Arc::new(Queue::new(&config)))),
+            Some(address) => {
+                config.check(address)?;
+                Kind::One(Line::new(address.clone(), &config, Arc::new(Queue::new(&config))))
+            }
             None => Kind::Several(Servers::new(target, config)),
         }))
     }
@@ -76,7 +83,8 @@ impl Channel {
     ///
     /// # Errors
     /// Anything but an answer in time: see [`Code`](crate::Code) and [`Reason`](crate::Reason).
-    pub fn call(&self, context: &Context, method: MethodId, request: &[u8]) -> Result<Reply, Status> {
+    pub fn call(&self, context: &Context, method: impl Into<Method>, request: &[u8]) -> Result<Reply, Status> {
+        let method = number(method.into());
         self.outcome(context, method, request.into(), false).into_reply().map_err(|failure| failure.status)
     }
 
@@ -84,8 +92,13 @@ impl Channel {
     ///
     /// # Errors
     /// Anything but an answer in time.
-    pub fn call_detailed(&self, context: &Context, method: MethodId, request: Vec<u8>) -> Result<Reply, Failure> {
-        self.outcome(context, method, request.into(), false).into_reply()
+    pub fn call_detailed(
+        &self,
+        context: &Context,
+        method: impl Into<Method>,
+        request: Vec<u8>,
+    ) -> Result<Reply, Failure> {
+        self.outcome(context, number(method.into()), request.into(), false).into_reply()
     }
 
     /// The same for a method that may run twice for one call: its `.proto` says `option idempotency_level`. Where there are
@@ -93,8 +106,13 @@ impl Channel {
     ///
     /// # Errors
     /// Anything but an answer in time.
-    pub fn call_repeatable(&self, context: &Context, method: MethodId, request: Vec<u8>) -> Result<Reply, Failure> {
-        self.outcome(context, method, request.into(), true).into_reply()
+    pub fn call_repeatable(
+        &self,
+        context: &Context,
+        method: impl Into<Method>,
+        request: Vec<u8>,
+    ) -> Result<Reply, Failure> {
+        self.outcome(context, number(method.into()), request.into(), true).into_reply()
     }
 
     fn outcome(&self, context: &Context, method: MethodId, request: Cow<'_, [u8]>, repeatable: bool) -> Outcome {
@@ -109,13 +127,13 @@ impl Channel {
     }
 
     /// Calls; the answer comes as a future. The dispatcher polls for it, from now on for all calls of the channel's.
-    pub fn call_async(&self, context: &Context, method: MethodId, request: &[u8]) -> CallFuture {
-        self.future(context, method, request, false)
+    pub fn call_async(&self, context: &Context, method: impl Into<Method>, request: &[u8]) -> CallFuture {
+        self.future(context, number(method.into()), request, false)
     }
 
     /// The same for a method that may run twice for one call, as for [`call_repeatable`](Self::call_repeatable).
-    pub fn call_repeatable_async(&self, context: &Context, method: MethodId, request: &[u8]) -> CallFuture {
-        self.future(context, method, request, true)
+    pub fn call_repeatable_async(&self, context: &Context, method: impl Into<Method>, request: &[u8]) -> CallFuture {
+        self.future(context, number(method.into()), request, true)
     }
 
     fn future(&self, context: &Context, method: MethodId, request: &[u8], repeatable: bool) -> CallFuture {
@@ -137,7 +155,8 @@ impl Channel {
     /// # Errors
     /// As [`stream`](Self::stream), and where the context is cancelled or its deadline has passed. How the call fails is told
     /// by [`Incoming::next`].
-    pub fn open(&self, context: &Context, method: MethodId) -> Result<(Outgoing, Incoming), Status> {
+    pub fn open(&self, context: &Context, method: impl Into<Method>) -> Result<(Outgoing, Incoming), Status> {
+        let method = number(method.into());
         let started = crate::clock::monotonic();
         context.ask(Check::Send, started).into_result()?;
         let (line, chosen) = match &self.0 {

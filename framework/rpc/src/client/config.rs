@@ -2,10 +2,12 @@
 
 use super::core::Dispatcher;
 use crate::config::{ServerConfig, Wait, stage_name};
-use crate::net::{ConnectionConfig, Route, backoff};
+use crate::net::{ConnectionConfig, Route, SpeaksGrpc, backoff, method_names};
+use greenwave_grpc::GrpcClientSettings;
 use greenwave_policy::{Backoff, BalanceRule, OutlierConfig, RetryConfig};
 use greenwave_proto::{ConfigError, Limits, SendOrder, Sending};
 use greenwave_verbs::{Address, Choice, TlsClient};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Who moves a channel's bytes when it is used outside of handlers.
@@ -42,6 +44,7 @@ pub struct ChannelConfig {
     pub(crate) wait: Wait,
     pub(crate) backend: Choice,
     pub(crate) tls: Option<TlsClient>,
+    pub(crate) grpc: GrpcClientSettings,
     pub(crate) limits: Limits,
     pub(crate) sending: Sending,
     pub(crate) checksums: bool,
@@ -66,6 +69,7 @@ impl Default for ChannelConfig {
             wait: Wait::default(),
             backend: Choice::Auto,
             tls: None,
+            grpc: GrpcClientSettings::default(),
             limits: Limits::default(),
             sending: Sending::default(),
             checksums: false,
@@ -130,6 +134,13 @@ impl ChannelConfig {
     #[must_use]
     pub fn tls(mut self, tls: impl Into<Option<TlsClient>>) -> Self {
         self.tls = tls.into();
+        self
+    }
+
+    /// How gRPC is spoken with a server at an [address of gRPC](Address::Grpc).
+    #[must_use]
+    pub fn grpc(mut self, grpc: GrpcClientSettings) -> Self {
+        self.grpc = grpc;
         self
     }
 
@@ -236,9 +247,26 @@ impl ChannelConfig {
         self
     }
 
+    /// Says whether this address can be connected to.
+    ///
+    /// # Errors
+    /// An address of gRPC's with TLS that isn't there, or in vain.
+    pub(crate) fn check(&self, address: &Address) -> Result<(), ConfigError> {
+        let needed = "which servers are believed, for an address of grpcs://";
+        let in_vain = "nothing for an address of grpc://; grpcs:// is secured";
+        match (address, &self.tls) {
+            (Address::Grpcs(_), None) => ConfigError::unless(false, "tls", "nothing", needed),
+            (Address::Grpc(_), Some(_)) => ConfigError::unless(false, "tls", "something", in_vain),
+            _ => Ok(()),
+        }
+    }
+
     /// The way to a server that is connected to as this says.
     pub(crate) fn route(&self, address: Address) -> Route {
-        let Self { name, limits, checksums, absolute, sending, tls, reconnect, jitter_seed, .. } = self;
+        let Self { name, limits, checksums, absolute, sending, tls, grpc, reconnect, jitter_seed, .. } = self;
+        let grpc = address
+            .is_grpc()
+            .then(|| Arc::new(SpeaksGrpc { settings: grpc.clone(), names: Arc::clone(method_names()) }));
         let connection = ConnectionConfig {
             name: name.clone(),
             limits: *limits,
@@ -249,7 +277,8 @@ impl ChannelConfig {
             web: None,
             methods: None,
         };
-        Route { address, connection, tls: tls.clone(), reconnect: *reconnect, jitter_seed: *jitter_seed }
+        let (tls, reconnect, jitter_seed) = (tls.clone(), *reconnect, *jitter_seed);
+        Route { address, connection, tls, grpc, reconnect, jitter_seed }
     }
 
     /// The pauses between attempts to start what connecting takes.

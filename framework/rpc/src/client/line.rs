@@ -179,7 +179,12 @@ pub(super) fn cost(
     let (queue, service, total) =
         outcome.receipt.as_ref().map_or_else(Default::default, |it| (it.queue, it.service, it.total));
     StageReceipt {
-        stage: outcome.stage.as_deref().map_or(stage, |answerer| answerer.name),
+        stage: outcome
+            .stage
+            .as_deref()
+            .map(|answerer| answerer.name)
+            .filter(|it| *it != StageName::UNNAMED)
+            .unwrap_or(stage),
         branch,
         depth: 0,
         sent_after: sent.since(mailbox.received.get()),

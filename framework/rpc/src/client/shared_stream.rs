@@ -11,8 +11,9 @@ use super::driven::{Receiver, Request};
 use super::line::Line;
 use super::servers::{Chosen, Servers};
 use crate::context::Context;
+use crate::net::number;
 use crate::status::{Check, Status};
-use crate::wire::MethodId;
+use greenwave_proto::Method;
 use greenwave_proto::outcome::Outcome;
 use slab::Slab;
 use std::collections::VecDeque;
@@ -77,7 +78,8 @@ impl ChannelStream {
 
     /// Makes a call that will complete under `tag`. Its budget runs from now on; it is sent with the next
     /// [`flush`](Self::flush), or when the stream is asked for completions.
-    pub fn submit(&mut self, context: &Context, method: MethodId, request: &[u8], tag: u64) {
+    pub fn submit(&mut self, context: &Context, method: impl Into<Method>, request: &[u8], tag: u64) {
+        let method = number(method.into());
         let started = crate::clock::monotonic();
         self.in_flight += 1;
         if let Err(status) = context.ask(Check::Send, started).into_result() {

@@ -1,13 +1,20 @@
 //! A calling end, and how to get it connected again.
 
-use super::{PeerKey, Route, backoff};
+use super::calling::CallingEnd;
+use super::ending::told;
+use super::{Event, PeerKey, Route, backoff};
 use crate::status::{Reason, Status};
+use greenwave_grpc::Unsent;
 use greenwave_policy::{Backoff, Time};
-use greenwave_proto::connection::Caller;
 
 /// The calls to one server.
-pub(super) struct Dialer {
-    pub(super) caller: Caller,
+pub(super) struct Dialer<C> {
+    pub(super) caller: C,
+    pub(super) line: Line,
+}
+
+/// How a server is reached, and what came of it.
+pub(super) struct Line {
     pub(super) route: Route,
     backoff: Backoff,
     last_failure: String,
@@ -15,17 +22,45 @@ pub(super) struct Dialer {
     pub(super) left: Vec<PeerKey>,
 }
 
-impl Dialer {
+impl<C: CallingEnd> Dialer<C> {
     /// `chunk_bytes`: what the queue takes, whatever the channel is set to.
     pub(super) fn new(mut route: Route, chunk_bytes: usize, now: Time) -> Self {
         let limits = route.connection.limits;
         let wanted = limits.announced(false).chunk_bytes as usize;
         route.connection.limits = limits.chunk_bytes(wanted.min(chunk_bytes));
-        let caller = Caller::new(route.connection.link(false, now));
+        let caller = C::begin(&route, now);
         let backoff = backoff(route.reconnect, route.jitter_seed);
-        Self { caller, route, backoff, last_failure: String::new(), left: Vec::new() }
+        Self { caller, line: Line { route, backoff, last_failure: String::new(), left: Vec::new() } }
     }
 
+    /// A new end in place of the old one, for the next connection.
+    pub(super) fn renew(&mut self, now: Time) -> C {
+        std::mem::replace(&mut self.caller, C::begin(&self.line.route, now))
+    }
+
+    /// The connection is gone, and with it what was under way on it.
+    pub(super) fn lose(&mut self, now: Time, reason: Reason, text: &str, events: &mut Vec<Event>) {
+        // Before the server had introduced itself nothing was sent, so nothing was lost.
+        let reason = if self.caller.is_met() { reason } else { Reason::Unreachable };
+        let mut lost = self.renew(now);
+        let text = told(lost.going(), text);
+        let status = Status::refused(reason, format!("{}: {text}", self.line.route.address));
+        self.line.failed(now, lost.was_of_use(), text);
+        lost.lose(now, &status, events);
+    }
+
+    /// The server takes no further calls on this connection: the end that finishes those that it has heard of, and the others.
+    pub(super) fn leave(&mut self, now: Time) -> (Box<C>, Vec<Unsent>) {
+        let mut caller = Box::new(self.renew(now));
+        tracing::debug!(text = caller.going().map(|going| &*going.text), "the server goes away");
+        let unsent = caller.take_unsent(now);
+        let was_of_use = caller.was_of_use() || caller.unfinished() > 0;
+        self.line.failed(now, was_of_use, told(caller.going(), "the server takes no further calls"));
+        (caller, unsent)
+    }
+}
+
+impl Line {
     /// Why no connection is tried now, if none is.
     pub(super) fn resting(&self, now: Time) -> Option<Status> {
         (now < self.backoff.due()).then(|| self.unreachable())
@@ -33,11 +68,6 @@ impl Dialer {
 
     pub(super) fn unreachable(&self) -> Status {
         Status::refused(Reason::Unreachable, format!("{}: {}", self.route.address, self.last_failure))
-    }
-
-    /// A new end in place of the old one, for the next connection.
-    pub(super) fn renew(&mut self, now: Time) -> Caller {
-        std::mem::replace(&mut self.caller, Caller::new(self.route.connection.link(false, now)))
     }
 
     /// The connection is no longer, or never was. If it was of use the next one is tried at once.
@@ -55,14 +85,15 @@ mod tests {
     use super::*;
     use crate::config::ServerConfig;
     use crate::net::ConnectionConfig;
+    use greenwave_proto::connection::Caller;
     use greenwave_verbs::Address;
     use std::time::Duration;
 
-    fn dialer(reconnect: Duration, jitter_seed: Option<u64>) -> Dialer {
+    fn dialer(reconnect: Duration, jitter_seed: Option<u64>) -> Line {
         let connection = ConnectionConfig::of(&ServerConfig::default());
         let address = Address::Memory("there".into());
-        let route = Route { address, connection, tls: None, reconnect, jitter_seed };
-        Dialer::new(route, 1024, Time::ZERO)
+        let route = Route { address, connection, tls: None, grpc: None, reconnect, jitter_seed };
+        Dialer::<Caller>::new(route, 1024, Time::ZERO).line
     }
 
     #[test]

@@ -9,8 +9,9 @@ use super::endpoint::Endpoint;
 use super::ends::{End, Fate, Peer};
 use super::{Event, Net, PeerKey};
 use crate::status::{Reason, Status};
+use greenwave_grpc::Over;
 use greenwave_policy::Time;
-use greenwave_proto::connection::{Caller, Going, Violation};
+use greenwave_proto::connection::{Going, Violation};
 use greenwave_verbs::{Close, CloseReason, EndpointId};
 use std::time::Duration;
 
@@ -70,42 +71,54 @@ impl Net {
         let Some(peer) = self.ends.peer(key) else { return };
         match &mut peer.end {
             End::Caller(dialer) if dialer.caller.going().is_some() => {
-                let mut caller = Box::new(dialer.renew(now));
-                tracing::debug!(text = caller.going().map(|going| &*going.text), "the server goes away");
-                let unsent = caller.take_unsent(now);
-                let was_of_use = caller.was_of_use() || caller.unfinished() > 0;
-                dialer.failed(now, was_of_use, told(caller.going(), "the server takes no further calls"));
-                self.part(now, key.index, caller, events);
-                for (request, body) in unsent {
-                    self.make(key.index, request, body, now, events);
-                }
+                let (caller, unsent) = dialer.leave(now);
+                self.part(now, key.index, End::Leaving { caller }, events);
+                unsent.into_iter().for_each(|call| self.make_again(key.index, call, now, events));
             }
-            End::Leaving { caller, .. } if caller.unfinished() == 0 => {
-                if let Some(endpoint) = self.ends.disconnect(key.index) {
-                    self.close(now, endpoint, Close::Flush);
+            End::GrpcCaller(dialer) if dialer.caller.going().is_some() => {
+                let (caller, unsent) = dialer.leave(now);
+                self.part(now, key.index, End::GrpcLeaving { caller, home: key }, events);
+                unsent.into_iter().for_each(|call| self.make_again(key.index, call, now, events));
+            }
+            End::GrpcLeaving { caller, home } if caller.has_unserved() => {
+                let (unsent, home) = (caller.take_unsent(), *home);
+                // A server that goes away may say only in the end which calls it has not looked at.
+                for call in unsent {
+                    if self.ends.peer(home).is_some() {
+                        self.make_again(home.index, call, now, events);
+                    }
                 }
-                self.ends.remove(key.index);
+                self.leave(now, key, events);
+            }
+            End::Leaving { .. } | End::GrpcLeaving { .. } => {
+                if peer.end.calling().is_some_and(|caller| caller.unfinished() == 0) {
+                    if let Some(endpoint) = self.ends.disconnect(key.index) {
+                        self.close(now, endpoint, Close::Flush);
+                    }
+                    self.ends.remove(key.index);
+                }
             }
             _ => {}
         }
     }
 
     /// Leaves a connection to the calls that are under way on it, if they can still be answered.
-    fn part(&mut self, now: Time, home: usize, mut caller: Box<Caller>, events: &mut Vec<Event>) {
+    fn part(&mut self, now: Time, home: usize, mut left: End, events: &mut Vec<Event>) {
         let Some(endpoint) = self.ends.disconnect(home) else { return };
+        let Some(caller) = left.calling() else { return };
         if caller.going().is_some_and(|going| going.at_once) {
             let status = Status::refused(Reason::ConnectionLost, told(caller.going(), "closed by the server"));
-            caller.lose(now, &status, &mut |done| events.push(done.into()));
+            caller.lose(now, &status, events);
         }
         if caller.unfinished() > 0 {
-            let left = self.ends.add(End::Leaving { caller });
+            let left = self.ends.add(left);
             self.ends.connect(left.index, endpoint);
-            let Some(Peer { end: End::Caller(dialer), .. }) = self.ends.peers.get_mut(home) else { return };
-            let mut all = std::mem::take(&mut dialer.left);
+            let line = |peer: &mut Peer| peer.end.line().map(|line| std::mem::take(&mut line.left));
+            let Some(mut all) = self.ends.peers.get_mut(home).and_then(line) else { return };
             all.retain(|key| self.ends.peer(*key).is_some());
             all.push(left);
-            if let Some(Peer { end: End::Caller(dialer), .. }) = self.ends.peers.get_mut(home) {
-                dialer.left = all;
+            if let Some(line) = self.ends.peers.get_mut(home).and_then(|peer| peer.end.line()) {
+                line.left = all;
             }
         } else {
             self.close(now, endpoint, Close::Flush);
@@ -116,18 +129,13 @@ impl Net {
     pub(super) fn lose(&mut self, now: Time, index: usize, reason: Reason, text: &str, events: &mut Vec<Event>) {
         let Some(peer) = self.ends.peers.get_mut(index) else { return };
         match &mut peer.end {
-            End::Caller(dialer) => {
-                // Before HELLO was read nothing was sent, so nothing was lost.
-                let reason = if dialer.caller.link.agreed().is_some() { reason } else { Reason::Unreachable };
-                let mut lost = dialer.renew(now);
-                let text = told(lost.going(), text);
-                let status = Status::refused(reason, format!("{}: {text}", dialer.route.address));
-                dialer.failed(now, lost.was_of_use(), text);
-                lost.lose(now, &status, &mut |done| events.push(done.into()));
-            }
-            End::Leaving { caller, .. } => {
-                let status = Status::refused(reason, told(caller.going(), text));
-                caller.lose(now, &status, &mut |done| events.push(done.into()));
+            End::Caller(dialer) => dialer.lose(now, reason, text, events),
+            End::GrpcCaller(dialer) => dialer.lose(now, reason, text, events),
+            End::Leaving { .. } | End::GrpcLeaving { .. } => {
+                if let Some(caller) = peer.end.calling() {
+                    let status = Status::refused(reason, told(caller.going(), text));
+                    caller.lose(now, &status, events);
+                }
                 self.ends.remove(index);
             }
             End::Callee(callee) => {
@@ -150,8 +158,12 @@ impl Net {
         let indices: Vec<usize> = self.ends.peers.iter().map(|(index, _)| index).collect();
         for index in indices {
             if let Some(endpoint) = self.ends.disconnect(index) {
-                if let End::Plain(callee) = &mut self.ends.peers[index].end {
-                    callee.close(now, &mut Endpoint { queue: &mut *self.queue, id: endpoint });
+                let (transport, end) =
+                    (&mut Endpoint { queue: &mut *self.queue, id: endpoint }, &mut self.ends.peers[index].end);
+                if let End::Plain(callee) = end {
+                    callee.close(now, transport);
+                } else if let Some(caller) = end.calls_grpc() {
+                    caller.close(now, transport, Over::Closed);
                 }
                 self.close(now, endpoint, Close::Flush);
                 self.lose(now, index, Reason::ConnectionLost, "closed from this side", events);
@@ -173,7 +185,7 @@ impl Net {
 }
 
 /// What happened to a connection, and what its peer had said of it before.
-fn told(going: Option<&Going>, text: &str) -> String {
+pub(super) fn told(going: Option<&Going>, text: &str) -> String {
     match going {
         Some(Going { text: reason, .. }) if !reason.is_empty() => format!("{text}, which had said: {reason}"),
         _ => text.to_owned(),

@@ -4,14 +4,15 @@
 //! is noted here and done by [`Net`](super::Net) after the poll.
 
 use super::agenda::Agenda;
-use super::dialer::Dialer;
+use super::dialer::{Dialer, Line};
 use super::directory::Directory;
 use super::endpoint::Endpoint;
 use super::plain::{PlainCallee, PlainOver};
 use super::pool::Pool;
 use super::rotation::Elsewhere;
-use super::{ConnectionConfig, Event, News, PeerKey};
+use super::{CallingEnd, ConnectionConfig, Event, News, PeerKey};
 use crate::counters::Counters;
+use greenwave_grpc::GrpcCaller;
 use greenwave_policy::{Rotation, Time};
 use greenwave_proto::connection::{Callee, CalleeEvent, Caller, Finished, Link, Violation};
 use greenwave_verbs::{CloseReason, EndpointId, Event as QueueEvent, VerbsError};
@@ -68,7 +69,7 @@ pub(super) struct Peer {
 }
 
 pub(super) enum End {
-    Caller(Box<Dialer>),
+    Caller(Box<Dialer<Caller>>),
     /// A calling end whose server goes away: it finishes what the server has heard of.
     Leaving {
         caller: Box<Caller>,
@@ -76,6 +77,35 @@ pub(super) enum End {
     Callee(Box<Callee>),
     /// A serving end whose client speaks another protocol.
     Plain(Box<PlainCallee>),
+    /// A calling end whose server speaks gRPC.
+    GrpcCaller(Box<Dialer<GrpcCaller>>),
+    /// The same of a server that goes away; what it doesn't look at after all is made again at `home`.
+    GrpcLeaving {
+        caller: Box<GrpcCaller>,
+        home: PeerKey,
+    },
+}
+
+impl End {
+    /// The end that makes calls, if it is one.
+    pub(super) fn calling(&mut self) -> Option<&mut dyn CallingEnd> {
+        match self {
+            Self::Caller(dialer) => Some(&mut dialer.caller),
+            Self::Leaving { caller } => Some(&mut **caller),
+            Self::GrpcCaller(dialer) => Some(&mut dialer.caller),
+            Self::GrpcLeaving { caller, .. } => Some(&mut **caller),
+            Self::Callee(_) | Self::Plain(_) => None,
+        }
+    }
+
+    /// How the server is reached, if calls are made here.
+    pub(super) fn line(&mut self) -> Option<&mut Line> {
+        match self {
+            Self::Caller(dialer) => Some(&mut dialer.line),
+            Self::GrpcCaller(dialer) => Some(&mut dialer.line),
+            _ => None,
+        }
+    }
 }
 
 /// For how long connections must have been accepted until it is over that they can't be.
@@ -208,6 +238,12 @@ impl Ends {
                     if let Some(over) = callee.on_timeout(now, &mut |event| tell(key, Some(event), late, counters)) {
                         self.fates.push(Fate::Dismiss(key, over));
                     }
+                } else if let Some(caller) = peer.end.calls_grpc() {
+                    if let Err(over) = caller.on_timeout(now, &mut |event| events.push(event.into())) {
+                        self.fates.push(Fate::Dismiss(key, over.into()));
+                    } else if caller.unfinished() == 0 {
+                        self.fates.push(Fate::Leave(key));
+                    }
                 } else if let Err(violation) = peer.on_timeout(now, events) {
                     self.fates.push(Fate::Expel(key, violation));
                 } else if matches!(&peer.end, End::Leaving { caller, .. } if caller.unfinished() == 0) {
@@ -312,6 +348,12 @@ impl Ends {
                 (received, &callee.link)
             }
             End::Plain(_) => return self.receive_plain(now, index, chunk, events),
+            End::GrpcCaller(_) | End::GrpcLeaving { .. } => {
+                return self.receive_answers(now, index, chunk, &mut |event| match event {
+                    Event::Done { token, outcome } => finish(events, Finished { token, outcome }),
+                    event => events.push(event),
+                });
+            }
         };
         match received {
             Ok(()) => {
@@ -371,7 +413,7 @@ impl Peer {
             End::Caller(dialer) => Some(&mut dialer.caller.link),
             End::Leaving { caller, .. } => Some(&mut caller.link),
             End::Callee(callee) => Some(&mut callee.link),
-            End::Plain(_) => None,
+            End::Plain(_) | End::GrpcCaller(_) | End::GrpcLeaving { .. } => None,
         }
     }
 
@@ -383,13 +425,15 @@ impl Peer {
             End::Caller(dialer) => tell_caller(&mut dialer.caller, events),
             End::Leaving { caller, .. } => tell_caller(caller, events),
             End::Callee(callee) => tell_callee(key, callee, events, counters),
-            End::Plain(_) => {}
+            End::Plain(_) | End::GrpcCaller(_) | End::GrpcLeaving { .. } => {}
         }
     }
 
     fn has_output(&mut self) -> bool {
         match &mut self.end {
             End::Plain(callee) => callee.has_output(),
+            End::GrpcCaller(dialer) => dialer.caller.has_output(),
+            End::GrpcLeaving { caller, .. } => caller.has_output(),
             _ => self.link().is_some_and(|link| link.has_output()),
         }
     }
@@ -411,6 +455,8 @@ impl Peer {
         match &mut self.end {
             _ if self.endpoint.is_none() => Time::MAX,
             End::Plain(callee) => callee.next_timeout(),
+            End::GrpcCaller(dialer) => dialer.caller.next_timeout(),
+            End::GrpcLeaving { caller, .. } => caller.next_timeout(),
             _ => self.link().map_or(Time::MAX, |link| link.next_timeout()),
         }
     }
@@ -427,7 +473,7 @@ impl Peer {
             End::Leaving { caller, .. } => caller.transmit(now, endpoint, spare),
             End::Callee(callee) => callee.transmit(now, endpoint, spare),
             // That is the ends' to do, as it may find calls.
-            End::Plain(_) => Ok(()),
+            End::Plain(_) | End::GrpcCaller(_) | End::GrpcLeaving { .. } => Ok(()),
         }
     }
 
@@ -438,7 +484,8 @@ impl Peer {
             End::Caller(dialer) => dialer.caller.on_timeout(now, &mut done),
             End::Leaving { caller, .. } => caller.on_timeout(now, &mut done),
             End::Callee(callee) => callee.link.on_timeout(now),
-            End::Plain(_) => Ok(()),
+            // As with what is posted.
+            End::Plain(_) | End::GrpcCaller(_) | End::GrpcLeaving { .. } => Ok(()),
         }
     }
 }

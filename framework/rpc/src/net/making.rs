@@ -1,10 +1,11 @@
 //! How calls are made, and given up.
 
 use super::ends::{End, Ends, Fate, Peer};
-use super::{Event, Net, PeerKey};
+use super::{CallingEnd, Event, Net, PeerKey};
 use crate::status::{Check, Status};
+use greenwave_grpc::Unsent;
 use greenwave_policy::Time;
-use greenwave_proto::connection::{Caller, Request};
+use greenwave_proto::connection::Request;
 use greenwave_proto::outcome::Outcome;
 use std::time::Duration;
 
@@ -70,20 +71,28 @@ impl Net {
     /// Makes a call on the connection that there is, or on a new one.
     #[inline(never)]
     pub(super) fn make(&mut self, index: usize, request: Request, body: Vec<u8>, now: Time, events: &mut Vec<Event>) {
-        let Some(Peer { end: End::Caller(dialer), endpoint, .. }) = self.ends.peers.get_mut(index) else { return };
-        let connected = match (&*endpoint, request.terms.ask(Check::Send, now).into_result()) {
+        self.make_again(index, Unsent { request, body, messages: Vec::new(), ended: false }, now, events);
+    }
+
+    /// Makes a call that may have been made before, on a connection that knows no more of it.
+    pub(super) fn make_again(&mut self, index: usize, call: Unsent, now: Time, events: &mut Vec<Event>) {
+        let Some(peer) = self.ends.peers.get_mut(index) else { return };
+        let endpoint = peer.endpoint;
+        let Some(line) = peer.end.line() else { return };
+        let request = &call.request;
+        let connected = match (endpoint, request.terms.ask(Check::Send, now).into_result()) {
             (Some(_), _) => Ok(()),
             (None, Err(status)) => Err(status),
-            (None, Ok(())) => dialer.resting(now).map_or_else(|| self.connect(index, now), Err),
+            (None, Ok(())) => line.resting(now).map_or_else(|| self.connect(index, now), Err),
         };
-        let Some(Peer { end: End::Caller(dialer), .. }) = self.ends.peers.get_mut(index) else { return };
         match connected {
             Err(status) => {
                 let outcome = Outcome::local(status, now.since(request.started));
                 events.push(Event::Done { token: request.token, outcome });
             }
             Ok(()) => {
-                dialer.caller.take_on(now, request, body, &mut |done| events.push(done.into()));
+                let Some(caller) = self.ends.peers.get_mut(index).and_then(|peer| peer.end.calling()) else { return };
+                caller.take_on(now, call, events);
                 self.ends.mark(index);
                 self.ends.expect(index);
             }
@@ -100,33 +109,38 @@ impl Net {
 
     /// Tells something to the end that made a call that streams: of a connection's, that of the present one or of one that the
     /// server leaves. The others know no such call.
-    pub(crate) fn tell_stream<T: Clone>(&mut self, key: PeerKey, what: T, tell: impl Fn(&mut Caller, T)) {
-        let Some(Peer { end: End::Caller(dialer), .. }) = self.ends.peer(key) else { return };
+    pub(crate) fn tell_stream<T: Clone>(&mut self, key: PeerKey, what: T, tell: impl Fn(&mut dyn CallingEnd, T)) {
+        let Some(line) = self.ends.peer(key).and_then(|peer| peer.end.line()) else { return };
         // Hardly ever any.
-        for left in dialer.left.clone() {
-            if let Some(Peer { end: End::Leaving { caller, .. }, .. }) = self.ends.peer(left) {
+        for left in line.left.clone() {
+            if let Some(caller) = self.ends.peer(left).and_then(|peer| peer.end.calling()) {
                 tell(caller, what.clone());
                 self.ends.mark(left.index);
             }
         }
-        if let Some(Peer { end: End::Caller(dialer), .. }) = self.ends.peer(key) {
-            tell(&mut dialer.caller, what);
+        if let Some(caller) = self.ends.peer(key).and_then(|peer| peer.end.calling()) {
+            tell(caller, what);
             self.ends.mark(key.index);
         }
     }
 
     fn connect(&mut self, index: usize, now: Time) -> Result<(), Status> {
-        let End::Caller(dialer) = &mut self.ends.peers[index].end else { return Ok(()) };
-        match self.queue.connect_with(&dialer.route.address, dialer.route.tls.as_ref()) {
+        let end = &mut self.ends.peers[index].end;
+        let Some(line) = end.line() else { return Ok(()) };
+        match self.queue.connect_with(&line.route.address, line.route.tls.as_ref()) {
             Ok(endpoint) => {
                 // The time for saying HELLO runs from now.
-                dialer.renew(now);
+                match end {
+                    End::Caller(dialer) => drop(dialer.renew(now)),
+                    End::GrpcCaller(dialer) => drop(dialer.renew(now)),
+                    _ => {}
+                }
                 self.ends.connect(index, endpoint);
                 Ok(())
             }
             Err(error) => {
-                dialer.failed(now, false, error.to_string());
-                Err(dialer.unreachable())
+                line.failed(now, false, error.to_string());
+                Err(line.unreachable())
             }
         }
     }
@@ -136,14 +150,14 @@ impl Net {
         let now = self.clock.now();
         let Ends { peers, slots, .. } = &mut self.ends;
         let slot = slots.get(token).map_or(usize::MAX, |slot| usize::from(*slot));
-        let Some(Peer { end: End::Caller(dialer), .. }) = peers.get_mut(key.index) else { return };
-        if dialer.caller.abandon(now, token, slot) {
+        let Some(Peer { end, .. }) = peers.get_mut(key.index) else { return };
+        if end.calling().is_some_and(|caller| caller.abandon(now, token, slot)) {
             return self.ends.mark(key.index);
         }
         // A connection that the server leaves is given up seldom, and there is hardly ever one.
-        let left: Vec<PeerKey> = dialer.left.clone();
+        let left: Vec<PeerKey> = end.line().map(|line| line.left.clone()).unwrap_or_default();
         for key in left {
-            let Some(Peer { end: End::Leaving { caller, .. }, .. }) = self.ends.peer(key) else { continue };
+            let Some(caller) = self.ends.peer(key).and_then(|peer| peer.end.calling()) else { continue };
             if caller.abandon(now, token, slot) {
                 if caller.unfinished() == 0 {
                     self.ends.fates.push(Fate::Leave(key));

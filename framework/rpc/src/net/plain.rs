@@ -2,6 +2,7 @@
 
 use super::endpoint::Endpoint;
 use super::ends::{End, Ends, Fate, Peer, tell};
+use super::grpc::dismiss_caller;
 use super::{ConnectionConfig, Event, Net, PeerKey};
 use crate::config::ServerConfig;
 use crate::status::Reason;
@@ -236,7 +237,9 @@ impl Ends {
     #[inline(never)]
     pub(super) fn transmit_plain(&mut self, now: Time, index: usize, endpoint: &mut Endpoint<'_>) {
         let Self { peers, late, counters, .. } = self;
-        let Peer { serial, end: End::Plain(callee), .. } = &mut peers[index] else { return };
+        let Peer { serial, end: End::Plain(callee), .. } = &mut peers[index] else {
+            return self.transmit_calls(now, index, endpoint);
+        };
         let key = PeerKey { index, serial: *serial };
         if let Err(error) = callee.transmit(now, endpoint, &mut |event| tell(key, Some(event), late, counters)) {
             // As in a flush.
@@ -266,15 +269,23 @@ impl Ends {
 impl Net {
     /// Ends a connection that is over, or that is to be because of what the peer didn't do.
     pub(super) fn finish_plain(&mut self, now: Time, key: PeerKey, why: Option<PlainOver>, events: &mut Vec<Event>) {
-        let Some(Peer { endpoint: Some(id), end: End::Plain(callee), .. }) = self.ends.peer(key) else { return };
+        let Some(Peer { endpoint: Some(id), end, .. }) = self.ends.peer(key) else { return };
         let endpoint = &mut Endpoint { queue: &mut *self.queue, id: *id };
         let id = *id;
-        match why {
-            Some(over) => callee.dismiss(now, endpoint, over),
-            // What is left to be said is why the connection ends.
-            None => drop(callee.transmit(now, endpoint, &mut |_| {})),
-        }
-        let over = callee.over();
+        let over = match end {
+            End::Plain(callee) => {
+                match why {
+                    Some(over) => callee.dismiss(now, endpoint, over),
+                    // What is left to be said is why the connection ends.
+                    None => drop(callee.transmit(now, endpoint, &mut |_| {})),
+                }
+                callee.over()
+            }
+            end => match end.calls_grpc() {
+                Some(caller) => dismiss_caller(now, caller, endpoint, why),
+                None => return,
+            },
+        };
         if !over.is_in_order() {
             self.ends.counters.violations.add(1);
             tracing::debug!(endpoint = %id, %over, "closed on");

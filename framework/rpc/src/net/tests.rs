@@ -29,6 +29,7 @@ fn route(to: &str) -> Route {
         address: Address::Memory(to.into()),
         connection,
         tls: None,
+        grpc: None,
         reconnect: Duration::from_millis(10),
         jitter_seed: Some(1),
     }
