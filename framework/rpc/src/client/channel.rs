@@ -67,7 +67,10 @@ impl Channel {
                 config.check(address)?;
                 Kind::One(Line::new(address.clone(), &config, Arc::new(Queue::new(&config))))
             }
-            None => Kind::Several(Servers::new(target, config)),
+            None => {
+                target.kind().addresses().iter().try_for_each(|address| config.check(address))?;
+                Kind::Several(Servers::new(target, config))
+            }
         }))
     }
 

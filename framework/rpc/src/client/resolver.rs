@@ -9,7 +9,6 @@ use super::target::Name;
 use crate::clock::monotonic;
 use crate::status::{Code, Reason, Status};
 use greenwave_policy::Backoff;
-use greenwave_verbs::Address;
 use hickory_resolver::TokioResolver;
 use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts};
 use hickory_resolver::net::NetError;
@@ -106,7 +105,8 @@ impl Keeper {
         match found {
             Ok((addresses, valid_until)) => {
                 self.backoff.succeeded(now);
-                servers.resolved(Ok(addresses.into_iter().map(Address::Tcp).collect()));
+                let protocol = self.name.protocol;
+                servers.resolved(Ok(addresses.into_iter().map(|socket| protocol.at(socket)).collect()));
                 valid_until.saturating_duration_since(Instant::now()).clamp(self.least, self.most)
             }
             Err(text) => {

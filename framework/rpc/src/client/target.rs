@@ -14,6 +14,7 @@ use std::str::FromStr;
 /// | `greenwave://kv.example:7000`, `tcp://kv.example:7000` | the name's addresses, A or AAAA, at this port |
 /// | `greenwave://kv.example` | the targets and ports of its SRV records, `_greenwave._tcp.kv.example` |
 /// | `greenwave://_rpc._tcp.kv.example` | those of the SRV records of just this name |
+/// | `grpc://10.0.0.1:7000`, `grpc://kv.example:7000`, `grpcs://kv.example:443` | servers of gRPC, without and with TLS: an address or a list, the name's addresses, or without a port the targets of `_grpc._tcp.kv.example` |
 /// | `dns:///kv.example:7000`, `dns://10.0.0.53/kv.example:7000` | the same, as gRPC writes it; asked of this DNS server |
 ///
 /// An IPv6 address stands in brackets: `tcp://[::1]:7000`.
@@ -28,6 +29,17 @@ pub(super) enum Kind {
     Name(Name),
 }
 
+impl Kind {
+    /// Those that are known without a question.
+    pub(super) fn addresses(&self) -> &[Address] {
+        match self {
+            Self::Address(address) => std::slice::from_ref(address),
+            Self::Addresses(addresses) => addresses,
+            Self::Name(_) => &[],
+        }
+    }
+}
+
 /// A name to be resolved.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Name {
@@ -37,6 +49,36 @@ pub(super) struct Name {
     pub(super) port: Option<u16>,
     /// The DNS server to be asked; `None`: those of the system.
     pub(super) server: Option<SocketAddr>,
+    /// What its servers speak.
+    pub(super) protocol: Protocol,
+}
+
+/// What the servers of a name speak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Protocol {
+    Greenwave,
+    Grpc,
+    Grpcs,
+}
+
+impl Protocol {
+    /// A server of it at this socket.
+    pub(super) fn at(self, socket: SocketAddr) -> Address {
+        match self {
+            Self::Greenwave => Address::Tcp(socket),
+            Self::Grpc => Address::Grpc(socket),
+            Self::Grpcs => Address::Grpcs(socket),
+        }
+    }
+
+    /// The scheme of names.
+    fn scheme(self) -> &'static str {
+        match self {
+            Self::Greenwave => "greenwave",
+            Self::Grpc => "grpc",
+            Self::Grpcs => "grpcs",
+        }
+    }
 }
 
 /// So many servers a channel has at most.
@@ -106,7 +148,7 @@ fn parse(text: &str) -> Result<Target, &'static str> {
          greenwave://kv.example:7000 or unix:///run/kv.sock",
     )?;
     let is_list = match scheme {
-        "tcp" | "greenwave" => rest.contains(','),
+        "tcp" | "greenwave" | "grpc" | "grpcs" => rest.contains(','),
         _ => rest.split(',').skip(1).any(|part| part.contains("://")),
     };
     if is_list {
@@ -125,13 +167,15 @@ fn parse(text: &str) -> Result<Target, &'static str> {
     }
     match scheme {
         "greenwave" | "tcp" => {
-            let kind = place(rest, None)?;
+            let kind = place(rest, None, Protocol::Greenwave)?;
             let srv = matches!(&kind, Kind::Name(Name { port: None, .. }));
             match scheme == "tcp" && srv {
                 true => Err("there is no port; write tcp://NAME:7000, or greenwave://NAME if SRV records say it"),
                 false => Ok(Target(kind)),
             }
         }
+        "grpc" => place(rest, None, Protocol::Grpc).map(Target),
+        "grpcs" => place(rest, None, Protocol::Grpcs).map(Target),
         "dns" => {
             let (server, name) = rest.split_once('/').ok_or(
                 "after dns:// comes a DNS server or nothing, then / and \
@@ -144,7 +188,7 @@ fn parse(text: &str) -> Result<Target, &'static str> {
                      dns://10.0.0.53/kv.example:7000",
                 )?),
             };
-            place(name, server).map(Target)
+            place(name, server, Protocol::Greenwave).map(Target)
         }
         _ => {
             let wrong = "it is no address; write tcp://10.0.0.1:7000, greenwave://kv.example:7000, \
@@ -160,10 +204,10 @@ fn dns_server(text: &str) -> Option<SocketAddr> {
 }
 
 /// What stands behind the scheme: an IP address and a port, or a name with or without one.
-fn place(rest: &str, server: Option<SocketAddr>) -> Result<Kind, &'static str> {
+fn place(rest: &str, server: Option<SocketAddr>, protocol: Protocol) -> Result<Kind, &'static str> {
     const PORT_0: &str = "no server listens at port 0; give the port that it listens at, 1 to 65535";
     if let Ok(socket) = rest.parse::<SocketAddr>() {
-        return if socket.port() == 0 { Err(PORT_0) } else { Ok(Kind::Address(Address::Tcp(socket))) };
+        return if socket.port() == 0 { Err(PORT_0) } else { Ok(Kind::Address(protocol.at(socket))) };
     }
     if rest.parse::<IpAddr>().is_ok() || rest.starts_with('[') {
         return Err("an IP address needs a port, and if it is of IPv6 brackets: 10.0.0.1:7000, [::1]:7000");
@@ -179,7 +223,7 @@ fn place(rest: &str, server: Option<SocketAddr>) -> Result<Kind, &'static str> {
         Some(_) if host.starts_with('_') => {
             Err("the SRV records of a name that begins with _ say the port; leave it out")
         }
-        _ => Ok(Kind::Name(Name { host: host.to_owned(), port, server })),
+        _ => Ok(Kind::Name(Name { host: host.to_owned(), port, server, protocol })),
     }
 }
 
@@ -213,7 +257,20 @@ impl Name {
     /// The name whose SRV records are asked for; `None` if it is addresses that are asked for.
     pub(super) fn srv(&self) -> Option<String> {
         let own = self.host.starts_with('_');
-        self.port.is_none().then(|| if own { self.host.clone() } else { format!("_greenwave._tcp.{}", self.host) })
+        self.port
+            .is_none()
+            .then(|| if own { self.host.clone() } else { format!("_{}._tcp.{}", self.protocol.srv(), self.host) })
+    }
+}
+
+#[cfg(any(test, feature = "resolver"))]
+impl Protocol {
+    /// The service whose SRV records are asked for (RFC 2782).
+    fn srv(self) -> &'static str {
+        match self {
+            Self::Greenwave => "greenwave",
+            Self::Grpc | Self::Grpcs => "grpc",
+        }
     }
 }
 
@@ -225,10 +282,10 @@ impl fmt::Display for Target {
                 0 => address.fmt(f),
                 _ => write!(f, ",{address}"),
             }),
-            Kind::Name(Name { host, port, server }) => {
+            Kind::Name(Name { host, port, server, protocol }) => {
                 match server {
                     Some(server) => write!(f, "dns://{server}/{host}")?,
-                    None => write!(f, "greenwave://{host}")?,
+                    None => write!(f, "{}://{host}", protocol.scheme())?,
                 }
                 port.map_or(Ok(()), |port| write!(f, ":{port}"))
             }
@@ -268,6 +325,10 @@ mod tests {
             "greenwave://kv",
             "greenwave://_rpc._tcp.kv.default.svc.cluster.local.",
             "dns://10.0.0.53:53/kv.example:7000",
+            "grpc://10.0.0.1:7000",
+            "grpc://10.0.0.1:7000,grpc://[::1]:7000",
+            "grpcs://kv.example:443",
+            "grpc://kv.example",
         ] {
             assert_eq!(target(text).to_string(), text);
         }
@@ -294,6 +355,7 @@ mod tests {
             Kind::Name(name) => name.srv(),
             other => panic!("{other:?}"),
         };
+        assert_eq!(srv("grpc://kv.example").as_deref(), Some("_grpc._tcp.kv.example"));
         assert_eq!(srv("greenwave://kv.example:7000"), None);
         assert_eq!(srv("greenwave://kv.example").as_deref(), Some("_greenwave._tcp.kv.example"));
         assert_eq!(srv("dns:///_rpc._tcp.kv").as_deref(), Some("_rpc._tcp.kv"));

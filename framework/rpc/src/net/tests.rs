@@ -88,7 +88,7 @@ fn an_idle_connection_is_never_swept() {
     let mut client = timed(&network);
     let key = client.0.open(route(SERVER));
     let context = crate::context::Context::unlimited();
-    let method = crate::wire::MethodId::of("any");
+    let method = MethodId::of("any");
     let mut events = Vec::new();
     let now = Time::from_nanos(1);
     let request = Request { token: 0, terms: context.into(), method, started: now };
@@ -117,7 +117,7 @@ fn idle_connections_are_not_visited_by_the_sweeps_for_others() {
     let visits_beside = |idle: usize| {
         let network = Network::new(0);
         let (mut net, mut client) = (serving(&network), timed(&network));
-        let method = crate::wire::MethodId::of("any");
+        let method = MethodId::of("any");
         let (mut events, mut now) = (Vec::new(), Time::from_nanos(1));
         let keys: Vec<PeerKey> = (0..=idle).map(|_| client.0.open(route(SERVER))).collect();
         for (token, key) in keys.iter().enumerate() {
@@ -152,7 +152,7 @@ fn what_became_of_an_abandoned_call_is_not_reported() {
     let mut events = Vec::new();
     let now = Time::from_nanos(1);
     let context = crate::context::Context::born(now, greenwave_policy::Budget::from_nanos(-5), true);
-    let method = crate::wire::MethodId::of("any");
+    let method = MethodId::of("any");
     client.call(key, Request { token: 3, terms: context.into(), method, started: now }, Vec::new(), now, &mut events);
     assert_eq!(events.len(), 1, "it had no time left");
     client.abandon(key, 3, &mut events);
