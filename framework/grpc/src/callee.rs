@@ -18,6 +18,7 @@ mod receiving;
 mod streaming;
 #[cfg(test)]
 mod tests;
+mod web;
 
 use crate::headers::Last;
 use crate::message::Incoming;
@@ -30,11 +31,13 @@ use greenwave_proto::connection::CalleeEvent;
 use greenwave_proto::limits::Limits;
 use greenwave_proto::status::Status;
 use greenwave_proto::wire::{CallId, MethodId};
+use greenwave_web::WebSettings;
 use keeping::Keeping;
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
+use web::Web;
 
 /// How a connection came to its end.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -117,6 +120,8 @@ pub struct GrpcCallee {
     asked: Option<(MethodId, bool)>,
     takes_streams: Option<TakesStreams>,
     refuses: Option<Refuses>,
+    /// How calls of Connect and gRPC-Web are taken, if they are.
+    web: Option<WebSettings>,
     usual: Usual,
     last: Last,
     settings: GrpcSettings,
@@ -161,6 +166,10 @@ struct Slot {
     /// What serves an open call, if it was said.
     task: Option<u32>,
     wants_receipt: bool,
+    /// What there is beside, of a call of Connect's or gRPC-Web's.
+    web: Option<Box<Web>>,
+    /// Of such a call: only the head of the answer is wanted.
+    bare: bool,
     /// The request is a stream.
     streams: bool,
     /// Whether it is to be refused was asked.
@@ -178,9 +187,8 @@ struct Slot {
     announced: usize,
     /// Of `held`.
     held: usize,
-    /// The lengths of messages that were handed out and are not known to be consumed, and what of the first of them is.
+    /// The lengths of messages that were handed out and are not known to be consumed.
     untaken: VecDeque<u32>,
-    consumed: usize,
     /// Bytes by which the stream's window is kept closed.
     late: usize,
 }
@@ -234,6 +242,7 @@ impl GrpcCallee {
             asked: None,
             takes_streams: None,
             refuses: None,
+            web: None,
             last: Last::default(),
             settings,
             limits: *limits,

@@ -2,11 +2,12 @@
 
 use crate::{GrpcCallee, GrpcSettings, PlainTransport};
 use greenwave_policy::{Deadline, Time};
-use greenwave_proto::connection::{Answer, Arrival, CalleeEvent, Extra, StreamMessage};
+use greenwave_proto::connection::{Answer, Arrival, CalleeEvent, Extra, StreamMessage, Taken};
 use greenwave_proto::limits::Limits;
 use greenwave_proto::receipt::Receipt;
 use greenwave_proto::status::{Code, Status};
 use greenwave_proto::wire::MethodId;
+use greenwave_web::WebSettings;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,13 +52,13 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
 }
 
 /// The headers of a call, each as a literal (RFC 7541, 6.2.2), with one more.
-fn headers(path: &[u8], name: &str, value: &[u8]) -> Vec<u8> {
+fn headers(path: &[u8], kind: &str, name: &str, value: &[u8]) -> Vec<u8> {
     let all: [(&str, &[u8]); 6] = [
         (":method", b"POST"),
         (":scheme", b"http"),
         (":path", path),
         (":authority", b"here"),
-        ("content-type", b"application/grpc"),
+        ("content-type", kind.as_bytes()),
         (name, value),
     ];
     let entry =
@@ -75,6 +76,7 @@ pub fn callee(steps: &[u8]) {
     let mut now = Time::ZERO;
     let mut callee = GrpcCallee::new(&limits, GrpcSettings::new().trust_envoy(true), now);
     callee.set_takes_streams(Arc::new(|method| method == MethodId::of("a.A/Two")));
+    callee.set_web(WebSettings::new().json_bytes(60));
     let mut calls: Vec<Arrival> = Vec::new();
     let mut input = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
     input.extend(frame(4, 0, 0, &[]));
@@ -87,7 +89,10 @@ pub fn callee(steps: &[u8]) {
                 let name = ["grpc-timeout", "x-envoy-expected-rq-timeout-ms", "key-bin", "te", "content-type"];
                 let name = name[usize::from(steps.byte()) % name.len()];
                 let path = if steps.byte() & 1 == 0 { b"/a.A/One" } else { b"/a.A/Two" };
-                input.extend(frame(1, 4 | steps.byte() & 1, stream, &headers(path, name, steps.take(4))));
+                let kinds =
+                    ["application/grpc", "application/json", "application/grpc-web", "application/grpc-web-text"];
+                let kind = kinds[usize::from(steps.byte()) % kinds.len()];
+                input.extend(frame(1, 4 | steps.byte() & 1, stream, &headers(path, kind, name, steps.take(4))));
             }
             4 | 5 => {
                 let len = steps.byte() % 120;
@@ -117,7 +122,7 @@ pub fn callee(steps: &[u8]) {
             9 if !calls.is_empty() => {
                 let call = calls[usize::from(steps.byte()) % calls.len()].call;
                 match steps.byte() % 3 {
-                    0 => callee.consumed(call, usize::from(steps.byte())),
+                    0 => callee.consumed(call, Taken::one(usize::from(steps.byte()))),
                     1 => callee.begin_answer(call, &[1, b'y', 0, 1, b'1']),
                     _ => {
                         let body = vec![7; usize::from(steps.byte()) * 300];

@@ -95,7 +95,7 @@ pub fn callee(steps: &[u8]) {
                         len => Ok(vec![7; usize::from(len) * 300]),
                     };
                     let (receipt, deadline) = (Receipt::default(), Deadline::NEVER);
-                    callee.answer(Answer { call: arrival.call, result, receipt, deadline });
+                    callee.answer(Answer { call: arrival.call, result, receipt, deadline, extra: None });
                 }
             }
             _ => match steps.byte() {

@@ -17,7 +17,11 @@ impl GrpcCallee {
     pub fn answer(&mut self, answer: Answer) {
         let Some(slot) = self.open_slot(answer.call) else { return };
         self.keeping.answered = true;
-        let there = &self.slots[usize::from(slot)];
+        let there = &mut self.slots[usize::from(slot)];
+        if let Some(web) = there.web.take() {
+            self.answer_web(slot, &web, answer);
+            return self.free_slot(slot);
+        }
         let (stream, has_begun) = (there.stream, there.has_begun);
         let receipt = there.wants_receipt.then_some(&answer.receipt);
         // Of a call that the peer has taken back nothing is sent.

@@ -1,10 +1,11 @@
 //! How requests come in.
 
+use super::web;
 use super::{GrpcCallee, NONE, Over, Phase, REFILL, Reading, Slot, call_in};
 use crate::headers::{Call, Refused};
 use crate::message::Incoming;
 use crate::replies::{self, Pairs};
-use greenwave_http2::{Event, Reason as HttpReason, Stream};
+use greenwave_http2::{Event, Name, Reason as HttpReason, Stream};
 use greenwave_policy::{Budget, Deadline, Time};
 use greenwave_proto::Coding;
 use greenwave_proto::connection::{Arrival, CalleeEvent};
@@ -29,7 +30,14 @@ impl GrpcCallee {
                     match event {
                         Event::Headers { stream, fields, end } => {
                             let call = self.last.read(&fields, self.settings.trusts_envoy);
-                            self.begin(reading, stream, call, end);
+                            match (call, &self.web) {
+                                (Err(Refused::Http(_)), Some(settings)) => {
+                                    let asked = web::read(&fields, settings, &self.limits);
+                                    let bare = fields.value(Name::METHOD) == Some(b"HEAD");
+                                    self.begin_web(reading, stream, asked, bare, end);
+                                }
+                                (call, _) => self.begin(reading, stream, call, end),
+                            }
                         }
                         Event::Data { stream, bytes, end } => {
                             let (len, most) = (bytes.len(), self.limits.most_message_bytes());
@@ -126,10 +134,7 @@ impl GrpcCallee {
         if self.assembling + announced > most {
             return self.refuse(reading, stream, &too_much(self.assembling + announced, most));
         }
-        let Some(slot) = self.take_slot(stream) else {
-            self.http.reset(stream, HttpReason::REFUSED_STREAM);
-            return (reading.sink)(CalleeEvent::Refused);
-        };
+        let Some(slot) = self.take_slot_or_refuse(reading, stream) else { return };
         let streams = self.takes_streams(call.method);
         let there = &mut self.slots[usize::from(slot)];
         there.stream = stream;
@@ -154,6 +159,16 @@ impl GrpcCallee {
         } else {
             self.expect_more(reading.now);
         }
+    }
+
+    #[inline]
+    pub(super) fn take_slot_or_refuse(&mut self, reading: &mut Reading<'_>, stream: Stream) -> Option<u16> {
+        let slot = self.take_slot(stream);
+        if slot.is_none() {
+            self.http.reset(stream, HttpReason::REFUSED_STREAM);
+            (reading.sink)(CalleeEvent::Refused);
+        }
+        slot
     }
 
     #[inline]
@@ -194,6 +209,8 @@ impl GrpcCallee {
             stream,
             task: None,
             wants_receipt: false,
+            web: None,
+            bare: false,
             streams: false,
             was_asked: false,
             has_begun: false,
@@ -206,7 +223,6 @@ impl GrpcCallee {
             announced: 0,
             held: 0,
             untaken: VecDeque::new(),
-            consumed: 0,
             late: 0,
         });
         Some(slot)
@@ -229,6 +245,7 @@ impl GrpcCallee {
         self.keeping.ended = true;
         there.phase = Phase::Free;
         there.metadata = None;
+        there.web = None;
         self.assembling -= std::mem::take(&mut there.announced);
         if there.streams {
             self.held -= there.drop_untaken();
@@ -261,7 +278,8 @@ impl GrpcCallee {
         }
         let stream = there.stream;
         there.progressed = reading.now;
-        let announced = there.metadata.as_ref().map_or(0, |metadata| metadata.len()) + there.incoming.announced();
+        let message = there.web.as_ref().map_or_else(|| there.incoming.announced(), |web| web.announced());
+        let announced = there.metadata.as_ref().map_or(0, |metadata| metadata.len()) + message;
         self.assembling += announced - std::mem::replace(&mut there.announced, announced);
         self.http.consumed(stream, len);
         let (held, most) = (self.assembling, self.limits.most_assembly_bytes());
@@ -284,11 +302,12 @@ impl GrpcCallee {
     fn give_up(&mut self, reading: &mut Reading<'_>, slot: u16, status: Option<&Status>) {
         let there = &mut self.slots[usize::from(slot)];
         there.incoming.clear();
-        let stream = there.stream;
+        let (stream, web) = (there.stream, there.web.take());
         self.free_slot(slot);
-        match status {
-            Some(status) => self.refuse(reading, stream, status),
-            None => (reading.sink)(CalleeEvent::Withdrawn),
+        match (status, web) {
+            (Some(status), Some(web)) => self.give_up_web(reading, stream, &web, status),
+            (Some(status), None) => self.refuse(reading, stream, status),
+            (None, _) => (reading.sink)(CalleeEvent::Withdrawn),
         }
     }
 
@@ -323,8 +342,13 @@ impl GrpcCallee {
 
     /// All of a request is there.
     #[inline]
-    fn arrive_whole(&mut self, reading: &mut Reading<'_>, slot: u16) {
-        match self.slots[usize::from(slot)].incoming.finish() {
+    pub(super) fn arrive_whole(&mut self, reading: &mut Reading<'_>, slot: u16) {
+        let there = &mut self.slots[usize::from(slot)];
+        let message = match &mut there.web {
+            None => there.incoming.finish(),
+            Some(web) => web.finish(),
+        };
+        match message {
             Ok(body) => {
                 self.receiving -= 1;
                 if self.receiving == 0 {
@@ -350,10 +374,10 @@ impl GrpcCallee {
             birth: there.received,
             parallel_unit: false,
             streams: there.streams,
-            answer_streams: true,
+            answer_streams: there.web.is_none(),
             received: there.received,
             metadata: there.metadata.take(),
-            coding: Coding::PLAIN,
+            coding: there.web.as_ref().map_or(Coding::PLAIN, |web| web.coding),
             body,
         }));
     }

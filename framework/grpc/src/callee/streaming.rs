@@ -4,7 +4,7 @@ use super::receiving::too_much;
 use super::{GrpcCallee, NONE, Reading, STREAM_WINDOW, Slot, call_in};
 use crate::message::more_than_one;
 use greenwave_policy::Deadline;
-use greenwave_proto::connection::{CalleeEvent, StreamMessage};
+use greenwave_proto::connection::{CalleeEvent, StreamMessage, Taken};
 use greenwave_proto::status::{Code, Status};
 use greenwave_proto::wire::{CallId, MESSAGE_COST};
 
@@ -71,12 +71,12 @@ impl GrpcCallee {
         }
     }
 
-    /// Whoever serves a call has taken so many bytes of its request's messages, or an empty one: as much more may come. The stream's window is
-    /// kept closed while more than half of one is not taken; a message that is longer comes in all the same.
-    pub fn consumed(&mut self, call: CallId, bytes: usize) {
+    /// Whoever serves a call has taken so many of its request's messages: as much more may come. The stream's window is kept
+    /// closed while more than half of one is not taken; a message that is longer comes in all the same.
+    pub fn consumed(&mut self, call: CallId, taken: Taken) {
         let Some(slot) = self.open_slot(call) else { return };
         let there = &mut self.slots[usize::from(slot)];
-        self.held -= there.take_untaken(bytes);
+        self.held -= there.take_untaken(taken.messages);
         self.open_stream_window(slot);
         self.open_window();
     }
@@ -107,30 +107,19 @@ impl GrpcCallee {
 }
 
 impl Slot {
-    /// So many bytes of the messages that were handed out are consumed, or an empty one. What those cost that are whole.
-    fn take_untaken(&mut self, bytes: usize) -> usize {
-        let before = self.held;
-        self.consumed += bytes;
-        let mut may_be_empty = bytes == 0;
-        while let Some(&len) = self.untaken.front()
-            && len as usize <= self.consumed
-            && (self.consumed > 0 || std::mem::take(&mut may_be_empty))
-        {
-            self.untaken.pop_front();
-            self.consumed -= len as usize;
-            self.held -= cost(len as usize);
-        }
-        if self.untaken.is_empty() {
-            self.consumed = 0;
-        }
-        before - self.held
+    /// So many of the messages that were handed out are consumed. What those cost.
+    fn take_untaken(&mut self, messages: usize) -> usize {
+        let messages = messages.min(self.untaken.len());
+        let cost = self.untaken.drain(..messages).map(|len| cost(len as usize)).sum();
+        self.held -= cost;
+        cost
     }
 
     /// Gives up what is there of a stream. What that cost.
     pub(super) fn drop_untaken(&mut self) -> usize {
         self.incoming.clear();
         self.untaken.clear();
-        (self.consumed, self.late) = (0, 0);
+        self.late = 0;
         std::mem::take(&mut self.held)
     }
 
@@ -142,6 +131,9 @@ impl Slot {
         most: usize,
         buffer: &mut dyn FnMut(usize) -> Vec<u8>,
     ) -> Result<(), Status> {
+        if let Some(web) = &mut self.web {
+            return web.add(bytes, buffer);
+        }
         self.incoming.add(&mut bytes, most, buffer)?;
         if bytes.is_empty() { Ok(()) } else { Err(more_than_one()) }
     }

@@ -1,10 +1,12 @@
 //! A serving end and a client of `h2`, with memory between them.
 
 mod pipe;
+mod web;
 
 use super::*;
 use bytes::Bytes;
 use greenwave_policy::Deadline;
+use greenwave_proto::connection::Taken;
 use greenwave_proto::connection::{Answer, Arrival, Extra, StreamMessage};
 use greenwave_proto::receipt::Receipt;
 use greenwave_proto::status::{Code, Status};
@@ -603,14 +605,14 @@ fn a_stream_is_not_sent_more_than_is_taken_and_long_messages_pass() {
     assert!(count * each <= 3 * STREAM_WINDOW as usize / 2 && count > 0, "{count}");
     let mut taken = 0;
     while count < 20 {
-        pair.callee.consumed(call, (count - taken) * each);
+        pair.callee.consumed(call, Taken { messages: count - taken, bytes: (count - taken) * each });
         taken = count;
         pair.run();
         let more = messages(&mut pair).len();
         assert!(more > 0, "it goes on after {count}");
         count += more;
     }
-    pair.callee.consumed(call, (count - taken) * each);
+    pair.callee.consumed(call, Taken { messages: count - taken, bytes: (count - taken) * each });
     stream.send_data(framed(&vec![7; 5_000_000]), true).unwrap();
     pair.run();
     assert_eq!(messages(&mut pair)[0].len(), 5_000_000);
@@ -628,7 +630,7 @@ fn empty_messages_stay_with_the_peer_until_they_are_taken() {
     let mut count = messages(&mut pair).len();
     assert!(count < 1_000_000, "{count}");
     for _ in 0..count {
-        pair.callee.consumed(call, 0);
+        pair.callee.consumed(call, Taken::one(0));
     }
     pair.run();
     count = messages(&mut pair).len();

@@ -16,7 +16,7 @@ impl WebCallee {
         match self.exchanges.pop_front() {
             Some(Exchange::Open { style, keep, bare, .. }) => {
                 let keep = keep && !self.is_leaving;
-                let response = style.answer(answer.result, &answer.receipt);
+                let response = style.answer(answer.result, &answer.receipt, &answer.extra.unwrap_or_default());
                 self.put(written(&response, keep));
                 if !bare {
                     response.body.into_iter().for_each(|part| self.put(part));

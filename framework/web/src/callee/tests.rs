@@ -71,7 +71,13 @@ impl Served {
     fn answer(&mut self, result: Result<&str, Status>) {
         let arrival = self.calls.pop().expect("a call is there");
         let (call, result) = (arrival.call, result.map(|text| text.as_bytes().to_vec()));
-        self.callee.answer(Answer { call, result, receipt: Receipt::default(), deadline: Deadline::NEVER });
+        self.callee.answer(Answer {
+            call,
+            result,
+            receipt: Receipt::default(),
+            deadline: Deadline::NEVER,
+            extra: None,
+        });
         self.transmit();
     }
 
@@ -352,7 +358,7 @@ fn answers_to_other_calls_are_dropped() {
     served.send(post("2").as_bytes());
     served.said();
     let (receipt, deadline) = (Receipt::default(), Deadline::NEVER);
-    served.callee.answer(Answer { call, result: Ok(Vec::new()), receipt, deadline });
+    served.callee.answer(Answer { call, result: Ok(Vec::new()), receipt, deadline, extra: None });
     served.transmit();
     assert_eq!((served.said().as_str(), served.callee.open_calls().count()), ("", 1));
 }

@@ -10,7 +10,7 @@ use anyhow::Context;
 use serde::Deserialize;
 
 use crate::run::Run;
-use crate::tools::{self, Missing};
+use greenwave_bench::tools::{self, Missing};
 use greenwave_bench::rounds::{Figures, figures};
 
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fabric/ping_pong.c");

@@ -10,7 +10,7 @@ use anyhow::Context;
 
 use crate::harness::Figures;
 use crate::run::Run;
-use crate::tools::{self, Missing};
+use greenwave_bench::tools::{self, Missing};
 use greenwave_bench::pin;
 use greenwave_bench::process::ServerProcess;
 

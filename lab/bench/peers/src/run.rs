@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 
 use crate::case::Case;
-use crate::cpu;
+use greenwave_bench::cpu;
 use crate::harness::{Figures, Recorder};
 use crate::system::System;
 use greenwave_bench::benchmark::Named as _;
