@@ -106,7 +106,7 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     let id = || (0_u32..8).prop_map(|index| 2 * index + 1);
     prop_oneof![
-        2 => any::<bool>().prop_map(|end| Step::Open(end)),
+        2 => any::<bool>().prop_map(Step::Open),
         2 => id().prop_map(Step::Respond),
         4 => (any::<bool>(), id(), prop_oneof![0_usize..100, 0_usize..100_000], prop::bool::weighted(0.2))
             .prop_map(|(side, id, len, end)| Step::Send(side, id, len, end)),
