@@ -312,7 +312,10 @@ impl GrpcCallee {
         transport: &mut T,
         sink: &mut dyn FnMut(CalleeEvent),
     ) -> Result<(), T::Error> {
+        let before = self.http.queued_in_all();
         let sent = self.transmit_all(now, transport, sink);
+        // While an answer goes out, clients measure how fast that is by PINGs.
+        self.keeping.answered |= self.http.queued_in_all() < before;
         let (written, queued) = (self.http.written(), self.http.unreported());
         if written + queued == 0 {
             self.timers.unsent = Time::MAX;
