@@ -14,6 +14,7 @@
 
 mod answering;
 mod keeping;
+mod over;
 mod receiving;
 mod streaming;
 #[cfg(test)]
@@ -32,40 +33,12 @@ use greenwave_proto::limits::Limits;
 use greenwave_proto::wire::{CallId, MethodId};
 use greenwave_web::WebSettings;
 use keeping::Keeping;
+pub use over::Over;
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use web::Web;
-
-/// How a connection came to its end.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Over {
-    /// Both sides are done with it.
-    #[error("closed in order")]
-    Closed,
-    /// The peer broke the rules of HTTP/2, or said that this side did.
-    #[error("HTTP/2: {0}")]
-    Broken(String),
-    /// The peer did not begin in time.
-    #[error("no HTTP/2 connection was begun in {0:?}")]
-    Handshake(Duration),
-    /// The peer neither read nor wrote what it had begun.
-    #[error("no progress in {0:?}")]
-    Stalled(Duration),
-    /// The peer sent a part of a frame, or of a call's headers, and no more.
-    #[error("a frame that was begun did not go on in {0:?}")]
-    Unfinished(Duration),
-    /// The peer did not answer a PING.
-    #[error("not a word in {0:?} after it was asked whether it is there")]
-    Silent(Duration),
-    /// The connection is as old as any may become, and its last calls took longer than they were given.
-    #[error("it was older than {0:?}")]
-    Old(Duration),
-    /// The peer goes on writing and doesn't read.
-    #[error("{0} bytes can't be taken in, as the peer doesn't read what is sent to it")]
-    Unread(usize),
-}
 
 /// Bytes that may wait to be read while the output is full: more than a window of data and the headers of all streams.
 const INPUT_MOST: usize = 4 << 20;
@@ -90,8 +63,9 @@ const NONE: u16 = u16::MAX;
 pub struct GrpcCallee {
     http: Connection,
     over: Option<Over>,
-    /// What arrived and can't be read yet.
+    /// What arrived and could not be read yet, and how many bytes of it were since.
     input: Vec<u8>,
+    input_read: usize,
     /// By their slots: the generation of the last call there, and what is there now.
     slots: Vec<Slot>,
     free: Vec<u16>,
@@ -216,6 +190,7 @@ impl GrpcCallee {
             http,
             over: None,
             input: Vec::new(),
+            input_read: 0,
             slots: Vec::new(),
             free: Vec::new(),
             of_stream: Vec::new(),
@@ -262,19 +237,30 @@ impl GrpcCallee {
             self.input.extend_from_slice(bytes);
             self.read_kept(reading);
         }
-        let unread = self.input.len();
+        let unread = self.unread();
         if unread > INPUT_MOST {
             self.end(Over::Unread(unread));
         }
     }
 
+    /// Bytes that arrived and were not read.
+    fn unread(&self) -> usize {
+        self.input.len() - self.input_read
+    }
+
     /// Reads what arrived before and could not be read then.
     fn read_kept(&mut self, reading: &mut Reading<'_>) {
         let mut input = std::mem::take(&mut self.input);
-        let left = self.read(reading, &input).len();
-        input.drain(..input.len() - left);
-        if input.is_empty() && input.capacity() > IDLE_MOST {
-            input = Vec::new();
+        let left = self.read(reading, &input[self.input_read..]).len();
+        self.input_read = input.len() - left;
+        if left == 0 {
+            input.clear();
+            input.shrink_to(IDLE_MOST);
+            self.input_read = 0;
+        } else if self.input_read > left {
+            // Each byte that is moved makes up for one that goes.
+            input.drain(..self.input_read);
+            self.input_read = 0;
         }
         self.input = input;
     }
@@ -290,7 +276,10 @@ impl GrpcCallee {
         transport: &mut T,
         sink: &mut dyn FnMut(CalleeEvent),
     ) -> Result<(), T::Error> {
+        let before = self.http.queued_in_all();
         let sent = self.transmit_all(now, transport, sink);
+        // While an answer goes out, clients measure how fast that is by PINGs.
+        self.keeping.answered |= self.http.queued_in_all() < before;
         let (written, queued) = (self.http.written(), self.http.unreported());
         if written + queued == 0 {
             self.timers.unsent = Time::MAX;
@@ -332,9 +321,9 @@ impl GrpcCallee {
             if self.input.is_empty() || !self.http.wants_input() || self.over.is_some() {
                 return Ok(());
             }
-            let before = self.input.len();
+            let before = self.unread();
             self.read_kept(&mut Reading { now, buffer: &mut Vec::with_capacity, sink });
-            if self.input.len() == before {
+            if self.unread() == before {
                 return Ok(());
             }
         }
@@ -389,6 +378,7 @@ impl GrpcCallee {
 
     fn shut<T: PlainTransport>(&mut self, now: Time, transport: &mut T, reason: Reason) {
         self.input.clear();
+        self.input_read = 0;
         self.http.abort(reason, b"");
         // It is closed next, so whatever fails does so for good reason.
         let _ = self.transmit(now, transport, &mut |_| {});
@@ -461,7 +451,7 @@ impl GrpcCallee {
         // An empty message of five bytes is counted as 64.
         assert!(self.held <= self.limits.most_assembly_bytes() / 2 + 14 * CONNECTION_WINDOW as usize);
         // What came with the last bytes before the end.
-        assert!(self.input.len() <= INPUT_MOST + (64 << 10));
+        assert!(self.unread() <= INPUT_MOST + (64 << 10));
     }
 }
 

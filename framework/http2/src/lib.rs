@@ -42,6 +42,8 @@ mod frame;
 pub mod fuzzing;
 mod hpack;
 mod order;
+#[cfg(test)]
+mod pair_tests;
 mod reason;
 mod settings;
 mod streams;

@@ -27,7 +27,7 @@ pub(super) struct Keeping {
     /// When it asked last.
     ping: Option<Time>,
     too_soon: u32,
-    /// Something of an answer was handed in since.
+    /// Something of an answer was handed in or went out since.
     pub(super) answered: bool,
     /// A call was over since it was last sent from.
     pub(super) ended: bool,

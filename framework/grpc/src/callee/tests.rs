@@ -735,6 +735,34 @@ fn who_asks_too_often_whether_this_side_is_there_is_sent_away() {
     assert_eq!(pair.callee.over(), None);
 }
 
+/// Clients find out by PINGs how much can be under way, while a long answer comes.
+#[test]
+fn who_asks_while_an_answer_goes_out_is_not_sent_away() {
+    let mut pair = Pair::with(Limits::new(), client::Builder::new().initial_window_size(1 << 20));
+    let _response = pair.call(&[], b"");
+    let arrival = pair.arrived().unwrap();
+    pair.callee.answer(Answer {
+        call: arrival.call,
+        result: Ok(vec![7; 60_000]),
+        receipt: Receipt::default(),
+        deadline: Deadline::NEVER,
+        extra: None,
+    });
+    pair.wire.room = 1000;
+    let mut rounds = 0;
+    while pair.callee.has_output() {
+        pair.callee.transmit(pair.now, &mut pair.wire, &mut |_| {}).unwrap();
+        pair.wire.bytes.clear();
+        pair.callee.receive(pair.now, &PING, &mut Vec::with_capacity, &mut |_| {});
+        rounds += 1;
+        assert!(rounds < 70 || pair.callee.over().is_some());
+        if pair.callee.http.queued_in_all() > 0 {
+            assert_eq!(pair.callee.over(), None);
+        }
+    }
+    assert!(rounds > 50);
+}
+
 #[test]
 fn who_is_silent_is_asked_and_closed_on_if_it_does_not_answer() {
     let (time, timeout) = (Duration::from_secs(60), Duration::from_secs(5));

@@ -79,6 +79,13 @@ impl Connection {
         self.out.len() - self.out_at
     }
 
+    /// Bytes of data in the queues of all streams.
+    #[must_use]
+    #[inline]
+    pub fn queued_in_all(&self) -> usize {
+        self.queued
+    }
+
     /// Bytes of data in the queues of the streams that are not [reported](Self::report_sent).
     #[must_use]
     #[inline]
