@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
-use std::iter::{Repeat, Take, repeat};
+use std::iter::{RepeatN, repeat_n};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -92,10 +92,10 @@ struct Many;
 
 impl ServerStreamingService<Bytes> for Many {
     type Response = Bytes;
-    type ResponseStream = tokio_stream::Iter<Take<Repeat<Result<Bytes, Status>>>>;
+    type ResponseStream = tokio_stream::Iter<RepeatN<Result<Bytes, Status>>>;
     type Future = Ready<Result<Response<Self::ResponseStream>, Status>>;
 
     fn call(&mut self, request: Request<Bytes>) -> Self::Future {
-        ready(Ok(Response::new(tokio_stream::iter(repeat(Ok(request.into_inner())).take(MESSAGES)))))
+        ready(Ok(Response::new(tokio_stream::iter(repeat_n(Ok(request.into_inner()), MESSAGES)))))
     }
 }
