@@ -56,7 +56,6 @@ impl Channel {
     ///
     /// # Errors
     /// A setting that can't be meant; a name, without the cargo feature `resolver`.
-    #[expect(clippy::needless_pass_by_value, reason = "as with `new`: settings are made for a channel")]
     pub fn to(target: Target, config: ChannelConfig) -> Result<Self, ConfigError> {
         config.validate()?;
         let resolves = cfg!(feature = "resolver") || !matches!(target.kind(), TargetKind::Name(_));

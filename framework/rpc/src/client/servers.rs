@@ -182,7 +182,6 @@ impl Servers {
     }
 
     #[cfg(not(feature = "resolver"))]
-    #[expect(clippy::unused_self, reason = "as with the feature `resolver`")]
     fn ask(self: &Arc<Self>) -> Result<(), Status> {
         Err(Status::refused(Reason::Unreachable, "this was built without the feature `resolver`"))
     }

@@ -39,6 +39,16 @@ fn calls_go_to_all_addresses_of_a_name() {
     assert_eq!(channel.call(&context(), ASK, b"").unwrap().receipt.children.len(), 2);
 }
 
+/// By the system's own settings, of which every system knows this name.
+#[test]
+fn a_name_without_a_dns_server_is_resolved_as_the_system_does() {
+    let server = serve(echo(Duration::ZERO));
+    let target = format!("greenwave://localhost:{}", socket(&server).port()).parse().unwrap();
+    let channel = Channel::to(target, ChannelConfig::default()).unwrap();
+    assert_eq!(channel.target().name(), Some("localhost"));
+    channel.call(&context(), ECHO, b"1").unwrap();
+}
+
 #[test]
 fn many_that_call_first_wait_for_one_look_up() {
     let server = serve(echo(Duration::ZERO));
