@@ -29,6 +29,7 @@ impl Stream {
             return;
         };
         self.mark = bound.posted.max(1);
+        self.outbox.lower(self.mark);
         self.flags.insert(SendFlags::EOR);
         // As long as there is any room at all the kernel takes a whole segment. So the room is that of so many, no more;
         // except that it grants 4608 bytes at least, in which there is room for three of the shortest.

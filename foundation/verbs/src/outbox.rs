@@ -245,6 +245,11 @@ impl Outbox {
         Ok(&self.flight.bytes[self.written..])
     }
 
+    /// The mark has come down to this: an owner who finds no room now waits to hear of it, as after a chunk.
+    pub(crate) fn lower(&mut self, mark: usize) {
+        self.starved |= self.unwritten() >= mark;
+    }
+
     /// Gives up what was posted and isn't flying.
     pub(crate) fn give_up_posted(&mut self) {
         self.filling = Load::default();
@@ -314,6 +319,17 @@ mod tests {
         let buffer = Arc::new([&[0xaa], body, &[0xbb]].concat());
         let chunk = Shared { head: [head, &[]], buffer: &buffer, range: 1..1 + body.len(), tail };
         outbox.push_shared(&chunk, head.len() + body.len() + tail.len(), MARK, spare);
+    }
+
+    /// Otherwise whoever posts something short, has the mark lowered, and finds no room for what is long, waits for ever.
+    #[test]
+    fn who_finds_no_room_because_the_mark_came_down_hears_when_there_is_some() {
+        let (mut outbox, mut spare) = (Outbox::default(), Spare::default());
+        outbox.push(&[&[1; 10]], 10, usize::MAX, &mut spare);
+        outbox.lower(1);
+        let len = flat(outbox.take_off()).len();
+        assert!(!outbox.advance(len - 1, 1, &mut spare));
+        assert!(outbox.advance(1, 1, &mut spare));
     }
 
     proptest! {

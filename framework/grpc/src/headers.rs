@@ -285,7 +285,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_value_makes_it_panic(name in "[a-z]{1,5}(-bin)?", value in "[!-~]{0,60}") {
-            let _ = read(&[(&name, &value)], true);
+            let _ = Reader::new().read(&[METHOD, TYPE, (&name, &value)], true);
         }
     }
 }

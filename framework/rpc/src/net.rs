@@ -27,6 +27,7 @@ use endpoint::Endpoint;
 use ends::{End, Ends, Peer};
 use greenwave_grpc::{GrpcSettings, TakesStreams};
 use greenwave_policy::{Backoff, Time};
+use greenwave_proto::connection::Taken;
 use greenwave_proto::connection::{Absolute, Answer, Arrival, Finished, Link, Setup, StreamEvent, StreamMessage};
 use greenwave_proto::outcome::Outcome;
 use greenwave_proto::sending::Sending;
@@ -308,11 +309,11 @@ impl Net {
         self.ends.mark(key.index);
     }
 
-    /// So many bytes of a call's messages were taken by whoever serves it.
-    pub(crate) fn consumed(&mut self, key: PeerKey, call: CallId, bytes: usize) {
+    /// So many of a call's messages were taken by whoever serves it.
+    pub(crate) fn consumed(&mut self, key: PeerKey, call: CallId, taken: Taken) {
         match self.ends.peer(key).map(|peer| &mut peer.end) {
-            Some(End::Callee(callee)) => callee.consumed(call, bytes),
-            Some(End::Plain(callee)) => callee.consumed(call, bytes),
+            Some(End::Callee(callee)) => callee.consumed(call, taken),
+            Some(End::Plain(callee)) => callee.consumed(call, taken),
             _ => return,
         }
         self.ends.mark(key.index);

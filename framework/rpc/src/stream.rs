@@ -46,7 +46,7 @@ use crate::receipt::Receipt;
 use crate::status::{Check, Code, Status};
 use crate::waiter::Waiter;
 use greenwave_policy::{Budget, Deadline};
-use greenwave_proto::connection::StreamMessage;
+use greenwave_proto::connection::{StreamMessage, Taken};
 use greenwave_proto::wire::{Meta, MetaError, push_meta};
 use greenwave_quanta::critical;
 use std::collections::VecDeque;
@@ -57,7 +57,7 @@ use std::time::Duration;
 /// Bytes of messages that may wait to be sent before a sender has to wait.
 const UNSENT_MOST: usize = 256 << 10;
 
-/// Bytes of messages that are taken before the loop is told so. Less than half of what a peer may send ahead.
+/// What is taken before the loop is told so, as a window counts it. Less than half of what a peer may send ahead.
 const TAKEN_LEAST: usize = 32 << 10;
 
 /// How often who waits looks whether the context was cancelled meanwhile, as everywhere else in this crate.
@@ -117,8 +117,8 @@ struct Arrived {
     leading: Option<Arc<[u8]>>,
     /// How it ended, once nothing more comes.
     end: Option<Result<Tail, Status>>,
-    /// Bytes that were taken since the loop was told.
-    taken: usize,
+    /// Messages that were taken since the loop was told.
+    taken: Taken,
     /// Nobody takes anything any more.
     is_left: bool,
     is_told: bool,
@@ -165,12 +165,12 @@ impl Inbound {
         waiter.wake();
     }
 
-    /// A message has come. Its bytes come back if nobody will take it.
-    pub(crate) fn push(&self, message: StreamMessage) -> usize {
-        let mut refused = 0;
+    /// A message has come. What it was is said if nobody will take it.
+    pub(crate) fn push(&self, message: StreamMessage) -> Option<Taken> {
+        let mut refused = None;
         self.bring(|state| {
             if state.is_left {
-                refused = message.body.len();
+                refused = Some(Taken::one(message.body.len()));
             } else {
                 state.messages.push_back(message);
             }
@@ -194,8 +194,8 @@ impl Inbound {
         self.change(|state| state.is_left)
     }
 
-    /// Bytes that were taken since the loop last asked.
-    pub(crate) fn taken(&self) -> usize {
+    /// Messages that were taken since the loop last asked.
+    pub(crate) fn taken(&self) -> Taken {
         self.change(|state| {
             state.is_told = false;
             std::mem::take(&mut state.taken)
@@ -207,8 +207,8 @@ impl Inbound {
         let mut tells = false;
         let next = self.change(|state| match (state.messages.pop_front(), &state.end) {
             (Some(message), _) => {
-                state.taken += message.body.len();
-                tells = state.taken >= TAKEN_LEAST && !std::mem::replace(&mut state.is_told, true);
+                state.taken += Taken::one(message.body.len());
+                tells = state.taken.cost() >= TAKEN_LEAST && !std::mem::replace(&mut state.is_told, true);
                 Some(Ok(Some(message)))
             }
             (None, Some(end)) => Some(end.clone().map(|_| None)),
@@ -437,7 +437,7 @@ impl Drop for Taking {
         let _dropped = self.0.change(|state| {
             state.is_left = true;
             let messages = std::mem::take(&mut state.messages);
-            state.taken += messages.iter().map(|message| message.body.len()).sum::<usize>();
+            messages.iter().for_each(|message| state.taken += Taken::one(message.body.len()));
             tells = !std::mem::replace(&mut state.is_told, true);
             messages
         });

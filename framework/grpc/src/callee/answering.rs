@@ -16,6 +16,7 @@ impl GrpcCallee {
     /// Answers an open call. An answer to a call that is not open is dropped: the connection it came on is another's.
     pub fn answer(&mut self, answer: Answer) {
         let Some(slot) = self.open_slot(answer.call) else { return };
+        self.keeping.answered = true;
         let there = &mut self.slots[usize::from(slot)];
         if let Some(web) = there.web.take() {
             self.answer_web(slot, &web, answer);
@@ -97,6 +98,7 @@ impl GrpcCallee {
         if message.body.len() > ANSWER_MOST {
             return;
         }
+        self.keeping.answered = true;
         if let Some(web) = self.slots[usize::from(slot)].web.take() {
             self.send_web(slot, &web, message.body);
             self.slots[usize::from(slot)].web = Some(web);

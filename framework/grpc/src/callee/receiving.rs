@@ -1,19 +1,17 @@
 //! How requests come in.
 
 use super::web;
-use super::{GrpcCallee, NONE, Over, Phase, REFILL, Reading, STREAM_WINDOW, Slot, call_in};
+use super::{GrpcCallee, NONE, Over, Phase, REFILL, Reading, Slot, call_in};
 use crate::headers::{Call, Refused};
-use crate::message::{Incoming, more_than_one};
+use crate::message::Incoming;
 use crate::replies::{self, Pairs};
 use greenwave_http2::{Event, Name, Reason as HttpReason, Stream};
 use greenwave_policy::{Budget, Deadline, Time};
 use greenwave_proto::Coding;
-use greenwave_proto::connection::{Arrival, CalleeEvent, StreamMessage};
+use greenwave_proto::connection::{Arrival, CalleeEvent};
 use greenwave_proto::status::{Code, Reason, Status};
 use greenwave_proto::wire::{CallId, MethodId};
-
-/// Of what a stream has that nobody has taken, more than this keeps its window closed, in bytes.
-const HELD_MOST: usize = STREAM_WINDOW as usize / 2;
+use std::collections::VecDeque;
 
 impl GrpcCallee {
     /// Reads, and gives what could not be read.
@@ -42,50 +40,40 @@ impl GrpcCallee {
                             }
                         }
                         Event::Data { stream, bytes, end } => {
-                            let len = bytes.len();
+                            let (len, most) = (bytes.len(), self.limits.most_message_bytes());
                             let slot = self.of_stream.get(stream.slot()).copied().unwrap_or(NONE);
-                            let added = match self.slots.get_mut(usize::from(slot)) {
-                                Some(there) if there.stream == stream && there.phase == Phase::Receiving => {
-                                    there.add(bytes, self.limits.most_message_bytes(), reading.buffer)
+                            match self.slots.get_mut(usize::from(slot)).filter(|there| there.stream == stream) {
+                                Some(there) if there.phase == Phase::Receiving => {
+                                    let added = there.add(bytes, most, reading.buffer);
+                                    self.go_on(reading, slot, added, len, end);
                                 }
-                                Some(there) if there.stream == stream && there.phase == Phase::Open => {
-                                    let (now, most) = (reading.now, &self.limits);
-                                    let call = call_in(slot, there.generation);
-                                    let sink = &mut *reading.sink;
-                                    let mut tell = |message: Vec<u8>| {
-                                        let message = StreamMessage { body: message, deadline: Deadline::NEVER };
-                                        sink(CalleeEvent::Message(call, message));
-                                    };
-                                    there.progressed = now;
-                                    let announced = there.announced;
-                                    let held = there.held;
-                                    let added = there.add_to_stream(
-                                        bytes,
-                                        most.most_message_bytes(),
-                                        reading.buffer,
-                                        &mut tell,
-                                    );
+                                Some(there) if there.phase == Phase::Open => {
+                                    let (announced, held) = (there.announced, there.held);
+                                    let added = there.add_to_stream(slot, bytes, most, reading);
                                     self.assembling = self.assembling - announced + there.announced;
                                     self.held = self.held - held + there.held;
                                     self.go_on_streaming(reading, slot, added, len, end);
-                                    continue;
                                 }
                                 // It was answered, or refused, before all of it was there.
                                 _ => {
                                     self.http.consumed(stream, len);
                                     self.http.release(len);
-                                    continue;
                                 }
-                            };
-                            self.go_on(reading, slot, added, len, end);
+                            }
                         }
                         Event::Trailers { stream, .. } => self.end_request(reading, stream),
                         Event::Reset { stream, .. } => self.notice_reset(reading, stream),
                         Event::Refused { .. } => (reading.sink)(CalleeEvent::Refused),
-                        Event::GoAway { .. } | Event::Settings | Event::Ping | Event::Pong(_) => {}
+                        Event::Ping => self.note_ping(reading.now),
+                        Event::GoAway { .. } | Event::Settings | Event::Pong(_) => {}
                     }
                 }
                 Ok(None) => break,
+                // It was sent away.
+                Err(_) if self.over.is_some() => {
+                    rest = &[];
+                    break;
+                }
                 Err(error) => {
                     self.end(Over::Broken(error.to_string()));
                     rest = &[];
@@ -152,7 +140,7 @@ impl GrpcCallee {
         there.stream = stream;
         (there.received, there.progressed) = (reading.now, reading.now);
         (there.method, there.budget, there.metadata) = (call.method, call.budget, call.metadata);
-        (there.wants_receipt, there.streams, there.has_ended, there.has_begun) =
+        (there.wants_receipt, there.streams, there.was_asked, there.has_begun) =
             (call.wants_receipt, streams, false, false);
         there.task = None;
         there.announced = announced;
@@ -224,7 +212,7 @@ impl GrpcCallee {
             web: None,
             bare: false,
             streams: false,
-            has_ended: false,
+            was_asked: false,
             has_begun: false,
             method: MethodId::of(""),
             budget: Budget::UNLIMITED,
@@ -234,6 +222,7 @@ impl GrpcCallee {
             incoming: Incoming::default(),
             announced: 0,
             held: 0,
+            untaken: VecDeque::new(),
             late: 0,
         });
         Some(slot)
@@ -253,15 +242,13 @@ impl GrpcCallee {
             }
             Phase::Open => self.open -= 1,
         }
+        self.keeping.ended = true;
         there.phase = Phase::Free;
         there.metadata = None;
         there.web = None;
         self.assembling -= std::mem::take(&mut there.announced);
         if there.streams {
-            there.incoming.clear();
-            let held = std::mem::take(&mut there.held);
-            there.late = 0;
-            self.held -= held;
+            self.held -= there.drop_untaken();
             self.open_window();
         }
         self.free.push(slot);
@@ -283,6 +270,12 @@ impl GrpcCallee {
         if end {
             return self.arrive_whole(reading, slot);
         }
+        if let Some(refuses) = &self.refuses
+            && !std::mem::replace(&mut there.was_asked, true)
+            && let Some(status) = refuses(there.method)
+        {
+            return self.give_up(reading, slot, Some(&status));
+        }
         let stream = there.stream;
         there.progressed = reading.now;
         let message = there.web.as_ref().map_or_else(|| there.incoming.announced(), |web| web.announced());
@@ -296,77 +289,6 @@ impl GrpcCallee {
         self.expect_more(reading.now);
     }
 
-    /// Parts of messages of a stream have come.
-    fn go_on_streaming(
-        &mut self,
-        reading: &mut Reading<'_>,
-        slot: u16,
-        added: Result<(), Status>,
-        len: usize,
-        end: bool,
-    ) {
-        self.release(len);
-        let (held, most) = (self.assembling, self.limits.most_assembly_bytes());
-        let there = &self.slots[usize::from(slot)];
-        let is_cut = end && there.incoming.is_begun();
-        let added = added.and_then(|()| {
-            if held > most {
-                Err(too_much(held, most))
-            } else if is_cut {
-                Err(Status::new(Code::Internal, "the request can't be read: it ends within a message"))
-            } else {
-                Ok(())
-            }
-        });
-        if let Err(status) = added {
-            return self.fail_open(reading, slot, &status);
-        }
-        self.open_stream_window(slot);
-        if end {
-            self.end_stream(reading, slot);
-        } else if self.slots[usize::from(slot)].incoming.is_begun() {
-            self.expect_more(reading.now);
-        }
-    }
-
-    /// Gives back to a stream's window what doesn't have to be kept from it.
-    fn open_stream_window(&mut self, slot: u16) {
-        let there = &mut self.slots[usize::from(slot)];
-        if there.held <= HELD_MOST && there.late > 0 {
-            let late = std::mem::take(&mut there.late);
-            self.http.consumed(there.stream, late);
-        }
-    }
-
-    /// Gives back to the connection's window, unless there is much that nobody has taken.
-    #[inline]
-    fn release(&mut self, len: usize) {
-        if self.held == 0 && self.withheld == 0 {
-            self.http.release(len);
-        } else {
-            self.withheld += len;
-            self.open_window();
-        }
-    }
-
-    fn open_window(&mut self) {
-        if self.held <= self.limits.most_assembly_bytes() / 2 {
-            self.http.release(std::mem::take(&mut self.withheld));
-        }
-    }
-
-    /// Whoever serves a call has taken so many bytes of its request's messages: as much more may come. The stream's window is
-    /// kept closed while more than half of one is not taken; a message that is longer comes in all the same.
-    pub fn consumed(&mut self, call: CallId, bytes: usize) {
-        let Some(slot) = self.open_slot(call) else { return };
-        let there = &mut self.slots[usize::from(slot)];
-        let bytes = bytes.min(there.held);
-        there.held -= bytes;
-        self.held -= bytes;
-        self.open_stream_window(slot);
-        self.open_window();
-    }
-
     /// The headers behind a request have come, which say nothing.
     fn end_request(&mut self, reading: &mut Reading<'_>, stream: Stream) {
         let Some(slot) = self.find(stream) else { return };
@@ -374,32 +296,6 @@ impl GrpcCallee {
             return self.arrive_whole(reading, slot);
         }
         self.go_on_streaming(reading, slot, Ok(()), 0, true);
-    }
-
-    fn end_stream(&mut self, reading: &mut Reading<'_>, slot: u16) {
-        let there = &mut self.slots[usize::from(slot)];
-        there.has_ended = true;
-        (reading.sink)(CalleeEvent::Ended(call_in(slot, there.generation)));
-    }
-
-    /// A call that is served fails because of what its peer sent: whoever serves it is told that nobody waits any more.
-    fn fail_open(&mut self, reading: &mut Reading<'_>, slot: u16, status: &Status) {
-        let there = &mut self.slots[usize::from(slot)];
-        let (stream, task) = (there.stream, there.task.map(|task| task as usize));
-        (reading.sink)(CalleeEvent::Cancelled(call_in(slot, there.generation), task));
-        self.fail_stream(slot, status);
-        self.http.reset(stream, HttpReason::NO_ERROR);
-        self.drop_request(slot);
-    }
-
-    /// What is held of an open call's request is given up.
-    fn drop_request(&mut self, slot: u16) {
-        let there = &mut self.slots[usize::from(slot)];
-        there.incoming.clear();
-        self.assembling -= std::mem::take(&mut there.announced);
-        self.held -= std::mem::take(&mut there.held);
-        there.late = 0;
-        self.open_window();
     }
 
     /// A request that is no call, or that the peer took back.
@@ -502,49 +398,6 @@ impl GrpcCallee {
     fn refuse(&mut self, reading: &mut Reading<'_>, stream: Stream, status: &Status) {
         self.usual.fail(&mut self.http, stream, status, &Pairs::default());
         (reading.sink)(CalleeEvent::Refused);
-    }
-}
-
-impl Slot {
-    /// Adds a part of the one message.
-    #[inline]
-    fn add(&mut self, mut bytes: &[u8], most: usize, buffer: &mut dyn FnMut(usize) -> Vec<u8>) -> Result<(), Status> {
-        if let Some(web) = &mut self.web {
-            return web.add(bytes, buffer);
-        }
-        self.incoming.add(&mut bytes, most, buffer)?;
-        if bytes.is_empty() { Ok(()) } else { Err(more_than_one()) }
-    }
-
-    /// Adds parts of messages, and tells of those that are whole.
-    fn add_to_stream(
-        &mut self,
-        mut bytes: &[u8],
-        most: usize,
-        buffer: &mut dyn FnMut(usize) -> Vec<u8>,
-        tell: &mut dyn FnMut(Vec<u8>),
-    ) -> Result<(), Status> {
-        let mut added = Ok(());
-        while !bytes.is_empty() {
-            let before = bytes.len();
-            match self.incoming.add(&mut bytes, most, buffer) {
-                Ok(is_whole) => {
-                    self.late += before - bytes.len();
-                    if is_whole {
-                        let message = self.incoming.take();
-                        self.held += message.len();
-                        // Its prefix is nobody's to take.
-                        tell(message);
-                    }
-                }
-                Err(status) => {
-                    added = Err(status);
-                    break;
-                }
-            }
-        }
-        self.announced = if self.incoming.is_begun() { self.incoming.announced() } else { 0 };
-        added
     }
 }
 

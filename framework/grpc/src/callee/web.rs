@@ -100,7 +100,7 @@ impl GrpcCallee {
         there.stream = stream;
         (there.received, there.progressed) = (reading.now, reading.now);
         (there.method, there.budget, there.metadata) = (method, budget, metadata);
-        (there.wants_receipt, there.streams, there.has_ended, there.has_begun) = (false, false, false, false);
+        (there.wants_receipt, there.streams, there.was_asked, there.has_begun) = (false, false, false, false);
         there.task = None;
         there.bare = bare;
         there.web = Some(web);

@@ -8,6 +8,7 @@ mod inflow;
 #[cfg(test)]
 mod tests;
 
+use crate::wire::MESSAGE_COST;
 use greenwave_policy::Deadline;
 use std::sync::Arc;
 
@@ -46,6 +47,34 @@ pub enum StreamEvent {
         /// Bytes.
         bytes: usize,
     },
+}
+
+/// Messages of a stream that whoever it is for has taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Taken {
+    /// How many.
+    pub messages: usize,
+    /// Their bytes.
+    pub bytes: usize,
+}
+
+impl Taken {
+    /// A message of so many bytes.
+    pub const fn one(bytes: usize) -> Self {
+        Self { messages: 1, bytes }
+    }
+
+    /// What they count for in a stream's window, about.
+    pub const fn cost(&self) -> usize {
+        self.bytes + self.messages * MESSAGE_COST as usize
+    }
+}
+
+impl std::ops::AddAssign for Taken {
+    fn add_assign(&mut self, more: Self) {
+        self.messages += more.messages;
+        self.bytes += more.bytes;
+    }
 }
 
 /// What an answer has beside its message.

@@ -168,7 +168,7 @@ impl Driven {
             return;
         }
         let taken = streams.inbound.taken();
-        if taken > 0 {
+        if taken.messages > 0 {
             net.tell_stream(*peer, taken, |caller, taken| caller.consumed(token, taken));
         }
         for item in streams.outbound.take() {
@@ -199,8 +199,10 @@ impl Driven {
     /// Takes a call back, and says since when it was under way.
     fn take_back(&mut self, token: usize) -> Option<Time> {
         let (peer, started, to) = self.calls.try_remove(token)?;
-        if let Receiver::Stream(stream, tag) = to {
-            self.names.over(|| name(&stream, tag), token);
+        match to {
+            Receiver::Stream(stream, tag) => self.names.over(|| name(&stream, tag), token),
+            Receiver::Open(_, streams) => streams.end(Err(Status::refused(Reason::Cancelled, ""))),
+            Receiver::Leader(_) | Receiver::Oneshot(_) => {}
         }
         self.net.abandon(peer, token, &mut self.events);
         Some(started)

@@ -9,6 +9,7 @@ use crate::wire::CallId;
 use greenwave_grpc::{GrpcCallee, PREFACE};
 use greenwave_policy::Time;
 use greenwave_proto::PlainTransport;
+use greenwave_proto::connection::Taken;
 use greenwave_proto::connection::{Answer, CalleeEvent, StreamMessage};
 use greenwave_verbs::{Close, EndpointId, VerbsError};
 use greenwave_web::{PREFACES, WebCallee};
@@ -135,9 +136,9 @@ impl PlainCallee {
         }
     }
 
-    pub(super) fn consumed(&mut self, call: CallId, bytes: usize) {
+    pub(super) fn consumed(&mut self, call: CallId, taken: Taken) {
         match self {
-            Self::Grpc(callee) => callee.consumed(call, bytes),
+            Self::Grpc(callee) => callee.consumed(call, taken),
             Self::Web(_) => {}
         }
     }

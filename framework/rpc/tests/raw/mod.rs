@@ -112,13 +112,11 @@ pub(crate) fn reply(call: CallId, body: &[u8], message_len: usize) -> Frame<'_> 
         reason: Reason::None,
         by_handler: false,
         receipts_len: 0,
-        leading_len: 0,
-        trailing_len: 0,
         queue: Duration::ZERO,
         service: Duration::ZERO,
         total: Duration::ZERO,
     };
-    Frame::Reply(Reply { header, receipts: &[], leading: &[], trailing: &[], body })
+    Frame::Reply(Reply { header, receipts: &[], body })
 }
 
 /// One end of a connection, by hand.

@@ -2,6 +2,7 @@
 //! before their answer.
 
 use super::{Answer, Callee, CalleeEvent, NO_TASK, Slot, known};
+use crate::connection::Taken;
 use crate::connection::link::Piece;
 use crate::connection::slot_of;
 use crate::connection::stream::{Inflow, StreamMessage, cost};
@@ -281,11 +282,11 @@ impl Callee {
 
     /// Whoever serves a call has taken so many bytes of its request's messages: as much more may come. An empty message that
     /// is taken alone is told of by a 0.
-    pub fn consumed(&mut self, call: CallId, bytes: usize) {
+    pub fn consumed(&mut self, call: CallId, taken: Taken) {
         let Some(special) = self.special(call).filter(|special| !special.answered) else { return };
         let Some(inflow) = &mut special.inflow else { return };
         let held = inflow.held();
-        let given = inflow.consume(bytes);
+        let given = inflow.consume(taken.messages);
         let freed = held - inflow.held();
         self.assembling -= freed;
         if let Some(bytes) = given {

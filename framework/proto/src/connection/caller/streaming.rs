@@ -1,6 +1,7 @@
 //! How a calling end sends and reads streams.
 
 use super::{Caller, Finished, Incoming, Open, Rest, Slot, Whereabouts};
+use crate::connection::Taken;
 use crate::connection::link::{Line, Piece};
 use crate::connection::stream::{Inflow, StreamEvent, StreamMessage};
 use crate::connection::timers::Timer;
@@ -92,11 +93,11 @@ impl Caller {
 
     /// Whoever made a call has taken so many bytes of its answer's messages: as much more may come. An empty message that is
     /// taken alone is told of by a 0.
-    pub fn consumed(&mut self, token: usize, bytes: usize) {
+    pub fn consumed(&mut self, token: usize, taken: Taken) {
         let Some(Whereabouts::Slot(slot)) = self.elsewhere.get(&token) else { return };
         let (generation, Slot::Open(open)) = &mut self.slots[*slot] else { return };
         if let Some(inflow) = open.inflow()
-            && let Some(bytes) = inflow.consume(bytes)
+            && let Some(bytes) = inflow.consume(taken.messages)
         {
             let call = call_in(*slot, *generation);
             self.link.push_control(Window { call, credits: 0, bytes }.encode());

@@ -22,8 +22,6 @@ pub(in crate::connection) struct Inflow {
     half: Option<Half>,
     /// The lengths of messages that were handed out, and are not known to be consumed.
     untaken: VecDeque<u32>,
-    /// Bytes that are known to be consumed of the first of them.
-    consumed: usize,
     /// What is consumed and not given back.
     owed: usize,
     held: usize,
@@ -46,7 +44,6 @@ impl Inflow {
             window: STREAM_WINDOW.into(),
             half: None,
             untaken: VecDeque::new(),
-            consumed: 0,
             owed: 0,
             held: 0,
             begun: false,
@@ -162,22 +159,13 @@ impl Inflow {
         }
     }
 
-    /// So many bytes of the messages that were handed out are consumed, or an empty one. How much more may be sent, once that
-    /// is worth telling: who has consumed everything and isn't told has three quarters of the window left.
-    pub(in crate::connection) fn consume(&mut self, bytes: usize) -> Option<u32> {
-        self.consumed += bytes;
-        let mut may_be_empty = bytes == 0;
-        while let Some(&len) = self.untaken.front()
-            && len as usize <= self.consumed
-            && (self.consumed > 0 || std::mem::take(&mut may_be_empty))
-        {
-            self.untaken.pop_front();
-            self.consumed -= len as usize;
+    /// So many of the messages that were handed out are consumed. How much more may be sent, once that is worth telling: who has
+    /// consumed everything and isn't told has three quarters of the window left.
+    pub(in crate::connection) fn consume(&mut self, messages: usize) -> Option<u32> {
+        let messages = messages.min(self.untaken.len());
+        for len in self.untaken.drain(..messages) {
             self.held -= cost(len as usize);
             self.owed += cost(len as usize);
-        }
-        if self.untaken.is_empty() {
-            self.consumed = 0;
         }
         if self.ended || self.discards || self.owed < STREAM_WINDOW as usize / 4 {
             return None;

@@ -3,6 +3,7 @@
 
 use super::super::bytes::Bytes;
 use super::Pair;
+use crate::connection::Taken;
 use crate::connection::{Arrival, CalleeEvent, Extra, Request, StreamEvent, StreamMessage, Terms};
 use crate::context::Context;
 use crate::outcome::Outcome;
@@ -117,12 +118,12 @@ impl Pair {
             (8..12, Some(call)) => self.callee.send(call, down.next(number, bytes)),
             (12..14, _) => {
                 if let Some(len) = down.untaken.pop_front() {
-                    self.caller.consumed(token, len);
+                    self.caller.consumed(token, Taken::one(len));
                 }
             }
             (_, Some(call)) => {
                 if let Some(len) = up.untaken.pop_front() {
-                    self.callee.consumed(call, len);
+                    self.callee.consumed(call, Taken::one(len));
                 }
             }
             _ => {}
@@ -206,9 +207,9 @@ impl Pair {
             if !std::mem::replace(&mut up.said_end, true) {
                 self.caller.end_stream(*token);
             }
-            down.untaken.drain(..).for_each(|len| self.caller.consumed(*token, len));
+            down.untaken.drain(..).for_each(|len| self.caller.consumed(*token, Taken::one(len)));
             if let Some(call) = stream.call {
-                up.untaken.drain(..).for_each(|len| self.callee.consumed(call, len));
+                up.untaken.drain(..).for_each(|len| self.callee.consumed(call, Taken::one(len)));
             }
         }
     }

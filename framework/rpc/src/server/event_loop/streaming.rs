@@ -45,8 +45,7 @@ impl EventLoop {
         let Some(streams) = self.streams.get(&(peer, call)) else { return };
         match news {
             News::Message(message) => {
-                let refused = streams.inbound.push(message);
-                if refused > 0 {
+                if let Some(refused) = streams.inbound.push(message) {
                     self.net.consumed(peer, call, refused);
                 }
             }
@@ -60,7 +59,7 @@ impl EventLoop {
         let Self { streams, net, .. } = self;
         let Some(streams) = streams.get(&(peer, call)) else { return };
         let taken = streams.inbound.taken();
-        if taken > 0 {
+        if taken.messages > 0 {
             net.consumed(peer, call, taken);
         }
         for item in streams.outbound.take() {
