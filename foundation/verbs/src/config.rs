@@ -178,8 +178,8 @@ mod tests {
 
     #[test]
     fn text_is_no_length_of_the_longest_chunk_either() {
-        let config = QueueConfig { chunk_bytes: 1 << 24, plain: &[*b"PRI ", *b"GET ", *b"POST"], ..Default::default() };
-        config.validate().unwrap();
+        const PREFACES: &[[u8; 4]] = &[*b"PRI ", *b"GET ", *b"POST"];
+        QueueConfig { chunk_bytes: 1 << 24, plain: PREFACES, ..Default::default() }.validate().unwrap();
         // Its last byte alone is a length of half a gigabyte.
         assert!((b' '..=b'~').all(|last| u32::from_le_bytes([0, 0, 0, last]) > 1 << 24));
     }
@@ -195,13 +195,14 @@ mod tests {
 
     #[test]
     fn a_wrong_value_is_refused_by_key() {
+        const WRONG: &[[u8; 4]] = &[*b"PRI ", [1, 0, 0, 0]];
         let config = QueueConfig::default;
         for (key, config) in [
             ("chunk_bytes", QueueConfig { chunk_bytes: 0, ..config() }),
             ("chunk_bytes", QueueConfig { chunk_bytes: usize::MAX, ..config() }),
             ("receive_buffers", QueueConfig { receive_buffers: 100, ..config() }),
             ("entries", QueueConfig { entries: 0, ..config() }),
-            ("plain", QueueConfig { plain: &[*b"PRI ", [1, 0, 0, 0]], ..config() }),
+            ("plain", QueueConfig { plain: WRONG, ..config() }),
             ("backlog_bytes", QueueConfig { backlog_bytes: 0, ..config() }),
             ("movable", QueueConfig { movable: true, backend: Choice::Uring, ..config() }),
         ] {

@@ -260,12 +260,14 @@ fn a_queue_that_moves_is_not_bound_to_a_thread() {
     }
 }
 
+/// What plain connections begin with.
+const PREFACES: &[[u8; 4]] = &[*b"GET ", *b"PRI "];
+
 /// A queue that takes connections beginning with `PRI ` as plain, as many bytes of them at a time as `step` says.
 fn over_both_with_a_preface(test: impl Fn(Site, usize)) {
     for backend in [Choice::Uring, Choice::Epoll] {
         for step in [1, 3, 4, 5, 64, usize::MAX] {
-            let config =
-                QueueConfig { backend: backend.clone(), plain: &[*b"GET ", *b"PRI "], ..QueueConfig::default() };
+            let config = QueueConfig { backend: backend.clone(), plain: PREFACES, ..QueueConfig::default() };
             if let Some(site) = Site::new(config) {
                 test(site, step);
             }

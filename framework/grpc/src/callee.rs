@@ -13,59 +13,30 @@
 //! 3. Progress is a part of a request received, or bytes sent. PINGs are none.
 
 mod answering;
+mod keeping;
 mod receiving;
+mod streaming;
 #[cfg(test)]
 mod tests;
+mod web;
 
 use crate::headers::{Last, Methods};
 use crate::message::Incoming;
 use crate::replies::Usual;
+use crate::settings::GrpcSettings;
 use crate::transport::PlainTransport;
 use greenwave_http2::{Connection, Reason, Role, Settings, Stream};
 use greenwave_policy::{Budget, Time};
 use greenwave_proto::connection::CalleeEvent;
 use greenwave_proto::limits::Limits;
 use greenwave_proto::wire::{CallId, MethodId};
+use greenwave_web::WebSettings;
+use keeping::Keeping;
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// How a serving end takes gRPC's requests.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct GrpcSettings {
-    pub(crate) trusts_envoy: bool,
-    pub(crate) reports_load: bool,
-}
-
-impl GrpcSettings {
-    /// The defaults.
-    #[must_use]
-    pub const fn new() -> Self {
-        Self { trusts_envoy: false, reports_load: false }
-    }
-
-    /// Whether `x-envoy-expected-rq-timeout-ms` counts beside `grpc-timeout`, the least of the two, by default not. For servers
-    /// whose clients are all proxies of one's own: anybody else may write there what they like.
-    #[must_use]
-    pub const fn trust_envoy(mut self, trust: bool) -> Self {
-        self.trusts_envoy = trust;
-        self
-    }
-
-    /// Whether answers tell how busy the server is (`endpoint-load-metrics-bin`, gRPC's proposal A51), for clients that balance
-    /// by that; by default not, as it adds some 60 bytes to each.
-    #[must_use]
-    pub const fn report_load(mut self, report: bool) -> Self {
-        self.reports_load = report;
-        self
-    }
-
-    /// Whether they do.
-    #[must_use]
-    pub const fn reports_load(&self) -> bool {
-        self.reports_load
-    }
-}
+use web::Web;
 
 /// How a connection came to its end.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -85,6 +56,12 @@ pub enum Over {
     /// The peer sent a part of a frame, or of a call's headers, and no more.
     #[error("a frame that was begun did not go on in {0:?}")]
     Unfinished(Duration),
+    /// The peer did not answer a PING.
+    #[error("not a word in {0:?} after it was asked whether it is there")]
+    Silent(Duration),
+    /// The connection is as old as any may become, and its last calls took longer than they were given.
+    #[error("it was older than {0:?}")]
+    Old(Duration),
     /// The peer goes on writing and doesn't read.
     #[error("{0} bytes can't be taken in, as the peer doesn't read what is sent to it")]
     Unread(usize),
@@ -103,7 +80,7 @@ const RESETS_MOST: u32 = 4096;
 const IDLE_FRAMES_MOST: u32 = 1 << 20;
 const REFILL: Duration = Duration::from_secs(1);
 
-/// Memory of an idle connection's input beyond which it is given up, in bytes.
+/// Memory of each of an idle connection's buffers beyond which it is given up, in bytes.
 const IDLE_MOST: usize = 16 << 10;
 
 /// No slot.
@@ -124,7 +101,7 @@ pub struct GrpcCallee {
     open: usize,
     /// Bytes announced by messages that are being received, and metadata of those that are.
     assembling: usize,
-    /// Bytes of messages of streams that were not consumed.
+    /// What messages of streams cost that were not consumed.
     held: usize,
     /// Bytes by which the connection's window is kept closed.
     withheld: usize,
@@ -132,11 +109,14 @@ pub struct GrpcCallee {
     left: (usize, usize),
     /// No further calls are taken.
     is_leaving: bool,
+    /// How calls of Connect and gRPC-Web are taken, if they are.
+    web: Option<WebSettings>,
     usual: Usual,
     last: Last,
     settings: GrpcSettings,
     limits: Limits,
     timers: Timers,
+    keeping: Keeping,
 }
 
 /// When the peer has to have done something; [`Time::MAX`]: nothing is waited for.
@@ -149,6 +129,8 @@ struct Timers {
     half_received: Time,
     /// Read more of what it is sent. After `limits.stall`.
     unsent: Time,
+    /// Be looked after: see [`keeping`].
+    look: Time,
     /// When it is next forgiven what it did for nothing.
     refill: Time,
 }
@@ -159,6 +141,7 @@ impl Timers {
         mid_frame: Time::MAX,
         half_received: Time::MAX,
         unsent: Time::MAX,
+        look: Time::MAX,
         refill: Time::MAX,
     };
 }
@@ -172,10 +155,12 @@ struct Slot {
     /// What serves an open call, if it was said.
     task: Option<u32>,
     wants_receipt: bool,
+    /// What there is beside, of a call of Connect's or gRPC-Web's.
+    web: Option<Box<Web>>,
+    /// Of such a call: only the head of the answer is wanted.
+    bare: bool,
     /// The request is a stream.
     streams: bool,
-    /// The request has ended.
-    has_ended: bool,
     /// The response's headers were sent.
     has_begun: bool,
     method: MethodId,
@@ -189,6 +174,8 @@ struct Slot {
     announced: usize,
     /// Of `held`.
     held: usize,
+    /// The lengths of messages that were handed out and are not known to be consumed.
+    untaken: VecDeque<u32>,
     /// Bytes by which the stream's window is kept closed.
     late: usize,
 }
@@ -224,7 +211,7 @@ impl GrpcCallee {
             .resets(RESETS_MOST.max(4 * calls))
             .idle_frames(IDLE_FRAMES_MOST);
         let mut http = Connection::new(Role::Server, http);
-        Self {
+        let mut callee = Self {
             usual: Usual::new(&mut http),
             http,
             over: None,
@@ -239,11 +226,15 @@ impl GrpcCallee {
             withheld: 0,
             left: (0, 0),
             is_leaving: false,
+            web: None,
             last: Last::default(),
             settings,
             limits: *limits,
             timers: Timers { handshake: now + limits.handshake_time(), refill: now + REFILL, ..Timers::OFF },
-        }
+            keeping: Keeping::new(now),
+        };
+        callee.timers.look = callee.next_look();
+        callee
     }
 
     /// Says what paths name; without it a path is a method's name, and no method takes a stream of requests.
@@ -262,6 +253,7 @@ impl GrpcCallee {
         if self.over.is_some() {
             return;
         }
+        (self.keeping.heard, self.keeping.asked) = (now, None);
         let reading = &mut Reading { now, buffer, sink };
         if self.input.is_empty() {
             let rest = self.read(reading, bytes);
@@ -302,12 +294,18 @@ impl GrpcCallee {
         let (written, queued) = (self.http.written(), self.http.unreported());
         if written + queued == 0 {
             self.timers.unsent = Time::MAX;
+            if self.open + self.receiving == 0 {
+                self.http.shrink(IDLE_MOST);
+            }
         } else if written < self.left.0 || queued < self.left.1 {
             self.timers.unsent = now + self.limits.stall_time();
         } else {
             self.timers.unsent = self.timers.unsent.min(now + self.limits.stall_time());
         }
         self.left = (written, queued);
+        if std::mem::take(&mut self.keeping.ended) {
+            self.keeping.idle = now;
+        }
         while let Some((stream, bytes)) = self.http.next_sent() {
             if let Some(slot) = self.find(stream) {
                 sink(CalleeEvent::Sent(call_in(slot, self.slots[usize::from(slot)].generation), bytes));
@@ -424,8 +422,8 @@ impl GrpcCallee {
     /// When [`on_timeout`](Self::on_timeout) is to be asked next, at the latest; [`Time::MAX`] if nothing is waited for.
     #[inline]
     pub fn next_timeout(&self) -> Time {
-        let Timers { handshake, mid_frame, half_received, unsent, refill: _ } = self.timers;
-        handshake.min(mid_frame).min(half_received).min(unsent)
+        let Timers { handshake, mid_frame, half_received, unsent, look, refill: _ } = self.timers;
+        handshake.min(mid_frame).min(half_received).min(unsent).min(look)
     }
 
     /// Gives up requests of which nothing more came. What the peer did not do in time for the whole connection, if there is
@@ -440,6 +438,8 @@ impl GrpcCallee {
             Some(Over::Unfinished(self.limits.handshake_time()))
         } else if self.timers.unsent <= now {
             Some(Over::Stalled(self.limits.stall_time()))
+        } else if self.timers.look <= now {
+            self.look_after(now)
         } else {
             None
         }
@@ -458,7 +458,8 @@ impl GrpcCallee {
         assert_eq!(self.assembling, self.slots.iter().map(|slot| slot.announced).sum::<usize>());
         assert!(self.assembling <= self.limits.most_assembly_bytes());
         assert_eq!(self.held, self.slots.iter().map(|slot| slot.held).sum::<usize>());
-        assert!(self.held <= self.limits.most_assembly_bytes() / 2 + CONNECTION_WINDOW as usize);
+        // An empty message of five bytes is counted as 64.
+        assert!(self.held <= self.limits.most_assembly_bytes() / 2 + 14 * CONNECTION_WINDOW as usize);
         // What came with the last bytes before the end.
         assert!(self.input.len() <= INPUT_MOST + (64 << 10));
     }

@@ -1,12 +1,15 @@
 //! What a fuzz target and a test do to a serving end: whatever a peer sends, and whatever is done here meanwhile.
 
-use crate::{GrpcCallee, GrpcSettings, PlainTransport};
+use crate::{GrpcCallee, GrpcSettings, Named, PlainTransport};
 use greenwave_policy::{Deadline, Time};
-use greenwave_proto::connection::{Answer, Arrival, CalleeEvent};
+use greenwave_proto::connection::{Answer, Arrival, CalleeEvent, Extra, StreamMessage, Taken};
 use greenwave_proto::limits::Limits;
 use greenwave_proto::receipt::Receipt;
 use greenwave_proto::status::{Code, Status};
+use greenwave_proto::wire::MethodId;
+use greenwave_web::WebSettings;
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What the steps are read from.
@@ -49,13 +52,13 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
 }
 
 /// The headers of a call, each as a literal (RFC 7541, 6.2.2), with one more.
-fn headers(name: &str, value: &[u8]) -> Vec<u8> {
+fn headers(path: &[u8], kind: &str, name: &str, value: &[u8]) -> Vec<u8> {
     let all: [(&str, &[u8]); 6] = [
         (":method", b"POST"),
         (":scheme", b"http"),
-        (":path", b"/a.A/One"),
+        (":path", path),
         (":authority", b"here"),
-        ("content-type", b"application/grpc"),
+        ("content-type", kind.as_bytes()),
         (name, value),
     ];
     let entry =
@@ -72,18 +75,30 @@ pub fn callee(steps: &[u8]) {
     let limits = Limits::new().calls(3).message_bytes(100).assembly_bytes(150);
     let mut now = Time::ZERO;
     let mut callee = GrpcCallee::new(&limits, GrpcSettings::new().trust_envoy(true), now);
+    callee.set_methods(Arc::new(|path| {
+        Some(Named {
+            method: MethodId::of(path),
+            takes_stream: path == "a.A/Two",
+            stands_for_all: path.starts_with("a.A/Three"),
+        })
+    }));
+    callee.set_web(WebSettings::new().json_bytes(60));
     let mut calls: Vec<Arrival> = Vec::new();
     let mut input = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
     input.extend(frame(4, 0, 0, &[]));
     while !steps.0.is_empty() {
         let stream = u32::from(steps.byte() % 8);
-        match steps.byte() % 10 {
+        match steps.byte() % 13 {
             0 => input.extend_from_slice(steps.take(20)),
             1 => input.extend(frame(steps.byte() % 12, steps.byte(), stream, steps.take(12))),
             2 | 3 => {
                 let name = ["grpc-timeout", "x-envoy-expected-rq-timeout-ms", "key-bin", "te", "content-type"];
                 let name = name[usize::from(steps.byte()) % name.len()];
-                input.extend(frame(1, 4 | steps.byte() & 1, stream, &headers(name, steps.take(4))));
+                let path = if steps.byte() & 1 == 0 { b"/a.A/One" } else { b"/a.A/Two" };
+                let kinds =
+                    ["application/grpc", "application/json", "application/grpc-web", "application/grpc-web-text"];
+                let kind = kinds[usize::from(steps.byte()) % kinds.len()];
+                input.extend(frame(1, 4 | steps.byte() & 1, stream, &headers(path, kind, name, steps.take(4))));
             }
             4 | 5 => {
                 let len = steps.byte() % 120;
@@ -99,13 +114,33 @@ pub fn callee(steps: &[u8]) {
                     len => Ok(vec![7; usize::from(len) * 300]),
                 };
                 let (receipt, deadline) = (Receipt::default(), Deadline::NEVER);
-                callee.answer(Answer { call: arrival.call, result, receipt, deadline, extra: None });
+                let extra =
+                    Extra { streamed: steps.byte() & 1 == 1, leading: None, trailing: Some([1, b'x', 0, 0].into()) };
+                let extra = (steps.byte() & 1 == 1).then(|| Box::new(extra));
+                callee.answer(Answer { call: arrival.call, result, receipt, deadline, extra });
             }
             8 => {
                 now = now + Duration::from_secs(u64::from(steps.byte() % 40));
                 if let Some(over) = callee.on_timeout(now, &mut |_| {}) {
                     callee.dismiss(now, &mut Sink(1000), over);
                 }
+            }
+            9 if !calls.is_empty() => {
+                let call = calls[usize::from(steps.byte()) % calls.len()].call;
+                match steps.byte() % 3 {
+                    0 => callee.consumed(call, Taken::one(usize::from(steps.byte()))),
+                    1 => callee.begin_answer(call, &[1, b'y', 0, 1, b'1']),
+                    _ => {
+                        let body = vec![7; usize::from(steps.byte()) * 300];
+                        callee.send(call, StreamMessage { body, deadline: Deadline::NEVER });
+                    }
+                }
+            }
+            10 | 11 => {
+                let all: Vec<u8> = (0..steps.byte() % 9)
+                    .flat_map(|len| [&[0, 0, 0, 0, len][..], &vec![7; len.into()]].concat())
+                    .collect();
+                input.extend(frame(0, steps.byte() & 1, stream, &all));
             }
             _ if steps.byte() == 0 => callee.go_away(),
             _ => {}
@@ -118,11 +153,13 @@ pub fn callee(steps: &[u8]) {
             CalleeEvent::Cancelled(call, _) => {
                 assert!(calls.iter().any(|arrival| arrival.call == call), "it isn't open");
             }
-            CalleeEvent::Message(..)
-            | CalleeEvent::Ended(..)
-            | CalleeEvent::Sent(..)
-            | CalleeEvent::Refused
-            | CalleeEvent::Withdrawn => {}
+            CalleeEvent::Message(call, _) | CalleeEvent::Ended(call) => {
+                assert!(calls.iter().any(|arrival| arrival.call == call && arrival.streams), "it doesn't stream");
+            }
+            CalleeEvent::Sent(call, bytes) => {
+                assert!(bytes > 0 && calls.iter().any(|arrival| arrival.call == call), "it isn't open");
+            }
+            CalleeEvent::Refused | CalleeEvent::Withdrawn => {}
         };
         let cut = usize::from(steps.byte()) * 2;
         let rest = input.split_off(cut.min(input.len()));

@@ -58,8 +58,9 @@ pub struct Named {
     pub stands_for_all: bool,
 }
 
-/// What paths, without the slash that they begin with, name on a server.
-pub type Methods = Arc<dyn Fn(&str) -> Named + Send + Sync>;
+/// What paths, without the slash that they begin with, name on a server; `None`: nothing, and calls of it are refused as soon
+/// as their headers are there.
+pub type Methods = Arc<dyn Fn(&str) -> Option<Named> + Send + Sync>;
 
 /// What was read last: most calls of a connection have the same headers, or at least the same metadata.
 #[derive(Default)]
@@ -70,6 +71,11 @@ pub(crate) struct Last {
     call: Option<Call>,
     encoded: Option<Arc<[u8]>>,
     scratch: Vec<u8>,
+}
+
+/// As much of a name as is worth telling.
+fn shown(name: &str) -> &str {
+    &name[..name.floor_char_boundary(100)]
 }
 
 impl Last {
@@ -98,7 +104,10 @@ impl Last {
         let path = path.split(|byte| *byte == b'?').next().unwrap_or_default();
         // What isn't text names no method.
         let name = str::from_utf8(path.strip_prefix(b"/").unwrap_or_default()).unwrap_or_default();
-        let named = self.named(name);
+        let named = self.named(name).ok_or_else(|| {
+            let text = format!("there is no method {} here", shown(name));
+            Refused::Grpc(Status::refused(Reason::UnknownMethod, text))
+        })?;
         self.scratch.clear();
         if named.stands_for_all {
             push_meta(&mut self.scratch, CALLED, name.as_bytes())
@@ -128,15 +137,15 @@ impl Last {
     }
 
     /// What a path names.
-    fn named(&mut self, path: &str) -> Named {
+    fn named(&mut self, path: &str) -> Option<Named> {
         let id = MethodId::of(path);
         match (&self.methods, self.named) {
-            (None, _) => Named { method: id, takes_stream: false, stands_for_all: false },
-            (Some(_), Some((asked, named))) if asked == id => named,
+            (None, _) => Some(Named { method: id, takes_stream: false, stands_for_all: false }),
+            (Some(_), Some((asked, named))) if asked == id => Some(named),
             (Some(methods), _) => {
-                let named = methods(path);
+                let named = methods(path)?;
                 self.named = Some((id, named));
-                named
+                Some(named)
             }
         }
     }
@@ -332,7 +341,7 @@ mod tests {
         reader.last.methods = Some(Arc::new(|path| {
             let stands_for_all = path.starts_with("a.A/");
             let method = MethodId::of(if stands_for_all { "a.A/*" } else { path });
-            Named { method, takes_stream: stands_for_all, stands_for_all }
+            Some(Named { method, takes_stream: stands_for_all, stands_for_all })
         }));
         let mut read = |path: &str| {
             let path = format!("/{path}");
@@ -350,7 +359,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_value_makes_it_panic(name in "[a-z]{1,5}(-bin)?", value in "[!-~]{0,60}") {
-            let _ = read(&[(&name, &value)], true);
+            let _ = Reader::new().read(&[METHOD, TYPE, (&name, &value)], true);
         }
     }
 }

@@ -20,10 +20,12 @@ pub mod fuzzing;
 mod headers;
 mod message;
 mod replies;
+mod settings;
 mod transport;
 
-pub use callee::{GrpcCallee, GrpcSettings, Over};
+pub use callee::{GrpcCallee, Over};
 pub use headers::{Methods, Named};
+pub use settings::GrpcSettings;
 pub use transport::PlainTransport;
 
 /// The bytes that an HTTP/2 connection begins with, and no chunk of Greenwave's own protocol: as the length of one they would

@@ -319,7 +319,7 @@ impl ServerConfig {
     }
 
     /// Whether methods can be called by HTTP too, wherever it listens at sockets, by default yes; `None`: no. That is for pages,
-    /// scripts and probes: Connect's protocol, so JSON by POST, and gRPC-Web, over HTTP/1.1. Which pages may call, [`WebSettings`]
+    /// scripts and probes: Connect's protocol, so JSON by POST, and gRPC-Web, over HTTP/1.1, and over HTTP/2 where there is gRPC. Which pages may call, [`WebSettings`]
     /// say; by default none from elsewhere. What is said of [`grpc`](Self::grpc) holds here too.
     #[must_use]
     pub fn web(mut self, web: impl Into<Option<WebSettings>>) -> Self {
@@ -447,6 +447,7 @@ impl ServerConfig {
             ConfigError::unless(is_name, "pass_on", format!("{name:?}"), "names of 1 to 255 ASCII characters")?;
         }
         self.limits.validate()?;
+        self.web.iter().try_for_each(WebSettings::validate)?;
         self.sending.validate()?;
         self.admission.validate().map_err(|wrong| {
             let (key, value, allowed) = match wrong {

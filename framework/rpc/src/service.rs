@@ -305,14 +305,14 @@ impl Router {
         Arc::new(move |path| router.named(path))
     }
 
-    fn named(&self, path: &str) -> Named {
+    fn named(&self, path: &str) -> Option<Named> {
         let named = |id, stands_for_all| {
             let method = self.find(id)?;
             Some(Named { method: id, takes_stream: self.at(method).streams(), stands_for_all })
         };
         let id = MethodId::of(path);
         let hosted = || named(MethodId::of(&format!("{}/*", path.split_once('/')?.0)), true);
-        named(id, false).or_else(hosted).unwrap_or(Named { method: id, takes_stream: false, stands_for_all: false })
+        named(id, false).or_else(hosted)
     }
 
     pub(crate) fn at(&self, index: usize) -> &Method {
@@ -400,12 +400,12 @@ mod tests {
     fn a_path_names_its_method_or_the_service_that_is_hosted() {
         let router = Router::new().method("a.A/One", nothing).hosted("a.A", |_, _, _| Ok(()));
         let named = |path| {
-            let Named { method, takes_stream, stands_for_all } = router.named(path);
+            let Named { method, takes_stream, stands_for_all } = router.named(path).unwrap();
             (method, takes_stream, stands_for_all)
         };
         assert_eq!(named("a.A/One"), (MethodId::of("a.A/One"), false, false));
         assert_eq!(named("a.A/Two"), (MethodId::of("a.A/*"), true, true));
-        assert_eq!(named("b.B/One"), (MethodId::of("b.B/One"), false, false));
+        assert_eq!(router.named("b.B/One"), None);
     }
 
     #[test]

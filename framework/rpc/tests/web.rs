@@ -64,6 +64,31 @@ fn grpc_web_has_its_answer_in_frames() {
     assert!(String::from_utf8_lossy(&answer.body).contains("grpc-status: 12\r\ngrpc-message: "));
 }
 
+/// More than sockets and windows hold, so that the handler waits for its client to read.
+#[test]
+fn a_stream_of_answers_comes_as_it_is_read() {
+    const MESSAGES: u8 = 100;
+    let message = |number: u8| vec![number; 100_000];
+    let router = echo().streaming("test.Echo/Count", move |context, incoming, mut outgoing| {
+        let count = incoming.only(context)?[0];
+        (0..count).try_for_each(|number| outgoing.send(context, message(number)))
+    });
+    for backend in BACKENDS {
+        let server = serve(router.clone(), ServerConfig::default().backend(backend));
+        let mut http = connect(&server);
+        let answer = http.post("test.Echo/Count", "grpc-web", "", &framed(&[MESSAGES]));
+        assert_eq!((answer.status, answer.header("transfer-encoding")), (200, Some("chunked")));
+        let end = b"\x80\0\0\0\x10grpc-status: 0\r\n";
+        let expected: Vec<u8> = (0..MESSAGES).flat_map(|number| framed(&message(number))).chain(*end).collect();
+        assert!(answer.body == expected);
+        // By what has no streams it is refused, and the connection goes on.
+        let answer = http.post("test.Echo/Count", "proto", "", &[1]);
+        assert_eq!(answer.status, 404);
+        assert_eq!(http.post("test.Echo/Echo", "grpc-web", "", &framed(b"a")).header("content-length"), Some("27"));
+        http.send(&post("test.Echo/Count", "grpc-web", "", &framed(&[MESSAGES])));
+    }
+}
+
 #[test]
 fn the_deadline_and_the_metadata_are_there_and_the_failure_comes_back() {
     let router = Router::new().method("test.Echo/Who", |context, _, _| {

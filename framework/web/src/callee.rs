@@ -142,6 +142,8 @@ enum Exchange {
         expects: bool,
         /// Whether only the head of the answer is wanted.
         bare: bool,
+        /// Whether the answer may be a stream.
+        streams: bool,
     },
     Ready(Box<Ready>),
     /// Being served, by this task if it was said.
@@ -150,6 +152,10 @@ enum Exchange {
         task: Option<u32>,
         keep: bool,
         bare: bool,
+        /// Whether messages of a stream, or what precedes them, were sent.
+        has_begun: bool,
+        /// Bytes of such messages whose leaving was not told of.
+        streamed: usize,
     },
     /// Answered without being a call.
     Told {
@@ -289,6 +295,7 @@ impl WebCallee {
             }
         };
         self.left = self.unsent;
+        self.tell_sent(sink);
         if self.unsent == 0 {
             self.timers.unsent = Time::MAX;
             self.set_timers(now);

@@ -2,7 +2,7 @@
 
 use crate::{PlainTransport, WebCallee, WebSettings};
 use greenwave_policy::{Deadline, Time};
-use greenwave_proto::connection::{Answer, Arrival, CalleeEvent};
+use greenwave_proto::connection::{Answer, Arrival, CalleeEvent, StreamMessage};
 use greenwave_proto::limits::Limits;
 use greenwave_proto::receipt::Receipt;
 use greenwave_proto::status::{Code, Status};
@@ -87,6 +87,10 @@ pub fn callee(steps: &[u8]) {
             4 => input.extend([0, 0, 0, 0, steps.byte() % 110]),
             5 => input.extend(format!("{:x}\r\n", steps.byte() % 130).into_bytes()),
             6 => input.extend(vec![b'A'; usize::from(steps.byte())]),
+            7 if steps.byte() & 1 == 0 && !calls.is_empty() => {
+                let message = StreamMessage { body: vec![7; steps.byte().into()], deadline: Deadline::NEVER };
+                callee.send(calls[0].call, message);
+            }
             7 => input.extend_from_slice(steps.one_of(&["\r\n", "0\r\n\r\n", "{}", "AAAAAAEH", "="]).as_bytes()),
             8 => {
                 if let Some(arrival) = calls.pop() {
@@ -95,7 +99,7 @@ pub fn callee(steps: &[u8]) {
                         len => Ok(vec![7; usize::from(len) * 300]),
                     };
                     let (receipt, deadline) = (Receipt::default(), Deadline::NEVER);
-                    callee.answer(Answer { call: arrival.call, result, receipt, deadline });
+                    callee.answer(Answer { call: arrival.call, result, receipt, deadline, extra: None });
                 }
             }
             _ => match steps.byte() {
@@ -113,7 +117,7 @@ pub fn callee(steps: &[u8]) {
                 assert!(arrival.body.len() <= 100 && calls.is_empty(), "two calls, or too long a request");
                 calls.push(arrival);
             }
-            CalleeEvent::Refused => {}
+            CalleeEvent::Refused | CalleeEvent::Sent(..) => {}
             _ => panic!("it doesn't happen here"),
         };
         let cut = usize::from(steps.byte()) * 2;

@@ -18,6 +18,8 @@ pub(crate) struct Framing {
     pub(crate) keep: bool,
     /// Whether the client waits to be told to go on (`Expect: 100-continue`).
     pub(crate) expects: bool,
+    /// Whether an answer may come in chunks.
+    pub(crate) chunks: bool,
 }
 
 /// How a body's end is found.
@@ -122,8 +124,8 @@ fn framing(headers: &[Header<'_>], version: u8) -> Result<Framing, NoHead> {
     }
     match (length, chunked) {
         (Some(_), true) => Err(NoHead(400, "there is a content-length beside a transfer-encoding")),
-        (None, true) => Ok(Framing { body: Body::Chunked(Chunked::default()), keep, expects }),
-        (length, false) => Ok(Framing { body: Body::Sized(length.unwrap_or(0)), keep, expects }),
+        (None, true) => Ok(Framing { body: Body::Chunked(Chunked::default()), keep, expects, chunks: version == 1 }),
+        (length, false) => Ok(Framing { body: Body::Sized(length.unwrap_or(0)), keep, expects, chunks: version == 1 }),
     }
 }
 

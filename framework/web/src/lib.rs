@@ -1,4 +1,5 @@
-//! What browsers, scripts and probes call by: Connect's calls of one request and one answer, gRPC-Web, and JSON, over HTTP/1.1.
+//! What browsers, scripts and probes call by: Connect's calls of one request and one answer, gRPC-Web, and JSON, over HTTP/1.1; over HTTP/2 `greenwave-grpc` does it, by the
+//! same words.
 //!
 //! [`WebCallee`] is to such a client what [`greenwave_proto::connection::Callee`] is to a Greenwave client. It is given the bytes
 //! that arrive, the time, and a [`PlainTransport`] to post bytes to; out come the same

@@ -1,12 +1,14 @@
 //! An answer as HTTP has it, whichever of its versions carries it.
 
+use std::borrow::Cow;
+
 /// A response: what is said of it, and its body in parts, none of which is copied.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Response {
     /// HTTP's status.
     pub status: u16,
     /// Names in lower case, and values.
-    pub headers: Vec<(&'static str, String)>,
+    pub headers: Vec<(Cow<'static, str>, String)>,
     /// One after the other.
     pub body: [Vec<u8>; 3],
 }
@@ -19,12 +21,12 @@ impl Response {
 
     /// One whose body is this.
     pub(crate) fn of(status: u16, content_type: &str, body: Vec<u8>) -> Self {
-        let headers = vec![("content-type", content_type.to_owned())];
+        let headers = vec![("content-type".into(), content_type.to_owned())];
         Self { status, headers, body: [body, Vec::new(), Vec::new()] }
     }
 
-    pub(crate) fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
-        self.headers.push((name, value.into()));
+    pub(crate) fn with(mut self, name: impl Into<Cow<'static, str>>, value: impl Into<String>) -> Self {
+        self.headers.push((name.into(), value.into()));
         self
     }
 

@@ -1,5 +1,6 @@
 //! What is to be set.
 
+use greenwave_proto::ConfigError;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,6 +48,24 @@ impl WebSettings {
         let any = origins.iter().any(|origin| origin == "*");
         self.origins = if any { Origins::Any } else { Origins::These(origins.into()) };
         self
+    }
+
+    /// Says which setting can't be meant.
+    ///
+    /// # Errors
+    /// An origin is none.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        let Origins::These(origins) = &self.origins else { return Ok(()) };
+        let is_host = |host: &str| !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'/');
+        let is_origin = |origin: &str| matches!(origin.split_once("://"), Some((_, host)) if is_host(host));
+        match origins.iter().find(|origin| !is_origin(origin)) {
+            None => Ok(()),
+            Some(wrong) => Err(ConfigError {
+                key: "web.origins",
+                value: format!("{wrong:?}"),
+                allowed: "origins as browsers write them, such as https://shop.example, or *",
+            }),
+        }
     }
 
     /// The longest request in JSON, in bytes, by default 4 MiB; no longer than any other in any case. Put together it may take

@@ -6,8 +6,10 @@ use crate::response::Response;
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 use greenwave_proto::Format;
+use greenwave_proto::connection::Extra;
 use greenwave_proto::receipt::Receipt;
 use greenwave_proto::status::{Code, Reason, Status};
+use greenwave_proto::wire::Meta;
 use std::fmt::Write as _;
 
 /// How a call is answered.
@@ -38,6 +40,9 @@ pub(crate) enum Protocol {
 /// `HealthCheckResponse { status: SERVING }`.
 const SERVING: [u8; 2] = [1 << 3, 1];
 
+/// Where a caller that asks for it finds what its call cost.
+const RECEIPT: &str = "greenwave-receipt-bin";
+
 /// Bytes of the stages in a receipt.
 const RECEIPTS_MOST: usize = 2048;
 
@@ -46,45 +51,88 @@ const TRAILERS: u8 = 0x80;
 
 impl Style {
     /// The answer to a call.
-    pub fn answer(&self, result: Result<Vec<u8>, Status>, receipt: &Receipt) -> Response {
-        let receipt = self.wants_receipt.then(|| encoded(receipt));
+    pub fn answer(&self, result: Result<Vec<u8>, Status>, receipt: &Receipt, extra: &Extra) -> Response {
+        let leading = metadata(extra.leading.as_deref());
+        let mut trailing = metadata(extra.trailing.as_deref());
+        if self.wants_receipt {
+            trailing.push((RECEIPT.to_owned(), encoded(receipt)));
+        }
         let response = match (self.protocol, result) {
             (Protocol::Connect { format, .. }, Ok(body)) => {
-                let response = Response::of(200, connect_type(format), body);
-                add(response, "trailer-greenwave-receipt-bin", receipt)
+                with_trailers(Response::of(200, connect_type(format), body), trailing)
             }
-            (Protocol::Connect { get, .. }, Err(status)) => {
-                add(connect_failure(&status, get), "trailer-greenwave-receipt-bin", receipt)
-            }
+            (Protocol::Connect { get, .. }, Err(status)) => with_trailers(connect_failure(&status, get), trailing),
             (Protocol::GrpcWeb { format, text }, result) => {
                 let result = result.and_then(|body| match u32::try_from(body.len()) {
-                    Ok(len) => Ok((len, body)),
+                    Ok(_) => Ok(body),
                     Err(_) => Err(Status::refused(Reason::ReplyTooLarge, format!("it has {} bytes", body.len()))),
                 });
-                let trailers = trailers_frame(&trailers(result.as_ref().err(), receipt.as_deref()));
+                let trailers = trailers_frame(&trailers(result.as_ref().err(), &trailing));
                 let body = match result {
-                    Ok((len, body)) => [prefix(0, len).to_vec(), body, trailers],
+                    Ok(body) => [prefix(0, body.len() as u32).to_vec(), body, trailers],
                     Err(_) => [trailers, Vec::new(), Vec::new()],
                 };
+                // One text, as all of it is there.
                 let body =
                     if text { [STANDARD.encode(body.concat()).into_bytes(), Vec::new(), Vec::new()] } else { body };
-                Response { status: 200, headers: vec![("content-type", grpc_web_type(format, text).to_owned())], body }
+                Response { body, ..Response::of(200, grpc_web_type(format, text), Vec::new()) }
             }
             (Protocol::Probe, Ok(body)) if body == SERVING => Response::of(200, TEXT, b"SERVING\n".to_vec()),
             (Protocol::Probe, Ok(_)) => Response::of(503, TEXT, b"NOT_SERVING\n".to_vec()),
             (Protocol::Probe, Err(status)) => Response::of(503, TEXT, format!("{status}\n").into_bytes()),
         };
+        let response = leading.into_iter().fold(response, |response, (name, value)| response.with(name, value));
         self.cors.mark(response)
     }
 
+    /// Whether its answer may be a stream of messages.
+    pub fn streams(&self) -> bool {
+        matches!(self.protocol, Protocol::GrpcWeb { format: Format::Proto, .. })
+    }
+
+    /// What precedes a stream of messages, with metadata as on the wire.
+    pub fn begin(&self, leading: &[u8]) -> Response {
+        let kind = match self.protocol {
+            Protocol::GrpcWeb { format, text } => grpc_web_type(format, text),
+            Protocol::Connect { .. } | Protocol::Probe => TEXT,
+        };
+        let response = Response::of(200, kind, Vec::new());
+        let leading = metadata(Some(leading)).into_iter();
+        self.cors.mark(leading.fold(response, |response, (name, value)| response.with(name, value)))
+    }
+
+    /// A message of a stream, in its frame: what precedes it, and itself.
+    pub fn message(&self, body: Vec<u8>) -> [Vec<u8>; 2] {
+        let prefix = prefix(0, body.len() as u32);
+        match self.protocol {
+            Protocol::GrpcWeb { text: true, .. } => {
+                [Vec::new(), STANDARD.encode([&prefix, &*body].concat()).into_bytes()]
+            }
+            _ => [prefix.to_vec(), body],
+        }
+    }
+
+    /// What ends a stream of messages.
+    pub fn end(&self, failed: Option<&Status>, receipt: &Receipt, extra: &Extra) -> Vec<u8> {
+        let mut trailing = metadata(extra.trailing.as_deref());
+        if self.wants_receipt {
+            trailing.push((RECEIPT.to_owned(), encoded(receipt)));
+        }
+        let frame = trailers_frame(&trailers(failed, &trailing));
+        match self.protocol {
+            Protocol::GrpcWeb { text: true, .. } => STANDARD.encode(frame).into_bytes(),
+            _ => frame,
+        }
+    }
+
     /// The answer to a call that is not taken in.
-    pub(crate) fn refuse(&self, status: Status) -> Response {
+    pub fn refuse(&self, status: Status) -> Response {
         let protocol = match self.protocol {
             Protocol::Connect { format, .. } => Protocol::Connect { format, get: false },
             other => other,
         };
         let style = Self { protocol, cors: self.cors.clone(), wants_receipt: false };
-        style.answer(Err(status), &Receipt::default())
+        style.answer(Err(status), &Receipt::default(), &Extra::default())
     }
 }
 
@@ -123,11 +171,32 @@ fn connect_failure(status: &Status, get: bool) -> Response {
     }
 }
 
-fn add(response: Response, name: &'static str, value: Option<String>) -> Response {
-    match value {
-        Some(value) => response.with(name, value),
-        None => response,
-    }
+/// A unary answer of Connect's has its trailers among its headers.
+fn with_trailers(response: Response, trailers: Vec<(String, String)>) -> Response {
+    trailers.into_iter().fold(response, |response, (name, value)| response.with(format!("trailer-{name}"), value))
+}
+
+/// What a handler said beside its message, as headers. Names that are HTTP's or the protocols' own are left out, and what can't
+/// be a header's value.
+fn metadata(entries: Option<&[u8]>) -> Vec<(String, String)> {
+    let entries = Meta::parse(entries.unwrap_or_default()).into_iter().flatten();
+    let header = |(name, value): (&str, &[u8])| {
+        let is_token = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_.".contains(&byte);
+        let name = name.to_ascii_lowercase();
+        let is_own = matches!(&*name, "connection" | "date" | "set-cookie" | "te" | "trailer" | "upgrade" | "vary")
+            || ["access-control-", "connect-", "content-", "grpc-", "trailer-", "transfer-"]
+                .iter()
+                .any(|own| name.starts_with(own));
+        if is_own || !name.bytes().all(is_token) {
+            return None;
+        }
+        if name.ends_with("-bin") {
+            return Some((name, STANDARD_NO_PAD.encode(value)));
+        }
+        let is_text = value.iter().all(|byte| (b' '..=b'~').contains(byte));
+        is_text.then(|| (name, String::from_utf8_lossy(value.trim_ascii()).into_owned()))
+    };
+    entries.filter_map(header).collect()
 }
 
 /// What a call cost, as the trailer `greenwave-receipt-bin` has it (docs/grpc.md).
@@ -140,7 +209,7 @@ fn encoded(receipt: &Receipt) -> String {
 }
 
 /// gRPC-Web's trailers: how the call ended.
-fn trailers(failed: Option<&Status>, receipt: Option<&str>) -> String {
+fn trailers(failed: Option<&Status>, more: &[(String, String)]) -> String {
     let code = failed.map_or(Code::Ok, |status| if status.code == Code::Ok { Code::Internal } else { status.code });
     let mut trailers = format!("grpc-status: {}\r\n", code.as_u8());
     if let Some(status) = failed {
@@ -153,8 +222,8 @@ fn trailers(failed: Option<&Status>, receipt: Option<&str>) -> String {
             trailers.push_str("grpc-retry-pushback-ms: -1\r\n");
         }
     }
-    if let Some(receipt) = receipt {
-        let _ = write!(trailers, "greenwave-receipt-bin: {receipt}\r\n");
+    for (name, value) in more {
+        let _ = write!(trailers, "{name}: {value}\r\n");
     }
     trailers
 }
@@ -191,11 +260,21 @@ fn escaped(text: &str) -> String {
 mod tests {
     use super::*;
     use greenwave_proto::status::Check;
+    use greenwave_proto::wire::push_meta;
 
     fn answer(protocol: Protocol, result: Result<&[u8], Status>, wants_receipt: bool) -> (u16, String, Response) {
         let style = Style { protocol, cors: Cors::default(), wants_receipt };
-        let response = style.answer(result.map(<[u8]>::to_vec), &Receipt::default());
+        let response = style.answer(result.map(<[u8]>::to_vec), &Receipt::default(), &extra());
         (response.status, String::from_utf8_lossy(&response.body.concat()).into_owned(), response)
+    }
+
+    /// A handler's own words, and some that it may not say.
+    fn extra() -> Extra {
+        let mut entries = Vec::new();
+        for (name, value) in [("X-Cost", &b" 7"[..]), ("k-bin", &[0, 1]), ("grpc-status", b"0"), ("x", b"a\r\nb")] {
+            push_meta(&mut entries, name, value).unwrap();
+        }
+        Extra { leading: Some(entries.clone().into()), trailing: Some(entries.into()), ..Extra::default() }
     }
 
     const WEB: Protocol = Protocol::GrpcWeb { format: Format::Proto, text: false };
@@ -205,8 +284,16 @@ mod tests {
     fn connect_says_by_http_how_it_went() {
         let (status, body, response) = answer(CONNECT, Ok(b"{}"), true);
         assert_eq!((status, &*body), (200, "{}"));
-        assert_eq!(response.headers[0], ("content-type", "application/json".to_owned()));
-        assert_eq!(response.headers[1].0, "trailer-greenwave-receipt-bin");
+        let said: Vec<_> = response.headers.iter().map(|(name, value)| (&**name, &**value)).collect();
+        let expected = [
+            ("content-type", "application/json"),
+            ("trailer-x-cost", "7"),
+            ("trailer-k-bin", "AAE"),
+            ("trailer-greenwave-receipt-bin", "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"),
+            ("x-cost", "7"),
+            ("k-bin", "AAE"),
+        ];
+        assert_eq!(said, expected);
         let (status, body, _) = answer(CONNECT, Err(Status::new(Code::NotFound, "nobody")), false);
         assert_eq!((status, &*body), (404, r#"{"code":"not_found","message":"nobody"}"#));
         let refused = Status::refused(Reason::Expired(Check::Dequeue), "late by 3 ms");
@@ -216,20 +303,25 @@ mod tests {
         assert_eq!(answer(CONNECT, unknown, false).0, 404);
         let get = Protocol::Connect { format: Format::Json, get: true };
         let (status, _, response) = answer(get, Err(Status::new(Code::Unimplemented, "")), false);
-        assert!(status == 405 && response.headers.contains(&("allow", "POST".to_owned())));
+        assert!(status == 405 && response.headers.contains(&("allow".into(), "POST".to_owned())));
         assert_eq!(answer(CONNECT, Err(Status::new(Code::Ok, "")), false).0, 500);
     }
 
     #[test]
     fn grpc_web_says_it_in_a_frame_of_trailers() {
         let (status, body, _) = answer(WEB, Ok(b"abc"), false);
+        let said = "grpc-status: 0\r\nx-cost: 7\r\nk-bin: AAE\r\n";
         assert_eq!(
-            (status, body.as_bytes().len()),
-            (200, "\0\0\0\0\u{3}abc".len() + "\u{fffd}\0\0\0\u{10}".len() + 16)
+            (status, body),
+            (200, format!("\0\0\0\0\u{3}abc\u{fffd}\0\0\0{}{said}", char::from(said.len() as u8)))
         );
-        assert!(body.starts_with("\0\0\0\0\u{3}abc") && body.ends_with("grpc-status: 0\r\n"));
         let (status, body, _) = answer(WEB, Err(Status::new(Code::NotFound, "no \n%")), true);
-        assert!(status == 200 && body.contains("grpc-status: 5\r\ngrpc-message: no %0A%25\r\ngreenwave-receipt-bin: "));
+        assert!(
+            status == 200
+                && body.contains(
+                    "grpc-status: 5\r\ngrpc-message: no %0A%25\r\nx-cost: 7\r\nk-bin: AAE\r\ngreenwave-receipt-bin: "
+                )
+        );
         let full = answer(WEB, Err(Status::refused(Reason::QueueFull, "")), false).1;
         assert!(full.contains("grpc-retry-pushback-ms: -1\r\n"));
         let text = Protocol::GrpcWeb { format: Format::Proto, text: true };

@@ -17,7 +17,7 @@
 //! - A [`benchmark`] is systems and cases, measured in [`rounds`] and compared by [`ratios`]; each package beside this one
 //!   says which.
 //! - [`process`] starts servers and others as processes of their own, and [`pin`] keeps them on their cores. [`probes`]
-//!   finds what `cargo quanta` has built, and [`workload`] has the published mixes of jobs.
+//!   finds what `cargo quanta` has built, [`tools`] builds programs in other languages, [`cpu`] tells what a process has used, and [`workload`] has the published mixes of jobs.
 //!
 //! What is driven is a [`target::Target`]; a Greenwave service is one by [`rpc::RpcTarget`]. A target brings its own
 //! clock, so the same generator runs in real time against a server and in virtual time in this crate's tests.
@@ -30,6 +30,7 @@ pub mod capacity;
 pub mod claims;
 pub mod classes;
 pub mod clock;
+pub mod cpu;
 pub mod disturbance;
 #[cfg(feature = "grpc")]
 pub mod grpc;
@@ -49,4 +50,5 @@ pub mod rpc;
 pub mod stages;
 pub mod table;
 pub mod target;
+pub mod tools;
 pub mod workload;

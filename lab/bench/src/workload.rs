@@ -41,6 +41,9 @@ pub enum Workload {
     Tpcc,
     /// All of one kind, around 1 us
     Exponential,
+    /// 99 % of 0.5 us, 1 % of 500 us; none of those that were published
+    #[value(skip)]
+    RareLong,
     /// Reads of a row, and 0.5 % of all rows
     #[value(name = "kv-0.5-scan")]
     KvRareScans,
@@ -56,6 +59,7 @@ impl Workload {
         let fixed = |name, percent, nanos: u32| Class { name, percent, work: Work::Fixed(nanos * NS) };
         match self {
             Self::ExtremeBimodal => vec![fixed("short", 99.5, 500), fixed("long", 0.5, 500_000)],
+            Self::RareLong => vec![fixed("short", 99.0, 500), fixed("long", 1.0, 500_000)],
             Self::HighBimodal => vec![fixed("short", 50.0, 1000), fixed("long", 50.0, 100_000)],
             Self::Tpcc => vec![
                 fixed("payment", 44.0, 5700),

@@ -14,6 +14,8 @@ Usage: cargo xtask bench NAME [--quick] [ARGS]
 
 Benchmarks:
   flows    small responses beside bulk, over a testbed of network namespaces; root alone can make them
+  grpc     calls by gRPC, from 64 bytes to 64 KB, on 1 to 1000 connections, beside tonic, volo and gRPC for Go, all under
+           the same client
   path     the services under five orders, and as everybody else serves; its loads are shares of capacity, chosen by
            --loads, its cases by --case, its systems by --systems
   preempt  46 programs with probes and without: what they cost, and how exactly quanta end
@@ -27,8 +29,8 @@ Options:
   --quick                  ends within 45 s once built, with rougher numbers
   --only overhead|gap|mix  of preempt: one part of it
   --program NAME           of preempt: one program
-  --case NAME              of flows, replica, rpc and served: this case; repeatable
-  --system NAME            of flows, replica, rpc and served: this system; repeatable
+  --case NAME              of flows, grpc, replica, rpc and served: this case; repeatable
+  --system NAME            of flows, grpc, replica, rpc and served: this system; repeatable
 
 Further ARGS go to the benchmark.";
 
@@ -54,6 +56,7 @@ const COMMAND: Target = ["greenwave-cli", "--bin", "greenwave"];
 fn bench(name: &str, quick: bool) -> Option<Bench> {
     let (targets, before, words): (&[Target], _, &[&str]) = match name {
         "flows" => (&[["greenwave-flows", "--bin", "greenwave-flows"], COMMAND], None, &["bench"]),
+        "grpc" => (&[["greenwave-bench-grpc", "--bin", "greenwave-bench-grpc"]], None, &["bench"]),
         "path" => (&[["greenwave-path", "--bin", "greenwave-path"], COMMAND], None, &["bench"]),
         "replica" => {
             let own = &[["greenwave-bench-replica", "--bin", "greenwave-bench-replica"]];
@@ -95,8 +98,12 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
     let rest = rest.iter().filter(|word| name != "verbs" || *word != "--quick");
     let mut steps = Steps::new(if bench.before.is_some() { 3 } else { 2 });
     // A call takes less than a microsecond, half of it in small functions of several crates.
-    let profile = if name == "rpc" { "whole" } else { "release" };
-    let features: &[&str] = if name == "rpc" && has_libfabric() { &["--features", "fabric"] } else { &[] };
+    let profile = if ["grpc", "rpc"].contains(&name.as_str()) { "whole" } else { "release" };
+    let features: &[&str] = match name.as_str() {
+        "grpc" => &["--features", "greenwave-bench-grpc/volo"],
+        "rpc" if has_libfabric() => &["--features", "fabric"],
+        _ => &[],
+    };
     let mut build = cargo(["build", "--profile", profile]);
     for [package, kind, target] in bench.targets {
         build.args(["--package", package, kind, target]);

@@ -10,6 +10,7 @@ mod bench;
 mod demo;
 mod ebpf;
 mod fuzz;
+mod interop;
 mod preempt;
 mod step;
 mod tally;
@@ -25,8 +26,9 @@ Usage: cargo xtask COMMAND [OPTIONS]
 Commands:
   test [--quick]                        formatting, lints, panics, documentation, models, fuzz targets, tests
   demo [ARGS]                           shows three services under load, in a table and a page
-  bench flows|path|preempt|replica|rpc|served|verbs [--quick] [ARGS]
+  bench flows|grpc|path|preempt|replica|rpc|served|verbs [--quick] [ARGS]
                                         builds and runs a benchmark; all but verbs write target/bench/NAME.json
+  interop [--client NAME]               runs clients of gRPC against our server, feature by feature
   ebpf [--check]                        builds the agent's eBPF object, or checks the one that is kept
   fuzz [TARGET] [--seconds N]           runs the fuzz targets, or one of them
 
@@ -44,6 +46,7 @@ fn main() -> ExitCode {
         "ebpf" => ebpf::run(rest),
         "bench" => bench::run(rest),
         "fuzz" => fuzz::run(rest),
+        "interop" => interop::run(rest),
         "help" | "--help" | "-h" => step::say(HELP),
         other => Err(step::wrong_use(format!("no command is called `{other}`"), "cargo xtask --help")),
     };

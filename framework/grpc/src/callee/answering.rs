@@ -16,7 +16,12 @@ impl GrpcCallee {
     /// Answers an open call. An answer to a call that is not open is dropped: the connection it came on is another's.
     pub fn answer(&mut self, answer: Answer) {
         let Some(slot) = self.open_slot(answer.call) else { return };
-        let there = &self.slots[usize::from(slot)];
+        self.keeping.answered = true;
+        let there = &mut self.slots[usize::from(slot)];
+        if let Some(web) = there.web.take() {
+            self.answer_web(slot, &web, answer);
+            return self.free_slot(slot);
+        }
         let (stream, has_begun) = (there.stream, there.has_begun);
         let receipt = there.wants_receipt.then_some(&answer.receipt);
         // Of a call that the peer has taken back nothing is sent.
@@ -93,6 +98,12 @@ impl GrpcCallee {
         if message.body.len() > ANSWER_MOST {
             return;
         }
+        self.keeping.answered = true;
+        if let Some(web) = self.slots[usize::from(slot)].web.take() {
+            self.send_web(slot, &web, message.body);
+            self.slots[usize::from(slot)].web = Some(web);
+            return;
+        }
         self.begin_response(slot, &[]);
         let stream = self.slots[usize::from(slot)].stream;
         self.http.report_sent(stream, true);
@@ -101,8 +112,13 @@ impl GrpcCallee {
 
     /// Says what goes before the answer to an open call, unless something of the answer went before.
     pub fn begin_answer(&mut self, call: CallId, metadata: &[u8]) {
-        if let Some(slot) = self.open_slot(call) {
-            self.begin_response(slot, metadata);
+        let Some(slot) = self.open_slot(call) else { return };
+        match self.slots[usize::from(slot)].web.take() {
+            None => self.begin_response(slot, metadata),
+            Some(web) => {
+                self.begin_web_answer(slot, &web, metadata);
+                self.slots[usize::from(slot)].web = Some(web);
+            }
         }
     }
 

@@ -1,19 +1,17 @@
 //! How requests come in.
 
-use super::{GrpcCallee, NONE, Over, Phase, REFILL, Reading, STREAM_WINDOW, Slot, call_in};
+use super::web;
+use super::{GrpcCallee, NONE, Over, Phase, REFILL, Reading, Slot, call_in};
 use crate::headers::{Call, Refused};
-use crate::message::{Incoming, more_than_one};
+use crate::message::Incoming;
 use crate::replies::{self, Pairs};
-use greenwave_http2::{Event, Reason as HttpReason, Stream};
+use greenwave_http2::{Event, Name, Reason as HttpReason, Stream};
 use greenwave_policy::{Budget, Deadline, Time};
 use greenwave_proto::Coding;
-use greenwave_proto::connection::Taken;
-use greenwave_proto::connection::{Arrival, CalleeEvent, StreamMessage};
+use greenwave_proto::connection::{Arrival, CalleeEvent};
 use greenwave_proto::status::{Code, Reason, Status};
 use greenwave_proto::wire::{CallId, MethodId};
-
-/// Of what a stream has that nobody has taken, more than this keeps its window closed, in bytes.
-const HELD_MOST: usize = STREAM_WINDOW as usize / 2;
+use std::collections::VecDeque;
 
 impl GrpcCallee {
     /// Reads, and gives what could not be read.
@@ -32,59 +30,50 @@ impl GrpcCallee {
                     match event {
                         Event::Headers { stream, fields, end } => {
                             let call = self.last.read(&fields, self.settings.trusts_envoy);
-                            self.begin(reading, stream, call, end);
+                            match (call, &self.web) {
+                                (Err(Refused::Http(_)), Some(settings)) => {
+                                    let asked = web::read(&fields, settings, &self.limits);
+                                    let bare = fields.value(Name::METHOD) == Some(b"HEAD");
+                                    self.begin_web(reading, stream, asked, bare, end);
+                                }
+                                (call, _) => self.begin(reading, stream, call, end),
+                            }
                         }
                         Event::Data { stream, bytes, end } => {
-                            let len = bytes.len();
+                            let (len, most) = (bytes.len(), self.limits.most_message_bytes());
                             let slot = self.of_stream.get(stream.slot()).copied().unwrap_or(NONE);
-                            let added = match self.slots.get_mut(usize::from(slot)) {
-                                Some(there) if there.stream == stream && there.phase == Phase::Receiving => {
-                                    let mut bytes = bytes;
-                                    let most = self.limits.most_message_bytes();
-                                    match there.incoming.add(&mut bytes, most, reading.buffer) {
-                                        Ok(_) if bytes.is_empty() => Ok(()),
-                                        Ok(_) => Err(more_than_one()),
-                                        Err(status) => Err(status),
-                                    }
+                            match self.slots.get_mut(usize::from(slot)).filter(|there| there.stream == stream) {
+                                Some(there) if there.phase == Phase::Receiving => {
+                                    let added = there.add(bytes, most, reading.buffer);
+                                    self.go_on(reading, slot, added, len, end);
                                 }
-                                Some(there) if there.stream == stream && there.phase == Phase::Open => {
-                                    let (now, most) = (reading.now, &self.limits);
-                                    let call = call_in(slot, there.generation);
-                                    let sink = &mut *reading.sink;
-                                    let mut tell = |message: Vec<u8>| {
-                                        let message = StreamMessage { body: message, deadline: Deadline::NEVER };
-                                        sink(CalleeEvent::Message(call, message));
-                                    };
-                                    there.progressed = now;
-                                    let announced = there.announced;
-                                    let held = there.held;
-                                    let added = there.add_to_stream(
-                                        bytes,
-                                        most.most_message_bytes(),
-                                        reading.buffer,
-                                        &mut tell,
-                                    );
+                                Some(there) if there.phase == Phase::Open => {
+                                    let (announced, held) = (there.announced, there.held);
+                                    let added = there.add_to_stream(slot, bytes, most, reading);
                                     self.assembling = self.assembling - announced + there.announced;
                                     self.held = self.held - held + there.held;
                                     self.go_on_streaming(reading, slot, added, len, end);
-                                    continue;
                                 }
                                 // It was answered, or refused, before all of it was there.
                                 _ => {
                                     self.http.consumed(stream, len);
                                     self.http.release(len);
-                                    continue;
                                 }
-                            };
-                            self.go_on(reading, slot, added, len, end);
+                            }
                         }
                         Event::Trailers { stream, .. } => self.end_request(reading, stream),
                         Event::Reset { stream, .. } => self.notice_reset(reading, stream),
                         Event::Refused { .. } => (reading.sink)(CalleeEvent::Refused),
-                        Event::GoAway { .. } | Event::Settings | Event::Ping | Event::Pong(_) => {}
+                        Event::Ping => self.note_ping(reading.now),
+                        Event::GoAway { .. } | Event::Settings | Event::Pong(_) => {}
                     }
                 }
                 Ok(None) => break,
+                // It was sent away.
+                Err(_) if self.over.is_some() => {
+                    rest = &[];
+                    break;
+                }
                 Err(error) => {
                     self.end(Over::Broken(error.to_string()));
                     rest = &[];
@@ -145,17 +134,13 @@ impl GrpcCallee {
         if self.assembling + announced > most {
             return self.refuse(reading, stream, &too_much(self.assembling + announced, most));
         }
-        let Some(slot) = self.take_slot(stream) else {
-            self.http.reset(stream, HttpReason::REFUSED_STREAM);
-            return (reading.sink)(CalleeEvent::Refused);
-        };
+        let Some(slot) = self.take_slot_or_refuse(reading, stream) else { return };
         let streams = call.streams;
         let there = &mut self.slots[usize::from(slot)];
         there.stream = stream;
         (there.received, there.progressed) = (reading.now, reading.now);
         (there.method, there.budget, there.metadata) = (call.method, call.budget, call.metadata);
-        (there.wants_receipt, there.streams, there.has_ended, there.has_begun) =
-            (call.wants_receipt, streams, false, false);
+        (there.wants_receipt, there.streams, there.has_begun) = (call.wants_receipt, streams, false);
         there.task = None;
         there.announced = announced;
         self.assembling += announced;
@@ -173,6 +158,16 @@ impl GrpcCallee {
         } else {
             self.expect_more(reading.now);
         }
+    }
+
+    #[inline]
+    pub(super) fn take_slot_or_refuse(&mut self, reading: &mut Reading<'_>, stream: Stream) -> Option<u16> {
+        let slot = self.take_slot(stream);
+        if slot.is_none() {
+            self.http.reset(stream, HttpReason::REFUSED_STREAM);
+            (reading.sink)(CalleeEvent::Refused);
+        }
+        slot
     }
 
     /// A stream's slot, of another generation than before.
@@ -200,8 +195,9 @@ impl GrpcCallee {
             stream,
             task: None,
             wants_receipt: false,
+            web: None,
+            bare: false,
             streams: false,
-            has_ended: false,
             has_begun: false,
             method: MethodId::of(""),
             budget: Budget::UNLIMITED,
@@ -211,6 +207,7 @@ impl GrpcCallee {
             incoming: Incoming::default(),
             announced: 0,
             held: 0,
+            untaken: VecDeque::new(),
             late: 0,
         });
         Some(slot)
@@ -230,21 +227,20 @@ impl GrpcCallee {
             }
             Phase::Open => self.open -= 1,
         }
+        self.keeping.ended = true;
         there.phase = Phase::Free;
         there.metadata = None;
+        there.web = None;
         self.assembling -= std::mem::take(&mut there.announced);
         if there.streams {
-            there.incoming.clear();
-            let held = std::mem::take(&mut there.held);
-            there.late = 0;
-            self.held -= held;
+            self.held -= there.drop_untaken();
             self.open_window();
         }
         self.free.push(slot);
     }
 
     #[inline]
-    fn expect_more(&mut self, now: Time) {
+    pub(super) fn expect_more(&mut self, now: Time) {
         self.timers.half_received = self.timers.half_received.min(now + self.limits.stall_time());
     }
 
@@ -261,7 +257,8 @@ impl GrpcCallee {
         }
         let stream = there.stream;
         there.progressed = reading.now;
-        let announced = there.metadata.as_ref().map_or(0, |metadata| metadata.len()) + there.incoming.announced();
+        let message = there.web.as_ref().map_or_else(|| there.incoming.announced(), |web| web.announced());
+        let announced = there.metadata.as_ref().map_or(0, |metadata| metadata.len()) + message;
         self.assembling += announced - std::mem::replace(&mut there.announced, announced);
         self.http.consumed(stream, len);
         let (held, most) = (self.assembling, self.limits.most_assembly_bytes());
@@ -269,77 +266,6 @@ impl GrpcCallee {
             return self.give_up(reading, slot, Some(&too_much(held, most)));
         }
         self.expect_more(reading.now);
-    }
-
-    /// Parts of messages of a stream have come.
-    fn go_on_streaming(
-        &mut self,
-        reading: &mut Reading<'_>,
-        slot: u16,
-        added: Result<(), Status>,
-        len: usize,
-        end: bool,
-    ) {
-        self.release(len);
-        let (held, most) = (self.assembling, self.limits.most_assembly_bytes());
-        let there = &self.slots[usize::from(slot)];
-        let is_cut = end && there.incoming.is_begun();
-        let added = added.and_then(|()| {
-            if held > most {
-                Err(too_much(held, most))
-            } else if is_cut {
-                Err(Status::new(Code::Internal, "the request can't be read: it ends within a message"))
-            } else {
-                Ok(())
-            }
-        });
-        if let Err(status) = added {
-            return self.fail_open(reading, slot, &status);
-        }
-        self.open_stream_window(slot);
-        if end {
-            self.end_stream(reading, slot);
-        } else if self.slots[usize::from(slot)].incoming.is_begun() {
-            self.expect_more(reading.now);
-        }
-    }
-
-    /// Gives back to a stream's window what doesn't have to be kept from it.
-    fn open_stream_window(&mut self, slot: u16) {
-        let there = &mut self.slots[usize::from(slot)];
-        if there.held <= HELD_MOST && there.late > 0 {
-            let late = std::mem::take(&mut there.late);
-            self.http.consumed(there.stream, late);
-        }
-    }
-
-    /// Gives back to the connection's window, unless there is much that nobody has taken.
-    #[inline]
-    fn release(&mut self, len: usize) {
-        if self.held == 0 && self.withheld == 0 {
-            self.http.release(len);
-        } else {
-            self.withheld += len;
-            self.open_window();
-        }
-    }
-
-    fn open_window(&mut self) {
-        if self.held <= self.limits.most_assembly_bytes() / 2 {
-            self.http.release(std::mem::take(&mut self.withheld));
-        }
-    }
-
-    /// Whoever serves a call has taken so many bytes of its request's messages: as much more may come. The stream's window is
-    /// kept closed while more than half of one is not taken; a message that is longer comes in all the same.
-    pub fn consumed(&mut self, call: CallId, taken: Taken) {
-        let Some(slot) = self.open_slot(call) else { return };
-        let there = &mut self.slots[usize::from(slot)];
-        let bytes = taken.bytes.min(there.held);
-        there.held -= bytes;
-        self.held -= bytes;
-        self.open_stream_window(slot);
-        self.open_window();
     }
 
     /// The headers behind a request have come, which say nothing.
@@ -351,41 +277,16 @@ impl GrpcCallee {
         self.go_on_streaming(reading, slot, Ok(()), 0, true);
     }
 
-    fn end_stream(&mut self, reading: &mut Reading<'_>, slot: u16) {
-        let there = &mut self.slots[usize::from(slot)];
-        there.has_ended = true;
-        (reading.sink)(CalleeEvent::Ended(call_in(slot, there.generation)));
-    }
-
-    /// A call that is served fails because of what its peer sent: whoever serves it is told that nobody waits any more.
-    fn fail_open(&mut self, reading: &mut Reading<'_>, slot: u16, status: &Status) {
-        let there = &mut self.slots[usize::from(slot)];
-        let (stream, task) = (there.stream, there.task.map(|task| task as usize));
-        (reading.sink)(CalleeEvent::Cancelled(call_in(slot, there.generation), task));
-        self.fail_stream(slot, status);
-        self.http.reset(stream, HttpReason::NO_ERROR);
-        self.drop_request(slot);
-    }
-
-    /// What is held of an open call's request is given up.
-    fn drop_request(&mut self, slot: u16) {
-        let there = &mut self.slots[usize::from(slot)];
-        there.incoming.clear();
-        self.assembling -= std::mem::take(&mut there.announced);
-        self.held -= std::mem::take(&mut there.held);
-        there.late = 0;
-        self.open_window();
-    }
-
     /// A request that is no call, or that the peer took back.
     fn give_up(&mut self, reading: &mut Reading<'_>, slot: u16, status: Option<&Status>) {
         let there = &mut self.slots[usize::from(slot)];
         there.incoming.clear();
-        let stream = there.stream;
+        let (stream, web) = (there.stream, there.web.take());
         self.free_slot(slot);
-        match status {
-            Some(status) => self.refuse(reading, stream, status),
-            None => (reading.sink)(CalleeEvent::Withdrawn),
+        match (status, web) {
+            (Some(status), Some(web)) => self.give_up_web(reading, stream, &web, status),
+            (Some(status), None) => self.refuse(reading, stream, status),
+            (None, _) => (reading.sink)(CalleeEvent::Withdrawn),
         }
     }
 
@@ -420,8 +321,13 @@ impl GrpcCallee {
 
     /// All of a request is there.
     #[inline]
-    fn arrive_whole(&mut self, reading: &mut Reading<'_>, slot: u16) {
-        match self.slots[usize::from(slot)].incoming.finish() {
+    pub(super) fn arrive_whole(&mut self, reading: &mut Reading<'_>, slot: u16) {
+        let there = &mut self.slots[usize::from(slot)];
+        let message = match &mut there.web {
+            None => there.incoming.finish(),
+            Some(web) => web.finish(),
+        };
+        match message {
             Ok(body) => {
                 self.receiving -= 1;
                 if self.receiving == 0 {
@@ -447,10 +353,10 @@ impl GrpcCallee {
             birth: there.received,
             parallel_unit: false,
             streams: there.streams,
-            answer_streams: true,
+            answer_streams: there.web.as_ref().is_none_or(|web| web.style.streams()),
             received: there.received,
             metadata: there.metadata.take(),
-            coding: Coding::PLAIN,
+            coding: there.web.as_ref().map_or(Coding::PLAIN, |web| web.coding),
             body,
         }));
     }
@@ -474,39 +380,6 @@ impl GrpcCallee {
     }
 }
 
-impl Slot {
-    /// Adds parts of messages, and tells of those that are whole.
-    fn add_to_stream(
-        &mut self,
-        mut bytes: &[u8],
-        most: usize,
-        buffer: &mut dyn FnMut(usize) -> Vec<u8>,
-        tell: &mut dyn FnMut(Vec<u8>),
-    ) -> Result<(), Status> {
-        let mut added = Ok(());
-        while !bytes.is_empty() {
-            let before = bytes.len();
-            match self.incoming.add(&mut bytes, most, buffer) {
-                Ok(is_whole) => {
-                    self.late += before - bytes.len();
-                    if is_whole {
-                        let message = self.incoming.take();
-                        self.held += message.len();
-                        // Its prefix is nobody's to take.
-                        tell(message);
-                    }
-                }
-                Err(status) => {
-                    added = Err(status);
-                    break;
-                }
-            }
-        }
-        self.announced = if self.incoming.is_begun() { self.incoming.announced() } else { 0 };
-        added
-    }
-}
-
-fn too_much(held: usize, most: usize) -> Status {
+pub(super) fn too_much(held: usize, most: usize) -> Status {
     Status::refused(Reason::TooManyCalls, format!("messages of {held} bytes are half received, more than {most}"))
 }

@@ -1,11 +1,12 @@
 //! A serving end and a client of `h2`, with memory between them.
 
 mod pipe;
+mod web;
 
 use super::*;
 use crate::Named;
 use bytes::Bytes;
-use greenwave_proto::connection::Taken;
+use greenwave_policy::Deadline;
 use greenwave_proto::connection::Taken;
 use greenwave_proto::connection::{Answer, Arrival, Extra, StreamMessage};
 use greenwave_proto::receipt::Receipt;
@@ -63,8 +64,13 @@ impl Pair {
         Self::with(limits, &mut client::Builder::new())
     }
 
+    /// Nobody is asked whether they are there.
     fn with(limits: Limits, client: &mut client::Builder) -> Self {
-        let callee = GrpcCallee::new(&limits, GrpcSettings::default(), Time::ZERO);
+        Self::with_settings(limits, GrpcSettings::default().keepalive(Duration::MAX, Duration::MAX), client)
+    }
+
+    fn with_settings(limits: Limits, settings: GrpcSettings, client: &mut client::Builder) -> Self {
+        let callee = GrpcCallee::new(&limits, settings, Time::ZERO);
         let pipe = Pipe::default();
         let mut handshake = pin!(client.handshake(pipe.clone()));
         let Poll::Ready(Ok((requests, connection))) = poll(&mut handshake) else { panic!("it needs no answer") };
@@ -405,10 +411,10 @@ fn a_server_that_goes_away_is_done_when_its_last_answer_is_sent() {
 fn who_writes_and_never_reads_is_closed_on() {
     let mut pair = Pair::new(Limits::new());
     pair.wire.room = 0;
-    // PINGs, each of which calls for an answer.
-    let ping = [&[0, 0, 8, 6, 0, 0, 0, 0, 0][..], &[7; 8]].concat().repeat(1000);
-    for _ in 0..2 * INPUT_MOST / ping.len() {
-        pair.callee.receive(pair.now, &ping, &mut Vec::with_capacity, &mut |_| {});
+    // SETTINGS, each of which calls for an answer.
+    let settings = [0, 0, 0, 4, 0, 0, 0, 0, 0].repeat(1000);
+    for _ in 0..2 * INPUT_MOST / settings.len() {
+        pair.callee.receive(pair.now, &settings, &mut Vec::with_capacity, &mut |_| {});
         if pair.callee.over().is_some() {
             break;
         }
@@ -473,13 +479,22 @@ proptest! {
     }
 }
 
+/// Before anything of its message is there.
+#[test]
+fn a_method_that_is_not_there_is_refused_at_the_headers() {
+    let mut pair = Pair::new(Limits::new());
+    pair.callee.set_methods(Arc::new(|_| None));
+    let (mut refused, _stream) = pair.open(&[]);
+    pair.run();
+    assert_eq!(pair.failed_with(&mut refused), "12");
+    assert!(matches!(pair.events[..], [CalleeEvent::Refused]) && pair.callee.assembling == 0);
+}
+
 /// A method whose requests are a stream.
 fn streaming(limits: Limits) -> Pair {
     let mut pair = Pair::new(limits);
-    pair.callee.set_methods(Arc::new(|path| Named {
-        method: MethodId::of(path),
-        takes_stream: path == "a.A/One",
-        stands_for_all: false,
+    pair.callee.set_methods(Arc::new(|path| {
+        Some(Named { method: MethodId::of(path), takes_stream: path == "a.A/One", stands_for_all: false })
     }));
     pair
 }
@@ -556,6 +571,28 @@ fn a_stream_that_fails_says_so_behind_what_was_sent() {
     assert_eq!((said(&trailers, "grpc-status"), said(&trailers, "grpc-message")), ("10", "no more"));
 }
 
+/// So does one that fails because of what its client sent, when some of its answer has yet to go.
+#[test]
+fn a_stream_that_is_malformed_is_told_so_behind_what_was_sent() {
+    let mut pair = Pair::with(Limits::new(), client::Builder::new().initial_window_size(10));
+    pair.callee.set_methods(Arc::new(|path| {
+        Some(Named { method: MethodId::of(path), takes_stream: true, stands_for_all: false })
+    }));
+    let (mut response, mut stream) = pair.open(&[]);
+    pair.run();
+    let arrival = pair.arrived().unwrap();
+    pair.callee.send(arrival.call, message(&[7; 100]));
+    stream.send_data(Bytes::from_static(&[9; 5]), false).unwrap();
+    stream.send_data(framed(b"more"), false).unwrap();
+    pair.run();
+    assert!(pair.events.iter().any(|event| matches!(event, CalleeEvent::Cancelled(call, _) if *call == arrival.call)));
+    assert!(messages(&mut pair).is_empty());
+    let (_, body, trailers) = pair.outcome(&mut response);
+    assert_eq!((body.len(), said(&trailers, "grpc-status")), (105, "13"));
+    pair.answer(&arrival, Ok(Vec::new()));
+    assert_eq!(pair.callee.unanswered(), 0);
+}
+
 /// What nobody takes stays with the peer, and a message that is longer than a window passes all the same.
 #[test]
 fn a_stream_is_not_sent_more_than_is_taken_and_long_messages_pass() {
@@ -581,6 +618,29 @@ fn a_stream_is_not_sent_more_than_is_taken_and_long_messages_pass() {
     stream.send_data(framed(&vec![7; 5_000_000]), true).unwrap();
     pair.run();
     assert_eq!(messages(&mut pair)[0].len(), 5_000_000);
+}
+
+/// Empty messages cost something too: those that nobody takes are bounded.
+#[test]
+fn empty_messages_stay_with_the_peer_until_they_are_taken() {
+    let mut pair = streaming(Limits::new());
+    let (_response, mut stream) = pair.open(&[]);
+    pair.run();
+    let call = pair.arrived().unwrap().call;
+    stream.send_data(framed(b"").repeat(2_000_000).into(), false).unwrap();
+    pair.run();
+    let mut count = messages(&mut pair).len();
+    assert!(count < 1_000_000, "{count}");
+    for _ in 0..count {
+        pair.callee.consumed(call, Taken::one(0));
+    }
+    pair.run();
+    count = messages(&mut pair).len();
+    assert!(count > 0, "it goes on");
+    let others = framed(b"").repeat(3);
+    stream.send_data([&others[..], &framed(b"x")[..]].concat().into(), true).unwrap();
+    drop(stream);
+    pair.run();
 }
 
 /// Streams that nobody takes from don't hold more than a bound in all.
@@ -647,4 +707,78 @@ fn headers_that_do_not_go_on_end_the_connection() {
     pair.callee.receive(pair.now + limits.handshake_time() / 2, &more, &mut Vec::with_capacity, &mut |_| {});
     assert_eq!(pair.callee.next_timeout(), due);
     assert_eq!(pair.callee.on_timeout(due, &mut |_| {}), Some(Over::Unfinished(limits.handshake_time())));
+}
+
+const PING: [u8; 17] = [0, 0, 8, 6, 0, 0, 0, 0, 0, 7, 7, 7, 7, 7, 7, 7, 7];
+
+/// As long as answers go out it may be asked for each of them.
+#[test]
+fn who_asks_too_often_whether_this_side_is_there_is_sent_away() {
+    let mut pair = Pair::new(Limits::new());
+    for _ in 0..20 {
+        let _response = pair.call(&[], b"");
+        let arrival = pair.arrived().unwrap();
+        pair.answer(&arrival, Ok(Vec::new()));
+        pair.callee.receive(pair.now, &PING, &mut Vec::with_capacity, &mut |_| {});
+    }
+    for _ in 0..2 {
+        pair.callee.receive(pair.now, &PING, &mut Vec::with_capacity, &mut |_| {});
+        assert_eq!(pair.callee.over(), None);
+    }
+    pair.callee.receive(pair.now, &PING, &mut Vec::with_capacity, &mut |_| {});
+    assert!(matches!(pair.callee.over(), Some(Over::Broken(_))));
+    pair.callee.transmit(pair.now, &mut pair.wire, &mut |_| {}).unwrap();
+    assert!(pair.wire.bytes.ends_with(b"too_many_pings"));
+    let settings = GrpcSettings::new().least_between_pings(Duration::ZERO, true);
+    let mut pair = Pair::with_settings(Limits::new(), settings, &mut client::Builder::new());
+    pair.callee.receive(pair.now, &PING.repeat(100), &mut Vec::with_capacity, &mut |_| {});
+    assert_eq!(pair.callee.over(), None);
+}
+
+#[test]
+fn who_is_silent_is_asked_and_closed_on_if_it_does_not_answer() {
+    let (time, timeout) = (Duration::from_secs(60), Duration::from_secs(5));
+    let settings = GrpcSettings::new().keepalive(time, timeout);
+    let mut pair = Pair::with_settings(Limits::new(), settings, &mut client::Builder::new());
+    for _ in 0..3 {
+        pair.now = pair.callee.next_timeout();
+        assert_eq!(pair.callee.on_timeout(pair.now, &mut |_| {}), None);
+        if pair.callee.has_output() {
+            let due = pair.now + timeout;
+            assert_eq!(pair.callee.next_timeout(), due);
+            pair.run();
+        }
+    }
+    let over = loop {
+        pair.now = pair.callee.next_timeout();
+        assert!(pair.now < Time::ZERO + 10 * time, "it is never closed on");
+        if let Some(over) = pair.callee.on_timeout(pair.now, &mut |_| {}) {
+            break over;
+        }
+    };
+    assert_eq!(over, Over::Silent(timeout));
+}
+
+#[test]
+fn who_has_no_call_for_long_and_who_is_old_is_told_to_go() {
+    let idle = GrpcSettings::new().most_idle(Duration::from_secs(60));
+    let old = GrpcSettings::new().most_age(Duration::from_secs(60), Duration::from_secs(5));
+    for (settings, is_open) in [(idle, false), (old, false), (old, true)] {
+        let mut pair = Pair::with_settings(Limits::new(), settings, &mut client::Builder::new());
+        let _response = pair.call(&[], b"");
+        let arrival = pair.arrived().unwrap();
+        if !is_open {
+            pair.answer(&arrival, Ok(Vec::new()));
+        }
+        pair.now = Time::ZERO + Duration::from_secs(60);
+        assert_eq!(pair.callee.next_timeout(), pair.now);
+        assert_eq!(pair.callee.on_timeout(pair.now, &mut |_| {}), None);
+        pair.run();
+        assert_eq!(pair.callee.over(), if is_open { None } else { Some(&Over::Closed) });
+        if is_open {
+            pair.now = pair.now + Duration::from_secs(5);
+            assert_eq!(pair.callee.next_timeout(), pair.now);
+            assert!(matches!(pair.callee.on_timeout(pair.now, &mut |_| {}), Some(Over::Old(_))));
+        }
+    }
 }

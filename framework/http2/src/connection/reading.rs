@@ -39,6 +39,7 @@ struct Data {
 const KEPT: usize = 4 << 10;
 
 /// What a frame has come to.
+#[derive(Clone, Copy, Debug)]
 pub(super) enum Step {
     Nothing,
     Headers(Made),

@@ -44,9 +44,10 @@ impl Connection {
         }
     }
 
-    /// Gives up memory that an idle connection has no use for.
-    pub fn shrink(&mut self) {
-        if self.out.is_empty() {
+    /// Gives up memory that an idle connection has no use for: an empty output's, if it is more than this, in bytes.
+    #[inline]
+    pub fn shrink(&mut self, most: usize) {
+        if self.out.is_empty() && self.out.capacity() > most {
             self.out = Vec::new();
         }
     }

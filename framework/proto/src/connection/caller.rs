@@ -68,10 +68,19 @@ enum Rest {
 
 /// An answer that is on its way.
 enum Incoming {
-    /// In parts; with what its call cost, and when the first of them came.
-    Message(Assembly, Receipt, Time, Option<Box<AnswerMetadata>>),
+    /// In parts, with what came with the first of them.
+    Message(Assembly, Beside),
     /// Of a call that streams, from its beginning on.
     Stream(Inflow),
+}
+
+/// What comes with a message.
+struct Beside {
+    /// When its first part came.
+    first: Time,
+    /// What the call cost.
+    receipt: Receipt,
+    metadata: Option<Box<AnswerMetadata>>,
 }
 
 /// A call that waits for a slot.

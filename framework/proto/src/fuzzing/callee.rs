@@ -122,11 +122,11 @@ impl Driven {
 
     fn hear(&self, event: &CalleeEvent) {
         let call = match event {
-            CalleeEvent::Message(call, _, message) => {
+            CalleeEvent::Message(call, message) => {
                 assert!(message.body.len() <= LIMITS.message_bytes, "a message beyond the limit came in");
                 call
             }
-            CalleeEvent::Cancelled(call, _) | CalleeEvent::Ended(call, _) | CalleeEvent::Sent(call, ..) => call,
+            CalleeEvent::Cancelled(call, _) | CalleeEvent::Ended(call) | CalleeEvent::Sent(call, ..) => call,
             _ => return,
         };
         assert!(self.arrived.contains(call), "nobody serves the call");

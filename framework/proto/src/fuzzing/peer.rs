@@ -82,7 +82,7 @@ impl Peer {
                 }
             }
             Frame::Reply(reply) | Frame::ReplyWithMeta(reply, _) => {
-                self.hear_answer(reply.header.call, reply.header.message_len as usize, reply.body)
+                self.hear_answer(reply.header.call, reply.header.message_len as usize, reply.body);
             }
             Frame::Data(part) if self.calls && !self.is_stream(part.header.call) => {
                 let call = part.header.call;

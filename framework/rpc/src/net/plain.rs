@@ -87,6 +87,9 @@ impl PlainCallee {
     fn of(serving: &ConnectionConfig, preface: [u8; 4], now: Time) -> Option<Self> {
         if preface == PREFACE {
             let mut callee = GrpcCallee::new(&serving.limits, serving.grpc?, now);
+            if let Some(web) = &serving.web {
+                callee.set_web(web.clone());
+            }
             if let Some(methods) = &serving.methods {
                 callee.set_methods(Arc::clone(methods));
             }
@@ -122,14 +125,14 @@ impl PlainCallee {
     pub(super) fn send(&mut self, call: CallId, message: StreamMessage) {
         match self {
             Self::Grpc(callee) => callee.send(call, message),
-            Self::Web(_) => {}
+            Self::Web(callee) => callee.send(call, message),
         }
     }
 
     pub(super) fn begin_answer(&mut self, call: CallId, metadata: &[u8]) {
         match self {
             Self::Grpc(callee) => callee.begin_answer(call, metadata),
-            Self::Web(_) => {}
+            Self::Web(callee) => callee.begin_answer(call, metadata),
         }
     }
 

@@ -59,10 +59,25 @@ impl<S: Read + Write> Http<S> {
             .map(|line| line.split_once(": ").unwrap())
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
             .collect();
+        if headers.iter().any(|(name, value)| name == "transfer-encoding" && value == "chunked") {
+            let body = std::iter::from_fn(|| self.chunk()).flatten().collect();
+            return Answer { status, headers, body };
+        }
         let len = headers.iter().find(|(name, _)| name == "content-length").map_or(0, |(_, len)| len.parse().unwrap());
         let mut body = vec![0; len];
         self.0.read_exact(&mut body).unwrap();
         Answer { status, headers, body }
+    }
+
+    /// The next chunk of a body; `None`: that was all.
+    fn chunk(&mut self) -> Option<Vec<u8>> {
+        let mut line = String::new();
+        self.0.read_line(&mut line).unwrap();
+        let len = usize::from_str_radix(line.trim_end(), 16).unwrap();
+        let mut chunk = vec![0; len + 2];
+        self.0.read_exact(&mut chunk).unwrap();
+        assert_eq!(chunk.split_off(len), b"\r\n");
+        (len > 0).then_some(chunk)
     }
 
     pub(crate) fn ask(&mut self, bytes: &[u8]) -> Answer {

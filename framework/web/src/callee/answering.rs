@@ -3,8 +3,9 @@
 use super::{Exchange, Over, Reading, WebCallee};
 use crate::call::failed;
 use crate::response::{Response, phrase};
-use greenwave_proto::connection::Answer;
+use greenwave_proto::connection::{Answer, CalleeEvent, StreamMessage};
 use greenwave_proto::status::Code;
+use greenwave_proto::wire::CallId;
 use std::io::Write as _;
 
 impl WebCallee {
@@ -13,18 +14,83 @@ impl WebCallee {
         if self.over.is_some() || self.generation == 0 || answer.call != self.call() {
             return;
         }
+        let is_streamed = answer.extra.as_ref().is_some_and(|extra| extra.streamed);
         match self.exchanges.pop_front() {
-            Some(Exchange::Open { style, keep, bare, .. }) => {
+            Some(Exchange::Open { style, keep, has_begun: true, .. }) => {
+                let failed = answer.result.as_ref().err();
+                let end = style.end(failed, &answer.receipt, &answer.extra.unwrap_or_default());
+                self.put_chunk([end, Vec::new()]);
+                self.put(b"0\r\n\r\n".to_vec());
+                self.answered(keep);
+            }
+            Some(Exchange::Open { style, keep, bare, .. }) if !(is_streamed && style.streams()) => {
                 let keep = keep && !self.is_leaving;
-                let response = style.answer(answer.result, &answer.receipt);
+                let response = style.answer(answer.result, &answer.receipt, &answer.extra.unwrap_or_default());
                 self.put(written(&response, keep));
                 if !bare {
                     response.body.into_iter().for_each(|part| self.put(part));
                 }
                 self.answered(keep);
             }
+            Some(open @ Exchange::Open { .. }) => {
+                // A stream without a message.
+                self.exchanges.push_front(open);
+                let leading = answer.extra.as_ref().and_then(|extra| extra.leading.clone());
+                self.begin_answer(answer.call, leading.as_deref().unwrap_or_default());
+                self.answer(answer);
+            }
             Some(other) => self.exchanges.push_front(other),
             None => {}
+        }
+    }
+
+    /// Says what goes before the answer to the open call, unless something of the answer went before.
+    pub fn begin_answer(&mut self, call: CallId, metadata: &[u8]) {
+        let own = self.over.is_none() && self.generation > 0 && call == self.call();
+        let Some(Exchange::Open { style, keep, has_begun, .. }) = self.exchanges.front_mut().filter(|_| own) else {
+            return;
+        };
+        if !style.streams() || std::mem::replace(has_begun, true) {
+            return;
+        }
+        *keep &= !self.is_leaving;
+        let head = streamed(&style.begin(metadata), *keep);
+        self.put(head);
+    }
+
+    /// Sends a message of the answer to the open call, behind those that were sent before.
+    pub fn send(&mut self, call: CallId, message: StreamMessage) {
+        self.begin_answer(call, &[]);
+        let own = self.over.is_none() && self.generation > 0 && call == self.call();
+        let len = message.body.len();
+        let Some(Exchange::Open { style, has_begun: true, streamed, .. }) =
+            self.exchanges.front_mut().filter(|_| own && u32::try_from(len).is_ok())
+        else {
+            return;
+        };
+        *streamed += len;
+        let parts = style.message(message.body);
+        self.put_chunk(parts);
+    }
+
+    /// Sends a chunk, whose bytes are not copied.
+    fn put_chunk(&mut self, parts: [Vec<u8>; 2]) {
+        let len: usize = parts.iter().map(Vec::len).sum();
+        let [first, second] = parts;
+        self.put([format!("{len:x}\r\n").as_bytes(), &*first].concat());
+        self.put(second);
+        self.put(b"\r\n".to_vec());
+    }
+
+    /// Tells how much of a stream's messages has left.
+    pub(super) fn tell_sent(&mut self, sink: &mut dyn FnMut(CalleeEvent)) {
+        let (unsent, call) = (self.unsent, self.call());
+        let Some(Exchange::Open { streamed, .. }) = self.exchanges.front_mut() else { return };
+        // What is unsent may be what lies around the messages; that is sent before long.
+        let left = (*streamed).min(unsent);
+        let sent = std::mem::replace(streamed, left) - left;
+        if sent > 0 {
+            sink(CalleeEvent::Sent(call, sent));
         }
     }
 
@@ -55,8 +121,18 @@ impl WebCallee {
     }
 }
 
+/// The head of a response that comes in chunks.
+fn streamed(response: &Response, keep: bool) -> Vec<u8> {
+    ended(begun(response), "transfer-encoding: chunked\r\n", keep)
+}
+
 /// A response's head.
 fn written(response: &Response, keep: bool) -> Vec<u8> {
+    let length = format!("content-length: {}\r\n", response.len());
+    ended(begun(response), if response.status == 204 { "" } else { &length }, keep)
+}
+
+fn begun(response: &Response) -> Vec<u8> {
     let Response { status, headers, .. } = response;
     let mut head = Vec::with_capacity(256);
     // To write into memory doesn't fail.
@@ -64,9 +140,11 @@ fn written(response: &Response, keep: bool) -> Vec<u8> {
     for (name, value) in headers {
         let _ = write!(head, "{name}: {value}\r\n");
     }
-    if *status != 204 {
-        let _ = write!(head, "content-length: {}\r\n", response.len());
-    }
+    head
+}
+
+fn ended(mut head: Vec<u8>, framing: &str, keep: bool) -> Vec<u8> {
+    head.extend_from_slice(framing.as_bytes());
     head.extend_from_slice(if keep { b"\r\n" } else { b"connection: close\r\n\r\n" });
     head
 }

@@ -72,7 +72,8 @@ impl WebCallee {
                     let Ready { mut arrival, style, keep, bare } = *ready;
                     self.generation = self.generation.checked_add(1).unwrap_or(1);
                     arrival.call = self.call();
-                    self.exchanges.push_front(Exchange::Open { style, task: None, keep, bare });
+                    let (task, has_begun, streamed) = (None, false, 0);
+                    self.exchanges.push_front(Exchange::Open { style, task, keep, bare, has_begun, streamed });
                     return (hands.sink)(CalleeEvent::Arrived(arrival));
                 }
                 Some(Exchange::Receiving { expects, .. }) => {
@@ -128,11 +129,12 @@ impl WebCallee {
             (hands.sink)(CalleeEvent::Refused);
             return self.tell(hands.now, &call.style.refuse(status), framing, bare);
         }
-        let Framing { body, keep, expects } = framing;
+        let Framing { body, keep, expects, chunks } = framing;
+        let streams = chunks && call.style.streams();
         let is_whole = matches!(body, Body::Sized(0));
         self.reading = Reading::Body { body, step: 0 };
         self.timers.body = hands.now + self.limits.stall_time();
-        self.exchanges.push_back(Exchange::Receiving { call, received: hands.now, keep, expects, bare });
+        self.exchanges.push_back(Exchange::Receiving { call, received: hands.now, keep, expects, bare, streams });
         if is_whole {
             self.arrive(hands);
         }
@@ -208,7 +210,9 @@ impl WebCallee {
 
     /// All of the last exchange's body is there.
     fn arrive(&mut self, hands: &mut Hands<'_>) {
-        let Some(Exchange::Receiving { call, received, keep, bare, .. }) = self.exchanges.pop_back() else { return };
+        let Some(Exchange::Receiving { call, received, keep, bare, streams, .. }) = self.exchanges.pop_back() else {
+            return;
+        };
         let Call { method, budget, metadata, coding, message, style } = *call;
         let message = match message {
             Message::Head(message) => Ok(message),
@@ -224,7 +228,7 @@ impl WebCallee {
                     birth: received,
                     parallel_unit: false,
                     streams: false,
-                    answer_streams: false,
+                    answer_streams: streams,
                     received,
                     metadata,
                     coding,
@@ -258,7 +262,7 @@ impl WebCallee {
 
     /// Answers what is no call. What of it is still to come is read past, if it is little.
     fn tell(&mut self, now: Time, response: &Response, framing: Framing, bare: bool) {
-        let Framing { body, keep, expects } = framing;
+        let Framing { body, keep, expects, .. } = framing;
         let (is_whole, is_short) = match &body {
             Body::Sized(len) => (*len == 0, *len <= PASSED_MOST),
             Body::Chunked(_) => (false, true),

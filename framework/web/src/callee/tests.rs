@@ -2,7 +2,7 @@
 
 use super::*;
 use greenwave_policy::Deadline;
-use greenwave_proto::connection::Answer;
+use greenwave_proto::connection::{Answer, Extra, StreamMessage};
 use greenwave_proto::receipt::Receipt;
 use greenwave_proto::status::{Code, Status};
 use greenwave_proto::wire::MethodId;
@@ -35,13 +35,15 @@ struct Served {
     now: Time,
     calls: Vec<Arrival>,
     refused: usize,
+    /// Bytes of streams' messages that have left.
+    sent: usize,
 }
 
 impl Served {
     fn new(limits: Limits, settings: WebSettings) -> Self {
         let wire = Wire { bytes: Vec::new(), room: usize::MAX };
         let callee = WebCallee::new(&limits, settings, Time::ZERO);
-        Self { callee, wire, now: Time::ZERO, calls: Vec::new(), refused: 0 }
+        Self { callee, wire, now: Time::ZERO, calls: Vec::new(), refused: 0, sent: 0 }
     }
 
     fn usual() -> Self {
@@ -58,9 +60,10 @@ impl Served {
     }
 
     fn transmit(&mut self) {
-        let Self { callee, wire, calls, refused, now, .. } = self;
+        let Self { callee, wire, calls, refused, now, sent } = self;
         let Ok(()) = callee.transmit(*now, wire, &mut |event| match event {
             CalleeEvent::Arrived(arrival) => calls.push(arrival),
+            CalleeEvent::Sent(_, bytes) => *sent += bytes,
             _ => *refused += 1,
         });
         let open = self.callee.open_calls().count();
@@ -71,7 +74,13 @@ impl Served {
     fn answer(&mut self, result: Result<&str, Status>) {
         let arrival = self.calls.pop().expect("a call is there");
         let (call, result) = (arrival.call, result.map(|text| text.as_bytes().to_vec()));
-        self.callee.answer(Answer { call, result, receipt: Receipt::default(), deadline: Deadline::NEVER });
+        self.callee.answer(Answer {
+            call,
+            result,
+            receipt: Receipt::default(),
+            deadline: Deadline::NEVER,
+            extra: None,
+        });
         self.transmit();
     }
 
@@ -344,6 +353,52 @@ fn probes_and_pages_are_answered() {
 }
 
 #[test]
+fn a_stream_of_answers_comes_in_chunks_and_its_sender_hears_what_has_left() {
+    let request = post("\0\0\0\0\0").replace("application/json", "application/grpc-web");
+    let message = |body: &[u8]| StreamMessage { body: body.to_vec(), deadline: Deadline::NEVER };
+    let extra = |streamed| Some(Box::new(Extra { streamed, ..Extra::default() }));
+    let end = "15\r\n\u{fffd}\0\0\0\u{10}grpc-status: 0\r\n\r\n0\r\n\r\n";
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: application/grpc-web+proto\r\ntransfer-encoding: chunked\r\n\r\n";
+    let mut served = Served::usual();
+    served.send(request.as_bytes());
+    let arrival = served.calls.pop().unwrap();
+    let call = arrival.call;
+    assert!(arrival.answer_streams && !arrival.streams);
+    served.callee.send(call, message(b"abc"));
+    served.wire.room = head.len() + 5;
+    served.transmit();
+    assert_eq!(served.sent, 0);
+    served.wire.room = usize::MAX;
+    served.transmit();
+    assert_eq!((served.said(), served.sent), (format!("{head}8\r\n\0\0\0\0\u{3}abc\r\n"), 3));
+    let (receipt, deadline) = (Receipt::default(), Deadline::NEVER);
+    served.callee.answer(Answer { call, result: Ok(Vec::new()), receipt, deadline, extra: extra(true) });
+    served.transmit();
+    assert_eq!(served.said(), end);
+    // Without a message; and one that fails.
+    served.send(request.as_bytes());
+    let call = served.calls.pop().unwrap().call;
+    let receipt = Receipt::default();
+    served.callee.answer(Answer { call, result: Ok(Vec::new()), receipt, deadline, extra: extra(true) });
+    served.transmit();
+    assert_eq!(served.said(), format!("{head}{end}"));
+    served.send(request.as_bytes());
+    let call = served.calls[0].call;
+    served.callee.begin_answer(call, &[]);
+    served.callee.send(call, message(b""));
+    served.answer(Err(Status::new(Code::NotFound, "no more")));
+    let said = served.said();
+    assert!(said.starts_with(head) && said.contains("grpc-status: 5\r\ngrpc-message: no more\r\n"), "{said}");
+    assert!(said.ends_with("\r\n0\r\n\r\n"));
+    // JSON has no streams, and neither has HTTP/1.0.
+    served.send(post("{}").as_bytes());
+    assert!(!served.calls[0].answer_streams);
+    served.answer(Ok("{}"));
+    served.send(request.replace("HTTP/1.1", "HTTP/1.0").as_bytes());
+    assert!(!served.calls[0].answer_streams);
+}
+
+#[test]
 fn answers_to_other_calls_are_dropped() {
     let mut served = Served::usual();
     served.send(post("1").as_bytes());
@@ -352,7 +407,7 @@ fn answers_to_other_calls_are_dropped() {
     served.send(post("2").as_bytes());
     served.said();
     let (receipt, deadline) = (Receipt::default(), Deadline::NEVER);
-    served.callee.answer(Answer { call, result: Ok(Vec::new()), receipt, deadline });
+    served.callee.answer(Answer { call, result: Ok(Vec::new()), receipt, deadline, extra: None });
     served.transmit();
     assert_eq!((served.said().as_str(), served.callee.open_calls().count()), ("", 1));
 }

@@ -66,6 +66,10 @@ func serve(workers bool) error {
 		ServiceName: "peers.Echo",
 		HandlerType: (*any)(nil),
 		Methods:     []grpc.MethodDesc{{MethodName: "Echo", Handler: echo}},
+		Streams: []grpc.StreamDesc{
+			{StreamName: "PingPong", Handler: pingPong, ServerStreams: true, ClientStreams: true},
+			{StreamName: "Stream", Handler: stream, ServerStreams: true},
+		},
 	}, nil)
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
@@ -81,4 +85,35 @@ func echo(_ any, _ context.Context, decode func(any) error, _ grpc.UnaryServerIn
 		return nil, err
 	}
 	return message, nil
+}
+
+// pingPong answers each message with itself.
+func pingPong(_ any, stream grpc.ServerStream) error {
+	for {
+		message := new(Message)
+		if err := stream.RecvMsg(message); err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		if err := stream.SendMsg(message); err != nil {
+			return err
+		}
+	}
+}
+
+// stream answers a message with a thousand like it.
+func stream(_ any, stream grpc.ServerStream) error {
+	message := new(Message)
+	if err := stream.RecvMsg(message); err != nil {
+		return err
+	}
+	defer message.data.Free()
+	for range 1000 {
+		message.data.Ref()
+		if err := stream.SendMsg(message); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -12,7 +12,6 @@
 
 mod case;
 mod claims;
-mod cpu;
 mod fabric_peer;
 mod go_peer;
 mod greenwave_peer;
@@ -27,7 +26,6 @@ mod system;
 mod tarpc_peer;
 mod tokio_runtime;
 mod tonic_peer;
-mod tools;
 mod volo_peer;
 mod work;
 

@@ -17,9 +17,9 @@ use greenwave_policy::Time;
 use crate::calls::Calls;
 use crate::calm::Recorder;
 use crate::case::{Case, Deadlines, Mix};
+use crate::grpc_client;
 use crate::system::{Stack, System};
 use crate::target::{Greenwave, Served, Usage};
-use crate::tonic_client;
 
 /// How many calls are outstanding in a closed loop.
 const IN_FLIGHT: usize = 128;
@@ -44,6 +44,13 @@ pub(crate) struct Times {
 }
 
 impl Times {
+    /// For the tails of servers of gRPC: a p99.9 takes thousands of calls.
+    pub(crate) fn of_grpc(quick: bool) -> Self {
+        let ms = Duration::from_millis;
+        let window = ms(if quick { 1200 } else { 4000 });
+        Self { warm_up: ms(300), warm_up_overload: ms(1000), window, saturated: ms(800) }
+    }
+
     /// How long one open loop takes.
     pub(crate) fn of(&self, case: Case) -> Duration {
         self.window + if case.is_overload() { self.warm_up_overload } else { self.warm_up }
@@ -165,8 +172,10 @@ fn with_server<T>(
     let socket = server.socket()?;
     let mut target: Box<dyn Served> = match system.stack {
         Stack::Greenwave => Box::new(Greenwave::connect(&Address::Tcp(socket), &calls)?),
-        Stack::Grpc => Box::new(tonic_client::connect(socket, crate::calls::SERVICE, &calls)?),
-        Stack::Tonic | Stack::TonicPool => Box::new(tonic_client::connect(socket, grpc::SERVICE, &calls)?),
+        Stack::Grpc => Box::new(grpc_client::connect(socket, crate::calls::SERVICE, &calls)?),
+        Stack::Tonic | Stack::TonicLimits | Stack::TonicPool | Stack::TonicLayers => {
+            Box::new(grpc_client::connect(socket, grpc::SERVICE, &calls)?)
+        }
     };
     let before = target.usage().with_context(what)?;
     let measured = measure(&mut calls, &mut *target).with_context(|| format!("{}: {}", what(), server.state()))?;

@@ -7,9 +7,9 @@
 //! - [`case`]: the mixes of calls, the deadlines, and the loads.
 //! - [`work`]: what handlers do. [`calls`]: what is asked of which method.
 //! - [`system`]: the settings of the server that are compared, and tonic with and without a pool.
-//! - [`server`], [`tonic_server`]; [`target`], [`tonic_client`]: both sides.
+//! - [`server`], [`tonic_server`]; [`target`], [`grpc_client`]: both sides.
 //! - [`cell`]: one system, measured once. [`calm`]: which of its calls count.
-//! - [`plan`], [`rounds`], [`ratios`], [`claims`]: all of them.
+//! - [`plan`], [`rounds`], [`ratios`], [`claims`]: all of them. [`grpc_rounds`]: servers of gRPC alone.
 //!
 //! The program is built twice: by `cargo quanta`, without which nothing is preempted, for the servers; and by Cargo for the
 //! load generator and for tonic's own server.
@@ -21,13 +21,14 @@ mod calm;
 mod case;
 mod cell;
 mod claims;
+mod grpc_client;
+mod grpc_rounds;
 mod plan;
 mod ratios;
 mod rounds;
 mod server;
 mod system;
 mod target;
-mod tonic_client;
 mod tonic_server;
 mod work;
 
@@ -40,6 +41,7 @@ use greenwave_policy::Order;
 use case::Mix;
 use plan::Options;
 use system::Stack;
+use tonic_server::Around;
 use work::Kernel;
 
 /// Measures a whole server in the orders that it can go by, beside tonic
@@ -54,6 +56,8 @@ struct Cli {
 enum Command {
     /// Measures all systems in turns, prints tables and writes target/bench/served.json
     Bench(Options),
+    /// Measures servers of gRPC in turns, with rare long calls, and writes target/bench/grpc-served.json
+    Grpc(Options),
     /// Serves a mix until standard input ends: what the benchmark starts
     Serve(Serve),
     /// Prints what a look-up and a row of a scan take in this build, in nanoseconds
@@ -62,7 +66,7 @@ enum Command {
 
 #[derive(clap::Args)]
 struct Serve {
-    /// The mix: extreme, high, tpcc, exponential, kv
+    /// The mix: extreme, high, tpcc, exponential, kv, rare
     #[arg(long)]
     mix: Mix,
     /// The core that its threads stay on
@@ -86,6 +90,11 @@ fn main() -> anyhow::Result<()> {
             pin::this_thread(cores.client)?;
             rounds::bench(cores.server, &wanted)
         }
+        Command::Grpc(wanted) => {
+            let cores = pin::Cores::two()?;
+            pin::this_thread(cores.client)?;
+            grpc_rounds::bench(cores.server, &wanted)
+        }
         Command::Serve(serve) => serve.run(),
         Command::Units => {
             println!("{} {}", Kernel::LookUps.unit(), Kernel::Scan.unit());
@@ -101,8 +110,10 @@ impl Serve {
         let quantum = self.quantum_us.map(|micros| Duration::try_from_secs_f64(micros / 1e6)).transpose()?;
         match self.stack {
             Stack::Greenwave | Stack::Grpc => server::serve(self.mix, self.core, self.order, quantum),
-            Stack::Tonic => tonic_server::serve(self.mix, false),
-            Stack::TonicPool => tonic_server::serve(self.mix, true),
+            Stack::Tonic => tonic_server::serve(self.mix, Around::Nothing),
+            Stack::TonicLimits => tonic_server::serve(self.mix, Around::Limits),
+            Stack::TonicPool => tonic_server::serve(self.mix, Around::Pool),
+            Stack::TonicLayers => tonic_server::serve(self.mix, Around::Layers),
         }
     }
 }

@@ -37,6 +37,18 @@ pub(crate) fn add(rounds: &mut Rounds, case: Option<Case>) {
     }
 }
 
+/// Adds under this name how long the shortest class's p99.9 is, over that of another system.
+pub(crate) fn add_short(rounds: &mut Rounds, case: Case, over: &str, name: &str) {
+    let cells = rounds.cells().to_vec();
+    let systems: Vec<String> = cells.iter().map(|cell| cell.system.clone()).collect();
+    for (at, cell) in cells.iter().enumerate().filter(|(_, cell)| cell.system != over) {
+        rounds.derive(at, name, |round| {
+            let of = Of { round, case_name: &cell.case, case: Some(case), own: &cell.system, systems: &systems };
+            of.quantile_over(over, of.classes()?.first()?, "p999_us")
+        });
+    }
+}
+
 struct Of<'a> {
     round: Round<'a>,
     case_name: &'a str,

@@ -22,12 +22,16 @@ pub(crate) struct System {
 pub(crate) enum Stack {
     /// This project.
     Greenwave,
-    /// The same, called by gRPC: the client is tonic's.
+    /// The same, called by gRPC.
     Grpc,
     /// gRPC on tokio. Handlers are run where they are called.
     Tonic,
+    /// The same, with what tonic has against overload: a limit for each connection, and shedding what is beyond.
+    TonicLimits,
     /// The same, and handlers are jobs of a [`Pool`](greenwave_quanta::Pool).
     TonicPool,
+    /// The same, with the layers of `greenwave-tower` around them, and a pool that goes by deadlines.
+    TonicLayers,
 }
 
 /// First come, first served, each to its end: what a load is a share of.
@@ -50,6 +54,18 @@ pub(crate) const SYSTEMS: [System; 10] = [
     System { name: "tonic-pool", stack: Stack::TonicPool, settings: &[] },
 ];
 
+/// Servers of gRPC, under the same client.
+pub(crate) const GRPC_SYSTEMS: [System; 5] = [
+    System { name: "grpc", stack: Stack::Grpc, settings: &[] },
+    TONIC,
+    System { name: "tonic-limits", stack: Stack::TonicLimits, settings: &[] },
+    System { name: "tonic-pool", stack: Stack::TonicPool, settings: &[] },
+    System { name: "tonic-layers", stack: Stack::TonicLayers, settings: &[] },
+];
+
+/// What they are compared with, and what their load is a share of.
+pub(crate) const TONIC: System = System { name: "tonic", stack: Stack::Tonic, settings: &[] };
+
 const fn greenwave(name: &'static str, settings: &'static [&'static str]) -> System {
     System { name, stack: Stack::Greenwave, settings }
 }
@@ -60,7 +76,7 @@ impl System {
     /// # Errors
     /// When there is no such build.
     pub(crate) fn server(self, mix: Mix, core: usize) -> anyhow::Result<Command> {
-        let plain = self.stack == Stack::Tonic;
+        let plain = matches!(self.stack, Stack::Tonic | Stack::TonicLimits);
         let mut command = Command::new(if plain { std::env::current_exe()? } else { probes::of_this_program()? });
         command.args(["serve", "--mix", mix.name, "--core", &core.to_string(), "--stack", &self.stack.name()]);
         command.args(self.settings);

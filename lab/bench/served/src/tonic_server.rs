@@ -11,8 +11,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use greenwave_bench::grpc::Calls;
 use greenwave_bench::process;
+use greenwave_policy::Order;
 use greenwave_quanta::Pool;
 use greenwave_quanta::pool::Terms;
+use greenwave_tower::{AdmissionLayer, DeadlineLayer};
 use tokio::net::TcpListener;
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
@@ -20,12 +22,32 @@ use tonic::{Request, Response, Status};
 
 use crate::calls::methods;
 use crate::case::Mix;
-use crate::tonic_client::MOST;
+use crate::grpc_client::MOST;
 use crate::work::Kernel;
 
+/// What is around the handlers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Around {
+    Nothing,
+    /// What tonic itself has against overload.
+    Limits,
+    /// They are jobs of a pool.
+    Pool,
+    /// They are jobs of a pool that goes by deadlines, and admitted by the layers of `greenwave-tower`.
+    Layers,
+}
+
+/// How many calls tonic serves at once on a connection before it sheds.
+const LIMIT: usize = 64;
+
 /// Serves until standard input ends.
-pub(crate) fn serve(mix: Mix, with_pool: bool) -> anyhow::Result<()> {
-    let pool = with_pool.then(|| Pool::builder().workers(1).spin(Duration::ZERO).build()).transpose()?.map(Arc::new);
+pub(crate) fn serve(mix: Mix, around: Around) -> anyhow::Result<()> {
+    let with_pool = matches!(around, Around::Pool | Around::Layers);
+    let mut builder = Pool::builder().workers(1).spin(Duration::ZERO);
+    if around == Around::Layers {
+        builder = builder.order(Order::EarliestDeadline);
+    }
+    let pool = with_pool.then(|| builder.build()).transpose()?.map(Arc::new);
     let kernels: HashMap<&str, Kernel> = methods(mix).inspect(|(_, kernel)| kernel.prepare()).collect();
     let kernels = Arc::new(kernels);
     let service = Calls(move |method: &str| {
@@ -45,7 +67,17 @@ pub(crate) fn serve(mix: Mix, with_pool: bool) -> anyhow::Result<()> {
         process::say_listening(listener.local_addr()?);
         let mut server = Server::builder().max_concurrent_streams(MOST as u32);
         let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
-        Ok(server.add_service(service).serve_with_incoming(incoming).await?)
+        match around {
+            Around::Nothing | Around::Pool => Ok(server.add_service(service).serve_with_incoming(incoming).await?),
+            Around::Limits => {
+                let server = server.concurrency_limit_per_connection(LIMIT).load_shed(true);
+                Ok({ server }.add_service(service).serve_with_incoming(incoming).await?)
+            }
+            Around::Layers => {
+                let server = server.layer(DeadlineLayer::new()).layer(AdmissionLayer::default());
+                Ok({ server }.add_service(service).serve_with_incoming(incoming).await?)
+            }
+        }
     })
 }
 

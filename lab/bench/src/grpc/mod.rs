@@ -2,6 +2,7 @@
 //! less work than protobuf would be, to tonic's advantage. It is written by hand, as generated code would have it.
 
 mod target;
+pub mod wire;
 
 use std::convert::Infallible;
 use std::task::{Context, Poll};

@@ -7,6 +7,7 @@ use clap::Args;
 use greenwave::tls::{Identity, Pem, TlsServer};
 use greenwave::{
     Address, AdmissionConfig, Choice, GrpcSettings, Instance, Limits, Order, ServerConfig, StageName, StealRule,
+    WebSettings,
 };
 use serde::{Deserialize, Serialize};
 
@@ -92,10 +93,17 @@ pub(super) struct ServerSettings {
     /// Whether clients of gRPC are served too, at the same addresses: on or off [default: on]
     #[arg(long, value_name = "SWITCH")]
     pub(super) grpc: Option<Switch>,
-    /// Whether x-envoy-expected-rq-timeout-ms counts as a deadline of gRPC's calls: on or off; on only if all of their
-    /// clients are proxies of your own [default: off]
+    /// Whether x-envoy-expected-rq-timeout-ms counts as a deadline of gRPC's calls, and of those by HTTP: on or off; on
+    /// only if all of their clients are proxies of your own [default: off]
     #[arg(long, value_name = "SWITCH")]
     pub(super) grpc_trust_envoy: Option<Switch>,
+    /// Whether methods can be called by HTTP too, at the same addresses, by pages, scripts and probes: on or off
+    /// [default: on]
+    #[arg(long, value_name = "SWITCH")]
+    pub(super) web: Option<Switch>,
+    /// The origins whose pages may call by HTTP, such as https://shop.example; * for all [default: none]
+    #[arg(long, value_name = "LIST")]
+    pub(super) web_origins: Option<List<String>>,
     /// Whether answers tell gRPC's clients how busy the server is (endpoint-load-metrics-bin), for balancers: on or off
     /// [default: off]
     #[arg(long, value_name = "SWITCH")]
@@ -167,6 +175,9 @@ impl ServerSettings {
         let grpc = with(GrpcSettings::new(), said.grpc_trust_envoy, |it, on| it.trust_envoy(on == Switch::On));
         let grpc = with(grpc, said.grpc_load, |it, on| it.report_load(on == Switch::On));
         let config = config.grpc((said.grpc != Some(Switch::Off)).then_some(grpc));
+        let web = with(WebSettings::new(), said.web_origins, |it, List(origins)| it.origins(origins));
+        let web = with(web, said.grpc_trust_envoy, |it, on| it.trust_envoy(on == Switch::On));
+        let config = config.web((said.web != Some(Switch::Off)).then_some(web));
         let config = with(config, said.late_share, |it, Share(share)| it.late_share(share));
         config.validate().map_err(|error| Problem::wrong_use(error).remedy("see --help"))?;
         Ok(config)
@@ -249,19 +260,24 @@ mod tests {
             .late_share(0.125)
             .backend(Choice::Epoll)
             .grpc(GrpcSettings::new().trust_envoy(true))
+            .web(WebSettings::new().origins(["https://a.example", "http://b:1"]).trust_envoy(true))
             .instances([Instance::default().listen([first]).clusters(2), Instance::default().listen([second])]);
         let words = "--name=front --listen=tcp://127.0.0.1:1,unix:///x --order=edf --admission=off --max-queue=9 \
                      --reject-cap=0.25 --reserve=0.5 --wait=7us --cores=0,1 --clusters=2 --workers=3 --report-only \
                      --quantum=2us --steal=off --credits=99 --coroutines=77 --work-quantile=0.75 --late-share=0.125 \
-                     --backend=epoll --grpc-trust-envoy=on --instance=tcp://127.0.0.1:2,clusters=2 --instance=unix:///y";
+                     --backend=epoll --grpc-trust-envoy=on --web-origins=https://a.example,http://b:1 --instance=tcp://127.0.0.1:2,clusters=2 --instance=unix:///y";
         let words: Vec<_> = words.split_whitespace().collect();
         assert_eq!(format!("{:?}", server(&words).unwrap()), format!("{expected:?}"));
     }
 
     #[test]
-    fn grpc_can_be_switched_off() {
+    fn other_protocols_can_be_switched_off() {
         let expected = usual("stage", 0).grpc(None);
         assert_eq!(format!("{:?}", server(&["--grpc=off"]).unwrap()), format!("{expected:?}"));
+        let expected = usual("stage", 0).web(None);
+        assert_eq!(format!("{:?}", server(&["--web=off"]).unwrap()), format!("{expected:?}"));
+        let wrong = server(&["--web-origins=shop.example"]).unwrap_err().to_string();
+        assert!(wrong.contains("web.origins"), "{wrong}");
     }
 
     /// What the types refuse and what servers refuse are the same.

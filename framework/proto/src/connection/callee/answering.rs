@@ -14,7 +14,7 @@ impl Callee {
     #[inline]
     pub fn answer(&mut self, answer: Answer) -> Option<Vec<u8>> {
         let slot = slot_of(answer.call);
-        let Some((_, state)) = self.slots.get_mut(slot) else { return None };
+        let (_, state) = self.slots.get_mut(slot)?;
         match state {
             // There is nothing to drop in it, which is faster than to look.
             Slot::Open(open, _) if *open == answer.call => std::mem::forget(std::mem::replace(state, Slot::Free)),

@@ -158,9 +158,9 @@ impl Caller {
         let waiting = self.queued.values().map(|queued| &queued.request.terms);
         let terms = waiting.chain(self.open_slots().map(|(_, open)| &open.request.terms));
         // Expiries that lie close together are dealt with in one go.
-        if let Some(at) = terms.map(|terms| terms.look_at(now)).min() {
-            self.link.timers.set(Timer::Calls, at.max(now + self.grain()));
-        }
+        let next = terms.map(|terms| terms.look_at(now)).min();
+        // Calls may have been opened, which sets it, and be over by now.
+        self.link.timers.set(Timer::Calls, next.map_or(Time::MAX, |at| at.max(now + self.grain())));
     }
 
     /// Takes out the calls that the peer has not heard of. Those that stream are not made elsewhere, as their messages are sent

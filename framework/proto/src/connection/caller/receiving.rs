@@ -1,14 +1,14 @@
 //! How a calling end reads: REPLYs and their parts, and what the peer says of the connection.
 
 use super::streaming::metadata;
-use super::{Caller, Finished, Going, Incoming, Open, Rest, Slot};
+use super::{Beside, Caller, Finished, Going, Incoming, Open, Rest, Slot};
 use crate::connection::assembly::{Assembly, Discarding};
 use crate::connection::link::Queue;
 use crate::connection::outgoing::Unsent;
 use crate::connection::request::Request;
 use crate::connection::violation::Violation;
 use crate::connection::{call_in, slot_of};
-use crate::outcome::{AnswerMetadata, Outcome};
+use crate::outcome::Outcome;
 use crate::receipt::Receipt;
 use crate::status::{Code, Origin, Status};
 use crate::wire::{CallId, Cancel, Data, Direction, Features, Frame, GoAway, GoAwayCode, Reply, ReplyMeta};
@@ -94,7 +94,8 @@ impl Caller {
                 let mut body = buffer(bytes.len());
                 body.extend_from_slice(bytes);
                 let receipt = Receipt { queue: header.queue, service: header.service, total: header.total, ..NOTHING };
-                self.answered(slot, now, now, receipt, Ok(body), None, done);
+                let beside = Beside { first: now, receipt, metadata: None };
+                self.answered(slot, now, beside, Ok(body), done);
                 Ok(())
             }
             _ => self.on_other_reply(now, reply, &ReplyMeta::NONE, buffer, done),
@@ -136,15 +137,16 @@ impl Caller {
             Slot::Open(open) => open,
         };
         let receipt = Receipt::decode(&reply.header, reply.receipts).unwrap_or_default();
+        let beside = Beside { first: now, receipt, metadata: metadata(meta) };
         if !complete {
             let assembly = Assembly::begin(buffer(Assembly::room(message_len)), reply.body, message_len);
-            open.reply = Some(Box::new(Incoming::Message(assembly, receipt, now, metadata(meta))));
+            open.reply = Some(Box::new(Incoming::Message(assembly, beside)));
             self.receiving += 1;
             self.link.received_part(now, self.receiving);
             return Ok(());
         }
         let result = self.result(reply, buffer);
-        self.answered(slot, now, now, receipt, result, metadata(meta), done);
+        self.answered(slot, now, beside, result, done);
         Ok(())
     }
 
@@ -191,25 +193,23 @@ impl Caller {
             _ => return Err(Violation::UnexpectedData(call)),
         }
         let Slot::Open(open) = state else { return Ok(()) };
-        let Some(Incoming::Message(assembly, receipt, first, metadata)) = open.reply.take().map(|reply| *reply) else {
+        let Some(Incoming::Message(assembly, beside)) = open.reply.take().map(|reply| *reply) else {
             return Ok(());
         };
         self.receiving -= 1;
         self.link.received_part(now, self.receiving);
-        self.answered(slot, now, first, receipt, Ok(assembly.into_body()), metadata, done);
+        self.answered(slot, now, beside, Ok(assembly.into_body()), done);
         Ok(())
     }
 
-    /// The REPLY is here, whole; its first part came at `first`.
+    /// The REPLY is here, whole.
     #[inline(always)]
     fn answered(
         &mut self,
         slot: usize,
         now: Time,
-        first: Time,
-        receipt: Receipt,
+        Beside { first, receipt, metadata }: Beside,
         result: Result<Vec<u8>, Status>,
-        metadata: Option<Box<AnswerMetadata>>,
         done: &mut impl FnMut(Finished),
     ) {
         let (generation, state) = &mut self.slots[slot];

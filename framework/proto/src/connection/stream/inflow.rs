@@ -1,7 +1,7 @@
 //! What arrives of a stream, in one direction.
 //!
 //! Invariants:
-//! 1. `window` is what the sender may yet begin: the whole window, less what messages [cost](cost), plus what was given back.
+//! 1. `window` is what the sender may yet begin: the whole window, less what messages [cost], plus what was given back.
 //! 2. `held` is what the message that is half received and those in `untaken` cost; with `discards` it is 0.
 
 use super::StreamMessage;

@@ -1,15 +1,17 @@
 //! What the two ends make of streams.
 
+mod breaches;
+mod refused;
+
 use super::super::*;
 use super::{Extra, StreamEvent, StreamMessage};
 use crate::connection::Taken;
-use crate::context::Context;
 use crate::limits::Limits;
 use crate::memory::Memory;
 use crate::outcome::Outcome;
 use crate::receipt::Receipt;
 use crate::status::{Code, Origin, Reason, Status};
-use crate::wire::{self, Features, Frame, Hello, Kind, MESSAGE_COST, MethodId, STREAM_WINDOW, StageName};
+use crate::wire::{self, Frame, Kind, MESSAGE_COST, MethodId, STREAM_WINDOW};
 use greenwave_policy::{Budget, Deadline, Time};
 use std::time::Duration;
 
@@ -107,7 +109,7 @@ impl Ends {
     /// The lengths of the messages that came to the callee; `None` for the end.
     fn heard(&mut self) -> Vec<Option<usize>> {
         let heard = self.events.drain(..).filter_map(|event| match event {
-            CalleeEvent::Message(_, _, message) => Some(Some(message.body.len())),
+            CalleeEvent::Message(_, message) => Some(Some(message.body.len())),
             CalleeEvent::Ended(..) => Some(None),
             _ => None,
         });
@@ -183,7 +185,7 @@ fn long_messages_go_in_parts_among_short_ones_of_other_calls_and_never_out_of_or
     ends.pass();
     let mut order = Vec::new();
     for event in ends.events.drain(..) {
-        if let CalleeEvent::Message(call, _, message) = event {
+        if let CalleeEvent::Message(call, message) = event {
             assert_eq!(message, self::message(message.body.len()));
             order.push((calls.iter().position(|it| *it == call).unwrap(), message.body.len()));
         }
@@ -346,7 +348,7 @@ fn metadata_go_before_and_after_what_is_answered() {
         let metadata = outcome.metadata().unwrap();
         assert_eq!(metadata.leading.as_deref(), Some(&entry("before")[..]));
         assert_eq!(metadata.trailing.as_deref(), Some(&entry("after")[..]));
-        assert_eq!(outcome.result.map(|body| body.into_vec()).is_ok(), result.is_ok());
+        assert_eq!(outcome.result.is_ok(), result.is_ok());
     }
 }
 
@@ -384,69 +386,6 @@ fn a_message_is_wanted_when_its_sender_says() {
     assert_eq!(answered.collect::<Vec<_>>(), [expected]);
 }
 
-/// Nothing but its HELLO is heard of the server.
-fn calling(features: Features) -> Caller {
-    let limits = Limits::default();
-    let setup = Setup {
-        name: "here",
-        limits: &limits,
-        serves: false,
-        checksums: false,
-        absolute: None,
-        sending: crate::Sending::default(),
-        waits: false,
-    };
-    let mut caller = Caller::new(Link::new(&setup, Time::ZERO));
-    let request = Request {
-        token: 0,
-        terms: Terms::from(Context::born(Time::ZERO, Budget::UNLIMITED, true)).streaming(),
-        method: MethodId::of("any"),
-        started: Time::ZERO,
-    };
-    caller.take_on(Time::ZERO, request, Vec::new(), &mut |_| panic!("it waits"));
-    caller.send(0, message(1000));
-    let theirs = wire::HelloLimits { credits: 9, chunk_bytes: 2048, message_bytes: 5000, calls: 9 };
-    let hello = Frame::Hello(Hello::new(features, theirs, StageName::UNNAMED)).encode(false);
-    let mut done = Vec::new();
-    caller.receive(Time::ZERO, &hello, Vec::with_capacity, &mut |it| done.push(it.outcome)).unwrap();
-    if let Some(outcome) = done.pop() {
-        let status = outcome.result.unwrap_err();
-        assert_eq!((status.code, status.never_ran()), (Code::Unimplemented, true));
-        assert!(status.message.contains("too old for streams"), "{status}");
-    }
-    caller
-}
-
-#[test]
-fn a_server_that_knows_no_streams_gets_none() {
-    assert_eq!(calling(Features::RECEIPTS).unfinished(), 0);
-    assert_eq!(calling(Features::STREAMS).unfinished(), 1);
-}
-
-#[test]
-fn a_stream_that_was_not_posted_is_not_moved_and_may_be_made_again() {
-    let mut ended = Vec::new();
-    let mut caller = calling(Features::STREAMS);
-    assert!(caller.take_unsent(Time::ZERO).is_empty());
-    assert_eq!(caller.unfinished(), 1);
-    caller.on_timeout(caller.link.next_timeout(), &mut |it| ended.push(it.outcome.result.unwrap_err())).unwrap();
-    let mut caller = calling(Features::STREAMS);
-    let lost = Status::refused(Reason::ConnectionLost, "lost");
-    caller.lose(Time::ZERO, &lost, &mut |it| ended.push(it.outcome.result.unwrap_err()));
-    let ended: Vec<_> = ended.iter().map(|status| (status.reason, status.never_ran())).collect();
-    assert_eq!(ended, [(Reason::GoingAway, true), (Reason::Unreachable, true)]);
-}
-
-#[test]
-fn a_message_that_the_server_does_not_accept_ends_the_call() {
-    let mut caller = calling(Features::STREAMS);
-    caller.send(0, message(5001));
-    let mut ended = Vec::new();
-    caller.on_timeout(Time::ZERO, &mut |it| ended.push(it.outcome.result.unwrap_err().reason)).unwrap();
-    assert_eq!(ended, [Reason::MessageTooLarge]);
-    caller.check();
-}
-
 #[test]
 fn what_a_server_holds_of_streams_is_bounded() {
     let limits = Limits::default().message_bytes(100_000).assembly_bytes(300_000);
@@ -470,112 +409,4 @@ fn what_a_server_holds_of_streams_is_bounded() {
         ends.end_answer(call);
     }
     assert_eq!((ends.caller.unfinished(), ends.callee.unanswered()), (0, 0));
-}
-
-#[test]
-fn a_callee_closes_on_a_caller_whose_streams_break_the_rules() {
-    let call = call_in(0, 1);
-    let start = |header: wire::MessageHeader, len: usize| {
-        Frame::Message(wire::Message { header, body: &vec![0; len] }).encode(false)
-    };
-    let header = wire::MessageHeader {
-        call,
-        credits: 0,
-        direction: wire::Direction::Request,
-        end: false,
-        message_len: 10,
-        budget: None,
-    };
-    let end = Frame::End(wire::End { call, credits: 0 }).encode(false);
-    let window = Frame::Window(wire::Window { call, credits: 0, bytes: 1 }).encode(false);
-    let wide = wire::MessageHeader { message_len: STREAM_WINDOW, ..header };
-    let unknown = wire::MessageHeader { call: call_in(1, 1), ..header };
-    let last = wire::MessageHeader { end: true, ..header };
-    let stranger = Violation::UnexpectedMessage(call_in(1, 1));
-    let cases = [
-        (vec![start(header, 3), start(header, 10)], Violation::UnexpectedMessage(call)),
-        (vec![start(header, 3), end.clone()], Violation::UnexpectedMessage(call)),
-        (vec![start(last, 10), end.clone()], Violation::UnexpectedMessage(call)),
-        (vec![end.clone(), start(header, 10)], Violation::UnexpectedMessage(call)),
-        (vec![start(unknown, 10)], stranger),
-        (vec![window], Violation::Window(call)),
-        (
-            vec![start(header, 3), {
-                let header = wire::DataHeader { call, credits: 0, direction: wire::Direction::Request, offset: 4 };
-                Frame::Data(wire::Data { header, body: &[0] }).encode(false)
-            }],
-            Violation::Offset { call, found: 4, expected: 3 },
-        ),
-        (
-            vec![start(wire::MessageHeader { direction: wire::Direction::Reply, ..header }, 10)],
-            Violation::UnexpectedMessage(call),
-        ),
-        (
-            vec![Frame::Begin(wire::Begin { call, credits: 0, meta: &[] }).encode(false)],
-            Violation::WrongEnd(Kind::Begin),
-        ),
-    ];
-    let feed = |chunks: Vec<Vec<u8>>| {
-        let mut ends = Ends::new(Limits::default());
-        ends.stream(0);
-        chunks.iter().try_for_each(|it| ends.callee.receive(ends.now, it, Vec::with_capacity).map(drop))
-    };
-    for (chunks, violation) in cases {
-        assert_eq!(feed(chunks), Err(violation));
-    }
-    let mut whole = vec![start(wide, 3)];
-    let parts = (3..STREAM_WINDOW as usize).step_by(16_000).map(|offset| {
-        let header = wire::DataHeader { call, credits: 0, direction: wire::Direction::Request, offset: offset as u32 };
-        Frame::Data(wire::Data { header, body: &vec![0; 16_000.min(STREAM_WINDOW as usize - offset)] }).encode(false)
-    });
-    whole.extend(parts);
-    assert_eq!(feed(whole.clone()), Ok(()));
-    whole.push(start(header, 10));
-    assert_eq!(feed(whole), Err(Violation::BeyondWindow(call)));
-}
-
-#[test]
-fn a_caller_closes_on_a_callee_whose_streams_break_the_rules() {
-    let call = call_in(0, 1);
-    let header = wire::MessageHeader {
-        call,
-        credits: 0,
-        direction: wire::Direction::Reply,
-        end: false,
-        message_len: 10,
-        budget: None,
-    };
-    let message = Frame::Message(wire::Message { header, body: &[0; 10] }).encode(false);
-    let half = Frame::Message(wire::Message { header, body: &[0; 3] }).encode(false);
-    let begin = Frame::Begin(wire::Begin { call, credits: 0, meta: &[] }).encode(false);
-    let window = Frame::Window(wire::Window { call, credits: 0, bytes: 1 }).encode(false);
-    let reply = |message_len: u32| {
-        let header = wire::ReplyHeader {
-            call,
-            credits: 0,
-            message_len,
-            code: Code::Ok,
-            reason: Reason::None,
-            by_handler: false,
-            receipts_len: 0,
-            queue: Duration::ZERO,
-            service: Duration::ZERO,
-            total: Duration::ZERO,
-        };
-        Frame::Reply(wire::Reply { header, receipts: &[], body: &[] }).encode(false)
-    };
-    let cases = [
-        (vec![begin.clone(), begin.clone()], Violation::LateBegin(call)),
-        (vec![message, begin], Violation::LateBegin(call)),
-        (vec![window.clone()], Violation::Window(call)),
-        (vec![half, reply(0)], Violation::ReplyWithinStream(call)),
-        (vec![reply(1)], Violation::ReplyWithinStream(call)),
-        (vec![reply(0), window], Violation::Window(call)),
-    ];
-    for (chunks, violation) in cases {
-        let mut ends = Ends::new(Limits::default());
-        ends.stream(0);
-        let fed = chunks.iter().try_for_each(|it| ends.caller.receive(ends.now, it, Vec::with_capacity, &mut |_| {}));
-        assert_eq!(fed, Err(violation));
-    }
 }

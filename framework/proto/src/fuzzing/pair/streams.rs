@@ -181,7 +181,7 @@ impl Pair {
     pub(super) fn heard(&mut self, event: CalleeEvent) {
         let call = match &event {
             CalleeEvent::Message(call, ..)
-            | CalleeEvent::Ended(call, _)
+            | CalleeEvent::Ended(call)
             | CalleeEvent::Sent(call, ..)
             | CalleeEvent::Cancelled(call, _) => *call,
             _ => return,

@@ -7,7 +7,10 @@ use anyhow::Context;
 
 /// How long the threads of a process have run so far. To the nanosecond where the kernel counts so (the first figure of
 /// `schedstat`), otherwise in ticks of 10 ms (`utime` and `stime` of `stat`); see proc(5).
-pub(crate) fn time(process: u32) -> anyhow::Result<Duration> {
+///
+/// # Errors
+/// When there is no such process.
+pub fn time(process: u32) -> anyhow::Result<Duration> {
     let exact: Option<u64> = fs::read_dir(format!("/proc/{process}/task"))
         .with_context(|| format!("process {process} is gone"))?
         .map(|thread| {

@@ -4,21 +4,24 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use greenwave_bench::result::bench_folder;
+use crate::result::bench_folder;
 
 /// Why a system can't be measured here.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{0}")]
-pub(crate) struct Missing(pub(crate) String);
+pub struct Missing(pub String);
 
 /// Where they are built.
-pub(crate) fn folder() -> PathBuf {
+pub fn folder() -> PathBuf {
     // Absolute, since compilers run in folders of their own.
     std::path::absolute(bench_folder().join("tools")).unwrap_or_else(|_| bench_folder())
 }
 
 /// Runs a compiler. `remedy` is what to do where there is none.
-pub(crate) fn build(compiler: &mut Command, remedy: &str) -> Result<(), Missing> {
+///
+/// # Errors
+/// When there is no such compiler, or it fails.
+pub fn build(compiler: &mut Command, remedy: &str) -> Result<(), Missing> {
     let program = compiler.get_program().display().to_string();
     let missing = |error: std::io::Error| Missing(format!("`{program}` can't be run ({error}); {remedy}"));
     fs::create_dir_all(folder()).map_err(missing)?;

@@ -1,0 +1,40 @@
+//! The clients, each with what it is and how it is run.
+
+mod browser;
+mod command_line;
+mod grpc_go;
+mod h2spec;
+mod ours;
+mod tonic;
+
+use std::net::SocketAddr;
+
+use crate::tools::{Found, Tool};
+
+/// What came of a feature: nothing to say if it works, and why not if it doesn't.
+pub(crate) type Outcome = (String, Result<(), String>);
+
+/// A client of gRPC, or a tool that speaks HTTP/2.
+pub(crate) struct Client {
+    pub(crate) name: &'static str,
+    /// What it is run by; `None` if it's part of this program, as its version says.
+    pub(crate) tool: Result<Tool, &'static str>,
+    /// What it can try; nothing if it says so itself.
+    pub(crate) features: &'static [&'static str],
+    /// Tries some features.
+    pub(crate) run: fn(&Found, SocketAddr, &[&'static str]) -> Vec<Outcome>,
+}
+
+/// All of them.
+pub(crate) const CLIENTS: [Client; 10] = [
+    grpc_go::CLIENT,
+    ours::GRPCIO,
+    tonic::CLIENT,
+    ours::GRPC_JS,
+    ours::DUBBO,
+    command_line::GRPCURL,
+    command_line::GHZ,
+    command_line::CURL,
+    browser::CHROMIUM,
+    h2spec::CLIENT,
+];

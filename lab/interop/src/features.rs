@@ -1,0 +1,102 @@
+//! What is tried, and what is known not to work.
+
+/// What is tried: its name, which is that of gRPC's own test case where there is one, and what has to hold.
+pub(crate) const FEATURES: [(&str, &str); 34] = [
+    ("empty_unary", "a call without a payload"),
+    ("large_unary", "270 KB there, 310 KB back"),
+    ("cacheable_unary", "a call that is said to be safe to repeat"),
+    ("client_streaming", "four messages there, their sum back"),
+    ("server_streaming", "one message there, four back"),
+    ("ping_pong", "four messages each way, in turns"),
+    ("half_duplex", "all messages there before the first comes back"),
+    ("empty_stream", "a stream that is closed without a message"),
+    ("cancel_after_begin", "a stream that is cancelled before its first message"),
+    ("cancel_after_first_response", "a stream that is cancelled after one message each way"),
+    ("timeout_on_sleeping_server", "a stream whose deadline passes"),
+    ("deadline", "the time limit of a call is its budget at the server"),
+    ("expired", "a call with no time left ends with DEADLINE_EXCEEDED"),
+    ("status_code_and_message", "a handler's code and text, unary and in a stream"),
+    ("special_status_message", "a text with line ends, and beyond the Basic Multilingual Plane"),
+    ("custom_metadata", "metadata are echoed in the headers and, as bytes, in the trailers"),
+    ("unimplemented_method", "UNIMPLEMENTED for a method that there isn't"),
+    ("unimplemented_service", "UNIMPLEMENTED for a service that there isn't"),
+    ("client_compressed_unary", "a compressed request, and one that says so falsely"),
+    ("server_compressed_unary", "an answer that is compressed when it is asked for"),
+    ("client_compressed_streaming", "compressed messages of a stream there"),
+    ("server_compressed_streaming", "compressed messages of a stream back"),
+    ("health_check", "grpc.health.v1.Health/Check"),
+    ("health_watch", "grpc.health.v1.Health/Watch"),
+    ("reflection", "services are listed and described"),
+    ("rpc_soak", "a thousand calls on one connection, one after another"),
+    ("channel_soak", "a hundred calls, each on a connection of its own"),
+    ("many_at_once", "500 calls at once"),
+    ("many_connections", "calls over 50 connections at once"),
+    ("grpc_web", "gRPC-Web from a page in a browser: answers, failures, deadlines"),
+    ("grpc_web_text", "the same in Base64"),
+    ("grpc_web_stream", "one message there, four back"),
+    ("connect_json", "Connect with JSON from a page"),
+    ("connect_proto", "Connect with protobuf from a page"),
+];
+
+/// The names of these, in order.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    FEATURES.into_iter().map(|(name, _)| name)
+}
+
+/// A failure that is known: of which client (`*`: whichever), of which feature or case, and why.
+pub(crate) struct Expected {
+    client: &'static str,
+    feature: &'static str,
+    pub(crate) why: &'static str,
+}
+
+/// All failures that are known. Whatever else fails makes the command fail; so does what is listed here and works.
+pub(crate) const EXPECTED: &[Expected] = &[
+    known("*", "client_compressed_streaming", COMPRESSION),
+    known("*", "server_compressed_streaming", COMPRESSION),
+    known("*", "client_compressed_unary", COMPRESSION),
+    known("*", "server_compressed_unary", COMPRESSION),
+    known("h2spec", "http2/5.1: closed: Sends a DATA frame after sending RST_STREAM frame", AT_ONCE),
+    known("h2spec", "http2/5.1: closed: Sends a HEADERS frame after sending RST_STREAM frame", AT_ONCE),
+    known(
+        "h2spec",
+        "http2/5.1.2: Sends HEADERS frames that causes their advertised concurrent stream limit to be exceeded",
+        AT_ONCE,
+    ),
+    known(
+        "h2spec",
+        "http2/6.9: Sends a WINDOW_UPDATE frame with a flow control window increment of 0 on a stream",
+        AT_ONCE,
+    ),
+    known(
+        "h2spec",
+        "http2/6.9.1: Sends multiple WINDOW_UPDATE frames increasing the flow control window to above 2^31-1 on a stream",
+        AT_ONCE,
+    ),
+    known("h2spec", "http2/8.1: Sends a second HEADERS frame without the END_STREAM flag", AT_ONCE),
+    known("h2spec", "http2/8.1.2.1: Sends a HEADERS frame that contains a pseudo-header field as trailers", AT_ONCE),
+    known(
+        "h2spec",
+        "http2/8.1.2.6: Sends a HEADERS frame with the \"content-length\" header field which does not equal the DATA frame payload length",
+        AT_ONCE,
+    ),
+    known(
+        "h2spec",
+        "http2/8.1.2.6: Sends a HEADERS frame with the \"content-length\" header field which does not equal the sum of the multiple DATA frames payload length",
+        AT_ONCE,
+    ),
+];
+
+/// h2spec asks by GET and POST, without a content type.
+const AT_ONCE: &str = "what is no gRPC is answered at its HEADERS, and the stream is closed and forgotten when the rest comes; now and then it isn't yet";
+const COMPRESSION: &str = "the server takes and makes no compressed messages yet";
+
+const fn known(client: &'static str, feature: &'static str, why: &'static str) -> Expected {
+    Expected { client, feature, why }
+}
+
+/// Why this client is known to fail with this feature, if it is.
+pub(crate) fn expected(client: &str, feature: &str) -> Option<&'static str> {
+    let is_it = |known: &&Expected| (known.client == "*" || known.client == client) && known.feature == feature;
+    EXPECTED.iter().find(is_it).map(|known| known.why)
+}
