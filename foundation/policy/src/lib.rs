@@ -16,7 +16,7 @@
 //! | 3. learned times | [`ServiceTimes::observe`] after each request, one for each method; its quantile times a [`Margin`] is what admission needs | what can't be in time is refused at once, not after it has waited |
 //! | 4. order | one [`ReadyQueue`] before the workers in place of a channel, [`Order::Guarded`] | short work doesn't wait behind long work, and deadlines are kept |
 //! | 5. few begun | a [`BeginLimit`] for each method that calls other services | an overload waits here, where it can be refused for nothing, and not behind |
-//! | 6. at clients | [`Hedge`] for slow answers, [`Backoff`] for lost connections | the slowest answers come sooner; servers that return aren't overrun |
+//! | 6. at clients | [`balance`] chooses among servers, [`outlier`] leaves out those that fail, [`retry`] makes calls again within a budget; [`Hedge`] for slow answers, [`Backoff`] for lost connections | the slowest answers come sooner; servers that return aren't overrun |
 //!
 //! The example `own_server` is steps 1 to 4 in a server of threads and sockets, with a client that asks for half as much again
 //! as it can do, and counts who was in time.
@@ -93,6 +93,7 @@ struct Readme;
 pub mod absolute;
 pub mod admission;
 pub mod backoff;
+pub mod balance;
 pub mod begin_limit;
 pub mod credit;
 pub mod deadline;
@@ -101,11 +102,13 @@ pub mod flow;
 pub mod forward_delay;
 pub mod hedge;
 pub mod margin;
+pub mod outlier;
 pub mod pace;
 pub mod pacing;
 mod random;
 pub mod ready_queue;
 pub mod replication;
+pub mod retry;
 pub mod rotation;
 pub mod service_time;
 mod sorted;
@@ -117,6 +120,7 @@ pub mod timeouts;
 pub use absolute::AbsoluteClock;
 pub use admission::{Admission, AdmissionConfig, AdmissionConfigError, AdmissionCounters, Refusal, Verdict};
 pub use backoff::Backoff;
+pub use balance::{Balance, BalanceRule, Ended, Sample};
 pub use begin_limit::BeginLimit;
 pub use credit::{CreditError, Credits, Returns};
 pub use deadline::{Budget, Deadline, DeadlineField};
@@ -125,9 +129,11 @@ pub use flow::{Band, FlowRule, FlowRuleError};
 pub use forward_delay::ForwardDelay;
 pub use hedge::Hedge;
 pub use margin::Margin;
+pub use outlier::{Health, OutlierConfig, Standing, Tally};
 pub use pace::{Acknowledged, Bound, Pace};
 pub use pacing::{Due, Pacing};
 pub use ready_queue::{Order, ReadyQueue, Urgency};
+pub use retry::{Retries, RetryConfig};
 pub use rotation::Rotation;
 pub use service_time::ServiceTimes;
 pub use split::SplitQueue;

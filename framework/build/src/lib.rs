@@ -21,7 +21,8 @@
 //! - `trait Search`, with a method `query` to implement: plain blocking Rust, which is given a context.
 //! - `SearchServer`, which becomes a `Router` for a server to start with.
 //! - `SearchClient`, with `query` that waits and `query_async` that returns a future.
-//! - `search_methods`, the methods' full names and numbers, for channels and parallel units.
+//! - `search_methods`, the methods' full names and numbers, for channels and parallel units; and whether they may run twice
+//!   for one call, which their `option idempotency_level = NO_SIDE_EFFECTS` or `IDEMPOTENT` says and the client acts on.
 //! - `FILE_DESCRIPTOR_SET`, the files as protobuf describes them, for clients that have no generated code.
 //!
 //! Files that are only imported bring their messages, not their services.

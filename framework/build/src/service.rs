@@ -7,6 +7,7 @@ use std::collections::HashMap;
 
 use heck::ToSnakeCase;
 use prost_build::{Comments, Method, Service, ServiceGenerator};
+use protox::prost_reflect::prost_types::method_options::IdempotencyLevel;
 
 use crate::builder::descriptors_file;
 
@@ -184,13 +185,15 @@ impl Named<'_> {
 pub mod {module} {{"#
         ));
         for method in &self.service.methods {
-            let (constant, proto_name) = (constant(method), &method.proto_name);
+            let (constant, proto_name, repeatable) = (constant(method), &method.proto_name, is_repeatable(method));
             code.push_str(&format!(
                 r#"
     /// The full name of `{proto_name}`.
     pub const {constant}: &str = "{service}/{proto_name}";
     /// The number of `{proto_name}`.
     pub const {constant}_ID: {greenwave}::MethodId = {greenwave}::MethodId::of({constant});
+    /// Whether `{proto_name}` may run twice for one call: what its `idempotency_level` says.
+    pub const {constant}_REPEATABLE: bool = {repeatable};
 "#
             ));
         }
@@ -387,6 +390,10 @@ impl {name}Client {{
         let Emit { greenwave, prost, .. } = self.emit;
         let Method { name, comments, input_type, output_type, proto_name, .. } = method;
         let (module, constant, plain) = (self.methods_module(), constant(method), name.trim_start_matches("r#"));
+        let (call, call_async) = match is_repeatable(method) {
+            true => ("call_repeatable", "call_repeatable_async"),
+            false => ("call_detailed", "call_async"),
+        };
         code.push('\n');
         push_docs(code, 1, comments, &format!("Calls `{proto_name}`."));
         code.push_str(&format!(
@@ -401,7 +408,7 @@ impl {name}Client {{
         request: &{input_type},
     ) -> ::core::result::Result<{greenwave}::Typed<{output_type}>, {greenwave}::Failure> {{
         let request = {prost}::Message::encode_to_vec(request);
-        self.channel.call_detailed(ctx, {module}::{constant}_ID, request)?.decode(greenwave_codec::decode)
+        self.channel.{call}(ctx, {module}::{constant}_ID, request)?.decode(greenwave_codec::decode)
     }}
 
     /// Like [`{plain}`](Self::{plain}), with the reply as a future. Dropping that takes the call back.
@@ -414,7 +421,7 @@ impl {name}Client {{
     > + ::core::marker::Send
     + use<> {{
         let request = {prost}::Message::encode_to_vec(request);
-        let reply = self.channel.call_async(ctx, {module}::{constant}_ID, &request);
+        let reply = self.channel.{call_async}(ctx, {module}::{constant}_ID, &request);
         async move {{ reply.await?.decode(greenwave_codec::decode) }}
     }}
 "#
@@ -425,6 +432,11 @@ impl {name}Client {{
 /// Whether a method's request, its answer or both are streams.
 fn streams(method: &Method) -> bool {
     method.client_streaming || method.server_streaming
+}
+
+/// Whether the `.proto` says that a method has no side effects, or the same ones however often it runs.
+fn is_repeatable(method: &Method) -> bool {
+    matches!(method.options.idempotency_level(), IdempotencyLevel::NoSideEffects | IdempotencyLevel::Idempotent)
 }
 
 /// The constant of a method's name.

@@ -5,10 +5,10 @@
 //! a complete one too late. A branch that takes longer than most may be sent once more to a replica, within a ratio and
 //! only if an answer can still be in time.
 
-use crate::client::channel::{CallFuture, Channel};
+use crate::client::channel::{CallFuture, Channel, Suspended};
 use crate::clock::monotonic;
 use crate::context::Context;
-use crate::local::{self, Mailbox, OutcomeCell, Shared};
+use crate::local::{self, Mailbox};
 use crate::receipt::{Receipt, StageReceipt};
 use crate::status::{Check, Code, Origin, Reason, Status};
 use crate::wire::MethodId;
@@ -134,7 +134,7 @@ struct Attempt {
 
 /// How an attempt's outcome arrives: in a handler, or on an ordinary thread.
 enum Ticket {
-    Suspended(Shared<OutcomeCell>),
+    Suspended(Suspended),
     Future(CallFuture),
 }
 
@@ -387,14 +387,14 @@ impl Branch {
 impl Ticket {
     fn outcome(&mut self, waker: &Waker) -> Option<Outcome> {
         match self {
-            Self::Suspended(cell) => cell.take(),
+            Self::Suspended(call) => call.take(),
             Self::Future(future) => future.outcome(waker),
         }
     }
 
     fn abandon(self, mailbox: Option<&Mailbox>) {
-        if let (Self::Suspended(cell), Some(mailbox)) = (self, mailbox) {
-            mailbox.abandon(cell);
+        if let (Self::Suspended(call), Some(mailbox)) = (self, mailbox) {
+            call.abandon(mailbox);
         }
     }
 }

@@ -80,6 +80,10 @@
 //! A call is taken back by [`Context::cancel`], by dropping its future, by its stream's `cancel`, and by its deadline.
 //! Cancelling a context is noticed within 10 ms, and is passed on to the server and to whatever it called.
 //!
+//! A channel leads to an address, or by [`Channel::to`] to several or to a name ([`Target`]). Then each call goes to one of the
+//! servers, who fails is left out for a while, and calls that never ran, or whose method may run twice, are made again within
+//! a budget: `docs/names.md`.
+//!
 //! A [`ParallelUnit`] splits a request over several servers. Its branches have until it is time to put the answers
 //! together; what has not answered by then is left out. Replicas are asked where a server is gone, or slow
 //! (hedging, within a ratio).
@@ -96,7 +100,7 @@
 //! # When things fail
 //! Every call ends exactly once, with an answer or with a [`Status`]; a [`Failure`] has its receipt too, which tells
 //! where the time went. [`Status::never_ran`] says that the handler certainly never ran, so that the call can be made
-//! again, elsewhere; a refusal that a handler passes on from behind it says no such thing of its own call ([`Origin`]).
+//! again, elsewhere, as channels to several servers do by themselves; a refusal that a handler passes on from behind it says no such thing of its own call ([`Origin`]).
 //!
 //! - A connection that is lost fails the calls that were sent on it; the next call opens another one. Attempts that
 //!   come to nothing are spaced out, from `reconnect` to 64 times that, up to half of it less at random, so that clients
@@ -129,14 +133,18 @@
 //! | `stack`, `coroutines` | 512 KiB, 1024 | address space alone: a page that was never touched takes no memory; with admission on fewer begin, as many as keep the stages behind busy |
 //! | `checksums` | off | TCP and the links below have theirs; on where a byte that flipped in a switch must be noticed |
 //! | `absolute` | off | needs clocks in sync; what is left needs none |
+//! | `balance` | by expected wait | of two servers at random the one that answers sooner, by what receipts say; a slow one gets what it can do |
+//! | `outliers` | 5, 30 %, half, 1 s | five failures in a row are no accident; a fault that most servers have is not theirs |
+//! | `retries` | 3, 10 %, 1/s, 10 ms | what never ran may run; a tenth more load is no storm |
+//! | `hedge_ratio` | 0 | a second attempt is load, and is for methods that may run twice |
+//! | `refresh` | 1 s to 1 min | DNS is asked as often as it wants, within reason |
 //! | `reconnect` | 10 ms | a server that restarts is back soon; 64 times that is kind to one that isn't |
 //!
 //! # What is not here
 //! No authentication but certificates: with TLS ([`ServerConfig::tls`], [`ChannelConfig::tls`]; the feature `tls`)
 //! connections are encrypted, clients know which server they have, and servers can ask for certificates of an
 //! authority, but handlers aren't told whose. Without, connections are trusted, as within a data center or behind a
-//! proxy. No streams of messages: a call has one request and one answer. No retries but those of parallel units: whether
-//! a call may be made twice is for its maker to know.
+//! proxy. No streams of messages: a call has one request and one answer.
 
 #![forbid(unsafe_code)]
 
@@ -168,11 +176,13 @@ pub use client::channel::{CallFuture, Channel};
 pub use client::config::{ChannelConfig, Delivery, Mode};
 pub use client::core::Dispatcher;
 pub use client::shared_stream::ChannelStream;
+pub use client::target::{ParseTargetError, Target};
 pub use config::{ConfigError, Instance, Limits, ServerConfig, Wait};
 pub use context::Context;
 pub use counters::Snapshot;
 pub use fanout::{Aggregator, AggregatorConfig, Answered, ParallelUnit, Partial};
 pub use greenwave_grpc::GrpcSettings;
+pub use greenwave_policy::{BalanceRule, OutlierConfig, RetryConfig};
 pub use greenwave_proto::context::CALLED;
 pub use greenwave_proto::wire::MetaError;
 pub use greenwave_proto::{

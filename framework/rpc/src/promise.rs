@@ -75,6 +75,13 @@ impl<T> Promise<T> {
     }
 }
 
+impl<T> Promise<T> {
+    /// Whether somebody may still wait for it.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.0.as_ref().is_some_and(|shared| !shared.is_over())
+    }
+}
+
 impl<T> Drop for Promise<T> {
     fn drop(&mut self) {
         if let Some(shared) = self.0.take() {

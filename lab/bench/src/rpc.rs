@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use greenwave::{Address, CallQueue, ChannelConfig, Context, Receipt, Status};
+use greenwave::{Address, CallQueue, Channel, ChannelConfig, ChannelStream, Context, Receipt, Status};
 use greenwave::{Check, Code, Completion, MethodId, Reason};
 use greenwave_policy::Time;
 
@@ -22,16 +22,51 @@ pub enum Patience {
     Observed,
 }
 
-/// A method of a Greenwave service, called over one connection that the generator's own thread polls. Some classes of
-/// requests may call another one.
+/// A method of a Greenwave service, called over one connection that the generator's own thread polls; or over those of a
+/// channel to several servers, which the channel's dispatcher polls. Some classes of requests may call another one.
 pub struct RpcTarget {
-    stream: CallQueue,
+    stream: Calls,
     method: MethodId,
     others: Vec<(String, MethodId)>,
     stage: String,
     patience: Patience,
     /// What ended a wait, until it's polled for.
     held: Option<Completion>,
+}
+
+/// Who makes the calls.
+enum Calls {
+    Own(CallQueue),
+    Channel(ChannelStream),
+}
+
+impl Calls {
+    fn submit(&mut self, context: &Context, method: MethodId, request: &[u8], tag: u64) {
+        match self {
+            Self::Own(queue) => queue.submit(context, method, request, tag),
+            Self::Channel(stream) => stream.submit(context, method, request, tag),
+        }
+    }
+
+    fn poll(&mut self) -> Option<Completion> {
+        match self {
+            Self::Own(queue) => queue.poll(),
+            Self::Channel(stream) => stream.poll(),
+        }
+    }
+
+    fn take_timeout(&mut self, timeout: Duration) -> Option<Completion> {
+        match self {
+            Self::Own(queue) => queue.take_timeout(timeout),
+            Self::Channel(stream) => stream.take_timeout(timeout),
+        }
+    }
+
+    fn recycle(&mut self, reply: greenwave::Reply) {
+        if let Self::Own(queue) = self {
+            queue.recycle(reply);
+        }
+    }
 }
 
 impl RpcTarget {
@@ -47,8 +82,19 @@ impl RpcTarget {
         stage: impl Into<String>,
         patience: Patience,
     ) -> Result<Self, Status> {
-        let stream = CallQueue::connect(address, config)?;
-        Ok(Self { stream, method: MethodId::of(method), stage: stage.into(), patience, others: Vec::new(), held: None })
+        Ok(Self::over(Calls::Own(CallQueue::connect(address, config)?), method, stage, patience))
+    }
+
+    /// The same by a channel, which may lead to several servers.
+    ///
+    /// # Errors
+    /// Those of [`Channel::stream`].
+    pub fn by(channel: &Channel, method: &str, stage: impl Into<String>, patience: Patience) -> Result<Self, Status> {
+        Ok(Self::over(Calls::Channel(channel.stream()?), method, stage, patience))
+    }
+
+    fn over(stream: Calls, method: &str, stage: impl Into<String>, patience: Patience) -> Self {
+        Self { stream, method: MethodId::of(method), stage: stage.into(), patience, others: Vec::new(), held: None }
     }
 
     /// Requests of the class with this name call another method.

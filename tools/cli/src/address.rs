@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, ToSocketAddrs};
 
-use greenwave::Address;
+use greenwave::{Address, Target};
 
 /// A server as it was written: where it is, and what it was called.
 #[derive(Clone, Debug)]
@@ -10,6 +10,16 @@ pub(crate) struct Place {
     pub(crate) address: Address,
     /// The host's name, if it was written by name.
     pub(crate) host: Option<String>,
+}
+
+/// Reads where one server is, or several that can answer the same calls. `tcp://` may be left out.
+pub(crate) fn target(text: &str) -> Result<Target, String> {
+    let is_bare = !text.contains("://") && text.contains(':');
+    let whole = if is_bare { format!("tcp://{text}") } else { text.to_owned() };
+    if cfg!(feature = "resolver") || text.contains(',') {
+        return whole.parse::<Target>().map_err(|error| error.to_string());
+    }
+    parse(text).map(Target::from)
 }
 
 /// Reads where a server is.
@@ -49,6 +59,16 @@ mod tests {
     fn the_scheme_of_a_tcp_address_may_be_left_out() {
         assert_eq!(parse("127.0.0.1:7100").unwrap().to_string(), "tcp://127.0.0.1:7100");
         assert_eq!(parse("tcp://[::1]:1").unwrap().to_string(), "tcp://[::1]:1");
+    }
+
+    #[test]
+    fn several_servers_are_a_list_and_the_scheme_may_be_left_out_there_too() {
+        let listed = target("127.0.0.1:7100,127.0.0.2:7100").unwrap();
+        assert_eq!(listed.to_string(), "tcp://127.0.0.1:7100,tcp://127.0.0.2:7100");
+        assert_eq!(target("127.0.0.1:7100").unwrap().to_string(), "tcp://127.0.0.1:7100");
+        assert!(target("7100").unwrap_err().contains("tcp://"));
+        #[cfg(feature = "resolver")]
+        assert_eq!(target("localhost:7100").unwrap().name(), Some("localhost"));
     }
 
     #[test]

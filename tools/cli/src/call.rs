@@ -8,9 +8,9 @@ use std::io::{self, Read, Write};
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use greenwave::{Context, MethodId, Receipt};
+use greenwave::{Context, MethodId, Receipt, Target};
 
-use crate::address::{self, Place};
+use crate::address;
 use crate::problem::Problem;
 use crate::schema::{self, Schema};
 use crate::secured::Secured;
@@ -32,9 +32,10 @@ Examples:
 pub(crate) struct Call {
     #[command(subcommand)]
     known: Option<Known>,
-    /// Where the server is, such as tcp://127.0.0.1:7100 or unix:///run/shop.sock
-    #[arg(value_name = "ADDRESS", required = true, value_parser = address::place)]
-    server: Option<Place>,
+    /// Where the server is, such as tcp://127.0.0.1:7100 or unix:///run/shop.sock; or several, by a name such as
+    /// greenwave://shop.example:7100 or a list of addresses
+    #[arg(value_name = "ADDRESS", required = true, value_parser = address::target)]
+    server: Option<Target>,
     /// What to call: package.Service/Method, the package may be left out
     method: Option<String>,
     /// The request; - reads it from standard input
@@ -71,7 +72,7 @@ impl Call {
         let Some(server) = &self.server else {
             return Err(Problem::wrong_use("no server is named").remedy("see --help"));
         };
-        let channel = schema::channel(&server.address, &self.secured.config("client", server)?)?;
+        let channel = schema::channel(server, &self.secured.config_to("client", server)?)?;
         let schema = Schema::fetch(&channel)?;
         let Some(name) = &self.method else { return list(&schema) };
         let method = schema.method(name)?;
@@ -93,7 +94,7 @@ impl Call {
                 if let Some(receipt) = failure.receipt.filter(|_| self.receipt) {
                     waterfall(&receipt, &schema.server);
                 }
-                Err(schema::failed(&failure.status, &method.name, &server.address))
+                Err(schema::failed(&failure.status, &method.name, server))
             }
         }
     }

@@ -1,6 +1,6 @@
 //! What a server can be asked, by its own account: its methods, and the types of their messages.
 
-use greenwave::{Address, Channel, ChannelConfig, Context, MethodId, Status};
+use greenwave::{Channel, ChannelConfig, Context, MethodId, Status, Target};
 use prost::Message;
 use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor, MethodDescriptor, SerializeOptions};
 use std::time::Duration;
@@ -17,7 +17,7 @@ const DESCRIPTORS: &str = "greenwave.Meta/Descriptors";
 
 /// A server's account of itself.
 pub(crate) struct Schema {
-    address: Address,
+    target: Target,
     /// The name that it has in receipts.
     pub(crate) server: String,
     methods: Vec<String>,
@@ -49,18 +49,18 @@ impl Schema {
     pub(crate) fn fetch(channel: &Channel) -> Result<Self, Problem> {
         let ask = |method: &str| {
             let reply = channel.call(&Context::with_deadline(PATIENCE), MethodId::of(method), b"");
-            reply.map_err(|status| failed(&status, method, channel.address()))
+            reply.map_err(|status| failed(&status, method, &channel.target()))
         };
         let broken = |what: &dyn std::fmt::Display| {
             let what = format!("the server's account of itself can't be read: {what}");
-            Problem::failure(what).at(channel.address()).remedy("check the versions of both")
+            Problem::failure(what).at(channel.target()).remedy("check the versions of both")
         };
         let listed = ask(METHODS)?;
         let listed = std::str::from_utf8(&listed.body).map_err(|error| broken(&error))?;
         let mut lines = listed.lines().map(str::to_owned);
         let server = lines.next().unwrap_or_default();
         let pool = DescriptorPool::decode(&*ask(DESCRIPTORS)?.body).map_err(|error| broken(&error))?;
-        Ok(Self { address: channel.address().clone(), server, methods: lines.collect(), pool })
+        Ok(Self { target: channel.target(), server, methods: lines.collect(), pool })
     }
 
     /// The methods with their messages, those included that every server has.
@@ -88,19 +88,19 @@ impl Schema {
         let found: Vec<_> = exact.chain(meant).collect();
         let name = match found[..] {
             [] => {
-                let problem = Problem::failure(format!("no method is called `{name}`")).at(&self.address);
+                let problem = Problem::failure(format!("no method is called `{name}`")).at(&self.target);
                 return Err(problem.remedy(format!("it has {}", self.methods.join(", "))));
             }
             [only] => only,
             [exact, ..] if exact == name => exact,
             [..] => {
                 let found: Vec<_> = found.into_iter().map(String::as_str).collect();
-                let problem = Problem::failure(format!("`{name}` may be {}", found.join(" or "))).at(&self.address);
+                let problem = Problem::failure(format!("`{name}` may be {}", found.join(" or "))).at(&self.target);
                 return Err(problem.remedy("write the whole name"));
             }
         };
         let Some(described) = self.described(name) else {
-            let problem = Problem::failure(format!("the server does not describe `{name}`")).at(&self.address);
+            let problem = Problem::failure(format!("the server does not describe `{name}`")).at(&self.target);
             return Err(problem.remedy("add the descriptors of its .proto to the server's router"));
         };
         Ok(Method { name: name.clone(), messages: Messages::Described(described) })
@@ -153,17 +153,17 @@ impl Method {
     }
 }
 
-/// A channel to `address` for this command.
+/// A channel for this command.
 ///
 /// # Errors
-/// Never with the settings as they are.
-pub(crate) fn channel(address: &Address, config: &ChannelConfig) -> Result<Channel, Problem> {
-    Channel::new(address.clone(), config.clone()).map_err(Problem::wrong_use)
+/// A name, where names are not resolved.
+pub(crate) fn channel(target: &Target, config: &ChannelConfig) -> Result<Channel, Problem> {
+    Channel::to(target.clone(), config.clone()).map_err(Problem::wrong_use)
 }
 
 /// A call that failed.
-pub(crate) fn failed(status: &Status, method: &str, address: &Address) -> Problem {
-    Problem::failure(format!("{method} at {address} failed: {status}"))
+pub(crate) fn failed(status: &Status, method: &str, target: &Target) -> Problem {
+    Problem::failure(format!("{method} at {target} failed: {status}"))
 }
 
 /// Whether `name` is the end of the method's full name, from a word on.
@@ -184,7 +184,7 @@ mod tests {
     fn schema() -> Schema {
         let methods = [search::QUERY, search::SHARD_QUERY].map(str::to_owned).to_vec();
         let pool = DescriptorPool::decode(DESCRIPTORS).unwrap();
-        Schema { address: "tcp://127.0.0.1:1".parse().unwrap(), server: "both".into(), methods, pool }
+        Schema { target: "tcp://127.0.0.1:1".parse().unwrap(), server: "both".into(), methods, pool }
     }
 
     #[test]

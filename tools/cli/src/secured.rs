@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use greenwave::ChannelConfig;
 use greenwave::tls::{Identity, Pem, TlsClient};
+use greenwave::{Address, ChannelConfig, Target};
 
 use crate::address::Place;
 use crate::problem::Problem;
@@ -33,15 +33,27 @@ impl Secured {
     /// # Errors
     /// When a file can't be read, or isn't what it should be.
     pub(crate) fn config(&self, name: &str, place: &Place) -> Result<ChannelConfig, Problem> {
+        self.expecting(name, place.host.as_deref(), &Target::from(place.address.clone()))
+    }
+
+    /// How a channel to one or several is set up. The servers of a name have certificates for that name.
+    ///
+    /// # Errors
+    /// When a file can't be read, or isn't what it should be.
+    pub(crate) fn config_to(&self, name: &str, target: &Target) -> Result<ChannelConfig, Problem> {
+        self.expecting(name, target.name(), target)
+    }
+
+    fn expecting(&self, name: &str, host: Option<&str>, target: &Target) -> Result<ChannelConfig, Problem> {
         let config = ChannelConfig::default().name(name);
         let Some(authorities) = &self.tls_ca else { return Ok(config) };
         let pair = self.tls_cert.as_ref().zip(self.tls_key.as_ref());
         let identity =
             pair.map(|(certificate, key)| Identity { certificate: Pem::File(certificate), key: Pem::File(key) });
-        let host = self.tls_name.as_deref().or(place.host.as_deref());
-        if host.is_none() && !matches!(place.address, greenwave::Address::Tcp(_)) {
+        let host = self.tls_name.as_deref().or(host);
+        if host.is_none() && target.address().is_some_and(|address| !matches!(address, Address::Tcp(_))) {
             return Err(Problem::wrong_use("a socket file has no name that a certificate could be for")
-                .at(&place.address)
+                .at(target)
                 .remedy("say which name to expect with --tls-name"));
         }
         let tls = TlsClient::new(Pem::File(authorities), identity, host).map_err(Problem::wrong_use)?;

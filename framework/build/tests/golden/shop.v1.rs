@@ -74,16 +74,22 @@ pub mod shop_methods {
     pub const FIND: &str = "shop.v1.Shop/Find";
     /// The number of `Find`.
     pub const FIND_ID: ::greenwave::MethodId = ::greenwave::MethodId::of(FIND);
+    /// Whether `Find` may run twice for one call: what its `idempotency_level` says.
+    pub const FIND_REPEATABLE: bool = true;
 
     /// The full name of `Type`.
     pub const TYPE: &str = "shop.v1.Shop/Type";
     /// The number of `Type`.
     pub const TYPE_ID: ::greenwave::MethodId = ::greenwave::MethodId::of(TYPE);
+    /// Whether `Type` may run twice for one call: what its `idempotency_level` says.
+    pub const TYPE_REPEATABLE: bool = false;
 
     /// The full name of `Clone`.
     pub const CLONE: &str = "shop.v1.Shop/Clone";
     /// The number of `Clone`.
     pub const CLONE_ID: ::greenwave::MethodId = ::greenwave::MethodId::of(CLONE);
+    /// Whether `Clone` may run twice for one call: what its `idempotency_level` says.
+    pub const CLONE_REPEATABLE: bool = false;
 }
 
 /// Sells things.
@@ -185,7 +191,7 @@ impl ShopClient {
         request: &FindRequest,
     ) -> ::core::result::Result<::greenwave::Typed<Item>, ::greenwave::Failure> {
         let request = ::prost::Message::encode_to_vec(request);
-        self.channel.call_detailed(ctx, shop_methods::FIND_ID, request)?.decode(greenwave_codec::decode)
+        self.channel.call_repeatable(ctx, shop_methods::FIND_ID, request)?.decode(greenwave_codec::decode)
     }
 
     /// Like [`find`](Self::find), with the reply as a future. Dropping that takes the call back.
@@ -198,7 +204,7 @@ impl ShopClient {
     > + ::core::marker::Send
     + use<> {
         let request = ::prost::Message::encode_to_vec(request);
-        let reply = self.channel.call_async(ctx, shop_methods::FIND_ID, &request);
+        let reply = self.channel.call_repeatable_async(ctx, shop_methods::FIND_ID, &request);
         async move { reply.await?.decode(greenwave_codec::decode) }
     }
 
@@ -267,16 +273,22 @@ pub mod belt_methods {
     pub const UNPACK: &str = "shop.v1.Belt/Unpack";
     /// The number of `Unpack`.
     pub const UNPACK_ID: ::greenwave::MethodId = ::greenwave::MethodId::of(UNPACK);
+    /// Whether `Unpack` may run twice for one call: what its `idempotency_level` says.
+    pub const UNPACK_REPEATABLE: bool = false;
 
     /// The full name of `Total`.
     pub const TOTAL: &str = "shop.v1.Belt/Total";
     /// The number of `Total`.
     pub const TOTAL_ID: ::greenwave::MethodId = ::greenwave::MethodId::of(TOTAL);
+    /// Whether `Total` may run twice for one call: what its `idempotency_level` says.
+    pub const TOTAL_REPEATABLE: bool = false;
 
     /// The full name of `Price`.
     pub const PRICE: &str = "shop.v1.Belt/Price";
     /// The number of `Price`.
     pub const PRICE_ID: ::greenwave::MethodId = ::greenwave::MethodId::of(PRICE);
+    /// Whether `Price` may run twice for one call: what its `idempotency_level` says.
+    pub const PRICE_REPEATABLE: bool = false;
 }
 
 /// Streams.

@@ -12,6 +12,8 @@ pub mod keeper_methods {
     pub const KEEP: &str = "kept.Keeper/Keep";
     /// The number of `Keep`.
     pub const KEEP_ID: ::greenwave::MethodId = ::greenwave::MethodId::of(KEEP);
+    /// Whether `Keep` may run twice for one call: what its `idempotency_level` says.
+    pub const KEEP_REPEATABLE: bool = false;
 }
 
 /// Keeps what it is given.

@@ -1,22 +1,19 @@
-//! A client's way to a server.
-//!
-//! In a handler, a channel's calls go over a connection of the handler's own cluster, and waiting suspends the handler.
-//! On an ordinary thread they go over the channel's own connection; who polls that is [`Mode`]'s to say.
+//! A client's way to the servers that can answer its calls: one, by its address, or several, by a name or a list.
 
-use super::config::{ChannelConfig, Mode};
-use super::core::{Connection, Core, Dispatcher};
+use super::attempts::Attempts;
+use super::config::ChannelConfig;
 use super::driven::Request;
-use super::oneshot::Oneshot;
+use super::line::{Line, LineFuture, Queue, cost};
 use super::open_call::OpenCall;
+use super::servers::{Chosen, Servers};
 use super::shared_stream::ChannelStream;
-use super::starting::Starting;
+use super::target::{Kind as TargetKind, Target};
 use crate::context::Context;
 use crate::local::{self, Mailbox, OutcomeCell, Shared};
-use crate::net::Route;
-use crate::receipt::{Receipt, StageReceipt};
-use crate::status::{Check, Code, Status};
+use crate::receipt::StageReceipt;
+use crate::status::{Check, Status};
 use crate::stream::{Incoming, Outgoing};
-use crate::wire::{MethodId, StageName};
+use crate::wire::MethodId;
 use greenwave_policy::Time;
 use greenwave_proto::ConfigError;
 use greenwave_proto::outcome::{Failure, Outcome, Reply};
@@ -24,27 +21,21 @@ use greenwave_verbs::Address;
 use std::borrow::Cow;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll};
 use std::time::Duration;
 
-/// A way to one server. Cheap to clone; clones share the connection.
+/// A way to one server, or to several that can answer the same calls. Cheap to clone; clones share the connections.
+///
+/// A channel to a name or to several addresses gives each call to one of its servers, by what their answers say of how
+/// long one takes, leaves out for a while who fails, and makes calls again that certainly never ran: `docs/names.md`.
 #[derive(Clone)]
-pub struct Channel(Arc<Inner>);
+pub struct Channel(Kind);
 
-struct Inner {
-    route: Arc<Route>,
-    config: ChannelConfig,
-    stage: StageName,
-    used: OnceLock<Used>,
-    /// Locked by those who make the first call, one at a time.
-    starting: Mutex<Starting>,
-}
-
-/// What a channel has once ordinary threads have made calls by it.
-struct Used {
-    dispatcher: Dispatcher,
-    connection: Arc<Connection>,
+#[derive(Clone)]
+enum Kind {
+    One(Line),
+    Several(Arc<Servers>),
 }
 
 impl Channel {
@@ -53,24 +44,40 @@ impl Channel {
     /// # Errors
     /// A setting that can't be meant.
     pub fn new(address: Address, config: ChannelConfig) -> Result<Self, ConfigError> {
-        config.validate()?;
-        let stage = short_name(&address);
-        let starting = Mutex::new(Starting::new(config.backoff()));
-        let route = Arc::new(config.route(address));
-        Ok(Self(Arc::new(Inner { route, config, stage, used: OnceLock::new(), starting })))
+        Self::to(address.into(), config)
     }
 
-    /// The address it leads to.
-    pub fn address(&self) -> &Address {
-        &self.0.route.address
+    /// A channel to an address, to several, or to a name. A name is resolved with the first call, which waits for that
+    /// within its budget, and again when that is no longer valid or a server is gone.
+    ///
+    /// # Errors
+    /// A setting that can't be meant; a name, without the cargo feature `resolver`.
+    #[expect(clippy::needless_pass_by_value, reason = "as with `new`: settings are made for a channel")]
+    pub fn to(target: Target, config: ChannelConfig) -> Result<Self, ConfigError> {
+        config.validate()?;
+        let resolves = cfg!(feature = "resolver") || !matches!(target.kind(), TargetKind::Name(_));
+        let allowed = "an address or several: this was built without the cargo feature `resolver`";
+        ConfigError::unless(resolves, "target", &target, allowed)?;
+        Ok(Self(match target.address() {
+            Some(address) => Kind::One(Line::new(address.clone(), &config, Arc::new(Queue::new(&config)))),
+            None => Kind::Several(Servers::new(target, config)),
+        }))
+    }
+
+    /// Where it leads.
+    pub fn target(&self) -> Target {
+        match &self.0 {
+            Kind::One(line) => line.address().clone().into(),
+            Kind::Several(servers) => servers.target().clone(),
+        }
     }
 
     /// Calls and waits for the answer.
     ///
     /// # Errors
-    /// Anything but an answer in time: see [`Code`] and [`Reason`](crate::Reason).
+    /// Anything but an answer in time: see [`Code`](crate::Code) and [`Reason`](crate::Reason).
     pub fn call(&self, context: &Context, method: MethodId, request: &[u8]) -> Result<Reply, Status> {
-        self.call_with(context, method, request.into()).map_err(|failure| failure.status)
+        self.outcome(context, method, request.into(), false).into_reply().map_err(|failure| failure.status)
     }
 
     /// Calls and waits; a failure comes with the receipt of where the time went, if there is one.
@@ -78,41 +85,51 @@ impl Channel {
     /// # Errors
     /// Anything but an answer in time.
     pub fn call_detailed(&self, context: &Context, method: MethodId, request: Vec<u8>) -> Result<Reply, Failure> {
-        self.call_with(context, method, request.into())
+        self.outcome(context, method, request.into(), false).into_reply()
     }
 
-    fn call_with(&self, context: &Context, method: MethodId, request: Cow<'_, [u8]>) -> Result<Reply, Failure> {
-        let started = crate::clock::monotonic();
-        let failed =
-            |status| Failure { status, receipt: None, total: crate::clock::monotonic().since(started), metadata: None };
-        context.ask(Check::Send, started).into_result().map_err(failed)?;
-        if let Some(mailbox) = local::mailbox() {
-            return self.call_suspended(&mailbox, context, method, request.into_owned()).into_reply();
+    /// The same for a method that may run twice for one call: its `.proto` says `option idempotency_level`. Where there are
+    /// several servers, a call that was lost is made again, and one that takes long may be made to another one too.
+    ///
+    /// # Errors
+    /// Anything but an answer in time.
+    pub fn call_repeatable(&self, context: &Context, method: MethodId, request: Vec<u8>) -> Result<Reply, Failure> {
+        self.outcome(context, method, request.into(), true).into_reply()
+    }
+
+    fn outcome(&self, context: &Context, method: MethodId, request: Cow<'_, [u8]>, repeatable: bool) -> Outcome {
+        match &self.0 {
+            Kind::One(line) => line.call(context, method, request),
+            // A handler's calls go over its own cluster's connections, where nobody else could make a second one.
+            Kind::Several(servers) if repeatable && servers.hedges() && local::mailbox().is_none() => {
+                Attempts::new(servers, context, method, &request, repeatable).wait()
+            }
+            Kind::Several(servers) => servers.call(context, method, &request, repeatable),
         }
-        let (core, connection) = self.used().map_err(failed)?;
-        if let Mode::Dispatched { .. } = self.0.config.mode {
-            core.ensure_dispatcher().map_err(failed)?;
-        }
-        core.call(connection, context, method, request).into_reply()
     }
 
     /// Calls; the answer comes as a future. The dispatcher polls for it, from now on for all calls of the channel's.
     pub fn call_async(&self, context: &Context, method: MethodId, request: &[u8]) -> CallFuture {
-        let started = crate::clock::monotonic();
-        let begun = context.ask(Check::Send, started).into_result().and_then(|()| self.used()).and_then(
-            |(core, connection)| {
-                let oneshot = core.start(connection, context, method, request.into(), started);
-                let under_way = UnderWay { channel: self.clone(), oneshot: Some(oneshot) };
-                // Not before the call is where the dispatcher looks: one that fails until then would not refuse it.
-                core.ensure_dispatcher().map(|()| under_way)
-            },
-        );
-        CallFuture(begun)
+        self.future(context, method, request, false)
+    }
+
+    /// The same for a method that may run twice for one call, as for [`call_repeatable`](Self::call_repeatable).
+    pub fn call_repeatable_async(&self, context: &Context, method: MethodId, request: &[u8]) -> CallFuture {
+        self.future(context, method, request, true)
+    }
+
+    fn future(&self, context: &Context, method: MethodId, request: &[u8], repeatable: bool) -> CallFuture {
+        CallFuture(match &self.0 {
+            Kind::One(line) => Calling::One(line.call_async(context, method, request.into())),
+            Kind::Several(servers) => {
+                Calling::Several(Box::new(Attempts::new(servers, context, method, request, repeatable)))
+            }
+        })
     }
 
     /// Makes a call whose request, answer or both are streams of messages: what is sent to it, and what comes of it. Both
     /// ends may go to other threads, and in handlers and tasks of executors they wait as those do. The dispatcher polls for
-    /// it, from now on for all calls of the channel's.
+    /// it, from now on for all calls of the channel's. Such calls are not made again.
     ///
     /// A request that is one message is sent and [ended](Outgoing::end); an answer that is one message is followed by the
     /// end, which tells whether the call succeeded.
@@ -123,9 +140,16 @@ impl Channel {
     pub fn open(&self, context: &Context, method: MethodId) -> Result<(Outgoing, Incoming), Status> {
         let started = crate::clock::monotonic();
         context.ask(Check::Send, started).into_result()?;
-        let (core, connection) = self.used()?;
-        let (connection, context) = (Arc::clone(connection), context.clone());
-        let (call, streams) = OpenCall::begin(self.clone(), Arc::clone(core));
+        let (line, chosen) = match &self.0 {
+            Kind::One(line) => (line.clone(), None),
+            Kind::Several(servers) => {
+                let chosen = servers.chosen(context, None)?;
+                (chosen.line.clone(), Some(chosen))
+            }
+        };
+        let (core, connection) = line.used()?;
+        let (core, connection, context) = (Arc::clone(core), Arc::clone(connection), context.clone());
+        let (call, streams) = OpenCall::begin(line, Arc::clone(&core), chosen);
         let (incoming, outgoing) = streams.halves();
         greenwave_quanta::critical(|| core.ask(Request::Open { connection, context, method, started, call, streams }));
         // As with futures.
@@ -136,121 +160,112 @@ impl Channel {
     /// A stream of calls over this channel's connection, which other threads can use at the same time. The dispatcher
     /// polls for it, from now on for all calls of the channel's. Not for handlers: waiting for it blocks the thread.
     ///
+    /// Of a channel to a name the first stream waits for it to be resolved, for 5 s at most.
+    ///
     /// # Errors
-    /// `UNAVAILABLE` if no completion queue can be had, `RESOURCE_EXHAUSTED` without a thread for the dispatcher.
+    /// `UNAVAILABLE` if no completion queue or no server can be had, `RESOURCE_EXHAUSTED` without a thread for the dispatcher.
     pub fn stream(&self) -> Result<ChannelStream, Status> {
-        let (core, connection) = self.used()?;
-        core.ensure_dispatcher()?;
-        Ok(ChannelStream::new(self.clone(), Arc::clone(core), Arc::clone(connection)))
-    }
-
-    fn used(&self) -> Result<(&Arc<Core>, &Arc<Connection>), Status> {
-        let used = self.0.used.get().map_or_else(|| self.start(), Ok)?;
-        Ok((used.dispatcher.core(), &used.connection))
-    }
-
-    #[cold]
-    fn start(&self) -> Result<&Used, Status> {
-        let Inner { route, config, used, starting, .. } = &*self.0;
-        let mut starting = starting.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(used) = used.get() {
-            return Ok(used);
+        match &self.0 {
+            Kind::One(line) => ChannelStream::over(line.clone()),
+            Kind::Several(servers) => {
+                let chosen = servers.chosen(&Context::with_deadline(Duration::from_secs(5)), None)?;
+                ChannelStream::to(Arc::clone(servers), &chosen)
+            }
         }
-        let dispatcher = match &config.dispatcher {
-            Some(shared) => shared.clone(),
-            None => starting.attempt(crate::clock::monotonic(), || Dispatcher::of(&route.address, config))?,
-        };
-        Ok(used.get_or_init(|| Used { dispatcher, connection: Arc::new(Connection::new(Arc::clone(route), config)) }))
     }
 
-    /// Calls from a coroutine, which is suspended meanwhile.
-    fn call_suspended(&self, mailbox: &Mailbox, context: &Context, method: MethodId, request: Vec<u8>) -> Outcome {
-        let sent = crate::clock::monotonic();
-        let cell = self.start_in(mailbox, context, method, request);
-        let outcome = loop {
-            mailbox.sleep(1, None);
-            if let Some(outcome) = cell.take() {
-                break outcome;
-            }
-            let now = crate::clock::monotonic();
-            if let Err(status) = context.ask(Check::Wait, now).into_result() {
-                mailbox.abandon(cell);
-                break Outcome::local(status, now.since(sent));
-            }
-        };
-        let nothing = Receipt::default();
-        mailbox.record(self.cost(mailbox, sent, None, &outcome), outcome.receipt.as_ref().unwrap_or(&nothing));
-        outcome
-    }
-
-    /// Asks a handler's head for a call.
+    /// Asks a handler's head for a call. The handler waits here for a name that is being resolved.
     pub(crate) fn start_in(
         &self,
         mailbox: &Mailbox,
         context: &Context,
         method: MethodId,
         request: Vec<u8>,
-    ) -> Shared<OutcomeCell> {
-        mailbox.start(&self.0.route, context.clone().into(), method, request)
+    ) -> Suspended {
+        let chosen = match &self.0 {
+            Kind::One(line) => {
+                let cell = line.start_in(mailbox, context, method, request);
+                return Suspended { cell, chosen: None };
+            }
+            Kind::Several(servers) => servers.chosen(context, None),
+        };
+        match chosen {
+            Ok(chosen) => {
+                let cell = chosen.line.start_in(mailbox, context, method, request);
+                Suspended { cell, chosen: Some(chosen) }
+            }
+            Err(status) => {
+                let cell = Shared::<OutcomeCell>::default();
+                cell.outcome.replace(Some(Outcome::local(status, Duration::ZERO)));
+                Suspended { cell, chosen: None }
+            }
+        }
     }
 
     /// What a call that a handler made has cost, for the handler's own receipt.
     pub(crate) fn cost(&self, mailbox: &Mailbox, sent: Time, branch: Option<u16>, outcome: &Outcome) -> StageReceipt {
-        let (queue, service, total) =
-            outcome.receipt.as_ref().map_or_else(Default::default, |it| (it.queue, it.service, it.total));
-        StageReceipt {
-            stage: outcome.stage.as_deref().map_or(self.0.stage, |stage| stage.name),
-            branch,
-            depth: 0,
-            sent_after: sent.since(mailbox.received.get()),
-            network: outcome.total.saturating_sub(total),
-            queue,
-            service,
-            total,
-            status: outcome.result.as_ref().map_or_else(|status| status.code, |_| Code::Ok),
-        }
-    }
-}
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        if let Some(used) = self.used.get() {
-            used.dispatcher.hang_up(&used.connection);
-        }
+        let stage = match &self.0 {
+            Kind::One(line) => line.stage(),
+            Kind::Several(servers) => servers.stage(),
+        };
+        cost(stage, mailbox, sent, branch, outcome)
     }
 }
 
 impl std::fmt::Debug for Channel {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Channel").field(&self.address().to_string()).finish()
+        f.debug_tuple("Channel").field(&self.target().to_string()).finish()
     }
 }
 
-/// What a stage is called until it has introduced itself.
-fn short_name(address: &Address) -> StageName {
-    let text = address.to_string();
-    StageName::new(&text[..text.floor_char_boundary(64)]).unwrap_or(StageName::UNNAMED)
+/// A call that a handler has made and will be woken for.
+pub(crate) struct Suspended {
+    cell: Shared<OutcomeCell>,
+    /// The server that it was given to, if there were several.
+    chosen: Option<Chosen>,
+}
+
+impl Suspended {
+    /// The outcome, if it is there and wasn't taken before.
+    pub(crate) fn take(&mut self) -> Option<Outcome> {
+        let outcome = self.cell.take()?;
+        if let Some(chosen) = self.chosen.take() {
+            chosen.ended(&outcome);
+        }
+        Some(outcome)
+    }
+
+    /// Nobody waits for it any more.
+    pub(crate) fn abandon(self, mailbox: &Mailbox) {
+        mailbox.abandon(self.cell);
+        if let Some(chosen) = self.chosen {
+            chosen.unanswered();
+        }
+    }
 }
 
 /// A call that is under way. Dropping it takes the call back.
-pub struct CallFuture(Result<UnderWay, Status>);
+pub struct CallFuture(Calling);
 
-struct UnderWay {
-    /// Kept, or the channel would end with the call under way.
-    channel: Channel,
-    /// Until the outcome was taken.
-    oneshot: Option<Arc<Oneshot>>,
+enum Calling {
+    One(LineFuture),
+    Several(Box<Attempts>),
 }
 
-impl UnderWay {
-    fn poll(&mut self, task: &TaskContext<'_>) -> Poll<Outcome> {
-        // Asked again although it has answered: as other futures that are over, it never does.
-        let Some(oneshot) = &self.oneshot else { return Poll::Pending };
-        let outcome = std::task::ready!(oneshot.poll(task));
-        if let (Some(oneshot), Ok((core, _))) = (self.oneshot.take(), self.channel.used()) {
-            core.recycle(oneshot);
+impl CallFuture {
+    fn poll_outcome(&mut self, task: &mut TaskContext<'_>) -> Poll<Outcome> {
+        match &mut self.0 {
+            Calling::One(future) => future.poll(task),
+            Calling::Several(attempts) => attempts.poll(task),
         }
-        Poll::Ready(outcome)
+    }
+
+    /// The outcome, if it is there; otherwise `waker` will be woken when it is.
+    pub(crate) fn outcome(&mut self, waker: &std::task::Waker) -> Option<Outcome> {
+        match self.poll_outcome(&mut TaskContext::from_waker(waker)) {
+            Poll::Ready(outcome) => Some(outcome),
+            Poll::Pending => None,
+        }
     }
 }
 
@@ -258,30 +273,6 @@ impl Future for CallFuture {
     type Output = Result<Reply, Failure>;
 
     fn poll(mut self: Pin<&mut Self>, task: &mut TaskContext<'_>) -> Poll<Self::Output> {
-        match &mut self.0 {
-            Err(status) => Poll::Ready(Outcome::local(status.clone(), Duration::ZERO).into_reply()),
-            Ok(under_way) => under_way.poll(task).map(Outcome::into_reply),
-        }
-    }
-}
-
-impl CallFuture {
-    /// The outcome, if it is there; otherwise `waker` will be woken when it is.
-    pub(crate) fn outcome(&mut self, waker: &std::task::Waker) -> Option<Outcome> {
-        match &mut self.0 {
-            Err(status) => Some(Outcome::local(status.clone(), Duration::ZERO)),
-            Ok(under_way) => match under_way.poll(&TaskContext::from_waker(waker)) {
-                Poll::Ready(outcome) => Some(outcome),
-                Poll::Pending => None,
-            },
-        }
-    }
-}
-
-impl Drop for UnderWay {
-    fn drop(&mut self) {
-        if let (Some(oneshot), Ok((core, _))) = (self.oneshot.take(), self.channel.used()) {
-            core.ask(Request::Abandon(oneshot));
-        }
+        self.poll_outcome(task).map(Outcome::into_reply)
     }
 }

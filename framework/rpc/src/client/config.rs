@@ -3,7 +3,7 @@
 use super::core::Dispatcher;
 use crate::config::{ServerConfig, Wait, stage_name};
 use crate::net::{ConnectionConfig, Route, backoff};
-use greenwave_policy::Backoff;
+use greenwave_policy::{Backoff, BalanceRule, OutlierConfig, RetryConfig};
 use greenwave_proto::{ConfigError, Limits, SendOrder, Sending};
 use greenwave_verbs::{Address, Choice, TlsClient};
 use std::time::Duration;
@@ -48,6 +48,13 @@ pub struct ChannelConfig {
     pub(crate) absolute: Option<Duration>,
     pub(crate) reconnect: Duration,
     pub(crate) jitter_seed: Option<u64>,
+    pub(crate) balance: BalanceRule,
+    pub(crate) outliers: OutlierConfig,
+    pub(crate) retries: RetryConfig,
+    pub(crate) hedge_ratio: f64,
+    pub(crate) hedge_quantile: f64,
+    pub(crate) hedge_after: Duration,
+    pub(crate) refresh: (Duration, Duration),
 }
 
 impl Default for ChannelConfig {
@@ -65,6 +72,13 @@ impl Default for ChannelConfig {
             absolute: None,
             reconnect: Duration::from_millis(10),
             jitter_seed: None,
+            balance: BalanceRule::default(),
+            outliers: OutlierConfig::default(),
+            retries: RetryConfig::default(),
+            hedge_ratio: 0.0,
+            hedge_quantile: 0.95,
+            hedge_after: Duration::from_millis(1),
+            refresh: (Duration::from_secs(1), Duration::from_secs(60)),
         }
     }
 }
@@ -162,11 +176,63 @@ impl ChannelConfig {
         self
     }
 
-    /// What those pauses are drawn from: the same seed draws the same. `None`, the default: a seed of the channel's own, so that
+    /// What those pauses, and the servers for calls, are drawn from: the same seed draws the same. `None`, the default: a seed of the channel's own, so that
     /// channels that lost the same server come back to it one after the other.
     #[must_use]
     pub fn jitter_seed(mut self, jitter_seed: impl Into<Option<u64>>) -> Self {
         self.jitter_seed = jitter_seed.into();
+        self
+    }
+
+    /// By which rule calls are given to servers, where the channel leads to several; by default by the wait to be expected.
+    #[must_use]
+    pub fn balance(mut self, rule: BalanceRule) -> Self {
+        self.balance = rule;
+        self
+    }
+
+    /// Which of several servers are left out for a while.
+    #[must_use]
+    pub fn outliers(mut self, outliers: OutlierConfig) -> Self {
+        self.outliers = outliers;
+        self
+    }
+
+    /// When a call that failed is made again, where the channel leads to several servers.
+    #[must_use]
+    pub fn retries(mut self, retries: RetryConfig) -> Self {
+        self.retries = retries;
+        self
+    }
+
+    /// Second attempts per call, 0 (none, the default) to 1: how much more load hedging may make. Hedged are calls of
+    /// methods that may run twice ([`Channel::call_repeatable`](crate::Channel::call_repeatable)), where the channel leads to
+    /// several servers. A dispatcher polls for those of threads then, too; those of handlers are hedged by parallel units.
+    #[must_use]
+    pub fn hedge_ratio(mut self, share: f64) -> Self {
+        self.hedge_ratio = share;
+        self
+    }
+
+    /// A call is slow when it took longer than this share of its method's calls, 0 to 1, by default 0.95.
+    #[must_use]
+    pub fn hedge_quantile(mut self, share: f64) -> Self {
+        self.hedge_quantile = share;
+        self
+    }
+
+    /// And longer than this, by default 1 ms.
+    #[must_use]
+    pub fn hedge_after(mut self, time: Duration) -> Self {
+        self.hedge_after = time;
+        self
+    }
+
+    /// How long a name's addresses are taken to be valid, at least and at most, whatever DNS says; by default 1 s and a
+    /// minute. It is also how often at most a name is looked up.
+    #[must_use]
+    pub fn refresh(mut self, least: Duration, most: Duration) -> Self {
+        self.refresh = (least, most);
         self
     }
 
@@ -200,6 +266,23 @@ impl ChannelConfig {
         ConfigError::unless(!self.reconnect.is_zero(), "reconnect", "0", "more than nothing")?;
         let unused = self.mode == Mode::Direct && self.dispatcher.is_some();
         ConfigError::unless(!unused, "mode", "direct", "dispatched, as there is a dispatcher")?;
+        let share = |key, share: f64| ConfigError::unless((0.0..=1.0).contains(&share), key, share, "0 to 1");
+        share("hedge_ratio", self.hedge_ratio)?;
+        share("hedge_quantile", self.hedge_quantile)?;
+        share("outliers.excess", self.outliers.excess)?;
+        share("outliers.share", self.outliers.share)?;
+        share("retries.ratio", self.retries.ratio)?;
+        let RetryConfig { attempts, per_second, .. } = self.retries;
+        ConfigError::unless(attempts > 0, "retries.attempts", attempts, "1 or more, the first one included")?;
+        ConfigError::unless((0.0..=1000.0).contains(&per_second), "retries.per_second", per_second, "0 to 1000")?;
+        let (least, most) = self.refresh;
+        let fits = !least.is_zero() && least <= most;
+        ConfigError::unless(
+            fits,
+            "refresh",
+            format!("{least:?} to {most:?}"),
+            "more than nothing, and not more than the most",
+        )?;
         self.sending.validate()?;
         self.limits.validate()
     }

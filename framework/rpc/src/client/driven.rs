@@ -234,7 +234,10 @@ impl Driven {
                     self.names.over(|| name(&stream, tag), token);
                     stream.push(tag, outcome);
                 }
-                Some((_, _, Receiver::Open(_, streams))) => streams.end(over(outcome)),
+                Some((_, _, Receiver::Open(call, streams))) => {
+                    call.ended(&outcome);
+                    streams.end(over(outcome));
+                }
                 Some((_, _, Receiver::Leader(_))) | None => {}
             }
         }

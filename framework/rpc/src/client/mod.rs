@@ -1,5 +1,7 @@
 //! Calls made by ordinary threads.
 
+mod alarm;
+mod attempts;
 mod by_name;
 pub(crate) mod call_queue;
 pub(crate) mod channel;
@@ -8,7 +10,13 @@ pub(crate) mod config;
 pub(crate) mod core;
 mod driven;
 mod leadership;
+mod line;
 pub(crate) mod oneshot;
 mod open_call;
+#[cfg(feature = "resolver")]
+mod resolver;
+mod servers;
 pub(crate) mod shared_stream;
 pub(crate) mod starting;
+pub(crate) mod target;
+mod verdict;

@@ -1,17 +1,21 @@
 //! A call that streams, as whoever made it and the dispatcher know it.
 
-use super::channel::Channel;
 use super::core::Core;
 use super::driven::Request;
+use super::line::Line;
+use super::servers::Chosen;
 use crate::stream::{Home, Streams};
-use std::sync::Arc;
+use greenwave_proto::outcome::Outcome;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// A call that streams.
 pub(super) struct OpenCall {
-    /// Kept, or the channel would end with the call under way.
-    _channel: Channel,
+    /// Kept, or the line would end with the call under way.
+    _line: Line,
     core: Arc<Core>,
+    /// The server that it was given to, if there were several, until it is over.
+    chosen: Mutex<Option<Chosen>>,
     /// Which of all that were ever opened.
     serial: u64,
     /// The dispatcher's name for it; [`NONE`] before it has one.
@@ -24,10 +28,11 @@ const NONE: usize = usize::MAX;
 static SERIALS: AtomicU64 = AtomicU64::new(0);
 
 impl OpenCall {
-    /// A call over this channel, and its streams.
-    pub(super) fn begin(channel: Channel, core: Arc<Core>) -> (Arc<Self>, Streams) {
+    /// A call over this line, and its streams.
+    pub(super) fn begin(line: Line, core: Arc<Core>, chosen: Option<Chosen>) -> (Arc<Self>, Streams) {
         let serial = SERIALS.fetch_add(1, Ordering::Relaxed);
-        let call = Arc::new(Self { _channel: channel, core, serial, token: AtomicUsize::new(NONE) });
+        let (chosen, token) = (Mutex::new(chosen), AtomicUsize::new(NONE));
+        let call = Arc::new(Self { _line: line, core, chosen, serial, token });
         let home: Arc<dyn Home> = Arc::<Self>::clone(&call);
         let streams = Streams::new(&home);
         (call, streams)
@@ -35,6 +40,14 @@ impl OpenCall {
 
     pub(super) fn set_token(&self, token: usize) {
         self.token.store(token, Ordering::Release);
+    }
+
+    /// It is over.
+    pub(super) fn ended(&self, outcome: &Outcome) {
+        let chosen = self.chosen.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(chosen) = chosen {
+            chosen.ended(outcome);
+        }
     }
 
     pub(super) fn serial(&self) -> u64 {

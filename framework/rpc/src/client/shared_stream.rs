@@ -1,31 +1,36 @@
-//! Calls that complete in any order over a connection that other threads use too.
+//! Calls that complete in any order over connections that other threads use too.
 //!
 //! The dispatcher polls, and fills the stream's own completion queue. So what a stream does costs no system call as
 //! long as the dispatcher is busy, and completions that come together are taken together.
 
+use super::by_name::ByName;
 use super::call_queue::Completion;
-use super::channel::Channel;
 use super::completions::Completions;
 use super::core::{Connection, Core};
 use super::driven::{Receiver, Request};
+use super::line::Line;
+use super::servers::{Chosen, Servers};
 use crate::context::Context;
-use crate::status::Check;
+use crate::status::{Check, Status};
 use crate::wire::MethodId;
 use greenwave_proto::outcome::Outcome;
+use slab::Slab;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll};
 use std::time::{Duration, Instant};
 
-/// Calls that complete in any order, over a connection that others use too; made by [`Channel::stream`].
+/// Calls that complete in any order, over a connection that others use too; made by [`Channel::stream`](crate::Channel::stream).
+///
+/// Of a channel to several servers each call goes to one of them. None is made again.
 ///
 /// Dropping it takes back what is under way.
 pub struct ChannelStream {
-    /// Kept, or the channel would end with calls under way.
-    _channel: Channel,
+    way: Way,
     core: Arc<Core>,
-    connection: Arc<Connection>,
     queue: Arc<Completions>,
+    /// How long a thread that waits spins first.
+    patience: Option<Duration>,
     /// Calls that the dispatcher was not told of yet.
     made: Vec<Request>,
     taken: VecDeque<Completion>,
@@ -33,10 +38,41 @@ pub struct ChannelStream {
     in_flight: usize,
 }
 
+/// Where calls go.
+enum Way {
+    One {
+        connection: Arc<Connection>,
+        /// Kept, or it would end with calls under way.
+        _line: Line,
+    },
+    Several(Several),
+}
+
+/// Several servers, and which of them has which call: the dispatcher knows a call by its place here.
+struct Several {
+    servers: Arc<Servers>,
+    given: Slab<(u64, Chosen)>,
+    by_tag: ByName<u64>,
+}
+
 impl ChannelStream {
-    pub(crate) fn new(channel: Channel, core: Arc<Core>, connection: Arc<Connection>) -> Self {
+    pub(super) fn over(line: Line) -> Result<Self, Status> {
+        let (core, connection) = line.stream().map(|(core, connection)| (Arc::clone(core), Arc::clone(connection)))?;
+        let patience = connection.patience();
+        Ok(Self::new(Way::One { connection, _line: line }, core, patience))
+    }
+
+    /// `chosen`: any of the servers, by which the completion queue of all is found.
+    pub(super) fn to(servers: Arc<Servers>, chosen: &Chosen) -> Result<Self, Status> {
+        let (core, patience) =
+            chosen.line.stream().map(|(core, connection)| (Arc::clone(core), connection.patience()))?;
+        let way = Way::Several(Several { servers, given: Slab::new(), by_tag: ByName::default() });
+        Ok(Self::new(way, core, patience))
+    }
+
+    fn new(way: Way, core: Arc<Core>, patience: Option<Duration>) -> Self {
         let (queue, made, taken) = (Arc::default(), Vec::new(), VecDeque::new());
-        Self { _channel: channel, core, connection, queue, made, taken, in_flight: 0 }
+        Self { way, core, queue, patience, made, taken, in_flight: 0 }
     }
 
     /// Makes a call that will complete under `tag`. Its budget runs from now on; it is sent with the next
@@ -45,11 +81,24 @@ impl ChannelStream {
         let started = crate::clock::monotonic();
         self.in_flight += 1;
         if let Err(status) = context.ask(Check::Send, started).into_result() {
-            return self.queue.push(tag, Outcome::local(status, Duration::ZERO));
+            return self.fail(tag, status);
         }
-        let (connection, context, body) = (Arc::clone(&self.connection), context.clone(), request.to_vec());
-        let to = Receiver::Stream(Arc::clone(&self.queue), tag);
+        let (connection, token) = match &mut self.way {
+            Way::One { connection, .. } => (Arc::clone(connection), tag),
+            Way::Several(several) => match several.give(context, tag) {
+                Ok(given) => given,
+                Err(status) => return self.fail(tag, status),
+            },
+        };
+        let (context, body) = (context.clone(), request.to_vec());
+        let to = Receiver::Stream(Arc::clone(&self.queue), token);
         self.made.push(Request::Start { connection, context, method, body, started, to });
+    }
+
+    /// A call that was never made is over.
+    fn fail(&mut self, tag: u64, status: Status) {
+        let result = Outcome::local(status, Duration::ZERO).into_reply();
+        self.taken.push_back(Completion { tag, result, total: Duration::ZERO });
     }
 
     /// Has the calls made so far sent, together.
@@ -68,7 +117,13 @@ impl ChannelStream {
     /// is over already.
     pub fn cancel(&mut self, tag: u64) {
         self.flush();
-        self.core.ask(Request::Cancel(Arc::clone(&self.queue), tag));
+        let token = match &mut self.way {
+            Way::One { .. } => Some(tag),
+            Way::Several(several) => several.find(tag),
+        };
+        if let Some(token) = token {
+            self.core.ask(Request::Cancel(Arc::clone(&self.queue), token));
+        }
     }
 
     /// A call that is over, if there is one. Never blocks.
@@ -76,6 +131,7 @@ impl ChannelStream {
         self.flush();
         if self.taken.is_empty() {
             self.queue.drain_into(&mut self.taken);
+            self.account();
         }
         self.hand_out()
     }
@@ -86,6 +142,7 @@ impl ChannelStream {
         self.flush();
         if self.taken.is_empty() && self.in_flight > 0 {
             self.queue.drain_or_wake(&mut self.taken, task.waker());
+            self.account();
         }
         match self.hand_out() {
             None if self.in_flight > 0 => Poll::Pending,
@@ -114,15 +171,49 @@ impl ChannelStream {
     fn take_until(&mut self, until: Option<Instant>) -> Option<Completion> {
         self.flush();
         if self.taken.is_empty() {
-            self.queue.wait_into(&mut self.taken, self.connection.patience(), until);
+            self.queue.wait_into(&mut self.taken, self.patience, until);
+            self.account();
         }
         self.hand_out()
+    }
+
+    /// Tells the servers of the completions that came, all of which the dispatcher has brought, and gives those the names
+    /// that their makers know.
+    fn account(&mut self) {
+        if let Way::Several(several) = &mut self.way {
+            self.taken.iter_mut().for_each(|completion| several.completed(completion));
+        }
     }
 
     fn hand_out(&mut self) -> Option<Completion> {
         let completion = self.taken.pop_front()?;
         self.in_flight -= 1;
         Some(completion)
+    }
+}
+
+impl Several {
+    /// Gives a call to a server: the connection to it, and the call's place.
+    fn give(&mut self, context: &Context, tag: u64) -> Result<(Arc<Connection>, u64), Status> {
+        let chosen = self.servers.chosen(context, None)?;
+        let connection = chosen.line.stream().map(|(_, connection)| Arc::clone(connection))?;
+        let place = self.given.insert((tag, chosen));
+        self.by_tag.made(|| tag, place);
+        Ok((connection, place as u64))
+    }
+
+    /// The place of the call made last under this tag.
+    fn find(&mut self, tag: u64) -> Option<u64> {
+        let all = self.given.iter().map(|(place, (tag, _))| (*tag, place));
+        self.by_tag.find(&tag, all).map(|place| place as u64)
+    }
+
+    fn completed(&mut self, completion: &mut Completion) {
+        let place = completion.tag as usize;
+        let Some((tag, chosen)) = self.given.try_remove(place) else { return };
+        self.by_tag.over(|| tag, place);
+        chosen.completed(completion);
+        completion.tag = tag;
     }
 }
 

@@ -1,7 +1,7 @@
 //! `greenwave-path`: real services as processes of their own, measured from outside.
 //!
 //! [`path`] is the benchmark of deadline scheduling on a chain and on a parallel unit, with [`hops`] for the exactness
-//! of receipts; [`demo`] runs a part of it and shows it as a page. The services are served by `greenwave`, which has to
+//! of receipts and [`named`] for servers by name; [`demo`] runs a part of it and shows it as a page. The services are served by `greenwave`, which has to
 //! lie beside this program.
 
 #![forbid(unsafe_code)]
@@ -9,6 +9,7 @@
 mod demo;
 mod fleet;
 mod hops;
+mod named;
 mod path;
 mod service;
 mod system;

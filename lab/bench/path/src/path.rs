@@ -8,7 +8,7 @@
 
 use crate::service::Service;
 use crate::system::{ALL, FIFO, LEAST_LAXITY, System};
-use crate::{fleet, hops};
+use crate::{fleet, hops, named};
 use anyhow::Result;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
@@ -43,8 +43,8 @@ pub(crate) struct PathArgs {
     /// Processes that a search is split over, 1 to 60: receipts have to hold them all.
     #[arg(long, default_value_t = 18, value_parser = clap::value_parser!(u16).range(1..=60))]
     shards: u16,
-    /// Only one of the cases: chain, parallel-unit or five-hops.
-    #[arg(long, value_parser = ["chain", "parallel-unit", "five-hops"], hide_possible_values = true)]
+    /// Only one of the cases: chain, parallel-unit, five-hops or four-servers.
+    #[arg(long, value_parser = ["chain", "parallel-unit", "five-hops", "four-servers"], hide_possible_values = true)]
     case: Option<String>,
     /// Only these systems: fifo, fifo-admission, edf, least-laxity, oldest-first, stage-laxity.
     #[arg(long, value_delimiter = ',', value_name = "NAMES", value_parser = PossibleValuesParser::new(ALL.map(|it| it.name)), hide_possible_values = true)]
@@ -88,11 +88,15 @@ impl PathArgs {
             systems.retain(|system| self.systems.is_empty() || self.systems.iter().any(|name| name == system.name));
         }
         let runs: usize = services.iter().map(|(_, systems)| times.runs(systems.len()) * self.loads.len()).sum();
-        let mut progress = Progress::new(runs + usize::from(wanted("five-hops")));
+        let named = if wanted("four-servers") { named::SYSTEMS.len() * times.rounds } else { 0 };
+        let mut progress = Progress::new(runs + named + usize::from(wanted("five-hops")));
         let mut results = Results::new("path");
         if wanted("five-hops") {
             progress.step("five-hops");
             hops::measure(if self.quick { 2_000 } else { 20_000 }, &mut results)?;
+        }
+        if wanted("four-servers") {
+            named::measure(&times, self.seed, &mut results, &mut progress)?;
         }
         fleet::pin(1);
         for (service, systems) in &mut services {
@@ -264,6 +268,8 @@ fn print(results: &Results) {
         "least_goodput_of_capacity",
         "most_goodput_of_capacity",
         "wasted_work_share",
+        "p99_of_three_good",
+        "share_of_slow",
         "budget_error_p99_us",
         "last_hop_budget_error_p99_us",
     ];

@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub(super) fn gets(channel: &Channel, count: usize, seed: u64) -> Result<Vec<Vec<u8>>, Problem> {
     let request = kv::DescribeRequest {}.encode_to_vec();
     let reply = channel.call(&Context::with_deadline(PATIENCE), MethodId::of(kv::DESCRIBE), &request);
-    let reply = reply.map_err(|status| schema::failed(&status, kv::DESCRIBE, channel.address()))?;
+    let reply = reply.map_err(|status| schema::failed(&status, kv::DESCRIBE, &channel.target()))?;
     let rows = kv::DescribeReply::decode(&*reply.body).map_err(Problem::failure)?.rows;
     Ok(samples::gets(rows, count, seed))
 }

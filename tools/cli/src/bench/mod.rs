@@ -20,11 +20,12 @@ use greenwave_bench::result::{self, Results};
 use greenwave_bench::rpc::{Patience, RpcTarget};
 use greenwave_bench::target::Rotation;
 
-use crate::address::{self, Place};
+use crate::address;
 use crate::problem::Problem;
 use crate::quantity;
 use crate::schema::{self, Schema};
 use crate::secured::Secured;
+use greenwave::Target;
 use requests::Source;
 
 /// Put load on a method of any server, and measure what becomes of it
@@ -41,8 +42,8 @@ Examples:
   greenwave bench tcp://shop.example:7400 Kv/Get --sample kv --tls-ca authority.pem")]
 pub(crate) struct Bench {
     /// Where the server is, such as tcp://127.0.0.1:7100
-    #[arg(value_name = "ADDRESS", value_parser = address::place)]
-    server: Place,
+    #[arg(value_name = "ADDRESS", value_parser = address::target)]
+    server: Target,
     /// What to call: package.Service/Method, the package may be left out
     method: String,
     #[command(flatten)]
@@ -103,17 +104,20 @@ impl Bench {
     /// Puts the load on, prints the tables and writes the file.
     pub(crate) fn run(self) -> Result<(), Problem> {
         let plan = self.plan()?;
-        let config = self.secured.config("bench", &self.server)?;
-        let address = &self.server.address;
-        let channel = schema::channel(address, &config)?;
+        let config = self.secured.config_to("bench", &self.server)?;
+        let server = &self.server;
+        let channel = schema::channel(server, &config)?;
         let schema = Schema::fetch(&channel)?;
         let method = schema.method(&self.method)?;
         let mut requests = Rotation::new(self.source.requests(&method, &channel, self.seed)?);
         let patience = if self.patient { Patience::Observed } else { Patience::Enforced };
-        let mut target = RpcTarget::connect(address, &config, &method.name, &schema.server, patience)
-            .map_err(|status| schema::failed(&status, &method.name, address))?;
+        let target = match server.address() {
+            Some(address) => RpcTarget::connect(address, &config, &method.name, &schema.server, patience),
+            None => RpcTarget::by(&channel, &method.name, &schema.server, patience),
+        };
+        let mut target = target.map_err(|status| schema::failed(&status, &method.name, server))?;
         let mut progress = Progress::new(1);
-        progress.step(format!("{} at {}", method.name, address));
+        progress.step(format!("{} at {}", method.name, server));
         let measured = if self.scan_percent.is_some() {
             let mut target = kv::scanning(target, &method.name)?;
             load::run(&plan, &mut target, &mut crate::samples::Mix(requests), &mut progress)
@@ -132,7 +136,7 @@ impl Bench {
             let mostly = measured.total.misses.iter().max_by_key(|(_, count)| **count);
             let mostly = mostly.map(|(name, _)| format!(", mostly `{name}`")).unwrap_or_default();
             let problem = Problem::failure(format!("no request was answered with a result{mostly}"));
-            return Err(problem.at(address).remedy("try one with `greenwave call`, or expect answers later"));
+            return Err(problem.at(server).remedy("try one with `greenwave call`, or expect answers later"));
         }
         Ok(())
     }
