@@ -31,7 +31,8 @@
 //! [`begin_limit`]: how many may be begun at once. [`dispatch`]: the worker that runs it. [`steal`]: when a thread gives work
 //! away.
 //!
-//! **What a client does.** [`hedge`]: when a second attempt may be made. [`backoff`]: when what failed is tried again.
+//! **What a client does.** [`balance`]: which server it asks. [`outlier`]: which it leaves out for a while. [`retry`]: which calls
+//! are made again. [`hedge`]: when a second attempt may be made. [`backoff`]: when what failed is tried again.
 //!
 //! **What leaves next.** [`split`]: which message's bytes; [`rotation`]: on which connection. [`credit`]: how many chunks may be
 //! under way. [`pace`]: how large they are, and how much lies before the wire. [`flow`]: which packets of a host are served

@@ -95,7 +95,7 @@
 //! meanwhile. Keeping a promise is a push to the head's inbox; a head that sleeps is woken once for all that are kept
 //! until it is up. Ordinary threads wait in the same way, blocked, and tasks of executors poll it as a future.
 //!
-//! What is there as a future is polled in the handler, in the same way ([`block_on`]).
+//! What is there as a future is polled in the handler, in the same way ([`block_on()`]).
 //!
 //! # When things fail
 //! Every call ends exactly once, with an answer or with a [`Status`]; a [`Failure`] has its receipt too, which tells

@@ -395,7 +395,7 @@ impl<T> Incoming<T> {
 
     /// Metadata that came with the end of an answer.
     pub fn trailing(&self) -> Metadata {
-        Metadata(self.inbound.0.change(|state| Some(state.end.as_ref()?.as_ref().ok()?.trailing.clone()?)))
+        Metadata(self.inbound.0.change(|state| state.end.as_ref()?.as_ref().ok()?.trailing.clone()))
     }
 
     /// Where the time of an answer went that has ended well, if the server said so.

@@ -172,7 +172,7 @@ fn requests_are_many_and_the_answer_is_one() {
     }
     outgoing.end();
     let sum = u64::from_le_bytes(incoming.only(&context).unwrap().try_into().unwrap());
-    assert_eq!(sum, (0..5000_u64).map(|number| 3 * (number & 0xff)).sum());
+    assert_eq!(sum, (0..5000_u64).map(|number| 3 * (number & 0xff)).sum::<u64>());
 }
 
 #[test]

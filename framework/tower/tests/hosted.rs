@@ -4,7 +4,7 @@
 mod words;
 
 use bytes::Bytes;
-use greenwave_rpc::{Channel, ChannelConfig, MethodId, Router, Server, ServerConfig, ServerHandle};
+use greenwave_rpc::{CALLED, Channel, ChannelConfig, MethodId, Router, Server, ServerConfig, ServerHandle};
 use greenwave_tower::{Context, host};
 use std::sync::Mutex;
 use std::time::Duration;
@@ -346,5 +346,24 @@ fn a_client_of_greenwaves_own_calls_a_method_that_is_named() {
         assert_eq!(failed.code, greenwave_rpc::Code::FailedPrecondition);
         let unnamed = channel.call_async(&context, MethodId::of("example.Words/Other"), b"").await.unwrap_err();
         assert_eq!(unnamed.code, greenwave_rpc::Code::Unimplemented);
+    });
+}
+
+#[test]
+fn a_client_of_greenwaves_own_streams_by_a_methods_name_and_by_its_services() {
+    on_a_runtime(async {
+        let it = hosting(ServerConfig::default().workers(1), named);
+        let channel = Channel::new(it.server.addresses()[0].clone(), ChannelConfig::default()).unwrap();
+        let context = greenwave_rpc::Context::with_deadline(MINUTE);
+        let by_path = context.with_metadata(CALLED, "example.Words/Shout").unwrap();
+        for (context, method) in [(&context, "example.Words/Shout"), (&by_path, "example.Words/*")] {
+            let (mut outgoing, mut incoming) = channel.open(context, MethodId::of(method)).unwrap();
+            for word in ["ping", "pong"] {
+                outgoing.send_async(word.into()).await.unwrap();
+                assert_eq!(incoming.message().await.unwrap().unwrap(), word.to_ascii_uppercase().into_bytes());
+            }
+            outgoing.end();
+            assert_eq!(incoming.message().await.unwrap(), None);
+        }
     });
 }

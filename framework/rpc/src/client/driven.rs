@@ -176,7 +176,7 @@ impl Driven {
                 // A request says all with its beginning.
                 Item::Leading(_) => {}
                 Item::Message(message) => {
-                    net.tell_stream(*peer, message, |caller, message| caller.send(token, message))
+                    net.tell_stream(*peer, message, |caller, message| caller.send(token, message));
                 }
                 Item::End => net.tell_stream(*peer, (), |caller, ()| caller.end_stream(token)),
             }

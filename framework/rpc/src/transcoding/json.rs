@@ -188,7 +188,9 @@ mod tests {
         let method = method("a.A/Read").unwrap();
         let node = |inner: Option<DynamicMessage>| {
             let mut node = DynamicMessage::new(method.0.output());
-            inner.map(|inner| node.set_field_by_name("next", Value::Message(inner)));
+            if let Some(inner) = inner {
+                node.set_field_by_name("next", Value::Message(inner));
+            }
             node
         };
         let mut deep = node(None);
