@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use greenwave::ChannelConfig;
+use greenwave::{ChannelConfig, GrpcClientSettings};
 use greenwave::tls::{Identity, Pem, TlsClient};
 
 use crate::address::Place;
@@ -33,13 +33,17 @@ impl Secured {
     /// # Errors
     /// When a file can't be read, or isn't what it should be.
     pub(crate) fn config(&self, name: &str, place: &Place) -> Result<ChannelConfig, Problem> {
-        let config = ChannelConfig::default().name(name);
+        let mut config = ChannelConfig::default().name(name);
+        // Whom a server of gRPC is asked for by.
+        if let (Some(host), Some(socket)) = (&place.host, place.address.socket()) {
+            config = config.grpc(GrpcClientSettings::new().authority(format!("{host}:{}", socket.port())));
+        }
         let Some(authorities) = &self.tls_ca else { return Ok(config) };
         let pair = self.tls_cert.as_ref().zip(self.tls_key.as_ref());
         let identity =
             pair.map(|(certificate, key)| Identity { certificate: Pem::File(certificate), key: Pem::File(key) });
         let host = self.tls_name.as_deref().or(place.host.as_deref());
-        if host.is_none() && !matches!(place.address, greenwave::Address::Tcp(_)) {
+        if host.is_none() && place.address.socket().is_none() {
             return Err(Problem::wrong_use("a socket file has no name that a certificate could be for")
                 .at(&place.address)
                 .remedy("say which name to expect with --tls-name"));

@@ -185,7 +185,8 @@ impl ShopClient {
         request: &FindRequest,
     ) -> ::core::result::Result<::greenwave::Typed<Item>, ::greenwave::Failure> {
         let request = ::prost::Message::encode_to_vec(request);
-        self.channel.call_detailed(ctx, shop_methods::FIND_ID, request)?.decode(greenwave_codec::decode)
+        let method = const { ::greenwave::Method::named(shop_methods::FIND) };
+        self.channel.call_detailed(ctx, method, request)?.decode(greenwave_codec::decode)
     }
 
     /// Like [`find`](Self::find), with the reply as a future. Dropping that takes the call back.
@@ -198,7 +199,8 @@ impl ShopClient {
     > + ::core::marker::Send
     + use<> {
         let request = ::prost::Message::encode_to_vec(request);
-        let reply = self.channel.call_async(ctx, shop_methods::FIND_ID, &request);
+        let method = const { ::greenwave::Method::named(shop_methods::FIND) };
+        let reply = self.channel.call_async(ctx, method, &request);
         async move { reply.await?.decode(greenwave_codec::decode) }
     }
 
@@ -214,7 +216,8 @@ impl ShopClient {
         request: &super::stock::Level,
     ) -> ::core::result::Result<::greenwave::Typed<FindRequest>, ::greenwave::Failure> {
         let request = ::prost::Message::encode_to_vec(request);
-        self.channel.call_detailed(ctx, shop_methods::TYPE_ID, request)?.decode(greenwave_codec::decode)
+        let method = const { ::greenwave::Method::named(shop_methods::TYPE) };
+        self.channel.call_detailed(ctx, method, request)?.decode(greenwave_codec::decode)
     }
 
     /// Like [`type`](Self::type), with the reply as a future. Dropping that takes the call back.
@@ -227,7 +230,8 @@ impl ShopClient {
     > + ::core::marker::Send
     + use<> {
         let request = ::prost::Message::encode_to_vec(request);
-        let reply = self.channel.call_async(ctx, shop_methods::TYPE_ID, &request);
+        let method = const { ::greenwave::Method::named(shop_methods::TYPE) };
+        let reply = self.channel.call_async(ctx, method, &request);
         async move { reply.await?.decode(greenwave_codec::decode) }
     }
 
@@ -243,7 +247,8 @@ impl ShopClient {
         request: &Item,
     ) -> ::core::result::Result<::greenwave::Typed<Item>, ::greenwave::Failure> {
         let request = ::prost::Message::encode_to_vec(request);
-        self.channel.call_detailed(ctx, shop_methods::CLONE_ID, request)?.decode(greenwave_codec::decode)
+        let method = const { ::greenwave::Method::named(shop_methods::CLONE) };
+        self.channel.call_detailed(ctx, method, request)?.decode(greenwave_codec::decode)
     }
 
     /// Like [`clone`](Self::clone), with the reply as a future. Dropping that takes the call back.
@@ -256,7 +261,8 @@ impl ShopClient {
     > + ::core::marker::Send
     + use<> {
         let request = ::prost::Message::encode_to_vec(request);
-        let reply = self.channel.call_async(ctx, shop_methods::CLONE_ID, &request);
+        let method = const { ::greenwave::Method::named(shop_methods::CLONE) };
+        let reply = self.channel.call_async(ctx, method, &request);
         async move { reply.await?.decode(greenwave_codec::decode) }
     }
 }
@@ -377,7 +383,8 @@ impl BeltClient {
         ctx: &::greenwave::Context,
         request: &Item,
     ) -> ::core::result::Result<::greenwave::Incoming<FindRequest>, ::greenwave::Status> {
-        let (mut outgoing, incoming) = self.channel.open(ctx, belt_methods::UNPACK_ID)?;
+        let method = const { ::greenwave::Method::named(belt_methods::UNPACK) };
+        let (mut outgoing, incoming) = self.channel.open(ctx, method)?;
         outgoing.send(ctx, ::prost::Message::encode_to_vec(request))?;
         outgoing.end();
         ::core::result::Result::Ok(incoming.decoded(greenwave_codec::message))
@@ -393,7 +400,8 @@ impl BeltClient {
         &self,
         ctx: &::greenwave::Context,
     ) -> ::core::result::Result<(::greenwave::Outgoing<Item>, ::greenwave::Incoming<Item>), ::greenwave::Status> {
-        let (outgoing, incoming) = self.channel.open(ctx, belt_methods::TOTAL_ID)?;
+        let method = const { ::greenwave::Method::named(belt_methods::TOTAL) };
+        let (outgoing, incoming) = self.channel.open(ctx, method)?;
         let requests = outgoing.encoded(greenwave_codec::bytes);
         ::core::result::Result::Ok((requests, incoming.decoded(greenwave_codec::message)))
     }
@@ -408,7 +416,8 @@ impl BeltClient {
         &self,
         ctx: &::greenwave::Context,
     ) -> ::core::result::Result<(::greenwave::Outgoing<FindRequest>, ::greenwave::Incoming<Item>), ::greenwave::Status> {
-        let (outgoing, incoming) = self.channel.open(ctx, belt_methods::PRICE_ID)?;
+        let method = const { ::greenwave::Method::named(belt_methods::PRICE) };
+        let (outgoing, incoming) = self.channel.open(ctx, method)?;
         let requests = outgoing.encoded(greenwave_codec::bytes);
         ::core::result::Result::Ok((requests, incoming.decoded(greenwave_codec::message)))
     }

@@ -23,7 +23,7 @@ use greenwave_bench::target::Rotation;
 use crate::address::{self, Place};
 use crate::problem::Problem;
 use crate::quantity;
-use crate::schema::{self, Schema};
+use crate::schema::{self, Described, Schema};
 use crate::secured::Secured;
 use requests::Source;
 
@@ -84,6 +84,8 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     out: Option<PathBuf>,
     #[command(flatten)]
+    described: Described,
+    #[command(flatten)]
     secured: Secured,
 }
 
@@ -106,7 +108,7 @@ impl Bench {
         let config = self.secured.config("bench", &self.server)?;
         let address = &self.server.address;
         let channel = schema::channel(address, &config)?;
-        let schema = Schema::fetch(&channel)?;
+        let schema = Schema::fetch(&channel, &self.described)?;
         let method = schema.method(&self.method)?;
         let mut requests = Rotation::new(self.source.requests(&method, &channel, self.seed)?);
         let patience = if self.patient { Patience::Observed } else { Patience::Enforced };
