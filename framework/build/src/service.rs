@@ -378,7 +378,8 @@ impl {name}Client {{
         &self,
         ctx: &{greenwave}::Context,{argument}
     ) -> ::core::result::Result<{output}, {greenwave}::Status> {{
-        let ({mutable}outgoing, incoming) = self.channel.open(ctx, {module}::{constant}_ID)?;{begin}
+        let method = const {{ {greenwave}::Method::named({module}::{constant}) }};
+        let ({mutable}outgoing, incoming) = self.channel.open(ctx, method)?;{begin}
         {end}
     }}
 "#
@@ -408,7 +409,8 @@ impl {name}Client {{
         request: &{input_type},
     ) -> ::core::result::Result<{greenwave}::Typed<{output_type}>, {greenwave}::Failure> {{
         let request = {prost}::Message::encode_to_vec(request);
-        self.channel.{call}(ctx, {module}::{constant}_ID, request)?.decode(greenwave_codec::decode)
+        let method = const {{ {greenwave}::Method::named({module}::{constant}) }};
+        self.channel.{call}(ctx, method, request)?.decode(greenwave_codec::decode)
     }}
 
     /// Like [`{plain}`](Self::{plain}), with the reply as a future. Dropping that takes the call back.
@@ -421,7 +423,8 @@ impl {name}Client {{
     > + ::core::marker::Send
     + use<> {{
         let request = {prost}::Message::encode_to_vec(request);
-        let reply = self.channel.{call_async}(ctx, {module}::{constant}_ID, &request);
+        let method = const {{ {greenwave}::Method::named({module}::{constant}) }};
+        let reply = self.channel.{call_async}(ctx, method, &request);
         async move {{ reply.await?.decode(greenwave_codec::decode) }}
     }}
 "#

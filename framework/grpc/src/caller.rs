@@ -337,7 +337,7 @@ impl GrpcCaller {
 
     /// Takes on a call that another connection was [given](Self::take_unsent).
     pub fn take_back_on(&mut self, now: Time, call: Unsent, sink: &mut dyn FnMut(CallerEvent)) {
-        if let Err(status) = self.check(now, &call.request, call.body.len()) {
+        if let Err(status) = self.admit(now, &call.request, call.body.len()) {
             let outcome = Outcome::local(status, now.since(call.request.started));
             return sink(CallerEvent::Finished(Finished { token: call.request.token, outcome }));
         }
@@ -348,7 +348,7 @@ impl GrpcCaller {
     }
 
     /// Whether a call with a message of so many bytes can be made.
-    fn check(&mut self, now: Time, request: &Request, len: usize) -> Result<(), Status> {
+    fn admit(&mut self, now: Time, request: &Request, len: usize) -> Result<(), Status> {
         over::in_time(now, &request.terms, false)?;
         self.writer.check(request.method, request.terms.metadata())?;
         // What its length has room for; the server's own limit is not told.
@@ -597,4 +597,21 @@ impl Open {
 /// What is told of a connection that takes no further calls.
 fn going_away(text: &str) -> Status {
     Status { code: Code::Unavailable, ..Status::refused(Reason::GoingAway, text) }
+}
+
+#[cfg(any(test, feature = "fuzzing"))]
+impl GrpcCaller {
+    /// Panics unless the invariants hold.
+    pub(crate) fn check(&self) {
+        let open = self.calls.iter().flatten().count();
+        assert_eq!(self.open, open);
+        assert_eq!(self.whereabouts.len(), open + self.queued.len());
+        for call in self.calls.iter().flatten() {
+            let there = self.whereabouts.get(&call.request.token);
+            assert!(matches!(there, Some(Whereabouts::Slot(slot)) if usize::from(*slot) == call.stream.slot()));
+            assert!(self.timers.calls <= call.request.terms.deadline().expires().unwrap_or(Time::MAX) + GRAIN);
+        }
+        // What came with the last bytes before the end.
+        assert!(self.input.len() <= INPUT_MOST + (64 << 10));
+    }
 }

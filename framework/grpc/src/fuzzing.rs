@@ -1,13 +1,17 @@
-//! What a fuzz target and a test do to a serving end: whatever a peer sends, and whatever is done here meanwhile.
+//! What fuzz targets and tests do to both ends: whatever a peer sends, and whatever is done here meanwhile.
 
-use crate::{GrpcCallee, GrpcSettings, Named, PlainTransport};
-use greenwave_policy::{Deadline, Time};
-use greenwave_proto::connection::{Answer, Arrival, CalleeEvent, Extra, StreamMessage, Taken};
+use crate::{CallerEvent, GrpcCallee, GrpcCaller, GrpcClientSettings, GrpcSettings, GrpcSetup, Named, PlainTransport};
+use greenwave_policy::{Budget, Deadline, Time};
+use greenwave_proto::connection::{
+    Answer, Arrival, CalleeEvent, Extra, Request, StreamEvent, StreamMessage, Taken, Terms,
+};
 use greenwave_proto::limits::Limits;
 use greenwave_proto::receipt::Receipt;
 use greenwave_proto::status::{Code, Status};
 use greenwave_proto::wire::MethodId;
+use greenwave_proto::{Method, MethodNames};
 use greenwave_web::WebSettings;
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -169,4 +173,122 @@ pub fn callee(steps: &[u8]) {
         }
         callee.check(calls.len());
     }
+}
+
+/// The headers of an answer, each as a literal, with one more.
+fn answers(status: &[u8], name: &str, value: &[u8]) -> Vec<u8> {
+    let all: [(&str, &[u8]); 3] = [(":status", status), ("content-type", b"application/grpc"), (name, value)];
+    let entry =
+        |(name, value): (&str, &[u8])| [&[0, name.len() as u8], name.as_bytes(), &[value.len() as u8], value].concat();
+    all.into_iter().flat_map(entry).collect()
+}
+
+/// Drives a calling end.
+///
+/// # Panics
+/// If it breaks a promise: that is what is looked for.
+pub fn caller(steps: &[u8]) {
+    const MOST: usize = 200;
+    let steps = &mut Steps(steps);
+    let limits = Limits::new().calls(4).message_bytes(MOST);
+    let names = Arc::<MethodNames>::default();
+    let method = Method::named("a.A/One");
+    names.learn(method);
+    let settings = GrpcClientSettings::new().keepalive(Duration::from_secs(20), Duration::from_secs(5));
+    let setup = GrpcSetup { limits, settings, authority: "here".to_owned(), secure: false, names };
+    let mut now = Time::from_nanos(1);
+    let mut caller = GrpcCaller::new(&setup, now);
+    // By their tokens, the calls that are not over, and whether they stream.
+    let mut calls: BTreeMap<usize, bool> = BTreeMap::new();
+    let (mut made, mut input) = (0, frame(4, 0, 0, &[0, 3, 0, 0, 0, steps.byte() % 6]));
+    while !steps.0.is_empty() {
+        let (stream, token) = (u32::from(steps.byte() % 12), usize::from(steps.byte()) % (made + 1));
+        let mut over: Vec<usize> = Vec::new();
+        let open = calls.clone();
+        let mut sink = |event: CallerEvent| match event {
+            CallerEvent::Finished(done) => over.push(done.token),
+            CallerEvent::Streamed(event) => {
+                let (StreamEvent::Began { token, .. }
+                | StreamEvent::Message { token, .. }
+                | StreamEvent::Sent { token, .. }) = event;
+                assert!(open.get(&token).is_none_or(|streams| *streams), "it doesn't stream");
+            }
+        };
+        match steps.byte() % 14 {
+            0 => input.extend_from_slice(steps.take(20)),
+            1 => input.extend(frame(steps.byte() % 12, steps.byte(), stream, steps.take(12))),
+            2 | 3 => {
+                let name = ["grpc-status", "grpc-message", "key-bin", "greenwave-receipt-bin", "grpc-encoding"];
+                let name = name[usize::from(steps.byte()) % name.len()];
+                let status: &[u8] = if steps.byte() < 200 { b"200" } else { b"503" };
+                input.extend(frame(1, 4 | steps.byte() & 1, stream, &answers(status, name, steps.take(4))));
+            }
+            4 => {
+                let end = [&[0, 11], &b"grpc-status"[..], &[1, b'0' + steps.byte() % 10]].concat();
+                input.extend(frame(1, 5, stream, &end));
+            }
+            5 | 6 => {
+                let len = steps.byte();
+                let body = [&[steps.byte() & 1, 0, 0, 0, len][..], &vec![7; len.into()]].concat();
+                let cut = usize::from(steps.byte()).min(body.len());
+                input.extend(frame(0, steps.byte() & 1, stream, &body[..cut]));
+            }
+            7 => input.extend(frame(3, 0, stream, &[0, 0, 0, steps.byte() % 15])),
+            8 => input.extend(frame(7, 0, 0, &[0, 0, 0, steps.byte() % 10, 0, 0, 0, steps.byte() % 3])),
+            9 => {
+                made += 1;
+                let budget = match steps.byte() {
+                    255 => Budget::UNLIMITED,
+                    seconds => Budget::expected(Duration::from_secs(seconds.into())),
+                };
+                let (terms, streams) = (Terms::born(now, budget), steps.byte() % 3 == 0);
+                let terms = if streams { terms.streaming() } else { terms };
+                calls.insert(made, streams);
+                let request = Request { token: made, terms, method: method.id(), started: now };
+                let body = if streams { Vec::new() } else { vec![7; usize::from(steps.byte()) * 100] };
+                caller.take_on(now, request, body, &mut |event| match event {
+                    CallerEvent::Finished(done) => over.push(done.token),
+                    CallerEvent::Streamed(_) => panic!("nothing came"),
+                });
+            }
+            10 if calls.contains_key(&token) => {
+                assert!(caller.abandon(token), "it is not over");
+                over.push(token);
+            }
+            11 => caller.send(token, StreamMessage { body: vec![7; steps.byte().into()], deadline: Deadline::NEVER }),
+            12 if steps.byte() < 128 => caller.consumed(token, 100),
+            12 => caller.end_stream(token),
+            _ => {
+                now = now + Duration::from_secs(u64::from(steps.byte() % 40));
+                if caller.over().is_none()
+                    && let Err(over) = caller.on_timeout(now, &mut sink)
+                {
+                    caller.close(now, &mut Sink(1000), over);
+                }
+            }
+        }
+        let mut sink = |event: CallerEvent| {
+            if let CallerEvent::Finished(done) = event {
+                over.push(done.token);
+            }
+        };
+        let cut = usize::from(steps.byte()) * 2;
+        let rest = input.split_off(cut.min(input.len()));
+        caller.receive(now, &std::mem::replace(&mut input, rest), &mut Vec::with_capacity, &mut sink);
+        match caller.transmit(now, &mut Sink(usize::from(steps.byte()) * 500), &mut Vec::with_capacity, &mut sink) {
+            Ok(()) => {}
+        }
+        for token in over {
+            assert!(calls.remove(&token).is_some(), "call {token} is over twice, or was never made");
+        }
+        assert_eq!(caller.unfinished(), calls.len(), "a call was lost");
+        caller.check();
+    }
+    let status = Status::new(Code::Unavailable, "");
+    caller.lose(now, &status, &mut |event| {
+        if let CallerEvent::Finished(done) = event {
+            assert!(calls.remove(&done.token).is_some());
+        }
+    });
+    assert!(calls.is_empty(), "every call ends");
 }

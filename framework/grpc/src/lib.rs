@@ -1,4 +1,4 @@
-//! gRPC for a Greenwave server: the serving end of an HTTP/2 connection, without I/O, clock or threads.
+//! gRPC: both ends of a connection, without I/O, clock or threads.
 //!
 //! A [`GrpcCallee`] is to a gRPC client what [`greenwave_proto::connection::Callee`] is to a Greenwave client. It is given the
 //! bytes that arrive, the time, and a [`Bytes`](PlainTransport) to post bytes to; out come the same
@@ -8,6 +8,8 @@
 //!
 //! HTTP/2 itself is [`greenwave_http2`]'s. What that bounds is set here: streams, windows, headers, resets, frames that bring
 //! nothing, what a peer doesn't read; messages and the time they take are bounded here.
+//!
+//! A [`GrpcCaller`] is to a server of gRPC what [`greenwave_proto::connection::Caller`] is to a Greenwave server.
 //!
 //! What of gRPC there is: calls whose request, answer or both are a message or a stream of them, `grpc-timeout`, metadata both
 //! ways, codes and texts of failures, cancellation, graceful shutdown.

@@ -105,6 +105,28 @@ fn calls_of_all_sizes_are_answered_over_both_backends_and_between_clusters() {
 }
 
 #[test]
+fn a_server_of_grpc_is_called_over_tls_too() {
+    let certificates = Certificates::new();
+    const ECHO: Method = Method::named("test.Echo/Echo");
+    for backend in [Choice::Auto, Choice::Epoll] {
+        let server = start(ServerConfig::default().tls(certificates.server()).backend(backend.clone()), echo());
+        let secured = Address::Grpcs(server.addresses()[0].socket().unwrap());
+        let config = ChannelConfig::default().backend(backend).tls(certificates.client());
+        let channel = Channel::new(secured.clone(), config).unwrap();
+        for size in [0, 100, 1 << 20] {
+            let reply = channel.call(&Context::with_deadline(MINUTE), ECHO, &vec![7; size]).unwrap();
+            assert!(reply.body[..] == vec![7; size], "{size} bytes");
+        }
+        assert_eq!(server.counters().grpc_connections, 1);
+        // Whoever wants neither TLS nor nothing has to say which.
+        let both = [(secured.clone(), None), (Address::Grpc(secured.socket().unwrap()), Some(certificates.client()))];
+        for (address, tls) in both {
+            assert_eq!(Channel::new(address, ChannelConfig::default().tls(tls)).unwrap_err().key, "tls");
+        }
+    }
+}
+
+#[test]
 fn many_connections_at_once_are_kept_apart() {
     let certificates = Certificates::new();
     let server = start(ServerConfig::default().tls(certificates.server()), echo());

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use greenwave::{Address, CallQueue, Channel, ChannelConfig, ChannelStream, Context, Receipt, Status};
-use greenwave::{Check, Code, Completion, MethodId, Reason};
+use greenwave::{Check, Code, Completion, Method, Reason};
 use greenwave_policy::Time;
 
 use crate::clock;
@@ -22,12 +22,17 @@ pub enum Patience {
     Observed,
 }
 
+/// The method of this name, which is kept for good: a measurement has few.
+fn named(method: &str) -> Method {
+    Method::named(String::leak(method.to_owned()))
+}
+
 /// A method of a Greenwave service, called over one connection that the generator's own thread polls; or over those of a
 /// channel to several servers, which the channel's dispatcher polls. Some classes of requests may call another one.
 pub struct RpcTarget {
     stream: Calls,
-    method: MethodId,
-    others: Vec<(String, MethodId)>,
+    method: Method,
+    others: Vec<(String, Method)>,
     stage: String,
     patience: Patience,
     /// What ended a wait, until it's polled for.
@@ -94,13 +99,13 @@ impl RpcTarget {
     }
 
     fn over(stream: Calls, method: &str, stage: impl Into<String>, patience: Patience) -> Self {
-        Self { stream, method: MethodId::of(method), stage: stage.into(), patience, others: Vec::new(), held: None }
+        Self { stream, method: named(method), stage: stage.into(), patience, others: Vec::new(), held: None }
     }
 
     /// Requests of the class with this name call another method.
     #[must_use]
     pub fn calling(mut self, class: impl Into<String>, method: &str) -> Self {
-        self.others.push((class.into(), MethodId::of(method)));
+        self.others.push((class.into(), named(method)));
         self
     }
 }

@@ -26,20 +26,22 @@ pub(crate) fn target(text: &str) -> Result<Target, String> {
 pub(crate) fn place(text: &str) -> Result<Place, String> {
     let address = parse(text)?;
     let host = text.rsplit('/').next().and_then(|authority| authority.rsplit_once(':')).map(|(host, _)| host);
-    let named = matches!(address, Address::Tcp(_)).then_some(host).flatten();
+    let named = address.socket().and(host);
     let host = named.filter(|host| !host.starts_with('[') && host.parse::<IpAddr>().is_err());
     Ok(Place { address, host: host.map(str::to_owned) })
 }
 
-/// Reads an address. The host of a TCP address may be a name, and `tcp://` may be left out.
+/// Reads an address. The host of a TCP address, or of one of gRPC, may be a name, and `tcp://` may be left out.
 pub(crate) fn parse(text: &str) -> Result<Address, String> {
     let refused = match text.parse() {
         Ok(address) => return Ok(address),
         Err(error) => error,
     };
-    let host = match text.split_once("://") {
-        Some(("tcp", host)) => host,
-        None if text.contains(':') => text,
+    let (host, made): (_, fn(_) -> _) = match text.split_once("://") {
+        Some(("tcp", host)) => (host, Address::Tcp),
+        Some(("grpc", host)) => (host, Address::Grpc),
+        Some(("grpcs", host)) => (host, Address::Grpcs),
+        None if text.contains(':') => (text, Address::Tcp),
         // Memory is for tests: no other process can be reached there.
         _ => {
             return Err(refused
@@ -48,7 +50,7 @@ pub(crate) fn parse(text: &str) -> Result<Address, String> {
         }
     };
     let mut found = host.to_socket_addrs().map_err(|error| format!("can't find {host}: {error}"))?;
-    found.next().map(Address::Tcp).ok_or_else(|| format!("{host} has no address"))
+    found.next().map(made).ok_or_else(|| format!("{host} has no address"))
 }
 
 #[cfg(test)]
@@ -81,6 +83,7 @@ mod tests {
         for (text, host) in [
             ("localhost:7100", Some("localhost")),
             ("tcp://localhost:7100", Some("localhost")),
+            ("grpcs://localhost:7100", Some("localhost")),
             ("tcp://127.0.0.1:7100", None),
             ("tcp://[::1]:7100", None),
             ("unix:///tmp/a:b", None),

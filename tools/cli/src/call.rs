@@ -8,17 +8,18 @@ use std::io::{self, Read, Write};
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use greenwave::{Context, MethodId, Receipt, Target};
+use greenwave::{Context, Method, Receipt, Target};
 
 use crate::address;
 use crate::problem::Problem;
-use crate::schema::{self, Schema};
+use crate::schema::{self, Described, Schema};
 use crate::secured::Secured;
 
 /// Call a method of any server, with JSON in and out
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(after_help = "\
+A server of gRPC is asked for its descriptors by reflection, unless --proto has them.
 Without a method, the server's methods are listed. The reply goes to standard output, the receipt to standard error.
 
 Examples:
@@ -27,6 +28,7 @@ Examples:
   greenwave call tcp://127.0.0.1:7100 Search/Query '{\"text\": \"queue\"}' --deadline 2ms --receipt
   echo '{\"user\": \"serde@1.0.228\"}' | greenwave call tcp://127.0.0.1:7200 Profile/Recommend -
   greenwave call tcp://127.0.0.1:7100 greenwave.Meta/Counters
+  greenwave call grpc://127.0.0.1:50051 Greeter/SayHello '{\"name\": \"Ada\"}' --proto helloworld.proto
   greenwave call tcp://shop.example:7400 Kv/Get '{\"key\": \"ada\"}' --tls-ca authority.pem
   greenwave call kv get ada --to tcp://10.0.0.1:7400,tcp://10.0.0.2:7400")]
 pub(crate) struct Call {
@@ -51,6 +53,8 @@ pub(crate) struct Call {
     #[arg(long)]
     receipt: bool,
     #[command(flatten)]
+    described: Described,
+    #[command(flatten)]
     secured: Secured,
 }
 
@@ -73,7 +77,7 @@ impl Call {
             return Err(Problem::wrong_use("no server is named").remedy("see --help"));
         };
         let channel = schema::channel(server, &self.secured.config_to("client", server)?)?;
-        let schema = Schema::fetch(&channel)?;
+        let schema = Schema::fetch(&channel, &self.described)?;
         let Some(name) = &self.method else { return list(&schema) };
         let method = schema.method(name)?;
         let request = method.request(&self.json()?)?;
@@ -81,7 +85,7 @@ impl Call {
         for (name, value) in &self.metadata {
             context = context.with_metadata(name, value).map_err(Problem::wrong_use)?;
         }
-        match channel.call_detailed(&context, MethodId::of(&method.name), request) {
+        match channel.call_detailed(&context, Method::named(String::leak(method.name.clone())), request) {
             Ok(reply) => {
                 print(&method.reply(&reply.body)?)?;
                 if self.receipt {

@@ -30,6 +30,7 @@ mod doctor;
 mod group;
 mod problem;
 mod quantity;
+mod reflection;
 mod replicas;
 mod samples;
 mod schema;

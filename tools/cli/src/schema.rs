@@ -1,11 +1,25 @@
 //! What a server can be asked, by its own account: its methods, and the types of their messages.
 
-use greenwave::{Channel, ChannelConfig, Context, MethodId, Status, Target};
+use clap::Args;
+use greenwave::{Channel, ChannelConfig, Code, Context, Method as Called, Status, Target};
 use prost::Message;
 use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor, MethodDescriptor, SerializeOptions};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::problem::Problem;
+use crate::reflection;
+
+/// What describes the messages of a server that doesn't do so itself.
+#[derive(Args)]
+pub(crate) struct Described {
+    /// The service's .proto file, for a server of gRPC that has no reflection. May be repeated
+    #[arg(long, value_name = "FILE")]
+    proto: Vec<PathBuf>,
+    /// Where the files that it imports are, besides its own folder. May be repeated
+    #[arg(long, value_name = "DIR", requires = "proto")]
+    proto_path: Vec<PathBuf>,
+}
 
 /// How long a server may take to describe itself.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -46,9 +60,20 @@ impl Schema {
     ///
     /// # Errors
     /// When it isn't there, or what it says of itself makes no sense.
-    pub(crate) fn fetch(channel: &Channel) -> Result<Self, Problem> {
-        let ask = |method: &str| {
-            let reply = channel.call(&Context::with_deadline(PATIENCE), MethodId::of(method), b"");
+    pub(crate) fn fetch(channel: &Channel, described: &Described) -> Result<Self, Problem> {
+        if !described.proto.is_empty() {
+            return Self::compiled(channel, described);
+        }
+        if channel.target().is_grpc() {
+            // One of our own may be there too.
+            let own = channel.call(&Context::with_deadline(PATIENCE), Called::named(METHODS), b"");
+            if own.as_ref().is_err_and(|status| status.code == Code::Unimplemented || status.code == Code::NotFound) {
+                let (methods, pool) = reflection::ask(channel, PATIENCE)?;
+                return Ok(Self { target: channel.target(), server: "server".to_owned(), methods, pool });
+            }
+        }
+        let ask = |method: &'static str| {
+            let reply = channel.call(&Context::with_deadline(PATIENCE), Called::named(method), b"");
             reply.map_err(|status| failed(&status, method, &channel.target()))
         };
         let broken = |what: &dyn std::fmt::Display| {
@@ -61,6 +86,23 @@ impl Schema {
         let server = lines.next().unwrap_or_default();
         let pool = DescriptorPool::decode(&*ask(DESCRIPTORS)?.body).map_err(|error| broken(&error))?;
         Ok(Self { target: channel.target(), server, methods: lines.collect(), pool })
+    }
+
+    /// What files say of a server.
+    fn compiled(channel: &Channel, described: &Described) -> Result<Self, Problem> {
+        let own = described.proto.iter().map(|file| match file.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
+            _ => PathBuf::from("."),
+        });
+        let folders: Vec<PathBuf> = described.proto_path.iter().cloned().chain(own).collect();
+        let files = protox::compile(&described.proto, &folders).map_err(Problem::wrong_use)?;
+        let pool = DescriptorPool::from_file_descriptor_set(files).map_err(Problem::wrong_use)?;
+        let services = pool.services().collect::<Vec<_>>();
+        let methods = services.iter().flat_map(|service| {
+            service.methods().map(|method| format!("{}/{}", service.full_name(), method.name())).collect::<Vec<_>>()
+        });
+        let methods = methods.collect();
+        Ok(Self { target: channel.target(), server: "server".to_owned(), methods, pool })
     }
 
     /// The methods with their messages, those included that every server has.

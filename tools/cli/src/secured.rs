@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use greenwave::tls::{Identity, Pem, TlsClient};
-use greenwave::{Address, ChannelConfig, Target};
+use greenwave::{Address, ChannelConfig, GrpcClientSettings, Target};
 
 use crate::address::Place;
 use crate::problem::Problem;
@@ -45,13 +45,17 @@ impl Secured {
     }
 
     fn expecting(&self, name: &str, host: Option<&str>, target: &Target) -> Result<ChannelConfig, Problem> {
-        let config = ChannelConfig::default().name(name);
+        let mut config = ChannelConfig::default().name(name);
+        // Whom a server of gRPC is asked for by.
+        if let (Some(host), Some(socket)) = (host, target.address().and_then(Address::socket)) {
+            config = config.grpc(GrpcClientSettings::new().authority(format!("{host}:{}", socket.port())));
+        }
         let Some(authorities) = &self.tls_ca else { return Ok(config) };
         let pair = self.tls_cert.as_ref().zip(self.tls_key.as_ref());
         let identity =
             pair.map(|(certificate, key)| Identity { certificate: Pem::File(certificate), key: Pem::File(key) });
         let host = self.tls_name.as_deref().or(host);
-        if host.is_none() && target.address().is_some_and(|address| !matches!(address, Address::Tcp(_))) {
+        if host.is_none() && target.address().is_some_and(|address| address.socket().is_none()) {
             return Err(Problem::wrong_use("a socket file has no name that a certificate could be for")
                 .at(target)
                 .remedy("say which name to expect with --tls-name"));

@@ -220,7 +220,8 @@ impl ShopClient {
         request: &super::stock::Level,
     ) -> ::core::result::Result<::greenwave::Typed<FindRequest>, ::greenwave::Failure> {
         let request = ::prost::Message::encode_to_vec(request);
-        self.channel.call_detailed(ctx, shop_methods::TYPE_ID, request)?.decode(greenwave_codec::decode)
+        let method = const { ::greenwave::Method::named(shop_methods::TYPE) };
+        self.channel.call_detailed(ctx, method, request)?.decode(greenwave_codec::decode)
     }
 
     /// Like [`type`](Self::type), with the reply as a future. Dropping that takes the call back.
@@ -233,7 +234,8 @@ impl ShopClient {
     > + ::core::marker::Send
     + use<> {
         let request = ::prost::Message::encode_to_vec(request);
-        let reply = self.channel.call_async(ctx, shop_methods::TYPE_ID, &request);
+        let method = const { ::greenwave::Method::named(shop_methods::TYPE) };
+        let reply = self.channel.call_async(ctx, method, &request);
         async move { reply.await?.decode(greenwave_codec::decode) }
     }
 
@@ -249,7 +251,8 @@ impl ShopClient {
         request: &Item,
     ) -> ::core::result::Result<::greenwave::Typed<Item>, ::greenwave::Failure> {
         let request = ::prost::Message::encode_to_vec(request);
-        self.channel.call_detailed(ctx, shop_methods::CLONE_ID, request)?.decode(greenwave_codec::decode)
+        let method = const { ::greenwave::Method::named(shop_methods::CLONE) };
+        self.channel.call_detailed(ctx, method, request)?.decode(greenwave_codec::decode)
     }
 
     /// Like [`clone`](Self::clone), with the reply as a future. Dropping that takes the call back.
@@ -262,7 +265,8 @@ impl ShopClient {
     > + ::core::marker::Send
     + use<> {
         let request = ::prost::Message::encode_to_vec(request);
-        let reply = self.channel.call_async(ctx, shop_methods::CLONE_ID, &request);
+        let method = const { ::greenwave::Method::named(shop_methods::CLONE) };
+        let reply = self.channel.call_async(ctx, method, &request);
         async move { reply.await?.decode(greenwave_codec::decode) }
     }
 }
@@ -389,7 +393,8 @@ impl BeltClient {
         ctx: &::greenwave::Context,
         request: &Item,
     ) -> ::core::result::Result<::greenwave::Incoming<FindRequest>, ::greenwave::Status> {
-        let (mut outgoing, incoming) = self.channel.open(ctx, belt_methods::UNPACK_ID)?;
+        let method = const { ::greenwave::Method::named(belt_methods::UNPACK) };
+        let (mut outgoing, incoming) = self.channel.open(ctx, method)?;
         outgoing.send(ctx, ::prost::Message::encode_to_vec(request))?;
         outgoing.end();
         ::core::result::Result::Ok(incoming.decoded(greenwave_codec::message))
@@ -405,7 +410,8 @@ impl BeltClient {
         &self,
         ctx: &::greenwave::Context,
     ) -> ::core::result::Result<(::greenwave::Outgoing<Item>, ::greenwave::Incoming<Item>), ::greenwave::Status> {
-        let (outgoing, incoming) = self.channel.open(ctx, belt_methods::TOTAL_ID)?;
+        let method = const { ::greenwave::Method::named(belt_methods::TOTAL) };
+        let (outgoing, incoming) = self.channel.open(ctx, method)?;
         let requests = outgoing.encoded(greenwave_codec::bytes);
         ::core::result::Result::Ok((requests, incoming.decoded(greenwave_codec::message)))
     }
@@ -420,7 +426,8 @@ impl BeltClient {
         &self,
         ctx: &::greenwave::Context,
     ) -> ::core::result::Result<(::greenwave::Outgoing<FindRequest>, ::greenwave::Incoming<Item>), ::greenwave::Status> {
-        let (outgoing, incoming) = self.channel.open(ctx, belt_methods::PRICE_ID)?;
+        let method = const { ::greenwave::Method::named(belt_methods::PRICE) };
+        let (outgoing, incoming) = self.channel.open(ctx, method)?;
         let requests = outgoing.encoded(greenwave_codec::bytes);
         ::core::result::Result::Ok((requests, incoming.decoded(greenwave_codec::message)))
     }

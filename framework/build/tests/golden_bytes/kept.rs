@@ -89,7 +89,8 @@ impl KeeperClient {
         request: &Piece,
     ) -> ::core::result::Result<::greenwave::Typed<Piece>, ::greenwave::Failure> {
         let request = ::prost::Message::encode_to_vec(request);
-        self.channel.call_detailed(ctx, keeper_methods::KEEP_ID, request)?.decode(greenwave_codec::decode)
+        let method = const { ::greenwave::Method::named(keeper_methods::KEEP) };
+        self.channel.call_detailed(ctx, method, request)?.decode(greenwave_codec::decode)
     }
 
     /// Like [`keep`](Self::keep), with the reply as a future. Dropping that takes the call back.
@@ -102,7 +103,8 @@ impl KeeperClient {
     > + ::core::marker::Send
     + use<> {
         let request = ::prost::Message::encode_to_vec(request);
-        let reply = self.channel.call_async(ctx, keeper_methods::KEEP_ID, &request);
+        let method = const { ::greenwave::Method::named(keeper_methods::KEEP) };
+        let reply = self.channel.call_async(ctx, method, &request);
         async move { reply.await?.decode(greenwave_codec::decode) }
     }
 }

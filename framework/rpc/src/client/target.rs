@@ -101,6 +101,14 @@ impl Target {
         }
     }
 
+    /// Whether what is there speaks gRPC.
+    pub fn is_grpc(&self) -> bool {
+        match &self.0 {
+            Kind::Name(name) => name.protocol != Protocol::Greenwave,
+            addresses => addresses.addresses().iter().any(Address::is_grpc),
+        }
+    }
+
     /// The name, if it is one: what a certificate of its servers would be for.
     pub fn name(&self) -> Option<&str> {
         match &self.0 {

@@ -23,7 +23,7 @@ use greenwave_bench::target::Rotation;
 use crate::address;
 use crate::problem::Problem;
 use crate::quantity;
-use crate::schema::{self, Schema};
+use crate::schema::{self, Described, Schema};
 use crate::secured::Secured;
 use greenwave::Target;
 use requests::Source;
@@ -85,6 +85,8 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     out: Option<PathBuf>,
     #[command(flatten)]
+    described: Described,
+    #[command(flatten)]
     secured: Secured,
 }
 
@@ -107,7 +109,7 @@ impl Bench {
         let config = self.secured.config_to("bench", &self.server)?;
         let server = &self.server;
         let channel = schema::channel(server, &config)?;
-        let schema = Schema::fetch(&channel)?;
+        let schema = Schema::fetch(&channel, &self.described)?;
         let method = schema.method(&self.method)?;
         let mut requests = Rotation::new(self.source.requests(&method, &channel, self.seed)?);
         let patience = if self.patient { Patience::Observed } else { Patience::Enforced };
