@@ -62,6 +62,12 @@ impl GrpcClientSettings {
         Self { authority: None, user_agent, window: 1 << 20, keepalive: None }
     }
 
+    /// Whether that was said.
+    #[must_use]
+    pub const fn has_authority(&self) -> bool {
+        self.authority.is_some()
+    }
+
     /// What the server is asked for by, as a host with or without a port; `None`, the default: the address.
     #[must_use]
     pub fn authority(mut self, authority: impl Into<Option<String>>) -> Self {

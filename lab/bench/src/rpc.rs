@@ -46,7 +46,7 @@ enum Calls {
 }
 
 impl Calls {
-    fn submit(&mut self, context: &Context, method: MethodId, request: &[u8], tag: u64) {
+    fn submit(&mut self, context: &Context, method: Method, request: &[u8], tag: u64) {
         match self {
             Self::Own(queue) => queue.submit(context, method, request, tag),
             Self::Channel(stream) => stream.submit(context, method, request, tag),

@@ -88,12 +88,12 @@ pub(crate) fn ask(channel: &Channel, patience: Duration) -> Result<(Vec<String>,
     for version in VERSIONS {
         match Asking::begin(channel, &context, version).and_then(|mut asking| asking.all()) {
             Err(status) if status.code == Code::Unimplemented => failed = Some(status),
-            Err(status) => return Err(Problem::failure(status).at(channel.address())),
+            Err(status) => return Err(Problem::failure(status).at(channel.target())),
             Ok((services, files)) => return described(channel, &services, files),
         }
     }
     let problem = Problem::failure(failed.map_or_else(String::new, |status| status.to_string()));
-    Err(problem.at(channel.address()).remedy("it has no reflection; name the service's .proto with --proto"))
+    Err(problem.at(channel.target()).remedy("it has no reflection; name the service's .proto with --proto"))
 }
 
 fn described(
@@ -103,7 +103,7 @@ fn described(
 ) -> Result<(Vec<String>, DescriptorPool), Problem> {
     let broken = |error: prost_reflect::DescriptorError| {
         let what = format!("what the server says of itself can't be read: {error}");
-        Problem::failure(what).at(channel.address()).remedy("name the service's .proto with --proto")
+        Problem::failure(what).at(channel.target()).remedy("name the service's .proto with --proto")
     };
     let pool = DescriptorPool::from_file_descriptor_set(FileDescriptorSet { file: files }).map_err(broken)?;
     let found = services.iter().filter_map(|name| pool.get_service_by_name(name));
@@ -135,7 +135,8 @@ impl<'a> Asking<'a> {
         sent?;
         let none = || Status::new(Code::Internal, "the server ends its account of itself before it is complete");
         let told = Told::decode(&*told.ok_or_else(none)?);
-        let told = told.map_err(|error| Status::new(Code::Internal, format!("the server's account of itself: {error}")))?;
+        let told =
+            told.map_err(|error| Status::new(Code::Internal, format!("the server's account of itself: {error}")))?;
         match told.answer {
             Some(Answer::Failed(Failed { code, text })) => {
                 let code = u8::try_from(code).ok().and_then(Code::from_u8).unwrap_or(Code::Unknown);

@@ -58,6 +58,12 @@ impl Channel {
     /// A setting that can't be meant; a name, without the cargo feature `resolver`.
     pub fn to(target: Target, config: ChannelConfig) -> Result<Self, ConfigError> {
         config.validate()?;
+        let authority = target.authority();
+        let config = if config.grpc.has_authority() {
+            config
+        } else {
+            ChannelConfig { grpc: config.grpc.authority(authority), ..config }
+        };
         let resolves = cfg!(feature = "resolver") || !matches!(target.kind(), TargetKind::Name(_));
         let allowed = "an address or several: this was built without the cargo feature `resolver`";
         ConfigError::unless(resolves, "target", &target, allowed)?;

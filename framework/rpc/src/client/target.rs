@@ -109,6 +109,13 @@ impl Target {
         }
     }
 
+    /// What a server of gRPC is asked for by, where that is a name: the name and its port, if it has one.
+    pub(super) fn authority(&self) -> Option<String> {
+        let Kind::Name(Name { host, port, .. }) = &self.0 else { return None };
+        let host = host.trim_end_matches('.');
+        Some(port.map_or_else(|| host.to_owned(), |port| format!("{host}:{port}")))
+    }
+
     /// The name, if it is one: what a certificate of its servers would be for.
     pub fn name(&self) -> Option<&str> {
         match &self.0 {
