@@ -321,8 +321,6 @@ impl Router {
 
     /// Runs a method's handler between what has to be done to the request and to the reply. The memory of the request, if that is
     /// free again.
-    #[cold]
-    #[inline(never)]
     pub(crate) fn serve_coded(
         &self,
         index: usize,

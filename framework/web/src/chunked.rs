@@ -121,8 +121,11 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What the chunks hold, and what comes after them, if they are some and all there.
-    fn read(bytes: &[u8], cut: usize) -> Result<Option<(Vec<u8>, Vec<u8>)>, NoChunks> {
+    /// What chunks hold, and what comes after them.
+    type Found = (Vec<u8>, Vec<u8>);
+
+    /// What is found, if they are chunks and all there.
+    fn read(bytes: &[u8], cut: usize) -> Result<Option<Found>, NoChunks> {
         let (mut chunked, mut body) = (Chunked::default(), Vec::new());
         let mut rest = bytes;
         while !rest.is_empty() {

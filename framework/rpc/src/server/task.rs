@@ -193,13 +193,24 @@ impl Invocation {
     /// Runs the handler.
     #[inline]
     pub(super) fn serve(&self) {
+        if !self.coding.is_plain() {
+            return self.serve_coded();
+        }
         let (request, mut reply) = (self.request.take(), self.reply.take());
         let halves = || self.halves.take();
-        let (request, result) = if self.coding.is_plain() {
-            self.router.at(self.method).serve(&self.context, request, &mut reply, halves)
-        } else {
-            self.router.serve_coded(self.method, self.coding, &self.context, request, &mut reply, halves)
-        };
+        let (request, result) = self.router.at(self.method).serve(&self.context, request, &mut reply, halves);
+        self.request.set(request);
+        self.product.set(Some(result.map(|()| reply).map_err(Status::by_handler)));
+    }
+
+    /// The same between what has to be done to the request and to the reply. Apart, so that nothing of it is in other calls' way.
+    #[cold]
+    #[inline(never)]
+    fn serve_coded(&self) {
+        let (request, mut reply) = (self.request.take(), self.reply.take());
+        let halves = || self.halves.take();
+        let (request, result) =
+            self.router.serve_coded(self.method, self.coding, &self.context, request, &mut reply, halves);
         self.request.set(request);
         self.product.set(Some(result.map(|()| reply).map_err(Status::by_handler)));
     }
