@@ -13,9 +13,9 @@ pub use greenwave_rpc::{
     Aggregator, AggregatorConfig, AnswerMetadata, Answered, Awaited, Body, Broken, CallFuture, CallQueue, Channel,
     ChannelConfig, ChannelStream, Check, Code, Completion, ConfigError, Conflict, ConnectionId, Context, Delivery,
     Dispatcher, Failure, GrpcClientSettings, GrpcSettings, Handler, Incoming, Instance, KeepingHandler, Limits, Load,
-    Marking, MetaError, Metadata, Method, MethodId, Mode, Next, Origin, Outgoing, ParallelUnit, Partial, Promise, Pushback, Reason, Receipt, Reply, Router,
-    SendOrder, Sending, Server, ServerConfig, ServerHandle, Snapshot, StageName, StageReceipt, StartError, Status,
-    StreamHandler, Typed, Wait, WebSettings, promise,
+    Marking, MetaError, Metadata, Method, MethodId, Mode, Next, Origin, Outgoing, ParallelUnit, Partial, Promise,
+    Pushback, Reason, Receipt, Reply, Router, SendOrder, Sending, Server, ServerConfig, ServerHandle, Snapshot,
+    StageName, StageReceipt, StartError, Status, StreamHandler, Typed, Wait, WebSettings, promise,
 };
 pub use greenwave_verbs::{Address, Backend, Choice, VerbsError};
 

@@ -135,7 +135,8 @@ impl<'a> Asking<'a> {
         sent?;
         let none = || Status::new(Code::Internal, "the server ends its account of itself before it is complete");
         let told = Told::decode(&*told.ok_or_else(none)?);
-        let told = told.map_err(|error| Status::new(Code::Internal, format!("the server's account of itself: {error}")))?;
+        let told =
+            told.map_err(|error| Status::new(Code::Internal, format!("the server's account of itself: {error}")))?;
         match told.answer {
             Some(Answer::Failed(Failed { code, text })) => {
                 let code = u8::try_from(code).ok().and_then(Code::from_u8).unwrap_or(Code::Unknown);

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use greenwave::{ChannelConfig, GrpcClientSettings};
 use greenwave::tls::{Identity, Pem, TlsClient};
+use greenwave::{ChannelConfig, GrpcClientSettings};
 
 use crate::address::Place;
 use crate::problem::Problem;
