@@ -52,7 +52,7 @@ fn check_http(fields: Fields<'_>) -> Result<(), Status> {
                 return Ok(());
             }
             let text = format!("it is no gRPC: its content-type is `{}`", String::from_utf8_lossy(kind));
-            return Err(foreign(Code::Unknown, text));
+            return Err(foreign(Code::Unknown, &text));
         }
         // doc/http-grpc-status-mapping.md
         400 => Code::Internal,
@@ -62,7 +62,7 @@ fn check_http(fields: Fields<'_>) -> Result<(), Status> {
         429 | 502..=504 => Code::Unavailable,
         _ => Code::Unknown,
     };
-    Err(foreign(code, format!("it has the status {status} of HTTP and none of gRPC")))
+    Err(foreign(code, &format!("it has the status {status} of HTTP and none of gRPC")))
 }
 
 /// `application/grpc`, with a format of messages or without.
@@ -71,7 +71,7 @@ fn is_grpc(value: &[u8]) -> bool {
     family.eq_ignore_ascii_case(b"application/grpc") && matches!(rest.first(), None | Some(b'+' | b';' | b' '))
 }
 
-fn foreign(code: Code, text: String) -> Status {
+fn foreign(code: Code, text: &str) -> Status {
     failed(code, format!("the answer can't be understood: {text}"))
 }
 

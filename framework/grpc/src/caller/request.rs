@@ -94,7 +94,7 @@ impl Writer {
             }
             path.known.map_or(Header::Plain(b":path", path.text.as_bytes()), Header::Known)
         });
-        let metadata: Vec<(Cow<'_, [u8]>, Cow<'_, [u8]>)> = entries(request.terms.metadata()).map(encoded).collect();
+        let metadata: Vec<Written<'_>> = entries(request.terms.metadata()).map(encoded).collect();
         let mut headers: Vec<Header<'_>> = Vec::with_capacity(9 + metadata.len());
         let all = |of: &[Option<Known>]| of.iter().flatten().copied().map(Header::Known).collect::<Vec<_>>();
         headers.extend(all(before));
@@ -144,7 +144,10 @@ fn is_binary(name: &str) -> bool {
     name.len() > 4 && name.as_bytes()[name.len() - 4..].eq_ignore_ascii_case(b"-bin")
 }
 
-fn encoded<'a>((name, value): (&'a str, &'a [u8])) -> (Cow<'a, [u8]>, Cow<'a, [u8]>) {
+/// A name and a value as they are written.
+type Written<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
+
+fn encoded<'a>((name, value): (&'a str, &'a [u8])) -> Written<'a> {
     let is_lower = !name.bytes().any(|byte| byte.is_ascii_uppercase());
     let written: Cow<'_, [u8]> =
         if is_lower { name.as_bytes().into() } else { name.to_ascii_lowercase().into_bytes().into() };

@@ -90,13 +90,14 @@ impl Net {
                 }
                 self.leave(now, key, events);
             }
-            End::Leaving { .. } | End::GrpcLeaving { .. } => {
-                if peer.end.calling().is_some_and(|caller| caller.unfinished() == 0) {
-                    if let Some(endpoint) = self.ends.disconnect(key.index) {
-                        self.close(now, endpoint, Close::Flush);
-                    }
-                    self.ends.remove(key.index);
+            left @ (End::Leaving { .. } | End::GrpcLeaving { .. }) => {
+                if left.calling().is_none_or(|caller| caller.unfinished() > 0) {
+                    return;
                 }
+                if let Some(endpoint) = self.ends.disconnect(key.index) {
+                    self.close(now, endpoint, Close::Flush);
+                }
+                self.ends.remove(key.index);
             }
             _ => {}
         }
