@@ -10,8 +10,8 @@ use anyhow::Context;
 use serde::Deserialize;
 
 use crate::run::Run;
-use greenwave_bench::tools::{self, Missing};
 use greenwave_bench::rounds::{Figures, figures};
+use greenwave_bench::tools::{self, Missing};
 
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fabric/ping_pong.c");
 

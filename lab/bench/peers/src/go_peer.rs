@@ -10,9 +10,9 @@ use anyhow::Context;
 
 use crate::harness::Figures;
 use crate::run::Run;
-use greenwave_bench::tools::{self, Missing};
 use greenwave_bench::pin;
 use greenwave_bench::process::ServerProcess;
+use greenwave_bench::tools::{self, Missing};
 
 /// Builds it once; why it's not there, if it isn't.
 pub(crate) fn binary() -> Result<&'static Path, &'static Missing> {

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 
 use crate::case::Case;
-use greenwave_bench::cpu;
 use crate::harness::{Figures, Recorder};
 use crate::system::System;
 use greenwave_bench::benchmark::Named as _;
+use greenwave_bench::cpu;
 use greenwave_bench::pin;
 use greenwave_bench::pin::Cores;
 use greenwave_bench::process::{ServerProcess, TimeLimit};

@@ -7,8 +7,8 @@ use greenwave::{Address, CallQueue, ChannelConfig};
 
 use super::calls::ask;
 use super::echo;
-use greenwave_bench::cpu;
 use crate::run::Run;
+use greenwave_bench::cpu;
 use greenwave_bench::process::ServerProcess;
 use greenwave_bench::rounds::{Figures, figures};
 
