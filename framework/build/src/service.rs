@@ -95,11 +95,6 @@ pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!("{file}");
 /// How the services above turn messages into bytes and back.
 mod greenwave_codec {"#,
         );
-        let bytes = if self.emit.in_place {
-            format!("{prost}::bytes::Bytes::from(message)")
-        } else {
-            "&message[..]".to_owned()
-        };
         if streams {
             code.push_str(&format!(
                 r#"
@@ -107,7 +102,7 @@ mod greenwave_codec {"#,
     pub(super) fn message<M: {prost}::Message + ::core::default::Default>(
         message: ::std::vec::Vec<u8>,
     ) -> ::core::result::Result<M, {greenwave}::Status> {{
-        M::decode({bytes}).map_err(|error| {{
+        M::decode({prost}::bytes::Bytes::from(message)).map_err(|error| {{
             {greenwave}::Status::refused({greenwave}::Reason::Decode, error.to_string())
         }})
     }}
@@ -116,7 +111,9 @@ mod greenwave_codec {"#,
     pub(super) fn bytes<M: {prost}::Message>(
         message: M,
     ) -> ::core::result::Result<::std::vec::Vec<u8>, {greenwave}::Status> {{
-        ::core::result::Result::Ok(message.encode_to_vec())
+        let bytes = message.encode_to_vec();
+        ::core::mem::drop(message);
+        ::core::result::Result::Ok(bytes)
     }}
 "#
             ));

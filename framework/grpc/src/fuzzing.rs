@@ -256,7 +256,7 @@ pub fn caller(steps: &[u8]) {
                 over.push(token);
             }
             11 => caller.send(token, StreamMessage { body: vec![7; steps.byte().into()], deadline: Deadline::NEVER }),
-            12 if steps.byte() < 128 => caller.consumed(token, 100),
+            12 if steps.byte() < 128 => caller.consumed(token, Taken { messages: 3, bytes: 100 }),
             12 => caller.end_stream(token),
             _ => {
                 now = now + Duration::from_secs(u64::from(steps.byte() % 40));

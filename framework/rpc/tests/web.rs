@@ -4,7 +4,6 @@ mod echo;
 mod http;
 #[cfg(feature = "json")]
 mod nodes;
-#[allow(dead_code, reason = "other tests use the rest")]
 mod raw;
 
 use echo::{ECHO, MINUTE, echo};

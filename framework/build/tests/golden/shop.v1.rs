@@ -191,7 +191,8 @@ impl ShopClient {
         request: &FindRequest,
     ) -> ::core::result::Result<::greenwave::Typed<Item>, ::greenwave::Failure> {
         let request = ::prost::Message::encode_to_vec(request);
-        self.channel.call_repeatable(ctx, shop_methods::FIND_ID, request)?.decode(greenwave_codec::decode)
+        let method = const { ::greenwave::Method::named(shop_methods::FIND) };
+        self.channel.call_repeatable(ctx, method, request)?.decode(greenwave_codec::decode)
     }
 
     /// Like [`find`](Self::find), with the reply as a future. Dropping that takes the call back.
@@ -204,7 +205,8 @@ impl ShopClient {
     > + ::core::marker::Send
     + use<> {
         let request = ::prost::Message::encode_to_vec(request);
-        let reply = self.channel.call_repeatable_async(ctx, shop_methods::FIND_ID, &request);
+        let method = const { ::greenwave::Method::named(shop_methods::FIND) };
+        let reply = self.channel.call_repeatable_async(ctx, method, &request);
         async move { reply.await?.decode(greenwave_codec::decode) }
     }
 
@@ -495,7 +497,7 @@ mod greenwave_codec {
     pub(super) fn message<M: ::prost::Message + ::core::default::Default>(
         message: ::std::vec::Vec<u8>,
     ) -> ::core::result::Result<M, ::greenwave::Status> {
-        M::decode(&message[..]).map_err(|error| {
+        M::decode(::prost::bytes::Bytes::from(message)).map_err(|error| {
             ::greenwave::Status::refused(::greenwave::Reason::Decode, error.to_string())
         })
     }
@@ -504,7 +506,9 @@ mod greenwave_codec {
     pub(super) fn bytes<M: ::prost::Message>(
         message: M,
     ) -> ::core::result::Result<::std::vec::Vec<u8>, ::greenwave::Status> {
-        ::core::result::Result::Ok(message.encode_to_vec())
+        let bytes = message.encode_to_vec();
+        ::core::mem::drop(message);
+        ::core::result::Result::Ok(bytes)
     }
 
     /// Decodes a request, has it answered, and encodes the reply.

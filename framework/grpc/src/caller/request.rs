@@ -211,7 +211,8 @@ mod tests {
             push_meta(&mut metadata, name, b"value").unwrap();
         }
         let said: Vec<_> = entries(&metadata).map(encoded).collect();
-        let expected: [(Cow<'_, [u8]>, Cow<'_, [u8]>); 2] =
+        type Bytes<'a> = Cow<'a, [u8]>;
+        let expected: [(Bytes<'_>, Bytes<'_>); 2] =
             [(b"key"[..].into(), b"value"[..].into()), (b"key-bin"[..].into(), b"dmFsdWU"[..].into())];
         assert_eq!(said, expected);
         for (name, value) in [("a b", &b"1"[..]), ("a", b"\n"), ("a", b"\xff")] {

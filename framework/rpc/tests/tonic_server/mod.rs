@@ -119,7 +119,7 @@ impl Served {
         Self(Arc::clone(seen), false)
     }
 
-    fn to_its_end(&mut self, is_whole: bool) {
+    fn run_out(&mut self, is_whole: bool) {
         self.1 = is_whole;
     }
 }
@@ -162,7 +162,7 @@ impl StreamingService<Bytes> for Handler {
             if name == "Fail" {
                 let mut failed = Status::not_found("nobody is called \"7\": 100 %\nünknown");
                 failed.metadata_mut().insert("trailing", "why".parse().unwrap());
-                served.to_its_end(true);
+                served.run_out(true);
                 return Err(failed);
             }
             response.metadata_mut().insert("leading", "first".parse().unwrap());
@@ -176,7 +176,7 @@ impl StreamingService<Bytes> for Handler {
                     "Never" => answers.closed().await,
                     "Said" => {
                         while requests.message().await.is_ok_and(|message| message.is_some()) {}
-                        served.to_its_end(send(Ok(Bytes::from(said.join("\n")))).await);
+                        served.run_out(send(Ok(Bytes::from(said.join("\n")))).await);
                     }
                     "Count" => {
                         let (mut count, mut bytes) = (0_u32, 0_u32);
@@ -185,7 +185,7 @@ impl StreamingService<Bytes> for Handler {
                             bytes += message.len() as u32;
                         }
                         let sum = [count.to_le_bytes(), bytes.to_le_bytes()].concat();
-                        served.to_its_end(send(Ok(sum.into())).await);
+                        served.run_out(send(Ok(sum.into())).await);
                     }
                     // As many messages of as many bytes as the request says.
                     "Many" => {
@@ -198,7 +198,7 @@ impl StreamingService<Bytes> for Handler {
                         }
                         let mut failed = Status::data_loss("that is all");
                         failed.metadata_mut().insert("trailing", "last".parse().unwrap());
-                        served.to_its_end(send(Err(failed)).await);
+                        served.run_out(send(Err(failed)).await);
                     }
                     _ => loop {
                         match requests.message().await {
@@ -207,7 +207,7 @@ impl StreamingService<Bytes> for Handler {
                                     return;
                                 }
                             }
-                            Ok(None) => return served.to_its_end(true),
+                            Ok(None) => return served.run_out(true),
                             Err(_) => return,
                         }
                     },

@@ -172,6 +172,7 @@ pub(crate) fn half_a_call(address: &str) -> TcpStream {
         message_len: 2,
         meta_len: 0,
         expires: None,
+        streams: false,
     };
     let call = wire::Frame::Call(wire::Call { header, meta: &[], body: b"1" });
     let mut stream = TcpStream::connect(address.strip_prefix("tcp://").unwrap()).unwrap();
