@@ -377,6 +377,13 @@ impl Ends {
 /// Says what came for streams at an end that makes calls.
 #[inline(always)]
 fn tell_caller(caller: &mut Caller, events: &mut Vec<Event>) {
+    if caller.has_stream_events() {
+        tell_all_of(caller, events);
+    }
+}
+
+#[cold]
+fn tell_all_of(caller: &mut Caller, events: &mut Vec<Event>) {
     while let Some(event) = caller.stream_event() {
         events.push(Event::Answered(event));
     }
@@ -385,6 +392,13 @@ fn tell_caller(caller: &mut Caller, events: &mut Vec<Event>) {
 /// Says what else came for streams at an end that serves calls.
 #[inline(always)]
 fn tell_callee(key: PeerKey, callee: &mut Callee, events: &mut Vec<Event>, counters: &Counters) {
+    if callee.has_stream_events() {
+        tell_all(key, callee, events, counters);
+    }
+}
+
+#[cold]
+fn tell_all(key: PeerKey, callee: &mut Callee, events: &mut Vec<Event>, counters: &Counters) {
     while let Some(event) = callee.stream_event() {
         tell(key, Some(event), events, counters);
     }

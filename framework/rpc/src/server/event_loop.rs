@@ -36,7 +36,7 @@ use crate::wire::{CallId, MethodId};
 use greenwave_grpc::GrpcSettings;
 use greenwave_policy::{Admission, Dispatch, DispatchRule, Load, Margin, Pacing, Time};
 use greenwave_quanta::{Quantum, Scheduler, is_instrumented};
-use greenwave_verbs::ListenerId;
+use greenwave_verbs::{DetachedEndpoint, ListenerId};
 use slab::Slab;
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -299,20 +299,6 @@ impl EventLoop {
                         now = self.post(now);
                     }
                 }
-                Event::Cancelled(peer, call, task) => self.cancel(now, peer, call, task),
-                Event::Streamed(peer, call, news) => self.streamed(peer, call, news),
-                // Handlers make such calls by a channel's dispatcher.
-                Event::Answered(_) => {}
-                Event::Accepted(endpoint) => {
-                    let heads = &self.role.heads;
-                    let least = heads
-                        .iter()
-                        .filter(|head| head.is_alive())
-                        .min_by_key(|head| head.attraction())
-                        .unwrap_or(&self.role.inbox);
-                    least.add_connection();
-                    least.send(Message::Adopt(endpoint));
-                }
                 Event::Done { token, outcome } => {
                     if let Some(call) = self.calls.try_remove(token) {
                         call.cell.token.set(None);
@@ -323,12 +309,30 @@ impl EventLoop {
                         self.completed(now, call.task);
                     }
                 }
+                Event::Cancelled(peer, call, task) => self.cancel(now, peer, call, task),
+                Event::Streamed(peer, call, news) => self.streamed(peer, call, news),
+                Event::Accepted(endpoint) => self.hand_out(endpoint),
+                // Handlers make such calls by a channel's dispatcher.
+                Event::Answered(_) => {}
             }
         }
         // Refusals made on the way may have put new events in; what is empty keeps its memory.
         if self.events.is_empty() {
             self.events = events;
         }
+    }
+
+    /// Gives a connection that came in to the head that has least to do.
+    #[cold]
+    fn hand_out(&self, endpoint: DetachedEndpoint) {
+        let heads = &self.role.heads;
+        let least = heads
+            .iter()
+            .filter(|head| head.is_alive())
+            .min_by_key(|head| head.attraction())
+            .unwrap_or(&self.role.inbox);
+        least.add_connection();
+        least.send(Message::Adopt(endpoint));
     }
 
     fn check_drained(&mut self, now: Time) {

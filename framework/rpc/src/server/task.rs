@@ -239,7 +239,7 @@ impl Tasks {
     }
 
     /// Adds the task of a request.
-    #[inline]
+    #[inline(always)]
     pub(super) fn begin(&mut self, admitted: Admitted, context: Parts, request: Vec<u8>) -> usize {
         let Some(index) = self.free.pop() else { return self.adopt(admitted, context.into(), request) };
         let task = &mut self.slots[index];

@@ -294,6 +294,12 @@ impl Callee {
         }
     }
 
+    /// Whether there is a [`stream_event`](Self::stream_event), or may be.
+    #[inline(always)]
+    pub fn has_stream_events(&self) -> bool {
+        !self.events.is_empty() || self.link.has_sent()
+    }
+
     /// What else came for streams, and what of theirs has gone out, in order. To be asked whenever a chunk was
     /// [received](Self::receive), something [transmitted](Self::transmit) or [sent](Self::send).
     #[inline]

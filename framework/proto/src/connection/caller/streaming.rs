@@ -104,6 +104,12 @@ impl Caller {
         }
     }
 
+    /// Whether there is a [`stream_event`](Self::stream_event), or may be.
+    #[inline(always)]
+    pub fn has_stream_events(&self) -> bool {
+        !self.events.is_empty() || self.link.has_sent()
+    }
+
     /// What came for streams, in its order, and what of theirs has gone out. A call that is [finished](Finished) has had all of
     /// it. To be asked whenever a chunk was [received](Self::receive) or something [transmitted](Self::transmit).
     #[inline]

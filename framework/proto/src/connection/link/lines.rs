@@ -191,6 +191,12 @@ impl Link {
         self.messages() + self.lines.held - self.lines.active
     }
 
+    /// Whether something has gone out that was not told of.
+    #[inline(always)]
+    pub(in crate::connection) fn has_sent(&self) -> bool {
+        !self.lines.sent.is_empty()
+    }
+
     /// The next stream of which something has gone out that was not told of, and how many bytes.
     pub(in crate::connection) fn next_sent(&mut self) -> Option<(CallId, usize)> {
         self.lines.sent.pop_front()

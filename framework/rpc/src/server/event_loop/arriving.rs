@@ -8,6 +8,7 @@ use crate::receipt::Receipt;
 use crate::server::inbox::{Job, Message, ReplyGuard};
 use crate::server::task::{Admitted, Handler};
 use crate::status::{Check, Reason, Status};
+use crate::stream::{Incoming, Outgoing};
 use crate::wire::MethodId;
 use greenwave_policy::{Refusal, Time, Urgency, Verdict};
 use greenwave_proto::connection::{Answer, Arrival};
@@ -25,6 +26,14 @@ const LONGER: u32 = 2;
 /// Where none was found, how many more have to come before it is looked for again.
 const CROWD: u32 = 128;
 
+/// What is known of a call that was let in.
+struct Judged {
+    method: usize,
+    gate: Gate,
+    /// Whether it would have been refused, and that was counted.
+    reported: bool,
+}
+
 impl EventLoop {
     /// A method by its id. One that is called is called again, as a rule.
     #[inline]
@@ -39,7 +48,7 @@ impl EventLoop {
     }
 
     /// A call came in: admit it or refuse it, here or for a worker.
-    pub(super) fn arrive(&mut self, now: Time, peer: PeerKey, mut arrival: Arrival) {
+    pub(super) fn arrive(&mut self, now: Time, peer: PeerKey, arrival: Arrival) {
         self.role.counters.calls.add(1);
         let Some(method) = self.find(arrival.method) else {
             self.role.counters.unknown_method.add(1);
@@ -65,15 +74,34 @@ impl EventLoop {
         {
             return self.refuse(now, peer, &arrival, status);
         }
-        let halves = if arrival.streams || self.role.router.at(method).streams() {
-            match self.begin_streams(peer, method, &mut arrival) {
-                Ok(halves) => Some(halves),
-                Err(status) => return self.refuse(now, peer, &arrival, status),
-            }
-        } else {
-            None
-        };
-        let name = self.role.router.at(method).name;
+        let judged = Judged { method, gate, reported };
+        if arrival.streams || self.role.router.at(method).streams() {
+            return self.take_in_streams(now, peer, arrival, judged);
+        }
+        self.take_in(now, peer, arrival, judged, None);
+    }
+
+    /// Takes in a call that was let in and whose method streams.
+    #[cold]
+    fn take_in_streams(&mut self, now: Time, peer: PeerKey, mut arrival: Arrival, judged: Judged) {
+        match self.begin_streams(peer, judged.method, &mut arrival) {
+            Ok(halves) => self.take_in(now, peer, arrival, judged, Some(halves)),
+            Err(status) => self.refuse(now, peer, &arrival, status),
+        }
+    }
+
+    /// Takes in a call that was let in, here or for a worker.
+    #[inline(always)]
+    fn take_in(
+        &mut self,
+        now: Time,
+        peer: PeerKey,
+        arrival: Arrival,
+        judged: Judged,
+        halves: Option<(Incoming, Outgoing)>,
+    ) {
+        let Judged { method, gate, reported } = judged;
+        let (name, estimate) = (self.role.router.at(method).name, self.methods[method].estimate);
         let Arrival { call, deadline, birth, parallel_unit, received, metadata, coding, body, .. } = arrival;
         let metadata = Metadata::received(metadata, &self.role.config.pass_on);
         let context = Parts::received(gate, birth, parallel_unit, name, metadata);

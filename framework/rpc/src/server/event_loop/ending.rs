@@ -57,29 +57,47 @@ impl EventLoop {
             counters.wasted_nanos.add(service);
         }
         self.role.inbox.finished(task.turns);
-        let extra = extra(task);
-        let answer = Answer { call: task.call, result, receipt, deadline: task.urgency.deadline, extra };
-        let (peer, reply_guard) = (task.peer, task.reply_guard.take());
+        let extra = self.extra(index);
+        let task = &mut self.tasks[index];
+        let (call, deadline, peer, reply_guard) =
+            (task.call, task.urgency.deadline, task.peer, task.reply_guard.take());
         if let Some(request) = self.tasks.end(index) {
             self.net.recycle(request);
         }
         match reply_guard {
-            None => self.answer(peer, answer),
-            Some(reply_guard) => reply_guard.answer(lesson, answer),
+            None => self.answer(peer, Answer { call, result, receipt, deadline, extra }),
+            Some(reply_guard) => reply_guard.answer(lesson, Answer { call, result, receipt, deadline, extra }),
         }
     }
 
     /// Gives the peer an answer, which leaves with the next post.
-    pub(super) fn answer(&mut self, peer: PeerKey, mut answer: Answer) {
-        if let Some(told) = &self.told {
-            let extra = answer.extra.get_or_insert_default();
-            extra.trailing = Some(told.beside(extra.trailing.take()));
-        }
+    #[inline(always)]
+    pub(super) fn answer(&mut self, peer: PeerKey, answer: Answer) {
         self.pacing.replied(answer.deadline.expires());
         if !self.streams.is_empty() {
             self.end_streams(peer, &answer);
         }
         self.net.answer(peer, answer);
+    }
+
+    /// What a task's answer has beside its message.
+    #[inline]
+    fn extra(&self, index: usize) -> Option<Box<Extra>> {
+        let invocation = &self.tasks[index].invocation;
+        let (said, streamed) = (invocation.context.take_said(), invocation.streams());
+        if said.is_none() && !streamed && self.told.is_none() {
+            return None;
+        }
+        self.some_extra(said, streamed)
+    }
+
+    #[cold]
+    fn some_extra(&self, said: Option<Box<Aside>>, streamed: bool) -> Option<Box<Extra>> {
+        let Aside { leading, mut trailing } = said.map_or_else(Aside::default, |said| *said);
+        if let Some(told) = &self.told {
+            trailing = Some(told.beside(trailing));
+        }
+        Some(Box::new(Extra { streamed, leading, trailing }))
     }
 
     /// Gives back the permit of a task, if it had one, for those that wait.
@@ -101,17 +119,6 @@ impl EventLoop {
             self.set_relief();
         }
     }
-}
-
-/// What a task's answer has beside its message.
-#[inline]
-fn extra(task: &Task) -> Option<Box<Extra>> {
-    let (said, streamed) = (task.invocation.context.take_said(), task.invocation.streams());
-    if said.is_none() && !streamed {
-        return None;
-    }
-    let Aside { leading, trailing } = said.map_or_else(Aside::default, |said| *said);
-    Some(Box::new(Extra { streamed, leading, trailing }))
 }
 
 /// Says which stage used the time up; `here` is the name of this one.

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 impl EventLoop {
     /// Makes the streams of a call that came in, or says why it is refused, if its method and it don't agree in what streams.
+    #[cold]
     pub(super) fn begin_streams(
         &mut self,
         peer: PeerKey,
@@ -31,7 +32,8 @@ impl EventLoop {
             Arc::new(StreamedCall { head: Arc::clone(&self.role.inbox), peer, call: arrival.call });
         let streams = Streams::new(&home);
         if !arrival.streams {
-            streams.inbound.push(StreamMessage { body: std::mem::take(&mut arrival.body), deadline: arrival.deadline });
+            let (body, deadline) = (std::mem::take(&mut arrival.body), arrival.deadline);
+            streams.inbound.push(StreamMessage { body, deadline });
             streams.inbound.end(Ok(Tail::default()));
         }
         let halves = streams.halves();
@@ -40,6 +42,7 @@ impl EventLoop {
     }
 
     /// Something came for a call.
+    #[inline(never)]
     pub(super) fn streamed(&mut self, peer: PeerKey, call: CallId, news: News) {
         // What is over takes nothing any more, and its connection knows.
         let Some(streams) = self.streams.get(&(peer, call)) else { return };
@@ -73,6 +76,7 @@ impl EventLoop {
     }
 
     /// A call is answered: what it has sent goes before that.
+    #[cold]
     pub(super) fn end_streams(&mut self, peer: PeerKey, answer: &Answer) {
         if self.streams.contains_key(&(peer, answer.call)) {
             self.look_at_stream(peer, answer.call);
