@@ -66,7 +66,7 @@
 //! With [`ServerConfig::report_only`] a server counts all that and serves the call all the same; with
 //! [`Context::observed`] a client waits all the same. That is how deadlines are introduced where nobody knows yet what they should be.
 //!
-//! # Four ways to call
+//! # Ways to call
 //! - [`Channel::call`] blocks. In a handler it suspends the coroutine and goes over a connection of the handler's own
 //!   cluster. On an ordinary thread it polls the connection itself, for all threads that share the channel
 //!   ([`Mode::Direct`]): no other thread, no hand-over.
@@ -140,11 +140,18 @@
 //! | `refresh` | 1 s to 1 min | DNS is asked as often as it wants, within reason |
 //! | `reconnect` | 10 ms | a server that restarts is back soon; 64 times that is kind to one that isn't |
 //!
+//! # Streams
+//! A method whose request, answer or both are any number of messages is added by [`Router::streaming`] and called by
+//! [`Channel::open`]. Its [`Incoming`] and [`Outgoing`] messages wait as promises do: in a handler the coroutine is suspended,
+//! elsewhere the thread is blocked, and a task of an executor is woken. Each direction has a window, so that a side that
+//! doesn't take messages isn't sent more than that. A stream is a call: one deadline, one place in the order, one cancellation,
+//! one answer that ends it with its receipt. It takes no permit, as waiting for its peer says nothing of the stages behind.
+//!
 //! # What is not here
 //! No authentication but certificates: with TLS ([`ServerConfig::tls`], [`ChannelConfig::tls`]; the feature `tls`)
 //! connections are encrypted, clients know which server they have, and servers can ask for certificates of an
 //! authority, but handlers aren't told whose. Without, connections are trusted, as within a data center or behind a
-//! proxy. No streams of messages: a call has one request and one answer.
+//! proxy. A channel to one address makes no call again; one to several does ([`Channel::to`]).
 
 #![forbid(unsafe_code)]
 

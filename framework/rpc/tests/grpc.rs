@@ -270,3 +270,93 @@ fn nonsense_ends_its_connection_and_harms_no_other() {
         });
     }
 }
+
+/// Calls a method that streams with these messages.
+async fn stream(
+    client: &Client,
+    method: &'static str,
+    messages: Vec<Bytes>,
+) -> tonic::Response<tonic::Streaming<Bytes>> {
+    let mut client = client.clone();
+    client.ready().await.unwrap();
+    let request = Request::new(tonic::codegen::tokio_stream::iter(messages));
+    client.streaming(request, PathAndQuery::from_static(method), AsIs).await.unwrap()
+}
+
+#[test]
+fn messages_stream_both_ways_with_metadata_before_and_behind_them() {
+    for backend in BACKENDS {
+        let router = Router::new().streaming("test.Streams/Echo", |context, mut incoming, mut outgoing| {
+            context.lead("led", "before").unwrap();
+            context.trail("trailed-bin", [0, 255]).unwrap();
+            while let Some(message) = incoming.next(context)? {
+                outgoing.send(context, message)?;
+            }
+            Ok(())
+        });
+        let server = serve(router, ServerConfig::default().backend(backend));
+        on_a_runtime(async {
+            let client = connect(&server).await;
+            let lengths = [0, 1, 100, 20_000, 3, 3_000_000, 2, 70_000].repeat(10);
+            let messages: Vec<Bytes> = lengths.iter().map(|len| vec![*len as u8; *len].into()).collect();
+            let answer = stream(&client, "/test.Streams/Echo", messages.clone()).await;
+            assert_eq!(answer.metadata().get("led").unwrap(), "before");
+            let mut answer = answer.into_inner();
+            for message in messages {
+                assert!(answer.message().await.unwrap() == Some(message));
+            }
+            assert!(answer.message().await.unwrap().is_none());
+            let trailers = answer.trailers().await.unwrap().unwrap();
+            assert_eq!(trailers.get_bin("trailed-bin").unwrap().to_bytes().unwrap(), [0, 255][..]);
+        });
+    }
+}
+
+#[test]
+fn who_watches_a_server_hears_that_it_drains() {
+    let server = serve(echo(), ServerConfig::default());
+    on_a_runtime(async {
+        let client = connect(&server).await;
+        let mut health = stream(&client, "/grpc.health.v1.Health/Watch", vec![Bytes::new()]).await.into_inner();
+        assert_eq!(health.message().await.unwrap().unwrap(), [8, 1][..]);
+        let draining = std::thread::spawn(move || server.drain(MINUTE));
+        assert_eq!(health.message().await.unwrap().unwrap(), [8, 2][..]);
+        assert_eq!(health.message().await.unwrap_err().code(), Code::Unavailable);
+        draining.join().unwrap();
+    });
+}
+
+#[test]
+fn its_services_are_there_for_whoever_asks() {
+    let server = serve(echo(), ServerConfig::default());
+    on_a_runtime(async {
+        let client = connect(&server).await;
+        for method in [
+            "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
+            "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+        ] {
+            // Which services there are, and the file of one that has none.
+            let questions: [&[u8]; 2] = [b"\x3a\x00", b"\x22\x09test.Echo"];
+            let mut answers = stream(&client, method, questions.map(Bytes::from_static).to_vec()).await.into_inner();
+            let services = answers.message().await.unwrap().unwrap();
+            assert!(services.windows(9).any(|window| window == b"test.Echo"));
+            let none = answers.message().await.unwrap().unwrap();
+            assert!(none.windows(13).any(|window| window == b"not described"));
+            assert!(answers.message().await.unwrap().is_none());
+        }
+    });
+}
+
+#[test]
+fn an_answer_tells_how_busy_the_server_is_if_it_is_to() {
+    let server = serve(echo(), ServerConfig::default().grpc(GrpcSettings::new().report_load(true)));
+    on_a_runtime(async {
+        let mut client = connect(&server).await;
+        client.ready().await.unwrap();
+        let path = PathAndQuery::from_static("/test.Echo/Echo");
+        let answer = client.unary(Request::new(Bytes::from_static(b"x")), path, AsIs).await.unwrap();
+        let report = answer.metadata().get_bin("endpoint-load-metrics-bin").unwrap().to_bytes().unwrap();
+        // Fields 1 and 9, the utilizations, are doubles.
+        assert!(report.contains(&(1 << 3 | 1)) && report.contains(&(9 << 3 | 1)));
+    });
+}
