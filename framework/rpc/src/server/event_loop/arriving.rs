@@ -27,6 +27,7 @@ const LONGER: u32 = 2;
 const CROWD: u32 = 128;
 
 /// What is known of a call that was let in.
+#[derive(Clone, Copy)]
 struct Judged {
     method: usize,
     gate: Gate,
