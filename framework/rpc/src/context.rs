@@ -58,6 +58,12 @@ impl Context {
         Parts::born(now, budget, enforced).into()
     }
 
+    /// What tells it from all other contexts that there are, and not from its clones.
+    #[inline]
+    pub(crate) fn id(&self) -> usize {
+        self.0.id()
+    }
+
     /// Becomes another request's, in the memory of this one's if nobody else has a clone of it.
     pub(crate) fn renew(&mut self, request: Parts) {
         self.0.renew(request);

@@ -2,6 +2,8 @@
 
 use super::ending::CLOSING;
 use super::*;
+use crate::config::ServerConfig;
+use crate::wire::MethodId;
 use greenwave_proto::connection::Request;
 use greenwave_verbs::Event;
 use greenwave_verbs::memory::{Direction, Faults, Network};

@@ -68,7 +68,9 @@ impl EventLoop {
         if !promise.register(Waiter::Handler(inbox, wait)) {
             return false;
         }
-        self.jobs.end_at(until, wait);
+        if until < Time::MAX {
+            self.jobs.end_at(until, wait);
+        }
         true
     }
 
