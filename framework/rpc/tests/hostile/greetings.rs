@@ -24,8 +24,8 @@ fn a_length_of_zero_or_beyond_the_limit_is_closed_on() {
 }
 
 #[test]
-fn a_request_in_http_is_closed_on() {
-    let siege = Siege::new();
+fn a_request_in_http_is_closed_on_where_none_is_served() {
+    let siege = Siege::with(ServerConfig::default().web(None));
     let mut attacker = Raw::connect(siege.address());
     attacker.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
     attacker.farewell();
