@@ -246,3 +246,40 @@ fn a_drained_server_with_workers_answers_what_crossed_its_farewell() {
         }
     }
 }
+
+#[test]
+fn what_runs_before_calls_says_who_asks_or_refuses_whichever_way_they_are_made() {
+    let router = Router::new()
+        .method("test.Who/Asks", |context, _, reply| {
+            context.metadata().for_each(|(name, value)| reply.extend([name.as_bytes(), b"=", value, b" "].concat()));
+            Ok(())
+        })
+        .streaming("test.Who/Streams", |context, _, mut outgoing| {
+            outgoing.send(context, context.metadata().map(|(_, value)| value.to_vec()).collect::<Vec<_>>().concat())
+        });
+    let server = start(ServerConfig::default(), router);
+    let plain = channel(&server);
+    let channel =
+        plain.intercept(|context, _| Ok(context.with_metadata("inner", "1").unwrap())).intercept(|context, method| {
+            match method.name() {
+                Some("test.Who/Secret") => Err(Status::new(Code::PermissionDenied, "not by this channel")),
+                _ => Ok(context.with_metadata("outer", "2").unwrap()),
+            }
+        });
+    let context = Context::with_deadline(MINUTE);
+    let asks = MethodId::of("test.Who/Asks");
+    assert_eq!(&channel.call(&context, asks, b"").unwrap().body[..], b"outer=2 inner=1 ");
+    assert_eq!(&block_on(channel.call_async(&context, asks, b"")).unwrap().body[..], b"outer=2 inner=1 ");
+    let mut stream = channel.stream().unwrap();
+    stream.submit(&context, asks, b"", 7);
+    assert_eq!(&stream.take().unwrap().result.unwrap().body[..], b"outer=2 inner=1 ");
+    let (_outgoing, incoming) = channel.open(&context, MethodId::of("test.Who/Streams")).unwrap();
+    assert_eq!(incoming.only(&context), Ok(b"21".to_vec()));
+    assert_eq!(&plain.call(&context, asks, b"").unwrap().body[..], b"");
+    let secret = Method::named("test.Who/Secret");
+    assert_eq!(channel.call(&context, secret, b"").unwrap_err().code, Code::PermissionDenied);
+    assert_eq!(block_on(channel.call_async(&context, secret, b"")).unwrap_err().code, Code::PermissionDenied);
+    assert_eq!(channel.open(&context, secret).unwrap_err().code, Code::PermissionDenied);
+    stream.submit(&context, secret, b"", 8);
+    assert_eq!(stream.take().unwrap().result.unwrap_err().code, Code::PermissionDenied);
+}

@@ -31,7 +31,13 @@ use std::time::Duration;
 /// A channel to a name or to several addresses gives each call to one of its servers, by what their answers say of how
 /// long one takes, leaves out for a while who fails, and makes calls again that certainly never ran: `docs/names.md`.
 #[derive(Clone)]
-pub struct Channel(Kind);
+pub struct Channel {
+    kind: Kind,
+    before: Option<Arc<Before>>,
+}
+
+/// What runs before calls.
+pub(super) type Before = dyn Fn(&Context, &Method) -> Result<Context, Status> + Send + Sync;
 
 #[derive(Clone)]
 enum Kind {
@@ -67,7 +73,7 @@ impl Channel {
         let resolves = cfg!(feature = "resolver") || !matches!(target.kind(), TargetKind::Name(_));
         let allowed = "an address or several: this was built without the cargo feature `resolver`";
         ConfigError::unless(resolves, "target", &target, allowed)?;
-        Ok(Self(match target.address() {
+        let kind = match target.address() {
             Some(address) => {
                 config.check(address)?;
                 Kind::One(Line::new(address.clone(), &config, Arc::new(Queue::new(&config))))
@@ -76,12 +82,48 @@ impl Channel {
                 target.kind().addresses().iter().try_for_each(|address| config.check(address))?;
                 Kind::Several(Servers::new(target, config))
             }
-        }))
+        };
+        Ok(Self { kind, before: None })
+    }
+
+    /// The same channel, that has this run before each call, where the call is made: it gives the context that the call is made
+    /// with, such as one that says who asks, or refuses the call. What was added last runs first. Without any, calls pay
+    /// nothing for it.
+    ///
+    /// ```
+    /// # use greenwave_rpc::{Channel, ChannelConfig};
+    /// # fn token() -> &'static str { "of-bad-news" }
+    /// let channel = Channel::new("tcp://127.0.0.1:7000".parse()?, ChannelConfig::default())?;
+    /// let channel = channel.intercept(|context, _| {
+    ///     Ok(context.with_metadata("authorization", format!("Bearer {}", token())).expect("it is short"))
+    /// });
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn intercept(
+        &self,
+        before: impl Fn(&Context, &Method) -> Result<Context, Status> + Send + Sync + 'static,
+    ) -> Self {
+        let kind = self.kind.clone();
+        let before: Arc<Before> = match self.before.clone() {
+            None => Arc::new(before),
+            Some(earlier) => Arc::new(move |context, method| earlier(&before(context, method)?, method)),
+        };
+        Self { kind, before: Some(before) }
+    }
+
+    /// The context that a call is made with.
+    #[inline]
+    fn prepared<'a>(&self, context: &'a Context, method: &Method) -> Result<Cow<'a, Context>, Status> {
+        match &self.before {
+            None => Ok(Cow::Borrowed(context)),
+            Some(before) => before(context, method).map(Cow::Owned),
+        }
     }
 
     /// Where it leads.
     pub fn target(&self) -> Target {
-        match &self.0 {
+        match &self.kind {
             Kind::One(line) => line.address().clone().into(),
             Kind::Several(servers) => servers.target().clone(),
         }
@@ -92,8 +134,7 @@ impl Channel {
     /// # Errors
     /// Anything but an answer in time: see [`Code`](crate::Code) and [`Reason`](crate::Reason).
     pub fn call(&self, context: &Context, method: impl Into<Method>, request: &[u8]) -> Result<Reply, Status> {
-        let method = number(method.into());
-        self.outcome(context, method, request.into(), false).into_reply().map_err(|failure| failure.status)
+        self.outcome(context, method.into(), request.into(), false).into_reply().map_err(|failure| failure.status)
     }
 
     /// Calls and waits; a failure comes with the receipt of where the time went, if there is one.
@@ -106,7 +147,7 @@ impl Channel {
         method: impl Into<Method>,
         request: Vec<u8>,
     ) -> Result<Reply, Failure> {
-        self.outcome(context, number(method.into()), request.into(), false).into_reply()
+        self.outcome(context, method.into(), request.into(), false).into_reply()
     }
 
     /// The same for a method that may run twice for one call: its `.proto` says `option idempotency_level`. Where there are
@@ -120,11 +161,16 @@ impl Channel {
         method: impl Into<Method>,
         request: Vec<u8>,
     ) -> Result<Reply, Failure> {
-        self.outcome(context, number(method.into()), request.into(), true).into_reply()
+        self.outcome(context, method.into(), request.into(), true).into_reply()
     }
 
-    fn outcome(&self, context: &Context, method: MethodId, request: Cow<'_, [u8]>, repeatable: bool) -> Outcome {
-        match &self.0 {
+    fn outcome(&self, context: &Context, method: Method, request: Cow<'_, [u8]>, repeatable: bool) -> Outcome {
+        let context = &match self.prepared(context, &method) {
+            Ok(context) => context,
+            Err(status) => return Outcome::local(status, Duration::ZERO),
+        };
+        let method = number(method);
+        match &self.kind {
             Kind::One(line) => line.call(context, method, request),
             // A handler's calls go over its own cluster's connections, where nobody else could make a second one.
             Kind::Several(servers) if repeatable && servers.hedges() && local::mailbox().is_none() => {
@@ -136,16 +182,21 @@ impl Channel {
 
     /// Calls; the answer comes as a future. The dispatcher polls for it, from now on for all calls of the channel's.
     pub fn call_async(&self, context: &Context, method: impl Into<Method>, request: &[u8]) -> CallFuture {
-        self.future(context, number(method.into()), request, false)
+        self.future(context, method.into(), request, false)
     }
 
     /// The same for a method that may run twice for one call, as for [`call_repeatable`](Self::call_repeatable).
     pub fn call_repeatable_async(&self, context: &Context, method: impl Into<Method>, request: &[u8]) -> CallFuture {
-        self.future(context, number(method.into()), request, true)
+        self.future(context, method.into(), request, true)
     }
 
-    fn future(&self, context: &Context, method: MethodId, request: &[u8], repeatable: bool) -> CallFuture {
-        CallFuture(match &self.0 {
+    fn future(&self, context: &Context, method: Method, request: &[u8], repeatable: bool) -> CallFuture {
+        let context = &match self.prepared(context, &method) {
+            Ok(context) => context,
+            Err(status) => return CallFuture(Calling::One(LineFuture::failed(status))),
+        };
+        let method = number(method);
+        CallFuture(match &self.kind {
             Kind::One(line) => Calling::One(line.call_async(context, method, request.into())),
             Kind::Several(servers) => {
                 Calling::Several(Box::new(Attempts::new(servers, context, method, request, repeatable)))
@@ -164,18 +215,20 @@ impl Channel {
     /// As [`stream`](Self::stream), and where the context is cancelled or its deadline has passed. How the call fails is told
     /// by [`Incoming::next`].
     pub fn open(&self, context: &Context, method: impl Into<Method>) -> Result<(Outgoing, Incoming), Status> {
-        let method = number(method.into());
+        let method = method.into();
+        let context = self.prepared(context, &method)?.into_owned();
+        let method = number(method);
         let started = crate::clock::monotonic();
         context.ask(Check::Send, started).into_result()?;
-        let (line, chosen) = match &self.0 {
+        let (line, chosen) = match &self.kind {
             Kind::One(line) => (line.clone(), None),
             Kind::Several(servers) => {
-                let chosen = servers.chosen(context, None)?;
+                let chosen = servers.chosen(&context, None)?;
                 (chosen.line.clone(), Some(chosen))
             }
         };
         let (core, connection) = line.used()?;
-        let (core, connection, context) = (Arc::clone(core), Arc::clone(connection), context.clone());
+        let (core, connection) = (Arc::clone(core), Arc::clone(connection));
         let (call, streams) = OpenCall::begin(line, Arc::clone(&core), chosen);
         let (incoming, outgoing) = streams.halves();
         greenwave_quanta::critical(|| core.ask(Request::Open { connection, context, method, started, call, streams }));
@@ -192,11 +245,11 @@ impl Channel {
     /// # Errors
     /// `UNAVAILABLE` if no completion queue or no server can be had, `RESOURCE_EXHAUSTED` without a thread for the dispatcher.
     pub fn stream(&self) -> Result<ChannelStream, Status> {
-        match &self.0 {
-            Kind::One(line) => ChannelStream::over(line.clone()),
+        match &self.kind {
+            Kind::One(line) => ChannelStream::over(line.clone(), self.before.clone()),
             Kind::Several(servers) => {
                 let chosen = servers.chosen(&Context::with_deadline(Duration::from_secs(5)), None)?;
-                ChannelStream::to(Arc::clone(servers), &chosen)
+                ChannelStream::to(Arc::clone(servers), &chosen, self.before.clone())
             }
         }
     }
@@ -209,7 +262,12 @@ impl Channel {
         method: MethodId,
         request: Vec<u8>,
     ) -> Suspended {
-        let chosen = match &self.0 {
+        let context = match self.prepared(context, &method.into()) {
+            Ok(context) => context,
+            Err(status) => return Suspended::failed(status),
+        };
+        let context = &*context;
+        let chosen = match &self.kind {
             Kind::One(line) => {
                 let cell = line.start_in(mailbox, context, method, request);
                 return Suspended { cell, chosen: None };
@@ -221,17 +279,13 @@ impl Channel {
                 let cell = chosen.line.start_in(mailbox, context, method, request);
                 Suspended { cell, chosen: Some(chosen) }
             }
-            Err(status) => {
-                let cell = Shared::<OutcomeCell>::default();
-                cell.outcome.replace(Some(Outcome::local(status, Duration::ZERO)));
-                Suspended { cell, chosen: None }
-            }
+            Err(status) => Suspended::failed(status),
         }
     }
 
     /// What a call that a handler made has cost, for the handler's own receipt.
     pub(crate) fn cost(&self, mailbox: &Mailbox, sent: Time, branch: Option<u16>, outcome: &Outcome) -> StageReceipt {
-        let stage = match &self.0 {
+        let stage = match &self.kind {
             Kind::One(line) => line.stage(),
             Kind::Several(servers) => servers.stage(),
         };
@@ -253,6 +307,13 @@ pub(crate) struct Suspended {
 }
 
 impl Suspended {
+    /// A call that could not be made.
+    fn failed(status: Status) -> Self {
+        let cell = Shared::<OutcomeCell>::default();
+        cell.outcome.replace(Some(Outcome::local(status, Duration::ZERO)));
+        Self { cell, chosen: None }
+    }
+
     /// The outcome, if it is there and wasn't taken before.
     pub(crate) fn take(&mut self) -> Option<Outcome> {
         let outcome = self.cell.take()?;

@@ -232,6 +232,11 @@ impl UnderWay {
 }
 
 impl LineFuture {
+    /// Of a call that could not be made.
+    pub(super) fn failed(status: Status) -> Self {
+        Self(Err(status))
+    }
+
     /// The outcome, if it is there; otherwise the task will be woken when it is.
     pub(super) fn poll(&mut self, task: &TaskContext<'_>) -> Poll<Outcome> {
         match &mut self.0 {

@@ -5,6 +5,7 @@
 
 use super::by_name::ByName;
 use super::call_queue::Completion;
+use super::channel::Before;
 use super::completions::Completions;
 use super::core::{Connection, Core};
 use super::driven::{Receiver, Request};
@@ -28,6 +29,7 @@ use std::time::{Duration, Instant};
 /// Dropping it takes back what is under way.
 pub struct ChannelStream {
     way: Way,
+    before: Option<Arc<Before>>,
     core: Arc<Core>,
     queue: Arc<Completions>,
     /// How long a thread that waits spins first.
@@ -57,31 +59,37 @@ struct Several {
 }
 
 impl ChannelStream {
-    pub(super) fn over(line: Line) -> Result<Self, Status> {
+    pub(super) fn over(line: Line, before: Option<Arc<Before>>) -> Result<Self, Status> {
         let (core, connection) = line.stream().map(|(core, connection)| (Arc::clone(core), Arc::clone(connection)))?;
         let patience = connection.patience();
-        Ok(Self::new(Way::One { connection, _line: line }, core, patience))
+        Ok(Self::new(Way::One { connection, _line: line }, core, patience, before))
     }
 
     /// `chosen`: any of the servers, by which the completion queue of all is found.
-    pub(super) fn to(servers: Arc<Servers>, chosen: &Chosen) -> Result<Self, Status> {
+    pub(super) fn to(servers: Arc<Servers>, chosen: &Chosen, before: Option<Arc<Before>>) -> Result<Self, Status> {
         let (core, patience) =
             chosen.line.stream().map(|(core, connection)| (Arc::clone(core), connection.patience()))?;
         let way = Way::Several(Several { servers, given: Slab::new(), by_tag: ByName::default() });
-        Ok(Self::new(way, core, patience))
+        Ok(Self::new(way, core, patience, before))
     }
 
-    fn new(way: Way, core: Arc<Core>, patience: Option<Duration>) -> Self {
+    fn new(way: Way, core: Arc<Core>, patience: Option<Duration>, before: Option<Arc<Before>>) -> Self {
         let (queue, made, taken) = (Arc::default(), Vec::new(), VecDeque::new());
-        Self { way, core, queue, patience, made, taken, in_flight: 0 }
+        Self { way, before, core, queue, patience, made, taken, in_flight: 0 }
     }
 
     /// Makes a call that will complete under `tag`. Its budget runs from now on; it is sent with the next
     /// [`flush`](Self::flush), or when the stream is asked for completions.
     pub fn submit(&mut self, context: &Context, method: impl Into<Method>, request: &[u8], tag: u64) {
-        let method = number(method.into());
+        let method = method.into();
         let started = crate::clock::monotonic();
         self.in_flight += 1;
+        let prepared = self.before.as_ref().map(|before| before(context, &method)).transpose();
+        let context = match &prepared {
+            Ok(prepared) => prepared.as_ref().unwrap_or(context),
+            Err(status) => return self.fail(tag, status.clone()),
+        };
+        let method = number(method);
         if let Err(status) = context.ask(Check::Send, started).into_result() {
             return self.fail(tag, status);
         }
