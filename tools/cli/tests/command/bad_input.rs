@@ -83,7 +83,7 @@ fn something_else_at_the_address_is_said_in_the_end() {
 
 #[test]
 fn an_address_that_is_none_is_refused_with_an_example() {
-    assert_refused(&run(&["call", "nowhere"]), 2, &["`nowhere` is no address", "tcp://127.0.0.1:7000"]);
+    assert_refused(&run(&["call", "nowhere"]), 2, &["`nowhere` is nowhere to call", "tcp://10.0.0.1:7000"]);
 }
 
 #[test]
