@@ -108,12 +108,6 @@ impl Context {
         Parts::born(now, budget, enforced).into()
     }
 
-    /// What tells it from all other contexts that there are, and not from its clones.
-    #[inline]
-    pub fn id(&self) -> usize {
-        Arc::as_ptr(&self.0).addr()
-    }
-
     /// Becomes another request's, in the memory of this one's if nobody else has a clone of it.
     #[inline]
     pub fn renew(&mut self, request: Parts) {

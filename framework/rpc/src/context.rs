@@ -58,12 +58,6 @@ impl Context {
         Parts::born(now, budget, enforced).into()
     }
 
-    /// What tells it from all other contexts that there are, and not from its clones.
-    #[inline]
-    pub(crate) fn id(&self) -> usize {
-        self.0.id()
-    }
-
     /// Becomes another request's, in the memory of this one's if nobody else has a clone of it.
     pub(crate) fn renew(&mut self, request: Parts) {
         self.0.renew(request);
@@ -72,16 +66,12 @@ impl Context {
     /// The same request with at most `limit` left from now on. Cancelling it does not cancel this one.
     #[must_use]
     pub fn tighten(&self, limit: Duration) -> Self {
-        self.tighten_to(Deadline::at(monotonic(), Budget::expected(limit)))
+        self.until(Deadline::at(monotonic(), Budget::expected(limit)))
     }
 
     /// The same request until `limit`, if that is earlier than its own deadline. Cancelling it does not cancel this one.
     #[must_use]
     pub fn until(&self, limit: Deadline) -> Self {
-        self.tighten_to(limit)
-    }
-
-    pub(crate) fn tighten_to(&self, limit: Deadline) -> Self {
         Self(self.0.tighten_to(limit))
     }
 

@@ -85,8 +85,6 @@ pub(crate) struct Mailbox {
     pub(crate) commands: RefCell<Vec<Command>>,
     /// What the running coroutine's calls have brought back so far, for its own receipt.
     pub(crate) behind: Cell<Option<Box<Receipt>>>,
-    /// The context of the running coroutine's request, by its [`id`](crate::Context).
-    pub(crate) own: Cell<usize>,
     /// When the running coroutine's task came in and when it was resumed last.
     pub(crate) received: Cell<Time>,
     pub(crate) resumed: Cell<Time>,

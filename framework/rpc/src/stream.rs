@@ -34,8 +34,8 @@
 //! 1. Who finds what it waits for takes it; else it puts a waiter in, under the same lock. So whoever brings something finds
 //!    the waiter.
 //! 2. A user that has left something for the loop tells it once; the loop notes under the lock that it has looked.
-//! 3. What a user has taken, and what has gone out, is counted in bytes of messages. The loop passes the first on to the
-//!    connection, which lets the peer send as much more; the second makes room for more to be sent.
+//! 3. What a user has taken is counted in messages and their bytes, what has gone out in bytes. The loop passes the first on
+//!    to the connection, which lets the peer send as much more; the second makes room for more to be sent.
 //!
 //! Handlers hold the lock in critical sections alone, as with promises.
 
@@ -255,11 +255,7 @@ impl<T> Outgoing<T> {
     fn send_due(&mut self, context: &Context, message: T, deadline: Deadline) -> Result<(), Status> {
         let mut item = Some(Item::Message(StreamMessage { body: (self.encode)(message)?, deadline }));
         self.begin_with_message(context);
-        wait(&self.outbound.0, context, || match self.outbound.0.push(&mut item) {
-            Ok(true) => Some(Ok(())),
-            Ok(false) => None,
-            Err(status) => Some(Err(status)),
-        })
+        wait(&self.outbound.0, context, || self.outbound.0.push(&mut item))
     }
 
     /// Sends a message as a future.
@@ -269,12 +265,7 @@ impl<T> Outgoing<T> {
     pub async fn send_async(&mut self, message: T) -> Result<(), Status> {
         let body = (self.encode)(message)?;
         let mut item = Some(Item::Message(StreamMessage { body, deadline: Deadline::NEVER }));
-        let mut push = || match self.outbound.0.push(&mut item) {
-            Ok(true) => Some(Ok(())),
-            Ok(false) => None,
-            Err(status) => Some(Err(status)),
-        };
-        std::future::poll_fn(|task| poll(&*self.outbound.0, task, &mut push)).await
+        std::future::poll_fn(|task| poll(&*self.outbound.0, task, || self.outbound.0.push(&mut item))).await
     }
 
     /// No more messages come. What was sent before still goes out.

@@ -6,12 +6,11 @@ use crate::context::Context;
 use crate::local::{self, Pending};
 use crate::status::{Check, Status};
 use crate::waiter::Waiter;
-use greenwave_policy::Time;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often who waits looks whether the context was cancelled meanwhile, as everywhere else in this crate. A handler that
-/// waits with its own request's context is woken when that is cancelled.
+/// How often who waits looks whether the context was cancelled meanwhile, as everywhere else in this crate. A handler is woken
+/// when its caller cancels, but not when a thread does so that has a clone of the context.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// Waits until `look` finds something, which it is asked for first, and whenever there may be something.
@@ -28,9 +27,7 @@ pub(crate) fn wait<P: Pending + 'static, R>(
         // In a handler the head's time. One that has run for long since then is resumed at once, with a later one.
         let now = mailbox.as_ref().map_or_else(monotonic, |mailbox| mailbox.resumed());
         context.ask(Check::Wait, now).into_result()?;
-        let is_told = mailbox.as_ref().is_some_and(|mailbox| mailbox.own.get() == context.id());
-        let look_again = if is_told { Time::MAX } else { now + LOOK_EVERY };
-        let until = context.gate().closes().min(look_again);
+        let until = context.gate().closes().min(now + LOOK_EVERY);
         match &mailbox {
             Some(mailbox) => mailbox.wait_for(Arc::<P>::clone(pending), until),
             None if pending.register(Waiter::Thread(std::thread::current())) => {

@@ -283,3 +283,18 @@ fn a_lost_server_ends_a_stream() {
     assert_eq!(incoming.next(&context).unwrap_err().code, Code::Unavailable);
     until(|| outgoing.send(&context, vec![1]).is_err());
 }
+
+#[test]
+fn a_handler_that_waits_hears_of_a_cancellation_by_whoever_has_a_clone_of_its_context() {
+    let router = Router::new().streaming("test.Streams/Own", |context, mut incoming, _outgoing| {
+        let own = context.clone();
+        std::thread::spawn(move || own.cancel());
+        incoming.next(context).map(|_| ())
+    });
+    let listen = vec!["tcp://127.0.0.1:0".parse().unwrap()];
+    let server = Server::start(ServerConfig::default().listen(listen), router).unwrap();
+    let channel = Channel::new(server.addresses()[0].clone(), ChannelConfig::default()).unwrap();
+    let context = context();
+    let (_outgoing, mut incoming) = channel.open(&context, MethodId::of("test.Streams/Own")).unwrap();
+    assert_eq!(incoming.next(&context).unwrap_err().code, Code::Cancelled);
+}

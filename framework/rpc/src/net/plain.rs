@@ -124,17 +124,11 @@ impl PlainCallee {
     }
 
     pub(super) fn send(&mut self, call: CallId, message: StreamMessage) {
-        match self {
-            Self::Grpc(callee) => callee.send(call, message),
-            Self::Web(callee) => callee.send(call, message),
-        }
+        either!(self, callee => callee.send(call, message));
     }
 
     pub(super) fn begin_answer(&mut self, call: CallId, metadata: &[u8]) {
-        match self {
-            Self::Grpc(callee) => callee.begin_answer(call, metadata),
-            Self::Web(callee) => callee.begin_answer(call, metadata),
-        }
+        either!(self, callee => callee.begin_answer(call, metadata));
     }
 
     pub(super) fn consumed(&mut self, call: CallId, taken: Taken) {

@@ -182,17 +182,19 @@ impl Outbound {
         let _over_already = self.push(&mut Some(Item::End));
     }
 
-    /// Adds what `item` makes, if there is room for it; whether there was.
-    pub(super) fn push(&self, item: &mut Option<Item>) -> Result<bool, Status> {
+    /// Takes the item and adds it, unless nothing is sent any more; `None`, and the item left, while there is no room for it.
+    pub(super) fn push(&self, item: &mut Option<Item>) -> Option<Result<(), Status>> {
         let mut tells = false;
         let pushed = self.change(|state| {
             match &state.closed {
                 None => {}
-                Some(Err(why)) => return Err(why.clone()),
-                Some(Ok(())) => return Err(Status::new(Code::FailedPrecondition, "the stream was ended before")),
+                Some(Err(why)) => return Some(Err(why.clone())),
+                Some(Ok(())) => {
+                    return Some(Err(Status::new(Code::FailedPrecondition, "the stream was ended before")));
+                }
             }
             if state.unsent >= UNSENT_MOST && matches!(item, Some(Item::Message(_))) {
-                return Ok(false);
+                return None;
             }
             match item {
                 Some(Item::Message(message)) => state.unsent += message.body.len(),
@@ -201,7 +203,7 @@ impl Outbound {
             }
             state.items.extend(item.take());
             tells = !std::mem::replace(&mut state.is_told, true);
-            Ok(true)
+            Some(Ok(()))
         });
         if tells {
             critical(|| self.home.look());

@@ -98,7 +98,6 @@ impl EventLoop {
             task.missed = 0;
         }
         mailbox.received.set(task.received);
-        mailbox.own.set(task.invocation.context.id());
         mailbox.resumed.set(now);
         let learned = &methods[task.method];
         let mut turn = TaskTurn { clock, task, learned, pacing, inbox: &role.inbox, until: now };

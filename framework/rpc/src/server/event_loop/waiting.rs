@@ -68,9 +68,7 @@ impl EventLoop {
         if !promise.register(Waiter::Handler(inbox, wait)) {
             return false;
         }
-        if until < Time::MAX {
-            self.jobs.end_at(until, wait);
-        }
+        self.jobs.end_at(until, wait);
         true
     }
 
