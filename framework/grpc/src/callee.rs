@@ -26,9 +26,9 @@ use crate::message::Incoming;
 use crate::replies::Usual;
 use crate::settings::GrpcSettings;
 use crate::transport::PlainTransport;
-use greenwave_http2::{Connection, Reason, Role, Settings, Stream};
+use greenwave_http2::{Connection, Reason, Role, Sent, Settings, Stream};
 use greenwave_policy::{Budget, Time};
-use greenwave_proto::connection::CalleeEvent;
+use greenwave_proto::connection::{CalleeEvent, Volume};
 use greenwave_proto::limits::Limits;
 use greenwave_proto::wire::{CallId, MethodId};
 use greenwave_web::WebSettings;
@@ -295,9 +295,11 @@ impl GrpcCallee {
         if std::mem::take(&mut self.keeping.ended) {
             self.keeping.idle = now;
         }
-        while let Some((stream, bytes)) = self.http.next_sent() {
+        while let Some((stream, Sent { bytes, pieces })) = self.http.next_sent() {
             if let Some(slot) = self.find(stream) {
-                sink(CalleeEvent::Sent(call_in(slot, self.slots[usize::from(slot)].generation), bytes));
+                let call = call_in(slot, self.slots[usize::from(slot)].generation);
+                // A message is a piece.
+                sink(CalleeEvent::Sent(call, Volume { messages: pieces, bytes }));
             }
         }
         self.look_whether_over();

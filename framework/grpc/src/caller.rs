@@ -28,16 +28,16 @@ pub use load::{Load, Pushback};
 pub use settings::GrpcClientSettings;
 
 use crate::{Over, PlainTransport};
-use greenwave_http2::{Connection, OpenError, Role, Settings, Stream};
+use greenwave_http2::{Connection, OpenError, Role, Sent, Settings, Stream};
 use greenwave_policy::{ForwardDelay, Time};
 use greenwave_proto::MethodNames;
-use greenwave_proto::connection::{Finished, Going, Request, StreamEvent, StreamMessage, Taken};
+use greenwave_proto::connection::{Finished, Going, Request, StreamEvent, StreamMessage, Volume};
 use greenwave_proto::limits::Limits;
 use greenwave_proto::outcome::Outcome;
 use greenwave_proto::status::{Code, Reason, Status};
 use inflow::Inflow;
 use request::Writer;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -178,10 +178,6 @@ struct Open {
     progressed: Time,
     /// The one message of an answer that is no stream.
     body: Option<Vec<u8>>,
-    /// Bytes of the messages that were handed over and have not gone out, each with what precedes it.
-    unsent: VecDeque<usize>,
-    /// Of the first of these, how many are gone.
-    gone: usize,
     has_ended: bool,
 }
 
@@ -339,7 +335,7 @@ impl GrpcCaller {
     }
 
     /// Whoever made a call has taken so many of its answer's messages: as much more may come.
-    pub fn consumed(&mut self, token: usize, taken: Taken) {
+    pub fn consumed(&mut self, token: usize, taken: Volume) {
         let Some(Whereabouts::Slot(slot)) = self.whereabouts.get(&token) else { return };
         if let Some(call) = &mut self.calls[usize::from(*slot)] {
             let more = call.inflow.consumed(taken.bytes);
@@ -437,8 +433,6 @@ impl GrpcCaller {
             inflow: Inflow::new(self.settings.window as usize),
             progressed: now,
             body: None,
-            unsent: VecDeque::new(),
-            gone: 0,
             has_ended: ended || !streams,
         });
         if streams {
@@ -498,13 +492,11 @@ impl GrpcCaller {
 
     /// Says which messages have gone out.
     fn tell_sent(&mut self, sink: &mut dyn FnMut(CallerEvent)) {
-        while let Some((stream, bytes)) = self.http2.next_sent() {
-            let Some(Some(call)) = self.calls.get_mut(stream.slot()) else { continue };
-            let bytes = call.sent(bytes);
-            if bytes > 0 {
-                let token = call.request.token;
-                sink(CallerEvent::Streamed(StreamEvent::Sent { token, bytes }));
-            }
+        while let Some((stream, Sent { bytes, pieces })) = self.http2.next_sent() {
+            let Some(Some(call)) = self.calls.get(stream.slot()) else { continue };
+            // A message is a piece.
+            let (token, volume) = (call.request.token, Volume { messages: pieces, bytes });
+            sink(CallerEvent::Streamed(StreamEvent::Sent { token, volume }));
         }
     }
 }
@@ -516,22 +508,7 @@ impl Open {
     /// Sends a message. Its memory, if that is free again.
     fn send(&mut self, http2: &mut Connection, body: Vec<u8>, end: bool) -> Option<Vec<u8>> {
         let [a, b, c, d] = (body.len() as u32).to_be_bytes();
-        if self.request.terms.streams() {
-            self.unsent.push_back(PREFIX + body.len());
-        }
         http2.send(self.stream, &[0, a, b, c, d], body, end)
-    }
-
-    /// So many bytes have gone out. How many of those are of messages that have gone whole.
-    fn sent(&mut self, bytes: usize) -> usize {
-        self.gone += bytes;
-        let mut whole = 0;
-        while let Some(len) = self.unsent.front().copied().filter(|len| *len <= self.gone) {
-            self.gone -= len;
-            whole += len - PREFIX;
-            self.unsent.pop_front();
-        }
-        whole
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::{CallerEvent, GrpcCallee, GrpcCaller, GrpcClientSettings, GrpcSettings, GrpcSetup, Named, PlainTransport};
 use greenwave_policy::{Budget, Deadline, Time};
 use greenwave_proto::connection::{
-    Answer, Arrival, CalleeEvent, Extra, Request, StreamEvent, StreamMessage, Taken, Terms,
+    Answer, Arrival, CalleeEvent, Extra, Request, StreamEvent, StreamMessage, Terms, Volume,
 };
 use greenwave_proto::limits::Limits;
 use greenwave_proto::receipt::Receipt;
@@ -132,7 +132,7 @@ pub fn callee(steps: &[u8]) {
             9 if !calls.is_empty() => {
                 let call = calls[usize::from(steps.byte()) % calls.len()].call;
                 match steps.byte() % 3 {
-                    0 => callee.consumed(call, Taken::one(usize::from(steps.byte()))),
+                    0 => callee.consumed(call, Volume::one(usize::from(steps.byte()))),
                     1 => callee.begin_answer(call, &[1, b'y', 0, 1, b'1']),
                     _ => {
                         let body = vec![7; usize::from(steps.byte()) * 300];
@@ -160,8 +160,8 @@ pub fn callee(steps: &[u8]) {
             CalleeEvent::Message(call, _) | CalleeEvent::Ended(call) => {
                 assert!(calls.iter().any(|arrival| arrival.call == call && arrival.streams), "it doesn't stream");
             }
-            CalleeEvent::Sent(call, bytes) => {
-                assert!(bytes > 0 && calls.iter().any(|arrival| arrival.call == call), "it isn't open");
+            CalleeEvent::Sent(call, volume) => {
+                assert!(volume.cost() > 0 && calls.iter().any(|arrival| arrival.call == call), "it isn't open");
             }
             CalleeEvent::Refused | CalleeEvent::Withdrawn => {}
         };
@@ -256,7 +256,7 @@ pub fn caller(steps: &[u8]) {
                 over.push(token);
             }
             11 => caller.send(token, StreamMessage { body: vec![7; steps.byte().into()], deadline: Deadline::NEVER }),
-            12 if steps.byte() < 128 => caller.consumed(token, Taken { messages: 3, bytes: 100 }),
+            12 if steps.byte() < 128 => caller.consumed(token, Volume { messages: 3, bytes: 100 }),
             12 => caller.end_stream(token),
             _ => {
                 now = now + Duration::from_secs(u64::from(steps.byte() % 40));

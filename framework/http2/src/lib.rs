@@ -56,6 +56,7 @@ pub use fields::{Field, Fields, Header, Name};
 pub use hpack::Known;
 pub use reason::{Error, Reason};
 pub use settings::Settings;
+pub use streams::Sent;
 
 /// The bytes that a client begins with (RFC 9113, 3.4).
 pub const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";

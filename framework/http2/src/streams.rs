@@ -39,12 +39,21 @@ pub(crate) struct State {
     pub(crate) left: usize,
     /// Encoded, without what a block begins with.
     pub(crate) trailers: Vec<u8>,
-    /// Bytes that left since this was told last.
-    pub(crate) sent: usize,
+    /// What left since this was told last.
+    pub(crate) sent: Sent,
     /// Its place in the order of sending: the class, 255 if it has none, and its neighbours.
     pub(crate) class: u8,
     pub(crate) next: u16,
     pub(crate) previous: u16,
+}
+
+/// What has left of a stream's data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sent {
+    /// Bytes, without those of prefixes.
+    pub bytes: usize,
+    /// What was [sent](crate::Connection::send) at a time and has left whole.
+    pub pieces: usize,
 }
 
 /// Data to be sent.
@@ -110,7 +119,7 @@ impl Streams {
                 begun: 0,
                 left: 0,
                 trailers: Vec::new(),
-                sent: 0,
+                sent: Sent::default(),
                 class: u8::MAX,
                 next: NONE,
                 previous: NONE,
@@ -164,7 +173,8 @@ impl Streams {
         state.has_trailers = false;
         state.has_sent_end = false;
         state.reports = false;
-        (state.consumed, state.begun, state.left, state.sent) = (0, 0, 0, 0);
+        (state.consumed, state.begun, state.left) = (0, 0, 0);
+        state.sent = Sent::default();
         state.announced = None;
         state.queue.clear();
         state.trailers.clear();

@@ -3,7 +3,7 @@
 mod memory;
 
 use bytes::Bytes;
-use greenwave_http2::{Connection, Event, Header, Name, Reason, Role, Settings, Stream};
+use greenwave_http2::{Connection, Event, Header, Name, Reason, Role, Sent, Settings, Stream};
 use h2::client::{self, ResponseFuture, SendRequest};
 use h2::{RecvStream, SendStream};
 use http::{HeaderMap, Request};
@@ -285,7 +285,7 @@ fn what_was_sent_is_told() {
     pair.server.respond(stream, &[Header::Plain(b":status", b"200"), Header::Plain(b"x-one", b"1")], false);
     assert!(pair.server.send(stream, b"", some(50_000), false).is_none());
     pair.run();
-    assert_eq!(pair.server.next_sent(), Some((stream, 20_000)));
+    assert_eq!(pair.server.next_sent(), Some((stream, Sent { bytes: 20_000, pieces: 0 })));
     assert_eq!((pair.server.next_sent(), pair.server.queued(stream), pair.server.unsent()), (None, 30_000, 30_000));
     pair.server.send(stream, b"", Vec::new(), true);
     assert_eq!(pair.outcome(&mut response).0, some(50_000));

@@ -30,7 +30,7 @@ use dialer::Dialer;
 use endpoint::Endpoint;
 use ends::{End, Ends, Peer};
 use greenwave_policy::Time;
-use greenwave_proto::connection::{Answer, Arrival, Finished, Link, StreamEvent, StreamMessage, Taken};
+use greenwave_proto::connection::{Answer, Arrival, Finished, Link, StreamEvent, StreamMessage, Volume};
 use greenwave_proto::outcome::Outcome;
 use greenwave_verbs::{
     AcceptMode, Address, Backend, Choice, Close, CompletionQueue, DetachedEndpoint, EndpointId, Event as QueueEvent,
@@ -72,8 +72,8 @@ pub(crate) enum News {
     Message(StreamMessage),
     /// The request's end.
     Ended,
-    /// So many bytes of its answer's messages have gone out.
-    Sent(usize),
+    /// So much of its answer's messages has gone out.
+    Sent(Volume),
 }
 
 /// The connections of one thread.
@@ -259,7 +259,7 @@ impl Net {
     }
 
     /// So many of a call's messages were taken by whoever serves it.
-    pub(crate) fn consumed(&mut self, key: PeerKey, call: CallId, taken: Taken) {
+    pub(crate) fn consumed(&mut self, key: PeerKey, call: CallId, taken: Volume) {
         match self.ends.peer(key).map(|peer| &mut peer.end) {
             Some(End::Callee(callee)) => callee.consumed(call, taken),
             Some(End::Plain(callee)) => callee.consumed(call, taken),

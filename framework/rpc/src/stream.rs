@@ -53,7 +53,7 @@ use crate::status::{Code, Status};
 use crate::wait::wait;
 use crate::waiter::Waiter;
 use greenwave_policy::{Budget, Deadline};
-use greenwave_proto::connection::{StreamMessage, Taken};
+use greenwave_proto::connection::{StreamMessage, Volume};
 use greenwave_quanta::critical;
 use std::sync::{Arc, Mutex};
 use std::task::{Context as TaskContext, Poll};
@@ -201,7 +201,7 @@ impl Drop for Taking {
         let _dropped = self.0.change(|state| {
             state.is_left = true;
             let messages = std::mem::take(&mut state.messages);
-            messages.iter().for_each(|message| state.taken += Taken::one(message.body.len()));
+            messages.iter().for_each(|message| state.taken += Volume::one(message.body.len()));
             tells = !std::mem::replace(&mut state.is_told, true);
             messages
         });

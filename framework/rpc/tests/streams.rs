@@ -10,6 +10,7 @@ use std::time::Duration;
 
 const ECHO: MethodId = MethodId::of("test.Streams/Echo");
 const COUNT: MethodId = MethodId::of("test.Streams/Count");
+const POUR: MethodId = MethodId::of("test.Streams/Pour");
 const SUM: MethodId = MethodId::of("test.Streams/Sum");
 const STUCK: MethodId = MethodId::of("test.Streams/Stuck");
 const UNARY: MethodId = MethodId::of("test.Streams/Unary");
@@ -42,7 +43,7 @@ fn echo(context: &Context, incoming: &mut Incoming, outgoing: &mut Outgoing) -> 
 }
 
 fn router(seen: &Arc<Seen>) -> Router {
-    let (echoing, counting, stuck) = (Arc::clone(seen), Arc::clone(seen), Arc::clone(seen));
+    let [echoing, counting, pouring, stuck] = [0; 4].map(|_| Arc::clone(seen));
     Router::new()
         .streaming("test.Streams/Echo", move |context, mut incoming, mut outgoing| {
             echoing.note(echo(context, &mut incoming, &mut outgoing))
@@ -55,6 +56,13 @@ fn router(seen: &Arc<Seen>) -> Router {
                 counting.sent.fetch_add(1, Ordering::SeqCst);
             }
             Ok(())
+        })
+        .streaming("test.Streams/Pour", move |context, incoming, mut outgoing| {
+            drop(incoming);
+            loop {
+                outgoing.send(context, Vec::new())?;
+                pouring.sent.fetch_add(1, Ordering::SeqCst);
+            }
         })
         .streaming("test.Streams/Sum", |context, mut incoming, mut outgoing| {
             let mut sum = 0_u64;
@@ -140,6 +148,20 @@ fn a_handler_waits_for_a_client_that_does_not_take_what_it_sends() {
         assert!(ahead <= 2 + (256 + 256 + 32) / 64 * 2, "{ahead} messages were sent ahead");
     }
     assert_eq!(incoming.next(&context), Ok(None));
+}
+
+/// What holds memory is counted, and not the bytes alone.
+#[test]
+fn empty_messages_wait_as_others_do() {
+    let (_server, channel, seen) = start(ServerConfig::default());
+    let context = context();
+    let (_outgoing, mut incoming) = channel.open(&context, POUR).unwrap();
+    for taken in 0..100_000 {
+        assert_eq!(incoming.next(&context).unwrap(), Some(Vec::new()));
+        let ahead = seen.sent.load(Ordering::SeqCst).saturating_sub(taken + 1);
+        // As above: each counts for 64 bytes. Of what has left, the last 16 KiB may not have been told of.
+        assert!(ahead <= 2 + ((256 + 256 + 32 + 16) << 10) / 64, "{ahead} messages were sent ahead");
+    }
 }
 
 #[test]

@@ -21,6 +21,7 @@ use crate::call::Call;
 use crate::head::{Body, HEAD_MOST};
 use crate::settings::WebSettings;
 use crate::style::Style;
+use answering::Unsent;
 use greenwave_policy::Time;
 use greenwave_proto::connection::{Arrival, CalleeEvent};
 use greenwave_proto::limits::Limits;
@@ -154,8 +155,8 @@ enum Exchange {
         bare: bool,
         /// Whether messages of a stream, or what precedes them, were sent.
         has_begun: bool,
-        /// Bytes of such messages whose leaving was not told of.
-        streamed: usize,
+        /// Such messages whose leaving was not told of.
+        streamed: Unsent,
     },
     /// Answered without being a call.
     Told {

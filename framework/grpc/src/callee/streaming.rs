@@ -4,7 +4,7 @@ use super::receiving::too_much;
 use super::{GrpcCallee, NONE, Reading, STREAM_WINDOW, Slot, call_in};
 use crate::message::more_than_one;
 use greenwave_policy::Deadline;
-use greenwave_proto::connection::{CalleeEvent, StreamMessage, Taken};
+use greenwave_proto::connection::{CalleeEvent, StreamMessage, Volume};
 use greenwave_proto::status::{Code, Status};
 use greenwave_proto::wire::{CallId, MESSAGE_COST};
 
@@ -73,7 +73,7 @@ impl GrpcCallee {
 
     /// Whoever serves a call has taken so many of its request's messages: as much more may come. The stream's window is kept
     /// closed while more than half of one is not taken; a message that is longer comes in all the same.
-    pub fn consumed(&mut self, call: CallId, taken: Taken) {
+    pub fn consumed(&mut self, call: CallId, taken: Volume) {
         let Some(slot) = self.open_slot(call) else { return };
         let there = &mut self.slots[usize::from(slot)];
         self.held -= there.take_untaken(taken.messages);

@@ -7,7 +7,7 @@ use super::*;
 use crate::Named;
 use bytes::Bytes;
 use greenwave_policy::Deadline;
-use greenwave_proto::connection::Taken;
+use greenwave_proto::connection::Volume;
 use greenwave_proto::connection::{Answer, Arrival, Extra, StreamMessage};
 use greenwave_proto::receipt::Receipt;
 use greenwave_proto::status::{Code, Status};
@@ -530,11 +530,15 @@ fn messages_of_a_stream_come_one_by_one_and_go_out_one_by_one() {
         stream.send_data(framed(b"two").slice(6..), true).unwrap();
         pair.run();
         assert!(
-            matches!(&pair.events[..], [CalleeEvent::Sent(_, 8), CalleeEvent::Message(_, last), CalleeEvent::Ended(it)]
+            matches!(&pair.events[..], [CalleeEvent::Sent(_, Volume { messages: 1, bytes: 3 }), CalleeEvent::Message(_, last), CalleeEvent::Ended(it)]
             if last.body == b"two" && *it == call)
                 || matches!(
                     &pair.events[..],
-                    [CalleeEvent::Message(..), CalleeEvent::Ended(_), CalleeEvent::Sent(_, 8)]
+                    [
+                        CalleeEvent::Message(..),
+                        CalleeEvent::Ended(_),
+                        CalleeEvent::Sent(_, Volume { messages: 1, bytes: 3 })
+                    ]
                 )
         );
         pair.callee.send(call, message(b"no"));
@@ -607,14 +611,14 @@ fn a_stream_is_not_sent_more_than_is_taken_and_long_messages_pass() {
     assert!(count * each <= 3 * STREAM_WINDOW as usize / 2 && count > 0, "{count}");
     let mut taken = 0;
     while count < 20 {
-        pair.callee.consumed(call, Taken { messages: count - taken, bytes: (count - taken) * each });
+        pair.callee.consumed(call, Volume { messages: count - taken, bytes: (count - taken) * each });
         taken = count;
         pair.run();
         let more = messages(&mut pair).len();
         assert!(more > 0, "it goes on after {count}");
         count += more;
     }
-    pair.callee.consumed(call, Taken { messages: count - taken, bytes: (count - taken) * each });
+    pair.callee.consumed(call, Volume { messages: count - taken, bytes: (count - taken) * each });
     stream.send_data(framed(&vec![7; 5_000_000]), true).unwrap();
     pair.run();
     assert_eq!(messages(&mut pair)[0].len(), 5_000_000);
@@ -632,7 +636,7 @@ fn empty_messages_stay_with_the_peer_until_they_are_taken() {
     let mut count = messages(&mut pair).len();
     assert!(count < 1_000_000, "{count}");
     for _ in 0..count {
-        pair.callee.consumed(call, Taken::one(0));
+        pair.callee.consumed(call, Volume::one(0));
     }
     pair.run();
     count = messages(&mut pair).len();
@@ -686,7 +690,7 @@ fn who_reads_a_stream_slowly_is_waited_for() {
     let arrival = pair.arrived().unwrap();
     pair.callee.send(arrival.call, message(&[7; 100]));
     pair.run();
-    assert!(matches!(pair.events[..], [CalleeEvent::Sent(_, 10)]));
+    assert!(matches!(pair.events[..], [CalleeEvent::Sent(_, Volume { messages: 0, bytes: 5 })]));
     assert_eq!(pair.callee.next_timeout(), Time::MAX);
     pair.answer(&arrival, Ok(Vec::new()));
     assert!(pair.callee.next_timeout() < Time::MAX, "nobody waits for it any more but HTTP/2");

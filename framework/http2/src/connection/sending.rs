@@ -5,7 +5,7 @@ use crate::fields::Header;
 use crate::frame::{self, HEAD, flag, kind};
 use crate::reason::Reason;
 use crate::settings::WINDOW_MOST;
-use crate::streams::{Ended, Piece};
+use crate::streams::{Ended, Piece, Sent};
 
 /// The most of data that goes into a frame, whatever the peer would take: others wait for it.
 const FRAME_DATA: usize = 16 << 10;
@@ -104,9 +104,9 @@ impl Connection {
         }
     }
 
-    /// A stream of which data has left its queue, and how many bytes since this was last told.
+    /// A stream of which data has left its queue, and how much since this was last told.
     #[inline]
-    pub fn next_sent(&mut self) -> Option<(Stream, usize)> {
+    pub fn next_sent(&mut self) -> Option<(Stream, Sent)> {
         while let Some(stream) = self.sent.pop() {
             if let Some(state) = self.streams.state_mut(stream) {
                 return Some((stream, std::mem::take(&mut state.sent)));
@@ -191,7 +191,7 @@ impl Connection {
             self.out.extend_from_slice(&frame::head(len, kind::DATA, flags, stream.id));
             self.out.extend_from_slice(prefix);
             self.out.extend_from_slice(&data);
-            self.note_sent(stream, len);
+            self.note_sent(stream, Sent { bytes: data.len(), pieces: usize::from(len > 0) });
             if end {
                 self.end_sending(stream);
             }
@@ -258,7 +258,7 @@ impl Connection {
         let is_last = state.left == 0 && state.is_ending;
         let flags = if is_last && !state.has_trailers { flag::END_STREAM } else { 0 };
         self.out.extend_from_slice(&frame::head(len, kind::DATA, flags, stream.id));
-        let mut rest = len;
+        let (mut rest, mut sent) = (len, Sent::default());
         while let Some(piece) = state.queue.front() {
             let (prefix, body) = piece.from(state.begun);
             let of_prefix = prefix.len().min(rest);
@@ -266,19 +266,21 @@ impl Connection {
             self.out.extend_from_slice(&prefix[..of_prefix]);
             self.out.extend_from_slice(&body[..of_body]);
             rest -= of_prefix + of_body;
+            sent.bytes += of_body;
             state.begun += of_prefix + of_body;
             if state.begun < piece.len() {
                 break;
             }
             state.queue.pop_front();
             state.begun = 0;
+            sent.pieces += 1;
         }
         if state.left > 0 && state.outgoing > 0 {
             self.order.went_down(&mut self.streams.slots, slot);
         } else {
             self.order.take(&mut self.streams.slots, slot);
         }
-        self.note_sent(stream, len);
+        self.note_sent(stream, sent);
         self.count_useful();
         if is_last {
             let state = &mut self.streams.slots[usize::from(slot)];
@@ -293,13 +295,14 @@ impl Connection {
     }
 
     #[inline]
-    fn note_sent(&mut self, stream: Stream, len: usize) {
+    fn note_sent(&mut self, stream: Stream, sent: Sent) {
         let state = &mut self.streams.slots[stream.slot()];
-        if state.reports {
-            if state.sent == 0 {
+        if state.reports && sent != Sent::default() {
+            if state.sent == Sent::default() {
                 self.sent.push(stream);
             }
-            state.sent += len;
+            state.sent.bytes += sent.bytes;
+            state.sent.pieces += sent.pieces;
         }
     }
 

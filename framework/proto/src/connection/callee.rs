@@ -20,7 +20,7 @@ mod special;
 use super::assembly::{Assembly, Discarding};
 use super::link::Link;
 use super::slot_of;
-use super::stream::{Extra, StreamMessage};
+use super::stream::{Extra, StreamMessage, Volume};
 use super::violation::Violation;
 use crate::coding::Coding;
 use crate::receipt::Receipt;
@@ -107,8 +107,8 @@ pub enum CalleeEvent {
     Message(CallId, StreamMessage),
     /// The request of such a call has ended.
     Ended(CallId),
-    /// So many bytes of an open call's messages have gone out since the last of these.
-    Sent(CallId, usize),
+    /// So much of an open call's messages has gone out since the last of these.
+    Sent(CallId, Volume),
     /// A call was answered with a refusal at once.
     Refused,
     /// The caller of a call that was not there yet took it back; that was answered.

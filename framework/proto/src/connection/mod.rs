@@ -24,7 +24,7 @@ pub use callee::{Answer, Arrival, Callee, CalleeEvent};
 pub use caller::{Caller, Finished, Going};
 pub use link::{Absolute, Link, Setup};
 pub use request::{Request, Terms};
-pub use stream::{Extra, StreamEvent, StreamMessage, Taken};
+pub use stream::{Extra, StreamEvent, StreamMessage, Volume};
 pub use violation::Violation;
 
 use crate::wire::CallId;

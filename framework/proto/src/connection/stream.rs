@@ -40,25 +40,25 @@ pub enum StreamEvent {
         /// The message.
         message: StreamMessage,
     },
-    /// So many bytes of the request's messages have gone out since the last of these.
+    /// So much of the request's messages has gone out since the last of these.
     Sent {
         /// The call, by its maker's name.
         token: usize,
-        /// Bytes.
-        bytes: usize,
+        /// The messages that have gone whole, and the bytes of those and of others.
+        volume: Volume,
     },
 }
 
-/// Messages of a stream that whoever it is for has taken.
+/// How much of a stream: messages, and bytes of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Taken {
+pub struct Volume {
     /// How many.
     pub messages: usize,
     /// Their bytes.
     pub bytes: usize,
 }
 
-impl Taken {
+impl Volume {
     /// A message of so many bytes.
     pub const fn one(bytes: usize) -> Self {
         Self { messages: 1, bytes }
@@ -70,7 +70,15 @@ impl Taken {
     }
 }
 
-impl std::ops::AddAssign for Taken {
+impl std::ops::SubAssign for Volume {
+    /// None of the two falls below 0.
+    fn sub_assign(&mut self, less: Self) {
+        self.messages = self.messages.saturating_sub(less.messages);
+        self.bytes = self.bytes.saturating_sub(less.bytes);
+    }
+}
+
+impl std::ops::AddAssign for Volume {
     fn add_assign(&mut self, more: Self) {
         self.messages += more.messages;
         self.bytes += more.bytes;

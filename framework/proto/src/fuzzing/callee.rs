@@ -2,7 +2,7 @@
 
 use super::bytes::Bytes;
 use super::peer::Peer;
-use crate::connection::Taken;
+use crate::connection::Volume;
 use crate::connection::{Absolute, Answer, Callee, CalleeEvent, Extra, Link, Setup, StreamMessage};
 use crate::limits::Limits;
 use crate::memory::Memory;
@@ -138,7 +138,7 @@ impl Driven {
         let Some(&call) = self.arrived.get(at) else { return };
         let len = [0, 1, 100, 3000, 20_000][bytes.below(5)];
         match bytes.below(4) {
-            0 => self.callee.consumed(call, Taken::one(len)),
+            0 => self.callee.consumed(call, Volume::one(len)),
             1 => self.callee.begin_answer(call, b"\x01k\x01\x00v"),
             _ => self.callee.send(call, StreamMessage { body: vec![7; len], deadline: Deadline::NEVER }),
         }

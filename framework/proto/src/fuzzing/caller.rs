@@ -2,7 +2,7 @@
 
 use super::bytes::Bytes;
 use super::peer::Peer;
-use crate::connection::Taken;
+use crate::connection::Volume;
 use crate::connection::{Caller, Finished, Link, Request, Setup, StreamEvent, StreamMessage, Terms};
 use crate::context::Context;
 use crate::limits::Limits;
@@ -110,7 +110,7 @@ impl Driven {
         let len = [0, 1, 100, 3000, 20_000][bytes.below(5)];
         match bytes.below(8) {
             0 => self.caller.end_stream(token),
-            1..4 => self.caller.consumed(token, Taken::one(len)),
+            1..4 => self.caller.consumed(token, Volume::one(len)),
             _ => self.caller.send(token, StreamMessage { body: vec![3; len], deadline: Deadline::NEVER }),
         }
     }

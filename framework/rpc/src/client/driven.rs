@@ -192,7 +192,7 @@ impl Driven {
             StreamEvent::Began { metadata, .. } => streams.inbound.begin(metadata),
             // What nobody takes any more is taken back, which its maker has asked for.
             StreamEvent::Message { message, .. } => _ = streams.inbound.push(message),
-            StreamEvent::Sent { bytes, .. } => streams.outbound.sent(bytes),
+            StreamEvent::Sent { volume, .. } => streams.outbound.sent(volume),
         }
     }
 

@@ -35,7 +35,7 @@ enum Stage {
     #[default]
     Pending,
     Done(Outcome),
-    Taken,
+    Volume,
 }
 
 /// Why a waiting thread goes on.
@@ -136,9 +136,9 @@ impl Oneshot {
 impl State {
     fn take(&mut self) -> Option<Outcome> {
         let Stage::Done(_) = self.stage else { return None };
-        match std::mem::replace(&mut self.stage, Stage::Taken) {
+        match std::mem::replace(&mut self.stage, Stage::Volume) {
             Stage::Done(outcome) => Some(outcome),
-            Stage::Pending | Stage::Taken => None,
+            Stage::Pending | Stage::Volume => None,
         }
     }
 }

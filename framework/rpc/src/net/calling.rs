@@ -4,7 +4,7 @@ use super::{Event, Route};
 use crate::status::Status;
 use greenwave_grpc::{CallerEvent, GrpcCaller, GrpcSetup, Unsent};
 use greenwave_policy::Time;
-use greenwave_proto::connection::{Caller, Going, StreamMessage, Taken};
+use greenwave_proto::connection::{Caller, Going, StreamMessage, Volume};
 
 /// An end of a connection that makes calls.
 pub(crate) trait CallingEnd {
@@ -26,7 +26,7 @@ pub(crate) trait CallingEnd {
     fn end_stream(&mut self, token: usize);
 
     /// So many of an answer's messages were taken.
-    fn consumed(&mut self, token: usize, taken: Taken);
+    fn consumed(&mut self, token: usize, taken: Volume);
 
     /// Calls that are not finished.
     fn unfinished(&self) -> usize;
@@ -74,7 +74,7 @@ impl CallingEnd for Caller {
         self.end_stream(token);
     }
 
-    fn consumed(&mut self, token: usize, taken: Taken) {
+    fn consumed(&mut self, token: usize, taken: Volume) {
         self.consumed(token, taken);
     }
 
@@ -130,7 +130,7 @@ impl CallingEnd for GrpcCaller {
         self.end_stream(token);
     }
 
-    fn consumed(&mut self, token: usize, taken: Taken) {
+    fn consumed(&mut self, token: usize, taken: Volume) {
         self.consumed(token, taken);
     }
 

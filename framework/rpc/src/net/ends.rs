@@ -412,7 +412,7 @@ pub(super) fn tell(key: PeerKey, event: Option<CalleeEvent>, events: &mut Vec<Ev
         Some(CalleeEvent::Cancelled(call, task)) => events.push(Event::Cancelled(key, call, task)),
         Some(CalleeEvent::Message(call, message)) => events.push(Event::Streamed(key, call, News::Message(message))),
         Some(CalleeEvent::Ended(call)) => events.push(Event::Streamed(key, call, News::Ended)),
-        Some(CalleeEvent::Sent(call, bytes)) => events.push(Event::Streamed(key, call, News::Sent(bytes))),
+        Some(CalleeEvent::Sent(call, volume)) => events.push(Event::Streamed(key, call, News::Sent(volume))),
         Some(CalleeEvent::Refused) => counters.refused.add(1),
         Some(CalleeEvent::Withdrawn) => counters.cancelled.add(1),
         None => {}

@@ -10,7 +10,7 @@ use crate::wire::CallId;
 use greenwave_grpc::{GrpcCallee, PREFACE};
 use greenwave_policy::Time;
 use greenwave_proto::PlainTransport;
-use greenwave_proto::connection::Taken;
+use greenwave_proto::connection::Volume;
 use greenwave_proto::connection::{Answer, CalleeEvent, StreamMessage};
 use greenwave_verbs::{Close, EndpointId, VerbsError};
 use greenwave_web::{PREFACES, WebCallee};
@@ -131,7 +131,7 @@ impl PlainCallee {
         either!(self, callee => callee.begin_answer(call, metadata));
     }
 
-    pub(super) fn consumed(&mut self, call: CallId, taken: Taken) {
+    pub(super) fn consumed(&mut self, call: CallId, taken: Volume) {
         match self {
             Self::Grpc(callee) => callee.consumed(call, taken),
             Self::Web(_) => {}

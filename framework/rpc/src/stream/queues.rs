@@ -4,12 +4,12 @@ use super::Tail;
 use crate::local::Pending;
 use crate::status::{Code, Status};
 use crate::waiter::Waiter;
-use greenwave_proto::connection::{StreamMessage, Taken};
+use greenwave_proto::connection::{StreamMessage, Volume};
 use greenwave_quanta::critical;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Bytes of messages that may wait to be sent before a sender has to wait.
+/// How much may wait to be sent before a sender has to wait, as a window counts it.
 const UNSENT_MOST: usize = 256 << 10;
 
 /// What is taken before the loop is told so, as a window counts it. Less than half of what a peer may send ahead.
@@ -32,7 +32,7 @@ pub(super) struct Arrived {
     /// How it ended, once nothing more comes.
     pub(super) end: Option<Result<Tail, Status>>,
     /// Messages that were taken since the loop was told.
-    pub(super) taken: Taken,
+    pub(super) taken: Volume,
     /// Nobody takes anything any more.
     pub(super) is_left: bool,
     pub(super) is_told: bool,
@@ -48,8 +48,8 @@ pub(crate) struct Outbound {
 #[derive(Default)]
 pub(super) struct Leaving {
     items: VecDeque<Item>,
-    /// Bytes of messages that have not gone out.
-    unsent: usize,
+    /// Messages that have not gone out whole, and what of their bytes has not.
+    unsent: Volume,
     /// Nothing is sent any more: by the sender's own word, or as the call is over, and how.
     closed: Option<Result<(), Status>>,
     is_told: bool,
@@ -80,11 +80,11 @@ impl Inbound {
     }
 
     /// A message has come. What it was is said if nobody will take it.
-    pub(crate) fn push(&self, message: StreamMessage) -> Option<Taken> {
+    pub(crate) fn push(&self, message: StreamMessage) -> Option<Volume> {
         let mut refused = None;
         self.bring(|state| {
             if state.is_left {
-                refused = Some(Taken::one(message.body.len()));
+                refused = Some(Volume::one(message.body.len()));
             } else {
                 state.messages.push_back(message);
             }
@@ -109,7 +109,7 @@ impl Inbound {
     }
 
     /// Messages that were taken since the loop last asked.
-    pub(crate) fn taken(&self) -> Taken {
+    pub(crate) fn taken(&self) -> Volume {
         self.change(|state| {
             state.is_told = false;
             std::mem::take(&mut state.taken)
@@ -121,7 +121,7 @@ impl Inbound {
         let mut tells = false;
         let next = self.change(|state| match (state.messages.pop_front(), &state.end) {
             (Some(message), _) => {
-                state.taken += Taken::one(message.body.len());
+                state.taken += Volume::one(message.body.len());
                 tells = state.taken.cost() >= TAKEN_LEAST && !std::mem::replace(&mut state.is_told, true);
                 Some(Ok(Some(message)))
             }
@@ -145,6 +145,12 @@ impl Pending for Inbound {
     }
 }
 
+impl Leaving {
+    fn has_room(&self) -> bool {
+        self.unsent.cost() < UNSENT_MOST
+    }
+}
+
 impl Outbound {
     pub(super) fn change<R>(&self, change: impl FnOnce(&mut Leaving) -> R) -> R {
         critical(|| change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner)))
@@ -158,11 +164,11 @@ impl Outbound {
         })
     }
 
-    /// So many bytes of messages have gone out.
-    pub(crate) fn sent(&self, bytes: usize) {
+    /// So much has gone out.
+    pub(crate) fn sent(&self, volume: Volume) {
         let waiter = self.change(|state| {
-            state.unsent = state.unsent.saturating_sub(bytes);
-            if state.unsent < UNSENT_MOST { std::mem::take(&mut state.waiter) } else { Waiter::Nobody }
+            state.unsent -= volume;
+            if state.has_room() { std::mem::take(&mut state.waiter) } else { Waiter::Nobody }
         });
         waiter.wake();
     }
@@ -193,11 +199,11 @@ impl Outbound {
                     return Some(Err(Status::new(Code::FailedPrecondition, "the stream was ended before")));
                 }
             }
-            if state.unsent >= UNSENT_MOST && matches!(item, Some(Item::Message(_))) {
+            if !state.has_room() && matches!(item, Some(Item::Message(_))) {
                 return None;
             }
             match item {
-                Some(Item::Message(message)) => state.unsent += message.body.len(),
+                Some(Item::Message(message)) => state.unsent += Volume::one(message.body.len()),
                 Some(Item::End) => state.closed = Some(Ok(())),
                 _ => {}
             }
@@ -215,7 +221,7 @@ impl Outbound {
 impl Pending for Outbound {
     fn register(&self, waiter: Waiter) -> bool {
         let (registered, _dropped) = self.change(|state| {
-            let is_free = state.unsent < UNSENT_MOST || state.closed.is_some();
+            let is_free = state.has_room() || state.closed.is_some();
             if is_free { (false, waiter) } else { (true, std::mem::replace(&mut state.waiter, waiter)) }
         });
         registered

@@ -3,9 +3,10 @@
 use super::{Exchange, Over, Reading, WebCallee};
 use crate::call::failed;
 use crate::response::{Response, phrase};
-use greenwave_proto::connection::{Answer, CalleeEvent, StreamMessage};
+use greenwave_proto::connection::{Answer, CalleeEvent, StreamMessage, Volume};
 use greenwave_proto::status::Code;
 use greenwave_proto::wire::CallId;
+use std::collections::VecDeque;
 use std::io::Write as _;
 
 impl WebCallee {
@@ -63,14 +64,18 @@ impl WebCallee {
         self.begin_answer(call, &[]);
         let own = self.over.is_none() && self.generation > 0 && call == self.call();
         let len = message.body.len();
-        let Some(Exchange::Open { style, has_begun: true, streamed, .. }) =
+        let Some(Exchange::Open { style, has_begun: true, .. }) =
             self.exchanges.front_mut().filter(|_| own && u32::try_from(len).is_ok())
         else {
             return;
         };
-        *streamed += len;
         let parts = style.message(message.body);
+        let before = self.unsent;
         self.put_chunk(parts);
+        let chunk = self.unsent - before;
+        if let Some(Exchange::Open { streamed, .. }) = self.exchanges.front_mut() {
+            streamed.add(chunk, len);
+        }
     }
 
     /// Sends a chunk, whose bytes are not copied.
@@ -86,10 +91,8 @@ impl WebCallee {
     pub(super) fn tell_sent(&mut self, sink: &mut dyn FnMut(CalleeEvent)) {
         let (unsent, call) = (self.unsent, self.call());
         let Some(Exchange::Open { streamed, .. }) = self.exchanges.front_mut() else { return };
-        // What is unsent may be what lies around the messages; that is sent before long.
-        let left = (*streamed).min(unsent);
-        let sent = std::mem::replace(streamed, left) - left;
-        if sent > 0 {
+        let sent = streamed.left(unsent);
+        if sent.messages > 0 {
             sink(CalleeEvent::Sent(call, sent));
         }
     }
@@ -118,6 +121,33 @@ impl WebCallee {
             let told = failed(408, Code::DeadlineExceeded, "the request took too long to arrive");
             self.put(whole(&told, false, false));
         }
+    }
+}
+
+/// Messages of a stream that are on their way out.
+#[derive(Default)]
+pub(super) struct Unsent {
+    /// The bytes of each one's chunk, and its own.
+    messages: VecDeque<(usize, usize)>,
+    /// The bytes of these chunks.
+    chunks: usize,
+}
+
+impl Unsent {
+    fn add(&mut self, chunk: usize, message: usize) {
+        self.messages.push_back((chunk, message));
+        self.chunks += chunk;
+    }
+
+    /// Which of them are gone whole, as so many bytes of the connection's are unsent.
+    fn left(&mut self, unsent: usize) -> Volume {
+        let mut gone = Volume::default();
+        while let Some((chunk, message)) = self.messages.front().filter(|(chunk, _)| self.chunks - chunk >= unsent) {
+            self.chunks -= chunk;
+            gone += Volume::one(*message);
+            self.messages.pop_front();
+        }
+        gone
     }
 }
 

@@ -1,5 +1,6 @@
 //! How requests come in.
 
+use super::answering::Unsent;
 use super::answering::whole;
 use super::{AHEAD_MOST, Exchange, Hands, OUTPUT_MOST, Over, PASSED_MOST, Reading, Ready, STEP, WebCallee};
 use crate::call::{Asked, Call, Message, failed, read as read_call};
@@ -72,7 +73,7 @@ impl WebCallee {
                     let Ready { mut arrival, style, keep, bare } = *ready;
                     self.generation = self.generation.checked_add(1).unwrap_or(1);
                     arrival.call = self.call();
-                    let (task, has_begun, streamed) = (None, false, 0);
+                    let (task, has_begun, streamed) = (None, false, Unsent::default());
                     self.exchanges.push_front(Exchange::Open { style, task, keep, bare, has_begun, streamed });
                     return (hands.sink)(CalleeEvent::Arrived(arrival));
                 }

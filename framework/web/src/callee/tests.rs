@@ -2,7 +2,7 @@
 
 use super::*;
 use greenwave_policy::Deadline;
-use greenwave_proto::connection::{Answer, Extra, StreamMessage};
+use greenwave_proto::connection::{Answer, Extra, StreamMessage, Volume};
 use greenwave_proto::receipt::Receipt;
 use greenwave_proto::status::{Code, Status};
 use greenwave_proto::wire::MethodId;
@@ -35,15 +35,15 @@ struct Served {
     now: Time,
     calls: Vec<Arrival>,
     refused: usize,
-    /// Bytes of streams' messages that have left.
-    sent: usize,
+    /// Streams' messages that have left.
+    sent: Volume,
 }
 
 impl Served {
     fn new(limits: Limits, settings: WebSettings) -> Self {
         let wire = Wire { bytes: Vec::new(), room: usize::MAX };
         let callee = WebCallee::new(&limits, settings, Time::ZERO);
-        Self { callee, wire, now: Time::ZERO, calls: Vec::new(), refused: 0, sent: 0 }
+        Self { callee, wire, now: Time::ZERO, calls: Vec::new(), refused: 0, sent: Volume::default() }
     }
 
     fn usual() -> Self {
@@ -63,7 +63,7 @@ impl Served {
         let Self { callee, wire, calls, refused, now, sent } = self;
         let Ok(()) = callee.transmit(*now, wire, &mut |event| match event {
             CalleeEvent::Arrived(arrival) => calls.push(arrival),
-            CalleeEvent::Sent(_, bytes) => *sent += bytes,
+            CalleeEvent::Sent(_, volume) => *sent += volume,
             _ => *refused += 1,
         });
         let open = self.callee.open_calls().count();
@@ -367,10 +367,10 @@ fn a_stream_of_answers_comes_in_chunks_and_its_sender_hears_what_has_left() {
     served.callee.send(call, message(b"abc"));
     served.wire.room = head.len() + 5;
     served.transmit();
-    assert_eq!(served.sent, 0);
+    assert_eq!(served.sent, Volume::default());
     served.wire.room = usize::MAX;
     served.transmit();
-    assert_eq!((served.said(), served.sent), (format!("{head}8\r\n\0\0\0\0\u{3}abc\r\n"), 3));
+    assert_eq!((served.said(), served.sent), (format!("{head}8\r\n\0\0\0\0\u{3}abc\r\n"), Volume::one(3)));
     let (receipt, deadline) = (Receipt::default(), Deadline::NEVER);
     served.callee.answer(Answer { call, result: Ok(Vec::new()), receipt, deadline, extra: extra(true) });
     served.transmit();

@@ -2,7 +2,7 @@
 //! before their answer.
 
 use super::{Answer, Callee, CalleeEvent, NO_TASK, Slot, known};
-use crate::connection::Taken;
+use crate::connection::Volume;
 use crate::connection::link::Piece;
 use crate::connection::slot_of;
 use crate::connection::stream::{Inflow, StreamMessage, cost};
@@ -282,7 +282,7 @@ impl Callee {
 
     /// Whoever serves a call has taken so many bytes of its request's messages: as much more may come. An empty message that
     /// is taken alone is told of by a 0.
-    pub fn consumed(&mut self, call: CallId, taken: Taken) {
+    pub fn consumed(&mut self, call: CallId, taken: Volume) {
         let Some(special) = self.special(call).filter(|special| !special.answered) else { return };
         let Some(inflow) = &mut special.inflow else { return };
         let held = inflow.held();
@@ -307,9 +307,9 @@ impl Callee {
         if let Some(event) = self.events.pop_front() {
             return Some(event);
         }
-        while let Some((call, bytes)) = self.link.next_sent() {
+        while let Some((call, volume)) = self.link.next_sent() {
             if let Some((call, _)) = self.special(call).and_then(|special| special.open()) {
-                return Some(CalleeEvent::Sent(call, bytes));
+                return Some(CalleeEvent::Sent(call, volume));
             }
         }
         None

@@ -1,7 +1,7 @@
 //! How a calling end sends and reads streams.
 
 use super::{Caller, Finished, Incoming, Open, Rest, Slot, Whereabouts};
-use crate::connection::Taken;
+use crate::connection::Volume;
 use crate::connection::link::{Line, Piece};
 use crate::connection::stream::{Inflow, StreamEvent, StreamMessage};
 use crate::connection::timers::Timer;
@@ -93,7 +93,7 @@ impl Caller {
 
     /// Whoever made a call has taken so many bytes of its answer's messages: as much more may come. An empty message that is
     /// taken alone is told of by a 0.
-    pub fn consumed(&mut self, token: usize, taken: Taken) {
+    pub fn consumed(&mut self, token: usize, taken: Volume) {
         let Some(Whereabouts::Slot(slot)) = self.elsewhere.get(&token) else { return };
         let (generation, Slot::Open(open)) = &mut self.slots[*slot] else { return };
         if let Some(inflow) = open.inflow()
@@ -117,9 +117,9 @@ impl Caller {
         if let Some(event) = self.events.pop_front() {
             return Some(event);
         }
-        while let Some((call, bytes)) = self.link.next_sent() {
+        while let Some((call, volume)) = self.link.next_sent() {
             if let Some((_, Slot::Open(open))) = self.slot(call) {
-                return Some(StreamEvent::Sent { token: open.request.token, bytes });
+                return Some(StreamEvent::Sent { token: open.request.token, volume });
             }
         }
         None

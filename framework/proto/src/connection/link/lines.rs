@@ -12,7 +12,7 @@
 
 use super::Link;
 use crate::connection::outgoing::Outgoing;
-use crate::connection::stream::{StreamMessage, cost};
+use crate::connection::stream::{StreamMessage, Volume, cost};
 use crate::connection::violation::Violation;
 use crate::wire::{
     Begin, CallId, Direction, End, HEADER_BYTES, Head, META_BYTES_MOST, MessageHeader, STREAM_WINDOW, fitting,
@@ -20,7 +20,7 @@ use crate::wire::{
 use greenwave_policy::{Budget, Deadline, Time};
 use std::collections::{HashMap, VecDeque};
 
-/// Bytes of a stream that are told of once they have gone out, if it has more.
+/// How much of a stream is told of once it has gone out, if there is more, as a window counts it.
 const TOLD: usize = 16 << 10;
 
 /// The lines of one end of a connection.
@@ -33,7 +33,7 @@ pub(super) struct Lines {
     /// Lines of which a piece is ready or, unless it is a REPLY, in the splitting queue.
     active: usize,
     /// What has gone out.
-    sent: VecDeque<(CallId, usize)>,
+    sent: VecDeque<(CallId, Volume)>,
 }
 
 /// What waits of one stream.
@@ -42,8 +42,10 @@ pub(in crate::connection) struct Line {
     /// What the peer lets it begin.
     window: i64,
     place: Place,
-    /// Bytes that have gone out and were not told of.
-    untold: usize,
+    /// What has gone out and was not told of.
+    untold: Volume,
+    /// Whether the piece that is under way is a message.
+    is_message: bool,
     /// Whether nothing is added any more.
     stopped: bool,
     /// Whether the piece that is under way is its last one, and whether that was posted whole.
@@ -94,7 +96,8 @@ impl Line {
             pieces: VecDeque::new(),
             window: STREAM_WINDOW.into(),
             place: Place::BehindCall,
-            untold: 0,
+            untold: Volume::default(),
+            is_message: false,
             stopped: false,
             ending: false,
             ended: false,
@@ -135,6 +138,7 @@ impl Line {
     fn next(&mut self, call: CallId, room: usize) -> Option<Outgoing> {
         let piece = self.pieces.pop_front()?;
         let direction = self.direction;
+        self.is_message = matches!(piece, Piece::Message(_));
         let frame = |head: Head, extra: Box<[u8]>| {
             Outgoing::new(call, direction, head, extra, Vec::new(), Deadline::NEVER, Time::ZERO)
         };
@@ -197,8 +201,8 @@ impl Link {
         !self.lines.sent.is_empty()
     }
 
-    /// The next stream of which something has gone out that was not told of, and how many bytes.
-    pub(in crate::connection) fn next_sent(&mut self) -> Option<(CallId, usize)> {
+    /// The next stream of which something has gone out that was not told of, and how much.
+    pub(in crate::connection) fn next_sent(&mut self) -> Option<(CallId, Volume)> {
         self.lines.sent.pop_front()
     }
 
@@ -307,9 +311,9 @@ impl Link {
     /// A chunk of a stream was posted, with so many bytes of a message; `last`: the piece is posted whole.
     pub(super) fn posted_piece(&mut self, call: CallId, bytes: usize, last: bool, room: usize) {
         let Some(line) = self.lines.by_call.get_mut(&call) else { return };
-        line.untold += bytes;
+        line.untold += Volume { messages: usize::from(last && line.is_message), bytes };
         let goes_on = !last || matches!(line.pieces.front(), Some(Piece::Message(_)));
-        if line.untold >= TOLD || !goes_on && line.untold > 0 {
+        if line.untold.cost() >= TOLD || !goes_on && line.untold.cost() > 0 {
             self.lines.sent.push_back((call, std::mem::take(&mut line.untold)));
         }
         if last {

@@ -5,7 +5,7 @@ mod refused;
 
 use super::super::*;
 use super::{Extra, StreamEvent, StreamMessage};
-use crate::connection::Taken;
+use crate::connection::Volume;
 use crate::limits::Limits;
 use crate::memory::Memory;
 use crate::outcome::Outcome;
@@ -159,11 +159,11 @@ fn messages_go_back_and_forth_in_one_call() {
         ends.caller.send(7, message(len));
         ends.pass();
         assert_eq!(ends.heard(), [Some(len)]);
-        ends.callee.consumed(call, Taken::one(len));
+        ends.callee.consumed(call, Volume::one(len));
         ends.callee.send(call, message(2 * len));
         ends.pass();
         assert_eq!(ends.answers(), [2 * len]);
-        ends.caller.consumed(7, Taken { messages: 2, bytes: 2 * len });
+        ends.caller.consumed(7, Volume { messages: 2, bytes: 2 * len });
     }
     assert!(ends.frames.iter().all(|(_, kind)| matches!(kind, Kind::Call | Kind::Message)), "{:?}", ends.frames);
     ends.caller.end_stream(7);
@@ -192,9 +192,13 @@ fn long_messages_go_in_parts_among_short_ones_of_other_calls_and_never_out_of_or
     }
     assert_eq!(order, [(1, 5), (0, 100_000), (0, 3), (0, 50_000)]);
     assert!(ends.frames.contains(&(true, Kind::Data)));
-    let sent: usize =
-        ends.news.iter().map(|it| if let StreamEvent::Sent { token: 0, bytes } = it { *bytes } else { 0 }).sum();
-    assert_eq!(sent, 150_003);
+    let mut sent = Volume::default();
+    for news in &ends.news {
+        if let StreamEvent::Sent { token: 0, volume } = news {
+            sent += *volume;
+        }
+    }
+    assert_eq!(sent, Volume { messages: 3, bytes: 150_003 });
 }
 
 #[test]
@@ -209,16 +213,16 @@ fn a_window_stops_a_stream_and_lets_it_go_on_once_a_quarter_is_consumed() {
     assert_eq!(ends.callee.link.messages(), 0, "who waits for a window is not stalled");
     assert!(ends.callee.link.on_timeout(ends.now + Duration::from_secs(3600)).is_ok());
     let few = (WINDOW / 4).div_ceil(cost) - 1;
-    ends.caller.consumed(0, Taken { messages: few, bytes: few * len });
+    ends.caller.consumed(0, Volume { messages: few, bytes: few * len });
     ends.pass();
     assert_eq!(ends.answers(), []);
-    ends.caller.consumed(0, Taken::one(len));
+    ends.caller.consumed(0, Volume::one(len));
     ends.pass();
     assert_eq!(ends.answers().len(), few + 1);
     ends.end_answer(call);
     assert!(ends.done.is_empty(), "the end waits behind the messages");
     while ends.done.is_empty() {
-        ends.caller.consumed(0, Taken { messages: 100, bytes: 100 * len });
+        ends.caller.consumed(0, Volume { messages: 100, bytes: 100 * len });
         ends.pass();
     }
     assert_eq!(first + few + 1 + ends.answers().len(), 100);
@@ -233,7 +237,7 @@ fn empty_messages_are_bounded_by_the_window_as_well() {
     ends.pass();
     let first = ends.heard().len();
     assert_eq!(first, WINDOW / MESSAGE_COST as usize);
-    (0..first).for_each(|_| ends.callee.consumed(call, Taken::one(0)));
+    (0..first).for_each(|_| ends.callee.consumed(call, Volume::one(0)));
     ends.pass();
     assert_eq!(ends.heard().len(), first);
 }
@@ -400,7 +404,7 @@ fn what_a_server_holds_of_streams_is_bounded() {
     let cancelled = ends.events.iter().filter(|it| matches!(it, CalleeEvent::Cancelled(..))).count();
     assert_eq!(cancelled, 1, "its handler is told");
     // What is consumed makes room.
-    calls.iter().for_each(|call| ends.callee.consumed(*call, Taken::one(99_000)));
+    calls.iter().for_each(|call| ends.callee.consumed(*call, Volume::one(99_000)));
     let token = (0..4).find(|token| *token != refused[0].0).unwrap();
     ends.caller.send(token, message(99_000));
     ends.pass();

@@ -3,7 +3,7 @@
 
 use super::super::bytes::Bytes;
 use super::Pair;
-use crate::connection::Taken;
+use crate::connection::Volume;
 use crate::connection::{Arrival, CalleeEvent, Extra, Request, StreamEvent, StreamMessage, Terms};
 use crate::context::Context;
 use crate::outcome::Outcome;
@@ -17,9 +17,9 @@ use std::collections::{BTreeMap, VecDeque};
 struct Way {
     /// Messages that were sent and did not arrive.
     under_way: VecDeque<StreamMessage>,
-    /// Bytes that were sent, and that were told to have gone out.
-    sent: usize,
-    told: usize,
+    /// What was sent, and what was told to have gone out.
+    sent: Volume,
+    told: Volume,
     /// The lengths of those that arrived and were not taken.
     untaken: VecDeque<usize>,
     said_end: bool,
@@ -45,7 +45,7 @@ impl Way {
     fn next(&mut self, number: u8, bytes: &mut Bytes<'_>) -> StreamMessage {
         let body = vec![number; bytes.one_of(&[0, 0, 1, 50, 600, 3000, 70_000])];
         let deadline = bytes.one_of(&[Deadline::NEVER, Deadline::at(greenwave_policy::Time::MAX, Budget::UNLIMITED)]);
-        self.sent += body.len();
+        self.sent += Volume::one(body.len());
         self.under_way.push_back(StreamMessage { body: body.clone(), deadline });
         StreamMessage { body, deadline }
     }
@@ -59,9 +59,11 @@ impl Way {
         assert!(before_last < STREAM_WINDOW as usize, "more than the window allows");
     }
 
-    fn is_told(&mut self, bytes: usize) {
-        self.told += bytes;
-        assert!(bytes > 0 && self.told <= self.sent, "more has gone out than was sent");
+    fn is_told(&mut self, more: Volume) {
+        self.told += more;
+        let Volume { messages, bytes } = self.told;
+        let is_less = messages <= self.sent.messages && bytes <= self.sent.bytes;
+        assert!(more.cost() > 0 && is_less, "more has gone out than was sent");
     }
 
     fn check(&self) {
@@ -111,19 +113,19 @@ impl Pair {
                 up.said_end = true;
                 self.caller.end_stream(token);
             }
-            (7, Some(call)) if down.sent == 0 && down.under_way.is_empty() && stream.leading.is_none() => {
+            (7, Some(call)) if down.sent.messages == 0 && down.under_way.is_empty() && stream.leading.is_none() => {
                 stream.leading = Some(entries(number));
                 self.callee.begin_answer(call, &entries(number));
             }
             (8..12, Some(call)) => self.callee.send(call, down.next(number, bytes)),
             (12..14, _) => {
                 if let Some(len) = down.untaken.pop_front() {
-                    self.caller.consumed(token, Taken::one(len));
+                    self.caller.consumed(token, Volume::one(len));
                 }
             }
             (_, Some(call)) => {
                 if let Some(len) = up.untaken.pop_front() {
-                    self.callee.consumed(call, Taken::one(len));
+                    self.callee.consumed(call, Volume::one(len));
                 }
             }
             _ => {}
@@ -165,8 +167,8 @@ impl Pair {
                     let stream = self.streams.get_mut(&token).expect("a message for a call that is over");
                     stream.ways[1].arrives(&message);
                 }
-                StreamEvent::Sent { token, bytes } => {
-                    self.streams.get_mut(&token).expect("the call is not over").ways[0].is_told(bytes);
+                StreamEvent::Sent { token, volume } => {
+                    self.streams.get_mut(&token).expect("the call is not over").ways[0].is_told(volume);
                 }
             }
         }
@@ -194,7 +196,7 @@ impl Pair {
                 assert!(way.said_end && way.under_way.is_empty(), "messages of the request were lost");
                 assert!(!std::mem::replace(&mut way.heard_end, true), "it ends twice");
             }
-            CalleeEvent::Sent(.., bytes) => stream.ways[1].is_told(bytes),
+            CalleeEvent::Sent(.., volume) => stream.ways[1].is_told(volume),
             CalleeEvent::Cancelled(..) => stream.is_given_up = true,
             _ => {}
         }
@@ -207,9 +209,9 @@ impl Pair {
             if !std::mem::replace(&mut up.said_end, true) {
                 self.caller.end_stream(*token);
             }
-            down.untaken.drain(..).for_each(|len| self.caller.consumed(*token, Taken::one(len)));
+            down.untaken.drain(..).for_each(|len| self.caller.consumed(*token, Volume::one(len)));
             if let Some(call) = stream.call {
-                up.untaken.drain(..).for_each(|len| self.callee.consumed(call, Taken::one(len)));
+                up.untaken.drain(..).for_each(|len| self.callee.consumed(call, Volume::one(len)));
             }
         }
     }

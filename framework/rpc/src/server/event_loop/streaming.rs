@@ -53,7 +53,7 @@ impl EventLoop {
                 }
             }
             News::Ended => streams.inbound.end(Ok(Tail::default())),
-            News::Sent(bytes) => streams.outbound.sent(bytes),
+            News::Sent(volume) => streams.outbound.sent(volume),
         }
     }
 
