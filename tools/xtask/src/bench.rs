@@ -16,6 +16,8 @@ Benchmarks:
   flows    small responses beside bulk, over a testbed of network namespaces; root alone can make them
   grpc     calls by gRPC, from 64 bytes to 64 KB, on 1 to 1000 connections, beside tonic, volo and gRPC for Go, all under
            the same client
+  grpc-served
+           rare long calls among short ones, by gRPC, beside tonic: as it is, with its own limits, with our layers and pool
   path     the services under five orders, and as everybody else serves; its loads are shares of capacity, chosen by
            --loads, its cases by --case, its systems by --systems
   preempt  46 programs with probes and without: what they cost, and how exactly quanta end
@@ -30,7 +32,7 @@ Options:
   --only overhead|gap|mix  of preempt: one part of it
   --program NAME           of preempt: one program
   --case NAME              of flows, grpc, replica, rpc and served: this case; repeatable
-  --system NAME            of flows, grpc, replica, rpc and served: this system; repeatable
+  --system NAME            of flows, grpc, grpc-served, replica, rpc and served: this system; repeatable
 
 Further ARGS go to the benchmark.";
 
@@ -88,7 +90,8 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
     let Some((name, rest)) = words.split_first().filter(|_| !asks_for_help(words)) else { return say(HELP) };
     match name.as_str() {
         "preempt" => return preempt::run(rest),
-        "served" => return preempt::served(rest),
+        "served" => return preempt::served("bench", rest),
+        "grpc-served" => return preempt::served("grpc", rest),
         _ => {}
     }
     let quick = rest.iter().any(|word| word == "--quick");
@@ -128,7 +131,7 @@ mod tests {
         assert!(names.contains(&"replica"), "{names:?}");
         let metadata = cargo(["metadata", "--no-deps", "--format-version", "1"]).output().unwrap();
         let packages = String::from_utf8(metadata.stdout).unwrap();
-        for name in names.into_iter().filter(|name| !["preempt", "served"].contains(name)) {
+        for name in names.into_iter().filter(|name| !["preempt", "served", "grpc-served"].contains(name)) {
             for [package, _, target] in bench(name, false).unwrap().targets {
                 let is_there = |name: &str| packages.contains(&format!("\"name\":\"{name}\""));
                 assert!(is_there(package) && is_there(target), "{name}: {package}, {target}");

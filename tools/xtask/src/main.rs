@@ -26,7 +26,7 @@ Usage: cargo xtask COMMAND [OPTIONS]
 Commands:
   test [--quick]                        formatting, lints, panics, documentation, models, fuzz targets, tests
   demo [ARGS]                           shows three services under load, in a table and a page
-  bench flows|grpc|path|preempt|replica|rpc|served|verbs [--quick] [ARGS]
+  bench flows|grpc|grpc-served|path|preempt|replica|rpc|served|verbs [--quick] [ARGS]
                                         builds and runs a benchmark; all but verbs write target/bench/NAME.json
   interop [--client NAME]               runs clients of gRPC against our server, feature by feature
   ebpf [--check]                        builds the agent's eBPF object, or checks the one that is kept

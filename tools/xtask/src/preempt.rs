@@ -15,13 +15,14 @@ const PLAIN: [&str; 2] = ["--profile", "plain"];
 /// How many orders the functions of each build are put in.
 const LAYOUTS: usize = 8;
 
-/// The whole server: built by `cargo quanta`, and by cargo what makes its load and tonic's own server.
-pub(crate) fn served(words: &[String]) -> Result<()> {
+/// The whole server: built by `cargo quanta`, and by cargo what makes its load and tonic's own server. `bench`: which of its
+/// benchmarks.
+pub(crate) fn served(bench: &str, words: &[String]) -> Result<()> {
     const SERVED: [&str; 3] = ["--release", "--package", "greenwave-served"];
     let mut steps = Steps::new(3);
     steps.run("build", cargo(["build"]).args(SERVED))?;
     steps.run("build with probes", cargo_quanta("build").args(SERVED))?;
-    steps.run("served", cargo(["run", "--quiet"]).args(SERVED).args(["--", "bench"]).args(words))
+    steps.run("served", cargo(["run", "--quiet"]).args(SERVED).args(["--", bench]).args(words))
 }
 
 /// The same programs twice, by cargo and by `cargo quanta`; both in several layouts where time is compared, as what an
