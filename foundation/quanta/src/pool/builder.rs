@@ -30,6 +30,7 @@ pub struct PoolBuilder {
     capacity: usize,
     stack: StackSize,
     spin: Duration,
+    yields: bool,
     stuck_after: Duration,
 }
 
@@ -68,6 +69,7 @@ impl PoolBuilder {
             capacity: 4096,
             stack: StackSize::DEFAULT,
             spin: Duration::from_micros(20),
+            yields: false,
             stuck_after: Duration::from_millis(100),
         }
     }
@@ -131,6 +133,14 @@ impl PoolBuilder {
         self
     }
 
+    /// Whether workers give their processor away after each quantum (`sched_yield`), by default not. For programs whose pool
+    /// shares its processors with threads that poll and yield as well, an async runtime's for instance: the system's
+    /// scheduler would give each of them milliseconds at a time.
+    pub fn yields(mut self, yields: bool) -> Self {
+        self.yields = yields;
+        self
+    }
+
     /// For how long a job may hold its worker before a warning names it, 100 ms by default: one that can't be preempted,
     /// or is in a critical section or a system call.
     pub fn stuck_after(mut self, after: Duration) -> Self {
@@ -169,6 +179,7 @@ impl PoolBuilder {
                 stack: self.stack,
                 keep: self.capacity.min(KEEP),
                 spin: self.spin,
+                yields: self.yields,
             };
             let shared = Arc::clone(&shared);
             let processor = self.pin.get(worker % self.pin.len().max(1)).copied();

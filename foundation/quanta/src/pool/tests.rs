@@ -130,6 +130,36 @@ fn a_job_that_does_not_give_way_is_noticed_and_counted() {
     assert_eq!(pool.stuck(), 1, "once for each");
 }
 
+/// On one processor with a thread that yields as well they take turns. Otherwise the system's scheduler would let the worker
+/// run for milliseconds, which are tens of thousands of its turns.
+#[test]
+fn workers_that_yield_give_their_processor_away_after_each_quantum() {
+    let here = rustix::thread::sched_getaffinity(None).unwrap();
+    let processor = (0..rustix::thread::CpuSet::MAX_CPU).find(|processor| here.is_set(*processor)).unwrap();
+    let pool = pool().pin([processor]).yields(true).build().unwrap();
+    let others = Arc::new(AtomicU64::new(0));
+    let seen = Arc::clone(&others);
+    let busy = pool.spawn(Terms::NONE, move || {
+        let mut turns = 0_u64;
+        while seen.load(Ordering::Relaxed) < 100 {
+            crate::yield_now();
+            turns += 1;
+        }
+        turns
+    });
+    let other = std::thread::spawn(move || {
+        let mut only = rustix::thread::CpuSet::new();
+        only.set(processor);
+        rustix::thread::sched_setaffinity(None, &only).unwrap();
+        while others.fetch_add(1, Ordering::Relaxed) < 100 {
+            std::thread::yield_now();
+        }
+    });
+    other.join().unwrap();
+    let turns = busy.wait().unwrap();
+    assert!(turns < 100_000, "{turns} turns for 100 of the other thread");
+}
+
 #[test]
 fn settings_that_cannot_be_meant_are_refused() {
     assert!(matches!(Pool::builder().workers(0).build(), Err(BuildError::NoWorkers)));

@@ -19,6 +19,7 @@ pub(super) struct Settings {
     pub(super) stack: StackSize,
     pub(super) keep: usize,
     pub(super) spin: Duration,
+    pub(super) yields: bool,
 }
 
 /// Runs jobs until the inbox is closed and all of them have ended.
@@ -57,6 +58,10 @@ pub(super) fn run(mut inbox: Inbox<Arc<dyn Work>>, shared: &Shared, settings: &S
             Event::Preempted(_) | Event::Waits(_) => {}
         }
         idle.over();
+        if settings.yields {
+            std::thread::yield_now();
+            worker.clock();
+        }
     }
 }
 

@@ -53,6 +53,11 @@ pub(crate) fn methods(mix: Mix) -> impl Iterator<Item = (&'static str, Kernel)> 
     mix.workload.classes().into_iter().map(|class| (class.name, kernel(class.work)))
 }
 
+/// Whether a method's calls are long ones.
+pub(crate) fn is_long(mix: Mix, method: &str) -> bool {
+    mix.workload.classes().iter().filter(|class| class.name == method).flat_map(kinds_of).any(|kind| kind.mean > LONG)
+}
+
 /// The calls of a mix under some deadlines, drawn from a seed.
 pub(crate) struct Calls {
     /// The kinds, as often as each has deadlines: those of one class follow one another.

@@ -1,8 +1,8 @@
 //! tonic's server with the same handlers: run where they are called, or as jobs of a pool that suspends them.
 //!
-//! The pool's threads share the server's core with
-//! tokio's, so nobody spins there; without a pool tokio is alone on it, and polls without ever sleeping, as the other
-//! servers do.
+//! The pool's threads share the server's core with tokio's. Where all calls go there nobody spins; where the long ones do,
+//! tokio's thread and the pool's give one another the core, the one when it finds nothing to do, the other after each
+//! quantum. Without a pool tokio is alone on it, and polls without ever sleeping, as the other servers do.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use greenwave_bench::process;
 use greenwave_policy::Order;
 use greenwave_quanta::Pool;
 use greenwave_quanta::pool::Terms;
-use greenwave_tower::{AdmissionLayer, DeadlineLayer};
+use greenwave_tower::{AdmissionLayer, DeadlineLayer, Settings};
 use tokio::net::TcpListener;
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status};
 
-use crate::calls::methods;
+use crate::calls::{is_long, methods};
 use crate::case::Mix;
 use crate::grpc_client::MOST;
 use crate::work::Kernel;
@@ -33,31 +33,44 @@ pub(crate) enum Around {
     Limits,
     /// They are jobs of a pool.
     Pool,
-    /// They are jobs of a pool that goes by deadlines, and admitted by the layers of `greenwave-tower`.
+    /// They are admitted by the layers of `greenwave-tower`, and the long ones are jobs of a pool that goes by
+    /// deadlines.
     Layers,
 }
 
 /// How many calls tonic serves at once on a connection before it sheds.
 const LIMIT: usize = 64;
 
+/// How many calls are served at once with our layers: as many as the pool takes, where the long ones wait by deadline.
+const PERMITS: usize = 4096;
+
+/// How long the pool has the core before tokio looks for what is to be read: with less tokio finds a call at a time, and
+/// calls cost it twice as much.
+const QUANTUM: Duration = Duration::from_micros(100);
+
 /// Serves until standard input ends.
 pub(crate) fn serve(mix: Mix, around: Around) -> anyhow::Result<()> {
     let with_pool = matches!(around, Around::Pool | Around::Layers);
     let mut builder = Pool::builder().workers(1).spin(Duration::ZERO);
     if around == Around::Layers {
-        builder = builder.order(Order::EarliestDeadline);
+        builder = builder.order(Order::EarliestDeadline).yields(true).quantum(QUANTUM);
     }
     let pool = with_pool.then(|| builder.build()).transpose()?.map(Arc::new);
     let kernels: HashMap<&str, Kernel> = methods(mix).inspect(|(_, kernel)| kernel.prepare()).collect();
     let kernels = Arc::new(kernels);
     let service = Calls(move |method: &str| {
-        let (kernel, pool) = (kernels.get(method).copied(), pool.clone());
+        // Who writes a service knows which of its methods compute for long.
+        let goes_to_pool = around == Around::Pool || is_long(mix, method);
+        let (kernel, pool) = (kernels.get(method).copied(), pool.clone().filter(|_| goes_to_pool));
         move |request| answer(kernel, pool.clone(), request)
     });
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    if !with_pool {
-        runtime.spawn(async {
+    if around != Around::Pool {
+        runtime.spawn(async move {
             loop {
+                if with_pool {
+                    std::thread::yield_now();
+                }
                 tokio::task::yield_now().await;
             }
         });
@@ -74,7 +87,9 @@ pub(crate) fn serve(mix: Mix, around: Around) -> anyhow::Result<()> {
                 Ok({ server }.add_service(service).serve_with_incoming(incoming).await?)
             }
             Around::Layers => {
-                let server = server.layer(DeadlineLayer::new()).layer(AdmissionLayer::default());
+                // A long call keeps its permit while it is in the pool, and short ones should not wait for those.
+                let admission = AdmissionLayer::new(Settings::default().permits(PERMITS))?;
+                let server = server.layer(DeadlineLayer::new()).layer(admission);
                 Ok({ server }.add_service(service).serve_with_incoming(incoming).await?)
             }
         }
