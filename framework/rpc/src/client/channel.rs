@@ -10,7 +10,7 @@ use super::shared_stream::ChannelStream;
 use super::target::{Kind as TargetKind, Target};
 use crate::context::Context;
 use crate::local::{self, Mailbox, OutcomeCell, Shared};
-use crate::net::number;
+use crate::net::{method_names, number};
 use crate::receipt::StageReceipt;
 use crate::status::{Check, Status};
 use crate::stream::{Incoming, Outgoing};
@@ -64,6 +64,10 @@ impl Channel {
     /// A setting that can't be meant; a name, without the cargo feature `resolver`.
     pub fn to(target: Target, config: ChannelConfig) -> Result<Self, ConfigError> {
         config.validate()?;
+        if target.is_grpc() {
+            // Before the first call, whose method may be all that is known when the name is resolved.
+            let _kept = method_names();
+        }
         let authority = target.authority();
         let config = if config.grpc.has_authority() {
             config

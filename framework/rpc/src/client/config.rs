@@ -7,6 +7,7 @@ use greenwave_grpc::GrpcClientSettings;
 use greenwave_policy::{Backoff, BalanceRule, OutlierConfig, RetryConfig};
 use greenwave_proto::{ConfigError, Limits, SendOrder, Sending};
 use greenwave_verbs::{Address, Choice, TlsClient};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -58,6 +59,7 @@ pub struct ChannelConfig {
     pub(crate) hedge_quantile: f64,
     pub(crate) hedge_after: Duration,
     pub(crate) refresh: (Duration, Duration),
+    pub(crate) dns: Option<SocketAddr>,
 }
 
 impl Default for ChannelConfig {
@@ -83,6 +85,7 @@ impl Default for ChannelConfig {
             hedge_quantile: 0.95,
             hedge_after: Duration::from_millis(1),
             refresh: (Duration::from_secs(1), Duration::from_secs(60)),
+            dns: None,
         }
     }
 }
@@ -244,6 +247,13 @@ impl ChannelConfig {
     #[must_use]
     pub fn refresh(mut self, least: Duration, most: Duration) -> Self {
         self.refresh = (least, most);
+        self
+    }
+
+    /// The DNS server that alone is asked for names whose target doesn't say one; `None`, the default: those of the system.
+    #[must_use]
+    pub fn dns(mut self, server: impl Into<Option<SocketAddr>>) -> Self {
+        self.dns = server.into();
         self
     }
 
