@@ -10,7 +10,9 @@
 //! > network + queued + served + each × calls under way
 //!
 //! A server that says nothing else is taken to do one call at a time, so each is as long as a call is served. Of one that
-//! does many at once its [`LoadReport`](crate::LoadReport) says what each takes. All are means of late; what grows, the queue and the network, is believed sooner than what shrinks (after Finagle's
+//! does many at once its [`LoadReport`](crate::LoadReport) says what each takes.
+//!
+//! Each is a mean of late; what grows, the queue and the network, is believed sooner than what shrinks (after Finagle's
 //! peak EWMA). Refusals for want of time or room double the queue. While a server has no calls its time is taken to be less
 //! and less, half every [`Load::HALF_LIFE`], so it is tried again without being probed. A server that nobody has
 //! heard of yet gets a call at once, and no further ones before its answer as long as there are others.

@@ -54,7 +54,7 @@ pub struct ChannelConfig {
     pub(crate) jitter_seed: Option<u64>,
     pub(crate) balance: BalanceRule,
     pub(crate) outliers: OutlierConfig,
-    pub(crate) retries: RetryConfig,
+    pub(crate) retries: Option<RetryConfig>,
     pub(crate) hedge_ratio: f64,
     pub(crate) hedge_quantile: f64,
     pub(crate) hedge_after: Duration,
@@ -80,7 +80,7 @@ impl Default for ChannelConfig {
             jitter_seed: None,
             balance: BalanceRule::default(),
             outliers: OutlierConfig::default(),
-            retries: RetryConfig::default(),
+            retries: None,
             hedge_ratio: 0.0,
             hedge_quantile: 0.95,
             hedge_after: Duration::from_millis(1),
@@ -212,10 +212,12 @@ impl ChannelConfig {
         self
     }
 
-    /// When a call that failed is made again, where the channel leads to several servers.
+    /// When a call that failed is made again; `None`, the default: as [`RetryConfig::default`] has it where the channel leads to a
+    /// name or to several servers, and never where it leads to one address. Calls of a channel to one address that may be
+    /// made again cost as much as those of a channel to several.
     #[must_use]
-    pub fn retries(mut self, retries: RetryConfig) -> Self {
-        self.retries = retries;
+    pub fn retries(mut self, retries: impl Into<Option<RetryConfig>>) -> Self {
+        self.retries = retries.into();
         self
     }
 
@@ -255,6 +257,11 @@ impl ChannelConfig {
     pub fn dns(mut self, server: impl Into<Option<SocketAddr>>) -> Self {
         self.dns = server.into();
         self
+    }
+
+    /// Whether calls of a channel to one address are made again.
+    pub(crate) fn repeats_to_one(&self) -> bool {
+        self.retries.is_some_and(|retries| retries.attempts > 1)
     }
 
     /// Says whether this address can be connected to.
@@ -310,8 +317,8 @@ impl ChannelConfig {
         share("hedge_quantile", self.hedge_quantile)?;
         share("outliers.excess", self.outliers.excess)?;
         share("outliers.share", self.outliers.share)?;
-        share("retries.ratio", self.retries.ratio)?;
-        let RetryConfig { attempts, per_second, .. } = self.retries;
+        let RetryConfig { attempts, per_second, ratio, .. } = self.retries.unwrap_or_default();
+        share("retries.ratio", ratio)?;
         ConfigError::unless(attempts > 0, "retries.attempts", attempts, "1 or more, the first one included")?;
         ConfigError::unless((0.0..=1000.0).contains(&per_second), "retries.per_second", per_second, "0 to 1000")?;
         let (least, most) = self.refresh;

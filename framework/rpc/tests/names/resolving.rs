@@ -334,3 +334,31 @@ fn records_of_services_are_followed_as_they_change() {
     });
     raw::eventually("nobody keeps the connection", || one.counters().connections == 0);
 }
+
+/// Over TLS the certificate is the name's, whichever of its addresses it is.
+#[cfg(feature = "tls")]
+#[test]
+fn servers_of_grpc_over_tls_are_found_by_name_and_believed_by_it() {
+    use greenwave_verbs::tls::{Identity, Pem};
+    use greenwave_verbs::{TlsClient, TlsServer};
+    let own = rcgen::generate_simple_self_signed(["kv.test".to_owned()]).unwrap();
+    let (certificate, key) = (own.cert.pem(), own.signing_key.serialize_pem());
+    let pem = || Pem::Bytes(certificate.as_bytes());
+    let identity = Identity { certificate: pem(), key: Pem::Bytes(key.as_bytes()) };
+    let config = ServerConfig::default().tls(TlsServer::new(identity, None).unwrap());
+    let config = config.listen(vec!["tcp://127.0.0.1:0".parse().unwrap()]);
+    let server = Server::start(config, echo(Duration::ZERO)).unwrap();
+    let dns = Dns::start();
+    dns.addresses("kv.test", 60, [host(1)]);
+    dns.services("_grpc._tcp.kv.test", &[(10, socket(&server).port(), "kv.test.")]);
+    let call = |target: &str, name| {
+        let tls = TlsClient::new(pem(), None, Some(name)).unwrap();
+        let channel = Channel::to(target.parse().unwrap(), dns.config().tls(tls)).unwrap();
+        channel.call(&context(), Method::named("test.Echo/Echo"), b"1")
+    };
+    for target in [format!("grpcs://kv.test:{}", socket(&server).port()), "grpcs://kv.test".into()] {
+        assert!(call(&target, "kv.test").is_ok());
+        assert_eq!(call(&target, "other.test").unwrap_err().reason, Reason::Unreachable);
+    }
+    assert!(server.counters().grpc_connections >= 2);
+}
