@@ -6,6 +6,7 @@ use crate::net::{ConnectionConfig, Route, SpeaksGrpc, backoff, method_names};
 use greenwave_grpc::GrpcClientSettings;
 use greenwave_policy::{Backoff, BalanceRule, OutlierConfig, RetryConfig};
 use greenwave_proto::{ConfigError, Limits, SendOrder, Sending};
+use greenwave_verbs::tls::TlsError;
 use greenwave_verbs::{Address, Choice, TlsClient};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -138,6 +139,16 @@ impl ChannelConfig {
     pub fn tls(mut self, tls: impl Into<Option<TlsClient>>) -> Self {
         self.tls = tls.into();
         self
+    }
+
+    /// Has servers believed whose certificate is for this name, in place of the one that the settings of TLS have. Without TLS there
+    /// is nothing to believe.
+    ///
+    /// # Errors
+    /// It is no name of a host.
+    pub fn tls_name(mut self, name: &str) -> Result<Self, TlsError> {
+        self.tls = self.tls.map(|tls| tls.for_name(name)).transpose()?;
+        Ok(self)
     }
 
     /// How gRPC is spoken with a server at an [address of gRPC](Address::Grpc).

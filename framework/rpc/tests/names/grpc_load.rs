@@ -69,7 +69,8 @@ fn a_server_with_a_queue_says_so_and_gets_few_calls() {
         }))
     };
     let (idle, loaded) = (serve(both()), serve(both()));
-    let (channel, other) = (channel(&[&idle, &loaded]), Channel::new(loaded.addresses()[0].clone(), Default::default()));
+    let (channel, other) =
+        (channel(&[&idle, &loaded]), Channel::new(loaded.addresses()[0].clone(), Default::default()));
     let (over, other) = (AtomicBool::new(false), other.unwrap());
     std::thread::scope(|scope| {
         scope.spawn(|| {

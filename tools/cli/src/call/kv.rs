@@ -165,7 +165,7 @@ impl Group {
     fn client(&self) -> Result<GroupClient, Problem> {
         let addresses: Vec<_> = self.to.iter().map(|place| place.address.clone()).collect();
         let first = self.to.first().ok_or_else(|| Problem::wrong_use("--to names no replica").remedy("see --help"))?;
-        GroupClient::new(&addresses, self.secured.config("client", first)?).map_err(Problem::wrong_use)
+        GroupClient::new(addresses, self.secured.config("client", first)?).map_err(Problem::wrong_use)
     }
 
     fn ask<T>(
