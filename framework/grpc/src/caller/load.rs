@@ -157,10 +157,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_make_it_panic(report in prop::collection::vec(any::<u8>(), 0..40)) {
-            if let Some(load) = Load::parse(&report) {
-                prop_assert!(load.cpu_utilization >= 0.0 && load.application_utilization.is_finite());
-            }
+        fn no_bytes_make_it_panic(
+            report in prop::collection::vec(any::<u8>(), 0..40),
+            metric in prop::collection::vec(any::<u8>(), 0..20),
+        ) {
+            crate::fuzzing::load_report(&report);
+            // What is within the named metrics too.
+            crate::fuzzing::load_report(&[&[0x42, metric.len() as u8], &metric[..], &report[..]].concat());
         }
     }
 }

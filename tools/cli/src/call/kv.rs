@@ -174,9 +174,11 @@ impl Group {
     ) -> Result<T, Problem> {
         let context = Context::with_deadline(self.deadline);
         ask(&mut self.client()?, &context).map_err(|error| match &error {
-            StoreClientError::Refused(_) | StoreClientError::Nobody | StoreClientError::Config(_) => {
-                Problem::wrong_use(error)
-            }
+            StoreClientError::Refused(_)
+            | StoreClientError::Nobody
+            | StoreClientError::Config(_)
+            | StoreClientError::Place(_)
+            | StoreClientError::Name(_) => Problem::wrong_use(error),
             StoreClientError::Unavailable { .. } => {
                 let remedy =
                     "see that a majority of the replicas runs, name them with --to, or give it more --deadline";

@@ -96,7 +96,7 @@ impl KvSettings {
         let authority = needed(authority, "tls_peer_ca", AUTHORITY)?;
         if let Some((id, _)) = peers.iter().find(|(_, place)| !has_certificate(place)) {
             let problem = Problem::wrong_use(format!(
-                "replica {id} has neither an IP address nor a name that a certificate could be for"
+                "replica {id} has no IP address and no name that a certificate could be for"
             ));
             return Err(problem.remedy("leave TLS out, or use TCP"));
         }
