@@ -1,6 +1,8 @@
 //! What fuzz targets and tests do to both ends: whatever a peer sends, and whatever is done here meanwhile.
 
-use crate::{CallerEvent, GrpcCallee, GrpcCaller, GrpcClientSettings, GrpcSettings, GrpcSetup, Load, Named, PlainTransport};
+use crate::{
+    CallerEvent, GrpcCallee, GrpcCaller, GrpcClientSettings, GrpcSettings, GrpcSetup, Load, Named, PlainTransport,
+};
 use greenwave_policy::{Budget, Deadline, Time};
 use greenwave_proto::connection::{
     Answer, Arrival, CalleeEvent, Extra, Request, StreamEvent, StreamMessage, Taken, Terms,

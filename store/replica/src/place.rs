@@ -64,17 +64,15 @@ impl FromStr for Place {
     type Err = PlaceError;
 
     fn from_str(text: &str) -> Result<Self, PlaceError> {
-        let target: Target = text.parse()?;
         let other = || PlaceError::Other(text[..text.floor_char_boundary(300)].to_owned());
-        match (target.address(), target.name()) {
-            (Some(address), _) if !address.is_grpc() => Ok(Self::Address(address.clone())),
-            // One without a port would be that of a service, which is not one host; and so would be one of a DNS server's.
-            (None, Some(name)) if text.starts_with("tcp://") => {
-                let port = text.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).ok_or_else(other)?;
-                Ok(Self::Host { name: name.to_owned(), port })
-            }
-            _ => Err(other()),
+        if let Ok(address) = text.parse::<Address>() {
+            return if address.is_grpc() { Err(other()) } else { Ok(Self::Address(address)) };
         }
+        let target: Target = text.parse()?;
+        // A list is several replicas, a name without a port a service's, and one with a DNS server not for the system to find.
+        let name = target.name().filter(|_| text.starts_with("tcp://")).ok_or_else(other)?;
+        let port = text.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).ok_or_else(other)?;
+        Ok(Self::Host { name: name.to_owned(), port })
     }
 }
 

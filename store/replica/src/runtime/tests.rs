@@ -391,10 +391,8 @@ fn a_log_that_was_lost_is_noticed_by_a_machine_that_was_not() {
 fn replicas_with_names_are_found_and_found_again_where_they_have_moved() {
     let listeners: Vec<TcpListener> = (0..4).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
     let sockets: Vec<SocketAddr> = listeners.iter().map(|listener| listener.local_addr().unwrap()).collect();
-    let peers = (1..=3).map(|number| Peer {
-        node: NodeId::new(number).unwrap(),
-        address: format!("tcp://kv-{number}.test:7400"),
-    });
+    let peers = (1..=3)
+        .map(|number| Peer { node: NodeId::new(number).unwrap(), address: format!("tcp://kv-{number}.test:7400") });
     let mut group = Group::of(peers.collect(), |_| {});
     drop(listeners);
     let found = |group: &Group, number: u64, sockets: &[SocketAddr]| {
