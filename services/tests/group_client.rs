@@ -113,7 +113,7 @@ impl Running {
 
 fn group(replicas: &[&Running]) -> GroupClient {
     let addresses: Vec<_> = replicas.iter().map(|replica| replica.address()).collect();
-    GroupClient::new(&addresses, ChannelConfig::default()).unwrap()
+    GroupClient::new(addresses, ChannelConfig::default()).unwrap()
 }
 
 fn long() -> Context {
@@ -210,6 +210,6 @@ fn what_comes_to_nothing_says_whether_it_may_be_done() {
     replica.script(&lost);
     let error = client.put(&short(), b"key", b"value").unwrap_err();
     assert!(matches!(error, StoreClientError::Uncertain { .. }), "{error}");
-    let error = GroupClient::new(&[], ChannelConfig::default()).err().unwrap();
+    let error = GroupClient::new([] as [Address; 0], ChannelConfig::default()).err().unwrap();
     assert!(matches!(error, StoreClientError::Nobody));
 }

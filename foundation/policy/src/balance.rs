@@ -7,7 +7,10 @@
 //!
 //! The time expected at a server is the sum of what its receipts say and of what this client has under way there:
 //!
-//! > network + queued + served × (1 + calls under way)
+//! > network + queued + served + each × calls under way
+//!
+//! A server that says nothing else is taken to do one call at a time, so each is as long as a call is served. Of one that
+//! does many at once its [`LoadReport`](crate::LoadReport) says what each takes.
 //!
 //! Each is a mean of late; what grows, the queue and the network, is believed sooner than what shrinks (after Finagle's
 //! peak EWMA). Refusals for want of time or room double the queue. While a server has no calls its time is taken to be less
@@ -40,6 +43,8 @@ pub struct Sample {
     pub served: Duration,
     /// What is left of the round trip.
     pub network: Duration,
+    /// How much longer a call takes there for each that is under way before it; `None`: as long as it is served.
+    pub each: Option<Duration>,
 }
 
 /// How a call that was given to a server ended.
@@ -74,6 +79,7 @@ struct Estimate {
     network: f64,
     queued: f64,
     served: f64,
+    each: f64,
     /// Of the last sample.
     at: Time,
 }
@@ -119,10 +125,11 @@ impl Load {
     }
 
     fn observe(&mut self, now: Time, sample: Sample) {
-        let Sample { queued, served, network } = sample;
-        let [queued, served, network] = [queued, served, network].map(|span| nanos(span) as f64);
+        let Sample { queued, served, network, each } = sample;
+        let each = each.unwrap_or(served);
+        let [queued, served, network, each] = [queued, served, network, each].map(|span| nanos(span) as f64);
         let Some(known) = &mut self.estimate else {
-            self.estimate = Some(Estimate { network, queued, served, at: now });
+            self.estimate = Some(Estimate { network, queued, served, each, at: now });
             return;
         };
         let (passed, memory) = (nanos(now.since(known.at)) as f64, nanos(Self::MEMORY) as f64);
@@ -132,6 +139,7 @@ impl Load {
         known.network = sooner(known.network, network);
         known.queued = sooner(known.queued, queued);
         known.served = towards(known.served, served, share);
+        known.each = towards(known.each, each, share);
         known.at = now;
     }
 
@@ -148,8 +156,8 @@ impl Load {
     /// The same, however long ago it was learned.
     fn learned(&self) -> f64 {
         let under_way = f64::from(self.under_way);
-        let Some(Estimate { network, queued, served, .. }) = self.estimate else { return under_way * Self::UNHEARD };
-        network + queued + served * (1.0 + under_way)
+        let Some(known) = self.estimate else { return under_way * Self::UNHEARD };
+        known.network + known.queued + known.served + known.each * under_way
     }
 
     /// Whether an answer takes far less than this, as far as is known: several times less.

@@ -31,7 +31,8 @@
 //! [`begin_limit`]: how many may be begun at once. [`dispatch`]: the worker that runs it. [`steal`]: when a thread gives work
 //! away.
 //!
-//! **What a client does.** [`balance`]: which server it asks. [`outlier`]: which it leaves out for a while. [`retry`]: which calls
+//! **What a client does.** [`balance`]: which server it asks; [`load_report`]: what those of
+//! gRPC say of how busy they are. [`outlier`]: which it leaves out for a while. [`retry`]: which calls
 //! are made again. [`hedge`]: when a second attempt may be made. [`backoff`]: when what failed is tried again.
 //!
 //! **What leaves next.** [`split`]: which message's bytes; [`rotation`]: on which connection. [`credit`]: how many chunks may be
@@ -102,6 +103,7 @@ pub mod dispatch;
 pub mod flow;
 pub mod forward_delay;
 pub mod hedge;
+pub mod load_report;
 pub mod margin;
 pub mod outlier;
 pub mod pace;
@@ -129,6 +131,7 @@ pub use dispatch::{Dispatch, DispatchRule, Load};
 pub use flow::{Band, FlowRule, FlowRuleError};
 pub use forward_delay::ForwardDelay;
 pub use hedge::Hedge;
+pub use load_report::LoadReport;
 pub use margin::Margin;
 pub use outlier::{Health, OutlierConfig, Standing, Tally};
 pub use pace::{Acknowledged, Bound, Pace};

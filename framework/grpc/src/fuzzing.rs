@@ -1,6 +1,8 @@
 //! What fuzz targets and tests do to both ends: whatever a peer sends, and whatever is done here meanwhile.
 
-use crate::{CallerEvent, GrpcCallee, GrpcCaller, GrpcClientSettings, GrpcSettings, GrpcSetup, Named, PlainTransport};
+use crate::{
+    CallerEvent, GrpcCallee, GrpcCaller, GrpcClientSettings, GrpcSettings, GrpcSetup, Load, Named, PlainTransport,
+};
 use greenwave_policy::{Budget, Deadline, Time};
 use greenwave_proto::connection::{
     Answer, Arrival, CalleeEvent, Extra, Request, StreamEvent, StreamMessage, Terms, Volume,
@@ -15,6 +17,15 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// Reads what a server says of its load: whatever it is, all numbers of it can be reckoned with.
+pub fn load_report(report: &[u8]) {
+    let Some(load) = Load::parse(report) else { return };
+    let Load { cpu_utilization, application_utilization, rps, eps, wait_seconds } = load;
+    for number in [cpu_utilization, application_utilization, rps, eps, wait_seconds.unwrap_or_default()] {
+        assert!(number.is_finite() && number >= 0.0, "{load:?}");
+    }
+}
 
 /// What the steps are read from.
 struct Steps<'a>(&'a [u8]);

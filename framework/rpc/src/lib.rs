@@ -135,7 +135,7 @@
 //! | `absolute` | off | needs clocks in sync; what is left needs none |
 //! | `balance` | by expected wait | of two servers at random the one that answers sooner, by what receipts say; a slow one gets what it can do |
 //! | `outliers` | 5, 30 %, half, 1 s | five failures in a row are no accident; a fault that most servers have is not theirs |
-//! | `retries` | 3, 10 %, 1/s, 10 ms | what never ran may run; a tenth more load is no storm |
+//! | `retries` | 3, 10 %, 1/s, 10 ms | what never ran may run; a tenth more load is no storm. To one address: none, which costs nothing |
 //! | `hedge_ratio` | 0 | a second attempt is load, and is for methods that may run twice |
 //! | `refresh` | 1 s to 1 min | DNS is asked as often as it wants, within reason |
 //! | `reconnect` | 10 ms | a server that restarts is back soon; 64 times that is kind to one that isn't |

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use greenwave::{Address, Code, Context, Status};
+use greenwave::{Code, Context, Status};
 use greenwave_replica::core::Inspection;
-use greenwave_replica::{Change, NodeId, Peer};
+use greenwave_replica::{Change, NodeId, Peer, Place};
 
 use super::member::Asked;
 use super::{elsewhere, tuning};
@@ -81,7 +81,7 @@ fn node(replica: u64) -> Result<NodeId, Status> {
 /// An address that the others couldn't read would be a member that nobody reaches.
 fn peer(joining: proto::Joining) -> Result<Peer, Status> {
     let proto::Joining { replica, address } = joining;
-    address.parse::<Address>().map_err(|error| wrong(error.to_string()))?;
+    address.parse::<Place>().map_err(|error| wrong(error.to_string()))?;
     Ok(Peer { node: node(replica)?, address })
 }
 

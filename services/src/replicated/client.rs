@@ -7,7 +7,8 @@
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
-use greenwave::{Address, Channel, ChannelConfig, Code, ConfigError, Context, Failure, Status};
+use greenwave::{Channel, ChannelConfig, Code, ConfigError, Context, Failure, Status};
+use greenwave_replica::{Place, PlaceError};
 use prost::bytes::Bytes;
 use thiserror::Error;
 
@@ -34,6 +35,12 @@ pub enum StoreClientError {
     /// A channel can't be made.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// A replica has a name that is none.
+    #[error(transparent)]
+    Place(#[from] PlaceError),
+    /// No certificate could be for a replica's name.
+    #[error("no certificate could be for the name of a replica: {0}")]
+    Name(String),
     /// The request makes no sense.
     #[error("{0}")]
     Refused(Status),
@@ -64,7 +71,7 @@ pub struct GroupClient {
 
 /// One replica, and its methods.
 pub(super) struct Replica {
-    address: Address,
+    place: Place,
     store: StoreClient,
     pub(super) admin: AdminClient,
 }
@@ -105,11 +112,14 @@ impl GroupClient {
     ///
     /// # Errors
     /// When there is none, or a setting of the channels can't be meant.
-    pub fn new(addresses: &[Address], config: ChannelConfig) -> Result<Self, StoreClientError> {
+    pub fn new(
+        places: impl IntoIterator<Item = impl Into<Place>>,
+        config: ChannelConfig,
+    ) -> Result<Self, StoreClientError> {
         let (client, replicas) = (fresh(), Vec::new());
         let mut group = Self { replicas, config, at: 0, client, sequence: 0, open: false };
-        for address in addresses {
-            group.known(address)?;
+        for place in places {
+            group.known(&place.into())?;
         }
         if group.replicas.is_empty() {
             return Err(StoreClientError::Nobody);
@@ -194,12 +204,12 @@ impl GroupClient {
     }
 
     /// What the replicas that answer know of the group, each with its address.
-    pub fn describe(&mut self, context: &Context) -> Vec<(Address, Result<proto::DescribeReply, Status>)> {
+    pub fn describe(&mut self, context: &Context) -> Vec<(Place, Result<proto::DescribeReply, Status>)> {
         let share = context.budget().remaining().map_or(ATTEMPT_MOST, |left| left / self.replicas.len() as u32);
         let describe = |replica: &Replica| {
             let context = context.tighten(share.min(ATTEMPT_MOST));
             let reply = replica.store.describe(&context, &proto::DescribeRequest {});
-            (replica.address.clone(), reply.map(|reply| reply.message).map_err(Status::from))
+            (replica.place.clone(), reply.map(|reply| reply.message).map_err(Status::from))
         };
         self.replicas.iter().map(describe).collect()
     }
@@ -277,11 +287,11 @@ impl GroupClient {
             asked += 1;
             match hint {
                 // It is named by one that may be wrong: not without a pause each time.
-                Some(address) if asked % (self.replicas.len() + 1) != 0 => {
-                    self.at = self.known(&address)?;
+                Some(place) if asked % (self.replicas.len() + 1) != 0 => {
+                    self.at = self.known(&place)?;
                     continue;
                 }
-                Some(address) => self.at = self.known(&address)?,
+                Some(place) => self.at = self.known(&place)?,
                 None if busy => {}
                 None => self.at = (self.at + 1) % self.replicas.len(),
             }
@@ -293,20 +303,26 @@ impl GroupClient {
         }
     }
 
-    /// The place of a replica, whom this client may not have heard of before.
-    pub(super) fn known(&mut self, address: &Address) -> Result<usize, StoreClientError> {
-        if let Some(place) = self.replicas.iter().position(|replica| replica.address == *address) {
-            return Ok(place);
+    /// The number of a replica here, whom this client may not have heard of before. Of one with a name the certificate is for
+    /// that.
+    pub(super) fn known(&mut self, place: &Place) -> Result<usize, StoreClientError> {
+        if let Some(number) = self.replicas.iter().position(|replica| replica.place == *place) {
+            return Ok(number);
         }
-        let channel = Channel::new(address.clone(), self.config.clone())?;
+        let config = self.config.clone();
+        let config = match place.host() {
+            Some(host) => config.tls_name(host).map_err(|error| StoreClientError::Name(error.to_string()))?,
+            None => config,
+        };
+        let channel = Channel::to(place.target()?, config)?;
         let (store, admin) = (StoreClient::new(channel.clone()), AdminClient::new(channel));
-        self.replicas.push(Replica { address: address.clone(), store, admin });
+        self.replicas.push(Replica { place: place.clone(), store, admin });
         Ok(self.replicas.len() - 1)
     }
 
-    /// The replica at a place that [`known`](Self::known) has named.
-    pub(super) fn replica<T>(&self, place: usize, ask: impl FnOnce(&Replica) -> T) -> T {
-        ask(&self.replicas[place])
+    /// The replica of a number that [`known`](Self::known) has given.
+    pub(super) fn replica<T>(&self, number: usize, ask: impl FnOnce(&Replica) -> T) -> T {
+        ask(&self.replicas[number])
     }
 }
 

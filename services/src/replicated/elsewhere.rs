@@ -10,7 +10,8 @@
 //! | `OUT_OF_RANGE` | it was applied, or never will be, and the answer is forgotten | gives up |
 //! | `INVALID_ARGUMENT` | it makes no sense | gives up |
 
-use greenwave::{Address, Code, Status};
+use greenwave::{Code, Status};
+use greenwave_replica::Place;
 
 /// Goes before the address of a leader, at the end of a status.
 const LEADS_AT: &str = " leads, at ";
@@ -26,8 +27,8 @@ pub fn uncertain(leader: Option<(u64, &str)>) -> Status {
     Status::new(Code::Aborted, format!("{what}; {}", who(leader)))
 }
 
-/// The address of the leader that a status names.
-pub fn leader_in(status: &Status) -> Option<Address> {
+/// Where the leader is that a status names.
+pub fn leader_in(status: &Status) -> Option<Place> {
     let (_, address) = status.message.rsplit_once(LEADS_AT)?;
     address.parse().ok()
 }
@@ -45,7 +46,7 @@ mod tests {
 
     #[test]
     fn a_client_reads_the_address_that_a_replica_names() {
-        let address: Address = "tcp://127.0.0.1:7402".parse().unwrap();
+        let address: Place = "tcp://127.0.0.1:7402".parse().unwrap();
         let status = not_leader(1, Some((2, "tcp://127.0.0.1:7402")));
         assert_eq!(status.message, "replica 1 doesn't lead; replica 2 leads, at tcp://127.0.0.1:7402");
         assert_eq!(leader_in(&status), Some(address.clone()));

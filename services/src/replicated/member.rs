@@ -1,6 +1,7 @@
 //! A replica of the store in this process: its log, its rows, and the server that the others and clients call.
 
 use std::hash::{BuildHasher, RandomState};
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,8 +12,8 @@ use greenwave::{Address, AdmissionConfig, Code, Context, Server, ServerConfig, S
 use greenwave_replica::core::{CoreConfig, Limits, Refusal, Setting, Sizing, StopCause};
 use greenwave_replica::runtime::ReplicaStartError;
 use greenwave_replica::{
-    ClientId, Membership, MembershipError, NodeId, Peer, Replica, ReplicaConfig, ReplicaError, ReplicaHandle, Sequence,
-    Session,
+    ClientId, Membership, MembershipError, NodeId, Peer, Place, Replica, ReplicaConfig, ReplicaError, ReplicaHandle,
+    Sequence, Session,
 };
 use prost::bytes::Bytes;
 use thiserror::Error;
@@ -81,13 +82,17 @@ pub struct Member {
 }
 
 impl MemberConfig {
-    /// Replica `id` of a group that begins with these peers. It listens where they say, and who is admitted is the
-    /// replica's to decide, not the server's.
+    /// Replica `id` of a group that begins with these peers. It listens where they say, or, if that is a name, at all
+    /// IPv4 addresses of this machine, and who is admitted is the replica's to decide, not the server's.
     ///
     /// # Errors
     /// When it is not among them.
     pub fn new(id: u64, peers: Peers, directory: PathBuf) -> Result<Self, PeersError> {
-        let server = ServerConfig::default().name(format!("kv-{id}")).listen([peers.address(id)?.clone()]);
+        let listen = match peers.place(id)? {
+            Place::Address(address) => address.clone(),
+            Place::Host { port, .. } => Address::Tcp((Ipv4Addr::UNSPECIFIED, *port).into()),
+        };
+        let server = ServerConfig::default().name(format!("kv-{id}")).listen([listen]);
         let server = server.admission(AdmissionConfig::default().enabled(false)).coroutines(COROUTINES);
         let (group, sizing, log_bytes, peer_tls) = ("kv".to_owned(), None, None, None);
         Ok(Self { id, peers, join: false, group, sizing, log_bytes, directory, server, peer_tls })
@@ -115,8 +120,8 @@ pub fn serve_member(config: MemberConfig) -> Result<Member, ServeError> {
 fn start(config: &MemberConfig) -> Result<(Replica, super::machine::StoreReader), MemberError> {
     let MemberConfig { id, ref peers, join, ref group, sizing, log_bytes, ref directory, ref peer_tls, .. } = *config;
     let node = NodeId::new(id).ok_or(MemberError::Number)?;
-    peers.address(id)?;
-    let peer = |(id, address): (u64, &Address)| Some(Peer { node: NodeId::new(id)?, address: address.to_string() });
+    peers.place(id)?;
+    let peer = |(id, place): (u64, &Place)| Some(Peer { node: NodeId::new(id)?, address: place.to_string() });
     let membership = Membership::of_voters(peers.iter().filter_map(peer))?;
     let seed = RandomState::new().hash_one(id);
     let (bootstrap, contacts) = if join { (None, Some(membership)) } else { (Some(membership), None) };

@@ -1,6 +1,7 @@
 //! What a client can have done to a group itself: look into it, change who belongs to it and who leads, size batches.
 
-use greenwave::{Address, Code, Context, Failure, Status};
+use greenwave::{Code, Context, Failure, Status};
+use greenwave_replica::Place;
 use greenwave_replica::core::Sizing;
 
 use super::client::{GroupClient, StoreClientError};
@@ -20,13 +21,13 @@ impl GroupClient {
         })
     }
 
-    /// What the replica at this address knows of itself and its group.
+    /// What the replica at this place knows of itself and its group.
     ///
     /// # Errors
     /// Why it doesn't answer.
-    pub fn inspect(&mut self, context: &Context, address: &Address) -> Result<proto::InspectReply, Status> {
+    pub fn inspect(&mut self, context: &Context, place: &Place) -> Result<proto::InspectReply, Status> {
         let request = proto::InspectRequest { leader_only: false };
-        self.ask_one(context, address, |replica, context| {
+        self.ask_one(context, place, |replica, context| {
             replica.admin.inspect(context, &request).map(|reply| reply.message)
         })
     }
@@ -50,23 +51,23 @@ impl GroupClient {
         self.ask_replica(context, true, |replica, context| replica.admin.transfer(context, &request).map(|_| ()))
     }
 
-    /// Has the replica at this address size batches and windows in this way, whenever it leads.
+    /// Has the replica at this place size batches and windows in this way, whenever it leads.
     ///
     /// # Errors
     /// Why it isn't done.
-    pub fn resize(&mut self, context: &Context, address: &Address, sizing: Sizing) -> Result<(), Status> {
+    pub fn resize(&mut self, context: &Context, place: &Place, sizing: Sizing) -> Result<(), Status> {
         let request = proto::ResizeRequest { sizing: Some(tuning::sizing_to_proto(sizing)) };
-        self.ask_one(context, address, |replica, context| replica.admin.resize(context, &request).map(|_| ()))
+        self.ask_one(context, place, |replica, context| replica.admin.resize(context, &request).map(|_| ()))
     }
 
     /// One replica and no other, once.
     fn ask_one<T>(
         &mut self,
         context: &Context,
-        address: &Address,
+        place: &Place,
         send: impl FnOnce(&super::client::Replica, &Context) -> Result<T, Failure>,
     ) -> Result<T, Status> {
-        let place = self.known(address).map_err(|error| Status::new(Code::InvalidArgument, error.to_string()))?;
+        let place = self.known(place).map_err(|error| Status::new(Code::InvalidArgument, error.to_string()))?;
         Ok(self.replica(place, |replica| send(replica, context))?)
     }
 }

@@ -1,20 +1,22 @@
-//! Who belongs to a group when it begins, as people write it: `1=tcp://10.0.0.1:7400,2=tcp://10.0.0.2:7400`.
+//! Who belongs to a group when it begins, as people write it: `1=tcp://10.0.0.1:7400,2=tcp://kv-2.example:7400`.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
-use greenwave::Address;
+pub use greenwave_replica::Place;
 use thiserror::Error;
 
 /// The replicas of a group, by number, and where each is reached by the others and by clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Peers(BTreeMap<u64, Address>);
+pub struct Peers(BTreeMap<u64, Place>);
 
 /// Peers that can't be meant.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PeersError {
-    /// Not a number and an address.
-    #[error("`{0}` is no replica; allowed: a number from 1 on and an address, such as 1=tcp://127.0.0.1:7401")]
+    /// Not a number and an address, or a host's name with a port.
+    #[error(
+        "`{0}` is no replica; allowed: a number from 1 on and an address, such as 1=tcp://127.0.0.1:7401 or 1=tcp://kv-1.example:7400"
+    )]
     Form(String),
     /// A number twice.
     #[error("replica {0} is named twice; give each a number of its own")]
@@ -47,9 +49,10 @@ impl Peers {
     ///
     /// # Errors
     /// A number or an address comes twice, or a port is left to the system.
-    pub fn new(replicas: impl IntoIterator<Item = (u64, Address)>) -> Result<Self, PeersError> {
-        let mut peers: BTreeMap<u64, Address> = BTreeMap::new();
+    pub fn new(replicas: impl IntoIterator<Item = (u64, impl Into<Place>)>) -> Result<Self, PeersError> {
+        let mut peers: BTreeMap<u64, Place> = BTreeMap::new();
         for (id, address) in replicas {
+            let address = address.into();
             if address.to_string().ends_with(":0") {
                 return Err(PeersError::Port(id));
             }
@@ -67,7 +70,7 @@ impl Peers {
     ///
     /// # Errors
     /// It isn't among them.
-    pub fn address(&self, id: u64) -> Result<&Address, PeersError> {
+    pub fn place(&self, id: u64) -> Result<&Place, PeersError> {
         self.0.get(&id).ok_or_else(|| {
             let known: Vec<_> = self.0.keys().map(u64::to_string).collect();
             PeersError::NotAmong { id, known: known.join(", ") }
@@ -75,8 +78,8 @@ impl Peers {
     }
 
     /// All of them, by number.
-    pub fn iter(&self) -> impl Iterator<Item = (u64, &Address)> {
-        self.0.iter().map(|(id, address)| (*id, address))
+    pub fn iter(&self) -> impl Iterator<Item = (u64, &Place)> {
+        self.0.iter().map(|(id, place)| (*id, place))
     }
 }
 
@@ -89,7 +92,7 @@ impl FromStr for Peers {
             let (id, address) = (id.trim().parse().ok().filter(|id| *id > 0)?, address.trim());
             // The scheme may be left out.
             let whole = if address.contains("://") { address.to_owned() } else { format!("tcp://{address}") };
-            Some((id, whole.parse().ok()?))
+            Some((id, whole.parse::<Place>().ok()?))
         };
         let replicas = text.split(',').map(|word| replica(word).ok_or_else(|| PeersError::Form(word.to_owned())));
         Self::new(replicas.collect::<Result<Vec<_>, _>>()?)
@@ -114,13 +117,18 @@ mod tests {
         let peers: Peers = "2=tcp://10.0.0.2:7400, 1=127.0.0.1:7400,10=unix:///run/x.sock".parse().unwrap();
         assert_eq!(peers.to_string(), "1=tcp://127.0.0.1:7400,2=tcp://10.0.0.2:7400,10=unix:///run/x.sock");
         assert_eq!(peers.to_string().parse(), Ok(peers.clone()));
-        assert_eq!(peers.address(2).unwrap().to_string(), "tcp://10.0.0.2:7400");
+        assert_eq!(peers.place(2).unwrap().to_string(), "tcp://10.0.0.2:7400");
+        let named: Peers = "1=kv-1.example:7400,2=tcp://kv-2:7400".parse().unwrap();
+        assert_eq!(named.to_string(), "1=tcp://kv-1.example:7400,2=tcp://kv-2:7400");
+        assert_eq!(named.place(2).unwrap().host(), Some("kv-2"));
     }
 
     #[test]
     fn what_can_not_be_meant_is_refused_with_a_remedy() {
         let error = |text: &str| text.parse::<Peers>().unwrap_err();
-        for odd in ["", "1", "a=1.1.1.1:1", "0=1.1.1.1:1", "1=", "1=tcp://", "1=tcp://a:1", "1=1.1.1.1:1,"] {
+        for odd in
+            ["", "1", "a=1.1.1.1:1", "0=1.1.1.1:1", "1=", "1=tcp://", "1=tcp://a", "1=dns:///a:1", "1=1.1.1.1:1,"]
+        {
             assert!(matches!(error(odd), PeersError::Form(_)), "{odd}");
         }
         assert_eq!(
@@ -134,7 +142,7 @@ mod tests {
         assert_eq!(error("1=1.1.1.1:0"), PeersError::Port(1));
         let peers: Peers = "1=1.1.1.1:1,2=1.1.1.2:1".parse().unwrap();
         assert_eq!(
-            peers.address(3).unwrap_err().to_string(),
+            peers.place(3).unwrap_err().to_string(),
             "replica 3 is not among the peers, which are 1, 2; name it there, or another one with --id"
         );
     }

@@ -44,6 +44,7 @@ pub mod log;
 pub mod machine;
 pub mod membership;
 pub mod message;
+mod place;
 pub mod runtime;
 pub mod sessions;
 
@@ -53,5 +54,6 @@ pub use self::ids::{ClientId, Index, NodeId, Sequence, Session, Term, Ticket};
 pub use self::machine::{MachineError, StateMachine};
 pub use self::membership::{Change, Membership, MembershipError, Peer};
 pub use self::message::{Message, MessageError, MessageKind};
-pub use self::runtime::{Replica, ReplicaConfig, ReplicaError, ReplicaHandle};
+pub use self::place::{Place, PlaceError};
+pub use self::runtime::{Lookup, Replica, ReplicaConfig, ReplicaError, ReplicaHandle};
 pub use self::sessions::{Answer, SessionLimits, Sessions};

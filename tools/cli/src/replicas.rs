@@ -48,7 +48,7 @@ impl Group {
         let config: ChannelConfig = reach.secured.config("client", first)?;
         let addresses: Vec<Address> = peers.iter().map(|place| place.address.clone()).collect();
         let named = addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
-        let client = GroupClient::new(&addresses, config).map_err(Problem::wrong_use)?;
+        let client = GroupClient::new(addresses, config).map_err(Problem::wrong_use)?;
         Ok(Self { client, context: Context::with_deadline(reach.deadline), named })
     }
 
@@ -68,9 +68,11 @@ impl Group {
     /// What came of nothing, and what to do about it.
     pub(crate) fn problem(&self, error: &StoreClientError) -> Problem {
         match error {
-            StoreClientError::Refused(_) | StoreClientError::Nobody | StoreClientError::Config(_) => {
-                Problem::wrong_use(error)
-            }
+            StoreClientError::Refused(_)
+            | StoreClientError::Nobody
+            | StoreClientError::Config(_)
+            | StoreClientError::Place(_)
+            | StoreClientError::Name(_) => Problem::wrong_use(error),
             StoreClientError::Unavailable { .. } => Problem::failure(error)
                 .at(&self.named)
                 .remedy("see that a majority of the replicas runs, name them with --peers, or give it more --deadline"),

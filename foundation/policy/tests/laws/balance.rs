@@ -61,7 +61,7 @@ impl Fleet {
                 let queued = self.busy[at].since(now);
                 self.busy[at] = self.busy[at].max(now) + served;
                 let network = MS / 10;
-                (self.busy[at] + network, Ended::Answered(Some(Sample { queued, served, network })))
+                (self.busy[at] + network, Ended::Answered(Some(Sample { queued, served, network, each: None })))
             }
             Model::Fails(after) => (now + after, Ended::Failed(after)),
             Model::Gone => (now, Ended::Gone),
@@ -282,7 +282,7 @@ proptest! {
         for (now, step, queued, served, network) in steps {
             load.begun(now);
             let ended = match step {
-                0 => Ended::Answered(Some(Sample { queued, served, network })),
+                0 => Ended::Answered(Some(Sample { queued, served, network, each: None })),
                 1 => Ended::Failed(served),
                 _ => Ended::PushedBack,
             };

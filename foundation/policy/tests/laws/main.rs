@@ -14,6 +14,7 @@ mod flow;
 mod forward_delay;
 mod guarded;
 mod hedge;
+mod load_report;
 mod margin;
 mod outlier;
 mod pace;

@@ -42,6 +42,14 @@ impl TlsClient {
         Err(TlsError::Absent)
     }
 
+    /// There is none to be for a name.
+    ///
+    /// # Errors
+    /// Always.
+    pub fn for_name(&self, _: &str) -> Result<Self, TlsError> {
+        match self.0 {}
+    }
+
     pub(crate) fn connect(&self, _: &Address) -> Result<Box<Session>, VerbsError> {
         match self.0 {}
     }

@@ -100,9 +100,16 @@ impl TlsClient {
         let mut http2 = config.clone();
         http2.alpn_protocols = vec![HTTP2.to_vec()];
         config.alpn_protocols = vec![PROTOCOL.to_vec()];
-        let name = name
-            .map(|name| ServerName::try_from(name.to_owned()).map_err(|_| TlsError::Name { name: name.to_owned() }));
-        Ok(Self { config: Arc::new(config), http2: Arc::new(http2), name: name.transpose()? })
+        let name = name.map(server_name).transpose()?;
+        Ok(Self { config: Arc::new(config), http2: Arc::new(http2), name })
+    }
+
+    /// The same, for servers whose certificate is for this name.
+    ///
+    /// # Errors
+    /// It is no name of a host.
+    pub fn for_name(&self, name: &str) -> Result<Self, TlsError> {
+        Ok(Self { name: Some(server_name(name)?), ..self.clone() })
     }
 
     /// A session with the server at an address.
@@ -128,6 +135,10 @@ impl fmt::Debug for TlsClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TlsClient").field("name", &self.name).finish_non_exhaustive()
     }
+}
+
+fn server_name(name: &str) -> Result<ServerName<'static>, TlsError> {
+    ServerName::try_from(name.to_owned()).map_err(|_| TlsError::Name { name: name.to_owned() })
 }
 
 fn provider() -> Arc<CryptoProvider> {

@@ -12,42 +12,78 @@ pub struct Load {
     pub rps: f64,
     /// Of these, how many fail.
     pub eps: f64,
+    /// How many seconds a call waits before it is begun, as servers of Greenwave say (`greenwave.wait_seconds` of the named
+    /// metrics).
+    pub wait_seconds: Option<f64>,
 }
 
 impl Load {
     /// Where it is found.
     pub const NAME: &str = "endpoint-load-metrics-bin";
+    /// The metric of that name.
+    const WAIT: &[u8] = b"greenwave.wait_seconds";
 
     /// Reads a report; `None` if it is none. Numbers that can't be meant (negative, infinite, none) count as not said.
     #[must_use]
     pub fn parse(mut report: &[u8]) -> Option<Self> {
         let mut load = Self::default();
         while !report.is_empty() {
-            let key = varint(&mut report)?;
-            match key & 7 {
-                0 => _ = varint(&mut report)?,
-                1 => {
-                    let value = f64::from_le_bytes(take(&mut report, 8)?.try_into().ok()?);
-                    let value = if value.is_finite() && value > 0.0 { value } else { 0.0 };
-                    // xds/data/orca/v3/orca_load_report.proto
-                    match key >> 3 {
-                        1 => load.cpu_utilization = value,
-                        6 => load.rps = value,
-                        7 => load.eps = value,
-                        9 => load.application_utilization = value,
-                        _ => {}
-                    }
-                }
-                2 => {
-                    let len = usize::try_from(varint(&mut report)?).ok()?;
-                    take(&mut report, len)?;
-                }
-                5 => _ = take(&mut report, 4)?,
-                _ => return None,
+            // xds/data/orca/v3/orca_load_report.proto
+            match field(&mut report)? {
+                (1, Value::Double(value)) => load.cpu_utilization = value,
+                (6, Value::Double(value)) => load.rps = value,
+                (7, Value::Double(value)) => load.eps = value,
+                (8, Value::Bytes(metric)) => load.wait_seconds = wait(metric)?.or(load.wait_seconds),
+                (9, Value::Double(value)) => load.application_utilization = value,
+                _ => {}
             }
         }
         Some(load)
     }
+}
+
+/// The value of an entry of the named metrics, if it is the wait; `None` if it is no entry.
+fn wait(mut metric: &[u8]) -> Option<Option<f64>> {
+    let (mut name, mut seconds) = (&b""[..], 0.0);
+    while !metric.is_empty() {
+        match field(&mut metric)? {
+            (1, Value::Bytes(said)) => name = said,
+            (2, Value::Double(said)) => seconds = said,
+            _ => {}
+        }
+    }
+    Some((name == Load::WAIT).then_some(seconds))
+}
+
+enum Value<'a> {
+    Double(f64),
+    Bytes(&'a [u8]),
+    Other,
+}
+
+/// The next field of a message: its number, and what it has.
+fn field<'a>(message: &mut &'a [u8]) -> Option<(u64, Value<'a>)> {
+    let key = varint(message)?;
+    let value = match key & 7 {
+        0 => {
+            varint(message)?;
+            Value::Other
+        }
+        1 => {
+            let value = f64::from_le_bytes(take(message, 8)?.try_into().ok()?);
+            Value::Double(if value.is_finite() && value > 0.0 { value } else { 0.0 })
+        }
+        2 => {
+            let len = usize::try_from(varint(message)?).ok()?;
+            Value::Bytes(take(message, len)?)
+        }
+        5 => {
+            take(message, 4)?;
+            Value::Other
+        }
+        _ => return None,
+    };
+    Some((key >> 3, value))
 }
 
 fn take<'a>(bytes: &mut &'a [u8], len: usize) -> Option<&'a [u8]> {
@@ -99,8 +135,17 @@ mod tests {
         let double = |number: u8, value: f64| [&[number << 3 | 1][..], &value.to_le_bytes()].concat();
         let report =
             [&double(9, 0.5)[..], &[0x22, 2, 1, 2], &double(1, 0.25), &[0x50, 0x80, 1], &double(6, 7.0)].concat();
-        let expected = Load { cpu_utilization: 0.25, application_utilization: 0.5, rps: 7.0, eps: 0.0 };
+        let expected = Load { cpu_utilization: 0.25, application_utilization: 0.5, rps: 7.0, ..Load::default() };
         assert_eq!(Load::parse(&report), Some(expected));
+        let named = |name: &[u8], value: f64| {
+            let entry = [&[0x0a, name.len() as u8], name, &double(2, value)].concat();
+            [&[0x42, entry.len() as u8], &entry[..]].concat()
+        };
+        let report = [named(b"greenwave.wait_seconds", 0.5), named(b"queue", 7.0)].concat();
+        assert_eq!(Load::parse(&report), Some(Load { wait_seconds: Some(0.5), ..Load::default() }));
+        let nothing_waits = named(b"greenwave.wait_seconds", 0.0);
+        assert_eq!(Load::parse(&nothing_waits).and_then(|load| load.wait_seconds), Some(0.0));
+        assert_eq!(Load::parse(&report[..report.len() - 3]), None);
         assert_eq!(Load::parse(&double(9, f64::NAN)), Some(Load::default()));
         assert_eq!(Load::parse(&report[..5]), None);
         let pushed = [&b"0"[..], b"12", b"-1", b"soon", b""].map(Pushback::parse);
@@ -112,10 +157,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_make_it_panic(report in prop::collection::vec(any::<u8>(), 0..40)) {
-            if let Some(load) = Load::parse(&report) {
-                prop_assert!(load.cpu_utilization >= 0.0 && load.application_utilization.is_finite());
-            }
+        fn no_bytes_make_it_panic(
+            report in prop::collection::vec(any::<u8>(), 0..40),
+            metric in prop::collection::vec(any::<u8>(), 0..20),
+        ) {
+            crate::fuzzing::load_report(&report);
+            // What is within the named metrics too.
+            crate::fuzzing::load_report(&[&[0x42, metric.len() as u8], &metric[..], &report[..]].concat());
         }
     }
 }

@@ -10,7 +10,7 @@ use super::shared_stream::ChannelStream;
 use super::target::{Kind as TargetKind, Target};
 use crate::context::Context;
 use crate::local::{self, Mailbox, OutcomeCell, Shared};
-use crate::net::number;
+use crate::net::{method_names, number};
 use crate::receipt::StageReceipt;
 use crate::status::{Check, Status};
 use crate::stream::{Incoming, Outgoing};
@@ -29,7 +29,8 @@ use std::time::Duration;
 /// A way to one server, or to several that can answer the same calls. Cheap to clone; clones share the connections.
 ///
 /// A channel to a name or to several addresses gives each call to one of its servers, by what their answers say of how
-/// long one takes, leaves out for a while who fails, and makes calls again that certainly never ran: `docs/names.md`.
+/// long one takes, leaves out for a while who fails, and makes calls again that certainly never ran: `docs/names.md`. A channel to
+/// one address makes calls again if its [`retries`](ChannelConfig::retries) are set.
 #[derive(Clone)]
 pub struct Channel {
     kind: Kind,
@@ -64,6 +65,10 @@ impl Channel {
     /// A setting that can't be meant; a name, without the cargo feature `resolver`.
     pub fn to(target: Target, config: ChannelConfig) -> Result<Self, ConfigError> {
         config.validate()?;
+        if target.is_grpc() {
+            // Before the first call, whose method may be all that is known when the name is resolved.
+            let _kept = method_names();
+        }
         let authority = target.authority();
         let config = if config.grpc.has_authority() {
             config
@@ -74,11 +79,11 @@ impl Channel {
         let allowed = "an address or several: this was built without the cargo feature `resolver`";
         ConfigError::unless(resolves, "target", &target, allowed)?;
         let kind = match target.address() {
-            Some(address) => {
+            Some(address) if !config.repeats_to_one() => {
                 config.check(address)?;
                 Kind::One(Line::new(address.clone(), &config, Arc::new(Queue::new(&config))))
             }
-            None => {
+            _ => {
                 target.kind().addresses().iter().try_for_each(|address| config.check(address))?;
                 Kind::Several(Servers::new(target, config))
             }
@@ -150,8 +155,8 @@ impl Channel {
         self.outcome(context, method.into(), request.into(), false).into_reply()
     }
 
-    /// The same for a method that may run twice for one call: its `.proto` says `option idempotency_level`. Where there are
-    /// several servers, a call that was lost is made again, and one that takes long may be made to another one too.
+    /// The same for a method that may run twice for one call: its `.proto` says `option idempotency_level`. Where calls are
+    /// made again, so are those that were lost, and where there are several servers one that takes long may be made to another one too.
     ///
     /// # Errors
     /// Anything but an answer in time.

@@ -6,7 +6,9 @@ use crate::net::{ConnectionConfig, Route, SpeaksGrpc, backoff, method_names};
 use greenwave_grpc::GrpcClientSettings;
 use greenwave_policy::{Backoff, BalanceRule, OutlierConfig, RetryConfig};
 use greenwave_proto::{ConfigError, Limits, SendOrder, Sending};
+use greenwave_verbs::tls::TlsError;
 use greenwave_verbs::{Address, Choice, TlsClient};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -53,11 +55,12 @@ pub struct ChannelConfig {
     pub(crate) jitter_seed: Option<u64>,
     pub(crate) balance: BalanceRule,
     pub(crate) outliers: OutlierConfig,
-    pub(crate) retries: RetryConfig,
+    pub(crate) retries: Option<RetryConfig>,
     pub(crate) hedge_ratio: f64,
     pub(crate) hedge_quantile: f64,
     pub(crate) hedge_after: Duration,
     pub(crate) refresh: (Duration, Duration),
+    pub(crate) dns: Option<SocketAddr>,
 }
 
 impl Default for ChannelConfig {
@@ -78,11 +81,12 @@ impl Default for ChannelConfig {
             jitter_seed: None,
             balance: BalanceRule::default(),
             outliers: OutlierConfig::default(),
-            retries: RetryConfig::default(),
+            retries: None,
             hedge_ratio: 0.0,
             hedge_quantile: 0.95,
             hedge_after: Duration::from_millis(1),
             refresh: (Duration::from_secs(1), Duration::from_secs(60)),
+            dns: None,
         }
     }
 }
@@ -135,6 +139,16 @@ impl ChannelConfig {
     pub fn tls(mut self, tls: impl Into<Option<TlsClient>>) -> Self {
         self.tls = tls.into();
         self
+    }
+
+    /// Has servers believed whose certificate is for this name, in place of the one that the settings of TLS have. Without TLS there
+    /// is nothing to believe.
+    ///
+    /// # Errors
+    /// It is no name of a host.
+    pub fn tls_name(mut self, name: &str) -> Result<Self, TlsError> {
+        self.tls = self.tls.map(|tls| tls.for_name(name)).transpose()?;
+        Ok(self)
     }
 
     /// How gRPC is spoken with a server at an [address of gRPC](Address::Grpc).
@@ -209,10 +223,12 @@ impl ChannelConfig {
         self
     }
 
-    /// When a call that failed is made again, where the channel leads to several servers.
+    /// When a call that failed is made again; `None`, the default: as [`RetryConfig::default`] has it where the channel leads to a
+    /// name or to several servers, and never where it leads to one address. Calls of a channel to one address that may be
+    /// made again cost as much as those of a channel to several.
     #[must_use]
-    pub fn retries(mut self, retries: RetryConfig) -> Self {
-        self.retries = retries;
+    pub fn retries(mut self, retries: impl Into<Option<RetryConfig>>) -> Self {
+        self.retries = retries.into();
         self
     }
 
@@ -245,6 +261,18 @@ impl ChannelConfig {
     pub fn refresh(mut self, least: Duration, most: Duration) -> Self {
         self.refresh = (least, most);
         self
+    }
+
+    /// The DNS server that alone is asked for names whose target doesn't say one; `None`, the default: those of the system.
+    #[must_use]
+    pub fn dns(mut self, server: impl Into<Option<SocketAddr>>) -> Self {
+        self.dns = server.into();
+        self
+    }
+
+    /// Whether calls of a channel to one address are made again.
+    pub(crate) fn repeats_to_one(&self) -> bool {
+        self.retries.is_some_and(|retries| retries.attempts > 1)
     }
 
     /// Says whether this address can be connected to.
@@ -300,8 +328,8 @@ impl ChannelConfig {
         share("hedge_quantile", self.hedge_quantile)?;
         share("outliers.excess", self.outliers.excess)?;
         share("outliers.share", self.outliers.share)?;
-        share("retries.ratio", self.retries.ratio)?;
-        let RetryConfig { attempts, per_second, .. } = self.retries;
+        let RetryConfig { attempts, per_second, ratio, .. } = self.retries.unwrap_or_default();
+        share("retries.ratio", ratio)?;
         ConfigError::unless(attempts > 0, "retries.attempts", attempts, "1 or more, the first one included")?;
         ConfigError::unless((0.0..=1000.0).contains(&per_second), "retries.per_second", per_second, "0 to 1000")?;
         let (least, most) = self.refresh;

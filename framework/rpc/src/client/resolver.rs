@@ -43,6 +43,7 @@ impl Nudge {
 /// `RESOURCE_EXHAUSTED` without a thread to do it on.
 pub(super) fn keep_resolved(servers: &Arc<Servers>, name: Name, nudge: Nudge) -> Result<(), Status> {
     let (least, most) = servers.config().refresh;
+    let name = Name { server: name.server.or(servers.config().dns), ..name };
     let backoff = super::super::net::backoff(least, servers.config().jitter_seed);
     let keeper = Keeper { servers: Arc::downgrade(servers), name, nudge, least, most, backoff };
     let _detached = thread()?.spawn(keeper.run());

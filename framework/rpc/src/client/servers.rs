@@ -10,7 +10,7 @@ use super::call_queue::Completion;
 use super::config::ChannelConfig;
 use super::line::{Line, Queue};
 use super::target::{Kind, SERVERS_MOST, Target};
-use super::verdict::{completed, ended, is_worth_another_try};
+use super::verdict::{another_try, completed, ended};
 use crate::clock::monotonic;
 use crate::context::Context;
 use crate::promise::{Awaited, Promise, promise};
@@ -82,7 +82,7 @@ impl Servers {
         let number = config.jitter_seed.unwrap_or_else(|| seed.hash_one(0));
         let state = State {
             balance: Balance::new(config.balance, config.outliers, number),
-            retries: Retries::new(config.retries, number),
+            retries: Retries::new(config.retries.unwrap_or_default(), number),
             hedge: Hedge::new(config.hedge_ratio, config.hedge_quantile, config.hedge_after),
             times: HashMap::new(),
             found: Found::Unasked,
@@ -249,15 +249,14 @@ impl Servers {
         repeatable: bool,
     ) -> Option<Duration> {
         let status = outcome.result.as_ref().err()?;
-        if !is_worth_another_try(status, repeatable) || context.is_cancelled() {
-            return None;
-        }
+        let later = another_try(status, outcome.metadata(), repeatable).filter(|_| !context.is_cancelled())?;
         let now = monotonic();
         let left = context.deadline().budget(now);
         self.state(|State { balance, retries, .. }| {
-            let expected = balance.expected(now);
+            let expected = balance.expected(now).saturating_add(later);
             retries.try_again(now, made, balance.has_another(server), left, expected)
         })
+        .map(|pause| pause.max(later))
     }
 
     /// How long to wait for an answer before a call is made to another server too; `None`: not at all.

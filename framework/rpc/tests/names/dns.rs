@@ -1,102 +1,162 @@
-//! A DNS server of the test's own, over UDP and TCP, that says what it is told to.
+//! A DNS server: hickory's, over UDP and TCP, with the zone `test.`, whose records change as it is told.
 
 use greenwave_rpc::{Channel, ChannelConfig};
-use hickory_proto::op::{Message, OpCode, ResponseCode};
-use hickory_proto::rr::rdata::{A, AAAA, SRV};
-use hickory_proto::rr::{Name, RData, Record, RecordType};
-use std::collections::HashMap;
-use std::io::{Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use hickory_server::Server;
+use hickory_server::net::runtime::{Time, TokioRuntimeProvider};
+use hickory_server::net::xfer::Protocol;
+use hickory_server::proto::op::{Header, HeaderCounts, MessageType, Metadata};
+use hickory_server::proto::rr::rdata::{A, AAAA, CNAME, SOA, SRV, TXT};
+use hickory_server::proto::rr::{LowerName, Name, RData, Record, RecordType, RrKey};
+use hickory_server::server::{Request, RequestHandler, ResponseHandler, ResponseInfo};
+use hickory_server::store::in_memory::InMemoryZoneHandler;
+use hickory_server::zone_handler::{AxfrPolicy, Catalog, ZoneType};
+use std::future::Future;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
+use tokio::net::{TcpListener, UdpSocket};
+use tokio::runtime::Runtime;
 
-/// What is known of names; of one that isn't there, that there is none.
-#[derive(Default)]
-struct Zone {
-    records: HashMap<(String, RecordType), Vec<(RData, u32)>>,
-    silent: bool,
-}
+type Zone = InMemoryZoneHandler<TokioRuntimeProvider>;
 
 pub(crate) struct Dns {
     socket: SocketAddr,
-    zone: Arc<Mutex<Zone>>,
-    queries: Arc<AtomicUsize>,
+    zone: Arc<Zone>,
+    asked: Arc<Asked>,
+    runtime: Runtime,
 }
 
-/// What a UDP answer holds here.
-const UDP_MOST: usize = 1232;
+/// Queries so far, and whether they are answered.
+#[derive(Default)]
+struct Asked {
+    all: AtomicUsize,
+    over_tcp: AtomicUsize,
+    silent: AtomicBool,
+}
+
+struct Counted {
+    catalog: Catalog,
+    asked: Arc<Asked>,
+}
+
+/// As the trait's macro has it.
+impl RequestHandler for Counted {
+    fn handle_request<'me, 'request, 'answer, R, T>(
+        &'me self,
+        request: &'request Request,
+        answer: R,
+    ) -> Pin<Box<dyn Future<Output = ResponseInfo> + Send + 'answer>>
+    where
+        R: ResponseHandler + 'answer,
+        T: Time + 'answer,
+        'me: 'answer,
+        'request: 'answer,
+        Self: 'answer,
+    {
+        self.asked.all.fetch_add(1, Ordering::SeqCst);
+        if request.protocol() == Protocol::Tcp {
+            self.asked.over_tcp.fetch_add(1, Ordering::SeqCst);
+        }
+        if self.asked.silent.load(Ordering::SeqCst) {
+            let metadata = Metadata::new(request.metadata.id, MessageType::Response, request.metadata.op_code);
+            let nothing = ResponseInfo::from(Header { metadata, counts: HeaderCounts::default() });
+            return Box::pin(std::future::ready(nothing));
+        }
+        self.catalog.handle_request::<R, T>(request, answer)
+    }
+}
+
+fn name(text: &str) -> Name {
+    Name::from_utf8(format!("{}.", text.trim_end_matches('.'))).unwrap()
+}
+
+fn key(of: &str, kind: RecordType) -> RrKey {
+    RrKey::new(LowerName::new(&name(of)), kind)
+}
 
 impl Dns {
     pub(crate) fn start() -> Self {
-        let (udp, tcp) = loop {
-            let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
-            if let Ok(tcp) = TcpListener::bind(udp.local_addr().unwrap()) {
-                break (udp, tcp);
-            }
-        };
-        let socket = udp.local_addr().unwrap();
-        let (zone, queries) = (Arc::new(Mutex::new(Zone::default())), Arc::new(AtomicUsize::new(0)));
-        let known = (Arc::clone(&zone), Arc::clone(&queries));
-        std::thread::spawn(move || {
-            let mut buffer = [0; 4096];
-            while let Ok((len, from)) = udp.recv_from(&mut buffer) {
-                let Some(answer) = answer(&known.0, &known.1, &buffer[..len], UDP_MOST) else { continue };
-                let _nobody_may_wait = udp.send_to(&answer, from);
-            }
-        });
-        let known = (Arc::clone(&zone), Arc::clone(&queries));
-        std::thread::spawn(move || {
-            for stream in tcp.incoming() {
-                let mut stream = stream.unwrap();
-                let mut len = [0; 2];
-                while stream.read_exact(&mut len).is_ok() {
-                    let mut query = vec![0; u16::from_be_bytes(len).into()];
-                    stream.read_exact(&mut query).unwrap();
-                    let Some(answer) = answer(&known.0, &known.1, &query, usize::from(u16::MAX)) else { break };
-                    let len = u16::try_from(answer.len()).unwrap().to_be_bytes();
-                    stream.write_all(&[&len, &answer[..]].concat()).unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let zone = Zone::empty(name("test"), ZoneType::Primary, AxfrPolicy::Deny);
+        let (zone, asked) = (Arc::new(zone), Arc::new(Asked::default()));
+        let mut catalog = Catalog::new();
+        catalog.upsert(LowerName::new(&name("test")), vec![Arc::clone(&zone) as _]);
+        let counted = Counted { catalog, asked: Arc::clone(&asked) };
+        let socket = runtime.block_on(async {
+            let soa = SOA::new(name("ns.test"), name("admin.test"), 1, 60, 60, 60, 1);
+            zone.upsert(Record::from_rdata(name("test"), 60, RData::SOA(soa)), 0).await;
+            let (udp, tcp) = loop {
+                let udp = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+                // The port may be taken for TCP: then another one is tried.
+                if let Ok(tcp) = TcpListener::bind(udp.local_addr().unwrap()).await {
+                    break (udp, tcp);
                 }
-            }
+            };
+            let socket = udp.local_addr().unwrap();
+            let mut server = Server::new(counted);
+            server.register_socket(udp);
+            server.register_listener(tcp, Duration::from_secs(60), 64);
+            tokio::spawn(async move { server.block_until_done().await });
+            socket
         });
-        Self { socket, zone, queries }
+        Self { socket, zone, asked, runtime }
     }
 
     /// How many queries came.
     pub(crate) fn queries(&self) -> usize {
-        self.queries.load(Ordering::SeqCst)
+        self.asked.all.load(Ordering::SeqCst)
     }
 
-    /// A name's addresses from now on, valid for so many seconds.
-    pub(crate) fn addresses(&self, name: &str, ttl: u32, ips: impl IntoIterator<Item = IpAddr>) {
-        let (four, six): (Vec<_>, Vec<_>) = ips.into_iter().partition(IpAddr::is_ipv4);
-        let mut zone = self.zone.lock().unwrap();
-        for (of, ips) in [(RecordType::A, four), (RecordType::AAAA, six)] {
-            let data = ips.into_iter().map(|ip| match ip {
-                IpAddr::V4(ip) => RData::A(A(ip)),
-                IpAddr::V6(ip) => RData::AAAA(AAAA(ip)),
-            });
-            let records = data.map(|data| (data, ttl)).collect();
-            zone.records.insert((name.to_owned(), of), records);
-        }
+    /// How many of them came over TCP.
+    pub(crate) fn queries_over_tcp(&self) -> usize {
+        self.asked.over_tcp.load(Ordering::SeqCst)
+    }
+
+    /// The records of a kind that a name has from now on, valid for so many seconds.
+    fn set(&self, of: &str, kind: RecordType, ttl: u32, data: impl IntoIterator<Item = RData>) {
+        self.runtime.block_on(async {
+            self.zone.records_mut().await.remove(&key(of, kind));
+            for data in data {
+                self.zone.upsert(Record::from_rdata(name(of), ttl, data), 0).await;
+            }
+        });
+    }
+
+    /// A name's addresses from now on, valid for so many seconds. A name without any exists, too.
+    pub(crate) fn addresses(&self, of: &str, ttl: u32, ips: impl IntoIterator<Item = IpAddr>) {
+        let (mut four, mut six) = (Vec::new(), Vec::new());
+        ips.into_iter().for_each(|ip| match ip {
+            IpAddr::V4(ip) => four.push(RData::A(A(ip))),
+            IpAddr::V6(ip) => six.push(RData::AAAA(AAAA(ip))),
+        });
+        self.set(of, RecordType::TXT, ttl, [RData::TXT(TXT::new(vec!["it exists".into()]))]);
+        self.set(of, RecordType::A, ttl, four);
+        self.set(of, RecordType::AAAA, ttl, six);
     }
 
     /// A name's SRV records: priority, port and target of each.
-    pub(crate) fn services(&self, name: &str, services: &[(u16, u16, &str)]) {
-        let services = services.iter().map(|(priority, port, target)| {
-            (RData::SRV(SRV::new(*priority, 1, *port, Name::from_utf8(target).unwrap())), 60)
-        });
-        self.zone.lock().unwrap().records.insert((name.to_owned(), RecordType::SRV), services.collect());
+    pub(crate) fn services(&self, of: &str, services: &[(u16, u16, &str)]) {
+        let services = services.iter();
+        let services = services.map(|(priority, port, target)| RData::SRV(SRV::new(*priority, 1, *port, name(target))));
+        self.set(of, RecordType::SRV, 60, services);
+    }
+
+    /// From now on a name is another one's.
+    pub(crate) fn alias(&self, of: &str, target: &str) {
+        self.set(of, RecordType::CNAME, 60, [RData::CNAME(CNAME(name(target)))]);
     }
 
     /// From now on there are no names.
     pub(crate) fn forget(&self) {
-        self.zone.lock().unwrap().records.clear();
+        let zone = key("test", RecordType::SOA);
+        self.runtime.block_on(async { self.zone.records_mut().await.retain(|key, _| *key == zone) });
     }
 
     /// Whether it doesn't answer.
     pub(crate) fn silent(&self, silent: bool) {
-        self.zone.lock().unwrap().silent = silent;
+        self.asked.silent.store(silent, Ordering::SeqCst);
     }
 
     /// Where a name leads that is asked of this server.
@@ -106,28 +166,11 @@ impl Dns {
 
     /// A channel to a name, which is looked up often.
     pub(crate) fn channel(&self, name: &str) -> Channel {
-        let config = ChannelConfig::default().refresh(Duration::from_millis(5), Duration::from_secs(60));
-        Channel::to(self.target(name).parse().unwrap(), config).unwrap()
+        Channel::to(self.target(name).parse().unwrap(), self.config()).unwrap()
     }
-}
 
-fn answer(zone: &Mutex<Zone>, queries: &AtomicUsize, query: &[u8], most: usize) -> Option<Vec<u8>> {
-    queries.fetch_add(1, Ordering::SeqCst);
-    let query = Message::from_vec(query).unwrap();
-    let asked = query.queries[0].clone();
-    let zone = zone.lock().unwrap();
-    if zone.silent {
-        return None;
+    /// Settings of a channel whose names are asked of this server, often.
+    pub(crate) fn config(&self) -> ChannelConfig {
+        ChannelConfig::default().dns(self.socket).refresh(Duration::from_millis(5), Duration::from_secs(60))
     }
-    let name = asked.name().to_utf8().trim_end_matches('.').to_owned();
-    let mut answer = Message::response(query.metadata.id, OpCode::Query);
-    answer.add_query(asked.clone());
-    if !zone.records.keys().any(|(known, _)| *known == name) {
-        answer.metadata.response_code = ResponseCode::NXDomain;
-    }
-    for (data, ttl) in zone.records.get(&(name, asked.query_type())).into_iter().flatten() {
-        answer.add_answer(Record::from_rdata(asked.name().clone(), *ttl, data.clone()));
-    }
-    let bytes = answer.to_vec().unwrap();
-    Some(if bytes.len() <= most { bytes } else { answer.truncate().to_vec().unwrap() })
 }

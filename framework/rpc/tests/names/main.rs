@@ -5,6 +5,8 @@ mod balancing;
 mod block_on;
 #[cfg(feature = "resolver")]
 mod dns;
+mod grpc_load;
+mod one_server;
 #[path = "../raw/mod.rs"]
 mod raw;
 mod repeated;

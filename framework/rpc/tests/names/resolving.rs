@@ -17,6 +17,8 @@ fn context() -> Context {
     Context::with_deadline(MINUTE)
 }
 
+const SHORT: Duration = Duration::from_millis(5);
+
 #[test]
 fn calls_go_to_all_addresses_of_a_name() {
     let make = || echo(Duration::ZERO);
@@ -222,4 +224,141 @@ fn of_thousands_of_addresses_some_are_used() {
     (0..1500).for_each(|_| drop(channel.call(&context(), ECHO, b"1").unwrap()));
     let connections = server.counters().connections;
     assert!((100..=256).contains(&connections), "{connections}");
+}
+
+/// As each scheme has it: by the DNS server that the channel's settings name, or the target.
+#[test]
+fn names_of_every_scheme_are_asked_of_the_channel_s_dns_server() {
+    let make = || echo(Duration::ZERO);
+    let (servers, port) = fleet(&[&make, &make]);
+    let dns = Dns::start();
+    dns.addresses("kv.test", 60, [host(1), host(2)]);
+    dns.alias("also.test", "kv.test");
+    let services = [(10, port, "kv.test.")];
+    dns.services("_greenwave._tcp.srv.test", &services);
+    dns.services("_grpc._tcp.srv.test", &services);
+    for target in [
+        format!("greenwave://kv.test:{port}"),
+        format!("tcp://kv.test:{port}"),
+        format!("dns:///kv.test:{port}"),
+        format!("dns:///also.test:{port}"),
+        "greenwave://srv.test".into(),
+        "greenwave://_greenwave._tcp.srv.test".into(),
+        "dns:///srv.test".into(),
+        format!("grpc://kv.test:{port}"),
+        format!("grpc://also.test.:{port}"),
+        "grpc://srv.test".into(),
+        dns.target("srv.test"),
+    ] {
+        let (before, over_grpc) = (calls_of(&servers), grpc_connections_of(&servers));
+        let channel = Channel::to(target.parse().unwrap(), dns.config()).unwrap();
+        (0..40).for_each(|_| drop(channel.call(&context(), Method::named("test.Echo/Echo"), b"1").unwrap()));
+        let after = calls_of(&servers);
+        assert!(after.iter().zip(before).all(|(after, before)| *after > before), "{target} {after:?}");
+        assert_eq!(grpc_connections_of(&servers) > over_grpc, target.starts_with("grpc"), "{target}");
+    }
+}
+
+/// The same failures for a channel to gRPC's servers: that there is no such name, and that nobody says.
+#[test]
+fn names_of_grpc_fail_as_others_do() {
+    let server = serve(echo(Duration::ZERO));
+    let dns = Dns::start();
+    let call = |channel: &Channel, context: &Context| channel.call(context, Method::named("test.Echo/Echo"), b"1");
+    for target in [format!("grpc://kv.test:{}", socket(&server).port()), "grpc://kv.test".into()] {
+        let channel = Channel::to(target.parse().unwrap(), dns.config()).unwrap();
+        let status = call(&channel, &context()).unwrap_err();
+        assert_eq!((status.code, status.never_ran()), (Code::Unavailable, true));
+        assert!(status.message.contains("NXDOMAIN"), "{status}");
+        let channel = Channel::to(target.parse().unwrap(), dns.config()).unwrap();
+        dns.silent(true);
+        let status = call(&channel, &Context::with_deadline(Duration::from_millis(20))).unwrap_err();
+        assert_eq!((status.code, status.reason), (Code::DeadlineExceeded, Reason::Expired(Check::Send)));
+        assert!(channel.open(&Context::with_deadline(Duration::from_millis(20)), ECHO).is_err());
+        dns.silent(false);
+    }
+}
+
+/// What doesn't fit a datagram is cut off and asked for again over TCP: all of it counts.
+#[test]
+fn what_is_too_large_for_udp_is_asked_for_over_tcp() {
+    let server = serve_at((Ipv4Addr::UNSPECIFIED, 0).into(), echo(Duration::ZERO)).unwrap();
+    let dns = Dns::start();
+    dns.addresses("few.test", 60, (1..=3).map(host));
+    dns.addresses("many.test", 60, (1..=200).map(host));
+    let port = socket(&server).port();
+    dns.channel(&format!("few.test:{port}")).call(&context(), ECHO, b"1").unwrap();
+    assert_eq!(dns.queries_over_tcp(), 0);
+    let channel = dns.channel(&format!("many.test:{port}"));
+    let channels = (0..400).map(|_| channel.call(&context(), ECHO, b"1").unwrap()).count();
+    assert!(channels == 400 && dns.queries_over_tcp() == 1, "{}", dns.queries_over_tcp());
+    // Far more than the 80 addresses that fit the largest datagram that is asked for.
+    let connections = server.counters().connections;
+    assert!((100..=201).contains(&connections), "{connections}");
+}
+
+/// Answers that are out of date at once are not asked for with each call.
+#[test]
+fn a_ttl_of_nothing_is_a_look_up_at_the_least_interval_and_no_more() {
+    let server = serve(echo(Duration::ZERO));
+    let dns = Dns::start();
+    dns.addresses("kv.test", 0, [host(1)]);
+    let config = dns.config().refresh(MINUTE, MINUTE);
+    let target = dns.target(&format!("kv.test:{}", socket(&server).port()));
+    let channel = Channel::to(target.parse().unwrap(), config).unwrap();
+    (0..200).for_each(|_| drop(channel.call(&context(), ECHO, b"1").unwrap()));
+    assert_eq!(dns.queries(), 1);
+    // With a short one it is looked up again and again, while there are calls.
+    let channel = dns.channel(&format!("kv.test:{}", socket(&server).port()));
+    raw::eventually("it is looked up again", || {
+        channel.call(&context(), ECHO, b"1").unwrap();
+        dns.queries() > 10
+    });
+}
+
+/// Addresses that come and go: the ports of SRV records too, and what had no address of IPv4 has one.
+#[test]
+fn records_of_services_are_followed_as_they_change() {
+    let [one, other] = [(); 2].map(|()| serve(echo(Duration::ZERO)));
+    let dns = Dns::start();
+    dns.addresses("a.test", 0, [host(1)]);
+    dns.services("_grpc._tcp.kv.test", &[(10, socket(&one).port(), "a.test.")]);
+    let channel = Channel::to("grpc://kv.test".parse().unwrap(), dns.config().refresh(SHORT, SHORT)).unwrap();
+    let call = || channel.call(&context(), Method::named("test.Echo/Echo"), b"1").unwrap();
+    call();
+    assert_eq!((one.counters().calls, other.counters().calls), (1, 0));
+    dns.services("_grpc._tcp.kv.test", &[(10, socket(&other).port(), "a.test.")]);
+    raw::eventually("calls go to the other port", || {
+        call();
+        other.counters().calls > 0
+    });
+    raw::eventually("nobody keeps the connection", || one.counters().connections == 0);
+}
+
+/// Over TLS the certificate is the name's, whichever of its addresses it is.
+#[cfg(feature = "tls")]
+#[test]
+fn servers_of_grpc_over_tls_are_found_by_name_and_believed_by_it() {
+    use greenwave_verbs::tls::{Identity, Pem};
+    use greenwave_verbs::{TlsClient, TlsServer};
+    let own = rcgen::generate_simple_self_signed(["kv.test".to_owned()]).unwrap();
+    let (certificate, key) = (own.cert.pem(), own.signing_key.serialize_pem());
+    let pem = || Pem::Bytes(certificate.as_bytes());
+    let identity = Identity { certificate: pem(), key: Pem::Bytes(key.as_bytes()) };
+    let config = ServerConfig::default().tls(TlsServer::new(identity, None).unwrap());
+    let config = config.listen(vec!["tcp://127.0.0.1:0".parse().unwrap()]);
+    let server = Server::start(config, echo(Duration::ZERO)).unwrap();
+    let dns = Dns::start();
+    dns.addresses("kv.test", 60, [host(1)]);
+    dns.services("_grpc._tcp.kv.test", &[(10, socket(&server).port(), "kv.test.")]);
+    let call = |target: &str, name| {
+        let tls = TlsClient::new(pem(), None, Some(name)).unwrap();
+        let channel = Channel::to(target.parse().unwrap(), dns.config().tls(tls)).unwrap();
+        channel.call(&context(), Method::named("test.Echo/Echo"), b"1")
+    };
+    for target in [format!("grpcs://kv.test:{}", socket(&server).port()), "grpcs://kv.test".into()] {
+        assert!(call(&target, "kv.test").is_ok());
+        assert_eq!(call(&target, "other.test").unwrap_err().reason, Reason::Unreachable);
+    }
+    assert!(server.counters().grpc_connections >= 2);
 }

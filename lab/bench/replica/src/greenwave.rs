@@ -102,7 +102,7 @@ impl Cluster for Greenwave {
     }
 
     fn client(&self) -> anyhow::Result<Box<dyn Client>> {
-        Ok(Box::new(StoreClient(GroupClient::new(&self.addresses, ChannelConfig::default())?)))
+        Ok(Box::new(StoreClient(GroupClient::new(self.addresses.iter().cloned(), ChannelConfig::default())?)))
     }
 
     fn leader(&self) -> Option<usize> {

@@ -3,12 +3,17 @@
 //! All messages of a turn to one peer go as one call, whose answer is empty and says that they arrived. Calls of one
 //! link are sent in order. A call that fails, or a peer that lets too much wait, means that messages are lost: the core
 //! is told so, and sends them again. Snapshots go over a connection of their own, so that nothing waits behind them.
+//!
+//! A member with a name has no way until its address is known, and another one when that changes.
 
 use super::frame::{self, Sender};
-use crate::{Membership, Message, NodeId};
+use super::names::{Lookup, Names};
+use crate::{Membership, Message, NodeId, Place};
 use greenwave_rpc::{
-    Channel, ChannelConfig, ChannelStream, Code, Context, Delivery, Dispatcher, MethodId, Mode, SendOrder, Status,
+    Channel, ChannelConfig, ChannelStream, Code, Context, Delivery, Dispatcher, MethodId, Mode, Reason, SendOrder,
+    Status,
 };
+use greenwave_verbs::Address;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -32,20 +37,36 @@ pub(super) struct Links {
     for_snapshots: ChannelConfig,
     /// How long messages are worth something.
     patience: Duration,
+    names: Names,
     links: BTreeMap<NodeId, Link>,
 }
 
 struct Link {
     address: String,
-    stream: ChannelStream,
-    snapshots: Channel,
+    place: Place,
+    /// `None` while it isn't known where its host is.
+    way: Option<Way>,
     frame: Vec<u8>,
-    bytes_under_way: usize,
     lost: bool,
 }
 
+/// Connections to a member.
+struct Way {
+    address: Address,
+    stream: ChannelStream,
+    snapshots: Channel,
+    bytes_under_way: usize,
+    /// Whether the member has answered since it was connected to.
+    answered: bool,
+}
+
 impl Links {
-    pub(super) fn new(sender: Sender, config: ChannelConfig, patience: Duration) -> Result<Self, Status> {
+    pub(super) fn new(
+        sender: Sender,
+        config: ChannelConfig,
+        lookup: Lookup,
+        patience: Duration,
+    ) -> Result<Self, Status> {
         let for_snapshots = config;
         let config = for_snapshots
             .clone()
@@ -53,7 +74,7 @@ impl Links {
             .dispatcher(Dispatcher::new(&for_snapshots)?)
             .send_order(SendOrder::InOrder);
         config.validate().map_err(|error| Status::new(Code::InvalidArgument, error.to_string()))?;
-        Ok(Self { sender, config, for_snapshots, patience, links: BTreeMap::new() })
+        Ok(Self { sender, config, for_snapshots, patience, names: Names::new(lookup), links: BTreeMap::new() })
     }
 
     /// Has links to these nodes and no others.
@@ -62,11 +83,39 @@ impl Links {
         self.links.retain(|node, link| membership.address(*node) == Some(link.address.as_str()));
         for node in membership.nodes().filter(|node| *node != me) {
             let Some(address) = membership.address(node).filter(|_| !self.links.contains_key(&node)) else { continue };
-            match self.open(address) {
-                Ok(link) => {
-                    self.links.insert(node, link);
+            match address.parse() {
+                Ok(place) => {
+                    let (address, way, frame) = (address.to_owned(), None, Vec::new());
+                    self.links.insert(node, Link { address, place, way, frame, lost: false });
                 }
-                Err(why) => tracing::error!(%node, address, why, "a replica can't be reached"),
+                Err(error) => unreachable(node, address, &error),
+            }
+        }
+        let wanted = |name: &str, port| {
+            let mut places = self.links.values().map(|link| &link.place);
+            places.any(|place| matches!(place, Place::Host { name: host, port: at } if host == name && *at == port))
+        };
+        self.names.keep(wanted);
+        self.open();
+    }
+
+    /// Has ways to where members are, as far as that is known.
+    fn open(&mut self) {
+        let Self { config, for_snapshots, names, links, .. } = self;
+        for (node, link) in links {
+            let address = match &link.place {
+                Place::Address(address) => Some(address.clone()),
+                Place::Host { name, port } => names.address(name, *port).map(Address::Tcp),
+            };
+            let Some(address) = address else { continue };
+            if link.way.as_ref().is_some_and(|way| way.address == address) {
+                continue;
+            }
+            // What is under way on an old one is lost.
+            link.lost |= link.way.is_some();
+            match Way::open(&link.place, address, config, for_snapshots) {
+                Ok(way) => link.way = Some(way),
+                Err(why) => unreachable(*node, &link.address, &why),
             }
         }
     }
@@ -75,7 +124,8 @@ impl Links {
     pub(super) fn send(&mut self, to: NodeId, message: &Message) {
         let (sender, patience) = (self.sender, self.patience);
         let Some(link) = self.links.get_mut(&to) else { return };
-        if link.stream.in_flight() >= UNDER_WAY || link.bytes_under_way >= BYTES_UNDER_WAY {
+        let takes = |way: &Way| way.stream.in_flight() < UNDER_WAY && way.bytes_under_way < BYTES_UNDER_WAY;
+        if !link.way.as_ref().is_some_and(takes) {
             link.lost = true;
             return;
         }
@@ -92,17 +142,25 @@ impl Links {
     pub(super) fn flush(&mut self) {
         for link in self.links.values_mut() {
             link.submit(self.patience);
-            link.stream.flush();
+            if let Some(way) = &mut link.way {
+                way.stream.flush();
+            }
         }
     }
 
     /// Takes note of what has arrived; the peers to whom messages were lost.
     pub(super) fn lost(&mut self) -> Vec<NodeId> {
+        if self.names.have_changed() {
+            self.open();
+        }
         let mut lost = Vec::new();
         for (node, link) in &mut self.links {
-            while let Some(completion) = link.stream.poll() {
-                link.bytes_under_way = link.bytes_under_way.saturating_sub(completion.tag as usize);
-                link.lost |= completion.result.is_err();
+            if let Some(way) = &mut link.way {
+                let (some_lost, is_elsewhere) = way.take_note();
+                link.lost |= some_lost;
+                if let (true, Place::Host { name, port }) = (is_elsewhere, &link.place) {
+                    self.names.unreachable(name, *port);
+                }
             }
             if std::mem::take(&mut link.lost) {
                 lost.push(*node);
@@ -113,27 +171,62 @@ impl Links {
 
     /// The way for snapshots to a peer.
     pub(super) fn for_snapshots(&self, to: NodeId) -> Option<Channel> {
-        self.links.get(&to).map(|link| link.snapshots.clone())
+        self.links.get(&to)?.way.as_ref().map(|way| way.snapshots.clone())
+    }
+}
+
+fn unreachable(node: NodeId, address: &str, why: &dyn std::fmt::Display) {
+    tracing::error!(%node, address, %why, "a replica can't be reached");
+}
+
+impl Way {
+    /// `address`: that of the place. The certificate of one with a name is for that.
+    fn open(
+        place: &Place,
+        address: Address,
+        config: &ChannelConfig,
+        for_snapshots: &ChannelConfig,
+    ) -> Result<Self, String> {
+        let channel = |config: &ChannelConfig| {
+            let config = match place.host() {
+                Some(host) => config.clone().tls_name(host).map_err(|error| error.to_string())?,
+                None => config.clone(),
+            };
+            Channel::new(address.clone(), config).map_err(|error| error.to_string())
+        };
+        let stream = channel(config)?.stream().map_err(|status| status.to_string())?;
+        let snapshots = channel(for_snapshots)?;
+        Ok(Self { address, stream, snapshots, bytes_under_way: 0, answered: false })
     }
 
-    fn open(&self, address: &str) -> Result<Link, String> {
-        let parsed: greenwave_verbs::Address = address.parse().map_err(|error| format!("{error}"))?;
-        let channel = Channel::new(parsed.clone(), self.config.clone()).map_err(|error| error.to_string())?;
-        let stream = channel.stream().map_err(|status| status.to_string())?;
-        let snapshots = Channel::new(parsed, self.for_snapshots.clone()).map_err(|error| error.to_string())?;
-        Ok(Link { address: address.into(), stream, snapshots, frame: Vec::new(), bytes_under_way: 0, lost: false })
+    /// Takes note of what has arrived: whether something was lost, and whether the member may be somewhere else.
+    fn take_note(&mut self) -> (bool, bool) {
+        let (mut lost, mut is_elsewhere) = (false, false);
+        while let Some(completion) = self.stream.poll() {
+            self.bytes_under_way = self.bytes_under_way.saturating_sub(completion.tag as usize);
+            let Err(failure) = &completion.result else {
+                self.answered = true;
+                continue;
+            };
+            lost = true;
+            match failure.reason {
+                // It may be back at once.
+                Reason::ConnectionLost => self.answered = false,
+                Reason::Unreachable => is_elsewhere = true,
+                _ => is_elsewhere |= !self.answered,
+            }
+        }
+        (lost, is_elsewhere)
     }
 }
 
 impl Link {
     fn submit(&mut self, patience: Duration) {
-        if self.frame.is_empty() {
-            return;
-        }
+        let Some(way) = self.way.as_mut().filter(|_| !self.frame.is_empty()) else { return };
         let bytes = self.frame.len();
         let context = Context::with_deadline(patience);
-        self.stream.submit(&context, MethodId::of(MESSAGES), &self.frame, bytes as u64);
-        self.bytes_under_way += bytes;
+        way.stream.submit(&context, MethodId::of(MESSAGES), &self.frame, bytes as u64);
+        way.bytes_under_way += bytes;
         self.frame.clear();
         self.frame.shrink_to(FRAME);
     }

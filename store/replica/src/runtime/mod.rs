@@ -7,6 +7,7 @@
 //! | `replica-apply` | the [`StateMachine`], unless there is so little to apply that it is done by who drives | committed entries | answers |
 //! | `replica-snap` | the snapshot that is being written | views of the state, pieces from the leader | which of them is durable |
 //! | `replica-send` | a snapshot that is being sent, one at a time to each peer | | how it went |
+//! | `replica-names`, if members have names | the names of their hosts | which can't be reached | their addresses |
 //!
 //! and one of greenwave-rpc's that polls the connections to the others. Each has one inbox (`inbox.rs`), and takes all that
 //! there is at once: the busier it is, the less each thing costs.
@@ -19,6 +20,7 @@ mod driver;
 pub mod frame;
 mod inbox;
 mod links;
+mod names;
 mod snapshots;
 mod start;
 #[doc(hidden)]
@@ -28,6 +30,7 @@ mod writing;
 #[cfg(test)]
 mod tests;
 
+pub use self::names::Lookup;
 pub use self::start::{ReplicaConfig, ReplicaStartError};
 
 use self::inbox::{Inbox, now};

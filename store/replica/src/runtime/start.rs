@@ -5,6 +5,7 @@ use super::driver::{Driver, Wheel};
 use super::frame::{self, FrameError, Sender};
 use super::inbox::{Inbox, now};
 use super::links::{Links, MESSAGES};
+use super::names::Lookup;
 use super::snapshots::{SNAPSHOT, SnapshotJob};
 use super::stored::from_log;
 use super::writing::Pen;
@@ -23,7 +24,7 @@ use std::thread::JoinHandle;
 #[derive(Clone, Debug)]
 pub struct ReplicaConfig {
     /// The core's settings, with this replica's number and the voters of a new group. Addresses of the members are
-    /// greenwave-rpc's.
+    /// [`Place`](crate::Place)s.
     pub core: CoreConfig,
     /// The group's number. Messages of other groups are refused.
     pub group: u64,
@@ -36,6 +37,8 @@ pub struct ReplicaConfig {
     pub sessions: SessionLimits,
     /// How the others are called.
     pub channel: ChannelConfig,
+    /// How the addresses of those with names are found.
+    pub lookup: Lookup,
 }
 
 impl ReplicaConfig {
@@ -44,7 +47,8 @@ impl ReplicaConfig {
         let name = format!("replica-{}", core.node);
         // A thread that spins takes the processor from the replica itself.
         let channel = ChannelConfig::default().name(name).wait(Wait::Block);
-        Self { core, group, directory: directory.into(), contacts: None, sessions: SessionLimits::default(), channel }
+        let (directory, contacts, sessions) = (directory.into(), None, SessionLimits::default());
+        Self { core, group, directory, contacts, sessions, channel, lookup: Lookup::default() }
     }
 }
 
@@ -88,7 +92,7 @@ pub enum ReplicaStartError {
 }
 
 pub(super) fn start(config: ReplicaConfig, machine: impl StateMachine + 'static) -> Result<Replica, ReplicaStartError> {
-    let ReplicaConfig { core, group, directory, contacts, sessions, channel } = config;
+    let ReplicaConfig { core, group, directory, contacts, sessions, channel, lookup } = config;
     let sender = Sender { group, node: core.node };
     let owner = Owner { group, replica: core.node.number() };
     let patience = core.tick * core.election_ticks;
@@ -111,7 +115,7 @@ pub(super) fn start(config: ReplicaConfig, machine: impl StateMachine + 'static)
         applying::restore_from(&mut applier, &snapshots, begin)?;
     }
     let core = Core::new(core, recovered, now())?;
-    let mut links = Links::new(sender, channel, patience).map_err(ReplicaStartError::Network)?;
+    let mut links = Links::new(sender, channel, lookup, patience).map_err(ReplicaStartError::Network)?;
     if let Some(contacts) = contacts.filter(|_| **core.membership() == Membership::default()) {
         links.set(&contacts);
     }

@@ -4,11 +4,12 @@ use super::*;
 use crate::core::{CoreConfig, Role};
 use crate::machine::MachineView;
 use crate::sessions::SessionChange;
-use crate::{ClientId, MachineError, Peer, Sequence};
+use crate::{ClientId, MachineError, Peer, Place, Sequence};
 use greenwave_rpc::{Channel, ChannelConfig, MethodId, Server, ServerConfig, ServerHandle};
+use greenwave_verbs::Address;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::time::Instant;
 
@@ -71,9 +72,13 @@ struct Running {
     state: Shared,
 }
 
+/// What names stand for.
+type Hosts = Arc<Mutex<BTreeMap<String, Vec<SocketAddr>>>>;
+
 struct Group {
     directory: tempfile::TempDir,
     peers: Vec<Peer>,
+    hosts: Hosts,
     running: BTreeMap<NodeId, Running>,
     change: fn(&mut CoreConfig),
 }
@@ -86,12 +91,15 @@ impl Group {
             node: NodeId::new(number).unwrap(),
             address: format!("tcp://{}", listener.local_addr().unwrap()),
         });
-        let peers = peers.collect();
+        let mut group = Self::of(peers.collect(), change);
         drop(listeners);
-        let directory = tempfile::tempdir().unwrap();
-        let mut group = Self { directory, peers, running: BTreeMap::new(), change };
         group.peers.clone().iter().for_each(|peer| group.start_one(peer.node));
         group
+    }
+
+    fn of(peers: Vec<Peer>, change: fn(&mut CoreConfig)) -> Self {
+        let (directory, hosts) = (tempfile::tempdir().unwrap(), Hosts::default());
+        Self { directory, peers, hosts, running: BTreeMap::new(), change }
     }
 
     fn start_one(&mut self, node: NodeId) {
@@ -103,7 +111,13 @@ impl Group {
         core.bootstrap = bootstrap;
         (self.change)(&mut core);
         let config = ReplicaConfig::new(core, 7, self.directory.path().join(node.to_string()));
-        let config = ReplicaConfig { contacts, ..config };
+        let hosts = Arc::clone(&self.hosts);
+        let lookup = Lookup::new(move |name, _| {
+            let known = hosts.lock().unwrap().get(name).cloned();
+            known.ok_or_else(|| std::io::Error::other("there is no such name"))
+        });
+        let lookup = lookup.intervals(PATIENCE, Duration::from_millis(5));
+        let config = ReplicaConfig { contacts, lookup, ..config };
         let store = Store::default();
         let state = Arc::clone(&store.state);
         let Replica { handle, router } = Replica::start(config, store).unwrap();
@@ -112,7 +126,11 @@ impl Group {
             reply.extend_from_slice(&puts.submit(context, Session::NONE, request)?);
             Ok(())
         });
-        let listen = vec![peer.address.parse().unwrap()];
+        let listen = vec![match peer.address.parse().unwrap() {
+            Place::Address(address) => address,
+            // As its host has it, which is where it was found last.
+            Place::Host { name, .. } => Address::Tcp(*self.hosts.lock().unwrap()[&name].last().unwrap()),
+        }];
         let server = Server::start(ServerConfig::default().listen(listen), router).unwrap();
         self.running.insert(node, Running { handle, server, state });
     }
@@ -365,4 +383,43 @@ fn a_log_that_was_lost_is_noticed_by_a_machine_that_was_not() {
     let kept = Store { applied: Index(40), ..Store::default() };
     let error = Replica::start(ReplicaConfig::new(core, 7, directory.path()), kept).unwrap_err();
     assert!(matches!(error, ReplicaStartError::Lost { machine: Index(40), .. }), "{error}");
+}
+
+/// Two find one another while nobody knows where the third is, and all three when that is known. Then one comes back at another
+/// address of its name, long before names are looked up without a reason.
+#[test]
+fn replicas_with_names_are_found_and_found_again_where_they_have_moved() {
+    let listeners: Vec<TcpListener> = (0..4).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+    let sockets: Vec<SocketAddr> = listeners.iter().map(|listener| listener.local_addr().unwrap()).collect();
+    let peers = (1..=3)
+        .map(|number| Peer { node: NodeId::new(number).unwrap(), address: format!("tcp://kv-{number}.test:7400") });
+    let mut group = Group::of(peers.collect(), |_| {});
+    drop(listeners);
+    let found = |group: &Group, number: u64, sockets: &[SocketAddr]| {
+        group.hosts.lock().unwrap().insert(format!("kv-{number}.test"), sockets.to_vec());
+    };
+    let [first, second, third] = [1, 2, 3].map(|number| NodeId::new(number).unwrap());
+    found(&group, 1, &sockets[..1]);
+    found(&group, 2, &sockets[1..2]);
+    [first, second].into_iter().for_each(|node| group.start_one(node));
+    group.put(Session::NONE, "a=1");
+    found(&group, 3, &sockets[2..3]);
+    group.start_one(third);
+    let has = |node: NodeId, keys: usize| {
+        move |group: &Group| (group.running[&node].state.lock().unwrap().len() == keys).then_some(())
+    };
+    group.eventually(has(third, 1));
+
+    group.stop_one(second);
+    group.put(Session::NONE, "b=1");
+    // Where it was it isn't, and there are two addresses now.
+    found(&group, 2, &[sockets[1], sockets[3]]);
+    group.start_one(second);
+    group.eventually(has(second, 2));
+    // The others need it from now on.
+    let other = group.eventually(|group| [first, third].into_iter().find(|node| group.leader() != Some(*node)));
+    group.stop_one(other);
+    group.put(Session::NONE, "c=1");
+    group.eventually(has(second, 3));
+    group.stop();
 }

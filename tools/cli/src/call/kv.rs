@@ -165,7 +165,7 @@ impl Group {
     fn client(&self) -> Result<GroupClient, Problem> {
         let addresses: Vec<_> = self.to.iter().map(|place| place.address.clone()).collect();
         let first = self.to.first().ok_or_else(|| Problem::wrong_use("--to names no replica").remedy("see --help"))?;
-        GroupClient::new(&addresses, self.secured.config("client", first)?).map_err(Problem::wrong_use)
+        GroupClient::new(addresses, self.secured.config("client", first)?).map_err(Problem::wrong_use)
     }
 
     fn ask<T>(
@@ -174,9 +174,11 @@ impl Group {
     ) -> Result<T, Problem> {
         let context = Context::with_deadline(self.deadline);
         ask(&mut self.client()?, &context).map_err(|error| match &error {
-            StoreClientError::Refused(_) | StoreClientError::Nobody | StoreClientError::Config(_) => {
-                Problem::wrong_use(error)
-            }
+            StoreClientError::Refused(_)
+            | StoreClientError::Nobody
+            | StoreClientError::Config(_)
+            | StoreClientError::Place(_)
+            | StoreClientError::Name(_) => Problem::wrong_use(error),
             StoreClientError::Unavailable { .. } => {
                 let remedy =
                     "see that a majority of the replicas runs, name them with --to, or give it more --deadline";

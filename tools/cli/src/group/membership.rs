@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use greenwave::{Address, Code, Context};
+use greenwave::{Code, Context};
 use greenwave_services::proto::replicated::change_request::Change;
 use greenwave_services::proto::replicated::{InspectReply, Joining, Member, Sent};
 use greenwave_services::replicated::client::StoreClientError;
-use greenwave_services::replicated::peers::Peers;
+use greenwave_services::replicated::peers::{Peers, Place};
 
 use crate::problem::Problem;
 use crate::replicas::Group;
@@ -117,7 +117,7 @@ fn joining(text: &str) -> Result<Joining, Problem> {
     let peers: Peers = text.parse().map_err(|error| wrong(&error))?;
     let mut peers = peers.iter();
     match (peers.next(), peers.next()) {
-        (Some((replica, address)), None) => Ok(Joining { replica, address: address.to_string() }),
+        (Some((replica, place)), None) => Ok(Joining { replica, address: place.to_string() }),
         _ => Err(wrong(&"several replicas are named; add them one after the other")),
     }
 }
@@ -183,7 +183,7 @@ fn await_caught_up(group: &mut Group, number: u64) -> Result<(), Problem> {
 
 /// Whether a replica takes what it is sent. While there is nothing to send the leader doesn't know, so it is asked itself.
 fn is_there(group: &mut Group, member: &Member) -> bool {
-    let ask = |address: Address| group.client.inspect(&Context::with_deadline(AFTERWARDS), &address).is_ok();
+    let ask = |place: Place| group.client.inspect(&Context::with_deadline(AFTERWARDS), &place).is_ok();
     member.sent() == Sent::Entries || member.address.parse().is_ok_and(ask)
 }
 

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use greenwave::{Address, Status};
+use greenwave::Status;
 use greenwave_services::proto::replicated::{InspectReply, Member};
+use greenwave_services::replicated::peers::Place;
 use greenwave_services::replicated::tuning::{Sizing, sizing_from_proto};
 use serde_json::{Value, json};
 
@@ -34,8 +35,8 @@ pub(super) fn show(group: &mut Group, json: bool) -> Result<(), Problem> {
 }
 
 fn ask(group: &mut Group, member: &Member) -> Result<InspectReply, Status> {
-    let address: Address = member.address.parse().map_err(|_| Status::new(greenwave::Code::Internal, "no address"))?;
-    group.client.inspect(&group.context.tighten(EACH), &address)
+    let place: Place = member.address.parse().map_err(|_| Status::new(greenwave::Code::Internal, "no address"))?;
+    group.client.inspect(&group.context.tighten(EACH), &place)
 }
 
 fn line(now: &InspectReply, member: &Member, own: &Result<InspectReply, Status>) -> String {

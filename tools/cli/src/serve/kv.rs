@@ -9,7 +9,7 @@ use greenwave_kv::{KvConfig, Rows};
 use greenwave_policy::replication::Setting;
 use greenwave_services::kv::{KvServiceConfig, serve_kv};
 use greenwave_services::replicated::member::{MemberConfig, serve_member};
-use greenwave_services::replicated::peers::Peers;
+use greenwave_services::replicated::peers::{Peers, Place};
 
 use super::events::{self, Ending, Event};
 use super::here::{self, Facts};
@@ -94,12 +94,19 @@ impl KvSettings {
         let authority = self.replica.tls_peer_ca.as_deref();
         let Some(identity) = self.server.identity(authority.is_some())? else { return Ok(None) };
         let authority = needed(authority, "tls_peer_ca", AUTHORITY)?;
-        if let Some((id, _)) = peers.iter().find(|(_, address)| !matches!(address, Address::Tcp(_))) {
-            let problem = Problem::wrong_use(format!("replica {id} has no IP address that a certificate could be for"));
+        if let Some((id, _)) = peers.iter().find(|(_, place)| !has_certificate(place)) {
+            let problem = Problem::wrong_use(format!(
+                "replica {id} has no IP address and no name that a certificate could be for"
+            ));
             return Err(problem.remedy("leave TLS out, or use TCP"));
         }
         TlsClient::new(Pem::File(authority), Some(identity), None).map(Some).map_err(Problem::wrong_use)
     }
+}
+
+/// Whether a certificate can be for what it is reached by.
+fn has_certificate(place: &Place) -> bool {
+    matches!(place, Place::Address(Address::Tcp(_)) | Place::Host { .. })
 }
 
 fn alone(config: KvServiceConfig, ending: Ending) -> Result<(), Problem> {
@@ -116,7 +123,7 @@ fn member(config: MemberConfig, ending: Ending) -> Result<(), Problem> {
     let (_kept_open, events) = events::listen(ending)?;
     let mut said = format!("replica {} of {} ({})", config.id, config.peers, config.directory.display());
     if config.join {
-        let own = config.peers.address(config.id).map(ToString::to_string).unwrap_or_default();
+        let own = config.peers.place(config.id).map(ToString::to_string).unwrap_or_default();
         said += &format!("; unless it belongs to the group already, greenwave group add {}={own} adds it", config.id);
     }
     let member = serve_member(config).map_err(|error| here::problem(&error))?;

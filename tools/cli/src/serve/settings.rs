@@ -122,7 +122,8 @@ pub(super) struct RowsSettings {
 #[derive(Args, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[command(next_help_heading = "Replication")]
 pub(super) struct ReplicaSettings {
-    /// Serve a replica of a group instead, which are these: each one's number and address, with commas between
+    /// Serve a replica of a group instead, which are these: each one's number and address, or host's name and port, with
+    /// commas between. One with a name listens at all IPv4 addresses, unless --listen says where
     #[arg(long, value_name = "PEERS")]
     pub(super) peers: Option<Word<Peers>>,
     /// Which of the peers this is

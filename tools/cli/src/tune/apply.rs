@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use greenwave::{Address, Context, Status};
+use greenwave::{Context, Status};
 use greenwave_policy::replication::Setting;
 use greenwave_services::proto::replicated::{InspectReply, Member};
+use greenwave_services::replicated::peers::Place;
 use greenwave_services::replicated::tuning::{Sizing, setting_from_proto, sizing_from_proto};
 use serde_json::{Value, json};
 
@@ -63,9 +64,9 @@ pub(super) fn to(group: &mut Group, sizing: Sizing) -> Result<Applied, Problem> 
 /// Sets it on one replica, and reads it back.
 fn set(group: &mut Group, context: &Context, member: &Member, sizing: Sizing) -> Result<(), Status> {
     let internal = |what: String| Status::new(greenwave::Code::Internal, what);
-    let address: Address = member.address.parse().map_err(|_| internal("its address can't be read".to_owned()))?;
-    group.client.resize(context, &address, sizing)?;
-    let told = group.client.inspect(context, &address)?;
+    let place: Place = member.address.parse().map_err(|_| internal("its address can't be read".to_owned()))?;
+    group.client.resize(context, &place, sizing)?;
+    let told = group.client.inspect(context, &place)?;
     match sizing_from_proto(told.sizing.as_ref()) {
         Ok(found) if found == sizing => Ok(()),
         Ok(found) => Err(internal(format!("it has {found:?}; does somebody else set it, too?"))),

@@ -29,6 +29,8 @@ pub(crate) fn ports() -> u16 {
 /// A group whose replicas are started one by one.
 pub(crate) struct Group {
     pub(crate) world: World,
+    /// What the replicas are reached by.
+    host: &'static str,
     first_port: u16,
     pub(crate) running: [Option<Running>; 3],
     /// What else replicas are told, and clients.
@@ -37,7 +39,8 @@ pub(crate) struct Group {
 
 impl Group {
     fn new(world: World) -> Self {
-        Self { world, first_port: ports(), running: [None, None, None], options: [Vec::new(), Vec::new()] }
+        let (host, running, options) = ("127.0.0.1", [None, None, None], [Vec::new(), Vec::new()]);
+        Self { world, host, first_port: ports(), running, options }
     }
 
     pub(crate) fn start() -> Self {
@@ -46,14 +49,19 @@ impl Group {
 
     /// With more options for replicas, and for clients.
     pub(crate) fn start_with(world: World, options: [Vec<String>; 2]) -> Self {
-        let mut group = Self { options, ..Self::new(world) };
+        Self::start_at("127.0.0.1", world, options)
+    }
+
+    /// The same, reached by this name.
+    pub(crate) fn start_at(host: &'static str, world: World, options: [Vec<String>; 2]) -> Self {
+        let mut group = Self { host, options, ..Self::new(world) };
         (0..3).for_each(|at| group.launch(at));
         (0..3).for_each(|at| group.listening(at));
         group
     }
 
     pub(crate) fn address(&self, at: usize) -> String {
-        format!("tcp://127.0.0.1:{}", usize::from(self.first_port) + at)
+        format!("tcp://{}:{}", self.host, usize::from(self.first_port) + at)
     }
 
     pub(crate) fn peers(&self) -> String {
@@ -69,7 +77,8 @@ impl Group {
 
     fn listening(&self, at: usize) {
         let told = self.running[at].as_ref().unwrap().told();
-        assert_eq!(address_of(&told), self.address(at));
+        // One with a name listens wherever that may be.
+        assert_eq!(address_of(&told), self.address(at).replace("localhost", "0.0.0.0"));
     }
 
     pub(crate) fn restart(&mut self, at: usize) {
@@ -135,6 +144,28 @@ fn what_was_acknowledged_outlives_the_end_of_any_replica() {
     let expected =
         (0..3).map(|at| format!("key{at}\tvalue{at}\n")).chain((0..3).map(|at| format!("while{at}\tone was gone\n")));
     assert_eq!(rows, expected.collect::<String>());
+}
+
+#[test]
+fn replicas_may_have_names_that_they_and_their_clients_know() {
+    let mut group = Group::start_at("localhost", World::new(), [Vec::new(), Vec::new()]);
+    group.done(&["put", "ada", "lovelace"]);
+    let leader = group.leader();
+    // Whoever is asked says by its name who leads.
+    for at in 0..3 {
+        let to = format!("--to={}", group.address(at));
+        let told = run(&["call", "kv", "get", "ada", &to, "--deadline=60s"]);
+        assert!(told.status.success() && told.out == "lovelace\n", "{}", told.err);
+    }
+    group.kill(leader);
+    group.done(&["put", "ada", "byron"]);
+    group.restart(leader);
+    let status = run(&["group", "status", &format!("--peers={}", group.peers()), "--deadline=60s"]);
+    assert!(status.out.contains(&group.address(leader)), "{} {}", status.out, status.err);
+    let heir = format!("{}", leader + 1);
+    let handed = run(&["group", "transfer", &heir, &format!("--peers={}", group.peers()), "--deadline=60s"]);
+    assert!(handed.status.success(), "{}", handed.err);
+    assert_eq!(group.done(&["get", "ada"]), "byron\n");
 }
 
 #[test]

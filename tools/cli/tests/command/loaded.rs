@@ -65,7 +65,7 @@ impl Group {
     fn client(&self, of: &[usize]) -> GroupClient {
         let addresses: Vec<Address> =
             of.iter().map(|at| format!("tcp://{}", self.addresses[*at]).parse().unwrap()).collect();
-        GroupClient::new(&addresses, ChannelConfig::default()).unwrap()
+        GroupClient::new(addresses, ChannelConfig::default()).unwrap()
     }
 
     /// Up to which entry a replica has applied, once it answers.

@@ -9,10 +9,14 @@ use crate::world::World;
 
 /// An authority, and a certificate for 127.0.0.1 with its key, for servers and clients: the files' paths.
 fn certificates(world: &World) -> [String; 3] {
+    certificates_for("127.0.0.1", world)
+}
+
+fn certificates_for(host: &str, world: &World) -> [String; 3] {
     let mut authority = CertificateParams::new(Vec::new()).unwrap();
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate().unwrap()).unwrap();
-    let mut replica = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+    let mut replica = CertificateParams::new(vec![host.to_owned()]).unwrap();
     replica.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
     let key = KeyPair::generate().unwrap();
     let certificate = replica.signed_by(&key, &authority).unwrap();
@@ -44,6 +48,22 @@ fn a_group_talks_over_tls_and_to_nobody_without_a_certificate() {
     assert_refused(&without, 1, &[]);
     let anonymous = run(&["call", "kv", "get", "ada", &to, "--deadline=2s", &of_clients[0]]);
     assert_refused(&anonymous, 1, &[]);
+}
+
+/// The certificates are for the name, and for no address.
+#[test]
+fn replicas_with_names_show_certificates_for_those() {
+    let world = World::new();
+    let [authority, certificate, key] = certificates_for("localhost", &world);
+    let own = [format!("--tls-cert={certificate}"), format!("--tls-key={key}")];
+    let of_replicas = [format!("--tls-client-ca={authority}"), format!("--tls-peer-ca={authority}")];
+    let of_clients = [format!("--tls-ca={authority}")];
+    let options = [[&own[..], &of_replicas].concat(), [&own[..], &of_clients].concat()];
+    let mut group = Group::start_at("localhost", world, options);
+    group.done(&["put", "ada", "lovelace"]);
+    let leader = group.leader();
+    group.kill(leader);
+    assert_eq!(group.done(&["get", "ada"]), "lovelace\n");
 }
 
 #[test]
