@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use anyhow::Context;
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair};
 
 use crate::tools;
 
@@ -26,9 +26,12 @@ impl Certificates {
     /// When they can't be written there.
     pub(crate) fn write() -> anyhow::Result<Self> {
         let mut authority = CertificateParams::new(Vec::new())?;
+        // An issuer by the name of what it issues would be taken for a certificate that vouches for itself.
+        authority.distinguished_name.push(DnType::CommonName, "greenwave interop authority");
         authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate()?)?;
         let mut server = CertificateParams::new(["127.0.0.1", "localhost"].map(str::to_owned).to_vec())?;
+        server.distinguished_name.push(DnType::CommonName, "greenwave interop server");
         server.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         let key = KeyPair::generate()?;
         let certificate = server.signed_by(&key, &authority)?;
