@@ -8,7 +8,7 @@ use crate::process::run;
 use crate::world::World;
 
 /// An authority, and a certificate for 127.0.0.1 with its key, for servers and clients: the files' paths.
-fn certificates(world: &World) -> [String; 3] {
+pub(crate) fn certificates(world: &World) -> [String; 3] {
     let mut authority = CertificateParams::new(Vec::new()).unwrap();
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate().unwrap()).unwrap();
