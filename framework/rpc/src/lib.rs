@@ -178,6 +178,7 @@ mod wait;
 mod waiter;
 
 pub use block_on::block_on;
+pub use client::around::Ended;
 pub use client::call_queue::{CallQueue, Completion, ConnectionId};
 pub use client::channel::{CallFuture, Channel};
 pub use client::config::{ChannelConfig, Delivery, Mode};

@@ -283,3 +283,115 @@ fn what_runs_before_calls_says_who_asks_or_refuses_whichever_way_they_are_made()
     stream.submit(&context, secret, b"", 8);
     assert_eq!(stream.take().unwrap().result.unwrap_err().code, Code::PermissionDenied);
 }
+
+#[test]
+fn what_runs_around_calls_is_told_of_each_end_once_whichever_way_they_are_made() {
+    let router = Router::new()
+        .method("test.Ends/Well", |context, _, _| {
+            context.trail("cost", "7").unwrap();
+            Ok(())
+        })
+        .method("test.Ends/Badly", |_, _, _| Err(Status::new(Code::NotFound, "nothing")))
+        .method("test.Ends/Never", |context, _, _| {
+            while !context.is_cancelled() {
+                context.checkpoint()?;
+            }
+            Ok(())
+        })
+        .streaming("test.Ends/Streams", |context, mut incoming, mut outgoing| {
+            while let Some(message) = incoming.next(context)? {
+                outgoing.send(context, message)?;
+            }
+            Err(Status::new(Code::DataLoss, "that is all"))
+        });
+    let server = start(ServerConfig::default(), router);
+    let (tell, told) = std::sync::mpsc::channel::<String>();
+    let note = |who: &'static str| {
+        let tell = tell.clone();
+        move |context: &Context, method: &Method| {
+            let (tell, called) =
+                (tell.clone(), method.name().unwrap_or_default().rsplit('/').next().unwrap().to_owned());
+            let after = move |ended: &Ended<'_>| {
+                let cost = ended.metadata.and_then(|said| said.trail("cost")).map_or(0, |cost| cost[0] - b'0');
+                tell.send(format!("{who} {called} {} {cost}", ended.code())).unwrap();
+            };
+            Ok((context.clone(), after))
+        }
+    };
+    let plain = channel(&server);
+    let inner = plain.intercept_around(note("inner")).intercept(|context, method| match method.name() {
+        Some("test.Ends/Secret") => Err(Status::new(Code::PermissionDenied, "not by this channel")),
+        _ => Ok(context.clone()),
+    });
+    let channel = inner.intercept_around(note("outer"));
+    let next = || told.recv_timeout(MINUTE).unwrap();
+    let both = |called: &str, code: Code, cost: u8| {
+        assert_eq!(next(), format!("inner {called} {code} {cost}"));
+        assert_eq!(next(), format!("outer {called} {code} {cost}"));
+    };
+    let context = Context::with_deadline(MINUTE);
+    let [well, badly, never, streams, secret] =
+        ["test.Ends/Well", "test.Ends/Badly", "test.Ends/Never", "test.Ends/Streams", "test.Ends/Secret"]
+            .map(Method::named);
+
+    channel.call(&context, well, b"").unwrap();
+    both("Well", Code::Ok, 7);
+    channel.call(&context, badly, b"").unwrap_err();
+    both("Badly", Code::NotFound, 0);
+    block_on(channel.call_async(&context, well, b"")).unwrap();
+    both("Well", Code::Ok, 7);
+    drop(channel.call_async(&context, never, b""));
+    both("Never", Code::Cancelled, 0);
+
+    // What the one added before refused, the one added later had let pass.
+    channel.call(&context, secret, b"").unwrap_err();
+    assert_eq!(next(), format!("outer Secret {} 0", Code::PermissionDenied));
+
+    let mut stream = channel.stream().unwrap();
+    stream.submit(&context, well, b"", 7);
+    assert_eq!(stream.take().map(|completion| (completion.tag, completion.result.is_ok())), Some((7, true)));
+    both("Well", Code::Ok, 7);
+    stream.submit(&Context::with_deadline(Duration::ZERO), well, b"", 8);
+    assert_eq!(stream.take().unwrap().tag, 8);
+    both("Well", Code::DeadlineExceeded, 0);
+    stream.submit(&context, never, b"", 9);
+    stream.submit(&context, never, b"", 9);
+    stream.cancel(9);
+    assert_eq!(stream.take().unwrap().tag, 9);
+    both("Never", Code::Cancelled, 0);
+    stream.submit(&context, secret, b"", 10);
+    assert_eq!(stream.take().unwrap().tag, 10);
+    assert_eq!(next(), format!("outer Secret {} 0", Code::PermissionDenied));
+    drop(stream);
+    both("Never", Code::Cancelled, 0);
+
+    let (mut outgoing, mut incoming) = channel.open(&context, streams).unwrap();
+    outgoing.send(&context, b"one".to_vec()).unwrap();
+    assert_eq!(incoming.next(&context).unwrap().as_deref(), Some(&b"one"[..]));
+    outgoing.end();
+    assert_eq!(incoming.next(&context).unwrap_err().code, Code::DataLoss);
+    both("Streams", Code::DataLoss, 0);
+    let opened = channel.open(&context, streams).unwrap();
+    drop(opened);
+    both("Streams", Code::Cancelled, 0);
+    channel.open(&Context::with_deadline(Duration::ZERO), streams).unwrap_err();
+    both("Streams", Code::DeadlineExceeded, 0);
+    assert!(told.try_recv().is_err(), "somebody was told twice");
+}
+
+#[test]
+fn what_runs_around_calls_is_told_of_those_that_handlers_make() {
+    let back = start(ServerConfig::default(), Router::new().method("test.Back/Ask", |_, _, _| Ok(())));
+    let (tell, told) = std::sync::mpsc::channel::<Code>();
+    let behind = channel(&back).intercept_around(move |context, _| {
+        let tell = tell.clone();
+        Ok((context.clone(), move |ended: &Ended<'_>| tell.send(ended.code()).unwrap()))
+    });
+    let asks = move |context: &Context, _: &[u8], _: &mut Vec<u8>| {
+        behind.call(context, MethodId::of("test.Back/Ask"), b"")?;
+        behind.call(context, MethodId::of("test.Back/Nobody"), b"").map(drop)
+    };
+    let front = start(ServerConfig::default(), Router::new().method("test.Front/Ask", asks));
+    channel(&front).call(&Context::with_deadline(MINUTE), MethodId::of("test.Front/Ask"), b"").unwrap_err();
+    assert_eq!([told.recv(), told.recv()], [Ok(Code::Ok), Ok(Code::Unimplemented)]);
+}

@@ -1,7 +1,7 @@
 //! What is tried, and what is known not to work.
 
 /// What is tried: its name, which is that of gRPC's own test case where there is one, and what has to hold.
-pub(crate) const FEATURES: [(&str, &str); 34] = [
+pub(crate) const FEATURES: [(&str, &str); 35] = [
     ("empty_unary", "a call without a payload"),
     ("large_unary", "270 KB there, 310 KB back"),
     ("cacheable_unary", "a call that is said to be safe to repeat"),
@@ -31,6 +31,7 @@ pub(crate) const FEATURES: [(&str, &str); 34] = [
     ("channel_soak", "a hundred calls, each on a connection of its own"),
     ("many_at_once", "500 calls at once"),
     ("many_connections", "calls over 50 connections at once"),
+    ("in_a_handler", "a handler of ours calls, unary and in a stream, and is suspended meanwhile"),
     ("grpc_web", "gRPC-Web from a page in a browser: answers, failures, deadlines"),
     ("grpc_web_text", "the same in Base64"),
     ("grpc_web_stream", "one message there, four back"),

@@ -1,18 +1,23 @@
 //! What works between Greenwave and the gRPC of others, found by real runs: `cargo xtask interop`.
 //!
 //! A server of ours has the services that gRPC's implementations test one another with ([`service`]). Each
-//! [client](clients) calls it, and says of each [feature](features) whether it works. A client is found on the path or
-//! [installed](tools) into the target folder from its public registry; what can't be had is a row that says so.
+//! [client](clients) calls it, and says of each [feature](features) whether it works. Likewise [our client](calling) calls
+//! [servers] of others that have the same services. Both are done with TLS and without. What is of others is found on the
+//! path or [installed](tools) into the target folder from its public registry; what can't be had is a row that says so.
 //!
 //! The end is an error when something fails that is not [expected](features::EXPECTED) to.
 
 #![forbid(unsafe_code)]
 
+mod at;
+mod calling;
+mod certificates;
 mod clients;
 mod features;
 mod matrix;
 mod program;
 mod record;
+mod servers;
 mod service;
 mod tools;
 
@@ -32,7 +37,7 @@ use clap::{Args, Parser, Subcommand};
 use greenwave::{Address, ServerConfig};
 use greenwave_bench::process;
 
-/// Runs gRPC's clients of others against a Greenwave server.
+/// Runs gRPC's clients of others against a Greenwave server, and Greenwave's client against servers of others.
 #[derive(Parser)]
 struct Cli {
     #[command(subcommand)]
@@ -41,7 +46,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Runs all clients, prints the table and writes target/bench/interop.json
+    /// Runs all clients, and ours at all servers, prints the table and writes target/bench/interop.json
     Run(Wanted),
     /// Serves the test services until standard input ends
     Serve {
@@ -56,7 +61,7 @@ enum Command {
 /// What is to be run.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Wanted {
-    /// Run this client; repeatable; all if not stated
+    /// Run this client, or ours at this server; repeatable; all if not stated
     #[arg(long = "client", value_name = "NAME")]
     pub(crate) clients: Vec<String>,
     /// Run this feature; repeatable; all if not stated

@@ -22,10 +22,41 @@ pub(crate) struct Record {
     pub(crate) entries: Vec<Entry>,
 }
 
-/// Which version of a client it was, or why it wasn't there.
+/// Who called whom, and how.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Column {
+    /// A client of others called our server.
+    #[default]
+    Client,
+    /// The same over TLS.
+    ClientSecured,
+    /// Our client called a server of others.
+    Server,
+    /// The same over TLS.
+    ServerSecured,
+}
+
+impl Column {
+    const ALL: [Self; 4] = [Self::Client, Self::Server, Self::ClientSecured, Self::ServerSecured];
+
+    /// What is above its table.
+    fn title(self) -> &'static str {
+        match self {
+            Self::Client => "Clients of others at our server",
+            Self::Server => "Our client at servers of others",
+            Self::ClientSecured => "Clients of others at our server, over TLS",
+            Self::ServerSecured => "Our client at servers of others, over TLS",
+        }
+    }
+}
+
+/// Which version of a client or a server it was, or why it wasn't there.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Version {
     client: String,
+    #[serde(default)]
+    column: Column,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     version: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -79,12 +110,14 @@ impl Record {
         Self { bench: "interop".to_owned(), commit, machine, clients: Vec::new(), entries: Vec::new() }
     }
 
-    pub(crate) fn version(&mut self, client: &str, version: &str) {
-        self.clients.push(Version { client: client.to_owned(), version: Some(version.to_owned()), missing: None });
+    pub(crate) fn version(&mut self, client: &str, column: Column, version: &str) {
+        let (client, version) = (client.to_owned(), Some(version.to_owned()));
+        self.clients.push(Version { client, column, version, missing: None });
     }
 
-    pub(crate) fn missing(&mut self, client: &str, why: &str) {
-        self.clients.push(Version { client: client.to_owned(), version: None, missing: Some(why.to_owned()) });
+    pub(crate) fn missing(&mut self, client: &str, column: Column, why: &str) {
+        let (client, missing) = (client.to_owned(), Some(why.to_owned()));
+        self.clients.push(Version { client, column, version: None, missing });
     }
 
     pub(crate) fn add(&mut self, client: &str, feature: &str, outcome: Outcome) {
@@ -96,20 +129,21 @@ impl Record {
         self.entries.iter().filter(|entry| !entry.outcome.is_expected())
     }
 
-    /// A line for each feature, a column for each client.
-    pub(crate) fn table(&self) -> Table {
-        let columns = self.columns();
-        let mut table = Table::new(["feature"].into_iter().chain(columns.iter().copied()));
-        for row in self.rows(&columns) {
-            table.row(row);
-        }
-        table
+    /// A line for each feature, a column for each client or server; a table for each kind of those.
+    pub(crate) fn tables(&self) -> Vec<Table> {
+        let of = |column| {
+            let columns = self.columns(column);
+            let mut table = Table::new(["feature"].into_iter().chain(columns.iter().copied()));
+            self.rows(&columns).into_iter().for_each(|row| table.row(row));
+            (!columns.is_empty()).then_some(table)
+        };
+        Column::ALL.into_iter().filter_map(of).collect()
     }
 
     /// What can't be read off the table: versions, what is missing, why things fail.
     pub(crate) fn remarks(&self) -> Vec<String> {
         let mut lines = Vec::new();
-        for Version { client, version, missing } in &self.clients {
+        for Version { client, version, missing, .. } in &self.clients {
             let told = match (version, missing) {
                 (_, Some(why)) => format!("not available: {why}"),
                 (version, None) => format!("{}{}", version.as_deref().unwrap_or_default(), self.tally(client)),
@@ -141,9 +175,10 @@ impl Record {
         }
     }
 
-    fn columns(&self) -> Vec<&str> {
+    fn columns(&self, column: Column) -> Vec<&str> {
         let has_shared = |client: &&str| self.entries.iter().any(|it| it.system == *client && is_shared(&it.case));
-        self.clients.iter().map(|it| it.client.as_str()).filter(has_shared).collect()
+        let all = self.clients.iter().filter(|it| it.column == column).map(|it| it.client.as_str());
+        all.filter(has_shared).collect()
     }
 
     fn rows(&self, columns: &[&str]) -> Vec<Vec<String>> {
@@ -182,25 +217,31 @@ impl Record {
     /// The tables of docs/interop.md.
     fn markdown(&self) -> String {
         let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
-        let columns = self.columns();
         let mut text = format!("Found at {} on {}.\n\n", self.commit, self.machine.describe());
-        text += "| client | version |\n|---|---|\n";
-        for Version { client, version, missing } in &self.clients {
+        text += "| client, or server | version |\n|---|---|\n";
+        for Version { client, version, missing, .. } in &self.clients {
             let told = match missing {
                 Some(why) => format!("not available: {why}"),
                 None => format!("{}{}", version.as_deref().unwrap_or_default(), self.tally(client)),
             };
             text += &line(&[client.clone(), escaped(&told)]);
         }
-        text += &format!("\n| feature | | {} |\n|---|---|{}\n", columns.join(" | "), "---|".repeat(columns.len()));
-        for row in self.rows(&columns) {
-            let what = FEATURES.into_iter().find(|(name, _)| *name == row[0]).map_or("", |(_, what)| what);
-            let mut cells = vec![row[0].clone(), what.to_owned()];
-            cells.extend(row[1..].iter().cloned());
-            text += &line(&cells);
+        for column in Column::ALL {
+            let columns = self.columns(column);
+            if columns.is_empty() {
+                continue;
+            }
+            text += &format!("\n## {}\n\n| feature | | {} |\n|---|---|", column.title(), columns.join(" | "));
+            text += &format!("{}\n", "---|".repeat(columns.len()));
+            for row in self.rows(&columns) {
+                let what = FEATURES.into_iter().find(|(name, _)| *name == row[0]).map_or("", |(_, what)| what);
+                let mut cells = vec![row[0].clone(), what.to_owned()];
+                cells.extend(row[1..].iter().cloned());
+                text += &line(&cells);
+            }
         }
         let mut told =
-            "\n| client | feature or case | fails because | as it was seen |\n|---|---|---|---|\n".to_owned();
+            "\n## What fails\n\n| client, or server | feature or case | fails because | as it was seen |\n|---|---|---|---|\n".to_owned();
         let head = told.len();
         for Entry { case, system, outcome } in &self.entries {
             match outcome {
@@ -271,8 +312,10 @@ mod tests {
 
     fn record() -> Record {
         let mut record = Record::new();
-        record.version("one", "1.0");
-        record.missing("two", "install it");
+        record.version("one", Column::Client, "1.0");
+        record.missing("two", Column::Client, "install it");
+        record.version("to-three", Column::ServerSecured, "3.0");
+        record.add("to-three", "large_unary", Outcome::Ok);
         record.add("one", "empty_unary", Outcome::Ok);
         record.add("one", "ping_pong", Outcome::Known { why: "UNIMPLEMENTED".into(), known: "no streams".into() });
         record.add("one", "http2/5.1: Sends | x", Outcome::Fails { why: "127.0.0.1:123 is gone".into() });
@@ -281,8 +324,9 @@ mod tests {
 
     #[test]
     fn a_record_survives_json_with_a_line_for_each_row() {
-        let text = record().text().expect("plain data");
-        assert_eq!(serde_json::from_str::<Record>(&text).expect("as written"), record());
+        let record = record();
+        let text = record.text().expect("plain data");
+        assert_eq!(serde_json::from_str::<Record>(&text).expect("as written"), record);
         assert!(text.contains(r#"{"case":"empty_unary","system":"one","outcome":"ok"}"#), "{text}");
     }
 
@@ -298,6 +342,8 @@ mod tests {
     fn a_page_has_the_tables_in_their_place() {
         let page = replaced(&format!("a\n{BEGIN}old\n{END}\nb"), &record().markdown()).expect("there is a place");
         assert!(page.contains("| empty_unary | a call without a payload | ok |"), "{page}");
+        assert!(page.contains("over TLS\n\n| feature | | to-three |"), "{page}");
+        assert!(page.contains("| large_unary | 270 KB there, 310 KB back | ok |"), "{page}");
         assert!(page.contains("| two | not available: install it |"), "{page}");
         assert!(page.contains(r"| one | http2/5.1: Sends \| x | ? | the server is gone |"), "{page}");
         assert!(page.starts_with("a\n") && page.ends_with("\nb") && !page.contains("old"));

@@ -3,7 +3,9 @@
 use clap::Args;
 use greenwave::{Channel, ChannelConfig, Code, Context, Method as Called, Status, Target};
 use prost::Message;
+use prost_reflect::prost_types::FileDescriptorSet;
 use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor, MethodDescriptor, SerializeOptions};
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -84,7 +86,7 @@ impl Schema {
         let listed = std::str::from_utf8(&listed.body).map_err(|error| broken(&error))?;
         let mut lines = listed.lines().map(str::to_owned);
         let server = lines.next().unwrap_or_default();
-        let pool = DescriptorPool::decode(&*ask(DESCRIPTORS)?.body).map_err(|error| broken(&error))?;
+        let pool = pool(&ask(DESCRIPTORS)?.body).map_err(|error| broken(&error))?;
         Ok(Self { target: channel.target(), server, methods: lines.collect(), pool })
     }
 
@@ -195,12 +197,27 @@ impl Method {
     }
 }
 
+/// The types of a set of descriptors, in which a file may be several times: a server's is the sets of all its services, one
+/// after the other, and they import the same.
+fn pool(set: &[u8]) -> Result<DescriptorPool, Box<dyn std::error::Error>> {
+    let mut files = FileDescriptorSet::decode(set)?;
+    let mut names = HashSet::new();
+    files.file.retain(|file| names.insert(file.name().to_owned()));
+    Ok(DescriptorPool::from_file_descriptor_set(files)?)
+}
+
 /// A channel for this command.
 ///
 /// # Errors
 /// A name, where names are not resolved.
 pub(crate) fn channel(target: &Target, config: &ChannelConfig) -> Result<Channel, Problem> {
-    Channel::to(target.clone(), config.clone()).map_err(Problem::wrong_use)
+    Channel::to(target.clone(), config.clone()).map_err(|error| {
+        let problem = Problem::wrong_use(&error);
+        match error.key {
+            "tls" => problem.remedy("say whom to believe with --tls-ca for grpcs://, and for grpc:// nothing of TLS"),
+            _ => problem,
+        }
+    })
 }
 
 /// A call that failed.
@@ -227,6 +244,14 @@ mod tests {
         let methods = [search::QUERY, search::SHARD_QUERY].map(str::to_owned).to_vec();
         let pool = DescriptorPool::decode(DESCRIPTORS).unwrap();
         Schema { target: "tcp://127.0.0.1:1".parse().unwrap(), server: "both".into(), methods, pool }
+    }
+
+    #[test]
+    fn descriptors_of_services_that_share_a_file_are_read() {
+        let twice = [DESCRIPTORS, DESCRIPTORS].concat();
+        let pool = pool(&twice).unwrap();
+        assert_eq!(pool.services().count(), DescriptorPool::decode(DESCRIPTORS).unwrap().services().count());
+        assert!(super::pool(b"no descriptors").is_err());
     }
 
     #[test]

@@ -7,6 +7,7 @@ use greenwave_policy::Time;
 use greenwave_proto::connection::{Finished, Request, Terms};
 use greenwave_proto::outcome::Outcome;
 use greenwave_proto::status::{Check, Code, Reason, Status};
+use std::time::Duration;
 
 /// Whether a call goes on; `posted`: the server has heard of it.
 pub(super) fn in_time(now: Time, terms: &Terms, posted: bool) -> Result<(), Status> {
@@ -17,6 +18,18 @@ pub(super) fn in_time(now: Time, terms: &Terms, posted: bool) -> Result<(), Stat
         _ => "",
     };
     Err(Status::refused(reason, text))
+}
+
+/// Whether the time that the server was told of isn't over, which may be a little before the deadline passes here: what was
+/// left when the headers were `posted`, less the `way` there, is rounded down when it is written. gRPC for Go resets streams
+/// then, whoever waits for them, and leaves it to the client to see why.
+pub(super) fn in_server_time(now: Time, terms: &Terms, posted: Time, way: Duration) -> Result<(), Status> {
+    let Some(expires) = terms.deadline().expires() else { return Ok(()) };
+    let rounding = expires.since(posted) / 1_000_000 + Duration::from_micros(1);
+    if now + way + rounding < expires {
+        return Ok(());
+    }
+    Err(Status::refused(Reason::Expired(Check::Wait), "the server gave the call up at its deadline"))
 }
 
 fn finish(now: Time, request: &Request, status: Status, sink: &mut dyn FnMut(CallerEvent)) {

@@ -187,7 +187,7 @@ impl GrpcCaller {
     /// A stream has ended before its time.
     fn reset(&mut self, now: Time, stream: Stream, reason: Reason, by_peer: bool, sink: &mut dyn FnMut(CallerEvent)) {
         let Some(call) = self.take(stream) else { return };
-        let Open { request, resend, head, .. } = *call;
+        let Open { request, posted, resend, head, .. } = *call;
         let never_ran = reason == Reason::REFUSED_STREAM && by_peer && head.is_none();
         let status = match (never_ran, resend, &self.going) {
             (true, Some(body), Some(_)) => {
@@ -195,9 +195,10 @@ impl GrpcCaller {
             }
             (true, _, Some(going)) => going_away(&going.text),
             (true, _, None) => going_away("the server refused the stream"),
-            // A server that gives up at the deadline may say so before it has passed here, or after.
             _ if by_peer && reason == Reason::CANCEL => {
-                super::over::in_time(now, &request.terms, true).err().unwrap_or_else(|| answer::reset(reason))
+                let given_up = super::over::in_time(now, &request.terms, true)
+                    .and_then(|()| super::over::in_server_time(now, &request.terms, posted, self.forward.estimate()));
+                given_up.err().unwrap_or_else(|| answer::reset(reason))
             }
             _ => answer::reset(reason),
         };

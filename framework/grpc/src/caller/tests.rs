@@ -238,6 +238,29 @@ fn a_stream_that_is_refused_never_ran_and_one_that_is_reset_may_have() {
 }
 
 #[test]
+fn a_server_that_gives_up_at_the_time_that_it_was_told_of_is_late_and_before_that_it_cancels() {
+    let left = Duration::from_secs(10);
+    for (reset_at, code) in [
+        (left / 2, Code::Cancelled),
+        (left - Duration::from_millis(1), Code::Cancelled),
+        // The deadline hasn't passed here, but what was written was rounded down.
+        (left - Duration::from_micros(1), Code::DeadlineExceeded),
+        (left + left, Code::DeadlineExceeded),
+    ] {
+        let mut pair = Pair::new(Settings::new());
+        let now = pair.now;
+        // Nobody here gives up at the deadline.
+        let terms = greenwave_proto::Context::born(now, Budget::expected(left), false).into();
+        pair.call_with(1, terms, Vec::new());
+        pair.run();
+        pair.now = now + reset_at;
+        pair.server.reset(pair.requests[0].0, ResetReason::CANCEL);
+        pair.run();
+        assert_eq!(failure(pair.done.remove(0)).code, code, "{reset_at:?}");
+    }
+}
+
+#[test]
 fn a_server_that_says_nothing_is_given_up() {
     let mut silent = Pair::new(Settings::new());
     silent.call(1, Vec::new());

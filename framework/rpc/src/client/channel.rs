@@ -1,5 +1,6 @@
 //! A client's way to the servers that can answer its calls: one, by its address, or several, by a name or a list.
 
+use super::around::{self, After, Before, Ended};
 use super::attempts::Attempts;
 use super::config::ChannelConfig;
 use super::driven::Request;
@@ -36,9 +37,6 @@ pub struct Channel {
     kind: Kind,
     before: Option<Arc<Before>>,
 }
-
-/// What runs before calls.
-pub(super) type Before = dyn Fn(&Context, &Method) -> Result<Context, Status> + Send + Sync;
 
 #[derive(Clone)]
 enum Kind {
@@ -93,7 +91,7 @@ impl Channel {
 
     /// The same channel, that has this run before each call, where the call is made: it gives the context that the call is made
     /// with, such as one that says who asks, or refuses the call. What was added last runs first. Without any, calls pay
-    /// nothing for it.
+    /// nothing for it. What also has to know how calls end is added by [`intercept_around`](Self::intercept_around).
     ///
     /// ```
     /// # use greenwave_rpc::{Channel, ChannelConfig};
@@ -109,21 +107,59 @@ impl Channel {
         &self,
         before: impl Fn(&Context, &Method) -> Result<Context, Status> + Send + Sync + 'static,
     ) -> Self {
-        let kind = self.kind.clone();
-        let before: Arc<Before> = match self.before.clone() {
-            None => Arc::new(before),
-            Some(earlier) => Arc::new(move |context, method| earlier(&before(context, method)?, method)),
-        };
-        Self { kind, before: Some(before) }
+        self.with(move |context, method, _| before(context, method))
     }
 
-    /// The context that a call is made with.
-    #[inline]
-    fn prepared<'a>(&self, context: &'a Context, method: &Method) -> Result<Cow<'a, Context>, Status> {
-        match &self.before {
-            None => Ok(Cow::Borrowed(context)),
-            Some(before) => before(context, method).map(Cow::Owned),
-        }
+    /// The same channel, that has this run around each call: before it, as with [`intercept`](Self::intercept), and what it
+    /// returns beside the context once the call has ended, however it has. What was added last runs first, and is told last.
+    /// Without any, calls pay nothing for it.
+    ///
+    /// Who has let a call pass is told of its end exactly once: also of a refusal by what was added before, and of a call that
+    /// nobody waits for any more, such as by a future that was dropped (`CANCELLED`). It is told where the end is known first:
+    /// on the thread that takes the answer, in the handler that does, and for calls by [`open`](Self::open) on the channel's
+    /// dispatcher. So it is not to wait for anything, nor to panic. A call that is [made again](Self::to) is one call. Calls by
+    /// a [`CallQueue`](crate::CallQueue), which has no channel, are not among them.
+    ///
+    /// ```
+    /// use greenwave_rpc::{Channel, ChannelConfig, Ended};
+    ///
+    /// let channel = Channel::new("tcp://127.0.0.1:7000".parse()?, ChannelConfig::default())?;
+    /// let traced = channel.intercept_around(|context, method| {
+    ///     let called = method.name().unwrap_or("?").to_owned();
+    ///     let id = format!("{:016x}", 7);
+    ///     let context = context.with_metadata("x-request-id", &id).expect("it is short");
+    ///     let after = move |ended: &Ended<'_>| println!("{id} {called}: {} after {:?}", ended.code(), ended.total);
+    ///     Ok((context, after))
+    /// });
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn intercept_around<A>(
+        &self,
+        around: impl Fn(&Context, &Method) -> Result<(Context, A), Status> + Send + Sync + 'static,
+    ) -> Self
+    where
+        A: FnOnce(&Ended<'_>) + Send + 'static,
+    {
+        self.with(move |context, method, after| {
+            let (context, told) = around(context, method)?;
+            after.push(told);
+            Ok(context)
+        })
+    }
+
+    /// The same channel with something more that runs first.
+    fn with(
+        &self,
+        before: impl Fn(&Context, &Method, &mut After) -> Result<Context, Status> + Send + Sync + 'static,
+    ) -> Self {
+        let before: Arc<Before> = match self.before.clone() {
+            None => Arc::new(before),
+            Some(earlier) => {
+                Arc::new(move |context, method, after| earlier(&before(context, method, after)?, method, after))
+            }
+        };
+        Self { kind: self.kind.clone(), before: Some(before) }
     }
 
     /// Where it leads.
@@ -169,12 +205,22 @@ impl Channel {
         self.outcome(context, method.into(), request.into(), true).into_reply()
     }
 
+    #[inline]
     fn outcome(&self, context: &Context, method: Method, request: Cow<'_, [u8]>, repeatable: bool) -> Outcome {
-        let context = &match self.prepared(context, &method) {
-            Ok(context) => context,
-            Err(status) => return Outcome::local(status, Duration::ZERO),
-        };
-        let method = number(method);
+        match &self.before {
+            None => self.made(context, number(method), request, repeatable),
+            Some(before) => match around::begin(&**before, context, &method) {
+                Ok((context, after)) => {
+                    let outcome = self.made(&context, number(method), request, repeatable);
+                    after.ended(&outcome);
+                    outcome
+                }
+                Err(status) => Outcome::local(status, Duration::ZERO),
+            },
+        }
+    }
+
+    fn made(&self, context: &Context, method: MethodId, request: Cow<'_, [u8]>, repeatable: bool) -> Outcome {
         match &self.kind {
             Kind::One(line) => line.call(context, method, request),
             // A handler's calls go over its own cluster's connections, where nobody else could make a second one.
@@ -196,11 +242,19 @@ impl Channel {
     }
 
     fn future(&self, context: &Context, method: Method, request: &[u8], repeatable: bool) -> CallFuture {
-        let context = &match self.prepared(context, &method) {
-            Ok(context) => context,
-            Err(status) => return CallFuture(Calling::One(LineFuture::failed(status))),
-        };
-        let method = number(method);
+        match &self.before {
+            None => self.made_async(context, number(method), request, repeatable),
+            Some(before) => match around::begin(&**before, context, &method) {
+                Ok((context, after)) => {
+                    let future = self.made_async(&context, number(method), request, repeatable);
+                    CallFuture(Calling::Watched(Box::new(Watched { future, after: Some(after) })))
+                }
+                Err(status) => CallFuture(Calling::One(LineFuture::failed(status))),
+            },
+        }
+    }
+
+    fn made_async(&self, context: &Context, method: MethodId, request: &[u8], repeatable: bool) -> CallFuture {
         CallFuture(match &self.kind {
             Kind::One(line) => Calling::One(line.call_async(context, method, request.into())),
             Kind::Several(servers) => {
@@ -221,8 +275,23 @@ impl Channel {
     /// by [`Incoming::next`].
     pub fn open(&self, context: &Context, method: impl Into<Method>) -> Result<(Outgoing, Incoming), Status> {
         let method = method.into();
-        let context = self.prepared(context, &method)?.into_owned();
-        let method = number(method);
+        let Some(before) = &self.before else { return self.opened(context.clone(), number(method), &mut None) };
+        let (context, after) = around::begin(&**before, context, &method)?;
+        let mut after = Some(after);
+        let opened = self.opened(context, number(method), &mut after);
+        if let (Some(after), Err(status)) = (after, &opened) {
+            after.ended(&Outcome::local(status.clone(), Duration::ZERO));
+        }
+        opened
+    }
+
+    /// `after`: what is to be told of the end, left there if the call can't be made.
+    fn opened(
+        &self,
+        context: Context,
+        method: MethodId,
+        after: &mut Option<After>,
+    ) -> Result<(Outgoing, Incoming), Status> {
         let started = crate::clock::monotonic();
         context.ask(Check::Send, started).into_result()?;
         let (line, chosen) = match &self.kind {
@@ -234,7 +303,7 @@ impl Channel {
         };
         let (core, connection) = line.used()?;
         let (core, connection) = (Arc::clone(core), Arc::clone(connection));
-        let (call, streams) = OpenCall::begin(line, Arc::clone(&core), chosen);
+        let (call, streams) = OpenCall::begin(line, Arc::clone(&core), chosen, after.take());
         let (incoming, outgoing) = streams.halves();
         greenwave_quanta::critical(|| core.ask(Request::Open { connection, context, method, started, call, streams }));
         // As with futures.
@@ -267,22 +336,28 @@ impl Channel {
         method: MethodId,
         request: Vec<u8>,
     ) -> Suspended {
-        let context = match self.prepared(context, &method.into()) {
-            Ok(context) => context,
-            Err(status) => return Suspended::failed(status),
-        };
-        let context = &*context;
+        let Some(before) = &self.before else { return self.started_in(mailbox, context, method, request) };
+        match around::begin(&**before, context, &method.into()) {
+            Ok((context, after)) => {
+                let suspended = self.started_in(mailbox, &context, method, request);
+                Suspended { after: Some(Box::new(after)), ..suspended }
+            }
+            Err(status) => Suspended::failed(status),
+        }
+    }
+
+    fn started_in(&self, mailbox: &Mailbox, context: &Context, method: MethodId, request: Vec<u8>) -> Suspended {
         let chosen = match &self.kind {
             Kind::One(line) => {
                 let cell = line.start_in(mailbox, context, method, request);
-                return Suspended { cell, chosen: None };
+                return Suspended { cell, chosen: None, after: None };
             }
             Kind::Several(servers) => servers.chosen(context, None),
         };
         match chosen {
             Ok(chosen) => {
                 let cell = chosen.line.start_in(mailbox, context, method, request);
-                Suspended { cell, chosen: Some(chosen) }
+                Suspended { cell, chosen: Some(chosen), after: None }
             }
             Err(status) => Suspended::failed(status),
         }
@@ -309,6 +384,8 @@ pub(crate) struct Suspended {
     cell: Shared<OutcomeCell>,
     /// The server that it was given to, if there were several.
     chosen: Option<Chosen>,
+    /// What is to be told of its end.
+    after: Option<Box<After>>,
 }
 
 impl Suspended {
@@ -316,7 +393,7 @@ impl Suspended {
     fn failed(status: Status) -> Self {
         let cell = Shared::<OutcomeCell>::default();
         cell.outcome.replace(Some(Outcome::local(status, Duration::ZERO)));
-        Self { cell, chosen: None }
+        Self { cell, chosen: None, after: None }
     }
 
     /// The outcome, if it is there and wasn't taken before.
@@ -324,6 +401,9 @@ impl Suspended {
         let outcome = self.cell.take()?;
         if let Some(chosen) = self.chosen.take() {
             chosen.ended(&outcome);
+        }
+        if let Some(after) = self.after.take() {
+            after.ended(&outcome);
         }
         Some(outcome)
     }
@@ -343,6 +423,15 @@ pub struct CallFuture(Calling);
 enum Calling {
     One(LineFuture),
     Several(Box<Attempts>),
+    Watched(Box<Watched>),
+}
+
+/// A call whose end something is told of.
+struct Watched {
+    /// Dropped first, so that the call is taken back before that is told.
+    future: CallFuture,
+    /// Until it was told.
+    after: Option<After>,
 }
 
 impl CallFuture {
@@ -350,6 +439,13 @@ impl CallFuture {
         match &mut self.0 {
             Calling::One(future) => future.poll(task),
             Calling::Several(attempts) => attempts.poll(task),
+            Calling::Watched(watched) => {
+                let outcome = std::task::ready!(watched.future.poll_outcome(task));
+                if let Some(after) = watched.after.take() {
+                    after.ended(&outcome);
+                }
+                Poll::Ready(outcome)
+            }
         }
     }
 

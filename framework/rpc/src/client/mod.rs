@@ -1,6 +1,7 @@
 //! Calls made by ordinary threads.
 
 mod alarm;
+pub(crate) mod around;
 mod attempts;
 mod by_name;
 pub(crate) mod call_queue;

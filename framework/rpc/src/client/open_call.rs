@@ -1,5 +1,6 @@
 //! A call that streams, as whoever made it and the dispatcher know it.
 
+use super::around::After;
 use super::core::Core;
 use super::driven::Request;
 use super::line::Line;
@@ -14,8 +15,8 @@ pub(super) struct OpenCall {
     /// Kept, or the line would end with the call under way.
     _line: Line,
     core: Arc<Core>,
-    /// The server that it was given to, if there were several, until it is over.
-    chosen: Mutex<Option<Chosen>>,
+    /// Until it is over, the server that it was given to, if there were several, and what is to be told of its end.
+    over: Mutex<(Option<Chosen>, Option<After>)>,
     /// Which of all that were ever opened.
     serial: u64,
     /// The dispatcher's name for it; [`NONE`] before it has one.
@@ -29,10 +30,15 @@ static SERIALS: AtomicU64 = AtomicU64::new(0);
 
 impl OpenCall {
     /// A call over this line, and its streams.
-    pub(super) fn begin(line: Line, core: Arc<Core>, chosen: Option<Chosen>) -> (Arc<Self>, Streams) {
+    pub(super) fn begin(
+        line: Line,
+        core: Arc<Core>,
+        chosen: Option<Chosen>,
+        after: Option<After>,
+    ) -> (Arc<Self>, Streams) {
         let serial = SERIALS.fetch_add(1, Ordering::Relaxed);
-        let (chosen, token) = (Mutex::new(chosen), AtomicUsize::new(NONE));
-        let call = Arc::new(Self { _line: line, core, chosen, serial, token });
+        let (over, token) = (Mutex::new((chosen, after)), AtomicUsize::new(NONE));
+        let call = Arc::new(Self { _line: line, core, over, serial, token });
         let home: Arc<dyn Home> = Arc::<Self>::clone(&call);
         let streams = Streams::new(&home);
         (call, streams)
@@ -44,9 +50,12 @@ impl OpenCall {
 
     /// It is over.
     pub(super) fn ended(&self, outcome: &Outcome) {
-        let chosen = self.chosen.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let (chosen, after) = std::mem::take(&mut *self.over.lock().unwrap_or_else(PoisonError::into_inner));
         if let Some(chosen) = chosen {
             chosen.ended(outcome);
+        }
+        if let Some(after) = after {
+            after.ended(outcome);
         }
     }
 

@@ -3,9 +3,9 @@
 //! The dispatcher polls, and fills the stream's own completion queue. So what a stream does costs no system call as
 //! long as the dispatcher is busy, and completions that come together are taken together.
 
+use super::around::{Before, Watched};
 use super::by_name::ByName;
 use super::call_queue::Completion;
-use super::channel::Before;
 use super::completions::Completions;
 use super::core::{Connection, Core};
 use super::driven::{Receiver, Request};
@@ -14,6 +14,8 @@ use super::servers::{Chosen, Servers};
 use crate::context::Context;
 use crate::net::number;
 use crate::status::{Check, Status};
+use crate::wire::MethodId;
+use greenwave_policy::Time;
 use greenwave_proto::Method;
 use greenwave_proto::outcome::Outcome;
 use slab::Slab;
@@ -29,7 +31,8 @@ use std::time::{Duration, Instant};
 /// Dropping it takes back what is under way.
 pub struct ChannelStream {
     way: Way,
-    before: Option<Arc<Before>>,
+    /// Calls, if something runs around them.
+    watched: Option<Box<Watched>>,
     core: Arc<Core>,
     queue: Arc<Completions>,
     /// How long a thread that waits spins first.
@@ -75,7 +78,8 @@ impl ChannelStream {
 
     fn new(way: Way, core: Arc<Core>, patience: Option<Duration>, before: Option<Arc<Before>>) -> Self {
         let (queue, made, taken) = (Arc::default(), Vec::new(), VecDeque::new());
-        Self { way, before, core, queue, patience, made, taken, in_flight: 0 }
+        let watched = before.map(|before| Box::new(Watched::new(before)));
+        Self { way, watched, core, queue, patience, made, taken, in_flight: 0 }
     }
 
     /// Makes a call that will complete under `tag`. Its budget runs from now on; it is sent with the next
@@ -84,12 +88,16 @@ impl ChannelStream {
         let method = method.into();
         let started = crate::clock::monotonic();
         self.in_flight += 1;
-        let prepared = self.before.as_ref().map(|before| before(context, &method)).transpose();
-        let context = match &prepared {
-            Ok(prepared) => prepared.as_ref().unwrap_or(context),
-            Err(status) => return self.fail(tag, status.clone()),
-        };
-        let method = number(method);
+        let Some(watched) = &mut self.watched else { return self.make(context, number(method), request, tag, started) };
+        match watched.begin(context, &method, tag) {
+            Ok((context, place)) => self.make(&context, number(method), request, place, started),
+            Err(status) => self.taken.push_back(never_made(tag, status)),
+        }
+    }
+
+    /// Makes a call. `tag`: its maker's name for it, or its place among those that are watched.
+    #[inline]
+    fn make(&mut self, context: &Context, method: MethodId, request: &[u8], tag: u64, started: Time) {
         if let Err(status) = context.ask(Check::Send, started).into_result() {
             return self.fail(tag, status);
         }
@@ -107,8 +115,11 @@ impl ChannelStream {
 
     /// A call that was never made is over.
     fn fail(&mut self, tag: u64, status: Status) {
-        let result = Outcome::local(status, Duration::ZERO).into_reply();
-        self.taken.push_back(Completion { tag, result, total: Duration::ZERO });
+        let mut completion = never_made(tag, status);
+        if let Some(watched) = &mut self.watched {
+            watched.completed(&mut completion);
+        }
+        self.taken.push_back(completion);
     }
 
     /// Has the calls made so far sent, together.
@@ -127,9 +138,10 @@ impl ChannelStream {
     /// is over already.
     pub fn cancel(&mut self, tag: u64) {
         self.flush();
+        let tag = self.watched.as_mut().map_or(Some(tag), |watched| watched.find(tag));
         let token = match &mut self.way {
-            Way::One { .. } => Some(tag),
-            Way::Several(several) => several.find(tag),
+            Way::One { .. } => tag,
+            Way::Several(several) => tag.and_then(|tag| several.find(tag)),
         };
         if let Some(token) = token {
             self.core.ask(Request::Cancel(Arc::clone(&self.queue), token));
@@ -187,11 +199,14 @@ impl ChannelStream {
         self.hand_out()
     }
 
-    /// Tells the servers of the completions that came, all of which the dispatcher has brought, and gives those the names
-    /// that their makers know.
+    /// Tells the servers, and what runs after calls, of the completions that came, all of which the dispatcher has brought,
+    /// and gives those the names that their makers know.
     fn account(&mut self) {
         if let Way::Several(several) = &mut self.way {
             self.taken.iter_mut().for_each(|completion| several.completed(completion));
+        }
+        if let Some(watched) = &mut self.watched {
+            self.taken.iter_mut().for_each(|completion| watched.completed(completion));
         }
     }
 
@@ -200,6 +215,12 @@ impl ChannelStream {
         self.in_flight -= 1;
         Some(completion)
     }
+}
+
+/// A call that was never made.
+fn never_made(tag: u64, status: Status) -> Completion {
+    let result = Outcome::local(status, Duration::ZERO).into_reply();
+    Completion { tag, result, total: Duration::ZERO }
 }
 
 impl Several {

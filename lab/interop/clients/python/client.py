@@ -1,5 +1,6 @@
 """Calls the interop server by grpcio: client.py ADDRESS FEATURE...
 
+The server is secured if the variable AUTHORITY names a file: that of whom to believe, in the PEM format.
 Prints `ok FEATURE`, or `fails FEATURE: WHY`.
 """
 
@@ -31,8 +32,14 @@ def check(holds, what):
         raise Wrong(what)
 
 
-def channel(**more):
-    return grpc.insecure_channel(ADDRESS, options=OPTIONS, **more)
+def channel(options=(), **more):
+    options = OPTIONS + list(options)
+    authority = os.environ.get("AUTHORITY")
+    if authority is None:
+        return grpc.insecure_channel(ADDRESS, options=options, **more)
+    with open(authority, "rb") as file:
+        credentials = grpc.ssl_channel_credentials(file.read())
+    return grpc.secure_channel(ADDRESS, credentials, options=options, **more)
 
 
 CHANNEL = channel()
@@ -267,7 +274,7 @@ def many_connections():
     def one(number):
         # Channels with the same arguments share a connection.
         options = [("interop.number", number), ("grpc.use_local_subchannel_pool", 1)]
-        with grpc.insecure_channel(ADDRESS, options=options) as own:
+        with channel(options) as own:
             request = testing.SimpleRequest(response_size=number)
             return len(services.TestServiceStub(own).UnaryCall(request, timeout=LIMIT).payload.body)
 

@@ -12,9 +12,10 @@ pub(crate) const CHROMIUM: Client = Client {
         package: "chromium-headless-shell",
     }),
     features: &["grpc_web", "grpc_web_text", "grpc_web_stream", "connect_json", "connect_proto"],
-    run: |found, server, features| {
+    is_secured: false,
+    run: |found, at, features| {
         let mut page = Command::new("sh");
         page.arg(tools::clients().join("browser").join("run.sh")).env("CHROMIUM", &found.path);
-        ours::run(&mut page, server, features)
+        ours::run(&mut page, at, features)
     },
 };

@@ -1,12 +1,13 @@
 //! Commands for gRPC and HTTP/2: grpcurl, ghz and curl.
 
+use std::ffi::OsString;
 use std::fs;
-use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use super::{Client, Outcome};
+use crate::at::At;
 use crate::program::{self, Ended};
 use crate::tools::{self, Tool};
 
@@ -36,14 +37,18 @@ pub(crate) const GRPCURL: Client = Client {
         "custom_metadata",
         "reflection",
     ],
-    run: |found, server, features| each(features, |feature| grpcurl(&found.path, server, feature)),
+    is_secured: false,
+    run: |found, at, features| each(features, |feature| grpcurl(&found.path, at, feature)),
 };
+
+pub(crate) const GRPCURL_SECURED: Client = Client { name: "grpcurl-tls", is_secured: true, ..GRPCURL };
 
 pub(crate) const GHZ: Client = Client {
     name: "ghz",
     tool: Ok(Tool::Go { name: "ghz", package: "github.com/bojand/ghz/cmd/ghz", version: "v0.93.0", on_path: true }),
     features: &["many_at_once", "many_connections"],
-    run: |found, server, features| each(features, |feature| ghz(&found.path, server, feature)),
+    is_secured: false,
+    run: |found, at, features| each(features, |feature| ghz(&found.path, at, feature)),
 };
 
 pub(crate) const CURL: Client = Client {
@@ -58,7 +63,15 @@ pub(crate) const CURL: Client = Client {
         "server_compressed_streaming",
         "health_check",
     ],
-    run: |found, server, features| each(features, |feature| curl(&found.path, server, feature)),
+    is_secured: false,
+    run: |found, at, features| each(features, |feature| curl(&found.path, at, feature)),
+};
+
+pub(crate) const CURL_SECURED: Client = Client {
+    name: "curl-tls",
+    is_secured: true,
+    features: &["empty_unary", "deadline", "expired", "unimplemented_method", "health_check"],
+    ..CURL
 };
 
 fn each(features: &[&'static str], of: impl Fn(&str) -> Result<(), String>) -> Vec<Outcome> {
@@ -69,12 +82,16 @@ fn check(holds: bool, ended: &Ended) -> Result<(), String> {
     if holds { Ok(()) } else { Err(ended.why()) }
 }
 
-fn grpcurl(path: &Path, server: SocketAddr, feature: &str) -> Result<(), String> {
+fn grpcurl(path: &Path, at: &At, feature: &str) -> Result<(), String> {
+    let security: Vec<OsString> = match at.authority() {
+        Some(authority) => vec!["-cacert".into(), authority.into()],
+        None => vec!["-plaintext".into()],
+    };
     let run = |method: &str, message: &str, more: &[&str]| {
         let mut grpcurl = Command::new(path);
-        grpcurl.args(["-plaintext", "-import-path", PROTO, "-proto", "testing.proto", "-proto", "witness.proto"]);
+        grpcurl.args(&security).args(["-import-path", PROTO, "-proto", "testing.proto", "-proto", "witness.proto"]);
         grpcurl.args(["-max-msg-sz", "16777216", "-emit-defaults", "-v"]).args(more).args(["-d", message]);
-        program::run(grpcurl.arg(server.to_string()).arg(method), PATIENCE)
+        program::run(grpcurl.arg(at.to_string()).arg(method), PATIENCE)
     };
     let method = |name: &str| format!("{SERVICE}/{name}");
     let sizes = r#""response_parameters":[{"size":31415},{"size":9}]"#;
@@ -130,10 +147,10 @@ fn grpcurl(path: &Path, server: SocketAddr, feature: &str) -> Result<(), String>
         }
         "reflection" => {
             let mut list = Command::new(path);
-            let ended = program::run(list.args(["-plaintext", &server.to_string(), "list"]), PATIENCE);
+            let ended = program::run(list.args(&security).args([&at.to_string(), "list"]), PATIENCE);
             check(ended.out.contains(SERVICE), &ended)?;
             let mut describe = Command::new(path);
-            describe.args(["-plaintext", &server.to_string(), "describe", SERVICE]);
+            describe.args(&security).args([&at.to_string(), "describe", SERVICE]);
             let ended = program::run(&mut describe, PATIENCE);
             check(ended.out.contains("rpc UnaryCall"), &ended)
         }
@@ -141,12 +158,12 @@ fn grpcurl(path: &Path, server: SocketAddr, feature: &str) -> Result<(), String>
     }
 }
 
-fn ghz(path: &Path, server: SocketAddr, feature: &str) -> Result<(), String> {
+fn ghz(path: &Path, at: &At, feature: &str) -> Result<(), String> {
     let connections = if feature == "many_connections" { "50" } else { "1" };
     let mut ghz = Command::new(path);
     ghz.args(["--insecure", "--import-paths", PROTO, "--proto", &format!("{PROTO}/testing.proto")]);
     ghz.args(["--call", &format!("{SERVICE}/UnaryCall"), "-d", r#"{"response_size":100}"#, "-n", "5000"]);
-    ghz.args(["-c", "500", "--connections", connections, "-O", "json", &server.to_string()]);
+    ghz.args(["-c", "500", "--connections", connections, "-O", "json", &at.to_string()]);
     let ended = program::run(&mut ghz, PATIENCE);
     let said: Option<serde_json::Value> = serde_json::from_str(&ended.out).ok();
     let codes = said.as_ref().and_then(|said| said.get("statusCodeDistribution")).map(ToString::to_string);
@@ -157,7 +174,7 @@ fn ghz(path: &Path, server: SocketAddr, feature: &str) -> Result<(), String> {
     }
 }
 
-fn curl(path: &Path, server: SocketAddr, feature: &str) -> Result<(), String> {
+fn curl(path: &Path, at: &At, feature: &str) -> Result<(), String> {
     let call = |method: &str, message: &[u8], headers: &[&str]| -> Result<(Ended, Vec<u8>), String> {
         let (sent, came) = (tools::folder().join("curl.sent"), tools::folder().join("curl.came"));
         let length = u32::try_from(message.len()).unwrap_or_default().to_be_bytes();
@@ -165,11 +182,16 @@ fn curl(path: &Path, server: SocketAddr, feature: &str) -> Result<(), String> {
         fs::write(&sent, [&[0], &length[..], message].concat()).map_err(|error| error.to_string())?;
         fs::write(&came, []).map_err(|error| error.to_string())?;
         let mut curl = Command::new(path);
-        curl.args(["--silent", "--show-error", "--http2-prior-knowledge", "--dump-header", "-", "--max-time", "10"]);
+        match at.authority() {
+            // What is spoken is agreed on in the handshake, by ALPN.
+            Some(authority) => curl.arg("--http2").arg("--cacert").arg(authority),
+            None => curl.arg("--http2-prior-knowledge"),
+        };
+        curl.args(["--silent", "--show-error", "--dump-header", "-", "--max-time", "10"]);
         curl.args(["-H", "content-type: application/grpc", "-H", "te: trailers", "--data-binary"]);
         curl.arg(format!("@{}", sent.display())).arg("-o").arg(&came);
         curl.args(headers.iter().flat_map(|header| ["-H", header]));
-        let ended = program::run(curl.arg(format!("http://{server}/{method}")), PATIENCE);
+        let ended = program::run(curl.arg(format!("{}://{at}/{method}", at.scheme())), PATIENCE);
         let body = fs::read(&came).map_err(|error| error.to_string())?;
         Ok((ended, body))
     };

@@ -1,10 +1,10 @@
 //! gRPC for Go: the client that its own project tests servers with.
 
-use std::net::SocketAddr;
 use std::process::Command;
 use std::time::Duration;
 
 use super::{Client, Outcome};
+use crate::at::At;
 use crate::program;
 use crate::tools::{Found, Tool};
 
@@ -37,14 +37,20 @@ pub(crate) const CLIENT: Client = Client {
         "rpc_soak",
         "channel_soak",
     ],
+    is_secured: false,
     run,
 };
 
-fn run(found: &Found, server: SocketAddr, features: &[&'static str]) -> Vec<Outcome> {
+pub(crate) const SECURED: Client = Client { name: "grpc-go-tls", is_secured: true, ..CLIENT };
+
+fn run(found: &Found, at: &At, features: &[&'static str]) -> Vec<Outcome> {
     let try_one = |feature: &&str| {
         let mut client = Command::new(&found.path);
-        client.args(["--use_tls=false", &format!("--server_host={}", server.ip())]);
-        client.args([&format!("--server_port={}", server.port()), &format!("--test_case={feature}")]);
+        client.args([&format!("--use_tls={}", at.authority().is_some()), &format!("--server_host={}", at.socket.ip())]);
+        if let Some(authority) = at.authority() {
+            client.arg("--use_test_ca").arg("--ca_file").arg(authority);
+        }
+        client.args([&format!("--server_port={}", at.socket.port()), &format!("--test_case={feature}")]);
         let iterations = if *feature == "rpc_soak" { 1000 } else { 100 };
         client.args([&format!("--soak_iterations={iterations}"), "--soak_min_time_ms_between_rpcs=0"]);
         // Small payloads: what is tried is many calls.

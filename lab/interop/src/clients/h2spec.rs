@@ -3,11 +3,11 @@
 //! Each section of the standards is a feature, and so is each case that fails.
 
 use std::fs;
-use std::net::SocketAddr;
 use std::process::Command;
 use std::time::Duration;
 
 use super::{Client, Outcome};
+use crate::at::At;
 use crate::program;
 use crate::tools::{self, Found, Tool};
 
@@ -23,15 +23,16 @@ pub(crate) const CLIENT: Client = Client {
         on_path: true,
     }),
     features: &[],
+    is_secured: false,
     run,
 };
 
-fn run(found: &Found, server: SocketAddr, _: &[&'static str]) -> Vec<Outcome> {
+fn run(found: &Found, at: &At, _: &[&'static str]) -> Vec<Outcome> {
     let report = tools::folder().join("h2spec.xml");
     // There need not be one.
     let _ = fs::remove_file(&report);
     let mut h2spec = Command::new(&found.path);
-    h2spec.args(["--strict", "--host", &server.ip().to_string(), "--port", &server.port().to_string()]);
+    h2spec.args(["--strict", "--host", &at.socket.ip().to_string(), "--port", &at.socket.port().to_string()]);
     // The path of a method that there is: what is asked for by GET is no gRPC all the same.
     h2spec.args(["--path", "/grpc.testing.TestService/EmptyCall", "--junit-report"]).arg(&report);
     let ended = program::run(&mut h2spec, PATIENCE);

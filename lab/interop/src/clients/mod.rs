@@ -7,8 +7,9 @@ mod h2spec;
 mod ours;
 mod tonic;
 
-use std::net::SocketAddr;
+pub(crate) use ours::GRPCIO_PACKAGES;
 
+use crate::at::At;
 use crate::tools::{Found, Tool};
 
 /// What came of a feature: nothing to say if it works, and why not if it doesn't.
@@ -21,12 +22,14 @@ pub(crate) struct Client {
     pub(crate) tool: Result<Tool, &'static str>,
     /// What it can try; nothing if it says so itself.
     pub(crate) features: &'static [&'static str],
+    /// Whether it is to call a server that is secured.
+    pub(crate) is_secured: bool,
     /// Tries some features.
-    pub(crate) run: fn(&Found, SocketAddr, &[&'static str]) -> Vec<Outcome>,
+    pub(crate) run: fn(&Found, &At, &[&'static str]) -> Vec<Outcome>,
 }
 
 /// All of them.
-pub(crate) const CLIENTS: [Client; 10] = [
+pub(crate) const CLIENTS: [Client; 14] = [
     grpc_go::CLIENT,
     ours::GRPCIO,
     tonic::CLIENT,
@@ -37,4 +40,8 @@ pub(crate) const CLIENTS: [Client; 10] = [
     command_line::CURL,
     browser::CHROMIUM,
     h2spec::CLIENT,
+    grpc_go::SECURED,
+    ours::GRPCIO_SECURED,
+    command_line::GRPCURL_SECURED,
+    command_line::CURL_SECURED,
 ];

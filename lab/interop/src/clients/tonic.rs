@@ -16,6 +16,7 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Request, Response, Status};
 
 use super::{Client, Outcome};
+use crate::at::At;
 use crate::testing::{
     BoolValue, EchoStatus, Empty, Payload, ResponseParameters, SimpleRequest, SimpleResponse,
     StreamingInputCallRequest, StreamingInputCallResponse, StreamingOutputCallRequest, StreamingOutputCallResponse,
@@ -50,19 +51,20 @@ pub(crate) const CLIENT: Client = Client {
         "many_at_once",
         "many_connections",
     ],
+    is_secured: false,
     run,
 };
 
 type Tried = Result<(), String>;
 
-fn run(_: &crate::tools::Found, server: SocketAddr, features: &[&'static str]) -> Vec<Outcome> {
+fn run(_: &crate::tools::Found, at: &At, features: &[&'static str]) -> Vec<Outcome> {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return features.iter().map(|it| ((*it).to_owned(), Err(error.to_string()))).collect(),
     };
     let try_one = |feature: &&'static str| {
         let tried = runtime.block_on(async {
-            let done = tokio::time::timeout(3 * LIMIT, tried(server, feature));
+            let done = tokio::time::timeout(3 * LIMIT, tried(at.socket, feature));
             done.await.unwrap_or_else(|_| Err("it doesn't end".to_owned()))
         });
         ((*feature).to_owned(), tried)

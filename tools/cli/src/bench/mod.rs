@@ -1,20 +1,22 @@
 //! `greenwave bench`: load on any method of any server.
 //!
 //! By default the loop is open: requests are sent when they are due, whether or not earlier ones were answered, and
-//! their latency counts from then.
+//! their latency counts from then. Several servers, or protocols of one, take turns and are [compared](compare).
 
 mod class;
+mod compare;
 mod kv;
 mod requests;
 mod summary;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use greenwave_bench::arrivals::Arrivals as Pace;
 use greenwave_bench::classes::{Class, Classes};
 use greenwave_bench::load::{self, Plan};
+use greenwave_bench::measured::Measured;
 use greenwave_bench::progress::Progress;
 use greenwave_bench::result::{self, Results};
 use greenwave_bench::rpc::{Patience, RpcTarget};
@@ -32,6 +34,8 @@ use requests::Source;
 #[derive(Args)]
 #[command(after_help = "\
 Latency counts from the time at which a request was due. Late answers, refusals and silence are misses.
+Of several addresses, which may be those of one server by several protocols, each gets the same load in turns: rounds of
+which each begins with another one. Ratios are those to the first address, within a round, and their median counts.
 
 Examples:
   greenwave bench tcp://127.0.0.1:7100 Search/Query --json '{\"text\": \"queue\"}' --rate 200
@@ -39,12 +43,15 @@ Examples:
       --class tight=50ms:0.2 --class normal=200ms:0.5 --class loose=800ms:0.3 --out result.json
   greenwave bench tcp://127.0.0.1:7200 Profile/Recommend --sample recommend --in-flight 16
   greenwave bench tcp://127.0.0.1:7400 Kv/Get --sample kv --scan-percent 0.5 --rate 20000
+  greenwave bench tcp://127.0.0.1:7400 grpc://127.0.0.1:7400 Kv/Get --sample kv --rate 5000
+  greenwave bench grpc://127.0.0.1:50051 Greeter/SayHello --proto helloworld.proto --rate 1000
   greenwave bench tcp://shop.example:7400 Kv/Get --sample kv --tls-ca authority.pem")]
 pub(crate) struct Bench {
-    /// Where the server is, such as tcp://127.0.0.1:7100
-    #[arg(value_name = "ADDRESS", value_parser = address::target)]
-    server: Target,
+    /// Where the server is, such as tcp://127.0.0.1:7100 or, by gRPC, grpc://127.0.0.1:7100; several are compared
+    #[arg(value_name = "ADDRESS", required = true, num_args = 1.., value_parser = address::target)]
+    servers: Vec<Target>,
     /// What to call: package.Service/Method, the package may be left out
+    #[arg(required = true)]
     method: String,
     #[command(flatten)]
     source: Source,
@@ -57,10 +64,13 @@ pub(crate) struct Bench {
     /// Closed loop: so many requests are outstanding at any time [default without --rate: 8]
     #[arg(long, value_name = "N", help_heading = "Load")]
     in_flight: Option<usize>,
-    /// For how long it is measured; a number without a unit is seconds
+    /// Of several addresses, how many rounds the time is cut into [default: 5]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000), help_heading = "Load")]
+    rounds: Option<u16>,
+    /// For how long each address is measured; a number without a unit is seconds
     #[arg(long, visible_alias = "seconds", value_name = "TIME", default_value = "10s", value_parser = quantity::seconds, help_heading = "Load")]
     duration: Duration,
-    /// How long the load is on before that
+    /// How long the load is on before that; with rounds, a part of it before each
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = humantime::parse_duration, help_heading = "Load")]
     warm_up: Duration,
     /// How long outstanding answers are waited for after that
@@ -106,41 +116,51 @@ impl Bench {
     /// Puts the load on, prints the tables and writes the file.
     pub(crate) fn run(self) -> Result<(), Problem> {
         let plan = self.plan()?;
-        let config = self.secured.config_to("bench", &self.server)?;
-        let server = &self.server;
+        if self.servers.len() > 1 {
+            return self.compare(&plan);
+        }
+        let Some(server) = self.servers.first() else {
+            return Err(Problem::wrong_use("no server is named").remedy("see --help"));
+        };
+        if self.rounds.is_some() {
+            let problem = Problem::wrong_use("--rounds is for several addresses, which take turns");
+            return Err(problem.remedy("name another one to compare with, or leave it out"));
+        }
+        let mut progress = Progress::new(1);
+        let (mut reached, requests) = self.reach(server, None)?;
+        progress.step(format!("{} at {server}", reached.method));
+        let measured = reached.measure(&plan, requests, &mut progress);
+        drop(progress);
+        print!("{}", summary::of(&measured));
+        if let Some(path) = &self.out {
+            let mut results = Results::new("bench");
+            results.push_load(&format!("{}/{}", reached.method, self.case()), &reached.stage, &measured);
+            write(path, &results)?;
+        }
+        answered(&measured, server)
+    }
+
+    /// Finds a server's method and connects to it. Its requests are these, or those that its own account of itself makes.
+    fn reach(&self, server: &Target, requests: Option<&[Vec<u8>]>) -> Result<(Reached, Vec<Vec<u8>>), Problem> {
+        let config = self.secured.config_to("bench", server)?;
         let channel = schema::channel(server, &config)?;
         let schema = Schema::fetch(&channel, &self.described)?;
         let method = schema.method(&self.method)?;
-        let mut requests = Rotation::new(self.source.requests(&method, &channel, self.seed)?);
+        let requests = match requests {
+            Some(requests) => requests.to_vec(),
+            None => self.source.requests(&method, &channel, self.seed)?,
+        };
         let patience = if self.patient { Patience::Observed } else { Patience::Enforced };
         let target = match server.address() {
             Some(address) => RpcTarget::connect(address, &config, &method.name, &schema.server, patience),
             None => RpcTarget::by(&channel, &method.name, &schema.server, patience),
         };
         let mut target = target.map_err(|status| schema::failed(&status, &method.name, server))?;
-        let mut progress = Progress::new(1);
-        progress.step(format!("{} at {}", method.name, server));
-        let measured = if self.scan_percent.is_some() {
-            let mut target = kv::scanning(target, &method.name)?;
-            load::run(&plan, &mut target, &mut crate::samples::Mix(requests), &mut progress)
-        } else {
-            load::run(&plan, &mut target, &mut requests, &mut progress)
-        };
-        drop(progress);
-        print!("{}", summary::of(&measured));
-        if let Some(path) = &self.out {
-            let mut results = Results::new("bench");
-            results.push_load(&format!("{}/{}", method.name, self.case()), &schema.server, &measured);
-            let text = serde_json::to_string_pretty(&results).map_err(Problem::failure)?;
-            result::write(path, &text).map_err(Problem::failure)?;
+        let scans = self.scan_percent.is_some();
+        if scans {
+            target = kv::scanning(target, &method.name)?;
         }
-        if measured.total.results.count() == 0 {
-            let mostly = measured.total.misses.iter().max_by_key(|(_, count)| **count);
-            let mostly = mostly.map(|(name, _)| format!(", mostly `{name}`")).unwrap_or_default();
-            let problem = Problem::failure(format!("no request was answered with a result{mostly}"));
-            return Err(problem.at(server).remedy("try one with `greenwave call`, or expect answers later"));
-        }
-        Ok(())
+        Ok((Reached { method: method.name, stage: schema.server, target, scans }, requests))
     }
 
     fn plan(&self) -> Result<Plan, Problem> {
@@ -167,10 +187,49 @@ impl Bench {
         Ok(Plan { warm_up, drain, seed, ..Plan::new(pace, classes, duration) })
     }
 
+    /// What was measured, as results name it.
     fn case(&self) -> String {
         match self.rate {
             Some(rate) => format!("rate-{rate}"),
             None => format!("inflight-{}", self.in_flight.unwrap_or(IN_FLIGHT)),
         }
     }
+}
+
+/// A server that is connected to, and the method that is called there.
+struct Reached {
+    method: String,
+    /// What the server calls itself.
+    stage: String,
+    target: RpcTarget,
+    /// Whether some of the requests are SCANs.
+    scans: bool,
+}
+
+impl Reached {
+    /// Puts the load on, with these requests in turn.
+    fn measure(&mut self, plan: &Plan, requests: Vec<Vec<u8>>, progress: &mut Progress) -> Measured {
+        let mut requests = Rotation::new(requests);
+        if self.scans {
+            load::run(plan, &mut self.target, &mut crate::samples::Mix(requests), progress)
+        } else {
+            load::run(plan, &mut self.target, &mut requests, progress)
+        }
+    }
+}
+
+fn write(path: &Path, results: &Results) -> Result<(), Problem> {
+    let text = serde_json::to_string_pretty(results).map_err(Problem::failure)?;
+    result::write(path, &text).map_err(Problem::failure)
+}
+
+/// Fails if nothing was answered with a result.
+fn answered(measured: &Measured, server: &Target) -> Result<(), Problem> {
+    if measured.total.results.count() > 0 {
+        return Ok(());
+    }
+    let mostly = measured.total.misses.iter().max_by_key(|(_, count)| **count);
+    let mostly = mostly.map(|(name, _)| format!(", mostly `{name}`")).unwrap_or_default();
+    let problem = Problem::failure(format!("no request was answered with a result{mostly}"));
+    Err(problem.at(server).remedy("try one with `greenwave call`, or expect answers later"))
 }

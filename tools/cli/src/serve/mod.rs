@@ -11,6 +11,7 @@ mod children;
 mod cluster;
 mod events;
 mod file;
+mod grpc;
 mod here;
 mod indexing;
 mod instance;

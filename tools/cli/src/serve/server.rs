@@ -6,12 +6,12 @@ use std::time::Duration;
 use clap::Args;
 use greenwave::tls::{Identity, Pem, TlsServer};
 use greenwave::{
-    Address, AdmissionConfig, Choice, GrpcSettings, Instance, Limits, Order, ServerConfig, StageName, StealRule,
-    WebSettings,
+    Address, AdmissionConfig, Choice, Instance, Limits, Order, ServerConfig, StageName, StealRule, WebSettings,
 };
 use serde::{Deserialize, Serialize};
 
 use super::events::Ending;
+use super::grpc::GrpcOptions;
 use super::instance::{InstanceSettings, tables};
 use super::needed;
 use super::values::{ANY, Cores, Count, Idle, List, Quantum, Share, Switch, Time, Word};
@@ -90,13 +90,9 @@ pub(super) struct ServerSettings {
     #[arg(long, value_name = "ADDRESS[,KEY=VALUE]...", value_delimiter = ';')]
     #[serde(default, deserialize_with = "tables")]
     pub(super) instance: Vec<InstanceSettings>,
-    /// Whether clients of gRPC are served too, at the same addresses: on or off [default: on]
-    #[arg(long, value_name = "SWITCH")]
-    pub(super) grpc: Option<Switch>,
-    /// Whether x-envoy-expected-rq-timeout-ms counts as a deadline of gRPC's calls, and of those by HTTP: on or off; on
-    /// only if all of their clients are proxies of your own [default: off]
-    #[arg(long, value_name = "SWITCH")]
-    pub(super) grpc_trust_envoy: Option<Switch>,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub(super) grpc: GrpcOptions,
     /// Whether methods can be called by HTTP too, at the same addresses, by pages, scripts and probes: on or off
     /// [default: on]
     #[arg(long, value_name = "SWITCH")]
@@ -104,10 +100,6 @@ pub(super) struct ServerSettings {
     /// The origins whose pages may call by HTTP, such as https://shop.example; * for all [default: none]
     #[arg(long, value_name = "LIST")]
     pub(super) web_origins: Option<List<String>>,
-    /// Whether answers tell gRPC's clients how busy the server is (endpoint-load-metrics-bin), for balancers: on or off
-    /// [default: off]
-    #[arg(long, value_name = "SWITCH")]
-    pub(super) grpc_load: Option<Switch>,
     /// What moves the bytes: auto, uring, epoll or fabric [default: auto]
     #[arg(long, value_name = "NAME")]
     pub(super) backend: Option<Word<Choice>>,
@@ -172,11 +164,9 @@ impl ServerSettings {
         let config = with(config, said.quantum, |it, Quantum(quantum)| it.quantum(quantum));
         let config = with(config, said.coroutines, |it, coroutines| it.coroutines(coroutines.usize()));
         let config = with(config, said.work_quantile, |it, Share(share)| it.work_quantile(share));
-        let grpc = with(GrpcSettings::new(), said.grpc_trust_envoy, |it, on| it.trust_envoy(on == Switch::On));
-        let grpc = with(grpc, said.grpc_load, |it, on| it.report_load(on == Switch::On));
-        let config = config.grpc((said.grpc != Some(Switch::Off)).then_some(grpc));
+        let config = config.grpc(said.grpc.settings()?);
         let web = with(WebSettings::new(), said.web_origins, |it, List(origins)| it.origins(origins));
-        let web = with(web, said.grpc_trust_envoy, |it, on| it.trust_envoy(on == Switch::On));
+        let web = with(web, said.grpc.grpc_trust_envoy, |it, on| it.trust_envoy(on == Switch::On));
         let config = config.web((said.web != Some(Switch::Off)).then_some(web));
         let config = with(config, said.late_share, |it, Share(share)| it.late_share(share));
         config.validate().map_err(|error| Problem::wrong_use(error).remedy("see --help"))?;
@@ -226,6 +216,7 @@ pub(super) fn here(port: u16) -> Address {
 mod tests {
     use super::*;
     use clap::{Command, FromArgMatches};
+    use greenwave::GrpcSettings;
     use greenwave::Wait;
 
     fn server(words: &[&str]) -> Result<ServerConfig, Problem> {

@@ -39,6 +39,10 @@ pub(crate) type Time = Word<humantime::Duration>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Quantum(pub(crate) Option<Duration>);
 
+/// A time with its unit that bounds something, or no bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Bound(pub(crate) Option<Duration>);
+
 /// What an idle thread does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Idle(pub(crate) Wait);
@@ -103,6 +107,7 @@ read_as_text! {
     [const WHOLE: bool] Share<WHOLE>,
     [] Switch,
     [] Quantum,
+    [] Bound,
     [] Idle,
     [] Cores,
 }
@@ -111,6 +116,7 @@ write_as_text! {
     [T: Display] Word<T>,
     [T: Display, const BETWEEN: char] List<T, BETWEEN>,
     [] Quantum,
+    [] Bound,
     [] Idle,
 }
 
@@ -180,6 +186,31 @@ impl Display for Quantum {
             None => f.write_str("off"),
             Some(time) => humantime::format_duration(time).fmt(f),
         }
+    }
+}
+
+impl Bound {
+    /// The time; for ever without a bound.
+    pub(crate) fn time(self) -> Duration {
+        self.0.unwrap_or(Duration::MAX)
+    }
+}
+
+impl FromStr for Bound {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.parse() {
+            _ if text == "off" => Ok(Self(None)),
+            Ok(Word::<humantime::Duration>(time)) if !time.is_zero() => Ok(Self(Some(*time))),
+            _ => Err("allowed: off, or a time such as 5m, more than nothing"),
+        }
+    }
+}
+
+impl Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Quantum(self.0).fmt(f)
     }
 }
 
@@ -297,6 +328,7 @@ mod tests {
         check::<Time>(&["200us", "1m 30s"]);
         check::<Switch>(&["on", "off"]);
         check::<Quantum>(&["off", "5us"]);
+        check::<Bound>(&["off", "1ns", "2h"]);
         check::<Idle>(&["spin", "block", "adaptive:20us"]);
         check::<Word<Choice>>(&["auto", "uring", "epoll", "fabric"]);
         check::<Cores>(&["0,2,7"]);
@@ -313,6 +345,9 @@ mod tests {
             assert_eq!(text.parse::<Share>(), Err("allowed: a number, 0 to 1"), "{text}");
         }
         assert_eq!("1".parse::<Share<false>>(), Err("allowed: a number, 0 to less than 1"));
+        for text in ["0s", "on", "5", ""] {
+            assert!(text.parse::<Bound>().unwrap_err().contains("off, or a time such as 5m"), "{text}");
+        }
         for text in ["499ns", "0", "on", "5"] {
             assert!(text.parse::<Quantum>().unwrap_err().contains("500ns or more"), "{text}");
         }

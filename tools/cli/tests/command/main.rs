@@ -5,6 +5,7 @@ mod bad_input;
 mod boost;
 mod doctor;
 mod group;
+mod grpc;
 mod kv;
 mod loaded;
 mod membership;

@@ -8,7 +8,7 @@ use crate::process::run;
 use crate::world::World;
 
 /// An authority, and a certificate for 127.0.0.1 with its key, for servers and clients: the files' paths.
-fn certificates(world: &World) -> [String; 3] {
+pub(crate) fn certificates(world: &World) -> [String; 3] {
     certificates_for("127.0.0.1", world)
 }
 
