@@ -69,7 +69,7 @@ impl WebCallee {
             return;
         };
         *streamed += len;
-        let parts = style.message(message.body);
+        let parts = style.message(message);
         self.put_chunk(parts);
     }
 
