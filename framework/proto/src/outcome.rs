@@ -191,6 +191,15 @@ impl Outcome {
         self.stage.as_ref()?.metadata.as_deref()
     }
 
+    /// Has its message decompressed here and now, if it came compressed.
+    pub fn decompress(&mut self) {
+        if let Some(stage) = self.stage.as_mut().filter(|stage| stage.compressed.is_some()) {
+            let compressed = Arc::make_mut(stage).compressed.take();
+            let result = std::mem::replace(&mut self.result, Ok(Body::default()));
+            self.result = decompressed(result, compressed);
+        }
+    }
+
     /// As it is reported to whoever made the call. A message that came compressed is decompressed here, so in the time of whoever
     /// asks.
     ///
@@ -200,7 +209,7 @@ impl Outcome {
     pub fn into_reply(self) -> Result<Reply, Failure> {
         let metadata = self.stage.as_ref().and_then(|stage| stage.metadata.clone());
         let result = match &self.stage {
-            Some(stage) if stage.compressed.is_some() => decompressed(self.result, stage),
+            Some(stage) if stage.compressed.is_some() => decompressed(self.result, stage.compressed),
             _ => self.result,
         };
         match result {
@@ -220,8 +229,8 @@ impl Outcome {
 }
 
 #[cold]
-fn decompressed(result: Result<Body, Status>, answerer: &Answerer) -> Result<Body, Status> {
-    match (result, answerer.compressed) {
+fn decompressed(result: Result<Body, Status>, compressed: Option<(Encoding, usize)>) -> Result<Body, Status> {
+    match (result, compressed) {
         (Ok(body), Some((encoding, most))) => {
             encoding.decompress(&body, most).map(Body).map_err(Undecodable::of_answer)
         }

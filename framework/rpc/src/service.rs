@@ -307,7 +307,8 @@ impl Router {
     /// The same in a server that is set up so.
     pub(crate) fn served(self, config: &ServerConfig) -> Self {
         let stack = config.stack.bytes();
-        let decompression = Some(Decompression::of(&config.limits).on_stacks(stack));
+        let too_small = Decompression::is_too_much_for(stack);
+        let decompression = Some(Decompression::of(&config.limits).on_stacks(too_small));
         let json_bytes = config.web.as_ref().map(WebSettings::most_json_bytes);
         Self { types: self.types.clone().on_stacks(stack), decompression, json_bytes, ..self }
     }

@@ -256,7 +256,6 @@ fn an_answer_that_becomes_too_long_fails() {
 #[test]
 fn a_request_that_becomes_too_long_is_refused_whatever_it_was_compressed_to() {
     let (_server, socket) = serve(Limits::new().message_bytes(MOST).assembly_bytes(MOST));
-    let mut http = Http::connect(socket);
     for encoding in encodings() {
         let channel = channel(socket).compress(encoding);
         assert_eq!(channel.call(&minute(), ECHO, &even(0, MOST)).unwrap().body.len(), MOST + 1);
@@ -268,6 +267,7 @@ fn a_request_that_becomes_too_long_is_refused_whatever_it_was_compressed_to() {
             outgoing.send(&minute(), bomb.clone()).unwrap();
             assert_eq!(incoming.next(&minute()).unwrap_err().code, Code::ResourceExhausted);
             let header = format!("Content-Encoding: {}\r\n", encoding.name());
+            let mut http = Http::connect(socket);
             let answer = http.post("test.Echo/Echo", "proto", &header, &encoding_of(encoding, &bomb));
             assert!(answer.status == 429 && answer.text().contains("resource_exhausted"), "{answer:?}");
         }
@@ -313,10 +313,22 @@ fn connect_and_grpc_web_have_compressed_messages_both_ways() {
 
 #[test]
 fn stacks_without_room_for_it_are_not_run_over() {
-    let router = Router::new().method("test.Echo/Echo", |_, request, reply| {
-        reply.extend_from_slice(request);
-        Ok(())
-    });
+    let (_behind, behind) = serve(Limits::new());
+    let behind = channel(behind).compress(Encoding::Gzip);
+    let router = Router::new()
+        .method("test.Echo/Echo", |_, request, reply| {
+            reply.extend_from_slice(request);
+            Ok(())
+        })
+        .method("test.Front/Ask", move |context, request, reply| {
+            reply.extend_from_slice(&behind.call(context, ECHO, request)?.body);
+            let (mut outgoing, mut incoming) = behind.open(context, EACH)?;
+            outgoing.send(context, request.to_vec())?;
+            match incoming.next(context) {
+                Err(status) if status.code == Code::Unimplemented => Ok(()),
+                other => panic!("{other:?}"),
+            }
+        });
     let config = ServerConfig::default().stack(greenwave_quanta::StackSize::at_least(64 << 10));
     let server = Server::start(config.listen(["tcp://127.0.0.1:0".parse().unwrap()]), router.compress()).unwrap();
     let Address::Tcp(socket) = server.addresses()[0] else { panic!("it listens at a socket") };
@@ -324,6 +336,9 @@ fn stacks_without_room_for_it_are_not_run_over() {
     let failed = channel.compress(Encoding::Gzip).call(&minute(), ECHO, &even(0, 5000)).unwrap_err();
     assert!(failed.code == Code::Unimplemented && failed.message.contains("ServerConfig::stack"), "{failed}");
     assert!(channel.call(&minute(), ECHO, &even(0, 5000)).unwrap().body[..] == even(0, 5000));
+    // What a handler calls is sent as it is, and its answer decompressed elsewhere.
+    let asked = channel.call(&minute(), Method::named("test.Front/Ask"), &even(0, 5000)).unwrap();
+    assert!(asked.body[..] == [&[0], &even(0, 5000)[..]].concat());
 }
 
 proptest! {

@@ -1,5 +1,6 @@
 //! A serving end and a client of `h2`, with memory between them.
 
+mod compression;
 mod pipe;
 mod web;
 

@@ -247,6 +247,7 @@ impl Channel {
     pub fn open(&self, context: &Context, method: impl Into<Method>) -> Result<(Outgoing, Incoming), Status> {
         let method = method.into();
         let mut context = self.prepared(context, &method)?.into_owned();
+        let decompression = self.decompression.on_stacks(local::is_cramped());
         let mut compression = Encodings::NONE;
         if let Some(encoding) = self.compression.filter(|encoding| encoding.is_built_in()) {
             context = context.with_compressed(encoding);
@@ -265,7 +266,7 @@ impl Channel {
         let (core, connection) = line.used()?;
         let (core, connection) = (Arc::clone(core), Arc::clone(connection));
         let (call, streams) = OpenCall::begin(line, Arc::clone(&core), chosen);
-        let (incoming, outgoing) = streams.halves(StreamCoding::of_answer(self.decompression, compression));
+        let (incoming, outgoing) = streams.halves(StreamCoding::of_answer(decompression, compression));
         greenwave_quanta::critical(|| core.ask(Request::Open { connection, context, method, started, call, streams }));
         // As with futures.
         core.ensure_dispatcher()?;
@@ -336,7 +337,7 @@ impl Channel {
 /// A call's context and request where the latter is compressed, if that makes it shorter.
 #[cold]
 pub(super) fn compressed(encoding: Encoding, context: &Context, request: &[u8]) -> Option<(Context, Vec<u8>)> {
-    let compressed = encoding.compress(request)?;
+    let compressed = if local::is_cramped() { None } else { encoding.compress(request) }?;
     Some((context.with_compressed(encoding), compressed))
 }
 

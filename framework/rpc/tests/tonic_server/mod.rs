@@ -20,6 +20,7 @@ use tonic::{Request, Response, Status, Streaming};
 /// A server that runs until it is dropped. Methods whose names end in `Compressed` take and give messages in gzip.
 pub(crate) struct Tonic {
     pub(crate) socket: std::net::SocketAddr,
+    #[allow(dead_code, reason = "not all tests ask for it")]
     pub(crate) seen: Arc<Seen>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<std::thread::JoinHandle<()>>,
