@@ -132,6 +132,20 @@ impl From<Encoding> for Encodings {
 }
 
 impl Encodings {
+    /// The bits of all that there are.
+    pub(crate) const ALL: u8 = 3;
+
+    /// One bit for each.
+    #[inline]
+    pub(crate) const fn bits(self) -> u8 {
+        self.0
+    }
+
+    #[inline]
+    pub(crate) const fn of_bits(bits: u8) -> Self {
+        Self(bits & Self::ALL)
+    }
+
     /// None.
     pub const NONE: Self = Self(0);
 

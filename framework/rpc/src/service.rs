@@ -365,13 +365,13 @@ impl Router {
         halves: impl FnOnce() -> Option<(Incoming, Outgoing)>,
     ) -> (Vec<u8>, Result<(), Status>) {
         let method = self.at(index);
-        if let Some(encoding) = coding.request.filter(|_| !method.streams()) {
+        if let Some(encoding) = coding.request().filter(|_| !method.streams()) {
             context.note_compressed();
-            let most = if coding.format == Format::Json { self.json_bytes.unwrap_or(usize::MAX) } else { usize::MAX };
+            let most = if coding.format() == Format::Json { self.json_bytes.unwrap_or(usize::MAX) } else { usize::MAX };
             let read = self.decompression().up_to(most).read(encoding, &request, Undecodable::of_request);
             return match read {
                 Ok(message) => {
-                    let coding = Coding { request: None, ..coding };
+                    let coding = coding.with_request(None);
                     (request, self.serve_coded(index, coding, context, message, reply, halves).1)
                 }
                 Err(status) => (request, Err(status)),
@@ -379,7 +379,7 @@ impl Router {
         }
         let (request, result) = self.serve_decompressed(index, coding, context, request, reply, halves);
         if result.is_ok() && !method.streams() && context.compresses() {
-            let compression = self.compression(index, coding.answer);
+            let compression = self.compression(index, coding.answer());
             if let Some(encoding) = self.decompression().write(compression, reply) {
                 context.say_compressed(encoding);
             }
@@ -397,18 +397,18 @@ impl Router {
         halves: impl FnOnce() -> Option<(Incoming, Outgoing)>,
     ) -> (Vec<u8>, Result<(), Status>) {
         let method = self.at(index);
-        if coding.format == Format::Proto && !coding.safe {
+        if coding.format() == Format::Proto && !coding.is_safe() {
             return method.serve(context, request, reply, halves);
         }
         let types = match self.types.method(&self.descriptors, method.name) {
             Ok(types) => types,
             Err(status) => return (request, Err(status)),
         };
-        if coding.safe && !types.is_safe() {
+        if coding.is_safe() && !types.is_safe() {
             let text = "its .proto doesn't say idempotency_level = NO_SIDE_EFFECTS, so it is called by POST alone";
             return (request, Err(Status::new(Code::Unimplemented, text)));
         }
-        match coding.format {
+        match coding.format() {
             Format::Proto => method.serve(context, request, reply, halves),
             Format::Json => {
                 let (json, mut made) = (request, Vec::new());

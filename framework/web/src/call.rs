@@ -90,8 +90,8 @@ impl Message {
             Self::Head(message) => return Ok(message),
         };
         if !intake.may_be_compressed() {
-            coding.request = None;
-        } else if coding.request.is_none() && intake.is_said_compressed() {
+            *coding = coding.with_request(None);
+        } else if coding.request().is_none() && intake.is_said_compressed() {
             let text = "the request can't be read: its message is compressed, and grpc-encoding doesn't say how";
             return Err(Status::new(Code::Internal, text));
         }
@@ -274,13 +274,19 @@ fn call(
             let request = encoding(said)?;
             let answer = Encodings::listed(fields.accept_encoding.unwrap_or_default());
             let read = |value: &[u8]| connect_timeout(value).ok().map(Budget::expected);
-            (fields.budget(fields.connect_timeout, read, settings)?, Coding { format, safe: get, request, answer })
+            (
+                fields.budget(fields.connect_timeout, read, settings)?,
+                Coding::of(format, get).with_request(request).with_answer(answer),
+            )
         }
         Protocol::GrpcWeb { format, .. } => {
             let request = encoding(fields.grpc_encoding)?;
             let answer = Encodings::listed(fields.grpc_accept_encoding.unwrap_or_default());
             let read = |value: &[u8]| grpc_timeout(value).ok().map(Budget::expected);
-            (fields.budget(fields.grpc_timeout, read, settings)?, Coding { format, safe: false, request, answer })
+            (
+                fields.budget(fields.grpc_timeout, read, settings)?,
+                Coding::of(format, false).with_request(request).with_answer(answer),
+            )
         }
         Protocol::Probe => return Ok(probe(method, message, style)),
     };
@@ -289,7 +295,7 @@ fn call(
         return Err(wrong);
     }
     let metadata = (!metadata.is_empty()).then(|| metadata.into());
-    let style = Style { encoding: coding.answer.preferred(), ..style.clone() };
+    let style = Style { encoding: coding.answer().preferred(), ..style.clone() };
     Ok(Call { method, budget, metadata, coding, message, style })
 }
 
@@ -406,7 +412,7 @@ mod tests {
             (call.method, call.budget),
             (MethodId::of("a.A/One"), Budget::expected(Duration::from_millis(1500)))
         );
-        assert_eq!(call.coding, Coding { format: Format::Json, ..Coding::PLAIN });
+        assert_eq!(call.coding, Coding::of(Format::Json, false));
         let all = call.metadata.as_deref().unwrap();
         let entries: Vec<(&str, &[u8])> = Meta::parse(all).unwrap().into_iter().collect();
         assert_eq!(entries, [("user-agent", &b"curl"[..]), ("key-bin", &[0, 1, 2]), ("key-bin", &[3, 4])]);
@@ -446,7 +452,7 @@ mod tests {
             let call = call("GET", &format!("/a.A/One?{query}"), &[]);
             let Message::Head(message) = &call.message else { panic!("it came with the head") };
             assert_eq!(String::from_utf8_lossy(message), r#"{"a":1}"#);
-            assert_eq!(call.coding, Coding { format: Format::Json, safe: true, ..Coding::PLAIN });
+            assert_eq!(call.coding, Coding::of(Format::Json, true));
         }
         let status = |target| refused("GET", target, &[], &WebSettings::new()).0;
         assert_eq!(status("/"), 404);
@@ -467,7 +473,7 @@ mod tests {
             let Message::Body(intake) = &mut call.message else { return None };
             intake.add(body, &mut Vec::with_capacity).unwrap();
             call.message.finish(&mut call.coding).ok()?;
-            Some((call.coding.request, call.coding.answer))
+            Some((call.coding.request(), call.coding.answer()))
         };
         let (packed, plain) = ([1, 0, 0, 0, 1, 7], [0, 0, 0, 0, 1, 7]);
         let web = "application/grpc-web";

@@ -363,7 +363,10 @@ impl GrpcCallee {
             received: there.received,
             metadata: there.metadata.take(),
             coding: match &there.web {
-                None => Coding { request: there.incoming.compressed(), answer: there.answer, ..Coding::PLAIN },
+                None if there.says_more => {
+                    Coding::PLAIN.with_request(there.incoming.compressed()).with_answer(there.answer)
+                }
+                None => Coding::PLAIN,
                 Some(web) => web.coding,
             },
             body,

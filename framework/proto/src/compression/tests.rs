@@ -121,6 +121,38 @@ fn failures_have_the_codes_that_they_stand_for() {
     assert_eq!(Undecodable::NotBuiltIn(Encoding::Zstd).of_request().code, Code::Unimplemented);
 }
 
+#[cfg(feature = "compression")]
+#[test]
+fn an_answer_is_decompressed_when_it_is_asked_for_or_before() {
+    use crate::outcome::{Answerer, Outcome};
+    use crate::wire::StageName;
+    let gzip = Encoding::Gzip.compress(&[7; 1000]).unwrap();
+    let outcome = |body: &[u8], most: usize| Outcome {
+        result: Ok(body.to_vec().into()),
+        receipt: None,
+        network: std::time::Duration::ZERO,
+        total: std::time::Duration::ZERO,
+        stage: Some(std::sync::Arc::new(Answerer {
+            name: StageName::UNNAMED,
+            metadata: None,
+            compressed: Some((Encoding::Gzip, most)),
+        })),
+    };
+    for before in [false, true] {
+        let reply = |body: &[u8], most| {
+            let mut outcome = outcome(body, most);
+            if before {
+                outcome.decompress();
+                outcome.decompress();
+            }
+            outcome.into_reply().map(|reply| reply.body.into_vec()).map_err(|failure| failure.status.code)
+        };
+        assert_eq!(reply(&gzip, 1000), Ok(vec![7; 1000]));
+        assert_eq!(reply(&gzip, 999), Err(Code::ResourceExhausted));
+        assert_eq!(reply(&gzip[1..], 1000), Err(Code::Internal));
+    }
+}
+
 #[test]
 fn lists_name_what_is_wanted_and_known() {
     let listed = |list: &str| Encodings::listed(list.as_bytes());

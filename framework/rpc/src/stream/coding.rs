@@ -14,17 +14,19 @@ pub(crate) struct StreamCoding {
     failure: fn(Undecodable) -> Status,
     /// What those that are sent are compressed with.
     compression: Encodings,
+    /// Whether their sender's context has a say in that: it is that of the request that they answer.
+    asks_context: bool,
 }
 
 impl StreamCoding {
     /// Of a request that comes in, whose answer may be compressed with these.
     pub(crate) fn of_request(decompression: Decompression, compression: Encodings) -> Self {
-        Self { decompression, failure: Undecodable::of_request, compression }
+        Self { decompression, failure: Undecodable::of_request, compression, asks_context: true }
     }
 
     /// Of an answer that comes in, whose request is compressed so.
     pub(crate) fn of_answer(decompression: Decompression, compression: Encodings) -> Self {
-        Self { decompression, failure: Undecodable::of_answer, compression }
+        Self { decompression, failure: Undecodable::of_answer, compression, asks_context: false }
     }
 
     /// What a message is.
@@ -41,7 +43,7 @@ impl StreamCoding {
         self.decompression.read(encoding, body, self.failure)
     }
 
-    /// What is sent of a message, to which a context's word on that counts.
+    /// What is sent of a message; `context`: its sender's, if there is one.
     #[inline]
     pub(super) fn write(&self, body: Vec<u8>, context: Option<&Context>) -> StreamMessage {
         if self.compression.is_empty() { StreamMessage::new(body) } else { self.compress(body, context) }
@@ -49,7 +51,7 @@ impl StreamCoding {
 
     #[cold]
     fn compress(&self, mut body: Vec<u8>, context: Option<&Context>) -> StreamMessage {
-        let wanted = context.is_none_or(Context::compresses);
+        let wanted = context.filter(|_| self.asks_context).is_none_or(Context::compresses);
         let compressed = if wanted { self.decompression.write(self.compression, &mut body) } else { None };
         StreamMessage { compressed, ..StreamMessage::new(body) }
     }

@@ -127,7 +127,7 @@ fn a_call_arrives_and_its_answer_goes_out() {
     served.send(post("{}").as_bytes());
     let arrival = &served.calls[0];
     assert_eq!((arrival.method, &arrival.body[..]), (MethodId::of("a.A/One"), &b"{}"[..]));
-    assert_eq!(arrival.coding, Coding { format: Format::Json, ..Coding::PLAIN });
+    assert_eq!(arrival.coding, Coding::of(Format::Json, false));
     served.callee.served_by(arrival.call, 7);
     assert_eq!(served.callee.open_calls().collect::<Vec<_>>(), [(arrival.call, Some(7))]);
     served.answer(Ok("{\"a\":1}"));

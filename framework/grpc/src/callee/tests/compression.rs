@@ -22,7 +22,7 @@ fn compressed_messages_arrive_and_go_out_as_what_they_are() {
             stream.send_data(sent.clone(), true).unwrap();
             pair.run();
             let Arrival { call, coding, body, .. } = pair.arrived().unwrap();
-            assert_eq!((coding.request, coding.answer, &body[..]), (request, gzip.into(), &b"abc"[..]));
+            assert_eq!((coding.request(), coding.answer(), &body[..]), (request, gzip.into(), &b"abc"[..]));
             pair.callee.answer(Answer {
                 call,
                 result: Ok(b"xyz".to_vec()),

@@ -20,7 +20,7 @@ impl EventLoop {
         arrival: &mut Arrival,
     ) -> Result<(Incoming, Outgoing), Status> {
         let router = &self.role.router;
-        let compression = router.compression(method, arrival.coding.answer);
+        let compression = router.compression(method, arrival.coding.answer());
         let coding = StreamCoding::of_request(router.decompression(), compression);
         let method = router.at(method);
         if !method.streams() {
@@ -36,7 +36,7 @@ impl EventLoop {
         let streams = Streams::new(&home);
         if !arrival.streams {
             let (body, deadline) = (std::mem::take(&mut arrival.body), arrival.deadline);
-            streams.inbound.push(StreamMessage { body, deadline, compressed: arrival.coding.request });
+            streams.inbound.push(StreamMessage { body, deadline, compressed: arrival.coding.request() });
             streams.inbound.end(Ok(Tail::default()));
         }
         let halves = streams.halves(coding);
