@@ -28,6 +28,7 @@ use crate::settings::GrpcSettings;
 use crate::transport::PlainTransport;
 use greenwave_http2::{Connection, Reason, Role, Sent, Settings, Stream};
 use greenwave_policy::{Budget, Time};
+use greenwave_proto::compression::Encodings;
 use greenwave_proto::connection::{CalleeEvent, Volume};
 use greenwave_proto::limits::Limits;
 use greenwave_proto::wire::{CallId, MethodId};
@@ -129,6 +130,10 @@ struct Slot {
     /// What serves an open call, if it was said.
     task: Option<u32>,
     wants_receipt: bool,
+    /// Whether more is said with an answer than the usual: a receipt, or what may be compressed with what.
+    says_more: bool,
+    /// What the answer may be compressed with.
+    answer: Encodings,
     /// What there is beside, of a call of Connect's or gRPC-Web's.
     web: Option<Box<Web>>,
     /// Of such a call: only the head of the answer is wanted.

@@ -27,10 +27,12 @@ mod tests;
 pub use load::{Load, Pushback};
 pub use settings::GrpcClientSettings;
 
+use crate::message::{self, PREFIX};
 use crate::{Over, PlainTransport};
 use greenwave_http2::{Connection, OpenError, Role, Sent, Settings, Stream};
 use greenwave_policy::{ForwardDelay, Time};
 use greenwave_proto::MethodNames;
+use greenwave_proto::compression::Encoding;
 use greenwave_proto::connection::{Finished, Going, Request, StreamEvent, StreamMessage, Volume};
 use greenwave_proto::limits::Limits;
 use greenwave_proto::outcome::Outcome;
@@ -178,6 +180,8 @@ struct Open {
     progressed: Time,
     /// The one message of an answer that is no stream.
     body: Option<Vec<u8>>,
+    /// How that is compressed, if it is.
+    compressed: Option<Encoding>,
     has_ended: bool,
 }
 
@@ -307,7 +311,7 @@ impl GrpcCaller {
                 let Self { http2, calls, spare, .. } = self;
                 let Some(call) = calls[usize::from(*slot)].as_mut().filter(|call| !call.has_ended) else { return };
                 call.resend = None;
-                let sent = call.send(http2, message.body, false);
+                let sent = call.send(http2, message.body, message.compressed, false);
                 spare.extend(sent.filter(|_| spare.len() < SPARE_MOST));
             }
             None => {}
@@ -433,13 +437,14 @@ impl GrpcCaller {
             inflow: Inflow::new(self.settings.window as usize),
             progressed: now,
             body: None,
+            compressed: None,
             has_ended: ended || !streams,
         });
         if streams {
             self.http2.report_sent(stream, true);
             open.resend = (messages.is_empty() && !ended).then(Vec::new);
             for message in messages {
-                let sent = open.send(&mut self.http2, message.body, false);
+                let sent = open.send(&mut self.http2, message.body, message.compressed, false);
                 self.spare.extend(sent.filter(|_| self.spare.len() < SPARE_MOST));
             }
             if ended {
@@ -447,7 +452,8 @@ impl GrpcCaller {
             }
         } else {
             let kept = (body.len() <= KEPT_MOST && self.is_likely_queued(body.len())).then(|| body.clone());
-            open.resend = open.send(&mut self.http2, body, true).or(kept);
+            let compressed = open.request.terms.compressed();
+            open.resend = open.send(&mut self.http2, body, compressed, true).or(kept);
         }
         let slot = stream.slot();
         if slot >= self.calls.len() {
@@ -501,14 +507,16 @@ impl GrpcCaller {
     }
 }
 
-/// Bytes before a message: whether it is compressed, and its length.
-const PREFIX: usize = 5;
-
 impl Open {
     /// Sends a message. Its memory, if that is free again.
-    fn send(&mut self, http2: &mut Connection, body: Vec<u8>, end: bool) -> Option<Vec<u8>> {
-        let [a, b, c, d] = (body.len() as u32).to_be_bytes();
-        http2.send(self.stream, &[0, a, b, c, d], body, end)
+    fn send(
+        &mut self,
+        http2: &mut Connection,
+        body: Vec<u8>,
+        compressed: Option<Encoding>,
+        end: bool,
+    ) -> Option<Vec<u8>> {
+        http2.send(self.stream, &message::prefix_of(body.len(), compressed), body, end)
     }
 }
 

@@ -4,6 +4,7 @@ use crate::{
     CallerEvent, GrpcCallee, GrpcCaller, GrpcClientSettings, GrpcSettings, GrpcSetup, Load, Named, PlainTransport,
 };
 use greenwave_policy::{Budget, Deadline, Time};
+use greenwave_proto::compression::Encoding;
 use greenwave_proto::connection::{
     Answer, Arrival, CalleeEvent, Extra, Request, StreamEvent, StreamMessage, Terms, Volume,
 };
@@ -95,6 +96,7 @@ pub fn callee(steps: &[u8]) {
             method: MethodId::of(path),
             takes_stream: path == "a.A/Two",
             stands_for_all: path.starts_with("a.A/Three"),
+            compresses: true,
         })
     }));
     callee.set_web(WebSettings::new().json_bytes(60));
@@ -107,13 +109,22 @@ pub fn callee(steps: &[u8]) {
             0 => input.extend_from_slice(steps.take(20)),
             1 => input.extend(frame(steps.byte() % 12, steps.byte(), stream, steps.take(12))),
             2 | 3 => {
-                let name = ["grpc-timeout", "x-envoy-expected-rq-timeout-ms", "key-bin", "te", "content-type"];
+                let name = [
+                    "grpc-timeout",
+                    "x-envoy-expected-rq-timeout-ms",
+                    "key-bin",
+                    "te",
+                    "content-type",
+                    "grpc-encoding",
+                    "grpc-accept-encoding",
+                ];
                 let name = name[usize::from(steps.byte()) % name.len()];
                 let path = if steps.byte() & 1 == 0 { b"/a.A/One" } else { b"/a.A/Two" };
                 let kinds =
                     ["application/grpc", "application/json", "application/grpc-web", "application/grpc-web-text"];
                 let kind = kinds[usize::from(steps.byte()) % kinds.len()];
-                input.extend(frame(1, 4 | steps.byte() & 1, stream, &headers(path, kind, name, steps.take(4))));
+                let value = if name.ends_with("encoding") { b"gzip" } else { steps.take(4) };
+                input.extend(frame(1, 4 | steps.byte() & 1, stream, &headers(path, kind, name, value)));
             }
             4 | 5 => {
                 let len = steps.byte() % 120;
@@ -129,8 +140,12 @@ pub fn callee(steps: &[u8]) {
                     len => Ok(vec![7; usize::from(len) * 300]),
                 };
                 let (receipt, deadline) = (Receipt::default(), Deadline::NEVER);
-                let extra =
-                    Extra { streamed: steps.byte() & 1 == 1, leading: None, trailing: Some([1, b'x', 0, 0].into()) };
+                let extra = Extra {
+                    streamed: steps.byte() & 1 == 1,
+                    trailing: Some([1, b'x', 0, 0].into()),
+                    compressed: (steps.byte() & 1 == 1).then_some(Encoding::Gzip),
+                    ..Extra::default()
+                };
                 let extra = (steps.byte() & 1 == 1).then(|| Box::new(extra));
                 callee.answer(Answer { call: arrival.call, result, receipt, deadline, extra });
             }
@@ -147,7 +162,8 @@ pub fn callee(steps: &[u8]) {
                     1 => callee.begin_answer(call, &[1, b'y', 0, 1, b'1']),
                     _ => {
                         let body = vec![7; usize::from(steps.byte()) * 300];
-                        callee.send(call, StreamMessage { body, deadline: Deadline::NEVER });
+                        let compressed = (steps.byte() & 1 == 1).then_some(Encoding::Gzip);
+                        callee.send(call, StreamMessage { compressed, ..StreamMessage::new(body) });
                     }
                 }
             }
@@ -232,7 +248,8 @@ pub fn caller(steps: &[u8]) {
                 let name = ["grpc-status", "grpc-message", "key-bin", "greenwave-receipt-bin", "grpc-encoding"];
                 let name = name[usize::from(steps.byte()) % name.len()];
                 let status: &[u8] = if steps.byte() < 200 { b"200" } else { b"503" };
-                input.extend(frame(1, 4 | steps.byte() & 1, stream, &answers(status, name, steps.take(4))));
+                let value = if name == "grpc-encoding" { b"gzip" } else { steps.take(4) };
+                input.extend(frame(1, 4 | steps.byte() & 1, stream, &answers(status, name, value)));
             }
             4 => {
                 let end = [&[0, 11], &b"grpc-status"[..], &[1, b'0' + steps.byte() % 10]].concat();
@@ -266,7 +283,7 @@ pub fn caller(steps: &[u8]) {
                 assert!(caller.abandon(token), "it is not over");
                 over.push(token);
             }
-            11 => caller.send(token, StreamMessage { body: vec![7; steps.byte().into()], deadline: Deadline::NEVER }),
+            11 => caller.send(token, StreamMessage::new(vec![7; steps.byte().into()])),
             12 if steps.byte() < 128 => caller.consumed(token, Volume { messages: 3, bytes: 100 }),
             12 => caller.end_stream(token),
             _ => {

@@ -6,6 +6,7 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use greenwave_http2::{Fields, Name};
 use greenwave_policy::Budget;
 use greenwave_policy::timeouts::{NotATimeout, envoy_timeout, grpc_timeout};
+use greenwave_proto::compression::{Encoding, Encodings};
 use greenwave_proto::context::CALLED;
 use greenwave_proto::status::{Code, Reason, Status};
 use greenwave_proto::wire::{MethodId, push_meta};
@@ -36,6 +37,10 @@ pub(crate) struct Call {
     pub(crate) metadata: Option<Arc<[u8]>>,
     /// Whether the caller wants to know where the time went.
     pub(crate) wants_receipt: bool,
+    /// How messages of the request are compressed that are.
+    pub(crate) encoding: Option<Encoding>,
+    /// What the answer may be compressed with.
+    pub(crate) answer: Encodings,
 }
 
 /// Why a request is no call.
@@ -56,6 +61,8 @@ pub struct Named {
     /// Whether it stands for all methods of a service, so that who serves it is to be told the path: as metadata named
     /// [`CALLED`].
     pub stands_for_all: bool,
+    /// Whether answers of the method are compressed, for callers that take that.
+    pub compresses: bool,
 }
 
 /// What paths, without the slash that they begin with, name on a server; `None`: nothing, and calls of it are refused as soon
@@ -114,10 +121,15 @@ impl Last {
                 .map_err(|error| Refused::Grpc(Status::refused(Reason::Metadata, error.to_string())))?;
         }
         let (mut budget, mut proxys, mut wants_receipt) = (Budget::UNLIMITED, None, false);
+        let (mut encoding, mut answer) = (None, Encodings::NONE);
         for field in fields.regular() {
             match field.id {
                 Name::GRPC_TIMEOUT => budget = budget.min(timeout(field.value).map_err(Refused::Grpc)?),
                 Name::CONTENT_TYPE | Name::TE | Name::CONTENT_LENGTH => {}
+                _ if field.name == b"grpc-encoding" => encoding = named_encoding(field.value).map_err(Refused::Grpc)?,
+                _ if field.name == b"grpc-accept-encoding" && named.compresses => {
+                    answer = Encodings::listed(field.value);
+                }
                 _ if field.name.starts_with(b"grpc-") => {}
                 _ if field.name == RECEIPT => wants_receipt = true,
                 _ => {
@@ -133,14 +145,14 @@ impl Last {
             budget = budget.min(Budget::expected(proxys));
         }
         let Named { method, takes_stream: streams, .. } = named;
-        Ok(Call { method, streams, budget, metadata: self.encoded(), wants_receipt })
+        Ok(Call { method, streams, budget, metadata: self.encoded(), wants_receipt, encoding, answer })
     }
 
     /// What a path names.
     fn named(&mut self, path: &str) -> Option<Named> {
         let id = MethodId::of(path);
         match (&self.methods, self.named) {
-            (None, _) => Some(Named { method: id, takes_stream: false, stands_for_all: false }),
+            (None, _) => Some(Named { method: id, takes_stream: false, stands_for_all: false, compresses: true }),
             (Some(_), Some((asked, named))) if asked == id => Some(named),
             (Some(methods), _) => {
                 let named = methods(path)?;
@@ -174,6 +186,17 @@ impl Call {
 fn is_grpc(value: &[u8]) -> bool {
     let Some((family, rest)) = value.split_at_checked(b"application/grpc".len()) else { return false };
     family.eq_ignore_ascii_case(b"application/grpc") && matches!(rest.first(), None | Some(b'+' | b';' | b' '))
+}
+
+/// How a request's messages are compressed.
+fn named_encoding(value: &[u8]) -> Result<Option<Encoding>, Status> {
+    let encoding = Encoding::named(value);
+    if encoding.is_some() || value.eq_ignore_ascii_case(b"identity") {
+        return Ok(encoding);
+    }
+    let (value, list) = (String::from_utf8_lossy(value), Encodings::BUILT_IN.list());
+    let text = format!("messages can't be read here that are compressed with {}, but with {list}", shown(&value));
+    Err(Status::new(Code::Unimplemented, text))
 }
 
 /// What a caller leaves of the time; the least counts.
@@ -320,6 +343,28 @@ mod tests {
     }
 
     #[test]
+    fn what_messages_are_compressed_with_is_known_or_refused() {
+        let both = |headers: &[(&str, &str)]| {
+            let call = read(headers, false).map_err(|refused| match refused {
+                Refused::Grpc(status) => status.code,
+                Refused::Http(_) => Code::Ok,
+            })?;
+            Ok((call.encoding, call.answer))
+        };
+        let accepts = ("grpc-accept-encoding", "identity,deflate,gzip,zstd");
+        assert_eq!(both(&[]), Ok((None, Encodings::NONE)));
+        assert_eq!(both(&[("grpc-encoding", "identity"), accepts]), Ok((None, Encodings::BUILT_IN)));
+        for encoding in [Encoding::Gzip, Encoding::Zstd] {
+            let expected =
+                if encoding.is_built_in() { Ok((Some(encoding), Encodings::NONE)) } else { Err(Code::Unimplemented) };
+            assert_eq!(both(&[("grpc-encoding", encoding.name())]), expected);
+        }
+        for other in ["snappy", "deflate", ""] {
+            assert_eq!(both(&[("grpc-encoding", other)]), Err(Code::Unimplemented));
+        }
+    }
+
+    #[test]
     fn the_same_metadata_are_encoded_once() {
         let mut reader = Reader::new();
         let mut encode = |value: &str, timeout: &str| {
@@ -341,7 +386,7 @@ mod tests {
         reader.last.methods = Some(Arc::new(|path| {
             let stands_for_all = path.starts_with("a.A/");
             let method = MethodId::of(if stands_for_all { "a.A/*" } else { path });
-            Some(Named { method, takes_stream: stands_for_all, stands_for_all })
+            Some(Named { method, takes_stream: stands_for_all, stands_for_all, compresses: false })
         }));
         let mut read = |path: &str| {
             let path = format!("/{path}");

@@ -12,7 +12,8 @@
 //! A [`GrpcCaller`] is to a server of gRPC what [`greenwave_proto::connection::Caller`] is to a Greenwave server.
 //!
 //! What of gRPC there is: calls whose request, answer or both are a message or a stream of them, `grpc-timeout`, metadata both
-//! ways, codes and texts of failures, cancellation, graceful shutdown.
+//! ways, codes and texts of failures, cancellation, graceful shutdown. Messages that are compressed are passed on as they are, with a
+//! word on how: whoever takes them decompresses them ([`greenwave_proto::compression`]).
 #![forbid(unsafe_code)]
 
 mod callee;

@@ -1,5 +1,6 @@
 //! A message within a stream: a byte that says whether it is compressed, its length in four, big-endian, and the message.
 
+use greenwave_proto::compression::Encoding;
 use greenwave_proto::status::{Code, Reason, Status};
 
 /// Bytes before a message.
@@ -15,9 +16,30 @@ pub(crate) struct Incoming {
     /// How many bytes of the prefix are there.
     begun: usize,
     body: Vec<u8>,
+    /// How messages are compressed that are.
+    encoding: Option<Encoding>,
 }
 
 impl Incoming {
+    /// A request begins whose messages are compressed so, those that are.
+    #[inline]
+    pub(crate) fn begin(&mut self, encoding: Option<Encoding>) {
+        self.encoding = encoding;
+        self.prefix[0] = 0;
+    }
+
+    /// How messages are compressed that are.
+    #[inline]
+    pub(crate) fn encoding(&self) -> Option<Encoding> {
+        self.encoding
+    }
+
+    /// How the message that was taken last is compressed, if it is.
+    #[inline]
+    pub(crate) fn compressed(&self) -> Option<Encoding> {
+        if self.prefix[0] == 0 { None } else { self.encoding }
+    }
+
     /// Adds what arrived of it, and takes that off the front of `bytes`. `buffer` gives an empty buffer for a message of about so
     /// many bytes. Whether all of the message is there.
     #[inline]
@@ -48,12 +70,8 @@ impl Incoming {
     fn check_prefix(&self, most: usize) -> Result<(), Status> {
         match self.prefix[0] {
             0 => {}
-            1 => {
-                return Err(Status::new(
-                    Code::Unimplemented,
-                    "compressed messages are not accepted here; send them with grpc-encoding: identity",
-                ));
-            }
+            1 if self.encoding.is_some() => {}
+            1 => return Err(malformed("a message is compressed, and grpc-encoding doesn't say how")),
             other => return Err(malformed(&format!("a message begins with {other}, which is neither 0 nor 1"))),
         }
         let len = self.announced();
@@ -116,6 +134,13 @@ fn malformed(text: &str) -> Status {
     Status::new(Code::Internal, format!("the request can't be read: {text}"))
 }
 
+/// What precedes a message of this length that may be compressed.
+pub(crate) fn prefix_of(len: usize, compressed: Option<Encoding>) -> [u8; PREFIX] {
+    let [_, len @ ..] = prefix(len);
+    let [a, b, c, d] = len;
+    [compressed.is_some().into(), a, b, c, d]
+}
+
 /// What precedes a message of this length.
 #[inline]
 pub(crate) fn prefix(len: usize) -> [u8; PREFIX] {
@@ -176,6 +201,20 @@ mod tests {
     }
 
     #[test]
+    fn each_message_says_whether_it_is_compressed() {
+        let mut incoming = Incoming::default();
+        incoming.begin(Some(Encoding::Gzip));
+        let all = [&prefix_of(1, Some(Encoding::Gzip))[..], &[7], &prefix_of(1, None), &[8]].concat();
+        let rest = &mut &all[..];
+        for (message, compressed) in [(vec![7], Some(Encoding::Gzip)), (vec![8], None)] {
+            assert_eq!(incoming.add(rest, 10, &mut Vec::with_capacity), Ok(true));
+            assert_eq!((incoming.take(), incoming.compressed()), (message, compressed));
+        }
+        incoming.begin(None);
+        assert_eq!(incoming.compressed(), None);
+    }
+
+    #[test]
     fn what_is_no_single_message_is_said_to_be_none() {
         let whole: &[u8] = &[0, 0, 0, 0, 1, 7];
         let code = |pieces: &[&[u8]]| read(pieces, 1000).map_err(|status| status.code);
@@ -184,7 +223,7 @@ mod tests {
         assert_eq!(code(&[&whole[..3]]), Err(Code::Internal));
         assert_eq!(code(&[&whole[..5]]), Err(Code::Internal));
         assert_eq!(code(&[whole, whole]), Err(Code::Internal));
-        assert_eq!(code(&[&[1, 0, 0, 0, 1, 7]]), Err(Code::Unimplemented));
+        assert_eq!(code(&[&[1, 0, 0, 0, 1, 7]]), Err(Code::Internal));
         assert_eq!(code(&[&[2, 0, 0, 0, 1, 7]]), Err(Code::Internal));
         assert_eq!(code(&[&[0, 0xff, 0xff, 0xff, 0xff]]), Err(Code::ResourceExhausted));
     }

@@ -3,6 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use greenwave_http2::{Connection, Header, Known, Stream};
+use greenwave_proto::compression::{Encoding, Encodings};
 use greenwave_proto::receipt::Receipt;
 use greenwave_proto::status::{Code, Reason, Status};
 use greenwave_proto::wire::Meta;
@@ -91,6 +92,16 @@ impl Pairs {
         self.0.push((name.to_vec(), value.to_vec(), sensitive));
     }
 
+    /// Says what requests may be compressed with.
+    pub(crate) fn push_accepted(&mut self) {
+        self.push(b"grpc-accept-encoding", Encodings::BUILT_IN.list().as_bytes(), false);
+    }
+
+    /// Says what messages of the answer are compressed with, those that are.
+    pub(crate) fn push_encoding(&mut self, encoding: Encoding) {
+        self.push(b"grpc-encoding", encoding.name().as_bytes(), false);
+    }
+
     fn append(&mut self, more: &Self) {
         self.0.extend_from_slice(&more.0);
     }
@@ -144,7 +155,7 @@ pub(crate) fn failure(status: &Status) -> Pairs {
         said.push(b"grpc-retry-pushback-ms", b"-1", false);
     }
     if code == Code::Unimplemented {
-        said.push(b"grpc-accept-encoding", b"identity", false);
+        said.push_accepted();
     }
     said
 }

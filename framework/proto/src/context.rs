@@ -1,10 +1,11 @@
 //! What travels with a request, without a clock: its deadline, its age, its metadata, whether anybody still waits.
 
+use crate::compression::Encoding;
 use crate::gate::{Gate, Ruling};
 use crate::status::Check;
 use crate::wire::{Meta, MetaError, push_meta};
 use greenwave_policy::{Budget, Deadline, Time};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The name of the metadata that say which method is called, where its id stands for all methods of a service: the full name,
@@ -23,6 +24,8 @@ pub struct Parts {
     birth: Time,
     parallel_unit: bool,
     cancelled: AtomicBool,
+    /// How the requests of calls that are made with it are compressed, if they are.
+    compressed: Option<Encoding>,
     parent: Option<Context>,
     method: &'static str,
     metadata: Metadata,
@@ -32,9 +35,17 @@ pub struct Parts {
 /// What whoever serves a request says beside its answer.
 #[derive(Debug, Default)]
 struct Said {
-    any: AtomicBool,
+    /// Of those below.
+    flags: AtomicU8,
     entries: Mutex<Option<Box<Aside>>>,
 }
+
+/// Something is said.
+const ANY: u8 = 1;
+/// The answer is not to be compressed.
+const AS_IT_IS: u8 = 2;
+/// The request came compressed.
+const CAME_COMPRESSED: u8 = 4;
 
 /// Entries as they are on the wire, for before an answer and for its end.
 #[derive(Debug, Default)]
@@ -43,6 +54,8 @@ pub struct Aside {
     pub leading: Option<Arc<[u8]>>,
     /// What goes with the end.
     pub trailing: Option<Arc<[u8]>>,
+    /// How the answer's one message is compressed, if it is.
+    pub compressed: Option<Encoding>,
 }
 
 /// What is said of a request: entries as they are on the wire, sound.
@@ -92,7 +105,7 @@ impl Parts {
     pub fn received(gate: Gate, birth: Time, parallel_unit: bool, method: &'static str, metadata: Metadata) -> Self {
         let cancelled = AtomicBool::new(false);
         let said = Said::default();
-        Self { gate, birth, parallel_unit, cancelled, parent: None, method, metadata, said }
+        Self { gate, birth, parallel_unit, cancelled, compressed: None, parent: None, method, metadata, said }
     }
 }
 
@@ -150,16 +163,35 @@ impl Context {
     }
 
     fn child(&self, gate: Gate, parallel_unit: bool, metadata: Metadata) -> Self {
-        Self::from(Parts {
+        self.child_parts(gate, parallel_unit, metadata).into()
+    }
+
+    fn child_parts(&self, gate: Gate, parallel_unit: bool, metadata: Metadata) -> Parts {
+        Parts {
             gate,
             birth: self.0.birth,
             parallel_unit,
             cancelled: AtomicBool::new(false),
+            compressed: None,
             parent: Some(self.clone()),
             method: self.0.method,
             metadata,
             said: Said::default(),
-        })
+        }
+    }
+
+    /// The same request, for a call whose request is compressed so. Cancelling it does not cancel this one.
+    #[must_use]
+    pub fn with_compressed(&self, encoding: Encoding) -> Self {
+        let mut parts = self.child_parts(self.0.gate, self.0.parallel_unit, self.0.metadata.clone());
+        parts.compressed = Some(encoding);
+        parts.into()
+    }
+
+    /// How the requests of calls that are made with it are compressed, if they are.
+    #[inline]
+    pub fn compressed(&self) -> Option<Encoding> {
+        self.0.compressed
     }
 
     /// When the time is up, on this machine's monotonic clock.
@@ -209,15 +241,48 @@ impl Context {
         let mut all = place.as_deref().unwrap_or_default().to_vec();
         push_meta(&mut all, name, value)?;
         *place = Some(all.into());
-        said.any.store(true, Ordering::Release);
+        said.flags.fetch_or(ANY, Ordering::Release);
         Ok(())
+    }
+
+    /// Says how the answer's one message is compressed. Who runs handlers must not leave this half done.
+    pub fn say_compressed(&self, encoding: Encoding) {
+        let said = self.said();
+        let mut entries = said.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        entries.get_or_insert_default().compressed = Some(encoding);
+        said.flags.fetch_or(ANY, Ordering::Release);
+    }
+
+    /// Whether the answer is to be compressed, if it may be; as long as nothing is said it is.
+    pub fn compress(&self, wanted: bool) {
+        let flags = &self.said().flags;
+        if wanted {
+            flags.fetch_and(!AS_IT_IS, Ordering::Relaxed)
+        } else {
+            flags.fetch_or(AS_IT_IS, Ordering::Relaxed)
+        };
+    }
+
+    /// What was said of that last.
+    pub fn compresses(&self) -> bool {
+        self.said().flags.load(Ordering::Relaxed) & AS_IT_IS == 0
+    }
+
+    /// Notes that the request came compressed.
+    pub fn note_compressed(&self) {
+        self.said().flags.fetch_or(CAME_COMPRESSED, Ordering::Relaxed);
+    }
+
+    /// Whether that was noted.
+    pub fn came_compressed(&self) -> bool {
+        self.said().flags.load(Ordering::Relaxed) & CAME_COMPRESSED != 0
     }
 
     /// What was said to go before the answer, once.
     pub fn take_leading(&self) -> Option<Arc<[u8]>> {
         let said = self.said();
-        let mut entries =
-            said.any.load(Ordering::Acquire).then(|| said.entries.lock())?.unwrap_or_else(PoisonError::into_inner);
+        let any = said.flags.load(Ordering::Acquire) & ANY != 0;
+        let mut entries = any.then(|| said.entries.lock())?.unwrap_or_else(PoisonError::into_inner);
         entries.as_mut()?.leading.take()
     }
 
@@ -225,7 +290,7 @@ impl Context {
     #[inline]
     pub fn take_said(&self) -> Option<Box<Aside>> {
         let said = &self.0.said;
-        if !said.any.load(Ordering::Acquire) {
+        if said.flags.load(Ordering::Acquire) & ANY == 0 {
             return None;
         }
         said.entries.lock().unwrap_or_else(PoisonError::into_inner).take()

@@ -8,10 +8,11 @@
 
 #![forbid(unsafe_code)]
 
-// Each of these modules uses only those before it: names, coding, status, gate, wire, receipt, outcome, context, limits, sending,
-// transport, connection.
+// Each of these modules uses only those before it: names, status, compression, coding, gate, wire, receipt, outcome, context, limits,
+// sending, transport, connection.
 
 mod coding;
+pub mod compression;
 pub mod connection;
 pub mod context;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -30,6 +31,7 @@ pub mod transport;
 pub mod wire;
 
 pub use coding::{Coding, Format};
+pub use compression::{Encoding, Encodings};
 pub use context::Context;
 pub use gate::{Gate, Ruling};
 pub use limits::{ConfigError, Limits};

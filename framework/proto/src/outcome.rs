@@ -1,5 +1,6 @@
 //! What became of a call: the answer or the refusal, and where its time went.
 
+use crate::compression::{Encoding, Undecodable};
 use crate::receipt::Receipt;
 use crate::status::{Code, Status};
 use crate::wire::{Meta, StageName};
@@ -160,6 +161,8 @@ pub struct Answerer {
     pub name: StageName,
     /// Metadata of this answer, if it had any.
     pub metadata: Option<Box<AnswerMetadata>>,
+    /// How the answer's message is compressed, if it is, and how many bytes it may have without that.
+    pub compressed: Option<(Encoding, usize)>,
 }
 
 /// How a call ended.
@@ -188,14 +191,28 @@ impl Outcome {
         self.stage.as_ref()?.metadata.as_deref()
     }
 
-    /// As it is reported to whoever made the call.
+    /// Has its message decompressed here and now, if it came compressed.
+    pub fn decompress(&mut self) {
+        if let Some(stage) = self.stage.as_mut().filter(|stage| stage.compressed.is_some()) {
+            let compressed = Arc::make_mut(stage).compressed.take();
+            let result = std::mem::replace(&mut self.result, Ok(Body::default()));
+            self.result = decompressed(result, compressed);
+        }
+    }
+
+    /// As it is reported to whoever made the call. A message that came compressed is decompressed here, so in the time of whoever
+    /// asks.
     ///
     /// # Errors
     /// Unless it was answered with success.
     #[inline(always)]
     pub fn into_reply(self) -> Result<Reply, Failure> {
         let metadata = self.stage.as_ref().and_then(|stage| stage.metadata.clone());
-        match self.result {
+        let result = match &self.stage {
+            Some(stage) if stage.compressed.is_some() => decompressed(self.result, stage.compressed),
+            _ => self.result,
+        };
+        match result {
             Ok(body) => {
                 let receipt = self.receipt.unwrap_or_default();
                 Ok(Reply { body, receipt, network: self.network, total: self.total, metadata })
@@ -208,5 +225,15 @@ impl Outcome {
                 Err(Failure { status, receipt: self.receipt.map(Box::new), total: self.total, metadata })
             }
         }
+    }
+}
+
+#[cold]
+fn decompressed(result: Result<Body, Status>, compressed: Option<(Encoding, usize)>) -> Result<Body, Status> {
+    match (result, compressed) {
+        (Ok(body), Some((encoding, most))) => {
+            encoding.decompress(&body, most).map(Body).map_err(Undecodable::of_answer)
+        }
+        (result, _) => result,
     }
 }

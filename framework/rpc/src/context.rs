@@ -6,6 +6,7 @@
 
 use crate::clock::monotonic;
 use greenwave_policy::{Budget, Deadline, Time};
+use greenwave_proto::compression::Encoding;
 use greenwave_proto::connection::Terms;
 use greenwave_proto::context::{Aside, CALLED, Parts};
 use greenwave_proto::status::{Check, Status};
@@ -107,6 +108,36 @@ impl Context {
     /// As [`with_metadata`](Self::with_metadata).
     pub fn trail(&self, name: &str, value: impl AsRef<[u8]>) -> Result<(), MetaError> {
         critical(|| self.0.say(false, name, value.as_ref()))
+    }
+
+    /// Whether the answer to the request that is served, or what is sent of it from here on, is compressed, where it may be: its
+    /// method is one of those that do ([`Router::compress`](crate::Router::compress)), and the caller takes it. As long as
+    /// nothing is said it is.
+    pub fn compress(&self, wanted: bool) {
+        self.0.compress(wanted);
+    }
+
+    /// Whether the one message of the request that is served came compressed, as gRPC's may. Of a stream's messages
+    /// [`Incoming::was_compressed`](crate::Incoming::was_compressed) says it.
+    pub fn came_compressed(&self) -> bool {
+        self.0.came_compressed()
+    }
+
+    pub(crate) fn compresses(&self) -> bool {
+        self.0.compresses()
+    }
+
+    pub(crate) fn note_compressed(&self) {
+        self.0.note_compressed();
+    }
+
+    pub(crate) fn say_compressed(&self, encoding: Encoding) {
+        critical(|| self.0.say_compressed(encoding));
+    }
+
+    /// The same request, for a call whose request is compressed so.
+    pub(crate) fn with_compressed(&self, encoding: Encoding) -> Self {
+        Self(self.0.with_compressed(encoding))
     }
 
     pub(crate) fn take_leading(&self) -> Option<std::sync::Arc<[u8]>> {

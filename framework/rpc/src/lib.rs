@@ -156,7 +156,7 @@
 #![forbid(unsafe_code)]
 
 // Each of these modules uses only those before it: clock, counters, waiter, config, net, local, context, wait, promise,
-// block_on, stream, transcoding, service, client, fanout, server.
+// block_on, transcoding, stream, service, client, fanout, server.
 
 mod block_on;
 mod client;
@@ -191,6 +191,7 @@ pub use counters::Snapshot;
 pub use fanout::{Aggregator, AggregatorConfig, Answered, ParallelUnit, Partial};
 pub use greenwave_grpc::{GrpcClientSettings, GrpcSettings, Load, Pushback};
 pub use greenwave_policy::{BalanceRule, OutlierConfig, RetryConfig};
+pub use greenwave_proto::compression::Encoding;
 pub use greenwave_proto::context::CALLED;
 pub use greenwave_proto::wire::MetaError;
 pub use greenwave_proto::{

@@ -88,6 +88,8 @@ pub(crate) struct Mailbox {
     /// When the running coroutine's task came in and when it was resumed last.
     pub(crate) received: Cell<Time>,
     pub(crate) resumed: Cell<Time>,
+    /// Whether the coroutines' stacks have no room to compress messages and decompress them.
+    pub(crate) is_cramped: Cell<bool>,
 }
 
 impl Shared<Mailbox> {
@@ -163,6 +165,11 @@ impl Mailbox {
     fn ask(&self, command: Command) {
         critical(|| self.commands.borrow_mut().push(command));
     }
+}
+
+/// Whether the calling coroutine's stack has no room to compress messages and decompress them.
+pub(crate) fn is_cramped() -> bool {
+    mailbox().is_some_and(|mailbox| mailbox.is_cramped.get())
 }
 
 /// Lets somebody more urgent run, if the calling handler has run for a while.

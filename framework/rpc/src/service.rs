@@ -1,13 +1,16 @@
 //! What a server can be asked: methods by name, and the handler of each.
 
+use crate::config::ServerConfig;
 use crate::context::Context;
 use crate::status::{Code, Status};
 use crate::stream::{Incoming, Outgoing};
-use crate::transcoding::Types;
+use crate::transcoding::{Decompression, Types};
 use crate::wire::MethodId;
 use bytes::Bytes;
 use greenwave_grpc::{Methods, Named};
-use greenwave_proto::{Coding, Format};
+use greenwave_proto::compression::{Encodings, Undecodable};
+use greenwave_proto::{Coding, Format, Limits};
+use greenwave_web::WebSettings;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
@@ -32,6 +35,9 @@ pub struct Router {
     by_id: HashMap<MethodId, usize, BuildHasherDefault<Hashed>>,
     descriptors: Vec<&'static [u8]>,
     types: Types,
+    decompression: Option<Decompression>,
+    /// The longest request in JSON, in bytes.
+    json_bytes: Option<usize>,
     conflict: Option<Conflict>,
 }
 
@@ -58,6 +64,7 @@ impl Hasher for Hashed {
 pub(crate) struct Method {
     pub(crate) name: &'static str,
     handler: Either,
+    compresses: bool,
 }
 
 #[derive(Clone)]
@@ -118,7 +125,7 @@ impl Either {
 impl Method {
     fn new(name: &str, handler: Either) -> Self {
         // Names are as many as the program has methods and live as long as it does; leaked, they cost nothing per call.
-        Self { name: String::leak(name.to_owned()), handler }
+        Self { name: String::leak(name.to_owned()), handler, compresses: false }
     }
 
     /// Runs the handler. The memory of the request, if that is free again.
@@ -250,6 +257,18 @@ impl Router {
         self
     }
 
+    /// Has the answers of all methods that were added so far compressed for those callers that say that they take it, of gRPC,
+    /// gRPC-Web and Connect: with zstd if this program and the caller have it, else with gzip. A handler can say otherwise, for a
+    /// call or a message, by [`Context::compress`]. Answers of other methods, and those that don't become shorter, are sent as
+    /// they are.
+    ///
+    /// It is done in the handler's time. Over a fast network it takes longer than what it saves.
+    #[must_use]
+    pub fn compress(mut self) -> Self {
+        self.methods.iter_mut().for_each(|method| method.compresses = true);
+        self
+    }
+
     /// Adds a `FileDescriptorSet` (protobuf) that clients may ask for, so that they can build requests from JSON.
     #[must_use]
     pub fn descriptors(mut self, set: &'static [u8]) -> Self {
@@ -285,9 +304,23 @@ impl Router {
         }
     }
 
-    /// The same for handlers with stacks of so many bytes.
-    pub(crate) fn on_stacks(self, bytes: usize) -> Self {
-        Self { types: self.types.clone().on_stacks(bytes), ..self }
+    /// The same in a server that is set up so.
+    pub(crate) fn served(self, config: &ServerConfig) -> Self {
+        let stack = config.stack.bytes();
+        let too_small = Decompression::is_too_much_for(stack);
+        let decompression = Some(Decompression::of(&config.limits).on_stacks(too_small));
+        let json_bytes = config.web.as_ref().map(WebSettings::most_json_bytes);
+        Self { types: self.types.clone().on_stacks(stack), decompression, json_bytes, ..self }
+    }
+
+    /// How compressed messages are read.
+    pub(crate) fn decompression(&self) -> Decompression {
+        self.decompression.unwrap_or_else(|| Decompression::of(&Limits::default()))
+    }
+
+    /// What a method's answers are compressed with, for a caller that takes these.
+    pub(crate) fn compression(&self, index: usize, taken: Encodings) -> Encodings {
+        if self.at(index).compresses { taken } else { Encodings::NONE }
     }
 
     /// Says whether calls can be told apart.
@@ -308,7 +341,8 @@ impl Router {
     fn named(&self, path: &str) -> Option<Named> {
         let named = |id, stands_for_all| {
             let method = self.find(id)?;
-            Some(Named { method: id, takes_stream: self.at(method).streams(), stands_for_all })
+            let Method { compresses, .. } = *self.at(method);
+            Some(Named { method: id, takes_stream: self.at(method).streams(), stands_for_all, compresses })
         };
         let id = MethodId::of(path);
         let hosted = || named(MethodId::of(&format!("{}/*", path.split_once('/')?.0)), true);
@@ -331,15 +365,50 @@ impl Router {
         halves: impl FnOnce() -> Option<(Incoming, Outgoing)>,
     ) -> (Vec<u8>, Result<(), Status>) {
         let method = self.at(index);
+        if let Some(encoding) = coding.request().filter(|_| !method.streams()) {
+            context.note_compressed();
+            let most = if coding.format() == Format::Json { self.json_bytes.unwrap_or(usize::MAX) } else { usize::MAX };
+            let read = self.decompression().up_to(most).read(encoding, &request, Undecodable::of_request);
+            return match read {
+                Ok(message) => {
+                    let coding = coding.with_request(None);
+                    (request, self.serve_coded(index, coding, context, message, reply, halves).1)
+                }
+                Err(status) => (request, Err(status)),
+            };
+        }
+        let (request, result) = self.serve_decompressed(index, coding, context, request, reply, halves);
+        if result.is_ok() && !method.streams() && context.compresses() {
+            let compression = self.compression(index, coding.answer());
+            if let Some(encoding) = self.decompression().write(compression, reply) {
+                context.say_compressed(encoding);
+            }
+        }
+        (request, result)
+    }
+
+    fn serve_decompressed(
+        &self,
+        index: usize,
+        coding: Coding,
+        context: &Context,
+        request: Vec<u8>,
+        reply: &mut Vec<u8>,
+        halves: impl FnOnce() -> Option<(Incoming, Outgoing)>,
+    ) -> (Vec<u8>, Result<(), Status>) {
+        let method = self.at(index);
+        if coding.format() == Format::Proto && !coding.is_safe() {
+            return method.serve(context, request, reply, halves);
+        }
         let types = match self.types.method(&self.descriptors, method.name) {
             Ok(types) => types,
             Err(status) => return (request, Err(status)),
         };
-        if coding.safe && !types.is_safe() {
+        if coding.is_safe() && !types.is_safe() {
             let text = "its .proto doesn't say idempotency_level = NO_SIDE_EFFECTS, so it is called by POST alone";
             return (request, Err(Status::new(Code::Unimplemented, text)));
         }
-        match coding.format {
+        match coding.format() {
             Format::Proto => method.serve(context, request, reply, halves),
             Format::Json => {
                 let (json, mut made) = (request, Vec::new());
@@ -398,7 +467,7 @@ mod tests {
     fn a_path_names_its_method_or_the_service_that_is_hosted() {
         let router = Router::new().method("a.A/One", nothing).hosted("a.A", |_, _, _| Ok(()));
         let named = |path| {
-            let Named { method, takes_stream, stands_for_all } = router.named(path).unwrap();
+            let Named { method, takes_stream, stands_for_all, .. } = router.named(path).unwrap();
             (method, takes_stream, stands_for_all)
         };
         assert_eq!(named("a.A/One"), (MethodId::of("a.A/One"), false, false));

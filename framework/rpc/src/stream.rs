@@ -39,9 +39,11 @@
 //!
 //! Handlers hold the lock in critical sections alone, as with promises.
 
+mod coding;
 mod metadata;
 mod queues;
 
+pub(crate) use coding::StreamCoding;
 pub use metadata::Metadata;
 pub(crate) use queues::{Home, Inbound, Item, Outbound};
 
@@ -75,10 +77,11 @@ impl Streams {
     }
 
     /// What a handler or a caller is given of them.
-    pub(crate) fn halves(&self) -> (Incoming, Outgoing) {
-        let incoming = Incoming { inbound: Taking(Arc::clone(&self.inbound)), decode: Ok };
+    pub(crate) fn halves(&self, coding: StreamCoding) -> (Incoming, Outgoing) {
+        let inbound = Taking(Arc::clone(&self.inbound));
+        let incoming = Incoming { inbound, decode: Ok, coding, was_compressed: false };
         let outbound = Sending(Arc::clone(&self.outbound));
-        (incoming, Outgoing { outbound, encode: Ok, has_begun: false })
+        (incoming, Outgoing { outbound, encode: Ok, has_begun: false, coding })
     }
 
     /// The call is over: nothing comes any more, and nothing is sent.
@@ -117,6 +120,8 @@ fn poll<P: Pending, R>(
 pub struct Incoming<T = Vec<u8>> {
     inbound: Taking,
     decode: fn(Vec<u8>) -> Result<T, Status>,
+    coding: StreamCoding,
+    was_compressed: bool,
 }
 
 /// Who takes what comes; nobody does once this is dropped.
@@ -125,7 +130,8 @@ struct Taking(Arc<Inbound>);
 impl Incoming {
     /// The same messages, decoded.
     pub fn decoded<T>(self, decode: fn(Vec<u8>) -> Result<T, Status>) -> Incoming<T> {
-        Incoming { inbound: self.inbound, decode }
+        let Self { inbound, coding, was_compressed, .. } = self;
+        Incoming { inbound, decode, coding, was_compressed }
     }
 }
 
@@ -175,8 +181,17 @@ impl<T> Incoming<T> {
         if self.next(context)?.is_some() { Err(wrong("more than one message")) } else { Ok(message) }
     }
 
-    fn decode(&self, message: Option<StreamMessage>) -> Result<Option<(T, Deadline)>, Status> {
-        message.map(|message| Ok(((self.decode)(message.body)?, message.deadline))).transpose()
+    fn decode(&mut self, message: Option<StreamMessage>) -> Result<Option<(T, Deadline)>, Status> {
+        let Some(message) = message else { return Ok(None) };
+        let deadline = message.deadline;
+        let (body, compressed) = self.coding.read(message)?;
+        self.was_compressed = compressed.is_some();
+        Ok(Some(((self.decode)(body)?, deadline)))
+    }
+
+    /// Whether the message that was taken last came compressed, as gRPC's may.
+    pub const fn was_compressed(&self) -> bool {
+        self.was_compressed
     }
 
     /// Metadata that came before the first message; empty before they are there, and if there are none.
@@ -219,6 +234,7 @@ pub struct Outgoing<T = Vec<u8>> {
     encode: fn(T) -> Result<Vec<u8>, Status>,
     /// Whether something was sent.
     has_begun: bool,
+    coding: StreamCoding,
 }
 
 /// Who sends; the stream ends once this is dropped.
@@ -227,7 +243,8 @@ struct Sending(Arc<Outbound>);
 impl Outgoing {
     /// The same stream for messages that have to be encoded.
     pub fn encoded<T>(self, encode: fn(T) -> Result<Vec<u8>, Status>) -> Outgoing<T> {
-        Outgoing { outbound: self.outbound, encode, has_begun: self.has_begun }
+        let Self { outbound, has_begun, coding, .. } = self;
+        Outgoing { outbound, encode, has_begun, coding }
     }
 }
 
@@ -253,7 +270,8 @@ impl<T> Outgoing<T> {
     }
 
     fn send_due(&mut self, context: &Context, message: T, deadline: Deadline) -> Result<(), Status> {
-        let mut item = Some(Item::Message(StreamMessage { body: (self.encode)(message)?, deadline }));
+        let message = self.coding.write((self.encode)(message)?, Some(context));
+        let mut item = Some(Item::Message(StreamMessage { deadline, ..message }));
         self.begin_with_message(context);
         wait(&self.outbound.0, context, || self.outbound.0.push(&mut item))
     }
@@ -264,7 +282,7 @@ impl<T> Outgoing<T> {
     /// As [`send`](Self::send).
     pub async fn send_async(&mut self, message: T) -> Result<(), Status> {
         let body = (self.encode)(message)?;
-        let mut item = Some(Item::Message(StreamMessage { body, deadline: Deadline::NEVER }));
+        let mut item = Some(Item::Message(self.coding.write(body, None)));
         std::future::poll_fn(|task| poll(&*self.outbound.0, task, || self.outbound.0.push(&mut item))).await
     }
 

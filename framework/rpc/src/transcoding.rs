@@ -2,11 +2,13 @@
 //!
 //! The types of the messages are known from the router's descriptors. They are read once, by the first call that needs them.
 
+mod compression;
 #[cfg(feature = "json")]
 mod json;
 #[cfg(not(feature = "json"))]
 mod none;
 
+pub(crate) use compression::Decompression;
 #[cfg(feature = "json")]
 pub(crate) use json::Types;
 #[cfg(not(feature = "json"))]

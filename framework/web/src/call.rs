@@ -14,6 +14,7 @@ use base64::alphabet::{STANDARD, URL_SAFE};
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use greenwave_policy::Budget;
 use greenwave_policy::timeouts::{connect_timeout, envoy_timeout, grpc_timeout};
+use greenwave_proto::compression::{Encoding, Encodings};
 use greenwave_proto::limits::Limits;
 use greenwave_proto::status::{Code, Reason, Status};
 use greenwave_proto::wire::{MethodId, push_meta};
@@ -78,11 +79,34 @@ pub enum Message {
     Head(Vec<u8>),
 }
 
+impl Message {
+    /// The message itself, all of which is there. What `coding` says of it is made true.
+    ///
+    /// # Errors
+    /// It is not all there, or compressed although nobody said how.
+    pub fn finish(self, coding: &mut Coding) -> Result<Vec<u8>, Status> {
+        let intake = match self {
+            Self::Body(intake) => intake,
+            Self::Head(message) => return Ok(message),
+        };
+        if !intake.may_be_compressed() {
+            *coding = coding.with_request(None);
+        } else if coding.request().is_none() && intake.is_said_compressed() {
+            let text = "the request can't be read: its message is compressed, and grpc-encoding doesn't say how";
+            return Err(Status::new(Code::Internal, text));
+        }
+        intake.finish()
+    }
+}
+
 /// What the headers say, as far as anybody here wants to know.
 #[derive(Default)]
 struct Fields<'a> {
     content_type: Option<&'a [u8]>,
     content_encoding: Option<&'a [u8]>,
+    accept_encoding: Option<&'a [u8]>,
+    grpc_encoding: Option<&'a [u8]>,
+    grpc_accept_encoding: Option<&'a [u8]>,
     version: Option<&'a [u8]>,
     connect_timeout: Option<&'a [u8]>,
     grpc_timeout: Option<&'a [u8]>,
@@ -108,6 +132,9 @@ impl<'a> Fields<'a> {
             let field = match &*name {
                 "content-type" => &mut fields.content_type,
                 "content-encoding" => &mut fields.content_encoding,
+                "accept-encoding" => &mut fields.accept_encoding,
+                "grpc-encoding" => &mut fields.grpc_encoding,
+                "grpc-accept-encoding" => &mut fields.grpc_accept_encoding,
                 "connect-protocol-version" => &mut fields.version,
                 "connect-timeout-ms" => &mut fields.connect_timeout,
                 "grpc-timeout" => &mut fields.grpc_timeout,
@@ -120,8 +147,8 @@ impl<'a> Fields<'a> {
                     continue;
                 }
                 // HTTP's own business, and what browsers add to everything.
-                "accept" | "accept-encoding" | "connection" | "content-length" | "expect" | "host" | "keep-alive"
-                | "te" | "trailer" | "transfer-encoding" | "upgrade" | "x-grpc-web" => continue,
+                "accept" | "connection" | "content-length" | "expect" | "host" | "keep-alive" | "te" | "trailer"
+                | "transfer-encoding" | "upgrade" | "x-grpc-web" => continue,
                 other if ["grpc-", "connect-", "sec-"].iter().any(|own| other.starts_with(own)) => continue,
                 other => {
                     if fields.wrong.is_none() {
@@ -215,7 +242,7 @@ fn read_fields(
         }
         _ => return Err(failed(405, Code::Unimplemented, "methods are called by POST").with("allow", ALLOW)),
     };
-    let style = Style { protocol, cors: cors.clone(), wants_receipt: fields.wants_receipt };
+    let style = Style { protocol, cors: cors.clone(), wants_receipt: fields.wants_receipt, encoding: None };
     let method = if protocol == Protocol::Probe { HEALTH } else { MethodId::of(path) };
     match call(method, message, fields, &target, settings, &style) {
         Ok(call) => Ok(Asked::Call(Box::new(call))),
@@ -243,17 +270,23 @@ fn call(
                 }
                 None => {}
             }
-            let packed = fields.content_encoding.filter(|_| !get).is_some_and(|value| value != b"identity")
-                || target.parameter("compression").filter(|_| get).is_some_and(|value| value != "identity");
-            if packed {
-                return Err(Status::new(Code::Unimplemented, "compressed messages are not accepted here"));
-            }
+            let said = if get { target.parameter("compression").map(str::as_bytes) } else { fields.content_encoding };
+            let request = encoding(said)?;
+            let answer = Encodings::listed(fields.accept_encoding.unwrap_or_default());
             let read = |value: &[u8]| connect_timeout(value).ok().map(Budget::expected);
-            (fields.budget(fields.connect_timeout, read, settings)?, Coding { format, safe: get })
+            (
+                fields.budget(fields.connect_timeout, read, settings)?,
+                Coding::of(format, get).with_request(request).with_answer(answer),
+            )
         }
         Protocol::GrpcWeb { format, .. } => {
+            let request = encoding(fields.grpc_encoding)?;
+            let answer = Encodings::listed(fields.grpc_accept_encoding.unwrap_or_default());
             let read = |value: &[u8]| grpc_timeout(value).ok().map(Budget::expected);
-            (fields.budget(fields.grpc_timeout, read, settings)?, Coding { format, safe: false })
+            (
+                fields.budget(fields.grpc_timeout, read, settings)?,
+                Coding::of(format, false).with_request(request).with_answer(answer),
+            )
         }
         Protocol::Probe => return Ok(probe(method, message, style)),
     };
@@ -262,7 +295,18 @@ fn call(
         return Err(wrong);
     }
     let metadata = (!metadata.is_empty()).then(|| metadata.into());
-    Ok(Call { method, budget, metadata, coding, message, style: style.clone() })
+    let style = Style { encoding: coding.answer().preferred(), ..style.clone() };
+    Ok(Call { method, budget, metadata, coding, message, style })
+}
+
+/// How a message is compressed of which this is said.
+fn encoding(said: Option<&[u8]>) -> Result<Option<Encoding>, Status> {
+    let Some(name) = said.filter(|name| !name.eq_ignore_ascii_case(b"identity")) else { return Ok(None) };
+    let unknown = || {
+        let text = format!("compressed messages are read here if they are {}", Encodings::BUILT_IN.list());
+        Status::new(Code::Unimplemented, text)
+    };
+    Encoding::named(name).map(Some).ok_or_else(unknown)
 }
 
 /// Of a probe nothing is asked.
@@ -368,7 +412,7 @@ mod tests {
             (call.method, call.budget),
             (MethodId::of("a.A/One"), Budget::expected(Duration::from_millis(1500)))
         );
-        assert_eq!(call.coding, Coding { format: Format::Json, safe: false });
+        assert_eq!(call.coding, Coding::of(Format::Json, false));
         let all = call.metadata.as_deref().unwrap();
         let entries: Vec<(&str, &[u8])> = Meta::parse(all).unwrap().into_iter().collect();
         assert_eq!(entries, [("user-agent", &b"curl"[..]), ("key-bin", &[0, 1, 2]), ("key-bin", &[3, 4])]);
@@ -408,7 +452,7 @@ mod tests {
             let call = call("GET", &format!("/a.A/One?{query}"), &[]);
             let Message::Head(message) = &call.message else { panic!("it came with the head") };
             assert_eq!(String::from_utf8_lossy(message), r#"{"a":1}"#);
-            assert_eq!(call.coding, Coding { format: Format::Json, safe: true });
+            assert_eq!(call.coding, Coding::of(Format::Json, true));
         }
         let status = |target| refused("GET", target, &[], &WebSettings::new()).0;
         assert_eq!(status("/"), 404);
@@ -417,7 +461,33 @@ mod tests {
         assert_eq!(status("/a.A/One?encoding=json&message=%"), 400);
         assert_eq!(status("/a.A/One?encoding=json&message=*&base64=1"), 400);
         assert_eq!(status("/a.A/One?encoding=json&message=&connect=v2"), 400);
-        assert_eq!(status("/a.A/One?encoding=json&message=&compression=gzip"), 501);
+        assert_eq!(status("/a.A/One?encoding=json&message=&compression=br"), 501);
+    }
+
+    #[test]
+    fn a_call_says_how_its_message_is_compressed_and_its_answer_may_be() {
+        let gzip = Encoding::named(b"gzip");
+        let coding = |kind: &str, headers: &[(&str, &str)], body: &[u8]| {
+            let headers = [&[("content-type", kind)], headers].concat();
+            let Asked::Call(mut call) = asked("POST", "/a.A/One", &headers, &WebSettings::new()) else { return None };
+            let Message::Body(intake) = &mut call.message else { return None };
+            intake.add(body, &mut Vec::with_capacity).unwrap();
+            call.message.finish(&mut call.coding).ok()?;
+            Some((call.coding.request(), call.coding.answer()))
+        };
+        let (packed, plain) = ([1, 0, 0, 0, 1, 7], [0, 0, 0, 0, 1, 7]);
+        let web = "application/grpc-web";
+        assert_eq!(coding(web, &[], &packed), None);
+        assert_eq!(coding(web, &[("grpc-encoding", "identity")], &plain), Some((None, Encodings::NONE)));
+        let connect = "application/proto";
+        let accepts = [("accept-encoding", "gzip, br"), ("grpc-accept-encoding", "gzip")];
+        assert_eq!(coding(connect, &accepts, &[7]), Some((None, Encodings::listed(b"gzip"))));
+        assert_eq!(coding(web, &accepts, &plain), Some((None, Encodings::listed(b"gzip"))));
+        let said = gzip.map(|_| (gzip, Encodings::NONE));
+        assert_eq!(coding(web, &[("grpc-encoding", "gzip")], &packed), said);
+        assert_eq!(coding(web, &[("grpc-encoding", "gzip")], &plain), gzip.map(|_| (None, Encodings::NONE)));
+        assert_eq!(coding(connect, &[("content-encoding", "gzip")], &[7]), said);
+        assert_eq!(coding(connect, &[("content-encoding", "gzip")], &[]), gzip.map(|_| (None, Encodings::NONE)));
     }
 
     #[test]
@@ -434,7 +504,7 @@ mod tests {
             let (status, body) = wrong(header, &settings);
             assert!(status == 400 && body.contains("invalid_argument"), "{header:?} {body}");
         }
-        assert_eq!(wrong(("content-encoding", "gzip"), &settings).0, 501);
+        assert_eq!(wrong(("content-encoding", "br"), &settings).0, 501);
         assert_eq!(wrong(("x", "y"), &settings.require_version(true)).0, 400);
         let grpc = [("content-type", "application/grpc-web"), ("grpc-timeout", "soon")];
         let (status, body) = {

@@ -88,7 +88,7 @@ pub fn callee(steps: &[u8]) {
             5 => input.extend(format!("{:x}\r\n", steps.byte() % 130).into_bytes()),
             6 => input.extend(vec![b'A'; usize::from(steps.byte())]),
             7 if steps.byte() & 1 == 0 && !calls.is_empty() => {
-                let message = StreamMessage { body: vec![7; steps.byte().into()], deadline: Deadline::NEVER };
+                let message = StreamMessage::new(vec![7; steps.byte().into()]);
                 callee.send(calls[0].call, message);
             }
             7 => input.extend_from_slice(steps.one_of(&["\r\n", "0\r\n\r\n", "{}", "AAAAAAEH", "="]).as_bytes()),

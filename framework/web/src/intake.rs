@@ -114,8 +114,7 @@ impl Intake {
                     }
                     let (flags, len) = (frame.prefix[0], frame.len());
                     match flags {
-                        0 => {}
-                        1 => return Err(Status::new(Code::Unimplemented, "compressed messages are not accepted here")),
+                        0 | 1 => {}
                         other => return Err(malformed(&format!("a message begins with {other}"))),
                     }
                     self.check(len)?;
@@ -151,6 +150,16 @@ impl Intake {
     /// Whether nothing is known of the message.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Whether the message is compressed, if it can be: in a frame that says so, or all of the body, if there is one.
+    pub(crate) fn may_be_compressed(&self) -> bool {
+        self.frame.as_ref().map_or(!self.body.is_empty(), |frame| frame.prefix[0] == 1)
+    }
+
+    /// Whether a frame says that it is.
+    pub(crate) fn is_said_compressed(&self) -> bool {
+        self.frame.is_some() && self.may_be_compressed()
     }
 
     /// The message: all of the body is there.
@@ -261,7 +270,7 @@ mod tests {
         assert_eq!(code(false, &whole[..3]), Err(Code::Internal));
         assert_eq!(code(false, &whole[..5]), Err(Code::Internal));
         assert_eq!(code(false, &[&whole[..], &whole].concat()), Err(Code::Internal));
-        assert_eq!(code(false, &[1, 0, 0, 0, 1, 7]), Err(Code::Unimplemented));
+        assert_eq!(code(false, &[2, 0, 0, 0, 1, 7]), Err(Code::Internal));
         assert_eq!(code(false, &[0, 0xff, 0xff, 0xff, 0xff]), Err(Code::ResourceExhausted));
         assert_eq!(code(true, b"AAAAAAEH"), Ok(vec![7]));
         assert_eq!(code(true, b"AAAAAAEH="), Err(Code::Internal));

@@ -76,6 +76,12 @@ impl WebSettings {
         self
     }
 
+    /// The longest request in JSON, in bytes.
+    #[must_use]
+    pub const fn most_json_bytes(&self) -> usize {
+        self.json_bytes
+    }
+
     /// How long a connection is kept on which nothing is asked, by default 2 minutes.
     #[must_use]
     pub fn idle(mut self, time: Duration) -> Self {

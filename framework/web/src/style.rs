@@ -6,7 +6,8 @@ use crate::response::Response;
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 use greenwave_proto::Format;
-use greenwave_proto::connection::Extra;
+use greenwave_proto::compression::Encoding;
+use greenwave_proto::connection::{Extra, StreamMessage};
 use greenwave_proto::receipt::Receipt;
 use greenwave_proto::status::{Code, Reason, Status};
 use greenwave_proto::wire::Meta;
@@ -19,6 +20,8 @@ pub struct Style {
     pub(crate) cors: Cors,
     /// Whether the caller wants to know where the time went.
     pub(crate) wants_receipt: bool,
+    /// How messages of the answer may be compressed.
+    pub(crate) encoding: Option<Encoding>,
 }
 
 /// What a call came by.
@@ -59,7 +62,13 @@ impl Style {
         }
         let response = match (self.protocol, result) {
             (Protocol::Connect { format, .. }, Ok(body)) => {
-                with_trailers(Response::of(200, connect_type(format), body), trailing)
+                let response = with_trailers(Response::of(200, connect_type(format), body), trailing);
+                match extra.compressed {
+                    None => response,
+                    Some(encoding) => {
+                        response.with("content-encoding", encoding.name()).with("vary", "accept-encoding")
+                    }
+                }
             }
             (Protocol::Connect { get, .. }, Err(status)) => with_trailers(connect_failure(&status, get), trailing),
             (Protocol::GrpcWeb { format, text }, result) => {
@@ -69,13 +78,18 @@ impl Style {
                 });
                 let trailers = trailers_frame(&trailers(result.as_ref().err(), &trailing));
                 let body = match result {
-                    Ok(body) => [prefix(0, body.len() as u32).to_vec(), body, trailers],
+                    Ok(body) => [prefix(extra.compressed.is_some().into(), body.len() as u32).to_vec(), body, trailers],
                     Err(_) => [trailers, Vec::new(), Vec::new()],
                 };
                 // One text, as all of it is there.
                 let body =
                     if text { [STANDARD.encode(body.concat()).into_bytes(), Vec::new(), Vec::new()] } else { body };
-                Response { body, ..Response::of(200, grpc_web_type(format, text), Vec::new()) }
+                let response = Response::of(200, grpc_web_type(format, text), Vec::new());
+                let response = match extra.compressed {
+                    None => response,
+                    Some(encoding) => response.with("grpc-encoding", encoding.name()),
+                };
+                Response { body, ..response }
             }
             (Protocol::Probe, Ok(body)) if body == SERVING => Response::of(200, TEXT, b"SERVING\n".to_vec()),
             (Protocol::Probe, Ok(_)) => Response::of(503, TEXT, b"NOT_SERVING\n".to_vec()),
@@ -96,14 +110,17 @@ impl Style {
             Protocol::GrpcWeb { format, text } => grpc_web_type(format, text),
             Protocol::Connect { .. } | Protocol::Probe => TEXT,
         };
-        let response = Response::of(200, kind, Vec::new());
+        let mut response = Response::of(200, kind, Vec::new());
+        if let Some(encoding) = self.encoding {
+            response = response.with("grpc-encoding", encoding.name());
+        }
         let leading = metadata(Some(leading)).into_iter();
         self.cors.mark(leading.fold(response, |response, (name, value)| response.with(name, value)))
     }
 
     /// A message of a stream, in its frame: what precedes it, and itself.
-    pub fn message(&self, body: Vec<u8>) -> [Vec<u8>; 2] {
-        let prefix = prefix(0, body.len() as u32);
+    pub fn message(&self, StreamMessage { body, compressed, .. }: StreamMessage) -> [Vec<u8>; 2] {
+        let prefix = prefix(compressed.is_some().into(), body.len() as u32);
         match self.protocol {
             Protocol::GrpcWeb { text: true, .. } => {
                 [Vec::new(), STANDARD.encode([&prefix, &*body].concat()).into_bytes()]
@@ -131,7 +148,7 @@ impl Style {
             Protocol::Connect { format, .. } => Protocol::Connect { format, get: false },
             other => other,
         };
-        let style = Self { protocol, cors: self.cors.clone(), wants_receipt: false };
+        let style = Self { protocol, cors: self.cors.clone(), wants_receipt: false, encoding: None };
         style.answer(Err(status), &Receipt::default(), &Extra::default())
     }
 }
@@ -263,7 +280,7 @@ mod tests {
     use greenwave_proto::wire::push_meta;
 
     fn answer(protocol: Protocol, result: Result<&[u8], Status>, wants_receipt: bool) -> (u16, String, Response) {
-        let style = Style { protocol, cors: Cors::default(), wants_receipt };
+        let style = Style { protocol, cors: Cors::default(), wants_receipt, encoding: None };
         let response = style.answer(result.map(<[u8]>::to_vec), &Receipt::default(), &extra());
         (response.status, String::from_utf8_lossy(&response.body.concat()).into_owned(), response)
     }

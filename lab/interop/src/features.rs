@@ -53,10 +53,6 @@ pub(crate) struct Expected {
 
 /// All failures that are known. Whatever else fails makes the command fail; so does what is listed here and works.
 pub(crate) const EXPECTED: &[Expected] = &[
-    known("*", "client_compressed_streaming", COMPRESSION),
-    known("*", "server_compressed_streaming", COMPRESSION),
-    known("*", "client_compressed_unary", COMPRESSION),
-    known("*", "server_compressed_unary", COMPRESSION),
     known("h2spec", "http2/5.1: closed: Sends a DATA frame after sending RST_STREAM frame", AT_ONCE),
     known("h2spec", "http2/5.1: closed: Sends a HEADERS frame after sending RST_STREAM frame", AT_ONCE),
     known(
@@ -90,7 +86,6 @@ pub(crate) const EXPECTED: &[Expected] = &[
 
 /// h2spec asks by GET and POST, without a content type.
 const AT_ONCE: &str = "what is no gRPC is answered at its HEADERS, and the stream is closed and forgotten when the rest comes; now and then it isn't yet";
-const COMPRESSION: &str = "the server takes and makes no compressed messages yet";
 
 const fn known(client: &'static str, feature: &'static str, why: &'static str) -> Expected {
     Expected { client, feature, why }

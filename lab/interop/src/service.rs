@@ -5,8 +5,9 @@ use std::sync::Arc;
 use greenwave::{Code, Context, Incoming, MetaError, Outgoing, Router, Server, ServerConfig, ServerHandle, Status};
 
 use crate::testing::{
-    EchoStatus, Empty, Payload, SimpleRequest, SimpleResponse, StreamingInputCallRequest, StreamingInputCallResponse,
-    StreamingOutputCallRequest, StreamingOutputCallResponse, TestService, TestServiceServer,
+    BoolValue, EchoStatus, Empty, Payload, SimpleRequest, SimpleResponse, StreamingInputCallRequest,
+    StreamingInputCallResponse, StreamingOutputCallRequest, StreamingOutputCallResponse, TestService,
+    TestServiceServer,
 };
 use crate::witness::{Left, Nothing, Witness, WitnessServer};
 
@@ -20,7 +21,7 @@ const MOST: usize = 1024;
 /// # Errors
 /// When it can't be started.
 pub(crate) fn start(config: ServerConfig) -> anyhow::Result<ServerHandle> {
-    let router = Router::from(TestServiceServer::new(Arc::new(Testing)));
+    let router = Router::from(TestServiceServer::new(Arc::new(Testing))).compress();
     let router = router.merge(WitnessServer::new(Arc::new(Witnessing)).into_router());
     Ok(Server::start(config.name("interop"), router)?)
 }
@@ -35,6 +36,8 @@ impl TestService for Testing {
 
     fn unary_call(&self, context: &Context, request: SimpleRequest) -> Result<SimpleResponse, Status> {
         echo(context)?;
+        compression(request.expect_compressed, context.came_compressed())?;
+        context.compress(request.response_compressed.is_some_and(|asked| asked.value));
         asked_for(request.response_status)?;
         let payload = Some(payload(request.response_size)?);
         Ok(SimpleResponse { payload, ..SimpleResponse::default() })
@@ -61,7 +64,9 @@ impl TestService for Testing {
     ) -> Result<StreamingInputCallResponse, Status> {
         echo(context)?;
         let mut sum = 0_usize;
+        context.compress(false);
         while let Some(request) = requests.next(context)? {
+            compression(request.expect_compressed, requests.was_compressed())?;
             sum += request.payload.map_or(0, |payload| payload.body.len());
         }
         let too_many = |_| Status::new(Code::OutOfRange, format!("{sum} bytes are more than the answer can say"));
@@ -121,10 +126,21 @@ fn answer(
 ) -> Result<(), Status> {
     asked_for(request.response_status)?;
     for parameters in request.response_parameters {
+        context.compress(parameters.compressed.is_some_and(|asked| asked.value));
         let payload = Some(payload(parameters.size)?);
         replies.send(context, StreamingOutputCallResponse { payload })?;
     }
     Ok(())
+}
+
+/// A client says whether its message is compressed, if it does, and wants to be told if it isn't as it said.
+fn compression(expected: Option<BoolValue>, found: bool) -> Result<(), Status> {
+    let is_so = expected.is_none_or(|expected| expected.value == found);
+    let wrong = || {
+        let text = format!("the message came {}compressed", if found { "" } else { "un" });
+        Status::new(Code::InvalidArgument, text)
+    };
+    if is_so { Ok(()) } else { Err(wrong()) }
 }
 
 /// The failure that a client asks for, if it does. A number that is no code is unknown, as clients have it.

@@ -4,6 +4,7 @@ use super::GrpcCallee;
 use crate::message;
 use crate::replies::{self, Pairs};
 use greenwave_http2::Header;
+use greenwave_proto::compression::Encoding;
 use greenwave_proto::connection::{Answer, Extra, StreamMessage};
 use greenwave_proto::receipt::Receipt;
 use greenwave_proto::status::{Reason, Status};
@@ -22,16 +23,18 @@ impl GrpcCallee {
             self.answer_web(slot, &web, answer);
             return self.free_slot(slot);
         }
-        let (stream, has_begun) = (there.stream, there.has_begun);
-        let receipt = there.wants_receipt.then_some(&answer.receipt);
+        let (stream, has_begun, says_more) = (there.stream, there.has_begun, there.says_more);
         // Of a call that the peer has taken back nothing is sent.
         match answer.result {
-            Ok(body) if !has_begun && receipt.is_none() && answer.extra.is_none() && body.len() <= ANSWER_MOST => {
+            Ok(body) if !has_begun && !says_more && answer.extra.is_none() && body.len() <= ANSWER_MOST => {
                 self.http.respond(stream, &self.usual.headers(), false);
                 self.http.send(stream, &message::prefix(body.len()), body, false);
                 self.http.end(stream, &self.usual.trailers());
             }
-            result => self.answer_at_length(slot, result, receipt, answer.extra.map(|extra| *extra)),
+            result => {
+                let receipt = there.wants_receipt.then_some(&answer.receipt);
+                self.answer_at_length(slot, result, receipt, answer.extra.map(|extra| *extra));
+            }
         }
         self.free_slot(slot);
     }
@@ -44,7 +47,7 @@ impl GrpcCallee {
         receipt: Option<&Receipt>,
         extra: Option<Extra>,
     ) {
-        let Extra { streamed, leading, trailing } = extra.unwrap_or_default();
+        let Extra { streamed, leading, trailing, compressed } = extra.unwrap_or_default();
         let result = result.and_then(|body| {
             let too_long = || Status::refused(Reason::ReplyTooLarge, format!("it has {} bytes", body.len()));
             if body.len() <= ANSWER_MOST { Ok(body) } else { Err(too_long()) }
@@ -62,9 +65,9 @@ impl GrpcCallee {
             Err(status) if has_begun => self.fail_begun(slot, &status, &trailers),
             Err(status) => self.usual.fail(&mut self.http, stream, &status, &trailers),
             Ok(body) => {
-                self.begin_response(slot, leading.as_deref().unwrap_or_default());
+                self.begin_response(slot, leading.as_deref().unwrap_or_default(), compressed);
                 if !streamed {
-                    self.http.send(stream, &message::prefix(body.len()), body, false);
+                    self.http.send(stream, &message::prefix_of(body.len(), compressed), body, false);
                 }
                 let all: Vec<Header<'_>> = self.usual.trailers().into_iter().chain(trailers.headers()).collect();
                 self.http.report_sent(stream, false);
@@ -100,21 +103,22 @@ impl GrpcCallee {
         }
         self.keeping.answered = true;
         if let Some(web) = self.slots[usize::from(slot)].web.take() {
-            self.send_web(slot, &web, message.body);
+            self.send_web(slot, &web, message);
             self.slots[usize::from(slot)].web = Some(web);
             return;
         }
-        self.begin_response(slot, &[]);
+        self.begin_response(slot, &[], None);
         let stream = self.slots[usize::from(slot)].stream;
         self.http.report_sent(stream, true);
-        self.http.send(stream, &message::prefix(message.body.len()), message.body, false);
+        let prefix = message::prefix_of(message.body.len(), message.compressed);
+        self.http.send(stream, &prefix, message.body, false);
     }
 
     /// Says what goes before the answer to an open call, unless something of the answer went before.
     pub fn begin_answer(&mut self, call: CallId, metadata: &[u8]) {
         let Some(slot) = self.open_slot(call) else { return };
         match self.slots[usize::from(slot)].web.take() {
-            None => self.begin_response(slot, metadata),
+            None => self.begin_response(slot, metadata, None),
             Some(web) => {
                 self.begin_web_answer(slot, &web, metadata);
                 self.slots[usize::from(slot)].web = Some(web);
@@ -122,13 +126,20 @@ impl GrpcCallee {
         }
     }
 
-    /// Sends the response's headers, with metadata as on the wire, unless they were sent.
-    fn begin_response(&mut self, slot: u16, metadata: &[u8]) {
+    /// Sends the response's headers, with metadata as on the wire, unless they were sent. `compressed`: how the one message is
+    /// compressed. Of a stream's messages it isn't known yet which will be.
+    fn begin_response(&mut self, slot: u16, metadata: &[u8], compressed: Option<Encoding>) {
         let there = &mut self.slots[usize::from(slot)];
         if std::mem::replace(&mut there.has_begun, true) {
             return;
         }
         let mut leading = Pairs::default();
+        if let Some(encoding) = if there.streams { there.answer.preferred() } else { compressed } {
+            leading.push_encoding(encoding);
+        }
+        if there.incoming.encoding().is_some() || !there.answer.is_empty() {
+            leading.push_accepted();
+        }
         leading.add_metadata(metadata);
         let all: Vec<Header<'_>> = self.usual.headers().into_iter().chain(leading.headers()).collect();
         self.http.respond(there.stream, &all, false);

@@ -8,6 +8,7 @@ use crate::replies::{self, Pairs};
 use greenwave_http2::{Event, Name, Reason as HttpReason, Stream};
 use greenwave_policy::{Budget, Deadline, Time};
 use greenwave_proto::Coding;
+use greenwave_proto::compression::Encodings;
 use greenwave_proto::connection::{Arrival, CalleeEvent};
 use greenwave_proto::status::{Code, Reason, Status};
 use greenwave_proto::wire::{CallId, MethodId};
@@ -141,6 +142,9 @@ impl GrpcCallee {
         (there.received, there.progressed) = (reading.now, reading.now);
         (there.method, there.budget, there.metadata) = (call.method, call.budget, call.metadata);
         (there.wants_receipt, there.streams, there.has_begun) = (call.wants_receipt, streams, false);
+        there.says_more = call.wants_receipt || call.encoding.is_some() || !call.answer.is_empty();
+        there.answer = call.answer;
+        there.incoming.begin(call.encoding);
         there.task = None;
         there.announced = announced;
         self.assembling += announced;
@@ -195,6 +199,8 @@ impl GrpcCallee {
             stream,
             task: None,
             wants_receipt: false,
+            says_more: false,
+            answer: Encodings::NONE,
             web: None,
             bare: false,
             streams: false,
@@ -356,7 +362,13 @@ impl GrpcCallee {
             answer_streams: there.web.as_ref().is_none_or(|web| web.style.streams()),
             received: there.received,
             metadata: there.metadata.take(),
-            coding: there.web.as_ref().map_or(Coding::PLAIN, |web| web.coding),
+            coding: match &there.web {
+                None if there.says_more => {
+                    Coding::PLAIN.with_request(there.incoming.compressed()).with_answer(there.answer)
+                }
+                None => Coding::PLAIN,
+                Some(web) => web.coding,
+            },
             body,
         }));
     }

@@ -3,7 +3,6 @@
 use super::receiving::too_much;
 use super::{GrpcCallee, NONE, Reading, STREAM_WINDOW, Slot, call_in};
 use crate::message::more_than_one;
-use greenwave_policy::Deadline;
 use greenwave_proto::connection::{CalleeEvent, StreamMessage, Volume};
 use greenwave_proto::status::{Code, Status};
 use greenwave_proto::wire::{CallId, MESSAGE_COST};
@@ -158,7 +157,8 @@ impl Slot {
                         let body = self.incoming.take();
                         self.held += cost(body.len());
                         self.untaken.push_back(body.len() as u32);
-                        let message = StreamMessage { body, deadline: Deadline::NEVER };
+                        let compressed = self.incoming.compressed();
+                        let message = StreamMessage { compressed, ..StreamMessage::new(body) };
                         (reading.sink)(CalleeEvent::Message(call, message));
                     }
                 }

@@ -1,5 +1,6 @@
 //! A serving end and a client of `h2`, with memory between them.
 
+mod compression;
 mod pipe;
 mod web;
 
@@ -494,13 +495,18 @@ fn a_method_that_is_not_there_is_refused_at_the_headers() {
 fn streaming(limits: Limits) -> Pair {
     let mut pair = Pair::new(limits);
     pair.callee.set_methods(Arc::new(|path| {
-        Some(Named { method: MethodId::of(path), takes_stream: path == "a.A/One", stands_for_all: false })
+        Some(Named {
+            method: MethodId::of(path),
+            takes_stream: path == "a.A/One",
+            stands_for_all: false,
+            compresses: true,
+        })
     }));
     pair
 }
 
 fn message(body: &[u8]) -> StreamMessage {
-    StreamMessage { body: body.to_vec(), deadline: Deadline::NEVER }
+    StreamMessage::new(body.to_vec())
 }
 
 fn messages(pair: &mut Pair) -> Vec<Vec<u8>> {
@@ -544,7 +550,7 @@ fn messages_of_a_stream_come_one_by_one_and_go_out_one_by_one() {
         pair.callee.send(call, message(b"no"));
         let mut trailing = Vec::new();
         push_meta(&mut trailing, "last-bin", b"2").unwrap();
-        let extra = Extra { streamed: true, leading: None, trailing: Some(trailing.into()) };
+        let extra = Extra { streamed: true, trailing: Some(trailing.into()), ..Extra::default() };
         pair.callee.answer(Answer {
             call,
             result: Ok(Vec::new()),
@@ -580,7 +586,7 @@ fn a_stream_that_fails_says_so_behind_what_was_sent() {
 fn a_stream_that_is_malformed_is_told_so_behind_what_was_sent() {
     let mut pair = Pair::with(Limits::new(), client::Builder::new().initial_window_size(10));
     pair.callee.set_methods(Arc::new(|path| {
-        Some(Named { method: MethodId::of(path), takes_stream: true, stands_for_all: false })
+        Some(Named { method: MethodId::of(path), takes_stream: true, stands_for_all: false, compresses: true })
     }));
     let (mut response, mut stream) = pair.open(&[]);
     pair.run();

@@ -6,7 +6,8 @@ use super::receiving::too_much;
 use super::{GrpcCallee, Phase, Reading};
 use greenwave_http2::{Fields, Header, Name, Stream};
 use greenwave_proto::Coding;
-use greenwave_proto::connection::{Answer, CalleeEvent};
+use greenwave_proto::compression::Encodings;
+use greenwave_proto::connection::{Answer, CalleeEvent, StreamMessage};
 use greenwave_proto::limits::Limits;
 use greenwave_proto::status::{Code, Reason, Status};
 use greenwave_web::call::{self, Asked, Call, Message};
@@ -40,10 +41,7 @@ impl Web {
 
     /// Takes the message: all of it is there.
     pub(super) fn finish(&mut self) -> Result<Vec<u8>, Status> {
-        match std::mem::replace(&mut self.message, Message::Head(Vec::new())) {
-            Message::Body(intake) => intake.finish(),
-            Message::Head(message) => Ok(message),
-        }
+        std::mem::replace(&mut self.message, Message::Head(Vec::new())).finish(&mut self.coding)
     }
 }
 
@@ -102,6 +100,7 @@ impl GrpcCallee {
         (there.received, there.progressed) = (reading.now, reading.now);
         (there.method, there.budget, there.metadata) = (method, budget, metadata);
         (there.wants_receipt, there.streams, there.has_begun) = (false, false, false);
+        (there.says_more, there.answer) = (false, Encodings::NONE);
         there.task = None;
         there.bare = bare;
         there.web = Some(web);
@@ -160,7 +159,7 @@ impl GrpcCallee {
     }
 
     /// Sends a message of such an answer.
-    pub(super) fn send_web(&mut self, slot: u16, web: &Web, message: Vec<u8>) {
+    pub(super) fn send_web(&mut self, slot: u16, web: &Web, message: StreamMessage) {
         self.begin_web_answer(slot, web, &[]);
         let there = &self.slots[usize::from(slot)];
         if there.has_begun {

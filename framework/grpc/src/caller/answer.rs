@@ -4,6 +4,7 @@ use base64::Engine as _;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use greenwave_http2::{Field, Fields, Name, Reason as ResetReason};
+use greenwave_proto::compression::Encoding;
 use greenwave_proto::receipt::{Receipt, decode_stages};
 use greenwave_proto::status::{Code, Origin, Status};
 use greenwave_proto::wire::push_meta;
@@ -24,6 +25,8 @@ const RECEIPT: &[u8] = b"greenwave-receipt-bin";
 pub(super) struct Head {
     /// What was said, as entries on the wire, unless it was passed on.
     pub(super) leading: Option<Arc<[u8]>>,
+    /// How messages are compressed that are.
+    pub(super) encoding: Option<Encoding>,
 }
 
 /// How an answer ends.
@@ -39,7 +42,14 @@ pub(super) fn head(fields: Fields<'_>) -> Result<Head, Status> {
     if fields.value(Name::GRPC_STATUS).is_none() {
         check_http(fields)?;
     }
-    Ok(Head { leading: metadata(fields) })
+    let named = fields.regular().find(|field| field.name == b"grpc-encoding").map(|field| field.value);
+    let named = named.filter(|name| !name.eq_ignore_ascii_case(b"identity"));
+    let encoding = named.and_then(Encoding::named);
+    if let (Some(name), None) = (named, encoding) {
+        let text = format!("it is compressed with `{}`, which was not asked for", String::from_utf8_lossy(name));
+        return Err(foreign(Code::Internal, &text));
+    }
+    Ok(Head { leading: metadata(fields), encoding })
 }
 
 /// Whether this is an answer of gRPC's at all ("gRPC over HTTP/2", Responses).

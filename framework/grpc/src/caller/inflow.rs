@@ -1,6 +1,7 @@
 //! What arrives of an answer: messages out of bytes, and how many bytes more may come.
 
 use super::PREFIX;
+use greenwave_proto::compression::Encoding;
 use greenwave_proto::status::{Code, Reason, Status};
 
 /// Room is made for so many bytes on the peer's word, and beyond that as they arrive.
@@ -16,6 +17,8 @@ pub(super) struct Inflow {
     /// How many bytes of the prefix are there.
     begun: usize,
     body: Vec<u8>,
+    /// How messages are compressed that are.
+    encoding: Option<Encoding>,
     window: usize,
     /// Bytes that came and were not given back.
     owed: usize,
@@ -33,12 +36,23 @@ impl Inflow {
             prefix: [0; PREFIX],
             begun: 0,
             body: Vec::new(),
+            encoding: None,
             window: window.max(65_535),
             owed: 0,
             early: 0,
             held: 0,
             between: 0,
         }
+    }
+
+    /// Messages that are compressed will be so.
+    pub(super) fn begin(&mut self, encoding: Option<Encoding>) {
+        self.encoding = encoding;
+    }
+
+    /// How the message that came last is compressed, if it is.
+    pub(super) fn compressed(&self) -> Option<Encoding> {
+        if self.prefix[0] == 0 { None } else { self.encoding }
     }
 
     /// Whether a message is half received.
@@ -69,6 +83,7 @@ impl Inflow {
             self.between += PREFIX;
             match self.prefix[0] {
                 0 => {}
+                1 if self.encoding.is_some() => {}
                 1 => return Err(malformed("it is compressed, and it was not said that this may be")),
                 other => return Err(malformed(&format!("it begins with {other}, which is neither 0 nor 1"))),
             }

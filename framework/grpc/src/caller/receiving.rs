@@ -153,7 +153,7 @@ impl GrpcCaller {
         self.http2.reset(stream, if end.result.is_ok() { Reason::NO_ERROR } else { Reason::CANCEL });
         self.answered = true;
         self.probe.is_due = true;
-        let Open { request, posted, body, head, inflow, resend, .. } = *call;
+        let Open { request, posted, body, compressed, head, inflow, resend, .. } = *call;
         self.spare.extend(resend.filter(|_| self.spare.len() < super::SPARE_MOST));
         let End { result, trailing, receipt } = end;
         if result.is_ok() {
@@ -172,6 +172,7 @@ impl GrpcCaller {
         let leading = head.and_then(|head| head.leading);
         let metadata =
             (leading.is_some() || trailing.is_some()).then(|| Box::new(AnswerMetadata { leading, trailing }));
+        let compressed = compressed.map(|encoding| (encoding, self.limits.most_message_bytes()));
         let behind = receipt.as_ref().map_or(Duration::ZERO, |receipt| receipt.total);
         let outcome = Outcome {
             result,
@@ -179,7 +180,8 @@ impl GrpcCaller {
             network: round_trip.saturating_sub(behind),
             total: now.since(request.started),
             // A server of gRPC has no name of its own to say.
-            stage: metadata.map(|metadata| Arc::new(Answerer { name: StageName::UNNAMED, metadata: Some(metadata) })),
+            stage: (metadata.is_some() || compressed.is_some())
+                .then(|| Arc::new(Answerer { name: StageName::UNNAMED, metadata, compressed })),
         };
         sink(CallerEvent::Finished(Finished { token: request.token, outcome }));
     }
@@ -241,6 +243,7 @@ fn on_headers(call: &mut Open, fields: Fields<'_>, end: bool, sink: &mut dyn FnM
         let metadata = head.leading.take().unwrap_or_default();
         sink(CallerEvent::Streamed(StreamEvent::Began { token: call.request.token, metadata }));
     }
+    call.inflow.begin(head.encoding);
     call.head = Some(head);
     Then::Nothing
 }
@@ -264,11 +267,14 @@ fn on_data(
             Err(status) => return Then::Over(stream, bytes.len(), failed(status)),
         };
         if call.request.terms.streams() {
-            let message = StreamMessage { body: message, deadline: greenwave_policy::Deadline::NEVER };
+            let message = StreamMessage { compressed: call.inflow.compressed(), ..StreamMessage::new(message) };
             sink(CallerEvent::Streamed(StreamEvent::Message { token: call.request.token, message }));
-        } else if call.body.replace(message).is_some() {
-            let end = failed(answer::wrong_count("more than one message"));
-            return Then::Over(stream, bytes.len(), end);
+        } else {
+            call.compressed = call.inflow.compressed();
+            if call.body.replace(message).is_some() {
+                let end = failed(answer::wrong_count("more than one message"));
+                return Then::Over(stream, bytes.len(), end);
+            }
         }
     }
     if end {

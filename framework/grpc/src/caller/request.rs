@@ -4,6 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use greenwave_http2::{Connection, Header, Known, OpenError, Stream};
 use greenwave_proto::MethodNames;
+use greenwave_proto::compression::Encodings;
 use greenwave_proto::connection::Request;
 use greenwave_proto::status::{Code, Reason, Status};
 use greenwave_proto::wire::{Meta, MethodId};
@@ -20,7 +21,7 @@ const KNOWN_MOST: usize = 32;
 pub(super) struct Writer {
     /// The pseudo-headers before the path, and after it, and the headers behind them.
     before: [Option<Known>; 2],
-    after: [Option<Known>; 4],
+    after: [Option<Known>; 5],
     /// By which a receipt is asked for.
     asks: Option<Known>,
     names: Arc<MethodNames>,
@@ -42,6 +43,7 @@ impl Writer {
         names: Arc<MethodNames>,
     ) -> Self {
         let scheme: &[u8] = if secure { b"https" } else { b"http" };
+        let accepted = (!Encodings::BUILT_IN.is_empty()).then(|| Encodings::BUILT_IN.list());
         let mut know = |name: &[u8], value: &[u8]| http2.know(name, value);
         Self {
             before: [know(b":method", b"POST"), know(b":scheme", scheme)],
@@ -50,6 +52,7 @@ impl Writer {
                 know(b"te", b"trailers"),
                 know(b"content-type", b"application/grpc"),
                 know(b"user-agent", user_agent.as_bytes()),
+                accepted.and_then(|list| know(b"grpc-accept-encoding", list.as_bytes())),
             ],
             asks: know(b"greenwave-receipt", b"1"),
             names,
@@ -95,11 +98,14 @@ impl Writer {
             path.known.map_or(Header::Plain(b":path", path.text.as_bytes()), Header::Known)
         });
         let metadata: Vec<Written<'_>> = entries(request.terms.metadata()).map(encoded).collect();
-        let mut headers: Vec<Header<'_>> = Vec::with_capacity(9 + metadata.len());
+        let mut headers: Vec<Header<'_>> = Vec::with_capacity(11 + metadata.len());
         let all = |of: &[Option<Known>]| of.iter().flatten().copied().map(Header::Known).collect::<Vec<_>>();
         headers.extend(all(before));
         headers.extend(path);
         headers.extend(all(after));
+        if let Some(encoding) = request.terms.compressed() {
+            headers.push(Header::Plain(b"grpc-encoding", encoding.name().as_bytes()));
+        }
         if let Some(left) = left {
             timeout.clear();
             write_timeout(left, timeout);

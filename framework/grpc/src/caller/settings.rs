@@ -1,5 +1,6 @@
 //! How a channel speaks gRPC.
 
+use greenwave_proto::compression::Encoding;
 use std::time::Duration;
 
 /// How a channel speaks gRPC.
@@ -9,6 +10,7 @@ pub struct GrpcClientSettings {
     pub(super) user_agent: String,
     pub(super) window: u32,
     pub(super) keepalive: Option<(Duration, Duration)>,
+    pub(super) compression: Option<Encoding>,
 }
 
 impl Default for GrpcClientSettings {
@@ -22,7 +24,7 @@ impl GrpcClientSettings {
     #[must_use]
     pub fn new() -> Self {
         let user_agent = concat!("grpc-rust-greenwave/", env!("CARGO_PKG_VERSION")).to_owned();
-        Self { authority: None, user_agent, window: 1 << 20, keepalive: None }
+        Self { authority: None, user_agent, window: 1 << 20, keepalive: None, compression: None }
     }
 
     /// What the server is asked for by, as a host with or without a port; `None`, the default: the address.
@@ -50,6 +52,20 @@ impl GrpcClientSettings {
     pub const fn window(mut self, bytes: u32) -> Self {
         self.window = bytes;
         self
+    }
+
+    /// What requests are compressed with, by default nothing. It is for servers that are known to read it: gRPC doesn't ask them.
+    /// What doesn't become shorter, and what this program can't write, is sent as it is.
+    #[must_use]
+    pub fn compress(mut self, encoding: impl Into<Option<Encoding>>) -> Self {
+        self.compression = encoding.into();
+        self
+    }
+
+    /// That.
+    #[must_use]
+    pub const fn compression(&self) -> Option<Encoding> {
+        self.compression
     }
 
     /// Whether a server that says nothing while calls are under way is asked if it is there, after how long, and how long it may

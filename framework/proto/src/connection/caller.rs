@@ -32,7 +32,7 @@ use crate::receipt::Receipt;
 use crate::status::{Check, Reason, Status};
 use crate::transport::Transport;
 use crate::wire::{CALL_FIXED, CallHeader, Direction, Features, Realtime};
-use greenwave_policy::{Deadline, Time};
+use greenwave_policy::Time;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
 
@@ -224,7 +224,7 @@ impl Caller {
             let mut line = Line::of_request();
             let body = std::mem::take(&mut body);
             if !body.is_empty() {
-                line.push(Piece::Message(StreamMessage { body, deadline: Deadline::NEVER }));
+                line.push(Piece::Message(StreamMessage::new(body)));
             }
             Box::new(line)
         });

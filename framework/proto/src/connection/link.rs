@@ -211,7 +211,7 @@ impl Link {
     /// The peer as it answers with these metadata.
     pub(super) fn answerer(&self, metadata: Option<Box<AnswerMetadata>>) -> Option<Arc<Answerer>> {
         let name = self.peer.as_ref()?.name;
-        Some(Arc::new(Answerer { name, metadata }))
+        Some(Arc::new(Answerer { name, metadata, compressed: None }))
     }
 
     /// Bytes of a chunk to send, its checksum left out: what the peer accepts, and what this end's queue takes.

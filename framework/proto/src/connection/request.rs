@@ -1,5 +1,6 @@
 //! What an end knows of a call that it is to make, apart from the message.
 
+use crate::compression::Encoding;
 use crate::context::Context;
 use crate::gate::{Gate, Ruling};
 use crate::status::Check;
@@ -92,6 +93,12 @@ impl Terms {
     #[inline]
     pub fn metadata(&self) -> &[u8] {
         self.context.as_ref().map_or(&[], Context::encoded_metadata)
+    }
+
+    /// How the request is compressed, if it is.
+    #[inline]
+    pub fn compressed(&self) -> Option<Encoding> {
+        self.context.as_ref().and_then(Context::compressed)
     }
 
     /// When it is to be looked at, at the latest.

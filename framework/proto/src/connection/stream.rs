@@ -8,6 +8,7 @@ mod inflow;
 #[cfg(test)]
 mod tests;
 
+use crate::compression::Encoding;
 use crate::wire::MESSAGE_COST;
 use greenwave_policy::Deadline;
 use std::sync::Arc;
@@ -21,6 +22,16 @@ pub struct StreamMessage {
     pub body: Vec<u8>,
     /// When it is wanted, if its sender said so; [`Deadline::NEVER`] if it didn't: the call's deadline holds for all of them.
     pub deadline: Deadline,
+    /// How the message is compressed, if it is; only gRPC and HTTP have such.
+    pub compressed: Option<Encoding>,
+}
+
+impl StreamMessage {
+    /// A message that isn't compressed, and of which its sender doesn't say when it is wanted.
+    #[inline]
+    pub const fn new(body: Vec<u8>) -> Self {
+        Self { body, deadline: Deadline::NEVER, compressed: None }
+    }
 }
 
 /// What came for a stream, at the end that made the call.
@@ -94,4 +105,6 @@ pub struct Extra {
     pub leading: Option<Arc<[u8]>>,
     /// Metadata that go with the end.
     pub trailing: Option<Arc<[u8]>>,
+    /// How the answer's one message is compressed, if it is.
+    pub compressed: Option<Encoding>,
 }

@@ -140,7 +140,7 @@ impl Driven {
         match bytes.below(4) {
             0 => self.callee.consumed(call, Volume::one(len)),
             1 => self.callee.begin_answer(call, b"\x01k\x01\x00v"),
-            _ => self.callee.send(call, StreamMessage { body: vec![7; len], deadline: Deadline::NEVER }),
+            _ => self.callee.send(call, StreamMessage::new(vec![7; len])),
         }
         while let Some(event) = self.callee.stream_event() {
             self.hear(&event);
@@ -157,7 +157,7 @@ impl Driven {
             _ => Ok(vec![7; [0, 1, 100, 3000, 20_000][bytes.below(5)]]),
         };
         let trailing = bytes.one_of(&[None, Some(&b"\x01k\x01\x00v"[..])]).map(Into::into);
-        let extra = Some(Box::new(Extra { streamed: bytes.below(2) == 0, leading: None, trailing }));
+        let extra = Some(Box::new(Extra { streamed: bytes.below(2) == 0, trailing, ..Extra::default() }));
         let receipt = Receipt::default();
         self.callee.answer(Answer { call, result, receipt, deadline: Deadline::NEVER, extra });
     }

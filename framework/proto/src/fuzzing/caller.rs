@@ -9,7 +9,7 @@ use crate::limits::Limits;
 use crate::memory::Memory;
 use crate::status::{Reason, Status};
 use crate::wire::{Frame, MethodId};
-use greenwave_policy::{Budget, Deadline, Time};
+use greenwave_policy::{Budget, Time};
 use std::time::Duration;
 
 /// What became of a call.
@@ -111,7 +111,7 @@ impl Driven {
         match bytes.below(8) {
             0 => self.caller.end_stream(token),
             1..4 => self.caller.consumed(token, Volume::one(len)),
-            _ => self.caller.send(token, StreamMessage { body: vec![3; len], deadline: Deadline::NEVER }),
+            _ => self.caller.send(token, StreamMessage::new(vec![3; len])),
         }
     }
 

@@ -12,6 +12,7 @@ mod caller;
 mod pair;
 mod peer;
 
+use crate::compression::Encoding;
 use crate::connection::{Caller, Finished, Request};
 use bytes::Bytes;
 use greenwave_policy::Time;
@@ -39,6 +40,18 @@ pub(crate) fn call(
 /// If it breaks a promise: that is what is looked for.
 pub fn caller(steps: &[u8]) {
     caller::drive(&mut Bytes::new(steps));
+}
+
+/// Reads bytes as a compressed message, of each kind, which is to have `most` bytes at the most.
+///
+/// # Panics
+/// If it has more.
+pub fn compression(bytes: &[u8], most: usize) {
+    for encoding in [Encoding::Gzip, Encoding::Zstd] {
+        if let Ok(message) = encoding.decompress(bytes, most) {
+            assert!(message.len() <= most, "it is too long");
+        }
+    }
 }
 
 /// Drives a serving end.

@@ -14,9 +14,11 @@ use crate::local::{self, Mailbox, OutcomeCell, Shared};
 use crate::net::{method_names, number};
 use crate::receipt::StageReceipt;
 use crate::status::{Check, Status};
-use crate::stream::{Incoming, Outgoing};
+use crate::stream::{Incoming, Outgoing, StreamCoding};
+use crate::transcoding::Decompression;
 use crate::wire::MethodId;
 use greenwave_policy::Time;
+use greenwave_proto::compression::{Encoding, Encodings};
 use greenwave_proto::outcome::{Failure, Outcome, Reply};
 use greenwave_proto::{ConfigError, Method};
 use greenwave_verbs::Address;
@@ -36,6 +38,9 @@ use std::time::Duration;
 pub struct Channel {
     kind: Kind,
     before: Option<Arc<Before>>,
+    /// What requests are compressed with, if they are.
+    compression: Option<Encoding>,
+    decompression: Decompression,
 }
 
 #[derive(Clone)]
@@ -76,6 +81,8 @@ impl Channel {
         let resolves = cfg!(feature = "resolver") || !matches!(target.kind(), TargetKind::Name(_));
         let allowed = "an address or several: this was built without the cargo feature `resolver`";
         ConfigError::unless(resolves, "target", &target, allowed)?;
+        let compression = config.grpc.compression().filter(|_| target.is_all_grpc());
+        let decompression = Decompression::of(&config.limits);
         let kind = match target.address() {
             Some(address) if !config.repeats_to_one() => {
                 config.check(address)?;
@@ -86,7 +93,7 @@ impl Channel {
                 Kind::Several(Servers::new(target, config))
             }
         };
-        Ok(Self { kind, before: None })
+        Ok(Self { kind, before: None, compression, decompression })
     }
 
     /// The same channel, that has this run before each call, where the call is made: it gives the context that the call is made
@@ -108,6 +115,17 @@ impl Channel {
         before: impl Fn(&Context, &Method) -> Result<Context, Status> + Send + Sync + 'static,
     ) -> Self {
         self.with(move |context, method, _| before(context, method))
+    }
+
+    /// The same channel, whose calls have their requests compressed with this, or sent as they are: for servers of gRPC that are
+    /// known to read it, as that doesn't ask them. Requests to Greenwave's own servers are never compressed, nor is what doesn't
+    /// become shorter by that. What is the case without is [`GrpcClientSettings::compress`](crate::GrpcClientSettings::compress)'s.
+    ///
+    /// Answers are decompressed whatever this says: every call to a server of gRPC tells it what this program can read.
+    #[must_use]
+    pub fn compress(&self, encoding: impl Into<Option<Encoding>>) -> Self {
+        let compression = encoding.into().filter(|_| self.target().is_all_grpc());
+        Self { compression, ..self.clone() }
     }
 
     /// The same channel, that has this run around each call: before it, as with [`intercept`](Self::intercept), and what it
@@ -159,7 +177,7 @@ impl Channel {
                 Arc::new(move |context, method, after| earlier(&before(context, method, after)?, method, after))
             }
         };
-        Self { kind: self.kind.clone(), before: Some(before) }
+        Self { before: Some(before), ..self.clone() }
     }
 
     /// Where it leads.
@@ -221,6 +239,14 @@ impl Channel {
     }
 
     fn made(&self, context: &Context, method: MethodId, request: Cow<'_, [u8]>, repeatable: bool) -> Outcome {
+        if let Some((context, request)) = self.compression.and_then(|with| compressed(with, context, &request)) {
+            return self.make(&context, method, request.into(), repeatable);
+        }
+        self.make(context, method, request, repeatable)
+    }
+
+    #[inline]
+    fn make(&self, context: &Context, method: MethodId, request: Cow<'_, [u8]>, repeatable: bool) -> Outcome {
         match &self.kind {
             Kind::One(line) => line.call(context, method, request),
             // A handler's calls go over its own cluster's connections, where nobody else could make a second one.
@@ -255,6 +281,11 @@ impl Channel {
     }
 
     fn made_async(&self, context: &Context, method: MethodId, request: &[u8], repeatable: bool) -> CallFuture {
+        let compressed = self.compression.and_then(|with| compressed(with, context, request));
+        let (context, request): (&Context, &[u8]) = match &compressed {
+            None => (context, request),
+            Some((context, request)) => (context, request),
+        };
         CallFuture(match &self.kind {
             Kind::One(line) => Calling::One(line.call_async(context, method, request.into())),
             Kind::Several(servers) => {
@@ -288,10 +319,16 @@ impl Channel {
     /// `after`: what is to be told of the end, left there if the call can't be made.
     fn opened(
         &self,
-        context: Context,
+        mut context: Context,
         method: MethodId,
         after: &mut Option<After>,
     ) -> Result<(Outgoing, Incoming), Status> {
+        let decompression = self.decompression.on_stacks(local::is_cramped());
+        let mut compression = Encodings::NONE;
+        if let Some(encoding) = self.compression.filter(|encoding| encoding.is_built_in()) {
+            context = context.with_compressed(encoding);
+            compression = encoding.into();
+        }
         let started = crate::clock::monotonic();
         context.ask(Check::Send, started).into_result()?;
         let (line, chosen) = match &self.kind {
@@ -304,7 +341,7 @@ impl Channel {
         let (core, connection) = line.used()?;
         let (core, connection) = (Arc::clone(core), Arc::clone(connection));
         let (call, streams) = OpenCall::begin(line, Arc::clone(&core), chosen, after.take());
-        let (incoming, outgoing) = streams.halves();
+        let (incoming, outgoing) = streams.halves(StreamCoding::of_answer(decompression, compression));
         greenwave_quanta::critical(|| core.ask(Request::Open { connection, context, method, started, call, streams }));
         // As with futures.
         core.ensure_dispatcher()?;
@@ -320,10 +357,10 @@ impl Channel {
     /// `UNAVAILABLE` if no completion queue or no server can be had, `RESOURCE_EXHAUSTED` without a thread for the dispatcher.
     pub fn stream(&self) -> Result<ChannelStream, Status> {
         match &self.kind {
-            Kind::One(line) => ChannelStream::over(line.clone(), self.before.clone()),
+            Kind::One(line) => ChannelStream::over(line.clone(), self.before.clone(), self.compression),
             Kind::Several(servers) => {
                 let chosen = servers.chosen(&Context::with_deadline(Duration::from_secs(5)), None)?;
-                ChannelStream::to(Arc::clone(servers), &chosen, self.before.clone())
+                ChannelStream::to(Arc::clone(servers), &chosen, self.before.clone(), self.compression)
             }
         }
     }
@@ -347,6 +384,11 @@ impl Channel {
     }
 
     fn started_in(&self, mailbox: &Mailbox, context: &Context, method: MethodId, request: Vec<u8>) -> Suspended {
+        let compressed = self.compression.and_then(|with| compressed(with, context, &request));
+        let (context, request) = match &compressed {
+            None => (context, request),
+            Some((context, request)) => (context, request.clone()),
+        };
         let chosen = match &self.kind {
             Kind::One(line) => {
                 let cell = line.start_in(mailbox, context, method, request);
@@ -371,6 +413,13 @@ impl Channel {
         };
         cost(stage, mailbox, sent, branch, outcome)
     }
+}
+
+/// A call's context and request where the latter is compressed, if that makes it shorter.
+#[cold]
+pub(super) fn compressed(encoding: Encoding, context: &Context, request: &[u8]) -> Option<(Context, Vec<u8>)> {
+    let compressed = if local::is_cramped() { None } else { encoding.compress(request) }?;
+    Some((context.with_compressed(encoding), compressed))
 }
 
 impl std::fmt::Debug for Channel {

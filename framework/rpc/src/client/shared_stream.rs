@@ -6,6 +6,7 @@
 use super::around::{Before, Watched};
 use super::by_name::ByName;
 use super::call_queue::Completion;
+use super::channel::compressed;
 use super::completions::Completions;
 use super::core::{Connection, Core};
 use super::driven::{Receiver, Request};
@@ -17,6 +18,7 @@ use crate::status::{Check, Status};
 use crate::wire::MethodId;
 use greenwave_policy::Time;
 use greenwave_proto::Method;
+use greenwave_proto::compression::Encoding;
 use greenwave_proto::outcome::Outcome;
 use slab::Slab;
 use std::collections::VecDeque;
@@ -33,6 +35,7 @@ pub struct ChannelStream {
     way: Way,
     /// Calls, if something runs around them.
     watched: Option<Box<Watched>>,
+    compression: Option<Encoding>,
     core: Arc<Core>,
     queue: Arc<Completions>,
     /// How long a thread that waits spins first.
@@ -62,24 +65,36 @@ struct Several {
 }
 
 impl ChannelStream {
-    pub(super) fn over(line: Line, before: Option<Arc<Before>>) -> Result<Self, Status> {
+    pub(super) fn over(line: Line, before: Option<Arc<Before>>, compression: Option<Encoding>) -> Result<Self, Status> {
         let (core, connection) = line.stream().map(|(core, connection)| (Arc::clone(core), Arc::clone(connection)))?;
         let patience = connection.patience();
-        Ok(Self::new(Way::One { connection, _line: line }, core, patience, before))
+        let way = Way::One { connection, _line: line };
+        Ok(Self::new(way, core, patience, before, compression))
     }
 
     /// `chosen`: any of the servers, by which the completion queue of all is found.
-    pub(super) fn to(servers: Arc<Servers>, chosen: &Chosen, before: Option<Arc<Before>>) -> Result<Self, Status> {
+    pub(super) fn to(
+        servers: Arc<Servers>,
+        chosen: &Chosen,
+        before: Option<Arc<Before>>,
+        compression: Option<Encoding>,
+    ) -> Result<Self, Status> {
         let (core, patience) =
             chosen.line.stream().map(|(core, connection)| (Arc::clone(core), connection.patience()))?;
         let way = Way::Several(Several { servers, given: Slab::new(), by_tag: ByName::default() });
-        Ok(Self::new(way, core, patience, before))
+        Ok(Self::new(way, core, patience, before, compression))
     }
 
-    fn new(way: Way, core: Arc<Core>, patience: Option<Duration>, before: Option<Arc<Before>>) -> Self {
+    fn new(
+        way: Way,
+        core: Arc<Core>,
+        patience: Option<Duration>,
+        before: Option<Arc<Before>>,
+        compression: Option<Encoding>,
+    ) -> Self {
         let (queue, made, taken) = (Arc::default(), Vec::new(), VecDeque::new());
         let watched = before.map(|before| Box::new(Watched::new(before)));
-        Self { way, watched, core, queue, patience, made, taken, in_flight: 0 }
+        Self { way, watched, compression, core, queue, patience, made, taken, in_flight: 0 }
     }
 
     /// Makes a call that will complete under `tag`. Its budget runs from now on; it is sent with the next
@@ -108,7 +123,8 @@ impl ChannelStream {
                 Err(status) => return self.fail(tag, status),
             },
         };
-        let (context, body) = (context.clone(), request.to_vec());
+        let compressed = self.compression.and_then(|with| compressed(with, context, request));
+        let (context, body) = compressed.unwrap_or_else(|| (context.clone(), request.to_vec()));
         let to = Receiver::Stream(Arc::clone(&self.queue), token);
         self.made.push(Request::Start { connection, context, method, body, started, to });
     }

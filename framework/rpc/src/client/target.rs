@@ -101,6 +101,14 @@ impl Target {
         }
     }
 
+    /// Whether all that is there speaks gRPC.
+    pub(super) fn is_all_grpc(&self) -> bool {
+        match &self.0 {
+            Kind::Name(_) => self.is_grpc(),
+            addresses => addresses.addresses().iter().all(Address::is_grpc),
+        }
+    }
+
     /// Whether what is there speaks gRPC.
     pub fn is_grpc(&self) -> bool {
         match &self.0 {

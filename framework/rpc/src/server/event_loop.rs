@@ -32,6 +32,7 @@ use crate::local::{Mailbox, OutcomeCell, Shared};
 use crate::net::{Event, Net, PeerKey, Route};
 use crate::service::Router;
 use crate::stream::Streams;
+use crate::transcoding::Decompression;
 use crate::wire::{CallId, MethodId};
 use greenwave_grpc::GrpcSettings;
 use greenwave_policy::{Admission, Dispatch, DispatchRule, Load, Margin, Pacing, Time};
@@ -120,6 +121,8 @@ impl EventLoop {
     pub(super) fn new(role: Role, net: Net) -> Self {
         let config = &role.config;
         let quantum = config.quantum.filter(|_| is_instrumented()).map_or(Quantum::NONE, Quantum::of);
+        let mailbox = Shared::<Mailbox>::default();
+        mailbox.is_cramped.set(Decompression::is_too_much_for(config.stack.bytes()));
         let learned = || Learned::new(config.work_quantile, Margin::new(config.late_share));
         Self {
             clock: role.clock.ticking(),
@@ -137,7 +140,7 @@ impl EventLoop {
             limiters: (0..role.router.len()).map(|_| Limiter::new(config)).collect(),
             calls: Slab::new(),
             routes: HashMap::new(),
-            mailbox: Shared::default(),
+            mailbox,
             methods: std::iter::repeat_with(learned).take(role.router.len()).collect(),
             admissions: (0..role.router.len()).map(|_| Admission::new(config.admission)).collect(),
             found: None,
@@ -299,9 +302,12 @@ impl EventLoop {
                         now = self.post(now);
                     }
                 }
-                Event::Done { token, outcome } => {
+                Event::Done { token, mut outcome } => {
                     if let Some(call) = self.calls.try_remove(token) {
                         call.cell.token.set(None);
+                        if self.mailbox.is_cramped.get() {
+                            outcome.decompress();
+                        }
                         *call.cell.outcome.borrow_mut() = Some(outcome);
                         if let Some(task) = self.tasks.get_mut(call.task) {
                             task.outstanding = task.outstanding.saturating_sub(1);

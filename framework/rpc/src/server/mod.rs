@@ -88,7 +88,7 @@ impl Server {
         let inboxes: Vec<Arc<Inbox>> = plans.iter().map(|_| Arc::new(Inbox::new())).collect();
         let router = load_report::with_load_reports(router, &counters, &inboxes, &watchers);
         router.check()?;
-        let router = Arc::new(router.on_stacks(config.stack.bytes()));
+        let router = Arc::new(router.served(&config));
         let heads = plans.iter().filter(|plan| plan.is_head).count();
         let global = config.steal.filter(|_| config.workers == 0 && heads > 1);
         let global = global.map(|rule| Arc::new(GlobalQueue::new(rule, inboxes[..heads].to_vec())));

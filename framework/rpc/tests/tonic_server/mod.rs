@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use tokio::sync::{mpsc, oneshot};
+use tonic::codec::CompressionEncoding;
 use tonic::codegen::tokio_stream::Stream;
 use tonic::codegen::{Body, BoxFuture, Service, StdError, http};
 use tonic::metadata::MetadataValue;
@@ -16,9 +17,10 @@ use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status, Streaming};
 
-/// A server that runs until it is dropped.
+/// A server that runs until it is dropped. Methods whose names end in `Compressed` take and give messages in gzip.
 pub(crate) struct Tonic {
     pub(crate) socket: std::net::SocketAddr,
+    #[allow(dead_code, reason = "not all tests ask for it")]
     pub(crate) seen: Arc<Seen>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<std::thread::JoinHandle<()>>,
@@ -100,7 +102,15 @@ where
         let name = request.uri().path().rsplit('/').next().unwrap_or_default().to_owned();
         let handler = Handler(name, Arc::clone(&self.0));
         Box::pin(async move {
+            let compressed = handler.0.strip_suffix("Compressed").map(str::to_owned);
             let mut grpc = Grpc::new(AsIs).max_decoding_message_size(usize::MAX);
+            let handler = match compressed {
+                None => handler,
+                Some(name) => {
+                    grpc = grpc.accept_compressed(CompressionEncoding::Gzip).send_compressed(CompressionEncoding::Gzip);
+                    Handler(name, handler.1)
+                }
+            };
             Ok(grpc.streaming(handler, request).await)
         })
     }
@@ -151,7 +161,7 @@ impl StreamingService<Bytes> for Handler {
 
     fn call(&mut self, request: Request<Streaming<Bytes>>) -> Self::Future {
         let (name, mut served) = (self.0.clone(), Served::new(&self.1));
-        let said: Vec<String> = ["key", "grpc-timeout", "user-agent", "te"]
+        let said: Vec<String> = ["key", "grpc-timeout", "user-agent", "te", "grpc-encoding", "grpc-accept-encoding"]
             .into_iter()
             .filter_map(|name| Some(format!("{name}={}", request.metadata().get(name)?.to_str().ok()?)))
             .collect();

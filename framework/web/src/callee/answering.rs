@@ -69,7 +69,7 @@ impl WebCallee {
         else {
             return;
         };
-        let parts = style.message(message.body);
+        let parts = style.message(message);
         let before = self.unsent;
         self.put_chunk(parts);
         let chunk = self.unsent - before;

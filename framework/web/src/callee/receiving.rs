@@ -214,12 +214,8 @@ impl WebCallee {
         let Some(Exchange::Receiving { call, received, keep, bare, streams, .. }) = self.exchanges.pop_back() else {
             return;
         };
-        let Call { method, budget, metadata, coding, message, style } = *call;
-        let message = match message {
-            Message::Head(message) => Ok(message),
-            Message::Body(intake) => intake.finish(),
-        };
-        self.exchanges.push_back(match message {
+        let Call { method, budget, metadata, mut coding, message, style } = *call;
+        self.exchanges.push_back(match message.finish(&mut coding) {
             Ok(body) => {
                 let arrival = Arrival {
                     // Numbered when its turn comes.

@@ -127,7 +127,7 @@ fn a_call_arrives_and_its_answer_goes_out() {
     served.send(post("{}").as_bytes());
     let arrival = &served.calls[0];
     assert_eq!((arrival.method, &arrival.body[..]), (MethodId::of("a.A/One"), &b"{}"[..]));
-    assert_eq!(arrival.coding, Coding { format: Format::Json, safe: false });
+    assert_eq!(arrival.coding, Coding::of(Format::Json, false));
     served.callee.served_by(arrival.call, 7);
     assert_eq!(served.callee.open_calls().collect::<Vec<_>>(), [(arrival.call, Some(7))]);
     served.answer(Ok("{\"a\":1}"));
@@ -355,7 +355,7 @@ fn probes_and_pages_are_answered() {
 #[test]
 fn a_stream_of_answers_comes_in_chunks_and_its_sender_hears_what_has_left() {
     let request = post("\0\0\0\0\0").replace("application/json", "application/grpc-web");
-    let message = |body: &[u8]| StreamMessage { body: body.to_vec(), deadline: Deadline::NEVER };
+    let message = |body: &[u8]| StreamMessage::new(body.to_vec());
     let extra = |streamed| Some(Box::new(Extra { streamed, ..Extra::default() }));
     let end = "15\r\n\u{fffd}\0\0\0\u{10}grpc-status: 0\r\n\r\n0\r\n\r\n";
     let head = "HTTP/1.1 200 OK\r\ncontent-type: application/grpc-web+proto\r\ntransfer-encoding: chunked\r\n\r\n";

@@ -50,7 +50,7 @@ fn json_arrives_with_its_mark_and_the_answer_is_plain_http() {
         let arrival = pair.arrived().unwrap();
         assert_eq!((arrival.method, &arrival.body[..]), (MethodId::of("a.A/One"), &b"{}"[..]));
         assert_eq!(arrival.deadline, Deadline::at(pair.now, Budget::from_nanos(5_000_000)));
-        assert_eq!(arrival.coding, Coding { format: Format::Json, safe: false });
+        assert_eq!(arrival.coding, Coding::of(Format::Json, false));
         let metadata = arrival.metadata.clone().unwrap();
         assert_eq!(Meta::parse(&metadata).unwrap().value("x-who"), Some(&b"Ada"[..]));
         assert!(!arrival.streams && !arrival.answer_streams && pair.callee.unanswered() == 1);
@@ -89,7 +89,7 @@ fn a_get_a_probe_and_a_page_are_answered() {
     let mut pair = pair(Limits::new(), WebSettings::new().origins(["*"]));
     let mut response = ask(&mut pair, "GET", "/a.A/One?encoding=json&message=%7B%7D", &[], None);
     let arrival = pair.arrived().unwrap();
-    assert_eq!((&arrival.body[..], arrival.coding.safe), (&b"{}"[..], true));
+    assert_eq!((&arrival.body[..], arrival.coding.is_safe()), (&b"{}"[..], true));
     pair.answer(&arrival, Ok(b"{}".to_vec()));
     assert_eq!(told(&mut pair, &mut response, "content-length").1, "2");
     for (verb, expected) in [("GET", "SERVING\n"), ("HEAD", "")] {
@@ -136,7 +136,7 @@ fn a_stream_of_answers_ends_with_a_frame_of_trailers() {
     let arrival = pair.arrived().unwrap();
     assert!(arrival.answer_streams && !arrival.streams);
     for body in [&b"one"[..], b"two"] {
-        pair.callee.send(arrival.call, StreamMessage { body: body.to_vec(), deadline: Deadline::NEVER });
+        pair.callee.send(arrival.call, StreamMessage::new(body.to_vec()));
         pair.run();
     }
     let sent = |event: &CalleeEvent| matches!(event, CalleeEvent::Sent(call, _) if *call == arrival.call);

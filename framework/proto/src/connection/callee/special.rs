@@ -226,7 +226,7 @@ impl Callee {
                 if let Some(leading) = answer.extra.as_mut().and_then(|extra| extra.leading.take()) {
                     self.link.push_piece(call, Piece::Begin(leading[..].into()));
                 }
-                let message = StreamMessage { body: std::mem::take(body), deadline: Deadline::NEVER };
+                let message = StreamMessage::new(std::mem::take(body));
                 self.link.push_piece(call, Piece::Message(message));
             } else if !is_one_message || cancelled {
                 body.clear();

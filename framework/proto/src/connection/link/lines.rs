@@ -152,7 +152,7 @@ impl Line {
                 self.ending = true;
                 frame(End { call, credits: 0 }.encode(), Box::default())
             }
-            Piece::Message(StreamMessage { body, deadline }) => {
+            Piece::Message(StreamMessage { body, deadline, .. }) => {
                 let end = matches!(self.pieces.front(), Some(Piece::End));
                 if end {
                     self.pieces.pop_front();

@@ -104,7 +104,7 @@ impl Link {
                 if agreed.features.contains(Features::PROMPT_CREDITS) {
                     self.pacing.will_be_told();
                 }
-                self.peer = Some(Arc::new(Answerer { name: agreed.peer, metadata: None }));
+                self.peer = Some(Arc::new(Answerer { name: agreed.peer, metadata: None, compressed: None }));
                 self.timers.stop(Timer::Handshake);
                 if self.pings {
                     self.ping(now);

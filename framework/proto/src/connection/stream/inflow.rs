@@ -131,7 +131,7 @@ impl Inflow {
 
     fn hand_out(&mut self, assembly: Assembly, deadline: Deadline) -> StreamMessage {
         self.untaken.push_back(assembly.message_len() as u32);
-        StreamMessage { body: assembly.into_body(), deadline }
+        StreamMessage { deadline, ..StreamMessage::new(assembly.into_body()) }
     }
 
     /// It ends without a further message.

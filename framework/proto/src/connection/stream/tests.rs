@@ -142,7 +142,7 @@ impl Ends {
 }
 
 fn message(len: usize) -> StreamMessage {
-    StreamMessage { body: vec![len as u8; len], deadline: Deadline::NEVER }
+    StreamMessage::new(vec![len as u8; len])
 }
 
 fn entry(name: &str) -> Vec<u8> {
@@ -318,6 +318,7 @@ fn metadata_go_before_and_after_what_is_answered() {
         streamed: true,
         leading: leading.map(|name| entry(name).into()),
         trailing: Some(entry("after").into()),
+        compressed: None,
     };
     let mut ends = Ends::new(Limits::default());
     let call = ends.stream(0);

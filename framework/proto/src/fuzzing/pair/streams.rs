@@ -46,8 +46,8 @@ impl Way {
         let body = vec![number; bytes.one_of(&[0, 0, 1, 50, 600, 3000, 70_000])];
         let deadline = bytes.one_of(&[Deadline::NEVER, Deadline::at(greenwave_policy::Time::MAX, Budget::UNLIMITED)]);
         self.sent += Volume::one(body.len());
-        self.under_way.push_back(StreamMessage { body: body.clone(), deadline });
-        StreamMessage { body, deadline }
+        self.under_way.push_back(StreamMessage { deadline, ..StreamMessage::new(body.clone()) });
+        StreamMessage { deadline, ..StreamMessage::new(body) }
     }
 
     fn arrives(&mut self, message: &StreamMessage) {
@@ -148,7 +148,7 @@ impl Pair {
     /// What an answer has beside its message.
     pub(super) fn extra(&mut self, call: CallId, bytes: &mut Bytes<'_>) -> Option<Box<Extra>> {
         let is_stream = self.streams.values().any(|stream| stream.call == Some(call));
-        let extra = Extra { streamed: is_stream, leading: None, trailing: Some(entries(7).into()) };
+        let extra = Extra { streamed: is_stream, trailing: Some(entries(7).into()), ..Extra::default() };
         (is_stream || bytes.below(4) == 0).then(|| Box::new(extra))
     }
 

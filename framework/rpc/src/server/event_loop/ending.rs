@@ -93,11 +93,11 @@ impl EventLoop {
 
     #[cold]
     fn some_extra(&self, said: Option<Box<Aside>>, streamed: bool) -> Option<Box<Extra>> {
-        let Aside { leading, mut trailing } = said.map_or_else(Aside::default, |said| *said);
+        let Aside { leading, mut trailing, compressed } = said.map_or_else(Aside::default, |said| *said);
         if let Some(told) = &self.told {
             trailing = Some(told.beside(trailing));
         }
-        Some(Box::new(Extra { streamed, leading, trailing }))
+        Some(Box::new(Extra { streamed, leading, trailing, compressed }))
     }
 
     /// Gives back the permit of a task, if it had one, for those that wait.

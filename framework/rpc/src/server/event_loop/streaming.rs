@@ -5,7 +5,7 @@ use super::EventLoop;
 use crate::net::{News, PeerKey};
 use crate::server::inbox::StreamedCall;
 use crate::status::{Reason, Status};
-use crate::stream::{Home, Incoming, Item, Outgoing, Streams, Tail};
+use crate::stream::{Home, Incoming, Item, Outgoing, StreamCoding, Streams, Tail};
 use crate::wire::CallId;
 use greenwave_proto::connection::{Answer, Arrival, StreamMessage};
 use std::sync::Arc;
@@ -19,7 +19,10 @@ impl EventLoop {
         method: usize,
         arrival: &mut Arrival,
     ) -> Result<(Incoming, Outgoing), Status> {
-        let method = self.role.router.at(method);
+        let router = &self.role.router;
+        let compression = router.compression(method, arrival.coding.answer());
+        let coding = StreamCoding::of_request(router.decompression(), compression);
+        let method = router.at(method);
         if !method.streams() {
             let text = format!("{} takes one request and gives one answer: call it without a stream", method.name);
             return Err(Status::refused(Reason::UnknownMethod, text));
@@ -33,10 +36,10 @@ impl EventLoop {
         let streams = Streams::new(&home);
         if !arrival.streams {
             let (body, deadline) = (std::mem::take(&mut arrival.body), arrival.deadline);
-            streams.inbound.push(StreamMessage { body, deadline });
+            streams.inbound.push(StreamMessage { body, deadline, compressed: arrival.coding.request() });
             streams.inbound.end(Ok(Tail::default()));
         }
-        let halves = streams.halves();
+        let halves = streams.halves(coding);
         self.streams.insert((peer, arrival.call), streams);
         Ok(halves)
     }

@@ -1,0 +1,58 @@
+//! What is done to the messages of a stream on their way to whoever takes them, and from whoever sends them.
+
+use crate::context::Context;
+use crate::status::Status;
+use crate::transcoding::Decompression;
+use greenwave_proto::compression::{Encoding, Encodings, Undecodable};
+use greenwave_proto::connection::StreamMessage;
+
+/// How a stream's messages are compressed and decompressed, in the time of whoever sends and takes them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StreamCoding {
+    decompression: Decompression,
+    /// Of what fails to be decompressed.
+    failure: fn(Undecodable) -> Status,
+    /// What those that are sent are compressed with.
+    compression: Encodings,
+    /// Whether their sender's context has a say in that: it is that of the request that they answer.
+    asks_context: bool,
+}
+
+impl StreamCoding {
+    /// Of a request that comes in, whose answer may be compressed with these.
+    pub(crate) fn of_request(decompression: Decompression, compression: Encodings) -> Self {
+        Self { decompression, failure: Undecodable::of_request, compression, asks_context: true }
+    }
+
+    /// Of an answer that comes in, whose request is compressed so.
+    pub(crate) fn of_answer(decompression: Decompression, compression: Encodings) -> Self {
+        Self { decompression, failure: Undecodable::of_answer, compression, asks_context: false }
+    }
+
+    /// What a message is.
+    #[inline]
+    pub(super) fn read(&self, message: StreamMessage) -> Result<(Vec<u8>, Option<Encoding>), Status> {
+        match message.compressed {
+            None => Ok((message.body, None)),
+            Some(encoding) => self.decompress(encoding, &message.body).map(|body| (body, Some(encoding))),
+        }
+    }
+
+    #[cold]
+    fn decompress(&self, encoding: Encoding, body: &[u8]) -> Result<Vec<u8>, Status> {
+        self.decompression.read(encoding, body, self.failure)
+    }
+
+    /// What is sent of a message; `context`: its sender's, if there is one.
+    #[inline]
+    pub(super) fn write(&self, body: Vec<u8>, context: Option<&Context>) -> StreamMessage {
+        if self.compression.is_empty() { StreamMessage::new(body) } else { self.compress(body, context) }
+    }
+
+    #[cold]
+    fn compress(&self, mut body: Vec<u8>, context: Option<&Context>) -> StreamMessage {
+        let wanted = context.filter(|_| self.asks_context).is_none_or(Context::compresses);
+        let compressed = if wanted { self.decompression.write(self.compression, &mut body) } else { None };
+        StreamMessage { compressed, ..StreamMessage::new(body) }
+    }
+}
