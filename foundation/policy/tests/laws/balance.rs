@@ -206,12 +206,12 @@ fn a_server_that_has_never_answered_gets_one_call_while_others_can() {
 }
 
 proptest! {
-    /// The slower of two servers gets fewer calls, by the factor or more.
+    /// The slower of two servers gets fewer calls, by half of the factor or more.
     #[test]
     fn a_slower_server_gets_fewer_calls(factor in 2..50_u32, seed: u64, every in 800..3000_u64) {
         let models = [GOOD, Model::Serves(MS * factor)];
         let given = Fleet::new(BalanceRule::ExpectedWait, &models, seed).run(5000, Duration::from_micros(every)).given;
-        prop_assert!(given[1] < given[0] / factor as usize * 2, "{given:?}");
+        prop_assert!(given[1] <= given[0] / factor as usize * 2, "{given:?}");
     }
 
     /// However slow it was, it is tried again, though nobody probes it.
