@@ -75,7 +75,3 @@ pub(crate) fn calls_of(servers: &[ServerHandle]) -> Vec<u64> {
 pub(crate) fn nobody() -> Address {
     serve(echo(Duration::ZERO)).addresses()[0].clone()
 }
-
-pub(crate) fn grpc_connections_of(servers: &[ServerHandle]) -> u64 {
-    servers.iter().map(|server| server.counters().grpc_connections).sum()
-}
