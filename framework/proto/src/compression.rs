@@ -120,8 +120,8 @@ impl Encoding {
     }
 
     #[cfg(any(feature = "compression", feature = "zstd"))]
-    fn corrupt(self, why: impl ToString) -> Undecodable {
-        Undecodable::Corrupt(self, why.to_string())
+    fn corrupt(self, why: impl Into<String>) -> Undecodable {
+        Undecodable::Corrupt(self, why.into())
     }
 }
 

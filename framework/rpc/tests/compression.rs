@@ -352,7 +352,7 @@ proptest! {
     ) {
         let (_server, socket) = serve(Limits::new().message_bytes(MOST).assembly_bytes(MOST));
         let mut http = Http::connect(socket);
-        let message: Vec<u8> = (0..3000_u32).map(|at| (at * at >> 8) as u8).collect();
+        let message: Vec<u8> = (0..3000_u32).map(|at| ((at * at) >> 8) as u8).collect();
         for encoding in encodings() {
             let mut packed = encoding_of(encoding, &message);
             for (at, flip) in &flips {

@@ -33,12 +33,12 @@ pub(super) fn decompress(compressed: &[u8], most: usize) -> Result<Vec<u8>, Unde
     }
     let mut message = vec![0; length];
     let mut decoder = GzDecoder::new(compressed);
-    decoder.read_exact(&mut message).map_err(|error| Encoding::Gzip.corrupt(error))?;
+    decoder.read_exact(&mut message).map_err(|error| Encoding::Gzip.corrupt(error.to_string()))?;
     // By this its checksum is compared too.
     match decoder.read(&mut [0]) {
         Ok(0) if decoder.get_ref().is_empty() => Ok(message),
         Ok(0) => Err(corrupt("there is something behind its end")),
         Ok(_) => Err(corrupt("it is longer than it says")),
-        Err(error) => Err(Encoding::Gzip.corrupt(error)),
+        Err(error) => Err(Encoding::Gzip.corrupt(error.to_string())),
     }
 }
