@@ -69,7 +69,10 @@ fn failed(failure: &Failure) -> String {
 }
 
 fn check<T: PartialEq + std::fmt::Debug>(found: T, wanted: T) -> Tried {
-    if found == wanted { Ok(()) } else { Err(format!("{found:?} is not {wanted:?}")) }
+    match (found, wanted) {
+        (found, wanted) if found == wanted => Ok(()),
+        (found, wanted) => Err(format!("{found:?} is not {wanted:?}")),
+    }
 }
 
 fn refused<T>(result: Result<T, Status>, code: Code) -> Result<Status, String> {
@@ -111,7 +114,7 @@ impl Calling<'_> {
     fn tried(&self, feature: &str) -> Tried {
         match feature {
             "empty_unary" => self.empty(),
-            "large_unary" => self.sized(&self.client, 314_159, large()),
+            "large_unary" => self.sized(&self.client, 314_159, &large()),
             "client_streaming" => self.client_streaming(),
             "server_streaming" => self.server_streaming(),
             "ping_pong" => self.ping_pong(),
@@ -146,13 +149,13 @@ impl Calling<'_> {
         check(answer.into_inner(), Empty {})
     }
 
-    fn sized(&self, client: &TestServiceClient, size: i32, request: SimpleRequest) -> Tried {
-        let answer = client.unary_call(&soon(), &request).map_err(|it| failed(&it))?;
+    fn sized(&self, client: &TestServiceClient, size: i32, request: &SimpleRequest) -> Tried {
+        let answer = client.unary_call(&soon(), request).map_err(|it| failed(&it))?;
         check(length(answer.into_inner().payload), size)
     }
 
     fn small(&self, client: &TestServiceClient, size: i32) -> Tried {
-        self.sized(client, size, SimpleRequest { response_size: size, ..SimpleRequest::default() })
+        self.sized(client, size, &SimpleRequest { response_size: size, ..SimpleRequest::default() })
     }
 
     fn client_streaming(&self) -> Tried {

@@ -5,8 +5,8 @@ use anyhow::Result;
 use crate::step::{Steps, asks_for_help, cargo, say};
 
 const HELP: &str = "\
-Runs clients of gRPC against a Greenwave server, feature by feature, prints a table and writes target/bench/interop.json.
-Clients are found on the path, or installed into target/interop from their public registries; what can't be had is told
+Runs clients of gRPC against a Greenwave server, and Greenwave's client against servers of gRPC, without TLS and with it,
+feature by feature; prints tables and writes target/bench/interop.json. Both are found on the path, or installed into target/interop from their public registries; what can't be had is told
 with what to do about it. It fails when something fails that isn't known to.
 
 Usage: cargo xtask interop [run] [--client NAME] [--feature NAME] [--offline]
@@ -16,7 +16,9 @@ Usage: cargo xtask interop [run] [--client NAME] [--feature NAME] [--offline]
   document           writes the tables of docs/interop.md anew, of docs/results/interop.json
   serve              serves the test services until standard input ends
 
-  --client NAME      grpc-go, grpcio, tonic, grpc-js, dubbo, grpcurl, ghz, curl, chromium, h2spec; repeatable
+  --client NAME      grpc-go, grpcio, tonic, grpc-js, dubbo, grpcurl, ghz, curl, chromium, h2spec, grpc-go-tls,
+                     grpcio-tls, grpcurl-tls, curl-tls; our client: to-grpc-go, to-grpcio, to-tonic, to-grpc-go-tls,
+                     to-grpcio-tls, and at our server greenwave, greenwave-tls; repeatable
   --feature NAME     this feature alone; repeatable
   --offline          installs nothing";
 

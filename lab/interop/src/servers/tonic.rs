@@ -47,7 +47,7 @@ fn start() -> anyhow::Result<Running> {
             let incoming = match listener {
                 Ok((socket, listener)) => {
                     let _nobody_waits = tell.send(Ok(socket));
-                    TcpIncoming::from(listener)
+                    TcpIncoming::from(listener).with_nodelay(Some(true))
                 }
                 Err(error) => return drop(tell.send(Err(error))),
             };
