@@ -58,8 +58,8 @@ impl LoadReport {
         bounded(each.as_secs_f64() * used / (1.0 - used) * (utilization / Self::FULL).max(1.0))
     }
 
-    /// What an answer says of its server, with this report beside it. `told`: what the server said of where the time of this call went, which took
-    /// `total`; without that, what the report has as waiting is taken out of the whole.
+    /// What an answer says of its server, with this report beside it. `told`: what the server said of where the time of this
+    /// call went, which took `total`; without that, what the report has as waiting is taken out of the whole.
     #[must_use]
     pub fn sample(&self, told: Option<Sample>, total: Duration) -> Sample {
         let (wait, each) = (self.wait(), self.each());

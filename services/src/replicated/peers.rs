@@ -15,7 +15,8 @@ pub struct Peers(BTreeMap<u64, Place>);
 pub enum PeersError {
     /// Not a number and an address, or a host's name with a port.
     #[error(
-        "`{0}` is no replica; allowed: a number from 1 on and an address, such as 1=tcp://127.0.0.1:7401 or 1=tcp://kv-1.example:7400"
+        "`{0}` is no replica; allowed: a number from 1 on and an address, such as 1=tcp://127.0.0.1:7401 or \
+         1=tcp://kv-1.example:7400"
     )]
     Form(String),
     /// A number twice.

@@ -32,8 +32,8 @@ use std::time::Duration;
 /// A way to one server, or to several that can answer the same calls. Cheap to clone; clones share the connections.
 ///
 /// A channel to a name or to several addresses gives each call to one of its servers, by what their answers say of how
-/// long one takes, leaves out for a while who fails, and makes calls again that certainly never ran: `docs/names.md`. A channel to
-/// one address makes calls again if its [`retries`](ChannelConfig::retries) are set.
+/// long one takes, leaves out for a while who fails, and makes calls again that certainly never ran: `docs/names.md`. A
+/// channel to one address makes calls again if its [`retries`](ChannelConfig::retries) are set.
 #[derive(Clone)]
 pub struct Channel {
     kind: Kind,
@@ -210,7 +210,8 @@ impl Channel {
     }
 
     /// The same for a method that may run twice for one call: its `.proto` says `option idempotency_level`. Where calls are
-    /// made again, so are those that were lost, and where there are several servers one that takes long may be made to another one too.
+    /// made again, so are those that were lost, and where there are several servers one that takes long may be made to
+    /// another one too.
     ///
     /// # Errors
     /// Anything but an answer in time.

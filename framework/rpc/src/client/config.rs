@@ -141,8 +141,8 @@ impl ChannelConfig {
         self
     }
 
-    /// Has servers believed whose certificate is for this name, in place of the one that the settings of TLS have. Without TLS there
-    /// is nothing to believe.
+    /// Has servers believed whose certificate is for this name, in place of the one that the settings of TLS have. Without
+    /// TLS there is nothing to believe.
     ///
     /// # Errors
     /// It is no name of a host.
@@ -223,9 +223,9 @@ impl ChannelConfig {
         self
     }
 
-    /// When a call that failed is made again; `None`, the default: as [`RetryConfig::default`] has it where the channel leads to a
-    /// name or to several servers, and never where it leads to one address. Calls of a channel to one address that may be
-    /// made again cost as much as those of a channel to several.
+    /// When a call that failed is made again; `None`, the default: as [`RetryConfig::default`] has it where the channel
+    /// leads to a name or to several servers, and never where it leads to one address. Calls to one address that may be
+    /// made again cost as much as those to several.
     #[must_use]
     pub fn retries(mut self, retries: impl Into<Option<RetryConfig>>) -> Self {
         self.retries = retries.into();

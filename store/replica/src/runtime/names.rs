@@ -42,7 +42,8 @@ impl Lookup {
         Self { find: Arc::new(find), every: EVERY, pause: PAUSE }
     }
 
-    /// How often a name is looked up, by default every 30 s, and how soon again when its host can't be reached, by default after 1 s.
+    /// How often a name is looked up, by default every 30 s, and how soon again when its host can't be reached, by default
+    /// after 1 s.
     #[must_use]
     pub fn intervals(self, every: Duration, pause: Duration) -> Self {
         Self { every: every.max(pause), pause, ..self }
