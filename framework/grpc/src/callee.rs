@@ -73,6 +73,8 @@ pub struct GrpcCallee {
     /// The slot of each stream, by the small number that HTTP/2 has for it.
     of_stream: Vec<u16>,
     receiving: usize,
+    /// Of those, the ones that began with what is being read and have a deadline. Empty between two reads.
+    fresh: Vec<u16>,
     open: usize,
     /// Bytes announced by messages that are being received, and metadata of those that are.
     assembling: usize,
@@ -200,6 +202,7 @@ impl GrpcCallee {
             free: Vec::new(),
             of_stream: Vec::new(),
             receiving: 0,
+            fresh: Vec::new(),
             open: 0,
             assembling: 0,
             held: 0,

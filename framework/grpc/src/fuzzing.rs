@@ -11,7 +11,7 @@ use greenwave_proto::connection::{
 use greenwave_proto::limits::Limits;
 use greenwave_proto::receipt::Receipt;
 use greenwave_proto::status::{Code, Status};
-use greenwave_proto::wire::MethodId;
+use greenwave_proto::wire::{CallId, MethodId};
 use greenwave_proto::{Method, MethodNames};
 use greenwave_web::WebSettings;
 use std::collections::BTreeMap;
@@ -101,6 +101,7 @@ pub fn callee(steps: &[u8]) {
     }));
     callee.set_web(WebSettings::new().json_bytes(60));
     let mut calls: Vec<Arrival> = Vec::new();
+    let mut announced: Vec<CallId> = Vec::new();
     let mut input = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
     input.extend(frame(4, 0, 0, &[]));
     while !steps.0.is_empty() {
@@ -173,6 +174,12 @@ pub fn callee(steps: &[u8]) {
                     .collect();
                 input.extend(frame(0, steps.byte() & 1, stream, &all));
             }
+            12 if !announced.is_empty() => {
+                let call = announced.swap_remove(usize::from(steps.byte()) % announced.len());
+                let was_open = calls.iter().any(|arrival| arrival.call == call);
+                let refused = callee.refuse_announced(call, &Status::new(Code::DeadlineExceeded, ""));
+                assert!(!(was_open && refused), "it is there");
+            }
             _ if steps.byte() == 0 => callee.go_away(),
             _ => {}
         }
@@ -190,6 +197,7 @@ pub fn callee(steps: &[u8]) {
             CalleeEvent::Sent(call, volume) => {
                 assert!(volume.cost() > 0 && calls.iter().any(|arrival| arrival.call == call), "it isn't open");
             }
+            CalleeEvent::Announced { call, .. } => announced.push(call),
             CalleeEvent::Refused | CalleeEvent::Withdrawn => {}
         };
         let cut = usize::from(steps.byte()) * 2;

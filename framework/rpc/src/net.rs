@@ -24,12 +24,13 @@ mod tests;
 use crate::clock::Clock;
 use crate::config::Limits;
 use crate::counters::Counters;
-use crate::wire::CallId;
+use crate::status::Status;
+use crate::wire::{CallId, MethodId};
 pub(crate) use calling::CallingEnd;
 use dialer::Dialer;
 use endpoint::Endpoint;
 use ends::{End, Ends, Peer};
-use greenwave_policy::Time;
+use greenwave_policy::{Deadline, Time};
 use greenwave_proto::connection::{Answer, Arrival, Finished, Link, StreamEvent, StreamMessage, Volume};
 use greenwave_proto::outcome::Outcome;
 use greenwave_verbs::{
@@ -54,6 +55,8 @@ pub(crate) struct PeerKey {
 pub(crate) enum Event {
     /// A call came in.
     Call(PeerKey, Arrival),
+    /// Of a call its headers came in, and its request is still to come.
+    Announced(PeerKey, CallId, MethodId, Deadline),
     /// The caller of an open call no longer wants the answer; it is to be answered all the same.
     Cancelled(PeerKey, CallId, Option<usize>),
     /// Something came for an open call that streams.
@@ -236,6 +239,18 @@ impl Net {
             _ => return,
         }
         self.ends.mark(key.index);
+    }
+
+    /// Refuses a call that was announced, unless its request came since. Whether it did.
+    pub(crate) fn refuse_announced(&mut self, key: PeerKey, call: CallId, status: &Status) -> bool {
+        let refused = match self.ends.peer(key).map(|peer| &mut peer.end) {
+            Some(End::Plain(callee)) => callee.refuse_announced(call, status),
+            _ => false,
+        };
+        if refused {
+            self.ends.mark(key.index);
+        }
+        refused
     }
 
     /// Sends a message of the answer to a call that streams.

@@ -272,6 +272,59 @@ fn nonsense_ends_its_connection_and_harms_no_other() {
 }
 
 /// Calls a method that streams with these messages.
+/// What can't be in time is refused when its headers are there, though nothing of its request ever comes.
+#[test]
+fn what_takes_too_long_is_refused_before_its_request_is_there() {
+    let took = Duration::from_millis(20);
+    let router = Router::new().method("test.Long/Work", move |_, request, reply| {
+        let began = std::time::Instant::now();
+        while began.elapsed() < took {
+            std::hint::black_box(request);
+        }
+        reply.extend_from_slice(request);
+        Ok(())
+    });
+    let server = serve(router, ServerConfig::default());
+    on_a_runtime(async {
+        let client = connect(&server).await;
+        for _ in 0..20 {
+            call(&client, "/test.Long/Work", Request::new(Bytes::from_static(b"learn"))).await.unwrap();
+        }
+    });
+    let Address::Tcp(address) = server.addresses()[0] else { panic!("it listens at a socket") };
+    let mut socket = TcpStream::connect(address).unwrap();
+    let headers = [
+        (":method", "POST"),
+        (":scheme", "http"),
+        (":path", "/test.Long/Work"),
+        (":authority", "here"),
+        ("content-type", "application/grpc"),
+        ("te", "trailers"),
+        ("grpc-timeout", "10m"),
+    ];
+    // Literals without an index (RFC 7541, 6.2.2).
+    let block: Vec<u8> = headers
+        .iter()
+        .flat_map(|(name, value)| {
+            [&[0, name.len() as u8], name.as_bytes(), &[value.len() as u8], value.as_bytes()].concat()
+        })
+        .collect();
+    let frame = |kind: u8, flags: u8, stream: u8, body: &[u8]| {
+        [&[0, 0, body.len() as u8, kind, flags, 0, 0, 0, stream], body].concat()
+    };
+    let said = [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(), frame(4, 0, 0, &[]), frame(1, 4, 1, &block)].concat();
+    socket.write_all(&said).unwrap();
+    let (mut heard, mut piece) = (Vec::new(), [0; 4096]);
+    let refused = b"grpc-status\x014";
+    while !heard.windows(refused.len()).any(|window| window == refused) {
+        let len = socket.read(&mut piece).unwrap();
+        assert!(len > 0, "the connection goes on");
+        heard.extend_from_slice(&piece[..len]);
+    }
+    let counters = server.counters();
+    assert_eq!((counters.calls, counters.infeasible + counters.expired_on_arrival), (21, 1));
+}
+
 async fn stream(
     client: &Client,
     method: &'static str,

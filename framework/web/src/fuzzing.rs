@@ -117,7 +117,7 @@ pub fn callee(steps: &[u8]) {
                 assert!(arrival.body.len() <= 100 && calls.is_empty(), "two calls, or too long a request");
                 calls.push(arrival);
             }
-            CalleeEvent::Refused | CalleeEvent::Sent(..) => {}
+            CalleeEvent::Refused | CalleeEvent::Announced { .. } | CalleeEvent::Sent(..) => {}
             _ => panic!("it doesn't happen here"),
         };
         let cut = usize::from(steps.byte()) * 2;

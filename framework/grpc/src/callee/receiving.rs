@@ -82,6 +82,7 @@ impl GrpcCallee {
                 }
             }
         }
+        self.announce(reading);
         self.set_timers(reading.now, any);
         rest
     }
@@ -136,7 +137,7 @@ impl GrpcCallee {
             return self.refuse(reading, stream, &too_much(self.assembling + announced, most));
         }
         let Some(slot) = self.take_slot_or_refuse(reading, stream) else { return };
-        let streams = call.streams;
+        let (streams, may_be_late) = (call.streams, call.budget != Budget::UNLIMITED);
         let there = &mut self.slots[usize::from(slot)];
         there.stream = stream;
         (there.received, there.progressed) = (reading.now, reading.now);
@@ -160,8 +161,40 @@ impl GrpcCallee {
         if end {
             self.arrive_whole(reading, slot);
         } else {
+            if may_be_late {
+                self.fresh.push(slot);
+            }
             self.expect_more(reading.now);
         }
+    }
+
+    /// Tells of the calls whose headers came, and whose requests didn't come with them.
+    #[inline]
+    fn announce(&mut self, reading: &mut Reading<'_>) {
+        if self.receiving > 0 {
+            for slot in &self.fresh {
+                let there = &self.slots[usize::from(*slot)];
+                if there.phase == Phase::Receiving && there.web.is_none() {
+                    let call = call_in(*slot, there.generation);
+                    let deadline = Deadline::at(there.received, there.budget);
+                    (reading.sink)(CalleeEvent::Announced { call, method: there.method, deadline });
+                }
+            }
+        }
+        self.fresh.clear();
+    }
+
+    /// Refuses a call that was [announced](CalleeEvent::Announced), unless it was answered or is there since. What is still to
+    /// come of its request is not taken. Whether it did.
+    pub fn refuse_announced(&mut self, call: CallId, status: &Status) -> bool {
+        let slot = call.slot();
+        let waits = |there: &&mut Slot| there.generation == call.generation() && there.phase == Phase::Receiving;
+        let Some(there) = self.slots.get_mut(usize::from(slot)).filter(waits) else { return false };
+        there.incoming.clear();
+        let stream = there.stream;
+        self.free_slot(slot);
+        self.usual.fail(&mut self.http, stream, status, &Pairs::default());
+        true
     }
 
     #[inline]

@@ -688,6 +688,36 @@ fn a_stream_that_is_cut_off_within_a_message_is_told_so_and_its_handler_too() {
     assert_eq!((pair.callee.unanswered(), pair.callee.assembling), (0, 0));
 }
 
+/// Of a call with a deadline its headers are told of if its request doesn't come along, so that it may be refused at once.
+#[test]
+fn a_call_may_be_refused_when_its_headers_are_there() {
+    let mut pair = Pair::new(Limits::new());
+    let _whole = pair.call(&[("grpc-timeout", "1S")], b"one");
+    assert!(matches!(pair.events[..], [CalleeEvent::Arrived(_)]), "its request came along");
+    let arrival = pair.arrived().unwrap();
+    assert!(!pair.callee.refuse_announced(arrival.call, &Status::new(Code::DeadlineExceeded, "")), "it is there");
+    let (_unlimited, _rest) = pair.open(&[]);
+    pair.run();
+    assert!(pair.events.is_empty(), "it can't be late");
+    let (mut response, mut rest) = pair.open(&[("grpc-timeout", "1S")]);
+    pair.run();
+    let [CalleeEvent::Announced { call, method, deadline }] = pair.events[..] else { panic!("it is told of") };
+    assert_eq!((method, deadline.expires()), (arrival.method, Some(Time::ZERO + Duration::from_secs(1))));
+    assert!(pair.callee.refuse_announced(call, &Status::new(Code::DeadlineExceeded, "it takes longer")));
+    assert!(!pair.callee.refuse_announced(call, &Status::new(Code::DeadlineExceeded, "again")));
+    pair.run();
+    assert_eq!(pair.failed_with(&mut response), "4");
+    // What was under way harms nothing.
+    let _ = rest.send_data(framed(b"two"), true);
+    pair.run();
+    pair.events.clear();
+    let mut response = pair.call(&[], b"three");
+    let arrival = pair.arrived().unwrap();
+    pair.answer(&arrival, Ok(b"four".to_vec()));
+    pair.run();
+    assert!(matches!(poll(&mut response), Poll::Ready(Ok(_))));
+}
+
 /// A peer that takes its time with a stream harms nobody, and is not closed on as long as whoever sends is told.
 #[test]
 fn who_reads_a_stream_slowly_is_waited_for() {

@@ -101,6 +101,16 @@ impl Receiving {
 pub enum CalleeEvent {
     /// A call is there, whole.
     Arrived(Arrival),
+    /// Of a call its headers are there, and its request is still to come: it may be refused before that. Greenwave's own
+    /// callers don't have it said.
+    Announced {
+        /// Its number.
+        call: CallId,
+        /// The method that is called.
+        method: MethodId,
+        /// When the answer is expected.
+        deadline: Deadline,
+    },
     /// The caller of an open call no longer wants the answer; with the task that serves it.
     Cancelled(CallId, Option<usize>),
     /// A message of a call whose request is a stream.

@@ -357,7 +357,7 @@ impl Ends {
         };
         match received {
             Ok(()) => {
-                if link.has_output() && !*dirty {
+                if !*dirty && link.has_output() {
                     *dirty = true;
                     self.dirty.push(index);
                 }
@@ -409,6 +409,9 @@ fn tell_all(key: PeerKey, callee: &mut Callee, events: &mut Vec<Event>, counters
 pub(super) fn tell(key: PeerKey, event: Option<CalleeEvent>, events: &mut Vec<Event>, counters: &Counters) {
     match event {
         Some(CalleeEvent::Arrived(arrival)) => events.push(Event::Call(key, arrival)),
+        Some(CalleeEvent::Announced { call, method, deadline }) => {
+            events.push(Event::Announced(key, call, method, deadline));
+        }
         Some(CalleeEvent::Cancelled(call, task)) => events.push(Event::Cancelled(key, call, task)),
         Some(CalleeEvent::Message(call, message)) => events.push(Event::Streamed(key, call, News::Message(message))),
         Some(CalleeEvent::Ended(call)) => events.push(Event::Streamed(key, call, News::Ended)),

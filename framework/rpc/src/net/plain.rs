@@ -5,13 +5,12 @@ use super::ends::{End, Ends, Fate, Peer, tell};
 use super::grpc::dismiss_caller;
 use super::{ConnectionConfig, Event, Net, PeerKey};
 use crate::config::ServerConfig;
-use crate::status::Reason;
+use crate::status::{Reason, Status};
 use crate::wire::CallId;
 use greenwave_grpc::{GrpcCallee, PREFACE};
 use greenwave_policy::Time;
 use greenwave_proto::PlainTransport;
-use greenwave_proto::connection::Volume;
-use greenwave_proto::connection::{Answer, CalleeEvent, StreamMessage};
+use greenwave_proto::connection::{Answer, CalleeEvent, StreamMessage, Volume};
 use greenwave_verbs::{Close, EndpointId, VerbsError};
 use greenwave_web::{PREFACES, WebCallee};
 use std::sync::Arc;
@@ -121,6 +120,11 @@ impl PlainCallee {
 
     pub(super) fn answer(&mut self, answer: Answer) {
         either!(self, callee => callee.answer(answer));
+    }
+
+    /// Of a call of gRPC's; others are not announced.
+    pub(super) fn refuse_announced(&mut self, call: CallId, status: &Status) -> bool {
+        if let Self::Grpc(callee) = self { callee.refuse_announced(call, status) } else { false }
     }
 
     pub(super) fn send(&mut self, call: CallId, message: StreamMessage) {

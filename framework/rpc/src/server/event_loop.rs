@@ -315,6 +315,7 @@ impl EventLoop {
                         self.completed(now, call.task);
                     }
                 }
+                Event::Announced(peer, call, method, deadline) => self.announced(now, peer, call, method, deadline),
                 Event::Cancelled(peer, call, task) => self.cancel(now, peer, call, task),
                 Event::Streamed(peer, call, news) => self.streamed(peer, call, news),
                 Event::Accepted(endpoint) => self.hand_out(endpoint),

@@ -9,8 +9,8 @@ use crate::server::inbox::{Job, Message, ReplyGuard};
 use crate::server::task::{Admitted, Handler};
 use crate::status::{Check, Reason, Status};
 use crate::stream::{Incoming, Outgoing};
-use crate::wire::MethodId;
-use greenwave_policy::{Refusal, Time, Urgency, Verdict};
+use crate::wire::{CallId, MethodId};
+use greenwave_policy::{Deadline, Refusal, Time, Urgency, Verdict};
 use greenwave_proto::connection::{Answer, Arrival};
 use greenwave_proto::context::{Metadata, Parts};
 use greenwave_proto::{Gate, Ruling};
@@ -80,6 +80,34 @@ impl EventLoop {
             return self.take_in_streams(now, peer, arrival, judged);
         }
         self.take_in(now, peer, arrival, judged, None);
+    }
+
+    /// Of a call its headers are there. If it can't be in time, its request need not come. Whatever else may be said against it
+    /// is said once that is there, and so is what it counts for.
+    #[cold]
+    pub(super) fn announced(&mut self, now: Time, peer: PeerKey, call: CallId, method: MethodId, deadline: Deadline) {
+        let Some(method) = self.find(method).filter(|_| self.role.config.refuses()) else { return };
+        let (budget, needed) = (deadline.budget(now), self.methods[method].needed());
+        let gate = Gate::new(deadline, true);
+        let expired = gate.ask(Check::Enqueue, now, false);
+        let ruling = if expired == Ruling::Pass {
+            let mut admission = self.admissions[method].clone();
+            match admission.decide(now, budget, needed, 0) {
+                Verdict::Admit => return,
+                Verdict::Refuse(refusal) => {
+                    self.admissions[method] = admission;
+                    (gate.judge(Check::Enqueue, &refusal), refusal)
+                }
+            }
+        } else {
+            (expired, Refusal::Expired { late: budget.late() })
+        };
+        if let (ruling, refusal) = ruling
+            && let Some(status) = self.heed(ruling, || refusal, &mut false)
+            && self.net.refuse_announced(peer, call, &status)
+        {
+            self.role.counters.calls.add(1);
+        }
     }
 
     /// Takes in a call that was let in and whose method streams.
