@@ -1,9 +1,10 @@
 //! Greenwave's protocol, and nothing that moves bytes: no I/O, no clock, no threads.
 //!
 //! What a frame says is in [`wire`]; what a call tells of itself when it is over in [`status`], [`receipt`] and
-//! [`outcome`]. The two ends of a connection are [`connection::Caller`] and [`connection::Callee`]: they are given the
-//! chunks that arrive, the time, and a [`Transport`] to post chunks to, and say what happened and when they want to be
-//! asked again. Whether a call goes on is the [`gate`]'s to say, at both ends. Whoever owns the sockets and the clock drives them: `greenwave-rpc` does, a fuzz target does, and a
+//! [`outcome`]; how messages are compressed that come by gRPC and HTTP in [`compression`]. The two ends of a connection are
+//! [`connection::Caller`] and [`connection::Callee`]: they are given the chunks that arrive, the time, and a [`Transport`] to
+//! post chunks to, and say what happened and when they want to be asked again. Whether a call goes on is the [`gate`]'s to
+//! say, at both ends. Whoever owns the sockets and the clock drives them: `greenwave-rpc` does, a fuzz target does, and a
 //! simulation can.
 
 #![forbid(unsafe_code)]

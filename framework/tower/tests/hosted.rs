@@ -4,7 +4,9 @@
 mod words;
 
 use bytes::Bytes;
-use greenwave_rpc::{CALLED, Channel, ChannelConfig, MethodId, Router, Server, ServerConfig, ServerHandle};
+use greenwave_rpc::{
+    CALLED, Channel, ChannelConfig, Encoding, Method, MethodId, Router, Server, ServerConfig, ServerHandle,
+};
 use greenwave_tower::{Context, host};
 use std::sync::Mutex;
 use std::time::Duration;
@@ -171,6 +173,26 @@ fn a_unary_method_is_served_with_metadata_both_ways() {
         assert_eq!((seen("seen").as_deref(), &response.get_ref()[..]), (Some("ada"), &b"text"[..]));
         let key = response.metadata().get_bin("seen-bin").unwrap().to_bytes().unwrap();
         assert_eq!(&key[..], [0, 255, 7]);
+    });
+}
+
+#[test]
+fn services_see_nothing_of_what_is_compressed() {
+    on_a_runtime(async {
+        let it = hosting(ServerConfig::default(), |service| named(service).compress());
+        let address = it.server.addresses()[0].to_string().replace("tcp://", "grpc://");
+        let channel = Channel::new(address.parse().unwrap(), ChannelConfig::default()).unwrap();
+        let (context, text) = (greenwave_rpc::Context::with_deadline(MINUTE), b"text ".repeat(1000));
+        for channel in [channel.compress(Encoding::Gzip), channel] {
+            let reply = channel.call_async(&context, Method::named("example.Words/Count"), &text).await.unwrap();
+            assert!(reply.body[..] == text);
+            let (mut outgoing, mut incoming) = channel.open(&context, Method::named("example.Words/Shout")).unwrap();
+            for _ in 0..3 {
+                outgoing.send_async(text.clone()).await.unwrap();
+                assert!(incoming.message().await.unwrap().unwrap() == text.to_ascii_uppercase());
+                assert!(incoming.was_compressed());
+            }
+        }
     });
 }
 
