@@ -12,7 +12,7 @@ use super::target::{Kind as TargetKind, Target};
 use super::under_way::{CallFuture, Calling, Suspended, Watched};
 use crate::context::Context;
 use crate::local::{self, Mailbox};
-use crate::net::number;
+use crate::net::{method_names, number};
 use crate::receipt::StageReceipt;
 use crate::status::{Check, Status};
 use crate::stream::{Incoming, Outgoing};
@@ -69,6 +69,10 @@ impl Channel {
         let resolves = cfg!(feature = "resolver") || !matches!(target.kind(), TargetKind::Name(_));
         let allowed = "an address or several: this was built without the cargo feature `resolver`";
         ConfigError::unless(resolves, "target", &target, allowed)?;
+        if target.is_grpc() {
+            // Names of methods are kept from now on: a name's servers are known only once the first call has said its own.
+            method_names();
+        }
         let kind = match target.address() {
             Some(address) => {
                 config.check(address)?;
