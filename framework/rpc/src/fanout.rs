@@ -5,7 +5,8 @@
 //! a complete one too late. A branch that takes longer than most may be sent once more to a replica, within a ratio and
 //! only if an answer can still be in time.
 
-use crate::client::channel::{CallFuture, Channel, Suspended};
+use crate::client::channel::Channel;
+use crate::client::under_way::{CallFuture, Suspended};
 use crate::clock::monotonic;
 use crate::context::Context;
 use crate::local::{self, Mailbox};

@@ -6,11 +6,12 @@ use super::config::ChannelConfig;
 use super::driven::Request;
 use super::line::{Line, LineFuture, Queue, cost};
 use super::open_call::OpenCall;
-use super::servers::{Chosen, Servers};
+use super::servers::Servers;
 use super::shared_stream::ChannelStream;
 use super::target::{Kind as TargetKind, Target};
+use super::under_way::{CallFuture, Calling, Suspended, Watched};
 use crate::context::Context;
-use crate::local::{self, Mailbox, OutcomeCell, Shared};
+use crate::local::{self, Mailbox};
 use crate::net::{method_names, number};
 use crate::receipt::StageReceipt;
 use crate::status::{Check, Status};
@@ -23,10 +24,7 @@ use greenwave_proto::outcome::{Failure, Outcome, Reply};
 use greenwave_proto::{ConfigError, Method};
 use greenwave_verbs::Address;
 use std::borrow::Cow;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context as TaskContext, Poll};
 use std::time::Duration;
 
 /// A way to one server, or to several that can answer the same calls. Cheap to clone; clones share the connections.
@@ -426,92 +424,5 @@ pub(super) fn compressed(encoding: Encoding, context: &Context, request: &[u8]) 
 impl std::fmt::Debug for Channel {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("Channel").field(&self.target().to_string()).finish()
-    }
-}
-
-/// A call that a handler has made and will be woken for.
-pub(crate) struct Suspended {
-    cell: Shared<OutcomeCell>,
-    /// The server that it was given to, if there were several.
-    chosen: Option<Chosen>,
-    /// What is to be told of its end.
-    after: Option<Box<After>>,
-}
-
-impl Suspended {
-    /// A call that could not be made.
-    fn failed(status: Status) -> Self {
-        let cell = Shared::<OutcomeCell>::default();
-        cell.outcome.replace(Some(Outcome::local(status, Duration::ZERO)));
-        Self { cell, chosen: None, after: None }
-    }
-
-    /// The outcome, if it is there and wasn't taken before.
-    pub(crate) fn take(&mut self) -> Option<Outcome> {
-        let outcome = self.cell.take()?;
-        if let Some(chosen) = self.chosen.take() {
-            chosen.ended(&outcome);
-        }
-        if let Some(after) = self.after.take() {
-            after.ended(&outcome);
-        }
-        Some(outcome)
-    }
-
-    /// Nobody waits for it any more.
-    pub(crate) fn abandon(self, mailbox: &Mailbox) {
-        mailbox.abandon(self.cell);
-        if let Some(chosen) = self.chosen {
-            chosen.unanswered();
-        }
-    }
-}
-
-/// A call that is under way. Dropping it takes the call back.
-pub struct CallFuture(Calling);
-
-enum Calling {
-    One(LineFuture),
-    Several(Box<Attempts>),
-    Watched(Box<Watched>),
-}
-
-/// A call whose end something is told of.
-struct Watched {
-    /// Dropped first, so that the call is taken back before that is told.
-    future: CallFuture,
-    /// Until it was told.
-    after: Option<After>,
-}
-
-impl CallFuture {
-    fn poll_outcome(&mut self, task: &mut TaskContext<'_>) -> Poll<Outcome> {
-        match &mut self.0 {
-            Calling::One(future) => future.poll(task),
-            Calling::Several(attempts) => attempts.poll(task),
-            Calling::Watched(watched) => {
-                let outcome = std::task::ready!(watched.future.poll_outcome(task));
-                if let Some(after) = watched.after.take() {
-                    after.ended(&outcome);
-                }
-                Poll::Ready(outcome)
-            }
-        }
-    }
-
-    /// The outcome, if it is there; otherwise `waker` will be woken when it is.
-    pub(crate) fn outcome(&mut self, waker: &std::task::Waker) -> Option<Outcome> {
-        match self.poll_outcome(&mut TaskContext::from_waker(waker)) {
-            Poll::Ready(outcome) => Some(outcome),
-            Poll::Pending => None,
-        }
-    }
-}
-
-impl Future for CallFuture {
-    type Output = Result<Reply, Failure>;
-
-    fn poll(mut self: Pin<&mut Self>, task: &mut TaskContext<'_>) -> Poll<Self::Output> {
-        self.poll_outcome(task).map(Outcome::into_reply)
     }
 }

@@ -20,4 +20,5 @@ mod servers;
 pub(crate) mod shared_stream;
 pub(crate) mod starting;
 pub(crate) mod target;
+pub(crate) mod under_way;
 mod verdict;

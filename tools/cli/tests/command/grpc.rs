@@ -72,6 +72,11 @@ fn a_server_that_does_not_describe_itself_is_called_and_measured_by_files() {
     let world = World::new();
     let (_server, address) = greeter(ServerConfig::default(), "grpc");
     called_and_measured(&world, &address, &[]);
+    // By a name, whose servers are found with the first call.
+    let [proto, path] = [format!("--proto={}", world.path("hello.proto")), world.option("--proto-path", "imported")];
+    let named = address.replace("127.0.0.1", "localhost");
+    let finished = run(&["call", &named, "Greeter/SayHello", r#"{"name": "Ada"}"#, "--deadline=60s", &proto, &path]);
+    assert!(finished.out.contains("Hello, Ada"), "{}", finished.err);
     assert_refused(&run(&["call", &address, "Greeter/SayHello", "--proto=/nowhere.proto"]), 2, &["/nowhere.proto"]);
 }
 
