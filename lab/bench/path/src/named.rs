@@ -15,6 +15,7 @@ use greenwave_bench::load::{self, Plan};
 use greenwave_bench::measured::Measured;
 use greenwave_bench::progress::Progress;
 use greenwave_bench::result::Results;
+use greenwave_bench::rounds::median;
 use greenwave_bench::rpc::{Patience, RpcTarget};
 use greenwave_bench::target::Rotation;
 use std::net::{Ipv4Addr, UdpSocket};
@@ -23,6 +24,8 @@ use std::time::Duration;
 
 const CASE: &str = "four-servers";
 const METHOD: &str = "greenwave.Named/Serve";
+/// So many times the rounds of other cases: one stall of the machine is more than one call in a hundred of a round.
+pub(crate) const MORE_ROUNDS: usize = 3;
 const GOOD: Duration = Duration::from_millis(1);
 const SLOW: Duration = Duration::from_millis(10);
 
@@ -105,7 +108,10 @@ fn answer(query: &[u8]) -> Option<Vec<u8>> {
 pub(crate) fn measure(times: &Times, seed: u64, results: &mut Results, progress: &mut Progress) -> Result<()> {
     let dns = dns()?;
     let mut sums: [Option<(Measured, f64)>; SYSTEMS.len()] = Default::default();
-    for round in 0..times.rounds {
+    let rounds = MORE_ROUNDS * times.rounds;
+    // Of each round the 99th percentile of all calls; without end if one in a hundred was not answered.
+    let mut tails = vec![[f64::INFINITY; SYSTEMS.len()]; rounds];
+    for (round, tails) in tails.iter_mut().enumerate() {
         for place in 0..SYSTEMS.len() {
             let index = (place + round) % SYSTEMS.len();
             let (system, rule, name) = SYSTEMS[index];
@@ -125,6 +131,9 @@ pub(crate) fn measure(times: &Times, seed: u64, results: &mut Results, progress:
             let measured = load::run(&plan, &mut target, &mut Rotation::new(Vec::new()), progress);
             let calls: Vec<u64> = servers.iter().map(|server| server.counters().calls).collect();
             let slow = calls[0] as f64 / calls.iter().sum::<u64>() as f64;
+            if let Some(p99) = measured.total.quantile_of_all(0.99) {
+                tails[index] = p99.as_secs_f64();
+            }
             match &mut sums[index] {
                 Some((sum, share)) => {
                     sum.append(measured);
@@ -134,13 +143,20 @@ pub(crate) fn measure(times: &Times, seed: u64, results: &mut Results, progress:
             }
         }
     }
-    for ((system, ..), sum) in SYSTEMS.iter().zip(sums) {
+    for (index, ((system, ..), sum)) in SYSTEMS.iter().zip(sums).enumerate() {
         let Some((measured, share)) = sum else { continue };
         results.push_load(CASE, system, &measured);
-        results.push(CASE, system, "share_of_slow", share / times.rounds as f64);
-        let p99 = results.value(CASE, system, "p99_ms").zip(results.value(CASE, SYSTEMS[0].0, "p99_ms"));
-        if let Some((p99, good)) = p99 {
-            results.push(CASE, system, "p99_of_three_good", p99 / good);
+        results.push(CASE, system, "share_of_slow", share / rounds as f64);
+        // What is compared was measured in the same round. A tail without end is no figure of a table.
+        let mut ratios: Vec<f64> = tails.iter().map(|tails| tails[index] / tails[0]).collect();
+        ratios.sort_by(f64::total_cmp);
+        let (least, middle, most) = (ratios[0], median(&ratios), ratios[rounds - 1]);
+        for (metric, value) in
+            [("p99_of_three_good", middle), ("least_p99_of_three_good", least), ("most_p99_of_three_good", most)]
+        {
+            if value.is_finite() {
+                results.push(CASE, system, metric, value);
+            }
         }
     }
     Ok(())

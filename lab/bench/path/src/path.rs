@@ -88,7 +88,7 @@ impl PathArgs {
             systems.retain(|system| self.systems.is_empty() || self.systems.iter().any(|name| name == system.name));
         }
         let runs: usize = services.iter().map(|(_, systems)| times.runs(systems.len()) * self.loads.len()).sum();
-        let named = if wanted("four-servers") { named::SYSTEMS.len() * times.rounds } else { 0 };
+        let named = if wanted("four-servers") { named::SYSTEMS.len() * named::MORE_ROUNDS * times.rounds } else { 0 };
         let mut progress = Progress::new(runs + named + usize::from(wanted("five-hops")));
         let mut results = Results::new("path");
         if wanted("five-hops") {
@@ -269,6 +269,8 @@ fn print(results: &Results) {
         "most_goodput_of_capacity",
         "wasted_work_share",
         "p99_of_three_good",
+        "least_p99_of_three_good",
+        "most_p99_of_three_good",
         "share_of_slow",
         "budget_error_p99_us",
         "last_hop_budget_error_p99_us",
