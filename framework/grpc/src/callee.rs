@@ -26,7 +26,7 @@ use crate::message::Incoming;
 use crate::replies::Usual;
 use crate::settings::GrpcSettings;
 use crate::transport::PlainTransport;
-use greenwave_http2::{Connection, Reason, Role, Sent, Settings, Stream};
+use greenwave_http2::{Connection, Reason, Role, Settings, Stream};
 use greenwave_policy::{Budget, Time};
 use greenwave_proto::compression::Encodings;
 use greenwave_proto::connection::{CalleeEvent, Volume};
@@ -303,11 +303,15 @@ impl GrpcCallee {
         if std::mem::take(&mut self.keeping.ended) {
             self.keeping.idle = now;
         }
-        while let Some((stream, Sent { bytes, pieces })) = self.http.next_sent() {
+        while let Some((stream, sent)) = self.http.next_sent() {
             if let Some(slot) = self.find(stream) {
-                let call = call_in(slot, self.slots[usize::from(slot)].generation);
+                let there = &mut self.slots[usize::from(slot)];
                 // A message is a piece.
-                sink(CalleeEvent::Sent(call, Volume { messages: pieces, bytes }));
+                let plain = Volume { messages: sent.pieces, bytes: sent.bytes };
+                let volume = there.web.as_mut().map_or(plain, |web| web.left(sent));
+                if volume.cost() > 0 {
+                    sink(CalleeEvent::Sent(call_in(slot, there.generation), volume));
+                }
             }
         }
         self.look_whether_over();

@@ -177,7 +177,7 @@ pub fn callee(steps: &[u8]) {
             12 if !announced.is_empty() => {
                 let call = announced.swap_remove(usize::from(steps.byte()) % announced.len());
                 let was_open = calls.iter().any(|arrival| arrival.call == call);
-                let refused = callee.refuse_announced(call, &Status::new(Code::DeadlineExceeded, ""));
+                let refused = callee.refuse_announced(now, call, &Status::new(Code::DeadlineExceeded, ""));
                 assert!(!(was_open && refused), "it is there");
             }
             _ if steps.byte() == 0 => callee.go_away(),

@@ -191,6 +191,12 @@ impl Outcome {
         self.stage.as_ref()?.metadata.as_deref()
     }
 
+    /// Whether its message came compressed, and still is.
+    #[inline]
+    pub fn is_compressed(&self) -> bool {
+        self.stage.as_ref().is_some_and(|stage| stage.compressed.is_some())
+    }
+
     /// Has its message decompressed here and now, if it came compressed.
     pub fn decompress(&mut self) {
         if let Some(stage) = self.stage.as_mut().filter(|stage| stage.compressed.is_some()) {

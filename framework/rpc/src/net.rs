@@ -241,10 +241,16 @@ impl Net {
         self.ends.mark(key.index);
     }
 
+    /// Whether the request of a call that was announced is still to come.
+    pub(crate) fn is_announced(&mut self, key: PeerKey, call: CallId) -> bool {
+        let end = self.ends.peer(key).map(|peer| &peer.end);
+        matches!(end, Some(End::Plain(callee)) if callee.is_announced(call))
+    }
+
     /// Refuses a call that was announced, unless its request came since. Whether it did.
-    pub(crate) fn refuse_announced(&mut self, key: PeerKey, call: CallId, status: &Status) -> bool {
+    pub(crate) fn refuse_announced(&mut self, now: Time, key: PeerKey, call: CallId, status: &Status) -> bool {
         let refused = match self.ends.peer(key).map(|peer| &mut peer.end) {
-            Some(End::Plain(callee)) => callee.refuse_announced(call, status),
+            Some(End::Plain(callee)) => callee.refuse_announced(now, call, status),
             _ => false,
         };
         if refused {

@@ -270,13 +270,15 @@ impl<T> Outgoing<T> {
     }
 
     fn send_due(&mut self, context: &Context, message: T, deadline: Deadline) -> Result<(), Status> {
+        self.coding.heed(context);
         let message = self.coding.write((self.encode)(message)?, Some(context));
         let mut item = Some(Item::Message(StreamMessage { deadline, ..message }));
         self.begin_with_message(context);
         wait(&self.outbound.0, context, || self.outbound.0.push(&mut item))
     }
 
-    /// Sends a message as a future.
+    /// Sends a message as a future. Compressed as the context says by which something was [sent](Self::send) or the answer
+    /// [begun](Self::begin) before; without, as if that said nothing.
     ///
     /// # Errors
     /// As [`send`](Self::send).
@@ -294,6 +296,7 @@ impl<T> Outgoing<T> {
     /// Begins the answer at once, with what was [said](Context::lead) to go before it, if anything was; otherwise that goes with the
     /// first message. Callers may wait for it: tonic's have no stream to read from before.
     pub fn begin(&mut self, context: &Context) {
+        self.coding.heed(context);
         if !std::mem::replace(&mut self.has_begun, true) {
             self.lead(context.take_leading().unwrap_or_default());
         }

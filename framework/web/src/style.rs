@@ -118,6 +118,11 @@ impl Style {
         self.cors.mark(leading.fold(response, |response, (name, value)| response.with(name, value)))
     }
 
+    /// Whether all is in Base64.
+    pub fn is_text(&self) -> bool {
+        matches!(self.protocol, Protocol::GrpcWeb { text: true, .. })
+    }
+
     /// A message of a stream, in its frame: what precedes it, and itself.
     pub fn message(&self, StreamMessage { body, compressed, .. }: StreamMessage) -> [Vec<u8>; 2] {
         let prefix = prefix(compressed.is_some().into(), body.len() as u32);

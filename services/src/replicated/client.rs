@@ -8,7 +8,8 @@ use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 use greenwave::{Channel, ChannelConfig, Code, ConfigError, Context, Failure, Status};
-use greenwave_replica::{Place, PlaceError};
+pub use greenwave_replica::Place;
+use greenwave_replica::PlaceError;
 use prost::bytes::Bytes;
 use thiserror::Error;
 
@@ -280,18 +281,19 @@ impl GroupClient {
                 _ => {}
             }
             let busy = status.code == Code::ResourceExhausted;
-            let hint = leader_in(&status);
+            // One that this client can't follow, such as a name without the feature `resolver`, is none.
+            let hint = leader_in(&status).and_then(|place| self.known(&place).ok());
             if status.code != Code::DeadlineExceeded || told.is_none() {
                 told = Some(status);
             }
             asked += 1;
             match hint {
                 // It is named by one that may be wrong: not without a pause each time.
-                Some(place) if asked % (self.replicas.len() + 1) != 0 => {
-                    self.at = self.known(&place)?;
+                Some(at) if asked % (self.replicas.len() + 1) != 0 => {
+                    self.at = at;
                     continue;
                 }
-                Some(place) => self.at = self.known(&place)?,
+                Some(at) => self.at = at,
                 None if busy => {}
                 None => self.at = (self.at + 1) % self.replicas.len(),
             }

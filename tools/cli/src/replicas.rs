@@ -48,7 +48,7 @@ impl Group {
         let config: ChannelConfig = reach.secured.config("client", first)?;
         let addresses: Vec<Address> = peers.iter().map(|place| place.address.clone()).collect();
         let named = addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
-        let client = GroupClient::new(addresses, config).map_err(Problem::wrong_use)?;
+        let client = GroupClient::new(reach.secured.replicas(peers), config).map_err(Problem::wrong_use)?;
         Ok(Self { client, context: Context::with_deadline(reach.deadline), named })
     }
 

@@ -5,8 +5,10 @@ use std::path::PathBuf;
 use clap::Args;
 use greenwave::tls::{Identity, Pem, TlsClient};
 use greenwave::{Address, ChannelConfig, GrpcClientSettings, Target};
+use greenwave_services::replicated::client::Place as Replica;
 
 use crate::address::Place;
+
 use crate::problem::Problem;
 
 /// Which server is believed, and who this side is.
@@ -42,6 +44,17 @@ impl Secured {
     /// When a file can't be read, or isn't what it should be.
     pub(crate) fn config_to(&self, name: &str, target: &Target) -> Result<ChannelConfig, Problem> {
         self.expecting(name, target.name(), target)
+    }
+
+    /// Where the replicas of a group are. Each has a certificate for its own name, if it was written by name, unless another name
+    /// is expected of all.
+    pub(crate) fn replicas(&self, places: &[Place]) -> Vec<Replica> {
+        let by_name = cfg!(feature = "resolver") && self.tls_ca.is_some() && self.tls_name.is_none();
+        let replica = |Place { address, host }: &Place| match (host, address.socket()) {
+            (Some(name), Some(socket)) if by_name => Replica::Host { name: name.clone(), port: socket.port() },
+            _ => address.clone().into(),
+        };
+        places.iter().map(replica).collect()
     }
 
     fn expecting(&self, name: &str, host: Option<&str>, target: &Target) -> Result<ChannelConfig, Problem> {

@@ -6,8 +6,8 @@ use crate::step::{Steps, asks_for_help, cargo, say};
 
 const HELP: &str = "\
 Runs clients of gRPC against a Greenwave server, and Greenwave's client against servers of gRPC, without TLS and with it,
-feature by feature; prints tables and writes target/bench/interop.json. Both are found on the path, or installed into target/interop from their public registries; what can't be had is told
-with what to do about it. It fails when something fails that isn't known to.
+feature by feature; prints tables and writes target/bench/interop.json. Both are found on the path, or installed into
+target/interop from their public registries; what can't be had is told with what to do about it. It fails when something fails that isn't known to.
 
 Usage: cargo xtask interop [run] [--client NAME] [--feature NAME] [--offline]
        cargo xtask interop document

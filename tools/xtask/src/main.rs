@@ -28,7 +28,7 @@ Commands:
   demo [ARGS]                           shows three services under load, in a table and a page
   bench flows|grpc|grpc-served|path|preempt|replica|rpc|served|verbs [--quick] [ARGS]
                                         builds and runs a benchmark; all but verbs write target/bench/NAME.json
-  interop [--client NAME]               runs clients of gRPC against our server, feature by feature
+  interop [--client NAME]               runs clients of gRPC against our server, and ours against others'
   ebpf [--check]                        builds the agent's eBPF object, or checks the one that is kept
   fuzz [TARGET] [--seconds N]           runs the fuzz targets, or one of them
 

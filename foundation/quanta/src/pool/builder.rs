@@ -133,7 +133,7 @@ impl PoolBuilder {
         self
     }
 
-    /// Whether workers give their processor away after each quantum (`sched_yield`), by default not. For programs whose pool
+    /// Whether workers give their processor away after each turn of a job (`sched_yield`), by default not. For programs whose pool
     /// shares its processors with threads that poll and yield as well, an async runtime's for instance: the system's
     /// scheduler would give each of them milliseconds at a time.
     pub fn yields(mut self, yields: bool) -> Self {

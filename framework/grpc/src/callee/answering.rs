@@ -102,8 +102,8 @@ impl GrpcCallee {
             return;
         }
         self.keeping.answered = true;
-        if let Some(web) = self.slots[usize::from(slot)].web.take() {
-            self.send_web(slot, &web, message);
+        if let Some(mut web) = self.slots[usize::from(slot)].web.take() {
+            self.send_web(slot, &mut web, message);
             self.slots[usize::from(slot)].web = Some(web);
             return;
         }

@@ -10,6 +10,7 @@ use greenwave_policy::{Budget, Deadline, Time};
 use greenwave_proto::Coding;
 use greenwave_proto::compression::Encodings;
 use greenwave_proto::connection::{Arrival, CalleeEvent};
+use greenwave_proto::receipt::Receipt;
 use greenwave_proto::status::{Code, Reason, Status};
 use greenwave_proto::wire::{CallId, MethodId};
 use std::collections::VecDeque;
@@ -184,16 +185,27 @@ impl GrpcCallee {
         self.fresh.clear();
     }
 
-    /// Refuses a call that was [announced](CalleeEvent::Announced), unless it was answered or is there since. What is still to
-    /// come of its request is not taken. Whether it did.
-    pub fn refuse_announced(&mut self, call: CallId, status: &Status) -> bool {
+    /// Whether the request of a call that was [announced](CalleeEvent::Announced) is still to come.
+    pub fn is_announced(&self, call: CallId) -> bool {
+        let there = self.slots.get(usize::from(call.slot()));
+        there.is_some_and(|there| there.generation == call.generation() && there.phase == Phase::Receiving)
+    }
+
+    /// Refuses such a call. What is still to come of its request is not taken. Whether it did.
+    pub fn refuse_announced(&mut self, now: Time, call: CallId, status: &Status) -> bool {
+        if !self.is_announced(call) {
+            return false;
+        }
         let slot = call.slot();
-        let waits = |there: &&mut Slot| there.generation == call.generation() && there.phase == Phase::Receiving;
-        let Some(there) = self.slots.get_mut(usize::from(slot)).filter(waits) else { return false };
+        let there = &mut self.slots[usize::from(slot)];
         there.incoming.clear();
-        let stream = there.stream;
+        let (stream, queue) = (there.stream, now.since(there.received));
+        let mut more = Pairs::default();
+        if there.wants_receipt {
+            more.add_receipt(&Receipt { queue, total: queue, ..Receipt::default() });
+        }
         self.free_slot(slot);
-        self.usual.fail(&mut self.http, stream, status, &Pairs::default());
+        self.usual.fail(&mut self.http, stream, status, &more);
         true
     }
 

@@ -695,7 +695,10 @@ fn a_call_may_be_refused_when_its_headers_are_there() {
     let _whole = pair.call(&[("grpc-timeout", "1S")], b"one");
     assert!(matches!(pair.events[..], [CalleeEvent::Arrived(_)]), "its request came along");
     let arrival = pair.arrived().unwrap();
-    assert!(!pair.callee.refuse_announced(arrival.call, &Status::new(Code::DeadlineExceeded, "")), "it is there");
+    assert!(
+        !pair.callee.refuse_announced(pair.now, arrival.call, &Status::new(Code::DeadlineExceeded, "")),
+        "it is there"
+    );
     let (_unlimited, _rest) = pair.open(&[]);
     pair.run();
     assert!(pair.events.is_empty(), "it can't be late");
@@ -703,8 +706,8 @@ fn a_call_may_be_refused_when_its_headers_are_there() {
     pair.run();
     let [CalleeEvent::Announced { call, method, deadline }] = pair.events[..] else { panic!("it is told of") };
     assert_eq!((method, deadline.expires()), (arrival.method, Some(Time::ZERO + Duration::from_secs(1))));
-    assert!(pair.callee.refuse_announced(call, &Status::new(Code::DeadlineExceeded, "it takes longer")));
-    assert!(!pair.callee.refuse_announced(call, &Status::new(Code::DeadlineExceeded, "again")));
+    assert!(pair.callee.refuse_announced(pair.now, call, &Status::new(Code::DeadlineExceeded, "it takes longer")));
+    assert!(!pair.callee.refuse_announced(pair.now, call, &Status::new(Code::DeadlineExceeded, "again")));
     pair.run();
     assert_eq!(pair.failed_with(&mut response), "4");
     // What was under way harms nothing.

@@ -4,14 +4,15 @@
 
 use super::receiving::too_much;
 use super::{GrpcCallee, Phase, Reading};
-use greenwave_http2::{Fields, Header, Name, Stream};
+use greenwave_http2::{Fields, Header, Name, Sent, Stream};
 use greenwave_proto::Coding;
 use greenwave_proto::compression::Encodings;
-use greenwave_proto::connection::{Answer, CalleeEvent, StreamMessage};
+use greenwave_proto::connection::{Answer, CalleeEvent, StreamMessage, Volume};
 use greenwave_proto::limits::Limits;
 use greenwave_proto::status::{Code, Reason, Status};
 use greenwave_web::call::{self, Asked, Call, Message};
 use greenwave_web::{Response, Style, WebSettings};
+use std::collections::VecDeque;
 
 /// What such a call has beside what gRPC's have.
 #[derive(Debug)]
@@ -19,9 +20,21 @@ pub(super) struct Web {
     message: Message,
     pub(super) coding: Coding,
     pub(super) style: Style,
+    /// The lengths of a stream's messages that are on their way out, where they go in another form.
+    leaving: VecDeque<usize>,
 }
 
 impl Web {
+    /// How much of the messages has left, as they were sent.
+    pub(super) fn left(&mut self, sent: Sent) -> Volume {
+        let Sent { bytes, pieces } = sent;
+        if !self.style.is_text() {
+            return Volume { messages: pieces, bytes };
+        }
+        let whole = pieces.min(self.leaving.len());
+        Volume { messages: whole, bytes: self.leaving.drain(..whole).sum() }
+    }
+
     /// Adds what arrived of its message.
     pub(super) fn add(&mut self, bytes: &[u8], buffer: &mut dyn FnMut(usize) -> Vec<u8>) -> Result<(), Status> {
         match &mut self.message {
@@ -84,7 +97,7 @@ impl GrpcCallee {
         end: bool,
     ) -> Result<(), (Style, Status)> {
         let Call { method, budget, metadata, coding, message, style, .. } = call;
-        let web = Box::new(Web { message, coding, style });
+        let web = Box::new(Web { message, coding, style, leaving: VecDeque::new() });
         let announced = metadata.as_ref().map_or(0, |metadata| metadata.len()) + web.announced();
         let (unsent, most) = (self.http.unsent(), self.limits.most_assembly_bytes());
         if unsent > most {
@@ -159,10 +172,13 @@ impl GrpcCallee {
     }
 
     /// Sends a message of such an answer.
-    pub(super) fn send_web(&mut self, slot: u16, web: &Web, message: StreamMessage) {
+    pub(super) fn send_web(&mut self, slot: u16, web: &mut Web, message: StreamMessage) {
         self.begin_web_answer(slot, web, &[]);
         let there = &self.slots[usize::from(slot)];
         if there.has_begun {
+            if web.style.is_text() {
+                web.leaving.push_back(message.body.len());
+            }
             let [prefix, message] = web.style.message(message);
             self.http.report_sent(there.stream, true);
             self.http.send(there.stream, &prefix, message, false);

@@ -25,7 +25,7 @@ pub(super) fn in_time(now: Time, terms: &Terms, posted: bool) -> Result<(), Stat
 /// then, whoever waits for them, and leaves it to the client to see why.
 pub(super) fn in_server_time(now: Time, terms: &Terms, posted: Time, way: Duration) -> Result<(), Status> {
     let Some(expires) = terms.deadline().expires() else { return Ok(()) };
-    let rounding = expires.since(posted) / 1_000_000 + Duration::from_micros(1);
+    let rounding = expires.since(posted) / 100_000 + Duration::from_micros(1);
     if now + way + rounding < expires {
         return Ok(());
     }

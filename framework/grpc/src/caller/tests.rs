@@ -239,13 +239,16 @@ fn a_stream_that_is_refused_never_ran_and_one_that_is_reset_may_have() {
 
 #[test]
 fn a_server_that_gives_up_at_the_time_that_it_was_told_of_is_late_and_before_that_it_cancels() {
-    let left = Duration::from_secs(10);
-    for (reset_at, code) in [
-        (left / 2, Code::Cancelled),
-        (left - Duration::from_millis(1), Code::Cancelled),
+    let (left, long) = (Duration::from_secs(10), Duration::from_secs(300));
+    for (left, reset_at, code) in [
+        (left, left / 2, Code::Cancelled),
+        (left, left - Duration::from_millis(1), Code::Cancelled),
         // The deadline hasn't passed here, but what was written was rounded down.
-        (left - Duration::from_micros(1), Code::DeadlineExceeded),
-        (left + left, Code::DeadlineExceeded),
+        (left, left - Duration::from_micros(1), Code::DeadlineExceeded),
+        (left, left + left, Code::DeadlineExceeded),
+        (long, long - Duration::from_millis(10), Code::Cancelled),
+        // Eight digits suffice for milliseconds.
+        (long, long - Duration::from_millis(1), Code::DeadlineExceeded),
     ] {
         let mut pair = Pair::new(Settings::new());
         let now = pair.now;

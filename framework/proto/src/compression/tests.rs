@@ -110,6 +110,24 @@ fn a_window_that_is_too_long_is_refused_before_there_is_memory_for_it() {
     }
 }
 
+/// Blocks that come to nothing are read a piece at a time, and no frames but those of this format.
+#[cfg(feature = "zstd")]
+#[test]
+fn a_frame_of_empty_blocks_is_empty_and_one_of_another_kind_is_none() {
+    let mut bytes = vec![0x28, 0xb5, 0x2f, 0xfd, 0, 7 << 3];
+    bytes.resize(bytes.len() + 3 * 1_000_000, 0);
+    assert!(
+        matches!(Encoding::Zstd.decompress(&bytes, 100), Err(Undecodable::Corrupt(_, why)) if why.contains("short"))
+    );
+    bytes.extend([1, 0, 0]);
+    assert_eq!(Encoding::Zstd.decompress(&bytes, 100), Ok(Vec::new()));
+    let skipped = [0x50, 0x2a, 0x4d, 0x18, 1, 0, 0, 0, 7];
+    let older = [0x27, 0xb5, 0x2f, 0xfd, 0, 0, 0, 0];
+    for other in [&skipped[..], &older] {
+        assert!(matches!(Encoding::Zstd.decompress(other, 100), Err(Undecodable::Corrupt(..))));
+    }
+}
+
 #[test]
 fn failures_have_the_codes_that_they_stand_for() {
     let corrupt = || Undecodable::Corrupt(Encoding::Gzip, "it is cut short".to_owned());

@@ -7,6 +7,9 @@ use zstd_safe::zstd_sys::ZSTD_EndDirective;
 use zstd_safe::{CCtx, CParameter, DCtx, DParameter, InBuffer, OutBuffer};
 use zstd_safe::{get_error_name, get_frame_content_size};
 
+/// What a frame begins with (RFC 8878, 3.1.1).
+const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+
 /// Bytes that are read or written at a time.
 const PIECE: usize = 64 << 10;
 
@@ -48,6 +51,10 @@ pub(super) fn compress(message: &[u8]) -> Option<Vec<u8>> {
 
 pub(super) fn decompress(compressed: &[u8], most: usize) -> Result<Vec<u8>, Undecodable> {
     let corrupt = |why: &str| Encoding::Zstd.corrupt(why);
+    // Neither a frame of an older format, which a library may still read, nor one to be skipped.
+    if !compressed.starts_with(&MAGIC) {
+        return Err(corrupt("it doesn't begin as it has to"));
+    }
     let said = get_frame_content_size(compressed).map_err(|_| corrupt("it doesn't begin as it has to"))?;
     if said.is_some_and(|said| said > most as u64) {
         return Err(Undecodable::TooLong(most));
@@ -58,7 +65,7 @@ pub(super) fn decompress(compressed: &[u8], most: usize) -> Result<Vec<u8>, Unde
     let mut context = DCtx::try_create().ok_or_else(|| corrupt("there is no memory to read it with"))?;
     context.set_parameter(DParameter::WindowLogMax(WINDOW_MOST)).map_err(|code| corrupt(get_error_name(code)))?;
     let (mut message, mut len) = (vec![0; likely], 0);
-    let mut input = InBuffer::around(compressed);
+    let mut begun = 0;
     loop {
         if len == message.len() {
             // One byte more than there may be, to see whether there is more.
@@ -68,7 +75,10 @@ pub(super) fn decompress(compressed: &[u8], most: usize) -> Result<Vec<u8>, Unde
         }
         let end = message.len().min(len + PIECE);
         let mut output = OutBuffer::around(&mut message[len..end]);
+        // Blocks may come to nothing, so what is read at a time is bounded as well.
+        let mut input = InBuffer::around(&compressed[begun..compressed.len().min(begun + PIECE)]);
         let left = context.decompress_stream(&mut output, &mut input).map_err(|code| corrupt(get_error_name(code)))?;
+        begun += input.pos;
         let (came, is_full) = (output.pos(), output.pos() == end - len);
         len += came;
         if len > most {
@@ -77,11 +87,11 @@ pub(super) fn decompress(compressed: &[u8], most: usize) -> Result<Vec<u8>, Unde
         if left == 0 {
             break;
         }
-        if input.pos == compressed.len() && !is_full {
+        if begun == compressed.len() && !is_full {
             return Err(corrupt("it is cut short"));
         }
     }
-    if input.pos < compressed.len() {
+    if begun < compressed.len() {
         return Err(corrupt("there is something behind its end"));
     }
     message.truncate(len);

@@ -13,6 +13,7 @@ use greenwave_policy::Time;
 use greenwave_proto::Method;
 use greenwave_proto::outcome::{AnswerMetadata, Outcome};
 use slab::Slab;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -98,13 +99,19 @@ impl After {
 
 impl Drop for After {
     fn drop(&mut self) {
-        // What panics while another panic is under way ends the process.
-        if self.all().is_empty() || std::thread::panicking() {
+        if self.all().is_empty() {
             return;
         }
         let status = Status::new(Code::Cancelled, "nobody waits for the answer any more");
         let total = monotonic().since(self.begun);
-        self.tell(&Ended { failure: Some(&status), total, receipt: None, metadata: None });
+        let ended = Ended { failure: Some(&status), total, receipt: None, metadata: None };
+        if !std::thread::panicking() {
+            return self.tell(&ended);
+        }
+        // A second panic that leaves a destructor ends the process; the rest is told even so.
+        while !self.all().is_empty() {
+            let _ = catch_unwind(AssertUnwindSafe(|| self.tell(&ended)));
+        }
     }
 }
 

@@ -228,7 +228,9 @@ impl Channel {
             None => self.made(context, number(method), request, repeatable),
             Some(before) => match around::begin(&**before, context, &method) {
                 Ok((context, after)) => {
-                    let outcome = self.made(&context, number(method), request, repeatable);
+                    let mut outcome = self.made(&context, number(method), request, repeatable);
+                    // What can't be read is told as it is reported.
+                    outcome.decompress();
                     after.ended(&outcome);
                     outcome
                 }
@@ -384,9 +386,13 @@ impl Channel {
 
     fn started_in(&self, mailbox: &Mailbox, context: &Context, method: MethodId, request: Vec<u8>) -> Suspended {
         let compressed = self.compression.and_then(|with| compressed(with, context, &request));
-        let (context, request) = match &compressed {
+        let of_compressed;
+        let (context, request) = match compressed {
             None => (context, request),
-            Some((context, request)) => (context, request.clone()),
+            Some((context, request)) => {
+                of_compressed = context;
+                (&of_compressed, request)
+            }
         };
         let chosen = match &self.kind {
             Kind::One(line) => {

@@ -21,6 +21,8 @@ pub(super) struct Completions {
 #[derive(Default)]
 struct Ready {
     completions: VecDeque<Completion>,
+    /// Those whose messages came compressed, which is not for whoever polls to change.
+    compressed: Vec<(u64, Outcome)>,
     waiter: Waiter,
 }
 
@@ -31,11 +33,16 @@ impl Completions {
 
     /// Adds a call that is over.
     pub(super) fn push(&self, tag: u64, outcome: Outcome) {
-        let total = outcome.total;
-        let completion = Completion { tag, result: outcome.into_reply(), total };
-        let mut ready = self.ready();
-        ready.completions.push_back(completion);
-        self.len.store(ready.completions.len(), Ordering::Release);
+        let mut ready;
+        if outcome.is_compressed() {
+            ready = self.ready();
+            ready.compressed.push((tag, outcome));
+        } else {
+            let completion = completion(tag, outcome);
+            ready = self.ready();
+            ready.completions.push_back(completion);
+        }
+        self.len.store(ready.len(), Ordering::Release);
         let waiter = std::mem::take(&mut ready.waiter);
         drop(ready);
         waiter.wake();
@@ -44,17 +51,17 @@ impl Completions {
     /// Moves all that there are, at the cost of one lock for all of them.
     pub(super) fn drain_into(&self, taken: &mut VecDeque<Completion>) {
         if self.len.load(Ordering::Acquire) > 0 {
-            self.take(&mut self.ready(), taken);
+            self.take(self.ready(), taken);
         }
     }
 
     /// Likewise, and has the task woken by the next one if there are none.
     pub(super) fn drain_or_wake(&self, taken: &mut VecDeque<Completion>, task: &Waker) {
         let mut ready = self.ready();
-        if ready.completions.is_empty() {
+        if ready.len() == 0 {
             ready.waiter.becomes(task);
         }
-        self.take(&mut ready, taken);
+        self.take(ready, taken);
     }
 
     /// Likewise, and waits until there are some or `until` has come: spins while its `patience` lasts, then parks.
@@ -69,9 +76,9 @@ impl Completions {
         loop {
             let mut ready = self.ready();
             let left = left();
-            if !ready.completions.is_empty() || left.is_some_and(|left| left.is_zero()) {
+            if ready.len() > 0 || left.is_some_and(|left| left.is_zero()) {
                 ready.waiter = Waiter::Nobody;
-                return self.take(&mut ready, taken);
+                return self.take(ready, taken);
             }
             ready.waiter = Waiter::Thread(std::thread::current());
             drop(ready);
@@ -82,8 +89,23 @@ impl Completions {
         }
     }
 
-    fn take(&self, ready: &mut Ready, taken: &mut VecDeque<Completion>) {
+    fn take(&self, mut ready: MutexGuard<'_, Ready>, taken: &mut VecDeque<Completion>) {
         taken.append(&mut ready.completions);
+        let compressed = std::mem::take(&mut ready.compressed);
         self.len.store(0, Ordering::Release);
+        drop(ready);
+        taken.extend(compressed.into_iter().map(|(tag, outcome)| completion(tag, outcome)));
+    }
+}
+
+/// A call that is over, as it is reported.
+fn completion(tag: u64, outcome: Outcome) -> Completion {
+    let total = outcome.total;
+    Completion { tag, result: outcome.into_reply(), total }
+}
+
+impl Ready {
+    fn len(&self) -> usize {
+        self.completions.len() + self.compressed.len()
     }
 }

@@ -201,7 +201,11 @@ impl Driven {
         let (peer, started, to) = self.calls.try_remove(token)?;
         match to {
             Receiver::Stream(stream, tag) => self.names.over(|| name(&stream, tag), token),
-            Receiver::Open(_, streams) => streams.end(Err(Status::refused(Reason::Cancelled, ""))),
+            Receiver::Open(call, streams) => {
+                let status = Status::refused(Reason::Cancelled, "");
+                call.ended(&Outcome::local(status.clone(), crate::clock::monotonic().since(started)));
+                streams.end(Err(status));
+            }
             Receiver::Leader(_) | Receiver::Oneshot(_) => {}
         }
         self.net.abandon(peer, token, &mut self.events);
@@ -260,7 +264,10 @@ impl Driven {
         let status = Status::refused(Reason::Unreachable, "the thread that polls for this channel has panicked");
         let (started, to) = match request {
             Request::Start { started, to, .. } => (started, to),
-            Request::Open { streams, .. } => return streams.end(Err(status)),
+            Request::Open { call, streams, started, .. } => {
+                call.ended(&Outcome::local(status.clone(), crate::clock::monotonic().since(started)));
+                return streams.end(Err(status));
+            }
             _ => return,
         };
         let waited: Duration = crate::clock::monotonic().since(started);

@@ -35,7 +35,7 @@ enum Stage {
     #[default]
     Pending,
     Done(Outcome),
-    Volume,
+    Taken,
 }
 
 /// Why a waiting thread goes on.
@@ -136,9 +136,9 @@ impl Oneshot {
 impl State {
     fn take(&mut self) -> Option<Outcome> {
         let Stage::Done(_) = self.stage else { return None };
-        match std::mem::replace(&mut self.stage, Stage::Volume) {
+        match std::mem::replace(&mut self.stage, Stage::Taken) {
             Stage::Done(outcome) => Some(outcome),
-            Stage::Pending | Stage::Volume => None,
+            Stage::Pending | Stage::Taken => None,
         }
     }
 }

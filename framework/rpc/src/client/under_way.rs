@@ -4,8 +4,8 @@ use super::around::After;
 use super::attempts::Attempts;
 use super::line::LineFuture;
 use super::servers::Chosen;
-use crate::local::{Mailbox, OutcomeCell, Shared};
-use crate::status::Status;
+use crate::local::{self, Mailbox, OutcomeCell, Shared};
+use crate::status::{Code, Status};
 use greenwave_proto::outcome::{Failure, Outcome, Reply};
 use std::future::Future;
 use std::pin::Pin;
@@ -31,11 +31,13 @@ impl Suspended {
 
     /// The outcome, if it is there and wasn't taken before.
     pub(crate) fn take(&mut self) -> Option<Outcome> {
-        let outcome = self.cell.take()?;
+        let mut outcome = self.cell.take()?;
         if let Some(chosen) = self.chosen.take() {
             chosen.ended(&outcome);
         }
         if let Some(after) = self.after.take() {
+            // What can't be read is told as it is reported. On small stacks that was done before.
+            outcome.decompress();
             after.ended(&outcome);
         }
         Some(outcome)
@@ -70,10 +72,11 @@ pub(super) struct Watched {
 impl CallFuture {
     fn poll_outcome(&mut self, task: &mut TaskContext<'_>) -> Poll<Outcome> {
         match &mut self.0 {
-            Calling::One(future) => future.poll(task),
-            Calling::Several(attempts) => attempts.poll(task),
+            Calling::One(future) => future.poll(task).map(readable),
+            Calling::Several(attempts) => attempts.poll(task).map(readable),
             Calling::Watched(watched) => {
-                let outcome = std::task::ready!(watched.future.poll_outcome(task));
+                let mut outcome = std::task::ready!(watched.future.poll_outcome(task));
+                outcome.decompress();
                 if let Some(after) = watched.after.take() {
                     after.ended(&outcome);
                 }
@@ -89,6 +92,18 @@ impl CallFuture {
             Poll::Pending => None,
         }
     }
+}
+
+/// An answer that came compressed can't be decompressed on a small stack, such as that of a handler that polls for it.
+#[inline]
+fn readable(outcome: Outcome) -> Outcome {
+    if outcome.is_compressed() && local::is_cramped() { unread(outcome.total) } else { outcome }
+}
+
+#[cold]
+fn unread(total: Duration) -> Outcome {
+    let text = "the answer is compressed, which takes a stack of 384 KiB (ServerConfig::stack)";
+    Outcome::local(Status::new(Code::Unimplemented, text), total)
 }
 
 impl Future for CallFuture {

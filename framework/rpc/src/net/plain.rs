@@ -123,8 +123,12 @@ impl PlainCallee {
     }
 
     /// Of a call of gRPC's; others are not announced.
-    pub(super) fn refuse_announced(&mut self, call: CallId, status: &Status) -> bool {
-        if let Self::Grpc(callee) = self { callee.refuse_announced(call, status) } else { false }
+    pub(super) fn refuse_announced(&mut self, now: Time, call: CallId, status: &Status) -> bool {
+        if let Self::Grpc(callee) = self { callee.refuse_announced(now, call, status) } else { false }
+    }
+
+    pub(super) fn is_announced(&self, call: CallId) -> bool {
+        if let Self::Grpc(callee) = self { callee.is_announced(call) } else { false }
     }
 
     pub(super) fn send(&mut self, call: CallId, message: StreamMessage) {

@@ -16,17 +16,19 @@ pub(crate) struct StreamCoding {
     compression: Encodings,
     /// Whether their sender's context has a say in that: it is that of the request that they answer.
     asks_context: bool,
+    /// What the last context said, for messages that are sent without one.
+    declined: bool,
 }
 
 impl StreamCoding {
     /// Of a request that comes in, whose answer may be compressed with these.
     pub(crate) fn of_request(decompression: Decompression, compression: Encodings) -> Self {
-        Self { decompression, failure: Undecodable::of_request, compression, asks_context: true }
+        Self { decompression, failure: Undecodable::of_request, compression, asks_context: true, declined: false }
     }
 
     /// Of an answer that comes in, whose request is compressed so.
     pub(crate) fn of_answer(decompression: Decompression, compression: Encodings) -> Self {
-        Self { decompression, failure: Undecodable::of_answer, compression, asks_context: false }
+        Self { decompression, failure: Undecodable::of_answer, compression, asks_context: false, declined: false }
     }
 
     /// What a message is.
@@ -43,6 +45,14 @@ impl StreamCoding {
         self.decompression.read(encoding, body, self.failure)
     }
 
+    /// Messages that are sent without a context are compressed as this one has it.
+    #[inline]
+    pub(super) fn heed(&mut self, context: &Context) {
+        if self.asks_context && !self.compression.is_empty() {
+            self.declined = !context.compresses();
+        }
+    }
+
     /// What is sent of a message; `context`: its sender's, if there is one.
     #[inline]
     pub(super) fn write(&self, body: Vec<u8>, context: Option<&Context>) -> StreamMessage {
@@ -51,7 +61,8 @@ impl StreamCoding {
 
     #[cold]
     fn compress(&self, mut body: Vec<u8>, context: Option<&Context>) -> StreamMessage {
-        let wanted = context.filter(|_| self.asks_context).is_none_or(Context::compresses);
+        let context = context.filter(|_| self.asks_context);
+        let wanted = context.map_or(!self.declined, Context::compresses);
         let compressed = if wanted { self.decompression.write(self.compression, &mut body) } else { None };
         StreamMessage { compressed, ..StreamMessage::new(body) }
     }

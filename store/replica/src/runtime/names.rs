@@ -43,10 +43,11 @@ impl Lookup {
     }
 
     /// How often a name is looked up, by default every 30 s, and how soon again when its host can't be reached, by default
-    /// after 1 s.
+    /// after 1 s. More than a year is a year.
     #[must_use]
     pub fn intervals(self, every: Duration, pause: Duration) -> Self {
-        Self { every: every.max(pause), pause, ..self }
+        let [every, pause] = [every.max(pause), pause].map(|interval| interval.min(INTERVAL_MOST));
+        Self { every, pause, ..self }
     }
 }
 
@@ -62,6 +63,9 @@ impl fmt::Debug for Lookup {
         f.debug_struct("Lookup").field("every", every).field("pause", pause).finish_non_exhaustive()
     }
 }
+
+/// So that a sum with a time is one.
+const INTERVAL_MOST: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// A host's name and a port.
 type Name = (String, u16);
@@ -114,7 +118,8 @@ impl Names {
             let started = std::thread::Builder::new().name("replica-names".into()).spawn(move || shared.look_up());
             state.has_thread = started.is_ok();
             if let Err(error) = started {
-                // It is tried again with the next name.
+                // It is tried again with the next look for news.
+                self.0.news.store(true, Ordering::Release);
                 tracing::error!(%error, "no thread to look up names of replicas");
                 state.names.clear();
             }

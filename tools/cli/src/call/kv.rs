@@ -163,9 +163,9 @@ impl Kv {
 
 impl Group {
     fn client(&self) -> Result<GroupClient, Problem> {
-        let addresses: Vec<_> = self.to.iter().map(|place| place.address.clone()).collect();
         let first = self.to.first().ok_or_else(|| Problem::wrong_use("--to names no replica").remedy("see --help"))?;
-        GroupClient::new(addresses, self.secured.config("client", first)?).map_err(Problem::wrong_use)
+        GroupClient::new(self.secured.replicas(&self.to), self.secured.config("client", first)?)
+            .map_err(Problem::wrong_use)
     }
 
     fn ask<T>(

@@ -87,6 +87,10 @@ impl EventLoop {
     #[cold]
     pub(super) fn announced(&mut self, now: Time, peer: PeerKey, call: CallId, method: MethodId, deadline: Deadline) {
         let Some(method) = self.find(method).filter(|_| self.role.config.refuses()) else { return };
+        // What has come since is judged as it is.
+        if !self.net.is_announced(peer, call) {
+            return;
+        }
         let (budget, needed) = (deadline.budget(now), self.methods[method].needed());
         let gate = Gate::new(deadline, true);
         let expired = gate.ask(Check::Enqueue, now, false);
@@ -104,7 +108,7 @@ impl EventLoop {
         };
         if let (ruling, refusal) = ruling
             && let Some(status) = self.heed(ruling, || refusal, &mut false)
-            && self.net.refuse_announced(peer, call, &status)
+            && self.net.refuse_announced(now, peer, call, &status)
         {
             self.role.counters.calls.add(1);
         }
