@@ -215,8 +215,9 @@ impl Known {
             Some(at) => addresses.get(at),
             None => addresses.first(),
         };
-        self.unreachable = false;
+        // Where there is no address it is asked for again soon, if one is missed.
         let Some(next) = next.copied() else { return false };
+        self.unreachable = false;
         self.address.replace(next) != Some(next)
     }
 }
