@@ -73,8 +73,8 @@ pub struct GrpcCallee {
     /// The slot of each stream, by the small number that HTTP/2 has for it.
     of_stream: Vec<u16>,
     receiving: usize,
-    /// Of those, the ones that began with what is being read and have a deadline. Empty between two reads.
-    fresh: Vec<u16>,
+    /// Of those, the ones that have a deadline and were not announced; some may be over.
+    fresh: Vec<CallId>,
     open: usize,
     /// Bytes announced by messages that are being received, and metadata of those that are.
     assembling: usize,
@@ -104,6 +104,8 @@ struct Timers {
     mid_frame: Time,
     /// Sent more of some request. After `limits.stall`; it may have, and then the timer is set again.
     half_received: Time,
+    /// When calls are announced whose requests didn't come with their headers.
+    announce: Time,
     /// Read more of what it is sent. After `limits.stall`.
     unsent: Time,
     /// Be looked after: see [`keeping`].
@@ -117,11 +119,19 @@ impl Timers {
         handshake: Time::MAX,
         mid_frame: Time::MAX,
         half_received: Time::MAX,
+        announce: Time::MAX,
         unsent: Time::MAX,
         look: Time::MAX,
         refill: Time::MAX,
     };
 }
+
+/// How long a request may come behind its headers before its call is announced. A refusal before a short request is sent gains
+/// nothing, and clients such as curl take it for a failure of the connection.
+const GRACE: Duration = Duration::from_millis(2);
+
+/// How many calls are announced at a time.
+const FRESH_MOST: usize = 4096;
 
 /// A call, or room for one. Its memory is used again.
 struct Slot {
@@ -426,13 +436,16 @@ impl GrpcCallee {
     /// When [`on_timeout`](Self::on_timeout) is to be asked next, at the latest; [`Time::MAX`] if nothing is waited for.
     #[inline]
     pub fn next_timeout(&self) -> Time {
-        let Timers { handshake, mid_frame, half_received, unsent, look, refill: _ } = self.timers;
-        handshake.min(mid_frame).min(half_received).min(unsent).min(look)
+        let Timers { handshake, mid_frame, half_received, announce, unsent, look, refill: _ } = self.timers;
+        handshake.min(mid_frame).min(half_received).min(announce).min(unsent).min(look)
     }
 
     /// Gives up requests of which nothing more came. What the peer did not do in time for the whole connection, if there is
     /// something: it is to be [dismissed](Self::dismiss) then.
     pub fn on_timeout(&mut self, now: Time, sink: &mut dyn FnMut(CalleeEvent)) -> Option<Over> {
+        if self.timers.announce <= now {
+            self.announce(sink);
+        }
         if self.timers.half_received <= now {
             self.give_up_stalled(&mut Reading { now, buffer: &mut Vec::with_capacity, sink });
         }

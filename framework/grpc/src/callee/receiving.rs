@@ -1,7 +1,7 @@
 //! How requests come in.
 
 use super::web;
-use super::{GrpcCallee, NONE, Over, Phase, REFILL, Reading, Slot, call_in};
+use super::{FRESH_MOST, GRACE, GrpcCallee, NONE, Over, Phase, REFILL, Reading, Slot, call_in};
 use crate::headers::{Call, Refused};
 use crate::message::Incoming;
 use crate::replies::{self, Pairs};
@@ -83,7 +83,7 @@ impl GrpcCallee {
                 }
             }
         }
-        self.announce(reading);
+        self.look_for_announced(reading.now);
         self.set_timers(reading.now, any);
         rest
     }
@@ -162,27 +162,36 @@ impl GrpcCallee {
         if end {
             self.arrive_whole(reading, slot);
         } else {
-            if may_be_late {
-                self.fresh.push(slot);
+            // What is more is judged when it is there.
+            if may_be_late && self.fresh.len() < FRESH_MOST {
+                let call = call_in(slot, self.slots[usize::from(slot)].generation);
+                self.fresh.push(call);
             }
             self.expect_more(reading.now);
         }
     }
 
-    /// Tells of the calls whose headers came, and whose requests didn't come with them.
+    /// After something was read: sees which calls have their headers and not their requests.
     #[inline]
-    fn announce(&mut self, reading: &mut Reading<'_>) {
-        if self.receiving > 0 {
-            for slot in &self.fresh {
-                let there = &self.slots[usize::from(*slot)];
-                if there.phase == Phase::Receiving && there.web.is_none() {
-                    let call = call_in(*slot, there.generation);
-                    let deadline = Deadline::at(there.received, there.budget);
-                    (reading.sink)(CalleeEvent::Announced { call, method: there.method, deadline });
-                }
+    fn look_for_announced(&mut self, now: Time) {
+        if self.receiving == 0 {
+            self.fresh.clear();
+            self.timers.announce = Time::MAX;
+        } else if !self.fresh.is_empty() && self.timers.announce == Time::MAX {
+            self.timers.announce = now + GRACE;
+        }
+    }
+
+    /// Tells of the calls whose requests didn't come soon behind their headers.
+    pub(super) fn announce(&mut self, sink: &mut dyn FnMut(CalleeEvent)) {
+        self.timers.announce = Time::MAX;
+        for call in std::mem::take(&mut self.fresh) {
+            let there = &self.slots[usize::from(call.slot())];
+            if self.is_announced(call) && there.web.is_none() {
+                let deadline = Deadline::at(there.received, there.budget);
+                sink(CalleeEvent::Announced { call, method: there.method, deadline });
             }
         }
-        self.fresh.clear();
     }
 
     /// Whether the request of a call that was [announced](CalleeEvent::Announced) is still to come.

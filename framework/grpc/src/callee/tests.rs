@@ -704,6 +704,11 @@ fn a_call_may_be_refused_when_its_headers_are_there() {
     assert!(pair.events.is_empty(), "it can't be late");
     let (mut response, mut rest) = pair.open(&[("grpc-timeout", "1S")]);
     pair.run();
+    assert!(pair.events.is_empty(), "its request may be right behind them");
+    let soon = pair.callee.next_timeout();
+    assert!(soon <= Time::ZERO + Duration::from_millis(10));
+    let Pair { callee, events, .. } = &mut pair;
+    assert!(callee.on_timeout(soon, &mut |event| events.push(event)).is_none());
     let [CalleeEvent::Announced { call, method, deadline }] = pair.events[..] else { panic!("it is told of") };
     assert_eq!((method, deadline.expires()), (arrival.method, Some(Time::ZERO + Duration::from_secs(1))));
     assert!(pair.callee.refuse_announced(pair.now, call, &Status::new(Code::DeadlineExceeded, "it takes longer")));

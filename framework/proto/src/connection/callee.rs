@@ -101,7 +101,7 @@ impl Receiving {
 pub enum CalleeEvent {
     /// A call is there, whole.
     Arrived(Arrival),
-    /// Of a call its headers are there, and its request is still to come: it may be refused before that. Greenwave's own
+    /// Of a call its headers are there, and its request doesn't come soon: it may be refused before that. Greenwave's own
     /// callers don't have it said.
     Announced {
         /// Its number.
