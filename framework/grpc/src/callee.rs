@@ -22,14 +22,14 @@ mod tests;
 mod web;
 
 use crate::headers::{Last, Methods};
-use crate::message::Incoming;
+use crate::message::{self, Incoming};
 use crate::replies::Usual;
 use crate::settings::GrpcSettings;
 use crate::transport::PlainTransport;
 use greenwave_http2::{Connection, Reason, Role, Settings, Stream};
 use greenwave_policy::{Budget, Time};
 use greenwave_proto::compression::Encodings;
-use greenwave_proto::connection::{CalleeEvent, Volume};
+use greenwave_proto::connection::CalleeEvent;
 use greenwave_proto::limits::Limits;
 use greenwave_proto::wire::{CallId, MethodId};
 use greenwave_web::WebSettings;
@@ -73,8 +73,6 @@ pub struct GrpcCallee {
     /// The slot of each stream, by the small number that HTTP/2 has for it.
     of_stream: Vec<u16>,
     receiving: usize,
-    /// Of those, the ones that have a deadline and were not announced; some may be over.
-    fresh: Vec<CallId>,
     open: usize,
     /// Bytes announced by messages that are being received, and metadata of those that are.
     assembling: usize,
@@ -130,13 +128,12 @@ impl Timers {
 /// nothing, and clients such as curl take it for a failure of the connection.
 const GRACE: Duration = Duration::from_millis(2);
 
-/// How many calls are announced at a time.
-const FRESH_MOST: usize = 4096;
-
 /// A call, or room for one. Its memory is used again.
 struct Slot {
     generation: u16,
     phase: Phase,
+    /// It has a deadline, and nobody was told of its headers.
+    is_unannounced: bool,
     /// Of HTTP/2; it may be over.
     stream: Stream,
     /// What serves an open call, if it was said.
@@ -212,7 +209,6 @@ impl GrpcCallee {
             free: Vec::new(),
             of_stream: Vec::new(),
             receiving: 0,
-            fresh: Vec::new(),
             open: 0,
             assembling: 0,
             held: 0,
@@ -316,9 +312,7 @@ impl GrpcCallee {
         while let Some((stream, sent)) = self.http.next_sent() {
             if let Some(slot) = self.find(stream) {
                 let there = &mut self.slots[usize::from(slot)];
-                // A message is a piece.
-                let plain = Volume { messages: sent.pieces, bytes: sent.bytes };
-                let volume = there.web.as_mut().map_or(plain, |web| web.left(sent));
+                let volume = there.web.as_mut().map_or_else(|| message::volume(sent), |web| web.left(sent));
                 if volume.cost() > 0 {
                     sink(CalleeEvent::Sent(call_in(slot, there.generation), volume));
                 }
@@ -444,7 +438,7 @@ impl GrpcCallee {
     /// something: it is to be [dismissed](Self::dismiss) then.
     pub fn on_timeout(&mut self, now: Time, sink: &mut dyn FnMut(CalleeEvent)) -> Option<Over> {
         if self.timers.announce <= now {
-            self.announce(sink);
+            self.announce(now, sink);
         }
         if self.timers.half_received <= now {
             self.give_up_stalled(&mut Reading { now, buffer: &mut Vec::with_capacity, sink });

@@ -29,7 +29,7 @@ pub use settings::GrpcClientSettings;
 
 use crate::message::{self, PREFIX};
 use crate::{Over, PlainTransport};
-use greenwave_http2::{Connection, OpenError, Role, Sent, Settings, Stream};
+use greenwave_http2::{Connection, OpenError, Role, Settings, Stream};
 use greenwave_policy::{ForwardDelay, Time};
 use greenwave_proto::MethodNames;
 use greenwave_proto::compression::Encoding;
@@ -498,10 +498,9 @@ impl GrpcCaller {
 
     /// Says which messages have gone out.
     fn tell_sent(&mut self, sink: &mut dyn FnMut(CallerEvent)) {
-        while let Some((stream, Sent { bytes, pieces })) = self.http2.next_sent() {
+        while let Some((stream, sent)) = self.http2.next_sent() {
             let Some(Some(call)) = self.calls.get(stream.slot()) else { continue };
-            // A message is a piece.
-            let (token, volume) = (call.request.token, Volume { messages: pieces, bytes });
+            let (token, volume) = (call.request.token, message::volume(sent));
             sink(CallerEvent::Streamed(StreamEvent::Sent { token, volume }));
         }
     }

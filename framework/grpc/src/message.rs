@@ -1,10 +1,18 @@
 //! A message within a stream: a byte that says whether it is compressed, its length in four, big-endian, and the message.
 
+use greenwave_http2::Sent;
 use greenwave_proto::compression::Encoding;
+use greenwave_proto::connection::Volume;
 use greenwave_proto::status::{Code, Reason, Status};
 
 /// Bytes before a message.
 pub(crate) const PREFIX: usize = 5;
+
+/// How much of the messages has left: each is a piece of what HTTP/2 sends.
+#[inline]
+pub(crate) fn volume(Sent { bytes, pieces }: Sent) -> Volume {
+    Volume { messages: pieces, bytes }
+}
 
 /// Room is made for so many bytes on the peer's word, and beyond that as they arrive.
 const TRUSTED: usize = 1 << 20;

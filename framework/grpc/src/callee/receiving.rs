@@ -1,7 +1,7 @@
 //! How requests come in.
 
 use super::web;
-use super::{FRESH_MOST, GRACE, GrpcCallee, NONE, Over, Phase, REFILL, Reading, Slot, call_in};
+use super::{GRACE, GrpcCallee, NONE, Over, Phase, REFILL, Reading, Slot, call_in};
 use crate::headers::{Call, Refused};
 use crate::message::Incoming;
 use crate::replies::{self, Pairs};
@@ -83,7 +83,6 @@ impl GrpcCallee {
                 }
             }
         }
-        self.look_for_announced(reading.now);
         self.set_timers(reading.now, any);
         rest
     }
@@ -146,6 +145,7 @@ impl GrpcCallee {
         (there.wants_receipt, there.streams, there.has_begun) = (call.wants_receipt, streams, false);
         there.says_more = call.wants_receipt || call.encoding.is_some() || !call.answer.is_empty();
         there.answer = call.answer;
+        there.is_unannounced = may_be_late;
         there.incoming.begin(call.encoding);
         there.task = None;
         there.announced = announced;
@@ -162,35 +162,37 @@ impl GrpcCallee {
         if end {
             self.arrive_whole(reading, slot);
         } else {
-            // What is more is judged when it is there.
-            if may_be_late && self.fresh.len() < FRESH_MOST {
-                let call = call_in(slot, self.slots[usize::from(slot)].generation);
-                self.fresh.push(call);
+            if may_be_late {
+                self.timers.announce = self.timers.announce.min(reading.now + GRACE);
             }
             self.expect_more(reading.now);
         }
     }
 
-    /// After something was read: sees which calls have their headers and not their requests.
-    #[inline]
-    fn look_for_announced(&mut self, now: Time) {
-        if self.receiving == 0 {
-            self.fresh.clear();
-            self.timers.announce = Time::MAX;
-        } else if !self.fresh.is_empty() && self.timers.announce == Time::MAX {
-            self.timers.announce = now + GRACE;
+    /// Tells of the calls whose requests didn't come soon behind their headers.
+    pub(super) fn announce(&mut self, now: Time, sink: &mut dyn FnMut(CalleeEvent)) {
+        let mut next = Time::MAX;
+        for (slot, there) in (0..).zip(&mut self.slots) {
+            let due = there.received + GRACE;
+            if there.phase != Phase::Receiving || !there.is_unannounced || there.web.is_some() {
+                continue;
+            } else if due > now {
+                next = next.min(due);
+                continue;
+            }
+            there.is_unannounced = false;
+            let (call, deadline) = (call_in(slot, there.generation), Deadline::at(there.received, there.budget));
+            sink(CalleeEvent::Announced { call, method: there.method, deadline });
         }
+        self.timers.announce = next;
     }
 
-    /// Tells of the calls whose requests didn't come soon behind their headers.
-    pub(super) fn announce(&mut self, sink: &mut dyn FnMut(CalleeEvent)) {
-        self.timers.announce = Time::MAX;
-        for call in std::mem::take(&mut self.fresh) {
-            let there = &self.slots[usize::from(call.slot())];
-            if self.is_announced(call) && there.web.is_none() {
-                let deadline = Deadline::at(there.received, there.budget);
-                sink(CalleeEvent::Announced { call, method: there.method, deadline });
-            }
+    /// One request less is being received.
+    #[inline]
+    fn stop_receiving(&mut self) {
+        self.receiving -= 1;
+        if self.receiving == 0 {
+            (self.timers.half_received, self.timers.announce) = (Time::MAX, Time::MAX);
         }
     }
 
@@ -250,6 +252,7 @@ impl GrpcCallee {
         self.slots.push(Slot {
             generation: 0,
             phase: Phase::Free,
+            is_unannounced: false,
             stream,
             task: None,
             wants_receipt: false,
@@ -276,17 +279,12 @@ impl GrpcCallee {
     /// Frees a slot. What is held of it is given up.
     #[inline]
     pub(super) fn free_slot(&mut self, slot: u16) {
-        let there = &mut self.slots[usize::from(slot)];
-        match there.phase {
+        match self.slots[usize::from(slot)].phase {
             Phase::Free => return,
-            Phase::Receiving => {
-                self.receiving -= 1;
-                if self.receiving == 0 {
-                    self.timers.half_received = Time::MAX;
-                }
-            }
+            Phase::Receiving => self.stop_receiving(),
             Phase::Open => self.open -= 1,
         }
+        let there = &mut self.slots[usize::from(slot)];
         self.keeping.ended = true;
         there.phase = Phase::Free;
         there.metadata = None;
@@ -389,10 +387,7 @@ impl GrpcCallee {
         };
         match message {
             Ok(body) => {
-                self.receiving -= 1;
-                if self.receiving == 0 {
-                    self.timers.half_received = Time::MAX;
-                }
+                self.stop_receiving();
                 self.arrive(reading, slot, body);
             }
             Err(status) => self.give_up(reading, slot, Some(&status)),

@@ -4,6 +4,7 @@
 
 use super::receiving::too_much;
 use super::{GrpcCallee, Phase, Reading};
+use crate::message;
 use greenwave_http2::{Fields, Header, Name, Sent, Stream};
 use greenwave_proto::Coding;
 use greenwave_proto::compression::Encodings;
@@ -27,11 +28,10 @@ pub(super) struct Web {
 impl Web {
     /// How much of the messages has left, as they were sent.
     pub(super) fn left(&mut self, sent: Sent) -> Volume {
-        let Sent { bytes, pieces } = sent;
         if !self.style.is_text() {
-            return Volume { messages: pieces, bytes };
+            return message::volume(sent);
         }
-        let whole = pieces.min(self.leaving.len());
+        let whole = sent.pieces.min(self.leaving.len());
         Volume { messages: whole, bytes: self.leaving.drain(..whole).sum() }
     }
 

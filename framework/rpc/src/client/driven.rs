@@ -16,7 +16,6 @@ use greenwave_proto::outcome::Outcome;
 use slab::Slab;
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// What threads that do not lead ask of the one that does.
 pub(super) enum Request {
@@ -202,9 +201,8 @@ impl Driven {
         match to {
             Receiver::Stream(stream, tag) => self.names.over(|| name(&stream, tag), token),
             Receiver::Open(call, streams) => {
-                let status = Status::refused(Reason::Cancelled, "");
-                call.ended(&Outcome::local(status.clone(), crate::clock::monotonic().since(started)));
-                streams.end(Err(status));
+                let waited = crate::clock::monotonic().since(started);
+                end(&call, &streams, Outcome::local(Status::refused(Reason::Cancelled, ""), waited));
             }
             Receiver::Leader(_) | Receiver::Oneshot(_) => {}
         }
@@ -239,8 +237,7 @@ impl Driven {
                     stream.push(tag, outcome);
                 }
                 Some((_, _, Receiver::Open(call, streams))) => {
-                    call.ended(&outcome);
-                    streams.end(over(outcome));
+                    end(&call, &streams, outcome);
                 }
                 Some((_, _, Receiver::Leader(_))) | None => {}
             }
@@ -264,23 +261,22 @@ impl Driven {
         let status = Status::refused(Reason::Unreachable, "the thread that polls for this channel has panicked");
         let (started, to) = match request {
             Request::Start { started, to, .. } => (started, to),
-            Request::Open { call, streams, started, .. } => {
-                call.ended(&Outcome::local(status.clone(), crate::clock::monotonic().since(started)));
-                return streams.end(Err(status));
-            }
+            Request::Open { call, streams, started, .. } => (started, Receiver::Open(call, streams)),
             _ => return,
         };
-        let waited: Duration = crate::clock::monotonic().since(started);
+        let outcome = Outcome::local(status, crate::clock::monotonic().since(started));
         match to {
-            Receiver::Oneshot(oneshot) => oneshot.complete(Outcome::local(status, waited)),
-            Receiver::Stream(stream, tag) => stream.push(tag, Outcome::local(status, waited)),
-            Receiver::Leader(_) | Receiver::Open(..) => {}
+            Receiver::Oneshot(oneshot) => oneshot.complete(outcome),
+            Receiver::Stream(stream, tag) => stream.push(tag, outcome),
+            Receiver::Open(call, streams) => end(&call, &streams, outcome),
+            Receiver::Leader(_) => {}
         }
     }
 }
 
-/// How the streams of a call end.
-fn over(outcome: Outcome) -> Result<Tail, Status> {
+/// A call that streams is over: tells who made it, and ends its streams.
+fn end(call: &OpenCall, streams: &Streams, outcome: Outcome) {
+    call.ended(&outcome);
     let trailing = outcome.metadata().and_then(|metadata| metadata.trailing.clone());
-    outcome.result.map(|_| Tail { receipt: outcome.receipt, trailing })
+    streams.end(outcome.result.map(|_| Tail { receipt: outcome.receipt, trailing }));
 }
