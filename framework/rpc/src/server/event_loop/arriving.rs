@@ -94,7 +94,7 @@ impl EventLoop {
         let (budget, needed) = (deadline.budget(now), self.methods[method].needed());
         let gate = Gate::new(deadline, true);
         let expired = gate.ask(Check::Enqueue, now, false);
-        let ruling = if expired == Ruling::Pass {
+        let (ruling, refusal) = if expired == Ruling::Pass {
             let mut admission = self.admissions[method].clone();
             match admission.decide(now, budget, needed, 0) {
                 Verdict::Admit => return,
@@ -106,8 +106,7 @@ impl EventLoop {
         } else {
             (expired, Refusal::Expired { late: budget.late() })
         };
-        if let (ruling, refusal) = ruling
-            && let Some(status) = self.heed(ruling, || refusal, &mut false)
+        if let Some(status) = self.heed(ruling, || refusal, &mut false)
             && self.net.refuse_announced(now, peer, call, &status)
         {
             self.role.counters.calls.add(1);
