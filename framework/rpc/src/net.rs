@@ -12,6 +12,7 @@ mod directory;
 mod ending;
 mod endpoint;
 mod ends;
+mod events;
 mod grpc;
 mod making;
 mod plain;
@@ -30,9 +31,9 @@ pub(crate) use calling::CallingEnd;
 use dialer::Dialer;
 use endpoint::Endpoint;
 use ends::{End, Ends, Peer};
+pub(crate) use events::{Events, OutcomeId};
 use greenwave_policy::{Deadline, Time};
 use greenwave_proto::connection::{Answer, Arrival, Finished, Link, StreamEvent, StreamMessage, Volume};
-use greenwave_proto::outcome::Outcome;
 use greenwave_verbs::{
     AcceptMode, Address, Backend, Choice, Close, CompletionQueue, DetachedEndpoint, EndpointId, Event as QueueEvent,
     ListenerId, QueueConfig, TlsServer, VerbsError, Waker,
@@ -64,7 +65,7 @@ pub(crate) enum Event {
     /// Something came for a call that was made here and streams.
     Answered(StreamEvent),
     /// A call that was made here is over.
-    Done { token: usize, outcome: Outcome },
+    Done { token: usize, outcome: OutcomeId },
     /// A connection came in, for some cluster to adopt.
     Accepted(DetachedEndpoint),
 }
@@ -300,8 +301,8 @@ impl Net {
     }
 
     /// Reaps completions, without blocking. How many there were.
-    pub(crate) fn poll(&mut self, now: Time, events: &mut Vec<Event>) -> usize {
-        self.poll_with(now, events, |events, done| events.push(done.into()))
+    pub(crate) fn poll(&mut self, now: Time, events: &mut Events) -> usize {
+        self.poll_with(now, events, Events::finish)
     }
 
     /// [`poll`](Self::poll), where calls that are answered go to `finish` at once.
@@ -309,8 +310,8 @@ impl Net {
     pub(crate) fn poll_with(
         &mut self,
         now: Time,
-        events: &mut Vec<Event>,
-        mut finish: impl FnMut(&mut Vec<Event>, Finished),
+        events: &mut Events,
+        mut finish: impl FnMut(&mut Events, Finished),
     ) -> usize {
         self.polled = now;
         let Self { queue, clock, ends, .. } = self;
@@ -391,14 +392,14 @@ impl Net {
 
     /// Does what is overdue: expired calls, silent and stalled peers. When to ask again.
     #[inline]
-    pub(crate) fn sweep(&mut self, now: Time, events: &mut Vec<Event>) -> Option<Time> {
+    pub(crate) fn sweep(&mut self, now: Time, events: &mut Events) -> Option<Time> {
         if now >= self.ends.next_sweep {
             self.sweep_all(now, events);
         }
         Some(self.ends.next_sweep).filter(|next| *next < Time::MAX)
     }
 
-    fn sweep_all(&mut self, now: Time, events: &mut Vec<Event>) {
+    fn sweep_all(&mut self, now: Time, events: &mut Events) {
         let Self { queue, closing, ends, .. } = self;
         ends.sweep(now, events);
         closing.retain(|&(until, endpoint)| {
@@ -462,11 +463,5 @@ impl Net {
             End::Plain(callee) => callee.unanswered() == 0,
             _ => true,
         })
-    }
-}
-
-impl From<Finished> for Event {
-    fn from(done: Finished) -> Self {
-        Self::Done { token: done.token, outcome: done.outcome }
     }
 }

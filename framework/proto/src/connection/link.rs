@@ -297,12 +297,12 @@ impl Link {
     }
 
     /// Whether anything waits to be sent.
-    #[inline]
+    #[inline(always)]
     pub fn has_output(&self) -> bool {
         self.messages() > 0 || !self.control.is_empty() || !self.hello_sent || self.owes_credits()
     }
 
-    #[inline]
+    #[inline(always)]
     fn owes_credits(&self) -> bool {
         (self.returns.is_due() || self.unreturned >= wire::RETURN_BYTES)
             && self.waiting_bytes <= self.most_waiting_bytes

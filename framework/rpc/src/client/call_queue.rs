@@ -8,7 +8,7 @@ use super::config::ChannelConfig;
 use crate::clock::Clock;
 use crate::config::Wait;
 use crate::context::Context;
-use crate::net::{Event, Net, PeerKey, number};
+use crate::net::{Event, Events, Net, PeerKey, number};
 use crate::status::{Reason, Status};
 use crate::wire::MethodId;
 use greenwave_policy::{Budget, Time};
@@ -28,7 +28,7 @@ pub struct CallQueue {
     wait: Wait,
     tags: Slab<UnderWay>,
     by_tag: ByName<u64>,
-    events: Vec<Event>,
+    events: Events,
     done: VecDeque<Completion>,
 }
 
@@ -59,7 +59,7 @@ impl CallQueue {
         config.check(address)?;
         let route = config.route(address.clone());
         let peer = net.open(route);
-        let (tags, events, done) = (Slab::new(), Vec::new(), VecDeque::new());
+        let (tags, events, done) = (Slab::new(), Events::default(), VecDeque::new());
         let by_tag = ByName::default();
         Ok(Self { net, clock, peer, wait: config.wait, tags, by_tag, events, done })
     }
@@ -182,8 +182,9 @@ impl CallQueue {
     }
 
     fn deliver(&mut self) {
-        for event in self.events.drain(..) {
+        for event in self.events.found.drain(..) {
             let Event::Done { token, outcome } = event else { continue };
+            let Some(outcome) = self.events.outcomes.take(outcome) else { continue };
             complete(&mut self.tags, &mut self.by_tag, &mut self.done, token, outcome);
         }
     }

@@ -6,7 +6,7 @@ use super::core::Connection;
 use super::oneshot::Oneshot;
 use super::open_call::OpenCall;
 use crate::context::Context;
-use crate::net::{Event, Net, PeerKey};
+use crate::net::{Event, Events, Net, PeerKey};
 use crate::status::{Reason, Status};
 use crate::stream::{Item, Streams, Tail};
 use crate::wire::MethodId;
@@ -68,13 +68,13 @@ pub(super) struct Driven {
     calls: Slab<(PeerKey, Time, Receiver)>,
     /// The calls of streams, by the stream and its name for the call.
     names: ByName<(usize, u64)>,
-    pub(super) events: Vec<Event>,
+    pub(super) events: Events,
     pub(super) stop: bool,
 }
 
 impl Driven {
     pub(super) fn new(net: Net) -> Self {
-        Self { net, calls: Slab::new(), names: ByName::default(), events: Vec::new(), stop: false }
+        Self { net, calls: Slab::new(), names: ByName::default(), events: Events::default(), stop: false }
     }
 
     /// Makes a call, and says under which name.
@@ -217,15 +217,16 @@ impl Driven {
 
     pub(super) fn deliver(&mut self) {
         let mut events = std::mem::take(&mut self.events);
-        for event in events.drain(..) {
+        for event in events.found.drain(..) {
             let (token, outcome) = match event {
-                Event::Done { token, outcome } => (token, outcome),
+                Event::Done { token, outcome } => (token, events.outcomes.take(outcome)),
                 Event::Answered(event) => {
                     self.answered(event);
                     continue;
                 }
                 _ => continue,
             };
+            let Some(outcome) = outcome else { continue };
             if let Some((_, _, Receiver::Leader(done))) = self.calls.get_mut(token) {
                 *done = Some(outcome);
                 continue;

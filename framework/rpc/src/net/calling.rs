@@ -1,6 +1,6 @@
 //! What the calling ends of both protocols have in common, as far as their connections are concerned.
 
-use super::{Event, Route};
+use super::{Event, Events, Route};
 use crate::status::Status;
 use greenwave_grpc::{CallerEvent, GrpcCaller, GrpcSetup, Unsent};
 use greenwave_policy::Time;
@@ -14,7 +14,7 @@ pub(crate) trait CallingEnd {
         Self: Sized;
 
     /// Takes on a call, which another connection may have been given before.
-    fn take_on(&mut self, now: Time, call: Unsent, events: &mut Vec<Event>);
+    fn take_on(&mut self, now: Time, call: Unsent, events: &mut Events);
 
     /// Nobody waits for this call any more. Whether it was here. `slot`: where it was dispatched, if it was.
     fn abandon(&mut self, now: Time, token: usize, slot: usize) -> bool;
@@ -44,7 +44,7 @@ pub(crate) trait CallingEnd {
     fn take_unsent(&mut self, now: Time) -> Vec<Unsent>;
 
     /// The connection is gone, and with it every call.
-    fn lose(&mut self, now: Time, status: &Status, events: &mut Vec<Event>);
+    fn lose(&mut self, now: Time, status: &Status, events: &mut Events);
 }
 
 impl CallingEnd for Caller {
@@ -52,10 +52,10 @@ impl CallingEnd for Caller {
         Self::new(route.connection.link(false, now))
     }
 
-    fn take_on(&mut self, now: Time, call: Unsent, events: &mut Vec<Event>) {
+    fn take_on(&mut self, now: Time, call: Unsent, events: &mut Events) {
         let Unsent { request, body, messages, ended } = call;
         let token = request.token;
-        self.take_on(now, request, body, &mut |done| events.push(done.into()));
+        self.take_on(now, request, body, &mut |done| events.finish(done));
         messages.into_iter().for_each(|message| self.send(token, message));
         if ended {
             self.end_stream(token);
@@ -99,8 +99,8 @@ impl CallingEnd for Caller {
         unsent.map(|(request, body)| Unsent { request, body, messages: Vec::new(), ended: false }).collect()
     }
 
-    fn lose(&mut self, now: Time, status: &Status, events: &mut Vec<Event>) {
-        self.lose(now, status, &mut |done| events.push(done.into()));
+    fn lose(&mut self, now: Time, status: &Status, events: &mut Events) {
+        self.lose(now, status, &mut |done| events.finish(done));
     }
 }
 
@@ -114,8 +114,8 @@ impl CallingEnd for GrpcCaller {
         Self::new(&GrpcSetup { limits, settings, authority, secure: route.tls.is_some(), names }, now)
     }
 
-    fn take_on(&mut self, now: Time, call: Unsent, events: &mut Vec<Event>) {
-        self.take_back_on(now, call, &mut |event| events.push(event.into()));
+    fn take_on(&mut self, now: Time, call: Unsent, events: &mut Events) {
+        self.take_back_on(now, call, &mut |event| events.hear(event));
     }
 
     fn abandon(&mut self, _: Time, token: usize, _: usize) -> bool {
@@ -154,16 +154,17 @@ impl CallingEnd for GrpcCaller {
         self.take_unsent()
     }
 
-    fn lose(&mut self, now: Time, status: &Status, events: &mut Vec<Event>) {
-        self.lose(now, status, &mut |event| events.push(event.into()));
+    fn lose(&mut self, now: Time, status: &Status, events: &mut Events) {
+        self.lose(now, status, &mut |event| events.hear(event));
     }
 }
 
-impl From<CallerEvent> for Event {
-    fn from(event: CallerEvent) -> Self {
+impl Events {
+    /// What a calling end of gRPC's found.
+    pub(super) fn hear(&mut self, event: CallerEvent) {
         match event {
-            CallerEvent::Streamed(event) => Self::Answered(event),
-            CallerEvent::Finished(done) => done.into(),
+            CallerEvent::Streamed(event) => self.push(Event::Answered(event)),
+            CallerEvent::Finished(done) => self.finish(done),
         }
     }
 }

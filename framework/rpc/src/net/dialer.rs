@@ -2,7 +2,7 @@
 
 use super::calling::CallingEnd;
 use super::ending::told;
-use super::{Event, PeerKey, Route, backoff};
+use super::{Events, PeerKey, Route, backoff};
 use crate::status::{Reason, Status};
 use greenwave_grpc::Unsent;
 use greenwave_policy::{Backoff, Time};
@@ -39,7 +39,7 @@ impl<C: CallingEnd> Dialer<C> {
     }
 
     /// The connection is gone, and with it what was under way on it.
-    pub(super) fn lose(&mut self, now: Time, reason: Reason, text: &str, events: &mut Vec<Event>) {
+    pub(super) fn lose(&mut self, now: Time, reason: Reason, text: &str, events: &mut Events) {
         // Before the server had introduced itself nothing was sent, so nothing was lost.
         let reason = if self.caller.is_met() { reason } else { Reason::Unreachable };
         let mut lost = self.renew(now);

@@ -7,7 +7,7 @@
 
 use super::endpoint::Endpoint;
 use super::ends::{End, Fate, Peer};
-use super::{Event, Net, PeerKey};
+use super::{Event, Events, Net, PeerKey};
 use crate::status::{Reason, Status};
 use greenwave_grpc::Over;
 use greenwave_policy::Time;
@@ -19,7 +19,7 @@ use std::time::Duration;
 pub(super) const CLOSING: Duration = Duration::from_secs(2);
 
 impl Net {
-    pub(super) fn meet_fates(&mut self, now: Time, events: &mut Vec<Event>) {
+    pub(super) fn meet_fates(&mut self, now: Time, events: &mut Events) {
         // In order: a server that goes away and closes has gone away first.
         for fate in std::mem::take(&mut self.ends.fates) {
             match fate {
@@ -33,7 +33,7 @@ impl Net {
         }
     }
 
-    fn gone(&mut self, now: Time, endpoint: EndpointId, reason: CloseReason, events: &mut Vec<Event>) {
+    fn gone(&mut self, now: Time, endpoint: EndpointId, reason: CloseReason, events: &mut Events) {
         self.closing.retain(|(_, closing)| *closing != endpoint);
         let Some(index) = self.ends.index_of(endpoint) else { return };
         let truncated = self.queue.stats().truncated;
@@ -46,7 +46,7 @@ impl Net {
     }
 
     /// Ends a connection whose peer broke the rules, and tells it why.
-    fn expel(&mut self, now: Time, key: PeerKey, violation: &Violation, events: &mut Vec<Event>) {
+    fn expel(&mut self, now: Time, key: PeerKey, violation: &Violation, events: &mut Events) {
         let Some(endpoint) = self.ends.peer(key).and_then(|peer| peer.endpoint) else { return };
         self.ends.disconnect(key.index);
         self.ends.counters.violations.add(1);
@@ -67,7 +67,7 @@ impl Net {
     }
 
     /// A server goes away, or has answered the last call before it does.
-    fn leave(&mut self, now: Time, key: PeerKey, events: &mut Vec<Event>) {
+    fn leave(&mut self, now: Time, key: PeerKey, events: &mut Events) {
         let Some(peer) = self.ends.peer(key) else { return };
         match &mut peer.end {
             End::Caller(dialer) if dialer.caller.going().is_some() => {
@@ -104,7 +104,7 @@ impl Net {
     }
 
     /// Leaves a connection to the calls that are under way on it, if they can still be answered.
-    fn part(&mut self, now: Time, home: usize, mut left: End, events: &mut Vec<Event>) {
+    fn part(&mut self, now: Time, home: usize, mut left: End, events: &mut Events) {
         let Some(endpoint) = self.ends.disconnect(home) else { return };
         let Some(caller) = left.calling() else { return };
         if caller.going().is_some_and(|going| going.at_once) {
@@ -127,7 +127,7 @@ impl Net {
     }
 
     /// A connection is gone. Calls made on it fail, calls that came by it are cancelled.
-    pub(super) fn lose(&mut self, now: Time, index: usize, reason: Reason, text: &str, events: &mut Vec<Event>) {
+    pub(super) fn lose(&mut self, now: Time, index: usize, reason: Reason, text: &str, events: &mut Events) {
         let Some(peer) = self.ends.peers.get_mut(index) else { return };
         match &mut peer.end {
             End::Caller(dialer) => dialer.lose(now, reason, text, events),
@@ -141,7 +141,7 @@ impl Net {
             }
             End::Callee(callee) => {
                 let key = PeerKey { index, serial: peer.serial };
-                events.extend(callee.open_calls().map(|(call, task)| Event::Cancelled(key, call, task)));
+                events.found.extend(callee.open_calls().map(|(call, task)| Event::Cancelled(key, call, task)));
                 self.ends.counters.connections.sub(1);
                 self.ends.remove(index);
             }
@@ -155,7 +155,7 @@ impl Net {
     }
 
     /// Closes every connection; what was posted is still written. Calls made on them are over.
-    pub(crate) fn close_all(&mut self, now: Time, events: &mut Vec<Event>) {
+    pub(crate) fn close_all(&mut self, now: Time, events: &mut Events) {
         let indices: Vec<usize> = self.ends.peers.iter().map(|(index, _)| index).collect();
         for index in indices {
             if let Some(endpoint) = self.ends.disconnect(index) {
@@ -174,7 +174,7 @@ impl Net {
     }
 
     /// Waits until what was closed is written and read, for as long as that may take.
-    pub(crate) fn linger(&mut self, events: &mut Vec<Event>) {
+    pub(crate) fn linger(&mut self, events: &mut Events) {
         while !self.closing.is_empty() {
             let now = self.clock.now();
             let next = self.sweep(now, events);

@@ -10,8 +10,9 @@ use super::endpoint::Endpoint;
 use super::plain::{PlainCallee, PlainOver};
 use super::pool::Pool;
 use super::rotation::Elsewhere;
-use super::{CallingEnd, ConnectionConfig, Event, News, PeerKey};
+use super::{CallingEnd, ConnectionConfig, Event, Events, News, PeerKey};
 use crate::counters::Counters;
+use greenwave_grpc::CallerEvent;
 use greenwave_grpc::GrpcCaller;
 use greenwave_policy::{Rotation, Time};
 use greenwave_proto::connection::{Callee, CalleeEvent, Caller, Finished, Link, Violation};
@@ -46,7 +47,7 @@ pub(super) struct Ends {
     /// What is to be done to the queue, or to ends that it is not the time to take apart.
     pub(super) fates: Vec<Fate>,
     /// What was found while something was posted, for the next poll to tell.
-    pub(super) late: Vec<Event>,
+    pub(super) late: Events,
     /// When a connection could last not be accepted.
     starved: Option<Time>,
     /// By their tokens, the slots in which calls were dispatched last.
@@ -145,7 +146,7 @@ impl Ends {
             counters: Arc::default(),
             draining: false,
             fates: Vec::new(),
-            late: Vec::new(),
+            late: Events::default(),
             starved: None,
             slots: Vec::new(),
             swept: Vec::new(),
@@ -223,7 +224,7 @@ impl Ends {
     }
 
     /// Lets the ends that are due do what they have to; nothing is due before the agenda's next then.
-    pub(super) fn sweep(&mut self, now: Time, events: &mut Vec<Event>) {
+    pub(super) fn sweep(&mut self, now: Time, events: &mut Events) {
         let mut swept = std::mem::take(&mut self.swept);
         swept.extend(std::iter::from_fn(|| self.agenda.take(now)));
         for index in swept.drain(..) {
@@ -239,7 +240,7 @@ impl Ends {
                         self.fates.push(Fate::Dismiss(key, over));
                     }
                 } else if let Some(caller) = peer.end.calls_grpc() {
-                    if let Err(over) = caller.on_timeout(now, &mut |event| events.push(event.into())) {
+                    if let Err(over) = caller.on_timeout(now, &mut |event| events.hear(event)) {
                         self.fates.push(Fate::Dismiss(key, over.into()));
                     } else if caller.unfinished() == 0 {
                         self.fates.push(Fate::Leave(key));
@@ -271,7 +272,7 @@ impl Ends {
 
     /// Takes in what the queue found, apart from chunks: those are for [`receive`](Self::receive).
     #[inline(never)]
-    pub(super) fn on_event(&mut self, now: Time, event: QueueEvent<'_>, events: &mut Vec<Event>) {
+    pub(super) fn on_event(&mut self, now: Time, event: QueueEvent<'_>, events: &mut Events) {
         match event {
             QueueEvent::Received { .. } => {}
             QueueEvent::Plain { endpoint, preface } => self.begin_plain(now, endpoint, preface),
@@ -314,8 +315,8 @@ impl Ends {
         now: Time,
         endpoint: EndpointId,
         chunk: &[u8],
-        events: &mut Vec<Event>,
-        finish: &mut impl FnMut(&mut Vec<Event>, Finished),
+        events: &mut Events,
+        finish: &mut impl FnMut(&mut Events, Finished),
     ) {
         let Some(index) = self.index_of(endpoint) else { return };
         let Self { peers, pool, counters, fates, .. } = self;
@@ -350,8 +351,8 @@ impl Ends {
             End::Plain(_) => return self.receive_plain(now, index, chunk, events),
             End::GrpcCaller(_) | End::GrpcLeaving { .. } => {
                 return self.receive_answers(now, index, chunk, &mut |event| match event {
-                    Event::Done { token, outcome } => finish(events, Finished { token, outcome }),
-                    event => events.push(event),
+                    CallerEvent::Finished(done) => finish(events, done),
+                    event => events.hear(event),
                 });
             }
         };
@@ -376,14 +377,14 @@ impl Ends {
 
 /// Says what came for streams at an end that makes calls.
 #[inline(always)]
-fn tell_caller(caller: &mut Caller, events: &mut Vec<Event>) {
+fn tell_caller(caller: &mut Caller, events: &mut Events) {
     if caller.has_stream_events() {
         tell_all_of(caller, events);
     }
 }
 
 #[cold]
-fn tell_all_of(caller: &mut Caller, events: &mut Vec<Event>) {
+fn tell_all_of(caller: &mut Caller, events: &mut Events) {
     while let Some(event) = caller.stream_event() {
         events.push(Event::Answered(event));
     }
@@ -391,14 +392,14 @@ fn tell_all_of(caller: &mut Caller, events: &mut Vec<Event>) {
 
 /// Says what else came for streams at an end that serves calls.
 #[inline(always)]
-fn tell_callee(key: PeerKey, callee: &mut Callee, events: &mut Vec<Event>, counters: &Counters) {
+fn tell_callee(key: PeerKey, callee: &mut Callee, events: &mut Events, counters: &Counters) {
     if callee.has_stream_events() {
         tell_all(key, callee, events, counters);
     }
 }
 
 #[cold]
-fn tell_all(key: PeerKey, callee: &mut Callee, events: &mut Vec<Event>, counters: &Counters) {
+fn tell_all(key: PeerKey, callee: &mut Callee, events: &mut Events, counters: &Counters) {
     while let Some(event) = callee.stream_event() {
         tell(key, Some(event), events, counters);
     }
@@ -406,7 +407,7 @@ fn tell_all(key: PeerKey, callee: &mut Callee, events: &mut Vec<Event>, counters
 
 /// Says what a serving end found, if it found anything.
 #[inline(always)]
-pub(super) fn tell(key: PeerKey, event: Option<CalleeEvent>, events: &mut Vec<Event>, counters: &Counters) {
+pub(super) fn tell(key: PeerKey, event: Option<CalleeEvent>, events: &mut Events, counters: &Counters) {
     match event {
         Some(CalleeEvent::Arrived(arrival)) => events.push(Event::Call(key, arrival)),
         Some(CalleeEvent::Announced { call, method, deadline }) => {
@@ -436,7 +437,7 @@ impl Peer {
 
     /// Says what of streams has gone out, and what was found about them.
     #[inline(always)]
-    pub(super) fn tell_streams(&mut self, index: usize, events: &mut Vec<Event>, counters: &Counters) {
+    pub(super) fn tell_streams(&mut self, index: usize, events: &mut Events, counters: &Counters) {
         let key = PeerKey { index, serial: self.serial };
         match &mut self.end {
             End::Caller(dialer) => tell_caller(&mut dialer.caller, events),
@@ -495,8 +496,8 @@ impl Peer {
     }
 
     /// Does what is due.
-    fn on_timeout(&mut self, now: Time, events: &mut Vec<Event>) -> Result<(), Violation> {
-        let mut done = |done| events.push(Event::from(done));
+    fn on_timeout(&mut self, now: Time, events: &mut Events) -> Result<(), Violation> {
+        let mut done = |done| events.finish(done);
         match &mut self.end {
             End::Caller(dialer) => dialer.caller.on_timeout(now, &mut done),
             End::Leaving { caller, .. } => caller.on_timeout(now, &mut done),

@@ -1,9 +1,9 @@
 //! Connections to servers of gRPC: what their ends are given, and what comes of it.
 
+use super::PeerKey;
 use super::endpoint::Endpoint;
 use super::ends::{End, Ends, Fate, Peer};
 use super::plain::PlainOver;
-use super::{Event, PeerKey};
 use greenwave_grpc::{CallerEvent, GrpcCaller, Over};
 use greenwave_policy::Time;
 
@@ -21,12 +21,12 @@ impl End {
 impl Ends {
     /// Takes in what arrived of answers.
     #[inline(never)]
-    pub(super) fn receive_answers(&mut self, now: Time, index: usize, bytes: &[u8], sink: &mut dyn FnMut(Event)) {
+    pub(super) fn receive_answers(&mut self, now: Time, index: usize, bytes: &[u8], sink: &mut dyn FnMut(CallerEvent)) {
         let Self { peers, pool, .. } = self;
         let Peer { serial, end, .. } = &mut peers[index];
         let key = PeerKey { index, serial: *serial };
         let Some(caller) = end.calls_grpc() else { return };
-        caller.receive(now, bytes, &mut |len| pool.take_for(len), &mut |event| sink(event.into()));
+        caller.receive(now, bytes, &mut |len| pool.take_for(len), sink);
         while let Some(buffer) = caller.reclaim() {
             pool.put(buffer);
         }
@@ -42,7 +42,7 @@ impl Ends {
         let Peer { serial, end, .. } = &mut peers[index];
         let key = PeerKey { index, serial: *serial };
         let Some(caller) = end.calls_grpc() else { return };
-        let sink = &mut |event: CallerEvent| late.push(event.into());
+        let sink = &mut |event: CallerEvent| late.hear(event);
         if let Err(error) = caller.transmit(now, endpoint, &mut |len| pool.take_for(len), sink) {
             // As in a flush.
             tracing::debug!(endpoint = %endpoint.id, %error, "not sent");

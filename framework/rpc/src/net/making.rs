@@ -1,11 +1,11 @@
 //! How calls are made, and given up.
 
 use super::ends::{End, Ends, Fate, Peer};
-use super::{CallingEnd, Event, Net, PeerKey};
+use super::{CallingEnd, Events, Net, PeerKey};
 use crate::status::{Check, Status};
 use greenwave_grpc::Unsent;
 use greenwave_policy::Time;
-use greenwave_proto::connection::Request;
+use greenwave_proto::connection::{Finished, Request};
 use greenwave_proto::outcome::Outcome;
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ const STALE: Duration = Duration::from_millis(10);
 
 impl Net {
     /// Makes a call. It finishes as a [`Event::Done`], possibly at once.
-    pub(crate) fn call(&mut self, key: PeerKey, request: Request, body: Vec<u8>, now: Time, events: &mut Vec<Event>) {
+    pub(crate) fn call(&mut self, key: PeerKey, request: Request, body: Vec<u8>, now: Time, events: &mut Events) {
         match self.dispatch(key, request, &body, now, events) {
             Ok(()) => self.ends.pool.put(body),
             Err(request) => self.make(key.index, request, body, now, events),
@@ -23,14 +23,7 @@ impl Net {
 
     /// [`call`](Self::call), with a copy of the message.
     #[inline]
-    pub(crate) fn call_copied(
-        &mut self,
-        key: PeerKey,
-        request: Request,
-        body: &[u8],
-        now: Time,
-        events: &mut Vec<Event>,
-    ) {
+    pub(crate) fn call_copied(&mut self, key: PeerKey, request: Request, body: &[u8], now: Time, events: &mut Events) {
         if let Err(request) = self.dispatch(key, request, body, now, events) {
             let mut copy = self.ends.pool.take_about(body.len());
             copy.extend_from_slice(body);
@@ -46,7 +39,7 @@ impl Net {
         request: Request,
         body: &[u8],
         now: Time,
-        events: &mut Vec<Event>,
+        events: &mut Events,
     ) -> Result<(), Request> {
         if now > self.polled + STALE {
             self.poll(now, events);
@@ -70,12 +63,12 @@ impl Net {
 
     /// Makes a call on the connection that there is, or on a new one.
     #[inline(never)]
-    pub(super) fn make(&mut self, index: usize, request: Request, body: Vec<u8>, now: Time, events: &mut Vec<Event>) {
+    pub(super) fn make(&mut self, index: usize, request: Request, body: Vec<u8>, now: Time, events: &mut Events) {
         self.make_again(index, Unsent { request, body, messages: Vec::new(), ended: false }, now, events);
     }
 
     /// Makes a call that may have been made before, on a connection that knows no more of it.
-    pub(super) fn make_again(&mut self, index: usize, call: Unsent, now: Time, events: &mut Vec<Event>) {
+    pub(super) fn make_again(&mut self, index: usize, call: Unsent, now: Time, events: &mut Events) {
         let Some(peer) = self.ends.peers.get_mut(index) else { return };
         let endpoint = peer.endpoint;
         let Some(line) = peer.end.line() else { return };
@@ -88,7 +81,7 @@ impl Net {
         match connected {
             Err(status) => {
                 let outcome = Outcome::local(status, now.since(request.started));
-                events.push(Event::Done { token: request.token, outcome });
+                events.finish(Finished { token: request.token, outcome });
             }
             Ok(()) => {
                 let Some(caller) = self.ends.peers.get_mut(index).and_then(|peer| peer.end.calling()) else { return };
@@ -100,7 +93,7 @@ impl Net {
     }
 
     /// Makes a call whose request and answer are streams. It finishes as a [`Event::Done`], possibly at once.
-    pub(crate) fn open_stream(&mut self, key: PeerKey, request: Request, now: Time, events: &mut Vec<Event>) {
+    pub(crate) fn open_stream(&mut self, key: PeerKey, request: Request, now: Time, events: &mut Events) {
         if now > self.polled + STALE {
             self.poll(now, events);
         }
@@ -146,7 +139,7 @@ impl Net {
     }
 
     /// Nobody waits for this call any more; it will not be reported, and its token may be given to another.
-    pub(crate) fn abandon(&mut self, key: PeerKey, token: usize, events: &mut Vec<Event>) {
+    pub(crate) fn abandon(&mut self, key: PeerKey, token: usize, events: &mut Events) {
         let now = self.clock.now();
         let Ends { peers, slots, .. } = &mut self.ends;
         let slot = slots.get(token).map_or(usize::MAX, |slot| usize::from(*slot));
@@ -166,6 +159,6 @@ impl Net {
             }
         }
         // It is over already.
-        events.retain(|event| !matches!(event, Event::Done { token: over, .. } if *over == token));
+        events.forget(token);
     }
 }

@@ -3,7 +3,7 @@
 use super::endpoint::Endpoint;
 use super::ends::{End, Ends, Fate, Peer, tell};
 use super::grpc::dismiss_caller;
-use super::{ConnectionConfig, Event, Net, PeerKey};
+use super::{ConnectionConfig, Events, Net, PeerKey};
 use crate::config::ServerConfig;
 use crate::status::{Reason, Status};
 use crate::wire::CallId;
@@ -226,7 +226,7 @@ impl Ends {
 
     /// Takes in what arrived.
     #[inline(never)]
-    pub(super) fn receive_plain(&mut self, now: Time, index: usize, bytes: &[u8], events: &mut Vec<Event>) {
+    pub(super) fn receive_plain(&mut self, now: Time, index: usize, bytes: &[u8], events: &mut Events) {
         let Self { peers, pool, counters, .. } = self;
         let Peer { serial, end: End::Plain(callee), .. } = &mut peers[index] else { return };
         let key = PeerKey { index, serial: *serial };
@@ -270,7 +270,7 @@ impl Ends {
 
 impl Net {
     /// Ends a connection that is over, or that is to be because of what the peer didn't do.
-    pub(super) fn finish_plain(&mut self, now: Time, key: PeerKey, why: Option<PlainOver>, events: &mut Vec<Event>) {
+    pub(super) fn finish_plain(&mut self, now: Time, key: PeerKey, why: Option<PlainOver>, events: &mut Events) {
         let Some(Peer { endpoint: Some(id), end, .. }) = self.ends.peer(key) else { return };
         let endpoint = &mut Endpoint { queue: &mut *self.queue, id: *id };
         let id = *id;

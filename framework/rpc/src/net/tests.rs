@@ -46,7 +46,7 @@ fn serving(network: &Network) -> Timed {
 
 fn turn(Timed(net, nanos): &mut Timed, now: Time) {
     nanos.store(now.as_nanos(), Ordering::Relaxed);
-    let mut events = Vec::new();
+    let mut events = Events::default();
     net.poll(now, &mut events);
     net.sweep(now, &mut events);
     net.flush(now);
@@ -91,7 +91,7 @@ fn an_idle_connection_is_never_swept() {
     let key = client.0.open(route(SERVER));
     let context = crate::context::Context::unlimited();
     let method = MethodId::of("any");
-    let mut events = Vec::new();
+    let mut events = Events::default();
     let now = Time::from_nanos(1);
     let request = Request { token: 0, terms: context.into(), method, started: now };
     client.0.call(key, request, Vec::new(), now, &mut events);
@@ -120,7 +120,7 @@ fn idle_connections_are_not_visited_by_the_sweeps_for_others() {
         let network = Network::new(0);
         let (mut net, mut client) = (serving(&network), timed(&network));
         let method = MethodId::of("any");
-        let (mut events, mut now) = (Vec::new(), Time::from_nanos(1));
+        let (mut events, mut now) = (Events::default(), Time::from_nanos(1));
         let keys: Vec<PeerKey> = (0..=idle).map(|_| client.0.open(route(SERVER))).collect();
         for (token, key) in keys.iter().enumerate() {
             let terms = crate::context::Context::unlimited().into();
@@ -151,7 +151,7 @@ fn what_became_of_an_abandoned_call_is_not_reported() {
     let network = Network::new(0);
     let mut client = timed(&network).0;
     let key = client.open(route("nobody"));
-    let mut events = Vec::new();
+    let mut events = Events::default();
     let now = Time::from_nanos(1);
     let context = crate::context::Context::born(now, greenwave_policy::Budget::from_nanos(-5), true);
     let method = MethodId::of("any");

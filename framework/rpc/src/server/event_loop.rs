@@ -29,7 +29,7 @@ use crate::config::ServerConfig;
 use crate::context::Context;
 use crate::counters::Counters;
 use crate::local::{Mailbox, OutcomeCell, Shared};
-use crate::net::{Event, Net, PeerKey, Route};
+use crate::net::{Event, Events, Net, PeerKey, Route};
 use crate::service::Router;
 use crate::stream::Streams;
 use crate::transcoding::Decompression;
@@ -103,7 +103,7 @@ pub(crate) struct EventLoop {
     found: Option<(MethodId, usize)>,
     dispatch: Dispatch,
     loads: Vec<Load>,
-    events: Vec<Event>,
+    events: Events,
     /// The tasks of calls that the last poll found. Who takes back one of those in the same poll can't be told its task.
     found_last: Vec<usize>,
     drain_until: Option<Time>,
@@ -146,7 +146,7 @@ impl EventLoop {
             found: None,
             dispatch: Dispatch::new(DispatchRule::JoinShortestQueue, 1),
             loads: Vec::new(),
-            events: Vec::new(),
+            events: Events::default(),
             found_last: Vec::new(),
             drain_until: None,
             stopped: false,
@@ -294,7 +294,7 @@ impl EventLoop {
     /// Deals with what polls and sweeps found.
     fn attend(&mut self, mut now: Time) {
         let mut events = std::mem::take(&mut self.events);
-        for event in events.drain(..) {
+        for event in events.found.drain(..) {
             match event {
                 Event::Call(peer, arrival) => {
                     self.arrive(now, peer, arrival);
@@ -302,8 +302,9 @@ impl EventLoop {
                         now = self.post(now);
                     }
                 }
-                Event::Done { token, mut outcome } => {
-                    if let Some(call) = self.calls.try_remove(token) {
+                Event::Done { token, outcome } => {
+                    let outcome = events.outcomes.take(outcome);
+                    if let (Some(call), Some(mut outcome)) = (self.calls.try_remove(token), outcome) {
                         call.cell.token.set(None);
                         if self.mailbox.is_cramped.get() {
                             outcome.decompress();

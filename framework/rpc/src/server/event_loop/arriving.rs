@@ -49,6 +49,7 @@ impl EventLoop {
     }
 
     /// A call came in: admit it or refuse it, here or for a worker.
+    #[inline(always)]
     pub(super) fn arrive(&mut self, now: Time, peer: PeerKey, arrival: Arrival) {
         self.role.counters.calls.add(1);
         let Some(method) = self.find(arrival.method) else {

@@ -4,10 +4,12 @@ use super::EventLoop;
 use crate::net::PeerKey;
 use crate::receipt::{Receipt, StageReceipt};
 use crate::server::limiter::Permit;
+use crate::server::load_report::Told;
 use crate::server::methods::{Behind, Lesson, Outcome};
 use crate::server::task::Task;
 use crate::status::{Check, Code, Reason, Status};
-use greenwave_policy::{Span, Time};
+use crate::wire::CallId;
+use greenwave_policy::{Deadline, Span, Time};
 use greenwave_proto::Ruling;
 use greenwave_proto::connection::{Answer, Extra};
 use greenwave_proto::context::Aside;
@@ -29,12 +31,13 @@ impl EventLoop {
         let lesson = lesson(task, &receipt, behind, late, &result);
         self.return_permit(now, index, behind);
         let task = &mut self.tasks[index];
+        let learned = &mut self.methods[task.method];
         if let Some(lesson) = &lesson {
-            self.methods[task.method].observe(lesson);
+            learned.observe(lesson);
         }
         let counters = &self.role.counters;
         if let Ok(reply) = &result {
-            self.methods[task.method].replied(reply.len());
+            learned.replied(reply.len());
             match ruling {
                 Ruling::Pass => counters.answered.add(1),
                 Ruling::Observed(_) => {
@@ -57,47 +60,37 @@ impl EventLoop {
             counters.wasted_nanos.add(service);
         }
         self.role.inbox.finished(task.turns);
-        let extra = self.extra(index);
-        let task = &mut self.tasks[index];
+        let (said, streamed) = (task.invocation.context.take_said(), task.invocation.streams());
+        let has_extra = said.is_some() || streamed || self.told.is_some();
+        let extra = if has_extra { extra(self.told.as_ref(), said, streamed) } else { None };
         let (call, deadline, peer, reply_guard) =
             (task.call, task.urgency.deadline, task.peer, task.reply_guard.take());
         if let Some(request) = self.tasks.end(index) {
             self.net.recycle(request);
         }
         match reply_guard {
-            None => self.answer(peer, Answer { call, result, receipt, deadline, extra }),
+            None => {
+                // Where it is made it is also handed over: an answer is long enough that copying it tells.
+                self.answers(peer, call, deadline, &result);
+                self.net.answer(peer, Answer { call, result, receipt, deadline, extra });
+            }
             Some(reply_guard) => reply_guard.answer(lesson, Answer { call, result, receipt, deadline, extra }),
         }
     }
 
     /// Gives the peer an answer, which leaves with the next post.
-    #[inline(always)]
     pub(super) fn answer(&mut self, peer: PeerKey, answer: Answer) {
-        self.pacing.replied(answer.deadline.expires());
-        if !self.streams.is_empty() {
-            self.end_streams(peer, &answer);
-        }
+        self.answers(peer, answer.call, answer.deadline, &answer.result);
         self.net.answer(peer, answer);
     }
 
-    /// What a task's answer has beside its message.
+    /// Does what an answer has to be preceded by.
     #[inline]
-    fn extra(&self, index: usize) -> Option<Box<Extra>> {
-        let invocation = &self.tasks[index].invocation;
-        let (said, streamed) = (invocation.context.take_said(), invocation.streams());
-        if said.is_none() && !streamed && self.told.is_none() {
-            return None;
+    fn answers<T>(&mut self, peer: PeerKey, call: CallId, deadline: Deadline, result: &Result<T, Status>) {
+        self.pacing.replied(deadline.expires());
+        if !self.streams.is_empty() {
+            self.end_streams(peer, call, result);
         }
-        self.some_extra(said, streamed)
-    }
-
-    #[cold]
-    fn some_extra(&self, said: Option<Box<Aside>>, streamed: bool) -> Option<Box<Extra>> {
-        let Aside { leading, mut trailing, compressed } = said.map_or_else(Aside::default, |said| *said);
-        if let Some(told) = &self.told {
-            trailing = Some(told.beside(trailing));
-        }
-        Some(Box::new(Extra { streamed, leading, trailing, compressed }))
     }
 
     /// Gives back the permit of a task, if it had one, for those that wait.
@@ -119,6 +112,16 @@ impl EventLoop {
             self.set_relief();
         }
     }
+}
+
+/// What an answer has beside its message.
+#[cold]
+fn extra(told: Option<&Told>, said: Option<Box<Aside>>, streamed: bool) -> Option<Box<Extra>> {
+    let Aside { leading, mut trailing, compressed } = said.map_or_else(Aside::default, |said| *said);
+    if let Some(told) = told {
+        trailing = Some(told.beside(trailing));
+    }
+    Some(Box::new(Extra { streamed, leading, trailing, compressed }))
 }
 
 /// Says which stage used the time up; `here` is the name of this one.

@@ -7,7 +7,7 @@ use crate::server::inbox::StreamedCall;
 use crate::status::{Reason, Status};
 use crate::stream::{Home, Incoming, Item, Outgoing, StreamCoding, Streams, Tail};
 use crate::wire::CallId;
-use greenwave_proto::connection::{Answer, Arrival, StreamMessage};
+use greenwave_proto::connection::{Arrival, StreamMessage};
 use std::sync::Arc;
 
 impl EventLoop {
@@ -80,11 +80,11 @@ impl EventLoop {
 
     /// A call is answered: what it has sent goes before that.
     #[cold]
-    pub(super) fn end_streams(&mut self, peer: PeerKey, answer: &Answer) {
-        if self.streams.contains_key(&(peer, answer.call)) {
-            self.look_at_stream(peer, answer.call);
-            if let Some(streams) = self.streams.remove(&(peer, answer.call)) {
-                let over = answer.result.as_ref().map(|_| Tail::default());
+    pub(super) fn end_streams<T>(&mut self, peer: PeerKey, call: CallId, result: &Result<T, Status>) {
+        if self.streams.contains_key(&(peer, call)) {
+            self.look_at_stream(peer, call);
+            if let Some(streams) = self.streams.remove(&(peer, call)) {
+                let over = result.as_ref().map(|_| Tail::default());
                 streams.end(over.map_err(Status::clone));
             }
         }
