@@ -33,6 +33,7 @@ use endpoint::Endpoint;
 use ends::{End, Ends, Peer};
 pub(crate) use events::{Events, OutcomeId};
 use greenwave_policy::{Deadline, Time};
+use greenwave_proto::Peer as Identity;
 use greenwave_proto::connection::{Answer, Arrival, Finished, Link, StreamEvent, StreamMessage, Volume};
 use greenwave_verbs::{
     AcceptMode, Address, Backend, Choice, Close, CompletionQueue, DetachedEndpoint, EndpointId, Event as QueueEvent,
@@ -181,9 +182,10 @@ impl Net {
 
     /// Takes over a connection that another thread accepted.
     pub(crate) fn adopt(&mut self, endpoint: DetachedEndpoint, now: Time) {
+        let from = endpoint.peer().clone();
         match self.queue.adopt(endpoint) {
             Ok(endpoint) => {
-                if !self.ends.welcome(now, endpoint) {
+                if !self.ends.welcome(now, endpoint, &from) {
                     self.queue.close(endpoint, Close::Abort);
                 }
             }
@@ -213,6 +215,12 @@ impl Net {
             }
             self.ends.remove(key.index);
         }
+    }
+
+    /// Who makes calls over a connection that came in.
+    #[inline]
+    pub(crate) fn identity(&self, key: PeerKey) -> Option<&Arc<Identity>> {
+        self.ends.peers.get(key.index).filter(|peer| peer.serial == key.serial)?.identity.as_ref()
     }
 
     /// Notes which task serves a call, to be said when it is cancelled.
