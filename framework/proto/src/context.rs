@@ -19,7 +19,7 @@ pub struct Context(Arc<Parts>);
 
 /// What a context says of its request.
 #[derive(Debug)]
-pub struct Parts {
+struct Parts {
     /// Where deadlines are only observed they are propagated and scored all the same.
     gate: Gate,
     birth: Time,
@@ -114,64 +114,69 @@ fn passed_on(all: &[u8], pass_on: &[String]) -> Option<Arc<[u8]>> {
     (!kept.is_empty()).then(|| kept.into())
 }
 
-impl Parts {
-    /// Of a request that is made here and now. `enforced`: this side gives up when the deadline passes.
-    pub fn born(now: Time, budget: Budget, enforced: bool) -> Self {
-        Self::received(Gate::new(Deadline::at(now, budget), enforced), now, false, "", Metadata::default())
-    }
-
-    /// Of a request that came in over the wire.
-    #[inline]
-    pub fn received(gate: Gate, birth: Time, parallel_unit: bool, method: &'static str, metadata: Metadata) -> Self {
-        let cancelled = AtomicBool::new(false);
-        let said = Said::default();
-        Self {
-            gate,
-            birth,
-            parallel_unit,
-            cancelled,
-            compressed: None,
-            parent: None,
-            method,
-            metadata,
-            said,
-            peer: None,
-        }
-    }
-
-    /// The same of a request that was made by this peer.
-    #[must_use]
-    pub fn of(self, peer: Option<&Arc<Peer>>) -> Self {
-        Self { peer: peer.cloned(), ..self }
-    }
-}
-
-impl From<Parts> for Context {
-    fn from(parts: Parts) -> Self {
-        Self(Arc::new(parts))
-    }
+/// What is said of a request that came in over the wire.
+#[derive(Debug)]
+pub struct Received {
+    /// Its deadline, and whether this side gives up at it.
+    pub gate: Gate,
+    /// When it was made.
+    pub birth: Time,
+    /// Whether it is a branch of a parallel unit.
+    pub parallel_unit: bool,
+    /// The method that is called, by its name.
+    pub method: &'static str,
+    /// What its caller says beside it.
+    pub metadata: Metadata,
 }
 
 impl Context {
     /// A request that is made at this time; `enforced`: this side gives up when the deadline passes.
     pub fn born(now: Time, budget: Budget, enforced: bool) -> Self {
-        Parts::born(now, budget, enforced).into()
+        let gate = Gate::new(Deadline::at(now, budget), enforced);
+        let metadata = Metadata::default();
+        Self::received(Received { gate, birth: now, parallel_unit: false, method: "", metadata }, None)
     }
 
-    /// Becomes another request's, which this peer has made, in the memory of this one's if nobody else has a clone of it. Of two
-    /// requests of one peer the second costs no count of references.
-    #[inline]
-    pub fn renew(&mut self, request: Parts, peer: Option<&Arc<Peer>>) {
+    /// A request that came in, which this peer has made.
+    pub fn received(request: Received, peer: Option<&Arc<Peer>>) -> Self {
+        let Received { gate, birth, parallel_unit, method, metadata } = request;
+        Self(Arc::new(Parts {
+            gate,
+            birth,
+            parallel_unit,
+            cancelled: AtomicBool::new(false),
+            compressed: None,
+            parent: None,
+            method,
+            metadata,
+            said: Said::default(),
+            peer: peer.cloned(),
+        }))
+    }
+
+    /// Becomes another request that came in, in the memory of this one if nobody else has a clone of it. Of two requests of one
+    /// peer the second costs no count of references.
+    #[inline(always)]
+    pub fn renew(&mut self, request: Received, peer: Option<&Arc<Peer>>) {
         let Some(parts) = Arc::get_mut(&mut self.0) else {
-            *self = request.of(peer).into();
+            *self = Self::received(request, peer);
             return;
         };
-        let last = parts.peer.take();
-        *parts = request;
-        parts.peer = match (last, peer) {
-            (Some(last), Some(peer)) if Arc::ptr_eq(&last, peer) => Some(last),
-            (_, peer) => peer.cloned(),
+        let Received { gate, birth, parallel_unit, method, metadata } = request;
+        (parts.gate, parts.birth, parts.parallel_unit) = (gate, birth, parallel_unit);
+        (parts.method, parts.metadata) = (method, metadata);
+        (*parts.cancelled.get_mut(), parts.compressed, parts.parent) = (false, None, None);
+        // Where no flag is set nothing was said.
+        if *parts.said.flags.get_mut() != 0 {
+            parts.said = Said::default();
+        }
+        let is_same = match (&parts.peer, peer) {
+            (Some(last), Some(peer)) => Arc::ptr_eq(last, peer),
+            (last, peer) => last.is_none() && peer.is_none(),
         };
+        if !is_same {
+            parts.peer = peer.cloned();
+        }
     }
 
     /// Who made the request that is served; nobody known, if it was made here.
@@ -216,7 +221,7 @@ impl Context {
     }
 
     fn child(&self, gate: Gate, parallel_unit: bool, metadata: Metadata) -> Self {
-        self.child_parts(gate, parallel_unit, metadata).into()
+        Self(Arc::new(self.child_parts(gate, parallel_unit, metadata)))
     }
 
     fn child_parts(&self, gate: Gate, parallel_unit: bool, metadata: Metadata) -> Parts {
@@ -240,7 +245,7 @@ impl Context {
     pub fn with_compressed(&self, encoding: Encoding) -> Self {
         let mut parts = self.child_parts(self.0.gate, self.0.parallel_unit, self.0.metadata.clone());
         parts.compressed = Some(encoding);
-        parts.into()
+        Self(Arc::new(parts))
     }
 
     /// How the requests of calls that are made with it are compressed, if they are.

@@ -8,7 +8,7 @@ use crate::clock::monotonic;
 use greenwave_policy::{Budget, Deadline, Time};
 use greenwave_proto::compression::Encoding;
 use greenwave_proto::connection::Terms;
-use greenwave_proto::context::{Aside, Parts, called};
+use greenwave_proto::context::{Aside, Received, called};
 use greenwave_proto::status::{Check, Status};
 use greenwave_proto::wire::MetaError;
 use greenwave_proto::{Gate, Peer, Ruling};
@@ -19,12 +19,6 @@ use std::time::Duration;
 /// A request's deadline, age and cancellation. Cheap to clone; clones are the same request.
 #[derive(Clone, Debug)]
 pub struct Context(greenwave_proto::Context);
-
-impl From<Parts> for Context {
-    fn from(parts: Parts) -> Self {
-        Self(parts.into())
-    }
-}
 
 impl From<Context> for greenwave_proto::Context {
     fn from(context: Context) -> Self {
@@ -57,12 +51,17 @@ impl Context {
     }
 
     pub(crate) fn born(now: Time, budget: Budget, enforced: bool) -> Self {
-        Parts::born(now, budget, enforced).into()
+        Self(greenwave_proto::Context::born(now, budget, enforced))
+    }
+
+    /// A request that came in, which this peer has made.
+    pub(crate) fn received(request: Received, peer: Option<&Arc<Peer>>) -> Self {
+        Self(greenwave_proto::Context::received(request, peer))
     }
 
     /// Becomes another request's, which this peer has made, in the memory of this one's if nobody else has a clone of it.
     #[inline]
-    pub(crate) fn renew(&mut self, request: Parts, peer: Option<&Arc<Peer>>) {
+    pub(crate) fn renew(&mut self, request: Received, peer: Option<&Arc<Peer>>) {
         self.0.renew(request, peer);
     }
 
@@ -294,7 +293,9 @@ mod tests {
             greenwave_proto::wire::push_meta(&mut entries, CALLED, said.as_bytes()).unwrap();
             let metadata = Metadata::received(Some(entries.into()), &[]);
             let gate = Gate::new(Deadline::NEVER, true);
-            Context::from(Parts::received(gate, monotonic(), false, method, metadata)).called().to_owned()
+            let birth = monotonic();
+            let request = Received { gate, birth, parallel_unit: false, method, metadata };
+            Context::received(request, None).called().to_owned()
         };
         assert_eq!(served("a.A/*", "a.A/One"), "a.A/One");
         assert_eq!(served("a.A/*", "b.B/One"), "a.A/*");

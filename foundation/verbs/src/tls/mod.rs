@@ -79,10 +79,10 @@ pub(crate) enum Opened<'a> {
 
 /// What a session made of what it was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "no session, nothing heard"))]
 pub(crate) enum Heard {
     /// More may follow.
     Open,
     /// The peer has said that it has nothing more to say.
-    #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "no session, no end"))]
     End,
 }

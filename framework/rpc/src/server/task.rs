@@ -11,7 +11,7 @@ use crate::status::Status;
 use crate::stream::{Incoming, Outgoing};
 use crate::wire::CallId;
 use greenwave_policy::{Span, Time, Urgency};
-use greenwave_proto::context::Parts;
+use greenwave_proto::context::Received;
 use greenwave_proto::{Coding, Peer};
 use greenwave_quanta::Job;
 use greenwave_quanta::scheduler::JobId;
@@ -243,21 +243,21 @@ impl Tasks {
     pub(super) fn begin(
         &mut self,
         admitted: Admitted,
-        context: Parts,
+        said: Received,
         peer: Option<&Arc<Peer>>,
         request: Vec<u8>,
     ) -> usize {
-        let Some(index) = self.free.pop() else { return self.adopt(admitted, context.of(peer).into(), request) };
+        let Some(index) = self.free.pop() else { return self.adopt(admitted, Context::received(said, peer), request) };
         let task = &mut self.slots[index];
         match Rc::get_mut(&mut task.invocation) {
             Some(invocation) => {
-                invocation.context.renew(context, peer);
+                invocation.context.renew(said, peer);
                 invocation.method = admitted.method;
                 invocation.coding = admitted.coding;
                 invocation.request.set(request);
             }
             // A coroutine that could not be unwound yet has it.
-            None => task.invocation = invocation(&self.router, &admitted, context.of(peer).into(), request),
+            None => task.invocation = invocation(&self.router, &admitted, Context::received(said, peer), request),
         }
         task.renew(admitted);
         index

@@ -12,7 +12,7 @@ use crate::stream::{Incoming, Outgoing};
 use crate::wire::{CallId, MethodId};
 use greenwave_policy::{Deadline, Refusal, Time, Urgency, Verdict};
 use greenwave_proto::connection::{Answer, Arrival};
-use greenwave_proto::context::{Metadata, Parts};
+use greenwave_proto::context::{Metadata, Received};
 use greenwave_proto::{Gate, Ruling};
 use std::rc::Rc;
 use std::time::Duration;
@@ -137,7 +137,7 @@ impl EventLoop {
         let (name, estimate) = (self.role.router.at(method).name, self.methods[method].estimate);
         let Arrival { call, deadline, birth, parallel_unit, received, metadata, coding, body, .. } = arrival;
         let metadata = Metadata::received(metadata, &self.role.config.pass_on);
-        let context = Parts::received(gate, birth, parallel_unit, name, metadata);
+        let request = Received { gate, birth, parallel_unit, method: name, metadata };
         let (here, ahead) = estimate.unwrap_or_default();
         let urgency = Urgency { arrived: received, birth, deadline, here, ahead };
         let reply_guard = |inbox| ReplyGuard::new(inbox, peer, call, method);
@@ -147,7 +147,7 @@ impl EventLoop {
                 && halves.is_none()
                 && global.takes(inbox.busy_rounds(), self.jobs.ready(), estimate.map(|(here, _)| here))
             {
-                let context = Context::from(context.of(self.net.identity(peer)));
+                let context = Context::received(request, self.net.identity(peer));
                 self.given_away.insert((peer, call), context.clone());
                 self.role.counters.given_away.add(1);
                 let reply_guard = reply_guard(inbox);
@@ -156,7 +156,7 @@ impl EventLoop {
             }
             inbox.given();
             let admitted = Admitted { reply_guard: None, peer, call, method, coding, urgency, reported };
-            let task = self.tasks.begin(admitted, context, self.net.identity(peer), body);
+            let task = self.tasks.begin(admitted, request, self.net.identity(peer), body);
             if let Some(halves) = halves {
                 self.tasks[task].invocation.give_streams(halves);
             }
@@ -166,7 +166,7 @@ impl EventLoop {
         }
         let worker = &self.role.workers[self.dispatch.choose(&self.loads)];
         worker.given();
-        let context = Context::from(context.of(self.net.identity(peer)));
+        let context = Context::received(request, self.net.identity(peer));
         let reply_guard = reply_guard(&self.role.inbox);
         let job = Job { reply_guard, context, request: body, coding, halves, urgency, reported };
         worker.send(Message::Serve(Box::new(job)));
