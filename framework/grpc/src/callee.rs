@@ -257,6 +257,17 @@ impl GrpcCallee {
         }
     }
 
+    /// Bytes of messages that this end has: announced of those that are half received, not consumed, and unsent.
+    pub fn held(&self) -> usize {
+        self.assembling + self.held + self.unread() + self.http.unsent()
+    }
+
+    /// From now on no more than `room` further bytes of messages may be half received or not consumed, and never more than `most`.
+    pub fn limit_assembly(&mut self, room: usize, most: usize) {
+        let bytes = most.min((self.assembling + self.held).saturating_add(room));
+        self.limits = self.limits.assembly_bytes(bytes);
+    }
+
     /// Bytes that arrived and were not read.
     fn unread(&self) -> usize {
         self.input.len() - self.input_read

@@ -88,6 +88,14 @@ impl GrpcSettings {
         self
     }
 
+    /// The same, with connections that have no call for at most so long, and become at most so old.
+    #[must_use]
+    pub fn lasting_at_most(mut self, idle: Duration, age: Duration) -> Self {
+        self.idle_most = self.idle_most.min(idle);
+        self.age_most = self.age_most.min(age);
+        self
+    }
+
     /// How often the peer may ask whether this side is there: not before so long after it asked last or was sent some of an
     /// answer; by default 5 min, and, unless `idle` is set, 2 h while it has no call. Who does so three times is sent
     /// away (ENHANCE_YOUR_CALM, "too_many_pings"). With [`Duration::ZERO`] it may ask as often as it likes, within what

@@ -1,5 +1,6 @@
 //! How servers are set up, and what is refused at start; for channels see `client/config.rs`.
 
+use crate::bounds::Bounds;
 use greenwave_grpc::GrpcSettings;
 use greenwave_policy::{AdmissionConfig, AdmissionConfigError, Order, StealRule};
 use greenwave_proto::Sending;
@@ -137,6 +138,7 @@ pub struct ServerConfig {
     pub(crate) wait: Wait,
     pub(crate) tls: Option<TlsServer>,
     pub(crate) limits: Limits,
+    pub(crate) bounds: Bounds,
     pub(crate) pass_on: Vec<String>,
     pub(crate) sending: Sending,
     pub(crate) stack: StackSize,
@@ -164,6 +166,7 @@ impl Default for ServerConfig {
             wait: Wait::default(),
             tls: None,
             limits: Limits::default(),
+            bounds: Bounds::default(),
             pass_on: ["traceparent", "tracestate"].map(str::to_owned).into(),
             sending: Sending::default(),
             stack: StackSize::default(),
@@ -296,6 +299,13 @@ impl ServerConfig {
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
+        self
+    }
+
+    /// What is held for all peers together.
+    #[must_use]
+    pub fn bounds(mut self, bounds: Bounds) -> Self {
+        self.bounds = bounds;
         self
     }
 
@@ -447,6 +457,7 @@ impl ServerConfig {
             ConfigError::unless(is_name, "pass_on", format!("{name:?}"), "names of 1 to 255 ASCII characters")?;
         }
         self.limits.validate()?;
+        self.bounds.validate(self.limits.most_message_bytes())?;
         self.web.iter().try_for_each(WebSettings::validate)?;
         self.sending.validate()?;
         self.admission.validate().map_err(|wrong| {

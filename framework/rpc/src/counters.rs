@@ -72,6 +72,10 @@ counters! {
     /// Times that connections had to wait to be accepted because the process had no descriptor or memory left for them.
     /// One that lasts counts once.
     starved,
+    /// Connections refused because there were as many as [`Bounds`](crate::Bounds) allow.
+    connections_refused,
+    /// Requests and answers refused because as many bytes of messages were held as [`Bounds`](crate::Bounds) allow.
+    memory_refused,
     /// Connections closed because the peer broke the protocol.
     violations,
     /// Connections that ended within a frame.

@@ -159,6 +159,7 @@
 // block_on, transcoding, stream, service, client, fanout, server.
 
 mod block_on;
+mod bounds;
 mod client;
 mod clock;
 mod config;
@@ -178,6 +179,7 @@ mod wait;
 mod waiter;
 
 pub use block_on::block_on;
+pub use bounds::Bounds;
 pub use client::around::Ended;
 pub use client::call_queue::{CallQueue, Completion, ConnectionId};
 pub use client::channel::Channel;

@@ -17,15 +17,18 @@ mod grpc;
 mod making;
 mod plain;
 mod pool;
+mod retiring;
 mod rotation;
 mod route;
 #[cfg(test)]
 mod tests;
+mod usage;
 
+use crate::bounds::Bounds;
 use crate::clock::Clock;
 use crate::config::Limits;
 use crate::counters::Counters;
-use crate::status::Status;
+use crate::status::{Reason, Status};
 use crate::wire::{CallId, MethodId};
 pub(crate) use calling::CallingEnd;
 use dialer::Dialer;
@@ -45,6 +48,7 @@ use std::time::Duration;
 pub(crate) use plain::prefaces;
 pub(crate) use rotation::Interface;
 pub(crate) use route::{ConnectionConfig, Route, SpeaksGrpc, backoff, method_names, number};
+pub(crate) use usage::{Charge, SMALL, Usage};
 
 /// A connection's name, never given to another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -135,13 +139,16 @@ impl Net {
     }
 
     /// Serves connections too, counting into `counters`.
-    pub(crate) fn serve(&mut self, mut serving: ConnectionConfig, counters: Arc<Counters>) {
+    pub(crate) fn serve(&mut self, mut serving: ConnectionConfig, counters: Arc<Counters>, usage: Arc<Usage>) {
+        let Bounds { idle, age, .. } = *usage.bounds();
+        serving.grpc = serving.grpc.map(|settings| settings.lasting_at_most(idle, age));
         // Nothing but Greenwave's own protocol goes over memory and fabrics.
         if !matches!(self.queue.backend(), Backend::Uring | Backend::Epoll) {
             (serving.grpc, serving.web) = (None, None);
         }
+        self.ends.most_assembly = serving.limits.most_assembly_bytes();
         self.ends.serving = Some(serving);
-        self.ends.counters = counters;
+        (self.ends.counters, self.ends.usage) = (counters, Some(usage));
     }
 
     #[cfg(test)]
@@ -235,19 +242,55 @@ impl Net {
 
     /// Answers a call. If its connection is gone meanwhile there is nobody to answer.
     pub(crate) fn answer(&mut self, key: PeerKey, answer: Answer) {
+        if matches!(&answer.result, Ok(body) if body.len() > SMALL) {
+            return self.answer_long(key, answer);
+        }
+        self.hand_in(key, answer);
+    }
+
+    /// The same with a message that counts.
+    #[cold]
+    fn answer_long(&mut self, key: PeerKey, mut answer: Answer) {
+        let Some(usage) = self.ends.peer(key).and_then(|peer| peer.usage.as_ref()) else { return };
+        if let Ok(body) = &answer.result
+            && !usage.has_room(body.len())
+        {
+            let text = format!("an answer of {} bytes, and those before it are not read yet", body.len());
+            answer.result = Err(Status::refused(Reason::ReplyTooLarge, text));
+            self.ends.counters.memory_refused.add(1);
+        }
+        self.hand_in(key, answer);
+        if let Some(peer) = self.ends.peer(key) {
+            peer.tell_memory();
+        }
+    }
+
+    #[inline(always)]
+    fn hand_in(&mut self, key: PeerKey, answer: Answer) {
         let Ends { peers, pool, .. } = &mut self.ends;
-        let peer = peers.get_mut(key.index).filter(|peer| peer.serial == key.serial);
-        match peer.map(|peer| &mut peer.end) {
-            Some(End::Callee(callee)) => {
+        let Some(peer) = peers.get_mut(key.index).filter(|peer| peer.serial == key.serial) else { return };
+        peer.retiring.used = self.polled;
+        match &mut peer.end {
+            End::Callee(callee) => {
                 callee.link.lend(|| pool.take_queue());
                 if let Some(body) = callee.answer(answer) {
                     pool.put(body);
                 }
             }
-            Some(End::Plain(callee)) => callee.answer(answer),
+            End::Plain(callee) => callee.answer(answer),
             _ => return,
         }
         self.ends.mark(key.index);
+    }
+
+    /// Counts a call's request, for as long as the charge is there; `Err`: there is no room for it, and why.
+    pub(crate) fn charge(&mut self, key: PeerKey, bytes: usize) -> Result<Option<Charge>, Status> {
+        let Some(usage) = self.ends.peer(key).and_then(|peer| peer.usage.as_ref()) else { return Ok(None) };
+        usage.charge(bytes).map(Some).map_err(|left| {
+            self.ends.counters.memory_refused.add(1);
+            let text = format!("a request of {bytes} bytes, with room left for {left} by what is being served");
+            Status::refused(Reason::TooManyCalls, text)
+        })
     }
 
     /// Whether the request of a call that was announced is still to come.

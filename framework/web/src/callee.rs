@@ -227,6 +227,17 @@ impl WebCallee {
         self.keep(now, input);
     }
 
+    /// Bytes of messages that this end has: half received, waiting for their turn, and unsent.
+    pub fn held(&self) -> usize {
+        self.half_received() + self.input.len() + self.unsent
+    }
+
+    /// From now on no more than `room` further bytes of messages may be half received, and never more than `most`.
+    pub fn limit_assembly(&mut self, room: usize, most: usize) {
+        let bytes = most.min(self.half_received().saturating_add(room));
+        self.limits = self.limits.assembly_bytes(bytes);
+    }
+
     /// Keeps what could not be read yet.
     fn keep(&mut self, now: Time, input: Vec<u8>) {
         self.input = input;
@@ -444,7 +455,7 @@ impl WebCallee {
             let receiving = count(|it| matches!(it, Exchange::Receiving { .. }));
             assert_eq!(receiving, usize::from(matches!(self.reading, Reading::Body { .. })));
             assert!(receiving == 0 || matches!(self.exchanges.back(), Some(Exchange::Receiving { .. })));
-            assert!(self.held() <= self.limits.most_assembly_bytes());
+            assert!(self.half_received() <= self.limits.most_assembly_bytes());
         }
         assert_eq!(self.unsent, self.output.iter().map(Vec::len).sum::<usize>() - self.sent);
     }

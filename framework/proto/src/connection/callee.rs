@@ -174,6 +174,17 @@ impl Callee {
         self.open + self.link.answers()
     }
 
+    /// Bytes of messages that this end has: announced of those that are half received or not consumed, and unsent.
+    #[inline]
+    pub fn held(&self) -> usize {
+        self.assembling + self.link.unsent()
+    }
+
+    /// From now on no more than `room` further bytes of messages may be half received or not consumed, and never more than `most`.
+    pub fn limit_assembly(&mut self, room: usize, most: usize) {
+        self.assembly_bytes = most.min(self.assembling.saturating_add(room));
+    }
+
     /// The calls that are being served, each with the task that serves it.
     pub fn open_calls(&self) -> impl Iterator<Item = (CallId, Option<usize>)> {
         self.slots.iter().filter_map(|(_, slot)| match slot {

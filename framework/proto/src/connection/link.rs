@@ -243,6 +243,12 @@ impl Link {
         }
     }
 
+    /// Bytes of messages that wait to be sent.
+    #[inline]
+    pub fn unsent(&self) -> usize {
+        self.waiting_bytes
+    }
+
     /// Whether whatever the peer sent before it heard of our GOAWAY is there.
     #[inline]
     pub fn is_left_alone(&self) -> bool {

@@ -27,6 +27,7 @@ impl Net {
                 Fate::Gone(endpoint, reason) => self.gone(now, endpoint, reason, events),
                 Fate::Expel(key, violation) => self.expel(now, key, &violation, events),
                 Fate::Leave(key) => self.leave(now, key, events),
+                Fate::Retire(key) => self.retire(now, key, events),
                 Fate::Finish(key) => self.finish_plain(now, key, None, events),
                 Fate::Dismiss(key, over) => self.finish_plain(now, key, Some(over), events),
             }

@@ -9,7 +9,9 @@ use super::directory::Directory;
 use super::endpoint::Endpoint;
 use super::plain::{PlainCallee, PlainOver};
 use super::pool::Pool;
+use super::retiring::Retiring;
 use super::rotation::Elsewhere;
+use super::usage::{ConnectionUsage, Usage};
 use super::{CallingEnd, ConnectionConfig, Event, Events, News, PeerKey};
 use crate::counters::Counters;
 use greenwave_grpc::CallerEvent;
@@ -20,6 +22,7 @@ use greenwave_proto::connection::{Callee, CalleeEvent, Caller, Finished, Link, V
 use greenwave_verbs::tls::CertificateNames;
 use greenwave_verbs::{Address, CloseReason, EndpointId, Event as QueueEvent, VerbsError};
 use slab::Slab;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -45,6 +48,10 @@ pub(super) struct Ends {
     agenda: Agenda,
     pub(super) next_sweep: Time,
     pub(super) counters: Arc<Counters>,
+    /// What the server's connections hold, if there is a server.
+    pub(super) usage: Option<Arc<Usage>>,
+    /// Bytes of half received messages that an end has room for, unless memory is short.
+    pub(super) most_assembly: usize,
     pub(super) draining: bool,
     /// What is to be done to the queue, or to ends that it is not the time to take apart.
     pub(super) fates: Vec<Fate>,
@@ -52,6 +59,8 @@ pub(super) struct Ends {
     pub(super) late: Events,
     /// When a connection could last not be accepted.
     starved: Option<Time>,
+    /// When a connection was last one too many.
+    crowded: Option<Time>,
     /// By their tokens, the slots in which calls were dispatched last.
     pub(super) slots: Vec<u16>,
     /// Empty but for its memory: which ends a sweep looks at.
@@ -70,6 +79,9 @@ pub(super) struct Peer {
     noted: Time,
     /// Who makes calls over it, if it came in.
     pub(super) identity: Option<Arc<Identity>>,
+    /// What it holds, if it came in.
+    pub(super) usage: Option<ConnectionUsage>,
+    pub(super) retiring: Retiring,
     pub(super) end: End,
 }
 
@@ -129,6 +141,8 @@ pub(super) enum Fate {
     Expel(PeerKey, Violation),
     /// The server of this calling end takes no further calls, or has answered the last one.
     Leave(PeerKey),
+    /// Close a connection whose client did not leave it when it was told to.
+    Retire(PeerKey),
     /// A connection of another protocol is over.
     Finish(PeerKey),
     /// The same, because of what the peer didn't do.
@@ -148,10 +162,13 @@ impl Ends {
             agenda: Agenda::new(),
             next_sweep: Time::MAX,
             counters: Arc::default(),
+            usage: None,
+            most_assembly: 0,
             draining: false,
             fates: Vec::new(),
             late: Events::default(),
             starved: None,
+            crowded: None,
             slots: Vec::new(),
             swept: Vec::new(),
             #[cfg(test)]
@@ -162,8 +179,16 @@ impl Ends {
     /// Adds an end.
     pub(super) fn add(&mut self, end: End) -> PeerKey {
         let serial = SERIALS.fetch_add(1, Ordering::Relaxed);
-        let (endpoint, dirty, noted, identity) = (None, false, Time::MAX, None);
-        let index = self.peers.insert(Peer { serial, endpoint, dirty, noted, identity, end });
+        let index = self.peers.insert(Peer {
+            serial,
+            endpoint: None,
+            dirty: false,
+            noted: Time::MAX,
+            identity: None,
+            usage: None,
+            retiring: Retiring::NEVER,
+            end,
+        });
         PeerKey { index, serial }
     }
 
@@ -237,6 +262,13 @@ impl Ends {
             (self.visited += 1);
             let peer = &mut self.peers[index];
             peer.noted = Time::MAX;
+            if peer.retiring.look <= now {
+                let key = PeerKey { index, serial: peer.serial };
+                self.fates.extend(peer.look_whether_used(now).then_some(Fate::Retire(key)));
+                // It may have been told to leave.
+                self.mark(index);
+            }
+            let peer = &mut self.peers[index];
             if peer.due() <= now {
                 let key = PeerKey { index, serial: peer.serial };
                 if let End::Plain(callee) = &mut peer.end {
@@ -268,9 +300,20 @@ impl Ends {
     /// Adds the serving end of a connection that came in from there. Whether there is to be one.
     pub(super) fn welcome(&mut self, now: Time, endpoint: EndpointId, from: &Address) -> bool {
         let Some(config) = self.serving.as_ref().filter(|_| !self.draining) else { return false };
+        let from = from.socket();
+        let Some(usage) = self.usage.as_ref().map(|usage| usage.connect(from.map(|from| from.ip()))) else {
+            return false;
+        };
+        let Some(usage) = usage else {
+            self.crowded(now, from);
+            return false;
+        };
         let callee = Callee::new(config.link(true, now), &config.limits);
         let key = self.add(End::Callee(Box::new(callee)));
-        self.peers[key.index].identity = Some(Arc::new(Identity::at(from.socket())));
+        let peer = &mut self.peers[key.index];
+        peer.identity = Some(Arc::new(Identity::at(from)));
+        peer.retiring = Retiring::new(now, usage.bounds());
+        peer.usage = Some(usage);
         self.counters.connections.add(1);
         self.connect(key.index, endpoint);
         true
@@ -313,6 +356,17 @@ impl Ends {
         }
     }
 
+    /// A connection that came in is one too many. That is said once for as long as it lasts.
+    #[cold]
+    fn crowded(&mut self, now: Time, from: Option<SocketAddr>) {
+        self.counters.connections_refused.add(1);
+        let lasts = self.crowded.replace(now).is_some_and(|last| now.since(last) < STARVED);
+        if !lasts {
+            let from = from.map(|from| from.ip().to_string()).unwrap_or_default();
+            tracing::warn!(from, "a connection was refused, as there are as many as `bounds` allow");
+        }
+    }
+
     /// Connections that come in can't be accepted. That is said and counted once for as long as it lasts, not each time
     /// that it is tried again.
     fn starve(&mut self, now: Time, error: &VerbsError) {
@@ -334,9 +388,9 @@ impl Ends {
         finish: &mut impl FnMut(&mut Events, Finished),
     ) {
         let Some(index) = self.index_of(endpoint) else { return };
-        let Self { peers, pool, counters, fates, .. } = self;
+        let Self { peers, pool, counters, fates, most_assembly, .. } = self;
         let Some(peer) = peers.get_mut(index) else { return };
-        let Peer { serial, dirty, end, .. } = peer;
+        let Peer { serial, dirty, end, usage, .. } = peer;
         let key = PeerKey { index, serial: *serial };
         let mut done = |done| finish(events, done);
         let (received, link) = match end {
@@ -358,9 +412,15 @@ impl Ends {
                 (received, &caller.link)
             }
             End::Callee(callee) => {
+                if let Some(usage) = usage.as_mut().filter(|usage| usage.is_limited || usage.is_tight()) {
+                    callee.limit_assembly(usage.heed(), *most_assembly);
+                }
                 let received = callee.receive(now, chunk, |len| pool.take_about(len));
                 let received = received.map(|event| tell(key, event, events, counters));
                 tell_callee(key, callee, events, counters);
+                if let Some(usage) = usage {
+                    usage.tell(callee.held());
+                }
                 (received, &callee.link)
             }
             End::Plain(_) => return self.receive_plain(now, index, chunk, events),
@@ -482,16 +542,39 @@ impl Peer {
         self.link().and_then(|link| link.least())
     }
 
+    /// Lets its end have as much room for messages as there is.
+    pub(super) fn heed_memory(&mut self, most: usize) {
+        let Some(usage) = self.usage.as_mut().filter(|usage| usage.is_limited || usage.is_tight()) else { return };
+        match &mut self.end {
+            End::Callee(callee) => callee.limit_assembly(usage.heed(), most),
+            End::Plain(callee) => callee.limit_assembly(usage.heed(), most),
+            _ => {}
+        }
+    }
+
+    /// Tells what its end has of messages.
+    pub(super) fn tell_memory(&mut self) {
+        let held = match &self.end {
+            End::Callee(callee) => callee.held(),
+            End::Plain(callee) => callee.held(),
+            _ => return,
+        };
+        if let Some(usage) = &mut self.usage {
+            usage.tell(held);
+        }
+    }
+
     /// When it waits for something; [`Time::MAX`] if it doesn't.
     #[inline]
     fn due(&mut self) -> Time {
-        match &mut self.end {
+        let due = match &mut self.end {
             _ if self.endpoint.is_none() => Time::MAX,
             End::Plain(callee) => callee.next_timeout(),
             End::GrpcCaller(dialer) => dialer.caller.next_timeout(),
             End::GrpcLeaving { caller, .. } => caller.next_timeout(),
             _ => self.link().map_or(Time::MAX, |link| link.next_timeout()),
-        }
+        };
+        due.min(self.retiring.look)
     }
 
     /// Posts what can be posted.
@@ -504,7 +587,13 @@ impl Peer {
         match &mut self.end {
             End::Caller(dialer) => dialer.caller.transmit(now, endpoint, spare),
             End::Leaving { caller, .. } => caller.transmit(now, endpoint, spare),
-            End::Callee(callee) => callee.transmit(now, endpoint, spare),
+            End::Callee(callee) => {
+                let sent = callee.transmit(now, endpoint, spare);
+                if let Some(usage) = &mut self.usage {
+                    usage.tell(callee.held());
+                }
+                sent
+            }
             // That is the ends' to do, as it may find calls.
             End::Plain(_) | End::GrpcCaller(_) | End::GrpcLeaving { .. } => Ok(()),
         }

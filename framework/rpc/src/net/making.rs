@@ -31,6 +31,15 @@ impl Net {
         }
     }
 
+    /// Finds out what became of connections while nobody polled.
+    #[cold]
+    fn catch_up(&mut self, now: Time, events: &mut Events) {
+        // The first poll after a wait may do with what the wait has found, which is old by now.
+        if self.poll(now, events) == 0 {
+            self.poll(now, events);
+        }
+    }
+
     /// Makes a call for which there is nothing to do but to write it. Others are given back.
     #[inline]
     fn dispatch(
@@ -42,7 +51,7 @@ impl Net {
         events: &mut Events,
     ) -> Result<(), Request> {
         if now > self.polled + STALE {
-            self.poll(now, events);
+            self.catch_up(now, events);
         }
         let Ends { peers, pool, slots, .. } = &mut self.ends;
         match peers.get_mut(key.index) {
@@ -95,7 +104,7 @@ impl Net {
     /// Makes a call whose request and answer are streams. It finishes as a [`Event::Done`], possibly at once.
     pub(crate) fn open_stream(&mut self, key: PeerKey, request: Request, now: Time, events: &mut Events) {
         if now > self.polled + STALE {
-            self.poll(now, events);
+            self.catch_up(now, events);
         }
         self.make(key.index, request, Vec::new(), now, events);
     }

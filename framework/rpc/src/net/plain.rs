@@ -3,6 +3,7 @@
 use super::endpoint::Endpoint;
 use super::ends::{End, Ends, Fate, Peer, tell};
 use super::grpc::dismiss_caller;
+use super::retiring::Retiring;
 use super::{ConnectionConfig, Events, Net, PeerKey};
 use crate::config::ServerConfig;
 use crate::status::{Reason, Status};
@@ -154,6 +155,14 @@ impl PlainCallee {
         either!(self, callee => callee.open_calls().for_each(|(call, task)| each(call, task)));
     }
 
+    pub(super) fn held(&self) -> usize {
+        either!(self, callee => callee.held())
+    }
+
+    pub(super) fn limit_assembly(&mut self, room: usize, most: usize) {
+        either!(self, callee => callee.limit_assembly(room, most));
+    }
+
     pub(super) fn unanswered(&self) -> usize {
         either!(self, callee => callee.unanswered())
     }
@@ -219,7 +228,9 @@ impl Ends {
             PlainCallee::Grpc(_) => self.counters.grpc_connections.add(1),
             PlainCallee::Web(_) => self.counters.web_connections.add(1),
         }
-        self.peers[index].end = End::Plain(Box::new(callee));
+        let peer = &mut self.peers[index];
+        peer.end = End::Plain(Box::new(callee));
+        peer.retiring = Retiring::NEVER;
         self.mark(index);
         self.expect(index);
     }
@@ -227,6 +238,7 @@ impl Ends {
     /// Takes in what arrived.
     #[inline(never)]
     pub(super) fn receive_plain(&mut self, now: Time, index: usize, bytes: &[u8], events: &mut Events) {
+        self.peers[index].heed_memory(self.most_assembly);
         let Self { peers, pool, counters, .. } = self;
         let Peer { serial, end: End::Plain(callee), .. } = &mut peers[index] else { return };
         let key = PeerKey { index, serial: *serial };
@@ -247,7 +259,9 @@ impl Ends {
             // As in a flush.
             tracing::debug!(endpoint = %endpoint.id, %error, "not sent");
         }
-        if callee.is_done() {
+        let is_done = callee.is_done();
+        self.peers[index].tell_memory();
+        if is_done {
             self.fates.push(Fate::Finish(key));
             // Fates are met by polls and sweeps.
             self.next_sweep = now;
@@ -257,6 +271,7 @@ impl Ends {
 
     /// Sees to it that an end that was given something goes on.
     fn look_after(&mut self, key: PeerKey) {
+        self.peers[key.index].tell_memory();
         let Peer { end: End::Plain(callee), .. } = &self.peers[key.index] else { return };
         let (is_done, has_output) = (callee.is_done(), callee.has_output());
         if is_done {

@@ -39,7 +39,8 @@ fn route(to: &str) -> Route {
 
 fn serving(network: &Network) -> Timed {
     let Timed(mut net, nanos) = timed(network);
-    net.serve(ConnectionConfig::of(&ServerConfig::default().name(SERVER)), Arc::default());
+    let config = ServerConfig::default().name(SERVER);
+    net.serve(ConnectionConfig::of(&config), Arc::default(), Usage::new(config.bounds));
     net.listen(&Address::Memory(SERVER.into()), None, false).unwrap();
     Timed(net, nanos)
 }

@@ -29,7 +29,7 @@ use crate::config::ServerConfig;
 use crate::context::Context;
 use crate::counters::Counters;
 use crate::local::{Mailbox, OutcomeCell, Shared};
-use crate::net::{Event, Events, Net, PeerKey, Route};
+use crate::net::{Event, Events, Net, PeerKey, Route, Usage};
 use crate::service::Router;
 use crate::stream::Streams;
 use crate::transcoding::Decompression;
@@ -53,6 +53,7 @@ pub(super) struct Role {
     pub(super) config: ServerConfig,
     pub(super) router: Arc<Router>,
     pub(super) counters: Arc<Counters>,
+    pub(super) usage: Arc<Usage>,
     pub(super) inbox: Arc<Inbox>,
     /// The inboxes of the cluster's workers; empty: handlers run in place.
     pub(super) workers: Vec<Arc<Inbox>>,

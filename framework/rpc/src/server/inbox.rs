@@ -2,7 +2,7 @@
 
 use super::methods::Lesson;
 use crate::context::Context;
-use crate::net::PeerKey;
+use crate::net::{Charge, PeerKey};
 use crate::receipt::Receipt;
 use crate::status::{Code, Status};
 use crate::stream::{Home, Incoming, Outgoing};
@@ -43,6 +43,8 @@ pub(super) enum Message {
 /// An admitted call on its way to the thread that serves it.
 pub(super) struct Job {
     pub(super) reply_guard: ReplyGuard,
+    /// What its request takes, if that counts.
+    pub(super) charge: Option<Charge>,
     pub(super) context: Context,
     pub(super) request: Vec<u8>,
     pub(super) halves: Option<(Incoming, Outgoing)>,

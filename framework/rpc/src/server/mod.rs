@@ -20,6 +20,7 @@ mod watchdog;
 use crate::clock::Clock;
 use crate::config::{ConfigError, ServerConfig};
 use crate::counters::{Counters, Snapshot};
+use crate::net::Usage;
 #[cfg(test)]
 use crate::net::{ConnectionConfig, Net, prefaces};
 use crate::service::{Conflict, Router};
@@ -64,6 +65,7 @@ pub enum StartError {
 pub struct ServerHandle {
     addresses: Vec<Address>,
     counters: Arc<[Arc<Counters>]>,
+    usage: Arc<Usage>,
     watchers: Watchers,
     /// Of the heads, then of the workers.
     inboxes: Vec<Arc<Inbox>>,
@@ -92,9 +94,9 @@ impl Server {
         let heads = plans.iter().filter(|plan| plan.is_head).count();
         let global = config.steal.filter(|_| config.workers == 0 && heads > 1);
         let global = global.map(|rule| Arc::new(GlobalQueue::new(rule, inboxes[..heads].to_vec())));
-        let threads = Vec::new();
+        let (threads, usage) = (Vec::new(), Usage::new(config.bounds));
         let mut handle =
-            ServerHandle { addresses: Vec::new(), counters, watchers, inboxes, heads, threads, watchdog: None };
+            ServerHandle { addresses: Vec::new(), counters, usage, watchers, inboxes, heads, threads, watchdog: None };
         let mut supervised = Vec::new();
         for (index, plan) in plans.iter().enumerate() {
             let inboxes_of =
@@ -103,6 +105,7 @@ impl Server {
                 config: config.clone(),
                 router: Arc::clone(&router),
                 counters: Arc::clone(&handle.counters[index]),
+                usage: Arc::clone(&handle.usage),
                 inbox: Arc::clone(&handle.inboxes[index]),
                 workers: inboxes_of(&plan.workers),
                 heads: inboxes_of(&plan.heads),
@@ -142,13 +145,16 @@ pub(crate) fn event_loop_by_hand(
     let counters: Arc<Counters> = Arc::default();
     let mut net = Net::new(config.own.backend.clone(), &config.limits, clock.clone(), false, prefaces(config), None)?;
     let router = Arc::new(router);
-    net.serve(ConnectionConfig::of(config).serving(router.names_of_paths()), Arc::clone(&counters));
+    let usage = Usage::new(config.bounds);
+    let serving = ConnectionConfig::of(config).serving(router.names_of_paths());
+    net.serve(serving, Arc::clone(&counters), Arc::clone(&usage));
     let (listeners, _) =
         supervisor::listen(&mut net, &config.own.listen, config.tls.as_ref(), config.own.clusters > 1)?;
     let role = Role {
         config: config.clone(),
         router,
         counters: Arc::clone(&counters),
+        usage,
         inbox: Arc::new(Inbox::new()),
         workers: Vec::new(),
         heads: Vec::new(),
@@ -168,6 +174,11 @@ impl ServerHandle {
     /// What it did so far.
     pub fn counters(&self) -> Snapshot {
         snapshot(&self.counters)
+    }
+
+    /// The most bytes of messages that it ever held at once, of those that [`Bounds::memory`](crate::Bounds::memory) counts.
+    pub fn most_held(&self) -> usize {
+        self.usage.peak()
     }
 
     /// Takes no further connections and calls, finishes those that were accepted, at most within `limit`, then stops.

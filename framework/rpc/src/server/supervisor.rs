@@ -118,7 +118,8 @@ impl Supervisor {
         let config = &role.config;
         let mut net =
             Net::new(plan.backend.clone(), &config.limits, role.clock.clone(), false, prefaces(config), Some(BUFFERS))?;
-        net.serve(ConnectionConfig::of(config).serving(role.router.names_of_paths()), role.counters.clone());
+        let serving = ConnectionConfig::of(config).serving(role.router.names_of_paths());
+        net.serve(serving, role.counters.clone(), role.usage.clone());
         if let Some((interface, nth)) = &plan.interface {
             net.share_rotation(interface.clone(), *nth);
         }

@@ -4,7 +4,7 @@ use super::inbox::{Inbox, ReplyGuard};
 use super::limiter::Permit;
 use crate::context::Context;
 use crate::local::Command;
-use crate::net::PeerKey;
+use crate::net::{Charge, PeerKey};
 use crate::receipt::Receipt;
 use crate::service::Router;
 use crate::status::Status;
@@ -29,6 +29,8 @@ pub(super) struct Task {
     lives: bool,
     /// If another thread has the connection.
     pub(super) reply_guard: Option<ReplyGuard>,
+    /// What its request takes, if that counts.
+    charge: Option<Charge>,
     foreign: Option<ForeignCall>,
     pub(super) peer: PeerKey,
     pub(super) call: CallId,
@@ -115,6 +117,7 @@ type ForeignCall = (usize, PeerKey, CallId);
 /// A call that is about to be a task.
 pub(super) struct Admitted {
     pub(super) reply_guard: Option<ReplyGuard>,
+    pub(super) charge: Option<Charge>,
     pub(super) peer: PeerKey,
     pub(super) call: CallId,
     pub(super) method: usize,
@@ -140,10 +143,11 @@ impl Task {
     }
 
     fn new(admitted: Admitted, invocation: Rc<Invocation>) -> Self {
-        let Admitted { reply_guard, peer, call, method, urgency, reported, .. } = admitted;
+        let Admitted { reply_guard, charge, peer, call, method, urgency, reported, .. } = admitted;
         Self {
             lives: true,
             reply_guard,
+            charge,
             foreign: None,
             peer,
             call,
@@ -169,9 +173,9 @@ impl Task {
 
     /// Becomes another one. What is left of the one that is over is as in a new one.
     fn renew(&mut self, admitted: Admitted) {
-        let Admitted { reply_guard, peer, call, method, urgency, reported, .. } = admitted;
+        let Admitted { reply_guard, charge, peer, call, method, urgency, reported, .. } = admitted;
         self.lives = true;
-        self.reply_guard = reply_guard;
+        (self.reply_guard, self.charge) = (reply_guard, charge);
         (self.peer, self.call, self.method, self.urgency) = (peer, call, method, urgency);
         self.reported = reported;
         self.received = urgency.arrived;
@@ -180,7 +184,7 @@ impl Task {
     /// Leaves nothing of itself but its memory.
     fn clear(&mut self) {
         self.lives = false;
-        self.reply_guard = None;
+        (self.reply_guard, self.charge) = (None, None);
         (self.queue, self.service, self.turns) = (Span::ZERO, Span::ZERO, 0);
         (self.permit, self.begin, self.outstanding, self.behind) = (Permit::None, None, 0, None);
         self.commands.clear();

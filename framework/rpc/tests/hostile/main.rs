@@ -1,10 +1,11 @@
 //! Bad circumstances, over real sockets and processes, for servers that others use at the same time.
 //!
 //! Peers that break the rules: `greetings`, `frames`, `parts`, `credits`, `farewells`. Peers that keep to them and are a
-//! burden all the same: `storms`, `silence`, `rings`, `cuts`. Systems that refuse: `descriptors`, `starts`.
+//! burden all the same: `bounds`, `storms`, `silence`, `rings`, `cuts`. Systems that refuse: `descriptors`, `starts`.
 //!
 //! Whatever happens happens beside a bystander, whose calls must all be answered: before it, during it and after it.
 
+mod bounds;
 mod credits;
 mod cuts;
 mod descriptors;

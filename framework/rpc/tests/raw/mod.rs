@@ -219,6 +219,16 @@ impl Raw {
         }
     }
 
+    /// Reads up to the next REPLY: to which call, and its code.
+    pub(crate) fn reply_to_any(&mut self) -> (CallId, Code) {
+        loop {
+            let chunk = self.read().expect("the connection lasts until a reply");
+            if let Frame::Reply(reply) = Frame::parse(&chunk, self.crc).unwrap() {
+                return (reply.header.call, reply.header.code);
+            }
+        }
+    }
+
     /// Reads the next CALL that a client makes.
     pub(crate) fn next_call(&mut self) -> (CallHeader, Vec<u8>) {
         loop {

@@ -152,11 +152,11 @@ impl WebCallee {
             (Message::Head(message), Body::Sized(0)) => message.len(),
             (Message::Head(_), _) => return Err(Status::new(Code::InvalidArgument, "a GET has no body")),
         };
-        fits(self.held() + len, self.limits.most_assembly_bytes())
+        fits(self.half_received() + len, self.limits.most_assembly_bytes())
     }
 
     /// Bytes of the messages that are half received, or wait for their turn.
-    pub(super) fn held(&self) -> usize {
+    pub(super) fn half_received(&self) -> usize {
         let held = self.exchanges.iter().map(|exchange| match exchange {
             Exchange::Receiving { call, .. } => match &call.message {
                 Message::Body(intake) => intake.len(),
@@ -170,7 +170,7 @@ impl WebCallee {
 
     /// Reads some of the last exchange's body. How many bytes were read.
     fn read_body(&mut self, hands: &mut Hands<'_>, bytes: &[u8]) -> usize {
-        let held = self.held();
+        let held = self.half_received();
         let Reading::Body { body, step } = &mut self.reading else { return 0 };
         let Some(Exchange::Receiving { call, .. }) = self.exchanges.back_mut() else { return 0 };
         let Message::Body(intake) = &mut call.message else { return 0 };

@@ -3,7 +3,7 @@
 use super::EventLoop;
 use crate::context::Context;
 use crate::counters::Counter;
-use crate::net::PeerKey;
+use crate::net::{Charge, PeerKey, SMALL};
 use crate::receipt::Receipt;
 use crate::server::inbox::{Job, Message, ReplyGuard};
 use crate::server::task::{Admitted, Handler};
@@ -123,6 +123,13 @@ impl EventLoop {
         }
     }
 
+    /// Counts what a request takes, if that counts, and if there is room for it.
+    #[inline]
+    fn charge(&mut self, peer: PeerKey, arrival: &Arrival) -> Result<Option<Charge>, Status> {
+        let len = arrival.body.len();
+        if len <= SMALL { Ok(None) } else { self.net.charge(peer, len) }
+    }
+
     /// Takes in a call that was let in, here or for a worker.
     #[inline(always)]
     fn take_in(
@@ -135,6 +142,10 @@ impl EventLoop {
     ) {
         let Judged { method, gate, reported } = judged;
         let (name, estimate) = (self.role.router.at(method).name, self.methods[method].estimate);
+        let charge = match self.charge(peer, &arrival) {
+            Ok(charge) => charge,
+            Err(status) => return self.refuse(now, peer, &arrival, status),
+        };
         let Arrival { call, deadline, birth, parallel_unit, received, metadata, coding, body, .. } = arrival;
         let metadata = Metadata::received(metadata, &self.role.config.pass_on);
         let request = Received { gate, birth, parallel_unit, method: name, metadata };
@@ -151,11 +162,11 @@ impl EventLoop {
                 self.given_away.insert((peer, call), context.clone());
                 self.role.counters.given_away.add(1);
                 let reply_guard = reply_guard(inbox);
-                let job = Job { reply_guard, context, request: body, coding, halves, urgency, reported };
+                let job = Job { reply_guard, charge, context, request: body, coding, halves, urgency, reported };
                 return global.give(inbox, job);
             }
             inbox.given();
-            let admitted = Admitted { reply_guard: None, peer, call, method, coding, urgency, reported };
+            let admitted = Admitted { reply_guard: None, charge, peer, call, method, coding, urgency, reported };
             let task = self.tasks.begin(admitted, request, self.net.identity(peer), body);
             if let Some(halves) = halves {
                 self.tasks[task].invocation.give_streams(halves);
@@ -168,7 +179,7 @@ impl EventLoop {
         worker.given();
         let context = Context::received(request, self.net.identity(peer));
         let reply_guard = reply_guard(&self.role.inbox);
-        let job = Job { reply_guard, context, request: body, coding, halves, urgency, reported };
+        let job = Job { reply_guard, charge, context, request: body, coding, halves, urgency, reported };
         worker.send(Message::Serve(Box::new(job)));
     }
 
@@ -214,7 +225,7 @@ impl EventLoop {
 
     /// A thread takes on what a head gave away, by what it knows of the method itself.
     pub(super) fn take_on(&mut self, now: Time, job: Job) {
-        let Job { reply_guard, context, request, coding, halves, mut urgency, reported } = job;
+        let Job { reply_guard, charge, context, request, coding, halves, mut urgency, reported } = job;
         let (peer, call, method) = (reply_guard.peer, reply_guard.call, reply_guard.method);
         if let Some((here, ahead)) = self.methods[method].estimate {
             (urgency.here, urgency.ahead) = (here, ahead);
@@ -230,7 +241,7 @@ impl EventLoop {
             Some(reply_guard)
         };
         let is_own = reply_guard.is_none();
-        let admitted = Admitted { reply_guard, peer, call, method, coding, urgency, reported };
+        let admitted = Admitted { reply_guard, charge, peer, call, method, coding, urgency, reported };
         let task = self.tasks.adopt(admitted, context, request);
         if let Some(halves) = halves {
             self.tasks[task].invocation.give_streams(halves);

@@ -1,0 +1,258 @@
+//! What connections hold, counted for all threads of a server together, and what goes beyond its [`Bounds`].
+//!
+//! Messages of up to [`SMALL`] bytes are not counted, and what a connection holds is told only when it has changed by more than
+//! that: so calls with short messages touch nothing that threads share. What is counted is at most so much less than what is
+//! held, for each connection.
+//!
+//! Invariants:
+//! 1. `held` of all is the sum of what connections have told and of the charges that there are; `held` of one is its own part.
+//! 2. `open` and `from` count the [`ConnectionUsage`]s that there are.
+
+use crate::bounds::Bounds;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Bytes of messages that are not counted.
+pub(crate) const SMALL: usize = 4 << 10;
+
+/// Bytes of half received messages that a connection has room for however little is left, so that calls with short messages go
+/// on.
+const FLOOR: usize = 16 << 10;
+
+/// What a server's connections hold.
+#[derive(Debug)]
+pub(crate) struct Usage {
+    bounds: Bounds,
+    open: AtomicUsize,
+    from: Mutex<HashMap<IpAddr, usize>>,
+    held: AtomicUsize,
+    /// The most that was ever held.
+    peak: AtomicUsize,
+}
+
+/// What a connection holds.
+#[derive(Debug)]
+pub(crate) struct ConnectionUsage {
+    account: Arc<Account>,
+    from: Option<IpAddr>,
+    /// What was told of messages that its end has, half received or unsent.
+    told: usize,
+    /// Its end was given less room than its limits say.
+    pub(super) is_limited: bool,
+}
+
+#[derive(Debug)]
+struct Account {
+    usage: Arc<Usage>,
+    held: AtomicUsize,
+}
+
+/// Bytes of a request, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Charge {
+    account: Arc<Account>,
+    bytes: usize,
+}
+
+impl Usage {
+    /// Of a server that has no connection yet.
+    pub(crate) fn new(bounds: Bounds) -> Arc<Self> {
+        Arc::new(Self {
+            bounds,
+            open: AtomicUsize::new(0),
+            from: Mutex::default(),
+            held: AtomicUsize::new(0),
+            peak: AtomicUsize::new(0),
+        })
+    }
+
+    pub(crate) fn bounds(&self) -> &Bounds {
+        &self.bounds
+    }
+
+    /// The most bytes of messages that were ever held at once.
+    pub(crate) fn peak(&self) -> usize {
+        self.peak.load(Relaxed)
+    }
+
+    /// A further connection from there, if there may be one.
+    pub(crate) fn connect(self: &Arc<Self>, from: Option<IpAddr>) -> Option<ConnectionUsage> {
+        let mut all = self.from.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.open.load(Relaxed) >= self.bounds.connections {
+            return None;
+        }
+        if let Some(from) = from {
+            let own = all.entry(from).or_default();
+            if *own >= self.bounds.connections_each {
+                return None;
+            }
+            *own += 1;
+        }
+        self.open.fetch_add(1, Relaxed);
+        let account = Arc::new(Account { usage: Arc::clone(self), held: AtomicUsize::new(0) });
+        Some(ConnectionUsage { account, from, told: 0, is_limited: false })
+    }
+}
+
+impl Account {
+    fn add(&self, bytes: usize) {
+        self.held.fetch_add(bytes, Relaxed);
+        let all = self.usage.held.fetch_add(bytes, Relaxed) + bytes;
+        self.usage.peak.fetch_max(all, Relaxed);
+    }
+
+    fn sub(&self, bytes: usize) {
+        self.held.fetch_sub(bytes, Relaxed);
+        self.usage.held.fetch_sub(bytes, Relaxed);
+    }
+
+    /// Bytes that may be held beside.
+    fn left(&self) -> usize {
+        let Bounds { memory, connection_memory, .. } = self.usage.bounds;
+        let own = connection_memory.saturating_sub(self.held.load(Relaxed));
+        own.min(memory.saturating_sub(self.usage.held.load(Relaxed)))
+    }
+}
+
+impl ConnectionUsage {
+    /// Tells what its end has of messages now.
+    #[inline]
+    pub(super) fn tell(&mut self, held: usize) {
+        if held.abs_diff(self.told) > SMALL {
+            self.tell_all(held);
+        }
+    }
+
+    #[cold]
+    fn tell_all(&mut self, held: usize) {
+        let before = std::mem::replace(&mut self.told, held);
+        if held > before {
+            self.account.add(held - before);
+        } else {
+            self.account.sub(before - held);
+        }
+    }
+
+    /// Whether so much is held, by it or by all, that its end may have to be given less room than its limits say.
+    #[inline]
+    pub(super) fn is_tight(&self) -> bool {
+        let Usage { bounds, held, .. } = &*self.account.usage;
+        held.load(Relaxed) > bounds.memory / 2 || self.account.held.load(Relaxed) > bounds.connection_memory / 2
+    }
+
+    pub(super) fn bounds(&self) -> &Bounds {
+        &self.account.usage.bounds
+    }
+
+    /// Bytes of further messages that its end may take in, until it is asked again.
+    #[cold]
+    pub(super) fn heed(&mut self) -> usize {
+        self.is_limited = self.is_tight();
+        if self.is_limited { self.account.left().max(FLOOR) } else { usize::MAX }
+    }
+
+    /// Whether a message of so many bytes may be held beside.
+    pub(super) fn has_room(&self, bytes: usize) -> bool {
+        bytes <= self.account.left()
+    }
+
+    /// Counts a request, for as long as the charge is there; `Err`: there is only so much room.
+    pub(super) fn charge(&self, bytes: usize) -> Result<Charge, usize> {
+        let left = self.account.left();
+        if bytes > left {
+            return Err(left);
+        }
+        // Others may have charged since; each thread is at most one message beyond.
+        self.account.add(bytes);
+        Ok(Charge { account: Arc::clone(&self.account), bytes })
+    }
+}
+
+impl Drop for ConnectionUsage {
+    fn drop(&mut self) {
+        self.tell_all(0);
+        let usage = &self.account.usage;
+        let mut all = usage.from.lock().unwrap_or_else(PoisonError::into_inner);
+        usage.open.fetch_sub(1, Relaxed);
+        if let Some(from) = self.from
+            && let Some(own) = all.get_mut(&from)
+        {
+            *own -= 1;
+            if *own == 0 {
+                all.remove(&from);
+            }
+        }
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.account.sub(self.bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn usage() -> Arc<Usage> {
+        Usage::new(Bounds::new().connections(3).connections_each(2).memory(100 << 10).connection_memory(60 << 10))
+    }
+
+    #[test]
+    fn connections_are_counted_in_all_and_for_each_address() {
+        let usage = usage();
+        let [one, other] = [[10, 0, 0, 1], [10, 0, 0, 2]].map(|address| Some(IpAddr::from(address)));
+        let held = [usage.connect(one).unwrap(), usage.connect(one).unwrap()];
+        assert!(usage.connect(one).is_none(), "a third of one address");
+        let third = usage.connect(other).unwrap();
+        assert!(usage.connect(None).is_none(), "a fourth in all");
+        drop(third);
+        let last = usage.connect(None).unwrap();
+        drop((held, last));
+        assert_eq!((usage.open.load(Relaxed), usage.from.lock().unwrap().len()), (0, 0), "nothing is left of them");
+    }
+
+    #[test]
+    fn neither_one_connection_nor_all_hold_more_than_they_may() {
+        let usage = usage();
+        let mut one = usage.connect(None).unwrap();
+        let other = usage.connect(None).unwrap();
+        let charge = one.charge(50 << 10).unwrap();
+        assert_eq!(one.charge(11 << 10).unwrap_err(), 10 << 10, "of its own");
+        let _half = other.charge(45 << 10).unwrap();
+        assert_eq!(other.charge(6 << 10).unwrap_err(), 5 << 10, "of all");
+        assert!(one.is_tight() && other.is_tight());
+        drop(charge);
+        one.tell(50 << 10);
+        assert_eq!(one.charge(11 << 10).unwrap_err(), 5 << 10, "what its end has counts too");
+        drop(one);
+        assert_eq!(other.charge(15 << 10).map(drop), Ok(()), "and no longer when it is gone");
+        assert!(usage.peak() <= 100 << 10);
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_held_is_the_sum_of_what_was_told_and_charged(steps in prop::collection::vec((0_usize..3, 0_usize..20_000), 0..60)) {
+            let usage = usage();
+            let mut connection = usage.connect(None).unwrap();
+            let mut charges = Vec::new();
+            for (kind, bytes) in steps {
+                match kind {
+                    0 => connection.tell(bytes),
+                    1 => charges.extend(connection.charge(bytes)),
+                    _ => drop(charges.pop()),
+                }
+                let charged: usize = charges.iter().map(|charge: &Charge| charge.bytes).sum();
+                prop_assert_eq!(usage.held.load(Relaxed), charged + connection.told);
+                prop_assert!(charged <= 60 << 10);
+            }
+            drop(connection);
+            drop(charges);
+            prop_assert_eq!(usage.held.load(Relaxed), 0);
+        }
+    }
+}
