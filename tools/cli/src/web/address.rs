@@ -53,7 +53,8 @@ impl Address {
     /// Reads an address; `None`: it is none of HTTP.
     pub(crate) fn parse(text: &str) -> Option<Result<Self, String>> {
         let (scheme, _) = text.split_once("://")?;
-        let (words, carrier) = scheme.rsplit_once('+').map_or(("", scheme), |(words, carrier)| (words, carrier));
+        let (words, carrier) =
+            scheme.rsplit_once('+').map_or((None, scheme), |(words, carrier)| (Some(words), carrier));
         let secured = match carrier {
             "http" => false,
             "https" => true,
@@ -62,9 +63,9 @@ impl Address {
         Some(Self::read(text, words, secured).map_err(|why| format!("`{text}`: {why}; {EXAMPLE}")))
     }
 
-    fn read(text: &str, words: &str, secured: bool) -> Result<Self, String> {
+    fn read(text: &str, words: Option<&str>, secured: bool) -> Result<Self, String> {
         let [mut protocol, mut format, mut version] = [None; 3];
-        for word in words.split('+').filter(|_| !words.is_empty()) {
+        for word in words.into_iter().flat_map(|words| words.split('+')) {
             let said = match word {
                 "connect" | "grpc-web" => &mut protocol,
                 "json" | "proto" => &mut format,

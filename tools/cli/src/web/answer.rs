@@ -243,9 +243,6 @@ impl Answer {
                     self.over = true;
                     return Ok(None);
                 }
-                Some(Err(error)) if error.is_incomplete_message() => {
-                    return Err(Status::refused(Reason::ConnectionLost, "the answer is cut off"));
-                }
                 Some(Err(error)) => return Err(broken(&error)),
                 // Trailers of HTTP's own say nothing here.
                 Some(Ok(frame)) => match frame.into_data() {
