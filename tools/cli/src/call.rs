@@ -31,10 +31,10 @@ The address says what the server is called by:
   http://, https://               Connect, in JSON; before it, with a + behind each, may stand:
     grpc-web                      gRPC-Web, in protobuf
     json, proto                   what messages are written in
-    h1, h2                        which HTTP carries it; by default 1.1, and with TLS what the server prefers
+    h1, h2                        which HTTP; by default 1.1, with TLS what the server prefers
 
-A server of gRPC is asked for its descriptors by reflection, unless --proto has them. A server over HTTP that doesn't describe
-itself is sent JSON as it is.
+A server of gRPC is asked for its descriptors by reflection, unless --proto has them. \
+A server over HTTP that doesn't describe itself is sent JSON as it is.
 Without a method, the server's methods are listed. The reply goes to standard output, the receipt to standard error.
 
 Examples:

@@ -11,6 +11,8 @@ mod demo;
 mod ebpf;
 mod fuzz;
 mod interop;
+#[cfg(test)]
+mod licences;
 mod preempt;
 mod step;
 mod tally;
@@ -25,7 +27,7 @@ Greenwave's project commands.
 Usage: cargo xtask COMMAND [OPTIONS]
 
 Commands:
-  test [--quick]                        formatting, lints, panics, documentation, models, fuzz targets, tests
+  test [--quick]                        formatting, lints, panics, documentation, dependencies, models, fuzz, tests
   demo [ARGS]                           shows three services under load, in a table and a page
   bench flows|grpc|grpc-served|path|preempt|replica|rpc|served|verbs [--quick] [ARGS]
                                         builds and runs a benchmark; all but verbs write target/bench/NAME.json
