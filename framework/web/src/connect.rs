@@ -22,7 +22,7 @@ pub(crate) fn http_status(code: Code) -> u16 {
 }
 
 /// The code's name, as Connect writes it.
-fn name(code: Code) -> &'static str {
+pub(crate) fn name(code: Code) -> &'static str {
     match code {
         Code::Cancelled => "canceled",
         // No handler can succeed by failing.

@@ -1,5 +1,7 @@
-//! What a fuzz target and a test do to a serving end: whatever a peer sends, and whatever is done here meanwhile.
+//! What fuzz targets and tests do to a serving end, whatever a peer sends and whatever is done here meanwhile, and to what reads
+//! answers.
 
+use crate::client::{Flags, Frame, Frames, TRAILERS_MOST, Trailers, framed, receipt};
 use crate::{PlainTransport, WebCallee, WebSettings};
 use greenwave_policy::{Deadline, Time};
 use greenwave_proto::connection::{Answer, Arrival, CalleeEvent, StreamMessage};
@@ -132,4 +134,39 @@ pub fn callee(steps: &[u8]) {
         }
         callee.check(calls.len());
     }
+}
+
+/// Reads a body of an answer, in pieces, of which the first byte says how it is read.
+///
+/// # Panics
+/// If a message is longer than it may be, or isn't what was in the body.
+pub fn client(bytes: &[u8]) {
+    const MOST: usize = 300;
+    let Some((first, body)) = bytes.split_first() else { return };
+    let flags = if first & 1 == 0 { Flags::GRPC_WEB } else { Flags::CONNECT };
+    let mut frames = Frames::new(flags, MOST);
+    let (mut taken, mut ended) = (0, false);
+    for piece in body.chunks(usize::from(first >> 1) + 1) {
+        let read = frames.receive(piece, &mut |frame| {
+            let (Frame::Message(held) | Frame::End(held)) = &frame;
+            assert!(!ended, "a frame behind the end");
+            let whole = framed(held).unwrap_or_default();
+            assert_eq!(body[taken + 1..taken + whole.len()], whole[1..], "it is none of the body's");
+            taken += whole.len();
+            match frame {
+                Frame::Message(message) => assert!(message.len() <= MOST, "a message is too long"),
+                Frame::End(trailers) => {
+                    assert!(trailers.len() <= TRAILERS_MOST, "the end is too long");
+                    ended = true;
+                    let trailers = Trailers::parse(&trailers);
+                    let _ = trailers.status();
+                    trailers.entries().for_each(|(_, value)| drop(receipt(value)));
+                }
+            }
+        });
+        if read.is_err() {
+            return;
+        }
+    }
+    assert_eq!(frames.finish().is_ok(), ended);
 }

@@ -7,13 +7,14 @@
 //! that comes so is admitted, queued, preempted and given to other threads as any other.
 //!
 //! What the protocols say is read and written by [`call::read`], [`Intake`] and [`Style`], which know nothing of the version of
-//! HTTP that carries them. A message in JSON is handed on as it is, with a [mark](greenwave_proto::Coding): who runs the handler
+//! HTTP that carries them; what a client reads of an answer, by [`client`]. A message in JSON is handed on as it is, with a [mark](greenwave_proto::Coding): who runs the handler
 //! has the method's types, and makes the message of it in the call's own time.
 #![forbid(unsafe_code)]
 
 pub mod call;
 mod callee;
 mod chunked;
+pub mod client;
 mod connect;
 mod cors;
 #[cfg(any(test, feature = "fuzzing"))]

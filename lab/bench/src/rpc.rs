@@ -133,16 +133,16 @@ impl Target for RpcTarget {
             let (received, tag) = (clock::now(), completion.tag);
             match completion.result {
                 Ok(reply) => {
-                    let way = Way { waited: reply.total, network: reply.network };
-                    let stages = stages(&self.stage, &reply.receipt, way);
+                    let stages = stages(&self.stage, &reply.receipt, reply.total, reply.network);
                     let complete = is_complete(&reply.receipt);
                     let answer = if complete { Answer::Ok } else { Answer::Miss(INCOMPLETE) };
                     sink(Reply { tag, received, answer, stages: &stages });
                     self.stream.recycle(reply);
                 }
                 Err(failure) => {
-                    let way = Way { waited: completion.total, network: Duration::ZERO };
-                    let stages = failure.receipt.iter().flat_map(|receipt| stages(&self.stage, receipt, way));
+                    let waited = completion.total;
+                    let receipt = failure.receipt.iter();
+                    let stages = receipt.flat_map(|receipt| stages(&self.stage, receipt, waited, Duration::ZERO));
                     let stages: Vec<_> = stages.collect();
                     sink(Reply { tag, received, answer: Answer::Miss(miss(&failure.status)), stages: &stages });
                 }
@@ -157,22 +157,14 @@ impl Target for RpcTarget {
     }
 }
 
-/// What the caller knows of the time around the callee's own.
-#[derive(Clone, Copy)]
-struct Way {
-    /// From the call to the reply.
-    waited: Duration,
-    /// Both ways on the wire.
-    network: Duration,
-}
-
-/// The receipts of the callee and of the stages behind it, with the times at which each was called made absolute.
-fn stages<'a>(name: &'a str, receipt: &'a Receipt, way: Way) -> Vec<StageReceipt<'a>> {
-    let sent = way.waited.saturating_sub(way.network).saturating_sub(receipt.total);
+/// The receipts of the callee and of the stages behind it, with the times at which each was called made absolute. The caller
+/// knows how long it waited, from the call to the reply, and how much of that was both ways on the wire.
+pub fn stages<'a>(name: &'a str, receipt: &'a Receipt, waited: Duration, network: Duration) -> Vec<StageReceipt<'a>> {
+    let sent = waited.saturating_sub(network).saturating_sub(receipt.total);
     let (queue, service, total) = (receipt.queue, receipt.service, receipt.total);
-    let mut stages = vec![StageReceipt { name, depth: 0, sent, network: way.network, queue, service, total }];
+    let mut stages = vec![StageReceipt { name, depth: 0, sent, network, queue, service, total }];
     // When the stage at each depth received its request; children follow their parent.
-    let mut received = vec![sent + way.network / 2];
+    let mut received = vec![sent + network / 2];
     for child in &receipt.children {
         let depth = usize::from(child.depth) + 1;
         received.truncate(depth);
@@ -196,7 +188,7 @@ fn stages<'a>(name: &'a str, receipt: &'a Receipt, way: Way) -> Vec<StageReceipt
 pub const INCOMPLETE: &str = "incomplete";
 
 /// Whether every branch of every parallel unit has answered, itself or its hedge.
-fn is_complete(receipt: &Receipt) -> bool {
+pub fn is_complete(receipt: &Receipt) -> bool {
     let children = &receipt.children;
     children.iter().enumerate().filter(|(_, child)| child.branch.is_some() && child.status != Code::Ok).all(
         |(at, failed)| {

@@ -2,24 +2,39 @@
 //!
 //! The server describes its methods' messages itself, so that nothing has to be known here but its address.
 
+mod http;
 mod kv;
 
 use std::io::{self, Read, Write};
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
 use clap::{Args, Subcommand};
-use greenwave::{Context, Method, Receipt, Target};
+use greenwave::{AnswerMetadata, Channel, Context, Receipt};
+use greenwave_proto::wire::Meta;
 
-use crate::address;
 use crate::problem::Problem;
-use crate::schema::{self, Described, Schema};
+use crate::quantity;
+use crate::schema::{self, Described, Method, PATIENCE, Schema};
 use crate::secured::Secured;
+use crate::server::{self, Caller, Server};
+use crate::web::Format;
 
 /// Call a method of any server, with JSON in and out
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(after_help = "\
-A server of gRPC is asked for its descriptors by reflection, unless --proto has them.
+The address says what the server is called by:
+  tcp://, unix://, greenwave://   Greenwave's own protocol
+  grpc://, grpcs://               gRPC, without and with TLS
+  http://, https://               Connect, in JSON; before it, with a + behind each, may stand:
+    grpc-web                      gRPC-Web, in protobuf
+    json, proto                   what messages are written in
+    h1, h2                        which HTTP; by default 1.1, with TLS what the server prefers
+
+A server of gRPC is asked for its descriptors by reflection, unless --proto has them. \
+A server over HTTP that doesn't describe itself is sent JSON as it is.
 Without a method, the server's methods are listed. The reply goes to standard output, the receipt to standard error.
 
 Examples:
@@ -29,15 +44,18 @@ Examples:
   echo '{\"user\": \"serde@1.0.228\"}' | greenwave call tcp://127.0.0.1:7200 Profile/Recommend -
   greenwave call tcp://127.0.0.1:7100 greenwave.Meta/Counters
   greenwave call grpc://127.0.0.1:50051 Greeter/SayHello '{\"name\": \"Ada\"}' --proto helloworld.proto
+  greenwave call http://127.0.0.1:7100 greenwave.search.Search/Query '{\"text\": \"queue\"}'
+  greenwave call https://shop.example/api shop.v1.Cart/Add '{\"item\": \"book\"}' --tls-ca authority.pem
+  greenwave call grpc-web+h2+http://127.0.0.1:7100 Search/Query '{\"text\": \"queue\"}'
   greenwave call tcp://shop.example:7400 Kv/Get '{\"key\": \"ada\"}' --tls-ca authority.pem
   greenwave call kv get ada --to tcp://10.0.0.1:7400,tcp://10.0.0.2:7400")]
 pub(crate) struct Call {
     #[command(subcommand)]
     known: Option<Known>,
-    /// Where the server is, such as tcp://127.0.0.1:7100 or unix:///run/shop.sock; or several, by a name such as
-    /// greenwave://shop.example:7100 or a list of addresses
-    #[arg(value_name = "ADDRESS", required = true, value_parser = address::target)]
-    server: Option<Target>,
+    /// Where the server is, such as tcp://127.0.0.1:7100, unix:///run/shop.sock or http://127.0.0.1:7100; or several, by a
+    /// name such as greenwave://shop.example:7100 or a list of addresses
+    #[arg(value_name = "ADDRESS", required = true, value_parser = server::parse)]
+    server: Option<Server>,
     /// What to call: package.Service/Method, the package may be left out
     method: Option<String>,
     /// The request; - reads it from standard input
@@ -49,9 +67,15 @@ pub(crate) struct Call {
     /// Something to say of the request, such as user=ada; every stage can read it. May be repeated
     #[arg(long, value_name = "NAME=VALUE", value_parser = metadata)]
     metadata: Vec<(String, String)>,
+    /// Show what the server says beside the answer
+    #[arg(long)]
+    show_metadata: bool,
     /// Show where the time went
     #[arg(long)]
     receipt: bool,
+    /// How long a message of the answer may be
+    #[arg(long, value_name = "SIZE", default_value = "16MiB", value_parser = quantity::message)]
+    message_bytes: usize,
     #[command(flatten)]
     described: Described,
     #[command(flatten)]
@@ -76,30 +100,69 @@ impl Call {
         let Some(server) = &self.server else {
             return Err(Problem::wrong_use("no server is named").remedy("see --help"));
         };
-        let channel = schema::channel(server, &self.secured.config_to("client", server)?)?;
-        let schema = Schema::fetch(&channel, &self.described)?;
-        let Some(name) = &self.method else { return list(&schema) };
+        let caller = server.caller("client", &self.secured, self.message_bytes)?;
+        let schema = Schema::fetch(&caller, &self.described, self.patience(server))?;
+        let Some(name) = &self.method else { return list(&schema, server) };
         let method = schema.method(name)?;
-        let request = method.request(&self.json()?)?;
+        match &caller {
+            Caller::Channel(channel) => self.by_channel(channel, &schema, &method, server),
+            Caller::Web(client) => self.over_http(client, &schema, &method, server),
+        }
+    }
+
+    /// How long a server may take to describe itself. One that never answers over HTTP, where calls need no description, is
+    /// waited for no longer than for an answer, if that is some time.
+    fn patience(&self, server: &Server) -> Duration {
+        match server {
+            Server::Channel(_) => PATIENCE,
+            Server::Web(_) => self.deadline.clamp(Duration::from_secs(1), PATIENCE),
+        }
+    }
+
+    fn by_channel(&self, channel: &Channel, schema: &Schema, method: &Method, server: &Server) -> Result<(), Problem> {
+        let request = method.request(Format::Proto, &self.json()?)?;
         let mut context = Context::with_deadline(self.deadline);
         for (name, value) in &self.metadata {
             context = context.with_metadata(name, value).map_err(Problem::wrong_use)?;
         }
-        match channel.call_detailed(&context, Method::named(String::leak(method.name.clone())), request) {
+        match channel.call_detailed(&context, greenwave::Method::named(String::leak(method.name.clone())), request) {
             Ok(reply) => {
-                print(&method.reply(&reply.body)?)?;
-                if self.receipt {
-                    tell!("\n{} in all, {:.1?} of it on the way", shown(reply.total), reply.network);
-                    waterfall(&reply.receipt, &schema.server);
-                }
+                self.metadata_of(reply.metadata.as_deref());
+                print(&method.reply(Format::Proto, &reply.body)?)?;
+                self.receipt_of(Some(&reply.receipt), reply.total, Some(reply.network), &schema.server);
                 Ok(())
             }
             Err(failure) => {
-                if let Some(receipt) = failure.receipt.filter(|_| self.receipt) {
-                    waterfall(&receipt, &schema.server);
-                }
+                self.metadata_of(failure.metadata.as_deref());
+                self.receipt_of_failure(failure.receipt.as_deref(), &schema.server);
                 Err(schema::failed(&failure.status, &method.name, server))
             }
+        }
+    }
+
+    /// Shows what was said beside an answer, if that is wanted.
+    fn metadata_of(&self, metadata: Option<&AnswerMetadata>) {
+        let Some(metadata) = metadata.filter(|_| self.show_metadata) else { return };
+        for (place, entries) in [("before", &metadata.leading), ("behind", &metadata.trailing)] {
+            let entries = Meta::parse(entries.as_deref().unwrap_or_default()).into_iter().flatten();
+            entries.for_each(|(name, value)| tell_metadata(place, name, value));
+        }
+    }
+
+    /// Shows where the time went, if that is wanted. A server that isn't one of ours doesn't say.
+    fn receipt_of(&self, receipt: Option<&Receipt>, total: Duration, network: Option<Duration>, server: &str) {
+        if !self.receipt {
+            return;
+        }
+        let Some(receipt) = receipt else { return tell!("\n{total:.2?} in all; the server has no receipt") };
+        let network = network.unwrap_or_else(|| total.saturating_sub(receipt.total));
+        tell!("\n{total:.2?} in all, {network:.1?} of it on the way");
+        waterfall(receipt, server);
+    }
+
+    fn receipt_of_failure(&self, receipt: Option<&Receipt>, server: &str) {
+        if let Some(receipt) = receipt.filter(|_| self.receipt) {
+            waterfall(receipt, server);
         }
     }
 
@@ -119,7 +182,11 @@ fn metadata(text: &str) -> Result<(String, String), String> {
     Ok((name.to_owned(), value.to_owned()))
 }
 
-fn list(schema: &Schema) -> Result<(), Problem> {
+fn list(schema: &Schema, server: &Server) -> Result<(), Problem> {
+    if !schema.is_described() {
+        let problem = Problem::failure("the server does not describe itself").at(server);
+        return Err(problem.remedy("name a method, or the service's .proto with --proto"));
+    }
     let mut lines = vec![format!("{} has", schema.server)];
     lines.extend(schema.methods().map(|(name, messages)| match messages {
         Some((takes, returns)) => format!("  {name} ({takes}) returns ({returns})"),
@@ -133,8 +200,12 @@ fn waterfall(receipt: &Receipt, server: &str) {
     tell!("· network  ▒ queue  █ service  ─ waiting for the stages below");
 }
 
-fn shown(time: Duration) -> String {
-    format!("{time:.2?}")
+/// Shows one of the things that are said before an answer or behind it. What is no text is Base64.
+fn tell_metadata(place: &str, name: &str, value: &[u8]) {
+    match std::str::from_utf8(value) {
+        Ok(text) if !text.contains(char::is_control) => tell!("{place}: {name}: {text}"),
+        _ => tell!("{place}: {name}: {}", STANDARD_NO_PAD.encode(value)),
+    }
 }
 
 /// Prints on standard output; a reader that went away wanted no more.

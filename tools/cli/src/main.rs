@@ -36,8 +36,10 @@ mod samples;
 mod schema;
 mod secured;
 mod serve;
+mod server;
 mod top;
 mod tune;
+mod web;
 
 use std::process::ExitCode;
 
@@ -70,7 +72,8 @@ const EXAMPLES: &str = "\
 Examples:
   greenwave serve search --dir ~/notes
   greenwave call tcp://127.0.0.1:7100 Search/Query '{\"text\": \"completion queue\"}' --receipt
-  greenwave bench tcp://127.0.0.1:7100 Search/Query --json '{\"text\": \"queue\"}' --rate 200";
+  greenwave bench tcp://127.0.0.1:7100 Search/Query --json '{\"text\": \"queue\"}' --rate 200
+  greenwave call http://127.0.0.1:7100 greenwave.search.Search/Query '{\"text\": \"completion queue\"}'";
 
 fn main() -> ExitCode {
     tracing_subscriber::fmt().with_max_level(tracing::Level::WARN).with_writer(std::io::stderr).compact().init();

@@ -26,6 +26,15 @@ pub(crate) fn bytes(text: &str) -> Result<u64, String> {
     scaled(text, &units).ok_or_else(|| format!("`{}` is no size; such as 30KB, 64KiB", short(text)))
 }
 
+/// Bytes that a message may have, up to 1 GiB: `16MiB`.
+pub(crate) fn message(text: &str) -> Result<usize, String> {
+    match bytes(text)? {
+        0 => Err("0 bytes hold no message; such as 64KiB, 16MiB".to_owned()),
+        some if some > 1 << 30 => Err("a message has at most 1 GiB; such as 64KiB, 16MiB".to_owned()),
+        some => usize::try_from(some).map_err(|error| error.to_string()),
+    }
+}
+
 /// A span: `200ms`, `30s`, and `0`.
 pub(crate) fn span(text: &str) -> Result<Duration, String> {
     if text == "0" {
@@ -112,6 +121,8 @@ mod tests {
         assert_eq!(bytes("30KB"), Ok(30_000));
         assert_eq!(bytes("64KiB"), Ok(65_536));
         assert_eq!(bytes("1500"), Ok(1500));
+        assert_eq!((message("64KiB"), message("1GB")), (Ok(65_536), Ok(1_000_000_000)));
+        assert!(message("0").is_err() && message("2GB").is_err());
         assert_eq!(span("200ms"), Ok(Duration::from_millis(200)));
         assert_eq!(span("0"), Ok(Duration::ZERO));
         assert_eq!(["0.5", "500ms"].map(seconds), [Ok(Duration::from_millis(500)), Ok(Duration::from_millis(500))]);

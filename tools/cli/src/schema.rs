@@ -1,21 +1,25 @@
 //! What a server can be asked, by its own account: its methods, and the types of their messages.
 
 use clap::Args;
-use greenwave::{Channel, ChannelConfig, Code, Context, Method as Called, Status, Target};
+use greenwave::{Channel, ChannelConfig, Code, Reason, Status, Target};
 use prost::Message;
 use prost_reflect::prost_types::FileDescriptorSet;
-use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor, MethodDescriptor, SerializeOptions};
+use prost_reflect::{
+    DescriptorPool, DeserializeOptions, DynamicMessage, MessageDescriptor, MethodDescriptor, SerializeOptions,
+};
 use std::collections::HashSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::problem::Problem;
 use crate::reflection;
+use crate::server::Caller;
+use crate::web::{self, Format};
 
 /// What describes the messages of a server that doesn't do so itself.
 #[derive(Args)]
 pub(crate) struct Described {
-    /// The service's .proto file, for a server of gRPC that has no reflection. May be repeated
+    /// The service's .proto file, for a server that doesn't describe itself. May be repeated
     #[arg(long, value_name = "FILE")]
     proto: Vec<PathBuf>,
     /// Where the files that it imports are, besides its own folder. May be repeated
@@ -24,7 +28,7 @@ pub(crate) struct Described {
 }
 
 /// How long a server may take to describe itself.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The methods that every server has, whose answers are text, and the one whose isn't.
 const METHODS: &str = "greenwave.Meta/Methods";
@@ -33,11 +37,13 @@ const DESCRIPTORS: &str = "greenwave.Meta/Descriptors";
 
 /// A server's account of itself.
 pub(crate) struct Schema {
-    target: Target,
+    /// Where it is.
+    place: String,
     /// The name that it has in receipts.
     pub(crate) server: String,
     methods: Vec<String>,
-    pool: DescriptorPool,
+    /// `None`: it doesn't describe itself, and reads JSON.
+    pool: Option<DescriptorPool>,
 }
 
 /// A method that a server has.
@@ -55,43 +61,51 @@ enum Messages {
     Described(MethodDescriptor),
     /// Nothing, and text.
     Text,
+    /// JSON of which nothing more is known.
+    Json,
 }
 
 impl Schema {
-    /// Asks the server.
+    /// Asks the server, which may take so long.
     ///
     /// # Errors
     /// When it isn't there, or what it says of itself makes no sense.
-    pub(crate) fn fetch(channel: &Channel, described: &Described) -> Result<Self, Problem> {
+    pub(crate) fn fetch(caller: &Caller, described: &Described, patience: Duration) -> Result<Self, Problem> {
         if !described.proto.is_empty() {
-            return Self::compiled(channel, described);
+            return Self::compiled(caller, described);
         }
-        if channel.target().is_grpc() {
-            // One of our own may be there too.
-            let own = channel.call(&Context::with_deadline(PATIENCE), Called::named(METHODS), b"");
-            if own.as_ref().is_err_and(|status| status.code == Code::Unimplemented || status.code == Code::NotFound) {
-                let (methods, pool) = reflection::ask(channel, PATIENCE)?;
-                return Ok(Self { target: channel.target(), server: "server".to_owned(), methods, pool });
+        let place = caller.place();
+        let listed = match (caller, caller.ask(METHODS, Vec::new(), patience)) {
+            (_, Ok(listed)) => listed,
+            // It may be none of our own.
+            (Caller::Channel(channel), Err(status)) if channel.target().is_grpc() && is_unknown(&status) => {
+                let (methods, pool) = reflection::ask(channel, patience)?;
+                return Ok(Self { place, server: SERVER.to_owned(), methods, pool: Some(pool) });
             }
-        }
-        let ask = |method: &'static str| {
-            let reply = channel.call(&Context::with_deadline(PATIENCE), Called::named(method), b"");
-            reply.map_err(|status| failed(&status, method, &channel.target()))
+            (Caller::Web(client), Err(status)) if has_answered(&status) && client.address().format == Format::Json => {
+                return Ok(Self { place, server: SERVER.to_owned(), methods: Vec::new(), pool: None });
+            }
+            (Caller::Web(_), Err(status)) if has_answered(&status) => {
+                let problem = Problem::failure(format!("the server does not describe itself: {status}")).at(place);
+                return Err(problem.remedy("name the service's .proto with --proto, or send JSON: http://, json+.."));
+            }
+            (_, Err(status)) => return Err(failed(&status, METHODS, &place)),
         };
         let broken = |what: &dyn std::fmt::Display| {
             let what = format!("the server's account of itself can't be read: {what}");
-            Problem::failure(what).at(channel.target()).remedy("check the versions of both")
+            Problem::failure(what).at(&place).remedy("check the versions of both")
         };
-        let listed = ask(METHODS)?;
-        let listed = std::str::from_utf8(&listed.body).map_err(|error| broken(&error))?;
+        let listed = std::str::from_utf8(&listed).map_err(|error| broken(&error))?;
         let mut lines = listed.lines().map(str::to_owned);
         let server = lines.next().unwrap_or_default();
-        let pool = pool(&ask(DESCRIPTORS)?.body).map_err(|error| broken(&error))?;
-        Ok(Self { target: channel.target(), server, methods: lines.collect(), pool })
+        let set = caller.ask(DESCRIPTORS, Vec::new(), patience);
+        let pool = pool(&set.map_err(|status| failed(&status, DESCRIPTORS, &place))?);
+        let pool = Some(pool.map_err(|error| broken(&error))?);
+        Ok(Self { methods: lines.collect(), place, server, pool })
     }
 
     /// What files say of a server.
-    fn compiled(channel: &Channel, described: &Described) -> Result<Self, Problem> {
+    fn compiled(caller: &Caller, described: &Described) -> Result<Self, Problem> {
         let own = described.proto.iter().map(|file| match file.parent() {
             Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
             _ => PathBuf::from("."),
@@ -104,7 +118,12 @@ impl Schema {
             service.methods().map(|method| format!("{}/{}", service.full_name(), method.name())).collect::<Vec<_>>()
         });
         let methods = methods.collect();
-        Ok(Self { target: channel.target(), server: "server".to_owned(), methods, pool })
+        Ok(Self { place: caller.place(), server: SERVER.to_owned(), methods, pool: Some(pool) })
+    }
+
+    /// Whether it is known what there is.
+    pub(crate) fn is_described(&self) -> bool {
+        self.pool.is_some()
     }
 
     /// The methods with their messages, those included that every server has.
@@ -127,24 +146,35 @@ impl Schema {
             let name = if is_meant(name, METHODS) { METHODS } else { COUNTERS };
             return Ok(Method { name: name.to_owned(), messages: Messages::Text });
         }
+        if self.pool.is_none() {
+            return match name.split_once('/') {
+                Some((service, method)) if !service.is_empty() && !method.is_empty() => {
+                    Ok(Method { name: name.to_owned(), messages: Messages::Json })
+                }
+                _ => {
+                    let problem = Problem::wrong_use(format!("no method is called `{name}`")).at(&self.place);
+                    Err(problem.remedy("the server does not describe itself: write package.Service/Method"))
+                }
+            };
+        }
         let exact = self.methods.iter().filter(|method| *method == name);
         let meant = self.methods.iter().filter(|method| *method != name && is_meant(name, method));
         let found: Vec<_> = exact.chain(meant).collect();
         let name = match found[..] {
             [] => {
-                let problem = Problem::failure(format!("no method is called `{name}`")).at(&self.target);
+                let problem = Problem::failure(format!("no method is called `{name}`")).at(&self.place);
                 return Err(problem.remedy(format!("it has {}", self.methods.join(", "))));
             }
             [only] => only,
             [exact, ..] if exact == name => exact,
             [..] => {
                 let found: Vec<_> = found.into_iter().map(String::as_str).collect();
-                let problem = Problem::failure(format!("`{name}` may be {}", found.join(" or "))).at(&self.target);
+                let problem = Problem::failure(format!("`{name}` may be {}", found.join(" or "))).at(&self.place);
                 return Err(problem.remedy("write the whole name"));
             }
         };
         let Some(described) = self.described(name) else {
-            let problem = Problem::failure(format!("the server does not describe `{name}`")).at(&self.target);
+            let problem = Problem::failure(format!("the server does not describe `{name}`")).at(&self.place);
             return Err(problem.remedy("add the descriptors of its .proto to the server's router"));
         };
         Ok(Method { name: name.clone(), messages: Messages::Described(described) })
@@ -152,18 +182,42 @@ impl Schema {
 
     fn described(&self, name: &str) -> Option<MethodDescriptor> {
         let (service, method) = name.split_once('/')?;
-        let service = self.pool.get_service_by_name(service)?;
+        let service = self.pool.as_ref()?.get_service_by_name(service)?;
         service.methods().find(|it| it.name() == method)
     }
 }
 
 impl Method {
+    /// What its messages are written in where this is what messages are written in: text is none of JSON.
+    pub(crate) fn format(&self, format: Format) -> Format {
+        match self.messages {
+            Messages::Text => Format::Proto,
+            Messages::Described(_) | Messages::Json => format,
+        }
+    }
+
+    /// Whether what it takes is a stream of messages, and whether what it returns is.
+    pub(crate) fn streams(&self) -> (bool, bool) {
+        match &self.messages {
+            Messages::Described(method) => (method.is_client_streaming(), method.is_server_streaming()),
+            Messages::Text | Messages::Json => (false, false),
+        }
+    }
+
     /// The request with this JSON.
     ///
     /// # Errors
     /// When it is no JSON, or not of the method's type.
-    pub(crate) fn request(&self, json: &str) -> Result<Vec<u8>, Problem> {
-        let Messages::Described(method) = &self.messages else { return Ok(Vec::new()) };
+    pub(crate) fn request(&self, format: Format, json: &str) -> Result<Vec<u8>, Problem> {
+        let method = match &self.messages {
+            Messages::Described(method) => method,
+            Messages::Text => return Ok(Vec::new()),
+            Messages::Json => {
+                let read = web::json(json.as_bytes());
+                let wrong = |error| Problem::wrong_use(format!("the request is no JSON: {error}"));
+                return read.map(|()| json.as_bytes().to_vec()).map_err(wrong);
+            }
+        };
         let wrong = |error: serde_json::Error| {
             let what = format!("the request is no {}: {error}", method.input().name());
             Problem::wrong_use(what).remedy(format!("it has the fields {}", fields(&method.input())))
@@ -171,21 +225,53 @@ impl Method {
         let mut reader = serde_json::Deserializer::from_str(json);
         let message = DynamicMessage::deserialize(method.input(), &mut reader).map_err(wrong)?;
         reader.end().map_err(wrong)?;
-        Ok(message.encode_to_vec())
+        Ok(match self.format(format) {
+            Format::Proto => message.encode_to_vec(),
+            Format::Json => json.as_bytes().to_vec(),
+        })
+    }
+
+    /// An encoded request as JSON.
+    ///
+    /// # Errors
+    /// When it is not of the method's type, or that isn't known.
+    pub(crate) fn request_as_json(&self, encoded: &[u8]) -> Result<Vec<u8>, Problem> {
+        let Messages::Described(method) = &self.messages else {
+            let problem = Problem::failure(format!("the server does not describe `{}`", self.name));
+            return Err(problem.remedy("name the service's .proto with --proto, or say the request with --json"));
+        };
+        let broken = |error: &dyn std::fmt::Display| Problem::failure(format!("the request can't be read: {error}"));
+        let message = DynamicMessage::decode(method.input(), encoded).map_err(|error| broken(&error))?;
+        serde_json::to_vec(&message).map_err(|error| broken(&error))
     }
 
     /// The reply as JSON, or as the text that it is.
     ///
     /// # Errors
     /// When it is not of the method's type.
-    pub(crate) fn reply(&self, body: &[u8]) -> Result<String, Problem> {
+    pub(crate) fn reply(&self, format: Format, body: &[u8]) -> Result<String, Problem> {
         let broken = |error: &dyn std::fmt::Display| {
             Problem::failure(format!("the reply can't be read: {error}")).remedy("check the versions of both")
         };
-        let Messages::Described(method) = &self.messages else {
-            return Ok(String::from_utf8_lossy(body).trim_end().to_owned());
+        let as_text = || String::from_utf8_lossy(body).trim_end().to_owned();
+        let method = match &self.messages {
+            Messages::Described(method) => method,
+            Messages::Text => return Ok(as_text()),
+            // As the server wrote it.
+            Messages::Json => return web::json(body).map(|()| as_text()).map_err(|error| broken(&error)),
         };
-        let message = DynamicMessage::decode(method.output(), body).map_err(|error| broken(&error))?;
+        let message = match self.format(format) {
+            Format::Proto => DynamicMessage::decode(method.output(), body).map_err(|error| broken(&error))?,
+            Format::Json => {
+                let mut reader = serde_json::Deserializer::from_slice(body);
+                // A server of a later version may say more.
+                let options = DeserializeOptions::new().deny_unknown_fields(false);
+                let message = DynamicMessage::deserialize_with_options(method.output(), &mut reader, &options);
+                let message = message.map_err(|error| broken(&error))?;
+                reader.end().map_err(|error| broken(&error))?;
+                message
+            }
+        };
         let options = SerializeOptions::new()
             .skip_default_fields(false)
             .stringify_64_bit_integers(false)
@@ -195,6 +281,18 @@ impl Method {
         message.serialize_with_options(&mut writer, &options).map_err(|error| broken(&error))?;
         String::from_utf8(text).map_err(|error| broken(&error))
     }
+}
+
+/// What a server is called that doesn't say what it calls itself.
+const SERVER: &str = "server";
+
+fn is_unknown(status: &Status) -> bool {
+    matches!(status.code, Code::Unimplemented | Code::NotFound)
+}
+
+/// Whether something at the address has answered, whatever it is.
+fn has_answered(status: &Status) -> bool {
+    !matches!(status.reason, Reason::Unreachable | Reason::ConnectionLost | Reason::Expired(_))
 }
 
 /// The types of a set of descriptors, in which a file may be several times: a server's is the sets of all its services, one
@@ -221,8 +319,8 @@ pub(crate) fn channel(target: &Target, config: &ChannelConfig) -> Result<Channel
 }
 
 /// A call that failed.
-pub(crate) fn failed(status: &Status, method: &str, target: &Target) -> Problem {
-    Problem::failure(format!("{method} at {target} failed: {status}"))
+pub(crate) fn failed(status: &Status, method: &str, place: &impl std::fmt::Display) -> Problem {
+    Problem::failure(format!("{method} at {place} failed: {status}"))
 }
 
 /// Whether `name` is the end of the method's full name, from a word on.
@@ -243,7 +341,7 @@ mod tests {
     fn schema() -> Schema {
         let methods = [search::QUERY, search::SHARD_QUERY].map(str::to_owned).to_vec();
         let pool = DescriptorPool::decode(DESCRIPTORS).unwrap();
-        Schema { target: "tcp://127.0.0.1:1".parse().unwrap(), server: "both".into(), methods, pool }
+        Schema { place: "tcp://127.0.0.1:1".into(), server: "both".into(), methods, pool: Some(pool) }
     }
 
     #[test]
@@ -277,11 +375,12 @@ mod tests {
     #[test]
     fn json_becomes_the_message_and_the_message_json() {
         let method = schema().method("Search/Query").unwrap();
-        let request = method.request(r#"{"text": "queue", "limit": 3}"#).unwrap();
+        let request = method.request(Format::Proto, r#"{"text": "queue", "limit": 3}"#).unwrap();
         let expected = search::QueryRequest { text: "queue".into(), limit: 3 };
         assert_eq!(search::QueryRequest::decode(&*request).unwrap(), expected);
         let reply = search::QueryReply { matching: u64::MAX, ..Default::default() };
-        let json: serde_json::Value = serde_json::from_str(&method.reply(&reply.encode_to_vec()).unwrap()).unwrap();
+        let json: serde_json::Value =
+            serde_json::from_str(&method.reply(Format::Proto, &reply.encode_to_vec()).unwrap()).unwrap();
         assert_eq!((json["matching"].as_u64(), json["shards"].as_u64()), (Some(u64::MAX), Some(0)));
     }
 
@@ -289,10 +388,10 @@ mod tests {
     fn a_request_that_is_not_of_the_type_is_refused_with_its_fields() {
         let method = schema().method("Search/Query").unwrap();
         for json in ["", "{", "{}x", "[]", r#"{"txt": "queue"}"#, r#"{"limit": "many"}"#, r#"{"limit": -1}"#] {
-            let told = method.request(json).unwrap_err().to_string();
+            let told = method.request(Format::Json, json).unwrap_err().to_string();
             assert!(told.starts_with("the request is no QueryRequest: "), "{told}");
             assert!(told.ends_with("it has the fields text (string), limit (uint32)"), "{told}");
         }
-        assert!(method.reply(&[0xff]).is_err());
+        assert!(method.reply(Format::Proto, &[0xff]).is_err());
     }
 }

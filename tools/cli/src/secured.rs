@@ -1,6 +1,6 @@
 //! How `call` and `bench` connect: with TLS or without.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use greenwave::tls::{Identity, Pem, TlsClient};
@@ -10,6 +10,7 @@ use greenwave_services::replicated::client::Place as Replica;
 use crate::address::Place;
 
 use crate::problem::Problem;
+use crate::web::{self, Tls};
 
 /// Which server is believed, and who this side is.
 #[derive(Args)]
@@ -46,6 +47,30 @@ impl Secured {
         self.expecting(name, target.name(), target)
     }
 
+    /// How connections of HTTP are secured, if they are.
+    ///
+    /// # Errors
+    /// When `https://` has nobody to believe or `http://` has, or a file isn't what it should be.
+    pub(crate) fn web(&self, address: &web::Address) -> Result<Option<Tls>, Problem> {
+        let refused = |what: &str| Problem::wrong_use(what).at(address);
+        let Some(authorities) = &self.tls_ca else {
+            let missing = || refused("https:// is secured").remedy("say whom to believe with --tls-ca");
+            return if address.secured { Err(missing()) } else { Ok(None) };
+        };
+        if !address.secured {
+            return Err(refused("--tls-ca is for a server that is called over TLS").remedy("write https://"));
+        }
+        // What is wrong with a file is said as it is for other addresses.
+        self.believing(authorities, self.tls_name.as_deref())?;
+        #[cfg(feature = "tls")]
+        {
+            let own = self.tls_cert.as_deref().zip(self.tls_key.as_deref());
+            Tls::new(address, authorities, own, self.tls_name.as_deref()).map(Some).map_err(Problem::wrong_use)
+        }
+        #[cfg(not(feature = "tls"))]
+        Err(refused("this command was built without TLS").remedy("build it with the cargo feature `tls`"))
+    }
+
     /// Where the replicas of a group are. Each has a certificate for its own name, if it was written by name, unless another name
     /// is expected of all.
     pub(crate) fn replicas(&self, places: &[Place]) -> Vec<Replica> {
@@ -64,16 +89,19 @@ impl Secured {
             config = config.grpc(GrpcClientSettings::new().authority(format!("{host}:{}", socket.port())));
         }
         let Some(authorities) = &self.tls_ca else { return Ok(config) };
-        let pair = self.tls_cert.as_ref().zip(self.tls_key.as_ref());
-        let identity =
-            pair.map(|(certificate, key)| Identity { certificate: Pem::File(certificate), key: Pem::File(key) });
         let host = self.tls_name.as_deref().or(host);
         if host.is_none() && target.address().is_some_and(|address| address.socket().is_none()) {
             return Err(Problem::wrong_use("a socket file has no name that a certificate could be for")
                 .at(target)
                 .remedy("say which name to expect with --tls-name"));
         }
-        let tls = TlsClient::new(Pem::File(authorities), identity, host).map_err(Problem::wrong_use)?;
-        Ok(config.tls(tls))
+        Ok(config.tls(self.believing(authorities, host)?))
+    }
+
+    fn believing(&self, authorities: &Path, host: Option<&str>) -> Result<TlsClient, Problem> {
+        let pair = self.tls_cert.as_ref().zip(self.tls_key.as_ref());
+        let identity =
+            pair.map(|(certificate, key)| Identity { certificate: Pem::File(certificate), key: Pem::File(key) });
+        TlsClient::new(Pem::File(authorities), identity, host).map_err(Problem::wrong_use)
     }
 }

@@ -11,10 +11,13 @@ mod demo;
 mod ebpf;
 mod fuzz;
 mod interop;
+#[cfg(test)]
+mod licences;
 mod preempt;
 mod step;
 mod tally;
 mod test;
+mod unsafety;
 
 use std::process::ExitCode;
 
@@ -24,12 +27,13 @@ Greenwave's project commands.
 Usage: cargo xtask COMMAND [OPTIONS]
 
 Commands:
-  test [--quick]                        formatting, lints, panics, documentation, models, fuzz targets, tests
+  test [--quick]                        formatting, lints, panics, documentation, dependencies, models, fuzz, tests
   demo [ARGS]                           shows three services under load, in a table and a page
   bench flows|grpc|grpc-served|path|preempt|replica|rpc|served|verbs [--quick] [ARGS]
                                         builds and runs a benchmark; all but verbs write target/bench/NAME.json
   interop [--client NAME]               runs clients of gRPC against our server, and ours against others'
   ebpf [--check]                        builds the agent's eBPF object, or checks the one that is kept
+  unsafe [--write]                      counts `unsafe` in each crate, for docs/unsafe.md
   fuzz [TARGET] [--seconds N]           runs the fuzz targets, or one of them
 
 `cargo xtask COMMAND --help` says more.";
@@ -46,6 +50,7 @@ fn main() -> ExitCode {
         "ebpf" => ebpf::run(rest),
         "bench" => bench::run(rest),
         "fuzz" => fuzz::run(rest),
+        "unsafe" => unsafety::run(rest),
         "interop" => interop::run(rest),
         "help" | "--help" | "-h" => step::say(HELP),
         other => Err(step::wrong_use(format!("no command is called `{other}`"), "cargo xtask --help")),

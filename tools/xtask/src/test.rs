@@ -12,17 +12,18 @@ use crate::tally::Tally;
 use crate::{bare, ebpf, fuzz};
 
 const HELP: &str = "\
-Checks formatting, lints, panics, documentation, the models of lock-free code, fuzz targets, the eBPF object, and runs
-all tests.
+Checks formatting, lints, panics, documentation, dependencies, the models of lock-free code, fuzz targets, the eBPF
+object, and runs all tests.
 
 Usage: cargo xtask test [--quick]
 
 Options:
   --quick  formatting, lints and tests alone
 
-The fuzz targets run for a few seconds each, where the nightly toolchain and cargo-fuzz are installed; C code is put to
-the test where clang is, the harness in Go where Go is, and the backend over libfabric where libfabric-dev is. The tests
-find no programs but those that README.md names. What is passed over is said, with what to install, and counted.";
+The fuzz targets run for a few seconds each, where the nightly toolchain and cargo-fuzz are installed; dependencies are
+checked by deny.toml where cargo-deny is, with advisories if those can be had; C code is put to the test where clang
+is, the harness in Go where Go is, and the backend over libfabric where libfabric-dev is. The tests find no programs but
+those that README.md names. What is passed over is said, with what to install, and counted.";
 
 /// How long each fuzz target runs.
 const FUZZ_SECONDS: u32 = 10;
@@ -36,7 +37,7 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
         [word] if word == "--quick" => true,
         _ => return Err(wrong_use(format!("`{}` is not understood", words.join(" ")), "cargo xtask test --help")),
     };
-    let mut steps = Steps::new(if quick { 3 } else { 10 + fabric_steps() });
+    let mut steps = Steps::new(if quick { 3 } else { 12 + fabric_steps() });
     steps.run("formatting", &mut cargo(["fmt", "--all", "--check"]))?;
     let lints = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
     steps.run("lints", &mut cargo(lints))?;
@@ -46,6 +47,7 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
         steps.run("panics", cargo(["clippy", "--workspace", "--lib", "--bins", "--"]).args(panics))?;
         let documentation = ["doc", "--workspace", "--no-deps", "--document-private-items"];
         steps.run("documentation", cargo(documentation).env("RUSTDOCFLAGS", "-D warnings"))?;
+        dependencies(&mut steps)?;
         models(&mut steps)?;
         fuzz::smoke(&mut steps, FUZZ_SECONDS)?;
         c_code(&mut steps)?;
@@ -66,6 +68,24 @@ fn tests(steps: &mut Steps) -> Result<()> {
     let tested = steps.run_by("tests", command.env("PATH", path), |command| tally.run(command));
     println!("{tally}");
     tested
+}
+
+/// Licences, sources and advisories of what is depended on, where cargo-deny is. What is let through is in deny.toml.
+fn dependencies(steps: &mut Steps) -> Result<()> {
+    if !works(&mut cargo(["deny", "--version"])) {
+        let why = "passed over: there is no cargo-deny; to install it: cargo install cargo-deny --locked";
+        steps.pass_over("dependencies", why);
+        steps.pass_over("advisories", why);
+        return Ok(());
+    }
+    let check = ["deny", "--workspace", "check", "--hide-inclusion-graph"];
+    steps.run("dependencies", cargo(check).args(["licenses", "bans", "sources"]))?;
+    // The list is fetched before, so that to be without a network is no finding.
+    if !works(&mut cargo(["deny", "fetch", "db"])) {
+        steps.pass_over("advisories", "passed over: the list can't be fetched; to see why: cargo deny fetch db");
+        return Ok(());
+    }
+    steps.run("advisories", cargo(check).args(["--disable-fetch", "advisories"]))
 }
 
 /// The harness in Go and its part in the benchmark, where there is a Go toolchain.

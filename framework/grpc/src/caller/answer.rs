@@ -1,21 +1,12 @@
 //! What headers and trailers say of an answer.
 
-use base64::Engine as _;
-use base64::alphabet::STANDARD;
-use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use greenwave_http2::{Field, Fields, Name, Reason as ResetReason};
 use greenwave_proto::compression::Encoding;
-use greenwave_proto::receipt::{Receipt, decode_stages};
+use greenwave_proto::receipt::Receipt;
 use greenwave_proto::status::{Code, Origin, Status};
 use greenwave_proto::wire::push_meta;
+use greenwave_web::client::{binary, receipt, unescaped};
 use std::sync::Arc;
-use std::time::Duration;
-
-/// Values of names that end in `-bin`: servers pad them or don't.
-const BASE64: GeneralPurpose = GeneralPurpose::new(
-    &STANDARD,
-    GeneralPurposeConfig::new().with_encode_padding(false).with_decode_padding_mode(DecodePaddingMode::Indifferent),
-);
 
 /// Where a Greenwave server says where the time went.
 const RECEIPT: &[u8] = b"greenwave-receipt-bin";
@@ -138,44 +129,13 @@ fn metadata(fields: Fields<'_>) -> Option<Arc<[u8]>> {
         let Some(name) = std::str::from_utf8(name).ok().filter(|_| !is_own) else { continue };
         let _too_long = match name.ends_with("-bin") {
             false => push_meta(&mut entries, name, value),
-            true => value.split(|byte| *byte == b',').try_for_each(|one| match BASE64.decode(one.trim_ascii()) {
-                Ok(decoded) => push_meta(&mut entries, name, &decoded),
-                Err(_) => Ok(()),
+            true => value.split(|byte| *byte == b',').try_for_each(|one| match binary(one) {
+                Some(decoded) => push_meta(&mut entries, name, &decoded),
+                None => Ok(()),
             }),
         };
     }
     (!entries.is_empty()).then(|| entries.into())
-}
-
-/// Three little-endian numbers of 8 bytes, the nanoseconds queued, served and in all, and the stages behind (docs/grpc.md).
-fn receipt(value: &[u8]) -> Option<Receipt> {
-    let bytes = BASE64.decode(value).ok()?;
-    let (own, stages) = bytes.split_at_checked(24)?;
-    let (numbers, _) = own.as_chunks::<8>();
-    let time = |at: usize| Duration::from_nanos(u64::from_le_bytes(numbers[at]));
-    let (children, omitted) = decode_stages(stages).unwrap_or_default();
-    Some(Receipt { queue: time(0), service: time(1), total: time(2), children, omitted })
-}
-
-/// Percent-encoded text; what isn't stays as it is.
-fn unescaped(text: &[u8]) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((first, behind)) = rest.split_first() {
-        let escaped = behind.get(..2).filter(|_| *first == b'%');
-        let escaped = escaped.and_then(|digits| std::str::from_utf8(digits).ok());
-        match escaped.filter(|digits| !digits.starts_with('+')).and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = &behind[2..];
-            }
-            None => {
-                bytes.push(*first);
-                rest = behind;
-            }
-        }
-    }
-    String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
 }
 
 /// A message that is too much, or of which there is none.
@@ -188,26 +148,6 @@ pub(super) fn wrong_count(what: &str) -> Status {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
-
-    #[test]
-    fn texts_are_unescaped_and_what_is_no_escape_stays() {
-        for (text, expected) in [
-            ("no user %227%22: 100 %25%0A%C3%BCnknown", "no user \"7\": 100 %\nünknown"),
-            ("100% of %zz, %+1 and %4", "100% of %zz, %+1 and %4"),
-            ("%ff", "\u{fffd}"),
-        ] {
-            assert_eq!(unescaped(text.as_bytes()), expected);
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn no_text_makes_it_panic(text in prop::collection::vec(any::<u8>(), 0..30)) {
-            prop_assert!(unescaped(&text).chars().count() <= text.len());
-            let _ = receipt(&text);
-        }
-    }
 
     #[test]
     fn resets_are_codes_as_grpc_has_it() {

@@ -447,6 +447,18 @@ proptest! {
     }
 
     #[test]
+    fn whatever_a_server_answers_what_is_read_of_it_is_in_it(
+        first in any::<u8>(),
+        frames in prop::collection::vec(("[\0\0\0\u{1}\u{2}\u{7f}]", 0_u16..310, prop::collection::vec(any::<u8>(), 0..310)), 0..6),
+    ) {
+        let frame = |(flags, len, body): (String, u16, Vec<u8>)| {
+            let flags = if flags == "\u{7f}" { 0x80 } else { flags.as_bytes()[0] };
+            [&[flags, 0, 0], &len.to_be_bytes()[..], &body[..body.len().min(len.into())]].concat()
+        };
+        crate::fuzzing::client(&[vec![first], frames.into_iter().flat_map(frame).collect()].concat());
+    }
+
+    #[test]
     fn no_bytes_make_it_panic(pieces in prop::collection::vec("[GETPOS /a.A:0-9\r\n-]{0,60}", 0..9)) {
         let mut served = Served::usual();
         for piece in pieces {

@@ -7,8 +7,11 @@ use greenwave_bench::result::Results;
 use greenwave_bench::rounds::{Cell, Figures, Rounds, figures, median, order, range};
 use greenwave_bench::table::{MISSING, Table, significant};
 
-use super::{Bench, Reached, answered, write};
+use super::reached::Reached;
+use super::requests::Requests;
+use super::{Bench, answered, write};
 use crate::problem::Problem;
+use crate::server::Server;
 
 /// Rounds, unless more or fewer are asked for.
 const ROUNDS: u16 = 5;
@@ -25,14 +28,11 @@ impl Bench {
     pub(super) fn compare(&self, plan: &Plan) -> Result<(), Problem> {
         let rounds = usize::from(self.rounds.unwrap_or(ROUNDS));
         let mut all: Vec<Reached> = Vec::new();
-        let mut requests = None;
+        // All of a format are sent the same bytes: those that the first one's types make of what was said.
+        let mut requests = Requests::default();
         for server in &self.servers {
-            // All are sent the same bytes: those that the first one's types make of what was said.
-            let (reached, made) = self.reach(server, requests.as_deref())?;
-            all.push(reached);
-            requests = Some(made);
+            all.push(self.reach(server, &mut requests)?);
         }
-        let requests = requests.unwrap_or_default();
         let mut progress = Progress::new(rounds * all.len());
         let mut found = Rounds::new(Cell::of_case(&self.case(), &self.names()));
         let mut whole: Vec<Option<Measured>> = all.iter().map(|_| None).collect();
@@ -40,7 +40,7 @@ impl Bench {
             let plan = part(plan, rounds, round);
             for at in order(round, all.len()) {
                 progress.step(format!("round {}, {}", round + 1, self.servers[at]));
-                let measured = all[at].measure(&plan, requests.clone(), &mut progress);
+                let measured = all[at].measure(&plan, &mut progress);
                 found.add(round, at, shown(&measured));
                 match &mut whole[at] {
                     Some(whole) => whole.append(measured),
@@ -65,14 +65,12 @@ impl Bench {
 
     /// What the servers are called: an address that is there twice has a number behind it.
     fn names(&self) -> Vec<String> {
-        let named = |(at, server): (usize, &greenwave::Target)| match self.servers[..at]
-            .iter()
-            .filter(|before| *before == server)
-            .count()
-        {
-            0 => server.to_string(),
-            again => format!("{server} ({})", again + 1),
-        };
+        let named =
+            |(at, server): (usize, &Server)| match self.servers[..at].iter().filter(|before| *before == server).count()
+            {
+                0 => server.to_string(),
+                again => format!("{server} ({})", again + 1),
+            };
         self.servers.iter().enumerate().map(named).collect()
     }
 }

@@ -2,15 +2,16 @@
 
 use std::time::Duration;
 
-use greenwave::{Channel, Context, MethodId};
 use greenwave_bench::classes::Class;
-use greenwave_bench::rpc::RpcTarget;
 use greenwave_services::proto::kv;
 use prost::Message;
 
 use crate::problem::Problem;
 use crate::samples::{self, SCAN};
 use crate::schema;
+use crate::server::Caller;
+
+use super::reached::Load;
 
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -18,11 +19,11 @@ const PATIENCE: Duration = Duration::from_secs(5);
 ///
 /// # Errors
 /// When the server isn't there, or is no kv service.
-pub(super) fn gets(channel: &Channel, count: usize, seed: u64) -> Result<Vec<Vec<u8>>, Problem> {
+pub(super) fn gets(caller: &Caller, count: usize, seed: u64) -> Result<Vec<Vec<u8>>, Problem> {
     let request = kv::DescribeRequest {}.encode_to_vec();
-    let reply = channel.call(&Context::with_deadline(PATIENCE), MethodId::of(kv::DESCRIBE), &request);
-    let reply = reply.map_err(|status| schema::failed(&status, kv::DESCRIBE, &channel.target()))?;
-    let rows = kv::DescribeReply::decode(&*reply.body).map_err(Problem::failure)?.rows;
+    let reply = caller.ask(kv::DESCRIBE, request, PATIENCE);
+    let reply = reply.map_err(|status| schema::failed(&status, kv::DESCRIBE, &caller.place()))?;
+    let rows = kv::DescribeReply::decode(&*reply).map_err(Problem::failure)?.rows;
     Ok(samples::gets(rows, count, seed))
 }
 
@@ -40,7 +41,7 @@ pub(super) fn classes(scan_percent: f64, deadline: Duration) -> Result<Vec<Class
 ///
 /// # Errors
 /// When the others wouldn't be GETs.
-pub(super) fn scanning(target: RpcTarget, method: &str) -> Result<RpcTarget, Problem> {
+pub(super) fn scanning(target: Load, method: &str) -> Result<Load, Problem> {
     if method != kv::GET {
         let problem = Problem::wrong_use(format!("--scan-percent mixes SCANs with {}, not with {method}", kv::GET));
         return Err(problem.remedy("bench Kv/Get with --sample kv"));

@@ -6,6 +6,7 @@
 mod class;
 mod compare;
 mod kv;
+mod reached;
 mod requests;
 mod summary;
 
@@ -15,20 +16,17 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use greenwave_bench::arrivals::Arrivals as Pace;
 use greenwave_bench::classes::{Class, Classes};
-use greenwave_bench::load::{self, Plan};
+use greenwave_bench::load::Plan;
 use greenwave_bench::measured::Measured;
 use greenwave_bench::progress::Progress;
 use greenwave_bench::result::{self, Results};
-use greenwave_bench::rpc::{Patience, RpcTarget};
-use greenwave_bench::target::Rotation;
 
-use crate::address;
 use crate::problem::Problem;
 use crate::quantity;
-use crate::schema::{self, Described, Schema};
+use crate::schema::Described;
 use crate::secured::Secured;
-use greenwave::Target;
-use requests::Source;
+use crate::server::{self, Server};
+use requests::{Requests, Source};
 
 /// Put load on a method of any server, and measure what becomes of it
 #[derive(Args)]
@@ -36,6 +34,7 @@ use requests::Source;
 Latency counts from the time at which a request was due. Late answers, refusals and silence are misses.
 Of several addresses, which may be those of one server by several protocols, each gets the same load in turns: rounds of
 which each begins with another one. Ratios are those to the first address, within a round, and their median counts.
+Over HTTP/1.1 each request that is outstanding has a connection of its own, which is kept; otherwise all share one.
 
 Examples:
   greenwave bench tcp://127.0.0.1:7100 Search/Query --json '{\"text\": \"queue\"}' --rate 200
@@ -44,12 +43,15 @@ Examples:
   greenwave bench tcp://127.0.0.1:7200 Profile/Recommend --sample recommend --in-flight 16
   greenwave bench tcp://127.0.0.1:7400 Kv/Get --sample kv --scan-percent 0.5 --rate 20000
   greenwave bench tcp://127.0.0.1:7400 grpc://127.0.0.1:7400 Kv/Get --sample kv --rate 5000
+  greenwave bench tcp://127.0.0.1:7400 http://127.0.0.1:7400 h2+http://127.0.0.1:7400 grpc-web+http://127.0.0.1:7400 \\
+      Kv/Get --sample kv --in-flight 16 --rounds 5
   greenwave bench grpc://127.0.0.1:50051 Greeter/SayHello --proto helloworld.proto --rate 1000
   greenwave bench tcp://shop.example:7400 Kv/Get --sample kv --tls-ca authority.pem")]
 pub(crate) struct Bench {
-    /// Where the server is, such as tcp://127.0.0.1:7100 or, by gRPC, grpc://127.0.0.1:7100; several are compared
-    #[arg(value_name = "ADDRESS", required = true, num_args = 1.., value_parser = address::target)]
-    servers: Vec<Target>,
+    /// Where the server is, such as tcp://127.0.0.1:7100, by gRPC grpc://127.0.0.1:7100, by Connect http://127.0.0.1:7100
+    /// (see `greenwave call --help`); several are compared
+    #[arg(value_name = "ADDRESS", required = true, num_args = 1.., value_parser = server::parse)]
+    servers: Vec<Server>,
     /// What to call: package.Service/Method, the package may be left out
     #[arg(required = true)]
     method: String,
@@ -127,9 +129,9 @@ impl Bench {
             return Err(problem.remedy("name another one to compare with, or leave it out"));
         }
         let mut progress = Progress::new(1);
-        let (mut reached, requests) = self.reach(server, None)?;
+        let mut reached = self.reach(server, &mut Requests::default())?;
         progress.step(format!("{} at {server}", reached.method));
-        let measured = reached.measure(&plan, requests, &mut progress);
+        let measured = reached.measure(&plan, &mut progress);
         drop(progress);
         print!("{}", summary::of(&measured));
         if let Some(path) = &self.out {
@@ -138,29 +140,6 @@ impl Bench {
             write(path, &results)?;
         }
         answered(&measured, server)
-    }
-
-    /// Finds a server's method and connects to it. Its requests are these, or those that its own account of itself makes.
-    fn reach(&self, server: &Target, requests: Option<&[Vec<u8>]>) -> Result<(Reached, Vec<Vec<u8>>), Problem> {
-        let config = self.secured.config_to("bench", server)?;
-        let channel = schema::channel(server, &config)?;
-        let schema = Schema::fetch(&channel, &self.described)?;
-        let method = schema.method(&self.method)?;
-        let requests = match requests {
-            Some(requests) => requests.to_vec(),
-            None => self.source.requests(&method, &channel, self.seed)?,
-        };
-        let patience = if self.patient { Patience::Observed } else { Patience::Enforced };
-        let target = match server.address() {
-            Some(address) => RpcTarget::connect(address, &config, &method.name, &schema.server, patience),
-            None => RpcTarget::by(&channel, &method.name, &schema.server, patience),
-        };
-        let mut target = target.map_err(|status| schema::failed(&status, &method.name, server))?;
-        let scans = self.scan_percent.is_some();
-        if scans {
-            target = kv::scanning(target, &method.name)?;
-        }
-        Ok((Reached { method: method.name, stage: schema.server, target, scans }, requests))
     }
 
     fn plan(&self) -> Result<Plan, Problem> {
@@ -196,35 +175,13 @@ impl Bench {
     }
 }
 
-/// A server that is connected to, and the method that is called there.
-struct Reached {
-    method: String,
-    /// What the server calls itself.
-    stage: String,
-    target: RpcTarget,
-    /// Whether some of the requests are SCANs.
-    scans: bool,
-}
-
-impl Reached {
-    /// Puts the load on, with these requests in turn.
-    fn measure(&mut self, plan: &Plan, requests: Vec<Vec<u8>>, progress: &mut Progress) -> Measured {
-        let mut requests = Rotation::new(requests);
-        if self.scans {
-            load::run(plan, &mut self.target, &mut crate::samples::Mix(requests), progress)
-        } else {
-            load::run(plan, &mut self.target, &mut requests, progress)
-        }
-    }
-}
-
 fn write(path: &Path, results: &Results) -> Result<(), Problem> {
     let text = serde_json::to_string_pretty(results).map_err(Problem::failure)?;
     result::write(path, &text).map_err(Problem::failure)
 }
 
 /// Fails if nothing was answered with a result.
-fn answered(measured: &Measured, server: &Target) -> Result<(), Problem> {
+fn answered(measured: &Measured, server: &Server) -> Result<(), Problem> {
     if measured.total.results.count() > 0 {
         return Ok(());
     }
