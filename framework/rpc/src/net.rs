@@ -242,31 +242,6 @@ impl Net {
 
     /// Answers a call. If its connection is gone meanwhile there is nobody to answer.
     pub(crate) fn answer(&mut self, key: PeerKey, answer: Answer) {
-        if matches!(&answer.result, Ok(body) if body.len() > SMALL) {
-            return self.answer_long(key, answer);
-        }
-        self.hand_in(key, answer);
-    }
-
-    /// The same with a message that counts.
-    #[cold]
-    fn answer_long(&mut self, key: PeerKey, mut answer: Answer) {
-        let Some(usage) = self.ends.peer(key).and_then(|peer| peer.usage.as_ref()) else { return };
-        if let Ok(body) = &answer.result
-            && !usage.has_room(body.len())
-        {
-            let text = format!("an answer of {} bytes, and those before it are not read yet", body.len());
-            answer.result = Err(Status::refused(Reason::ReplyTooLarge, text));
-            self.ends.counters.memory_refused.add(1);
-        }
-        self.hand_in(key, answer);
-        if let Some(peer) = self.ends.peer(key) {
-            peer.tell_memory();
-        }
-    }
-
-    #[inline(always)]
-    fn hand_in(&mut self, key: PeerKey, answer: Answer) {
         let Ends { peers, pool, .. } = &mut self.ends;
         let Some(peer) = peers.get_mut(key.index).filter(|peer| peer.serial == key.serial) else { return };
         peer.retiring.used = self.polled;
@@ -283,9 +258,31 @@ impl Net {
         self.ends.mark(key.index);
     }
 
+    /// Has a failure take the place of an answer's long message, if there is no room for it until it is read.
+    #[cold]
+    pub(crate) fn fit(&mut self, key: PeerKey, result: &mut Result<Vec<u8>, Status>) {
+        let Some(usage) = self.ends.peer(key).and_then(|peer| peer.usage.as_ref()) else { return };
+        if let Ok(body) = result
+            && !usage.has_room(body.len())
+        {
+            let text = format!("an answer of {} bytes, and those before it are not read yet", body.len());
+            *result = Err(Status::refused(Reason::ReplyTooLarge, text));
+            self.ends.counters.memory_refused.add(1);
+        }
+    }
+
+    /// Notes what a connection holds, after it was given a long message.
+    #[cold]
+    pub(crate) fn note_held(&mut self, key: PeerKey) {
+        if let Some(peer) = self.ends.peer(key) {
+            peer.tell_memory();
+        }
+    }
+
     /// Counts a call's request, for as long as the charge is there; `Err`: there is no room for it, and why.
+    #[cold]
     pub(crate) fn charge(&mut self, key: PeerKey, bytes: usize) -> Result<Option<Charge>, Status> {
-        let Some(usage) = self.ends.peer(key).and_then(|peer| peer.usage.as_ref()) else { return Ok(None) };
+        let Some(usage) = self.ends.peer(key).and_then(|peer| peer.usage.as_mut()) else { return Ok(None) };
         usage.charge(bytes).map(Some).map_err(|left| {
             self.ends.counters.memory_refused.add(1);
             let text = format!("a request of {bytes} bytes, with room left for {left} by what is being served");
@@ -366,6 +363,7 @@ impl Net {
     ) -> usize {
         self.polled = now;
         let Self { queue, clock, ends, .. } = self;
+        ends.is_tight = ends.usage.as_ref().is_some_and(|usage| usage.is_tight());
         if !ends.late.is_empty() {
             events.append(&mut ends.late);
         }

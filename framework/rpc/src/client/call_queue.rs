@@ -261,6 +261,20 @@ fn complete(
 ) {
     let Some(UnderWay { tag, .. }) = tags.try_remove(token) else { return };
     by_tag.over(|| tag, token);
+    // Most have nothing beside their message. Those are put together here: what is moved as a whole is copied as a whole.
+    let Outcome { result, receipt, network, total, stage } = outcome;
+    match (result, stage) {
+        (Ok(body), None) => {
+            let (receipt, metadata) = (receipt.unwrap_or_default(), None);
+            let result = Ok(Reply { body, receipt, network, total, metadata });
+            done.push_back(Completion { tag, result, total });
+        }
+        (result, stage) => complete_other(done, tag, Outcome { result, receipt, network, total, stage }),
+    }
+}
+
+#[inline(never)]
+fn complete_other(done: &mut VecDeque<Completion>, tag: u64, outcome: Outcome) {
     let total = outcome.total;
     done.push_back(Completion { tag, result: outcome.into_reply(), total });
 }

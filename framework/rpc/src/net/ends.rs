@@ -52,6 +52,8 @@ pub(super) struct Ends {
     pub(super) usage: Option<Arc<Usage>>,
     /// Bytes of half received messages that an end has room for, unless memory is short.
     pub(super) most_assembly: usize,
+    /// So much was held by all connections at the last poll that ends may have to be given less room than that.
+    pub(super) is_tight: bool,
     pub(super) draining: bool,
     /// What is to be done to the queue, or to ends that it is not the time to take apart.
     pub(super) fates: Vec<Fate>,
@@ -164,6 +166,7 @@ impl Ends {
             counters: Arc::default(),
             usage: None,
             most_assembly: 0,
+            is_tight: false,
             draining: false,
             fates: Vec::new(),
             late: Events::default(),
@@ -388,7 +391,7 @@ impl Ends {
         finish: &mut impl FnMut(&mut Events, Finished),
     ) {
         let Some(index) = self.index_of(endpoint) else { return };
-        let Self { peers, pool, counters, fates, most_assembly, .. } = self;
+        let Self { peers, pool, counters, fates, most_assembly, is_tight, .. } = self;
         let Some(peer) = peers.get_mut(index) else { return };
         let Peer { serial, dirty, end, usage, .. } = peer;
         let key = PeerKey { index, serial: *serial };
@@ -412,7 +415,9 @@ impl Ends {
                 (received, &caller.link)
             }
             End::Callee(callee) => {
-                if let Some(usage) = usage.as_mut().filter(|usage| usage.is_limited || usage.is_tight()) {
+                if let Some(usage) = usage
+                    && (*is_tight || usage.heeds)
+                {
                     callee.limit_assembly(usage.heed(), *most_assembly);
                 }
                 let received = callee.receive(now, chunk, |len| pool.take_about(len));
@@ -544,7 +549,7 @@ impl Peer {
 
     /// Lets its end have as much room for messages as there is.
     pub(super) fn heed_memory(&mut self, most: usize) {
-        let Some(usage) = self.usage.as_mut().filter(|usage| usage.is_limited || usage.is_tight()) else { return };
+        let Some(usage) = &mut self.usage else { return };
         match &mut self.end {
             End::Callee(callee) => callee.limit_assembly(usage.heed(), most),
             End::Plain(callee) => callee.limit_assembly(usage.heed(), most),

@@ -238,7 +238,9 @@ impl Ends {
     /// Takes in what arrived.
     #[inline(never)]
     pub(super) fn receive_plain(&mut self, now: Time, index: usize, bytes: &[u8], events: &mut Events) {
-        self.peers[index].heed_memory(self.most_assembly);
+        if self.is_tight || self.peers[index].usage.as_ref().is_some_and(|usage| usage.heeds) {
+            self.peers[index].heed_memory(self.most_assembly);
+        }
         let Self { peers, pool, counters, .. } = self;
         let Peer { serial, end: End::Plain(callee), .. } = &mut peers[index] else { return };
         let key = PeerKey { index, serial: *serial };

@@ -1,8 +1,8 @@
 //! What connections hold, counted for all threads of a server together, and what goes beyond its [`Bounds`].
 //!
-//! Messages of up to [`SMALL`] bytes are not counted, and what a connection holds is told only when it has changed by more than
-//! that: so calls with short messages touch nothing that threads share. What is counted is at most so much less than what is
-//! held, for each connection.
+//! Requests of up to [`SMALL`] bytes are not counted, and what a connection's end has is told only when it has changed by more
+//! than [`GRAIN`]: so calls with short messages touch nothing that threads share. What is counted is at most so much less than
+//! what is held, for each connection.
 //!
 //! Invariants:
 //! 1. `held` of all is the sum of what connections have told and of the charges that there are; `held` of one is its own part.
@@ -16,6 +16,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Bytes of messages that are not counted.
 pub(crate) const SMALL: usize = 4 << 10;
+
+/// What a connection holds is told when it has changed by more bytes than this.
+const GRAIN: usize = 16 << 10;
 
 /// Bytes of half received messages that a connection has room for however little is left, so that calls with short messages go
 /// on.
@@ -39,8 +42,8 @@ pub(crate) struct ConnectionUsage {
     from: Option<IpAddr>,
     /// What was told of messages that its end has, half received or unsent.
     told: usize,
-    /// Its end was given less room than its limits say.
-    pub(super) is_limited: bool,
+    /// Its end was given less room than its limits say, or has to be.
+    pub(super) heeds: bool,
 }
 
 #[derive(Debug)]
@@ -72,6 +75,12 @@ impl Usage {
         &self.bounds
     }
 
+    /// Whether so much is held by all that ends may have to be given less room than their limits say.
+    #[inline]
+    pub(crate) fn is_tight(&self) -> bool {
+        self.held.load(Relaxed) > self.bounds.memory / 2
+    }
+
     /// The most bytes of messages that were ever held at once.
     pub(crate) fn peak(&self) -> usize {
         self.peak.load(Relaxed)
@@ -92,7 +101,7 @@ impl Usage {
         }
         self.open.fetch_add(1, Relaxed);
         let account = Arc::new(Account { usage: Arc::clone(self), held: AtomicUsize::new(0) });
-        Some(ConnectionUsage { account, from, told: 0, is_limited: false })
+        Some(ConnectionUsage { account, from, told: 0, heeds: false })
     }
 }
 
@@ -120,7 +129,7 @@ impl ConnectionUsage {
     /// Tells what its end has of messages now.
     #[inline]
     pub(super) fn tell(&mut self, held: usize) {
-        if held.abs_diff(self.told) > SMALL {
+        if held.abs_diff(self.told) > GRAIN {
             self.tell_all(held);
         }
     }
@@ -133,13 +142,13 @@ impl ConnectionUsage {
         } else {
             self.account.sub(before - held);
         }
+        self.heeds |= self.is_tight();
     }
 
     /// Whether so much is held, by it or by all, that its end may have to be given less room than its limits say.
-    #[inline]
-    pub(super) fn is_tight(&self) -> bool {
-        let Usage { bounds, held, .. } = &*self.account.usage;
-        held.load(Relaxed) > bounds.memory / 2 || self.account.held.load(Relaxed) > bounds.connection_memory / 2
+    fn is_tight(&self) -> bool {
+        let Account { usage, held } = &*self.account;
+        usage.is_tight() || held.load(Relaxed) > usage.bounds.connection_memory / 2
     }
 
     pub(super) fn bounds(&self) -> &Bounds {
@@ -149,8 +158,8 @@ impl ConnectionUsage {
     /// Bytes of further messages that its end may take in, until it is asked again.
     #[cold]
     pub(super) fn heed(&mut self) -> usize {
-        self.is_limited = self.is_tight();
-        if self.is_limited { self.account.left().max(FLOOR) } else { usize::MAX }
+        self.heeds = self.is_tight();
+        if self.heeds { self.account.left().max(FLOOR) } else { usize::MAX }
     }
 
     /// Whether a message of so many bytes may be held beside.
@@ -159,13 +168,14 @@ impl ConnectionUsage {
     }
 
     /// Counts a request, for as long as the charge is there; `Err`: there is only so much room.
-    pub(super) fn charge(&self, bytes: usize) -> Result<Charge, usize> {
+    pub(super) fn charge(&mut self, bytes: usize) -> Result<Charge, usize> {
         let left = self.account.left();
         if bytes > left {
             return Err(left);
         }
         // Others may have charged since; each thread is at most one message beyond.
         self.account.add(bytes);
+        self.heeds |= self.is_tight();
         Ok(Charge { account: Arc::clone(&self.account), bytes })
     }
 }
@@ -220,7 +230,7 @@ mod tests {
     fn neither_one_connection_nor_all_hold_more_than_they_may() {
         let usage = usage();
         let mut one = usage.connect(None).unwrap();
-        let other = usage.connect(None).unwrap();
+        let mut other = usage.connect(None).unwrap();
         let charge = one.charge(50 << 10).unwrap();
         assert_eq!(one.charge(11 << 10).unwrap_err(), 10 << 10, "of its own");
         let _half = other.charge(45 << 10).unwrap();

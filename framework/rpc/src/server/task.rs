@@ -172,19 +172,27 @@ impl Task {
     }
 
     /// Becomes another one. What is left of the one that is over is as in a new one.
+    #[inline(always)]
     fn renew(&mut self, admitted: Admitted) {
         let Admitted { reply_guard, charge, peer, call, method, urgency, reported, .. } = admitted;
         self.lives = true;
-        (self.reply_guard, self.charge) = (reply_guard, charge);
+        self.reply_guard = reply_guard;
+        if charge.is_some() {
+            self.charge = charge;
+        }
         (self.peer, self.call, self.method, self.urgency) = (peer, call, method, urgency);
         self.reported = reported;
         self.received = urgency.arrived;
     }
 
     /// Leaves nothing of itself but its memory.
+    #[inline(always)]
     fn clear(&mut self) {
         self.lives = false;
-        (self.reply_guard, self.charge) = (None, None);
+        self.reply_guard = None;
+        if self.charge.is_some() {
+            self.charge = None;
+        }
         (self.queue, self.service, self.turns) = (Span::ZERO, Span::ZERO, 0);
         (self.permit, self.begin, self.outstanding, self.behind) = (Permit::None, None, 0, None);
         self.commands.clear();

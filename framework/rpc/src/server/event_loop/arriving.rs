@@ -30,13 +30,21 @@ const LONGER: u32 = 2;
 const CROWD: u32 = 128;
 
 /// What is known of a call that was let in.
+#[derive(Clone, Copy)]
 struct Judged {
     method: usize,
     gate: Gate,
-    /// Who calls, if the call's own credentials say it.
-    peer: Option<Arc<Peer>>,
     /// Whether it would have been refused, and that was counted.
     reported: bool,
+}
+
+/// What was found out of a call before it was let in.
+#[derive(Default)]
+struct Checked {
+    /// Who calls, if the call's own credentials say it.
+    peer: Option<Arc<Peer>>,
+    /// What its request takes, if that counts.
+    charge: Option<Charge>,
 }
 
 impl EventLoop {
@@ -61,13 +69,35 @@ impl EventLoop {
             let text = format!("no method has the id {} here", arrival.method);
             return self.refuse(now, peer, &arrival, Status::refused(Reason::UnknownMethod, text));
         };
-        let mut caller = None;
+        if arrival.body.len() > SMALL || self.role.router.at(method).authorizer().is_some() {
+            return self.check(now, peer, arrival, method);
+        }
+        self.admit(now, peer, arrival, method, Checked::default());
+    }
+
+    /// Asks whether a call may be made, and whether there is room for its request, where either is a question. Apart, so that
+    /// nothing of it is in other calls' way.
+    #[inline(never)]
+    fn check(&mut self, now: Time, peer: PeerKey, arrival: Arrival, method: usize) {
+        let mut checked = Checked::default();
         if let Some(authorizer) = self.role.router.at(method).authorizer() {
             match self.authorize(authorizer, peer, method, &arrival) {
-                Ok(subject) => caller = subject,
+                Ok(subject) => checked.peer = subject,
                 Err(status) => return self.refuse(now, peer, &arrival, status),
             }
         }
+        if arrival.body.len() > SMALL {
+            match self.net.charge(peer, arrival.body.len()) {
+                Ok(charge) => checked.charge = charge,
+                Err(status) => return self.refuse(now, peer, &arrival, status),
+            }
+        }
+        self.admit(now, peer, arrival, method, checked);
+    }
+
+    /// Takes a call in, or refuses it, here or for a worker.
+    #[inline(always)]
+    fn admit(&mut self, now: Time, peer: PeerKey, arrival: Arrival, method: usize, checked: Checked) {
         let (estimate, needed) = (self.methods[method].estimate, self.methods[method].needed());
         let budget = arrival.deadline.budget(now);
         let gate = Gate::new(arrival.deadline, !self.role.config.report_only);
@@ -87,11 +117,11 @@ impl EventLoop {
         {
             return self.refuse(now, peer, &arrival, status);
         }
-        let judged = Judged { method, gate, peer: caller, reported };
+        let judged = Judged { method, gate, reported };
         if arrival.streams || self.role.router.at(method).streams() {
-            return self.take_in_streams(now, peer, arrival, judged);
+            return self.take_in_streams(now, peer, arrival, judged, checked);
         }
-        self.take_in(now, peer, arrival, judged, None);
+        self.take_in(now, peer, arrival, judged, checked, None);
     }
 
     /// Asks whether a call may be made. Who makes it, if its own credentials say so; or why it is refused.
@@ -166,18 +196,11 @@ impl EventLoop {
 
     /// Takes in a call that was let in and whose method streams.
     #[cold]
-    fn take_in_streams(&mut self, now: Time, peer: PeerKey, mut arrival: Arrival, judged: Judged) {
+    fn take_in_streams(&mut self, now: Time, peer: PeerKey, mut arrival: Arrival, judged: Judged, checked: Checked) {
         match self.begin_streams(peer, judged.method, &mut arrival) {
-            Ok(halves) => self.take_in(now, peer, arrival, judged, Some(halves)),
+            Ok(halves) => self.take_in(now, peer, arrival, judged, checked, Some(halves)),
             Err(status) => self.refuse(now, peer, &arrival, status),
         }
-    }
-
-    /// Counts what a request takes, if that counts, and if there is room for it.
-    #[inline]
-    fn charge(&mut self, peer: PeerKey, arrival: &Arrival) -> Result<Option<Charge>, Status> {
-        let len = arrival.body.len();
-        if len <= SMALL { Ok(None) } else { self.net.charge(peer, len) }
     }
 
     /// Takes in a call that was let in, here or for a worker.
@@ -188,14 +211,12 @@ impl EventLoop {
         peer: PeerKey,
         arrival: Arrival,
         judged: Judged,
+        checked: Checked,
         halves: Option<(Incoming, Outgoing)>,
     ) {
-        let Judged { method, gate, peer: caller, reported } = judged;
+        let Judged { method, gate, reported } = judged;
+        let Checked { peer: caller, charge } = checked;
         let (name, estimate) = (self.role.router.at(method).name, self.methods[method].estimate);
-        let charge = match self.charge(peer, &arrival) {
-            Ok(charge) => charge,
-            Err(status) => return self.refuse(now, peer, &arrival, status),
-        };
         let Arrival { call, deadline, birth, parallel_unit, received, metadata, coding, body, .. } = arrival;
         let metadata = Metadata::received(metadata, &self.role.config.pass_on);
         let request = Received { gate, birth, parallel_unit, method: name, metadata };

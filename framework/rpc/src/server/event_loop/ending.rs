@@ -1,7 +1,7 @@
 //! How calls end: learned from, counted, answered.
 
 use super::EventLoop;
-use crate::net::PeerKey;
+use crate::net::{PeerKey, SMALL};
 use crate::receipt::{Receipt, StageReceipt};
 use crate::server::limiter::Permit;
 use crate::server::load_report::Told;
@@ -72,16 +72,28 @@ impl EventLoop {
             None => {
                 // Where it is made it is also handed over: an answer is long enough that copying it tells.
                 self.answers(peer, call, deadline, &result);
+                let counts = counts(&result);
+                if counts {
+                    self.net.fit(peer, &mut result);
+                }
                 self.net.answer(peer, Answer { call, result, receipt, deadline, extra });
+                if counts {
+                    self.net.note_held(peer);
+                }
             }
             Some(reply_guard) => reply_guard.answer(lesson, Answer { call, result, receipt, deadline, extra }),
         }
     }
 
     /// Gives the peer an answer, which leaves with the next post.
-    pub(super) fn answer(&mut self, peer: PeerKey, answer: Answer) {
+    pub(super) fn answer(&mut self, peer: PeerKey, mut answer: Answer) {
         self.answers(peer, answer.call, answer.deadline, &answer.result);
+        if !counts(&answer.result) {
+            return self.net.answer(peer, answer);
+        }
+        self.net.fit(peer, &mut answer.result);
         self.net.answer(peer, answer);
+        self.net.note_held(peer);
     }
 
     /// Does what an answer has to be preceded by.
@@ -112,6 +124,12 @@ impl EventLoop {
             self.set_relief();
         }
     }
+}
+
+/// Whether an answer's message counts among the bytes that are held.
+#[inline]
+fn counts(result: &Result<Vec<u8>, Status>) -> bool {
+    matches!(result, Ok(body) if body.len() > SMALL)
 }
 
 /// What an answer has beside its message.
