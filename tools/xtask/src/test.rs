@@ -78,14 +78,14 @@ fn dependencies(steps: &mut Steps) -> Result<()> {
         steps.pass_over("advisories", why);
         return Ok(());
     }
-    let check = ["deny", "--workspace", "check", "--hide-inclusion-graph"];
-    steps.run("dependencies", cargo(check).args(["licenses", "bans", "sources"]))?;
+    let check = ["--workspace", "check", "--hide-inclusion-graph"];
+    steps.run("dependencies", cargo(["deny"]).args(check).args(["licenses", "bans", "sources"]))?;
     // The list is fetched before, so that to be without a network is no finding.
     if !works(&mut cargo(["deny", "fetch", "db"])) {
         steps.pass_over("advisories", "passed over: the list can't be fetched; to see why: cargo deny fetch db");
         return Ok(());
     }
-    steps.run("advisories", cargo(check).args(["--disable-fetch", "advisories"]))
+    steps.run("advisories", cargo(["deny", "--offline"]).args(check).arg("advisories"))
 }
 
 /// The harness in Go and its part in the benchmark, where there is a Go toolchain.

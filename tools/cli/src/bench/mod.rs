@@ -32,7 +32,7 @@ use requests::{Requests, Source};
 #[derive(Args)]
 #[command(after_help = "\
 Latency counts from the time at which a request was due. Late answers, refusals and silence are misses.
-Of several addresses, which may be those of one server by several protocols, each gets the same load in turns: rounds of
+Of several addresses, which may be those of one server by several protocols, each gets the same load in turns: rounds of \
 which each begins with another one. Ratios are those to the first address, within a round, and their median counts.
 Over HTTP/1.1 each request that is outstanding has a connection of its own, which is kept; otherwise all share one.
 

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use greenwave::Status;
+use greenwave::{Code, Status};
 
 use super::{Call, print, tell_metadata};
 use crate::problem::Problem;
@@ -65,6 +65,8 @@ impl Call {
 fn failed(status: &Status, client: &Client, streams: bool, method: &str, server: &Server) -> Problem {
     let problem = schema::failed(status, method, server);
     let web::Address { protocol, format, .. } = client.address();
+    // A server that doesn't know the kind of message says one of these.
+    let streams = streams && matches!(status.code, Code::InvalidArgument | Code::Unimplemented | Code::Unknown);
     match (protocol, streams) {
         // What Greenwave's own servers have of streams.
         (Protocol::Connect, true) => {

@@ -275,8 +275,16 @@ fn entries(headers: &HeaderMap) -> impl Iterator<Item = (&str, &[u8])> {
 
 /// Whether a header is HTTP's own business, or that of the protocols.
 fn is_own(name: &str) -> bool {
-    let own = ["connection", "date", "keep-alive", "server", "trailer", "vary"];
-    let families =
-        ["access-control-", "connect-", "content-", "grpc-status", "grpc-message", "grpc-encoding", "transfer-"];
+    let own = ["accept-encoding", "connection", "date", "keep-alive", "server", "trailer", "vary"];
+    let families = [
+        "access-control-",
+        "connect-",
+        "content-",
+        "grpc-accept-",
+        "grpc-encoding",
+        "grpc-message",
+        "grpc-status",
+        "transfer-",
+    ];
     own.contains(&name) || families.iter().any(|family| name.starts_with(family))
 }

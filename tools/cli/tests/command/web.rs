@@ -300,7 +300,10 @@ fn answers_that_are_streams_are_printed_one_after_the_other() {
         assert_refused(&failed, 1, &["ABORTED: no more"]);
     }
     // What our servers don't have is said with what they do have.
-    assert_refused(&call("http", r#"{"text": "a"}"#), 1, &["hello.Greeter/Each", "content-type", "grpc-web+http://"]);
+    for kind in ["http", "h2+http", "json+grpc-web+http"] {
+        let told = call(kind, r#"{"text": "a"}"#);
+        assert_refused(&told, 1, &["hello.Greeter/Each", "a server that has no streams", "grpc-web+http://"]);
+    }
     let takes = run(&["call", &format!("http://{place}"), "Greeter/All", LONG, &proto]);
     assert_refused(&takes, 2, &["takes a stream of messages", "one message"]);
     let measured = run(&["bench", &format!("grpc-web+http://{place}"), "Greeter/Each", &proto]);
@@ -329,6 +332,7 @@ fn streams_of_connect_are_read_from_servers_that_have_them() {
     let failed = call(&Foreign::start(says(br#"{"error":{"code":"aborted","message":"no more"}}"#)));
     assert!(failed.out.contains(r#""text": "one""#));
     assert_refused(&failed, 1, &["ABORTED: no more"]);
+    assert!(!failed.err.contains("a server that has no streams"), "it has: {}", failed.err);
 }
 
 #[test]
