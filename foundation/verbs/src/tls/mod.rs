@@ -17,6 +17,10 @@ mod error;
 mod fault;
 mod names;
 #[cfg(feature = "tls")]
+mod pem;
+#[cfg(feature = "tls")]
+mod renewal;
+#[cfg(feature = "tls")]
 mod session;
 
 use std::fmt;
@@ -79,10 +83,10 @@ pub(crate) enum Opened<'a> {
 
 /// What a session made of what it was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "no session, no end"))]
 pub(crate) enum Heard {
     /// More may follow.
     Open,
     /// The peer has said that it has nothing more to say.
-    #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "no session, no end"))]
     End,
 }

@@ -114,6 +114,13 @@ pub(super) struct ServerSettings {
     /// Whose certificates clients have to have, a PEM file [default: clients need none]
     #[arg(long, value_name = "FILE")]
     pub(super) tls_client_ca: Option<PathBuf>,
+    /// Which clients' certificates were revoked: a PEM file of lists of all authorities in their chains
+    #[arg(long, value_name = "FILE")]
+    pub(super) tls_crl: Option<PathBuf>,
+    /// How many TLS handshakes may be under way at a time, for each cluster, 1 to 65536; who comes beyond that takes the
+    /// place of the oldest [default: 1024]
+    #[arg(long, value_name = "N")]
+    pub(super) tls_handshakes: Option<Count<1, 65536>>,
     #[command(flatten)]
     #[serde(flatten)]
     pub(super) access: AccessOptions,
@@ -131,9 +138,10 @@ impl ServerSettings {
     /// The same for a process of this machine behind the one that clients call: it listens at a port of its own, is not
     /// secured, and begins at another one of the cores, so that of several not all are on the first.
     pub(super) fn behind(&self, place: usize) -> Self {
-        let (tls_cert, tls_key, tls_client_ca, access) = (None, None, None, AccessOptions::default());
-        let (listen, name, instance) = (None, None, Vec::new());
-        let mut own = Self { listen, name, instance, tls_cert, tls_key, tls_client_ca, access, ..self.clone() };
+        let (tls_cert, tls_key, tls_client_ca, tls_crl) = (None, None, None, None);
+        let (listen, name, instance, access) = (None, None, Vec::new(), AccessOptions::default());
+        let mut own =
+            Self { listen, name, instance, tls_cert, tls_key, tls_client_ca, tls_crl, access, ..self.clone() };
         if let Some(Cores(cores)) = &mut own.cores {
             let by = place % cores.len().max(1);
             cores.rotate_left(by);
@@ -164,7 +172,9 @@ impl ServerSettings {
         let config = with(config, said.wait, |it, Idle(wait)| it.wait(wait));
         let config = with(config, said.backend, |it, Word(backend)| it.backend(backend));
         let config = with(config, said.steal, |it, on| it.steal((on == Switch::On).then(StealRule::default)));
-        let config = with(config, said.credits, |it, credits| it.limits(Limits::new().credits(credits.u32())));
+        let limits = with(Limits::new(), said.credits, |it, credits| it.credits(credits.u32()));
+        let limits = with(limits, said.tls_handshakes, |it, handshakes| it.handshakes(handshakes.u32()));
+        let config = if limits == Limits::new() { config } else { config.limits(limits) };
         let config = with(config, said.quantum, |it, Quantum(quantum)| it.quantum(quantum));
         let config = with(config, said.coroutines, |it, coroutines| it.coroutines(coroutines.usize()));
         let config = with(config, said.work_quantile, |it, Share(share)| it.work_quantile(share));
@@ -180,8 +190,17 @@ impl ServerSettings {
     /// How the server is secured: by a certificate and its key, if there are any, and by who may connect.
     fn tls(&self) -> Result<Option<TlsServer>, Problem> {
         let authority = self.tls_client_ca.as_deref().map(Pem::File);
-        let Some(identity) = self.identity(authority.is_some())? else { return Ok(None) };
-        TlsServer::new(identity, authority).map(Some).map_err(Problem::wrong_use)
+        let revoked = self.tls_crl.as_deref().map(Pem::File);
+        let Some(identity) = self.identity(authority.is_some() || revoked.is_some())? else { return Ok(None) };
+        let server = match revoked {
+            None => TlsServer::new(identity, authority),
+            Some(lists) => {
+                let authority =
+                    needed(authority, "tls_client_ca", "a PEM file, as only clients' certificates are looked up")?;
+                TlsServer::revoking(identity, authority, &[lists])
+            }
+        };
+        server.map(Some).map_err(Problem::wrong_use)
     }
 
     /// Its certificate and its key; none if nothing was said of either, unless an authority makes them `necessary`.
