@@ -112,6 +112,9 @@ pub struct QueueConfig {
     /// First bytes that no chunk begins with, as their length would be too large: connections that come in and begin so
     /// are [plain](crate::Event::Plain), for other protocols on the same address. Default: none. Over sockets only.
     pub plain: &'static [[u8; 4]],
+    /// How many connections that came in may be in their TLS handshake at a time, 1 or more. One that comes beyond that takes the
+    /// place of the oldest, which ends as [`TlsFault::CrowdedOut`](crate::TlsFault::CrowdedOut). Default: 1024.
+    pub handshakes: usize,
     /// How long [`Close::Flush`](crate::Close::Flush) waits for the peer to close after everything was written, in
     /// milliseconds. Default: 1000. Without it, bytes from the peer that nobody reads any more would make TCP throw
     /// away what it has yet to deliver.
@@ -128,6 +131,7 @@ impl Default for QueueConfig {
             backlog_bytes: 64 * 1024,
             movable: false,
             plain: &[],
+            handshakes: 1024,
             linger_millis: 1000,
         }
     }

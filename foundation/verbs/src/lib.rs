@@ -52,6 +52,7 @@ mod fabric;
 #[path = "fabric/wire.rs"]
 mod fabric_wire;
 mod framing;
+mod handshakes;
 mod hot;
 pub mod memory;
 mod outbox;

@@ -16,6 +16,7 @@ pub struct Limits {
     pub(crate) message_bytes: usize,
     pub(crate) assembly_bytes: usize,
     pub(crate) handshake: Duration,
+    pub(crate) handshakes: u32,
     pub(crate) stall: Duration,
 }
 
@@ -36,6 +37,7 @@ impl Limits {
             message_bytes: 16 << 20,
             assembly_bytes: 64 << 20,
             handshake: Duration::from_secs(5),
+            handshakes: 1024,
             stall: Duration::from_secs(30),
         }
     }
@@ -86,6 +88,15 @@ impl Limits {
         self
     }
 
+    /// How many connections that came in may be in their TLS handshake at a time, on each cluster, 1 to 65536, by default 1024. One
+    /// that comes beyond that takes the place of the oldest: who goes on is done within two round trips, and who leaves it
+    /// half done keeps nobody out.
+    #[must_use]
+    pub const fn handshakes(mut self, handshakes: u32) -> Self {
+        self.handshakes = handshakes;
+        self
+    }
+
     /// How long a connection may have something to write or to finish without any progress, by default 30 s.
     #[must_use]
     pub const fn stall(mut self, time: Duration) -> Self {
@@ -115,6 +126,12 @@ impl Limits {
     #[must_use]
     pub const fn handshake_time(&self) -> Duration {
         self.handshake
+    }
+
+    /// How many TLS handshakes at a time, as set by [`handshakes`](Self::handshakes).
+    #[must_use]
+    pub const fn most_handshakes(&self) -> u32 {
+        self.handshakes
     }
 
     /// The time without progress, as set by [`stall`](Self::stall).
@@ -186,6 +203,12 @@ impl Limits {
             "limits.assembly_bytes",
             self.assembly_bytes,
             "at least limits.message_bytes",
+        )?;
+        ConfigError::unless(
+            (1..=65536).contains(&self.handshakes),
+            "limits.handshakes",
+            self.handshakes,
+            "1 to 65536",
         )?;
         ConfigError::unless(!self.handshake.is_zero(), "limits.handshake", "0", "more than nothing")?;
         ConfigError::unless(!self.stall.is_zero(), "limits.stall", "0", "more than nothing")

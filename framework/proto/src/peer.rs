@@ -58,12 +58,18 @@ impl Peer {
         self.names.as_deref().map_or(&[], |names| &names.dns)
     }
 
-    /// Its SPIFFE ID: the one URI of its certificate, if that is one. A certificate with several URIs has none (X.509-SVID, 2).
+    /// Its SPIFFE ID: the one URI of its certificate, if that is one, `spiffe://` with a trust domain and a path whose segments are of
+    /// letters, digits, dots, hyphens and underscores and neither `.` nor `..`. A certificate with several URIs has none
+    /// (X.509-SVID, 2; SPIFFE-ID, 2).
     pub fn spiffe_id(&self) -> Option<&str> {
-        match self.uris() {
-            [only] if only.starts_with("spiffe://") => Some(only),
-            _ => None,
-        }
+        let [only] = self.uris() else { return None };
+        let mut parts = only.strip_prefix("spiffe://")?.split('/');
+        let is_plain = |part: &str| {
+            let mut bytes = part.bytes();
+            !part.is_empty() && bytes.all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_'))
+        };
+        (parts.next().is_some_and(is_plain) && parts.all(|part| is_plain(part) && part != "." && part != ".."))
+            .then_some(only)
     }
 
     /// Whether it has shown a certificate of an authority that is believed.
@@ -118,6 +124,15 @@ mod tests {
     fn a_certificate_with_several_uris_has_no_spiffe_id() {
         assert_eq!(with(&["spiffe://shop/cart"], &[]).spiffe_id(), Some("spiffe://shop/cart"));
         assert_eq!(with(&["spiffe://shop/cart", "spiffe://shop/till"], &[]).spiffe_id(), None);
-        assert_eq!(with(&["https://shop/cart"], &[]).spiffe_id(), None);
+        for other in [
+            "https://shop/cart",
+            "spiffe://",
+            "spiffe:///cart",
+            "spiffe://shop/a/../b",
+            "spiffe://shop//b",
+            "spiffe://shop/%2e",
+        ] {
+            assert_eq!(with(&[other], &[]).spiffe_id(), None, "{other}");
+        }
     }
 }

@@ -23,7 +23,8 @@ pub(crate) use rules::{Rules, UnknownScope};
 /// Decides who may call what.
 ///
 /// It is asked on the thread of the connection, for each call before its deadline is looked at, before it is admitted or queued
-/// and before its handler runs. So it must not block, and it should be quick: a microsecond or so. A panic refuses the call.
+/// and before its handler runs. So it must not block, nor wait for a lock that a handler may hold, and it should be quick: a microsecond or so. A panic refuses
+/// the call.
 ///
 /// A function does, too:
 /// ```

@@ -124,6 +124,7 @@ impl Net {
             receive_buffers,
             movable,
             plain: prefaces,
+            handshakes: limits.most_handshakes() as usize,
             ..QueueConfig::default()
         };
         Ok(Self {

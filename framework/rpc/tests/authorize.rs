@@ -129,6 +129,19 @@ fn a_secret_opens_and_names_its_owner_and_a_wrong_one_or_none_is_refused() {
         }
         assert_eq!(ran.load(SeqCst), before);
     }
+    // A page, or curl.
+    let authority = Authority::new();
+    let tls = greenwave_verbs::TlsServer::new(authority.certify(&[], &[]).identity(), None).unwrap();
+    let (router, _) = doors();
+    let web = start(ServerConfig::default().tls(tls), router.authorize(BearerTokens::new().token("ada", "s3cret")));
+    let by_http = |headers: &[(&str, &str)]| {
+        let socket = web.addresses()[0].socket().unwrap();
+        post(socket, &authority.pem(), None, "test.Door/Open", headers)
+    };
+    assert!(by_http(&[("Authorization", "Bearer s3cret")]).ends_with("ada"));
+    for headers in [&[][..], &[("authorization", "Bearer s3cre")], &[("authorization", "Basic s3cret")]] {
+        assert!(by_http(headers).starts_with("HTTP/1.1 401"), "{}", by_http(headers));
+    }
     let [channel, _] = plain(&server);
     let refused = channel.call(&saying(""), OPEN, b"").unwrap_err();
     assert!(refused.never_ran() && refused.reason == Reason::Unauthenticated);

@@ -81,7 +81,7 @@ fn a_token_that_holds_names_the_caller_and_one_that_does_not_is_refused_with_the
         (("sub", null), "no `sub`"),
         (("sub", "".into()), "`sub` is empty"),
     ] {
-        let (code, text) = ask(&server, &signed(&[changes.clone()])).unwrap_err();
+        let (code, text) = ask(&server, &signed(std::slice::from_ref(&changes))).unwrap_err();
         assert!(code == Code::Unauthenticated && text.contains(part), "{changes:?}: {text}");
     }
 }

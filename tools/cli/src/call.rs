@@ -6,6 +6,7 @@ mod http;
 mod kv;
 
 use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -70,6 +71,9 @@ pub(crate) struct Call {
     /// Show what the server says beside the answer
     #[arg(long)]
     show_metadata: bool,
+    /// The file with the token to bring, as metadata `authorization: Bearer TOKEN`: where other users don't see it
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
     /// Show where the time went
     #[arg(long)]
     receipt: bool,
@@ -100,7 +104,10 @@ impl Call {
         let Some(server) = &self.server else {
             return Err(Problem::wrong_use("no server is named").remedy("see --help"));
         };
-        let caller = server.caller("client", &self.secured, self.message_bytes)?;
+        let mut caller = server.caller("client", &self.secured, self.message_bytes)?;
+        if let Some(path) = &self.token_file {
+            caller = caller.bringing(token(path)?)?;
+        }
         let schema = Schema::fetch(&caller, &self.described, self.patience(server))?;
         let Some(name) = &self.method else { return list(&schema, server) };
         let method = schema.method(name)?;
@@ -174,6 +181,17 @@ impl Call {
         let read = io::stdin().lock().read_to_string(&mut text);
         read.map_err(|error| Problem::failure(error).at("standard input"))?;
         Ok(text)
+    }
+}
+
+/// The token in a file.
+fn token(path: &Path) -> Result<String, Problem> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Problem::wrong_use(format!("can't read the token: {error}")).at(path.display()))?;
+    let mut words = text.split_whitespace();
+    match (words.next(), words.next()) {
+        (Some(token), None) => Ok(token.to_owned()),
+        _ => Err(Problem::wrong_use("a token is one word").at(path.display())),
     }
 }
 

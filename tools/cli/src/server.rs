@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use greenwave::{Channel, Context, Limits, Method, Status, Target};
+use greenwave::{Channel, Code, Context, Limits, Method, Status, Target};
 
 use crate::address;
 use crate::problem::Problem;
@@ -66,6 +66,18 @@ impl Server {
 const ASSEMBLY: usize = 64 << 20;
 
 impl Caller {
+    /// The same, whose calls bring this token.
+    pub(crate) fn bringing(self, token: String) -> Result<Self, Problem> {
+        let bearer = format!("Bearer {token}");
+        Ok(match self {
+            Self::Channel(channel) => Self::Channel(channel.intercept(move |context, _| {
+                let said = context.with_metadata("authorization", bearer.as_str());
+                said.map_err(|error| Status::new(Code::InvalidArgument, error.to_string()))
+            })),
+            Self::Web(client) => Self::Web(client.bringing(&bearer)?),
+        })
+    }
+
     /// Where the server is.
     pub(crate) fn place(&self) -> String {
         match self {

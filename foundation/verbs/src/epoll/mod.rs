@@ -21,6 +21,7 @@ use rustix::event::{Timespec, epoll};
 use rustix::fd::{AsFd, OwnedFd};
 
 use crate::detached::Carrier;
+use crate::handshakes::Handshakes;
 use crate::hot::Hot;
 use crate::outbox::{Shared, Spare};
 use crate::slots::Slots;
@@ -29,7 +30,7 @@ use crate::stream::{Due, Note, Phase, Posting, Stream, Timers, list};
 use crate::wake::{Bell, EventBell};
 use crate::{
     AcceptMode, Address, Backend, Bound, Close, CompletionQueue, DetachedEndpoint, EndpointId, Event, ListenerId,
-    QueueConfig, QueueStats, Run, TlsClient, TlsServer, VerbsError, Waker,
+    QueueConfig, QueueStats, Run, TlsClient, TlsFault, TlsServer, VerbsError, Waker,
 };
 
 /// What a report of epoll is about, in the bits between slot and generation of a key.
@@ -68,6 +69,7 @@ pub(crate) struct EpollQueue {
     timers: Timers,
     linger: Duration,
     plain: &'static [[u8; 4]],
+    handshakes: Handshakes,
     now: Time,
     stats: QueueStats,
 }
@@ -110,6 +112,7 @@ impl EpollQueue {
             timers: Timers::default(),
             linger: Duration::from_millis(config.linger_millis.into()),
             plain: config.plain,
+            handshakes: Handshakes::new(config.handshakes),
             now: Time::ZERO,
             stats: QueueStats::default(),
         })
@@ -128,7 +131,21 @@ impl EpollQueue {
     /// Takes in a connection that came in.
     fn welcome(&mut self, socket: OwnedFd, tls: Option<&TlsServer>) -> Result<u64, VerbsError> {
         let session = tls.map(TlsServer::accept).transpose()?;
-        self.admit(Stream::accepted(socket, session, self.plain))
+        let is_secured = session.is_some();
+        let key = self.admit(Stream::accepted(socket, session, self.plain))?;
+        if is_secured {
+            self.begin_handshake(key);
+        }
+        Ok(key)
+    }
+
+    /// Sees to it that no more handshakes are under way than may be.
+    fn begin_handshake(&mut self, key: u64) {
+        let Self { streams, handshakes, notes, .. } = self;
+        let goes_on = |key| streams.at(key).is_some_and(Stream::is_handshaking);
+        if let Some(oldest) = handshakes.begin(key, goes_on) {
+            notes.push_back((oldest, Note::Closed(TlsFault::CrowdedOut.into())));
+        }
     }
 
     fn register(&self, key: u64) -> rustix::io::Result<()> {

@@ -22,6 +22,24 @@ impl TlsServer {
         Err(TlsError::Absent)
     }
 
+    /// There is no TLS here.
+    ///
+    /// # Errors
+    /// [`TlsError::Absent`].
+    pub fn revoking(_: Identity<'_>, _: Pem<'_>, _: &[Pem<'_>]) -> Result<Self, TlsError> {
+        Err(TlsError::Absent)
+    }
+
+    /// There is nothing to read.
+    pub fn refresh(&self) {
+        match self.0 {}
+    }
+
+    /// There is nothing that could be wrong.
+    pub fn fault(&self) -> Option<String> {
+        match self.0 {}
+    }
+
     /// There is none to offer anything with.
     #[must_use]
     pub fn offering(&self, _: &[u8]) -> Self {
@@ -40,6 +58,16 @@ impl TlsClient {
     /// [`TlsError::Absent`].
     pub fn new(_: Pem<'_>, _: Option<Identity<'_>>, _: Option<&str>) -> Result<Self, TlsError> {
         Err(TlsError::Absent)
+    }
+
+    /// There is nothing to read.
+    pub fn refresh(&self) {
+        match self.0 {}
+    }
+
+    /// There is nothing that could be wrong.
+    pub fn fault(&self) -> Option<String> {
+        match self.0 {}
     }
 
     /// There is none to be for a name.

@@ -1,16 +1,17 @@
 //! How sessions are set up: which certificates are shown, and which are believed.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use rustls::client::{UnbufferedClientConnection, WebPkiServerVerifier};
-use rustls::crypto::{CryptoProvider, ring};
-use rustls::pki_types::pem::{Error as PemError, PemObject};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::ServerName;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{UnbufferedServerConnection, WebPkiClientVerifier};
-use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use rustls::{ClientConfig, ServerConfig};
 
+use super::pem::{read_authorities, read_identity, read_lists, unusable, wrong_key};
+use super::renewal::{Refresh, Renewed, Source, identity, pair};
 use super::{Identity, Pem, Session, TlsError};
 use crate::{Address, VerbsError};
 
@@ -20,21 +21,43 @@ const PROTOCOL: &[u8] = b"greenwave/1";
 /// The same for servers of gRPC.
 const HTTP2: &[u8] = b"h2";
 
-/// How a listener secures its connections. Cheap to clone.
+/// How a listener secures its connections. Cheap to clone; clones are renewed together.
+///
+/// What comes from files is read again within about a second after they have changed. Connections that are open stay as they
+/// are; those that come in then are secured by what the files say now, and sessions of before are not resumed. While the files
+/// can't be used, what was read before holds, and the log says why.
 #[derive(Clone)]
 pub struct TlsServer {
-    config: Arc<ServerConfig>,
+    made: Arc<Renewed<Served>>,
+    /// The protocols within, the preferred one first.
+    protocols: Arc<[Vec<u8>]>,
+    /// What sessions are begun with, and what it was made of.
+    offered: Arc<RwLock<Option<Offered>>>,
+}
+
+/// What a server's files say.
+struct Served {
+    config: ServerConfig,
     /// How the certificates of clients are checked, if they have to have some.
     clients: Option<Arc<dyn ClientCertVerifier>>,
 }
 
-/// How connections to servers are secured. Cheap to clone; connections made with clones resume each other's sessions.
+/// What the files say, with the protocols within.
+type Offered = (Arc<Served>, Arc<ServerConfig>);
+
+/// How connections to servers are secured. Cheap to clone; connections made with clones resume each other's sessions. What comes
+/// from files is read again as for a [`TlsServer`].
 #[derive(Clone)]
 pub struct TlsClient {
+    made: Arc<Renewed<Called>>,
+    name: Option<ServerName<'static>>,
+}
+
+/// What a client's files say.
+struct Called {
     config: Arc<ClientConfig>,
     /// For servers of gRPC.
     http2: Arc<ClientConfig>,
-    name: Option<ServerName<'static>>,
 }
 
 impl TlsServer {
@@ -46,42 +69,91 @@ impl TlsServer {
     /// # Errors
     /// [`TlsError`]: which of the files, and what is wrong with it.
     pub fn new(identity: Identity<'_>, clients: Option<Pem<'_>>) -> Result<Self, TlsError> {
-        let provider = provider();
-        let (chain, key) = read_identity(identity)?;
-        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
-            .with_safe_default_protocol_versions()
-            .map_err(|error| unusable(identity.certificate, &error))?;
-        let clients = match clients {
-            None => None,
-            Some(pem) => {
-                let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(read_authorities(pem)?), provider);
-                Some(verifier.build().map_err(|error| unusable(pem, &error))?)
-            }
-        };
-        let builder = match &clients {
-            None => builder.with_no_client_auth(),
-            Some(verifier) => builder.with_client_cert_verifier(Arc::clone(verifier)),
-        };
-        let mut config = builder.with_single_cert(chain, key).map_err(|error| wrong_key(identity, &error))?;
-        config.alpn_protocols = vec![PROTOCOL.to_vec()];
-        Ok(Self { config: Arc::new(config), clients })
+        Self::make(identity, clients, &[])
+    }
+
+    /// The same for clients with a certificate of one of these authorities that none of the lists says is revoked. There has to be
+    /// a list of each authority that signed one in a client's chain: where there is none, nobody knows, and the client is refused.
+    /// A list is used past the date by which it was to be replaced.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn revoking(identity: Identity<'_>, clients: Pem<'_>, lists: &[Pem<'_>]) -> Result<Self, TlsError> {
+        Self::make(identity, Some(clients), lists)
+    }
+
+    fn make(shown: Identity<'_>, clients: Option<Pem<'_>>, lists: &[Pem<'_>]) -> Result<Self, TlsError> {
+        let (own, clients) = (pair(shown), clients.map(Source::of));
+        let lists: Vec<_> = lists.iter().copied().map(Source::of).collect();
+        let sources: Vec<_> = own.iter().chain(&clients).chain(&lists).cloned().collect();
+        let make = move || served(identity(&own), clients.as_ref().map(Source::pem), &lists);
+        let (protocols, offered) = ([PROTOCOL.to_vec()].into(), Arc::default());
+        Ok(Self { made: Renewed::new(&sources, make)?, protocols, offered })
     }
 
     /// The same, for clients that want to speak this protocol within too, by its name for ALPN (RFC 7301): `h2`. It is preferred
     /// to those that are offered after it.
     #[must_use]
     pub fn offering(&self, protocol: &[u8]) -> Self {
-        let mut config = ServerConfig::clone(&self.config);
-        config.alpn_protocols.push(protocol.to_vec());
-        Self { config: Arc::new(config), clients: self.clients.clone() }
+        let protocols = self.protocols.iter().cloned().chain([protocol.to_vec()]).collect();
+        Self { made: Arc::clone(&self.made), protocols, offered: Arc::default() }
+    }
+
+    /// Reads the files again now, if they have changed. It may block.
+    pub fn refresh(&self) {
+        self.made.refresh();
+    }
+
+    /// Why the files as they are now can't be used, if they can't: what was read before holds.
+    pub fn fault(&self) -> Option<String> {
+        self.made.fault()
     }
 
     /// A session with a client that is connected.
     pub(crate) fn accept(&self) -> Result<Box<Session>, VerbsError> {
-        let connection = UnbufferedServerConnection::new(Arc::clone(&self.config));
-        let session = connection.map(|connection| Session::server(connection, self.clients.clone()));
+        let served = self.made.current();
+        let connection = UnbufferedServerConnection::new(self.offered(&served));
+        let session = connection.map(|connection| Session::server(connection, served.clients.clone()));
         session.map_err(|error| failed("beginning a TLS session", &error))
     }
+
+    fn offered(&self, served: &Arc<Served>) -> Arc<ServerConfig> {
+        if let Some((of, config)) = &*self.offered.read().unwrap_or_else(PoisonError::into_inner)
+            && Arc::ptr_eq(of, served)
+        {
+            return Arc::clone(config);
+        }
+        let mut config = served.config.clone();
+        config.alpn_protocols = self.protocols.to_vec();
+        let config = Arc::new(config);
+        *self.offered.write().unwrap_or_else(PoisonError::into_inner) = Some((Arc::clone(served), Arc::clone(&config)));
+        config
+    }
+}
+
+fn served(shown: Identity<'_>, clients: Option<Pem<'_>>, lists: &[Source]) -> Result<Served, TlsError> {
+    let provider = provider();
+    let (chain, key) = read_identity(shown)?;
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| unusable(shown.certificate, &error))?;
+    let clients = match clients {
+        None => None,
+        Some(pem) => {
+            let roots = Arc::new(read_authorities(pem)?);
+            let mut verifier = WebPkiClientVerifier::builder_with_provider(roots, provider);
+            for list in lists {
+                verifier = verifier.with_crls(read_lists(list.pem())?);
+            }
+            Some(verifier.build().map_err(|error| unusable(pem, &error))?)
+        }
+    };
+    let builder = match &clients {
+        None => builder.with_no_client_auth(),
+        Some(verifier) => builder.with_client_cert_verifier(Arc::clone(verifier)),
+    };
+    let config = builder.with_single_cert(chain, key).map_err(|error| wrong_key(shown, &error))?;
+    Ok(Served { config, clients })
 }
 
 impl TlsClient {
@@ -92,26 +164,12 @@ impl TlsClient {
     ///
     /// # Errors
     /// [`TlsError`]: which of the files, and what is wrong with it.
-    pub fn new(authorities: Pem<'_>, identity: Option<Identity<'_>>, name: Option<&str>) -> Result<Self, TlsError> {
-        let (provider, roots) = (provider(), Arc::new(read_authorities(authorities)?));
-        let verifier = WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(&provider));
-        let verifier = verifier.build().map_err(|error| unusable(authorities, &error))?;
-        let builder = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(|error| unusable(authorities, &error))?
-            .with_webpki_verifier(verifier);
-        let mut config = match identity {
-            None => builder.with_no_client_auth(),
-            Some(identity) => {
-                let (chain, key) = read_identity(identity)?;
-                builder.with_client_auth_cert(chain, key).map_err(|error| wrong_key(identity, &error))?
-            }
-        };
-        let mut http2 = config.clone();
-        http2.alpn_protocols = vec![HTTP2.to_vec()];
-        config.alpn_protocols = vec![PROTOCOL.to_vec()];
-        let name = name.map(server_name).transpose()?;
-        Ok(Self { config: Arc::new(config), http2: Arc::new(http2), name })
+    pub fn new(authorities: Pem<'_>, shown: Option<Identity<'_>>, name: Option<&str>) -> Result<Self, TlsError> {
+        let (authorities, own) = (Source::of(authorities), shown.map(pair));
+        let sources: Vec<_> = [&authorities].into_iter().chain(own.iter().flatten()).cloned().collect();
+        let make = move || called(authorities.pem(), own.as_ref().map(identity));
+        let made = Renewed::new(&sources, make)?;
+        Ok(Self { made, name: name.map(server_name).transpose()? })
     }
 
     /// The same, for servers whose certificate is for this name.
@@ -122,6 +180,16 @@ impl TlsClient {
         Ok(Self { name: Some(server_name(name)?), ..self.clone() })
     }
 
+    /// Reads the files again now, if they have changed. It may block.
+    pub fn refresh(&self) {
+        self.made.refresh();
+    }
+
+    /// Why the files as they are now can't be used, if they can't: what was read before holds.
+    pub fn fault(&self) -> Option<String> {
+        self.made.fault()
+    }
+
     /// A session with the server at an address.
     pub(crate) fn connect(&self, address: &Address) -> Result<Box<Session>, VerbsError> {
         let name = match (&self.name, address.socket()) {
@@ -129,10 +197,32 @@ impl TlsClient {
             (None, Some(socket)) => ServerName::from(socket.ip()),
             (None, None) => return Err(VerbsError::NamelessTls { address: address.clone() }),
         };
-        let config = if address.is_grpc() { &self.http2 } else { &self.config };
+        let called = self.made.current();
+        let config = if address.is_grpc() { &called.http2 } else { &called.config };
         let connection = UnbufferedClientConnection::new(Arc::clone(config), name);
         connection.and_then(Session::client).map_err(|error| failed("beginning a TLS session", &error))
     }
+}
+
+fn called(authorities: Pem<'_>, shown: Option<Identity<'_>>) -> Result<Called, TlsError> {
+    let (provider, roots) = (provider(), Arc::new(read_authorities(authorities)?));
+    let verifier = WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(&provider));
+    let verifier = verifier.build().map_err(|error| unusable(authorities, &error))?;
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| unusable(authorities, &error))?
+        .with_webpki_verifier(verifier);
+    let mut config = match shown {
+        None => builder.with_no_client_auth(),
+        Some(shown) => {
+            let (chain, key) = read_identity(shown)?;
+            builder.with_client_auth_cert(chain, key).map_err(|error| wrong_key(shown, &error))?
+        }
+    };
+    let mut http2 = config.clone();
+    http2.alpn_protocols = vec![HTTP2.to_vec()];
+    config.alpn_protocols = vec![PROTOCOL.to_vec()];
+    Ok(Called { config: Arc::new(config), http2: Arc::new(http2) })
 }
 
 impl fmt::Debug for TlsServer {
@@ -151,59 +241,15 @@ fn server_name(name: &str) -> Result<ServerName<'static>, TlsError> {
     ServerName::try_from(name.to_owned()).map_err(|_| TlsError::Name { name: name.to_owned() })
 }
 
+/// Whose cryptography is used: AWS-LC's where it was asked for, else ring's.
 fn provider() -> Arc<CryptoProvider> {
-    Arc::new(ring::default_provider())
+    #[cfg(feature = "aws-lc-rs")]
+    let provider = rustls::crypto::aws_lc_rs::default_provider();
+    #[cfg(not(feature = "aws-lc-rs"))]
+    let provider = rustls::crypto::ring::default_provider();
+    Arc::new(provider)
 }
 
 fn failed(doing: &'static str, error: &rustls::Error) -> VerbsError {
     VerbsError::System { doing, source: std::io::Error::other(error.to_string()) }
-}
-
-fn read_identity(
-    Identity { certificate, key }: Identity<'_>,
-) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), TlsError> {
-    let chain = read_certificates(certificate)?;
-    let text = read(key)?;
-    let parsed = PrivateKeyDer::from_pem_slice(&text);
-    let key = parsed.map_err(|error| not_found(key, "private key", "PRIVATE KEY", &error))?;
-    Ok((chain, key))
-}
-
-fn read_authorities(pem: Pem<'_>) -> Result<RootCertStore, TlsError> {
-    let mut roots = RootCertStore::empty();
-    for certificate in read_certificates(pem)? {
-        roots.add(certificate).map_err(|error| unusable(pem, &error))?;
-    }
-    Ok(roots)
-}
-
-fn read_certificates(pem: Pem<'_>) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let text = read(pem)?;
-    let refuse = |error: &PemError| not_found(pem, "certificate", "CERTIFICATE", error);
-    let parsed: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
-    let certificates = parsed.map_err(|error| refuse(&error))?;
-    if certificates.is_empty() { Err(refuse(&PemError::NoItemsFound)) } else { Ok(certificates) }
-}
-
-fn read(pem: Pem<'_>) -> Result<Vec<u8>, TlsError> {
-    match pem {
-        Pem::Bytes(bytes) => Ok(bytes.to_vec()),
-        Pem::File(path) => std::fs::read(path).map_err(|source| TlsError::Read { place: pem.to_string(), source }),
-    }
-}
-
-fn not_found(pem: Pem<'_>, what: &'static str, label: &'static str, error: &PemError) -> TlsError {
-    TlsError::Pem { place: pem.to_string(), what, label, reason: error.to_string() }
-}
-
-fn unusable(pem: Pem<'_>, error: &dyn fmt::Display) -> TlsError {
-    TlsError::Certificate { place: pem.to_string(), reason: error.to_string() }
-}
-
-/// A certificate that can't be parsed is told from a key that doesn't fit.
-fn wrong_key(Identity { certificate, key }: Identity<'_>, error: &rustls::Error) -> TlsError {
-    match error {
-        rustls::Error::InvalidCertificate(_) => unusable(certificate, error),
-        _ => TlsError::Key { key: key.to_string(), certificate: certificate.to_string(), reason: error.to_string() },
-    }
 }

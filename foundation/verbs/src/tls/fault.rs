@@ -33,8 +33,17 @@ pub enum TlsFault {
     /// The peer's certificate is for another purpose.
     #[error("the peer's certificate is not for this purpose; servers need `serverAuth`, clients `clientAuth`")]
     WrongPurpose,
+    /// The peer's certificate was revoked.
+    #[error("the peer's certificate was revoked; it needs a new one")]
+    Revoked,
+    /// There is no list that would say whether the peer's certificate was revoked.
+    #[error("nobody says whether the peer's certificate was revoked; give a list of the authority that signed it")]
+    UnknownRevocation,
+    /// Too many handshakes were under way, and this one had been for longest.
+    #[error("too many TLS handshakes were under way, and this one was the oldest; try again")]
+    CrowdedOut,
     /// The peer's certificate is wrong in some other way.
-    #[error("the peer's certificate can't be used: it is damaged, revoked, or signed in a way that is not accepted")]
+    #[error("the peer's certificate can't be used: it is damaged, or signed in a way that is not accepted")]
     BadCertificate,
     /// The client has no certificate, and has to have one.
     #[error("the client gave no certificate, and this server wants one")]

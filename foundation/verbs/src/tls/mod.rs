@@ -17,6 +17,10 @@ mod error;
 mod fault;
 mod names;
 #[cfg(feature = "tls")]
+mod pem;
+#[cfg(feature = "tls")]
+mod renewal;
+#[cfg(feature = "tls")]
 mod session;
 
 use std::fmt;

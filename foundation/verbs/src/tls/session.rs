@@ -1,4 +1,9 @@
 //! One TLS session: bytes of the wire in and out, plain bytes out and in.
+//!
+//! All that is known of rustls' unbuffered interface is here. Its buffered one (`rustls::Connection`) would do in its place:
+//! `receive` would be `read_tls` of the bytes, `process_new_packets`, and what its reader has; `seal` its writer and `write_tls`.
+//! It copies what arrives once more before it is opened, and what is opened once more out of it, bounds neither `pending` nor
+//! `output` by itself but by `set_buffer_limit`, and needs no `step`, `write` or `missing`.
 
 use std::fmt;
 
@@ -353,6 +358,8 @@ fn certificate_fault(error: &CertificateError) -> TlsFault {
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => TlsFault::NotValidYet,
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => TlsFault::WrongName,
         CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => TlsFault::WrongPurpose,
+        CertificateError::Revoked => TlsFault::Revoked,
+        CertificateError::UnknownRevocationStatus => TlsFault::UnknownRevocation,
         _ => TlsFault::BadCertificate,
     }
 }
@@ -363,9 +370,9 @@ fn refusal(alert: AlertDescription) -> &'static str {
         AlertDescription::UnknownCA => "it does not know the authority of this side's certificate",
         AlertDescription::CertificateRequired => "it wants a certificate from this side",
         AlertDescription::CertificateExpired => "this side's certificate has expired, or its clock is wrong",
+        AlertDescription::CertificateRevoked => "this side's certificate was revoked",
         AlertDescription::BadCertificate
         | AlertDescription::UnsupportedCertificate
-        | AlertDescription::CertificateRevoked
         | AlertDescription::CertificateUnknown => "it does not accept this side's certificate",
         AlertDescription::DecryptError | AlertDescription::BadRecordMac => "it could not check or decrypt what it got",
         AlertDescription::NoApplicationProtocol => "it does not speak greenwave/1",

@@ -28,6 +28,7 @@ use rustix::io::Errno;
 
 use crate::detached::Carrier;
 use crate::framing::PREFIX;
+use crate::handshakes::Handshakes;
 use crate::hot::Hot;
 use crate::outbox::{Shared, Spare};
 use crate::slots::Slots;
@@ -36,7 +37,7 @@ use crate::stream::{Due, Note, Phase, Posting, Stream, Timers, list};
 use crate::wake::{Bell, EventBell};
 use crate::{
     AcceptMode, Address, Backend, Bound, Close, CloseReason, CompletionQueue, DetachedEndpoint, EndpointId, Event,
-    ListenerId, QueueConfig, QueueStats, Run, TlsClient, TlsServer, VerbsError, Waker,
+    ListenerId, QueueConfig, QueueStats, Run, TlsClient, TlsFault, TlsServer, VerbsError, Waker,
 };
 use buffers::Buffers;
 use gather::Gather;
@@ -77,6 +78,7 @@ pub(crate) struct UringQueue {
     timers: Timers,
     linger: Duration,
     plain: &'static [[u8; 4]],
+    handshakes: Handshakes,
     now: Time,
     stats: QueueStats,
 }
@@ -136,6 +138,7 @@ impl UringQueue {
             timers: Timers::default(),
             linger: Duration::from_millis(config.linger_millis.into()),
             plain: config.plain,
+            handshakes: Handshakes::new(config.handshakes),
             now: Time::ZERO,
             stats: QueueStats::default(),
         })
@@ -170,7 +173,24 @@ impl UringQueue {
     /// Takes in a connection that came in.
     fn welcome(&mut self, socket: OwnedFd, tls: Option<&TlsServer>) -> Result<u64, VerbsError> {
         let session = tls.map(TlsServer::accept).transpose()?;
-        self.admit(Stream::accepted(socket, session, self.plain))
+        let is_secured = session.is_some();
+        let key = self.admit(Stream::accepted(socket, session, self.plain))?;
+        if is_secured {
+            self.begin_handshake(key);
+        }
+        Ok(key)
+    }
+
+    /// Sees to it that no more handshakes are under way than may be.
+    fn begin_handshake(&mut self, key: u64) {
+        let Self { connections, handshakes, notes, .. } = self;
+        let goes_on = |key| {
+            let stream = connections.at(key).map(|connection| &connection.stream);
+            stream.is_some_and(|stream| stream.phase != Phase::Dead && stream.is_handshaking())
+        };
+        if let Some(oldest) = handshakes.begin(key, goes_on) {
+            notes.push_back((oldest, Note::Closed(TlsFault::CrowdedOut.into())));
+        }
     }
 
     fn run_timers(&mut self) {

@@ -131,7 +131,8 @@ impl Authorize for AllowList {
     fn refresh(&self) {
         let mut changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
         let (changes, fault) = &mut *changes;
-        if !changes.look() {
+        // What could not be read may be readable again without having changed.
+        if !changes.look() && fault.is_none() {
             return;
         }
         match read(&self.path) {

@@ -143,7 +143,8 @@ impl Authorize for Jwt {
     fn refresh(&self) {
         let Some(KeyFile { path, state }) = &self.file else { return };
         let (changes, fault) = &mut *state.lock().unwrap_or_else(PoisonError::into_inner);
-        if !changes.look() {
+        // What could not be read may be readable again without having changed.
+        if !changes.look() && fault.is_none() {
             return;
         }
         match JwtKey::of(self.algorithm, Pem::File(path)).and_then(|key| key.read()) {

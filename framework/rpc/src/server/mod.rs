@@ -138,7 +138,8 @@ impl Server {
         for one in &supervised {
             handle.addresses.extend(one.is_ready()?);
         }
-        let refresher = Refresher::start(router.authorizers(&config)).map_err(StartError::Thread)?;
+        let refresher =
+            Refresher::start(router.authorizers(&config), config.tls.clone()).map_err(StartError::Thread)?;
         handle.refresher = refresher;
         let watch = Watchdog::start(handle.inboxes.clone(), Arc::clone(&handle.counters), router);
         handle.watchdog = Some(watch.map_err(StartError::Thread)?);

@@ -1,6 +1,7 @@
 //! Has what the server goes by read again when its files change, by a thread that serves nobody.
 
 use crate::authorize::Authorize;
+use greenwave_verbs::TlsServer;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -20,14 +21,20 @@ pub(super) struct Refresher {
 
 impl Refresher {
     /// Starts the thread, if there is anything that it would have to do.
-    pub(super) fn start(authorizers: Vec<Arc<dyn Authorize>>) -> io::Result<Option<Self>> {
-        if authorizers.is_empty() {
+    pub(super) fn start(authorizers: Vec<Arc<dyn Authorize>>, tls: Option<TlsServer>) -> io::Result<Option<Self>> {
+        if authorizers.is_empty() && tls.is_none() {
             return Ok(None);
         }
         let (ask, asked) = channel();
         let thread = std::thread::Builder::new().name("greenwave-refresh".to_owned());
         let thread = thread.spawn(move || {
-            while !matches!(asked.recv_timeout(EVERY), Err(RecvTimeoutError::Disconnected)) {
+            loop {
+                match asked.recv_timeout(EVERY) {
+                    Err(RecvTimeoutError::Disconnected) => return,
+                    Err(RecvTimeoutError::Timeout) => {}
+                    // Otherwise certificates have a thread of their own, that of the process.
+                    Ok(()) => tls.iter().for_each(TlsServer::refresh),
+                }
                 for authorizer in &authorizers {
                     // One that panics must not keep the others from being read again. What it said is in the log.
                     let _ = catch_unwind(AssertUnwindSafe(|| authorizer.refresh()));

@@ -55,6 +55,13 @@ impl KvSettings {
             let problem = Problem::wrong_use("a replica has the rows of its group: rows, value_bytes, checkpoint_rows");
             return Err(problem.remedy("leave them out, or serve a store of its own, without peers"));
         }
+        if self.server.access.token_file.is_some() {
+            let problem =
+                Problem::wrong_use("replicas call one another with certificates, and have no tokens: token_file");
+            return Err(
+                problem.remedy("say who may call with --allow or --require-client-name, the replicas among them")
+            );
+        }
         let directory = needed(self.data.clone(), "data", "the directory of the replica")?;
         let ReplicaSettings { join, group, log_bytes, .. } = &self.replica;
         let id = needed(self.replica.id, "id", "the number of one of the peers, 1 and more")?;

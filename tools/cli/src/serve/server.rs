@@ -10,6 +10,7 @@ use greenwave::{
 };
 use serde::{Deserialize, Serialize};
 
+use super::access::AccessOptions;
 use super::events::Ending;
 use super::grpc::GrpcOptions;
 use super::instance::{InstanceSettings, tables};
@@ -113,6 +114,16 @@ pub(super) struct ServerSettings {
     /// Whose certificates clients have to have, a PEM file [default: clients need none]
     #[arg(long, value_name = "FILE")]
     pub(super) tls_client_ca: Option<PathBuf>,
+    /// Which clients' certificates were revoked: a PEM file of lists of all authorities in their chains
+    #[arg(long, value_name = "FILE")]
+    pub(super) tls_crl: Option<PathBuf>,
+    /// How many TLS handshakes may be under way at a time, for each cluster, 1 to 65536; who comes beyond that takes the
+    /// place of the oldest [default: 1024]
+    #[arg(long, value_name = "N")]
+    pub(super) tls_handshakes: Option<Count<1, 65536>>,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub(super) access: AccessOptions,
     /// How long what was accepted may take to be finished at the end [default: 10s]
     #[arg(long, value_name = "TIME", help_heading = "Process")]
     pub(super) drain: Option<Time>,
@@ -127,9 +138,10 @@ impl ServerSettings {
     /// The same for a process of this machine behind the one that clients call: it listens at a port of its own, is not
     /// secured, and begins at another one of the cores, so that of several not all are on the first.
     pub(super) fn behind(&self, place: usize) -> Self {
-        let (tls_cert, tls_key, tls_client_ca) = (None, None, None);
+        let (tls_cert, tls_key, tls_client_ca, tls_crl) = (None, None, None, None);
+        let (listen, name, instance, access) = (None, None, Vec::new(), AccessOptions::default());
         let mut own =
-            Self { listen: None, name: None, instance: Vec::new(), tls_cert, tls_key, tls_client_ca, ..self.clone() };
+            Self { listen, name, instance, tls_cert, tls_key, tls_client_ca, tls_crl, access, ..self.clone() };
         if let Some(Cores(cores)) = &mut own.cores {
             let by = place % cores.len().max(1);
             cores.rotate_left(by);
@@ -160,7 +172,9 @@ impl ServerSettings {
         let config = with(config, said.wait, |it, Idle(wait)| it.wait(wait));
         let config = with(config, said.backend, |it, Word(backend)| it.backend(backend));
         let config = with(config, said.steal, |it, on| it.steal((on == Switch::On).then(StealRule::default)));
-        let config = with(config, said.credits, |it, credits| it.limits(Limits::new().credits(credits.u32())));
+        let limits = with(Limits::new(), said.credits, |it, credits| it.credits(credits.u32()));
+        let limits = with(limits, said.tls_handshakes, |it, handshakes| it.handshakes(handshakes.u32()));
+        let config = if limits == Limits::new() { config } else { config.limits(limits) };
         let config = with(config, said.quantum, |it, Quantum(quantum)| it.quantum(quantum));
         let config = with(config, said.coroutines, |it, coroutines| it.coroutines(coroutines.usize()));
         let config = with(config, said.work_quantile, |it, Share(share)| it.work_quantile(share));
@@ -170,14 +184,23 @@ impl ServerSettings {
         let config = config.web((said.web != Some(Switch::Off)).then_some(web));
         let config = with(config, said.late_share, |it, Share(share)| it.late_share(share));
         config.validate().map_err(|error| Problem::wrong_use(error).remedy("see --help"))?;
-        Ok(config)
+        self.access.guard(config, (self.tls_cert.is_some(), self.tls_client_ca.is_some()))
     }
 
     /// How the server is secured: by a certificate and its key, if there are any, and by who may connect.
     fn tls(&self) -> Result<Option<TlsServer>, Problem> {
         let authority = self.tls_client_ca.as_deref().map(Pem::File);
-        let Some(identity) = self.identity(authority.is_some())? else { return Ok(None) };
-        TlsServer::new(identity, authority).map(Some).map_err(Problem::wrong_use)
+        let revoked = self.tls_crl.as_deref().map(Pem::File);
+        let Some(identity) = self.identity(authority.is_some() || revoked.is_some())? else { return Ok(None) };
+        let server = match revoked {
+            None => TlsServer::new(identity, authority),
+            Some(lists) => {
+                let authority =
+                    needed(authority, "tls_client_ca", "a PEM file, as only clients' certificates are looked up")?;
+                TlsServer::revoking(identity, authority, &[lists])
+            }
+        };
+        server.map(Some).map_err(Problem::wrong_use)
     }
 
     /// Its certificate and its key; none if nothing was said of either, unless an authority makes them `necessary`.

@@ -80,11 +80,11 @@ pub(super) struct RecommendSettings {
 #[command(after_help = "\
 Examples:
   greenwave serve kv --listen tcp://127.0.0.1:7400
-  greenwave serve kv --listen tcp://0.0.0.0:7400 --tls-cert server.pem --tls-key server.key
+  greenwave serve kv --listen tcp://0.0.0.0:7400 --tls-cert server.pem --tls-key server.key --tls-client-ca ca.pem
   greenwave serve kv --id 1 --data /var/lib/kv \\
-      --peers 1=tcp://10.0.0.1:7400,2=tcp://10.0.0.2:7400,3=tcp://10.0.0.3:7400
-  greenwave serve kv --join --id 4 --data /var/lib/kv --peers 1=tcp://10.0.0.1:7400,4=tcp://10.0.0.4:7400
-  greenwave serve kv --listen tcp://10.0.0.5:7400 --cores 0-3 --clusters 4 \\
+      --peers 1=tcp://10.0.0.1:7400,2=tcp://10.0.0.2:7400,3=tcp://10.0.0.3:7400 --insecure
+  greenwave serve kv --join --id 4 --data /var/lib/kv --peers 1=tcp://10.0.0.1:7400,4=tcp://10.0.0.4:7400 --insecure
+  greenwave serve kv --listen tcp://10.0.0.5:7400 --cores 0-3 --clusters 4 --insecure \\
       --instance tcp://10.0.1.5:7400,cores=4-7,clusters=4
   greenwave call tcp://127.0.0.1:7400 Kv/Put '{\"key\": \"ada\", \"value\": \"lovelace\"}'
   greenwave call tcp://127.0.0.1:7400 Kv/Get '{\"key\": \"ada\"}'
@@ -155,7 +155,8 @@ pub(super) struct ReplicaSettings {
 #[derive(Args, Clone, Default, Serialize, Deserialize)]
 #[command(after_help = "\
 Examples:
-  greenwave serve search-shard --index ~/.cache/greenwave/search-0123456789abcdef --shard 3 --listen tcp://0.0.0.0:7103")]
+  greenwave serve search-shard --index ~/.cache/greenwave/search-0123456789abcdef --shard 3 \\
+      --listen tcp://0.0.0.0:7103 --insecure")]
 pub(super) struct ShardSettings {
     /// The directory of the index
     #[arg(long, value_name = "DIR")]
@@ -178,7 +179,8 @@ pub(super) struct ShardSettings {
 #[derive(Args, Clone, Default, Serialize, Deserialize)]
 #[command(after_help = "\
 Examples:
-  greenwave serve search-aggregator --shards tcp://10.0.0.1:7100,tcp://10.0.0.2:7100 --listen tcp://0.0.0.0:7100")]
+  greenwave serve search-aggregator --shards tcp://10.0.0.1:7100,tcp://10.0.0.2:7100 --listen tcp://0.0.0.0:7100 \\
+      --insecure")]
 pub(super) struct AggregatorSettings {
     /// The addresses of the shards in their order, with commas between them; replicas of a shard with | between them
     #[arg(long, value_name = "ADDRESSES")]
@@ -196,8 +198,9 @@ pub(super) struct AggregatorSettings {
 #[command(after_help = "\
 Examples:
   greenwave serve recommend-stage --stage recommendation --store ~/.cache/greenwave/recommend-0123456789abcdef \\
-      --listen tcp://0.0.0.0:7202
-  greenwave serve recommend-stage --stage history --store DIR --next tcp://10.0.0.3:7202 --listen tcp://0.0.0.0:7201")]
+      --listen tcp://0.0.0.0:7202 --insecure
+  greenwave serve recommend-stage --stage history --store DIR --next tcp://10.0.0.3:7202 \\
+      --listen tcp://0.0.0.0:7201 --insecure")]
 pub(super) struct StageSettings {
     /// The stage: profile, history or recommendation
     #[arg(long, value_name = "NAME")]

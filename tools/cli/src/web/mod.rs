@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use greenwave::{Check, Code, Reason, Status};
+use http::HeaderValue;
 use tokio::runtime::Runtime;
 use tokio::time::{Instant, timeout_at};
 
@@ -42,6 +43,8 @@ struct Caller {
     connections: Connections,
     /// Bytes that a message of an answer may have.
     most: usize,
+    /// Who calls, as a header says it.
+    authorization: Option<HeaderValue>,
 }
 
 /// When a call is given up, of which the server is told; `None`: never.
@@ -55,8 +58,19 @@ impl Client {
     pub(crate) fn new(address: &Address, tls: Option<Tls>, most: usize) -> Result<Self, Problem> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| Problem::failure(error).at(address))?;
-        let caller = Caller { connections: Connections::new(address.clone(), tls), most };
+        let caller = Caller { connections: Connections::new(address.clone(), tls), most, authorization: None };
         Ok(Self { runtime: Some(runtime), caller: Arc::new(caller) })
+    }
+
+    /// The same, whose calls say so who makes them. Before the first.
+    pub(crate) fn bringing(mut self, authorization: &str) -> Result<Self, Problem> {
+        let mut value = HeaderValue::from_str(authorization)
+            .map_err(|_| Problem::wrong_use("a token is printable ASCII").at(self.address()))?;
+        value.set_sensitive(true);
+        if let Some(caller) = Arc::get_mut(&mut self.caller) {
+            caller.authorization = Some(value);
+        }
+        Ok(self)
     }
 
     /// Where the server is.
@@ -150,7 +164,10 @@ impl Caller {
         loop {
             let mut taken = self.connections.take().await?;
             let left = at.map(|at| at.saturating_duration_since(Instant::now()));
-            let request = call.request(self.connections.address(), taken.version(), message, left)?;
+            let mut request = call.request(self.connections.address(), taken.version(), message, left)?;
+            if let Some(value) = &self.authorization {
+                request.headers_mut().insert(http::header::AUTHORIZATION, value.clone());
+            }
             match taken.send(request).await {
                 Ok(response) => return Ok((taken, response)),
                 // Each time there is one connection less that may have been closed.

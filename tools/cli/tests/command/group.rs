@@ -148,7 +148,7 @@ fn what_was_acknowledged_outlives_the_end_of_any_replica() {
 
 #[test]
 fn replicas_may_have_names_that_they_and_their_clients_know() {
-    let mut group = Group::start_at("localhost", World::new(), [Vec::new(), Vec::new()]);
+    let mut group = Group::start_at("localhost", World::new(), [vec!["--insecure".to_owned()], Vec::new()]);
     group.done(&["put", "ada", "lovelace"]);
     let leader = group.leader();
     // Whoever is asked says by its name who leads.

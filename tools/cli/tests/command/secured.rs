@@ -12,7 +12,8 @@ pub(crate) fn certificates(world: &World) -> [String; 3] {
     certificates_for("127.0.0.1", world)
 }
 
-fn certificates_for(host: &str, world: &World) -> [String; 3] {
+/// The same for a host.
+pub(crate) fn certificates_for(host: &str, world: &World) -> [String; 3] {
     let mut authority = CertificateParams::new(Vec::new()).unwrap();
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate().unwrap()).unwrap();
