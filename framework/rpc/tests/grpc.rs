@@ -366,6 +366,31 @@ fn messages_stream_both_ways_with_metadata_before_and_behind_them() {
 }
 
 #[test]
+fn what_was_said_before_a_failure_comes_with_it() {
+    let router = Router::new().method("test.Fails/Fails", |context, _, _| {
+        context.lead("led", "before").unwrap();
+        context.trail("trailed", "behind").unwrap();
+        Err(Status::new(greenwave_rpc::Code::NotFound, "no such thing"))
+    });
+    let server = serve(router, ServerConfig::default());
+    on_a_runtime(async {
+        let client = connect(&server).await;
+        let failed = call(&client, "/test.Fails/Fails", Request::new(Bytes::new())).await.unwrap_err();
+        assert_eq!((failed.code(), failed.message()), (Code::NotFound, "no such thing"));
+        assert_eq!(failed.metadata().get("led").unwrap(), "before");
+        assert_eq!(failed.metadata().get("trailed").unwrap(), "behind");
+    });
+    let address: Address = server.addresses()[0].to_string().replace("tcp://", "grpc://").parse().unwrap();
+    let channel = Channel::new(address, ChannelConfig::default()).unwrap();
+    let failure = channel
+        .call_detailed(&Context::with_deadline(MINUTE), Method::named("test.Fails/Fails"), Vec::new())
+        .unwrap_err();
+    let metadata = failure.metadata.unwrap();
+    assert_eq!(metadata.lead("led"), Some(&b"before"[..]));
+    assert_eq!(metadata.trail("trailed"), Some(&b"behind"[..]));
+}
+
+#[test]
 fn who_watches_a_server_hears_that_it_drains() {
     let server = serve(echo(), ServerConfig::default());
     on_a_runtime(async {

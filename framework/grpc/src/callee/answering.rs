@@ -63,6 +63,11 @@ impl GrpcCallee {
         let (stream, has_begun) = (there.stream, there.has_begun);
         match result {
             Err(status) if has_begun => self.fail_begun(slot, &status, &trailers),
+            // What goes before an answer goes before a failure too, and then that has headers of its own.
+            Err(status) if leading.is_some() => {
+                self.begin_response(slot, leading.as_deref().unwrap_or_default(), None);
+                self.fail_begun(slot, &status, &trailers);
+            }
             Err(status) => self.usual.fail(&mut self.http, stream, &status, &trailers),
             Ok(body) => {
                 self.begin_response(slot, leading.as_deref().unwrap_or_default(), compressed);
