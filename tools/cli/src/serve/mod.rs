@@ -8,6 +8,7 @@
 //! Every process prints a line when it listens, and ends on SIGTERM and SIGINT once it has finished what it accepted.
 
 mod access;
+mod bounds;
 mod children;
 mod cluster;
 mod events;

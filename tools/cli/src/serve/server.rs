@@ -11,6 +11,7 @@ use greenwave::{
 use serde::{Deserialize, Serialize};
 
 use super::access::AccessOptions;
+use super::bounds::BoundsOptions;
 use super::events::Ending;
 use super::grpc::GrpcOptions;
 use super::instance::{InstanceSettings, tables};
@@ -123,6 +124,9 @@ pub(super) struct ServerSettings {
     pub(super) tls_handshakes: Option<Count<1, 65536>>,
     #[command(flatten)]
     #[serde(flatten)]
+    pub(super) bounds: BoundsOptions,
+    #[command(flatten)]
+    #[serde(flatten)]
     pub(super) access: AccessOptions,
     /// How long what was accepted may take to be finished at the end [default: 10s]
     #[arg(long, value_name = "TIME", help_heading = "Process")]
@@ -175,6 +179,7 @@ impl ServerSettings {
         let limits = with(Limits::new(), said.credits, |it, credits| it.credits(credits.u32()));
         let limits = with(limits, said.tls_handshakes, |it, handshakes| it.handshakes(handshakes.u32()));
         let config = if limits == Limits::new() { config } else { config.limits(limits) };
+        let config = config.bounds(said.bounds.bounds());
         let config = with(config, said.quantum, |it, Quantum(quantum)| it.quantum(quantum));
         let config = with(config, said.coroutines, |it, coroutines| it.coroutines(coroutines.usize()));
         let config = with(config, said.work_quantile, |it, Share(share)| it.work_quantile(share));
