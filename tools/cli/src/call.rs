@@ -106,7 +106,7 @@ impl Call {
         };
         let mut caller = server.caller("client", &self.secured, self.message_bytes)?;
         if let Some(path) = &self.token_file {
-            caller = caller.bringing(token(path)?)?;
+            caller = caller.bringing(&token(path)?)?;
         }
         let schema = Schema::fetch(&caller, &self.described, self.patience(server))?;
         let Some(name) = &self.method else { return list(&schema, server) };

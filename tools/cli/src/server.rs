@@ -67,7 +67,7 @@ const ASSEMBLY: usize = 64 << 20;
 
 impl Caller {
     /// The same, whose calls bring this token.
-    pub(crate) fn bringing(self, token: String) -> Result<Self, Problem> {
+    pub(crate) fn bringing(self, token: &str) -> Result<Self, Problem> {
         let bearer = format!("Bearer {token}");
         Ok(match self {
             Self::Channel(channel) => Self::Channel(channel.intercept(move |context, _| {
