@@ -52,6 +52,7 @@ mod fabric;
 #[path = "fabric/wire.rs"]
 mod fabric_wire;
 mod framing;
+mod handshaker;
 mod handshakes;
 mod hot;
 pub mod memory;
@@ -71,6 +72,7 @@ pub use detached::DetachedEndpoint;
 pub use error::VerbsError;
 pub use event::{Close, CloseReason, EndpointId, Event, ListenerId};
 pub use greenwave_policy::Bound;
+pub use handshaker::{HandshakeConfig, Handshaker};
 pub use queue::{AcceptMode, CompletionQueue, QueueStats, Run};
 pub use tls::{TlsClient, TlsFault, TlsServer};
 pub use wake::Waker;

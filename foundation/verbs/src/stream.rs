@@ -9,7 +9,7 @@ use rustix::net::{SendAncillaryBuffer, SendFlags, Shutdown, send, sendmsg, shutd
 
 use crate::framing::{Framer, PREFIX, WrongLength};
 use crate::outbox::{Outbox, Scattered, Shared, Spare, Takeoff};
-use crate::tls::{Heard, Opened, Session};
+use crate::tls::{CertificateNames, Heard, Opened, Session};
 use crate::{Address, CloseReason, EndpointId, Event, QueueStats, Run, TlsFault, VerbsError};
 
 /// A connection over a stream socket.
@@ -39,6 +39,17 @@ pub(crate) struct Stream {
     broken: Option<CloseReason>,
     /// Listed by the queue among those that have something to write.
     pub(crate) dirty: bool,
+    /// It is to be handed to another queue when its handshake is done: what that is to be told first.
+    held: Option<Box<Held>>,
+}
+
+/// What came of a handshake that was made for another queue.
+#[derive(Debug, Default)]
+struct Held {
+    is_up: bool,
+    names: Option<CertificateNames>,
+    /// What the client has sent with the end of its handshake: no more than one read.
+    plain: Vec<u8>,
 }
 
 /// The life of a connection. It goes down this list, and may skip steps.
@@ -96,7 +107,34 @@ impl Stream {
             urgent: false,
             broken: None,
             dirty: false,
+            held: None,
         }
+    }
+
+    /// The same, whose handshake is made for another queue.
+    pub(crate) fn held(self) -> Self {
+        Self { held: Some(Box::default()), ..self }
+    }
+
+    /// Whether it is held, and is to be handed on now: nothing more is to be read from it here.
+    pub(crate) fn is_to_go(&self) -> bool {
+        self.held.as_ref().is_some_and(|held| held.is_up) && self.phase == Phase::Open
+    }
+
+    /// Says what was held back, to the queue that it was handed to.
+    pub(crate) fn release(
+        &mut self,
+        id: EndpointId,
+        limit: usize,
+        stats: &mut QueueStats,
+        sink: &mut dyn FnMut(Event<'_>),
+    ) -> Result<(), CloseReason> {
+        let Some(held) = self.held.take() else { return Ok(()) };
+        let Held { names, plain, .. } = *held;
+        if let Some(names) = names {
+            sink(Event::Authenticated { endpoint: id, names });
+        }
+        if plain.is_empty() { Ok(()) } else { self.deliver(id, &plain, limit, stats, sink) }
     }
 
     /// Whether the owner may post.
@@ -180,6 +218,10 @@ impl Stream {
         stats: &mut QueueStats,
         sink: &mut dyn FnMut(Event<'_>),
     ) -> Result<(), CloseReason> {
+        // What was held back comes before what comes now.
+        if self.is_to_go() {
+            self.release(id, limit, stats, sink)?;
+        }
         let handshaking = session.is_handshaking();
         let open = self.phase == Phase::Open;
         if !open && (self.phase != Phase::Flushing || !handshaking || self.fault.is_some()) {
@@ -190,6 +232,13 @@ impl Stream {
         let mut delivered = Ok(());
         let heard = session.receive(bytes, &mut |opened| {
             if !open || delivered.is_err() {
+                return;
+            }
+            if let Some(held) = &mut self.held {
+                match opened {
+                    Opened::Up(names) => (held.is_up, held.names) = (true, names),
+                    Opened::Plain(plain) => held.plain.extend_from_slice(plain),
+                }
                 return;
             }
             match opened {
@@ -476,6 +525,8 @@ impl Posting {
 pub(crate) enum Note {
     Connected,
     Writable,
+    /// Another queue has made its handshake, and what that found is to be told.
+    Adopted,
     Closed(CloseReason),
 }
 

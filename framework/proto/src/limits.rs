@@ -88,9 +88,9 @@ impl Limits {
         self
     }
 
-    /// How many connections that came in may be in their TLS handshake at a time, on each cluster, 1 to 65536, by default 1024. One
+    /// How many connections that came in to a server may be in their TLS handshake at a time, 1 to 65536, by default 1024. One
     /// that comes beyond that takes the place of the oldest: who goes on is done within two round trips, and who leaves it
-    /// half done keeps nobody out.
+    /// half done keeps nobody out. Each may take as long as [`handshake`](Self::handshake) says.
     #[must_use]
     pub const fn handshakes(mut self, handshakes: u32) -> Self {
         self.handshakes = handshakes;

@@ -9,10 +9,14 @@ use greenwave_rpc::*;
 use greenwave_verbs::tls::{Identity, Pem};
 use greenwave_verbs::{Address, Choice, TlsClient, TlsServer};
 use rcgen::{CertificateRevocationListParams, KeyIdMethod, RevokedCertParams};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 const ECHO: Method = Method::named("test.Echo/Echo");
@@ -61,6 +65,18 @@ fn call(channel: &Channel) -> Result<(), Status> {
 
 fn pair<'a>(certificate: &'a Path, key: &'a Path) -> Identity<'a> {
     Identity { certificate: Pem::File(certificate), key: Pem::File(key) }
+}
+
+/// A session whose handshake is still to be made.
+fn session(authority: &Authority, own: &Certified, to: std::net::SocketAddr) -> ClientConnection {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(authority.pem().as_bytes()).unwrap()).unwrap();
+    let builder = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()));
+    let builder = builder.with_safe_default_protocol_versions().unwrap().with_root_certificates(roots);
+    let chain = CertificateDer::pem_slice_iter(own.certificate.as_bytes()).collect::<Result<_, _>>().unwrap();
+    let key = PrivateKeyDer::from_pem_slice(own.key.as_bytes()).unwrap();
+    let config = builder.with_client_auth_cert(chain, key).unwrap();
+    ClientConnection::new(Arc::new(config), ServerName::from(to.ip())).unwrap()
 }
 
 /// Asks a server to look at its files until this holds.
@@ -195,5 +211,45 @@ fn handshakes_that_are_left_half_done_keep_nobody_out() {
         assert!(!matches!(half[0].read(&mut [0; 16]), Ok(1..)), "it was ended");
         let open = || server.counters().connections;
         until(&server, "the others are ended", || open() <= 4 * clusters as u64);
+    }
+}
+
+/// The only head is in a handler that doesn't come back until the handshake is done.
+#[test]
+fn a_handshake_is_made_while_the_head_is_busy() {
+    let authority = Authority::new();
+    for backend in BACKENDS {
+        let (begun, has_begun) = mpsc::channel();
+        let (release, released) = mpsc::channel::<()>();
+        let released = Mutex::new(released);
+        let router = Router::new().method("test.Busy/Wait", move |_, _, _| {
+            begun.send(()).unwrap();
+            released.lock().unwrap().recv().unwrap();
+            Ok(())
+        });
+        let config = ServerConfig::default().tls(authority.server()).backend(backend);
+        let server = Server::start(config.listen(["tcp://127.0.0.1:0".parse::<Address>().unwrap()]), router).unwrap();
+        let own = authority.certify(&[], &[]);
+        let busy = channel(&server, authority.client(Some(&own)));
+        assert!(
+            busy.call(&Context::with_deadline(HOUR), ECHO, b"").is_err(),
+            "there is no such method; it is connected"
+        );
+        let socket = server.addresses()[0].socket().unwrap();
+        let mut stream = TcpStream::connect(socket).unwrap();
+        until(&server, "the connection is accepted", || server.counters().accepted == 2);
+        std::thread::scope(|scope| {
+            let waiting = scope
+                .spawn(|| busy.call(&Context::with_deadline(HOUR), Method::named("test.Busy/Wait"), b"").map(drop));
+            has_begun.recv().unwrap();
+            let mut session = session(&authority, &own, socket);
+            while session.is_handshaking() {
+                session.complete_io(&mut stream).unwrap();
+            }
+            // What it says next, such as that it resumes sessions, comes when its handshake is done there, too.
+            session.complete_io(&mut stream).unwrap();
+            release.send(()).unwrap();
+            waiting.join().unwrap().unwrap();
+        });
     }
 }

@@ -98,6 +98,9 @@ impl EpollQueue {
                 self.hot.forget(key);
                 return found;
             };
+            if stream.is_to_go() {
+                return found;
+            }
             self.stats.system_calls += 1;
             let reason = match recv(&stream.socket, &mut *self.scratch, RecvFlags::DONTWAIT) {
                 Ok((count @ 1.., _)) => {
@@ -105,8 +108,13 @@ impl EpollQueue {
                     let (bytes, limit) = (&mut self.scratch[..count], self.posting.chunk_bytes);
                     match stream.receive(EndpointId(key), bytes, limit, &mut self.stats, sink) {
                         Ok(()) => {
+                            let is_to_go = stream.is_to_go();
                             if stream.is_urgent() {
                                 self.write(key);
+                            }
+                            if is_to_go {
+                                self.up.push(key);
+                                return true;
                             }
                             if count < self.scratch.len() && !to_the_end {
                                 return true;

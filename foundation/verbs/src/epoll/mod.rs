@@ -70,6 +70,8 @@ pub(crate) struct EpollQueue {
     linger: Duration,
     plain: &'static [[u8; 4]],
     handshakes: Handshakes,
+    /// Those that are held and whose handshakes are done.
+    up: Vec<u64>,
     now: Time,
     stats: QueueStats,
 }
@@ -113,6 +115,7 @@ impl EpollQueue {
             linger: Duration::from_millis(config.linger_millis.into()),
             plain: config.plain,
             handshakes: Handshakes::new(config.handshakes),
+            up: Vec::new(),
             now: Time::ZERO,
             stats: QueueStats::default(),
         })
@@ -137,6 +140,30 @@ impl EpollQueue {
             self.begin_handshake(key);
         }
         Ok(key)
+    }
+
+    /// Takes in a connection whose handshake is to be made for another queue.
+    pub(crate) fn hold(&mut self, endpoint: DetachedEndpoint) -> Result<u64, VerbsError> {
+        let Carrier::Socket(socket, Some(tls)) = endpoint.carrier else {
+            return Err(VerbsError::Adopt(Backend::Epoll));
+        };
+        let key = self.admit(Stream::accepted(socket, Some(tls.accept()?), self.plain).held())?;
+        self.begin_handshake(key);
+        Ok(key)
+    }
+
+    /// A connection that is held and whose handshake is done.
+    pub(crate) fn take_held(&mut self) -> Option<(u64, Stream)> {
+        while let Some(key) = self.up.pop() {
+            if let Some(mut stream) = self.streams.remove(key) {
+                self.hot.forget(key);
+                // Fails only for a socket that isn't registered.
+                let _ = epoll::delete(&self.epoll, &stream.socket);
+                stream.dirty = false;
+                return Some((key, stream));
+            }
+        }
+        None
     }
 
     /// Sees to it that no more handshakes are under way than may be.
@@ -196,6 +223,13 @@ impl EpollQueue {
                 Note::Connected if stream.takes_posts() => sink(Event::Connected { endpoint }),
                 Note::Writable if stream.takes_posts() => sink(Event::Writable { endpoint }),
                 Note::Connected | Note::Writable => {}
+                Note::Adopted => match stream.release(endpoint, self.posting.chunk_bytes, &mut self.stats, sink) {
+                    Ok(()) => self.write(key),
+                    Err(reason) => {
+                        self.streams.remove(key);
+                        sink(Event::Closed { endpoint, reason });
+                    }
+                },
                 Note::Closed(reason) => {
                     self.streams.remove(key);
                     sink(Event::Closed { endpoint, reason });
@@ -266,10 +300,15 @@ impl CompletionQueue for EpollQueue {
     }
 
     fn adopt(&mut self, endpoint: DetachedEndpoint) -> Result<EndpointId, VerbsError> {
-        let Carrier::Socket(socket, tls) = endpoint.carrier else {
-            return Err(VerbsError::Adopt(Backend::Epoll));
-        };
-        self.welcome(socket, tls.as_ref()).map(EndpointId)
+        match endpoint.carrier {
+            Carrier::Socket(socket, tls) => self.welcome(socket, tls.as_ref()).map(EndpointId),
+            Carrier::Secured(stream) => {
+                let key = self.admit(*stream)?;
+                self.notes.push_back((key, Note::Adopted));
+                Ok(EndpointId(key))
+            }
+            _ => Err(VerbsError::Adopt(Backend::Epoll)),
+        }
     }
 
     fn close(&mut self, endpoint: EndpointId, how: Close) {

@@ -212,11 +212,22 @@ impl UringQueue {
             let Some(stream) = self.alive(key) else { continue };
             let endpoint = EndpointId(key);
             match note {
+                Note::Adopted => self.release(key, sink),
                 Note::Connected if stream.takes_posts() => sink(Event::Connected { endpoint }),
                 Note::Writable if stream.takes_posts() => sink(Event::Writable { endpoint }),
                 Note::Connected | Note::Writable => {}
                 Note::Closed(reason) => self.end(key, reason, sink),
             }
+        }
+    }
+
+    /// Says what was found in a handshake that was made elsewhere.
+    fn release(&mut self, key: u64, sink: &mut dyn FnMut(Event<'_>)) {
+        let Some(connection) = self.connections.at_mut(key) else { return };
+        let (limit, endpoint) = (self.posting.chunk_bytes, EndpointId(key));
+        match connection.stream.release(endpoint, limit, &mut self.stats, sink) {
+            Ok(()) => self.send(key),
+            Err(reason) => self.end(key, reason, sink),
         }
     }
 
@@ -292,10 +303,15 @@ impl CompletionQueue for UringQueue {
 
     fn adopt(&mut self, endpoint: DetachedEndpoint) -> Result<EndpointId, VerbsError> {
         self.check()?;
-        let Carrier::Socket(socket, tls) = endpoint.carrier else {
-            return Err(VerbsError::Adopt(Backend::Uring));
-        };
-        self.welcome(socket, tls.as_ref()).map(EndpointId)
+        match endpoint.carrier {
+            Carrier::Socket(socket, tls) => self.welcome(socket, tls.as_ref()).map(EndpointId),
+            Carrier::Secured(stream) => {
+                let key = self.admit(*stream)?;
+                self.notes.push_back((key, Note::Adopted));
+                Ok(EndpointId(key))
+            }
+            _ => Err(VerbsError::Adopt(Backend::Uring)),
+        }
     }
 
     fn close(&mut self, endpoint: EndpointId, how: Close) {

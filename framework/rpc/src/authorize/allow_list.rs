@@ -25,8 +25,8 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 /// `anyone`. *What* is a method, all of a service, or `*` for all. `greenwave.Meta` and the services of reflection, which tell of
 /// the server itself, are not in `*` and have to be named. Lines add to one another; what no line allows is refused.
 ///
-/// A file that can't be read, or has a line that isn't so, changes nothing: what was read before holds, and an error is logged,
-/// once for each version. At most 1 MiB, 10,000 lines and 256 different tokens are read.
+/// A file that can't be read, is empty, or has a line that isn't so, changes nothing: what was read before holds, and an error is
+/// logged, once for each version. A file of many lines is best replaced as a whole (`mv`), so that no half of one is ever read. At most 1 MiB, 10,000 lines and 256 different tokens are read.
 #[derive(Debug)]
 pub struct AllowList {
     path: PathBuf,
@@ -46,6 +46,12 @@ pub enum AllowListError {
         path: PathBuf,
         /// What the system said.
         reason: String,
+    },
+    /// There is nothing in it, as in a file that is about to be written.
+    #[error("{path} is empty; if nobody may call anything, write that in a comment: # nobody")]
+    Empty {
+        /// The file.
+        path: PathBuf,
     },
     /// It is too long.
     #[error("{path} is longer than {most}")]
@@ -259,6 +265,9 @@ fn read(path: &Path) -> Result<Rules, AllowListError> {
     file.take(BYTES + 1).read_to_string(&mut text).map_err(failed)?;
     if text.len() as u64 > BYTES {
         return Err(AllowListError::TooLong { path: path_of(), most: "1 MiB" });
+    }
+    if text.is_empty() {
+        return Err(AllowListError::Empty { path: path_of() });
     }
     Rules::parse(&text).map_err(|(line, wrong)| AllowListError::Line { path: path_of(), line, wrong })
 }

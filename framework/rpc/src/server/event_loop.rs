@@ -37,7 +37,7 @@ use crate::wire::{CallId, MethodId};
 use greenwave_grpc::GrpcSettings;
 use greenwave_policy::{Admission, Dispatch, DispatchRule, Load, Margin, Pacing, Time};
 use greenwave_quanta::{Quantum, Scheduler, is_instrumented};
-use greenwave_verbs::{DetachedEndpoint, ListenerId};
+use greenwave_verbs::{DetachedEndpoint, Handshaker, ListenerId};
 use slab::Slab;
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -59,6 +59,8 @@ pub(super) struct Role {
     pub(super) workers: Vec<Arc<Inbox>>,
     /// The inboxes of all heads of the instance, for the one that accepts.
     pub(super) heads: Vec<Arc<Inbox>>,
+    /// Who makes the TLS handshakes of connections that come in, if there are any.
+    pub(super) handshaker: Option<Arc<Handshaker>>,
     /// Where heads give calls away, if they do.
     pub(super) global: Option<Arc<GlobalQueue>>,
     pub(super) listeners: Vec<ListenerId>,
@@ -341,7 +343,13 @@ impl EventLoop {
             .min_by_key(|head| head.attraction())
             .unwrap_or(&self.role.inbox);
         least.add_connection();
-        least.send(Message::Adopt(endpoint));
+        match &self.role.handshaker {
+            None => least.send(Message::Adopt(endpoint)),
+            Some(handshaker) => {
+                let least = Arc::clone(least);
+                handshaker.submit(endpoint, move |endpoint| least.send(Message::Adopt(endpoint)));
+            }
+        }
     }
 
     fn check_drained(&mut self, now: Time) {

@@ -21,15 +21,15 @@ mod watchdog;
 use crate::clock::Clock;
 use crate::config::{ConfigError, ServerConfig};
 use crate::counters::{Counters, Snapshot};
-use crate::net::Usage;
+use crate::net::{Usage, prefaces};
 #[cfg(test)]
-use crate::net::{ConnectionConfig, Net, prefaces};
+use crate::net::{ConnectionConfig, Net};
 use crate::service::{Conflict, Router};
 #[cfg(test)]
 pub(crate) use event_loop::EventLoop;
 use event_loop::Role;
 use greenwave_policy::ReadyQueue;
-use greenwave_verbs::{Address, VerbsError};
+use greenwave_verbs::{Address, HandshakeConfig, Handshaker, VerbsError};
 use health::Watchers;
 use inbox::{Inbox, Message};
 use plan::plan;
@@ -103,6 +103,7 @@ impl Server {
         let global = config.steal.filter(|_| config.workers == 0 && heads > 1);
         let global = global.map(|rule| Arc::new(GlobalQueue::new(rule, inboxes[..heads].to_vec())));
         let (threads, usage) = (Vec::new(), Usage::new(config.bounds));
+        let handshaker = config.tls.as_ref().map(|_| handshaker(&config)).transpose()?;
         let mut handle = ServerHandle {
             addresses: Vec::new(),
             counters,
@@ -126,6 +127,7 @@ impl Server {
                 inbox: Arc::clone(&handle.inboxes[index]),
                 workers: inboxes_of(&plan.workers),
                 heads: inboxes_of(&plan.heads),
+                handshaker: handshaker.clone().filter(|_| plan.is_head),
                 global: global.clone().filter(|_| plan.is_head),
                 listeners: Vec::new(),
                 clock: Clock::Monotonic,
@@ -147,6 +149,19 @@ impl Server {
         supervised.into_iter().for_each(Supervised::go);
         Ok(handle)
     }
+}
+
+/// The threads that make TLS handshakes: few, as they are there for the time that one takes and not for how many there are.
+fn handshaker(config: &ServerConfig) -> Result<Arc<Handshaker>, VerbsError> {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    Handshaker::start(&HandshakeConfig {
+        threads: (processors / 4).clamp(1, 4),
+        most: config.limits.most_handshakes() as usize,
+        time: config.limits.handshake_time(),
+        chunk_bytes: config.limits.announced(true).chunk_bytes as usize,
+        plain: prefaces(config),
+    })
+    .map(Arc::new)
 }
 
 /// A router with the methods that every server has.
@@ -178,6 +193,7 @@ pub(crate) fn event_loop_by_hand(
         inbox: Arc::new(Inbox::new()),
         workers: Vec::new(),
         heads: Vec::new(),
+        handshaker: None,
         global: None,
         listeners,
         clock,

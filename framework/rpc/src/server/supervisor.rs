@@ -123,7 +123,8 @@ impl Supervisor {
         if let Some((interface, nth)) = &plan.interface {
             net.share_rotation(interface.clone(), *nth);
         }
-        let (listeners, addresses) = listen(&mut net, &plan.listen, config.tls.as_ref(), plan.heads.len() > 1)?;
+        let hand_out = plan.heads.len() > 1 || role.handshaker.is_some();
+        let (listeners, addresses) = listen(&mut net, &plan.listen, config.tls.as_ref(), hand_out)?;
         role.listeners = listeners;
         role.inbox.begin(life, net.waker());
         Ok((net, addresses))

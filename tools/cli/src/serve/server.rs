@@ -118,8 +118,8 @@ pub(super) struct ServerSettings {
     /// Which clients' certificates were revoked: a PEM file of lists of all authorities in their chains
     #[arg(long, value_name = "FILE")]
     pub(super) tls_crl: Option<PathBuf>,
-    /// How many TLS handshakes may be under way at a time, for each cluster, 1 to 65536; who comes beyond that takes the
-    /// place of the oldest [default: 1024]
+    /// How many TLS handshakes may be under way at a time, 1 to 65536; who comes beyond that takes the place of the
+    /// oldest [default: 1024]
     #[arg(long, value_name = "N")]
     pub(super) tls_handshakes: Option<Count<1, 65536>>,
     #[command(flatten)]
