@@ -164,7 +164,13 @@ impl Context {
         };
         let Received { gate, birth, parallel_unit, method, metadata } = request;
         (parts.gate, parts.birth, parts.parallel_unit) = (gate, birth, parallel_unit);
-        (parts.method, parts.metadata) = (method, metadata);
+        parts.method = method;
+        // As a rule there are none, before as after.
+        if metadata.all.is_some() || parts.metadata.all.is_some() {
+            parts.metadata = metadata;
+        } else {
+            std::mem::forget(metadata);
+        }
         (*parts.cancelled.get_mut(), parts.compressed, parts.parent) = (false, None, None);
         // Where no flag is set nothing was said.
         if *parts.said.flags.get_mut() != 0 {

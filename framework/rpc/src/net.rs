@@ -259,17 +259,17 @@ impl Net {
         self.ends.mark(key.index);
     }
 
-    /// Has a failure take the place of an answer's long message, if there is no room for it until it is read.
+    /// An answer with a long message, or a failure in its place if there is no room for it until it is read.
     #[cold]
-    pub(crate) fn fit(&mut self, key: PeerKey, result: &mut Result<Vec<u8>, Status>) {
-        let Some(usage) = self.ends.peer(key).and_then(|peer| peer.usage.as_ref()) else { return };
-        if let Ok(body) = result
-            && !usage.has_room(body.len())
-        {
-            let text = format!("an answer of {} bytes, and those before it are not read yet", body.len());
-            *result = Err(Status::refused(Reason::ReplyTooLarge, text));
-            self.ends.counters.memory_refused.add(1);
+    pub(crate) fn fitted(&mut self, key: PeerKey, result: Result<Vec<u8>, Status>) -> Result<Vec<u8>, Status> {
+        let body = result?;
+        let usage = self.ends.peer(key).and_then(|peer| peer.usage.as_ref());
+        if usage.is_none_or(|usage| usage.has_room(body.len())) {
+            return Ok(body);
         }
+        self.ends.counters.memory_refused.add(1);
+        let text = format!("an answer of {} bytes, and those before it are not read yet", body.len());
+        Err(Status::refused(Reason::ReplyTooLarge, text))
     }
 
     /// Notes what a connection holds, after it was given a long message.

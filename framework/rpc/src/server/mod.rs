@@ -21,9 +21,9 @@ mod watchdog;
 use crate::clock::Clock;
 use crate::config::{ConfigError, ServerConfig};
 use crate::counters::{Counters, Snapshot};
-use crate::net::{Usage, prefaces};
 #[cfg(test)]
 use crate::net::{ConnectionConfig, Net};
+use crate::net::{Usage, prefaces};
 use crate::service::{Conflict, Router};
 #[cfg(test)]
 pub(crate) use event_loop::EventLoop;

@@ -259,25 +259,30 @@ impl Tasks {
         peer: Option<&Arc<Peer>>,
         request: Vec<u8>,
     ) -> usize {
-        let Some(index) = self.free.pop() else { return self.adopt(admitted, Context::received(said, peer), request) };
+        // Field by field, as one that is handed on as a whole is laid out as a whole first.
+        let Admitted { reply_guard, charge, peer: from, call, method, coding, urgency, reported } = admitted;
+        let Some(index) = self.free.pop() else {
+            let admitted = Admitted { reply_guard, charge, peer: from, call, method, coding, urgency, reported };
+            return self.adopt(admitted, Context::received(said, peer), request);
+        };
         let task = &mut self.slots[index];
         match Rc::get_mut(&mut task.invocation) {
             Some(invocation) => {
                 invocation.context.renew(said, peer);
-                invocation.method = admitted.method;
-                invocation.coding = admitted.coding;
+                invocation.method = method;
+                invocation.coding = coding;
                 invocation.request.set(request);
             }
             // A coroutine that could not be unwound yet has it.
-            None => task.invocation = invocation(&self.router, &admitted, Context::received(said, peer), request),
+            None => task.invocation = invocation(&self.router, method, coding, Context::received(said, peer), request),
         }
-        task.renew(admitted);
+        task.renew(Admitted { reply_guard, charge, peer: from, call, method, coding, urgency, reported });
         index
     }
 
     /// Adds the task of a request whose context was made elsewhere.
     pub(super) fn adopt(&mut self, admitted: Admitted, context: Context, request: Vec<u8>) -> usize {
-        let invocation = invocation(&self.router, &admitted, context, request);
+        let invocation = invocation(&self.router, admitted.method, admitted.coding, context, request);
         let foreign = admitted
             .reply_guard
             .as_ref()
@@ -358,8 +363,15 @@ impl IndexMut<usize> for Tasks {
     }
 }
 
-fn invocation(router: &Arc<Router>, admitted: &Admitted, context: Context, request: Vec<u8>) -> Rc<Invocation> {
-    let (router, method, coding) = (Arc::clone(router), admitted.method, admitted.coding);
+#[inline(never)]
+fn invocation(
+    router: &Arc<Router>,
+    method: usize,
+    coding: Coding,
+    context: Context,
+    request: Vec<u8>,
+) -> Rc<Invocation> {
+    let router = Arc::clone(router);
     let request = Cell::new(request);
     let (halves, product) = (Cell::new(None), Cell::new(None));
     Rc::new(Invocation { router, method, context, coding, request, halves, reply: Cell::default(), product })

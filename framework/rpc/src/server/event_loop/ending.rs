@@ -72,27 +72,25 @@ impl EventLoop {
             None => {
                 // Where it is made it is also handed over: an answer is long enough that copying it tells.
                 self.answers(peer, call, deadline, &result);
-                let counts = counts(&result);
-                if counts {
-                    self.net.fit(peer, &mut result);
+                if counts(&result) {
+                    let result = self.net.fitted(peer, result);
+                    self.net.answer(peer, Answer { call, result, receipt, deadline, extra });
+                    return self.net.note_held(peer);
                 }
                 self.net.answer(peer, Answer { call, result, receipt, deadline, extra });
-                if counts {
-                    self.net.note_held(peer);
-                }
             }
             Some(reply_guard) => reply_guard.answer(lesson, Answer { call, result, receipt, deadline, extra }),
         }
     }
 
     /// Gives the peer an answer, which leaves with the next post.
-    pub(super) fn answer(&mut self, peer: PeerKey, mut answer: Answer) {
+    pub(super) fn answer(&mut self, peer: PeerKey, answer: Answer) {
         self.answers(peer, answer.call, answer.deadline, &answer.result);
         if !counts(&answer.result) {
             return self.net.answer(peer, answer);
         }
-        self.net.fit(peer, &mut answer.result);
-        self.net.answer(peer, answer);
+        let result = self.net.fitted(peer, answer.result);
+        self.net.answer(peer, Answer { result, ..answer });
         self.net.note_held(peer);
     }
 
