@@ -82,7 +82,7 @@ fn node(replica: u64) -> Result<NodeId, Status> {
 fn peer(joining: proto::Joining) -> Result<Peer, Status> {
     let proto::Joining { replica, address } = joining;
     address.parse::<Place>().map_err(|error| wrong(error.to_string()))?;
-    Ok(Peer { node: node(replica)?, address })
+    Ok(Peer::new(node(replica)?, address))
 }
 
 fn wrong(why: impl Into<String>) -> Status {

@@ -121,7 +121,7 @@ fn start(config: &MemberConfig) -> Result<(Replica, super::machine::StoreReader)
     let MemberConfig { id, ref peers, join, ref group, sizing, log_bytes, ref directory, ref peer_tls, .. } = *config;
     let node = NodeId::new(id).ok_or(MemberError::Number)?;
     peers.place(id)?;
-    let peer = |(id, place): (u64, &Place)| Some(Peer { node: NodeId::new(id)?, address: place.to_string() });
+    let peer = |(id, place): (u64, &Place)| Some(Peer::new(NodeId::new(id)?, place.to_string()));
     let membership = Membership::of_voters(peers.iter().filter_map(peer))?;
     let seed = RandomState::new().hash_one(id);
     let (bootstrap, contacts) = if join { (None, Some(membership)) } else { (Some(membership), None) };

@@ -6,9 +6,13 @@
 //!
 //! A member with a name has no way until its address is known, and another one when that changes.
 
-use super::frame::{self, Sender};
+use super::entrance::Entrance;
+use super::frame;
 use super::names::{Lookup, Names};
+use crate::door::Header;
+use crate::founding::Greeting;
 use crate::{Membership, Message, NodeId, Place};
+use bytes::Bytes;
 use greenwave_rpc::{
     Channel, ChannelConfig, ChannelStream, Code, Context, Delivery, Dispatcher, MethodId, Mode, Reason, SendOrder,
     Status,
@@ -19,6 +23,12 @@ use std::time::Duration;
 
 /// The method that takes messages.
 pub(super) const MESSAGES: &str = "greenwave.Replica/Messages";
+
+/// The method that takes greetings, and answers with one.
+pub(super) const HELLO: &str = "greenwave.Replica/Hello";
+
+/// What a greeting under way is called, in the place of the bytes of messages.
+const GREETING: u64 = u64::MAX;
 
 /// A frame that has reached this many bytes goes, and the next one begins.
 const FRAME: usize = 1 << 20;
@@ -31,7 +41,7 @@ const BYTES_UNDER_WAY: usize = 64 << 20;
 
 /// The ways to the other replicas.
 pub(super) struct Links {
-    sender: Sender,
+    me: NodeId,
     /// Of the connections for messages, and of those for snapshots.
     config: ChannelConfig,
     for_snapshots: ChannelConfig,
@@ -39,11 +49,15 @@ pub(super) struct Links {
     patience: Duration,
     names: Names,
     links: BTreeMap<NodeId, Link>,
+    /// What was answered to greetings.
+    greetings: Vec<Greeting>,
 }
 
 struct Link {
     address: String,
     place: Place,
+    /// What goes before messages; `None` while this replica belongs to no group.
+    header: Option<Header>,
     /// `None` while it isn't known where its host is.
     way: Option<Way>,
     frame: Vec<u8>,
@@ -58,15 +72,12 @@ struct Way {
     bytes_under_way: usize,
     /// Whether the member has answered since it was connected to.
     answered: bool,
+    /// Whether a greeting is under way.
+    greets: bool,
 }
 
 impl Links {
-    pub(super) fn new(
-        sender: Sender,
-        config: ChannelConfig,
-        lookup: Lookup,
-        patience: Duration,
-    ) -> Result<Self, Status> {
+    pub(super) fn new(me: NodeId, config: ChannelConfig, lookup: Lookup, patience: Duration) -> Result<Self, Status> {
         let for_snapshots = config;
         let config = for_snapshots
             .clone()
@@ -74,21 +85,30 @@ impl Links {
             .dispatcher(Dispatcher::new(&for_snapshots)?)
             .send_order(SendOrder::InOrder);
         config.validate().map_err(|error| Status::new(Code::InvalidArgument, error.to_string()))?;
-        Ok(Self { sender, config, for_snapshots, patience, names: Names::new(lookup), links: BTreeMap::new() })
+        let (names, links, greetings) = (Names::new(lookup), BTreeMap::new(), Vec::new());
+        Ok(Self { me, config, for_snapshots, patience, names, links, greetings })
     }
 
     /// Has links to these nodes and no others.
-    pub(super) fn set(&mut self, membership: &Membership) {
-        let me = self.sender.node;
+    pub(super) fn set(&mut self, membership: &Membership, entrance: &Entrance) {
+        let me = self.me;
         self.links.retain(|node, link| membership.address(*node) == Some(link.address.as_str()));
         for node in membership.nodes().filter(|node| *node != me) {
             let Some(address) = membership.address(node).filter(|_| !self.links.contains_key(&node)) else { continue };
             match address.parse() {
                 Ok(place) => {
                     let (address, way, frame) = (address.to_owned(), None, Vec::new());
-                    self.links.insert(node, Link { address, place, way, frame, lost: false });
+                    self.links.insert(node, Link { address, place, header: None, way, frame, lost: false });
                 }
                 Err(error) => unreachable(node, address, &error),
+            }
+        }
+        for (node, link) in &mut self.links {
+            let header = entrance.header(*node);
+            if link.header != header {
+                // What was begun says what was before.
+                link.frame.clear();
+                link.header = header;
             }
         }
         let wanted = |name: &str, port| {
@@ -122,15 +142,16 @@ impl Links {
 
     /// A message, which goes with the next [`flush`](Self::flush).
     pub(super) fn send(&mut self, to: NodeId, message: &Message) {
-        let (sender, patience) = (self.sender, self.patience);
+        let patience = self.patience;
         let Some(link) = self.links.get_mut(&to) else { return };
+        let Some(header) = &link.header else { return };
         let takes = |way: &Way| way.stream.in_flight() < UNDER_WAY && way.bytes_under_way < BYTES_UNDER_WAY;
         if !link.way.as_ref().is_some_and(takes) {
             link.lost = true;
             return;
         }
         if link.frame.is_empty() {
-            frame::begin(sender, &mut link.frame);
+            frame::begin(header, &mut link.frame);
         }
         frame::push(message, &mut link.frame);
         if link.frame.len() >= FRAME {
@@ -148,6 +169,21 @@ impl Links {
         }
     }
 
+    /// Greets all others that no greeting is under way to.
+    pub(super) fn greet(&mut self, greeting: &[u8]) {
+        let context = Context::with_deadline(self.patience);
+        for way in self.links.values_mut().filter_map(|link| link.way.as_mut()).filter(|way| !way.greets) {
+            way.greets = true;
+            way.stream.submit(&context, MethodId::of(HELLO), greeting, GREETING);
+            way.stream.flush();
+        }
+    }
+
+    /// What was answered to greetings since this was last asked, as far as [`lost`](Self::lost) has taken note of it.
+    pub(super) fn greetings(&mut self) -> Vec<Greeting> {
+        std::mem::take(&mut self.greetings)
+    }
+
     /// Takes note of what has arrived; the peers to whom messages were lost.
     pub(super) fn lost(&mut self) -> Vec<NodeId> {
         if self.names.have_changed() {
@@ -156,7 +192,7 @@ impl Links {
         let mut lost = Vec::new();
         for (node, link) in &mut self.links {
             if let Some(way) = &mut link.way {
-                let (some_lost, is_elsewhere) = way.take_note();
+                let (some_lost, is_elsewhere) = way.take_note(&mut self.greetings);
                 link.lost |= some_lost;
                 if let (true, Place::Host { name, port }) = (is_elsewhere, &link.place) {
                     self.names.unreachable(name, *port);
@@ -169,9 +205,10 @@ impl Links {
         lost
     }
 
-    /// The way for snapshots to a peer.
-    pub(super) fn for_snapshots(&self, to: NodeId) -> Option<Channel> {
-        self.links.get(&to)?.way.as_ref().map(|way| way.snapshots.clone())
+    /// The way for snapshots to a peer, and what goes before each piece.
+    pub(super) fn for_snapshots(&self, to: NodeId) -> Option<(Channel, Header)> {
+        let link = self.links.get(&to)?;
+        Some((link.way.as_ref()?.snapshots.clone(), link.header?))
     }
 }
 
@@ -196,19 +233,31 @@ impl Way {
         };
         let stream = channel(config)?.stream().map_err(|status| status.to_string())?;
         let snapshots = channel(for_snapshots)?;
-        Ok(Self { address, stream, snapshots, bytes_under_way: 0, answered: false })
+        Ok(Self { address, stream, snapshots, bytes_under_way: 0, answered: false, greets: false })
     }
 
     /// Takes note of what has arrived: whether something was lost, and whether the member may be somewhere else.
-    fn take_note(&mut self) -> (bool, bool) {
+    fn take_note(&mut self, greetings: &mut Vec<Greeting>) -> (bool, bool) {
         let (mut lost, mut is_elsewhere) = (false, false);
         while let Some(completion) = self.stream.poll() {
-            self.bytes_under_way = self.bytes_under_way.saturating_sub(completion.tag as usize);
-            let Err(failure) = &completion.result else {
-                self.answered = true;
-                continue;
+            let greeted = completion.tag == GREETING;
+            if greeted {
+                self.greets = false;
+            } else {
+                self.bytes_under_way = self.bytes_under_way.saturating_sub(completion.tag as usize);
+            }
+            let failure = match &completion.result {
+                Ok(reply) => {
+                    self.answered = true;
+                    if greeted {
+                        // What can't be read says nothing.
+                        greetings.extend(Greeting::decode(Bytes::copy_from_slice(&reply.body)).ok());
+                    }
+                    continue;
+                }
+                Err(failure) => failure,
             };
-            lost = true;
+            lost |= !greeted;
             match failure.reason {
                 // It may be back at once.
                 Reason::ConnectionLost => self.answered = false,

@@ -5,12 +5,13 @@
 //! holds more than one.
 
 use super::Event;
-use super::frame::{self, Piece, Sender};
+use super::frame::{self, Piece};
 use super::inbox::{Inbox, now};
 use super::stored::meta_to_log;
 use crate::applier::SnapshotView;
+use crate::door::Header;
 use crate::log::{RealDisk, SnapshotError, SnapshotWriter, Snapshots};
-use crate::{Message, NodeId};
+use crate::{GroupId, Message, NodeId};
 use bytes::Bytes;
 use greenwave_policy::Time;
 use greenwave_rpc::{Channel, Code, Context, MethodId, Promise, Status};
@@ -32,7 +33,7 @@ const SILENCE: Duration = Duration::from_secs(30);
 /// What the thread is asked to do.
 pub(super) enum SnapshotJob {
     Take(SnapshotView),
-    Piece { from: NodeId, piece: Piece, done: Promise<Result<(), Status>> },
+    Piece { from: NodeId, group: GroupId, piece: Piece, done: Promise<Result<(), Status>> },
 }
 
 /// A snapshot that is coming in.
@@ -59,8 +60,8 @@ pub(super) fn run(snapshots: &Snapshots<RealDisk>, jobs: &Inbox<SnapshotJob>, ev
                     let event = if incoming.is_some() { Event::SnapshotFailed } else { take(snapshots, view) };
                     let _ = events.push(event);
                 }
-                SnapshotJob::Piece { from, piece, done } => {
-                    let outcome = receive(snapshots, &mut incoming, from, piece, events);
+                SnapshotJob::Piece { from, group, piece, done } => {
+                    let outcome = receive(snapshots, &mut incoming, (from, group), piece, events);
                     if outcome.is_err() {
                         incoming = None;
                     }
@@ -75,12 +76,12 @@ pub(super) fn run(snapshots: &Snapshots<RealDisk>, jobs: &Inbox<SnapshotJob>, ev
 pub(super) fn send(
     snapshots: &Snapshots<RealDisk>,
     channel: &Channel,
-    sender: Sender,
-    peer: NodeId,
+    header: &Header,
     message: &Message,
     events: &Inbox<Event>,
 ) {
-    let sent = send_all(snapshots, channel, sender, message);
+    let peer = header.to;
+    let sent = send_all(snapshots, channel, header, message);
     if let Err(why) = &sent {
         tracing::warn!(%peer, why, "a snapshot couldn't be sent; it is tried again");
     }
@@ -90,7 +91,7 @@ pub(super) fn send(
 fn send_all(
     snapshots: &Snapshots<RealDisk>,
     channel: &Channel,
-    sender: Sender,
+    header: &Header,
     message: &Message,
 ) -> Result<(), String> {
     let meta = message.snapshot.as_ref().ok_or("a message without a snapshot")?;
@@ -103,7 +104,7 @@ fn send_all(
         let length = bytes.len() as u64;
         let piece = Piece { offset, last, message: message.clone(), bytes: Bytes::from(bytes) };
         let mut frame = Vec::with_capacity(PIECE + 1024);
-        frame::write_piece(sender, &piece, &mut frame);
+        frame::write_piece(header, &piece, &mut frame);
         let context = Context::with_deadline(PIECE_TIME);
         channel.call(&context, MethodId::of(SNAPSHOT), &frame).map_err(|status| status.to_string())?;
         offset += length;
@@ -131,7 +132,7 @@ fn take(snapshots: &Snapshots<RealDisk>, mut view: SnapshotView) -> Event {
 fn receive(
     snapshots: &Snapshots<RealDisk>,
     incoming: &mut Option<Incoming>,
-    from: NodeId,
+    (from, group): (NodeId, GroupId),
     piece: Piece,
     events: &Inbox<Event>,
 ) -> Result<(), Status> {
@@ -157,7 +158,7 @@ fn receive(
         && let Some(whole) = incoming.take()
     {
         whole.writer.finish().map_err(failed)?;
-        let _ = events.push(Event::Messages { from, messages: vec![piece.message] });
+        let _ = events.push(Event::Messages { from, group, messages: vec![piece.message] });
     }
     Ok(())
 }
