@@ -14,9 +14,7 @@ use greenwave_replica::batch::COMMAND_OVERHEAD;
 use greenwave_replica::core::{Apply, BOOTSTRAP, Core, CoreConfig, Input};
 use greenwave_replica::door::Door;
 use greenwave_replica::founding::Founding;
-use greenwave_replica::{
-    Applier, Identity, MembershipError, NodeId, SessionLimits, SnapshotMeta, StateMachine, Term,
-};
+use greenwave_replica::{Applier, Identity, MembershipError, NodeId, SessionLimits, SnapshotMeta, StateMachine, Term};
 use std::collections::VecDeque;
 use std::time::Duration;
 

@@ -33,7 +33,7 @@ pub(super) fn add(group: &mut Group, replica: &str, learner: bool) -> Result<(),
     match known {
         Some(true) if learner => {
             let problem = Problem::wrong_use(format!("replica {number} votes already"));
-            return Err(problem.remedy("remove it, and add it again under another number"));
+            return Err(problem.remedy("remove it, empty its directory, and add it again"));
         }
         Some(true) => {}
         _ if learner => {}
@@ -65,7 +65,7 @@ pub(super) fn remove(group: &mut Group, number: u64) -> Result<(), Problem> {
     }
     let now = change(group, Change::Remove(number), |now| member(now, number).is_none())?;
     show!("replica {number} has left; the group: {}", listed(&now));
-    tell!("stop its process, and use neither its number nor its directory again");
+    tell!("stop its process; before it is added again, under this number or another one, empty its directory");
     Ok(())
 }
 
@@ -135,7 +135,7 @@ fn check_joining(now: &InspectReply, joining: &Joining) -> Result<Option<bool>, 
         Some(member) if member.address == *address => Ok(Some(member.votes)),
         Some(member) => {
             let what = format!("replica {replica} belongs to the group already, at {}", member.address);
-            Err(Problem::wrong_use(what).remedy("give the new one a number that none has had"))
+            Err(Problem::wrong_use(what).remedy("remove that one first, or give the new one another number"))
         }
     }
 }

@@ -93,9 +93,13 @@ impl Group {
     }
 
     pub(crate) fn call(&self, words: &[&str]) -> Finished {
+        self.call_within(words, "60s")
+    }
+
+    pub(crate) fn call_within(&self, words: &[&str], deadline: &str) -> Finished {
         let to = (0..3).map(|at| self.address(at)).collect::<Vec<_>>().join(",");
         let more: Vec<&str> = self.options[1].iter().map(String::as_str).collect();
-        run(&[&["call", "kv"], words, &["--to", &to, "--deadline=60s"], &more].concat())
+        run(&[&["call", "kv"], words, &["--to", &to, "--deadline", deadline], &more].concat())
     }
 
     pub(crate) fn done(&self, words: &[&str]) -> String {
