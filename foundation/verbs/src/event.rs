@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 
+use crate::tls::CertificateNames;
 use crate::{Address, DetachedEndpoint, TlsFault, VerbsError};
 
 /// A connection of one queue.
@@ -71,6 +72,14 @@ pub enum Event<'a> {
     Connected {
         /// The connection.
         endpoint: EndpointId,
+    },
+    /// The client of a connection that came in over TLS has proved by a certificate who it is. That comes before whatever it
+    /// sent; who shows no certificate is not told of.
+    Authenticated {
+        /// The connection.
+        endpoint: EndpointId,
+        /// The names in the certificate.
+        names: CertificateNames,
     },
     /// A chunk arrived. Its bytes lie in the receive buffer, which is posted again when the sink returns.
     Received {

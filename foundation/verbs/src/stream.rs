@@ -9,7 +9,7 @@ use rustix::net::{SendAncillaryBuffer, SendFlags, Shutdown, send, sendmsg, shutd
 
 use crate::framing::{Framer, PREFIX, WrongLength};
 use crate::outbox::{Outbox, Scattered, Shared, Spare, Takeoff};
-use crate::tls::{Heard, Session};
+use crate::tls::{Heard, Opened, Session};
 use crate::{Address, CloseReason, EndpointId, Event, QueueStats, Run, TlsFault, VerbsError};
 
 /// A connection over a stream socket.
@@ -185,28 +185,26 @@ impl Stream {
         if !open && (self.phase != Phase::Flushing || !handshaking || self.fault.is_some()) {
             return Ok(());
         }
-        // The side that connected is told when it has; that comes before the first chunk.
-        let mut to_tell = open && handshaking && session.is_client();
+        // The side that connected is told when it has, the other who the client is; that comes before the first chunk.
+        let is_client = session.is_client();
         let mut delivered = Ok(());
-        let heard = session.receive(bytes, &mut |plain| {
+        let heard = session.receive(bytes, &mut |opened| {
             if !open || delivered.is_err() {
                 return;
             }
-            if std::mem::take(&mut to_tell) {
-                sink(Event::Connected { endpoint: id });
+            match opened {
+                Opened::Up(_) if is_client => sink(Event::Connected { endpoint: id }),
+                Opened::Up(Some(names)) => sink(Event::Authenticated { endpoint: id, names }),
+                Opened::Up(None) => {}
+                Opened::Plain(plain) => delivered = self.deliver(id, plain, limit, stats, sink),
             }
-            delivered = self.deliver(id, plain, limit, stats, sink);
         });
         delivered?;
         let done = handshaking && !session.is_handshaking();
         self.urgent |= session.has_output() || done;
         match heard {
-            Ok(heard) => {
-                if done && to_tell {
-                    sink(Event::Connected { endpoint: id });
-                }
-                if heard == Heard::Open { Ok(()) } else { Err(self.reason_at_goodbye(done || !handshaking, stats)) }
-            }
+            Ok(Heard::Open) => Ok(()),
+            Ok(Heard::End) => Err(self.reason_at_goodbye(done || !handshaking, stats)),
             Err(fault) => {
                 stats.tls_faults += 1;
                 if !session.has_output() {

@@ -14,7 +14,7 @@ pub use greenwave_rpc::{
     CallQueue, Channel, ChannelConfig, ChannelStream, Check, Code, Completion, ConfigError, Conflict, ConnectionId,
     Context, Delivery, Dispatcher, Encoding, Ended, Failure, GrpcClientSettings, GrpcSettings, Handler, Incoming,
     Instance, KeepingHandler, Limits, Load, Marking, MetaError, Metadata, Method, MethodId, Mode, Next, Origin,
-    Outgoing, OutlierConfig, ParallelUnit, ParseTargetError, Partial, Promise, Pushback, Reason, Receipt, Reply,
+    Outgoing, OutlierConfig, ParallelUnit, ParseTargetError, Partial, Peer, Promise, Pushback, Reason, Receipt, Reply,
     RetryConfig, Router, SendOrder, Sending, Server, ServerConfig, ServerHandle, Snapshot, StageName, StageReceipt,
     StartError, Status, StreamHandler, Target, Typed, Wait, WebSettings, block_on, promise,
 };

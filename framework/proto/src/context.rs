@@ -2,6 +2,7 @@
 
 use crate::compression::Encoding;
 use crate::gate::{Gate, Ruling};
+use crate::peer::Peer;
 use crate::status::Check;
 use crate::wire::{Meta, MetaError, push_meta};
 use greenwave_policy::{Budget, Deadline, Time};
@@ -30,6 +31,8 @@ pub struct Parts {
     method: &'static str,
     metadata: Metadata,
     said: Said,
+    /// Who made the request, if it came in.
+    peer: Option<Arc<Peer>>,
 }
 
 /// What whoever serves a request says beside its answer.
@@ -74,6 +77,11 @@ impl Metadata {
         Self { all, passed_on }
     }
 
+    /// What was said, in that order.
+    pub fn entries(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        entries(self.all.as_deref())
+    }
+
     fn with(&self, name: &str, value: &[u8]) -> Result<Self, MetaError> {
         let add = |entries: &Option<Arc<[u8]>>| {
             let mut entries = entries.as_deref().unwrap_or_default().to_vec();
@@ -82,6 +90,18 @@ impl Metadata {
         };
         Ok(Self { all: add(&self.all)?, passed_on: add(&self.passed_on)? })
     }
+}
+
+fn entries(all: Option<&[u8]>) -> impl Iterator<Item = (&str, &[u8])> {
+    Meta::parse(all.unwrap_or_default()).into_iter().flatten()
+}
+
+/// The method by the name that it was called by: `method` itself, or, where that stands for all methods of a service, the one
+/// that the [entries](Metadata) name, if they name one of that service.
+pub fn called<'a>(method: &'a str, mut entries: impl Iterator<Item = (&'a str, &'a [u8])>) -> &'a str {
+    let Some(service) = method.strip_suffix('*') else { return method };
+    let said = entries.find(|(name, _)| *name == CALLED).and_then(|(_, value)| std::str::from_utf8(value).ok());
+    said.filter(|said| said.starts_with(service)).unwrap_or(method)
 }
 
 /// The entries of these names, if there are any.
@@ -105,7 +125,24 @@ impl Parts {
     pub fn received(gate: Gate, birth: Time, parallel_unit: bool, method: &'static str, metadata: Metadata) -> Self {
         let cancelled = AtomicBool::new(false);
         let said = Said::default();
-        Self { gate, birth, parallel_unit, cancelled, compressed: None, parent: None, method, metadata, said }
+        Self {
+            gate,
+            birth,
+            parallel_unit,
+            cancelled,
+            compressed: None,
+            parent: None,
+            method,
+            metadata,
+            said,
+            peer: None,
+        }
+    }
+
+    /// The same of a request that was made by this peer.
+    #[must_use]
+    pub fn of(self, peer: Option<&Arc<Peer>>) -> Self {
+        Self { peer: peer.cloned(), ..self }
     }
 }
 
@@ -121,12 +158,28 @@ impl Context {
         Parts::born(now, budget, enforced).into()
     }
 
-    /// Becomes another request's, in the memory of this one's if nobody else has a clone of it.
+    /// Becomes another request's, which this peer has made, in the memory of this one's if nobody else has a clone of it. Of two
+    /// requests of one peer the second costs no count of references.
     #[inline]
-    pub fn renew(&mut self, request: Parts) {
-        match Arc::get_mut(&mut self.0) {
-            Some(parts) => *parts = request,
-            None => *self = request.into(),
+    pub fn renew(&mut self, request: Parts, peer: Option<&Arc<Peer>>) {
+        let Some(parts) = Arc::get_mut(&mut self.0) else {
+            *self = request.of(peer).into();
+            return;
+        };
+        let last = parts.peer.take();
+        *parts = request;
+        parts.peer = match (last, peer) {
+            (Some(last), Some(peer)) if Arc::ptr_eq(&last, peer) => Some(last),
+            (_, peer) => peer.cloned(),
+        };
+    }
+
+    /// Who made the request that is served; nobody known, if it was made here.
+    pub fn peer(&self) -> &Peer {
+        static UNKNOWN: Peer = Peer::UNKNOWN;
+        match &self.0.parent {
+            Some(parent) => parent.peer(),
+            None => self.0.peer.as_deref().unwrap_or(&UNKNOWN),
         }
     }
 
@@ -147,7 +200,7 @@ impl Context {
 
     /// What was said of the request, in that order.
     pub fn metadata(&self) -> impl Iterator<Item = (&str, &[u8])> {
-        Meta::parse(self.0.metadata.all.as_deref().unwrap_or_default()).into_iter().flatten()
+        self.0.metadata.entries()
     }
 
     /// What calls made with it carry, as it is on the wire.
@@ -177,6 +230,8 @@ impl Context {
             method: self.0.method,
             metadata,
             said: Said::default(),
+            // The parent says it.
+            peer: None,
         }
     }
 

@@ -9,8 +9,8 @@
 
 #![forbid(unsafe_code)]
 
-// Each of these modules uses only those before it: names, status, compression, coding, gate, wire, receipt, outcome, context, limits,
-// sending, transport, connection.
+// Each of these modules uses only those before it: names, status, compression, coding, gate, wire, receipt, outcome, peer, context,
+// limits, sending, transport, connection.
 
 mod coding;
 pub mod compression;
@@ -25,6 +25,7 @@ pub mod limits;
 mod memory;
 mod names;
 pub mod outcome;
+pub mod peer;
 pub mod receipt;
 pub mod sending;
 pub mod status;
@@ -38,6 +39,7 @@ pub use gate::{Gate, Ruling};
 pub use limits::{ConfigError, Limits};
 pub use names::{Method, MethodNames};
 pub use outcome::{AnswerMetadata, Body, Failure, Outcome, Reply, Typed};
+pub use peer::Peer;
 pub use receipt::{Receipt, StageReceipt};
 pub use sending::{Marking, SendOrder, Sending};
 pub use status::{Check, Code, Origin, Reason, Status};

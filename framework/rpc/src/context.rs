@@ -8,11 +8,12 @@ use crate::clock::monotonic;
 use greenwave_policy::{Budget, Deadline, Time};
 use greenwave_proto::compression::Encoding;
 use greenwave_proto::connection::Terms;
-use greenwave_proto::context::{Aside, CALLED, Parts};
+use greenwave_proto::context::{Aside, Parts, called};
 use greenwave_proto::status::{Check, Status};
 use greenwave_proto::wire::MetaError;
-use greenwave_proto::{Gate, Ruling};
+use greenwave_proto::{Gate, Peer, Ruling};
 use greenwave_quanta::critical;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A request's deadline, age and cancellation. Cheap to clone; clones are the same request.
@@ -59,9 +60,17 @@ impl Context {
         Parts::born(now, budget, enforced).into()
     }
 
-    /// Becomes another request's, in the memory of this one's if nobody else has a clone of it.
-    pub(crate) fn renew(&mut self, request: Parts) {
-        self.0.renew(request);
+    /// Becomes another request's, which this peer has made, in the memory of this one's if nobody else has a clone of it.
+    #[inline]
+    pub(crate) fn renew(&mut self, request: Parts, peer: Option<&Arc<Peer>>) {
+        self.0.renew(request, peer);
+    }
+
+    /// Who makes the call that is served: what its connection says, shared by all calls of it, and, where a call's credentials
+    /// were checked, whose they are. Contexts that are made of this one say the same; one that was made here, or
+    /// [detached](Self::detach), knows of nobody.
+    pub fn peer(&self) -> &Peer {
+        self.0.peer()
     }
 
     /// The same request with at most `limit` left from now on. Cancelling it does not cancel this one.
@@ -140,7 +149,7 @@ impl Context {
         Self(self.0.with_compressed(encoding))
     }
 
-    pub(crate) fn take_leading(&self) -> Option<std::sync::Arc<[u8]>> {
+    pub(crate) fn take_leading(&self) -> Option<Arc<[u8]>> {
         critical(|| self.0.take_leading())
     }
 
@@ -202,11 +211,7 @@ impl Context {
     /// The method by the name that it was called by: as [`method`](Self::method), but where that stands for all methods of a
     /// service ([`Router::hosted`](crate::Router::hosted)), the one that is meant, or itself if nobody said so.
     pub fn called(&self) -> &str {
-        let method = self.method();
-        let Some(service) = method.strip_suffix('*') else { return method };
-        let said =
-            self.metadata().find(|(name, _)| *name == CALLED).and_then(|(_, value)| std::str::from_utf8(value).ok());
-        said.filter(|said| said.starts_with(service)).unwrap_or(method)
+        called(self.method(), self.metadata())
     }
 
     /// Whether somebody said that the answer is no longer wanted, here or further up.
@@ -243,7 +248,7 @@ impl Context {
 mod tests {
     use super::*;
     use greenwave_proto::Code;
-    use greenwave_proto::context::Metadata;
+    use greenwave_proto::context::{CALLED, Metadata};
 
     const HOUR: Duration = Duration::from_secs(3600);
 

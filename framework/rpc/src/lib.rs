@@ -148,10 +148,10 @@
 //! one answer that ends it with its receipt. It takes no permit, as waiting for its peer says nothing of the stages behind.
 //!
 //! # What is not here
-//! No authentication but certificates: with TLS ([`ServerConfig::tls`], [`ChannelConfig::tls`]; the feature `tls`)
-//! connections are encrypted, clients know which server they have, and servers can ask for certificates of an
-//! authority, but handlers aren't told whose. Without, connections are trusted, as within a data center or behind a
-//! proxy. A channel to one address makes no call again; one to several does ([`Channel::to`]).
+//! Without TLS ([`ServerConfig::tls`], [`ChannelConfig::tls`]; the feature `tls`) connections are trusted, as within a data
+//! center or behind a proxy. With it they are encrypted, clients know which server they have, servers can ask for certificates
+//! of an authority, and handlers and interceptors are told whose ([`Context::peer`]). A channel to one address makes no call
+//! again; one to several does ([`Channel::to`]).
 
 #![forbid(unsafe_code)]
 
@@ -196,8 +196,8 @@ pub use greenwave_proto::compression::Encoding;
 pub use greenwave_proto::context::CALLED;
 pub use greenwave_proto::wire::MetaError;
 pub use greenwave_proto::{
-    AnswerMetadata, Body, Check, Code, Failure, Marking, Method, MethodId, Origin, Reason, Receipt, Reply, SendOrder,
-    Sending, StageName, StageReceipt, Status, Typed,
+    AnswerMetadata, Body, Check, Code, Failure, Marking, Method, MethodId, Origin, Peer, Reason, Receipt, Reply,
+    SendOrder, Sending, StageName, StageReceipt, Status, Typed,
 };
 use greenwave_proto::{receipt, status, wire};
 pub use greenwave_web::WebSettings;

@@ -31,6 +31,7 @@ use dialer::Dialer;
 use endpoint::Endpoint;
 use ends::{End, Ends, Peer};
 use greenwave_policy::{Deadline, Time};
+use greenwave_proto::Peer as Identity;
 use greenwave_proto::connection::{Answer, Arrival, Finished, Link, StreamEvent, StreamMessage, Volume};
 use greenwave_proto::outcome::Outcome;
 use greenwave_verbs::{
@@ -180,9 +181,10 @@ impl Net {
 
     /// Takes over a connection that another thread accepted.
     pub(crate) fn adopt(&mut self, endpoint: DetachedEndpoint, now: Time) {
+        let from = endpoint.peer().clone();
         match self.queue.adopt(endpoint) {
             Ok(endpoint) => {
-                if !self.ends.welcome(now, endpoint) {
+                if !self.ends.welcome(now, endpoint, &from) {
                     self.queue.close(endpoint, Close::Abort);
                 }
             }
@@ -212,6 +214,12 @@ impl Net {
             }
             self.ends.remove(key.index);
         }
+    }
+
+    /// Who makes calls over a connection that came in.
+    #[inline]
+    pub(crate) fn identity(&self, key: PeerKey) -> Option<&Arc<Identity>> {
+        self.ends.peers.get(key.index).filter(|peer| peer.serial == key.serial)?.identity.as_ref()
     }
 
     /// Notes which task serves a call, to be said when it is cancelled.

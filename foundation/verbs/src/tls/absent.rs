@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 
-use super::{Heard, Identity, Pem, TlsError, TlsFault};
+use super::{Heard, Identity, Opened, Pem, TlsError, TlsFault};
 use crate::{Address, VerbsError};
 
 /// How a listener secures its connections. Can't be made without the cargo feature `tls`.
@@ -76,7 +76,7 @@ impl Session {
         match self.0 {}
     }
 
-    pub(crate) fn receive(&mut self, _: &mut [u8], _: &mut dyn FnMut(&[u8])) -> Result<Heard, TlsFault> {
+    pub(crate) fn receive(&mut self, _: &mut [u8], _: &mut dyn FnMut(Opened<'_>)) -> Result<Heard, TlsFault> {
         match self.0 {}
     }
 

@@ -7,6 +7,7 @@ use rustls::client::{UnbufferedClientConnection, WebPkiServerVerifier};
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::{Error as PemError, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{UnbufferedServerConnection, WebPkiClientVerifier};
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
@@ -21,7 +22,11 @@ const HTTP2: &[u8] = b"h2";
 
 /// How a listener secures its connections. Cheap to clone.
 #[derive(Clone)]
-pub struct TlsServer(Arc<ServerConfig>);
+pub struct TlsServer {
+    config: Arc<ServerConfig>,
+    /// How the certificates of clients are checked, if they have to have some.
+    clients: Option<Arc<dyn ClientCertVerifier>>,
+}
 
 /// How connections to servers are secured. Cheap to clone; connections made with clones resume each other's sessions.
 #[derive(Clone)]
@@ -46,31 +51,36 @@ impl TlsServer {
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
             .map_err(|error| unusable(identity.certificate, &error))?;
-        let builder = match clients {
-            None => builder.with_no_client_auth(),
+        let clients = match clients {
+            None => None,
             Some(pem) => {
                 let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(read_authorities(pem)?), provider);
-                builder.with_client_cert_verifier(verifier.build().map_err(|error| unusable(pem, &error))?)
+                Some(verifier.build().map_err(|error| unusable(pem, &error))?)
             }
+        };
+        let builder = match &clients {
+            None => builder.with_no_client_auth(),
+            Some(verifier) => builder.with_client_cert_verifier(Arc::clone(verifier)),
         };
         let mut config = builder.with_single_cert(chain, key).map_err(|error| wrong_key(identity, &error))?;
         config.alpn_protocols = vec![PROTOCOL.to_vec()];
-        Ok(Self(Arc::new(config)))
+        Ok(Self { config: Arc::new(config), clients })
     }
 
     /// The same, for clients that want to speak this protocol within too, by its name for ALPN (RFC 7301): `h2`. It is preferred
     /// to those that are offered after it.
     #[must_use]
     pub fn offering(&self, protocol: &[u8]) -> Self {
-        let mut config = ServerConfig::clone(&self.0);
+        let mut config = ServerConfig::clone(&self.config);
         config.alpn_protocols.push(protocol.to_vec());
-        Self(Arc::new(config))
+        Self { config: Arc::new(config), clients: self.clients.clone() }
     }
 
     /// A session with a client that is connected.
     pub(crate) fn accept(&self) -> Result<Box<Session>, VerbsError> {
-        let connection = UnbufferedServerConnection::new(Arc::clone(&self.0));
-        connection.map(Session::server).map_err(|error| failed("beginning a TLS session", &error))
+        let connection = UnbufferedServerConnection::new(Arc::clone(&self.config));
+        let session = connection.map(|connection| Session::server(connection, self.clients.clone()));
+        session.map_err(|error| failed("beginning a TLS session", &error))
     }
 }
 

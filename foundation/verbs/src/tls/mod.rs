@@ -15,6 +15,7 @@ mod absent;
 mod config;
 mod error;
 mod fault;
+mod names;
 #[cfg(feature = "tls")]
 mod session;
 
@@ -29,6 +30,7 @@ pub use absent::{TlsClient, TlsServer};
 pub use config::{TlsClient, TlsServer};
 pub use error::TlsError;
 pub use fault::TlsFault;
+pub use names::CertificateNames;
 #[cfg(feature = "tls")]
 pub(crate) use session::Session;
 
@@ -64,6 +66,15 @@ impl fmt::Debug for Pem<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Pem({self})")
     }
+}
+
+/// What a session found in what it was given.
+#[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "no session, no handshake"))]
+pub(crate) enum Opened<'a> {
+    /// The handshake is done; at a server, with the names in the client's certificate, if it has shown one.
+    Up(Option<CertificateNames>),
+    /// Bytes as they were before they were sealed.
+    Plain(&'a [u8]),
 }
 
 /// What a session made of what it was given.

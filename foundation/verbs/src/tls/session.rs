@@ -2,12 +2,17 @@
 
 use std::fmt;
 
-use rustls::client::UnbufferedClientConnection;
-use rustls::server::UnbufferedServerConnection;
-use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, InsufficientSizeError, UnbufferedStatus};
-use rustls::{AlertDescription, CertificateError, Error};
+use std::sync::Arc;
 
-use super::{Heard, TlsFault};
+use rustls::client::UnbufferedClientConnection;
+use rustls::pki_types::UnixTime;
+use rustls::server::UnbufferedServerConnection;
+use rustls::server::danger::ClientCertVerifier;
+use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, InsufficientSizeError, UnbufferedStatus};
+use rustls::{AlertDescription, CertificateError, Error, HandshakeKind};
+
+use super::names::names_of;
+use super::{Heard, Opened, TlsFault};
 
 /// A session.
 ///
@@ -17,8 +22,12 @@ use super::{Heard, TlsFault};
 /// 2. `output` is to be written before anything that is sealed later.
 pub(crate) struct Session {
     connection: Connection,
+    /// How a client's certificate is checked again whose session is resumed: it may have expired or been revoked since.
+    clients: Option<Arc<dyn ClientCertVerifier>>,
     pending: Vec<u8>,
     output: Vec<u8>,
+    /// The owner was told that the handshake is done.
+    is_up: bool,
     /// Something has arrived that was TLS.
     is_met: bool,
     has_said_goodbye: bool,
@@ -48,8 +57,14 @@ impl Session {
     const RECORD: usize = 16 * 1024;
     const OVERHEAD: usize = 64;
 
-    pub(super) fn server(connection: UnbufferedServerConnection) -> Box<Self> {
-        Self::new(Connection::Server(connection))
+    /// `clients`: how the certificates of clients are checked, if they are.
+    pub(super) fn server(
+        connection: UnbufferedServerConnection,
+        clients: Option<Arc<dyn ClientCertVerifier>>,
+    ) -> Box<Self> {
+        let mut session = Self::new(Connection::Server(connection));
+        session.clients = clients;
+        session
     }
 
     /// The client's first message is put into the output.
@@ -61,7 +76,15 @@ impl Session {
 
     fn new(connection: Connection) -> Box<Self> {
         let (pending, output) = (Vec::new(), Vec::new());
-        Box::new(Self { connection, pending, output, is_met: false, has_said_goodbye: false })
+        Box::new(Self {
+            connection,
+            clients: None,
+            pending,
+            output,
+            is_up: false,
+            is_met: false,
+            has_said_goodbye: false,
+        })
     }
 
     pub(crate) fn is_client(&self) -> bool {
@@ -85,9 +108,13 @@ impl Session {
         self.has_said_goodbye
     }
 
-    /// Takes what was read, and hands on what it says, in pieces of any length. The bytes are used as scratch. After an
-    /// error, there may be an alert in the output that tells the peer.
-    pub(crate) fn receive(&mut self, mut bytes: &mut [u8], deliver: &mut dyn FnMut(&[u8])) -> Result<Heard, TlsFault> {
+    /// Takes what was read, and hands on what it says, in pieces of any length; before the first of them, that the handshake is
+    /// done. The bytes are used as scratch. After an error, there may be an alert in the output that tells the peer.
+    pub(crate) fn receive(
+        &mut self,
+        mut bytes: &mut [u8],
+        deliver: &mut dyn FnMut(Opened<'_>),
+    ) -> Result<Heard, TlsFault> {
         while !self.pending.is_empty() && !bytes.is_empty() {
             // No more than completes the record, so that all others are opened where they lie.
             let missing = missing(&self.pending).unwrap_or(bytes.len()).min(bytes.len());
@@ -150,21 +177,53 @@ impl Session {
     }
 
     /// Has rustls go on until it needs more. How many of the bytes are used up, also after an error.
-    fn open(&mut self, bytes: &mut [u8], deliver: &mut dyn FnMut(&[u8])) -> (usize, Result<Step, Error>) {
+    fn open(&mut self, bytes: &mut [u8], deliver: &mut dyn FnMut(Opened<'_>)) -> (usize, Result<Step, Error>) {
         let mut used = 0;
         loop {
-            let (discard, step) = self.step(&mut bytes[used..], deliver);
+            let (discard, step) = if self.is_up {
+                self.step(&mut bytes[used..], &mut |plain| deliver(Opened::Plain(plain)))
+            } else {
+                // What comes in one step with the end of the handshake waits until the owner knows of that.
+                let mut early = Vec::new();
+                let (discard, step) = self.step(&mut bytes[used..], &mut |plain| early.extend_from_slice(plain));
+                (discard, step.and_then(|step| self.come_up(&early, deliver).map(|()| step)))
+            };
             used = bytes.len().min(used + discard);
             match step {
                 Ok(Step::Again) => {}
                 Ok(step) => return (used, Ok(step)),
                 Err(error) => {
                     // What the peer is to be told, and no more: rustls is not to look at the same bytes again.
-                    while self.has_alert() && self.step(&mut bytes[used..], deliver).1.is_ok() {}
+                    while self.has_alert() && self.step(&mut bytes[used..], &mut |_| {}).1.is_ok() {}
                     return (used, Err(error));
                 }
             }
         }
+    }
+
+    /// Says that the handshake is done, if it is, and who the client is, if it has proved it; then what came with its end.
+    fn come_up(&mut self, early: &[u8], deliver: &mut dyn FnMut(Opened<'_>)) -> Result<(), Error> {
+        if self.is_handshaking() {
+            return Ok(());
+        }
+        self.is_up = true;
+        let names = match &self.connection {
+            Connection::Client(_) => None,
+            Connection::Server(connection) => match (connection.peer_certificates(), &self.clients) {
+                (Some([own, others @ ..]), Some(verifier)) => {
+                    if connection.handshake_kind() == Some(HandshakeKind::Resumed) {
+                        verifier.verify_client_cert(own, others, UnixTime::now())?;
+                    }
+                    Some(names_of(own))
+                }
+                _ => None,
+            },
+        };
+        deliver(Opened::Up(names));
+        if !early.is_empty() {
+            deliver(Opened::Plain(early));
+        }
+        Ok(())
     }
 
     /// Whether rustls has something to say that comes before whatever has arrived.

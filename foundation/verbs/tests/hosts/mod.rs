@@ -9,6 +9,7 @@ pub(crate) mod site;
 use std::time::{Duration, Instant};
 
 use greenwave_policy::Time;
+use greenwave_verbs::tls::CertificateNames;
 use greenwave_verbs::{
     Address, CloseReason, CompletionQueue, DetachedEndpoint, EndpointId, Event, ListenerId, QueueConfig, TlsClient,
     TlsServer, VerbsError, open,
@@ -21,6 +22,7 @@ pub(crate) enum Seen {
     Detached(DetachedEndpoint),
     AcceptFailed(VerbsError),
     Connected(EndpointId),
+    Authenticated(EndpointId, CertificateNames),
     Received(EndpointId, Vec<u8>),
     Plain(EndpointId),
     Writable(EndpointId),
@@ -128,6 +130,7 @@ impl From<Event<'_>> for Seen {
             Event::AcceptedDetached { endpoint, .. } => Self::Detached(endpoint),
             Event::AcceptFailed { error, .. } => Self::AcceptFailed(error),
             Event::Connected { endpoint } => Self::Connected(endpoint),
+            Event::Authenticated { endpoint, names } => Self::Authenticated(endpoint, names),
             Event::Received { endpoint, chunk } => Self::Received(endpoint, chunk.to_vec()),
             Event::Plain { endpoint, .. } => Self::Plain(endpoint),
             Event::Writable { endpoint } => Self::Writable(endpoint),

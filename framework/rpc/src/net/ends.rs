@@ -14,8 +14,10 @@ use super::{CallingEnd, ConnectionConfig, Event, News, PeerKey};
 use crate::counters::Counters;
 use greenwave_grpc::GrpcCaller;
 use greenwave_policy::{Rotation, Time};
+use greenwave_proto::Peer as Identity;
 use greenwave_proto::connection::{Callee, CalleeEvent, Caller, Finished, Link, Violation};
-use greenwave_verbs::{CloseReason, EndpointId, Event as QueueEvent, VerbsError};
+use greenwave_verbs::tls::CertificateNames;
+use greenwave_verbs::{Address, CloseReason, EndpointId, Event as QueueEvent, VerbsError};
 use slab::Slab;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -65,6 +67,8 @@ pub(super) struct Peer {
     pub(super) dirty: bool,
     /// When it is on the agenda.
     noted: Time,
+    /// Who makes calls over it, if it came in.
+    pub(super) identity: Option<Arc<Identity>>,
     pub(super) end: End,
 }
 
@@ -157,7 +161,8 @@ impl Ends {
     /// Adds an end.
     pub(super) fn add(&mut self, end: End) -> PeerKey {
         let serial = SERIALS.fetch_add(1, Ordering::Relaxed);
-        let index = self.peers.insert(Peer { serial, endpoint: None, dirty: false, noted: Time::MAX, end });
+        let (endpoint, dirty, noted, identity) = (None, false, Time::MAX, None);
+        let index = self.peers.insert(Peer { serial, endpoint, dirty, noted, identity, end });
         PeerKey { index, serial }
     }
 
@@ -259,11 +264,12 @@ impl Ends {
         self.next_sweep = self.agenda.next();
     }
 
-    /// Adds the serving end of a connection that came in. Whether there is to be one.
-    pub(super) fn welcome(&mut self, now: Time, endpoint: EndpointId) -> bool {
+    /// Adds the serving end of a connection that came in from there. Whether there is to be one.
+    pub(super) fn welcome(&mut self, now: Time, endpoint: EndpointId, from: &Address) -> bool {
         let Some(config) = self.serving.as_ref().filter(|_| !self.draining) else { return false };
         let callee = Callee::new(config.link(true, now), &config.limits);
         let key = self.add(End::Callee(Box::new(callee)));
+        self.peers[key.index].identity = Some(Arc::new(Identity::at(from.socket())));
         self.counters.connections.add(1);
         self.connect(key.index, endpoint);
         true
@@ -280,8 +286,9 @@ impl Ends {
                     self.mark(index);
                 }
             }
-            QueueEvent::Accepted { endpoint, .. } => {
-                if self.welcome(now, endpoint) {
+            QueueEvent::Authenticated { endpoint, names } => self.authenticated(endpoint, names),
+            QueueEvent::Accepted { endpoint, peer, .. } => {
+                if self.welcome(now, endpoint, &peer) {
                     self.counters.accepted.add(1);
                 } else {
                     self.fates.push(Fate::Abort(endpoint));
@@ -294,6 +301,14 @@ impl Ends {
             QueueEvent::AcceptFailed { error, .. } => self.starve(now, &error),
             QueueEvent::Closed { endpoint, reason } => self.fates.push(Fate::Gone(endpoint, reason)),
             QueueEvent::Woken => {}
+        }
+    }
+
+    /// The client of a connection has proved who it is, before it has made a call.
+    fn authenticated(&mut self, endpoint: EndpointId, CertificateNames { uris, dns }: CertificateNames) {
+        let index = self.index_of(endpoint);
+        if let Some(identity) = index.and_then(|index| self.peers[index].identity.as_mut()) {
+            *identity = Arc::new(identity.with_names(uris, dns));
         }
     }
 

@@ -11,8 +11,8 @@ use crate::status::Status;
 use crate::stream::{Incoming, Outgoing};
 use crate::wire::CallId;
 use greenwave_policy::{Span, Time, Urgency};
-use greenwave_proto::Coding;
 use greenwave_proto::context::Parts;
+use greenwave_proto::{Coding, Peer};
 use greenwave_quanta::Job;
 use greenwave_quanta::scheduler::JobId;
 use std::cell::Cell;
@@ -240,18 +240,24 @@ impl Tasks {
 
     /// Adds the task of a request.
     #[inline(always)]
-    pub(super) fn begin(&mut self, admitted: Admitted, context: Parts, request: Vec<u8>) -> usize {
-        let Some(index) = self.free.pop() else { return self.adopt(admitted, context.into(), request) };
+    pub(super) fn begin(
+        &mut self,
+        admitted: Admitted,
+        context: Parts,
+        peer: Option<&Arc<Peer>>,
+        request: Vec<u8>,
+    ) -> usize {
+        let Some(index) = self.free.pop() else { return self.adopt(admitted, context.of(peer).into(), request) };
         let task = &mut self.slots[index];
         match Rc::get_mut(&mut task.invocation) {
             Some(invocation) => {
-                invocation.context.renew(context);
+                invocation.context.renew(context, peer);
                 invocation.method = admitted.method;
                 invocation.coding = admitted.coding;
                 invocation.request.set(request);
             }
             // A coroutine that could not be unwound yet has it.
-            None => task.invocation = invocation(&self.router, &admitted, context.into(), request),
+            None => task.invocation = invocation(&self.router, &admitted, context.of(peer).into(), request),
         }
         task.renew(admitted);
         index

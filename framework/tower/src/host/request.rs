@@ -99,6 +99,8 @@ pub(super) fn request(context: &Context, body: RequestBody) -> Result<Request<Re
     *request.uri_mut() = path.try_into().map_err(|_| no_path())?;
     *request.method_mut() = http::Method::POST;
     *request.version_mut() = Version::HTTP_2;
+    // A service asks for who calls as it asks for any extension.
+    request.extensions_mut().insert(context.peer().clone());
     let headers = request.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
     headers.insert(TE, HeaderValue::from_static("trailers"));

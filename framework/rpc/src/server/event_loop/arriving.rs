@@ -146,7 +146,7 @@ impl EventLoop {
                 && halves.is_none()
                 && global.takes(inbox.busy_rounds(), self.jobs.ready(), estimate.map(|(here, _)| here))
             {
-                let context = Context::from(context);
+                let context = Context::from(context.of(self.net.identity(peer)));
                 self.given_away.insert((peer, call), context.clone());
                 self.role.counters.given_away.add(1);
                 let reply_guard = reply_guard(inbox);
@@ -155,7 +155,7 @@ impl EventLoop {
             }
             inbox.given();
             let admitted = Admitted { reply_guard: None, peer, call, method, coding, urgency, reported };
-            let task = self.tasks.begin(admitted, context, body);
+            let task = self.tasks.begin(admitted, context, self.net.identity(peer), body);
             if let Some(halves) = halves {
                 self.tasks[task].invocation.give_streams(halves);
             }
@@ -165,7 +165,7 @@ impl EventLoop {
         }
         let worker = &self.role.workers[self.dispatch.choose(&self.loads)];
         worker.given();
-        let context = Context::from(context);
+        let context = Context::from(context.of(self.net.identity(peer)));
         let reply_guard = reply_guard(&self.role.inbox);
         let job = Job { reply_guard, context, request: body, coding, halves, urgency, reported };
         worker.send(Message::Serve(Box::new(job)));
