@@ -38,6 +38,7 @@
 
 mod address;
 mod bound;
+mod changes;
 mod config;
 mod detached;
 mod epoll;
@@ -63,6 +64,7 @@ mod uring;
 mod wake;
 
 pub use address::{Address, FabricAddress, ParseAddressError};
+pub use changes::FileChanges;
 pub use config::{Backend, Choice, QueueConfig};
 pub use detached::DetachedEndpoint;
 pub use error::VerbsError;

@@ -20,6 +20,16 @@ pub use greenwave_rpc::{
 };
 pub use greenwave_verbs::{Address, Backend, Choice, VerbsError};
 
+/// Who may call what. `Router::authorize` and `ServerConfig::authorize` take them.
+pub mod authorize {
+    pub use greenwave_rpc::{
+        AllowList, AllowListError, Authorize, AuthorizeRequest, BearerTokens, CertificateNames, Denied, Grant,
+        NamePatternError,
+    };
+    #[cfg(feature = "jwt")]
+    pub use greenwave_rpc::{Jwt, JwtError, JwtKey};
+}
+
 /// How connections are secured. Without the feature `tls` none of it can be made.
 pub mod tls {
     pub use greenwave_verbs::tls::{Identity, Pem, TlsClient, TlsError, TlsFault, TlsServer};

@@ -38,7 +38,7 @@ impl Peer {
 
     /// The same with whom the credentials of a call are of: for whoever checks them.
     #[must_use]
-    pub fn with_subject(&self, subject: &str) -> Self {
+    pub fn with_subject(&self, subject: impl Into<Arc<str>>) -> Self {
         Self { subject: Some(subject.into()), ..self.clone() }
     }
 

@@ -1,5 +1,6 @@
 //! How servers are set up, and what is refused at start; for channels see `client/config.rs`.
 
+use crate::authorize::Authorize;
 use greenwave_grpc::GrpcSettings;
 use greenwave_policy::{AdmissionConfig, AdmissionConfigError, Order, StealRule};
 use greenwave_proto::Sending;
@@ -8,6 +9,7 @@ use greenwave_quanta::StackSize;
 use greenwave_verbs::{Address, Backend, Choice, QueueConfig, TlsServer, VerbsError};
 use greenwave_web::WebSettings;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 pub use greenwave_proto::{ConfigError, Limits};
@@ -41,6 +43,16 @@ impl Wait {
             Self::Block => Some(Duration::ZERO),
             Self::Adaptive { spin } => Some(spin),
         }
+    }
+}
+
+/// Who decides who may call what.
+#[derive(Clone)]
+pub(crate) struct Authorizer(pub(crate) Arc<dyn Authorize>);
+
+impl fmt::Debug for Authorizer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Authorizer")
     }
 }
 
@@ -136,6 +148,7 @@ pub struct ServerConfig {
     pub(crate) report_only: bool,
     pub(crate) wait: Wait,
     pub(crate) tls: Option<TlsServer>,
+    pub(crate) authorizer: Option<Authorizer>,
     pub(crate) limits: Limits,
     pub(crate) pass_on: Vec<String>,
     pub(crate) sending: Sending,
@@ -163,6 +176,7 @@ impl Default for ServerConfig {
             report_only: false,
             wait: Wait::default(),
             tls: None,
+            authorizer: None,
             limits: Limits::default(),
             pass_on: ["traceparent", "tracestate"].map(str::to_owned).into(),
             sending: Sending::default(),
@@ -290,6 +304,24 @@ impl ServerConfig {
     pub fn tls(mut self, tls: impl Into<Option<TlsServer>>) -> Self {
         self.tls = tls.into();
         self
+    }
+
+    /// Who decides who may call what, in all that the server serves, besides those whom its router has
+    /// ([`Router::authorize`](crate::Router::authorize)): both have to agree. By default nobody is asked.
+    #[must_use]
+    pub fn authorize(mut self, authorizer: impl Authorize + 'static) -> Self {
+        self.authorizer = Some(Authorizer(Arc::new(authorizer)));
+        self
+    }
+
+    /// Where it is to listen, at all of its instances.
+    pub fn addresses(&self) -> impl Iterator<Item = &Address> {
+        self.all_instances().flat_map(|instance| &instance.listen)
+    }
+
+    /// Whether somebody decides who may call what.
+    pub fn is_authorized(&self) -> bool {
+        self.authorizer.is_some()
     }
 
     /// What is accepted from peers.

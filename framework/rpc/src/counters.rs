@@ -120,6 +120,10 @@ counters! {
     /// Calls refused before anybody looked for their method: too large, with metadata that can't be read, or made
     /// after the client had heard that the server goes away.
     refused,
+    /// Calls refused because their caller has not proved who it is.
+    unauthenticated,
+    /// Calls refused because their caller may not make them.
+    permission_denied,
     /// Calls of methods that there are not.
     unknown_method,
     /// Times that heads looked at their completion queues.

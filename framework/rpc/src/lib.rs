@@ -155,9 +155,10 @@
 
 #![forbid(unsafe_code)]
 
-// Each of these modules uses only those before it: clock, counters, waiter, config, net, local, context, wait, promise,
+// Each of these modules uses only those before it: clock, counters, waiter, authorize, config, net, local, context, wait, promise,
 // block_on, transcoding, stream, service, client, fanout, server.
 
+mod authorize;
 mod block_on;
 mod client;
 mod clock;
@@ -177,6 +178,12 @@ mod transcoding;
 mod wait;
 mod waiter;
 
+pub use authorize::{
+    AllowList, AllowListError, Authorize, AuthorizeRequest, BearerTokens, CertificateNames, Denied, Grant,
+    NamePatternError,
+};
+#[cfg(feature = "jwt")]
+pub use authorize::{Jwt, JwtError, JwtKey};
 pub use block_on::block_on;
 pub use client::around::Ended;
 pub use client::call_queue::{CallQueue, Completion, ConnectionId};

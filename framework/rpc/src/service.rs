@@ -1,6 +1,7 @@
 //! What a server can be asked: methods by name, and the handler of each.
 
-use crate::config::ServerConfig;
+use crate::authorize::{Authorize, Rules, UnknownScope};
+use crate::config::{Authorizer, ServerConfig};
 use crate::context::Context;
 use crate::status::{Code, Status};
 use crate::stream::{Incoming, Outgoing};
@@ -39,6 +40,7 @@ pub struct Router {
     /// The longest request in JSON, in bytes.
     json_bytes: Option<usize>,
     conflict: Option<Conflict>,
+    rules: Rules,
 }
 
 /// The hash of what is a hash already. Peers choose what is looked up, and not what is there to collide with.
@@ -65,6 +67,8 @@ pub(crate) struct Method {
     pub(crate) name: &'static str,
     handler: Either,
     compresses: bool,
+    /// Who decides who may call it, in a server.
+    authorizer: Option<Arc<dyn Authorize>>,
 }
 
 #[derive(Clone)]
@@ -125,7 +129,7 @@ impl Either {
 impl Method {
     fn new(name: &str, handler: Either) -> Self {
         // Names are as many as the program has methods and live as long as it does; leaked, they cost nothing per call.
-        Self { name: String::leak(name.to_owned()), handler, compresses: false }
+        Self { name: String::leak(name.to_owned()), handler, compresses: false, authorizer: None }
     }
 
     /// Runs the handler. The memory of the request, if that is free again.
@@ -150,6 +154,12 @@ impl Method {
                 (request, result)
             }
         }
+    }
+
+    /// Who decides who may call it.
+    #[inline]
+    pub(crate) fn authorizer(&self) -> Option<&dyn Authorize> {
+        self.authorizer.as_deref()
     }
 
     /// Whether its request, its answer or both are streams.
@@ -233,15 +243,15 @@ impl Router {
     /// afterwards. What was added last is outermost. Methods added later, and servers without any, pay nothing for it.
     ///
     /// It runs where the handler does, so it may wait, and make calls, as a handler may. What it refuses has been admitted, and
-    /// counts as the handler's failure.
+    /// counts as the handler's failure. Who may call at all is better decided before, by [`authorize`](Self::authorize).
     ///
     /// ```
     /// use greenwave_rpc::{Code, Router, Status};
     ///
-    /// let router = Router::new().method("a.A/Secret", |_, _, _| Ok(())).intercept(|context, next| {
-    ///     match context.metadata().find(|(name, _)| *name == "authorization") {
-    ///         Some((_, b"Bearer of-bad-news")) => next.run(context),
-    ///         _ => Err(Status::new(Code::Unauthenticated, "say who you are, by metadata `authorization`")),
+    /// let router = Router::new().method("a.A/Orders", |_, _, _| Ok(())).intercept(|context, next| {
+    ///     match context.metadata().find(|(name, _)| *name == "tenant") {
+    ///         Some(_) => next.run(context),
+    ///         None => Err(Status::new(Code::InvalidArgument, "say whose orders, by metadata `tenant`")),
     ///     }
     /// });
     /// ```
@@ -254,6 +264,39 @@ impl Router {
         for method in &mut self.methods {
             method.handler = method.handler.within(Arc::clone(&interceptor));
         }
+        self
+    }
+
+    /// Has this one asked who may call what, for all methods, whenever they are added, but for those that
+    /// [`authorize_service`](Self::authorize_service) or [`authorize_method`](Self::authorize_method) has another one for. The
+    /// last one that is said counts. A method for which nobody is asked is open to everybody who can connect, and pays nothing
+    /// for this.
+    ///
+    /// It is asked before a call is admitted or anything is spent on it, and says no as `UNAUTHENTICATED` or
+    /// `PERMISSION_DENIED`; interceptors and handlers run for those alone who may call. Once anybody is asked for anything,
+    /// `greenwave.Meta` and reflection are closed unless somebody is asked for them, by name or as
+    /// [`Authorize::covers_meta`] says. gRPC's health stays open unless somebody is asked for it by name.
+    ///
+    /// In a router that is merged into another it stands for that router's own methods.
+    #[must_use]
+    pub fn authorize(mut self, authorizer: impl Authorize + 'static) -> Self {
+        self.rules.all(Arc::new(authorizer));
+        self
+    }
+
+    /// Has this one asked for the methods of a service, `package.Service`, in place of whoever is asked for all. A server that has
+    /// no method of it doesn't start.
+    #[must_use]
+    pub fn authorize_service(mut self, service: &str, authorizer: impl Authorize + 'static) -> Self {
+        self.rules.narrower(service, Arc::new(authorizer));
+        self
+    }
+
+    /// Has this one asked for a method, `package.Service/Method`, in place of whoever is asked for its service or for all. A server
+    /// that has no such method doesn't start.
+    #[must_use]
+    pub fn authorize_method(mut self, method: &str, authorizer: impl Authorize + 'static) -> Self {
+        self.rules.narrower(method, Arc::new(authorizer));
         self
     }
 
@@ -282,6 +325,7 @@ impl Router {
     #[must_use]
     pub fn merge(mut self, other: Self) -> Self {
         self.conflict = self.conflict.or(other.conflict);
+        self.rules.merge(other.rules, other.methods.iter().map(|method| method.name));
         other.methods.into_iter().for_each(|method| self.insert(method));
         other.descriptors.into_iter().fold(self, Self::descriptors)
     }
@@ -310,7 +354,21 @@ impl Router {
         let too_small = Decompression::is_too_much_for(stack);
         let decompression = Some(Decompression::of(&config.limits).on_stacks(too_small));
         let json_bytes = config.web.as_ref().map(WebSettings::most_json_bytes);
-        Self { types: self.types.clone().on_stacks(stack), decompression, json_bytes, ..self }
+        let mut served = Self { types: self.types.clone().on_stacks(stack), decompression, json_bytes, ..self };
+        let authorizer = config.authorizer.as_ref().map(|Authorizer(authorizer)| authorizer);
+        for method in &mut served.methods {
+            method.authorizer = served.rules.of(method.name, authorizer);
+        }
+        served
+    }
+
+    /// Those who decide who may call what, each once.
+    pub(crate) fn authorizers(&self, config: &ServerConfig) -> Vec<Arc<dyn Authorize>> {
+        let server = config.authorizer.iter().map(|Authorizer(authorizer)| authorizer);
+        let mut all: Vec<_> = server.chain(self.rules.authorizers()).cloned().collect();
+        all.sort_by_key(|it| Arc::as_ptr(it).addr());
+        all.dedup_by_key(|it| Arc::as_ptr(it).addr());
+        all
     }
 
     /// How compressed messages are read.
@@ -326,6 +384,11 @@ impl Router {
     /// Says whether calls can be told apart.
     pub(crate) fn check(&self) -> Result<(), Conflict> {
         self.conflict.clone().map_or(Ok(()), Err)
+    }
+
+    /// Says whether there is something to decide on for all who decide who may call what.
+    pub(crate) fn check_rules(&self) -> Result<(), UnknownScope> {
+        self.rules.check(&self.names().collect::<Vec<_>>())
     }
 
     pub(crate) fn find(&self, id: MethodId) -> Option<usize> {

@@ -269,7 +269,7 @@ impl Gathering {
             }
         };
         self.stages.record(reply.stages);
-        let service = reply.stages.iter().map(|stage| stage.service).sum();
+        let service: Duration = reply.stages.iter().map(|stage| stage.service).sum();
         self.measured.work.all += service;
         if settled.miss().is_some() {
             self.measured.work.wasted += service;

@@ -14,7 +14,7 @@
 
 use crate::NodeId;
 use crate::identity::{GroupId, Identity, Incarnation, Roster, Standing};
-use crate::membership::NODES_MOST;
+use crate::ids::NODES_MOST;
 use bytes::{Buf, BufMut, Bytes};
 use std::collections::{BTreeMap, BTreeSet};
 

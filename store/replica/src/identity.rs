@@ -8,7 +8,7 @@
 //! are: u8, and for each its number: u64, and its incarnation: u128; CRC32C of all that.
 
 use crate::NodeId;
-use crate::membership::NODES_MOST;
+use crate::ids::NODES_MOST;
 use bytes::{Buf, BufMut};
 use crc32c::crc32c;
 use ring::digest::{Context, SHA256};

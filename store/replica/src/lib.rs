@@ -59,5 +59,5 @@ pub use self::machine::{MachineError, StateMachine};
 pub use self::membership::{Change, Enrolment, Membership, MembershipError, Peer};
 pub use self::message::{Message, MessageError, MessageKind};
 pub use self::place::{Place, PlaceError};
-pub use self::runtime::{Lookup, Replica, ReplicaConfig, ReplicaError, ReplicaHandle};
+pub use self::runtime::{GroupKey, Lookup, PeerAccess, Reach, Replica, ReplicaConfig, ReplicaError, ReplicaHandle};
 pub use self::sessions::{Answer, SessionLimits, Sessions};

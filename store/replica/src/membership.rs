@@ -4,8 +4,7 @@ use crate::{Incarnation, Index, NodeId};
 use bytes::{Buf, BufMut, Bytes};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The most replicas that a group may have, learners included.
-pub const NODES_MOST: usize = 64;
+pub use crate::ids::NODES_MOST;
 
 /// The longest address, in bytes.
 pub const ADDRESS_MOST: usize = 1024;

@@ -5,10 +5,11 @@
 mod kv;
 
 use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use greenwave::{Context, Method, Receipt, Target};
+use greenwave::{Channel, Code, Context, Method, Receipt, Status, Target};
 
 use crate::address;
 use crate::problem::Problem;
@@ -49,6 +50,9 @@ pub(crate) struct Call {
     /// Something to say of the request, such as user=ada; every stage can read it. May be repeated
     #[arg(long, value_name = "NAME=VALUE", value_parser = metadata)]
     metadata: Vec<(String, String)>,
+    /// The file with the token to bring, as metadata `authorization: Bearer TOKEN`: where other users don't see it
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
     /// Show where the time went
     #[arg(long)]
     receipt: bool,
@@ -76,7 +80,10 @@ impl Call {
         let Some(server) = &self.server else {
             return Err(Problem::wrong_use("no server is named").remedy("see --help"));
         };
-        let channel = schema::channel(server, &self.secured.config_to("client", server)?)?;
+        let mut channel = schema::channel(server, &self.secured.config_to("client", server)?)?;
+        if let Some(path) = &self.token_file {
+            channel = bringing(&channel, token(path)?);
+        }
         let schema = Schema::fetch(&channel, &self.described)?;
         let Some(name) = &self.method else { return list(&schema) };
         let method = schema.method(name)?;
@@ -112,6 +119,25 @@ impl Call {
         read.map_err(|error| Problem::failure(error).at("standard input"))?;
         Ok(text)
     }
+}
+
+/// The token in a file.
+fn token(path: &Path) -> Result<String, Problem> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Problem::wrong_use(format!("can't read the token: {error}")).at(path.display()))?;
+    let mut words = text.split_whitespace();
+    match (words.next(), words.next()) {
+        (Some(token), None) => Ok(token.to_owned()),
+        _ => Err(Problem::wrong_use("a token is one word").at(path.display())),
+    }
+}
+
+/// The same channel, whose calls bring this token.
+fn bringing(channel: &Channel, token: String) -> Channel {
+    channel.intercept(move |context, _| {
+        let said = context.with_metadata("authorization", format!("Bearer {token}"));
+        said.map_err(|error| Status::new(Code::InvalidArgument, error.to_string()))
+    })
 }
 
 fn metadata(text: &str) -> Result<(String, String), String> {

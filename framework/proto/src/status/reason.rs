@@ -54,12 +54,16 @@ pub enum Reason {
     Violation,
     /// The handler's reply was longer than the caller takes.
     ReplyTooLarge,
+    /// The caller has not proved who it is.
+    Unauthenticated,
+    /// The caller may not call this method.
+    PermissionDenied,
     /// A reason that this version doesn't know, by its number.
     Other(u8),
 }
 
 /// The reasons by their numbers on the wire. Number 4 was never given.
-const BY_NUMBER: [Reason; 21] = [
+const BY_NUMBER: [Reason; 23] = [
     Reason::None,
     Reason::Expired(Check::Send),
     Reason::Expired(Check::Enqueue),
@@ -81,6 +85,8 @@ const BY_NUMBER: [Reason; 21] = [
     Reason::Cancelled,
     Reason::Violation,
     Reason::ReplyTooLarge,
+    Reason::Unauthenticated,
+    Reason::PermissionDenied,
 ];
 
 impl Reason {
@@ -112,6 +118,8 @@ impl Reason {
             Self::ConnectionLost | Self::Unreachable | Self::GoingAway => Code::Unavailable,
             Self::Decode | Self::Metadata => Code::InvalidArgument,
             Self::Cancelled => Code::Cancelled,
+            Self::Unauthenticated => Code::Unauthenticated,
+            Self::PermissionDenied => Code::PermissionDenied,
         }
     }
 
@@ -127,7 +135,9 @@ impl Reason {
             | Self::UnknownMethod
             | Self::Unreachable
             | Self::GoingAway
-            | Self::Metadata => true,
+            | Self::Metadata
+            | Self::Unauthenticated
+            | Self::PermissionDenied => true,
             Self::None
             | Self::Panicked
             | Self::ConnectionLost
@@ -193,6 +203,11 @@ impl Reason {
                 "write pairs of a name and a value, and what is long into the message",
             ),
             Self::Cancelled => ("the caller gave up", "nothing to do"),
+            Self::Unauthenticated => (
+                "the caller has not proved who it is",
+                "send credentials that the server accepts: a certificate or a token",
+            ),
+            Self::PermissionDenied => ("the caller may not do this", "have it allowed where the server is set up"),
             Self::Violation => ("the peer broke the protocol", "check the versions of both, and report it"),
         })
     }

@@ -86,6 +86,8 @@ fn of(
         | Reason::Decode
         | Reason::Metadata
         | Reason::Cancelled
+        | Reason::Unauthenticated
+        | Reason::PermissionDenied
         | Reason::Other(_) => Ended::Undecided,
     }
 }
@@ -140,7 +142,8 @@ mod tests {
         let late = checks.map(Reason::Expired);
         let others = [Reason::Infeasible, Reason::QueueFull, Reason::TooManyCalls, Reason::MessageTooLarge]
             .into_iter()
-            .chain([Reason::UnknownMethod, Reason::Panicked, Reason::Decode, Reason::Cancelled, Reason::Violation]);
+            .chain([Reason::UnknownMethod, Reason::Panicked, Reason::Decode, Reason::Cancelled, Reason::Violation])
+            .chain([Reason::Unauthenticated, Reason::PermissionDenied]);
         for reason in late.into_iter().chain(others) {
             assert_eq!(tries(&refused(reason, Origin::Callee)), [false, false], "{reason:?}");
         }

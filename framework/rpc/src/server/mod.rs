@@ -10,6 +10,7 @@ mod methods;
 mod plan;
 mod protobuf;
 mod reflection;
+mod refresher;
 mod steal;
 mod supervisor;
 mod task;
@@ -31,6 +32,7 @@ use greenwave_verbs::{Address, VerbsError};
 use health::Watchers;
 use inbox::{Inbox, Message};
 use plan::plan;
+use refresher::Refresher;
 use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -52,6 +54,9 @@ pub enum StartError {
     /// Two methods can't be told apart.
     #[error(transparent)]
     Conflict(#[from] Conflict),
+    /// Somebody is to be asked who may call methods that there are not.
+    #[error("{0}")]
+    Scope(String),
     /// An address can't be listened on, or no completion queue be had.
     #[error(transparent)]
     Verbs(#[from] VerbsError),
@@ -71,6 +76,8 @@ pub struct ServerHandle {
     threads: Vec<JoinHandle<()>>,
     /// Ends after them.
     watchdog: Option<Watchdog>,
+    /// So does this.
+    refresher: Option<Refresher>,
 }
 
 impl Server {
@@ -88,13 +95,22 @@ impl Server {
         let inboxes: Vec<Arc<Inbox>> = plans.iter().map(|_| Arc::new(Inbox::new())).collect();
         let router = load_report::with_load_reports(router, &counters, &inboxes, &watchers);
         router.check()?;
+        router.check_rules().map_err(|error| StartError::Scope(error.to_string()))?;
         let router = Arc::new(router.served(&config));
         let heads = plans.iter().filter(|plan| plan.is_head).count();
         let global = config.steal.filter(|_| config.workers == 0 && heads > 1);
         let global = global.map(|rule| Arc::new(GlobalQueue::new(rule, inboxes[..heads].to_vec())));
         let threads = Vec::new();
-        let mut handle =
-            ServerHandle { addresses: Vec::new(), counters, watchers, inboxes, heads, threads, watchdog: None };
+        let mut handle = ServerHandle {
+            addresses: Vec::new(),
+            counters,
+            watchers,
+            inboxes,
+            heads,
+            threads,
+            watchdog: None,
+            refresher: None,
+        };
         let mut supervised = Vec::new();
         for (index, plan) in plans.iter().enumerate() {
             let inboxes_of =
@@ -118,6 +134,8 @@ impl Server {
         for one in &supervised {
             handle.addresses.extend(one.is_ready()?);
         }
+        let refresher = Refresher::start(router.authorizers(&config)).map_err(StartError::Thread)?;
+        handle.refresher = refresher;
         let watch = Watchdog::start(handle.inboxes.clone(), Arc::clone(&handle.counters), router);
         handle.watchdog = Some(watch.map_err(StartError::Thread)?);
         // Nobody serves before all listen, so that a server which can't start has served nobody.
@@ -163,6 +181,14 @@ impl ServerHandle {
     /// Where it listens, with the ports that were picked.
     pub fn addresses(&self) -> &[Address] {
         &self.addresses
+    }
+
+    /// Has whatever the server goes by read again from its files, if they have changed, soon and not only within a second or so. What
+    /// is wrong with a file is logged, and what was read of it before holds.
+    pub fn refresh(&self) {
+        if let Some(refresher) = &self.refresher {
+            refresher.refresh();
+        }
     }
 
     /// What it did so far.

@@ -4,8 +4,10 @@
 //! comes back with the news; the other one drives meanwhile, if anything happens. So a replica with little to do pays for
 //! no hand-over, and a slow disk keeps no replica from being heard.
 
+pub(super) mod begin;
+
+use self::begin::Beginning;
 use super::applying::{self, Hand};
-use super::begin::Beginning;
 use super::entrance::Entrance;
 use super::inbox::{Inbox, now};
 use super::links::Links;
@@ -229,7 +231,7 @@ impl Driver {
             Output::Role(status) => tracing::info!(node = %self.me, ?status, "who leads"),
             Output::Members(membership) => {
                 self.entrance.set_membership(Arc::clone(&membership));
-                self.links.set(&membership, &self.entrance);
+                self.links.set(&membership);
                 let mut report = self.report.lock().unwrap_or_else(PoisonError::into_inner);
                 report.membership = membership;
             }
@@ -246,8 +248,8 @@ impl Driver {
     fn send_snapshot(&mut self, to: NodeId, message: Message) {
         let failed = Event::SnapshotSent { peer: to, ok: false };
         let Some((channel, header)) = self.links.for_snapshots(to) else { return drop(self.events.push(failed)) };
-        let (snapshots, events) = (self.snapshots.clone(), self.events.clone());
-        let send = move || snapshots::send(&snapshots, &channel, &header, &message, &events);
+        let (snapshots, events, entrance) = (self.snapshots.clone(), self.events.clone(), Arc::clone(&self.entrance));
+        let send = move || snapshots::send(&snapshots, &channel, &entrance, &header, &message, &events);
         if let Err(error) = std::thread::Builder::new().name("replica-send".into()).spawn(send) {
             tracing::warn!(%error, "no thread to send a snapshot; it is tried again");
             drop(self.events.push(failed));

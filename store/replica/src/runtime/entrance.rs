@@ -1,9 +1,12 @@
 //! Where what the others say comes in: whether it is taken, and what is said to those who greet.
 
+use super::access::{Ends, PeerAccess, Seals, Sent};
+use super::frame;
 use crate::door::{Door, Header, Unwelcome};
 use crate::founding::Greeting;
 use crate::{Identity, Membership, NodeId, Standing};
-use greenwave_rpc::{Code, Status};
+use bytes::Bytes;
+use greenwave_rpc::{Code, Peer, Status};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -20,15 +23,63 @@ pub(super) struct Entrance {
     door: RwLock<Door>,
     number: u64,
     founders: BTreeSet<NodeId>,
+    access: PeerAccess,
+    seals: Arc<Seals>,
     refused: AtomicU64,
     said: AtomicU64,
 }
 
 impl Entrance {
-    pub(super) fn new(identity: &Identity, founders: BTreeSet<NodeId>, membership: Arc<Membership>) -> Arc<Self> {
+    pub(super) fn new(
+        identity: &Identity,
+        founders: BTreeSet<NodeId>,
+        membership: Arc<Membership>,
+        access: PeerAccess,
+    ) -> Arc<Self> {
         let Identity { number, node: me, incarnation, standing } = identity.clone();
         let door = RwLock::new(Door { me, incarnation, standing, membership });
-        Arc::new(Self { door, number, founders, refused: AtomicU64::new(0), said: AtomicU64::new(0) })
+        let (seals, refused, said) = (Seals::new(access.key.as_ref()), AtomicU64::new(0), AtomicU64::new(0));
+        Arc::new(Self { door, number, founders, access, seals, refused, said })
+    }
+
+    /// What seals what is said.
+    pub(super) fn seals(&self) -> &Arc<Seals> {
+        &self.seals
+    }
+
+    /// What another replica sends, if it is one.
+    pub(super) fn open(&self, peer: &Peer, sent: Sent, bytes: &Bytes) -> Result<Bytes, Status> {
+        self.noted(self.access.check(peer).and_then(|()| self.seals.open(sent, bytes, frame::sender)))
+    }
+
+    /// What somebody greets with, and what its answer has to say again.
+    pub(super) fn greeted(&self, peer: &Peer, bytes: &Bytes) -> Result<(Greeting, Option<u128>), Status> {
+        let me = self.with(|door| door.me);
+        let read = |(bytes, nonce)| match Greeting::decode(bytes) {
+            Ok(greeting) => Ok((greeting, nonce)),
+            Err(error) => Err(Status::new(Code::InvalidArgument, error.to_string())),
+        };
+        let greeting = self.access.check(peer).and_then(|()| self.seals.greeted(bytes, me)).and_then(read);
+        let (greeting, nonce) = self.noted(greeting)?;
+        self.check(&greeting)?;
+        Ok((greeting, nonce))
+    }
+
+    /// What is answered to a greeting.
+    pub(super) fn answer(&self, greeting: &Greeting, nonce: Option<u128>) -> Result<Vec<u8>, Status> {
+        let (mut answer, to) = (Vec::new(), self.with(|door| door.me));
+        self.greeting().encode(&mut answer);
+        self.seals.answer(&mut answer, nonce, Ends { from: greeting.node, incarnation: greeting.incarnation, to })?;
+        Ok(answer)
+    }
+
+    /// Between this replica and another one.
+    pub(super) fn ends(&self, to: NodeId) -> Ends {
+        self.with(|door| Ends { from: door.me, incarnation: door.incarnation, to })
+    }
+
+    fn noted<T>(&self, result: Result<T, Status>) -> Result<T, Status> {
+        result.map_err(|status| self.count(&status.message, status.code))
     }
 
     /// Whether what comes with this header is taken.
@@ -51,7 +102,7 @@ impl Entrance {
     }
 
     /// Checks that a greeting is of a group of the same name.
-    pub(super) fn check(&self, greeting: &Greeting) -> Result<(), Status> {
+    fn check(&self, greeting: &Greeting) -> Result<(), Status> {
         if greeting.number == self.number {
             return Ok(());
         }

@@ -111,6 +111,11 @@ pub fn read_piece(mut frame: Bytes) -> Result<(Header, Piece), FrameError> {
     Ok((header, Piece { offset, last, message, bytes: frame }))
 }
 
+/// Who a frame says that it is from.
+pub(super) fn sender(frame: &Bytes) -> Option<(NodeId, Incarnation)> {
+    header(&mut frame.clone()).map(|header| (header.from, header.incarnation))
+}
+
 fn header(frame: &mut Bytes) -> Option<Header> {
     Some(Header {
         group: GroupId::of_bits(frame.try_get_u128_le().ok()?),

@@ -1,10 +1,11 @@
 //! Asking a replica that is to be added who it is: the group takes in an incarnation, not a number.
 
+use super::access::Sealing;
 use super::entrance::Entrance;
-use super::links::HELLO;
+use super::links::{HELLO, Reach};
 use super::names::Lookup;
 use crate::founding::{Greeting, Stands};
-use crate::{Incarnation, Peer, Place};
+use crate::{Incarnation, NodeId, Peer, Place};
 use bytes::Bytes;
 use greenwave_rpc::{Channel, ChannelConfig, Code, Context, MethodId, Status, promise};
 use greenwave_verbs::Address;
@@ -50,13 +51,14 @@ pub enum JoiningError {
 pub(super) struct Greeter {
     channel: ChannelConfig,
     lookup: Lookup,
+    reach: Reach,
     entrance: Arc<Entrance>,
     asks: Arc<AtomicBool>,
 }
 
 impl Greeter {
-    pub(super) fn new(channel: ChannelConfig, lookup: Lookup, entrance: Arc<Entrance>) -> Self {
-        Self { channel, lookup, entrance, asks: Arc::default() }
+    pub(super) fn new(channel: ChannelConfig, lookup: Lookup, reach: Reach, entrance: Arc<Entrance>) -> Self {
+        Self { channel, lookup, reach, entrance, asks: Arc::default() }
     }
 
     /// The incarnation of a replica. Asked on a thread of its own, as its name may have to be looked up.
@@ -65,11 +67,12 @@ impl Greeter {
             return Ok(Err(JoiningError::Busy));
         }
         let (config, lookup, asks) = (self.channel.clone(), self.lookup.clone(), Arc::clone(&self.asks));
-        let (peer, own, (promise, awaited)) = (peer.clone(), self.entrance.greeting(), promise());
+        let (peer, own, (promise, awaited)) = (peer.clone(), Arc::clone(&self.entrance), promise());
+        let place = self.reach.read(&peer.address).map_err(|error| error.to_string());
         let left = context.budget().remaining().map_or(PATIENCE, |left| left * 3 / 4);
         let limit = Context::with_deadline(left.min(PATIENCE));
         let ask = move || {
-            let answer = ask(&limit, &peer, &own, config, &lookup);
+            let answer = ask(&limit, &peer, place, &own, config, &lookup);
             asks.store(false, Ordering::Release);
             promise.keep(answer);
         };
@@ -84,30 +87,27 @@ impl Greeter {
 fn ask(
     context: &Context,
     peer: &Peer,
-    own: &Greeting,
+    place: Result<Place, String>,
+    entrance: &Entrance,
     config: ChannelConfig,
     lookup: &Lookup,
 ) -> Result<Incarnation, JoiningError> {
     let (number, address) = (peer.node.number(), &peer.address);
-    let greeting = greet(context, address, own, config, lookup);
+    let channel = place.and_then(|place| connect(place, config, lookup));
+    let greeting =
+        channel.and_then(|channel| greet(context, &channel, entrance, peer.node)).map(|(greeting, _)| greeting);
     let greeting = greeting.map_err(|why| JoiningError::Silent { number, address: address.clone(), why })?;
     if greeting.node != peer.node {
         return Err(JoiningError::Another { number, address: address.clone(), found: greeting.node.number() });
     }
-    match (&greeting.stands, &own.stands) {
+    match (&greeting.stands, &entrance.greeting().stands) {
         (Stands::Member(group), Stands::Member(own)) if group != own => Err(JoiningError::OtherGroup(number)),
         _ => Ok(greeting.incarnation),
     }
 }
 
-fn greet(
-    context: &Context,
-    address: &str,
-    own: &Greeting,
-    config: ChannelConfig,
-    lookup: &Lookup,
-) -> Result<Greeting, String> {
-    let (address, config) = match address.parse::<Place>().map_err(|error| error.to_string())? {
+fn connect(place: Place, config: ChannelConfig, lookup: &Lookup) -> Result<Channel, String> {
+    let (address, config) = match place {
         Place::Address(address) => (address, config),
         Place::Host { name, port } => {
             let found = lookup.find(&name, port).map_err(|error| error.to_string())?;
@@ -115,9 +115,22 @@ fn greet(
             (Address::Tcp(*first), config.tls_name(&name).map_err(|error| error.to_string())?)
         }
     };
-    let channel = Channel::new(address, config).map_err(|error| error.to_string())?;
+    Channel::new(address, config).map_err(|error| error.to_string())
+}
+
+/// Greets a replica, and waits for its answer; what seals from then on, if there is a key.
+pub(super) fn greet(
+    context: &Context,
+    channel: &Channel,
+    entrance: &Entrance,
+    to: NodeId,
+) -> Result<(Greeting, Option<Sealing>), String> {
     let mut bytes = Vec::new();
-    own.encode(&mut bytes);
+    entrance.greeting().encode(&mut bytes);
+    let asked = entrance.seals().greet(&mut bytes, entrance.ends(to)).map_err(|error| error.to_string())?;
     let answer = channel.call(context, MethodId::of(HELLO), &bytes).map_err(|status| status.to_string())?;
-    Greeting::decode(Bytes::copy_from_slice(&answer.body)).map_err(|error| error.to_string())
+    let answer = Bytes::copy_from_slice(&answer.body);
+    let (answer, sealing) =
+        entrance.seals().answered(&answer, asked).ok_or("its answer isn't sealed with the group's key")?;
+    Ok((Greeting::decode(answer).map_err(|error| error.to_string())?, sealing))
 }

@@ -6,12 +6,13 @@
 //!
 //! A member with a name has no way until its address is known, and another one when that changes.
 
+use super::access::{Asked, Sealing, Sent};
 use super::entrance::Entrance;
 use super::frame;
 use super::names::{Lookup, Names};
 use crate::door::Header;
 use crate::founding::Greeting;
-use crate::{Membership, Message, NodeId, Place};
+use crate::{Membership, Message, NodeId, Place, PlaceError};
 use bytes::Bytes;
 use greenwave_rpc::{
     Channel, ChannelConfig, ChannelStream, Code, Context, Delivery, Dispatcher, MethodId, Mode, Reason, SendOrder,
@@ -19,6 +20,8 @@ use greenwave_rpc::{
 };
 use greenwave_verbs::Address;
 use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The method that takes messages.
@@ -39,12 +42,44 @@ const UNDER_WAY: usize = 1024;
 /// Bytes that may be under way to a peer.
 const BYTES_UNDER_WAY: usize = 64 << 20;
 
+/// How an address in a membership is read, to call a replica there.
+#[derive(Clone)]
+pub struct Reach(Arc<Read>);
+
+type Read = dyn Fn(&str) -> Result<Place, PlaceError> + Send + Sync;
+
+impl Reach {
+    /// Reads it by this.
+    #[must_use]
+    pub fn new(read: impl Fn(&str) -> Result<Place, PlaceError> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(read))
+    }
+
+    pub(super) fn read(&self, address: &str) -> Result<Place, PlaceError> {
+        (self.0)(address)
+    }
+}
+
+impl Default for Reach {
+    fn default() -> Self {
+        Self::new(str::parse)
+    }
+}
+
+impl fmt::Debug for Reach {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Reach(..)")
+    }
+}
+
 /// The ways to the other replicas.
 pub(super) struct Links {
     me: NodeId,
+    entrance: Arc<Entrance>,
     /// Of the connections for messages, and of those for snapshots.
     config: ChannelConfig,
     for_snapshots: ChannelConfig,
+    reach: Reach,
     /// How long messages are worth something.
     patience: Duration,
     names: Names,
@@ -72,12 +107,22 @@ struct Way {
     bytes_under_way: usize,
     /// Whether the member has answered since it was connected to.
     answered: bool,
-    /// Whether a greeting is under way.
+    /// Whether a greeting is under way, and what its answer is known by.
     greets: bool,
+    asked: Option<Asked>,
+    /// What seals messages, once it has been greeted.
+    sealing: Option<Sealing>,
 }
 
 impl Links {
-    pub(super) fn new(me: NodeId, config: ChannelConfig, lookup: Lookup, patience: Duration) -> Result<Self, Status> {
+    pub(super) fn new(
+        me: NodeId,
+        entrance: Arc<Entrance>,
+        config: ChannelConfig,
+        lookup: Lookup,
+        reach: Reach,
+        patience: Duration,
+    ) -> Result<Self, Status> {
         let for_snapshots = config;
         let config = for_snapshots
             .clone()
@@ -86,16 +131,16 @@ impl Links {
             .send_order(SendOrder::InOrder);
         config.validate().map_err(|error| Status::new(Code::InvalidArgument, error.to_string()))?;
         let (names, links, greetings) = (Names::new(lookup), BTreeMap::new(), Vec::new());
-        Ok(Self { me, config, for_snapshots, patience, names, links, greetings })
+        Ok(Self { me, entrance, config, for_snapshots, reach, patience, names, links, greetings })
     }
 
     /// Has links to these nodes and no others.
-    pub(super) fn set(&mut self, membership: &Membership, entrance: &Entrance) {
+    pub(super) fn set(&mut self, membership: &Membership) {
         let me = self.me;
         self.links.retain(|node, link| membership.address(*node) == Some(link.address.as_str()));
         for node in membership.nodes().filter(|node| *node != me) {
             let Some(address) = membership.address(node).filter(|_| !self.links.contains_key(&node)) else { continue };
-            match address.parse() {
+            match self.reach.read(address) {
                 Ok(place) => {
                     let (address, way, frame) = (address.to_owned(), None, Vec::new());
                     self.links.insert(node, Link { address, place, header: None, way, frame, lost: false });
@@ -104,7 +149,7 @@ impl Links {
             }
         }
         for (node, link) in &mut self.links {
-            let header = entrance.header(*node);
+            let header = self.entrance.header(*node);
             if link.header != header {
                 // What was begun says what was before.
                 link.frame.clear();
@@ -150,6 +195,11 @@ impl Links {
             link.lost = true;
             return;
         }
+        if let Some(way) = link.way.as_mut().filter(|way| way.sealing.is_none() && self.entrance.seals().are_needed()) {
+            way.greet(&self.entrance, to, patience);
+            link.lost = true;
+            return;
+        }
         if link.frame.is_empty() {
             frame::begin(header, &mut link.frame);
         }
@@ -170,12 +220,11 @@ impl Links {
     }
 
     /// Greets all others that no greeting is under way to.
-    pub(super) fn greet(&mut self, greeting: &[u8]) {
-        let context = Context::with_deadline(self.patience);
-        for way in self.links.values_mut().filter_map(|link| link.way.as_mut()).filter(|way| !way.greets) {
-            way.greets = true;
-            way.stream.submit(&context, MethodId::of(HELLO), greeting, GREETING);
-            way.stream.flush();
+    pub(super) fn greet(&mut self) {
+        for (node, link) in &mut self.links {
+            if let Some(way) = &mut link.way {
+                way.greet(&self.entrance, *node, self.patience);
+            }
         }
     }
 
@@ -192,7 +241,7 @@ impl Links {
         let mut lost = Vec::new();
         for (node, link) in &mut self.links {
             if let Some(way) = &mut link.way {
-                let (some_lost, is_elsewhere) = way.take_note(&mut self.greetings);
+                let (some_lost, is_elsewhere) = way.take_note(&self.entrance, &mut self.greetings);
                 link.lost |= some_lost;
                 if let (true, Place::Host { name, port }) = (is_elsewhere, &link.place) {
                     self.names.unreachable(name, *port);
@@ -212,7 +261,7 @@ impl Links {
     }
 }
 
-fn unreachable(node: NodeId, address: &str, why: &dyn std::fmt::Display) {
+fn unreachable(node: NodeId, address: &str, why: &dyn fmt::Display) {
     tracing::error!(%node, address, %why, "a replica can't be reached");
 }
 
@@ -233,11 +282,36 @@ impl Way {
         };
         let stream = channel(config)?.stream().map_err(|status| status.to_string())?;
         let snapshots = channel(for_snapshots)?;
-        Ok(Self { address, stream, snapshots, bytes_under_way: 0, answered: false, greets: false })
+        Ok(Self {
+            address,
+            stream,
+            snapshots,
+            bytes_under_way: 0,
+            answered: false,
+            greets: false,
+            asked: None,
+            sealing: None,
+        })
+    }
+
+    /// Says who this is, unless that is under way.
+    fn greet(&mut self, entrance: &Entrance, to: NodeId, patience: Duration) {
+        if self.greets {
+            return;
+        }
+        let mut greeting = Vec::new();
+        entrance.greeting().encode(&mut greeting);
+        match entrance.seals().greet(&mut greeting, entrance.ends(to)) {
+            Ok(asked) => self.asked = asked,
+            Err(error) => return tracing::warn!(%error, "a replica can't be greeted; it is tried again"),
+        }
+        self.greets = true;
+        self.stream.submit(&Context::with_deadline(patience), MethodId::of(HELLO), &greeting, GREETING);
+        self.stream.flush();
     }
 
     /// Takes note of what has arrived: whether something was lost, and whether the member may be somewhere else.
-    fn take_note(&mut self, greetings: &mut Vec<Greeting>) -> (bool, bool) {
+    fn take_note(&mut self, entrance: &Entrance, greetings: &mut Vec<Greeting>) -> (bool, bool) {
         let (mut lost, mut is_elsewhere) = (false, false);
         while let Some(completion) = self.stream.poll() {
             let greeted = completion.tag == GREETING;
@@ -250,14 +324,22 @@ impl Way {
                 Ok(reply) => {
                     self.answered = true;
                     if greeted {
-                        // What can't be read says nothing.
-                        greetings.extend(Greeting::decode(Bytes::copy_from_slice(&reply.body)).ok());
+                        let answer = Bytes::copy_from_slice(&reply.body);
+                        // What isn't sealed, or can't be read, says nothing.
+                        if let Some((answer, sealing)) = entrance.seals().answered(&answer, self.asked.take()) {
+                            self.sealing = sealing;
+                            greetings.extend(Greeting::decode(answer).ok());
+                        }
                     }
                     continue;
                 }
                 Err(failure) => failure,
             };
             lost |= !greeted;
+            if failure.status.code == Code::Unauthenticated {
+                // It may be another process by now.
+                self.sealing = None;
+            }
             match failure.reason {
                 // It may be back at once.
                 Reason::ConnectionLost => self.answered = false,
@@ -273,6 +355,9 @@ impl Link {
     fn submit(&mut self, patience: Duration) {
         let Some(way) = self.way.as_mut().filter(|_| !self.frame.is_empty()) else { return };
         let bytes = self.frame.len();
+        if let Some(sealing) = &mut way.sealing {
+            sealing.seal(Sent::Messages, &mut self.frame);
+        }
         let context = Context::with_deadline(patience);
         way.stream.submit(&context, MethodId::of(MESSAGES), &self.frame, bytes as u64);
         way.bytes_under_way += bytes;

@@ -16,8 +16,8 @@
 //! Handlers wait for their commands suspended ([`greenwave_rpc::promise()`]), ordinary threads blocked. The deadline of
 //! a handler's context is the command's.
 
+mod access;
 mod applying;
-mod begin;
 mod driver;
 mod entrance;
 pub mod frame;
@@ -34,7 +34,9 @@ mod writing;
 #[cfg(test)]
 mod tests;
 
+pub use self::access::{GroupKey, NoKey, PeerAccess};
 pub use self::greeter::JoiningError;
+pub use self::links::Reach;
 pub use self::names::Lookup;
 pub use self::start::{ReplicaConfig, ReplicaStartError};
 
@@ -55,8 +57,8 @@ use std::time::Duration;
 pub struct Replica {
     /// What to ask it by.
     pub handle: ReplicaHandle,
-    /// The methods that the other replicas call, to be [merged](Router::merge) into those of a server that listens at
-    /// this replica's address.
+    /// The methods that the other replicas call, for a server that listens at this replica's address, best one that clients
+    /// don't reach. Who is taken for a replica there says [`ReplicaConfig::access`].
     pub router: Router,
 }
 

@@ -4,10 +4,12 @@
 //! taken, unless the sender has been silent for long. A sender waits for the answer to each piece, so that neither end
 //! holds more than one.
 
-use super::Event;
+use super::access::Sent;
+use super::entrance::Entrance;
 use super::frame::{self, Piece};
 use super::inbox::{Inbox, now};
 use super::stored::meta_to_log;
+use super::{Event, greeter};
 use crate::applier::SnapshotView;
 use crate::door::Header;
 use crate::log::{RealDisk, SnapshotError, SnapshotWriter, Snapshots};
@@ -76,12 +78,13 @@ pub(super) fn run(snapshots: &Snapshots<RealDisk>, jobs: &Inbox<SnapshotJob>, ev
 pub(super) fn send(
     snapshots: &Snapshots<RealDisk>,
     channel: &Channel,
+    entrance: &Entrance,
     header: &Header,
     message: &Message,
     events: &Inbox<Event>,
 ) {
     let peer = header.to;
-    let sent = send_all(snapshots, channel, header, message);
+    let sent = send_all(snapshots, channel, entrance, header, message);
     if let Err(why) = &sent {
         tracing::warn!(%peer, why, "a snapshot couldn't be sent; it is tried again");
     }
@@ -91,11 +94,16 @@ pub(super) fn send(
 fn send_all(
     snapshots: &Snapshots<RealDisk>,
     channel: &Channel,
+    entrance: &Entrance,
     header: &Header,
     message: &Message,
 ) -> Result<(), String> {
     let meta = message.snapshot.as_ref().ok_or("a message without a snapshot")?;
     let mut reader = snapshots.read(meta.index.0, meta.term.0).map_err(|error| error.to_string())?;
+    let mut sealing = None;
+    if entrance.seals().are_needed() {
+        (_, sealing) = greeter::greet(&Context::with_deadline(PIECE_TIME), channel, entrance, header.to)?;
+    }
     let mut offset = 0;
     loop {
         let mut bytes = Vec::with_capacity(PIECE);
@@ -105,6 +113,9 @@ fn send_all(
         let piece = Piece { offset, last, message: message.clone(), bytes: Bytes::from(bytes) };
         let mut frame = Vec::with_capacity(PIECE + 1024);
         frame::write_piece(header, &piece, &mut frame);
+        if let Some(sealing) = &mut sealing {
+            sealing.seal(Sent::Piece, &mut frame);
+        }
         let context = Context::with_deadline(PIECE_TIME);
         channel.call(&context, MethodId::of(SNAPSHOT), &frame).map_err(|status| status.to_string())?;
         offset += length;

@@ -1,12 +1,14 @@
 //! How a replica starts.
 
+use super::access::{PeerAccess, Sent};
 use super::applying::{Hand as _, Machine};
-use super::begin::{Beginning, adopted, first_members, keep_adopted};
+use super::driver::begin::{Beginning, adopted, first_members, keep_adopted};
 use super::driver::{Driver, Wheel};
 use super::entrance::Entrance;
 use super::frame::{self, FrameError};
 use super::greeter::Greeter;
 use super::inbox::{Inbox, now};
+use super::links::Reach;
 use super::links::{HELLO, Links, MESSAGES};
 use super::names::Lookup;
 use super::snapshots::{SNAPSHOT, SnapshotJob};
@@ -15,7 +17,7 @@ use super::writing::Pen;
 use super::{Event, Replica, ReplicaHandle, Report, Shared, applying, snapshots};
 use crate::applier::{Applier, ApplyError};
 use crate::core::{Core, CoreConfig, StartError};
-use crate::founding::{Founding, Greeting};
+use crate::founding::Founding;
 use crate::log::{Claim, LogConfig, LogError, Owner, RealDisk, SnapshotError, Snapshots};
 use crate::{Identity, Incarnation, Index, Membership, SessionLimits, Standing, StateMachine};
 use greenwave_rpc::{ChannelConfig, Code, Router, Status, Wait, promise};
@@ -45,6 +47,10 @@ pub struct ReplicaConfig {
     pub channel: ChannelConfig,
     /// How the addresses of those with names are found.
     pub lookup: Lookup,
+    /// How an address in the membership is read; by default as a [`Place`](crate::Place).
+    pub reach: Reach,
+    /// Who is taken for another replica; by default who calls from this machine.
+    pub access: PeerAccess,
 }
 
 impl ReplicaConfig {
@@ -54,7 +60,8 @@ impl ReplicaConfig {
         // A thread that spins takes the processor from the replica itself.
         let channel = ChannelConfig::default().name(name).wait(Wait::Block);
         let (directory, contacts, sessions) = (directory.into(), None, SessionLimits::default());
-        Self { core, group, directory, contacts, sessions, channel, lookup: Lookup::default() }
+        let (lookup, reach, access) = (Lookup::default(), Reach::default(), PeerAccess::default());
+        Self { core, group, directory, contacts, sessions, channel, lookup, reach, access }
     }
 }
 
@@ -107,7 +114,7 @@ pub enum ReplicaStartError {
 }
 
 pub(super) fn start(config: ReplicaConfig, machine: impl StateMachine + 'static) -> Result<Replica, ReplicaStartError> {
-    let ReplicaConfig { core, group, directory, contacts, sessions, channel, lookup } = config;
+    let ReplicaConfig { core, group, directory, contacts, sessions, channel, lookup, reach, access } = config;
     let owner = Owner { group, replica: core.node.number() };
     let patience = core.tick * core.election_ticks;
     let (kept, log, recovered) = open(&core, owner, &directory)?;
@@ -143,11 +150,12 @@ pub(super) fn start(config: ReplicaConfig, machine: impl StateMachine + 'static)
     let settings = CoreConfig { bootstrap, ..core };
     let core = Core::new(settings.clone(), recovered, now())?;
     let founders: BTreeSet<_> = founders.map(|founders| founders.voters().collect()).unwrap_or_default();
-    let entrance = Entrance::new(&identity, founders.clone(), Arc::clone(core.membership()));
-    let greeter = Greeter::new(channel.clone(), lookup.clone(), Arc::clone(&entrance));
-    let mut links = Links::new(settings.node, channel, lookup, patience).map_err(ReplicaStartError::Network)?;
+    let entrance = Entrance::new(&identity, founders.clone(), Arc::clone(core.membership()), access);
+    let greeter = Greeter::new(channel.clone(), lookup.clone(), reach.clone(), Arc::clone(&entrance));
+    let mut links = Links::new(settings.node, Arc::clone(&entrance), channel, lookup, reach, patience)
+        .map_err(ReplicaStartError::Network)?;
     if **core.membership() == Membership::default() {
-        links.set(&contacts, &entrance);
+        links.set(&contacts);
     }
     let beginning = identity.group().is_none().then(|| {
         let founding = Founding::new(identity, founders);
@@ -272,23 +280,24 @@ fn router(entrance: &Arc<Entrance>, events: &Inbox<Event>, snapshot_writer: &Inb
     let (first, second, third) = (Arc::clone(entrance), Arc::clone(entrance), Arc::clone(entrance));
     let (greeted, events, snapshot_writer) = (events.clone(), events.clone(), snapshot_writer.clone());
     Router::new()
-        .method_bytes(HELLO, move |_, request, reply| {
-            let greeting =
-                Greeting::decode(request).map_err(|error| Status::new(Code::InvalidArgument, error.to_string()))?;
-            first.check(&greeting)?;
+        .method_bytes(HELLO, move |context, request, reply| {
+            let (greeting, nonce) = first.greeted(context.peer(), &request)?;
+            let answer = first.answer(&greeting, nonce)?;
             if !first.is_member() {
                 greeted.offer(Event::Greeted(greeting)).map_err(|_| swamped())?;
             }
-            first.greeting().encode(reply);
+            reply.extend_from_slice(&answer);
             Ok(())
         })
-        .method_bytes(MESSAGES, move |_, request, _| {
+        .method_bytes(MESSAGES, move |context, request, _| {
+            let request = second.open(context.peer(), Sent::Messages, &request)?;
             let (header, messages) = frame::read(request).map_err(unreadable)?;
             second.admit(&header)?;
             let (from, group) = (header.from, header.group);
             events.offer(Event::Messages { from, group, messages }).map_err(|_| swamped())
         })
         .method_bytes(SNAPSHOT, move |context, request, _| {
+            let request = third.open(context.peer(), Sent::Piece, &request)?;
             let (header, piece) = frame::read_piece(request).map_err(unreadable)?;
             third.admit(&header)?;
             let (from, group) = (header.from, header.group);

@@ -13,6 +13,8 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::time::Instant;
 
+mod attacks;
+
 /// Longer than anything here takes, even on a machine that has other things to do.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -81,16 +83,21 @@ struct Group {
     hosts: Hosts,
     running: BTreeMap<NodeId, Running>,
     change: fn(&mut CoreConfig),
+    access: PeerAccess,
 }
 
 impl Group {
     fn start(change: fn(&mut CoreConfig)) -> Self {
+        Self::start_with(PeerAccess::default(), change)
+    }
+
+    fn start_with(access: PeerAccess, change: fn(&mut CoreConfig)) -> Self {
         // Ports that are free now; the servers get them in a moment.
         let listeners: Vec<TcpListener> = (0..3).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
         let peers = (1..).zip(&listeners).map(|(number, listener)| {
             Peer::new(NodeId::new(number).unwrap(), format!("tcp://{}", listener.local_addr().unwrap()))
         });
-        let mut group = Self::of(peers.collect(), change);
+        let mut group = Self { access, ..Self::of(peers.collect(), change) };
         drop(listeners);
         group.peers.clone().iter().for_each(|peer| group.start_one(peer.node));
         group
@@ -98,7 +105,7 @@ impl Group {
 
     fn of(peers: Vec<Peer>, change: fn(&mut CoreConfig)) -> Self {
         let (directory, hosts) = (tempfile::tempdir().unwrap(), Hosts::default());
-        Self { directory, peers, hosts, running: BTreeMap::new(), change }
+        Self { directory, peers, hosts, running: BTreeMap::new(), change, access: PeerAccess::default() }
     }
 
     fn start_one(&mut self, node: NodeId) {
@@ -116,7 +123,7 @@ impl Group {
             known.ok_or_else(|| std::io::Error::other("there is no such name"))
         });
         let lookup = lookup.intervals(PATIENCE, Duration::from_millis(5));
-        let config = ReplicaConfig { contacts, lookup, ..config };
+        let config = ReplicaConfig { contacts, lookup, access: self.access.clone(), ..config };
         let store = Store::default();
         let state = Arc::clone(&store.state);
         let Replica { handle, router } = Replica::start(config, store).unwrap();
@@ -516,7 +523,7 @@ fn a_majority_that_loses_its_disks_makes_no_new_group() {
 /// A replica that is to be added has to say who it is, and a directory of another group isn't taken in.
 #[test]
 fn who_is_added_says_who_it_is() {
-    let mut group = Group::start(|_| {});
+    let group = Group::start(|_| {});
     group.put(Session::NONE, "first=1");
     let leader = group.eventually(Group::leader);
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();

@@ -7,6 +7,7 @@
 //!
 //! Every process prints a line when it listens, and ends on SIGTERM and SIGINT once it has finished what it accepted.
 
+mod access;
 mod children;
 mod cluster;
 mod events;
@@ -72,7 +73,9 @@ An option counts more than a variable, and a variable more than the file.
 Examples:
   greenwave serve search --dir ~/notes
   greenwave serve recommend --listen tcp://127.0.0.1:0 --order edf
-  GREENWAVE_ORDER=edf greenwave serve kv --config kv.toml";
+  GREENWAVE_ORDER=edf greenwave serve kv --config kv.toml
+  greenwave serve kv --listen tcp://0.0.0.0:7400 --tls-cert server.pem --tls-key server.key --tls-client-ca ca.pem \
+      --allow who-may-call.txt";
 
 impl Serve {
     /// Serves until it is told to end.

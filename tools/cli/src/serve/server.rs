@@ -10,6 +10,7 @@ use greenwave::{
 };
 use serde::{Deserialize, Serialize};
 
+use super::access::AccessOptions;
 use super::events::Ending;
 use super::grpc::GrpcOptions;
 use super::instance::{InstanceSettings, tables};
@@ -113,6 +114,9 @@ pub(super) struct ServerSettings {
     /// Whose certificates clients have to have, a PEM file [default: clients need none]
     #[arg(long, value_name = "FILE")]
     pub(super) tls_client_ca: Option<PathBuf>,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub(super) access: AccessOptions,
     /// How long what was accepted may take to be finished at the end [default: 10s]
     #[arg(long, value_name = "TIME", help_heading = "Process")]
     pub(super) drain: Option<Time>,
@@ -127,9 +131,9 @@ impl ServerSettings {
     /// The same for a process of this machine behind the one that clients call: it listens at a port of its own, is not
     /// secured, and begins at another one of the cores, so that of several not all are on the first.
     pub(super) fn behind(&self, place: usize) -> Self {
-        let (tls_cert, tls_key, tls_client_ca) = (None, None, None);
-        let mut own =
-            Self { listen: None, name: None, instance: Vec::new(), tls_cert, tls_key, tls_client_ca, ..self.clone() };
+        let (tls_cert, tls_key, tls_client_ca, access) = (None, None, None, AccessOptions::default());
+        let (listen, name, instance) = (None, None, Vec::new());
+        let mut own = Self { listen, name, instance, tls_cert, tls_key, tls_client_ca, access, ..self.clone() };
         if let Some(Cores(cores)) = &mut own.cores {
             let by = place % cores.len().max(1);
             cores.rotate_left(by);
@@ -170,11 +174,11 @@ impl ServerSettings {
         let config = config.web((said.web != Some(Switch::Off)).then_some(web));
         let config = with(config, said.late_share, |it, Share(share)| it.late_share(share));
         config.validate().map_err(|error| Problem::wrong_use(error).remedy("see --help"))?;
-        Ok(config)
+        self.access.guard(config, (self.tls_cert.is_some(), self.tls_client_ca.is_some()))
     }
 
     /// How the server is secured: by a certificate and its key, if there are any, and by who may connect.
-    fn tls(&self) -> Result<Option<TlsServer>, Problem> {
+    pub(super) fn tls(&self) -> Result<Option<TlsServer>, Problem> {
         let authority = self.tls_client_ca.as_deref().map(Pem::File);
         let Some(identity) = self.identity(authority.is_some())? else { return Ok(None) };
         TlsServer::new(identity, authority).map(Some).map_err(Problem::wrong_use)

@@ -1,5 +1,6 @@
 //! The command as its users run it: real processes, real sockets, what they print and how they end.
 
+mod access;
 mod agent;
 mod bad_input;
 mod boost;

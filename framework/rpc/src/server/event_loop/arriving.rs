@@ -1,6 +1,7 @@
 //! How calls come in: found, judged, put into the ready queue or given to a worker.
 
 use super::EventLoop;
+use crate::authorize::{Authorize, AuthorizeRequest};
 use crate::context::Context;
 use crate::counters::Counter;
 use crate::net::PeerKey;
@@ -12,9 +13,11 @@ use crate::stream::{Incoming, Outgoing};
 use crate::wire::{CallId, MethodId};
 use greenwave_policy::{Deadline, Refusal, Time, Urgency, Verdict};
 use greenwave_proto::connection::{Answer, Arrival};
-use greenwave_proto::context::{Metadata, Parts};
-use greenwave_proto::{Gate, Ruling};
+use greenwave_proto::context::{Metadata, Parts, called};
+use greenwave_proto::{Gate, Peer, Ruling};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Which part of a full queue is turned away at once, so that it isn't looked through for each call.
@@ -27,10 +30,11 @@ const LONGER: u32 = 2;
 const CROWD: u32 = 128;
 
 /// What is known of a call that was let in.
-#[derive(Clone, Copy)]
 struct Judged {
     method: usize,
     gate: Gate,
+    /// Who calls, if the call's own credentials say it.
+    peer: Option<Arc<Peer>>,
     /// Whether it would have been refused, and that was counted.
     reported: bool,
 }
@@ -56,6 +60,13 @@ impl EventLoop {
             let text = format!("no method has the id {} here", arrival.method);
             return self.refuse(now, peer, &arrival, Status::refused(Reason::UnknownMethod, text));
         };
+        let mut caller = None;
+        if let Some(authorizer) = self.role.router.at(method).authorizer() {
+            match self.authorize(authorizer, peer, method, &arrival) {
+                Ok(subject) => caller = subject,
+                Err(status) => return self.refuse(now, peer, &arrival, status),
+            }
+        }
         let (estimate, needed) = (self.methods[method].estimate, self.methods[method].needed());
         let budget = arrival.deadline.budget(now);
         let gate = Gate::new(arrival.deadline, !self.role.config.report_only);
@@ -75,11 +86,46 @@ impl EventLoop {
         {
             return self.refuse(now, peer, &arrival, status);
         }
-        let judged = Judged { method, gate, reported };
+        let judged = Judged { method, gate, peer: caller, reported };
         if arrival.streams || self.role.router.at(method).streams() {
             return self.take_in_streams(now, peer, arrival, judged);
         }
         self.take_in(now, peer, arrival, judged, None);
+    }
+
+    /// Asks whether a call may be made. Who makes it, if its own credentials say so; or why it is refused.
+    #[inline(never)]
+    fn authorize(
+        &self,
+        authorizer: &dyn Authorize,
+        peer: PeerKey,
+        method: usize,
+        arrival: &Arrival,
+    ) -> Result<Option<Arc<Peer>>, Status> {
+        let metadata = arrival.metadata.as_deref().unwrap_or_default();
+        let connection = self.net.identity(peer).map_or(&Peer::UNKNOWN, |identity| &**identity);
+        let name = self.role.router.at(method).name;
+        let name = called(name, AuthorizeRequest::new(connection, name, metadata).metadata());
+        let request = AuthorizeRequest::new(connection, name, metadata);
+        // The head must not die of it, and what it leaves half done is its own.
+        let decided = catch_unwind(AssertUnwindSafe(|| authorizer.authorize(&request)));
+        let counters = &self.role.counters;
+        match decided {
+            Ok(Ok(grant)) => Ok(grant.peer(connection)),
+            Ok(Err(denied)) => {
+                let status = Status::from(denied);
+                match status.reason {
+                    Reason::Unauthenticated => counters.unauthenticated.add(1),
+                    _ => counters.permission_denied.add(1),
+                }
+                Err(status)
+            }
+            Err(_) => {
+                counters.panicked.add(1);
+                tracing::error!(method = name, "who decides who may call panicked, and the call is refused");
+                Err(Status::refused(Reason::Panicked, format!("whoever decides who may call {name} panicked")))
+            }
+        }
     }
 
     /// Of a call its headers are there. If it can't be in time, its request need not come. Whatever else may be said against it
@@ -87,6 +133,10 @@ impl EventLoop {
     #[cold]
     pub(super) fn announced(&mut self, now: Time, peer: PeerKey, call: CallId, method: MethodId, deadline: Deadline) {
         let Some(method) = self.find(method).filter(|_| self.role.config.refuses()) else { return };
+        // Who may not call is not told how long calls take, and makes no difference to admission.
+        if self.role.router.at(method).authorizer().is_some() {
+            return;
+        }
         // What has come since is judged as it is.
         if !self.net.is_announced(peer, call) {
             return;
@@ -132,7 +182,7 @@ impl EventLoop {
         judged: Judged,
         halves: Option<(Incoming, Outgoing)>,
     ) {
-        let Judged { method, gate, reported } = judged;
+        let Judged { method, gate, peer: caller, reported } = judged;
         let (name, estimate) = (self.role.router.at(method).name, self.methods[method].estimate);
         let Arrival { call, deadline, birth, parallel_unit, received, metadata, coding, body, .. } = arrival;
         let metadata = Metadata::received(metadata, &self.role.config.pass_on);
@@ -140,13 +190,14 @@ impl EventLoop {
         let (here, ahead) = estimate.unwrap_or_default();
         let urgency = Urgency { arrived: received, birth, deadline, here, ahead };
         let reply_guard = |inbox| ReplyGuard::new(inbox, peer, call, method);
+        let caller = caller.as_ref().or_else(|| self.net.identity(peer));
         if self.role.workers.is_empty() {
             let inbox = &self.role.inbox;
             if let Some(global) = &self.role.global
                 && halves.is_none()
                 && global.takes(inbox.busy_rounds(), self.jobs.ready(), estimate.map(|(here, _)| here))
             {
-                let context = Context::from(context.of(self.net.identity(peer)));
+                let context = Context::from(context.of(caller));
                 self.given_away.insert((peer, call), context.clone());
                 self.role.counters.given_away.add(1);
                 let reply_guard = reply_guard(inbox);
@@ -155,7 +206,7 @@ impl EventLoop {
             }
             inbox.given();
             let admitted = Admitted { reply_guard: None, peer, call, method, coding, urgency, reported };
-            let task = self.tasks.begin(admitted, context, self.net.identity(peer), body);
+            let task = self.tasks.begin(admitted, context, caller, body);
             if let Some(halves) = halves {
                 self.tasks[task].invocation.give_streams(halves);
             }
@@ -165,7 +216,7 @@ impl EventLoop {
         }
         let worker = &self.role.workers[self.dispatch.choose(&self.loads)];
         worker.given();
-        let context = Context::from(context.of(self.net.identity(peer)));
+        let context = Context::from(context.of(caller));
         let reply_guard = reply_guard(&self.role.inbox);
         let job = Job { reply_guard, context, request: body, coding, halves, urgency, reported };
         worker.send(Message::Serve(Box::new(job)));

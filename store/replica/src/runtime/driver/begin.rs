@@ -1,6 +1,6 @@
 //! A replica that belongs to no group yet: what it does until it founds one with the others, or is taken in.
 
-use super::driver::Driver;
+use super::Driver;
 use crate::core::{Core, CoreConfig, Input, Recovered};
 use crate::founding::{Founding, Obstacle};
 use crate::log::{IdentityFile, LogError, RealDisk};
@@ -19,7 +19,7 @@ const GRACE: Duration = Duration::from_secs(3);
 const SAY_EVERY: Duration = Duration::from_secs(60);
 
 /// A replica that belongs to no group yet. Its core has nothing, and is told nothing.
-pub(super) struct Beginning {
+pub(in crate::runtime) struct Beginning {
     founding: Founding,
     file: IdentityFile<RealDisk>,
     core: CoreConfig,
@@ -31,7 +31,7 @@ pub(super) struct Beginning {
 
 impl Beginning {
     /// `core` is what a core of the group that it founds is set up with, `contacts` are all that may belong to it.
-    pub(super) fn new(
+    pub(in crate::runtime) fn new(
         founding: Founding,
         file: IdentityFile<RealDisk>,
         core: CoreConfig,
@@ -43,7 +43,7 @@ impl Beginning {
 }
 
 /// The founders of a group as its first members, each where it is reached and with its incarnation.
-pub(super) fn first_members(roster: &Roster, addresses: &Membership) -> Option<Membership> {
+pub(in crate::runtime) fn first_members(roster: &Roster, addresses: &Membership) -> Option<Membership> {
     let peer = |node| {
         let address = addresses.address(node)?.to_owned();
         Some(Peer { node, address, incarnation: roster.incarnation(node) })
@@ -61,9 +61,7 @@ impl Driver {
         self.go_on_beginning(now);
         let Some(beginning) = self.beginning.as_mut().filter(|beginning| now >= beginning.next) else { return };
         beginning.next = now + EVERY;
-        let mut bytes = Vec::new();
-        beginning.founding.greeting().encode(&mut bytes);
-        self.links.greet(&bytes);
+        self.links.greet();
         let obstacle = beginning.founding.obstacle();
         let said = (obstacle.clone(), now + SAY_EVERY);
         if let Some(why) = obstacle.filter(|why| {
@@ -119,12 +117,10 @@ impl Driver {
         tracing::info!(%group, founded = !founders.is_empty(), "this replica belongs to its group now");
         self.report.lock().unwrap_or_else(PoisonError::into_inner).obstacle = None;
         // Those who wait hear of it at once.
-        let mut bytes = Vec::new();
-        beginning.founding.greeting().encode(&mut bytes);
-        self.links.greet(&bytes);
+        self.links.greet();
         let Some(beginning) = self.beginning.take() else { return };
         if founders.is_empty() {
-            return self.links.set(&beginning.contacts, &self.entrance);
+            return self.links.set(&beginning.contacts);
         }
         let bootstrap = first_members(&founders, &beginning.contacts);
         let begun = Core::new(CoreConfig { bootstrap, ..beginning.core }, Recovered::default(), now);
@@ -140,14 +136,17 @@ impl Driver {
 }
 
 /// A log without an identity: of a group that is older than identities.
-pub(super) fn adopted(number: u64, core: &CoreConfig) -> std::io::Result<crate::Identity> {
+pub(in crate::runtime) fn adopted(number: u64, core: &CoreConfig) -> std::io::Result<crate::Identity> {
     let group = GroupId::adopted(number);
     let standing = Standing::Member { group, founders: Roster::default() };
     Ok(crate::Identity { number, node: core.node, incarnation: crate::Incarnation::random()?, standing })
 }
 
 /// Says what a directory of an older version is from now on.
-pub(super) fn keep_adopted(file: &IdentityFile<RealDisk>, identity: &crate::Identity) -> Result<(), LogError> {
+pub(in crate::runtime) fn keep_adopted(
+    file: &IdentityFile<RealDisk>,
+    identity: &crate::Identity,
+) -> Result<(), LogError> {
     file.keep(identity)?;
     let group = identity.group().map(|group| group.to_string()).unwrap_or_default();
     tracing::warn!(
