@@ -32,10 +32,16 @@
 //! | `spare` | the room for the next segment |
 //! | `snapshot-...` | see [`Snapshots`] |
 //!
+//! # What is written first
+//! At the first start, each step durable before the next one begins: the directory and what leads to it, `identity`, and the
+//! first segment, which has its header before it has its name; then its name. Then blocks follow. Within a block all is written
+//! or nothing. What is more than a block holds is written in several, the term and the vote first and the commit last, so that
+//! no entry is there without the term that it is of.
+//!
 //! # Failures
-//! - *A crash* in the middle of a sync leaves a torn block at the end. It was never acknowledged; it is cut off and
-//!   reported ([`Recovered::torn`]).
-//! - *Damage* anywhere else is an error that names file and place. Nothing is repaired by guessing: the group has other
+//! - *A crash* in the middle of a sync leaves a torn block at the end, with nothing behind it. It was never acknowledged; it
+//!   is cut off and reported ([`Recovered::torn`]).
+//! - *Damage* anywhere else, and anything at the end that can't be a torn write, is an error that names file and place. Nothing is repaired by guessing: the group has other
 //!   copies.
 //! - *An error of write or fsync* poisons the log: every later call fails. Linux marks pages clean that it could not
 //!   write, so a second fsync says that all is well when it isn't (Rebello et al., "Can Applications Recover from fsync
