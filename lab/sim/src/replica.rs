@@ -10,6 +10,7 @@
 //! - [`measure`]: throughput and latency of a way to choose batches and windows, in [`environments`].
 //! - [`history`]: what clients asked and were answered, and whether one machine could have answered so.
 
+mod belong;
 mod carry;
 pub mod client;
 pub mod environments;

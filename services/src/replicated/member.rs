@@ -12,9 +12,10 @@ use greenwave::{Address, AdmissionConfig, Code, Context, Server, ServerConfig, S
 use greenwave_replica::core::{CoreConfig, Limits, Refusal, Setting, Sizing, StopCause};
 use greenwave_replica::runtime::ReplicaStartError;
 use greenwave_replica::{
-    ClientId, Membership, MembershipError, NodeId, Peer, Place, Replica, ReplicaConfig, ReplicaError, ReplicaHandle,
-    Sequence, Session,
+    ClientId, Membership, MembershipError, NodeId, Peer, Place, Reach, Replica, ReplicaConfig, ReplicaError,
+    ReplicaHandle, Sequence, Session,
 };
+pub use greenwave_replica::{GroupKey, PeerAccess};
 use prost::bytes::Bytes;
 use thiserror::Error;
 use xxhash_rust::xxh3::xxh3_64;
@@ -22,7 +23,8 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::admin::Administration;
 use super::elsewhere;
 use super::machine::{Store, StoreError};
-use super::peers::{Peers, PeersError};
+use super::operators::Operators;
+use super::peers::{Peers, PeersError, Spot};
 use super::serve::Service;
 use crate::proto::replicated as proto;
 use crate::serving::ServeError;
@@ -48,10 +50,16 @@ pub struct MemberConfig {
     pub log_bytes: Option<usize>,
     /// Where its log and its rows are.
     pub directory: PathBuf,
-    /// The server.
+    /// The server that clients call.
     pub server: ServerConfig,
+    /// The server that the other replicas call, and nobody else.
+    pub peer_server: ServerConfig,
     /// How the other replicas are called, if over TLS: whom this one believes, and what it shows them.
     pub peer_tls: Option<TlsClient>,
+    /// Who is taken for another replica.
+    pub access: PeerAccess,
+    /// Who may run the group.
+    pub operators: Operators,
 }
 
 /// Why a replica doesn't start.
@@ -78,24 +86,45 @@ pub enum MemberError {
 pub struct Member {
     /// The server.
     pub server: ServerHandle,
+    peer_server: ServerHandle,
     replica: ReplicaHandle,
 }
 
 impl MemberConfig {
-    /// Replica `id` of a group that begins with these peers. It listens where they say, or, if that is a name, at all
-    /// IPv4 addresses of this machine, and who is admitted is the replica's to decide, not the server's.
+    /// Replica `id` of a group that begins with these peers. It listens for clients and for replicas where they say, or, if
+    /// that is a name, at all IPv4 addresses of this machine, and who is admitted is the replica's to decide, not the
+    /// servers'. From other machines nobody is taken for a replica, and nobody may run the group, unless that is said.
     ///
     /// # Errors
     /// When it is not among them.
     pub fn new(id: u64, peers: Peers, directory: PathBuf) -> Result<Self, PeersError> {
-        let listen = match peers.place(id)? {
+        let listen = |place: &Place| match place {
             Place::Address(address) => address.clone(),
             Place::Host { port, .. } => Address::Tcp((Ipv4Addr::UNSPECIFIED, *port).into()),
         };
-        let server = ServerConfig::default().name(format!("kv-{id}")).listen([listen]);
-        let server = server.admission(AdmissionConfig::default().enabled(false)).coroutines(COROUTINES);
+        let server = |name: String, at: &Place| {
+            let server = ServerConfig::default().name(name).listen([listen(at)]);
+            server.admission(AdmissionConfig::default().enabled(false)).coroutines(COROUTINES)
+        };
+        let spot = peers.spot(id)?;
+        let peer_server = server(format!("kv-{id}-peers"), spot.peers()).grpc(None).web(None);
+        let server = server(format!("kv-{id}"), spot.clients());
         let (group, sizing, log_bytes, peer_tls) = ("kv".to_owned(), None, None, None);
-        Ok(Self { id, peers, join: false, group, sizing, log_bytes, directory, server, peer_tls })
+        let (access, operators, join) = (PeerAccess::default(), Operators::default(), false);
+        Ok(Self {
+            id,
+            peers,
+            join,
+            group,
+            sizing,
+            log_bytes,
+            directory,
+            server,
+            peer_server,
+            peer_tls,
+            access,
+            operators,
+        })
     }
 }
 
@@ -105,23 +134,26 @@ impl MemberConfig {
 /// When its directory can't be used, or the server can't start.
 pub fn serve_member(config: MemberConfig) -> Result<Member, ServeError> {
     let (replica, store) = start(&config)?;
-    let MemberConfig { id, server, .. } = config;
+    let MemberConfig { id, server, peer_server, operators, .. } = config;
     let limit = server.coroutine_limit() * 3 / 4;
     let Replica { handle, router } = replica;
     let asked = Asked { id, replica: handle.clone(), waiting: AtomicUsize::new(0), limit };
     let asked = Arc::new(asked);
-    let admin = proto::AdminServer::new(Arc::new(Administration(Arc::clone(&asked))));
+    let admin = proto::AdminServer::new(Arc::new(Administration { asked: Arc::clone(&asked), operators }));
     let service = Service::new(asked, store);
-    let methods = proto::StoreServer::new(Arc::new(service)).into_router().merge(admin.into_router()).merge(router);
+    let methods = proto::StoreServer::new(Arc::new(service)).into_router().merge(admin.into_router());
+    let peer_server = Server::start(peer_server, router).inspect_err(|_| handle.stop(Duration::ZERO))?;
     let server = Server::start(server, methods).inspect_err(|_| handle.stop(Duration::ZERO))?;
-    Ok(Member { server, replica: handle })
+    Ok(Member { server, peer_server, replica: handle })
 }
 
 fn start(config: &MemberConfig) -> Result<(Replica, super::machine::StoreReader), MemberError> {
-    let MemberConfig { id, ref peers, join, ref group, sizing, log_bytes, ref directory, ref peer_tls, .. } = *config;
+    let MemberConfig {
+        id, ref peers, join, ref group, sizing, log_bytes, ref directory, ref peer_tls, ref access, ..
+    } = *config;
     let node = NodeId::new(id).ok_or(MemberError::Number)?;
-    peers.place(id)?;
-    let peer = |(id, place): (u64, &Place)| Some(Peer { node: NodeId::new(id)?, address: place.to_string() });
+    peers.spot(id)?;
+    let peer = |(id, spot): (u64, &Spot)| Some(Peer::new(NodeId::new(id)?, spot.to_string()));
     let membership = Membership::of_voters(peers.iter().filter_map(peer))?;
     let seed = RandomState::new().hash_one(id);
     let (bootstrap, contacts) = if join { (None, Some(membership)) } else { (Some(membership), None) };
@@ -130,7 +162,8 @@ fn start(config: &MemberConfig) -> Result<(Replica, super::machine::StoreReader)
     let core = CoreConfig { sizing: sizing.map_or(core.sizing, Sizing::Fixed), limits, ..core };
     let config = ReplicaConfig::new(core, xxh3_64(group.as_bytes()), directory.join("log"));
     let channel = config.channel.clone().tls(peer_tls.clone());
-    let config = ReplicaConfig { contacts, channel, ..config };
+    let reach = Reach::new(|address| address.parse::<Spot>().map(|spot| spot.peers().clone()));
+    let config = ReplicaConfig { contacts, channel, reach, access: access.clone(), ..config };
     let store = Store::open(&directory.join("store"))?;
     let reader = store.reader();
     Ok((Replica::start(config, store)?, reader))
@@ -146,6 +179,12 @@ impl Member {
     pub fn drain(self, limit: Duration) {
         self.replica.stop(limit);
         self.server.drain(limit);
+        self.peer_server.drain(limit);
+    }
+
+    /// Where the other replicas call it.
+    pub fn peer_addresses(&self) -> &[Address] {
+        self.peer_server.addresses()
     }
 }
 
@@ -177,14 +216,26 @@ impl Asked {
         let report = self.replica.report();
         let named = |leader: Option<NodeId>| {
             let leader = leader?;
-            Some((leader.number(), report.membership.address(leader)?))
+            Some((leader.number(), for_clients(report.membership.address(leader)?)))
         };
         match error {
-            ReplicaError::Refused(Refusal::NotLeader { leader }) => elsewhere::not_leader(self.id, named(leader)),
-            ReplicaError::Refused(Refusal::Uncertain { leader }) => elsewhere::uncertain(named(leader)),
+            ReplicaError::Refused(Refusal::NotLeader { leader }) => {
+                elsewhere::not_leader(self.id, hint(&named(leader)))
+            }
+            ReplicaError::Refused(Refusal::Uncertain { leader }) => elsewhere::uncertain(hint(&named(leader))),
             error => error.into(),
         }
     }
+}
+
+/// Where clients reach a replica of this address in the membership.
+pub(super) fn for_clients(address: &str) -> String {
+    address.parse::<Spot>().map_or_else(|_| address.to_owned(), |spot| spot.clients().to_string())
+}
+
+/// A leader as a status names it.
+pub(super) fn hint(leader: &Option<(u64, String)>) -> Option<(u64, &str)> {
+    leader.as_ref().map(|(number, address)| (*number, address.as_str()))
 }
 
 struct Waiting<'a>(&'a AtomicUsize);
@@ -212,7 +263,7 @@ impl super::serve::Replica for Asked {
         proto::DescribeReply {
             replica: self.id,
             leader: standing.leader.map_or(0, NodeId::number),
-            leader_address: address.unwrap_or_default().to_owned(),
+            leader_address: address.map(for_clients).unwrap_or_default(),
             term: standing.term.0,
             applied: report.figures.applied.0,
         }

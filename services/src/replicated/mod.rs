@@ -9,6 +9,8 @@ pub mod elsewhere;
 pub mod machine;
 pub mod member;
 mod operate;
+pub mod operators;
 pub mod peers;
 pub mod serve;
+pub mod spot;
 pub mod tuning;

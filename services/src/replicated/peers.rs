@@ -6,9 +6,11 @@ use std::str::FromStr;
 pub use greenwave_replica::Place;
 use thiserror::Error;
 
-/// The replicas of a group, by number, and where each is reached by the others and by clients.
+pub use super::spot::Spot;
+
+/// The replicas of a group, by number, and where each is reached by clients and by the others.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Peers(BTreeMap<u64, Place>);
+pub struct Peers(BTreeMap<u64, Spot>);
 
 /// Peers that can't be meant.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -22,7 +24,7 @@ pub enum PeersError {
     /// A number twice.
     #[error("replica {0} is named twice; give each a number of its own")]
     Number(u64),
-    /// An address twice.
+    /// An address twice, of clients or of replicas.
     #[error("replicas {first} and {second} have the same address, {address}; give each one of its own")]
     Address {
         /// The one.
@@ -50,17 +52,20 @@ impl Peers {
     ///
     /// # Errors
     /// A number or an address comes twice, or a port is left to the system.
-    pub fn new(replicas: impl IntoIterator<Item = (u64, impl Into<Place>)>) -> Result<Self, PeersError> {
-        let mut peers: BTreeMap<u64, Place> = BTreeMap::new();
+    pub fn new(replicas: impl IntoIterator<Item = (u64, impl Into<Spot>)>) -> Result<Self, PeersError> {
+        let mut peers: BTreeMap<u64, Spot> = BTreeMap::new();
         for (id, address) in replicas {
-            let address = address.into();
-            if address.to_string().ends_with(":0") {
+            let spot: Spot = address.into();
+            if spot.clients().to_string().ends_with(":0") {
                 return Err(PeersError::Port(id));
             }
-            if let Some((first, _)) = peers.iter().find(|(_, taken)| **taken == address) {
-                return Err(PeersError::Address { first: *first, second: id, address: address.to_string() });
+            let places = |spot: &Spot| [spot.clients().clone(), spot.peers().clone()];
+            for place in places(&spot) {
+                if let Some((first, _)) = peers.iter().find(|(_, taken)| places(taken).contains(&place)) {
+                    return Err(PeersError::Address { first: *first, second: id, address: place.to_string() });
+                }
             }
-            if peers.insert(id, address).is_some() {
+            if peers.insert(id, spot).is_some() {
                 return Err(PeersError::Number(id));
             }
         }
@@ -71,7 +76,7 @@ impl Peers {
     ///
     /// # Errors
     /// It isn't among them.
-    pub fn place(&self, id: u64) -> Result<&Place, PeersError> {
+    pub fn spot(&self, id: u64) -> Result<&Spot, PeersError> {
         self.0.get(&id).ok_or_else(|| {
             let known: Vec<_> = self.0.keys().map(u64::to_string).collect();
             PeersError::NotAmong { id, known: known.join(", ") }
@@ -79,8 +84,8 @@ impl Peers {
     }
 
     /// All of them, by number.
-    pub fn iter(&self) -> impl Iterator<Item = (u64, &Place)> {
-        self.0.iter().map(|(id, place)| (*id, place))
+    pub fn iter(&self) -> impl Iterator<Item = (u64, &Spot)> {
+        self.0.iter().map(|(id, spot)| (*id, spot))
     }
 }
 
@@ -93,7 +98,7 @@ impl FromStr for Peers {
             let (id, address) = (id.trim().parse().ok().filter(|id| *id > 0)?, address.trim());
             // The scheme may be left out.
             let whole = if address.contains("://") { address.to_owned() } else { format!("tcp://{address}") };
-            Some((id, whole.parse::<Place>().ok()?))
+            Some((id, whole.parse::<Spot>().ok()?))
         };
         let replicas = text.split(',').map(|word| replica(word).ok_or_else(|| PeersError::Form(word.to_owned())));
         Self::new(replicas.collect::<Result<Vec<_>, _>>()?)
@@ -118,10 +123,10 @@ mod tests {
         let peers: Peers = "2=tcp://10.0.0.2:7400, 1=127.0.0.1:7400,10=unix:///run/x.sock".parse().unwrap();
         assert_eq!(peers.to_string(), "1=tcp://127.0.0.1:7400,2=tcp://10.0.0.2:7400,10=unix:///run/x.sock");
         assert_eq!(peers.to_string().parse(), Ok(peers.clone()));
-        assert_eq!(peers.place(2).unwrap().to_string(), "tcp://10.0.0.2:7400");
+        assert_eq!(peers.spot(2).unwrap().to_string(), "tcp://10.0.0.2:7400");
         let named: Peers = "1=kv-1.example:7400,2=tcp://kv-2:7400".parse().unwrap();
         assert_eq!(named.to_string(), "1=tcp://kv-1.example:7400,2=tcp://kv-2:7400");
-        assert_eq!(named.place(2).unwrap().host(), Some("kv-2"));
+        assert_eq!(named.spot(2).unwrap().clients().host(), Some("kv-2"));
     }
 
     #[test]
@@ -143,7 +148,7 @@ mod tests {
         assert_eq!(error("1=1.1.1.1:0"), PeersError::Port(1));
         let peers: Peers = "1=1.1.1.1:1,2=1.1.1.2:1".parse().unwrap();
         assert_eq!(
-            peers.place(3).unwrap_err().to_string(),
+            peers.spot(3).unwrap_err().to_string(),
             "replica 3 is not among the peers, which are 1, 2; name it there, or another one with --id"
         );
     }

@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+/// The most replicas that a group may have, learners included.
+pub const NODES_MOST: usize = 64;
+
 /// A replica's number within its group; never zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(u64);

@@ -38,7 +38,10 @@
 pub mod applier;
 pub mod batch;
 pub mod core;
+pub mod door;
 mod entry;
+pub mod founding;
+mod identity;
 mod ids;
 pub mod log;
 pub mod machine;
@@ -50,10 +53,11 @@ pub mod sessions;
 
 pub use self::applier::Applier;
 pub use self::entry::{Entry, EntryKind, HardState, SnapshotMeta};
+pub use self::identity::{GroupId, Identity, Incarnation, NoIdentity, Roster, Standing};
 pub use self::ids::{ClientId, Index, NodeId, Sequence, Session, Term, Ticket};
 pub use self::machine::{MachineError, StateMachine};
-pub use self::membership::{Change, Membership, MembershipError, Peer};
+pub use self::membership::{Change, Enrolment, Membership, MembershipError, Peer};
 pub use self::message::{Message, MessageError, MessageKind};
 pub use self::place::{Place, PlaceError};
-pub use self::runtime::{Lookup, Replica, ReplicaConfig, ReplicaError, ReplicaHandle};
+pub use self::runtime::{GroupKey, Lookup, PeerAccess, Reach, Replica, ReplicaConfig, ReplicaError, ReplicaHandle};
 pub use self::sessions::{Answer, SessionLimits, Sessions};

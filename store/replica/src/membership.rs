@@ -1,11 +1,10 @@
 //! Who belongs to a group, and how that changes.
 
-use crate::NodeId;
+use crate::{Incarnation, Index, NodeId};
 use bytes::{Buf, BufMut, Bytes};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The most replicas that a group may have, learners included.
-pub const NODES_MOST: usize = 64;
+pub use crate::ids::NODES_MOST;
 
 /// The longest address, in bytes.
 pub const ADDRESS_MOST: usize = 1024;
@@ -16,6 +15,7 @@ pub const ADDRESS_MOST: usize = 1024;
 /// 2. `outgoing` is empty except between the two steps of a change of several nodes, when majorities of both the
 ///    voters and the outgoing are needed; `demoted` are those of the outgoing who will be learners.
 /// 3. Every node has an address.
+/// 4. Those of whom an incarnation is known belong to it. Of nobody else something that has it is taken.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Membership {
     pub(crate) voters: BTreeSet<NodeId>,
@@ -24,6 +24,16 @@ pub struct Membership {
     pub(crate) demoted: BTreeSet<NodeId>,
     pub(crate) auto_leave: bool,
     pub(crate) addresses: BTreeMap<NodeId, String>,
+    pub(crate) enrolments: BTreeMap<NodeId, Enrolment>,
+}
+
+/// As which a replica belongs to a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Enrolment {
+    /// The incarnation that was taken in.
+    pub incarnation: Incarnation,
+    /// By which entry; [`Index::ZERO`] for the founders of a group. Of two that had the same number the later one counts.
+    pub since: Index,
 }
 
 /// A replica and where it is reached.
@@ -33,6 +43,16 @@ pub struct Peer {
     pub node: NodeId,
     /// Its address, in whatever form the transport reads.
     pub address: String,
+    /// The incarnation that is meant. Without one, that of a member stays what it is, and a new one may have any.
+    pub incarnation: Option<Incarnation>,
+}
+
+impl Peer {
+    /// A replica that is reached there, of any incarnation.
+    #[must_use]
+    pub fn new(node: NodeId, address: impl Into<String>) -> Self {
+        Self { node, address: address.into(), incarnation: None }
+    }
 }
 
 /// One step of a change.
@@ -79,12 +99,13 @@ impl Membership {
     /// There is none, or too many, or one is named twice, or an address can't be one.
     pub fn of_voters(peers: impl IntoIterator<Item = Peer>) -> Result<Self, MembershipError> {
         let mut membership = Self::default();
-        for Peer { node, address } in peers {
-            check_address(node, &address)?;
+        for peer in peers {
+            let node = peer.node;
+            check_address(node, &peer.address)?;
             if !membership.voters.insert(node) {
                 return Err(MembershipError::Twice(node));
             }
-            membership.addresses.insert(node, address);
+            membership.enrol(peer, Index::ZERO);
         }
         membership.check()?;
         Ok(membership)
@@ -121,6 +142,23 @@ impl Membership {
     #[must_use]
     pub fn address(&self, node: NodeId) -> Option<&str> {
         self.addresses.get(&node).map(String::as_str)
+    }
+
+    /// As which a node belongs to it, if that is known.
+    #[must_use]
+    pub fn enrolment(&self, node: NodeId) -> Option<Enrolment> {
+        self.enrolments.get(&node).copied()
+    }
+
+    /// A node is there, or is to be, by this entry.
+    pub(crate) fn enrol(&mut self, peer: Peer, since: Index) {
+        let Peer { node, address, incarnation } = peer;
+        self.addresses.insert(node, address);
+        if let Some(incarnation) =
+            incarnation.filter(|new| self.enrolment(node).is_none_or(|it| it.incarnation != *new))
+        {
+            self.enrolments.insert(node, Enrolment { incarnation, since });
+        }
     }
 
     /// Whether these nodes are a majority, of both halves if there are two.
@@ -168,16 +206,24 @@ impl Membership {
         if nodes > NODES_MOST { Err(MembershipError::TooMany(nodes)) } else { Ok(()) }
     }
 
-    /// Appends it: `flags: u8`, the number of nodes as `u8`, and for each its number as `u64`, what it is as `u8`
-    /// (1 voter, 2 learner, 4 outgoing, 8 demoted, added up), the address's length as `u16`, and the address.
+    /// Appends it: `flags: u8` (1 the second step is left automatically, 2 incarnations), the number of nodes as `u8`, and
+    /// for each its number as `u64`, what it is as `u8` (1 voter, 2 learner, 4 outgoing, 8 demoted, added up), the
+    /// address's length as `u16`, and the address; with incarnations then its own as `u128`, zero if it isn't known, and
+    /// since when as `u64`.
     pub fn write(&self, out: &mut Vec<u8>) {
-        out.put_u8(self.auto_leave.into());
+        let enrolled = !self.enrolments.is_empty();
+        out.put_u8(u8::from(self.auto_leave) | u8::from(enrolled) << 1);
         out.put_u8(self.addresses.len() as u8);
         for (node, address) in &self.addresses {
             out.put_u64_le(node.number());
             let bits = [&self.voters, &self.learners, &self.outgoing, &self.demoted].into_iter().enumerate();
             out.put_u8(bits.fold(0, |sum, (bit, set)| sum | u8::from(set.contains(node)) << bit));
             write_address(address, out);
+            if enrolled {
+                let known = self.enrolment(*node);
+                out.put_u128_le(known.map_or(0, |known| known.incarnation.bits()));
+                out.put_u64_le(known.map_or(0, |known| known.since.0));
+            }
         }
     }
 
@@ -192,12 +238,9 @@ impl Membership {
     }
 
     fn parse(bytes: &mut Bytes) -> Option<Self> {
-        let auto_leave = match bytes.try_get_u8().ok()? {
-            0 => false,
-            1 => true,
-            _ => return None,
-        };
-        let mut membership = Self { auto_leave, ..Self::default() };
+        let flags = bytes.try_get_u8().ok().filter(|flags| *flags < 4)?;
+        let enrolled = flags & 2 != 0;
+        let mut membership = Self { auto_leave: flags & 1 != 0, ..Self::default() };
         let count = bytes.try_get_u8().ok()?;
         let mut before = 0;
         for _ in 0..count {
@@ -217,6 +260,18 @@ impl Membership {
             }
             let address = read_address(bytes)?;
             membership.addresses.insert(node, address);
+            if enrolled {
+                let incarnation = Incarnation::of_bits(bytes.try_get_u128_le().ok()?);
+                let since = Index(bytes.try_get_u64_le().ok()?);
+                match incarnation {
+                    Some(incarnation) => drop(membership.enrolments.insert(node, Enrolment { incarnation, since })),
+                    None if since > Index::ZERO => return None,
+                    None => {}
+                }
+            }
+        }
+        if enrolled && membership.enrolments.is_empty() {
+            return None;
         }
         membership.is_sound().then_some(membership)
     }
@@ -250,18 +305,23 @@ impl Change {
         }
     }
 
-    /// Appends changes: for each its kind as `u8` (0 voter, 1 learner, 2 removal), the node's number as `u64`, and an
-    /// address as a membership has it, empty for a removal.
+    /// Appends changes: for each its kind as `u8` (0 voter, 1 learner, 2 removal, 3 voter and 4 learner with an
+    /// incarnation), the node's number as `u64`, an address as a membership has it, empty for a removal, and the incarnation
+    /// as `u128`, if it has one.
     pub fn write_all(changes: &[Self], out: &mut Vec<u8>) {
         for change in changes {
-            let (kind, address) = match change {
-                Self::AddVoter(peer) => (0, peer.address.as_str()),
-                Self::AddLearner(peer) => (1, peer.address.as_str()),
-                Self::Remove(_) => (2, ""),
+            let (kind, peer) = match change {
+                Self::AddVoter(peer) => (0, Some(peer)),
+                Self::AddLearner(peer) => (1, Some(peer)),
+                Self::Remove(_) => (2, None),
             };
-            out.put_u8(kind);
+            let incarnation = peer.and_then(|peer| peer.incarnation);
+            out.put_u8(if incarnation.is_some() { kind + 3 } else { kind });
             out.put_u64_le(change.node().number());
-            write_address(address, out);
+            write_address(peer.map_or("", |peer| &peer.address), out);
+            if let Some(incarnation) = incarnation {
+                out.put_u128_le(incarnation.bits());
+            }
         }
     }
 
@@ -283,10 +343,15 @@ impl Change {
         let kind = bytes.try_get_u8().ok()?;
         let node = NodeId::new(bytes.try_get_u64_le().ok()?)?;
         let address = read_address(bytes)?;
+        let incarnation = match kind {
+            3 | 4 => Some(Incarnation::of_bits(bytes.try_get_u128_le().ok()?)?),
+            _ => None,
+        };
+        let peer = Peer { node, address, incarnation };
         match kind {
-            0 => Some(Self::AddVoter(Peer { node, address })),
-            1 => Some(Self::AddLearner(Peer { node, address })),
-            2 if address.is_empty() => Some(Self::Remove(node)),
+            0 | 3 => Some(Self::AddVoter(peer)),
+            1 | 4 => Some(Self::AddLearner(peer)),
+            2 if peer.address.is_empty() => Some(Self::Remove(node)),
             _ => None,
         }
     }

@@ -12,7 +12,11 @@ impl<M: StateMachine + Default, D: Event> Group<M, D> {
     pub(super) fn carry_out(&mut self, node: usize, output: Output) {
         let now = self.simulation.now();
         match output {
-            Output::Send { to, message } => self.send(node, place(to), Packet::Message(message)),
+            Output::Send { to, message } => {
+                if let Some(header) = self.header(node, to) {
+                    self.send(node, place(to), Packet::Message(header, message));
+                }
+            }
             Output::Persist(write) => {
                 let bytes = write.entries.iter().map(|entry| ENTRY_HEAD + entry.data.len() as u64).sum::<u64>();
                 let (number, node_) = (write.number, &mut self.nodes[node]);
@@ -47,7 +51,11 @@ impl<M: StateMachine + Default, D: Event> Group<M, D> {
                 self.nodes[node].store.prune(applied);
             }
             Output::Role(status) => self.watch.role(node, &status),
-            Output::Members(_) => {}
+            Output::Members(membership) => {
+                if let Some(running) = &mut self.nodes[node].running {
+                    running.door.membership = membership;
+                }
+            }
             Output::Stop(_) => {
                 self.kill(node);
                 self.inbox.clear();
@@ -55,11 +63,12 @@ impl<M: StateMachine + Default, D: Event> Group<M, D> {
         }
     }
 
-    fn send(&mut self, node: usize, to: usize, packet: Packet) {
+    pub(super) fn send(&mut self, node: usize, to: usize, packet: Packet) {
         let now = self.simulation.now();
         let (bytes, cost) = match &packet {
-            Packet::Message(message) => (bytes_of(message), self.cost_of(node, message)),
-            Packet::Snapshot { message, state } => (bytes_of(message) + state.len() as u64, Duration::ZERO),
+            Packet::Message(_, message) => (bytes_of(message), self.cost_of(node, message)),
+            Packet::Greeting(..) => (64, Duration::ZERO),
+            Packet::Snapshot { message, state, .. } => (bytes_of(message) + state.len() as u64, Duration::ZERO),
             Packet::Input(_) => (0, Duration::ZERO),
         };
         let leaves = self.nodes[node].cpu.work(now, cost);
@@ -70,6 +79,7 @@ impl<M: StateMachine + Default, D: Event> Group<M, D> {
             Some(arrival) => drop(self.simulation.at(arrival, GroupEvent::Reaches { from: node, to, bytes, packet })),
             None => match packet {
                 Packet::Snapshot { .. } => self.snapshot_sent(node, to, false),
+                Packet::Greeting(..) => {}
                 // A transport notices some of what it loses.
                 _ if self.chance.chance(0.2) => self.inbox.push_back(Input::Unreachable { peer: id(to) }),
                 _ => {}
@@ -177,8 +187,8 @@ impl<M: StateMachine + Default, D: Event> Group<M, D> {
 
     fn send_snapshot(&mut self, node: usize, to: usize, message: Message) {
         let state = message.snapshot.as_ref().and_then(|meta| self.nodes[node].store.state(meta));
-        match state {
-            Some(state) => self.send(node, to, Packet::Snapshot { message, state }),
+        match state.zip(self.header(node, id(to))) {
+            Some((state, header)) => self.send(node, to, Packet::Snapshot { header, message, state }),
             None => self.snapshot_sent(node, to, false),
         }
     }

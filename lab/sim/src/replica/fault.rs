@@ -38,6 +38,11 @@ pub enum Fault {
     Toggle(usize),
     /// It takes a snapshot and drops the log before.
     Snapshot(usize),
+    /// Its disk is lost and it starts again on an empty one; unless another one has lost its own and hasn't been taken in
+    /// anew, or the group hasn't begun.
+    Wipe(usize),
+    /// The leader is asked to take out one that has lost its disk and to take it in anew.
+    Rejoin(usize),
 }
 
 impl Fault {
@@ -56,7 +61,7 @@ pub struct PlanRule {
     pub until: Time,
     /// The mean time between two faults.
     pub every: Duration,
-    /// Whether replicas are taken out and in.
+    /// Whether replicas are taken out and in; otherwise some may lose their disks.
     pub membership: bool,
 }
 
@@ -81,7 +86,7 @@ pub fn plan(rule: &PlanRule, stream: &mut Stream) -> Vec<(Time, Fault)> {
     plan
 }
 
-const KINDS: u64 = 13;
+const KINDS: u64 = 14;
 
 fn draw(kind: u64, rule: &PlanRule, stream: &mut Stream) -> Vec<(Duration, Fault)> {
     const MS: Duration = Duration::from_millis(1);
@@ -131,6 +136,7 @@ fn draw(kind: u64, rule: &PlanRule, stream: &mut Stream) -> Vec<(Duration, Fault
             let rate = stream.pick(&rates).copied().unwrap_or(1000);
             vec![(none, Fault::Rate(node, rate)), (lasting, Fault::Rate(node, 1000))]
         }
+        13 if !rule.membership => vec![(none, Fault::Wipe(node)), (lasting, Fault::Rejoin(node))],
         10 if rule.membership => vec![(none, Fault::Toggle(node)), (lasting, Fault::Toggle(node))],
         10 => vec![(none, Fault::Pause(node, lasting))],
         _ => vec![(none, Fault::Snapshot(node)), (soon, Fault::Pause(node, soon))],

@@ -13,7 +13,9 @@ use crate::seed::{Seed, Stream};
 use crate::trace::Trace;
 use greenwave_policy::Time;
 use greenwave_replica::core::{CoreConfig, Input, Outcome};
-use greenwave_replica::{Membership, Message, MessageKind, NodeId, Peer, SnapshotMeta, StateMachine, Ticket};
+use greenwave_replica::door::Header;
+use greenwave_replica::founding::Greeting;
+use greenwave_replica::{Message, MessageKind, NodeId, Peer, SnapshotMeta, StateMachine, Ticket};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -68,8 +70,7 @@ pub struct Group<M, D> {
     pub network: Network,
     pub(super) nodes: Vec<Node<M>>,
     pub(super) rule: GroupRule,
-    seed: Seed,
-    membership: Membership,
+    pub(super) seed: Seed,
     pub(super) ingress: Vec<Pipe>,
     /// What happens at once, in order, before anything else does.
     pub(super) inbox: VecDeque<Input>,
@@ -78,6 +79,8 @@ pub struct Group<M, D> {
     pub(super) watch: Watch,
     pub(super) snapshots: u64,
     pub(super) early_persisted: bool,
+    /// Messages that weren't taken, as they weren't their sender's to say.
+    pub(super) unwelcome: u64,
 }
 
 /// What a replica told whoever drives the group.
@@ -142,6 +145,11 @@ pub(super) enum GroupEvent<D> {
         node: usize,
         life: u32,
     },
+    /// It greets the others, while it belongs to no group.
+    Greets {
+        node: usize,
+        life: u32,
+    },
     /// A snapshot's state is durable; the message that it came with, if it came.
     Kept {
         node: usize,
@@ -155,11 +163,14 @@ pub(super) enum GroupEvent<D> {
 
 #[derive(Debug)]
 pub(super) enum Packet {
-    Message(Message),
+    Message(Header, Message),
     Snapshot {
+        header: Header,
         message: Message,
         state: Vec<u8>,
     },
+    /// One that is answered, or an answer.
+    Greeting(Greeting, bool),
     /// Something for the core that took a way or work.
     Input(Input),
 }
@@ -178,9 +189,24 @@ impl<M: StateMachine + Default, D: Event> Group<M, D> {
     /// # Errors
     /// If the settings of its cores can't be.
     pub fn on_logs(rule: GroupRule, seed: Seed, real: bool) -> Result<Self, StartError> {
+        let mut group = Self::new_on(rule, seed, real);
+        group.be_founded();
+        (0..group.rule.replicas).try_for_each(|node| group.start(node))?;
+        Ok(group)
+    }
+
+    /// Starts replicas that have nothing yet, and found their group by greeting one another.
+    ///
+    /// # Errors
+    /// If the settings of its cores can't be.
+    pub fn apart_on_logs(rule: GroupRule, seed: Seed, real: bool) -> Result<Self, StartError> {
+        let mut group = Self::new_on(rule, seed, real);
+        (0..group.rule.replicas).try_for_each(|node| group.start(node))?;
+        Ok(group)
+    }
+
+    fn new_on(rule: GroupRule, seed: Seed, real: bool) -> Self {
         let replicas = rule.replicas;
-        let peers = (0..replicas).map(peer);
-        let membership = Membership::of_voters(peers).map_err(StartError::Membership)?;
         let mut network = Network::new(replicas + 1, seed, rule.link);
         for node in 0..replicas {
             network.limit(node, rule.interface);
@@ -193,7 +219,6 @@ impl<M: StateMachine + Default, D: Event> Group<M, D> {
             nodes: (0..replicas).map(|node| Node::new(rule.disk, seed.stream("disk", node as u64))).collect(),
             rule,
             seed,
-            membership,
             ingress: vec![Pipe::default(); replicas],
             inbox: VecDeque::new(),
             told: VecDeque::new(),
@@ -201,15 +226,13 @@ impl<M: StateMachine + Default, D: Event> Group<M, D> {
             watch: Watch::default(),
             snapshots: 0,
             early_persisted: false,
+            unwelcome: 0,
         };
-        for node in 0..replicas {
-            if real {
-                let log = RealLog::new(node as u64 + 1, &mut seed.stream("log", node as u64));
-                group.nodes[node].store = Kept::Real(Box::new(log));
-            }
-            group.start(node)?;
+        for node in (0..replicas).filter(|_| real) {
+            let log = RealLog::new(node as u64 + 1, &mut seed.stream("log", node as u64));
+            group.nodes[node].store = Kept::Real(Box::new(log));
         }
-        Ok(group)
+        group
     }
 
     /// What it runs on.
@@ -314,22 +337,6 @@ impl<M: StateMachine + Default, D: Event> Group<M, D> {
         self.set_timer(node);
     }
 
-    pub(super) fn start(&mut self, node: usize) -> Result<(), StartError> {
-        if self.nodes[node].running.is_some() {
-            return Ok(());
-        }
-        let life = u64::from(self.nodes[node].life);
-        let config = CoreConfig {
-            node: id(node),
-            bootstrap: Some(self.membership.clone()),
-            seed: self.seed.stream("core", (node as u64) << 32 | life).number(),
-            ..self.rule.core.clone()
-        };
-        self.nodes[node].start(self.simulation.now(), config)?;
-        self.pump(node);
-        Ok(())
-    }
-
     /// The first thing that must never be, if it was.
     #[must_use]
     pub fn violation(&self) -> Option<&Violation> {
@@ -357,6 +364,7 @@ impl<M: StateMachine + Default, D: Event> Group<M, D> {
             | GroupEvent::Applies { node, life }
             | GroupEvent::Wakes { node, life }
             | GroupEvent::Synced { node, life }
+            | GroupEvent::Greets { node, life }
             | GroupEvent::Kept { node, life, .. } => (*node, Some(*life)),
             GroupEvent::Driver(_) => return,
         };
@@ -387,6 +395,7 @@ impl<M: StateMachine + Default, D: Event> Group<M, D> {
                 self.inbox.push_back(Input::Timer);
             }
             GroupEvent::Synced { .. } => return self.synced(node),
+            GroupEvent::Greets { .. } => self.greet(node),
             GroupEvent::Kept { meta, state, came, .. } => self.kept(node, meta, state, came),
             GroupEvent::Driver(_) => {}
         }
@@ -402,8 +411,8 @@ impl<M: StateMachine + Default, D: Event> Group<M, D> {
             return;
         }
         let cost = match &packet {
-            Packet::Message(message) => self.cost_of(node, message),
-            Packet::Snapshot { .. } | Packet::Input(_) => Duration::ZERO,
+            Packet::Message(_, message) => self.cost_of(node, message),
+            Packet::Snapshot { .. } | Packet::Greeting(..) | Packet::Input(_) => Duration::ZERO,
         };
         self.work(node, from, cost, packet);
     }
@@ -462,9 +471,17 @@ impl<M: StateMachine + Default, D: Event> Group<M, D> {
 
     fn take_in(&mut self, from: usize, node: usize, packet: Packet) {
         match packet {
-            Packet::Message(message) => self.inbox.push_back(Input::Message { from: id(from), message }),
+            Packet::Message(header, message) => {
+                if self.admit(node, &header) {
+                    self.inbox.push_back(Input::Message { from: id(from), message });
+                }
+            }
             Packet::Input(input) => self.inbox.push_back(input),
-            Packet::Snapshot { message, state } => {
+            Packet::Greeting(greeting, asks) => self.greeted(from, node, greeting, asks),
+            Packet::Snapshot { header, message, state } => {
+                if !self.admit(node, &header) {
+                    return self.snapshot_sent(from, node, false);
+                }
                 let Some(meta) = message.snapshot.clone() else { return };
                 self.keep(node, meta, state, Some((from, message)));
             }
@@ -511,7 +528,7 @@ pub(super) fn place(node: NodeId) -> usize {
 }
 
 pub(super) fn peer(node: usize) -> Peer {
-    Peer { node: id(node), address: format!("replica {node}") }
+    Peer::new(id(node), format!("replica {node}"))
 }
 
 /// A message's bytes on the wire.
@@ -536,6 +553,7 @@ impl<D: Event> Event for GroupEvent<D> {
             Self::Applies { node, .. } => drop(trace.number(3).number(*node as u64)),
             Self::Wakes { node, .. } => drop(trace.number(4).number(*node as u64)),
             Self::Synced { node, .. } => drop(trace.number(5).number(*node as u64)),
+            Self::Greets { node, .. } => drop(trace.number(10).number(*node as u64)),
             Self::Kept { node, meta, .. } => drop(trace.number(6).number(*node as u64).number(meta.index.0)),
             Self::Driver(event) => event.trace(trace.number(7)),
         }
@@ -545,10 +563,13 @@ impl<D: Event> Event for GroupEvent<D> {
 impl Packet {
     fn trace(&self, trace: &mut Trace) {
         match self {
-            Self::Message(message) | Self::Snapshot { message, .. } => {
+            Self::Message(_, message) | Self::Snapshot { message, .. } => {
                 let kind = message.kind as u64 | u64::from(message.reject) << 8;
                 trace.number(kind).number(message.term.0).number(message.index.0).number(message.commit.0);
                 trace.number(message.entries.len() as u64).number(bytes_of(message));
+            }
+            Self::Greeting(greeting, asks) => {
+                trace.number(greeting.node.number()).bytes(format!("{:?} {asks}", greeting.stands).as_bytes());
             }
             Self::Input(_) => drop(trace.number(u64::MAX)),
         }

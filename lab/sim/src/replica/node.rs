@@ -12,7 +12,9 @@ use greenwave_policy::Time;
 use greenwave_replica::applier::ApplyError;
 use greenwave_replica::batch::COMMAND_OVERHEAD;
 use greenwave_replica::core::{Apply, BOOTSTRAP, Core, CoreConfig, Input};
-use greenwave_replica::{Applier, MembershipError, NodeId, SessionLimits, SnapshotMeta, StateMachine, Term};
+use greenwave_replica::door::Door;
+use greenwave_replica::founding::Founding;
+use greenwave_replica::{Applier, Identity, MembershipError, NodeId, SessionLimits, SnapshotMeta, StateMachine, Term};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -26,6 +28,8 @@ pub(super) struct Node<M> {
     pub(super) life: u32,
     pub(super) disk: Disk,
     pub(super) store: Kept,
+    /// On its disk, too: who it is. It is replaced whole, and nothing goes on before that is durable.
+    pub(super) identity: Option<Identity>,
     pub(super) cpu: Cpu,
     /// What came while the thread was at work and what it cost; what the turn under way is about; and whether one is, or
     /// is about to be.
@@ -46,6 +50,9 @@ pub(super) struct Node<M> {
 pub(super) struct Running<M> {
     pub(super) core: Core,
     pub(super) applier: Applier<M>,
+    pub(super) door: Door,
+    /// While it belongs to no group.
+    pub(super) founding: Option<Founding>,
     /// What has to be applied, in order, when its turn at the processor comes.
     pub(super) to_apply: VecDeque<Task>,
 }
@@ -89,6 +96,7 @@ impl<M: StateMachine + Default> Node<M> {
             life: 0,
             disk: Disk::new(disk, chance),
             store: Kept::Model(Store::default()),
+            identity: None,
             cpu: Cpu::new(1),
             waiting: VecDeque::new(),
             turn: Vec::new(),
@@ -100,8 +108,14 @@ impl<M: StateMachine + Default> Node<M> {
         }
     }
 
-    /// Starts a process on what is on the disk.
-    pub(super) fn start(&mut self, now: Time, config: CoreConfig) -> Result<(), StartError> {
+    /// Starts a process on what is on the disk, one that founds a group or belongs to one.
+    pub(super) fn start(
+        &mut self,
+        now: Time,
+        config: CoreConfig,
+        identity: &Identity,
+        founding: Option<Founding>,
+    ) -> Result<(), StartError> {
         let node = config.node;
         let recovered = self.store.recovered().map_err(|cause| StartError::Log { node, cause })?;
         let start = recovered.snapshot.clone().unwrap_or_else(|| SnapshotMeta {
@@ -118,7 +132,9 @@ impl<M: StateMachine + Default> Node<M> {
         self.life += 1;
         self.cpu.reset(now);
         self.idle();
-        self.running = Some(Running { core, applier, to_apply: VecDeque::new() });
+        let Identity { node: me, incarnation, standing, .. } = identity.clone();
+        let door = Door { me, incarnation, standing, membership: core.membership().clone() };
+        self.running = Some(Running { core, applier, door, founding, to_apply: VecDeque::new() });
         Ok(())
     }
 

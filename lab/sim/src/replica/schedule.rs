@@ -40,6 +40,10 @@ pub struct Report {
     pub damages: u64,
     /// Torn tails that real logs cut off.
     pub torn: u64,
+    /// Disks that were lost.
+    pub wiped: u64,
+    /// Messages that weren't taken, as they weren't their sender's to say, or not meant for who got them.
+    pub unwelcome: u64,
 }
 
 /// What a schedule found.
@@ -98,6 +102,8 @@ pub enum Defect {
     NoSessions,
     /// Whoever is asked reads from its own state at once.
     StaleReads,
+    /// Who loses its disk comes back as who it was, and votes.
+    WipedVotes,
 }
 
 /// Runs the schedule of a seed.
@@ -149,6 +155,9 @@ struct Schedule {
     slow: DiskRule,
     defect: Defect,
     faults: usize,
+    wiped: u64,
+    /// Who has lost its disk and hasn't been taken in anew.
+    lost: Option<usize>,
 }
 
 /// A key that is read at the end.
@@ -165,6 +174,7 @@ pub(super) enum Do {
     Replied { client: usize, attempt: u32, reply: Reply },
     Fault(Fault),
     Look(usize),
+    Rejoin(usize),
 }
 
 impl Schedule {
@@ -198,7 +208,11 @@ impl Schedule {
             command_bytes: 64,
             watched: true,
         };
-        let mut group = Group::on_logs(rule, seed, real)?;
+        let mut group = if chance.chance(0.5) {
+            Group::on_logs(rule, seed, real)?
+        } else {
+            Group::apart_on_logs(rule, seed, real)?
+        };
         for node in (0..replicas).filter(|_| lease) {
             // No two rates differ by more than the drift, as a share of the faster one.
             let slower = [0, drift, chance.below(u64::from(drift)) as u32];
@@ -239,14 +253,14 @@ impl Schedule {
         for client in 0..rule.clients {
             group.at(Time::ZERO + chance.span(50 * MS), Do::Wake { client, attempt: 0 });
         }
-        Ok(Self { group, clients, chance, calm, looks: Vec::new(), slow, defect, faults: 0 })
+        Ok(Self { group, clients, chance, calm, looks: Vec::new(), slow, defect, faults: 0, wiped: 0, lost: None })
     }
 
     fn run(mut self) -> Result<Report, Finding> {
         self.go_on(self.calm, |_| false)?;
         self.mend();
         let end = self.calm + CALM;
-        self.go_on(end, |schedule| !schedule.clients.busy())?;
+        self.go_on(end, |schedule| !schedule.clients.busy() && schedule.lost.is_none())?;
         for key in 0..self.clients.rule().keys {
             let call = self.clients.look(key);
             self.looks.push(Look { key, call, done: false });
@@ -288,6 +302,7 @@ impl Schedule {
             }
             Do::Fault(fault) => self.fault(fault),
             Do::Look(look) => self.look(look),
+            Do::Rejoin(node) => self.rejoin(node),
         }
     }
 
@@ -405,7 +420,37 @@ impl Schedule {
                 Input::Change { ticket, changes: vec![change] }
             }),
             Fault::Snapshot(node) => self.group.take_snapshot_now(node),
+            Fault::Wipe(node) => {
+                if self.lost.is_none() && self.group.are_members_beside(node) {
+                    let defect = self.defect == Defect::WipedVotes;
+                    self.lost = Some(node).filter(|_| !defect);
+                    self.wiped += 1;
+                    self.group.wipe(node, defect);
+                    self.group.restart(node);
+                }
+            }
+            Fault::Rejoin(node) => self.rejoin(node),
         }
+    }
+
+    /// Has one that has lost its disk taken out, then taken in anew, as often as it takes.
+    fn rejoin(&mut self, node: usize) {
+        if self.lost != Some(node) {
+            return;
+        }
+        if let (Some(leader), Some(joining)) = (self.group.leader(), self.group.joining(node))
+            && let Some(membership) = self.group.core(leader).map(|core| core.membership().clone())
+        {
+            let there = membership.nodes().any(|it| it == id(node));
+            let known = membership.enrolment(id(node)).map(|known| known.incarnation);
+            if there && known == joining.incarnation && !membership.is_joint() {
+                self.lost = None;
+                return;
+            }
+            let change = if there { Change::Remove(id(node)) } else { Change::AddVoter(joining) };
+            self.lead(|_, ticket| Input::Change { ticket, changes: vec![change] });
+        }
+        self.group.after(100 * MS, Do::Rejoin(node));
     }
 
     /// Asks the leader, if there is one.
@@ -429,12 +474,17 @@ impl Schedule {
             self.group.make_room(node);
             self.group.restart(node);
         }
+        if let Some(node) = self.lost {
+            self.rejoin(node);
+        }
     }
 
     fn judge(mut self) -> Result<Report, Finding> {
         let open = self.looks.iter().filter(|look| !look.done).count();
-        if open > 0 || self.clients.busy() {
-            let what = if self.clients.busy() {
+        if open > 0 || self.clients.busy() || self.lost.is_some() {
+            let what = if let Some(node) = self.lost {
+                format!("replica {node} isn't taken in anew")
+            } else if self.clients.busy() {
                 "a client still waits".to_owned()
             } else {
                 format!("{open} keys can't be read")
@@ -463,6 +513,8 @@ impl Schedule {
             decided: judged.is_some(),
             damages,
             torn,
+            wiped: self.wiped,
+            unwelcome: self.group.unwelcome(),
             hash: self.group.hash(),
             calls: self.clients.history.len(),
             answered: self.clients.history.answered(),
@@ -492,6 +544,7 @@ impl Event for Do {
                 trace
             }
             Self::Look(look) => trace.number(5).number(*look as u64),
+            Self::Rejoin(node) => trace.number(6).number(*node as u64),
         };
     }
 }

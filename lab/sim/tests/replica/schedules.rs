@@ -14,7 +14,7 @@ fn number(variable: &str) -> Option<u64> {
 
 /// No acknowledged write is lost, logs agree, every history is linearizable, and a group that was mended answers:
 /// after kills, torn tails, partitions, cuts, clock jumps, slow, failing and full disks, pauses, handed-over leads,
-/// changed memberships and snapshots.
+/// changed memberships, snapshots, and lost disks: who has lost its own is taken out, taken in anew, and counts again.
 #[test]
 fn schedules_hold() {
     let seeds = match number("GREENWAVE_SIM_SEED") {
@@ -39,6 +39,8 @@ fn schedules_hold() {
         assert!(sum(|report| report.snapshots) > runs, "hardly any snapshots");
         assert!(sum(|report| report.damages) * 100 > runs, "hardly any damage to logs was noticed");
         assert!(sum(|report| report.torn) * 100 > runs, "hardly any torn tails");
+        assert!(sum(|report| report.wiped) * 10 > runs, "hardly any disks were lost");
+        assert!(sum(|report| report.unwelcome) > runs, "hardly anything was said that isn't taken");
         assert!(sum(|report| u64::from(!report.decided)) * 200 < runs, "many histories took too long to check");
     }
 }
@@ -91,4 +93,10 @@ fn double_application_is_found() {
 #[test]
 fn stale_reads_are_found() {
     assert!(is_found(Defect::StaleReads, 1000, is_not_linearizable));
+}
+
+/// Who has lost its disk, and votes as who it was, is found.
+#[test]
+fn lost_disks_that_vote_are_found() {
+    assert!(is_found(Defect::WipedVotes, 2000, has_lost_writes));
 }

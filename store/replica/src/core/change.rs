@@ -48,7 +48,7 @@ impl Core {
         let mut known = (*self.membership).clone();
         for change in changes {
             if let Change::AddVoter(peer) | Change::AddLearner(peer) = change {
-                known.addresses.insert(peer.node, peer.address);
+                known.enrol(peer, entry.index);
             }
         }
         self.set_membership(membership_from_engine(&state, &known));

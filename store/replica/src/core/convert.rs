@@ -136,7 +136,7 @@ pub(super) fn membership_to_engine(membership: &Membership) -> eraftpb::ConfStat
     }
 }
 
-/// With the addresses of `known`, less those of nodes that are gone.
+/// With the addresses and incarnations of `known`, less those of nodes that are gone.
 pub(super) fn membership_from_engine(engine: &eraftpb::ConfState, known: &Membership) -> Membership {
     let nodes = |numbers: &[u64]| numbers.iter().filter_map(|number| NodeId::new(*number)).collect::<BTreeSet<_>>();
     let mut membership = Membership {
@@ -146,9 +146,11 @@ pub(super) fn membership_from_engine(engine: &eraftpb::ConfState, known: &Member
         demoted: nodes(engine.get_learners_next()),
         auto_leave: engine.auto_leave,
         addresses: known.addresses.clone(),
+        enrolments: known.enrolments.clone(),
     };
-    let Membership { voters, learners, outgoing, addresses, .. } = &mut membership;
+    let Membership { voters, learners, outgoing, addresses, enrolments, .. } = &mut membership;
     addresses.retain(|node, _| voters.contains(node) || learners.contains(node) || outgoing.contains(node));
+    enrolments.retain(|node, _| addresses.contains_key(node));
     membership
 }
 

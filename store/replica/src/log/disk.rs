@@ -17,7 +17,8 @@ pub trait Disk: Clone + Send + Sync + 'static {
     /// Held for as long as a directory is in use.
     type Lock: Send + 'static;
 
-    /// Makes a directory and what leads to it, durably. No error if it is there.
+    /// Makes a directory and what leads to it, durably, also if it is there: who made it may have ended before that was
+    /// durable.
     ///
     /// # Errors
     /// Whatever the file system says.
@@ -164,11 +165,17 @@ impl Disk for RealDisk {
     type Lock = File;
 
     fn create_directory(&self, path: &Path) -> io::Result<()> {
-        let missing: Vec<_> = path.ancestors().take_while(|at| !at.as_os_str().is_empty() && !at.exists()).collect();
-        for directory in missing.into_iter().rev() {
-            match fs::create_dir(directory) {
-                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-                _ => self.sync_directory(&parent(directory))?,
+        let all: Vec<_> = path.ancestors().filter(|at| !at.as_os_str().is_empty()).collect();
+        for directory in all.into_iter().rev() {
+            let made = match fs::create_dir(directory) {
+                Ok(()) => true,
+                Err(_) if directory.exists() => false,
+                Err(error) => return Err(error),
+            };
+            match self.sync_directory(&parent(directory)) {
+                // What others own, and don't let us read, they have made long ago.
+                Err(error) if made || error.kind() != io::ErrorKind::PermissionDenied => return Err(error),
+                _ => {}
             }
         }
         if path.is_dir() { Ok(()) } else { Err(io::ErrorKind::NotADirectory.into()) }

@@ -110,6 +110,11 @@ pub enum Damage {
     /// A block says it has another number.
     #[error("the block there is not the one that should follow")]
     Number,
+    /// A block is not what was written, and something follows it, so it was durable once.
+    #[error(
+        "the block there is not what was written, and isn't the last that was: what it had may have been acknowledged"
+    )]
+    Followed,
     /// A checksum is right, and what it covers can't be read.
     #[error("the record there can't be read")]
     Record,
@@ -151,6 +156,14 @@ pub enum OrderError {
         /// Its term.
         term: u64,
         /// That of the one before.
+        before: u64,
+    },
+    /// A term would go back, or a vote be changed.
+    #[error("the term would be {term} with another vote, and it is {before}; votes and terms are for good")]
+    HardState {
+        /// The term that is said.
+        term: u64,
+        /// The one there is.
         before: u64,
     },
     /// The log would begin earlier than it does.

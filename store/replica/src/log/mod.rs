@@ -27,14 +27,21 @@
 //! | name | what |
 //! |---|---|
 //! | `lock` | held by the process that has the log open, whose number it says |
+//! | `identity` | whose log it is, and of which group: see [`Identity`](crate::Identity) |
 //! | `0000000000000001.log`, ... | segments: a header and blocks of records, each with a checksum |
 //! | `spare` | the room for the next segment |
 //! | `snapshot-...` | see [`Snapshots`] |
 //!
+//! # What is written first
+//! At the first start, each step durable before the next one begins: the directory and what leads to it, `identity`, and the
+//! first segment, which has its header before it has its name; then its name. Then blocks follow. Within a block all is written
+//! or nothing. What is more than a block holds is written in several, the term and the vote first and the commit last, so that
+//! no entry is there without the term that it is of.
+//!
 //! # Failures
-//! - *A crash* in the middle of a sync leaves a torn block at the end. It was never acknowledged; it is cut off and
-//!   reported ([`Recovered::torn`]).
-//! - *Damage* anywhere else is an error that names file and place. Nothing is repaired by guessing: the group has other
+//! - *A crash* in the middle of a sync leaves a torn block at the end, with nothing behind it. It was never acknowledged; it
+//!   is cut off and reported ([`Recovered::torn`]).
+//! - *Damage* anywhere else, and anything at the end that can't be a torn write, is an error that names file and place. Nothing is repaired by guessing: the group has other
 //!   copies.
 //! - *An error of write or fsync* poisons the log: every later call fails. Linux marks pages clean that it could not
 //!   write, so a second fsync says that all is well when it isn't (Rebello et al., "Can Applications Recover from fsync
@@ -49,6 +56,7 @@
 //! there anyway. What is needed here is less: append, sync, read all once, forget the oldest.
 
 mod block;
+mod claim;
 pub mod disk;
 mod error;
 #[cfg(any(test, feature = "faults", feature = "fuzzing"))]
@@ -71,6 +79,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+pub use claim::{Claim, IdentityFile};
 pub use disk::{Disk, DiskFile, Locking, RealDisk, RealFile};
 pub use error::{Damage, LogError, OrderError};
 pub use snapshots::{SnapshotError, SnapshotReader, SnapshotWriter, Snapshots};
@@ -227,13 +236,17 @@ impl<D: Disk> Log<D> {
     /// # Errors
     /// When another process has it open, it is another replica's, it is damaged, or the file system fails.
     pub fn open(disk: D, config: &LogConfig) -> Result<(Self, Recovered), LogError> {
-        let directory = &config.directory;
-        disk.create_directory(directory).map_err(LogError::io("make", directory))?;
-        let path = directory.join("lock");
-        let lock = match disk.lock(&path).map_err(LogError::io("lock", &path))? {
-            Locking::Held(lock) => lock,
-            Locking::Taken(holder) => return Err(LogError::Locked { directory: directory.clone(), holder }),
-        };
+        Claim::take(disk, &config.directory)?.open(config)
+    }
+}
+
+impl<D: Disk> Claim<D> {
+    /// Opens the log of this directory, as [`Log::open`] does. `config` has to name the same directory.
+    ///
+    /// # Errors
+    /// The log is another replica's, it is damaged, or the file system fails.
+    pub fn open(self, config: &LogConfig) -> Result<(Log<D>, Recovered), LogError> {
+        let Self { disk, directory: _, lock } = self;
         let (tail, closed, recovered) = match recovery::read(&disk, config)? {
             None => (Tail::first(disk.clone(), config)?, Vec::new(), Recovered::default()),
             Some(found) => {
@@ -243,12 +256,14 @@ impl<D: Disk> Log<D> {
             }
         };
         let state = State::new(recovered.hard_state, recovered.snapshot.clone(), &recovered.entries);
-        let directory = directory.clone();
+        let directory = config.directory.clone();
         let (durable, pending) = (state.start(), vec![0; BLOCK_HEADER]);
-        let log = Self { disk, directory, tail, closed, durable, state, pending, poisoned: None, _lock: lock };
+        let log = Log { disk, directory, tail, closed, durable, state, pending, poisoned: None, _lock: lock };
         Ok((log, recovered))
     }
+}
 
+impl<D: Disk> Log<D> {
     /// Takes what the next [`sync`](Self::sync) is to write. Nothing is taken if this fails.
     ///
     /// # Errors

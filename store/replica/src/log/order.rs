@@ -29,6 +29,11 @@ pub(super) struct Change {
     pub(super) length: usize,
 }
 
+/// Whether one hard state may come after another: terms only grow, and a vote stays what it is within its term.
+pub(super) fn follows(before: &HardState, next: &HardState) -> bool {
+    next.term > before.term || next.term == before.term && (before.vote == 0 || before.vote == next.vote)
+}
+
 impl State {
     pub(super) fn new(hard_state: HardState, beginning: SnapshotMeta, entries: &[Entry]) -> Self {
         let mut state = Self { hard_state, last: beginning.index, beginning, terms: Vec::new() };
@@ -92,7 +97,10 @@ impl State {
                 length += ENTRY_OVERHEAD + entry.data.len();
             }
         }
-        if let Some(HardState { commit, .. }) = write.hard_state {
+        if let Some(next @ HardState { commit, .. }) = write.hard_state {
+            if !follows(&self.hard_state, &next) {
+                return Err(OrderError::HardState { term: next.term, before: self.hard_state.term });
+            }
             if commit > last {
                 return Err(OrderError::Commit { commit, last });
             }

@@ -3,9 +3,12 @@
 //! A segment but the last has to be whole: the one after it says where it ends. In the last one, what begins at the
 //! first bad block is
 //! - *nothing*, if only zeros follow,
-//! - *torn*, if no whole block's header follows: the process ended, or the machine did, while it was written. It was
-//!   never acknowledged, is cut off, and is reported;
-//! - *damage* otherwise, as no block is written before the one ahead of it is durable.
+//! - *torn*, if it may be the last write: no whole block's header follows, and if its own header is whole, it has the next
+//!   number, and nothing but zeros follows its end. The process ended, or the machine did, while it was written. It was never
+//!   acknowledged, is cut off, and is reported;
+//! - *damage* otherwise, as no block is written before the one ahead of it is durable: what it had may have been
+//!   acknowledged. So are records that are whole and of terms that are over, or that take back a vote: they are not what
+//!   this log wrote last. Damage is an error, and nothing is changed.
 //!
 //! One thing can't be told: if the last durable block of all rots, it looks like one that was torn. A replica that
 //! loses an acknowledged block in that way may acknowledge another one in its place. Whoever must rule that out needs a
@@ -19,6 +22,7 @@ use super::block::{self, Found};
 use super::disk::{Disk, DiskFile};
 use super::error::{Damage, LogError};
 use super::header::{Header, Start};
+use super::order::follows;
 use super::record::{self, Record};
 use super::segment::{self, Place};
 use super::{Entry, HardState, LogConfig, SnapshotMeta, Torn};
@@ -164,10 +168,19 @@ impl<F: DiskFile> Read<F> {
                 // Whether that is the end the next segment says.
                 _ if !last => return Ok((self, None)),
                 Found::Nothing => return Ok((self, None)),
+                Found::Records { number, .. } if number != self.next_block => {
+                    return Err(self.damaged(self.end, Damage::Number));
+                }
+                Found::Records { end, .. }
+                    if self.bytes.get(end..).is_some_and(|rest| rest.iter().any(|byte| *byte != 0)) =>
+                {
+                    let another = block::any_after(&self.bytes, self.end, self.header.salt);
+                    return Err(self.damaged(self.end, if another { Damage::Block } else { Damage::Followed }));
+                }
                 Found::Broken if block::any_after(&self.bytes, self.end, self.header.salt) => {
                     return Err(self.damaged(self.end, Damage::Block));
                 }
-                Found::Broken => {
+                Found::Broken | Found::Records { .. } => {
                     let tail = &self.bytes[self.end..];
                     let bytes = tail.iter().rposition(|byte| *byte != 0).map_or(0, |at| at + 1) as u64;
                     let torn = Torn { file: self.path.clone(), offset: self.end as u64, bytes };
@@ -204,6 +217,12 @@ impl Replay {
         self.first + self.entries.len() as u64 - 1
     }
 
+    /// The term of the last entry, or of the beginning; 0 if that was in a segment that is gone.
+    fn last_term(&self) -> u64 {
+        let beginning = if self.last() == self.beginning.index { self.beginning.term } else { 0 };
+        self.entries.back().map_or(beginning, |entry| entry.term)
+    }
+
     fn start(&self) -> Start {
         Start { hard_state: self.hard_state, beginning: self.beginning.clone(), last: self.last() }
     }
@@ -211,8 +230,12 @@ impl Replay {
     /// Takes a record, unless it doesn't follow.
     fn take(&mut self, record: Record) -> Option<()> {
         match record {
-            Record::HardState(state) if state.commit <= self.last() => self.hard_state = state,
-            Record::Entry(entry) if entry.index == self.last() + 1 && entry.index < u64::MAX => {
+            Record::HardState(state) if state.commit <= self.last() && follows(&self.hard_state, &state) => {
+                self.hard_state = state;
+            }
+            Record::Entry(entry)
+                if entry.index == self.last() + 1 && entry.index < u64::MAX && entry.term >= self.last_term() =>
+            {
                 self.entries.push_back(entry);
             }
             Record::Truncate(from) if from > self.beginning.index && from <= self.last() => {

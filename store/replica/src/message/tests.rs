@@ -29,7 +29,7 @@ fn any_message() -> impl Strategy<Value = Message> {
                 message.entries = (index + 1..).zip(entries).map(entry).collect();
             }
             if kind == MessageKind::Snapshot {
-                let peers = (1..4).filter_map(NodeId::new).map(|node| Peer { node, address: format!("memory:{node}") });
+                let peers = (1..4).filter_map(NodeId::new).map(|node| Peer::new(node, format!("memory:{node}")));
                 let membership = Membership::of_voters(peers).expect("three voters with addresses");
                 message.snapshot = Some(SnapshotMeta { index: Index(index), term: Term(term), membership });
             }

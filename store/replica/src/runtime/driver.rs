@@ -4,12 +4,16 @@
 //! comes back with the news; the other one drives meanwhile, if anything happens. So a replica with little to do pays for
 //! no hand-over, and a slow disk keeps no replica from being heard.
 
+pub(super) mod begin;
+
+use self::begin::Beginning;
 use super::applying::{self, Hand};
+use super::entrance::Entrance;
 use super::inbox::{Inbox, now};
 use super::links::Links;
 use super::snapshots::{self, SnapshotJob};
 use super::writing::{self, Pen, Writing};
-use super::{Done, Event, Report, frame};
+use super::{Done, Event, Report};
 use crate::core::{Apply, Core, Input, Outcome, Output, Refusal, Role};
 use crate::log::{RealDisk, Snapshots};
 use crate::{Message, NodeId, Ticket};
@@ -85,7 +89,10 @@ pub(super) struct Driver {
     pub(super) snapshot_writer: Inbox<SnapshotJob>,
     pub(super) snapshots: Snapshots<RealDisk>,
     pub(super) links: Links,
-    pub(super) sender: frame::Sender,
+    pub(super) me: NodeId,
+    pub(super) entrance: Arc<Entrance>,
+    /// There while this replica belongs to no group.
+    pub(super) beginning: Option<Beginning>,
     pub(super) report: Arc<Mutex<Report>>,
     pub(super) open: Slab<Option<Promise<Done>>>,
     pub(super) committed: Vec<Apply>,
@@ -117,6 +124,9 @@ impl Driver {
         for peer in self.links.lost() {
             self.core.handle(time, Input::Unreachable { peer });
         }
+        if self.beginning.is_some() {
+            self.greet(time);
+        }
         if time >= self.core.next_timer() {
             self.core.handle(time, Input::Timer);
         }
@@ -126,11 +136,14 @@ impl Driver {
         self.go_on_stopping(time);
         let mut report = self.report.lock().unwrap_or_else(PoisonError::into_inner);
         report.figures = self.core.figures();
+        report.refused = self.entrance.refused();
     }
 
     fn handle(&mut self, now: Time, event: Event) {
         let input = match event {
-            Event::Messages { from, messages } => {
+            Event::Greeted(greeting) => return self.greeted(now, greeting),
+            Event::Messages { from, group, messages } => {
+                self.taken_in(now, group);
                 for message in messages {
                     self.core.handle(now, Input::Message { from, message });
                 }
@@ -215,14 +228,15 @@ impl Driver {
             Output::Compact { up_to, snapshot } => {
                 self.pen.push(writing::Job::Compact { up_to, snapshot });
             }
-            Output::Role(status) => tracing::info!(node = %self.sender.node, ?status, "who leads"),
+            Output::Role(status) => tracing::info!(node = %self.me, ?status, "who leads"),
             Output::Members(membership) => {
+                self.entrance.set_membership(Arc::clone(&membership));
                 self.links.set(&membership);
                 let mut report = self.report.lock().unwrap_or_else(PoisonError::into_inner);
                 report.membership = membership;
             }
             Output::Stop(cause) => {
-                tracing::info!(node = %self.sender.node, %cause, "this replica stops");
+                tracing::info!(node = %self.me, %cause, "this replica stops");
                 self.stopped = true;
                 let mut report = self.report.lock().unwrap_or_else(PoisonError::into_inner);
                 report.stopped = Some(cause);
@@ -233,9 +247,9 @@ impl Driver {
     /// A thread of its own for each: they are rare, long, and one at a time to each peer.
     fn send_snapshot(&mut self, to: NodeId, message: Message) {
         let failed = Event::SnapshotSent { peer: to, ok: false };
-        let Some(channel) = self.links.for_snapshots(to) else { return drop(self.events.push(failed)) };
-        let (snapshots, sender, events) = (self.snapshots.clone(), self.sender, self.events.clone());
-        let send = move || snapshots::send(&snapshots, &channel, sender, to, &message, &events);
+        let Some((channel, header)) = self.links.for_snapshots(to) else { return drop(self.events.push(failed)) };
+        let (snapshots, events, entrance) = (self.snapshots.clone(), self.events.clone(), Arc::clone(&self.entrance));
+        let send = move || snapshots::send(&snapshots, &channel, &entrance, &header, &message, &events);
         if let Err(error) = std::thread::Builder::new().name("replica-send".into()).spawn(send) {
             tracing::warn!(%error, "no thread to send a snapshot; it is tried again");
             drop(self.events.push(failed));

@@ -1,20 +1,13 @@
 //! What goes between replicas in one call: some messages, or a piece of a snapshot.
 //!
-//! Both begin with `group: u64` and `from: u64`, little-endian. A frame of messages goes on with each message's
+//! Both begin with a [`Header`], whose numbers are little-endian: `group: u128`, `from: u64`, `incarnation: u128`,
+//! `since: u64`, `to: u64`, and `meant: u128`, zero if it isn't known. A frame of messages goes on with each message's
 //! length as `u32` and the message. A piece goes on with `offset: u64`, `last: u8` (0 or 1), the snapshot's message
 //! with its length as `u32`, and the bytes.
 
-use crate::{Message, MessageError, MessageKind, NodeId};
+use crate::door::Header;
+use crate::{GroupId, Incarnation, Index, Message, MessageError, MessageKind, NodeId};
 use bytes::{Buf, BufMut, Bytes};
-
-/// From whom a call comes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sender {
-    /// The group's number.
-    pub group: u64,
-    /// Which replica of it.
-    pub node: NodeId,
-}
 
 /// A piece of a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,9 +42,13 @@ pub enum FrameError {
 }
 
 /// Begins a frame.
-pub fn begin(sender: Sender, out: &mut Vec<u8>) {
-    out.put_u64_le(sender.group);
-    out.put_u64_le(sender.node.number());
+pub fn begin(header: &Header, out: &mut Vec<u8>) {
+    out.put_u128_le(header.group.bits());
+    out.put_u64_le(header.from.number());
+    out.put_u128_le(header.incarnation.bits());
+    out.put_u64_le(header.since.0);
+    out.put_u64_le(header.to.number());
+    out.put_u128_le(header.meant.map_or(0, Incarnation::bits));
 }
 
 /// Appends a message to a frame that was begun. Messages have less than 2^32 bytes; the core's limits are below that.
@@ -67,21 +64,21 @@ pub fn push(message: &Message, out: &mut Vec<u8>) {
 ///
 /// # Errors
 /// It is something else.
-pub fn read(mut frame: Bytes) -> Result<(Sender, Vec<Message>), FrameError> {
+pub fn read(mut frame: Bytes) -> Result<(Header, Vec<Message>), FrameError> {
     let found = frame.len();
-    let sender = sender(&mut frame).ok_or(FrameError::Unreadable { found, at: 0 })?;
+    let header = header(&mut frame).ok_or(FrameError::Unreadable { found, at: 0 })?;
     let mut messages = Vec::new();
     while frame.has_remaining() {
         let at = found - frame.len();
         let message = part(&mut frame).ok_or(FrameError::Unreadable { found, at })?;
         messages.push(Message::decode(message)?);
     }
-    Ok((sender, messages))
+    Ok((header, messages))
 }
 
 /// Writes a piece of a snapshot.
-pub fn write_piece(sender: Sender, piece: &Piece, out: &mut Vec<u8>) {
-    begin(sender, out);
+pub fn write_piece(header: &Header, piece: &Piece, out: &mut Vec<u8>) {
+    begin(header, out);
     out.put_u64_le(piece.offset);
     out.put_u8(piece.last.into());
     push(&piece.message, out);
@@ -92,31 +89,42 @@ pub fn write_piece(sender: Sender, piece: &Piece, out: &mut Vec<u8>) {
 ///
 /// # Errors
 /// It is something else.
-pub fn read_piece(mut frame: Bytes) -> Result<(Sender, Piece), FrameError> {
+pub fn read_piece(mut frame: Bytes) -> Result<(Header, Piece), FrameError> {
     let found = frame.len();
     let parse = |frame: &mut Bytes| {
-        let sender = sender(frame)?;
+        let header = header(frame)?;
         let offset = frame.try_get_u64_le().ok()?;
         let last = match frame.try_get_u8().ok()? {
             0 => false,
             1 => true,
             _ => return None,
         };
-        Some((sender, offset, last, part(frame)?))
+        Some((header, offset, last, part(frame)?))
     };
-    let Some((sender, offset, last, message)) = parse(&mut frame) else {
+    let Some((header, offset, last, message)) = parse(&mut frame) else {
         return Err(FrameError::Unreadable { found, at: found - frame.len() });
     };
     let message = Message::decode(message)?;
     if message.kind != MessageKind::Snapshot {
         return Err(FrameError::NoSnapshot);
     }
-    Ok((sender, Piece { offset, last, message, bytes: frame }))
+    Ok((header, Piece { offset, last, message, bytes: frame }))
 }
 
-fn sender(frame: &mut Bytes) -> Option<Sender> {
-    let group = frame.try_get_u64_le().ok()?;
-    Some(Sender { group, node: NodeId::new(frame.try_get_u64_le().ok()?)? })
+/// Who a frame says that it is from.
+pub(super) fn sender(frame: &Bytes) -> Option<(NodeId, Incarnation)> {
+    header(&mut frame.clone()).map(|header| (header.from, header.incarnation))
+}
+
+fn header(frame: &mut Bytes) -> Option<Header> {
+    Some(Header {
+        group: GroupId::of_bits(frame.try_get_u128_le().ok()?),
+        from: NodeId::new(frame.try_get_u64_le().ok()?)?,
+        incarnation: Incarnation::of_bits(frame.try_get_u128_le().ok()?)?,
+        since: Index(frame.try_get_u64_le().ok()?),
+        to: NodeId::new(frame.try_get_u64_le().ok()?)?,
+        meant: Incarnation::of_bits(frame.try_get_u128_le().ok()?),
+    })
 }
 
 fn part(frame: &mut Bytes) -> Option<Bytes> {
@@ -127,14 +135,21 @@ fn part(frame: &mut Bytes) -> Option<Bytes> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Index, Membership, Peer, SnapshotMeta, Term};
+    use crate::{Membership, Peer, SnapshotMeta, Term};
     use proptest::prelude::*;
 
-    const SENDER: Sender = Sender { group: 7, node: NodeId::new(3).expect("not zero") };
+    const HEADER: Header = Header {
+        group: GroupId::of_bits(7),
+        from: NodeId::new(3).expect("not zero"),
+        incarnation: Incarnation::of_bits(30).expect("not zero"),
+        since: Index(5),
+        to: NodeId::new(1).expect("not zero"),
+        meant: Incarnation::of_bits(10),
+    };
 
     fn messages() -> Vec<Message> {
         let mut snapshot = Message::new(MessageKind::Snapshot, Term(4));
-        let peer = Peer { node: SENDER.node, address: "tcp://127.0.0.1:1".into() };
+        let peer = Peer::new(HEADER.from, "tcp://127.0.0.1:1");
         let membership = Membership::of_voters([peer]).expect("one voter");
         snapshot.snapshot = Some(SnapshotMeta { index: Index(9), term: Term(4), membership });
         vec![Message::new(MessageKind::Heartbeat, Term(3)), Message::new(MessageKind::Vote, Term(4)), snapshot]
@@ -143,17 +158,17 @@ mod tests {
     #[test]
     fn frames_are_read_as_they_were_written() {
         let mut frame = Vec::new();
-        begin(SENDER, &mut frame);
+        begin(&HEADER, &mut frame);
         messages().iter().for_each(|message| push(message, &mut frame));
-        assert_eq!(read(frame.into()), Ok((SENDER, messages())));
+        assert_eq!(read(frame.into()), Ok((HEADER, messages())));
 
         let [heartbeat, _, message] = messages().try_into().expect("three");
         let piece = Piece { offset: 5, last: true, message, bytes: Bytes::from_static(b"state") };
         let mut frame = Vec::new();
-        write_piece(SENDER, &piece, &mut frame);
-        assert_eq!(read_piece(frame.into()), Ok((SENDER, piece.clone())));
+        write_piece(&HEADER, &piece, &mut frame);
+        assert_eq!(read_piece(frame.into()), Ok((HEADER, piece.clone())));
         let mut frame = Vec::new();
-        write_piece(SENDER, &Piece { message: heartbeat, ..piece }, &mut frame);
+        write_piece(&HEADER, &Piece { message: heartbeat, ..piece }, &mut frame);
         assert_eq!(read_piece(frame.into()), Err(FrameError::NoSnapshot));
     }
 
@@ -164,16 +179,16 @@ mod tests {
             cut in any::<prop::sample::Index>(),
         ) {
             let mut frame = Vec::new();
-            begin(SENDER, &mut frame);
+            begin(&HEADER, &mut frame);
             messages().iter().for_each(|message| push(message, &mut frame));
             for (at, byte) in spoiled {
                 let at = at.index(frame.len());
                 frame[at] = byte;
             }
             frame.truncate(cut.index(frame.len() + 1));
-            if let Ok((sender, messages)) = read(frame.clone().into()) {
+            if let Ok((header, messages)) = read(frame.clone().into()) {
                 let mut again = Vec::new();
-                begin(sender, &mut again);
+                begin(&header, &mut again);
                 messages.iter().for_each(|message| push(message, &mut again));
                 prop_assert_eq!(again, frame.clone());
             }

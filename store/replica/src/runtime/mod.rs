@@ -7,6 +7,7 @@
 //! | `replica-apply` | the [`StateMachine`], unless there is so little to apply that it is done by who drives | committed entries | answers |
 //! | `replica-snap` | the snapshot that is being written | views of the state, pieces from the leader | which of them is durable |
 //! | `replica-send` | a snapshot that is being sent, one at a time to each peer | | how it went |
+//! | `replica-greet` | | a replica that is to be added, one at a time | who it is |
 //! | `replica-names`, if members have names | the names of their hosts | which can't be reached | their addresses |
 //!
 //! and one of greenwave-rpc's that polls the connections to the others. Each has one inbox (`inbox.rs`), and takes all that
@@ -15,9 +16,12 @@
 //! Handlers wait for their commands suspended ([`greenwave_rpc::promise()`]), ordinary threads blocked. The deadline of
 //! a handler's context is the command's.
 
+mod access;
 mod applying;
 mod driver;
+mod entrance;
 pub mod frame;
+mod greeter;
 mod inbox;
 mod links;
 mod names;
@@ -30,13 +34,18 @@ mod writing;
 #[cfg(test)]
 mod tests;
 
+pub use self::access::{GroupKey, NoKey, PeerAccess};
+pub use self::greeter::JoiningError;
+pub use self::links::Reach;
 pub use self::names::Lookup;
 pub use self::start::{ReplicaConfig, ReplicaStartError};
 
+use self::greeter::Greeter;
 use self::inbox::{Inbox, now};
 use crate::applier::Applied;
-use crate::core::{Figures, Inspection, Outcome, Refusal, Sizing, Status as Standing, StopCause};
-use crate::{Answer, Change, Index, Membership, Message, NodeId, Session, SnapshotMeta, StateMachine};
+use crate::core::{Figures, Inspection, Outcome, Refusal, Role, Sizing, Status as Standing, StopCause};
+use crate::founding::{Greeting, Obstacle};
+use crate::{Answer, Change, GroupId, Index, Membership, Message, NodeId, Session, SnapshotMeta, StateMachine};
 use bytes::Bytes;
 use greenwave_policy::{Deadline, Time};
 use greenwave_rpc::{Code, Context, Promise, Router, Status, promise};
@@ -48,8 +57,8 @@ use std::time::Duration;
 pub struct Replica {
     /// What to ask it by.
     pub handle: ReplicaHandle,
-    /// The methods that the other replicas call, to be [merged](Router::merge) into those of a server that listens at
-    /// this replica's address.
+    /// The methods that the other replicas call, for a server that listens at this replica's address, best one that clients
+    /// don't reach. Who is taken for a replica there says [`ReplicaConfig::access`].
     pub router: Router,
 }
 
@@ -60,6 +69,7 @@ pub struct ReplicaHandle(Arc<Shared>);
 struct Shared {
     events: Inbox<Event>,
     report: Arc<Mutex<Report>>,
+    greeter: Greeter,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -72,6 +82,10 @@ pub struct Report {
     pub membership: Arc<Membership>,
     /// Why it has stopped, if it has.
     pub stopped: Option<StopCause>,
+    /// What keeps it from belonging to its group, if it doesn't and that is known.
+    pub obstacle: Option<Obstacle>,
+    /// How much of what other replicas said wasn't taken, as it wasn't theirs to say.
+    pub refused: u64,
 }
 
 /// A request to a replica that came to nothing.
@@ -80,6 +94,9 @@ pub enum ReplicaError {
     /// The replica says no, and why.
     #[error(transparent)]
     Refused(#[from] Refusal),
+    /// A replica that is to be added isn't the one that is meant, or isn't there. Nothing was done.
+    #[error(transparent)]
+    Joining(#[from] JoiningError),
     /// The session isn't open, or not any more: open another one. An earlier attempt of the command may have been applied.
     #[error("the session isn't open any more; open a new one, and mind that the command may have been applied")]
     NoSession,
@@ -93,7 +110,8 @@ pub enum ReplicaError {
 
 /// What the replica's thread is told.
 enum Event {
-    Messages { from: NodeId, messages: Vec<Message> },
+    Messages { from: NodeId, group: GroupId, messages: Vec<Message> },
+    Greeted(Greeting),
     Submit { session: Session, command: Bytes, deadline: Deadline, promise: Promise<Done> },
     Read { deadline: Deadline, promise: Promise<Done> },
     Change { changes: Vec<Change>, promise: Promise<Done> },
@@ -158,11 +176,23 @@ impl ReplicaHandle {
         }
     }
 
-    /// Changes who belongs to the group. Several changes are made as one.
+    /// Changes who belongs to the group. Several changes are made as one. A replica that is added is asked for its
+    /// incarnation, if that isn't said, so it has to be there.
     ///
     /// # Errors
     /// Why not; also [`Refusal::Uncertain`].
-    pub fn change(&self, context: &Context, changes: Vec<Change>) -> Result<(), ReplicaError> {
+    pub fn change(&self, context: &Context, mut changes: Vec<Change>) -> Result<(), ReplicaError> {
+        let Report { membership, figures, .. } = self.report();
+        if figures.status.role == Role::Leader {
+            for change in &mut changes {
+                if let Change::AddVoter(peer) | Change::AddLearner(peer) = change
+                    && peer.incarnation.is_none()
+                    && membership.address(peer.node).is_none()
+                {
+                    peer.incarnation = Some(self.0.greeter.ask(context, peer).map_err(ReplicaError::Waiting)??);
+                }
+            }
+        }
         match self.ask(context, |promise| Event::Change { changes, promise })? {
             Done::Outcome(Outcome::Changed) => Ok(()),
             done => Err(other(done)),
@@ -265,7 +295,7 @@ impl From<ReplicaError> for Status {
                 Refusal::TooLarge { .. } | Refusal::Change(_) => Code::InvalidArgument,
                 Refusal::RemovesLeader | Refusal::NotTransferred => Code::FailedPrecondition,
             },
-            ReplicaError::NoSession => Code::FailedPrecondition,
+            ReplicaError::NoSession | ReplicaError::Joining(_) => Code::FailedPrecondition,
             ReplicaError::Forgotten => Code::OutOfRange,
             ReplicaError::Waiting(status) => return status.clone(),
         };

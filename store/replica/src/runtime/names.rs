@@ -42,6 +42,14 @@ impl Lookup {
         Self { find: Arc::new(find), every: EVERY, pause: PAUSE }
     }
 
+    /// The addresses of a name, IPv4 first, for a thread that may block.
+    pub(super) fn find(&self, name: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+        let mut addresses = (self.find)(name, port)?;
+        addresses.truncate(ADDRESSES_MOST);
+        addresses.sort_by_key(|address| (address.is_ipv6(), *address));
+        Ok(addresses)
+    }
+
     /// How often a name is looked up, by default every 30 s, and how soon again when its host can't be reached, by default
     /// after 1 s. More than a year is a year.
     #[must_use]

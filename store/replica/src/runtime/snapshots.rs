@@ -4,13 +4,16 @@
 //! taken, unless the sender has been silent for long. A sender waits for the answer to each piece, so that neither end
 //! holds more than one.
 
-use super::Event;
-use super::frame::{self, Piece, Sender};
+use super::access::Sent;
+use super::entrance::Entrance;
+use super::frame::{self, Piece};
 use super::inbox::{Inbox, now};
 use super::stored::meta_to_log;
+use super::{Event, greeter};
 use crate::applier::SnapshotView;
+use crate::door::Header;
 use crate::log::{RealDisk, SnapshotError, SnapshotWriter, Snapshots};
-use crate::{Message, NodeId};
+use crate::{GroupId, Message, NodeId};
 use bytes::Bytes;
 use greenwave_policy::Time;
 use greenwave_rpc::{Channel, Code, Context, MethodId, Promise, Status};
@@ -32,7 +35,7 @@ const SILENCE: Duration = Duration::from_secs(30);
 /// What the thread is asked to do.
 pub(super) enum SnapshotJob {
     Take(SnapshotView),
-    Piece { from: NodeId, piece: Piece, done: Promise<Result<(), Status>> },
+    Piece { from: NodeId, group: GroupId, piece: Piece, done: Promise<Result<(), Status>> },
 }
 
 /// A snapshot that is coming in.
@@ -59,8 +62,8 @@ pub(super) fn run(snapshots: &Snapshots<RealDisk>, jobs: &Inbox<SnapshotJob>, ev
                     let event = if incoming.is_some() { Event::SnapshotFailed } else { take(snapshots, view) };
                     let _ = events.push(event);
                 }
-                SnapshotJob::Piece { from, piece, done } => {
-                    let outcome = receive(snapshots, &mut incoming, from, piece, events);
+                SnapshotJob::Piece { from, group, piece, done } => {
+                    let outcome = receive(snapshots, &mut incoming, (from, group), piece, events);
                     if outcome.is_err() {
                         incoming = None;
                     }
@@ -75,12 +78,13 @@ pub(super) fn run(snapshots: &Snapshots<RealDisk>, jobs: &Inbox<SnapshotJob>, ev
 pub(super) fn send(
     snapshots: &Snapshots<RealDisk>,
     channel: &Channel,
-    sender: Sender,
-    peer: NodeId,
+    entrance: &Entrance,
+    header: &Header,
     message: &Message,
     events: &Inbox<Event>,
 ) {
-    let sent = send_all(snapshots, channel, sender, message);
+    let peer = header.to;
+    let sent = send_all(snapshots, channel, entrance, header, message);
     if let Err(why) = &sent {
         tracing::warn!(%peer, why, "a snapshot couldn't be sent; it is tried again");
     }
@@ -90,11 +94,16 @@ pub(super) fn send(
 fn send_all(
     snapshots: &Snapshots<RealDisk>,
     channel: &Channel,
-    sender: Sender,
+    entrance: &Entrance,
+    header: &Header,
     message: &Message,
 ) -> Result<(), String> {
     let meta = message.snapshot.as_ref().ok_or("a message without a snapshot")?;
     let mut reader = snapshots.read(meta.index.0, meta.term.0).map_err(|error| error.to_string())?;
+    let mut sealing = None;
+    if entrance.seals().are_needed() {
+        (_, sealing) = greeter::greet(&Context::with_deadline(PIECE_TIME), channel, entrance, header.to)?;
+    }
     let mut offset = 0;
     loop {
         let mut bytes = Vec::with_capacity(PIECE);
@@ -103,7 +112,10 @@ fn send_all(
         let length = bytes.len() as u64;
         let piece = Piece { offset, last, message: message.clone(), bytes: Bytes::from(bytes) };
         let mut frame = Vec::with_capacity(PIECE + 1024);
-        frame::write_piece(sender, &piece, &mut frame);
+        frame::write_piece(header, &piece, &mut frame);
+        if let Some(sealing) = &mut sealing {
+            sealing.seal(Sent::Piece, &mut frame);
+        }
         let context = Context::with_deadline(PIECE_TIME);
         channel.call(&context, MethodId::of(SNAPSHOT), &frame).map_err(|status| status.to_string())?;
         offset += length;
@@ -131,7 +143,7 @@ fn take(snapshots: &Snapshots<RealDisk>, mut view: SnapshotView) -> Event {
 fn receive(
     snapshots: &Snapshots<RealDisk>,
     incoming: &mut Option<Incoming>,
-    from: NodeId,
+    (from, group): (NodeId, GroupId),
     piece: Piece,
     events: &Inbox<Event>,
 ) -> Result<(), Status> {
@@ -157,7 +169,7 @@ fn receive(
         && let Some(whole) = incoming.take()
     {
         whole.writer.finish().map_err(failed)?;
-        let _ = events.push(Event::Messages { from, messages: vec![piece.message] });
+        let _ = events.push(Event::Messages { from, group, messages: vec![piece.message] });
     }
     Ok(())
 }

@@ -1,10 +1,15 @@
 //! How a replica starts.
 
+use super::access::{PeerAccess, Sent};
 use super::applying::{Hand as _, Machine};
+use super::driver::begin::{Beginning, adopted, first_members, keep_adopted};
 use super::driver::{Driver, Wheel};
-use super::frame::{self, FrameError, Sender};
+use super::entrance::Entrance;
+use super::frame::{self, FrameError};
+use super::greeter::Greeter;
 use super::inbox::{Inbox, now};
-use super::links::{Links, MESSAGES};
+use super::links::Reach;
+use super::links::{HELLO, Links, MESSAGES};
 use super::names::Lookup;
 use super::snapshots::{SNAPSHOT, SnapshotJob};
 use super::stored::from_log;
@@ -12,10 +17,12 @@ use super::writing::Pen;
 use super::{Event, Replica, ReplicaHandle, Report, Shared, applying, snapshots};
 use crate::applier::{Applier, ApplyError};
 use crate::core::{Core, CoreConfig, StartError};
-use crate::log::{Log, LogConfig, LogError, Owner, RealDisk, SnapshotError, Snapshots};
-use crate::{Index, Membership, NodeId, SessionLimits, StateMachine};
+use crate::founding::Founding;
+use crate::log::{Claim, LogConfig, LogError, Owner, RealDisk, SnapshotError, Snapshots};
+use crate::{Identity, Incarnation, Index, Membership, SessionLimits, Standing, StateMachine};
 use greenwave_rpc::{ChannelConfig, Code, Router, Status, Wait, promise};
 use slab::Slab;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -26,7 +33,8 @@ pub struct ReplicaConfig {
     /// The core's settings, with this replica's number and the voters of a new group. Addresses of the members are
     /// [`Place`](crate::Place)s.
     pub core: CoreConfig,
-    /// The group's number. Messages of other groups are refused.
+    /// The number of the group's name. Directories and replicas of groups of other names are refused. The group itself is
+    /// told by its [identity](crate::GroupId).
     pub group: u64,
     /// Where its log and its snapshots are.
     pub directory: PathBuf,
@@ -39,6 +47,10 @@ pub struct ReplicaConfig {
     pub channel: ChannelConfig,
     /// How the addresses of those with names are found.
     pub lookup: Lookup,
+    /// How an address in the membership is read; by default as a [`Place`](crate::Place).
+    pub reach: Reach,
+    /// Who is taken for another replica; by default who calls from this machine.
+    pub access: PeerAccess,
 }
 
 impl ReplicaConfig {
@@ -48,7 +60,8 @@ impl ReplicaConfig {
         // A thread that spins takes the processor from the replica itself.
         let channel = ChannelConfig::default().name(name).wait(Wait::Block);
         let (directory, contacts, sessions) = (directory.into(), None, SessionLimits::default());
-        Self { core, group, directory, contacts, sessions, channel, lookup: Lookup::default() }
+        let (lookup, reach, access) = (Lookup::default(), Reach::default(), PeerAccess::default());
+        Self { core, group, directory, contacts, sessions, channel, lookup, reach, access }
     }
 }
 
@@ -77,6 +90,15 @@ pub enum ReplicaStartError {
         /// Where the log ends.
         log: Index,
     },
+    /// The log has entries, and this replica belongs to no group.
+    #[error(
+        "{} says that this replica belongs to no group, but the log has entries; restore both as they were, or take the \
+         replica out of its group and add it as a new one with an empty directory", directory.display()
+    )]
+    Apart {
+        /// Where the identity is.
+        directory: PathBuf,
+    },
     /// The log has something that this version doesn't know.
     #[error("the log's {what} can't be read; was it written by a later version?")]
     Unknown {
@@ -92,15 +114,18 @@ pub enum ReplicaStartError {
 }
 
 pub(super) fn start(config: ReplicaConfig, machine: impl StateMachine + 'static) -> Result<Replica, ReplicaStartError> {
-    let ReplicaConfig { core, group, directory, contacts, sessions, channel, lookup } = config;
-    let sender = Sender { group, node: core.node };
+    let ReplicaConfig { core, group, directory, contacts, sessions, channel, lookup, reach, access } = config;
     let owner = Owner { group, replica: core.node.number() };
     let patience = core.tick * core.election_ticks;
-    let (log, recovered) = Log::open(RealDisk, &LogConfig::new(&directory, owner))?;
+    let (kept, log, recovered) = open(&core, owner, &directory)?;
     if let Some(torn) = &recovered.torn {
         tracing::warn!(%torn, "the log's end was torn by a crash; what was cut off had never been acknowledged");
     }
     let recovered = from_log(recovered)?;
+    let nothing = recovered.snapshot.is_none() && recovered.entries.is_empty();
+    if !nothing && kept.identity.group().is_none() {
+        return Err(ReplicaStartError::Apart { directory });
+    }
     let snapshots = Snapshots::open(RealDisk, &directory, owner)?;
     let begin = recovered.snapshot.clone().unwrap_or_default();
     snapshots.keep_from(begin.index.0);
@@ -114,18 +139,35 @@ pub(super) fn start(config: ReplicaConfig, machine: impl StateMachine + 'static)
     if applier.needs_snapshot() {
         applying::restore_from(&mut applier, &snapshots, begin)?;
     }
-    let core = Core::new(core, recovered, now())?;
-    let mut links = Links::new(sender, channel, lookup, patience).map_err(ReplicaStartError::Network)?;
-    if let Some(contacts) = contacts.filter(|_| **core.membership() == Membership::default()) {
+    let Kept { identity, file } = kept;
+    let founders = core.bootstrap.clone().filter(|_| nothing);
+    let contacts = founders.clone().or(contacts).unwrap_or_default();
+    // A process that ended before the first write of the group that it had founded begins it again.
+    let bootstrap = match &identity.standing {
+        Standing::Member { founders, .. } if nothing => first_members(founders, &contacts),
+        _ => None,
+    };
+    let settings = CoreConfig { bootstrap, ..core };
+    let core = Core::new(settings.clone(), recovered, now())?;
+    let founders: BTreeSet<_> = founders.map(|founders| founders.voters().collect()).unwrap_or_default();
+    let entrance = Entrance::new(&identity, founders.clone(), Arc::clone(core.membership()), access);
+    let greeter = Greeter::new(channel.clone(), lookup.clone(), reach.clone(), Arc::clone(&entrance));
+    let mut links = Links::new(settings.node, Arc::clone(&entrance), channel, lookup, reach, patience)
+        .map_err(ReplicaStartError::Network)?;
+    if **core.membership() == Membership::default() {
         links.set(&contacts);
     }
+    let beginning = identity.group().is_none().then(|| {
+        let founding = Founding::new(identity, founders);
+        Beginning::new(founding, file, settings.clone(), contacts, now())
+    });
 
     let membership = Arc::clone(core.membership());
-    let report = Report { figures: core.figures(), membership, stopped: None };
+    let report = Report { figures: core.figures(), membership, stopped: None, obstacle: None, refused: 0 };
     let report = Arc::new(Mutex::new(report));
     let (events, snapshot_writer): (Inbox<Event>, Inbox<SnapshotJob>) = (Inbox::new(), Inbox::new());
     let (pen, machine) = (Arc::new(Pen::new(log, snapshots.clone())), Machine::new(applier));
-    let router = router(sender, &events, &snapshot_writer);
+    let router = router(&entrance, &events, &snapshot_writer);
     let driver = Driver {
         core,
         events: events.clone(),
@@ -134,7 +176,9 @@ pub(super) fn start(config: ReplicaConfig, machine: impl StateMachine + 'static)
         snapshot_writer: snapshot_writer.clone(),
         snapshots: snapshots.clone(),
         links,
-        sender,
+        me: settings.node,
+        entrance,
+        beginning,
         report: Arc::clone(&report),
         open: Slab::new(),
         committed: Vec::new(),
@@ -155,7 +199,7 @@ pub(super) fn start(config: ReplicaConfig, machine: impl StateMachine + 'static)
     };
     match begin() {
         Ok(threads) => {
-            let handle = ReplicaHandle(Arc::new(Shared { events, report, threads: Mutex::new(threads) }));
+            let handle = ReplicaHandle(Arc::new(Shared { events, report, greeter, threads: Mutex::new(threads) }));
             Ok(Replica { handle, router })
         }
         Err(error) => {
@@ -173,30 +217,94 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> std::io::Result<Joi
     std::thread::Builder::new().name(name.into()).spawn(run)
 }
 
-/// What the other replicas call.
-fn router(me: Sender, events: &Inbox<Event>, snapshot_writer: &Inbox<SnapshotJob>) -> Router {
-    let (events, snapshot_writer) = (events.clone(), snapshot_writer.clone());
-    Router::new()
-        .method_bytes(MESSAGES, move |_, request, _| {
-            let (sender, messages) = frame::read(request).map_err(unreadable)?;
-            let from = welcome(me, sender)?;
-            events.offer(Event::Messages { from, messages }).map_err(|_| swamped())
-        })
-        .method_bytes(SNAPSHOT, move |context, request, _| {
-            let (sender, piece) = frame::read_piece(request).map_err(unreadable)?;
-            let from = welcome(me, sender)?;
-            let (done, awaited) = promise();
-            snapshot_writer.offer(SnapshotJob::Piece { from, piece, done }).map_err(|_| swamped())?;
-            awaited.wait(context)?
-        })
+/// What is known of a replica before its log is read.
+struct Kept {
+    identity: Identity,
+    file: crate::log::IdentityFile<RealDisk>,
 }
 
-fn welcome(me: Sender, sender: Sender) -> Result<NodeId, Status> {
-    if sender.group == me.group {
-        return Ok(sender.node);
+/// Opens a directory: who this is comes first, then its log.
+fn open(
+    core: &CoreConfig,
+    owner: Owner,
+    directory: &std::path::Path,
+) -> Result<(Kept, crate::log::Log<RealDisk>, crate::log::Recovered), ReplicaStartError> {
+    let claim = Claim::take(RealDisk, directory)?;
+    let (file, has_log) = (claim.identity(), claim.has_log()?);
+    let config = LogConfig::new(directory, owner);
+    let found = match file.read()? {
+        None if has_log => None,
+        None => {
+            let incarnation = Incarnation::random()?;
+            let identity = Identity { number: owner.group, node: core.node, incarnation, standing: Standing::Apart };
+            file.keep(&identity)?;
+            Some(identity)
+        }
+        Some(identity) if identity.group().is_some() && !has_log => {
+            return Err(LogError::Missing { file: directory.join("0000000000000001.log") }.into());
+        }
+        found => found,
+    };
+    if let Some(Identity { number, node, .. }) = &found
+        && (*number, *node) != (owner.group, core.node)
+    {
+        let found = Owner { group: *number, replica: node.number() };
+        return Err(LogError::OtherOwner { directory: directory.to_owned(), found, wanted: owner }.into());
     }
-    let text = format!("a replica of group {:x} called one of group {:x}; check the addresses", sender.group, me.group);
-    Err(Status::new(Code::FailedPrecondition, text))
+    let (log, recovered) = claim.open(&config)?;
+    let identity = match found {
+        Some(identity) => identity,
+        None => {
+            let used = recovered.snapshot.index > 0 || recovered.hard_state.term > 0 || !recovered.entries.is_empty();
+            let mut membership = recovered.snapshot.membership.clone();
+            if Membership::read(&mut membership).is_ok_and(|known| known.enrolment(core.node).is_some()) {
+                return Err(LogError::Missing { file: file.path() }.into());
+            }
+            let adopted = adopted(owner.group, core)?;
+            if used {
+                keep_adopted(&file, &adopted)?;
+                adopted
+            } else {
+                // Nobody has heard of it yet.
+                let identity = Identity { standing: Standing::Apart, ..adopted };
+                file.keep(&identity)?;
+                identity
+            }
+        }
+    };
+    Ok((Kept { identity, file }, log, recovered))
+}
+
+/// What the other replicas call.
+fn router(entrance: &Arc<Entrance>, events: &Inbox<Event>, snapshot_writer: &Inbox<SnapshotJob>) -> Router {
+    let (first, second, third) = (Arc::clone(entrance), Arc::clone(entrance), Arc::clone(entrance));
+    let (greeted, events, snapshot_writer) = (events.clone(), events.clone(), snapshot_writer.clone());
+    Router::new()
+        .method_bytes(HELLO, move |context, request, reply| {
+            let (greeting, nonce) = first.greeted(context.peer(), &request)?;
+            let answer = first.answer(&greeting, nonce)?;
+            if !first.is_member() {
+                greeted.offer(Event::Greeted(greeting)).map_err(|_| swamped())?;
+            }
+            reply.extend_from_slice(&answer);
+            Ok(())
+        })
+        .method_bytes(MESSAGES, move |context, request, _| {
+            let request = second.open(context.peer(), Sent::Messages, &request)?;
+            let (header, messages) = frame::read(request).map_err(unreadable)?;
+            second.admit(&header)?;
+            let (from, group) = (header.from, header.group);
+            events.offer(Event::Messages { from, group, messages }).map_err(|_| swamped())
+        })
+        .method_bytes(SNAPSHOT, move |context, request, _| {
+            let request = third.open(context.peer(), Sent::Piece, &request)?;
+            let (header, piece) = frame::read_piece(request).map_err(unreadable)?;
+            third.admit(&header)?;
+            let (from, group) = (header.from, header.group);
+            let (done, awaited) = promise();
+            snapshot_writer.offer(SnapshotJob::Piece { from, group, piece, done }).map_err(|_| swamped())?;
+            awaited.wait(context)?
+        })
 }
 
 fn unreadable(error: FrameError) -> Status {

@@ -59,20 +59,27 @@ fn append<D: Disk>(log: &mut Log<D>, write: log::Write) -> Result<(), LogError> 
     match log.append(&write) {
         Err(LogError::TooLarge { .. }) => {
             log.sync()?;
-            let log::Write { hard_state, snapshot, mut entries } = write;
-            // The term that entries are of goes before them; what is committed is at most what is there.
-            let first = log::Write { hard_state: None, snapshot, entries: Vec::new() };
-            log.append(&first)?;
-            while !entries.is_empty() {
-                let rest = entries.split_off(entries.len().div_ceil(2).min(PIECE));
-                log.append(&log::Write { hard_state: None, snapshot: None, entries })?;
-                log.sync()?;
-                entries = rest;
-            }
-            log.append(&log::Write { hard_state, snapshot: None, entries })
+            append_divided(log, write)
         }
         other => other,
     }
+}
+
+/// Appends in parts, all but the last durable afterwards. Whatever of them is there after a crash, no entry is without the term
+/// that it is of, nor is more committed than is there.
+fn append_divided<D: Disk>(log: &mut Log<D>, write: log::Write) -> Result<(), LogError> {
+    let log::Write { hard_state, snapshot, mut entries } = write;
+    let there = snapshot.as_ref().map_or(log.last(), |meta| meta.index);
+    let term = hard_state.map(|state| log::HardState { commit: state.commit.min(there), ..state });
+    log.append(&log::Write { hard_state: term, snapshot, entries: Vec::new() })?;
+    log.sync()?;
+    while !entries.is_empty() {
+        let rest = entries.split_off(entries.len().div_ceil(2).min(PIECE));
+        log.append(&log::Write { hard_state: None, snapshot: None, entries })?;
+        log.sync()?;
+        entries = rest;
+    }
+    log.append(&log::Write { hard_state, snapshot: None, entries })
 }
 
 /// Entries that are written at a time when there are too many: each has at most some MiB.
@@ -130,4 +137,39 @@ pub fn from_log(recovered: log::Recovered) -> Result<Recovered, ReplicaStartErro
         snapshot,
         entries: entries.ok_or(ReplicaStartError::Unknown { what: "entries" })?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::faulty::{Fault, FaultyDisk};
+    use crate::log::{LogConfig, Owner};
+
+    /// Wherever a crash divides what was too much for one sync, entries have their term and what is committed is there.
+    #[test]
+    fn what_is_written_in_parts_begins_with_the_term() {
+        let config = LogConfig { segment_bytes: 4096, ..LogConfig::new("/log", Owner { group: 1, replica: 1 }) };
+        let entry = |term, index| log::Entry { term, index, kind: 0, data: Bytes::from_static(b"a command") };
+        let mut seen = std::collections::BTreeSet::new();
+        for (seed, operation) in (0..20).flat_map(|seed| (1..40).map(move |operation| (seed, operation))) {
+            let disk = FaultyDisk::new(seed);
+            let (mut log, _) = Log::open(disk.clone(), &config).unwrap();
+            let old = log::HardState { term: 1, vote: 1, commit: 0 };
+            log.append(&log::Write { hard_state: Some(old), entries: vec![entry(1, 1)], ..log::Write::default() })
+                .unwrap();
+            log.sync().unwrap();
+            disk.fail(Fault::End(operation));
+            let new = log::HardState { term: 5, vote: 2, commit: 40 };
+            let entries = (2..=40).map(|index| entry(5, index)).collect();
+            let write = log::Write { hard_state: Some(new), entries, ..log::Write::default() };
+            let _ends_somewhere = append_divided(&mut log, write).and_then(|()| log.sync());
+            drop(log);
+            let (_, found) = Log::open(disk.after_power_loss(), &config).unwrap();
+            let newest = found.entries.last().map_or(0, |entry| entry.term);
+            assert!(found.hard_state.term >= newest, "{:?} with entries of term {newest}", found.hard_state);
+            assert!(found.hard_state.commit <= found.entries.len() as u64);
+            seen.insert(found.entries.len());
+        }
+        assert!(seen.len() > 3 && seen.contains(&40), "{seen:?}");
+    }
 }

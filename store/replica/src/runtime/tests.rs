@@ -13,6 +13,8 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::time::Instant;
 
+mod attacks;
+
 /// Longer than anything here takes, even on a machine that has other things to do.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -81,17 +83,21 @@ struct Group {
     hosts: Hosts,
     running: BTreeMap<NodeId, Running>,
     change: fn(&mut CoreConfig),
+    access: PeerAccess,
 }
 
 impl Group {
     fn start(change: fn(&mut CoreConfig)) -> Self {
+        Self::start_with(PeerAccess::default(), change)
+    }
+
+    fn start_with(access: PeerAccess, change: fn(&mut CoreConfig)) -> Self {
         // Ports that are free now; the servers get them in a moment.
         let listeners: Vec<TcpListener> = (0..3).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-        let peers = (1..).zip(&listeners).map(|(number, listener)| Peer {
-            node: NodeId::new(number).unwrap(),
-            address: format!("tcp://{}", listener.local_addr().unwrap()),
+        let peers = (1..).zip(&listeners).map(|(number, listener)| {
+            Peer::new(NodeId::new(number).unwrap(), format!("tcp://{}", listener.local_addr().unwrap()))
         });
-        let mut group = Self::of(peers.collect(), change);
+        let mut group = Self { access, ..Self::of(peers.collect(), change) };
         drop(listeners);
         group.peers.clone().iter().for_each(|peer| group.start_one(peer.node));
         group
@@ -99,7 +105,7 @@ impl Group {
 
     fn of(peers: Vec<Peer>, change: fn(&mut CoreConfig)) -> Self {
         let (directory, hosts) = (tempfile::tempdir().unwrap(), Hosts::default());
-        Self { directory, peers, hosts, running: BTreeMap::new(), change }
+        Self { directory, peers, hosts, running: BTreeMap::new(), change, access: PeerAccess::default() }
     }
 
     fn start_one(&mut self, node: NodeId) {
@@ -117,7 +123,7 @@ impl Group {
             known.ok_or_else(|| std::io::Error::other("there is no such name"))
         });
         let lookup = lookup.intervals(PATIENCE, Duration::from_millis(5));
-        let config = ReplicaConfig { contacts, lookup, ..config };
+        let config = ReplicaConfig { contacts, lookup, access: self.access.clone(), ..config };
         let store = Store::default();
         let state = Arc::clone(&store.state);
         let Replica { handle, router } = Replica::start(config, store).unwrap();
@@ -316,7 +322,7 @@ fn a_directory_in_use_or_of_another_replica_is_refused_by_name() {
     let config = |number: u64| {
         let node = NodeId::new(number).unwrap();
         let mut core = CoreConfig::new(node);
-        let peer = Peer { node, address: "tcp://127.0.0.1:1".into() };
+        let peer = Peer::new(node, "tcp://127.0.0.1:1");
         core.bootstrap = Some(Membership::of_voters([peer]).unwrap());
         ReplicaConfig::new(core, 7, Path::new(directory.path()))
     };
@@ -334,7 +340,7 @@ fn a_replica_with_nothing_is_added_and_what_it_was_told_is_seen() {
         group.put(Session::NONE, &format!("key-{number}={number}"));
     });
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let added = Peer { node: NodeId::new(4).unwrap(), address: format!("tcp://{free}") };
+    let added = Peer::new(NodeId::new(4).unwrap(), format!("tcp://{free}"));
     group.peers.push(added.clone());
     group.start_one(added.node);
 
@@ -379,20 +385,19 @@ fn a_log_that_was_lost_is_noticed_by_a_machine_that_was_not() {
     let directory = tempfile::tempdir().unwrap();
     let node = NodeId::new(1).unwrap();
     let mut core = CoreConfig::new(node);
-    core.bootstrap = Some(Membership::of_voters([Peer { node, address: "tcp://127.0.0.1:1".into() }]).unwrap());
+    core.bootstrap = Some(Membership::of_voters([Peer::new(node, "tcp://127.0.0.1:1")]).unwrap());
     let kept = Store { applied: Index(40), ..Store::default() };
     let error = Replica::start(ReplicaConfig::new(core, 7, directory.path()), kept).unwrap_err();
     assert!(matches!(error, ReplicaStartError::Lost { machine: Index(40), .. }), "{error}");
 }
 
-/// Two find one another while nobody knows where the third is, and all three when that is known. Then one comes back at another
-/// address of its name, long before names are looked up without a reason.
+/// All three begin once it is known where the third is. Then one comes back at another address of its name, long before names
+/// are looked up without a reason.
 #[test]
 fn replicas_with_names_are_found_and_found_again_where_they_have_moved() {
     let listeners: Vec<TcpListener> = (0..4).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
     let sockets: Vec<SocketAddr> = listeners.iter().map(|listener| listener.local_addr().unwrap()).collect();
-    let peers = (1..=3)
-        .map(|number| Peer { node: NodeId::new(number).unwrap(), address: format!("tcp://kv-{number}.test:7400") });
+    let peers = (1..=3).map(|number| Peer::new(NodeId::new(number).unwrap(), format!("tcp://kv-{number}.test:7400")));
     let mut group = Group::of(peers.collect(), |_| {});
     drop(listeners);
     let found = |group: &Group, number: u64, sockets: &[SocketAddr]| {
@@ -402,9 +407,14 @@ fn replicas_with_names_are_found_and_found_again_where_they_have_moved() {
     found(&group, 1, &sockets[..1]);
     found(&group, 2, &sockets[1..2]);
     [first, second].into_iter().for_each(|node| group.start_one(node));
-    group.put(Session::NONE, "a=1");
+    // These two have found one another, and wait for the third.
+    let missing = Obstacle::Missing(vec![third]);
+    group.eventually(|group| {
+        group.reports().iter().all(|report| report.obstacle.as_ref() == Some(&missing)).then_some(())
+    });
     found(&group, 3, &sockets[2..3]);
     group.start_one(third);
+    group.put(Session::NONE, "a=1");
     let has = |node: NodeId, keys: usize| {
         move |group: &Group| (group.running[&node].state.lock().unwrap().len() == keys).then_some(())
     };
@@ -421,5 +431,191 @@ fn replicas_with_names_are_found_and_found_again_where_they_have_moved() {
     group.stop_one(other);
     group.put(Session::NONE, "c=1");
     group.eventually(has(second, 3));
+    group.stop();
+}
+
+impl Group {
+    /// Its disk is lost, and it is started again on an empty one.
+    fn wipe_one(&mut self, node: NodeId) {
+        if self.running.contains_key(&node) {
+            self.stop_one(node);
+        }
+        std::fs::remove_dir_all(self.directory.path().join(node.to_string())).unwrap();
+        self.start_one(node);
+    }
+
+    fn change(&self, change: &Change) {
+        self.eventually(|group| {
+            let context = Context::with_deadline(PATIENCE);
+            group.running[&group.leader()?].handle.change(&context, vec![change.clone()]).ok()
+        });
+    }
+}
+
+/// One of three is down, a put is acknowledged by the other two, the follower of these loses its disk, the leader ends, and
+/// the first comes back: the two must not elect, as neither has what was acknowledged.
+#[test]
+fn an_acknowledged_write_outlives_a_follower_that_loses_its_disk() {
+    let mut group = Group::start(|_| {});
+    group.put(Session::NONE, "first=1");
+    let leader = group.eventually(Group::leader);
+    let others: Vec<NodeId> = group.running.keys().copied().filter(|node| *node != leader).collect();
+    let [away, follower] = others.try_into().unwrap();
+    group.stop_one(away);
+    group.put(Session::NONE, "acknowledged=1");
+    group.wipe_one(follower);
+    let has_lost = |group: &Group| {
+        let obstacle = group.running[&follower].handle.report().obstacle;
+        matches!(obstacle, Some(Obstacle::Wiped { me, .. }) if me == follower).then_some(())
+    };
+    group.eventually(has_lost);
+    group.stop_one(leader);
+    group.start_one(away);
+    // The one that is back stands for election again and again, and nobody votes for it.
+    let told = |group: &Group| {
+        let refused = group.running[&follower].handle.report().refused;
+        (refused > 20 && group.running[&away].handle.standing().role != Role::Follower).then_some(())
+    };
+    group.eventually(told);
+    assert_eq!(group.leader(), None);
+    assert!(group.running[&follower].state.lock().unwrap().is_empty());
+
+    // The leader comes back with its disk, and all is there. The lost one is removed and taken in anew, and counts again.
+    group.start_one(leader);
+    assert_eq!(group.get("acknowledged"), Some("1".into()));
+    group.change(&Change::Remove(follower));
+    let peer = group.peers.iter().find(|peer| peer.node == follower).unwrap().clone();
+    group.change(&Change::AddVoter(peer));
+    group.eventually(|group| (group.running[&follower].state.lock().unwrap().len() == 2).then_some(()));
+    let report = group.running[&follower].handle.report();
+    assert!(report.obstacle.is_none() && report.membership.enrolment(follower).unwrap().since > Index::ZERO);
+    let gone = group.eventually(Group::leader);
+    group.stop_one(gone);
+    group.put(Session::NONE, "last=1");
+    assert_eq!(group.get("acknowledged"), Some("1".into()));
+    group.stop();
+}
+
+/// Two of three lose their disks: what only the third still has must not be replaced by nothing.
+#[test]
+fn a_majority_that_loses_its_disks_makes_no_new_group() {
+    let mut group = Group::start(|_| {});
+    group.put(Session::NONE, "acknowledged=1");
+    let nodes: Vec<NodeId> = group.running.keys().copied().collect();
+    let [kept, ..] = nodes[..] else { panic!("three") };
+    group.eventually(|group| (group.running[&kept].state.lock().unwrap().len() == 1).then_some(()));
+    nodes.iter().for_each(|node| group.stop_one(*node));
+    nodes[1..].iter().for_each(|node| group.wipe_one(*node));
+    let missing = Obstacle::Missing(vec![kept]);
+    group.eventually(|group| {
+        group.reports().iter().all(|report| report.obstacle.as_ref() == Some(&missing)).then_some(())
+    });
+    group.start_one(kept);
+    group.eventually(|group| {
+        let wiped = |node| matches!(group.running[node].handle.report().obstacle, Some(Obstacle::Wiped { .. }));
+        nodes[1..].iter().all(wiped).then_some(())
+    });
+    assert_eq!(group.leader(), None);
+    assert!(group.running[&kept].handle.report().figures.last > Index(2), "what was acknowledged is in its log");
+    group.stop();
+}
+
+/// A replica that is to be added has to say who it is, and a directory of another group isn't taken in.
+#[test]
+fn who_is_added_says_who_it_is() {
+    let group = Group::start(|_| {});
+    group.put(Session::NONE, "first=1");
+    let leader = group.eventually(Group::leader);
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let add = |group: &Group, peer: Peer| {
+        let context = Context::with_deadline(PATIENCE);
+        group.running[&leader].handle.change(&context, vec![Change::AddLearner(peer)])
+    };
+    let absent = Peer::new(NodeId::new(4).unwrap(), format!("tcp://{free}"));
+    let refused = add(&group, absent.clone());
+    assert!(matches!(refused, Err(ReplicaError::Joining(JoiningError::Silent { number: 4, .. }))), "{refused:?}");
+    let other = group.peers.iter().find(|peer| peer.node != leader).unwrap().clone();
+    let refused = add(&group, Peer { node: absent.node, ..other });
+    assert!(matches!(refused, Err(ReplicaError::Joining(JoiningError::Another { .. }))), "{refused:?}");
+
+    let alone = Group::of(vec![absent.clone()], |_| {});
+    let mut alone = Group { peers: vec![absent.clone()], ..alone };
+    alone.change =
+        |core| core.bootstrap = Some(Membership::of_voters([Peer::new(core.node, "tcp://127.0.0.1:1")]).unwrap());
+    alone.start_one(absent.node);
+    alone.put(Session::NONE, "another=1");
+    let refused = add(&group, absent);
+    assert_eq!(refused, Err(ReplicaError::Joining(JoiningError::OtherGroup(4))));
+    alone.stop();
+    group.stop();
+}
+
+/// Directories of a version without identities are adopted, and serve on; one of this version that has lost its identity
+/// isn't one of those.
+#[test]
+fn a_directory_without_an_identity_is_adopted_if_it_never_had_one() {
+    let listeners: Vec<TcpListener> = (0..3).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+    let peers = (1..).zip(&listeners).map(|(number, listener)| {
+        Peer::new(NodeId::new(number).unwrap(), format!("tcp://{}", listener.local_addr().unwrap()))
+    });
+    let mut group = Group::of(peers.collect(), |_| {});
+    drop(listeners);
+    let membership = Membership::of_voters(group.peers.clone()).unwrap();
+    let identity = |node: NodeId, group: &Group| group.directory.path().join(node.to_string()).join("identity");
+    for node in membership.voters() {
+        let directory = group.directory.path().join(node.to_string());
+        let config = crate::log::LogConfig::new(directory, crate::log::Owner { group: 7, replica: node.number() });
+        let (mut log, _) = crate::log::Log::open(crate::log::RealDisk, &config).unwrap();
+        let write = crate::core::Write {
+            number: 0,
+            hard_state: Some(crate::HardState { term: crate::Term(1), vote: None, commit: crate::core::BOOTSTRAP }),
+            entries: Vec::new(),
+            snapshot: Some(SnapshotMeta {
+                index: crate::core::BOOTSTRAP,
+                term: crate::Term(1),
+                membership: membership.clone(),
+            }),
+        };
+        stored::write_all(&mut log, [stored::Job::Write(write)].into_iter()).unwrap();
+        assert!(!identity(node, &group).exists());
+    }
+    membership.voters().for_each(|node| group.start_one(node));
+    group.put(Session::NONE, "first=1");
+    let node = group.eventually(Group::leader);
+    group.stop_one(node);
+    assert!(identity(node, &group).exists());
+    group.start_one(node);
+    group.put(Session::NONE, "second=1");
+    group.stop();
+
+    let mut group = Group::start(|_| {});
+    group.put(Session::NONE, "first=1");
+    let node = *group.running.keys().next().unwrap();
+    group.stop_one(node);
+    std::fs::remove_file(identity(node, &group)).unwrap();
+    let directory = group.directory.path().join(node.to_string());
+    let error = Replica::start(ReplicaConfig::new(CoreConfig::new(node), 7, directory), Store::default()).unwrap_err();
+    assert!(
+        matches!(&error, ReplicaStartError::Log(crate::log::LogError::Missing { file }) if file.ends_with("identity"))
+    );
+    group.stop();
+}
+
+/// The identity says that there was a log.
+#[test]
+fn a_log_that_is_gone_beside_its_identity_is_missed() {
+    let mut group = Group::start(|_| {});
+    group.put(Session::NONE, "first=1");
+    let node = *group.running.keys().next().unwrap();
+    group.stop_one(node);
+    let directory = group.directory.path().join(node.to_string());
+    for file in std::fs::read_dir(&directory).unwrap().map(|file| file.unwrap().path()) {
+        if file.extension().is_some_and(|extension| extension == "log") {
+            std::fs::remove_file(file).unwrap();
+        }
+    }
+    let config = ReplicaConfig::new(CoreConfig::new(node), 7, &directory);
+    let error = Replica::start(config, Store::default()).unwrap_err();
+    assert!(matches!(error, ReplicaStartError::Log(crate::log::LogError::Missing { .. })), "{error}");
     group.stop();
 }

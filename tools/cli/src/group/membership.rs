@@ -6,7 +6,7 @@ use greenwave::{Code, Context};
 use greenwave_services::proto::replicated::change_request::Change;
 use greenwave_services::proto::replicated::{InspectReply, Joining, Member, Sent};
 use greenwave_services::replicated::client::StoreClientError;
-use greenwave_services::replicated::peers::{Peers, Place};
+use greenwave_services::replicated::peers::{Peers, Place, Spot};
 
 use crate::problem::Problem;
 use crate::replicas::Group;
@@ -33,7 +33,7 @@ pub(super) fn add(group: &mut Group, replica: &str, learner: bool) -> Result<(),
     match known {
         Some(true) if learner => {
             let problem = Problem::wrong_use(format!("replica {number} votes already"));
-            return Err(problem.remedy("remove it, and add it again under another number"));
+            return Err(problem.remedy("remove it, empty its directory, and add it again"));
         }
         Some(true) => {}
         _ if learner => {}
@@ -65,7 +65,7 @@ pub(super) fn remove(group: &mut Group, number: u64) -> Result<(), Problem> {
     }
     let now = change(group, Change::Remove(number), |now| member(now, number).is_none())?;
     show!("replica {number} has left; the group: {}", listed(&now));
-    tell!("stop its process, and use neither its number nor its directory again");
+    tell!("stop its process; before it is added again, under this number or another one, empty its directory");
     Ok(())
 }
 
@@ -117,7 +117,7 @@ fn joining(text: &str) -> Result<Joining, Problem> {
     let peers: Peers = text.parse().map_err(|error| wrong(&error))?;
     let mut peers = peers.iter();
     match (peers.next(), peers.next()) {
-        (Some((replica, place)), None) => Ok(Joining { replica, address: place.to_string() }),
+        (Some((replica, spot)), None) => Ok(Joining { replica, address: spot.to_string() }),
         _ => Err(wrong(&"several replicas are named; add them one after the other")),
     }
 }
@@ -125,19 +125,24 @@ fn joining(text: &str) -> Result<Joining, Problem> {
 /// Whether the replica votes already, if it belongs to the group.
 fn check_joining(now: &InspectReply, joining: &Joining) -> Result<Option<bool>, Problem> {
     let Joining { replica, address } = joining;
-    let taken = now.members.iter().find(|member| member.replica != *replica && member.address == *address);
+    let taken = now.members.iter().find(|member| member.replica != *replica && is_at(member, address));
     if let Some(taken) = taken {
         let problem = Problem::wrong_use(format!("replica {} is reached at {address} already", taken.replica));
         return Err(problem.remedy("name the new replica's own address"));
     }
     match member(now, *replica) {
         None => Ok(None),
-        Some(member) if member.address == *address => Ok(Some(member.votes)),
+        Some(member) if is_at(member, address) => Ok(Some(member.votes)),
         Some(member) => {
             let what = format!("replica {replica} belongs to the group already, at {}", member.address);
-            Err(Problem::wrong_use(what).remedy("give the new one a number that none has had"))
+            Err(Problem::wrong_use(what).remedy("remove that one first, or give the new one another number"))
         }
     }
+}
+
+/// Whether clients reach a member there.
+fn is_at(member: &Member, address: &str) -> bool {
+    address.parse::<Spot>().is_ok_and(|spot| spot.clients().to_string() == member.address)
 }
 
 /// Makes a change, and makes sure that it is made, whatever was heard of it.

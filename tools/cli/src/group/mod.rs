@@ -46,14 +46,14 @@ struct Status {
 /// Add a replica: it catches up first, and votes once it has
 #[derive(Args)]
 #[command(after_help = "\
-The new replica is one that was started with `greenwave serve kv --join` and an empty directory. Until it has caught up,
-by a snapshot and what came since, it follows and doesn't vote, so that the group never waits for it. If that takes longer
+The new replica is one that runs already, started with `greenwave serve kv --join` and an empty directory: it is asked who it
+is, and the group takes that one in and no other. One that has lost its disk is removed first. Until it has caught up, by a snapshot and what came since, it follows and doesn't vote, so that the group never waits for it. If that takes longer
 than --deadline, the same command goes on where it was.
 
 Examples:
   greenwave group add 4=tcp://10.0.0.4:7400 --peers tcp://10.0.0.1:7400,tcp://10.0.0.2:7400 --deadline 10m")]
 struct Add {
-    /// Its number, which no replica of the group has or had, and where the others reach it
+    /// Its number, which no replica of the group has, and where the others reach it
     #[arg(value_name = "N=ADDRESS")]
     replica: String,
     /// Leave it at following: it has everything, and doesn't vote
@@ -66,7 +66,8 @@ struct Add {
 /// Remove a replica, dead or alive; a leader hands over its lead first
 #[derive(Args)]
 #[command(after_help = "\
-Its process doesn't end by that: stop it afterwards, and use neither its number nor its directory again.
+Its process doesn't end by that: stop it afterwards. What is in its directory counts for nothing any more: empty it before the
+replica is added again. One that lost its disk is told so by a message, and may go on running until it is added.
 
 Examples:
   greenwave group remove 2 --peers tcp://10.0.0.1:7400,tcp://10.0.0.3:7400")]

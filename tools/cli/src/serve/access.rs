@@ -110,7 +110,7 @@ fn wrong(error: &dyn std::fmt::Display, key: &str) -> Problem {
 }
 
 /// Whether other machines may reach an address.
-fn is_of_network(address: &Address) -> bool {
+pub(super) fn is_of_network(address: &Address) -> bool {
     match address {
         Address::Unix(_) => false,
         address => address.socket().is_none_or(|socket| !socket.ip().to_canonical().is_loopback()),

@@ -193,7 +193,7 @@ impl ServerSettings {
     }
 
     /// How the server is secured: by a certificate and its key, if there are any, and by who may connect.
-    fn tls(&self) -> Result<Option<TlsServer>, Problem> {
+    pub(super) fn tls(&self) -> Result<Option<TlsServer>, Problem> {
         let authority = self.tls_client_ca.as_deref().map(Pem::File);
         let revoked = self.tls_crl.as_deref().map(Pem::File);
         let Some(identity) = self.identity(authority.is_some() || revoked.is_some())? else { return Ok(None) };

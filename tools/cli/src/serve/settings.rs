@@ -123,7 +123,9 @@ pub(super) struct RowsSettings {
 #[command(next_help_heading = "Replication")]
 pub(super) struct ReplicaSettings {
     /// Serve a replica of a group instead, which are these: each one's number and address, or host's name and port, with
-    /// commas between. One with a name listens at all IPv4 addresses, unless --listen says where
+    /// commas between. One with a name listens at all IPv4 addresses, unless --listen says where. The other replicas call it
+    /// at a port of its own, 1000 above or behind a slash: 1=tcp://10.0.0.1:7400/7500. A new group begins when all of them
+    /// are there
     #[arg(long, value_name = "PEERS")]
     pub(super) peers: Option<Word<Peers>>,
     /// Which of the peers this is
@@ -145,6 +147,22 @@ pub(super) struct ReplicaSettings {
     /// Bytes of the log after which a snapshot is taken [default: 67108864]
     #[arg(long, value_name = "BYTES")]
     pub(super) log_bytes: Option<Count<1, ANY>>,
+    /// Where it listens for the other replicas, if not where --peers says
+    #[arg(long, value_name = "ADDRESS")]
+    pub(super) peer_listen: Option<List<Address>>,
+    /// A file with a key that all replicas of the group have and nobody else, 32 bytes or more: only who has it is taken for
+    /// a replica. Without it that takes certificates (--peer-names), or to be on the same machine, or --insecure
+    #[arg(long, value_name = "FILE")]
+    pub(super) group_key: Option<PathBuf>,
+    /// The names of which a replica's certificate has to have one, URIs or names of hosts: only who shows one is taken for a
+    /// replica. It takes --tls-client-ca [default: the hosts' names in --peers, with --tls-client-ca]
+    #[arg(long, value_name = "LIST")]
+    pub(super) peer_names: Option<List<String>>,
+    /// The names of which a client's certificate has to have one to run the group (`greenwave group`, `greenwave tune`). It
+    /// takes --tls-client-ca [default: who calls from this machine may, with --allow whom that says, with --insecure
+    /// everybody]
+    #[arg(long, value_name = "LIST")]
+    pub(super) operators: Option<List<String>>,
     /// Whose certificates the replicas have, a PEM file: those with --tls-cert talk to one another over TLS, and each shows
     /// the others its certificate
     #[arg(long, value_name = "FILE")]

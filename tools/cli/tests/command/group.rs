@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::process::{Finished, Running, address_of, kill, pid_of, run};
 use crate::world::World;
 
-/// The first of four ports that are free, one after another: for a group of three and one that is added.
+/// The first of four ports that are free, one after another: for a group of three and one that is added. So are those 1000
+/// above, for replicas.
 ///
 /// They are below those that connections are given, as some are opened only later, or again.
 pub(crate) fn ports() -> u16 {
@@ -19,8 +20,9 @@ pub(crate) fn ports() -> u16 {
     let free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
     loop {
         let next = NEXT.fetch_add(1, Ordering::Relaxed);
-        let first = 10_000 + (4 * (std::process::id().wrapping_mul(97) + next) % 20_000) as u16;
-        if (first..first + 4).all(free) {
+        let number = std::process::id().wrapping_mul(97).wrapping_add(next) % 2500;
+        let first = (10_000 + number / 250 * 2000 + number % 250 * 4) as u16;
+        if (first..first + 4).chain(first + 1000..first + 1004).all(free) {
             return first;
         }
     }
@@ -34,7 +36,7 @@ pub(crate) struct Group {
     first_port: u16,
     pub(crate) running: [Option<Running>; 3],
     /// What else replicas are told, and clients.
-    options: [Vec<String>; 2],
+    pub(crate) options: [Vec<String>; 2],
 }
 
 impl Group {
@@ -93,9 +95,13 @@ impl Group {
     }
 
     pub(crate) fn call(&self, words: &[&str]) -> Finished {
+        self.call_within(words, "60s")
+    }
+
+    pub(crate) fn call_within(&self, words: &[&str], deadline: &str) -> Finished {
         let to = (0..3).map(|at| self.address(at)).collect::<Vec<_>>().join(",");
         let more: Vec<&str> = self.options[1].iter().map(String::as_str).collect();
-        run(&[&["call", "kv"], words, &["--to", &to, "--deadline=60s"], &more].concat())
+        run(&[&["call", "kv"], words, &["--to", &to, "--deadline", deadline], &more].concat())
     }
 
     pub(crate) fn done(&self, words: &[&str]) -> String {

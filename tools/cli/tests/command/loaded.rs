@@ -1,6 +1,7 @@
 //! A group of real processes that is written to all the time, whose logs are short: snapshots are taken, sent and
 //! restored under load, while one replica is killed again and again and another one is far away.
 
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -37,7 +38,10 @@ impl Group {
         let addresses: Vec<_> = (first..first + 3).map(|port| format!("127.0.0.1:{port}")).collect();
         let any = "127.0.0.1:0".parse().unwrap();
         let link = LinkRule::delay(Duration::from_millis(15));
-        let far = Proxy::start(any, addresses[FAR].parse().unwrap(), link, link, Seed::new(1)).unwrap();
+        let far = {
+            let replicas: SocketAddr = format!("127.0.0.1:{}", first + FAR as u16 + 1000).parse().unwrap();
+            Proxy::start(any, replicas, link, link, Seed::new(1)).unwrap()
+        };
         let mut group = Self { world: World::new(), addresses, far, running: vec![None, None, None] };
         (0..3).for_each(|at| group.launch(at));
         (0..3).for_each(|at| drop(group.running[at].as_ref().unwrap().told()));
@@ -46,9 +50,9 @@ impl Group {
 
     fn launch(&mut self, at: usize) {
         let peers = (0..3).map(|peer| {
-            let proxy = self.far.address().to_string();
-            let address = if peer == FAR && at != FAR { &proxy } else { &self.addresses[peer] };
-            format!("{}=tcp://{address}", peer + 1)
+            let through =
+                if peer == FAR && at != FAR { format!("/{}", self.far.address().port()) } else { String::new() };
+            format!("{}=tcp://{}{through}", peer + 1, self.addresses[peer])
         });
         let peers = format!("--peers={}", peers.collect::<Vec<_>>().join(","));
         let (id, log) = (format!("--id={}", at + 1), format!("--log-bytes={LOG_BYTES}"));
@@ -143,6 +147,8 @@ fn nothing_is_lost_while_snapshots_are_taken_and_sent_under_load() {
             scope.spawn(move || write(client, writer, acknowledged, over))
         };
         let writers: Vec<_> = clients.into_iter().enumerate().map(spawn).collect();
+        // The group has begun, for which all of them were needed.
+        eventually(|| (acknowledged.load(Ordering::Relaxed) > 0).then_some(()));
         for _ in 0..3 {
             group.kill(KILLED);
             wait_for_more(&acknowledged);

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::bad_input::assert_refused;
 use crate::group::Group;
-use crate::process::{Finished, Running, address_of, run};
+use crate::process::{Finished, Running, address_of, kill, run};
 
 impl Group {
     /// `greenwave group`, told of all that there are at first.
@@ -67,7 +67,7 @@ fn a_new_replica_catches_up_and_takes_the_place_of_a_dead_one() {
 
     let number = (dead + 1).to_string();
     let removed = group.ask(&["remove", &number]);
-    assert!(removed.status.success() && removed.err.contains("stop its process"), "{}", removed.err);
+    assert!(removed.status.success() && removed.err.contains("empty its directory"), "{}", removed.err);
     assert_eq!(group.member(dead as u64 + 1), Value::Null);
     // Of the three that are left two are a majority, and the new one is needed for it.
     let leader = group.leader();
@@ -86,12 +86,21 @@ fn a_new_replica_catches_up_and_takes_the_place_of_a_dead_one() {
 fn adding_goes_on_where_it_was_and_the_group_does_not_wait_for_it() {
     let group = Group::start();
     group.done(&["put", "ada", "lovelace"]);
+    // The group takes in who is there, and nobody who isn't.
+    let absent = group.ask(&["add", &group.fourth(), "--deadline=10s"]);
+    assert_refused(&absent, 2, &["replica 4 doesn't say at tcp://", "start it there, with --join"]);
+    assert_eq!(group.member(4), Value::Null);
+
+    let joined = group.join();
+    assert!(group.asked(&["add", &group.fourth(), "--learner"]).starts_with("replica 4 follows"));
+    kill(joined.id());
+    joined.finish();
+    group.done(&["put", "bob", "while it isn't there"]);
     let late = group.ask(&["add", &group.fourth(), "--deadline=2s"]);
-    let said = "replica 4 hasn't caught up and doesn't vote: it has 0 of ";
+    let said = "replica 4 hasn't caught up and doesn't vote: it has ";
     assert_refused(&last_line(late), 1, &[said, "run this again, which goes on where it was"]);
     let member = group.member(4);
     assert_eq!((member["votes"].clone(), member["answers"].clone()), (false.into(), false.into()), "{member}");
-    group.done(&["put", "bob", "while it isn't there"]);
 
     let _joined = group.join();
     assert!(group.asked(&["add", &group.fourth(), "--deadline=100s"]).starts_with("replica 4 votes; "));
@@ -99,6 +108,38 @@ fn adding_goes_on_where_it_was_and_the_group_does_not_wait_for_it() {
     let stale = || run(&["call", "kv", "get", "bob", "--stale", "--to", &group.address(3)]).out;
     // It hears of what is committed a moment later.
     assert!((0..200).any(|_| stale() == "while it isn't there\n"));
+}
+
+/// One of three is down, a put is acknowledged by the other two, the follower of these comes back with an empty directory,
+/// the leader dies, and the first comes back: nothing is said to be empty. Then the lost one is removed and added anew, as
+/// it said itself.
+#[test]
+fn a_replica_with_an_empty_disk_is_refused_until_it_is_added_anew() {
+    let mut group = Group::start();
+    group.done(&["put", "ada", "lovelace"]);
+    let leader = group.leader();
+    let [away, follower] = [(leader + 1) % 3, (leader + 2) % 3];
+    group.kill(away);
+    group.done(&["put", "bob", "acknowledged"]);
+    group.kill(follower);
+    std::fs::remove_dir_all(group.world.path(&format!("r{follower}"))).unwrap();
+    group.restart(follower);
+    let (number, wiped) = ((follower + 1).to_string(), group.running[follower].as_ref().unwrap());
+    let said = wiped.await_said(&format!("replica {number} comes with an empty disk"));
+    assert!(said.contains(&format!("greenwave group remove {number}")), "{said}");
+    group.kill(leader);
+    group.restart(away);
+    let got = group.call_within(&["get", "bob"], "3s");
+    assert_eq!(got.status.code(), Some(1), "{} {}", got.out, got.err);
+    assert!(got.out.is_empty() && !got.err.contains("there is no row"), "{}", got.err);
+
+    group.restart(leader);
+    assert_eq!(group.done(&["get", "bob"]), "acknowledged\n");
+    group.asked(&["remove", &number, "--deadline=60s"]);
+    let again = format!("{number}={}", group.address(follower));
+    assert!(group.asked(&["add", &again, "--deadline=60s"]).starts_with(&format!("replica {number} votes; ")));
+    group.kill(group.leader());
+    assert_eq!(group.done(&["get", "bob"]), "acknowledged\n");
 }
 
 #[test]

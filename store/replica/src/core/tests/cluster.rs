@@ -113,7 +113,7 @@ pub(super) fn id(number: u64) -> NodeId {
 }
 
 pub(super) fn peer(number: u64) -> Peer {
-    Peer { node: id(number), address: format!("memory:{number}") }
+    Peer::new(id(number), format!("memory:{number}"))
 }
 
 pub(super) fn session(client: u64, sequence: u64) -> Session {

@@ -1,9 +1,10 @@
 //! Bytes that were durable and change.
 
 use super::*;
-use crate::log::block::length_of;
+use crate::log::block::{self, Found, length_of};
 use crate::log::header::{Header, Start};
-use crate::log::{Damage, Disk, Torn};
+use crate::log::record::{self, Record};
+use crate::log::{Damage, Disk, OrderError, Torn};
 
 /// A log of three segments; in the last one are several blocks.
 fn written() -> (FaultyDisk, Vec<Recovered>) {
@@ -160,5 +161,96 @@ fn the_log_of_another_replica_or_group_is_refused() {
         let error = Log::open(disk.clone(), &LogConfig { owner, ..config() }).err().unwrap();
         let said = error.to_string();
         assert!(said.contains(&format!("belongs to {OWNER}, not to {owner}; name the directory of")), "{said}");
+    }
+}
+
+/// Seals these records as the last block of the log, with this number.
+fn last_block(disk: &FaultyDisk, records: &[Record], number: u64) -> (PathBuf, usize) {
+    let path = segments(disk).pop().unwrap();
+    let mut bytes = disk.contents(&path).unwrap();
+    let (header, _) = Header::parse(&bytes).unwrap();
+    let mut end = Header::length(&header.start);
+    while let Found::Block { end: next, .. } = block::at(&bytes, end, header.salt) {
+        end = next;
+    }
+    let mut buffer = vec![0; block::BLOCK_HEADER];
+    records.iter().for_each(|record| record::write(record, &mut buffer));
+    block::seal(&mut buffer, end as u64, number, header.salt);
+    bytes[end..end + buffer.len()].copy_from_slice(&buffer);
+    disk.put(&path, &bytes);
+    (path, end)
+}
+
+/// A log whose last segment has room, with a term of 27 and as many blocks.
+fn with_room() -> FaultyDisk {
+    let disk = FaultyDisk::new(3);
+    let (mut log, _) = open(&disk).unwrap();
+    for index in 1..=5 {
+        log.append(&entries(index..=index, 30)).unwrap();
+        log.append(&hard_state(index)).unwrap();
+        log.sync().unwrap();
+    }
+    disk
+}
+
+/// What is whole and of a term that is over isn't what this log wrote last: something acknowledged may have been there.
+#[test]
+fn old_terms_and_votes_that_are_taken_back_are_noticed() {
+    let entry = |term| Record::Entry(Entry { term, index: 6, kind: 0, data: b"x"[..].into() });
+    let state = |term, vote| Record::HardState(HardState { term, vote, commit: 0 });
+    for (records, sound) in [
+        (vec![entry(1)], true),
+        (vec![entry(0)], false),
+        (vec![entry(9), Record::Entry(Entry { term: 8, index: 7, ..Entry::default() })], false),
+        (vec![state(5, 1)], true),
+        (vec![state(6, 2)], true),
+        (vec![state(4, 1)], false),
+        (vec![state(5, 2)], false),
+        (vec![state(5, 0)], false),
+    ] {
+        let disk = with_room();
+        let (path, end) = last_block(&disk, &records, 6);
+        match open(&disk) {
+            Ok((_, found)) => assert!(sound && found.torn.is_none(), "{records:?}"),
+            Err(LogError::Corrupt { file, offset, damage: Damage::Order }) => {
+                assert!(!sound && file == path && offset == end as u64, "{records:?}");
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    let (mut log, _) = open(&with_room()).unwrap();
+    let refused = log.append(&hard_state(4)).unwrap_err();
+    assert!(matches!(refused, LogError::Order(OrderError::HardState { term: 4, before: 5 })), "{refused}");
+}
+
+/// A block that is damaged and isn't the last write is refused, though no whole block follows it: only what may be a torn last
+/// write is cut, with nothing behind it and the number that comes next.
+#[test]
+fn damage_that_is_no_torn_write_is_noticed_rather_than_cut() {
+    let records = [Record::Entry(Entry { term: 1, index: 6, kind: 0, data: vec![7; 100].into() })];
+    let spoiled = |number: u64, behind: Option<usize>| {
+        let disk = with_room();
+        let (path, end) = last_block(&disk, &records, number);
+        let mut bytes = disk.contents(&path).unwrap();
+        bytes[end + 60] ^= 1;
+        if let Some(behind) = behind {
+            bytes[end + length_of(22 + 100) + behind] = 1;
+        }
+        disk.put(&path, &bytes);
+        (open(&disk).map(|(_, found)| found), disk, bytes, path)
+    };
+    let (cut, ..) = spoiled(6, None);
+    assert!(cut.unwrap().torn.is_some());
+    for (number, behind, damage) in [
+        (5, None, Damage::Number),
+        (7, None, Damage::Number),
+        (6, Some(0), Damage::Followed),
+        (6, Some(90), Damage::Followed),
+    ] {
+        let (refused, disk, bytes, path) = spoiled(number, behind);
+        let error = refused.unwrap_err();
+        assert!(matches!(&error, LogError::Corrupt { damage: found, .. } if *found == damage), "{error}");
+        assert!(error.to_string().contains("remove this replica from its group"), "{error}");
+        assert_eq!(disk.contents(&path).unwrap(), bytes, "nothing is changed");
     }
 }
