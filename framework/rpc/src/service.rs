@@ -1,7 +1,9 @@
 //! What a server can be asked: methods by name, and the handler of each.
 
-use crate::authorize::{Authorize, Rules, UnknownScope};
-use crate::config::{Authorizer, ServerConfig};
+mod access;
+
+use crate::authorize::{Authorize, Rules};
+use crate::config::ServerConfig;
 use crate::context::Context;
 use crate::status::{Code, Status};
 use crate::stream::{Incoming, Outgoing};
@@ -267,39 +269,6 @@ impl Router {
         self
     }
 
-    /// Has this one asked who may call what, for all methods, whenever they are added, but for those that
-    /// [`authorize_service`](Self::authorize_service) or [`authorize_method`](Self::authorize_method) has another one for. The
-    /// last one that is said counts. A method for which nobody is asked is open to everybody who can connect, and pays nothing
-    /// for this.
-    ///
-    /// It is asked before a call is admitted or anything is spent on it, and says no as `UNAUTHENTICATED` or
-    /// `PERMISSION_DENIED`; interceptors and handlers run for those alone who may call. Once anybody is asked for anything,
-    /// `greenwave.Meta` and reflection are closed unless somebody is asked for them, by name or as
-    /// [`Authorize::covers_meta`] says. gRPC's health stays open unless somebody is asked for it by name.
-    ///
-    /// In a router that is merged into another it stands for that router's own methods.
-    #[must_use]
-    pub fn authorize(mut self, authorizer: impl Authorize + 'static) -> Self {
-        self.rules.all(Arc::new(authorizer));
-        self
-    }
-
-    /// Has this one asked for the methods of a service, `package.Service`, in place of whoever is asked for all. A server that has
-    /// no method of it doesn't start.
-    #[must_use]
-    pub fn authorize_service(mut self, service: &str, authorizer: impl Authorize + 'static) -> Self {
-        self.rules.narrower(service, Arc::new(authorizer));
-        self
-    }
-
-    /// Has this one asked for a method, `package.Service/Method`, in place of whoever is asked for its service or for all. A server
-    /// that has no such method doesn't start.
-    #[must_use]
-    pub fn authorize_method(mut self, method: &str, authorizer: impl Authorize + 'static) -> Self {
-        self.rules.narrower(method, Arc::new(authorizer));
-        self
-    }
-
     /// Has the answers of all methods that were added so far compressed for those callers that say that they take it, of gRPC,
     /// gRPC-Web and Connect: with zstd if this program and the caller have it, else with gzip. A handler can say otherwise, for a
     /// call or a message, by [`Context::compress`]. Answers of other methods, and those that don't become shorter, are sent as
@@ -355,20 +324,8 @@ impl Router {
         let decompression = Some(Decompression::of(&config.limits).on_stacks(too_small));
         let json_bytes = config.web.as_ref().map(WebSettings::most_json_bytes);
         let mut served = Self { types: self.types.clone().on_stacks(stack), decompression, json_bytes, ..self };
-        let authorizer = config.authorizer.as_ref().map(|Authorizer(authorizer)| authorizer);
-        for method in &mut served.methods {
-            method.authorizer = served.rules.of(method.name, authorizer);
-        }
+        served.guard(config);
         served
-    }
-
-    /// Those who decide who may call what, each once.
-    pub(crate) fn authorizers(&self, config: &ServerConfig) -> Vec<Arc<dyn Authorize>> {
-        let server = config.authorizer.iter().map(|Authorizer(authorizer)| authorizer);
-        let mut all: Vec<_> = server.chain(self.rules.authorizers()).cloned().collect();
-        all.sort_by_key(|it| Arc::as_ptr(it).addr());
-        all.dedup_by_key(|it| Arc::as_ptr(it).addr());
-        all
     }
 
     /// How compressed messages are read.
@@ -384,11 +341,6 @@ impl Router {
     /// Says whether calls can be told apart.
     pub(crate) fn check(&self) -> Result<(), Conflict> {
         self.conflict.clone().map_or(Ok(()), Err)
-    }
-
-    /// Says whether there is something to decide on for all who decide who may call what.
-    pub(crate) fn check_rules(&self) -> Result<(), UnknownScope> {
-        self.rules.check(&self.names().collect::<Vec<_>>())
     }
 
     pub(crate) fn find(&self, id: MethodId) -> Option<usize> {
