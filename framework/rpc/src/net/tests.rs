@@ -40,7 +40,9 @@ fn route(to: &str) -> Route {
 fn serving(network: &Network) -> Timed {
     let Timed(mut net, nanos) = timed(network);
     let config = ServerConfig::default().name(SERVER);
-    net.serve(ConnectionConfig::of(&config), Arc::default(), Usage::new(config.bounds));
+    // Else there is one thing to wait for: that it was not used for long.
+    let usage = Usage::new(config.bounds.idle(Duration::MAX));
+    net.serve(ConnectionConfig::of(&config), Arc::default(), usage);
     net.listen(&Address::Memory(SERVER.into()), None, false).unwrap();
     Timed(net, nanos)
 }
