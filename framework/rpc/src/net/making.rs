@@ -13,7 +13,7 @@ use std::time::Duration;
 const STALE: Duration = Duration::from_millis(10);
 
 impl Net {
-    /// Makes a call. It finishes as a [`Event::Done`], possibly at once.
+    /// Makes a call. It finishes as a [`Done`](super::Event::Done), possibly at once.
     pub(crate) fn call(&mut self, key: PeerKey, request: Request, body: Vec<u8>, now: Time, events: &mut Events) {
         match self.dispatch(key, request, &body, now, events) {
             Ok(()) => self.ends.pool.put(body),
@@ -101,7 +101,7 @@ impl Net {
         }
     }
 
-    /// Makes a call whose request and answer are streams. It finishes as a [`Event::Done`], possibly at once.
+    /// Makes a call whose request and answer are streams. It finishes as a [`Done`](super::Event::Done), possibly at once.
     pub(crate) fn open_stream(&mut self, key: PeerKey, request: Request, now: Time, events: &mut Events) {
         if now > self.polled + STALE {
             self.catch_up(now, events);
