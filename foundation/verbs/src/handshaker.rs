@@ -9,6 +9,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -42,6 +43,8 @@ pub struct HandshakeConfig {
 pub struct Handshaker {
     workers: Vec<Worker>,
     next: AtomicUsize,
+    /// Of each thread.
+    most: usize,
 }
 
 struct Worker {
@@ -52,6 +55,8 @@ struct Worker {
 struct Inbox {
     submitted: Mutex<Vec<(DetachedEndpoint, Then)>>,
     stops: AtomicBool,
+    /// Its thread panicked, by a defect.
+    died: AtomicBool,
     waker: Waker,
 }
 
@@ -63,31 +68,45 @@ impl Handshaker {
     pub fn start(config: &HandshakeConfig) -> Result<Self, VerbsError> {
         let threads = config.threads.max(1);
         // Those that were started end with it, if a further one can't be.
-        let mut handshaker = Self { workers: Vec::new(), next: AtomicUsize::new(0) };
+        let most = config.most.div_ceil(threads).max(1);
+        let mut handshaker = Self { workers: Vec::new(), next: AtomicUsize::new(0), most };
         for number in 0..threads {
             let queue = EpollQueue::open(&QueueConfig {
                 chunk_bytes: config.chunk_bytes,
-                handshakes: config.most.div_ceil(threads).max(1),
+                handshakes: most,
                 plain: config.plain,
                 ..QueueConfig::default()
             })?;
             let (submitted, stops) = (Mutex::default(), AtomicBool::new(false));
-            let inbox = Arc::new(Inbox { submitted, stops, waker: queue.waker() });
+            let inbox = Arc::new(Inbox { submitted, stops, died: AtomicBool::new(false), waker: queue.waker() });
             let (own, time) = (Arc::clone(&inbox), config.time);
             let thread = std::thread::Builder::new().name(format!("greenwave-tls-{number}"));
-            let thread = thread.spawn(move || UnderWay::new(queue, time).run(&own));
+            let thread = thread.spawn(move || {
+                if catch_unwind(AssertUnwindSafe(|| UnderWay::new(queue, time).run(&own))).is_err() {
+                    own.died.store(true, Ordering::Release);
+                    own.submitted.lock().unwrap_or_else(PoisonError::into_inner).clear();
+                }
+            });
             let failed = |source: io::Error| VerbsError::System { doing: "starting a thread for handshakes", source };
             handshaker.workers.push(Worker { inbox, thread: Some(thread.map_err(failed)?) });
         }
         Ok(handshaker)
     }
 
-    /// Has the handshake of a connection made, of a listener with TLS; what comes of it is handed to `then`, unless it fails.
+    /// Has the handshake of a connection made, of a listener with TLS; what comes of it is handed to `then`, unless it fails. Where as
+    /// many wait already as may be under way, it is closed.
     pub fn submit(&self, endpoint: DetachedEndpoint, then: impl FnOnce(DetachedEndpoint) + Send + 'static) {
         let turn = self.next.fetch_add(1, Ordering::Relaxed) % self.workers.len();
-        let inbox = &self.workers[turn].inbox;
-        inbox.submitted.lock().unwrap_or_else(PoisonError::into_inner).push((endpoint, Box::new(then)));
-        inbox.waker.wake();
+        let (before, from) = self.workers.split_at(turn);
+        let mut alive = from.iter().chain(before).filter(|worker| !worker.inbox.died.load(Ordering::Acquire));
+        let Some(Worker { inbox, .. }) = alive.next() else { return };
+        let mut submitted = inbox.submitted.lock().unwrap_or_else(PoisonError::into_inner);
+        // Those that wait here are not among those under way, of whom the oldest gives way.
+        if submitted.len() < self.most {
+            submitted.push((endpoint, Box::new(then)));
+            drop(submitted);
+            inbox.waker.wake();
+        }
     }
 }
 

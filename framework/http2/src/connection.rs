@@ -413,6 +413,14 @@ impl Connection {
         }
     }
 
+    /// After a [`drain`](Self::drain), the peer is taken to have read that, whether it said so or not.
+    pub fn wait_no_longer(&mut self) {
+        if self.leaving == Leaving::Told && self.error.is_none() {
+            self.leaving = Leaving::For(self.last_id);
+            self.write_goaway(self.last_id, Reason::NO_ERROR, b"");
+        }
+    }
+
     /// Whether a [`drain`](Self::drain) was asked for, the peer knows, and no stream is open. What is to be sent may still be.
     #[must_use]
     pub fn is_drained(&self) -> bool {

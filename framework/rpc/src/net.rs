@@ -48,7 +48,7 @@ use std::time::Duration;
 pub(crate) use plain::prefaces;
 pub(crate) use rotation::Interface;
 pub(crate) use route::{ConnectionConfig, Route, SpeaksGrpc, backoff, method_names, number};
-pub(crate) use usage::{Charge, SMALL, Usage};
+pub(crate) use usage::{Charge, ConnectionUsage, SMALL, Usage};
 
 /// A connection's name, never given to another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -90,14 +90,22 @@ pub(crate) struct Net {
     queue: Box<dyn CompletionQueue>,
     clock: Clock,
     ends: Ends,
-    /// Endpoints that are closed once all is written, and when they are cut off at the latest.
-    closing: Vec<(Time, EndpointId)>,
+    closing: Vec<Closing>,
     polled: Time,
     /// When the last poll found the first of what it found.
     found: Option<Time>,
     /// Connections that ended within a chunk, as far as they are counted.
     truncated: u64,
     drained_since: Option<Time>,
+}
+
+/// An endpoint that is closed once all is written.
+struct Closing {
+    /// When it is cut off at the latest.
+    until: Time,
+    endpoint: EndpointId,
+    /// It counts as long as it is there.
+    _usage: Option<ConnectionUsage>,
 }
 
 /// How long a drained server listens for calls of clients that have not heard of it yet. Those that read hear of it at
@@ -188,12 +196,17 @@ impl Net {
         self.queue.close_listener(listener);
     }
 
+    /// Counts a connection that came in from there, if there may be a further one.
+    pub(crate) fn admit(&mut self, now: Time, from: &Address) -> Option<ConnectionUsage> {
+        self.ends.admit(now, from)
+    }
+
     /// Takes over a connection that another thread accepted.
-    pub(crate) fn adopt(&mut self, endpoint: DetachedEndpoint, now: Time) {
+    pub(crate) fn adopt(&mut self, endpoint: DetachedEndpoint, usage: ConnectionUsage, now: Time) {
         let from = endpoint.peer().clone();
         match self.queue.adopt(endpoint) {
             Ok(endpoint) => {
-                if !self.ends.welcome(now, endpoint, &from) {
+                if !self.ends.welcome(now, endpoint, &from, usage) {
                     self.queue.close(endpoint, Close::Abort);
                 }
             }
@@ -452,7 +465,7 @@ impl Net {
     fn sweep_all(&mut self, now: Time, events: &mut Events) {
         let Self { queue, closing, ends, .. } = self;
         ends.sweep(now, events);
-        closing.retain(|&(until, endpoint)| {
+        closing.retain(|&Closing { until, endpoint, .. }| {
             let overdue = now >= until;
             if overdue {
                 queue.close(endpoint, Close::Abort);

@@ -72,8 +72,8 @@ pub enum Obstacle {
     /// A founder lost its disk before the group began.
     #[error(
         "replica {0} lost its disk while the group was founded, which can't go on. See with `greenwave group status` \
-         whether a replica leads: then remove replica {0} and add it again. If none does nothing has been stored: stop all \
-         replicas, empty their directories, and start them again"
+         whether a replica leads: then remove replica {0} and add it again. If none does, and all replicas are there and none \
+         of them belongs to the group, nothing has been stored: stop all, empty their directories, and start them again"
     )]
     Interrupted(NodeId),
     /// A founder would found a group of others.
@@ -171,20 +171,22 @@ impl Founding {
         if let (Standing::Apart, Some(member)) = (&self.identity.standing, self.member) {
             return Some(Obstacle::Wiped { me, member });
         }
+        let mut interrupted = None;
         for (node, greeting) in &self.heard {
             let of_another = |roster: &Roster| agreed.is_some_and(|own| own != roster) || !self.is_in(roster);
             match &greeting.stands {
                 Stands::Member(group) if Some(*group) != own => return Some(Obstacle::OtherGroup(*node)),
                 Stands::Apart(founders) if *founders != self.founders => return Some(Obstacle::Others(*node)),
-                Stands::Agreed(roster) if of_another(roster) => return Some(Obstacle::Interrupted(*node)),
+                Stands::Agreed(roster) if of_another(roster) => interrupted = Some(*node),
                 Stands::Apart(_) if agreed.is_some_and(|own| own.incarnation(*node) != Some(greeting.incarnation)) => {
-                    return Some(Obstacle::Interrupted(*node));
+                    interrupted = Some(*node);
                 }
                 _ => {}
             }
         }
         let missing: Vec<NodeId> = self.others().filter(|node| !self.heard.contains_key(node)).collect();
-        (!missing.is_empty()).then_some(Obstacle::Missing(missing))
+        // One that is missing may belong to the group, so what is stored may be there alone.
+        if missing.is_empty() { interrupted.map(Obstacle::Interrupted) } else { Some(Obstacle::Missing(missing)) }
     }
 
     fn others(&self) -> impl Iterator<Item = NodeId> {

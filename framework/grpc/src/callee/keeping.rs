@@ -11,6 +11,9 @@ const IDLE_PINGS: Duration = Duration::from_hours(2);
 /// How many times the peer may ask too soon.
 const TOO_SOON_MOST: u32 = 2;
 
+/// How long the peer may take to say that it has heard that it is to go.
+const LEAVING: Duration = Duration::from_secs(5);
+
 /// What is asked.
 const QUESTION: [u8; 8] = *b"are you?";
 
@@ -27,6 +30,8 @@ pub(super) struct Keeping {
     /// When it asked last.
     ping: Option<Time>,
     too_soon: u32,
+    /// Until when the peer may take to say that it has heard that it is to go.
+    pub(super) told: Option<Time>,
     /// Something of an answer was handed in or went out since.
     pub(super) answered: bool,
     /// A call was over since it was last sent from.
@@ -35,7 +40,17 @@ pub(super) struct Keeping {
 
 impl Keeping {
     pub(super) fn new(now: Time) -> Self {
-        Self { born: now, heard: now, asked: None, idle: now, ping: None, too_soon: 0, answered: false, ended: false }
+        Self {
+            born: now,
+            heard: now,
+            asked: None,
+            idle: now,
+            ping: None,
+            told: None,
+            too_soon: 0,
+            answered: false,
+            ended: false,
+        }
     }
 }
 
@@ -59,7 +74,11 @@ impl GrpcCallee {
         let idle = after(keeping.idle, settings.idle_most);
         let old = after(keeping.born, settings.age_most);
         let gone = if old == Time::MAX { old } else { after(old, settings.age_grace) };
-        let leaves = if self.is_leaving { gone } else { idle.min(old) };
+        let leaves = match keeping.told {
+            Some(told) => gone.min(told),
+            None if self.is_leaving => gone,
+            None => idle.min(old),
+        };
         alive.min(leaves)
     }
 
@@ -83,6 +102,12 @@ impl GrpcCallee {
         }
         if !self.is_leaving && (old <= now || after(self.keeping.idle, self.settings.idle_most) <= now) {
             self.go_away();
+            self.keeping.told = Some(now + LEAVING);
+        } else if self.keeping.told.is_some_and(|told| told <= now) {
+            // Who has not said by now that it heard of it has had its time.
+            self.keeping.told = None;
+            self.http.wait_no_longer();
+            self.look_whether_over();
         }
         self.timers.look = self.next_look();
         None

@@ -130,6 +130,11 @@ fn failing(code: Code) -> Code {
     if code == Code::Ok { Code::Internal } else { code }
 }
 
+/// Room for messages half received, or not consumed: for the longest at least, with what it costs beside its bytes.
+fn at_least_one(assembly_bytes: usize, message_bytes: usize) -> usize {
+    assembly_bytes.max(super::stream::cost(message_bytes))
+}
+
 /// The task of this number, if it is one.
 fn known(task: u32) -> Option<usize> {
     (task != NO_TASK).then_some(task as usize)
@@ -160,7 +165,7 @@ impl Callee {
             slots: Vec::new(),
             calls: limits.calls,
             message_bytes: limits.message_bytes,
-            assembly_bytes: limits.assembly_bytes,
+            assembly_bytes: at_least_one(limits.assembly_bytes, limits.message_bytes),
             assembling: 0,
             receiving: 0,
             open: 0,
@@ -182,6 +187,7 @@ impl Callee {
 
     /// From now on no more than `room` further bytes of messages may be half received or not consumed, and never more than `most`.
     pub fn limit_assembly(&mut self, room: usize, most: usize) {
+        let most = at_least_one(most, self.message_bytes);
         self.assembly_bytes = most.min(self.assembling.saturating_add(room));
     }
 
@@ -450,8 +456,7 @@ impl Callee {
         assert_eq!(self.open, self.open_calls().count() + count);
         let (halves, untaken) = self.check_special();
         assert_eq!((count + halves, announced + untaken), (self.receiving, self.assembling));
-        let most = self.assembly_bytes.max(super::stream::cost(self.message_bytes));
-        assert!(self.assembling <= most, "{} bytes are half received or not consumed", self.assembling);
+        assert!(self.assembling <= self.assembly_bytes, "{} bytes are half received or not consumed", self.assembling);
         assert!(self.unanswered() <= self.calls as usize && self.slots.len() <= self.calls as usize);
     }
 }

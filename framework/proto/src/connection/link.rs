@@ -249,6 +249,13 @@ impl Link {
         self.waiting_bytes
     }
 
+    /// From now on the peer is taken to have heard of our GOAWAY, whether it said so or not: its new calls are refused.
+    pub fn wait_no_longer(&mut self) {
+        if self.barrier == Barrier::Asked {
+            self.barrier = Barrier::Passed;
+        }
+    }
+
     /// Whether whatever the peer sent before it heard of our GOAWAY is there.
     #[inline]
     pub fn is_left_alone(&self) -> bool {

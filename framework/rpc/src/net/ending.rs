@@ -7,7 +7,7 @@
 
 use super::endpoint::Endpoint;
 use super::ends::{End, Fate, Peer};
-use super::{Event, Events, Net, PeerKey};
+use super::{Closing, ConnectionUsage, Event, Events, Net, PeerKey};
 use crate::status::{Reason, Status};
 use greenwave_grpc::Over;
 use greenwave_policy::Time;
@@ -35,7 +35,7 @@ impl Net {
     }
 
     fn gone(&mut self, now: Time, endpoint: EndpointId, reason: CloseReason, events: &mut Events) {
-        self.closing.retain(|(_, closing)| *closing != endpoint);
+        self.closing.retain(|closing| closing.endpoint != endpoint);
         let Some(index) = self.ends.index_of(endpoint) else { return };
         let truncated = self.queue.stats().truncated;
         self.ends.counters.truncated.add(truncated - std::mem::replace(&mut self.truncated, truncated));
@@ -54,15 +54,26 @@ impl Net {
         tracing::debug!(%endpoint, %violation, "closed on");
         let link = self.ends.peers[key.index].link();
         let told = link.map(|link| link.dismiss(&mut Endpoint { queue: &mut *self.queue, id: endpoint }, violation));
-        self.close(now, endpoint, if matches!(told, Some(Ok(true))) { Close::Flush } else { Close::Abort });
+        let how = if matches!(told, Some(Ok(true))) { Close::Flush } else { Close::Abort };
+        self.close_of(now, key.index, endpoint, how);
         self.lose(now, key.index, Reason::Violation, &violation.to_string(), events);
     }
 
     pub(super) fn close(&mut self, now: Time, endpoint: EndpointId, how: Close) {
+        self.close_counted(now, endpoint, how, None);
+    }
+
+    /// Closes the connection of the end there, which goes on counting until it is gone.
+    pub(super) fn close_of(&mut self, now: Time, index: usize, endpoint: EndpointId, how: Close) {
+        let usage = self.ends.peers.get_mut(index).and_then(|peer| peer.usage.take());
+        self.close_counted(now, endpoint, how, usage);
+    }
+
+    fn close_counted(&mut self, now: Time, endpoint: EndpointId, how: Close, _usage: Option<ConnectionUsage>) {
         self.queue.close(endpoint, how);
         if how == Close::Flush {
             let until = now + CLOSING;
-            self.closing.push((until, endpoint));
+            self.closing.push(Closing { until, endpoint, _usage });
             self.ends.next_sweep = self.ends.next_sweep.min(until);
         }
     }
@@ -167,7 +178,7 @@ impl Net {
                 } else if let Some(caller) = end.calls_grpc() {
                     caller.close(now, transport, Over::Closed);
                 }
-                self.close(now, endpoint, Close::Flush);
+                self.close_of(now, index, endpoint, Close::Flush);
                 self.lose(now, index, Reason::ConnectionLost, "closed from this side", events);
             }
         }

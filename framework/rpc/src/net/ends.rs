@@ -300,17 +300,20 @@ impl Ends {
         self.next_sweep = self.agenda.next();
     }
 
+    /// Counts a connection that came in from there, if there may be a further one.
+    pub(super) fn admit(&mut self, now: Time, from: &Address) -> Option<ConnectionUsage> {
+        let from = from.socket();
+        let admitted = self.usage.as_ref()?.connect(from.map(|from| from.ip()));
+        if admitted.is_none() {
+            self.crowded(now, from);
+        }
+        admitted
+    }
+
     /// Adds the serving end of a connection that came in from there. Whether there is to be one.
-    pub(super) fn welcome(&mut self, now: Time, endpoint: EndpointId, from: &Address) -> bool {
+    pub(super) fn welcome(&mut self, now: Time, endpoint: EndpointId, from: &Address, usage: ConnectionUsage) -> bool {
         let Some(config) = self.serving.as_ref().filter(|_| !self.draining) else { return false };
         let from = from.socket();
-        let Some(usage) = self.usage.as_ref().map(|usage| usage.connect(from.map(|from| from.ip()))) else {
-            return false;
-        };
-        let Some(usage) = usage else {
-            self.crowded(now, from);
-            return false;
-        };
         let callee = Callee::new(config.link(true, now), &config.limits);
         let key = self.add(End::Callee(Box::new(callee)));
         let peer = &mut self.peers[key.index];
@@ -335,7 +338,8 @@ impl Ends {
             }
             QueueEvent::Authenticated { endpoint, names } => self.authenticated(endpoint, names),
             QueueEvent::Accepted { endpoint, peer, .. } => {
-                if self.welcome(now, endpoint, &peer) {
+                let usage = self.admit(now, &peer);
+                if usage.is_some_and(|usage| self.welcome(now, endpoint, &peer, usage)) {
                     self.counters.accepted.add(1);
                 } else {
                     self.fates.push(Fate::Abort(endpoint));

@@ -230,7 +230,10 @@ impl Ends {
         }
         let peer = &mut self.peers[index];
         peer.end = End::Plain(Box::new(callee));
-        peer.retiring = Retiring::NEVER;
+        peer.retiring = match &peer.end {
+            End::Plain(callee) if matches!(**callee, PlainCallee::Web(_)) => peer.retiring.only_old(),
+            _ => Retiring::NEVER,
+        };
         self.mark(index);
         self.expect(index);
     }
@@ -310,7 +313,7 @@ impl Net {
             tracing::debug!(endpoint = %id, %over, "closed on");
         }
         self.ends.disconnect(key.index);
-        self.close(now, id, Close::Flush);
+        self.close_of(now, key.index, id, Close::Flush);
         self.lose(now, key.index, Reason::ConnectionLost, &over.to_string(), events);
     }
 }

@@ -1,6 +1,6 @@
 //! Connections that came in and have no use, or are old: their clients are told to leave them, and those that stay are closed.
 //!
-//! Only of Greenwave's own protocol; ends of others see to that themselves.
+//! Ends of gRPC see to both themselves, those of HTTP/1.1 to the first.
 
 use super::ends::{End, Peer};
 use super::{Events, Net, PeerKey};
@@ -39,6 +39,11 @@ impl Retiring {
         Self { idle, old, used: now, look: old.min(now + idle), was_told: false }
     }
 
+    /// The same of an end that sees to idleness itself.
+    pub(super) fn only_old(self) -> Self {
+        Self { look: self.old, ..self }
+    }
+
     /// Why the client is to be told to leave, if it is; a connection is busy that has calls that are not answered.
     fn reason(&self, now: Time, busy: bool) -> Option<&'static str> {
         if now >= self.old {
@@ -54,13 +59,25 @@ impl Retiring {
 impl Peer {
     /// Looks whether its connection is to last. Whether it is to be closed.
     pub(super) fn look_whether_used(&mut self, now: Time) -> bool {
-        let Self { end: End::Callee(callee), retiring, .. } = self else {
-            self.retiring.look = Time::MAX;
-            return false;
+        let Self { end, retiring, .. } = self;
+        let callee = match end {
+            End::Callee(callee) => callee,
+            end => {
+                // An end of HTTP/1.1's sees to idleness itself, and answers what it has been asked.
+                if let End::Plain(callee) = end {
+                    callee.go_away();
+                }
+                retiring.look = Time::MAX;
+                return false;
+            }
         };
         let busy = callee.unanswered() > 0;
-        if retiring.was_told && !busy {
-            return true;
+        if retiring.was_told {
+            // Who has not said by now that it heard of it has had its time.
+            callee.link.wait_no_longer();
+            if !busy {
+                return true;
+            }
         }
         if let Some(reason) = retiring.reason(now, busy) {
             callee.link.go_away(reason);
@@ -83,7 +100,7 @@ impl Net {
             return;
         }
         if let Some(endpoint) = self.ends.disconnect(key.index) {
-            self.close(now, endpoint, Close::Flush);
+            self.close_of(now, key.index, endpoint, Close::Flush);
         }
         self.lose(now, key.index, Reason::ConnectionLost, "not used for long, or old", events);
     }

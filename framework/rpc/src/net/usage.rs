@@ -10,7 +10,7 @@
 
 use crate::bounds::Bounds;
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -92,6 +92,7 @@ impl Usage {
         if self.open.load(Relaxed) >= self.bounds.connections {
             return None;
         }
+        let from = from.map(network);
         if let Some(from) = from {
             let own = all.entry(from).or_default();
             if *own >= self.bounds.connections_each {
@@ -102,6 +103,14 @@ impl Usage {
         self.open.fetch_add(1, Relaxed);
         let account = Arc::new(Account { usage: Arc::clone(self), held: AtomicUsize::new(0) });
         Some(ConnectionUsage { account, from, told: 0, heeds: false })
+    }
+}
+
+/// What counts as one address: of IPv6 the network, as whoever has an address there has them all.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),
+        address @ IpAddr::V4(_) => address,
     }
 }
 
@@ -224,6 +233,18 @@ mod tests {
         let last = usage.connect(None).unwrap();
         drop((held, last));
         assert_eq!((usage.open.load(Relaxed), usage.from.lock().unwrap().len()), (0, 0), "nothing is left of them");
+    }
+
+    #[test]
+    fn a_network_of_ipv6_is_one_address_and_so_is_one_of_ipv4_however_it_is_written() {
+        let usage = usage();
+        let from = |text: &str| usage.connect(Some(text.parse().unwrap()));
+        let both = (from("2001:db8::1").unwrap(), from("2001:db8::2").unwrap());
+        assert!(from("2001:db8::3").is_none());
+        drop(both);
+        let _both = (from("10.0.0.1").unwrap(), from("::ffff:10.0.0.1").unwrap());
+        assert!(from("10.0.0.1").is_none());
+        assert!(from("2001:db8:0:1::1").is_some());
     }
 
     #[test]

@@ -267,7 +267,7 @@ impl EventLoop {
 
     fn hear(&mut self, now: Time, message: Message) {
         match message {
-            Message::Adopt(endpoint) => self.net.adopt(endpoint, now),
+            Message::Adopt(endpoint, usage) => self.net.adopt(endpoint, usage, now),
             Message::Serve(job) => self.take_on(now, *job),
             Message::Answer(answered) => {
                 let Answered { peer, method, lesson, answer } = *answered;
@@ -322,7 +322,7 @@ impl EventLoop {
                 Event::Announced(peer, call, method, deadline) => self.announced(now, peer, call, method, deadline),
                 Event::Cancelled(peer, call, task) => self.cancel(now, peer, call, task),
                 Event::Streamed(peer, call, news) => self.streamed(peer, call, news),
-                Event::Accepted(endpoint) => self.hand_out(endpoint),
+                Event::Accepted(endpoint) => self.hand_out(now, endpoint),
                 // Handlers make such calls by a channel's dispatcher.
                 Event::Answered(_) => {}
             }
@@ -335,19 +335,26 @@ impl EventLoop {
 
     /// Gives a connection that came in to the head that has least to do.
     #[cold]
-    fn hand_out(&self, endpoint: DetachedEndpoint) {
+    fn hand_out(&mut self, now: Time, endpoint: DetachedEndpoint) {
+        // It counts from here on, while its handshake is made too. Dropped, it is closed.
+        let Some(usage) = self.net.admit(now, endpoint.peer()) else { return };
         let heads = &self.role.heads;
         let least = heads
             .iter()
             .filter(|head| head.is_alive())
             .min_by_key(|head| head.attraction())
             .unwrap_or(&self.role.inbox);
-        least.add_connection();
         match &self.role.handshaker {
-            None => least.send(Message::Adopt(endpoint)),
+            None => {
+                least.add_connection();
+                least.send(Message::Adopt(endpoint, usage));
+            }
             Some(handshaker) => {
                 let least = Arc::clone(least);
-                handshaker.submit(endpoint, move |endpoint| least.send(Message::Adopt(endpoint)));
+                handshaker.submit(endpoint, move |endpoint| {
+                    least.add_connection();
+                    least.send(Message::Adopt(endpoint, usage));
+                });
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use super::methods::Lesson;
 use crate::context::Context;
-use crate::net::{Charge, PeerKey};
+use crate::net::{Charge, ConnectionUsage, PeerKey};
 use crate::receipt::Receipt;
 use crate::status::{Code, Status};
 use crate::stream::{Home, Incoming, Outgoing};
@@ -20,7 +20,7 @@ use std::sync::{Arc, OnceLock};
 /// A message to a thread of the server.
 pub(super) enum Message {
     /// A connection that another head accepted.
-    Adopt(DetachedEndpoint),
+    Adopt(DetachedEndpoint, ConnectionUsage),
     /// A call that a head admitted and this worker is to serve.
     Serve(Box<Job>),
     /// What another thread answers to a call of this head's.

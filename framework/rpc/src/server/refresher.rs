@@ -33,7 +33,9 @@ impl Refresher {
                     Err(RecvTimeoutError::Disconnected) => return,
                     Err(RecvTimeoutError::Timeout) => {}
                     // Otherwise certificates have a thread of their own, that of the process.
-                    Ok(()) => tls.iter().for_each(TlsServer::refresh),
+                    Ok(()) => {
+                        let _ = catch_unwind(AssertUnwindSafe(|| tls.iter().for_each(TlsServer::refresh)));
+                    }
                 }
                 for authorizer in &authorizers {
                     // One that panics must not keep the others from being read again. What it said is in the log.

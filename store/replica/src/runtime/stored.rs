@@ -69,7 +69,9 @@ fn append<D: Disk>(log: &mut Log<D>, write: log::Write) -> Result<(), LogError> 
 /// that it is of, nor is more committed than is there.
 fn append_divided<D: Disk>(log: &mut Log<D>, write: log::Write) -> Result<(), LogError> {
     let log::Write { hard_state, snapshot, mut entries } = write;
-    let there = snapshot.as_ref().map_or(log.last(), |meta| meta.index);
+    // Of what is there now, the entries to come may take the place of some, which are not what is committed.
+    let stays = entries.first().map_or(u64::MAX, |first| first.index.saturating_sub(1));
+    let there = snapshot.as_ref().map_or(log.last(), |meta| meta.index).min(stays);
     let term = hard_state.map(|state| log::HardState { commit: state.commit.min(there), ..state });
     log.append(&log::Write { hard_state: term, snapshot, entries: Vec::new() })?;
     log.sync()?;
@@ -155,8 +157,9 @@ mod tests {
             let disk = FaultyDisk::new(seed);
             let (mut log, _) = Log::open(disk.clone(), &config).unwrap();
             let old = log::HardState { term: 1, vote: 1, commit: 0 };
-            log.append(&log::Write { hard_state: Some(old), entries: vec![entry(1, 1)], ..log::Write::default() })
-                .unwrap();
+            // A tail that the new entries take the place of.
+            let tail = (1..=10).map(|index| entry(1, index)).collect();
+            log.append(&log::Write { hard_state: Some(old), entries: tail, ..log::Write::default() }).unwrap();
             log.sync().unwrap();
             disk.fail(Fault::End(operation));
             let new = log::HardState { term: 5, vote: 2, commit: 40 };
@@ -167,7 +170,9 @@ mod tests {
             let (_, found) = Log::open(disk.after_power_loss(), &config).unwrap();
             let newest = found.entries.last().map_or(0, |entry| entry.term);
             assert!(found.hard_state.term >= newest, "{:?} with entries of term {newest}", found.hard_state);
-            assert!(found.hard_state.commit <= found.entries.len() as u64);
+            let committed = found.entries.iter().take(found.hard_state.commit as usize);
+            assert_eq!(committed.clone().count() as u64, found.hard_state.commit);
+            assert!(committed.skip(1).all(|entry| entry.term == 5), "what was to be replaced is committed");
             seen.insert(found.entries.len());
         }
         assert!(seen.len() > 3 && seen.contains(&40), "{seen:?}");

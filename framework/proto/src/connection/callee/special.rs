@@ -84,7 +84,7 @@ impl Callee {
             if len > message_bytes {
                 let text = format!("a message has {len} bytes, accepted are {message_bytes}");
                 refused = self.give_up(call, Status::refused(Reason::MessageTooLarge, text));
-            } else if held > 0 && held + cost(len) > assembly_bytes {
+            } else if held + cost(len) > assembly_bytes {
                 let text = format!(
                     "messages that take {held} bytes are half received or not consumed, with this one more than \
                      {assembly_bytes}"
