@@ -262,7 +262,8 @@ impl FabricQueue {
             match note {
                 Note::Connected => self.announce(key, sink),
                 Note::Writable if connection.takes_posts() => sink(Event::Writable { endpoint }),
-                Note::Writable => {}
+                // Nothing of a fabric has its handshake made elsewhere.
+                Note::Writable | Note::Adopted => {}
                 Note::Closed(reason) => self.end(key, reason, sink),
             }
         }
