@@ -22,9 +22,13 @@ fn get(address: &str, more: &[&str]) -> Finished {
 fn nobody_serves_a_network_without_having_said_who_may_call() {
     let world = World::new();
     let data = world.option("--data", "shards");
+    let replica = ["kv", "--id=1", "--peers=1=tcp://10.0.0.1:7401,2=tcp://10.0.0.2:7402", &data];
+    let unproved = run(&[&["serve"], &replica[..], &["--listen=tcp://0.0.0.0:0"]].concat());
+    assert_refused(&unproved, 2, &["pass for a replica", "tcp://10.0.0.1:8401", "--group-key", "--insecure"]);
+    let key = format!("--group-key={}", world.file("key", "0123456789abcdef0123456789abcdef"));
     for service in [
         &["kv", "--rows=100", &world.option("--data", "kv")][..],
-        &["kv", "--id=1", "--peers=1=tcp://10.0.0.1:7401,2=tcp://10.0.0.2:7402", &data],
+        &[&replica[..], &[&key]].concat(),
         &["search", "--dir", &world.path("notes")],
         &["recommend"],
         &["search-aggregator", "--shards=tcp://127.0.0.1:1"],
