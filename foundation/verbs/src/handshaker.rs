@@ -53,7 +53,7 @@ struct Worker {
 }
 
 struct Inbox {
-    submitted: Mutex<Vec<(DetachedEndpoint, Then)>>,
+    submitted: Mutex<VecDeque<(DetachedEndpoint, Then)>>,
     stops: AtomicBool,
     /// Its thread panicked, by a defect.
     died: AtomicBool,
@@ -94,19 +94,19 @@ impl Handshaker {
     }
 
     /// Has the handshake of a connection made, of a listener with TLS; what comes of it is handed to `then`, unless it fails. Where as
-    /// many wait already as may be under way, it is closed.
+    /// many wait as may be under way, the oldest of them is closed.
     pub fn submit(&self, endpoint: DetachedEndpoint, then: impl FnOnce(DetachedEndpoint) + Send + 'static) {
         let turn = self.next.fetch_add(1, Ordering::Relaxed) % self.workers.len();
         let (before, from) = self.workers.split_at(turn);
         let mut alive = from.iter().chain(before).filter(|worker| !worker.inbox.died.load(Ordering::Acquire));
         let Some(Worker { inbox, .. }) = alive.next() else { return };
         let mut submitted = inbox.submitted.lock().unwrap_or_else(PoisonError::into_inner);
-        // Those that wait here are not among those under way, of whom the oldest gives way.
-        if submitted.len() < self.most {
-            submitted.push((endpoint, Box::new(then)));
-            drop(submitted);
-            inbox.waker.wake();
-        }
+        // Of those that wait here the oldest gives way too, as of those under way.
+        let oldest = if submitted.len() >= self.most { submitted.pop_front() } else { None };
+        submitted.push_back((endpoint, Box::new(then)));
+        drop(submitted);
+        inbox.waker.wake();
+        drop(oldest);
     }
 }
 
