@@ -22,8 +22,8 @@ pub fn name_of(code: Code) -> &'static str {
     connect::name(code)
 }
 
-/// The code that a status of HTTP stands for where nothing else says it ("Connect protocol", HTTP to Error Code; gRPC's is the
-/// same).
+/// The code that a status of HTTP stands for where nothing else says it ("Connect protocol", HTTP to Error Code; gRPC's
+/// doc/http-grpc-status-mapping.md has the same).
 pub fn code_of_http(status: u16) -> Code {
     match status {
         400 => Code::Internal,

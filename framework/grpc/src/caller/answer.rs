@@ -5,7 +5,7 @@ use greenwave_proto::compression::Encoding;
 use greenwave_proto::receipt::Receipt;
 use greenwave_proto::status::{Code, Origin, Status};
 use greenwave_proto::wire::push_meta;
-use greenwave_web::client::{binary, receipt, unescaped};
+use greenwave_web::client::{binary, code_of_http, receipt, unescaped};
 use std::sync::Arc;
 
 /// Where a Greenwave server says where the time went.
@@ -55,13 +55,7 @@ fn check_http(fields: Fields<'_>) -> Result<(), Status> {
             let text = format!("it is no gRPC: its content-type is `{}`", String::from_utf8_lossy(kind));
             return Err(foreign(Code::Unknown, &text));
         }
-        // doc/http-grpc-status-mapping.md
-        400 => Code::Internal,
-        401 => Code::Unauthenticated,
-        403 => Code::PermissionDenied,
-        404 => Code::Unimplemented,
-        429 | 502..=504 => Code::Unavailable,
-        _ => Code::Unknown,
+        status => code_of_http(status),
     };
     Err(foreign(code, &format!("it has the status {status} of HTTP and none of gRPC")))
 }
