@@ -13,6 +13,7 @@ use prost::Message;
 
 use crate::at::At;
 use crate::clients::Outcome;
+use crate::servers::PLAIN_ROUTE;
 use crate::testing::{
     EchoStatus, Empty, Payload, ResponseParameters, SimpleRequest, SimpleResponse, StreamingInputCallRequest,
     StreamingOutputCallRequest, TestServiceClient, test_service_methods,
@@ -124,6 +125,7 @@ impl Calling<'_> {
             "cancel_after_first_response" => self.cancel_after_first_response(),
             "timeout_on_sleeping_server" => self.timeout_on_sleeping_server(),
             "deadline" => self.deadline(),
+            "deadline_through_proxy" => self.deadline_through_proxy(),
             "expired" => self.expired(),
             "status_code_and_message" => self.status("test status message"),
             "special_status_message" => self.status(TEXT),
@@ -280,6 +282,28 @@ impl Calling<'_> {
             }
             Err(failure) => Err(failed(&failure)),
         }
+    }
+
+    /// As docs/moving-from-tonic.md says: a route that goes by the client's deadline writes what is left of it or of its own
+    /// limit of 2 s; a plain one of 3 s has its timeout in a header of its own.
+    fn deadline_through_proxy(&self) -> Tried {
+        let witness = WitnessClient::new(self.client.channel().clone());
+        for (plain, limit) in [(false, 2), (true, 3)] {
+            for (stated, least) in [(Some(1), 1), (Some(7), limit), (None, limit)] {
+                let mut context =
+                    stated.map(Duration::from_secs).map_or_else(Context::unlimited, Context::with_deadline);
+                if plain {
+                    let (name, value) = PLAIN_ROUTE;
+                    context = context.with_metadata(name, value).map_err(|error| error.to_string())?;
+                }
+                let left = witness.budget(&context, &Nothing {}).map_err(|it| failed(&it))?.into_inner();
+                if !left.limited || !(least * 400_000..=least * 1_000_000).contains(&left.micros) {
+                    let route = if plain { "plain" } else { "gRPC's" };
+                    return Err(format!("of {stated:?} s by the {route} route, of {limit} s, it got {left:?}"));
+                }
+            }
+        }
+        Ok(())
     }
 
     fn expired(&self) -> Tried {

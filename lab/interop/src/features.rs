@@ -1,7 +1,7 @@
 //! What is tried, and what is known not to work.
 
 /// What is tried: its name, which is that of gRPC's own test case where there is one, and what has to hold.
-pub(crate) const FEATURES: [(&str, &str); 35] = [
+pub(crate) const FEATURES: [(&str, &str); 36] = [
     ("empty_unary", "a call without a payload"),
     ("large_unary", "270 KB there, 310 KB back"),
     ("cacheable_unary", "a call that is said to be safe to repeat"),
@@ -14,6 +14,7 @@ pub(crate) const FEATURES: [(&str, &str); 35] = [
     ("cancel_after_first_response", "a stream that is cancelled after one message each way"),
     ("timeout_on_sleeping_server", "a stream whose deadline passes"),
     ("deadline", "the time limit of a call is its budget at the server"),
+    ("deadline_through_proxy", "a proxy's route and the client each limit the budget, whichever is the least"),
     ("expired", "a call with no time left ends with DEADLINE_EXCEEDED"),
     ("status_code_and_message", "a handler's code and text, unary and in a stream"),
     ("special_status_message", "a text with line ends, and beyond the Basic Multilingual Plane"),

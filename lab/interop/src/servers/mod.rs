@@ -1,10 +1,12 @@
 //! Servers of others, for our client: each with what it is and how it is started.
 
+mod envoy;
 mod greenwave;
 mod grpc_go;
 mod grpcio;
 mod tonic;
 
+pub(crate) use self::envoy::PLAIN_ROUTE;
 pub(crate) use self::greenwave::identity;
 
 use std::net::SocketAddr;
@@ -39,6 +41,7 @@ pub(crate) struct Running {
 enum Kept {
     Process { _process: Process },
     Ours { _server: ::greenwave::ServerHandle },
+    Behind { _proxy: Process, _server: ::greenwave::ServerHandle },
     Thread { _thread: Thread },
 }
 
@@ -84,11 +87,12 @@ const FEATURES: &[&str] = &[
 ];
 
 /// All of them.
-pub(crate) const SERVERS: [Server; 7] = [
+pub(crate) const SERVERS: [Server; 8] = [
     grpc_go::PLAIN,
     grpcio::PLAIN,
     tonic::PLAIN,
     greenwave::PLAIN,
+    envoy::PLAIN,
     grpc_go::SECURED,
     grpcio::SECURED,
     greenwave::SECURED,
