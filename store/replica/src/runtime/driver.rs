@@ -144,6 +144,10 @@ impl Driver {
             Event::Greeted(greeting) => return self.greeted(now, greeting),
             Event::Messages { from, group, messages } => {
                 self.taken_in(now, group);
+                // When it was let in this replica belonged to no group perhaps, and to another one since.
+                if !self.entrance.is_of(group) {
+                    return;
+                }
                 for message in messages {
                     self.core.handle(now, Input::Message { from, message });
                 }

@@ -4,7 +4,7 @@ use super::access::{Ends, PeerAccess, Seals, Sent};
 use super::frame;
 use crate::door::{Door, Header, Unwelcome};
 use crate::founding::Greeting;
-use crate::{Identity, Membership, NodeId, Standing};
+use crate::{GroupId, Identity, Membership, NodeId, Standing};
 use bytes::Bytes;
 use greenwave_rpc::{Code, Peer, Status};
 use std::collections::BTreeSet;
@@ -115,6 +115,11 @@ impl Entrance {
 
     pub(super) fn is_member(&self) -> bool {
         self.with(|door| matches!(door.standing, Standing::Member { .. }))
+    }
+
+    /// Whether this replica belongs to this group.
+    pub(super) fn is_of(&self, group: GroupId) -> bool {
+        self.with(|door| matches!(&door.standing, Standing::Member { group: own, .. } if *own == group))
     }
 
     pub(super) fn set_standing(&self, standing: Standing) {

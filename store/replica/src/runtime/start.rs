@@ -283,7 +283,8 @@ fn router(entrance: &Arc<Entrance>, events: &Inbox<Event>, snapshot_writer: &Inb
         .method_bytes(HELLO, move |context, request, reply| {
             let (greeting, nonce) = first.greeted(context.peer(), &request)?;
             let answer = first.answer(&greeting, nonce)?;
-            if !first.is_member() {
+            // What is sealed may be said again by somebody else: this one asks for itself, and the answer is a fresh one.
+            if nonce.is_none() && !first.is_member() {
                 greeted.offer(Event::Greeted(greeting)).map_err(|_| swamped())?;
             }
             reply.extend_from_slice(&answer);

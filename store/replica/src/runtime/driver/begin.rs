@@ -119,10 +119,14 @@ impl Driver {
         // Those who wait hear of it at once.
         self.links.greet();
         let Some(beginning) = self.beginning.take() else { return };
-        if founders.is_empty() {
-            return self.links.set(&beginning.contacts);
+        let bootstrap = first_members(&founders, &beginning.contacts).filter(|_| !founders.is_empty());
+        if bootstrap.is_none() {
+            // The others tell it who belongs to the group. Until then it knows where they may be.
+            self.links.set(&beginning.contacts);
         }
-        let bootstrap = first_members(&founders, &beginning.contacts);
+        if founders.is_empty() {
+            return;
+        }
         let begun = Core::new(CoreConfig { bootstrap, ..beginning.core }, Recovered::default(), now);
         match begun {
             Ok(core) => self.core = core,

@@ -192,3 +192,42 @@ fn who_has_another_key_founds_nothing_with_the_others() {
     group.put(Session::NONE, "first=1");
     group.stop();
 }
+
+/// What a founder once greeted with, said again by somebody else, is answered and makes nobody agree to a group with an
+/// incarnation that there isn't any more.
+#[test]
+fn a_greeting_that_is_said_again_founds_nothing() {
+    let listeners: Vec<TcpListener> = (0..3).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+    let peers = (1..).zip(&listeners).map(|(number, listener)| {
+        Peer::new(NodeId::new(number).unwrap(), format!("tcp://{}", listener.local_addr().unwrap()))
+    });
+    let mut group = Group::of(peers.collect(), |_| {});
+    drop(listeners);
+    group.access = key(1);
+    let nodes: Vec<NodeId> = group.peers.iter().map(|peer| peer.node).collect();
+    let (there, late) = (&nodes[..2], nodes[2]);
+    there.iter().for_each(|node| group.start_one(*node));
+    let misses_one = |group: &Group| {
+        let all = there
+            .iter()
+            .all(|node| group.running[node].handle.report().obstacle == Some(Obstacle::Missing(vec![late])));
+        all.then_some(())
+    };
+    group.eventually(misses_one);
+
+    let (seals, incarnation) = (Seals::new(key(1).key.as_ref()), Incarnation::random().unwrap());
+    for to in there {
+        let stands = crate::founding::Stands::Apart(nodes.iter().copied().collect());
+        let mut greeting = Vec::new();
+        Greeting { number: 7, node: late, incarnation, stands }.encode(&mut greeting);
+        seals.greet(&mut greeting, Ends { from: late, incarnation, to: *to }).unwrap();
+        let channel = Channel::new(group.running[to].server.addresses()[0].clone(), ChannelConfig::default()).unwrap();
+        for _ in 0..3 {
+            channel.call(&Context::with_deadline(PATIENCE), MethodId::of(HELLO), &greeting).unwrap();
+        }
+    }
+    // Had they agreed with that one they would never found a group with the one that comes.
+    group.start_one(late);
+    group.put(Session::NONE, "first=1");
+    group.stop();
+}
