@@ -5,6 +5,7 @@ mod bearer;
 mod certificate;
 #[cfg(feature = "jwt")]
 mod jwt;
+mod names;
 mod rules;
 
 use crate::status::{Reason, Status};

@@ -18,7 +18,7 @@ Usage: cargo xtask interop [run] [--client NAME] [--feature NAME] [--offline]
 
   --client NAME      grpc-go, grpcio, tonic, grpc-js, dubbo, grpcurl, ghz, curl, chromium, h2spec, grpc-go-tls,
                      grpcio-tls, grpcurl-tls, curl-tls; our client: to-grpc-go, to-grpcio, to-tonic, to-grpc-go-tls,
-                     to-grpcio-tls, and at our server greenwave, greenwave-tls; repeatable
+                     to-grpcio-tls, and at our server greenwave, greenwave-tls, through-envoy; repeatable
   --feature NAME     this feature alone; repeatable
   --offline          installs nothing";
 

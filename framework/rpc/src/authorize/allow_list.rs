@@ -2,6 +2,7 @@
 
 use super::bearer::{TokenHash, unknown};
 use super::certificate::NamePattern;
+use super::names::Names;
 use super::{Authorize, AuthorizeRequest, Denied, Grant};
 use greenwave_verbs::FileChanges;
 use std::path::{Path, PathBuf};
@@ -76,7 +77,7 @@ pub enum AllowListError {
 /// What a file says.
 #[derive(Debug, Default)]
 struct Rules {
-    names: Vec<(NamePattern, Vec<Methods>)>,
+    names: Names<Vec<Methods>>,
     tokens: Vec<(TokenHash, Token)>,
     anyone: Vec<Methods>,
 }
@@ -162,7 +163,7 @@ impl Rules {
     fn authorize(&self, call: &AuthorizeRequest<'_>) -> Result<Grant, Denied> {
         let (peer, method) = (call.peer(), call.method());
         let allow = |methods: &[Methods]| methods.iter().any(|allowed| allowed.contain(method));
-        if allow(&self.anyone) || self.names.iter().any(|(name, methods)| allow(methods) && name.is_of(peer)) {
+        if allow(&self.anyone) || self.names.of(peer).any(|methods| allow(methods)) {
             return Ok(Grant::to_peer());
         }
         if self.tokens.is_empty() {
@@ -223,10 +224,7 @@ impl Rules {
             token.methods.append(&mut methods);
         } else {
             let name: NamePattern = who.parse().map_err(|error: super::NamePatternError| error.to_string())?;
-            match self.names.iter_mut().find(|(known, _)| *known == name) {
-                Some((_, known)) => known.append(&mut methods),
-                None => self.names.push((name, methods)),
-            }
+            self.names.entry(name).append(&mut methods);
         }
         Ok(())
     }

@@ -78,7 +78,7 @@ impl NamePattern {
     }
 }
 
-const SPIFFE: &str = "spiffe://";
+pub(super) const SPIFFE: &str = "spiffe://";
 
 impl FromStr for NamePattern {
     type Err = NamePatternError;
