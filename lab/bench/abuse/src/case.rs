@@ -80,7 +80,6 @@ impl Case {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::ValueEnum as _;
 
     #[test]
     fn every_case_is_measured_of_a_server_of_ours() {

@@ -1,5 +1,6 @@
 //! One system, measured once in one case, with an attacker or without.
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
@@ -23,6 +24,7 @@ use crate::attack::{self, UNDER_WAY};
 use crate::case::Case;
 use crate::claims::{HELD, MEMORY};
 use crate::mix::{Mix, Units};
+use crate::newcomers::Newcomers;
 use crate::system::System;
 use crate::{bound, files, memory, report};
 
@@ -43,8 +45,21 @@ const MOST: usize = 2048;
 pub(crate) struct Testbed {
     pub(crate) cores: Cores,
     pub(crate) units: Units,
+    pub(crate) attacker_nice: i32,
     pub(crate) warm_up: Duration,
     pub(crate) window: Duration,
+}
+
+/// What is measured once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Attack {
+    pub(crate) system: System,
+    pub(crate) case: Case,
+    /// Whether there is an attacker at all.
+    pub(crate) is_made: bool,
+    /// What clients ask for.
+    pub(crate) per_second: f64,
+    pub(crate) seed: u64,
 }
 
 impl Testbed {
@@ -58,38 +73,22 @@ impl Testbed {
         Ok(capacity::measure(&trial, &Mix::classes()?, &mut *target, &mut mix, progress)?.per_second)
     }
 
-    /// What becomes of so many calls a second.
-    pub(crate) fn measure(
-        self,
-        system: System,
-        case: Case,
-        is_attacked: bool,
-        per_second: f64,
-        seed: u64,
-        progress: &mut Progress,
-    ) -> anyhow::Result<Figures> {
+    /// What becomes of the calls.
+    pub(crate) fn measure(self, attack: Attack, progress: &mut Progress) -> anyhow::Result<Figures> {
+        let Attack { system, case, .. } = attack;
         let what = format!("{} in {}", system.name(), case.name());
         let _limit = TimeLimit::start(what.clone(), self.warm_up + self.window + PATIENCE);
         let mut server = ServerProcess::start(system.server(case, self.cores.server)?, self.cores.server)?;
-        let found = self.once(system, case, is_attacked, per_second, seed, &mut server, progress);
+        let found = self.once(attack, &mut server, progress);
         found.with_context(|| format!("{what}: {}", server.state()))
     }
 
-    #[expect(clippy::too_many_arguments, reason = "one more than above")]
-    fn once(
-        self,
-        system: System,
-        case: Case,
-        is_attacked: bool,
-        per_second: f64,
-        seed: u64,
-        server: &mut ServerProcess,
-        progress: &mut Progress,
-    ) -> anyhow::Result<Figures> {
+    fn once(self, attack: Attack, server: &mut ServerProcess, progress: &mut Progress) -> anyhow::Result<Figures> {
+        let Attack { system, case, is_made, per_second, seed } = attack;
         let (mut target, mut mix) = (connect(system, server)?, Mix::new(self.units, seed));
         let calm = memory::resident(server.id())?;
         memory::forget_peak(server.id())?;
-        let mut attacker = is_attacked.then(|| self.attacker(system, case, server)).transpose()?;
+        let mut attacker = is_made.then(|| self.attacker(system, case, server)).transpose()?;
         let before = Reading::of(system, server, attacker.as_mut())?;
         let plan = Plan {
             warm_up: self.warm_up,
@@ -98,10 +97,19 @@ impl Testbed {
             seed,
             ..Plan::new(Arrivals::Poisson { per_second }, Mix::classes()?, self.window)
         };
-        let measured = load::run(&plan, &mut *target, &mut mix, progress);
+        let (address, config) = newcomer(system, server)?;
+        let is_over = AtomicBool::new(false);
+        let (measured, newcomers) = std::thread::scope(|scope| {
+            let newcomers = scope.spawn(|| Newcomers::come(&address, &config, &is_over));
+            let measured = load::run(&plan, &mut *target, &mut mix, progress);
+            is_over.store(true, Relaxed);
+            newcomers.thread().unpark();
+            (measured, newcomers.join())
+        });
         let after = Reading::of(system, server, attacker.as_mut())?;
         let mut found = of_clients(&measured);
         found.extend(after.since(&before));
+        found.extend(newcomers.map_err(|_| anyhow::anyhow!("the newcomers' thread panicked"))?.figures());
         let peak = memory::peak(server.id())?;
         found.insert("peak_mib".to_owned(), mib(peak));
         if system.is_ours() {
@@ -124,6 +132,7 @@ impl Testbed {
             server: server.socket()?,
             core: self.cores.client,
             connections: connections(case),
+            nice: self.attacker_nice,
             units: self.units,
         };
         let mut attacker = Process::start(options.command()?, &[self.cores.client])?;
@@ -161,14 +170,27 @@ fn connect(system: System, server: &ServerProcess) -> anyhow::Result<Box<dyn Tar
         };
         return Ok(Box::new(WireTarget::connect(socket, settings)?));
     }
-    let authority = server.authority.as_deref();
-    let tls = authority.map(|authority| TlsClient::new(Pem::Bytes(authority.as_bytes()), None, None)).transpose()?;
-    let config = ChannelConfig::default().wait(Wait::Block).tls(tls);
+    let config = config(server)?;
     let (classes, mut methods) = (Mix::classes()?, Mix::methods());
     let first = methods.next().context("a mix has methods")?;
     let target = RpcTarget::connect(&Address::Tcp(socket), &config, &first, "abused", Patience::Enforced)?;
     let others = classes.as_slice().iter().skip(1).zip(methods);
     Ok(Box::new(others.fold(target, |target, (class, method)| target.calling(&class.name, &method))))
+}
+
+/// How clients of ours are set up.
+fn config(server: &ServerProcess) -> anyhow::Result<ChannelConfig> {
+    let authority = server.authority.as_deref();
+    let tls = authority.map(|authority| TlsClient::new(Pem::Bytes(authority.as_bytes()), None, None)).transpose()?;
+    Ok(ChannelConfig::default().wait(Wait::Block).tls(tls))
+}
+
+/// Where newcomers connect to, and how.
+fn newcomer(system: System, server: &ServerProcess) -> anyhow::Result<(Address, ChannelConfig)> {
+    let socket = server.socket()?;
+    let address =
+        if system == System::Greenwave { Address::Tcp(socket) } else { format!("grpc://{socket}").parse()? };
+    Ok((address, config(server)?))
 }
 
 /// What the processes tell at a time.

@@ -9,6 +9,7 @@
 //! - [`work`]: what handlers do. [`mix`]: what clients ask for.
 //! - [`server`], [`tonic_server`], [`certificates`]: the servers. [`bound`]: what ours may hold at most.
 //! - [`attack`]: the attacker, over sockets of its own, as no client of ours would do what it does.
+//! - [`newcomers`]: clients that come meanwhile.
 //! - [`cell`]: one measurement. [`memory`], [`report`]: what the processes tell.
 //! - [`rounds`], [`claims`]: all of them.
 
@@ -22,6 +23,7 @@ mod certificates;
 mod claims;
 mod memory;
 mod mix;
+mod newcomers;
 mod report;
 mod rounds;
 mod server;

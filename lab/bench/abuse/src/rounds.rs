@@ -6,13 +6,15 @@ use std::time::Duration;
 use anyhow::ensure;
 use clap::{Args, ValueEnum as _};
 use greenwave_bench::benchmark::{self, Benchmark, Named as _};
+use greenwave_bench::claims::{Claim, fits};
 use greenwave_bench::pin::{self, Cores};
 use greenwave_bench::rounds::Cell;
 
 use crate::case::Case;
-use crate::cell::{Testbed, connections};
+use crate::cell::{Attack, Testbed, connections};
 use crate::claims::{CLAIMS, HELD, KEPT, MEMORY};
 use crate::mix::Units;
+use crate::newcomers::SERVED;
 use crate::system::System;
 
 const fn ms(millis: u64) -> Duration {
@@ -36,6 +38,10 @@ pub(crate) struct Options {
     /// Measure each for so long
     #[arg(long, value_name = "MS")]
     pub(crate) window: Option<u64>,
+    /// How much the attacker gives way to the clients, whose core it shares: 19 is most; with less it does more where others
+    /// use the machine too
+    #[arg(long, value_name = "NICE", default_value_t = 19, allow_hyphen_values = true, value_parser = clap::value_parser!(i32).range(-20..=19))]
+    pub(crate) attacker_nice: i32,
 }
 
 /// All that will be measured.
@@ -109,7 +115,8 @@ pub(crate) fn bench(cores: Cores, wanted: &Options) -> anyhow::Result<()> {
     let units = pin::with(&[cores.server], Units::measured)?;
     pin::this_thread(cores.client)?;
     eprintln!("takes about {:.0?}", plan.length());
-    let testbed = Testbed { cores, units, warm_up: plan.warm_up, window: plan.window };
+    let attacker_nice = wanted.attacker_nice;
+    let testbed = Testbed { cores, units, attacker_nice, warm_up: plan.warm_up, window: plan.window };
     let mut bench = Benchmark::new("abuse", plan.capacities().len() + plan.cells());
     let mut capacities = BTreeMap::new();
     for (system, is_over_tls) in plan.capacities() {
@@ -134,7 +141,14 @@ pub(crate) fn bench(cores: Cores, wanted: &Options) -> anyhow::Result<()> {
     note_limits(&plan, &mut bench);
     bench.note_left_out(&plan.left_out);
     let names: Vec<String> = plan.cases.iter().map(|(case, _)| case.name()).collect();
-    let counts = bench.finish(&CLAIMS, &names, |results| {
+    let is_measured = |claim: &Claim| {
+        let of = |(case, systems): &(Case, Vec<System>)| {
+            fits(claim.case, &case.name()) && systems.iter().any(|system| system.name() == claim.system)
+        };
+        plan.cases.iter().any(of)
+    };
+    let claims: Vec<Claim> = CLAIMS.into_iter().filter(is_measured).collect();
+    let counts = bench.finish(&claims, &names, |results| {
         println!("{}", results.table(&CLIENTS));
         println!("{}", results.table(&ATTACKER));
         println!("{}", results.table(&SERVER));
@@ -149,7 +163,8 @@ fn measure(case: Case, systems: &[(System, f64)], testbed: Testbed, count: usize
     let names: Vec<String> = systems.iter().flat_map(|(system, _)| [system.calm(), system.name()]).collect();
     let mut rounds = bench.rounds(Cell::of_case(&case.name(), &names), count, |round, at, progress| {
         let (system, per_second) = systems[at / 2];
-        testbed.measure(system, case, at % 2 == 1, per_second, round as u64 + 1, progress)
+        let attack = Attack { system, case, is_made: at % 2 == 1, per_second, seed: round as u64 + 1 };
+        testbed.measure(attack, progress)
     });
     for (at, (system, _)) in systems.iter().enumerate() {
         let calm = Cell::new(case.name(), system.calm());
@@ -175,7 +190,7 @@ fn note_limits(plan: &Plan, bench: &mut Benchmark) {
 }
 
 /// What the tables show; the file has all.
-const CLIENTS: [&str; 8] = [
+const CLIENTS: [&str; 10] = [
     "capacity_per_s",
     "offered_per_s",
     "goodput_per_s",
@@ -184,6 +199,8 @@ const CLIENTS: [&str; 8] = [
     "goodput_over_calm_max",
     "p99_us",
     "missed_share",
+    SERVED,
+    "newcomers_p50_us",
 ];
 
 const ATTACKER: [&str; 6] = [

@@ -104,7 +104,7 @@ impl Calls {
     }
 
     /// A part of a call's message.
-    pub(super) fn body<'a>(&'a mut self, asked: Asked, from: u32, bytes: u32) -> &'a [u8] {
+    pub(super) fn body(&mut self, asked: Asked, from: u32, bytes: u32) -> &[u8] {
         if asked.length as usize == ORDER {
             self.filling[..ORDER].copy_from_slice(&asked.order);
             return &self.filling[from as usize..ORDER.min((from + bytes) as usize)];
@@ -115,4 +115,42 @@ impl Calls {
 
 fn random_row(random: &mut Seeded) -> u32 {
     random.below(20_000) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UNITS: Units = Units { look_up_ns: 50.0, row_ns: 50.0 };
+
+    fn calls(case: Case, count: usize) -> Vec<Asked> {
+        let (mut calls, mut random) = (Calls::new(case, UNITS), Seeded::new(1));
+        let mut next = || {
+            calls.visit();
+            calls.next(&mut random)
+        };
+        (0..count).map_while(|_| next()).collect()
+    }
+
+    #[test]
+    fn a_hog_claims_tight_deadlines() {
+        let deadlines = calls(Case::Hog, 1000).into_iter().map(|asked| asked.deadline.unwrap());
+        let (least, most) = (deadlines.clone().min().unwrap(), deadlines.max().unwrap());
+        assert!(least >= us(1000) && most <= us(5000) && least < most, "{least:?} {most:?}");
+    }
+
+    #[test]
+    fn some_of_a_poisoners_calls_take_longer_than_they_have() {
+        let asked = calls(Case::Poisoner, 100);
+        let late = asked.iter().filter(|asked| asked.deadline == Some(LATE.1)).count();
+        assert_eq!((asked.len(), late), (100, 5));
+        const { assert!(LATE.0.as_micros() > LATE.1.as_micros()) }
+    }
+
+    #[test]
+    fn bulk_is_as_long_as_a_message_may_be() {
+        let longest = greenwave::Limits::new().most_message_bytes();
+        assert!(calls(Case::Bulk, 1)[0].length as usize <= longest);
+        assert!(calls(Case::Connections, 1).is_empty(), "these have nothing to say");
+    }
 }

@@ -47,3 +47,22 @@ impl Behaviour for Loris {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attack::behaviour::Tallies;
+
+    #[test]
+    fn a_byte_at_a_time_is_sent_and_the_last_one_never() {
+        for number in 0..3 {
+            let (mut loris, mut out, tallies) = (Loris::new(true, number), Vec::new(), Tallies::default());
+            let whole = loris.bytes.clone();
+            let mut io = Io { out: &mut out, leaves: false, tallies: &tallies };
+            loris.go(&[], &mut io);
+            assert_eq!(io.out.len(), 1);
+            (0..whole.len()).for_each(|_| loris.visit(&mut io));
+            assert_eq!(out, whole[..whole.len() - 1]);
+        }
+    }
+}

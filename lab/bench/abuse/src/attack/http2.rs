@@ -260,3 +260,55 @@ impl Behaviour for Http2 {
         self.calls.reads(self.is_greeted)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attack::behaviour::Tallies;
+
+    /// The kinds of frames that are sent to a server that takes so many streams.
+    fn sent_to(case: Case, streams: u32) -> Vec<u8> {
+        let mut theirs = Vec::new();
+        head(6, SETTINGS, 0, 0, &mut theirs);
+        theirs.extend(3_u16.to_be_bytes());
+        theirs.extend(streams.to_be_bytes());
+        let (mut out, tallies) = (Vec::new(), Tallies::default());
+        let mut http2 = Http2::new(case, Units { look_up_ns: 50.0, row_ns: 50.0 }, 1);
+        http2.go(&theirs, &mut Io { out: &mut out, leaves: false, tallies: &tallies });
+        let (mut kinds, mut rest) = (Vec::new(), out.strip_prefix(PREFACE).unwrap());
+        while let Some((head, after)) = rest.split_first_chunk::<HEAD>() {
+            kinds.push(head[3]);
+            rest = &after[usize::from(head[0]) << 16 | usize::from(head[1]) << 8 | usize::from(head[2])..];
+        }
+        kinds
+    }
+
+    fn count(kinds: &[u8], kind: u8) -> usize {
+        kinds.iter().filter(|one| **one == kind).count()
+    }
+
+    #[test]
+    fn a_flood_keeps_to_the_number_of_streams_and_one_without_credits_does_not() {
+        assert_eq!(count(&sent_to(Case::Flood, 3), HEADERS), 3);
+        assert!(count(&sent_to(Case::FloodUncredited, 3), HEADERS) > 100);
+    }
+
+    #[test]
+    fn a_long_message_keeps_to_the_windows() {
+        let kinds = sent_to(Case::Bulk, 3);
+        assert_eq!((count(&kinds, HEADERS), count(&kinds, DATA)), (1, FIRST_WINDOW.div_ceil(FRAME as u32) as usize));
+    }
+
+    #[test]
+    fn each_call_is_taken_back_at_once() {
+        let kinds = sent_to(Case::Reset, 3);
+        assert!(count(&kinds, RST_STREAM) > 100 && count(&kinds, RST_STREAM) == count(&kinds, HEADERS));
+    }
+
+    #[test]
+    fn fields_are_those_of_a_call() {
+        let block = fields("Get", Some(1500));
+        assert!(block.starts_with(&[0x83, 0x86, 0x04]) && block.ends_with(b"1500u"));
+        assert!(block.windows(14).any(|part| part == b"/abuse.Mix/Get"));
+    }
+}

@@ -34,9 +34,6 @@ use swarm::Swarm;
 /// What the attacker says once it has as many connections as it will, or can't have more.
 pub(crate) const UNDER_WAY: &str = "under way";
 
-/// The least urgent.
-const NICE: i32 = 19;
-
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Options {
     #[arg(long)]
@@ -50,6 +47,9 @@ pub(crate) struct Options {
     /// Connections at a time
     #[arg(long)]
     pub(crate) connections: usize,
+    /// How much it gives way on its core
+    #[arg(long, allow_hyphen_values = true)]
+    pub(crate) nice: i32,
     #[command(flatten)]
     pub(crate) units: Units,
 }
@@ -64,6 +64,7 @@ impl Options {
         command.args(["attack", "--case", &self.case.name(), "--system", &self.system.name()]);
         command.args(["--server", &self.server.to_string(), "--core", &self.core.to_string()]);
         command.args(["--connections", &self.connections.to_string()]);
+        command.args(["--nice", &self.nice.to_string()]);
         command.args(["--look-up-ns", &self.units.look_up_ns.to_string()]);
         command.args(["--row-ns", &self.units.row_ns.to_string()]);
         Ok(command)
@@ -73,7 +74,7 @@ impl Options {
 /// Attacks until standard input ends.
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     pin::this_thread(options.core)?;
-    setpriority_process(None, NICE)?;
+    setpriority_process(None, options.nice)?;
     let tallies = Arc::<Tallies>::default();
     let mut swarm = Swarm::new(options, Arc::clone(&tallies), maker(options)?)?;
     std::thread::spawn(move || {

@@ -7,7 +7,7 @@ use greenwave_bench::arrivals::Seeded;
 use greenwave_policy::{Budget, DeadlineField};
 use greenwave_proto::wire::{
     Call, CallHeader, CallId, Credit, Data, DataHeader, Direction, Features, Frame, Hello, HelloLimits, MethodId, Pong,
-    StageName,
+    Probe, StageName,
 };
 
 use super::behaviour::{Behaviour, Io, add};
@@ -105,7 +105,7 @@ impl Own {
                 self.ends(data.header.call, left.saturating_sub(data.body.len() as u32), io);
             }
             Frame::Ping(ping) => {
-                push(&Frame::Pong(Pong(greenwave_proto::wire::Probe { credits: 0, ..ping.0 })), io.out)
+                push(&Frame::Pong(Pong(Probe { credits: 0, ..ping.0 })), io.out);
             }
             Frame::GoAway(_) => io.leaves = true,
             _ => {}
@@ -209,5 +209,51 @@ impl Behaviour for Own {
 
     fn reads(&self) -> bool {
         self.calls.reads(self.is_greeted)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attack::behaviour::{MOST_OUT, Tallies};
+
+    /// The frames that are sent to a server that takes so many chunks and calls.
+    fn sent_to(case: Case, credits: u32, calls: u32) -> Vec<String> {
+        let limits = HelloLimits { credits, chunk_bytes: CHUNK, message_bytes: 16 << 20, calls };
+        let mut theirs = Vec::new();
+        push(&Frame::Hello(Hello::new(Features::RECEIPTS, limits, StageName::UNNAMED)), &mut theirs);
+        let (mut out, tallies) = (Vec::new(), Tallies::default());
+        let mut own = Own::new(case, Units { look_up_ns: 50.0, row_ns: 50.0 }, 1);
+        own.go(&theirs, &mut Io { out: &mut out, leaves: false, tallies: &tallies });
+        let (mut kinds, mut rest) = (Vec::new(), &out[..]);
+        while let Some((length, after)) = rest.split_first_chunk() {
+            let (chunk, after) = after.split_at(u32::from_le_bytes(*length) as usize);
+            kinds.push(Frame::parse(chunk, false).unwrap().kind().to_string());
+            rest = after;
+        }
+        kinds
+    }
+
+    fn count(kinds: &[String], kind: &str) -> usize {
+        kinds.iter().filter(|one| *one == kind).count()
+    }
+
+    #[test]
+    fn a_flood_keeps_to_credits_and_to_slots() {
+        assert_eq!(count(&sent_to(Case::Flood, 5, 100), "CALL"), 5);
+        assert_eq!(count(&sent_to(Case::Flood, 100, 7), "CALL"), 7);
+    }
+
+    #[test]
+    fn one_without_credits_does_not_and_what_waits_to_be_sent_is_bounded() {
+        let kinds = sent_to(Case::FloodUncredited, 5, 7);
+        assert!(count(&kinds, "CALL") > 100 && kinds.len() < MOST_OUT / 40 + 2, "{}", kinds.len());
+    }
+
+    #[test]
+    fn a_long_message_is_sent_in_parts_and_one_that_has_no_calls_introduces_itself() {
+        let kinds = sent_to(Case::Bulk, 4, 8);
+        assert_eq!((count(&kinds, "CALL"), count(&kinds, "DATA")), (1, 3));
+        assert_eq!(sent_to(Case::Connections, 4, 8), ["HELLO"]);
     }
 }

@@ -276,3 +276,37 @@ impl Peer {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attack::few::Silent;
+    use crate::mix::Units;
+    use crate::system::System;
+    use std::net::TcpListener;
+
+    #[test]
+    fn connections_come_from_the_attackers_addresses_and_one_that_is_closed_is_replaced() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let options = Options {
+            case: Case::Flood,
+            system: System::Greenwave,
+            server: listener.local_addr().unwrap(),
+            core: 0,
+            connections: 1,
+            nice: 19,
+            units: Units { look_up_ns: 50.0, row_ns: 50.0 },
+        };
+        let tallies = Arc::<Tallies>::default();
+        let mut swarm = Swarm::new(&options, Arc::clone(&tallies), Box::new(|_| Box::new(Silent))).unwrap();
+        for _ in 0..2 {
+            swarm.open_some().unwrap();
+            let (_kept, from) = listener.accept().unwrap();
+            assert_eq!(from.ip(), IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2)));
+            swarm.look_after(0, EventFlags::OUT);
+            swarm.look_after(0, EventFlags::ERR);
+        }
+        let counts = [&tallies.opened, &tallies.closed, &tallies.open].map(|tally| tally.load(Relaxed));
+        assert_eq!(counts, [2, 2, 0]);
+    }
+}

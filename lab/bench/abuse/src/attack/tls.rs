@@ -61,11 +61,9 @@ impl Behaviour for Whole {
         }
         while connection.wants_write() && connection.write_tls(io.out).is_ok() {}
         // The next time it is asked all has been sent.
-        if !connection.is_handshaking() {
-            if io.out.is_empty() {
-                add(&io.tallies.handshakes, 1);
-                io.leaves = true;
-            }
+        if !connection.is_handshaking() && io.out.is_empty() {
+            add(&io.tallies.handshakes, 1);
+            io.leaves = true;
         }
     }
 }
