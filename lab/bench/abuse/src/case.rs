@@ -54,7 +54,7 @@ impl Case {
 
     /// What a quick run has time for.
     pub(crate) fn is_quick(self) -> bool {
-        matches!(self, Self::Silent | Self::Flood | Self::Bulk | Self::Hog | Self::Connections)
+        matches!(self, Self::Silent | Self::Flood | Self::Hog | Self::Connections)
     }
 
     pub(crate) fn is_over_tls(self) -> bool {
