@@ -68,7 +68,8 @@ impl Case {
             Self::HandshakeStorm => (1536, 16),
             Self::Connections => (10_000, 4),
             Self::Flood | Self::FloodUncredited | Self::Unread | Self::Reset => (16, 1),
-            Self::Bulk => (8, 1),
+            // More than there is memory for.
+            Self::Bulk => (32, 1),
             // One tenant each.
             Self::Hog => (64, 1),
             Self::Poisoner => (4, 1),

@@ -1,8 +1,8 @@
 //! The attacker: a process that does one thing to a server until its standard input ends.
 //!
-//! One thread makes all connections ([`swarm`]), each of which [behaves](behaviour) in one way: by our own protocol ([`own`]),
-//! by HTTP/2 ([`http2`]), with a few bytes of whatever ([`few`]), or in a TLS handshake ([`tls`]). They go over plain
-//! sockets, as clients of ours would refuse most of it.
+//! One thread makes all connections ([`swarm`]), each of which [behaves](behaviour) in one way: it makes the [`calls`] of the
+//! case by our own protocol ([`own`]) or by HTTP/2 ([`http2`]), says a few bytes of whatever ([`few`]), or is in a TLS
+//! handshake ([`tls`]). They go over plain sockets, as clients of ours would refuse most of it.
 //!
 //! What the attacker may take is bounded: connections by [`Case::force`], bytes that wait to be sent, and how many
 //! connections are begun in a second. It gives way to the client on the core that they share: what is to be seen is what
