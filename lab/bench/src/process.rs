@@ -197,6 +197,14 @@ impl ServerProcess {
     pub fn state(&mut self) -> String {
         self.process.state()
     }
+
+    /// [`Process::ask`], with [`SOON`] as the limit.
+    ///
+    /// # Errors
+    /// Those of [`Process::wait_for`].
+    pub fn ask(&mut self, question: &str, is_answer: impl Fn(&str) -> bool) -> anyhow::Result<String> {
+        self.process.ask(question, is_answer, SOON)
+    }
 }
 
 /// Ends this process if it isn't dropped in time: a server that stops answering would otherwise be waited for for ever.

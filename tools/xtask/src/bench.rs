@@ -13,6 +13,8 @@ Builds and runs a benchmark and prints a table. What is measured for others to r
 Usage: cargo xtask bench NAME [--quick] [ARGS]
 
 Benchmarks:
+  abuse    clients that behave while others attack: goodput with and without, the server's memory against its bound,
+           beside tonic
   flows    small responses beside bulk, over a testbed of network namespaces; root alone can make them
   grpc     calls by gRPC, from 64 bytes to 64 KB, on 1 to 1000 connections, beside tonic, volo and gRPC for Go, all under
            the same client
@@ -31,10 +33,15 @@ Options:
   --quick                  ends within 45 s once built, with rougher numbers
   --only overhead|gap|mix  of preempt: one part of it
   --program NAME           of preempt: one program
-  --case NAME              of flows, grpc, replica, rpc and served: this case; repeatable
-  --system NAME            of flows, grpc, grpc-served, replica, rpc and served: this system; repeatable
+  --case NAME              of abuse, flows, grpc, replica, rpc and served: this case; repeatable
+  --system NAME            of abuse, flows, grpc, grpc-served, replica, rpc and served: this system; repeatable
 
-Further ARGS go to the benchmark.";
+Further ARGS go to the benchmark: --rounds N and --window MS of abuse and served, for example.
+
+Examples:
+  cargo xtask bench rpc --quick
+  cargo xtask bench abuse --quick
+  cargo xtask bench abuse --case hog --case poisoner --system greenwave --rounds 3";
 
 /// What a benchmark is made of.
 struct Bench {
@@ -57,6 +64,7 @@ const COMMAND: Target = ["greenwave-cli", "--bin", "greenwave"];
 
 fn bench(name: &str, quick: bool) -> Option<Bench> {
     let (targets, before, words): (&[Target], _, &[&str]) = match name {
+        "abuse" => (&[["greenwave-bench-abuse", "--bin", "greenwave-bench-abuse"]], None, &["bench"]),
         "flows" => (&[["greenwave-flows", "--bin", "greenwave-flows"], COMMAND], None, &["bench"]),
         "grpc" => (&[["greenwave-bench-grpc", "--bin", "greenwave-bench-grpc"]], None, &["bench"]),
         "path" => (&[["greenwave-path", "--bin", "greenwave-path"], COMMAND], None, &["bench"]),

@@ -68,6 +68,7 @@ impl Run {
             deadlines: false,
             answer: Some(case.messages() * (case.bytes + 5)),
             goes_on: case.kind == Kind::PingPong,
+            sleeps: false,
             miss: |_| "error",
         };
         let mut target = WireTarget::connect(server.socket()?, settings)?;

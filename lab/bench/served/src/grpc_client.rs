@@ -24,8 +24,16 @@ pub(crate) fn connect(address: SocketAddr, service: &str, calls: &Calls) -> anyh
         _ => "error",
     };
     let paths = calls.methods().map(|method| format!("/{service}/{method}")).collect();
-    let settings =
-        Settings { paths, connections: CONNECTIONS, most: MOST, deadlines: true, answer: None, goes_on: false, miss };
+    let settings = Settings {
+        paths,
+        connections: CONNECTIONS,
+        most: MOST,
+        deadlines: true,
+        answer: None,
+        goes_on: false,
+        sleeps: false,
+        miss,
+    };
     WireTarget::connect(address, settings)
 }
 

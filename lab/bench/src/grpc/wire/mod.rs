@@ -1,4 +1,4 @@
-//! Calls of gRPC made as cheaply as can be: one thread, which never sleeps, a few copied bytes for each call, no task and no
+//! Calls of gRPC made as cheaply as can be: one thread, which needn't sleep, a few copied bytes for each call, no task and no
 //! allocation. tonic's client on one core is slower than the servers that it should load.
 //!
 //! It is the same for all servers, and speaks HTTP/2 as other clients do: fields that were said once are an index from then
@@ -24,6 +24,9 @@ use crate::target::{Answer, Reply, Request, Target};
 const BUFFER: usize = 1 << 20;
 /// How many connections are looked after before calls are sent again.
 const READY: usize = 64;
+/// How long it sleeps at most, and while something waits to be sent.
+const LONGEST_SLEEP: Duration = Duration::from_millis(100);
+const SHORTEST_SLEEP: Duration = Duration::from_millis(1);
 
 /// How calls are made.
 #[derive(Clone, Debug)]
@@ -41,6 +44,8 @@ pub struct Settings {
     /// Whether a call is a message on a stream that goes on, which is answered by so many bytes as [`answer`](Self::answer)
     /// says.
     pub goes_on: bool,
+    /// Whether the thread sleeps while there is nothing to do, as where others use its core.
+    pub sleeps: bool,
     /// The name under which a call that ended with this code is counted.
     pub miss: fn(u32) -> &'static str,
 }
@@ -179,6 +184,17 @@ impl Target for WireTarget {
         }
     }
 
-    /// It has a core of its own, and never sleeps.
-    fn wait(&mut self, _: Time) {}
+    /// Where it has a core of its own it never sleeps.
+    fn wait(&mut self, until: Time) {
+        if !self.settings.sleeps {
+            return;
+        }
+        // What couldn't be sent is tried again soon.
+        let most = if self.unsent.is_empty() { LONGEST_SLEEP } else { SHORTEST_SLEEP };
+        let time = until.since(clock::now()).min(most);
+        let limit = rustix::time::Timespec { tv_sec: 0, tv_nsec: i64::from(time.subsec_nanos()) };
+        // Whatever ends it, the next look finds out.
+        let _ = epoll::wait(&self.poll, rustix::buffer::spare_capacity(&mut self.events), Some(&limit));
+        self.events.clear();
+    }
 }

@@ -1,0 +1,314 @@
+//! Calls of gRPC over HTTP/2, written by hand.
+
+use greenwave_bench::arrivals::Seeded;
+
+use super::behaviour::{Behaviour, Io, add};
+use super::calls::{Asked, Calls};
+use crate::case::Case;
+use crate::mix::Units;
+use crate::work::SERVICE;
+
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+const HEAD: usize = 9;
+
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
+const PING: u8 = 6;
+const GOAWAY: u8 = 7;
+const WINDOW_UPDATE: u8 = 8;
+
+const END_STREAM: u8 = 1;
+const ACK: u8 = 1;
+const END_HEADERS: u8 = 4;
+const CANCEL: u32 = 8;
+
+const FIRST_WINDOW: u32 = 65_535;
+const WIDEST: u32 = (1 << 31) - 1;
+const FRAME: usize = 16_384;
+/// A connection whose streams have nearly run out is given up.
+const LAST_STREAM: u32 = 1 << 30;
+
+/// The beginning of a connection, and of headers that would be long.
+pub(super) fn endless_headers() -> Vec<u8> {
+    let mut bytes = PREFACE.to_vec();
+    head(0, SETTINGS, 0, 0, &mut bytes);
+    head(FRAME, HEADERS, 0, 1, &mut bytes);
+    bytes.extend(fields("Get", None));
+    bytes
+}
+
+/// The fields of a call: indices of the static table, and literals that nobody has to remember.
+fn fields(method: &str, timeout: Option<u128>) -> Vec<u8> {
+    // POST over plain HTTP.
+    let mut block = vec![0x83, 0x86, 0x04];
+    text(&format!("/{SERVICE}/{method}"), &mut block);
+    block.push(0x01);
+    text("abused", &mut block);
+    // content-type, the 31st.
+    block.extend([0x0f, 0x10]);
+    text("application/grpc", &mut block);
+    let mut named = |name: &str, value: &str| {
+        block.push(0);
+        text(name, &mut block);
+        text(value, &mut block);
+    };
+    named("te", "trailers");
+    if let Some(micros) = timeout {
+        named("grpc-timeout", &format!("{micros}u"));
+    }
+    block
+}
+
+/// A text of fewer than 127 bytes.
+fn text(text: &str, out: &mut Vec<u8>) {
+    out.push(text.len() as u8);
+    out.extend_from_slice(text.as_bytes());
+}
+
+fn head(length: usize, kind: u8, flags: u8, stream: u32, out: &mut Vec<u8>) {
+    out.extend_from_slice(&(length as u32).to_be_bytes()[1..]);
+    out.extend([kind, flags]);
+    out.extend(stream.to_be_bytes());
+}
+
+/// A message that is being sent.
+struct Sending {
+    stream: u32,
+    asked: Asked,
+    sent: u32,
+    window: i64,
+}
+
+/// A connection that makes calls.
+pub(super) struct Http2 {
+    calls: Calls,
+    case: Case,
+    random: Seeded,
+    said: bool,
+    is_greeted: bool,
+    partial: Vec<u8>,
+    next: u32,
+    in_flight: u32,
+    /// What the server takes.
+    most: u32,
+    stream_window: i64,
+    window: i64,
+    sending: Option<Sending>,
+}
+
+impl Http2 {
+    pub(super) fn new(case: Case, units: Units, number: u64) -> Self {
+        Self {
+            calls: Calls::new(case, units),
+            case,
+            random: Seeded::new(number),
+            said: false,
+            is_greeted: false,
+            partial: Vec::new(),
+            next: 1,
+            in_flight: 0,
+            most: u32::MAX,
+            stream_window: i64::from(FIRST_WINDOW),
+            window: i64::from(FIRST_WINDOW),
+            sending: None,
+        }
+    }
+
+    fn take(&mut self, came: &[u8], io: &mut Io<'_>) {
+        self.partial.extend_from_slice(came);
+        let mut input = std::mem::take(&mut self.partial);
+        let mut at = 0;
+        while let Some((head, rest)) = input[at..].split_first_chunk::<HEAD>() {
+            let length = usize::from(head[0]) << 16 | usize::from(head[1]) << 8 | usize::from(head[2]);
+            let stream = u32::from_be_bytes([head[5], head[6], head[7], head[8]]) & WIDEST;
+            let Some(payload) = rest.get(..length) else { break };
+            self.frame(head[3], head[4], stream, payload, io);
+            at += HEAD + length;
+        }
+        input.drain(..at);
+        self.partial = input;
+    }
+
+    fn frame(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8], io: &mut Io<'_>) {
+        match kind {
+            HEADERS | DATA if flags & END_STREAM != 0 => self.ends(stream, io),
+            RST_STREAM => self.ends(stream, io),
+            SETTINGS if flags & ACK == 0 => {
+                for pair in payload.chunks_exact(6) {
+                    let value = u32::from_be_bytes([pair[2], pair[3], pair[4], pair[5]]);
+                    match u16::from_be_bytes([pair[0], pair[1]]) {
+                        3 => self.most = value,
+                        4 => {
+                            let change = i64::from(value) - self.stream_window;
+                            self.stream_window += change;
+                            self.sending.iter_mut().for_each(|sending| sending.window += change);
+                        }
+                        _ => {}
+                    }
+                }
+                self.is_greeted = true;
+                head(0, SETTINGS, ACK, 0, io.out);
+            }
+            PING if flags & ACK == 0 => {
+                head(payload.len(), PING, ACK, 0, io.out);
+                io.out.extend_from_slice(payload);
+            }
+            GOAWAY => io.leaves = true,
+            WINDOW_UPDATE => {
+                let more = payload.first_chunk().map_or(0, |bytes| i64::from(u32::from_be_bytes(*bytes) & WIDEST));
+                match (stream, &mut self.sending) {
+                    (0, _) => self.window += more,
+                    (stream, Some(sending)) if sending.stream == stream => sending.window += more,
+                    _ => {}
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn ends(&mut self, stream: u32, io: &mut Io<'_>) {
+        self.in_flight = self.in_flight.saturating_sub(1);
+        self.sending = self.sending.take().filter(|sending| sending.stream != stream);
+        add(&io.tallies.ended, 1);
+    }
+
+    fn send(&mut self, io: &mut Io<'_>) {
+        while io.has_room() && self.send_one(io) {}
+        io.leaves |= self.next > LAST_STREAM;
+    }
+
+    fn send_one(&mut self, io: &mut Io<'_>) -> bool {
+        if let Some(sending) = self.sending.take() {
+            return self.send_part(sending, io);
+        }
+        let has_manners = self.calls.has_manners();
+        if has_manners && self.in_flight >= self.most.min(self.calls.at_once()) {
+            return false;
+        }
+        let Some(asked) = self.calls.next(&mut self.random) else { return false };
+        let stream = self.next;
+        self.next += 2;
+        let block = fields(asked.kernel.name(), asked.deadline.map(|deadline| deadline.as_micros()));
+        head(block.len(), HEADERS, END_HEADERS, stream, io.out);
+        io.out.extend(block);
+        add(&io.tallies.calls, 1);
+        if self.case == Case::Reset {
+            head(4, RST_STREAM, 0, stream, io.out);
+            io.out.extend(CANCEL.to_be_bytes());
+            return true;
+        }
+        self.in_flight += 1;
+        self.send_part(Sending { stream, asked, sent: 0, window: self.stream_window }, io)
+    }
+
+    /// Sends of a message what the windows have room for; whether that was anything.
+    fn send_part(&mut self, mut sending: Sending, io: &mut Io<'_>) -> bool {
+        // The message's own head comes with its first part.
+        let prefix = if sending.sent == 0 { 5 } else { 0 };
+        let left = sending.asked.length - sending.sent;
+        let room = match self.calls.has_manners() {
+            true => self.window.min(sending.window).clamp(0, FRAME as i64) as usize,
+            false => FRAME,
+        };
+        if room <= prefix {
+            self.sending = Some(sending);
+            return false;
+        }
+        let bytes = (room - prefix).min(left as usize);
+        let is_last = bytes == left as usize;
+        head(prefix + bytes, DATA, if is_last { END_STREAM } else { 0 }, sending.stream, io.out);
+        if prefix > 0 {
+            io.out.push(0);
+            io.out.extend(sending.asked.length.to_be_bytes());
+        }
+        io.out.extend_from_slice(self.calls.body(sending.asked, sending.sent, bytes as u32));
+        self.window -= (prefix + bytes) as i64;
+        sending.window -= (prefix + bytes) as i64;
+        sending.sent += bytes as u32;
+        self.sending = (!is_last).then_some(sending);
+        true
+    }
+}
+
+impl Behaviour for Http2 {
+    fn go(&mut self, came: &[u8], io: &mut Io<'_>) {
+        if !self.said {
+            self.said = true;
+            io.out.extend(PREFACE);
+            head(6, SETTINGS, 0, 0, io.out);
+            io.out.extend(4_u16.to_be_bytes());
+            io.out.extend(WIDEST.to_be_bytes());
+            head(4, WINDOW_UPDATE, 0, 0, io.out);
+            io.out.extend((WIDEST - FIRST_WINDOW).to_be_bytes());
+        }
+        self.take(came, io);
+        if self.is_greeted {
+            self.send(io);
+        }
+    }
+
+    fn visit(&mut self, io: &mut Io<'_>) {
+        self.calls.visit();
+        if self.is_greeted {
+            self.send(io);
+        }
+    }
+
+    fn reads(&self) -> bool {
+        self.calls.reads(self.is_greeted)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attack::behaviour::Tallies;
+
+    /// The kinds of frames that are sent to a server that takes so many streams.
+    fn sent_to(case: Case, streams: u32) -> Vec<u8> {
+        let mut theirs = Vec::new();
+        head(6, SETTINGS, 0, 0, &mut theirs);
+        theirs.extend(3_u16.to_be_bytes());
+        theirs.extend(streams.to_be_bytes());
+        let (mut out, tallies) = (Vec::new(), Tallies::default());
+        let mut http2 = Http2::new(case, Units { look_up_ns: 50.0, row_ns: 50.0 }, 1);
+        http2.go(&theirs, &mut Io { out: &mut out, leaves: false, tallies: &tallies });
+        let (mut kinds, mut rest) = (Vec::new(), out.strip_prefix(PREFACE).unwrap());
+        while let Some((head, after)) = rest.split_first_chunk::<HEAD>() {
+            kinds.push(head[3]);
+            rest = &after[usize::from(head[0]) << 16 | usize::from(head[1]) << 8 | usize::from(head[2])..];
+        }
+        kinds
+    }
+
+    fn count(kinds: &[u8], kind: u8) -> usize {
+        kinds.iter().filter(|one| **one == kind).count()
+    }
+
+    #[test]
+    fn a_flood_keeps_to_the_number_of_streams_and_one_without_credits_does_not() {
+        assert_eq!(count(&sent_to(Case::Flood, 3), HEADERS), 3);
+        assert!(count(&sent_to(Case::FloodUncredited, 3), HEADERS) > 100);
+    }
+
+    #[test]
+    fn a_long_message_keeps_to_the_windows() {
+        let kinds = sent_to(Case::Bulk, 3);
+        assert_eq!((count(&kinds, HEADERS), count(&kinds, DATA)), (1, FIRST_WINDOW.div_ceil(FRAME as u32) as usize));
+    }
+
+    #[test]
+    fn each_call_is_taken_back_at_once() {
+        let kinds = sent_to(Case::Reset, 3);
+        assert!(count(&kinds, RST_STREAM) > 100 && count(&kinds, RST_STREAM) == count(&kinds, HEADERS));
+    }
+
+    #[test]
+    fn fields_are_those_of_a_call() {
+        let block = fields("Get", Some(1500));
+        assert!(block.starts_with(&[0x83, 0x86, 0x04]) && block.ends_with(b"1500u"));
+        assert!(block.windows(14).any(|part| part == b"/abuse.Mix/Get"));
+    }
+}
