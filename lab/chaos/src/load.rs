@@ -37,6 +37,8 @@ const LONGEST: Duration = Duration::from_secs(5);
 /// What all clients and the run share.
 pub(crate) struct Shared {
     began: Instant,
+    /// How clients read.
+    pub(crate) reads: Freshness,
     /// The round, whose keys are used.
     pub(crate) round: AtomicUsize,
     /// Calls that were made.
@@ -67,9 +69,10 @@ impl Load {
     ///
     /// # Errors
     /// When one can't be made.
-    pub(crate) fn start(replicas: usize, seed: u64) -> anyhow::Result<Self> {
+    pub(crate) fn start(replicas: usize, seed: u64, reads: Freshness) -> anyhow::Result<Self> {
         let shared = Arc::new(Shared {
             began: Instant::now(),
+            reads,
             round: AtomicUsize::new(0),
             accepted: AtomicU64::new(0),
             findings: Mutex::default(),
@@ -209,8 +212,8 @@ impl Client {
         let old = matches!(&ask, Ask::Get { key } if *key != self::key(round, number));
         let limits = [Duration::from_millis(400), Duration::from_millis(1500), LONGEST];
         let context = Context::with_deadline(limits[self.draw.next_u64() as usize % limits.len()]);
-        let store = &mut self.store;
-        let outcome = self.shared.call(self.number, ask, |ask| make(store, &context, ask));
+        let (store, reads) = (&mut self.store, self.shared.reads);
+        let outcome = self.shared.call(self.number, ask, |ask| make(store, &context, ask, reads));
         match outcome {
             Outcome::Value(value) | Outcome::NotSwapped(value) if !old => self.seen[number] = value,
             _ => {}
@@ -224,11 +227,11 @@ impl Client {
 }
 
 /// Asks the store.
-pub(crate) fn make(store: &mut GroupClient, context: &Context, ask: &Ask) -> Outcome {
+pub(crate) fn make(store: &mut GroupClient, context: &Context, ask: &Ask, reads: Freshness) -> Outcome {
     let done = match ask {
-        Ask::Get { key } => store
-            .get(context, key.as_bytes(), Freshness::Linearizable)
-            .map(|read| Outcome::Value(read.map(|bytes| value::name(&bytes)))),
+        Ask::Get { key } => {
+            store.get(context, key.as_bytes(), reads).map(|read| Outcome::Value(read.map(|bytes| value::name(&bytes))))
+        }
         Ask::Put { key, value } => store.put(context, key.as_bytes(), &value::bytes(value)).map(|()| Outcome::Written),
         Ask::Delete { key } => store.delete(context, key.as_bytes()).map(Outcome::Deleted),
         Ask::Swap { key, expected, value } => {
@@ -240,7 +243,7 @@ pub(crate) fn make(store: &mut GroupClient, context: &Context, ask: &Ask) -> Out
                 Swapped::No { found } => Outcome::NotSwapped(found.map(|bytes| value::name(&bytes))),
             })
         }
-        Ask::Scan { keys } => scan(store, context, keys),
+        Ask::Scan { keys } => scan(store, context, keys, reads),
     };
     done.unwrap_or_else(|error| match error {
         StoreClientError::Uncertain { .. } => Outcome::Unknown(error.to_string()),
@@ -249,10 +252,15 @@ pub(crate) fn make(store: &mut GroupClient, context: &Context, ask: &Ask) -> Out
 }
 
 /// Keys are neighbours, and there are few.
-fn scan(store: &mut GroupClient, context: &Context, keys: &[String]) -> Result<Outcome, StoreClientError> {
+fn scan(
+    store: &mut GroupClient,
+    context: &Context,
+    keys: &[String],
+    reads: Freshness,
+) -> Result<Outcome, StoreClientError> {
     let (from, last) = (keys.first().cloned().unwrap_or_default(), keys.last().cloned().unwrap_or_default());
     let to = last + "\0";
-    let rows = store.range(context, from.as_bytes(), Some(to.as_bytes()), 1000, Freshness::Linearizable)?;
+    let rows = store.range(context, from.as_bytes(), Some(to.as_bytes()), 1000, reads)?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     Ok(Outcome::Rows(rows.rows.iter().map(|(key, bytes)| (text(key), value::name(bytes))).collect()))
 }

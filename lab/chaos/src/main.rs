@@ -36,6 +36,7 @@ use clap::{Parser, Subcommand};
 use greenwave_bench::process;
 use greenwave_bench::progress::Progress;
 use greenwave_bench::result::bench_folder;
+use greenwave_services::replicated::client::Freshness;
 use rustix::process::Signal;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -89,6 +90,9 @@ struct Cli {
     /// Another version of it: rolling restarts go from one to the other and back
     #[arg(long, value_name = "PATH")]
     old_greenwave: Option<PathBuf>,
+    /// Clients read what any replica has, which may be old: the search has to find that
+    #[arg(long)]
+    stale: bool,
     #[command(subcommand)]
     hidden: Option<Hidden>,
 }
@@ -140,8 +144,9 @@ fn main() -> anyhow::Result<ExitCode> {
         plan.rounds.len(),
         folder.display()
     );
+    let reads = if cli.stale { Freshness::Stale } else { Freshness::Linearizable };
     let mut progress = Progress::new(plan.rounds.len() + 2);
-    let setting = Setting { plan, replicas, programs: [program, old], folder };
+    let setting = Setting { plan, replicas, programs: [program, old], folder, reads };
     let outcome = run::run(&setting, &mut progress);
     drop(progress);
     network::end();

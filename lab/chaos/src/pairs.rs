@@ -30,7 +30,8 @@ pub(crate) fn start(shared: &Arc<Shared>, replicas: usize) -> anyhow::Result<Vec
             for key in keys(pair.load(Ordering::Relaxed)) {
                 let ask = Ask::Put { key, value: format!("pair-{number}") };
                 let context = Context::with_deadline(DEADLINE);
-                let outcome = shared.call(load::CLIENTS, ask, |ask| load::make(&mut writes, &context, ask));
+                let outcome =
+                    shared.call(load::CLIENTS, ask, |ask| load::make(&mut writes, &context, ask, shared.reads));
                 if outcome != Outcome::Written {
                     if matches!(outcome, Outcome::Unknown(_)) {
                         pair.fetch_add(1, Ordering::Relaxed);
@@ -48,7 +49,8 @@ pub(crate) fn start(shared: &Arc<Shared>, replicas: usize) -> anyhow::Result<Vec
             let keys = keys(pair.load(Ordering::Relaxed));
             let ask = Ask::Scan { keys: keys.to_vec() };
             let context = Context::with_deadline(DEADLINE);
-            let outcome = shared.call(load::CLIENTS + 1, ask, |ask| load::make(&mut scans, &context, ask));
+            let outcome =
+                shared.call(load::CLIENTS + 1, ask, |ask| load::make(&mut scans, &context, ask, shared.reads));
             if let Outcome::Rows(rows) = &outcome
                 && !fits(&keys, rows)
             {

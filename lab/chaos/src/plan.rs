@@ -13,7 +13,7 @@ use rand_chacha::rand_core::{RngCore as _, SeedableRng as _};
 use serde::Serialize;
 
 /// How long a round takes, mending and the test at rest included; more where something is slow.
-pub(crate) const ROUND: Duration = Duration::from_secs(15);
+pub(crate) const ROUND: Duration = Duration::from_secs(8);
 
 /// Faults begin and end within so much of their round.
 const FAULTS_WITHIN: Duration = Duration::from_secs(9);

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use greenwave::Context as Budget;
 use greenwave_bench::progress::Progress;
+use greenwave_services::replicated::client::Freshness;
 
 use crate::checkpoint::{self, Passed};
 use crate::group::Group;
@@ -32,6 +33,8 @@ pub(crate) struct Setting {
     pub(crate) programs: [PathBuf; 2],
     /// Where logs and histories go.
     pub(crate) folder: PathBuf,
+    /// How clients read.
+    pub(crate) reads: Freshness,
 }
 
 /// What came of a run.
@@ -57,7 +60,7 @@ pub(crate) struct Outcome {
 /// # Errors
 /// When the machine doesn't have what it takes, or the group doesn't begin.
 pub(crate) fn run(setting: &Setting, progress: &mut Progress) -> anyhow::Result<Outcome> {
-    let Setting { plan, replicas, programs, folder } = setting;
+    let Setting { plan, replicas, programs, folder, reads } = setting;
     progress.step("the group begins");
     let mut group = Group::new(*replicas, plan.seed, programs.clone(), folder)?;
     for replica in &mut group.replicas {
@@ -66,7 +69,7 @@ pub(crate) fn run(setting: &Setting, progress: &mut Progress) -> anyhow::Result<
     group
         .probe(BEGINNING)
         .map_err(|why| anyhow::anyhow!("the group doesn't begin: {why}; see {}", folder.display()))?;
-    let load = Load::start(*replicas, plan.seed)?;
+    let load = Load::start(*replicas, plan.seed, *reads)?;
     let mut events = Events::new(folder)?;
     let (mut passed, mut passed_over) = (Vec::new(), Vec::new());
     for (number, round) in plan.rounds.iter().enumerate() {
@@ -155,7 +158,8 @@ fn read_all(rounds: usize, replicas: usize, shared: &Shared) -> anyhow::Result<(
     for round in 0..rounds {
         let ask = Ask::Scan { keys: load::keys(round) };
         let context = Budget::with_deadline(Duration::from_secs(30));
-        let read = shared.call(load::CLIENTS + 2, ask, |ask| load::make(&mut store, &context, ask));
+        let read =
+            shared.call(load::CLIENTS + 2, ask, |ask| load::make(&mut store, &context, ask, Freshness::Linearizable));
         if !matches!(read, crate::history::Outcome::Rows(_)) {
             shared.find(format!("round {} can't be read in the end: {read:?}", round + 1));
         }

@@ -21,6 +21,7 @@ Options:
   --faults K             how many faults come, in place of how long
   --replicas N           how many replicas there are, up to 7; 3 if nothing is said
   --only KIND            this kind of fault alone; repeatable
+  --stale                clients read what any replica has, which may be old: the search has to find that
   --plan                 prints the plan and does nothing
   --greenwave PATH       another command than the one that is built
   --old-greenwave PATH   another version of it: rolling restarts go from one to the other and back
