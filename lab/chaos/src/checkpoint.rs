@@ -1,6 +1,6 @@
 //! The group at rest, after everything was mended: is it alive, are the replicas equal, was all of the round in order?
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use crate::checker::{self, Verdict};
@@ -8,6 +8,7 @@ use crate::group::{Group, Rows};
 use crate::history::{Ask, Call};
 use crate::load::Shared;
 use crate::replica;
+use crate::value;
 
 /// How long the group may take to write again when nothing is wrong any more.
 const ALIVE: Duration = Duration::from_secs(60);
@@ -81,9 +82,14 @@ fn equal(group: &mut Group) -> Result<usize, String> {
 fn difference(rows: &[Rows]) -> Option<String> {
     let (first, others) = rows.split_first()?;
     let at = others.iter().position(|other| other != first)?;
-    let (one, other): (BTreeSet<_>, BTreeSet<_>) = (first.iter().collect(), others[at].iter().collect());
-    let keys: BTreeSet<_> = one.symmetric_difference(&other).map(|(key, _)| key.escape_ascii().to_string()).collect();
-    Some(format!("1 and {} in {} keys, such as {:?}", at + 2, keys.len(), keys.iter().take(5).collect::<Vec<_>>()))
+    let (one, other): (BTreeMap<_, _>, BTreeMap<_, _>) =
+        (first.iter().cloned().collect(), others[at].iter().cloned().collect());
+    let keys: BTreeSet<_> = one.keys().chain(other.keys()).filter(|key| one.get(*key) != other.get(*key)).collect();
+    let name = |of: &BTreeMap<_, Vec<u8>>, key: &Vec<u8>| of.get(key).map(|bytes| value::name(bytes));
+    let shown = |key: &&Vec<u8>| format!("{}: {:?}, {:?}", key.escape_ascii(), name(&one, key), name(&other, key));
+    let shown: Vec<_> = keys.iter().take(5).map(shown).collect();
+    let rows = (one.len(), other.len());
+    Some(format!("1 and {} in {} keys ({} and {} rows): {}", at + 2, keys.len(), rows.0, rows.1, shown.join("; ")))
 }
 
 /// Whether there is an order for the calls of those keys that are wanted; and the calls of those for which there is none.
