@@ -7,6 +7,7 @@
 
 mod bare;
 mod bench;
+mod chaos;
 mod demo;
 mod ebpf;
 mod fuzz;
@@ -31,6 +32,7 @@ Commands:
   demo [ARGS]                           shows three services under load, in a table and a page
   bench flows|grpc|grpc-served|path|preempt|replica|rpc|served|verbs [--quick] [ARGS]
                                         builds and runs a benchmark; all but verbs write target/bench/NAME.json
+  chaos [--seed N] [--minutes M]        runs real replicas under load and faults, and checks what clients saw
   interop [--client NAME]               runs clients of gRPC against our server, and ours against others'
   ebpf [--check]                        builds the agent's eBPF object, or checks the one that is kept
   unsafe [--write]                      counts `unsafe` in each crate, for docs/unsafe.md
@@ -49,6 +51,7 @@ fn main() -> ExitCode {
         "demo" => demo::run(rest),
         "ebpf" => ebpf::run(rest),
         "bench" => bench::run(rest),
+        "chaos" => chaos::run(rest),
         "fuzz" => fuzz::run(rest),
         "unsafe" => unsafety::run(rest),
         "interop" => interop::run(rest),

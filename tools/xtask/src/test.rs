@@ -9,7 +9,7 @@ use anyhow::Result;
 
 use crate::step::{Steps, asks_for_help, cargo, has_libfabric, root, say, target, works, wrong_use};
 use crate::tally::Tally;
-use crate::{bare, ebpf, fuzz};
+use crate::{bare, chaos, ebpf, fuzz};
 
 const HELP: &str = "\
 Checks formatting, lints, panics, documentation, dependencies, the models of lock-free code, fuzz targets, the eBPF
@@ -22,8 +22,9 @@ Options:
 
 The fuzz targets run for a few seconds each, where the nightly toolchain and cargo-fuzz are installed; dependencies are
 checked by deny.toml where cargo-deny is, with advisories if those can be had; C code is put to the test where clang
-is, the harness in Go where Go is, and the backend over libfabric where libfabric-dev is. The tests find no programs but
-those that README.md names. What is passed over is said, with what to install, and counted.";
+is, the harness in Go where Go is, the backend over libfabric where libfabric-dev is, and replicas under faults for some
+seconds where root runs it. The tests find no programs but those that README.md names. What is passed over is said, with
+what to install, and counted.";
 
 /// How long each fuzz target runs.
 const FUZZ_SECONDS: u32 = 10;
@@ -37,7 +38,7 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
         [word] if word == "--quick" => true,
         _ => return Err(wrong_use(format!("`{}` is not understood", words.join(" ")), "cargo xtask test --help")),
     };
-    let mut steps = Steps::new(if quick { 3 } else { 12 + fabric_steps() });
+    let mut steps = Steps::new(if quick { 3 } else { 13 + fabric_steps() });
     steps.run("formatting", &mut cargo(["fmt", "--all", "--check"]))?;
     let lints = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
     steps.run("lints", &mut cargo(lints))?;
@@ -54,6 +55,7 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
         go(&mut steps)?;
         ebpf::check(&mut steps)?;
         fabric(&mut steps)?;
+        chaos::smoke(&mut steps)?;
     }
     tests(&mut steps)?;
     steps.finish();

@@ -288,8 +288,9 @@ impl From<ReplicaError> for Status {
     fn from(error: ReplicaError) -> Self {
         let code = match &error {
             ReplicaError::Refused(refusal) => match refusal {
-                Refusal::NotLeader { .. } | Refusal::Stopped => Code::Unavailable,
-                Refusal::Uncertain { .. } | Refusal::ChangePending => Code::Aborted,
+                Refusal::NotLeader { .. } => Code::Unavailable,
+                // Whoever stops may have sent to the others what was asked: that nothing was done can't be said.
+                Refusal::Uncertain { .. } | Refusal::Stopped | Refusal::ChangePending => Code::Aborted,
                 Refusal::Busy => Code::ResourceExhausted,
                 Refusal::Expired | Refusal::Infeasible { .. } => Code::DeadlineExceeded,
                 Refusal::TooLarge { .. } | Refusal::Change(_) => Code::InvalidArgument,

@@ -317,6 +317,16 @@ fn a_leader_that_stops_hands_over_and_answers_what_it_took() {
 }
 
 #[test]
+fn only_who_never_proposed_a_command_says_so() {
+    let code = |refusal| Status::from(ReplicaError::Refused(refusal)).code;
+    // Clients take this one for a promise that nothing was done.
+    assert_eq!(code(Refusal::NotLeader { leader: None }), Code::Unavailable);
+    for maybe_done in [Refusal::Uncertain { leader: None }, Refusal::Stopped] {
+        assert_eq!(code(maybe_done), Code::Aborted);
+    }
+}
+
+#[test]
 fn a_directory_in_use_or_of_another_replica_is_refused_by_name() {
     let directory = tempfile::tempdir().unwrap();
     let config = |number: u64| {

@@ -1,0 +1,119 @@
+//! The group at rest, after everything was mended: is it alive, are the replicas equal, was all of the round in order?
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use crate::checker::{self, Verdict};
+use crate::group::{Group, Rows};
+use crate::history::{Ask, Call};
+use crate::load::Shared;
+use crate::replica;
+use crate::value;
+
+/// How long the group may take to write again when nothing is wrong any more.
+const ALIVE: Duration = Duration::from_secs(60);
+
+/// How long replicas may take to have applied the same when nothing is written.
+const EQUAL: Duration = Duration::from_secs(60);
+
+/// How long the search for an order of a key's calls may take.
+const SEARCH: Duration = Duration::from_secs(20);
+
+/// What was found at a checkpoint, beside what shouldn't be.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Passed {
+    /// How long a write took when all was mended.
+    pub(crate) alive_after: Duration,
+    /// Rows of each replica.
+    pub(crate) rows: usize,
+    /// Keys for whose calls there is an order.
+    pub(crate) keys: usize,
+    /// Keys for which none was found in time.
+    pub(crate) undecided: usize,
+}
+
+/// Puts the group to the test. Calls of clients are held back meanwhile.
+pub(crate) fn check(group: &mut Group, shared: &Shared) -> Passed {
+    for replica in &mut group.replicas {
+        if let Some(status) = replica.ended() {
+            shared.find(format!("replica {} ended by itself: {}", replica.id(), replica::shown(status)));
+        }
+        if let Err(error) = replica.start(0) {
+            shared.find(format!("replica {} doesn't start: {error:#}", replica.id()));
+        }
+    }
+    let mut passed = Passed::default();
+    match group.probe(ALIVE) {
+        Ok(after) => passed.alive_after = after,
+        Err(why) => shared.find(format!("nothing can be written {ALIVE:?} after all was mended: {why}")),
+    }
+    let open = shared.pause();
+    if open > 0 {
+        shared.find(format!("{open} calls were neither answered nor failed long after their deadlines"));
+    }
+    match equal(group) {
+        Ok(rows) => passed.rows = rows,
+        Err(why) => shared.find(why),
+    }
+    for replica in &mut group.replicas {
+        if let Some(status) = replica.ended() {
+            shared.find(format!("replica {} ended with nothing wrong: {}", replica.id(), replica::shown(status)));
+        }
+    }
+    passed
+}
+
+/// Whether all replicas have the same rows, and how many. What clients were told nothing of may still be done meanwhile, so
+/// it is looked at some times.
+fn equal(group: &mut Group) -> Result<usize, String> {
+    let mut differs = String::new();
+    for _ in 0..5 {
+        group.settle(EQUAL).map_err(|told| format!("replicas don't come to the same within {EQUAL:?}: {told}"))?;
+        let rows: Result<Vec<Rows>, _> = (0..group.replicas.len()).map(Group::rows).collect();
+        let rows = rows.map_err(|error| format!("a replica can't be read at rest: {error:#}"))?;
+        match difference(&rows) {
+            None => return Ok(rows.first().map_or(0, Vec::len)),
+            Some(found) => differs = found,
+        }
+    }
+    Err(format!("replicas differ at rest: {differs}"))
+}
+
+fn difference(rows: &[Rows]) -> Option<String> {
+    let (first, others) = rows.split_first()?;
+    let at = others.iter().position(|other| other != first)?;
+    let (one, other): (BTreeMap<_, _>, BTreeMap<_, _>) =
+        (first.iter().cloned().collect(), others[at].iter().cloned().collect());
+    let keys: BTreeSet<_> = one.keys().chain(other.keys()).filter(|key| one.get(*key) != other.get(*key)).collect();
+    let name = |of: &BTreeMap<_, Vec<u8>>, key: &Vec<u8>| of.get(key).map(|bytes| value::name(bytes));
+    let shown = |key: &&Vec<u8>| format!("{}: {:?}, {:?}", key.escape_ascii(), name(&one, key), name(&other, key));
+    let shown: Vec<_> = keys.iter().take(5).map(shown).collect();
+    let rows = (one.len(), other.len());
+    Some(format!("1 and {} in {} keys ({} and {} rows): {}", at + 2, keys.len(), rows.0, rows.1, shown.join("; ")))
+}
+
+/// Whether there is an order for the calls of those keys that are wanted; and the calls of those for which there is none.
+pub(crate) fn order(calls: &[Call], wanted: impl Fn(&str) -> bool, passed: &mut Passed, shared: &Shared) -> Vec<Call> {
+    let mut violated = Vec::new();
+    for (key, steps) in checker::by_key(calls).into_iter().filter(|(key, _)| wanted(key)) {
+        match checker::check(&steps, Instant::now() + SEARCH) {
+            Verdict::Linearizable => passed.keys += 1,
+            Verdict::Undecided => passed.undecided += 1,
+            Verdict::Violated { explained } => {
+                shared.find(format!(
+                    "{key} is not linearizable: no order explains more than {explained} of its {} calls",
+                    steps.len()
+                ));
+                violated.extend(calls.iter().filter(|call| concerns(&call.ask, &key)).cloned());
+            }
+        }
+    }
+    violated
+}
+
+fn concerns(ask: &Ask, of: &str) -> bool {
+    match ask {
+        Ask::Get { key } | Ask::Put { key, .. } | Ask::Delete { key } | Ask::Swap { key, .. } => key == of,
+        Ask::Scan { keys } => keys.iter().any(|key| key == of),
+    }
+}

@@ -1,0 +1,84 @@
+//! `cargo xtask chaos`: real replicas under load and faults.
+
+use std::process::{Command, ExitStatus};
+
+use anyhow::{Result, bail};
+
+use crate::step::{Steps, asks_for_help, cargo, root, say, target};
+
+const HELP: &str = "\
+Builds the command `greenwave`, runs a group of replicas of it, each with a network namespace and a disk of its own, has
+clients call it, and has a seeded plan of faults happen: kills, pauses, partitions, bad links, full, slow and failing disks,
+power cuts, clocks, limits, lost disks, rolling restarts. Checks that every call was answered or is known to have failed,
+that there is an order that explains all answers, and that replicas are equal in the end (docs/chaos.md). Root alone can
+run it; without root it is passed over. Writes target/bench/chaos.json; logs and histories are in target/chaos/SEED.
+
+Usage: cargo xtask chaos [--seed N] [--minutes M] [--faults K] [OPTIONS]
+
+Options:
+  --seed N               what the plan follows from; a random one otherwise, which is printed
+  --minutes M            how long faults come, about; 2 if nothing is said
+  --faults K             how many faults come, in place of how long
+  --replicas N           how many replicas there are, up to 7; 3 if nothing is said
+  --only KIND            this kind of fault alone; repeatable
+  --stale                clients read what any replica has, which may be old: the search has to find that
+  --plan                 prints the plan and does nothing
+  --greenwave PATH       another command than the one that is built
+  --old-greenwave PATH   another version of it: rolling restarts go from one to the other and back
+
+Examples:
+  cargo xtask chaos
+  cargo xtask chaos --seed 7 --minutes 10
+  cargo xtask chaos --seed 7 --plan
+  cargo xtask chaos --only kill --only power-torn --faults 20";
+
+/// How the program ends where it can't run.
+const PASSED_OVER: i32 = 77;
+
+pub(crate) fn run(words: &[String]) -> Result<()> {
+    if asks_for_help(words) {
+        return say(HELP);
+    }
+    let mut steps = Steps::new(2);
+    steps.run("build", &mut build())?;
+    let mut chaos = program(words);
+    steps.run_by("chaos", &mut chaos, |command| {
+        let status = command.status()?;
+        // It has said why.
+        Ok(if status.code() == Some(PASSED_OVER) { ExitStatus::default() } else { status })
+    })
+}
+
+/// Some seconds of it, as a step of the tests, where it can run.
+pub(crate) fn smoke(steps: &mut Steps) -> Result<()> {
+    const WORDS: [&str; 6] =
+        ["--seed=1", "--faults=2", "--only=kill", "--only=partition", "--only=power-torn", "--only=mute"];
+    let mut build = build();
+    if !build.status()?.success() {
+        bail!("chaos can't be built; to see why: cargo build --package greenwave-chaos");
+    }
+    let mut chaos = program(&WORDS.map(str::to_owned));
+    let output = chaos.output()?;
+    if output.status.code() == Some(PASSED_OVER) {
+        let said = String::from_utf8_lossy(&output.stdout);
+        steps.pass_over("chaos", said.lines().next().unwrap_or("passed over"));
+        return Ok(());
+    }
+    // What it says in the end tells what was found.
+    print!("{}", String::from_utf8_lossy(&output.stdout));
+    steps.run_by("chaos", &mut chaos, |_| Ok(output.status))
+}
+
+/// Both by one call of Cargo: which features a dependency has depends on all that is built with it.
+fn build() -> Command {
+    let own = ["--package", "greenwave-chaos", "--bin", "greenwave-chaos"];
+    let mut build = cargo(["build"]);
+    build.args(own).args(["--package", "greenwave-cli", "--bin", "greenwave"]);
+    build
+}
+
+fn program(words: &[String]) -> Command {
+    let mut command = Command::new(target().join("debug").join("greenwave-chaos"));
+    command.current_dir(root()).args(words);
+    command
+}
