@@ -325,7 +325,7 @@ mod tests {
             assert_eq!(served.criticality(), is);
             let carried = greenwave_proto::Context::from(served);
             let carried = greenwave_proto::wire::Meta::parse(carried.encoded_metadata()).unwrap();
-            assert_eq!(carried.collect::<Vec<_>>(), [(CRITICALITY, value.as_bytes())]);
+            assert_eq!(carried.into_iter().collect::<Vec<_>>(), [(CRITICALITY, value.as_bytes())]);
         }
     }
 
