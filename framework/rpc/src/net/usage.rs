@@ -278,6 +278,19 @@ mod tests {
         assert!(usage.peak() <= 100 << 10);
     }
 
+    #[test]
+    fn what_is_left_last_is_for_those_that_matter_most() {
+        let usage = usage();
+        let connection = || usage.connect(None).unwrap();
+        let (mut one, mut other, all) = (connection(), connection(), usage.bounds.memory);
+        let _held = one.charge(all / 2, Criticality::Critical).unwrap();
+        let left = |other: &mut ConnectionUsage, criticality| other.charge(all, criticality).unwrap_err();
+        assert_eq!(left(&mut other, Criticality::Sheddable), all / 2 - all / 4);
+        assert_eq!(left(&mut other, Criticality::SheddablePlus), all / 2 - all / 8);
+        assert_eq!(left(&mut other, Criticality::Critical), all / 2);
+        assert_eq!(left(&mut other, Criticality::CriticalPlus), all / 2);
+    }
+
     proptest! {
         #[test]
         fn what_is_held_is_the_sum_of_what_was_told_and_charged(steps in prop::collection::vec((0_usize..3, 0_usize..20_000), 0..60)) {
