@@ -28,7 +28,8 @@
 //!
 //! **Who is served, and when.** [`ready_queue`]: the order in which a server's work runs. [`admission`]: whether it is let in at
 //! all. [`service_time`]: how long a method takes, learned while running; [`margin`]: how much longer than that it may need.
-//! [`begin_limit`]: how many may be begun at once. [`dispatch`]: the worker that runs it. [`steal`]: when a thread gives work
+//! [`begin_limit`]: how many may be begun at once. [`shares`]: how much of the time is whose; [`criticality`]: who is turned
+//! away first. [`dispatch`]: the worker that runs it. [`steal`]: when a thread gives work
 //! away.
 //!
 //! **What a client does.** [`balance`]: which server it asks; [`load_report`]: what those of
@@ -98,6 +99,7 @@ pub mod backoff;
 pub mod balance;
 pub mod begin_limit;
 pub mod credit;
+pub mod criticality;
 pub mod deadline;
 pub mod dispatch;
 pub mod flow;
@@ -114,6 +116,7 @@ pub mod replication;
 pub mod retry;
 pub mod rotation;
 pub mod service_time;
+pub mod shares;
 mod sorted;
 pub mod split;
 pub mod steal;
@@ -126,6 +129,7 @@ pub use backoff::Backoff;
 pub use balance::{Balance, BalanceRule, Ended, Sample};
 pub use begin_limit::BeginLimit;
 pub use credit::{CreditError, Credits, Returns};
+pub use criticality::{Criticality, UnknownCriticality};
 pub use deadline::{Budget, Deadline, DeadlineField};
 pub use dispatch::{Dispatch, DispatchRule, Load};
 pub use flow::{Band, FlowRule, FlowRuleError};
@@ -140,6 +144,7 @@ pub use ready_queue::{Order, ReadyQueue, Urgency};
 pub use retry::{Retries, RetryConfig};
 pub use rotation::Rotation;
 pub use service_time::ServiceTimes;
+pub use shares::{Aside, Ready, Shares, TenantId};
 pub use split::SplitQueue;
 pub use steal::{Busy, StealRule};
 pub use time::{Span, Time};

@@ -185,7 +185,18 @@ impl<T> ReadyQueue<T> {
     pub fn shed(&mut self, most: usize, above: Duration, may: impl Fn(&T) -> bool) -> Vec<(Urgency, T)> {
         match &mut self.queue {
             Queue::ByKey(_) => Vec::new(),
-            Queue::Guarded(queue) => queue.shed(most, crate::time::nanos(above), may),
+            Queue::Guarded(queue) => {
+                queue.shed_by(most, |urgency, work| (urgency.here > above && may(work)).then_some(urgency.here))
+            }
+        }
+    }
+
+    /// Takes out up to `most` of what waits: what `key` is greatest for, of what it is `Some` for. As [`shed`](Self::shed), by
+    /// what its caller goes by, and in every order. Linear in what waits.
+    pub fn shed_by<K: Ord>(&mut self, most: usize, key: impl Fn(&Urgency, &T) -> Option<K>) -> Vec<(Urgency, T)> {
+        match &mut self.queue {
+            Queue::ByKey(queue) => queue.shed_by(most, key),
+            Queue::Guarded(queue) => queue.shed_by(most, key),
         }
     }
 
@@ -218,4 +229,12 @@ impl<T> ReadyQueue<T> {
     pub fn drain(&mut self, now: Time) -> impl Iterator<Item = (Urgency, T)> + '_ {
         std::iter::from_fn(move || self.pop(now))
     }
+}
+
+/// Keeps `most` of those with the greatest keys.
+fn keep_greatest<K: Ord, V: Ord>(found: &mut Vec<(K, V)>, most: usize) {
+    if found.len() > most && most > 0 {
+        found.select_nth_unstable_by(most - 1, |one, other| other.cmp(one));
+    }
+    found.truncate(most);
 }

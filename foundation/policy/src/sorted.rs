@@ -31,6 +31,11 @@ impl<T> Sorted<T> {
     pub(crate) fn len(&self) -> usize {
         self.lines[..self.used].iter().map(VecDeque::len).sum::<usize>() + self.heap.len()
     }
+
+    /// All, in no order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.lines.iter().flatten().chain(&self.heap)
+    }
 }
 
 impl<T: Ord> Sorted<T> {
@@ -118,6 +123,19 @@ impl<T: Ord> Sorted<T> {
         self.lines.iter_mut().for_each(VecDeque::clear);
         self.heap.clear();
         self.used = 0;
+    }
+
+    /// Takes out what `is_out` is true for. Linear.
+    pub(crate) fn extract(&mut self, is_out: impl Fn(&T) -> bool, mut out: impl FnMut(T)) {
+        for line in &mut self.lines {
+            for _ in 0..line.len() {
+                let Some(one) = line.pop_front() else { break };
+                if is_out(&one) { out(one) } else { line.push_back(one) }
+            }
+        }
+        let (gone, stay): (Vec<T>, Vec<T>) = std::mem::take(&mut self.heap).into_vec().into_iter().partition(is_out);
+        self.heap = stay.into();
+        gone.into_iter().for_each(out);
     }
 
     /// Drops what `keep` is false for. Linear.

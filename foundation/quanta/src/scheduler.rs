@@ -390,11 +390,14 @@ impl<J: Job, K: Copy> Scheduler<J, K> {
         }
     }
 
-    /// Takes out of the queue up to `most` of the jobs that haven't begun and have the most work left, more than `above`. See
-    /// [`ReadyQueue::shed`].
-    pub fn shed(&mut self, most: usize, above: Duration) -> Vec<JobId> {
+    /// Takes out of the queue up to `most` of the jobs that haven't begun: those for which `by` is greatest, of those for which it
+    /// is `Some`. See [`ReadyQueue::shed_by`].
+    pub fn shed<O: Ord>(&mut self, most: usize, by: impl Fn(&Urgency, K) -> Option<O>) -> Vec<JobId> {
         let Self { ready, places, .. } = self;
-        let shed = ready.shed(most, above, |place| places[*place as usize].is_fresh());
+        let shed = ready.shed_by(most, |urgency, place| {
+            let there = &places[*place as usize];
+            if there.is_fresh() { by(urgency, there.key) } else { None }
+        });
         let out = shed.into_iter().map(|(_, place)| {
             let there = &mut places[place as usize];
             there.situation = Situation::Out;

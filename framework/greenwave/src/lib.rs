@@ -11,12 +11,13 @@ pub use greenwave_policy::{AdmissionConfig, Budget, Order, StealRule};
 pub use greenwave_quanta::{StackSize, is_instrumented};
 pub use greenwave_rpc::{
     Aggregator, AggregatorConfig, AnswerMetadata, Answered, Awaited, BalanceRule, Body, Bounds, Broken, CALLED,
-    CallFuture, CallQueue, Channel, ChannelConfig, ChannelStream, Check, Code, Completion, ConfigError, Conflict,
-    ConnectionId, Context, Delivery, Dispatcher, Encoding, Ended, Failure, GrpcClientSettings, GrpcSettings, Handler,
-    Incoming, Instance, KeepingHandler, Limits, Load, Marking, MetaError, Metadata, Method, MethodId, Mode, Next,
-    Origin, Outgoing, OutlierConfig, ParallelUnit, ParseTargetError, Partial, Peer, Promise, Pushback, Reason, Receipt,
-    Reply, RetryConfig, Router, SendOrder, Sending, Server, ServerConfig, ServerHandle, Snapshot, StageName,
-    StageReceipt, StartError, Status, StreamHandler, Target, Typed, Wait, WebSettings, block_on, promise,
+    CRITICALITY, CallFuture, CallQueue, Channel, ChannelConfig, ChannelStream, Check, Code, Completion, ConfigError,
+    Conflict, ConnectionId, Context, Criticality, Delivery, Dispatcher, Encoding, Ended, Failure, GrpcClientSettings,
+    GrpcSettings, Handler, Incoming, Instance, KeepingHandler, Limits, Load, Marking, MetaError, Metadata, Method,
+    MethodId, Mode, Next, Origin, Outgoing, OutlierConfig, ParallelUnit, ParseTargetError, Partial, Peer, Promise,
+    Pushback, Reason, Receipt, Reply, RetryConfig, Router, SendOrder, Sending, Server, ServerConfig, ServerHandle,
+    ShareConfig, Snapshot, StageName, StageReceipt, StartError, Status, StreamHandler, Target, Typed, Wait,
+    WebSettings, block_on, promise,
 };
 pub use greenwave_verbs::{Address, Backend, Choice, VerbsError};
 

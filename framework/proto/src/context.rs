@@ -5,13 +5,17 @@ use crate::gate::{Gate, Ruling};
 use crate::peer::Peer;
 use crate::status::Check;
 use crate::wire::{Meta, MetaError, push_meta};
-use greenwave_policy::{Budget, Deadline, Time};
+use greenwave_policy::{Budget, Criticality, Deadline, Time};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The name of the metadata that say which method is called, where its id stands for all methods of a service: the full name,
 /// `package.Service/Method`. No header of gRPC's can have this name.
 pub const CALLED: &str = ":path";
+
+/// The name of the metadata that say how much it matters that the call is answered ([`Criticality`]). What else they say than one
+/// of the four names counts as nothing. Calls that are made with a context carry it on.
+pub const CRITICALITY: &str = "greenwave-criticality";
 
 /// A request's deadline, age and cancellation. Cheap to clone; clones are the same request.
 #[derive(Clone, Debug)]
@@ -67,14 +71,28 @@ pub struct Metadata {
     all: Option<Arc<[u8]>>,
     /// Those that calls made with the context carry.
     passed_on: Option<Arc<[u8]>>,
+    criticality: Criticality,
 }
 
 impl Metadata {
-    /// What came in with a request, sound; entries of these names are passed on.
+    /// What came in with a request, sound; entries of these names are passed on, and its criticality.
     #[inline]
     pub fn received(all: Option<Arc<[u8]>>, pass_on: &[String]) -> Self {
-        let passed_on = all.as_deref().and_then(|all| passed_on(all, pass_on));
-        Self { all, passed_on }
+        match all {
+            None => Self::default(),
+            Some(all) => Self::of(all, pass_on),
+        }
+    }
+
+    fn of(all: Arc<[u8]>, pass_on: &[String]) -> Self {
+        let (passed_on, criticality) = (passed_on(&all, pass_on), criticality(&all));
+        Self { all: Some(all), passed_on, criticality }
+    }
+
+    /// How much it matters that the request is answered, by what is said of it.
+    #[inline]
+    pub fn criticality(&self) -> Criticality {
+        self.criticality
     }
 
     /// What was said, in that order.
@@ -88,8 +106,39 @@ impl Metadata {
             push_meta(&mut entries, name, value)?;
             Ok(Some(entries.into()))
         };
-        Ok(Self { all: add(&self.all)?, passed_on: add(&self.passed_on)? })
+        let (all, passed_on) = (add(&self.all)?, add(&self.passed_on)?);
+        let criticality = all.as_deref().map_or_else(Criticality::default, criticality);
+        Ok(Self { all, passed_on, criticality })
     }
+
+    /// The same with this criticality in place of what was said of it.
+    fn with_criticality(&self, criticality: Criticality) -> Result<Self, MetaError> {
+        let without = |said: &Option<Arc<[u8]>>| {
+            let mut kept = Vec::new();
+            for (name, value) in entries(said.as_deref()).filter(|(name, _)| *name != CRITICALITY) {
+                push_meta(&mut kept, name, value)?;
+            }
+            Ok::<_, MetaError>((!kept.is_empty()).then(|| kept.into()))
+        };
+        let plain = Self { all: without(&self.all)?, passed_on: without(&self.passed_on)?, ..Self::default() };
+        plain.with(CRITICALITY, criticality.name().as_bytes())
+    }
+}
+
+/// What entries say of the criticality, the last of them if there are several.
+fn criticality(all: &[u8]) -> Criticality {
+    let said = entries(Some(all)).filter(|(name, _)| *name == CRITICALITY);
+    said.last().and_then(|(_, value)| Criticality::parse(value)).unwrap_or_default()
+}
+
+/// How much it matters that a call is answered of which this is said, sound entries as they are on the wire.
+pub fn criticality_of(metadata: Option<&[u8]>) -> Criticality {
+    metadata.map_or_else(Criticality::default, criticality)
+}
+
+/// What the entries of a name say, the last of them if there are several; sound entries as they are on the wire.
+pub fn said_of<'a>(metadata: Option<&'a [u8]>, name: &str) -> Option<&'a [u8]> {
+    entries(metadata).filter(|(said, _)| *said == name).last().map(|(_, value)| value)
 }
 
 fn entries(all: Option<&[u8]>) -> impl Iterator<Item = (&str, &[u8])> {
@@ -108,7 +157,8 @@ pub fn called<'a>(method: &'a str, mut entries: impl Iterator<Item = (&'a str, &
 fn passed_on(all: &[u8], pass_on: &[String]) -> Option<Arc<[u8]>> {
     let mut kept = Vec::new();
     let entries = Meta::parse(all).into_iter().flatten();
-    for (name, value) in entries.filter(|(name, _)| pass_on.iter().any(|passed| passed == name)) {
+    for (name, value) in entries.filter(|(name, _)| *name == CRITICALITY || pass_on.iter().any(|passed| passed == name))
+    {
         push_meta(&mut kept, name, value).ok()?;
     }
     (!kept.is_empty()).then(|| kept.into())
@@ -207,6 +257,21 @@ impl Context {
     pub fn with_metadata(&self, name: &str, value: &[u8]) -> Result<Self, MetaError> {
         let metadata = self.0.metadata.with(name, value)?;
         Ok(self.child(self.0.gate, self.0.parallel_unit, metadata))
+    }
+
+    /// The same request with another criticality, which calls made with it carry on. Cancelling it does not cancel this one.
+    ///
+    /// # Errors
+    /// When all that is said has more than 8192 bytes.
+    pub fn with_criticality(&self, criticality: Criticality) -> Result<Self, MetaError> {
+        let metadata = self.0.metadata.with_criticality(criticality)?;
+        Ok(self.child(self.0.gate, self.0.parallel_unit, metadata))
+    }
+
+    /// How much it matters that the request is answered.
+    #[inline]
+    pub fn criticality(&self) -> Criticality {
+        self.0.metadata.criticality
     }
 
     /// What was said of the request, in that order.

@@ -2,6 +2,7 @@
 
 use crate::authorize::Authorize;
 use crate::bounds::Bounds;
+use crate::shares::ShareConfig;
 use greenwave_grpc::GrpcSettings;
 use greenwave_policy::{AdmissionConfig, AdmissionConfigError, Order, StealRule};
 use greenwave_proto::Sending;
@@ -152,6 +153,7 @@ pub struct ServerConfig {
     pub(crate) authorizer: Option<Authorizer>,
     pub(crate) limits: Limits,
     pub(crate) bounds: Bounds,
+    pub(crate) shares: Option<ShareConfig>,
     pub(crate) pass_on: Vec<String>,
     pub(crate) sending: Sending,
     pub(crate) stack: StackSize,
@@ -181,6 +183,7 @@ impl Default for ServerConfig {
             authorizer: None,
             limits: Limits::default(),
             bounds: Bounds::default(),
+            shares: None,
             pass_on: ["traceparent", "tracestate"].map(str::to_owned).into(),
             sending: Sending::default(),
             stack: StackSize::default(),
@@ -341,8 +344,16 @@ impl ServerConfig {
         self
     }
 
+    /// How its time is divided among those who call, where more is asked for than it can serve; `None`, the default: by the order
+    /// and admission alone, so who claims the tightest deadlines and opens most connections gets most. See `docs/shares.md`.
+    #[must_use]
+    pub fn shares(mut self, shares: impl Into<Option<ShareConfig>>) -> Self {
+        self.shares = shares.into();
+        self
+    }
+
     /// Names of metadata that calls made by handlers carry on with their contexts; by default those of a trace (W3C Trace
-    /// Context), `traceparent` and `tracestate`. What else a caller says, a token for this server for instance, is for this server
+    /// Context), `traceparent` and `tracestate`. The criticality is carried on in any case. What else a caller says, a token for this server for instance, is for this server
     /// alone; a handler that means to pass it on says it again, with
     /// [`Context::with_metadata`](crate::Context::with_metadata).
     #[must_use]
@@ -490,6 +501,7 @@ impl ServerConfig {
         }
         self.limits.validate()?;
         self.bounds.validate(self.limits.most_message_bytes())?;
+        self.shares.iter().try_for_each(ShareConfig::validate)?;
         self.web.iter().try_for_each(WebSettings::validate)?;
         self.sending.validate()?;
         self.admission.validate().map_err(|wrong| {

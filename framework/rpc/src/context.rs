@@ -5,7 +5,7 @@
 //! Work that should outlive the request says so in so many words: [`Context::detach`].
 
 use crate::clock::monotonic;
-use greenwave_policy::{Budget, Deadline, Time};
+use greenwave_policy::{Budget, Criticality, Deadline, Time};
 use greenwave_proto::compression::Encoding;
 use greenwave_proto::connection::Terms;
 use greenwave_proto::context::{Aside, Received, called};
@@ -93,6 +93,21 @@ impl Context {
     /// When the name is not 1 to 255 ASCII characters, or all that is said has more than 8192 bytes.
     pub fn with_metadata(&self, name: &str, value: impl AsRef<[u8]>) -> Result<Self, MetaError> {
         self.0.with_metadata(name, value.as_ref()).map(Self)
+    }
+
+    /// The same request, of which it matters more or less that it is answered: where a server can't serve all, those that matter
+    /// least are turned away first. It travels as metadata ([`CRITICALITY`](crate::CRITICALITY)), and calls that handlers make with
+    /// the contexts that they are given carry it on. Cancelling it does not cancel this one.
+    ///
+    /// # Errors
+    /// When all that is said of the request has more than 8192 bytes.
+    pub fn with_criticality(&self, criticality: Criticality) -> Result<Self, MetaError> {
+        self.0.with_criticality(criticality).map(Self)
+    }
+
+    /// How much it matters that the request is answered: what its caller said, or [`Criticality::Critical`].
+    pub fn criticality(&self) -> Criticality {
+        self.0.criticality()
     }
 
     /// What was said of the request, by whoever made it and by [`with_metadata`](Self::with_metadata) here, in that order.
@@ -247,7 +262,7 @@ impl Context {
 mod tests {
     use super::*;
     use greenwave_proto::Code;
-    use greenwave_proto::context::{CALLED, Metadata};
+    use greenwave_proto::context::{CALLED, CRITICALITY, Metadata};
 
     const HOUR: Duration = Duration::from_secs(3600);
 
@@ -284,6 +299,34 @@ mod tests {
         assert!(child.is_cancelled());
         assert!(parent.with_metadata("", "").is_err());
         assert!(parent.with_metadata("long", vec![0; 8192]).is_err());
+    }
+
+    #[test]
+    fn criticality_is_said_once_inherited_and_carried_on() {
+        let plain = Context::with_deadline(HOUR);
+        assert_eq!(plain.criticality(), Criticality::Critical);
+        let batch = plain.with_criticality(Criticality::Sheddable).unwrap().with_metadata("user", "ada").unwrap();
+        assert_eq!(batch.tighten(HOUR / 2).criticality(), Criticality::Sheddable);
+        let other = batch.with_criticality(Criticality::CriticalPlus).unwrap();
+        assert_eq!(other.criticality(), Criticality::CriticalPlus);
+        let said: Vec<_> = other.metadata().collect();
+        assert_eq!(said, [("user", &b"ada"[..]), (CRITICALITY, b"critical-plus")]);
+        assert_eq!(batch.detach().criticality(), Criticality::Critical);
+        // What comes in is carried on whatever else is, and nonsense counts as nothing.
+        for (value, is) in [("sheddable-plus", Criticality::SheddablePlus), ("most", Criticality::Critical)] {
+            let mut entries = Vec::new();
+            for (name, value) in [("token", "secret"), (CRITICALITY, value)] {
+                greenwave_proto::wire::push_meta(&mut entries, name, value.as_bytes()).unwrap();
+            }
+            let metadata = Metadata::received(Some(entries.into()), &[]);
+            let gate = Gate::new(Deadline::NEVER, true);
+            let request = Received { gate, birth: monotonic(), parallel_unit: false, method: "a.A/One", metadata };
+            let served = Context::received(request, None);
+            assert_eq!(served.criticality(), is);
+            let carried = greenwave_proto::Context::from(served);
+            let carried = greenwave_proto::wire::Meta::parse(carried.encoded_metadata()).unwrap();
+            assert_eq!(carried.into_iter().collect::<Vec<_>>(), [(CRITICALITY, value.as_bytes())]);
+        }
     }
 
     #[test]

@@ -104,6 +104,10 @@ counters! {
     infeasible,
     /// Calls refused because the queue was full.
     queue_full,
+    /// Calls turned away, or refused, as the queue was full and their tenants had more there than others, for their weights.
+    shed_over_share,
+    /// Calls turned away as the queue was full and others matter more.
+    shed_less_critical,
     /// Calls that would have been refused on arrival, as they were late, but for `report_only`. Each call counts at the
     /// first check that would have refused it.
     report_only_expired_on_arrival,

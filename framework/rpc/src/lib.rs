@@ -128,6 +128,7 @@
 //! | `work_quantile` | 0.1 | what its kind needs when all is idle, times a margin that outcomes teach |
 //! | `late_share` | 1 % | of what has begun; with less, more is refused that would have been in time |
 //! | `report_only` | no | what is late is of no use to anybody |
+//! | `shares` | none | who calls has to be known, by certificates or tokens, for shares to be worth much |
 //! | `pass_on` | `traceparent`, `tracestate` | who is told a secret is told it by name: a token for one server is not for all behind it |
 //! | `wait` | 20 us, then block | longer than a round trip on one machine, too short to be seen in an idle machine's load |
 //! | `stack`, `coroutines` | 512 KiB, 1024 | address space alone: a page that was never touched takes no memory; with admission on fewer begin, as many as keep the stages behind busy |
@@ -155,7 +156,7 @@
 
 #![forbid(unsafe_code)]
 
-// Each of these modules uses only those before it: clock, counters, waiter, authorize, bounds, config, net, local, context, wait, promise,
+// Each of these modules uses only those before it: clock, counters, waiter, authorize, bounds, shares, config, net, local, context, wait, promise,
 // block_on, transcoding, stream, service, client, fanout, server.
 
 mod authorize;
@@ -174,6 +175,7 @@ mod net;
 mod promise;
 mod server;
 mod service;
+mod shares;
 mod stream;
 mod transcoding;
 mod wait;
@@ -200,9 +202,9 @@ pub use context::Context;
 pub use counters::Snapshot;
 pub use fanout::{Aggregator, AggregatorConfig, Answered, ParallelUnit, Partial};
 pub use greenwave_grpc::{GrpcClientSettings, GrpcSettings, Load, Pushback};
-pub use greenwave_policy::{BalanceRule, OutlierConfig, RetryConfig};
+pub use greenwave_policy::{BalanceRule, Criticality, OutlierConfig, RetryConfig};
 pub use greenwave_proto::compression::Encoding;
-pub use greenwave_proto::context::CALLED;
+pub use greenwave_proto::context::{CALLED, CRITICALITY};
 pub use greenwave_proto::wire::MetaError;
 pub use greenwave_proto::{
     AnswerMetadata, Body, Check, Code, Failure, Marking, Method, MethodId, Origin, Peer, Reason, Receipt, Reply,
@@ -213,4 +215,5 @@ pub use greenwave_web::WebSettings;
 pub use promise::{Awaited, Broken, Promise, promise};
 pub use server::{Server, ServerHandle, StartError};
 pub use service::{Conflict, Handler, KeepingHandler, Next, Router, StreamHandler};
+pub use shares::ShareConfig;
 pub use stream::{Incoming, Metadata, Outgoing};

@@ -35,7 +35,7 @@ use dialer::Dialer;
 use endpoint::Endpoint;
 use ends::{End, Ends, Peer};
 pub(crate) use events::{Events, OutcomeId};
-use greenwave_policy::{Deadline, Time};
+use greenwave_policy::{Criticality, Deadline, Time};
 use greenwave_proto::Peer as Identity;
 use greenwave_proto::connection::{Answer, Arrival, Finished, Link, StreamEvent, StreamMessage, Volume};
 use greenwave_verbs::{
@@ -295,9 +295,14 @@ impl Net {
 
     /// Counts a call's request, for as long as the charge is there; `Err`: there is no room for it, and why.
     #[cold]
-    pub(crate) fn charge(&mut self, key: PeerKey, bytes: usize) -> Result<Option<Charge>, Status> {
+    pub(crate) fn charge(
+        &mut self,
+        key: PeerKey,
+        bytes: usize,
+        criticality: Criticality,
+    ) -> Result<Option<Charge>, Status> {
         let Some(usage) = self.ends.peer(key).and_then(|peer| peer.usage.as_mut()) else { return Ok(None) };
-        usage.charge(bytes).map(Some).map_err(|left| {
+        usage.charge(bytes, criticality).map(Some).map_err(|left| {
             self.ends.counters.memory_refused.add(1);
             let text = format!("a request of {bytes} bytes, with room left for {left} by what is being served");
             Status::refused(Reason::TooManyCalls, text)

@@ -81,6 +81,34 @@ impl<T> ByKey<T> {
         self.waiting.len() + self.late.len()
     }
 
+    /// Takes out up to `most` of those that `key` is greatest for. Linear.
+    pub(super) fn shed_by<K: Ord>(
+        &mut self,
+        most: usize,
+        key: impl Fn(&Urgency, &T) -> Option<K>,
+    ) -> Vec<(Urgency, T)> {
+        let mut found: Vec<(K, i64)> = Vec::new();
+        let look = |waiting: &Waiting<T>| {
+            if let Some(key) = key(&waiting.urgency, &waiting.work) {
+                found.push((key, waiting.turn));
+            }
+        };
+        self.waiting.iter().chain(&self.late).for_each(look);
+        super::keep_greatest(&mut found, most);
+        // A turn is one's own.
+        let mut turns: Vec<i64> = found.into_iter().map(|(_, turn)| turn).collect();
+        turns.sort_unstable();
+        let mut shed = Vec::with_capacity(turns.len());
+        let is_shed = |waiting: &Waiting<T>| turns.binary_search(&waiting.turn).is_ok();
+        let mut out = |waiting: Waiting<T>| shed.push((waiting.urgency, waiting.work));
+        self.waiting.extract(is_shed, &mut out);
+        let late = std::mem::take(&mut self.late).into_vec();
+        let (gone, stay) = late.into_iter().partition(is_shed);
+        self.late = Vec::into(stay);
+        Vec::into_iter(gone).for_each(out);
+        shed
+    }
+
     pub(super) fn retain(&mut self, mut keep: impl FnMut(&Urgency, &T) -> bool) {
         self.waiting.retain(|waiting| keep(&waiting.urgency, &waiting.work));
         self.late.retain(|waiting| keep(&waiting.urgency, &waiting.work));

@@ -193,19 +193,19 @@ impl<T> Guarded<T> {
         self.slots.len() - self.free.len()
     }
 
-    /// Takes out up to `most` of those with the most work left, all of which have more than `above`. Linear.
-    pub(super) fn shed(&mut self, most: usize, above: u64, may: impl Fn(&T) -> bool) -> Vec<(Urgency, T)> {
-        let mut found: Vec<(u64, u32)> = Vec::new();
+    /// Takes out up to `most` of those that `key` is greatest for. Linear.
+    pub(super) fn shed_by<K: Ord>(
+        &mut self,
+        most: usize,
+        key: impl Fn(&Urgency, &T) -> Option<K>,
+    ) -> Vec<(Urgency, T)> {
+        let mut found: Vec<(K, u32)> = Vec::new();
         for (at, slot) in self.slots.iter().enumerate() {
-            let here = nanos(slot.urgency.here);
-            if here > above && slot.work.as_ref().is_some_and(&may) {
-                found.push((here, at as u32));
+            if let Some(key) = slot.work.as_ref().and_then(|work| key(&slot.urgency, work)) {
+                found.push((key, at as u32));
             }
         }
-        if found.len() > most && most > 0 {
-            found.select_nth_unstable_by(most - 1, |one, other| other.cmp(one));
-        }
-        found.truncate(most);
+        super::keep_greatest(&mut found, most);
         found.into_iter().filter_map(|(_, slot)| self.take(slot)).collect()
     }
 

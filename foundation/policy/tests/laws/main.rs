@@ -24,6 +24,7 @@ mod replication;
 mod retry;
 mod rotation;
 mod service_time;
+mod shares;
 mod split;
 mod steal;
 mod strategies;

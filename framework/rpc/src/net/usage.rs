@@ -9,6 +9,7 @@
 //! 2. `open` and `from` count the [`ConnectionUsage`]s that there are.
 
 use crate::bounds::Bounds;
+use greenwave_policy::Criticality;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -128,7 +129,12 @@ impl Account {
 
     /// Bytes that may be held beside.
     fn left(&self) -> usize {
-        let Bounds { memory, connection_memory, .. } = self.usage.bounds;
+        self.left_of(self.usage.bounds.memory)
+    }
+
+    /// The same, where so many may be held by all.
+    fn left_of(&self, memory: usize) -> usize {
+        let Bounds { connection_memory, .. } = self.usage.bounds;
         let own = connection_memory.saturating_sub(self.held.load(Relaxed));
         own.min(memory.saturating_sub(self.usage.held.load(Relaxed)))
     }
@@ -176,9 +182,16 @@ impl ConnectionUsage {
         bytes <= self.account.left()
     }
 
-    /// Counts a request, for as long as the charge is there; `Err`: there is only so much room.
-    pub(super) fn charge(&mut self, bytes: usize) -> Result<Charge, usize> {
-        let left = self.account.left();
+    /// Counts a request, for as long as the charge is there; `Err`: there is only so much room. Of all that may be held the last
+    /// quarter is for calls that are critical, half of it for those that are sheddable-plus as well.
+    pub(super) fn charge(&mut self, bytes: usize, criticality: Criticality) -> Result<Charge, usize> {
+        let memory = self.account.usage.bounds.memory;
+        let spared = match criticality {
+            Criticality::Sheddable => memory / 4,
+            Criticality::SheddablePlus => memory / 8,
+            Criticality::Critical | Criticality::CriticalPlus => 0,
+        };
+        let left = self.account.left_of(memory - spared);
         if bytes > left {
             return Err(left);
         }
@@ -252,17 +265,30 @@ mod tests {
         let usage = usage();
         let mut one = usage.connect(None).unwrap();
         let mut other = usage.connect(None).unwrap();
-        let charge = one.charge(50 << 10).unwrap();
-        assert_eq!(one.charge(11 << 10).unwrap_err(), 10 << 10, "of its own");
-        let _half = other.charge(45 << 10).unwrap();
-        assert_eq!(other.charge(6 << 10).unwrap_err(), 5 << 10, "of all");
+        let charge = one.charge(50 << 10, Criticality::Critical).unwrap();
+        assert_eq!(one.charge(11 << 10, Criticality::Critical).unwrap_err(), 10 << 10, "of its own");
+        let _half = other.charge(45 << 10, Criticality::Critical).unwrap();
+        assert_eq!(other.charge(6 << 10, Criticality::Critical).unwrap_err(), 5 << 10, "of all");
         assert!(one.is_tight() && other.is_tight());
         drop(charge);
         one.tell(50 << 10);
-        assert_eq!(one.charge(11 << 10).unwrap_err(), 5 << 10, "what its end has counts too");
+        assert_eq!(one.charge(11 << 10, Criticality::Critical).unwrap_err(), 5 << 10, "what its end has counts too");
         drop(one);
-        assert_eq!(other.charge(15 << 10).map(drop), Ok(()), "and no longer when it is gone");
+        assert_eq!(other.charge(15 << 10, Criticality::Critical).map(drop), Ok(()), "and no longer when it is gone");
         assert!(usage.peak() <= 100 << 10);
+    }
+
+    #[test]
+    fn what_is_left_last_is_for_those_that_matter_most() {
+        let usage = usage();
+        let connection = || usage.connect(None).unwrap();
+        let (mut one, mut other, all) = (connection(), connection(), usage.bounds.memory);
+        let _held = one.charge(all / 2, Criticality::Critical).unwrap();
+        let left = |other: &mut ConnectionUsage, criticality| other.charge(all, criticality).unwrap_err();
+        assert_eq!(left(&mut other, Criticality::Sheddable), all / 2 - all / 4);
+        assert_eq!(left(&mut other, Criticality::SheddablePlus), all / 2 - all / 8);
+        assert_eq!(left(&mut other, Criticality::Critical), all / 2);
+        assert_eq!(left(&mut other, Criticality::CriticalPlus), all / 2);
     }
 
     proptest! {
@@ -274,7 +300,7 @@ mod tests {
             for (kind, bytes) in steps {
                 match kind {
                     0 => connection.tell(bytes),
-                    1 => charges.extend(connection.charge(bytes)),
+                    1 => charges.extend(connection.charge(bytes, Criticality::Critical)),
                     _ => drop(charges.pop()),
                 }
                 let charged: usize = charges.iter().map(|charge: &Charge| charge.bytes).sum();

@@ -21,9 +21,10 @@ mod waiting;
 use super::inbox::{Answered, Inbox, Message};
 use super::limiter::Limiter;
 use super::load_report::Told;
-use super::methods::Learned;
+use super::methods::{Known, Learned};
+use super::sharing::{Jobs, Sharing, Tenant};
 use super::steal::GlobalQueue;
-use super::task::{Handler, Tasks};
+use super::task::Tasks;
 use crate::clock::{Clock, Ticking};
 use crate::config::ServerConfig;
 use crate::context::Context;
@@ -35,7 +36,7 @@ use crate::stream::Streams;
 use crate::transcoding::Decompression;
 use crate::wire::{CallId, MethodId};
 use greenwave_grpc::GrpcSettings;
-use greenwave_policy::{Admission, Dispatch, DispatchRule, Load, Margin, Pacing, Time};
+use greenwave_policy::{Admission, Criticality, Dispatch, DispatchRule, Load, Margin, Pacing, Time};
 use greenwave_quanta::{Quantum, Scheduler, is_instrumented};
 use greenwave_verbs::{DetachedEndpoint, Handshaker, ListenerId};
 use slab::Slab;
@@ -73,7 +74,9 @@ pub(crate) struct EventLoop {
     net: Net,
     clock: Ticking,
     /// By the tasks' numbers.
-    jobs: Scheduler<Handler, usize>,
+    jobs: Jobs,
+    /// Whose turn it is, where time is shared among tenants.
+    sharing: Option<Box<Sharing>>,
     pacing: Pacing,
     tasks: Tasks,
     /// Calls that were admitted here and given away, to be answered here.
@@ -82,9 +85,9 @@ pub(crate) struct EventLoop {
     streams: HashMap<(PeerKey, CallId), Streams>,
     /// What is told of the load with each answer, if anything is.
     told: Option<Told>,
-    /// How many calls that take so long or longer may still come to a full queue before it is looked through again for some
-    /// that could make room.
-    crowd: (u32, Duration),
+    /// How many calls that take so long or longer, and matter no more, may still come to a full queue before it is looked through
+    /// again for some that could make room.
+    crowd: (u32, Duration, Criticality),
     rounds: u32,
     /// Those that have a permit, of any method.
     begun: usize,
@@ -130,12 +133,13 @@ impl EventLoop {
         Self {
             clock: role.clock.ticking(),
             jobs: Scheduler::new(super::ready_queue(config), quantum, config.stack, config.coroutines),
+            sharing: config.shares.as_ref().map(|shares| Box::new(Sharing::new(config, shares))),
             pacing: Pacing::new(),
             tasks: Tasks::new(Arc::clone(&role.router)),
             given_away: HashMap::new(),
             streams: HashMap::new(),
             told: config.grpc.filter(GrpcSettings::reports_load).map(|_| Told::new(Time::ZERO)),
-            crowd: (0, Duration::ZERO),
+            crowd: (0, Duration::ZERO, Criticality::default()),
             rounds: 0,
             begun: 0,
             stalled: 0,
@@ -212,7 +216,7 @@ impl EventLoop {
         }
         self.found_last.clear();
         let polled = self.net.poll(now, &mut self.events) > 0;
-        let busy = polled || self.jobs.ready() > 0;
+        let busy = polled || self.ready() > 0;
         self.role.inbox.publish_round(busy, self.role.counters.connections.load());
         let mut next = self.net.sweep(now, &mut self.events);
         worked |= polled | !self.events.is_empty();
@@ -230,7 +234,7 @@ impl EventLoop {
         let ran;
         (now, ran) = self.run_ready(now);
         worked |= ran;
-        if self.jobs.ready() == 0 {
+        if self.ready() == 0 {
             now = self.post(now);
         }
         self.check_drained(now);
@@ -241,10 +245,26 @@ impl EventLoop {
         (false, next.into_iter().chain(drain).chain(self.jobs.wakes_by()).min())
     }
 
+    /// How many tasks are ready to run.
+    #[inline]
+    fn ready(&self) -> usize {
+        self.jobs.ready() + self.sharing.as_ref().map_or(0, |sharing| sharing.aside())
+    }
+
+    /// What is known of a method, where time is shared by that tenant's calls.
+    #[inline]
+    fn known(&self, tenant: Tenant, method: usize) -> Known {
+        let known = self.methods[method].known();
+        match &self.sharing {
+            None => known,
+            Some(sharing) => sharing.known(tenant, method, known),
+        }
+    }
+
     /// Takes a call that was given away, by another head or by this one. Whether there was one.
     fn steal(&mut self, now: Time) -> bool {
         self.rounds = self.rounds.wrapping_add(1);
-        let Some(job) = self.role.global.as_ref().and_then(|global| global.take(self.jobs.ready(), self.rounds)) else {
+        let Some(job) = self.role.global.as_ref().and_then(|global| global.take(self.ready(), self.rounds)) else {
             return false;
         };
         self.role.inbox.given();
@@ -270,8 +290,11 @@ impl EventLoop {
             Message::Adopt(endpoint, usage) => self.net.adopt(endpoint, usage, now),
             Message::Serve(job) => self.take_on(now, *job),
             Message::Answer(answered) => {
-                let Answered { peer, method, lesson, answer } = *answered;
+                let Answered { peer, method, tenant, lesson, answer } = *answered;
                 self.given_away.remove(&(peer, answer.call));
+                if let Some(sharing) = &mut self.sharing {
+                    sharing.ended(tenant, method, lesson.as_ref());
+                }
                 if let Some(lesson) = lesson {
                     // Admission is the head's: it has to know what its workers have learned.
                     self.methods[method].observe(&lesson);

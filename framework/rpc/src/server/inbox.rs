@@ -1,6 +1,7 @@
 //! What other threads tell a head or a worker.
 
 use super::methods::Lesson;
+use super::sharing::Tenant;
 use crate::context::Context;
 use crate::net::{Charge, ConnectionUsage, PeerKey};
 use crate::receipt::Receipt;
@@ -61,19 +62,22 @@ pub(super) struct ReplyGuard {
     pub(super) peer: PeerKey,
     pub(super) call: CallId,
     pub(super) method: usize,
+    /// Whose the call is, as the head knows it.
+    pub(super) tenant: Tenant,
 }
 
 /// A thread's answer on its way to the head that has the connection.
 pub(super) struct Answered {
     pub(super) peer: PeerKey,
     pub(super) method: usize,
+    pub(super) tenant: Tenant,
     pub(super) lesson: Option<Lesson>,
     pub(super) answer: Answer,
 }
 
 impl ReplyGuard {
-    pub(super) fn new(head: &Arc<Inbox>, peer: PeerKey, call: CallId, method: usize) -> Self {
-        Self { head: Some(Arc::clone(head)), peer, call, method }
+    pub(super) fn new(head: &Arc<Inbox>, peer: PeerKey, call: CallId, method: usize, tenant: Tenant) -> Self {
+        Self { head: Some(Arc::clone(head)), peer, call, method, tenant }
     }
 
     /// Whether it is owed to this head.
@@ -102,8 +106,8 @@ impl ReplyGuard {
 
     fn send(&mut self, lesson: Option<Lesson>, answer: Answer) {
         if let Some(head) = self.head.take() {
-            let (peer, method) = (self.peer, self.method);
-            head.send(Message::Answer(Box::new(Answered { peer, method, lesson, answer })));
+            let (peer, method, tenant) = (self.peer, self.method, self.tenant);
+            head.send(Message::Answer(Box::new(Answered { peer, method, tenant, lesson, answer })));
         }
     }
 }

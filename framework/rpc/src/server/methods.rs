@@ -25,6 +25,15 @@ pub(super) struct Learned {
     pub(super) reply_bytes: usize,
 }
 
+/// What is known of a method before a call of it begins.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Known {
+    /// The work at this stage, and that of the stages behind.
+    pub(super) estimate: Option<(Duration, Duration)>,
+    /// What a call needs.
+    pub(super) needed: Option<Duration>,
+}
+
 /// What a call that had begun teaches.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lesson {
@@ -134,6 +143,12 @@ impl Learned {
     /// How long a call that was served for so long is taken to need still: as long again if none was seen to take longer.
     pub(super) fn left(&self, had: Span) -> Duration {
         self.here.left(had).unwrap_or(had.into())
+    }
+
+    /// All that is known.
+    #[inline]
+    pub(super) fn known(&self) -> Known {
+        Known { estimate: self.estimate, needed: self.needed() }
     }
 
     /// How long a call of this method is taken to need once it begins.

@@ -11,6 +11,7 @@ mod plan;
 mod protobuf;
 mod reflection;
 mod refresher;
+mod sharing;
 mod steal;
 mod supervisor;
 mod task;

@@ -2,6 +2,7 @@
 
 use super::inbox::{Inbox, ReplyGuard};
 use super::limiter::Permit;
+use super::sharing::Tenant;
 use crate::context::Context;
 use crate::local::Command;
 use crate::net::{Charge, PeerKey};
@@ -44,6 +45,10 @@ pub(super) struct Task {
     pub(super) permit: Permit,
     /// Whether it would have been refused, and that was counted.
     pub(super) reported: bool,
+    /// Whose it is, where time is shared.
+    pub(super) tenant: Tenant,
+    /// Whether it was taken out of the queue to wait for its tenant's turn.
+    pub(super) is_aside: bool,
     /// `None` until its handler begins.
     pub(super) begin: Option<Begin>,
     /// Calls of its own that are not over.
@@ -160,6 +165,8 @@ impl Task {
             turns: 0,
             permit: Permit::None,
             reported,
+            tenant: Tenant::default(),
+            is_aside: false,
             begin: None,
             outstanding: 0,
             behind: None,

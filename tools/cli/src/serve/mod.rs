@@ -22,6 +22,7 @@ mod recommend;
 mod search;
 mod server;
 mod settings;
+mod shares;
 mod values;
 
 use std::io;

@@ -16,6 +16,7 @@ use super::events::Ending;
 use super::grpc::GrpcOptions;
 use super::instance::{InstanceSettings, tables};
 use super::needed;
+use super::shares::ShareOptions;
 use super::values::{ANY, Cores, Count, Idle, List, Quantum, Share, Switch, Time, Word};
 use crate::problem::Problem;
 
@@ -127,6 +128,9 @@ pub(super) struct ServerSettings {
     pub(super) bounds: BoundsOptions,
     #[command(flatten)]
     #[serde(flatten)]
+    pub(super) shares: ShareOptions,
+    #[command(flatten)]
+    #[serde(flatten)]
     pub(super) access: AccessOptions,
     /// How long what was accepted may take to be finished at the end [default: 10s]
     #[arg(long, value_name = "TIME", help_heading = "Process")]
@@ -144,8 +148,10 @@ impl ServerSettings {
     pub(super) fn behind(&self, place: usize) -> Self {
         let (tls_cert, tls_key, tls_client_ca, tls_crl) = (None, None, None, None);
         let (listen, name, instance, access) = (None, None, Vec::new(), AccessOptions::default());
+        // All of its calls are made by the one in front.
+        let shares = ShareOptions::default();
         let mut own =
-            Self { listen, name, instance, tls_cert, tls_key, tls_client_ca, tls_crl, access, ..self.clone() };
+            Self { listen, name, instance, tls_cert, tls_key, tls_client_ca, tls_crl, shares, access, ..self.clone() };
         if let Some(Cores(cores)) = &mut own.cores {
             let by = place % cores.len().max(1);
             cores.rotate_left(by);
@@ -179,7 +185,7 @@ impl ServerSettings {
         let limits = with(Limits::new(), said.credits, |it, credits| it.credits(credits.u32()));
         let limits = with(limits, said.tls_handshakes, |it, handshakes| it.handshakes(handshakes.u32()));
         let config = if limits == Limits::new() { config } else { config.limits(limits) };
-        let config = config.bounds(said.bounds.bounds());
+        let config = config.bounds(said.bounds.bounds()).shares(said.shares.config()?);
         let config = with(config, said.quantum, |it, Quantum(quantum)| it.quantum(quantum));
         let config = with(config, said.coroutines, |it, coroutines| it.coroutines(coroutines.usize()));
         let config = with(config, said.work_quantile, |it, Share(share)| it.work_quantile(share));

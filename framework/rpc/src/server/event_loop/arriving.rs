@@ -7,14 +7,18 @@ use crate::counters::Counter;
 use crate::net::{Charge, PeerKey, SMALL};
 use crate::receipt::Receipt;
 use crate::server::inbox::{Job, Message, ReplyGuard};
-use crate::server::task::{Admitted, Handler};
+use crate::server::methods::Known;
+use crate::server::sharing::Tenant;
+use crate::server::task::{Admitted, Handler, Task};
 use crate::status::{Check, Reason, Status};
 use crate::stream::{Incoming, Outgoing};
 use crate::wire::{CallId, MethodId};
-use greenwave_policy::{Deadline, Refusal, Time, Urgency, Verdict};
+use greenwave_policy::{Budget, Criticality, Deadline, Order, Refusal, TenantId, Time, Urgency, Verdict};
 use greenwave_proto::connection::{Answer, Arrival};
-use greenwave_proto::context::{Metadata, Received, called};
+use greenwave_proto::context::{Metadata, Received, called, criticality_of};
 use greenwave_proto::{Gate, Peer, Ruling};
+use greenwave_quanta::scheduler::JobId;
+use std::cmp::Reverse;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -45,6 +49,8 @@ struct Checked {
     peer: Option<Arc<Peer>>,
     /// What its request takes, if that counts.
     charge: Option<Charge>,
+    /// Whose it is, where time is shared.
+    tenant: Tenant,
 }
 
 impl EventLoop {
@@ -69,13 +75,14 @@ impl EventLoop {
             let text = format!("no method has the id {} here", arrival.method);
             return self.refuse(now, peer, &arrival, Status::refused(Reason::UnknownMethod, text));
         };
-        if arrival.body.len() > SMALL || self.role.router.at(method).authorizer().is_some() {
+        let is_plain = arrival.body.len() <= SMALL && self.sharing.is_none();
+        if !is_plain || self.role.router.at(method).authorizer().is_some() {
             return self.check(now, peer, arrival, method);
         }
         self.admit(now, peer, arrival, method, Checked::default());
     }
 
-    /// Asks whether a call may be made, and whether there is room for its request, where either is a question. Apart, so that
+    /// Asks whether a call may be made, whose it is, and whether there is room for its request, where any is a question. Apart, so that
     /// nothing of it is in other calls' way.
     #[inline(never)]
     fn check(&mut self, now: Time, peer: PeerKey, arrival: Arrival, method: usize) {
@@ -87,10 +94,16 @@ impl EventLoop {
             }
         }
         if arrival.body.len() > SMALL {
-            match self.net.charge(peer, arrival.body.len()) {
+            let criticality = criticality_of(arrival.metadata.as_deref());
+            match self.net.charge(peer, arrival.body.len(), criticality) {
                 Ok(charge) => checked.charge = charge,
                 Err(status) => return self.refuse(now, peer, &arrival, status),
             }
+        }
+        if let Some(sharing) = &mut self.sharing {
+            let caller = checked.peer.as_ref().or_else(|| self.net.identity(peer));
+            checked.tenant =
+                sharing.tenant(caller.map_or(&Peer::UNKNOWN, |caller| caller), arrival.metadata.as_deref());
         }
         self.admit(now, peer, arrival, method, checked);
     }
@@ -98,7 +111,7 @@ impl EventLoop {
     /// Takes a call in, or refuses it, here or for a worker.
     #[inline(always)]
     fn admit(&mut self, now: Time, peer: PeerKey, arrival: Arrival, method: usize, checked: Checked) {
-        let (estimate, needed) = (self.methods[method].estimate, self.methods[method].needed());
+        let Known { estimate, needed } = self.known(checked.tenant, method);
         let budget = arrival.deadline.budget(now);
         let gate = Gate::new(arrival.deadline, !self.role.config.report_only);
         let mut reported = false;
@@ -107,12 +120,13 @@ impl EventLoop {
             return self.refuse(now, peer, &arrival, status);
         }
         let given = if self.role.workers.is_empty() { 0 } else { self.look_at_workers() };
-        let mut queued = self.jobs.ready() + self.stalled + given + self.given_away.len();
+        let mut queued = self.ready() + self.stalled + given + self.given_away.len();
         if queued >= self.role.config.admission.max_queue {
-            queued -= self.make_room(now, estimate.map(|(here, _)| here));
+            let criticality = criticality_of(arrival.metadata.as_deref());
+            queued -= self.make_room(now, estimate.map(|(here, _)| here), criticality, checked.tenant);
         }
         if !reported
-            && let Verdict::Refuse(refusal) = self.admissions[method].decide(now, budget, needed, queued)
+            && let Verdict::Refuse(refusal) = self.decide(now, (checked.tenant, method), budget, needed, queued)
             && let Some(status) = self.heed(gate.judge(Check::Enqueue, &refusal), || refusal, &mut reported)
         {
             return self.refuse(now, peer, &arrival, status);
@@ -122,6 +136,31 @@ impl EventLoop {
             return self.take_in_streams(now, peer, arrival, judged, checked);
         }
         self.take_in(now, peer, arrival, judged, checked, None);
+    }
+
+    /// What admission says.
+    #[inline(always)]
+    fn decide(
+        &mut self,
+        now: Time,
+        (tenant, method): (Tenant, usize),
+        budget: Budget,
+        needed: Option<Duration>,
+        queued: usize,
+    ) -> Verdict {
+        match &mut self.sharing {
+            None => self.admissions[method].decide(now, budget, needed, queued),
+            Some(sharing) => {
+                let limit = self.role.config.admission.max_queue;
+                // What workers were given can't be taken back.
+                let is_lasting = !self.role.workers.is_empty() && self.role.config.refuses();
+                if is_lasting && sharing.is_crowding(tenant, queued, limit) {
+                    self.role.counters.shed_over_share.add(1);
+                    return Verdict::Refuse(Refusal::QueueFull { limit });
+                }
+                sharing.decide(now, (tenant, method), budget, needed, queued)
+            }
+        }
     }
 
     /// Asks whether a call may be made. Who makes it, if its own credentials say so; or why it is refused.
@@ -172,7 +211,9 @@ impl EventLoop {
         if !self.net.is_announced(peer, call) {
             return;
         }
-        let (budget, needed) = (deadline.budget(now), self.methods[method].needed());
+        // Where each tenant's calls are judged by its own, it isn't known yet whose this is.
+        let needed = if self.sharing.is_some() { None } else { self.methods[method].needed() };
+        let budget = deadline.budget(now);
         let gate = Gate::new(deadline, true);
         let expired = gate.ask(Check::Enqueue, now, false);
         let (ruling, refusal) = if expired == Ruling::Pass {
@@ -215,20 +256,23 @@ impl EventLoop {
         halves: Option<(Incoming, Outgoing)>,
     ) {
         let Judged { method, gate, reported } = judged;
-        let Checked { peer: caller, charge } = checked;
-        let (name, estimate) = (self.role.router.at(method).name, self.methods[method].estimate);
+        let Checked { peer: caller, charge, tenant } = checked;
+        let (name, estimate) = (self.role.router.at(method).name, self.known(tenant, method).estimate);
+        if let Some(sharing) = &mut self.sharing {
+            sharing.came(tenant);
+        }
         let Arrival { call, deadline, birth, parallel_unit, received, metadata, coding, body, .. } = arrival;
         let metadata = Metadata::received(metadata, &self.role.config.pass_on);
         let request = Received { gate, birth, parallel_unit, method: name, metadata };
         let (here, ahead) = estimate.unwrap_or_default();
         let urgency = Urgency { arrived: received, birth, deadline, here, ahead };
-        let reply_guard = |inbox| ReplyGuard::new(inbox, peer, call, method);
+        let reply_guard = |inbox| ReplyGuard::new(inbox, peer, call, method, tenant);
         let caller = caller.as_ref().or_else(|| self.net.identity(peer));
         if self.role.workers.is_empty() {
             let inbox = &self.role.inbox;
             if let Some(global) = &self.role.global
                 && halves.is_none()
-                && global.takes(inbox.busy_rounds(), self.jobs.ready(), estimate.map(|(here, _)| here))
+                && global.takes(inbox.busy_rounds(), self.ready(), estimate.map(|(here, _)| here))
             {
                 let context = Context::received(request, caller);
                 self.given_away.insert((peer, call), context.clone());
@@ -242,6 +286,9 @@ impl EventLoop {
             let task = self.tasks.begin(admitted, request, caller, body);
             if let Some(halves) = halves {
                 self.tasks[task].invocation.give_streams(halves);
+            }
+            if self.sharing.is_some() {
+                self.tasks[task].tenant = tenant;
             }
             self.net.served_by(peer, call, task);
             self.found_last.push(task);
@@ -262,22 +309,79 @@ impl EventLoop {
         task.job = Some(self.jobs.add(now, task.urgency, index, Handler(Rc::clone(&task.invocation))));
     }
 
-    /// The queue is full, and a call comes that takes about so long, if that is known: those that take longest are turned away
-    /// in its place, if they take [much longer](LONGER). How many that were.
+    /// The queue is full, and a call comes that takes about so long, if that is known. Those are turned away in its place that
+    /// matter less, and those that matter no more and take [much longer](LONGER); where time is shared, those of the tenant that
+    /// has most calls here for its weight. How many that were.
     #[cold]
-    fn make_room(&mut self, now: Time, takes: Option<Duration>) -> usize {
-        let admission = &self.role.config.admission;
-        let Some(takes) = takes.filter(|_| self.role.config.refuses()) else { return 0 };
-        let (left, least) = &mut self.crowd;
-        if *left > 0 && takes >= *least {
+    fn make_room(&mut self, now: Time, takes: Option<Duration>, criticality: Criticality, tenant: Tenant) -> usize {
+        if !self.role.config.refuses() {
+            return 0;
+        }
+        let limit = self.role.config.admission.max_queue;
+        let crowded = self.sharing.as_ref().and_then(|sharing| sharing.most_crowded(tenant));
+        if let Some((victim, most)) = crowded {
+            let any =
+                |urgency: &Urgency, task: &Task| Some((Reverse(task.invocation.context.criticality()), urgency.here));
+            let shed = self.shed_of(victim, most.min(limit.div_ceil(SHED)), any);
+            if !shed.is_empty() {
+                self.role.counters.shed_over_share.add(shed.len() as u64);
+                return self.turn_away(now, &shed);
+            }
+        }
+        let takes = takes.filter(|_| self.role.config.order == Order::Guarded);
+        let (left, least, matters) = &mut self.crowd;
+        if *left > 0 && criticality <= *matters && takes.is_none_or(|takes| takes >= *least) {
             *left -= 1;
             return 0;
         }
-        let limit = admission.max_queue;
-        let shed = self.jobs.shed(limit.div_ceil(SHED), takes * LONGER);
-        self.crowd = (if shed.is_empty() { CROWD } else { 0 }, takes);
-        for job in &shed {
+        let may = |urgency: &Urgency, task: &Task| {
+            let own = task.invocation.context.criticality();
+            let longer = || own == criticality && takes.is_some_and(|takes| urgency.here > takes * LONGER);
+            (own < criticality || longer()).then_some((Reverse(own), urgency.here))
+        };
+        let most = limit.div_ceil(SHED);
+        let shed = match self.sharing {
+            None => self.jobs.shed(most, |urgency, index| may(urgency, &self.tasks[index])),
+            Some(_) => self.shed_of(tenant.id, most, may),
+        };
+        let crowd = if shed.is_empty() { CROWD } else { 0 };
+        self.crowd = (crowd, takes.unwrap_or(Duration::ZERO), criticality);
+        let less = |job: &JobId| self.tasks[self.jobs.key(*job)].invocation.context.criticality() < criticality;
+        let less = shed.iter().filter(|job| less(job)).count();
+        self.role.counters.shed_less_critical.add(less as u64);
+        self.turn_away(now, &shed)
+    }
+
+    /// Takes out up to `most` calls of a tenant that wait and have not begun, those that `by` is greatest for.
+    fn shed_of<O: Ord>(
+        &mut self,
+        tenant: TenantId,
+        most: usize,
+        by: impl Fn(&Urgency, &Task) -> Option<O>,
+    ) -> Vec<JobId> {
+        let Self { sharing, jobs, tasks, .. } = self;
+        let Some(sharing) = sharing else { return Vec::new() };
+        let mut shed = sharing.shed(tenant, most, |urgency, job| {
+            let task = &tasks[jobs.key(*job)];
+            if task.is_fresh() { by(urgency, task) } else { None }
+        });
+        // What is aside comes back behind what is in the queue, which so must not be all gone.
+        if shed.len() < most && !sharing.has_aside(tenant) {
+            let own = |urgency: &Urgency, index: usize| {
+                let task = &tasks[index];
+                if task.tenant.id == tenant { by(urgency, task) } else { None }
+            };
+            shed.extend(jobs.shed(most - shed.len(), own));
+        }
+        shed
+    }
+
+    /// Answers calls that were taken out so that there is room for others. How many.
+    fn turn_away(&mut self, now: Time, shed: &[JobId]) -> usize {
+        let limit = self.role.config.admission.max_queue;
+        for job in shed {
             let index = self.jobs.key(*job);
+            self.tasks[index].is_aside = false;
             self.tasks[index].queue = now.span_since(self.tasks[index].received);
             self.jobs.withdraw(*job);
             let (gate, refusal) = (self.tasks[index].invocation.context.gate(), Refusal::QueueFull { limit });
@@ -298,7 +402,7 @@ impl EventLoop {
     /// A thread takes on what a head gave away, by what it knows of the method itself.
     pub(super) fn take_on(&mut self, now: Time, job: Job) {
         let Job { reply_guard, charge, context, request, coding, halves, mut urgency, reported } = job;
-        let (peer, call, method) = (reply_guard.peer, reply_guard.call, reply_guard.method);
+        let (peer, call, method, tenant) = (reply_guard.peer, reply_guard.call, reply_guard.method, reply_guard.tenant);
         if let Some((here, ahead)) = self.methods[method].estimate {
             (urgency.here, urgency.ahead) = (here, ahead);
         }
@@ -315,6 +419,15 @@ impl EventLoop {
         let is_own = reply_guard.is_none();
         let admitted = Admitted { reply_guard, charge, peer, call, method, coding, urgency, reported };
         let task = self.tasks.adopt(admitted, context, request);
+        if let Some(sharing) = &mut self.sharing {
+            if is_own {
+                // It came here before.
+                sharing.went(tenant);
+            }
+            let tenant = sharing.keyed(tenant.key);
+            sharing.came(tenant);
+            self.tasks[task].tenant = tenant;
+        }
         if let Some(halves) = halves {
             self.tasks[task].invocation.give_streams(halves);
         }

@@ -35,6 +35,9 @@ impl EventLoop {
         if let Some(lesson) = &lesson {
             learned.observe(lesson);
         }
+        if let Some(sharing) = &mut self.sharing {
+            sharing.ended(task.tenant, task.method, lesson.as_ref());
+        }
         let counters = &self.role.counters;
         if let Ok(reply) = &result {
             learned.replied(reply.len());

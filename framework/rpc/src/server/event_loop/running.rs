@@ -20,6 +20,8 @@ struct TaskTurn<'a> {
     pacing: &'a mut Pacing,
     inbox: &'a Inbox,
     until: Time,
+    /// Whether it is asked after each quantum whose turn it is.
+    is_shared: bool,
 }
 
 impl Turn for TaskTurn<'_> {
@@ -41,7 +43,7 @@ impl Turn for TaskTurn<'_> {
         self.task.turns += 1;
         self.pacing.ran(span);
         self.inbox.turn_served();
-        self.pacing.after_quantum(now) == Due::Nothing
+        self.pacing.after_quantum(now) == Due::Nothing && !self.is_shared
     }
 }
 
@@ -50,7 +52,11 @@ impl EventLoop {
     pub(super) fn run_ready(&mut self, mut now: Time) -> (Time, bool) {
         let mut any = false;
         loop {
-            let Some((job, since)) = self.jobs.next(now) else {
+            let next = match &mut self.sharing {
+                None => self.jobs.next(now),
+                Some(sharing) => sharing.next(now, &mut self.jobs, &mut self.tasks),
+            };
+            let Some((job, since)) = next else {
                 self.pacing.rested();
                 return (now, any);
             };
@@ -87,7 +93,7 @@ impl EventLoop {
         } else if !self.begin(now, job, index) {
             return (now, false);
         }
-        let Self { tasks, mailbox, clock, methods, pacing, role, jobs, .. } = self;
+        let Self { tasks, mailbox, clock, methods, pacing, role, jobs, sharing, .. } = self;
         let task = &mut tasks[index];
         task.awaited = None;
         mailbox.behind.set(task.behind.take());
@@ -100,12 +106,17 @@ impl EventLoop {
         mailbox.received.set(task.received);
         mailbox.resumed.set(now);
         let learned = &methods[task.method];
-        let mut turn = TaskTurn { clock, task, learned, pacing, inbox: &role.inbox, until: now };
+        let is_shared = sharing.is_some();
+        let had = task.service;
+        let mut turn = TaskTurn { clock, task, learned, pacing, inbox: &role.inbox, until: now, is_shared };
         role.inbox.begin_turn(turn.task.method);
         let event = jobs.run(now, job, &mut turn);
         role.inbox.end_turn();
         let after = turn.until;
         let task = &mut self.tasks[index];
+        if let Some(sharing) = sharing {
+            sharing.charge(task.tenant, task.service.less(had));
+        }
         task.behind = self.mailbox.behind.take();
         match event {
             Event::Preempted(_) => {
@@ -158,12 +169,14 @@ impl EventLoop {
                 return false;
             }
             // Who has a permit is asked this once.
-            let Task { method, urgency, received, .. } = self.tasks[index];
+            let Task { method, urgency, received, tenant, .. } = self.tasks[index];
             let (whole, needed) = (urgency.deadline.budget(received), self.methods[method].needed());
-            let queued = self.jobs.ready() + self.stalled;
-            if !reported
-                && let Verdict::Refuse(refusal) = self.admissions[method].recheck(now, budget, whole, needed, queued)
-            {
+            let queued = self.ready() + self.stalled;
+            let mut recheck = || match &mut self.sharing {
+                None => self.admissions[method].recheck(now, budget, whole, needed, queued),
+                Some(sharing) => sharing.recheck(now, (tenant, method), (budget, whole), queued),
+            };
+            if !reported && let Verdict::Refuse(refusal) = recheck() {
                 refused = self.heed(gate.judge(Check::Dequeue, &refusal), || refusal, &mut reported);
                 self.tasks[index].reported = reported;
             }

@@ -82,7 +82,11 @@ impl EventLoop {
 
     /// Has a waiting task go on.
     fn wake(&mut self, now: Time, index: usize) {
-        if let Some(job) = self.tasks.get(index).filter(|task| task.permit != Permit::Awaited).and_then(|task| task.job)
+        if let Some(job) = self
+            .tasks
+            .get(index)
+            .filter(|task| task.permit != Permit::Awaited && !task.is_aside)
+            .and_then(|task| task.job)
         {
             self.jobs.resume(now, job);
         }

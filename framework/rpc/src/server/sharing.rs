@@ -1,0 +1,312 @@
+//! Shares on a thread of a server: whose turn it is, and what is learned of each tenant's calls by itself.
+//!
+//! What a call teaches is kept for its tenant and method, so that nobody's calls are refused for what others' calls took or came
+//! too late. Such pairs are bounded; beyond that a tenant is refused nothing by estimate.
+
+use super::methods::{Known, Learned, Lesson};
+use super::task::{Handler, Tasks};
+use crate::config::ServerConfig;
+use crate::shares::ShareConfig;
+use greenwave_policy::{Admission, Aside, Budget, Margin, Ready, Shares, Span, TenantId, Time, Urgency, Verdict};
+use greenwave_proto::Peer;
+use greenwave_quanta::Scheduler;
+use greenwave_quanta::scheduler::JobId;
+use std::time::Duration;
+
+/// How many pairs of a tenant and a method something is kept of: some 6 KiB each.
+const PAIRS: usize = 512;
+
+/// What a thread knows of tenants.
+pub(super) struct Sharing {
+    config: ShareConfig,
+    shares: Shares,
+    aside: Aside<JobId>,
+    /// By tenants.
+    rows: Vec<Row>,
+    pairs: usize,
+    /// For those of whom nothing is kept: it knows no estimate.
+    plain: Admission,
+    server: ServerConfig,
+}
+
+/// The jobs of a thread.
+pub(super) type Jobs = Scheduler<Handler, usize>;
+
+/// What one tenant's calls taught.
+#[derive(Default)]
+struct Row {
+    /// Whose it is: its place may be another's later.
+    key: u64,
+    /// By methods.
+    pairs: Vec<Option<Box<Pair>>>,
+}
+
+struct Pair {
+    learned: Learned,
+    admission: Admission,
+}
+
+/// A tenant, as a call knows it.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Tenant {
+    /// What other threads know it by.
+    pub(super) key: u64,
+    pub(super) id: TenantId,
+}
+
+impl Sharing {
+    pub(super) fn new(server: &ServerConfig, config: &ShareConfig) -> Self {
+        Self {
+            config: config.clone(),
+            shares: config.accounts(),
+            aside: Aside::new(super::ready_queue(server)),
+            rows: Vec::new(),
+            pairs: 0,
+            plain: Admission::new(server.admission),
+            server: server.clone(),
+        }
+    }
+
+    /// Whose a call is.
+    pub(super) fn tenant(&mut self, peer: &Peer, metadata: Option<&[u8]>) -> Tenant {
+        self.keyed(self.config.tenant(peer, metadata))
+    }
+
+    /// The tenant that other threads know by this key.
+    pub(super) fn keyed(&mut self, key: u64) -> Tenant {
+        let id = self.shares.tenant(key);
+        let index = id.index();
+        if index >= self.rows.len() {
+            self.rows.resize_with(index + 1, Row::default);
+        }
+        let row = &mut self.rows[index];
+        if row.key != key && id != TenantId::REST {
+            self.pairs -= row.pairs.iter().flatten().count();
+            *row = Row { key, pairs: Vec::new() };
+        }
+        Tenant { key, id }
+    }
+
+    /// A call was let in.
+    #[inline]
+    pub(super) fn came(&mut self, tenant: Tenant) {
+        self.shares.came(tenant.id);
+    }
+
+    /// One that was let in is over, or somebody else's.
+    pub(super) fn went(&mut self, tenant: Tenant) {
+        self.shares.went(tenant.id);
+    }
+
+    /// A call was served for so long.
+    #[inline]
+    pub(super) fn charge(&mut self, tenant: Tenant, took: Span) {
+        self.shares.charge(tenant.id, took);
+    }
+
+    /// How many wait for their tenants' turns.
+    #[inline]
+    pub(super) fn aside(&self) -> usize {
+        self.aside.len()
+    }
+
+    /// Whose turn it is, and since when it has waited for that.
+    pub(super) fn next(&mut self, now: Time, jobs: &mut Jobs, tasks: &mut Tasks) -> Option<(JobId, Time)> {
+        let mut ready = Both { jobs, tasks, since: now };
+        let (_, job) = self.aside.next(now, &mut self.shares, &mut ready)?;
+        let Both { jobs, tasks, since } = ready;
+        tasks[jobs.key(job)].is_aside = false;
+        Some((job, since))
+    }
+
+    /// Who makes room for a call of this tenant's, if that isn't the tenant itself, and with how many at most.
+    pub(super) fn most_crowded(&self, tenant: Tenant) -> Option<(TenantId, usize)> {
+        self.shares.most_crowded(tenant.id)
+    }
+
+    /// Takes out up to `most` of what a tenant has aside and hasn't begun; `key` is greatest for those.
+    pub(super) fn shed<K: Ord>(
+        &mut self,
+        tenant: TenantId,
+        most: usize,
+        key: impl Fn(&Urgency, &JobId) -> Option<K>,
+    ) -> Vec<JobId> {
+        self.aside.shed(tenant, most, key).into_iter().map(|(_, job)| job).collect()
+    }
+
+    /// Whether anything waits for this tenant's turn.
+    pub(super) fn has_aside(&self, tenant: TenantId) -> bool {
+        self.aside.has(tenant)
+    }
+
+    /// Whether a tenant has as many calls here as there would have to be room for another four times over: where nothing that
+    /// waits can be taken back, so much is left for others (Choudhury and Hahne, 1998).
+    pub(super) fn is_crowding(&self, tenant: Tenant, queued: usize, most: usize) -> bool {
+        self.shares.calls(tenant.id) > most.saturating_sub(queued).saturating_mul(4)
+    }
+
+    /// What is known of a tenant's calls of a method. Until it has made some of its own they take what others' do, which counts
+    /// for the order and refuses nobody.
+    pub(super) fn known(&self, tenant: Tenant, method: usize, of_all: Known) -> Known {
+        let pair = self.rows.get(tenant.id.index()).and_then(|row| row.pairs.get(method)?.as_ref());
+        let own = pair.map_or(Known::default(), |pair| pair.learned.known());
+        Known { estimate: own.estimate.or(of_all.estimate), needed: own.needed }
+    }
+
+    /// [`Admission::decide`], by what is known of the tenant.
+    pub(super) fn decide(
+        &mut self,
+        now: Time,
+        (tenant, method): (Tenant, usize),
+        budget: Budget,
+        needed: Option<Duration>,
+        queued: usize,
+    ) -> Verdict {
+        match self.pair(tenant, method) {
+            Some(pair) => pair.admission.decide(now, budget, needed, queued),
+            None => self.plain.decide(now, budget, None, queued),
+        }
+    }
+
+    /// [`Admission::recheck`], by what is known of the tenant.
+    pub(super) fn recheck(
+        &mut self,
+        now: Time,
+        (tenant, method): (Tenant, usize),
+        (budget, whole): (Budget, Budget),
+        queued: usize,
+    ) -> Verdict {
+        match self.pair(tenant, method) {
+            Some(pair) => pair.admission.recheck(now, budget, whole, pair.learned.needed(), queued),
+            None => self.plain.recheck(now, budget, whole, None, queued),
+        }
+    }
+
+    /// A call is over that was let in, and taught this if anything.
+    pub(super) fn ended(&mut self, tenant: Tenant, method: usize, lesson: Option<&Lesson>) {
+        self.went(tenant);
+        if let Some((lesson, pair)) = lesson.and_then(|lesson| Some((lesson, self.pair(tenant, method)?))) {
+            pair.learned.observe(lesson);
+        }
+    }
+
+    fn pair(&mut self, tenant: Tenant, method: usize) -> Option<&mut Pair> {
+        let row = self.rows.get_mut(tenant.id.index())?;
+        if row.pairs.get(method).is_none_or(Option::is_none) {
+            // The rest have a row as well; what they teach is for all of them.
+            if self.pairs >= PAIRS {
+                return None;
+            }
+            self.pairs += 1;
+            if row.pairs.len() <= method {
+                row.pairs.resize_with(method + 1, || None);
+            }
+            row.pairs[method] = Some(Box::new(Pair::new(&self.server)));
+        }
+        row.pairs[method].as_deref_mut()
+    }
+}
+
+impl Pair {
+    fn new(server: &ServerConfig) -> Self {
+        let learned = Learned::new(server.work_quantile, Margin::new(server.late_share));
+        Self { learned, admission: Admission::new(server.admission) }
+    }
+}
+
+/// The thread's queue, of tasks.
+struct Both<'a> {
+    jobs: &'a mut Jobs,
+    tasks: &'a mut Tasks,
+    /// Since when the last one that was taken has waited.
+    since: Time,
+}
+
+impl Ready<JobId> for Both<'_> {
+    fn take(&mut self, now: Time) -> Option<(TenantId, Urgency, JobId)> {
+        let (job, since) = self.jobs.next(now)?;
+        self.since = since;
+        let task = &mut self.tasks[self.jobs.key(job)];
+        // Until it is known that it has its turn.
+        task.is_aside = true;
+        Some((task.tenant.id, task.urgency, job))
+    }
+
+    /// What is aside is there until it has had its turn, or was shed.
+    fn put_back(&mut self, now: Time, _: Urgency, job: JobId) -> bool {
+        self.tasks[self.jobs.key(job)].is_aside = false;
+        self.jobs.resume(now, job);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::methods::Outcome;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn lesson(outcome: Outcome, service: Duration) -> Lesson {
+        Lesson { service: service.into(), work_behind: Span::ZERO, outcome, left: Some(1000 * MS) }
+    }
+
+    fn sharing() -> Sharing {
+        Sharing::new(&ServerConfig::default(), &ShareConfig::new())
+    }
+
+    #[test]
+    fn late_expensive_calls_get_nobodys_refused_but_their_own_tenants() {
+        let mut sharing = sharing();
+        let (poisoner, honest) = (sharing.keyed(1), sharing.keyed(3));
+        let mut common = Learned::new(0.1, Margin::new(0.01));
+        for nth in 0..4000 {
+            // Three in a hundred, and an honest call for each ten of the poisoner's.
+            let is_late = nth % 100 >= 97;
+            let taught = if is_late { lesson(Outcome::Late, 500 * MS) } else { lesson(Outcome::InTime, MS) };
+            sharing.came(poisoner);
+            sharing.ended(poisoner, 0, Some(&taught));
+            common.observe(&taught);
+            if nth % 10 == 0 {
+                sharing.came(honest);
+                sharing.ended(honest, 0, Some(&lesson(Outcome::InTime, MS)));
+                common.observe(&lesson(Outcome::InTime, MS));
+            }
+        }
+        let needed = |of: Tenant| sharing.known(of, 0, Known::default()).needed;
+        assert!(needed(honest) < Some(2 * MS), "{:?}", needed(honest));
+        assert!(needed(poisoner) > Some(10 * MS) && common.needed() > Some(10 * MS), "{:?}", common.needed());
+        let (now, budget) = (Time::from_nanos(1), Budget::expected(5 * MS));
+        let mut admission = Admission::new(ServerConfig::default().admission);
+        let (mut of_all, mut of_its_own) = (0, 0);
+        for _ in 0..100 {
+            of_all += u32::from(admission.decide(now, budget, common.needed(), 0) != Verdict::Admit);
+            let needed = sharing.known(honest, 0, Known::default()).needed;
+            of_its_own += u32::from(sharing.decide(now, (honest, 0), budget, needed, 0) != Verdict::Admit);
+        }
+        assert!(of_all >= 50 && of_its_own == 0, "{of_all}, {of_its_own}");
+    }
+
+    #[test]
+    fn what_was_learned_of_a_tenant_goes_with_it_and_is_bounded() {
+        let mut sharing = sharing();
+        for key in 0..4 * Shares::MOST as u64 {
+            let tenant = sharing.keyed(2 * key + 1);
+            assert!(sharing.known(tenant, 0, Known::default()).needed.is_none(), "{key} was not here before");
+            for _ in 0..32 {
+                sharing.came(tenant);
+                sharing.ended(tenant, 0, Some(&lesson(Outcome::InTime, MS)));
+            }
+            assert!(sharing.pairs <= PAIRS && sharing.rows.len() <= Shares::MOST);
+        }
+        let kept: usize = sharing.rows.iter().map(|row| row.pairs.iter().flatten().count()).sum();
+        assert_eq!(kept, sharing.pairs);
+        // Where nothing is kept, nothing is refused by estimate, and all else is.
+        let (now, most) = (Time::from_nanos(1), ServerConfig::default().admission.max_queue);
+        let other = sharing.keyed(1 << 40);
+        let decide = |sharing: &mut Sharing, left, queued| sharing.decide(now, (other, 0), left, Some(MS), queued);
+        assert_eq!(decide(&mut sharing, Budget::expected(2 * MS), 0), Verdict::Admit);
+        assert_ne!(decide(&mut sharing, Budget::expected(Duration::ZERO), 0), Verdict::Admit);
+        assert_ne!(decide(&mut sharing, Budget::expected(MS * 2), most), Verdict::Admit);
+    }
+}
