@@ -51,7 +51,8 @@ impl End {
     fn read(&mut self, bytes: &[u8], piece: usize) {
         let Self { session, arrived, is_up, is_over, has_failed, .. } = self;
         for piece in bytes.chunks(piece.max(1)) {
-            if *is_over {
+            // As its owner does: what comes behind a goodbye is of no interest.
+            if *is_over || session.has_said_goodbye() {
                 return;
             }
             let heard = session.receive(&mut piece.to_vec(), &mut |opened| match opened {

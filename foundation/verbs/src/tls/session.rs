@@ -121,7 +121,8 @@ impl Session {
     }
 
     /// Takes what was read, and hands on what it says, in pieces of any length; before the first of them, that the handshake is
-    /// done. The bytes are used as scratch. After an error, there may be an alert in the output that tells the peer.
+    /// done. The bytes are used as scratch. It is not asked any more after [`seal`](Self::seal) was told to say goodbye: rustls takes
+    /// that for a fatal alert, of which there may be one alone. After an error, there may be an alert in the output that tells the peer.
     pub(crate) fn receive(
         &mut self,
         mut bytes: &mut [u8],
