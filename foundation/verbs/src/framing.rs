@@ -90,12 +90,39 @@ fn length(prefix: [u8; PREFIX], limit: usize, behind: usize) -> Result<usize, Wr
     if (1..=limit).contains(&len) { Ok(len) } else { Err(WrongLength { len, behind }) }
 }
 
+/// Reads bytes as a stream, of which the first says in what pieces: they are cut into the same chunks however they come.
+///
+/// # Panics
+/// If they are not, or if more is held than a chunk.
+#[cfg(any(test, feature = "fuzzing"))]
+pub fn any_cuts(bytes: &[u8]) {
+    const LIMIT: usize = 64;
+    let Some((first, bytes)) = bytes.split_first() else { return };
+    let read = |piece: usize| {
+        let (mut framer, mut chunks) = (Framer::default(), Vec::new());
+        for piece in bytes.chunks(piece) {
+            let fed = framer.feed(piece, LIMIT, &mut |chunk| chunks.push(chunk.to_vec()));
+            assert!(framer.partial.capacity() <= PREFIX + LIMIT, "a partial chunk takes more than one chunk");
+            if let Err(wrong) = fed {
+                return (chunks, Some(wrong.len));
+            }
+        }
+        (chunks, None)
+    };
+    assert_eq!(read(usize::from(*first) + 1), read(usize::MAX));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
 
     const LIMIT: usize = 64;
+
+    #[test]
+    fn what_was_worth_trying_is_cut_alike() {
+        crate::fuzzing::replay("framing", any_cuts);
+    }
 
     fn framed(chunks: &[Vec<u8>]) -> Vec<u8> {
         chunks.iter().flat_map(|chunk| [&(chunk.len() as u32).to_le_bytes(), chunk.as_slice()].concat()).collect()

@@ -58,6 +58,9 @@ mod hot;
 pub mod memory;
 mod outbox;
 mod queue;
+#[cfg(test)]
+#[path = "../../../lab/fuzz/replay.rs"]
+mod seeds;
 mod slots;
 mod socket;
 mod stream;
@@ -108,6 +111,12 @@ pub fn open(config: &QueueConfig) -> Result<Box<dyn CompletionQueue>, VerbsError
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing {
+    pub use crate::framing::any_cuts as framing;
+    #[cfg(test)]
+    pub(crate) use crate::seeds::replay;
+    #[cfg(feature = "tls")]
+    pub use crate::tls::fuzzing::{files as tls_files, session as tls_session};
+
     /// Feeds bytes to the parsers of what peers of a fabric send.
     pub fn fabric(bytes: &[u8]) {
         #[cfg(feature = "fabric")]

@@ -328,3 +328,20 @@ pub fn caller(steps: &[u8]) {
     });
     assert!(calls.is_empty(), "every call ends");
 }
+
+#[cfg(test)]
+#[path = "../../../lab/fuzz/replay.rs"]
+mod seeds;
+
+#[cfg(test)]
+mod tests {
+    use super::seeds::replay;
+    use super::{callee, caller, load_report};
+
+    #[test]
+    fn what_was_worth_trying_breaks_no_promise() {
+        replay("grpc", callee);
+        replay("grpc_caller", caller);
+        replay("load_report", load_report);
+    }
+}

@@ -1,5 +1,7 @@
 //! What a fuzz target and a test do to a connection: whatever a peer sends, and whatever is done here meanwhile.
 
+use crate::fields::List;
+use crate::hpack::{Decoder, Encoder, OVERHEAD};
 use crate::{Connection, Event, Header, Reason, Role, Settings, Stream, frame};
 
 /// What the steps are read from.
@@ -142,5 +144,64 @@ pub fn connection(steps: &[u8]) {
         while connection.next_sent().is_some() {}
         connection.check();
         streams.retain(|stream| connection.is_open(*stream));
+    }
+}
+
+/// Reads blocks of headers, one after the other: each is refused, and then nothing follows, or a list that is as long as it may be at
+/// the most and that comes out of the other coder as it went in. Each block has its length before it.
+///
+/// # Panics
+/// If it does not.
+pub fn hpack(blocks: &[u8]) {
+    const TABLE: usize = 200;
+    const LIST: usize = 600;
+    let (mut decoder, mut again) = (Decoder::new(TABLE, LIST), Decoder::new(TABLE, LIST));
+    let mut encoder = Encoder::new(TABLE);
+    let (mut list, mut list_again) = (List::default(), List::default());
+    let steps = &mut Steps(blocks);
+    while !steps.0.is_empty() {
+        let len = usize::from(steps.byte());
+        match decoder.decode(steps.take(len), &mut list) {
+            Err(_) => return,
+            Ok(Err(_)) => assert!(list.entries.is_empty(), "a part of a list that is too long"),
+            Ok(Ok(())) => {
+                let fields: Vec<_> = list.entries.iter().map(|entry| list.field(entry)).collect();
+                let size: usize = fields.iter().map(|field| field.name.len() + field.value.len() + OVERHEAD).sum();
+                assert!(size <= LIST, "a list of {size} bytes");
+                let headers: Vec<_> = fields.iter().map(|field| Header::Plain(field.name, field.value)).collect();
+                let mut block = Vec::new();
+                encoder.begin(&mut block);
+                encoder.encode(&headers, &mut block);
+                assert_eq!(again.decode(&block, &mut list_again), Ok(Ok(())));
+                let as_before = list_again.entries.iter().map(|entry| list_again.field(entry));
+                assert!(as_before.map(|it| (it.name, it.value)).eq(fields.iter().map(|it| (it.name, it.value))));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "../../../lab/fuzz/replay.rs"]
+mod seeds;
+
+#[cfg(test)]
+mod tests {
+    use super::seeds::replay;
+    use super::{connection, hpack};
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_was_worth_trying_breaks_no_promise() {
+        replay("http2", connection);
+        replay("hpack", hpack);
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_blocks_say_a_list_is_bounded_and_comes_out_as_it_went_in(
+            blocks in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..60), 0..8),
+        ) {
+            hpack(&blocks.iter().flat_map(|block| [&[block.len() as u8], &block[..]].concat()).collect::<Vec<_>>());
+        }
     }
 }

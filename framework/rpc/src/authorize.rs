@@ -14,6 +14,8 @@ use greenwave_proto::wire::Meta;
 use std::borrow::Cow;
 use std::sync::Arc;
 
+#[cfg(all(feature = "json", any(test, feature = "fuzzing")))]
+pub(crate) use allow_list::whoever_asks as allow_list_of;
 pub use allow_list::{AllowList, AllowListError};
 pub use bearer::BearerTokens;
 pub use certificate::{CertificateNames, NamePatternError};

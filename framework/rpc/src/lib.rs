@@ -168,6 +168,9 @@ mod config;
 mod context;
 mod counters;
 mod fanout;
+#[cfg(all(feature = "json", any(test, feature = "fuzzing")))]
+#[doc(hidden)]
+pub mod fuzzing;
 #[cfg(test)]
 mod lab;
 mod local;

@@ -11,5 +11,7 @@ mod none;
 pub(crate) use compression::Decompression;
 #[cfg(feature = "json")]
 pub(crate) use json::Types;
+#[cfg(all(feature = "json", any(test, feature = "fuzzing")))]
+pub(crate) use json::fuzzing::{and_back as json_and_back, descriptors};
 #[cfg(not(feature = "json"))]
 pub(crate) use none::Types;

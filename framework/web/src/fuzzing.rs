@@ -170,3 +170,19 @@ pub fn client(bytes: &[u8]) {
     }
     assert_eq!(frames.finish().is_ok(), ended);
 }
+
+#[cfg(test)]
+#[path = "../../../lab/fuzz/replay.rs"]
+mod seeds;
+
+#[cfg(test)]
+mod tests {
+    use super::seeds::replay;
+    use super::{callee, client};
+
+    #[test]
+    fn what_was_worth_trying_breaks_no_promise() {
+        replay("web", callee);
+        replay("web_client", client);
+    }
+}

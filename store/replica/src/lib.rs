@@ -41,6 +41,9 @@ pub mod core;
 pub mod door;
 mod entry;
 pub mod founding;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod identity;
 mod ids;
 pub mod log;

@@ -7,11 +7,11 @@
 use crate::cache::Cache;
 use crate::insert::copies;
 use crate::module::{Module, Options};
+use crate::objects::{is_archive, is_bitcode, members};
 use crate::report::{self, Fact};
 use crate::standard::Standard;
 use anyhow::{Context, Result};
 use ar_archive_writer::{ArchiveKind, NewArchiveMember, write_archive_to_stream};
-use object::read::archive::ArchiveFile;
 use serde::{Deserialize, Serialize};
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -201,7 +201,7 @@ fn replace(
         let bytes = fs::read(path).with_context(|| format!("can't read {}", path.display()))?;
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let out = folder.join(format!("{argument}-{name}")).with_extension(if is_bitcode(&bytes) { "o" } else { "a" });
-        if is_bitcode(&bytes) || bytes.starts_with(b"!<arch>\n") {
+        if is_bitcode(&bytes) || is_archive(&bytes) {
             jobs.push(Job { argument, path: path.to_path_buf(), bytes, out });
         }
     }
@@ -251,15 +251,9 @@ fn replacement(job: &Job, options: &Options, cache: &Cache, facts: &Mutex<Vec<Fa
     if is_bitcode(&job.bytes) {
         return compile(&job.path.to_string_lossy(), &job.bytes).map(Some);
     }
-    let archive = ArchiveFile::parse(&*job.bytes).context("it is no archive that can be read")?;
-    if archive.is_thin() {
-        return Ok(None);
-    }
+    let Some(found) = members(&job.bytes)? else { return Ok(None) };
     let (mut members, mut any) = (Vec::new(), false);
-    for member in archive.members() {
-        let member = member.context("it is a broken archive")?;
-        let name = String::from_utf8_lossy(member.name()).into_owned();
-        let data = member.data(&*job.bytes).context("it is a broken archive")?;
+    for (name, data) in found {
         // Metadata are for the compiler alone.
         if name.ends_with(".rmeta") {
             continue;
@@ -304,11 +298,6 @@ fn parts(mut made: Vec<u8>) -> Result<(Vec<u8>, Vec<Fact>)> {
     let facts = serde_json::from_slice(&made[length..made.len() - 8]).context(broken)?;
     made.truncate(length);
     Ok((made, facts))
-}
-
-/// Bitcode, alone or wrapped.
-fn is_bitcode(bytes: &[u8]) -> bool {
-    bytes.starts_with(b"BC\xc0\xde") || bytes.starts_with(&[0xde, 0xc0, 0x17, 0x0b])
 }
 
 #[cfg(test)]

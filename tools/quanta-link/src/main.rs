@@ -26,6 +26,7 @@ mod link;
 mod locals;
 mod loops;
 mod module;
+mod objects;
 mod place;
 mod repeat;
 mod report;

@@ -6,10 +6,8 @@
 
 use crate::locals::{FOLLOW, STAY};
 use crate::module::{is_within, path_of};
+use crate::objects::{Symbols, members};
 use anyhow::{Context, Result, bail};
-use object::read::archive::ArchiveFile;
-use object::read::elf::ElfFile64;
-use object::{LittleEndian, Object, ObjectSection, ObjectSymbol, RelocationTarget, SymbolKind};
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -71,37 +69,12 @@ impl Standard {
 
     fn read(path: &Path) -> Result<Self> {
         let bytes = fs::read(path).context("can't read it")?;
-        let archive = ArchiveFile::parse(&*bytes).context("it is no archive that can be read")?;
-        let mut this = Self { path: path.to_path_buf(), ..Self::default() };
-        for member in archive.members() {
-            let data = member.and_then(|member| member.data(&*bytes)).context("it is a broken archive")?;
-            // Others are no machine code.
-            if let Ok(file) = ElfFile64::parse(data) {
-                this.look(&file)?;
-            }
+        let mut symbols = Symbols::default();
+        for (_, data) in members(&bytes)?.context("it is an archive that only names files")? {
+            symbols.add(data)?;
         }
-        Ok(this)
-    }
-
-    fn look(&mut self, file: &ElfFile64<'_, LittleEndian>) -> Result<()> {
-        let mut syscall = None;
-        for symbol in file.symbols() {
-            let name = || symbol.name().map(str::to_owned);
-            if symbol.is_undefined() {
-                let name = name()?;
-                syscall = syscall.or((name == "syscall").then(|| symbol.index()));
-                self.foreign.insert(name);
-            } else if symbol.kind() == SymbolKind::Tls {
-                self.thread_locals.insert(name()?);
-            }
-        }
-        for section in file.sections() {
-            let is_syscall = |target| matches!(target, RelocationTarget::Symbol(one) if Some(one) == syscall);
-            if section.relocations().any(|(_, relocation)| is_syscall(relocation.target())) {
-                self.callers.insert(section.name()?.to_owned());
-            }
-        }
-        Ok(())
+        let Symbols { thread_locals, foreign, callers } = symbols;
+        Ok(Self { path: path.to_path_buf(), thread_locals, foreign, callers, is_loaded: false })
     }
 
     /// A function that tells the runtime where `CURRENT` and `ID` are, from the thread's state on.

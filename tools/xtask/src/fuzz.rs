@@ -1,114 +1,162 @@
-//! `cargo xtask fuzz`: the parsers of what comes from outside, fed with whatever libFuzzer makes up.
+//! `cargo xtask fuzz`: whatever reads bytes from outside, fed with what libFuzzer makes up.
+//!
+//! It runs on stable Rust. The instrumentation is LLVM's own, asked for by flags ([`build`]); libFuzzer comes with the crate
+//! `libfuzzer-sys`, which compiles it, and so takes a C++ compiler.
 
-use std::fs;
-use std::process::Command;
+mod build;
+mod campaign;
+mod report;
+mod seeds;
+mod target;
 
-use anyhow::{Context, Result, bail};
+use std::time::Duration;
 
-use crate::step::{Steps, asks_for_help, root, say, works, wrong_use};
+use anyhow::{Result, bail};
+
+use crate::step::{Steps, asks_for_help, say, wrong_use};
+use campaign::Campaign;
+use target::Target;
 
 const HELP: &str = "\
-Runs the fuzz targets one after the other, or one of them. What they find is kept in lab/fuzz/artifacts.
+Runs the fuzz targets, or those that are named, on all cores, one target to a core. Prints what each has covered, and
+writes target/bench/fuzz.json. What finds a fault is kept in lab/fuzz/artifacts, and all the others run to their end.
 
-Usage: cargo xtask fuzz [TARGET] [--seconds N]
+Usage: cargo xtask fuzz [TARGET...] [--minutes N | --seconds N] [--minimise]
+       cargo xtask fuzz --list
 
 Options:
-  --seconds N  how long each target runs [default: 60]
+  --minutes N  how long each target runs, not all of them together [default: 1]
+  --seconds N  the same in seconds
+  --minimise   makes lab/fuzz/seeds anew of all that was found: as few inputs as have the same coverage, of 4096 bytes,
+               300 inputs and 300 KB for each target at the most. Without a time it runs nothing else
+  --list       names the targets
 
-Needs the nightly toolchain and cargo-fuzz:
-  rustup toolchain install nightly && cargo install cargo-fuzz --locked";
-
-const MISSING: &str = "passed over; to run it: rustup toolchain install nightly && cargo install cargo-fuzz --locked";
+It needs no nightly toolchain, and a C++ compiler: `c++`, or what CXX says. Inputs that cover something new are kept in
+lab/fuzz/corpus, where the next run begins.";
 
 pub(crate) fn run(words: &[String]) -> Result<()> {
     if asks_for_help(words) {
         return say(HELP);
     }
-    let mut targets = targets()?;
-    let mut seconds = 60;
-    let mut words = words.iter();
-    while let Some(word) = words.next() {
-        if word == "--seconds" {
-            let number = words.next().and_then(|number| number.parse().ok());
-            let wrong = || wrong_use("`--seconds` needs a whole number".into(), "cargo xtask fuzz --help");
-            seconds = number.ok_or_else(wrong)?;
-        } else if targets.contains(word) {
-            targets = vec![word.clone()];
-        } else {
-            let what = format!("`{word}` is no fuzz target; there are {}", targets.join(", "));
-            return Err(wrong_use(what, "cargo xtask fuzz --help"));
-        }
+    let asked = Asked::parse(words, &target::all()?)?;
+    if asked.lists {
+        return say(&asked.targets.iter().map(Target::name).collect::<Vec<_>>().join("\n"));
     }
-    if !is_installed() {
-        bail!("cargo-fuzz can't run; run: rustup toolchain install nightly && cargo install cargo-fuzz --locked");
+    if let Some(why) = build::lacks() {
+        bail!(why);
     }
-    let mut steps = Steps::new(targets.len());
-    for target in &targets {
-        steps.run(&format!("fuzz target {target}"), &mut fuzz(target, seconds)?)?;
+    let runs = asked.time.is_some() || !asked.minimises;
+    let mut steps = Steps::new(1 + usize::from(runs) + usize::from(asked.minimises));
+    steps.run("fuzz targets: build", &mut build::command(&asked.targets))?;
+    if runs {
+        let time = asked.time.unwrap_or(USUAL);
+        let campaign = Campaign::new(asked.targets.clone(), time);
+        let found = steps.work("fuzz targets", &campaign.to_string(), || campaign.run())?;
+        report::write(&found)?;
+        println!("{}", report::table(&found));
+        report::faults(&found)?;
+    }
+    if asked.minimises {
+        steps.work("fuzz seeds", "libFuzzer's set cover of what was found", || seeds::minimise(&asked.targets))?;
     }
     steps.finish();
     Ok(())
 }
 
-/// Runs all targets briefly as one step; where they can't run, says so.
-pub(crate) fn smoke(steps: &mut Steps, seconds: u32) -> Result<()> {
-    if !is_installed() {
-        steps.pass_over("fuzz targets", MISSING);
+/// How long a target runs if nothing is said.
+const USUAL: Duration = Duration::from_secs(60);
+
+/// Runs all targets briefly as one step where they were built before: to build them with all that they need takes minutes, which a
+/// fresh machine spends better on tests. Their seeds are replayed by those in any case.
+pub(crate) fn smoke(steps: &mut Steps, time: Duration) -> Result<()> {
+    if let Some(why) = build::lacks() {
+        steps.pass_over("fuzz targets", &format!("passed over: {why}; the tests replay their seeds"));
         return Ok(());
     }
-    let targets = targets()?;
-    let mut steps_of_targets = Steps::new(targets.len());
-    steps.pass_over("fuzz targets", &format!("{seconds} s each: {}", targets.join(", ")));
-    for target in &targets {
-        steps_of_targets.run(&format!("fuzz target {target}"), &mut fuzz(target, seconds)?)?;
+    let targets = target::all()?;
+    if !targets.iter().any(|target| build::program(target).is_file()) {
+        let why =
+            "passed over: it takes minutes to build them; the tests replay their seeds; to run them: cargo xtask fuzz";
+        steps.pass_over("fuzz targets", why);
+        return Ok(());
     }
-    Ok(())
+    let campaign = Campaign::new(targets.clone(), time);
+    steps.work("fuzz targets", &campaign.to_string(), || {
+        build::run(&targets)?;
+        let found = campaign.run()?;
+        println!("{}", report::table(&found));
+        report::faults(&found)
+    })
 }
 
-fn is_installed() -> bool {
-    works(Command::new("rustup").args(["run", "nightly", "cargo", "fuzz", "--version"]))
+/// What was asked for.
+#[derive(Debug)]
+struct Asked {
+    targets: Vec<Target>,
+    time: Option<Duration>,
+    minimises: bool,
+    lists: bool,
 }
 
-fn fuzz(target: &str, seconds: u32) -> Result<Command> {
-    let mut command = Command::new("rustup");
-    command.args(["run", "nightly", "cargo", "fuzz", "run", "--fuzz-dir", "lab/fuzz", target]).current_dir(root());
-    let corpus = format!("lab/fuzz/corpus/{target}");
-    let seeds = format!("lab/fuzz/seeds/{target}");
-    if root().join(&seeds).is_dir() {
-        // libFuzzer refuses to start without it, and a fresh checkout has none.
-        fs::create_dir_all(root().join(&corpus)).with_context(|| format!("can't make {corpus}"))?;
-        command.args([corpus, seeds]);
+impl Asked {
+    fn parse(words: &[String], all: &[Target]) -> Result<Self> {
+        const REMEDY: &str = "cargo xtask fuzz --help";
+        let mut asked = Self { targets: Vec::new(), time: None, minimises: false, lists: false };
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            match word.as_str() {
+                "--minutes" | "--seconds" => {
+                    let unit = if word == "--minutes" { 60 } else { 1 };
+                    let number =
+                        words.next().and_then(|number| number.parse::<u32>().ok()).filter(|number| *number > 0);
+                    let wrong = || wrong_use(format!("`{word}` needs a whole number from 1"), REMEDY);
+                    asked.time = Some(Duration::from_secs(unit * u64::from(number.ok_or_else(wrong)?)));
+                }
+                "--minimise" => asked.minimises = true,
+                "--list" => asked.lists = true,
+                name => match all.iter().find(|target| target.name() == name) {
+                    Some(target) => asked.targets.push(target.clone()),
+                    None => {
+                        let names: Vec<_> = all.iter().map(Target::name).collect();
+                        let what = format!("`{name}` is no fuzz target; there are {}", names.join(", "));
+                        return Err(wrong_use(what, REMEDY));
+                    }
+                },
+            }
+        }
+        if asked.targets.is_empty() {
+            asked.targets = all.to_vec();
+        }
+        Ok(asked)
     }
-    command.args(["--".to_owned(), format!("-max_total_time={seconds}"), "-verbosity=0".to_owned()]);
-    Ok(command)
-}
-
-/// The fuzz targets that there are, by name.
-fn targets() -> Result<Vec<String>> {
-    let folder = root().join("lab/fuzz/fuzz_targets");
-    let listed = fs::read_dir(&folder).with_context(|| format!("can't list {}", folder.display()))?;
-    let paths = listed.map(|entry| entry.map(|entry| entry.path())).collect::<Result<Vec<_>, _>>()?;
-    let sources = paths.iter().filter(|path| path.extension().is_some_and(|it| it == "rs"));
-    let mut names: Vec<_> = sources.filter_map(|path| Some(path.file_stem()?.to_string_lossy().into_owned())).collect();
-    names.sort();
-    Ok(names)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn asked(words: &str) -> Result<Asked> {
+        let words: Vec<_> = words.split_whitespace().map(str::to_owned).collect();
+        Asked::parse(&words, &target::all().unwrap())
+    }
+
     #[test]
-    fn the_frame_decoder_has_a_target_with_seeds() {
-        assert!(targets().unwrap().contains(&"frame".to_owned()));
-        let words: Vec<_> = fuzz("frame", 7).unwrap().get_args().map(|it| it.to_string_lossy().into_owned()).collect();
-        assert!(words.contains(&"lab/fuzz/seeds/frame".to_owned()) && words.contains(&"-max_total_time=7".to_owned()));
+    fn targets_are_named_or_all_are_meant_and_the_time_is_for_each() {
+        let all = asked("--seconds 7").unwrap();
+        assert_eq!(all.time, Some(Duration::from_secs(7)));
+        assert!(all.targets.len() > 10);
+        let two = asked("frame receipt --minutes 10").unwrap();
+        assert_eq!(two.targets.iter().map(Target::name).collect::<Vec<_>>(), ["frame", "receipt"]);
+        assert_eq!(two.time, Some(Duration::from_secs(600)));
     }
 
     #[test]
     fn a_target_that_is_not_there_is_refused_with_those_that_are() {
-        let error = run(&["elsewhere".to_owned()]).unwrap_err();
+        let error = asked("elsewhere").unwrap_err();
         assert!(error.is::<crate::step::WrongUse>());
         assert!(error.to_string().contains("frame"), "{error}");
+        for wrong in ["--seconds", "--minutes 0", "--seconds soon"] {
+            assert!(asked(wrong).unwrap_err().is::<crate::step::WrongUse>());
+        }
     }
 }

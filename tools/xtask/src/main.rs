@@ -36,7 +36,7 @@ Commands:
   interop [--client NAME]               runs clients of gRPC against our server, and ours against others'
   ebpf [--check]                        builds the agent's eBPF object, or checks the one that is kept
   unsafe [--write]                      counts `unsafe` in each crate, for docs/unsafe.md
-  fuzz [TARGET] [--seconds N]           runs the fuzz targets, or one of them
+  fuzz [TARGET...] [--minutes N]        runs the fuzz targets, or some of them
 
 `cargo xtask COMMAND --help` says more.";
 

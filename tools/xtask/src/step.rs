@@ -50,6 +50,18 @@ impl Steps {
         Ok(())
     }
 
+    /// Runs a step that is more than one command. `what`: what it does.
+    ///
+    /// # Errors
+    /// Those of the work.
+    pub(crate) fn work<T>(&mut self, name: &str, what: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        self.announce(name, what);
+        let began = Instant::now();
+        let done = work().with_context(|| format!("{name} failed"))?;
+        println!("step {} of {}: {name} passed in {:.0?}", self.done, self.of, began.elapsed());
+        Ok(done)
+    }
+
     /// Passes a step over, and says why and what to do about it.
     pub(crate) fn pass_over(&mut self, name: &str, why: &str) {
         self.announce(name, why);

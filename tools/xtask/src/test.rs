@@ -4,6 +4,7 @@
 //! dependencies, the tests need them built: each dependency is compiled twice, once of them without code.
 
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::Result;
 
@@ -20,14 +21,14 @@ Usage: cargo xtask test [--quick]
 Options:
   --quick  formatting, lints and tests alone
 
-The fuzz targets run for a few seconds each, where the nightly toolchain and cargo-fuzz are installed; dependencies are
-checked by deny.toml where cargo-deny is, with advisories if those can be had; C code is put to the test where clang
-is, the harness in Go where Go is, the backend over libfabric where libfabric-dev is, and replicas under faults for some
-seconds where root runs it. The tests find no programs but those that README.md names. What is passed over is said, with
-what to install, and counted.";
+The fuzz targets run for two seconds each where `cargo xtask fuzz` has built them before, and their seeds are replayed by
+the tests in any case; dependencies are checked by deny.toml where cargo-deny is, with advisories if those can be had; C
+code is put to the test where clang is, the harness in Go where Go is, the backend over libfabric where libfabric-dev is,
+and replicas under faults for some seconds where root runs it. The tests find no programs but those that README.md names.
+What is passed over is said, with what to install, and counted.";
 
 /// How long each fuzz target runs.
-const FUZZ_SECONDS: u32 = 10;
+const FUZZ_TIME: Duration = Duration::from_secs(2);
 
 pub(crate) fn run(words: &[String]) -> Result<()> {
     if asks_for_help(words) {
@@ -50,7 +51,7 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
         steps.run("documentation", cargo(documentation).env("RUSTDOCFLAGS", "-D warnings"))?;
         dependencies(&mut steps)?;
         models(&mut steps)?;
-        fuzz::smoke(&mut steps, FUZZ_SECONDS)?;
+        fuzz::smoke(&mut steps, FUZZ_TIME)?;
         c_code(&mut steps)?;
         go(&mut steps)?;
         ebpf::check(&mut steps)?;

@@ -267,6 +267,11 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    #[test]
+    fn what_was_worth_trying_is_refused_or_reads_back() {
+        crate::fuzzing::replay("fabric", read_back);
+    }
+
     fn end() -> End {
         End { slot: 5, secret: u64::MAX - 3, window: 64, chunk_bytes: 4096, name: b"fi_ns://here\0".to_vec() }
     }

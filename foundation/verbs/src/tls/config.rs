@@ -36,7 +36,7 @@ pub struct TlsServer {
 }
 
 /// What a server's files say.
-struct Served {
+pub(super) struct Served {
     config: ServerConfig,
     /// How the certificates of clients are checked, if they have to have some.
     clients: Option<Arc<dyn ClientCertVerifier>>,
@@ -54,7 +54,7 @@ pub struct TlsClient {
 }
 
 /// What a client's files say.
-struct Called {
+pub(super) struct Called {
     config: Arc<ClientConfig>,
     /// For servers of gRPC.
     http2: Arc<ClientConfig>,
@@ -131,7 +131,7 @@ impl TlsServer {
     }
 }
 
-fn served(shown: Identity<'_>, clients: Option<Pem<'_>>, lists: &[Source]) -> Result<Served, TlsError> {
+pub(super) fn served(shown: Identity<'_>, clients: Option<Pem<'_>>, lists: &[Source]) -> Result<Served, TlsError> {
     let provider = provider();
     let (chain, key) = read_identity(shown)?;
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
@@ -204,7 +204,7 @@ impl TlsClient {
     }
 }
 
-fn called(authorities: Pem<'_>, shown: Option<Identity<'_>>) -> Result<Called, TlsError> {
+pub(super) fn called(authorities: Pem<'_>, shown: Option<Identity<'_>>) -> Result<Called, TlsError> {
     let (provider, roots) = (provider(), Arc::new(read_authorities(authorities)?));
     let verifier = WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(&provider));
     let verifier = verifier.build().map_err(|error| unusable(authorities, &error))?;

@@ -15,6 +15,8 @@ mod absent;
 mod config;
 mod error;
 mod fault;
+#[cfg(all(feature = "tls", any(test, feature = "fuzzing")))]
+pub(crate) mod fuzzing;
 mod names;
 #[cfg(feature = "tls")]
 mod pem;

@@ -14,7 +14,7 @@ pub struct CertificateNames {
 
 /// As many names of a kind are kept, and of this many bytes, at most.
 #[cfg(feature = "tls")]
-const MOST: (usize, usize) = (64, 2048);
+pub(super) const MOST: (usize, usize) = (64, 2048);
 
 /// The names in a certificate that was checked.
 #[cfg(feature = "tls")]

@@ -113,8 +113,16 @@ impl Session {
         self.has_said_goodbye
     }
 
+    /// Whether what it holds is bounded, where a piece of this length was read last.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(super) fn check(&self, piece: usize) {
+        assert!(self.pending.len() <= Self::PENDING + piece, "it holds {} bytes", self.pending.len());
+        assert!(self.output.len() <= Self::PENDING, "it is to write {} bytes", self.output.len());
+    }
+
     /// Takes what was read, and hands on what it says, in pieces of any length; before the first of them, that the handshake is
-    /// done. The bytes are used as scratch. After an error, there may be an alert in the output that tells the peer.
+    /// done. The bytes are used as scratch. It is not asked any more after [`seal`](Self::seal) was told to say goodbye: rustls takes
+    /// that for a fatal alert, of which there may be one alone. After an error, there may be an alert in the output that tells the peer.
     pub(crate) fn receive(
         &mut self,
         mut bytes: &mut [u8],
@@ -143,7 +151,8 @@ impl Session {
     }
 
     /// Adds to `wire` what the session has to say and, sealed, `plain`, which is empty during the handshake.
-    /// `goodbye`: nothing follows.
+    /// `goodbye`: nothing follows. After [`receive`](Self::receive) has failed it is asked for neither: rustls would look at what it
+    /// has refused once more.
     pub(crate) fn seal(&mut self, plain: &[u8], goodbye: bool, wire: &mut Vec<u8>) -> Result<(), TlsFault> {
         wire.append(&mut self.output);
         if !plain.is_empty() {

@@ -9,12 +9,14 @@
 mod bytes;
 mod callee;
 mod caller;
+mod format;
 mod pair;
 mod peer;
 
 use crate::compression::Encoding;
 use crate::connection::{Caller, Finished, Request};
 use bytes::Bytes;
+pub use format::{frame, receipt};
 use greenwave_policy::Time;
 
 /// Makes a call in whatever way. The memory of its message, if it is free again.
@@ -71,8 +73,23 @@ pub fn pair(steps: &[u8]) {
 }
 
 #[cfg(test)]
+#[path = "../../../../lab/fuzz/replay.rs"]
+mod seeds;
+
+#[cfg(test)]
 mod tests {
-    use super::{callee, caller, pair};
+    use super::seeds::replay;
+    use super::{callee, caller, compression, frame, pair, receipt};
+
+    #[test]
+    fn what_was_worth_trying_breaks_no_promise() {
+        replay("callee", callee);
+        replay("caller", caller);
+        replay("pair", pair);
+        replay("frame", frame);
+        replay("receipt", receipt);
+        replay("compression", |bytes| compression(bytes, 1 << 20));
+    }
 
     /// SplitMix64, as a source of bytes.
     fn random_bytes(seed: u64, len: usize) -> Vec<u8> {

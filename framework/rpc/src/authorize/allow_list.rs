@@ -270,6 +270,26 @@ fn read(path: &Path) -> Result<Rules, AllowListError> {
     Rules::parse(&text).map_err(|(line, wrong)| AllowListError::Line { path: path_of(), line, wrong })
 }
 
+/// Reads a text as a file, and asks for leave by it with this metadata: for a method, and for what tells of the server itself.
+///
+/// # Panics
+/// If it allows what tells of the server and doesn't name it.
+#[cfg(all(feature = "json", any(test, feature = "fuzzing")))]
+pub(crate) fn whoever_asks(text: &str, metadata: &[u8]) {
+    use greenwave_proto::Peer;
+    let Ok(rules) = Rules::parse(text) else { return };
+    let [spiffe, dns] = ["spiffe://shop/cart", "till.shop"].map(str::to_owned);
+    for peer in [
+        Peer::UNKNOWN,
+        Peer::UNKNOWN.with_names(vec![spiffe], Vec::new()),
+        Peer::UNKNOWN.with_names(Vec::new(), vec![dns]),
+    ] {
+        let may = |method| rules.authorize(&AuthorizeRequest::new(&peer, method, metadata)).is_ok();
+        assert!(!may("shop.Cart/Add") || text.contains("shop.Cart/") || text.contains('*'));
+        assert!(!may("greenwave.Meta/Methods") || text.contains("greenwave.Meta/"));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -107,7 +107,7 @@ pub(super) fn with_health(router: Router, watchers: &Watchers) -> Router {
     if has_watch { router } else { with_watch(router) }
 }
 
-fn service_of(request: &[u8]) -> Result<&str, Status> {
+pub(super) fn service_of(request: &[u8]) -> Result<&str, Status> {
     let wrong = || Status::new(Code::InvalidArgument, "not a grpc.health.v1.HealthCheckRequest");
     text_of(request, 1).ok_or_else(wrong)
 }

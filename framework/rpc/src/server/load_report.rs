@@ -125,7 +125,7 @@ pub(super) fn with_load_reports(
 }
 
 /// How often a client wants to be told: field 1 of its request, a `google.protobuf.Duration`.
-fn interval(request: &[u8]) -> Result<Duration, Status> {
+pub(super) fn interval(request: &[u8]) -> Result<Duration, Status> {
     let wrong = || Status::new(Code::InvalidArgument, "not an OrcaLoadReportRequest");
     let (mut seconds, mut nanos) = (0, 0);
     for field in fields(request) {

@@ -28,6 +28,17 @@ use crate::net::{Usage, prefaces};
 use crate::service::{Conflict, Router};
 #[cfg(test)]
 pub(crate) use event_loop::EventLoop;
+
+/// Asks what any server can be asked: of these descriptors, or of none its own; of its health, its load.
+///
+/// # Panics
+/// If an answer is longer than what is known.
+#[cfg(all(feature = "json", any(test, feature = "fuzzing")))]
+pub(crate) fn asked_of_every_server(descriptors: &[u8], question: &[u8]) {
+    let descriptors = if descriptors.is_empty() { crate::transcoding::descriptors() } else { descriptors };
+    reflection::whatever_is_asked(descriptors, question);
+    let _either = (health::service_of(question).is_ok(), load_report::interval(question).is_ok());
+}
 use event_loop::Role;
 use greenwave_policy::ReadyQueue;
 use greenwave_verbs::{Address, HandshakeConfig, Handshaker, VerbsError};

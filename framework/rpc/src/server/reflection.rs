@@ -44,7 +44,7 @@ pub(super) fn with_reflection(router: Router) -> Router {
 fn serve(
     context: &Context,
     services: &BTreeSet<String>,
-    files: &Files,
+    files: &Files<'_>,
     mut incoming: Incoming,
     mut outgoing: Outgoing,
 ) -> Result<(), Status> {
@@ -79,7 +79,7 @@ fn serve(
 fn answer(
     (field, value): (u64, Value<'_>),
     services: &BTreeSet<String>,
-    files: &Files,
+    files: &Files<'_>,
     told: &mut HashSet<usize>,
 ) -> Option<(u64, Vec<u8>)> {
     let Value::Bytes(value) = value else { return None };
@@ -119,10 +119,10 @@ fn answer(
 
 /// The files that descriptors describe.
 #[derive(Default)]
-struct Files {
+struct Files<'a> {
     /// Each as an encoded `FileDescriptorProto`, with the names of those that it needs.
-    all: Vec<(&'static [u8], Vec<&'static str>)>,
-    by_name: HashMap<&'static str, usize>,
+    all: Vec<(&'a [u8], Vec<&'a str>)>,
+    by_name: HashMap<&'a str, usize>,
     by_symbol: HashMap<String, usize>,
     /// By what they extend, and their numbers.
     extensions: HashMap<String, BTreeMap<u64, usize>>,
@@ -152,8 +152,8 @@ mod field {
 /// Messages within messages that are looked into; nobody writes more.
 const DEPTH_MOST: usize = 32;
 
-impl Files {
-    fn of(sets: &[&'static [u8]]) -> Self {
+impl<'a> Files<'a> {
+    fn of(sets: &[&'a [u8]]) -> Self {
         let mut files = Self::default();
         for (_, file) in sets.iter().flat_map(|set| parts(set, field::FILE)) {
             files.add(file);
@@ -161,7 +161,7 @@ impl Files {
         files
     }
 
-    fn add(&mut self, file: &'static [u8]) {
+    fn add(&mut self, file: &'a [u8]) {
         let Some(name) = text_of(file, field::NAME).filter(|name| !self.by_name.contains_key(name)) else { return };
         let index = self.all.len();
         let needs = parts(file, field::DEPENDENCY).filter_map(|(_, name)| std::str::from_utf8(name).ok()).collect();
@@ -184,7 +184,7 @@ impl Files {
         }
     }
 
-    fn add_message(&mut self, index: usize, scope: &str, message: &'static [u8], depth: usize) {
+    fn add_message(&mut self, index: usize, scope: &str, message: &'a [u8], depth: usize) {
         let name = self.add_symbol(index, scope, message);
         for (number, part) in parts_of_any(message) {
             match number {
@@ -198,14 +198,14 @@ impl Files {
     }
 
     /// An enum's values stand beside it, as in C++.
-    fn add_enum(&mut self, index: usize, scope: &str, part: &'static [u8]) {
+    fn add_enum(&mut self, index: usize, scope: &str, part: &'a [u8]) {
         self.add_symbol(index, scope, part);
         for (_, value) in parts(part, field::ENUM_VALUE) {
             self.add_symbol(index, scope, value);
         }
     }
 
-    fn add_extension(&mut self, index: usize, scope: &str, extension: &'static [u8]) {
+    fn add_extension(&mut self, index: usize, scope: &str, extension: &'a [u8]) {
         self.add_symbol(index, scope, extension);
         let number = fields(extension).flatten().find_map(|(field, value)| match value {
             Value::Number(number) if field == field::NUMBER => Some(number),
@@ -241,7 +241,7 @@ impl Files {
 }
 
 /// The parts of a message that are texts or messages themselves.
-fn parts_of_any(message: &'static [u8]) -> impl Iterator<Item = (u64, &'static [u8])> {
+fn parts_of_any(message: &[u8]) -> impl Iterator<Item = (u64, &[u8])> {
     fields(message).flatten().filter_map(|(field, value)| match value {
         Value::Bytes(bytes) => Some((field, bytes)),
         _ => None,
@@ -249,6 +249,21 @@ fn parts_of_any(message: &'static [u8]) -> impl Iterator<Item = (u64, &'static [
 }
 
 /// Those of one field.
-fn parts(message: &'static [u8], number: u64) -> impl Iterator<Item = (u64, &'static [u8])> {
+fn parts(message: &[u8], number: u64) -> impl Iterator<Item = (u64, &[u8])> {
     parts_of_any(message).filter(move |(field, _)| *field == number)
+}
+
+/// Asks for what the descriptors say, as whoever calls the method does.
+///
+/// # Panics
+/// If an answer has more than the descriptors and the question.
+#[cfg(all(feature = "json", any(test, feature = "fuzzing")))]
+pub(super) fn whatever_is_asked(descriptors: &[u8], question: &[u8]) {
+    let files = Files::of(&[descriptors]);
+    let services = BTreeSet::from(["a.A".to_owned()]);
+    let mut told = HashSet::new();
+    for asked in fields(question).flatten().filter(|(field, _)| (3..=7).contains(field)) {
+        let most = 100 + descriptors.len() * 12 + question.len();
+        assert!(answer(asked, &services, &files, &mut told).is_none_or(|(_, answer)| answer.len() <= most));
+    }
 }

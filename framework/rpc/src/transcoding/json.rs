@@ -133,9 +133,43 @@ fn depth(json: &[u8]) -> usize {
     deepest
 }
 
-#[cfg(test)]
+#[cfg(any(test, feature = "fuzzing"))]
 #[path = "../../tests/nodes/mod.rs"]
 mod nodes;
+
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing {
+    use super::*;
+
+    /// Those of a service.
+    pub(crate) fn descriptors() -> &'static [u8] {
+        static DESCRIPTORS: OnceLock<&'static [u8]> = OnceLock::new();
+        DESCRIPTORS.get_or_init(nodes::descriptors)
+    }
+
+    /// Reads bytes as JSON and as a message, and writes what it was in the other way.
+    ///
+    /// # Panics
+    /// If what was written can't be read again, or is something else.
+    pub(crate) fn and_back(bytes: &[u8]) {
+        static TYPES: OnceLock<Types> = OnceLock::new();
+        let types = TYPES.get_or_init(Types::default);
+        let method = types.method(&[descriptors()], "a.A/Change").ok().expect("it is there");
+        let text = |message: &[u8]| {
+            let mut json = Vec::new();
+            method.reply(message, &mut json).map(|()| json)
+        };
+        if let Ok(message) = method.request(bytes) {
+            let json = text(&message).expect("it was JSON before");
+            let again = method.request(&json).expect("it is JSON");
+            // Maps have no order.
+            assert_eq!(again.len(), message.len());
+        }
+        if let Ok(json) = text(bytes) {
+            serde_json::from_slice::<serde_json::Value>(&json).expect("it is JSON");
+        }
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -66,8 +66,19 @@ fn open(disk: &FaultyDisk, directory: &Path) -> Result<(Log<FaultyDisk>, Recover
 }
 
 #[cfg(test)]
+#[path = "../../../../lab/fuzz/replay.rs"]
+mod seeds;
+
+#[cfg(test)]
 mod tests {
+    use super::seeds::replay;
     use proptest::prelude::*;
+
+    #[test]
+    fn what_was_worth_trying_does_no_harm() {
+        replay("log_records", super::records);
+        replay("log_segment", super::segment);
+    }
 
     proptest! {
         #[test]
