@@ -1,5 +1,7 @@
 //! Calls of gRPC over HTTP/2, written by hand.
 
+use std::collections::HashSet;
+
 use greenwave_bench::arrivals::Seeded;
 
 use super::behaviour::{Behaviour, Io, add};
@@ -90,7 +92,8 @@ pub(super) struct Http2 {
     is_greeted: bool,
     partial: Vec<u8>,
     next: u32,
-    in_flight: u32,
+    /// Streams that have no end yet.
+    open: HashSet<u32>,
     /// What the server takes.
     most: u32,
     stream_window: i64,
@@ -108,7 +111,7 @@ impl Http2 {
             is_greeted: false,
             partial: Vec::new(),
             next: 1,
-            in_flight: 0,
+            open: HashSet::new(),
             most: u32::MAX,
             stream_window: i64::from(FIRST_WINDOW),
             window: i64::from(FIRST_WINDOW),
@@ -169,9 +172,11 @@ impl Http2 {
     }
 
     fn ends(&mut self, stream: u32, io: &mut Io<'_>) {
-        self.in_flight = self.in_flight.saturating_sub(1);
-        self.sending = self.sending.take().filter(|sending| sending.stream != stream);
-        add(&io.tallies.ended, 1);
+        // A server that has answered may reset what it doesn't want to read.
+        if self.open.remove(&stream) {
+            self.sending = self.sending.take().filter(|sending| sending.stream != stream);
+            add(&io.tallies.ended, 1);
+        }
     }
 
     fn send(&mut self, io: &mut Io<'_>) {
@@ -184,7 +189,7 @@ impl Http2 {
             return self.send_part(sending, io);
         }
         let has_manners = self.calls.has_manners();
-        if has_manners && self.in_flight >= self.most.min(self.calls.at_once()) {
+        if has_manners && self.open.len() as u64 >= u64::from(self.most.min(self.calls.at_once())) {
             return false;
         }
         let Some(asked) = self.calls.next(&mut self.random) else { return false };
@@ -199,7 +204,7 @@ impl Http2 {
             io.out.extend(CANCEL.to_be_bytes());
             return true;
         }
-        self.in_flight += 1;
+        self.open.insert(stream);
         self.send_part(Sending { stream, asked, sent: 0, window: self.stream_window }, io)
     }
 

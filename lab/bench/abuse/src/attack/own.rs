@@ -6,8 +6,8 @@ use std::time::Duration;
 use greenwave_bench::arrivals::Seeded;
 use greenwave_policy::{Budget, DeadlineField};
 use greenwave_proto::wire::{
-    Call, CallHeader, CallId, Credit, Data, DataHeader, Direction, Features, Frame, Hello, HelloLimits, MethodId, Pong,
-    Probe, StageName,
+    Call, CallHeader, CallId, Cancel, Credit, Data, DataHeader, Direction, Features, Frame, Hello, HelloLimits,
+    MethodId, Pong, Probe, StageName,
 };
 
 use super::behaviour::{Behaviour, Io, add};
@@ -128,8 +128,10 @@ impl Own {
         add(&io.tallies.ended, 1);
         *taken = None;
         self.free.push((slot, generation));
+        // Refused before it was sent whole: the rest isn't sent.
         if self.sending.as_ref().is_some_and(|(id, ..)| *id == call) {
             self.sending = None;
+            push(&Frame::Cancel(Cancel { call, credits: 0 }), io.out);
         }
     }
 

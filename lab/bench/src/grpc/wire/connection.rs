@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use greenwave_policy::Time;
@@ -150,9 +150,12 @@ impl Connection {
             idle: Vec::new(),
         };
         connection.socket.set_read_timeout(Some(GREETING))?;
+        let until = Instant::now() + GREETING;
         while !connection.greeted {
             connection.flush()?;
-            ensure!(connection.read(buffer, &mut |_, _| {})?, "the server said nothing");
+            // A read may be interrupted, as by the end of a ring of io_uring that this thread had.
+            let came = connection.read(buffer, &mut |_, _| {})?;
+            ensure!(came || Instant::now() < until, "the server said nothing");
         }
         connection.flush()?;
         connection.socket.set_nonblocking(true)?;
