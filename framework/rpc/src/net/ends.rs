@@ -428,7 +428,7 @@ impl Ends {
                 let received = received.map(|event| tell(key, event, events, counters));
                 tell_callee(key, callee, events, counters);
                 if let Some(usage) = usage {
-                    usage.tell(callee.held());
+                    *is_tight |= usage.tell(callee.held());
                 }
                 (received, &callee.link)
             }
@@ -561,16 +561,14 @@ impl Peer {
         }
     }
 
-    /// Tells what its end has of messages.
-    pub(super) fn tell_memory(&mut self) {
+    /// Tells what its end has of messages. Whether memory is tight because of it.
+    pub(super) fn tell_memory(&mut self) -> bool {
         let held = match &self.end {
             End::Callee(callee) => callee.held(),
             End::Plain(callee) => callee.held(),
-            _ => return,
+            _ => return false,
         };
-        if let Some(usage) = &mut self.usage {
-            usage.tell(held);
-        }
+        self.usage.as_mut().is_some_and(|usage| usage.tell(held))
     }
 
     /// When it waits for something; [`Time::MAX`] if it doesn't.

@@ -265,7 +265,7 @@ impl Ends {
             tracing::debug!(endpoint = %endpoint.id, %error, "not sent");
         }
         let is_done = callee.is_done();
-        self.peers[index].tell_memory();
+        self.is_tight |= self.peers[index].tell_memory();
         if is_done {
             self.fates.push(Fate::Finish(key));
             // Fates are met by polls and sweeps.
@@ -276,7 +276,7 @@ impl Ends {
 
     /// Sees to it that an end that was given something goes on.
     fn look_after(&mut self, key: PeerKey) {
-        self.peers[key.index].tell_memory();
+        self.is_tight |= self.peers[key.index].tell_memory();
         let Peer { end: End::Plain(callee), .. } = &self.peers[key.index] else { return };
         let (is_done, has_output) = (callee.is_done(), callee.has_output());
         if is_done {

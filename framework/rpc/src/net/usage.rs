@@ -141,12 +141,15 @@ impl Account {
 }
 
 impl ConnectionUsage {
-    /// Tells what its end has of messages now.
+    /// Tells what its end has of messages now. Whether memory is tight because of it: others may have as much to announce in
+    /// the same round, and have to be asked again.
     #[inline]
-    pub(super) fn tell(&mut self, held: usize) {
-        if held.abs_diff(self.told) > GRAIN {
-            self.tell_all(held);
+    pub(super) fn tell(&mut self, held: usize) -> bool {
+        if held.abs_diff(self.told) <= GRAIN {
+            return false;
         }
+        self.tell_all(held);
+        self.account.usage.is_tight()
     }
 
     #[cold]
@@ -291,6 +294,15 @@ mod tests {
         assert_eq!(left(&mut other, Criticality::CriticalPlus), all / 2);
     }
 
+    #[test]
+    fn that_memory_gets_tight_is_said_by_what_makes_it_so() {
+        let usage = usage();
+        let mut one = usage.connect(None).unwrap();
+        let mut other = usage.connect(None).unwrap();
+        assert!(!one.tell(40 << 10), "less than half");
+        assert!(other.tell(20 << 10), "more than half, together");
+    }
+
     proptest! {
         #[test]
         fn what_is_held_is_the_sum_of_what_was_told_and_charged(steps in prop::collection::vec((0_usize..3, 0_usize..20_000), 0..60)) {
@@ -299,7 +311,7 @@ mod tests {
             let mut charges = Vec::new();
             for (kind, bytes) in steps {
                 match kind {
-                    0 => connection.tell(bytes),
+                    0 => _ = connection.tell(bytes),
                     1 => charges.extend(connection.charge(bytes, Criticality::Critical)),
                     _ => drop(charges.pop()),
                 }

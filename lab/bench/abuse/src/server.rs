@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use greenwave::{Address, Code, Limits, Router, Server, ServerConfig, Status};
+use greenwave::{Address, Code, Limits, Router, Server, ServerConfig, ShareConfig, Status};
 use greenwave_bench::process;
 
 use crate::bound;
@@ -40,11 +40,10 @@ pub(crate) fn serve(case: Case, core: usize) -> anyhow::Result<()> {
     std::process::exit(0)
 }
 
-/// SHARES: the one place where tenants are given theirs. A tenant is who comes from one address: 127.0.0.1 are the clients
-/// that behave, 127.0.0.2 and those above are the attacker. A server has no shares yet, so the cases `hog` and
-/// `poisoner` show what happens without.
+/// A tenant is who comes from one address: 127.0.0.1 are the clients that behave, 127.0.0.2 and those above are the attacker,
+/// each of them with as large a share as those.
 fn with_shares(config: ServerConfig) -> ServerConfig {
-    config
+    config.shares(ShareConfig::new())
 }
 
 fn router() -> Router {
