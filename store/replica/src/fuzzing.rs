@@ -85,7 +85,7 @@ pub fn state(bytes: &[u8]) {
 
 #[cfg(test)]
 #[path = "../../../lab/fuzz/replay.rs"]
-mod seeds;
+pub(crate) mod seeds;
 
 #[cfg(test)]
 mod tests {

@@ -16,8 +16,11 @@ pub(crate) fn is_archive(bytes: &[u8]) -> bool {
     bytes.starts_with(b"!<arch>\n")
 }
 
-/// The members of an archive, with their names; `None` if it only names files that lie elsewhere.
-pub(crate) fn members(archive: &[u8]) -> Result<Option<Vec<(String, &[u8])>>> {
+/// A member of an archive: its name and its bytes.
+type Member<'a> = (String, &'a [u8]);
+
+/// The members of an archive; `None` if it only names files that lie elsewhere.
+pub(crate) fn members(archive: &[u8]) -> Result<Option<Vec<Member<'_>>>> {
     let file = ArchiveFile::parse(archive).context("it is no archive that can be read")?;
     if file.is_thin() {
         return Ok(None);

@@ -66,12 +66,8 @@ fn open(disk: &FaultyDisk, directory: &Path) -> Result<(Log<FaultyDisk>, Recover
 }
 
 #[cfg(test)]
-#[path = "../../../../lab/fuzz/replay.rs"]
-mod seeds;
-
-#[cfg(test)]
 mod tests {
-    use super::seeds::replay;
+    use crate::fuzzing::seeds::replay;
     use proptest::prelude::*;
 
     #[test]
