@@ -15,8 +15,8 @@
 //!    round a tight deadline is kept whosever it is, as in borrowed virtual time (Duda and Cheriton, 1999).
 //! 4. When all that wait are over, the level rises to the mark of the one that is the least so: nothing that could be done is
 //!    left undone.
-//! 5. A tenant that was away is not paid for that: its mark is raised to the level less [`Shares::LEAD`] of time, divided in
-//!    the same way. That much it is ahead of those that have been busy all along. One that is new begins at the level.
+//! 5. A tenant that was away, or here with nothing to do, is not paid for that: its mark is raised to the level less
+//!    [`Shares::LEAD`] of time, divided in the same way, when it comes and when it is served. That much it is ahead of those that have been busy all along. One that is new begins at the level.
 //!
 //! # What that is worth
 //! Of two tenants whose calls wait all the while, neither gets more by its weight than the other, but for two rounds and a call.
@@ -47,6 +47,12 @@ pub struct TenantId(u32);
 impl TenantId {
     /// All those together for whom there is no place.
     pub const REST: Self = Self(0);
+
+    /// The place of this number, below [`Shares::MOST`].
+    #[must_use]
+    pub const fn of_index(index: usize) -> Self {
+        Self(index as u32)
+    }
 
     /// As a number below [`Shares::MOST`].
     #[must_use]
@@ -97,6 +103,8 @@ struct Account {
     mark: Mark,
     /// Calls that came and have not gone.
     calls: u32,
+    /// Those among them that have not begun.
+    waiting: u32,
     /// Whether its weight was configured.
     stays: bool,
 }
@@ -179,20 +187,30 @@ impl Shares {
         let level = self.level;
         let Some(account) = self.accounts.get_mut(tenant.index()) else { return };
         account.calls = account.calls.saturating_add(1);
+        account.waiting = account.waiting.saturating_add(1);
         if account.calls == 1 {
             let weight = u64::from(account.weight);
             self.count(weight, 0);
-            let lead = divided(Self::LEAD, self.weight);
+            let lead = self.lead();
             let account = &mut self.accounts[tenant.index()];
             account.mark = account.mark.max(level.saturating_sub(lead));
         }
     }
 
-    /// One is gone: answered, refused or given away.
+    /// One has begun, or waits elsewhere: it doesn't wait here any more.
     #[inline]
-    pub fn went(&mut self, tenant: TenantId) {
+    pub fn began(&mut self, tenant: TenantId) {
+        if let Some(account) = self.accounts.get_mut(tenant.index()) {
+            account.waiting = account.waiting.saturating_sub(1);
+        }
+    }
+
+    /// One is gone, and whether it had [begun](Self::began): answered, refused or given away.
+    #[inline]
+    pub fn went(&mut self, tenant: TenantId, had_begun: bool) {
         let Some(account) = self.accounts.get_mut(tenant.index()).filter(|account| account.calls > 0) else { return };
         account.calls -= 1;
+        account.waiting = account.waiting.saturating_sub(u32::from(!had_begun));
         if account.calls == 0 {
             let weight = u64::from(account.weight);
             self.count(0, weight);
@@ -205,12 +223,23 @@ impl Shares {
     }
 
     /// A call of this tenant's was served for so long.
+    ///
+    /// A tenant may have had calls here all along and used nothing, as one does that keeps a stream open: it was away, and is not
+    /// paid for that either.
     #[inline]
     pub fn charge(&mut self, tenant: TenantId, took: impl Into<Span>) {
+        let least = self.level.saturating_sub(self.lead());
         if let Some(account) = self.accounts.get_mut(tenant.index()) {
             let took = u128::from(took.into().as_nanos()) * u128::from(account.rate);
-            account.mark = account.mark.saturating_add(took);
+            account.mark = account.mark.max(least).saturating_add(took);
         }
+    }
+
+    /// What somebody who was away may be ahead by.
+    #[inline]
+    const fn lead(&self) -> Mark {
+        const { assert!(Self::LEAD.as_nanos() == 2 * Self::ROUND.as_nanos()) };
+        2 * self.round
     }
 
     /// Whether a tenant has had more than its share, so that its calls give way to those of all that have not.
@@ -232,17 +261,17 @@ impl Shares {
         self.accounts.get(tenant.index()).map_or(0, |account| account.calls as usize)
     }
 
-    /// Who is to make room for a call of `tenant`, and with how many calls at most: the one with the most calls here for its
+    /// Who is to make room for a call of `tenant`, and with how many calls at most: the one with the most calls that wait, for its
     /// weight. `None`: it is `tenant` itself, or nobody has as many as two more than it, for their weights. Of a queue that is
     /// cut where it is longest, everybody has a share (Suter, Lakshman, Stiliadis and Choudhury, 1998). Linear in the tenants.
     #[must_use]
     pub fn most_crowded(&self, tenant: TenantId) -> Option<(TenantId, usize)> {
         let own = self.accounts.get(tenant.index())?;
-        let by_weight = |account: &Account| f64::from(account.calls) / f64::from(account.weight);
-        let after = f64::from(own.calls + 1) / f64::from(own.weight);
+        let by_weight = |account: &Account| f64::from(account.waiting) / f64::from(account.weight);
+        let after = (f64::from(own.waiting) + 1.0) / f64::from(own.weight);
         let all = self.accounts.iter().enumerate().filter(|(index, _)| *index != tenant.index());
         let (index, most) = all.max_by(|(_, one), (_, other)| by_weight(one).total_cmp(&by_weight(other)))?;
-        let excess = (f64::from(most.calls) - after * f64::from(most.weight)) / 2.0;
+        let excess = (f64::from(most.waiting) - after * f64::from(most.weight)) / 2.0;
         (excess >= 1.0).then_some((TenantId(index as u32), excess as usize))
     }
 
@@ -265,7 +294,7 @@ impl Shares {
 
 impl Account {
     const fn new(key: u64, weight: u32, mark: Mark) -> Self {
-        Self { key, weight, rate: (1 << 32) / weight as u64, mark, calls: 0, stays: false }
+        Self { key, weight, rate: (1 << 32) / weight as u64, mark, calls: 0, waiting: 0, stays: false }
     }
 }
 

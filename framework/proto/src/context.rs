@@ -85,7 +85,7 @@ impl Metadata {
     }
 
     fn of(all: Arc<[u8]>, pass_on: &[String]) -> Self {
-        let (passed_on, criticality) = (passed_on(&all, pass_on), criticality(&all));
+        let (passed_on, criticality) = read(&all, pass_on);
         Self { all: Some(all), passed_on, criticality }
     }
 
@@ -153,15 +153,23 @@ pub fn called<'a>(method: &'a str, mut entries: impl Iterator<Item = (&'a str, &
     said.filter(|said| said.starts_with(service)).unwrap_or(method)
 }
 
-/// The entries of these names, if there are any.
-fn passed_on(all: &[u8], pass_on: &[String]) -> Option<Arc<[u8]>> {
-    let mut kept = Vec::new();
-    let entries = Meta::parse(all).into_iter().flatten();
-    for (name, value) in entries.filter(|(name, _)| *name == CRITICALITY || pass_on.iter().any(|passed| passed == name))
-    {
-        push_meta(&mut kept, name, value).ok()?;
+/// What is passed on, if anything is: the entries of these names, and the criticality if it isn't the default; and that.
+fn read(all: &[u8], pass_on: &[String]) -> (Option<Arc<[u8]>>, Criticality) {
+    let (mut kept, mut said) = (Vec::new(), None);
+    for (name, value) in entries(Some(all)) {
+        if name == CRITICALITY {
+            said = Some(value);
+        } else if pass_on.iter().any(|passed| passed == name) && push_meta(&mut kept, name, value).is_err() {
+            kept.clear();
+            break;
+        }
     }
-    (!kept.is_empty()).then(|| kept.into())
+    let criticality = said.and_then(Criticality::parse).unwrap_or_default();
+    if criticality != Criticality::default() {
+        // Without room for it the next stage takes the default for it.
+        let _ = push_meta(&mut kept, CRITICALITY, criticality.name().as_bytes());
+    }
+    ((!kept.is_empty()).then(|| kept.into()), criticality)
 }
 
 /// What is said of a request that came in over the wire.

@@ -3,6 +3,7 @@
 use greenwave_policy::Shares;
 use greenwave_proto::context::said_of;
 use greenwave_proto::{ConfigError, Peer};
+use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -23,7 +24,9 @@ use std::net::{IpAddr, Ipv6Addr};
 pub struct ShareConfig {
     weights: Vec<(String, u32)>,
     metadata: Option<String>,
+    /// Those that are believed: by what they have proved to be, and by where they are.
     proxies: Vec<String>,
+    addresses: Vec<IpAddr>,
     /// So that nobody can bring about another's key; the same for all threads of a server.
     hasher: RandomState,
 }
@@ -55,7 +58,14 @@ impl ShareConfig {
         proxies: impl IntoIterator<Item = N>,
     ) -> Self {
         self.metadata = Some(metadata.into());
-        self.proxies = proxies.into_iter().map(Into::into).collect();
+        (self.proxies, self.addresses) = (Vec::new(), Vec::new());
+        for proxy in proxies {
+            let proxy = proxy.into();
+            match proxy.parse::<IpAddr>() {
+                Ok(address) => self.addresses.push(address.to_canonical()),
+                Err(_) => self.proxies.push(proxy),
+            }
+        }
         self
     }
 
@@ -69,13 +79,20 @@ impl ShareConfig {
             let given = || format!("{tenant:?} with {weight}");
             ConfigError::unless(fits, "share", given(), "a name, and a weight of 1 to 1000000")?;
         }
+        let names: HashSet<&str> = self.weights.iter().map(|(tenant, _)| &**tenant).collect();
+        ConfigError::unless(names.len() == self.weights.len(), "share", "a tenant twice", "each tenant once")?;
         let most = Shares::MOST - 1;
         ConfigError::unless(self.weights.len() <= most, "share", self.weights.len(), "1023 tenants at most")?;
         if let Some(name) = &self.metadata {
-            let is_name = (1..=255).contains(&name.len()) && name.is_ascii();
-            ConfigError::unless(is_name, "tenant_from", format!("{name:?}"), "a name of 1 to 255 ASCII characters")?;
-            let example = "at least one principal or address of a proxy that is believed";
-            ConfigError::unless(!self.proxies.is_empty(), "tenant_trust", "empty", example)?;
+            let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_.".contains(&byte);
+            let is_name = (1..=255).contains(&name.len()) && name.bytes().all(is_plain);
+            let example = "a name of 1 to 255 lower-case letters, digits, `-`, `_` and `.`, such as x-tenant";
+            ConfigError::unless(is_name, "tenant_from", format!("{name:?}"), example)?;
+            let believed = self.proxies.len() + self.addresses.len();
+            let example = "1 to 256 principals or addresses of proxies that are believed";
+            ConfigError::unless((1..=256).contains(&believed), "tenant_trust", believed, example)?;
+            let is_said = self.proxies.iter().all(|proxy| (1..=2048).contains(&proxy.len()));
+            ConfigError::unless(is_said, "tenant_trust", "an empty one, or one of more than 2048 bytes", example)?;
         }
         Ok(())
     }
@@ -107,7 +124,7 @@ impl ShareConfig {
     fn believes(&self, peer: &Peer) -> bool {
         match (peer.principal(), peer.address()) {
             (Some(principal), _) => self.proxies.iter().any(|proxy| proxy == principal),
-            (None, Some(address)) => self.proxies.iter().any(|proxy| proxy.parse() == Ok(address.ip().to_canonical())),
+            (None, Some(address)) => self.addresses.contains(&address.ip().to_canonical()),
             (None, None) => false,
         }
     }
@@ -170,7 +187,9 @@ mod tests {
         let ada = shares.tenant(&Peer::UNKNOWN.with_subject("ada"), None);
         assert_eq!(shares.tenant(&gateway, Some(&said)), ada);
         assert_eq!(shares.tenant(&from([10, 0, 0, 9]), Some(&said)), ada);
-        for other in [from([10, 0, 0, 8]), from([10, 0, 0, 9]).with_subject("eve"), Peer::UNKNOWN] {
+        // Whoever is called what an address is written as is not there.
+        let named = Peer::UNKNOWN.with_subject("10.0.0.9");
+        for other in [from([10, 0, 0, 8]), from([10, 0, 0, 9]).with_subject("eve"), named, Peer::UNKNOWN] {
             assert_eq!(shares.tenant(&other, Some(&said)), shares.tenant(&other, None));
         }
         for nothing in [saying("x-tenants", "ada"), saying("x-tenant", ""), saying("x-tenant", &"a".repeat(257))] {
@@ -191,6 +210,9 @@ mod tests {
             shares.clone().weight("eve", 0),
             shares.clone().weight("", 1),
             shares.clone().weight("eve", 1_000_001),
+            shares.clone().weight("ada", 4),
+            shares.clone().tenant_from("X-Tenant", ["a"]),
+            shares.clone().tenant_from("x-tenant", ["a", ""]),
             shares.clone().tenant_from("", ["a"]),
             shares.tenant_from("x-tenant", [""; 0]),
         ] {

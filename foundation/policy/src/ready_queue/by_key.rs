@@ -95,6 +95,9 @@ impl<T> ByKey<T> {
         };
         self.waiting.iter().chain(&self.late).for_each(look);
         super::keep_greatest(&mut found, most);
+        if found.is_empty() {
+            return Vec::new();
+        }
         // A turn is one's own.
         let mut turns: Vec<i64> = found.into_iter().map(|(_, turn)| turn).collect();
         turns.sort_unstable();

@@ -67,7 +67,12 @@ pub struct Aside<T> {
 struct Queue<T> {
     work: ReadyQueue<T>,
     is_over: bool,
+    /// The most that it has held, of which it keeps the memory.
+    most: usize,
 }
+
+/// Who has held more gives its memory back when nothing is left.
+const KEPT: usize = 64;
 
 impl<T> Aside<T> {
     /// Nothing is aside. What is will be in the order of this queue, which is empty.
@@ -134,11 +139,12 @@ impl<T: Clone> Aside<T> {
     fn put(&mut self, now: Time, shares: &Shares, tenant: TenantId, urgency: Urgency, work: T) {
         let index = tenant.index();
         if index >= self.queues.len() {
-            let plain = || Queue { work: self.plain.clone(), is_over: false };
+            let plain = || Queue { work: self.plain.clone(), is_over: false, most: 0 };
             self.queues.resize_with(index + 1, plain);
         }
         let queue = &mut self.queues[index];
         queue.work.push(now, urgency, work);
+        queue.most = queue.most.max(queue.work.len());
         self.waiting += 1;
         if !std::mem::replace(&mut queue.is_over, true) {
             self.over.push(Reverse((shares.mark(tenant), tenant.0)));
@@ -173,8 +179,11 @@ impl<T: Clone> Aside<T> {
         while let Some((urgency, work)) = queue.work.pop(now) {
             self.waiting -= 1;
             if ready.put_back(now, urgency, work) {
-                return;
+                break;
             }
+        }
+        if queue.most > KEPT && queue.work.is_empty() {
+            (queue.work, queue.most) = (self.plain.clone(), 0);
         }
     }
 }

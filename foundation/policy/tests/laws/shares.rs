@@ -58,7 +58,8 @@ impl Server {
         let (_, (tenant, takes)) = self.aside.next(self.now, &mut self.shares, &mut self.queue)?;
         self.now = self.now + takes;
         self.shares.charge(tenant, takes);
-        self.shares.went(tenant);
+        self.shares.began(tenant);
+        self.shares.went(tenant, true);
         Some((tenant, takes))
     }
 }
@@ -177,7 +178,7 @@ proptest! {
                 here.push(tenant);
             } else if let Some(gone) = here.pop() {
                 shares.charge(gone, Span::from_nanos(span));
-                shares.went(gone);
+                shares.went(gone, false);
             }
             let _ = (shares.is_over(tenant), shares.most_crowded(tenant));
         }
@@ -228,6 +229,41 @@ fn who_had_what_nobody_wanted_owes_nothing_for_it() {
     }
     // A lead and a round, each divided by two, are 15 calls, of which one has more and the other less.
     assert!(had[0] >= 34 && had[1] >= 34, "{had:?}");
+}
+
+#[test]
+fn who_kept_a_call_here_and_used_nothing_is_not_paid_for_it() {
+    let mut server = Server::new(Order::Guarded, &[]);
+    let [idle, one, other] = [1, 2, 3].map(|key| server.shares.tenant(key));
+    // A stream on which nothing is said, for as long as the others have thousands of turns.
+    server.shares.came(idle);
+    server.shares.began(idle);
+    for _ in 0..3_600 {
+        server.comes(one, MS, MS);
+        server.comes(other, MS, MS);
+        server.serve();
+        server.serve();
+    }
+    for _ in 0..600 {
+        [idle, one, other].into_iter().for_each(|tenant| server.comes(tenant, MS, MS));
+    }
+    let had = (0..300).filter_map(|_| server.serve()).filter(|(tenant, _)| *tenant == idle).count();
+    // A third, a lead of 20 ms divided by three, and a round.
+    assert!((90..=120).contains(&had), "{had}");
+}
+
+#[test]
+fn a_tenant_whose_calls_run_makes_no_room_for_others() {
+    let mut shares = Shares::new(&[]);
+    let [streams, crowd, own] = [1, 2, 3].map(|key| shares.tenant(key));
+    for _ in 0..1000 {
+        shares.came(streams);
+        shares.began(streams);
+    }
+    (0..90).for_each(|_| shares.came(crowd));
+    assert_eq!(shares.most_crowded(own), Some((crowd, 44)));
+    (0..90).for_each(|_| shares.went(crowd, false));
+    assert_eq!(shares.most_crowded(own), None);
 }
 
 #[test]

@@ -15,9 +15,11 @@
 mod arriving;
 mod ending;
 mod running;
+mod shedding;
 mod streaming;
 mod waiting;
 
+use self::shedding::Crowd;
 use super::inbox::{Answered, Inbox, Message};
 use super::limiter::Limiter;
 use super::load_report::Told;
@@ -87,7 +89,9 @@ pub(crate) struct EventLoop {
     told: Option<Told>,
     /// How many calls that take so long or longer, and matter no more, may still come to a full queue before it is looked through
     /// again for some that could make room.
-    crowd: (u32, Duration, Criticality),
+    crowds: [Crowd; Criticality::ALL.len()],
+    /// How many calls more have to come before a tenant is looked for again that has too many.
+    crowding: u32,
     rounds: u32,
     /// Those that have a permit, of any method.
     begun: usize,
@@ -139,7 +143,8 @@ impl EventLoop {
             given_away: HashMap::new(),
             streams: HashMap::new(),
             told: config.grpc.filter(GrpcSettings::reports_load).map(|_| Told::new(Time::ZERO)),
-            crowd: (0, Duration::ZERO, Criticality::default()),
+            crowds: Default::default(),
+            crowding: 0,
             rounds: 0,
             begun: 0,
             stalled: 0,
@@ -293,7 +298,7 @@ impl EventLoop {
                 let Answered { peer, method, tenant, lesson, answer } = *answered;
                 self.given_away.remove(&(peer, answer.call));
                 if let Some(sharing) = &mut self.sharing {
-                    sharing.ended(tenant, method, lesson.as_ref());
+                    sharing.ended(tenant, method, lesson.as_ref(), true);
                 }
                 if let Some(lesson) = lesson {
                     // Admission is the head's: it has to know what its workers have learned.

@@ -16,6 +16,12 @@ use std::time::Duration;
 /// How many pairs of a tenant and a method something is kept of: some 6 KiB each.
 const PAIRS: usize = 512;
 
+/// What a call takes beside its handler, about.
+const CALL: Duration = Duration::from_micros(1);
+
+/// Of how many rows those are given up whose tenants have no calls, when there is no room for another pair.
+const LOOKS: usize = 8;
+
 /// What a thread knows of tenants.
 pub(super) struct Sharing {
     config: ShareConfig,
@@ -24,6 +30,8 @@ pub(super) struct Sharing {
     /// By tenants.
     rows: Vec<Row>,
     pairs: usize,
+    /// Which row is looked at next for pairs to give up.
+    hand: usize,
     /// For those of whom nothing is kept: it knows no estimate.
     plain: Admission,
     server: ServerConfig,
@@ -62,14 +70,17 @@ impl Sharing {
             aside: Aside::new(super::ready_queue(server)),
             rows: Vec::new(),
             pairs: 0,
+            hand: 0,
             plain: Admission::new(server.admission),
             server: server.clone(),
         }
     }
 
-    /// Whose a call is.
+    /// Whose a call is that came in, which that is charged for: also if it is refused, or its handler takes no time.
     pub(super) fn tenant(&mut self, peer: &Peer, metadata: Option<&[u8]>) -> Tenant {
-        self.keyed(self.config.tenant(peer, metadata))
+        let tenant = self.keyed(self.config.tenant(peer, metadata));
+        self.shares.charge(tenant.id, CALL);
+        tenant
     }
 
     /// The tenant that other threads know by this key.
@@ -93,9 +104,22 @@ impl Sharing {
         self.shares.came(tenant.id);
     }
 
-    /// One that was let in is over, or somebody else's.
-    pub(super) fn went(&mut self, tenant: Tenant) {
-        self.shares.went(tenant.id);
+    /// One that was let in begins, or waits elsewhere.
+    #[inline]
+    pub(super) fn began(&mut self, tenant: Tenant) {
+        self.shares.began(tenant.id);
+    }
+
+    /// One that was let in is over, or somebody else's, and whether it had begun.
+    pub(super) fn went(&mut self, tenant: Tenant, had_begun: bool) {
+        if self.has_place(tenant) {
+            self.shares.went(tenant.id, had_begun);
+        }
+    }
+
+    /// Whether its place is the tenant's: what other threads say may be from before this thread was started anew.
+    fn has_place(&self, tenant: Tenant) -> bool {
+        tenant.id == TenantId::REST || self.rows.get(tenant.id.index()).is_some_and(|row| row.key == tenant.key)
     }
 
     /// A call was served for so long.
@@ -182,17 +206,27 @@ impl Sharing {
         }
     }
 
-    /// A call is over that was let in, and taught this if anything.
-    pub(super) fn ended(&mut self, tenant: Tenant, method: usize, lesson: Option<&Lesson>) {
-        self.went(tenant);
-        if let Some((lesson, pair)) = lesson.and_then(|lesson| Some((lesson, self.pair(tenant, method)?))) {
+    /// A call is over that was let in, and taught this if anything. Whether it had begun, or waited elsewhere.
+    pub(super) fn ended(&mut self, tenant: Tenant, method: usize, lesson: Option<&Lesson>, had_begun: bool) {
+        self.went(tenant, had_begun);
+        let Some(lesson) = lesson.filter(|_| self.has_place(tenant)) else { return };
+        if let Some(pair) = self.made(tenant, method) {
             pair.learned.observe(lesson);
         }
     }
 
     fn pair(&mut self, tenant: Tenant, method: usize) -> Option<&mut Pair> {
+        self.rows.get_mut(tenant.id.index())?.pairs.get_mut(method)?.as_deref_mut()
+    }
+
+    /// The same, made if it isn't there and there is room.
+    fn made(&mut self, tenant: Tenant, method: usize) -> Option<&mut Pair> {
+        let is_missing = self.rows.get(tenant.id.index())?.pairs.get(method).is_none_or(Option::is_none);
+        if is_missing && self.pairs >= PAIRS {
+            self.give_up(tenant);
+        }
         let row = self.rows.get_mut(tenant.id.index())?;
-        if row.pairs.get(method).is_none_or(Option::is_none) {
+        if is_missing {
             // The rest have a row as well; what they teach is for all of them.
             if self.pairs >= PAIRS {
                 return None;
@@ -204,6 +238,20 @@ impl Sharing {
             row.pairs[method] = Some(Box::new(Pair::new(&self.server)));
         }
         row.pairs[method].as_deref_mut()
+    }
+}
+
+impl Sharing {
+    /// Forgets what was learned of some others that have no calls here now.
+    #[cold]
+    fn give_up(&mut self, but: Tenant) {
+        for _ in 0..LOOKS.min(self.rows.len()) {
+            self.hand = (self.hand + 1) % self.rows.len();
+            let (id, row) = (TenantId::of_index(self.hand), &mut self.rows[self.hand]);
+            if id != but.id && self.shares.calls(id) == 0 {
+                self.pairs -= row.pairs.drain(..).flatten().count();
+            }
+        }
     }
 }
 
@@ -265,11 +313,11 @@ mod tests {
             let is_late = nth % 100 >= 97;
             let taught = if is_late { lesson(Outcome::Late, 500 * MS) } else { lesson(Outcome::InTime, MS) };
             sharing.came(poisoner);
-            sharing.ended(poisoner, 0, Some(&taught));
+            sharing.ended(poisoner, 0, Some(&taught), false);
             common.observe(&taught);
             if nth % 10 == 0 {
                 sharing.came(honest);
-                sharing.ended(honest, 0, Some(&lesson(Outcome::InTime, MS)));
+                sharing.ended(honest, 0, Some(&lesson(Outcome::InTime, MS)), false);
                 common.observe(&lesson(Outcome::InTime, MS));
             }
         }
@@ -295,7 +343,7 @@ mod tests {
             assert!(sharing.known(tenant, 0, Known::default()).needed.is_none(), "{key} was not here before");
             for _ in 0..32 {
                 sharing.came(tenant);
-                sharing.ended(tenant, 0, Some(&lesson(Outcome::InTime, MS)));
+                sharing.ended(tenant, 0, Some(&lesson(Outcome::InTime, MS)), false);
             }
             assert!(sharing.pairs <= PAIRS && sharing.rows.len() <= Shares::MOST);
         }

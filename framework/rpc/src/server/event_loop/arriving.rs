@@ -9,29 +9,18 @@ use crate::receipt::Receipt;
 use crate::server::inbox::{Job, Message, ReplyGuard};
 use crate::server::methods::Known;
 use crate::server::sharing::Tenant;
-use crate::server::task::{Admitted, Handler, Task};
+use crate::server::task::{Admitted, Handler};
 use crate::status::{Check, Reason, Status};
 use crate::stream::{Incoming, Outgoing};
 use crate::wire::{CallId, MethodId};
-use greenwave_policy::{Budget, Criticality, Deadline, Order, Refusal, TenantId, Time, Urgency, Verdict};
+use greenwave_policy::{Budget, Deadline, Refusal, Time, Urgency, Verdict};
 use greenwave_proto::connection::{Answer, Arrival};
 use greenwave_proto::context::{Metadata, Received, called, criticality_of};
 use greenwave_proto::{Gate, Peer, Ruling};
-use greenwave_quanta::scheduler::JobId;
-use std::cmp::Reverse;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Which part of a full queue is turned away at once, so that it isn't looked through for each call.
-const SHED: usize = 16;
-
-/// How many times as long as a call that comes those take that are turned away in its place.
-const LONGER: u32 = 2;
-
-/// Where none was found, how many more have to come before it is looked for again.
-const CROWD: u32 = 128;
 
 /// What is known of a call that was let in.
 #[derive(Clone, Copy)]
@@ -122,7 +111,7 @@ impl EventLoop {
         let given = if self.role.workers.is_empty() { 0 } else { self.look_at_workers() };
         let mut queued = self.ready() + self.stalled + given + self.given_away.len();
         if queued >= self.role.config.admission.max_queue {
-            let criticality = criticality_of(arrival.metadata.as_deref());
+            let criticality = self.believed(criticality_of(arrival.metadata.as_deref()));
             queued -= self.make_room(now, estimate.map(|(here, _)| here), criticality, checked.tenant);
         }
         if !reported
@@ -152,8 +141,9 @@ impl EventLoop {
             None => self.admissions[method].decide(now, budget, needed, queued),
             Some(sharing) => {
                 let limit = self.role.config.admission.max_queue;
-                // What workers were given can't be taken back.
-                let is_lasting = !self.role.workers.is_empty() && self.role.config.refuses();
+                // What others were given, and what waits for a permit, can't be taken back.
+                let is_lasting = !self.role.workers.is_empty() || self.stalled > 0 || !self.given_away.is_empty();
+                let is_lasting = is_lasting && self.role.config.refuses();
                 if is_lasting && sharing.is_crowding(tenant, queued, limit) {
                     self.role.counters.shed_over_share.add(1);
                     return Verdict::Refuse(Refusal::QueueFull { limit });
@@ -274,6 +264,9 @@ impl EventLoop {
                 && halves.is_none()
                 && global.takes(inbox.busy_rounds(), self.ready(), estimate.map(|(here, _)| here))
             {
+                if let Some(sharing) = &mut self.sharing {
+                    sharing.began(tenant);
+                }
                 let context = Context::received(request, caller);
                 self.given_away.insert((peer, call), context.clone());
                 self.role.counters.given_away.add(1);
@@ -294,6 +287,9 @@ impl EventLoop {
             self.found_last.push(task);
             return self.schedule(now, task);
         }
+        if let Some(sharing) = &mut self.sharing {
+            sharing.began(tenant);
+        }
         let worker = &self.role.workers[self.dispatch.choose(&self.loads)];
         worker.given();
         let context = Context::received(request, caller);
@@ -309,89 +305,6 @@ impl EventLoop {
         task.job = Some(self.jobs.add(now, task.urgency, index, Handler(Rc::clone(&task.invocation))));
     }
 
-    /// The queue is full, and a call comes that takes about so long, if that is known. Those are turned away in its place that
-    /// matter less, and those that matter no more and take [much longer](LONGER); where time is shared, those of the tenant that
-    /// has most calls here for its weight. How many that were.
-    #[cold]
-    fn make_room(&mut self, now: Time, takes: Option<Duration>, criticality: Criticality, tenant: Tenant) -> usize {
-        if !self.role.config.refuses() {
-            return 0;
-        }
-        let limit = self.role.config.admission.max_queue;
-        let crowded = self.sharing.as_ref().and_then(|sharing| sharing.most_crowded(tenant));
-        if let Some((victim, most)) = crowded {
-            let any =
-                |urgency: &Urgency, task: &Task| Some((Reverse(task.invocation.context.criticality()), urgency.here));
-            let shed = self.shed_of(victim, most.min(limit.div_ceil(SHED)), any);
-            if !shed.is_empty() {
-                self.role.counters.shed_over_share.add(shed.len() as u64);
-                return self.turn_away(now, &shed);
-            }
-        }
-        let takes = takes.filter(|_| self.role.config.order == Order::Guarded);
-        let (left, least, matters) = &mut self.crowd;
-        if *left > 0 && criticality <= *matters && takes.is_none_or(|takes| takes >= *least) {
-            *left -= 1;
-            return 0;
-        }
-        let may = |urgency: &Urgency, task: &Task| {
-            let own = task.invocation.context.criticality();
-            let longer = || own == criticality && takes.is_some_and(|takes| urgency.here > takes * LONGER);
-            (own < criticality || longer()).then_some((Reverse(own), urgency.here))
-        };
-        let most = limit.div_ceil(SHED);
-        let shed = match self.sharing {
-            None => self.jobs.shed(most, |urgency, index| may(urgency, &self.tasks[index])),
-            Some(_) => self.shed_of(tenant.id, most, may),
-        };
-        let crowd = if shed.is_empty() { CROWD } else { 0 };
-        self.crowd = (crowd, takes.unwrap_or(Duration::ZERO), criticality);
-        let less = |job: &JobId| self.tasks[self.jobs.key(*job)].invocation.context.criticality() < criticality;
-        let less = shed.iter().filter(|job| less(job)).count();
-        self.role.counters.shed_less_critical.add(less as u64);
-        self.turn_away(now, &shed)
-    }
-
-    /// Takes out up to `most` calls of a tenant that wait and have not begun, those that `by` is greatest for.
-    fn shed_of<O: Ord>(
-        &mut self,
-        tenant: TenantId,
-        most: usize,
-        by: impl Fn(&Urgency, &Task) -> Option<O>,
-    ) -> Vec<JobId> {
-        let Self { sharing, jobs, tasks, .. } = self;
-        let Some(sharing) = sharing else { return Vec::new() };
-        let mut shed = sharing.shed(tenant, most, |urgency, job| {
-            let task = &tasks[jobs.key(*job)];
-            if task.is_fresh() { by(urgency, task) } else { None }
-        });
-        // What is aside comes back behind what is in the queue, which so must not be all gone.
-        if shed.len() < most && !sharing.has_aside(tenant) {
-            let own = |urgency: &Urgency, index: usize| {
-                let task = &tasks[index];
-                if task.tenant.id == tenant { by(urgency, task) } else { None }
-            };
-            shed.extend(jobs.shed(most - shed.len(), own));
-        }
-        shed
-    }
-
-    /// Answers calls that were taken out so that there is room for others. How many.
-    fn turn_away(&mut self, now: Time, shed: &[JobId]) -> usize {
-        let limit = self.role.config.admission.max_queue;
-        for job in shed {
-            let index = self.jobs.key(*job);
-            self.tasks[index].is_aside = false;
-            self.tasks[index].queue = now.span_since(self.tasks[index].received);
-            self.jobs.withdraw(*job);
-            let (gate, refusal) = (self.tasks[index].invocation.context.gate(), Refusal::QueueFull { limit });
-            if let Some(status) = self.heed(gate.judge(Check::Enqueue, &refusal), || refusal, &mut false) {
-                self.finish(now, index, Err(status));
-            }
-        }
-        shed.len()
-    }
-
     /// How many calls the workers have.
     fn look_at_workers(&mut self) -> usize {
         self.loads.clear();
@@ -401,11 +314,8 @@ impl EventLoop {
 
     /// A thread takes on what a head gave away, by what it knows of the method itself.
     pub(super) fn take_on(&mut self, now: Time, job: Job) {
-        let Job { reply_guard, charge, context, request, coding, halves, mut urgency, reported } = job;
+        let Job { reply_guard, charge, context, request, coding, halves, urgency, reported } = job;
         let (peer, call, method, tenant) = (reply_guard.peer, reply_guard.call, reply_guard.method, reply_guard.tenant);
-        if let Some((here, ahead)) = self.methods[method].estimate {
-            (urgency.here, urgency.ahead) = (here, ahead);
-        }
         let reply_guard = if reply_guard.is_to(&self.role.inbox) {
             reply_guard.disarm();
             self.given_away.remove(&(peer, call));
@@ -422,11 +332,15 @@ impl EventLoop {
         if let Some(sharing) = &mut self.sharing {
             if is_own {
                 // It came here before.
-                sharing.went(tenant);
+                sharing.went(tenant, true);
             }
             let tenant = sharing.keyed(tenant.key);
             sharing.came(tenant);
             self.tasks[task].tenant = tenant;
+        }
+        if let Some((here, ahead)) = self.known(self.tasks[task].tenant, method).estimate {
+            let urgency = &mut self.tasks[task].urgency;
+            (urgency.here, urgency.ahead) = (here, ahead);
         }
         if let Some(halves) = halves {
             self.tasks[task].invocation.give_streams(halves);

@@ -36,7 +36,7 @@ impl EventLoop {
             learned.observe(lesson);
         }
         if let Some(sharing) = &mut self.sharing {
-            sharing.ended(task.tenant, task.method, lesson.as_ref());
+            sharing.ended(task.tenant, task.method, lesson.as_ref(), task.begin.is_some());
         }
         let counters = &self.role.counters;
         if let Ok(reply) = &result {

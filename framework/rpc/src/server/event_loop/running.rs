@@ -192,6 +192,9 @@ impl EventLoop {
         }
         task.invocation.provide(self.net.buffer(self.methods[task.method].reply_bytes));
         task.begin = Some(Begin { at: now, queued });
+        if let Some(sharing) = &mut self.sharing {
+            sharing.began(task.tenant);
+        }
         true
     }
 
