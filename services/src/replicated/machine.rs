@@ -74,6 +74,34 @@ pub enum StoreError {
         /// What it said.
         source: fjall::Error,
     },
+    /// It can't be emptied.
+    #[error("store {} can't be removed: {source}", path.display())]
+    Io {
+        /// Which store.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+impl StoreError {
+    /// Whether what is there can't be read any more, as after a loss of power that tore what wasn't synced.
+    fn is_damage(&self) -> bool {
+        use std::io::ErrorKind::{InvalidData, UnexpectedEof};
+        let torn = |error: &std::io::Error| matches!(error.kind(), InvalidData | UnexpectedEof);
+        match self {
+            Self::Damaged { .. } => true,
+            Self::Engine { source, .. } => match source {
+                fjall::Error::Io(error) | fjall::Error::Storage(fjall::LsmError::Io(error)) => torn(error),
+                fjall::Error::Storage(fjall::LsmError::InvalidVersion(_)) | fjall::Error::InvalidVersion(Some(_)) => {
+                    false
+                }
+                fjall::Error::Poisoned | fjall::Error::KeyspaceDeleted | fjall::Error::Locked => false,
+                _ => true,
+            },
+            Self::Locked { .. } | Self::Io { .. } => false,
+        }
+    }
 }
 
 /// The rows of a replica, and the sessions of its clients.
@@ -132,6 +160,38 @@ impl Store {
         };
         let reader = StoreReader(Arc::new(RwLock::new(state.clone())));
         Ok(Self { database, about, state, generation, applied, changed: BTreeMap::new(), reader, failed: None })
+    }
+
+    /// [`open`](Self::open)s a store, and begins it anew if what is there can't be read: a replica has all of it in its
+    /// last snapshot and its log.
+    ///
+    /// # Errors
+    /// When it is open elsewhere, or can't be made.
+    pub fn open_or_begin(path: &Path) -> Result<Self, StoreError> {
+        match Self::open(path) {
+            Err(error) if error.is_damage() => {
+                tracing::warn!(%error, "the rows are made again from the snapshot and the log");
+                Self::remove(path)?;
+                Self::open(path)
+            }
+            opened => opened,
+        }
+    }
+
+    /// Removes a store, if it is there.
+    ///
+    /// # Errors
+    /// When somebody has it open, or it can't be removed.
+    pub fn remove(path: &Path) -> Result<(), StoreError> {
+        if let Err(locked @ StoreError::Locked { .. }) = Self::open(path) {
+            return Err(locked);
+        }
+        match std::fs::remove_dir_all(path) {
+            Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
+                Err(StoreError::Io { path: path.to_owned(), source })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// What reads its rows.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use greenwave::tls::TlsClient;
 use greenwave::{Address, AdmissionConfig, Code, Context, Server, ServerConfig, ServerHandle, Status};
 use greenwave_replica::core::{CoreConfig, Limits, Refusal, Setting, Sizing, StopCause};
-use greenwave_replica::runtime::ReplicaStartError;
+use greenwave_replica::runtime::{FailureMark, ReplicaStartError};
 use greenwave_replica::{
     ClientId, Membership, MembershipError, NodeId, Peer, Place, Reach, Replica, ReplicaConfig, ReplicaError,
     ReplicaHandle, Sequence, Session,
@@ -164,7 +164,13 @@ fn start(config: &MemberConfig) -> Result<(Replica, super::machine::StoreReader)
     let channel = config.channel.clone().tls(peer_tls.clone());
     let reach = Reach::new(|address| address.parse::<Spot>().map(|spot| spot.peers().clone()));
     let config = ReplicaConfig { contacts, channel, reach, access: access.clone(), ..config };
-    let store = Store::open(&directory.join("store"))?;
+    let (rows, mark) = (directory.join("store"), FailureMark::of(&config.directory));
+    if mark.is_set() {
+        tracing::warn!("a write or a sync had failed: the rows are made again from the snapshot and the log");
+        Store::remove(&rows)?;
+        mark.clear().map_err(|source| StoreError::Io { path: rows.clone(), source })?;
+    }
+    let store = Store::open_or_begin(&rows)?;
     let reader = store.reader();
     Ok((Replica::start(config, store)?, reader))
 }

@@ -9,12 +9,13 @@ pub(super) mod begin;
 use self::begin::Beginning;
 use super::applying::{self, Hand};
 use super::entrance::Entrance;
+use super::failure::FailureMark;
 use super::inbox::{Inbox, now};
 use super::links::Links;
 use super::snapshots::{self, SnapshotJob};
 use super::writing::{self, Pen, Writing};
 use super::{Done, Event, Report};
-use crate::core::{Apply, Core, Input, Outcome, Output, Refusal, Role};
+use crate::core::{Apply, Core, Input, Outcome, Output, Refusal, Role, StopCause};
 use crate::log::{RealDisk, Snapshots};
 use crate::{Message, NodeId, Ticket};
 use greenwave_policy::Time;
@@ -93,6 +94,7 @@ pub(super) struct Driver {
     pub(super) entrance: Arc<Entrance>,
     /// There while this replica belongs to no group.
     pub(super) beginning: Option<Beginning>,
+    pub(super) mark: FailureMark,
     pub(super) report: Arc<Mutex<Report>>,
     pub(super) open: Slab<Option<Promise<Done>>>,
     pub(super) committed: Vec<Apply>,
@@ -241,6 +243,9 @@ impl Driver {
             }
             Output::Stop(cause) => {
                 tracing::info!(node = %self.me, %cause, "this replica stops");
+                if matches!(cause, StopCause::Disk | StopCause::Machine) {
+                    self.mark.set();
+                }
                 self.stopped = true;
                 let mut report = self.report.lock().unwrap_or_else(PoisonError::into_inner);
                 report.stopped = Some(cause);

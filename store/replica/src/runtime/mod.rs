@@ -20,6 +20,7 @@ mod access;
 mod applying;
 mod driver;
 mod entrance;
+mod failure;
 pub mod frame;
 mod greeter;
 mod inbox;
@@ -35,6 +36,7 @@ mod writing;
 mod tests;
 
 pub use self::access::{GroupKey, NoKey, PeerAccess};
+pub use self::failure::FailureMark;
 pub use self::greeter::JoiningError;
 pub use self::links::Reach;
 pub use self::names::Lookup;

@@ -5,6 +5,7 @@ use super::applying::{Hand as _, Machine};
 use super::driver::begin::{Beginning, adopted, first_members, keep_adopted};
 use super::driver::{Driver, Wheel};
 use super::entrance::Entrance;
+use super::failure::FailureMark;
 use super::frame::{self, FrameError};
 use super::greeter::Greeter;
 use super::inbox::{Inbox, now};
@@ -179,6 +180,7 @@ pub(super) fn start(config: ReplicaConfig, machine: impl StateMachine + 'static)
         me: settings.node,
         entrance,
         beginning,
+        mark: FailureMark::of(&directory),
         report: Arc::clone(&report),
         open: Slab::new(),
         committed: Vec::new(),
