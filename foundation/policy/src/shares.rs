@@ -72,9 +72,9 @@ impl TenantId {
 /// let (seven, other) = (shares.tenant(7), shares.tenant(8));
 /// shares.came(seven);
 /// shares.came(other);
-/// // Each has taken 12 ms, which is less for the one with the weight of 3.
-/// shares.charge(seven, Duration::from_millis(12));
-/// shares.charge(other, Duration::from_millis(12));
+/// // Each has taken 6 ms, which is less for the one with the weight of 3.
+/// shares.charge(seven, Duration::from_millis(6));
+/// shares.charge(other, Duration::from_millis(6));
 /// assert!(shares.is_over(other) && !shares.is_over(seven));
 /// ```
 ///
