@@ -54,9 +54,15 @@ fn rows_are_made_again_after_a_write_had_failed_and_when_they_are_damaged() {
             fs::write(entry.path(), bytes).unwrap();
         }
     };
+    // What a start leaves that failed half way.
+    let half_made = || {
+        fs::remove_dir_all(&store).unwrap();
+        fs::create_dir_all(store.join("keyspaces/1")).unwrap();
+        fs::write(store.join("0.jnl"), "").unwrap();
+    };
     // As a replica leaves it whose disk has failed.
     let mark = || fs::write(log.join("failed"), "").unwrap();
-    for wrong in [&mark as &dyn Fn(), &spoil] {
+    for wrong in [&mark as &dyn Fn(), &spoil, &half_made] {
         wrong();
         let member = start(directory.path(), &peers);
         assert!(!FailureMark::of(&log).is_set(), "once is enough");

@@ -87,8 +87,10 @@ pub enum StoreError {
 impl StoreError {
     /// Whether what is there can't be read any more, as after a loss of power that tore what wasn't synced.
     fn is_damage(&self) -> bool {
-        use std::io::ErrorKind::{InvalidData, UnexpectedEof};
-        let torn = |error: &std::io::Error| matches!(error.kind(), InvalidData | UnexpectedEof);
+        use std::io::ErrorKind::{AlreadyExists, InvalidData, NotFound, UnexpectedEof};
+        // Files that are there or missing are those of a store that was half made, or half written.
+        let torn =
+            |error: &std::io::Error| matches!(error.kind(), AlreadyExists | InvalidData | NotFound | UnexpectedEof);
         match self {
             Self::Damaged { .. } => true,
             Self::Engine { source, .. } => match source {

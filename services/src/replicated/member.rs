@@ -168,9 +168,10 @@ fn start(config: &MemberConfig) -> Result<(Replica, super::machine::StoreReader)
     if mark.is_set() {
         tracing::warn!("a write or a sync had failed: the rows are made again from the snapshot and the log");
         Store::remove(&rows)?;
-        mark.clear().map_err(|source| StoreError::Io { path: rows.clone(), source })?;
     }
     let store = Store::open_or_begin(&rows)?;
+    // Until there is a new one the old one is not to be trusted, however often that takes.
+    mark.clear().map_err(|source| StoreError::Io { path: rows.clone(), source })?;
     let reader = store.reader();
     Ok((Replica::start(config, store)?, reader))
 }
