@@ -254,6 +254,7 @@ impl Admission {
     ///
     /// `needed` is the estimated time until the answer, waiting included as far as the caller can tell; `None` if it
     /// isn't known, in which case nothing is infeasible. `queued` is how many wait already.
+    #[inline(always)]
     pub fn decide(&mut self, now: Time, budget: Budget, needed: Option<Duration>, queued: usize) -> Verdict {
         let refusal = match self.config.enabled {
             false => None,
@@ -270,6 +271,7 @@ impl Admission {
     ///
     /// `whole` is the budget that it arrived with, and `queued` how many others wait: where nobody does, there is
     /// nobody to make room for.
+    #[inline(always)]
     pub fn recheck(
         &mut self,
         now: Time,

@@ -146,7 +146,7 @@ impl<T> ReadyQueue<T> {
     }
 
     /// Takes out what goes first at `now`.
-    #[inline]
+    #[inline(always)]
     pub fn pop(&mut self, now: Time) -> Option<(Urgency, T)> {
         if let Some(kept) = self.take_kept(now) {
             return Some(kept);

@@ -286,6 +286,14 @@ impl Shares {
         self.accounts.get(tenant.index()).map_or(0, |account| account.mark)
     }
 
+    /// Whose turn it is of some that are all over their shares while nobody else has anything to do; it is as if they were not,
+    /// from now on. `None`: there are none.
+    pub fn turn_among(&mut self, tenants: impl IntoIterator<Item = TenantId>) -> Option<TenantId> {
+        let first = tenants.into_iter().min_by_key(|tenant| self.mark(*tenant))?;
+        self.rise(self.mark(first));
+        Some(first)
+    }
+
     /// All that wait are over, and this is the least mark among them.
     fn rise(&mut self, mark: Mark) {
         self.level = self.level.max(mark);

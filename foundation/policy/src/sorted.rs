@@ -14,7 +14,7 @@ const LINES: usize = 6;
 /// What waits to be taken out, the greatest first.
 ///
 /// 1. Each line is sorted, the greatest at its front. The first of all is at the front of a line or on top of `heap`.
-/// 2. The lines from `used` on are empty.
+/// 2. The lines from `used` on are empty, and none of those before.
 #[derive(Clone, Debug)]
 pub(crate) struct Sorted<T> {
     lines: [VecDeque<T>; LINES],
@@ -42,10 +42,9 @@ impl<T: Ord> Sorted<T> {
     /// Adds something: in constant time if it goes before all others or behind one of the lines, otherwise in logarithmic.
     #[inline]
     pub(crate) fn push(&mut self, one: T) {
-        if self.used == 1
-            && let Some(last) = self.lines[0].back()
-            && one <= *last
-        {
+        // As a rule there is one line, or none.
+        if self.used <= 1 && self.lines[0].back().is_none_or(|last| one <= *last) {
+            self.used = 1;
             return self.lines[0].push_back(one);
         }
         // Behind the line whose last is nearest to it, as patience sorting has it; so what is alike comes together.
@@ -69,13 +68,28 @@ impl<T: Ord> Sorted<T> {
 
     /// Begins a line with it, if there may be a further one.
     fn open(&mut self, one: T) {
-        match self.lines[..self.used].iter().position(VecDeque::is_empty) {
-            Some(line) => self.lines[line].push_back(one),
-            None if self.used < LINES => {
-                self.lines[self.used].push_back(one);
-                self.used += 1;
+        if self.used < LINES {
+            self.lines[self.used].push_back(one);
+            self.used += 1;
+        } else {
+            self.heap.push(one);
+        }
+    }
+
+    /// A line is empty: the last one takes its place, so that there are few to compare.
+    #[inline]
+    fn end(&mut self, line: usize) {
+        self.used -= 1;
+        if line < self.used {
+            self.lines.swap(line, self.used);
+        }
+    }
+
+    fn end_all_empty(&mut self) {
+        for line in (0..self.used).rev() {
+            if self.lines[line].is_empty() {
+                self.end(line);
             }
-            None => self.heap.push(one),
         }
     }
 
@@ -83,7 +97,7 @@ impl<T: Ord> Sorted<T> {
     #[inline]
     fn first_line(&self) -> Option<usize> {
         if self.used <= 1 {
-            return (!self.lines[0].is_empty()).then_some(0);
+            return (self.used == 1).then_some(0);
         }
         let mut first: Option<(usize, &T)> = None;
         for (line, front) in
@@ -97,7 +111,7 @@ impl<T: Ord> Sorted<T> {
     }
 
     /// What goes first.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn peek(&self) -> Option<&T> {
         let front = self.first_line().and_then(|line| self.lines[line].front());
         if self.heap.is_empty() { front } else { self.heap.peek().max(front) }
@@ -111,9 +125,10 @@ impl<T: Ord> Sorted<T> {
         if self.heap.peek().is_some_and(|top| front.is_none_or(|front| top > front)) {
             return self.heap.pop();
         }
-        let first = self.lines[line?].pop_front();
-        while self.used > 0 && self.lines[self.used - 1].is_empty() {
-            self.used -= 1;
+        let line = line?;
+        let first = self.lines[line].pop_front();
+        if self.lines[line].is_empty() {
+            self.end(line);
         }
         first
     }
@@ -133,6 +148,7 @@ impl<T: Ord> Sorted<T> {
                 if is_out(&one) { out(one) } else { line.push_back(one) }
             }
         }
+        self.end_all_empty();
         let (gone, stay): (Vec<T>, Vec<T>) = std::mem::take(&mut self.heap).into_vec().into_iter().partition(is_out);
         self.heap = stay.into();
         gone.into_iter().for_each(out);
@@ -141,6 +157,7 @@ impl<T: Ord> Sorted<T> {
     /// Drops what `keep` is false for. Linear.
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
         self.lines.iter_mut().for_each(|line| line.retain(&mut keep));
+        self.end_all_empty();
         self.heap.retain(keep);
     }
 }

@@ -254,7 +254,7 @@ impl<J: Job, K: Copy> Scheduler<J, K> {
     }
 
     /// Takes out whose turn it is, and says since when it has waited for that.
-    #[inline]
+    #[inline(always)]
     pub fn next(&mut self, now: Time) -> Option<(JobId, Time)> {
         if !self.waiting.is_empty() {
             self.look(now);
@@ -268,6 +268,7 @@ impl<J: Job, K: Copy> Scheduler<J, K> {
     }
 
     /// Puts those back whose waits are over.
+    #[inline(never)]
     fn look(&mut self, now: Time) {
         let Self { waiting, ready, places, .. } = self;
         waiting.look(now, |id| {
@@ -535,7 +536,7 @@ impl<J: Job, K> Place<J, K> {
         matches!(self.progress, Progress::Fresh(_))
     }
 
-    #[inline]
+    #[inline(always)]
     fn begin(&mut self, runners: &mut Runners<J>) -> io::Result<()> {
         if !self.is_fresh() {
             return Ok(());

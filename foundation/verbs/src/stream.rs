@@ -39,6 +39,7 @@ pub(crate) struct Stream {
     broken: Option<CloseReason>,
     /// Listed by the queue among those that have something to write.
     pub(crate) dirty: bool,
+    pub(crate) reads: Reads,
     /// It is to be handed to another queue when its handshake is done: what that is to be told first.
     held: Option<Box<Held>>,
 }
@@ -66,6 +67,22 @@ pub(crate) enum Phase {
     Lingering,
     /// Over. Only requests that the kernel has not given back keep it.
     Dead,
+}
+
+/// When a connection is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reads {
+    /// As soon as something is there.
+    Freely,
+    /// Once, as soon as something is there.
+    Once,
+    /// When that is asked for.
+    Metered,
+}
+
+impl Reads {
+    /// Bytes of a read that was asked for, at most.
+    pub(crate) const METERED: usize = 16 << 10;
 }
 
 /// Whether what arrives is cut into chunks.
@@ -107,6 +124,7 @@ impl Stream {
             urgent: false,
             broken: None,
             dirty: false,
+            reads: Reads::Freely,
             held: None,
         }
     }
@@ -192,7 +210,29 @@ impl Stream {
     }
 
     /// Hands on the chunks in what was read. An error ends the connection. The bytes may be used as scratch.
+    ///
+    /// What was asked for is done only if something was handed on: otherwise the owner would not know that it has to ask again.
+    #[inline]
     pub(crate) fn receive(
+        &mut self,
+        id: EndpointId,
+        bytes: &mut [u8],
+        limit: usize,
+        stats: &mut QueueStats,
+        sink: &mut dyn FnMut(Event<'_>),
+    ) -> Result<(), CloseReason> {
+        if self.reads != Reads::Once {
+            return self.receive_all(id, bytes, limit, stats, sink);
+        }
+        let before = stats.bytes_in;
+        let received = self.receive_all(id, bytes, limit, stats, sink);
+        if stats.bytes_in != before {
+            self.reads = Reads::Metered;
+        }
+        received
+    }
+
+    fn receive_all(
         &mut self,
         id: EndpointId,
         bytes: &mut [u8],

@@ -332,3 +332,79 @@ fn without_a_preface_to_look_for_there_are_chunks_alone() {
         assert!(site.server.chunks().is_empty());
     });
 }
+
+#[test]
+fn a_metered_endpoint_is_read_when_that_is_asked_for_and_not_otherwise() {
+    over_both(|mut site| {
+        let mut peer = site.peer();
+        let endpoint = site.server.accepted().unwrap();
+        site.server.queue.meter(endpoint, true);
+        site.server.idle();
+        let chunks: Vec<Vec<u8>> = (0..100_u8).map(|number| vec![number; 1000]).collect();
+        peer.write_all(&chunks.iter().flat_map(|chunk| framed(chunk)).collect::<Vec<_>>()).unwrap();
+        site.server.idle();
+        assert_eq!(site.server.chunks().len(), 0, "nobody asked");
+        let mut reads = 0;
+        while site.server.chunks().len() < chunks.len() {
+            let before = site.server.chunks().len();
+            site.server.queue.post_receive(endpoint);
+            site.server.queue.post_receive(endpoint);
+            until([&mut site.server], |[server]| server.chunks().len() > before);
+            site.server.idle();
+            assert!(site.server.chunks().len() - before <= 17, "one read is no more than about 16 KiB");
+            reads += 1;
+        }
+        assert!(reads >= 6 && site.server.chunks() == chunks, "whole and in order");
+        drop(peer);
+        site.server.idle();
+        assert_eq!(site.server.closed(endpoint), None, "nor does anybody know that the peer has gone");
+        site.server.queue.post_receive(endpoint);
+        until([&mut site.server], |[server]| server.closed(endpoint).is_some());
+    });
+}
+
+#[test]
+fn what_was_asked_for_lasts_until_something_is_handed_on() {
+    over_both(|mut site| {
+        let mut peer = site.peer();
+        let endpoint = site.server.accepted().unwrap();
+        site.server.queue.meter(endpoint, true);
+        site.server.queue.post_receive(endpoint);
+        let chunk = framed(b"in two parts");
+        peer.write_all(&chunk[..9]).unwrap();
+        site.server.idle();
+        peer.write_all(&chunk[9..]).unwrap();
+        until([&mut site.server], |[server]| server.chunks().len() == 1);
+        peer.write_all(&framed(b"not asked for")).unwrap();
+        site.server.idle();
+        assert_eq!(site.server.chunks().len(), 1);
+        site.server.queue.meter(endpoint, false);
+        until([&mut site.server], |[server]| server.chunks().len() == 2);
+        peer.write_all(&framed(b"as it comes")).unwrap();
+        until([&mut site.server], |[server]| server.chunks().len() == 3);
+    });
+}
+
+#[test]
+fn an_endpoint_that_was_read_directly_can_be_metered_and_closed() {
+    over_both(|mut site| {
+        let mut peer = site.peer();
+        let endpoint = site.server.accepted().unwrap();
+        for number in 0..300 {
+            peer.write_all(&framed(b"hot")).unwrap();
+            until([&mut site.server], |[server]| server.chunks().len() > number);
+        }
+        site.server.queue.meter(endpoint, true);
+        site.server.idle();
+        let before = site.server.chunks().len();
+        peer.write_all(&framed(b"cold")).unwrap();
+        site.server.idle();
+        assert_eq!(site.server.chunks().len(), before);
+        site.server.queue.post_receive(endpoint);
+        until([&mut site.server], |[server]| server.chunks().len() == before + 1);
+        // A flush reads on to the end, whatever was asked for.
+        site.server.queue.close(endpoint, Close::Flush);
+        drop(peer);
+        until([&mut site.server], |[server]| server.closed(endpoint).is_some());
+    });
+}

@@ -106,6 +106,8 @@ counters! {
     queue_full,
     /// Calls turned away, or refused, as the queue was full and their tenants had more there than others, for their weights.
     shed_over_share,
+    /// Connections that began to be read in turn, as those who have them had more than their share.
+    metered,
     /// Calls turned away as the queue was full and others matter more.
     shed_less_critical,
     /// Calls that would have been refused on arrival, as they were late, but for `report_only`. Each call counts at the

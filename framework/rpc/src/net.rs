@@ -15,6 +15,7 @@ mod ends;
 mod events;
 mod grpc;
 mod making;
+mod metering;
 mod plain;
 mod pool;
 mod retiring;
@@ -73,6 +74,8 @@ pub(crate) enum Event {
     Done { token: usize, outcome: OutcomeId },
     /// A connection came in, for some cluster to adopt.
     Accepted(DetachedEndpoint),
+    /// It was attended to.
+    Over,
 }
 
 /// What came for a call that is served here.
@@ -245,7 +248,7 @@ impl Net {
     }
 
     /// Notes which task serves a call, to be said when it is cancelled.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn served_by(&mut self, key: PeerKey, call: CallId, task: usize) {
         match self.ends.peer(key).map(|peer| &mut peer.end) {
             Some(End::Callee(callee)) => callee.served_by(call, task),

@@ -237,3 +237,74 @@ fn criticality_goes_along_by_every_protocol() {
         }
     }
 }
+
+/// Calls of next to no work over a socket file, as many as the server takes, until it is told to stop.
+fn flood(address: &Address, stop: &AtomicBool) {
+    let config = ChannelConfig::default();
+    let mut queue = CallQueue::connect(address, &config).unwrap();
+    let connections: Vec<ConnectionId> = (0..4).map(|_| queue.open(address, &config).unwrap()).collect();
+    let submit = |queue: &mut CallQueue, tag: u64| {
+        queue.submit_on(connections[tag as usize % 4], &Context::with_deadline(HOUR), WORK, &[0; 1], tag);
+    };
+    (0..4000).for_each(|tag| submit(&mut queue, tag));
+    queue.flush();
+    while !stop.load(SeqCst) {
+        let mut next = queue.take_timeout(MS);
+        while let Some(done) = next {
+            submit(&mut queue, done.tag);
+            next = queue.take_timeout(Duration::ZERO);
+        }
+        queue.flush();
+    }
+}
+
+/// What a server counts that a flood of one tenant's reaches, over a socket file, while another is served 300 calls, if it is there.
+fn under_a_flood(is_other_there: bool) -> (Snapshot, usize) {
+    let socket = std::env::temp_dir().join(format!("greenwave-flood-{}-{is_other_there}", std::process::id()));
+    let path = Address::Unix(socket);
+    let listen = ["tcp://127.0.0.1:0".parse::<Address>().unwrap(), path];
+    let served = Arc::new(Served::default());
+    let config = ServerConfig::default().shares(ShareConfig::new()).listen(listen);
+    let server = Server::start(config, mill(&served)).unwrap();
+    let (tcp, unix) = (server.addresses()[0].clone(), server.addresses()[1].clone());
+    let stop = AtomicBool::new(false);
+    let mut answered = 0;
+    thread::scope(|scope| {
+        scope.spawn(|| flood(&unix, &stop));
+        while server.counters().calls < 20_000 {
+            thread::yield_now();
+        }
+        if is_other_there {
+            let mut queue = CallQueue::connect(&tcp, &ChannelConfig::default()).unwrap();
+            for nth in 0..300 + 8 {
+                if nth >= 8 {
+                    answered += usize::from(queue.take().is_some_and(|done| done.result.is_ok()));
+                }
+                if nth < 300 {
+                    queue.submit(&Context::with_deadline(HOUR), WORK, &[0; 200], 0);
+                    queue.flush();
+                }
+            }
+        }
+        let (before, all) = (server.counters().calls, served.honest.load(SeqCst));
+        while server.counters().calls < before + 20_000 {
+            thread::yield_now();
+        }
+        assert!(served.honest.load(SeqCst) > all, "the flood is served as well");
+        stop.store(true, SeqCst);
+    });
+    (server.counters(), answered)
+}
+
+#[test]
+fn who_floods_a_server_that_others_use_is_read_in_turn() {
+    let (counters, answered) = under_a_flood(true);
+    assert_eq!(answered, 300);
+    assert!((1..=5).contains(&counters.metered), "{counters:?}");
+}
+
+#[test]
+fn who_is_alone_is_read_as_it_sends() {
+    let (counters, _) = under_a_flood(false);
+    assert_eq!(counters.metered, 0, "{counters:?}");
+}

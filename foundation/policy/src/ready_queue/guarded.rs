@@ -44,20 +44,23 @@ const SHARE: i64 = 2;
 const MARGIN: i64 = 20_000;
 
 /// How many times its own remaining work a call can be overtaken by what comes later.
-const PATIENCE: u64 = 1000;
+const PATIENCE: i64 = 1000;
 
 /// How many times its work a call can have to spare and go before others that have as much to do and more to spare. A tenth of
 /// the above: less time to spare is worth as much as a tenth less work.
-const SPARE: u64 = 100;
+const SPARE: i64 = 100;
 
 /// How many times as long as the mean of those watched a call is that gives way where not all of them can be in time.
 const OUTLIER: i64 = 2;
+
+/// The longest work that is told from longer work, in nanoseconds.
+const HOUR: u64 = 3600 * 1_000_000_000;
 
 /// How many come between two looks at how many entries are stale.
 const SWEEP: u32 = 64;
 
 /// 1. A call is in `slots` once, with a turn of its own; free slots have turn 0.
-/// 2. It has one entry in `rest`, and if it has a deadline and isn't late one in `alarms` or in `watched`. Entries
+/// 2. It has one entry in `rest` until it is taken out, and if it has a deadline and isn't late one in `alarms` or in `watched`. Entries
 ///    whose turn isn't their slot's are stale. There are hardly more of them than of others.
 /// 3. `endangered` is the sum of the work of those that are watched, and `guarded` their number. None of them is due later than
 ///    `latest`. Each has an entry in `longest`.
@@ -178,14 +181,20 @@ impl<T> Guarded<T> {
         self.first_of_rest().is_none_or(|first| rank(urgency) < first.key)
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn pop(&mut self, now: Time) -> Option<(Urgency, T)> {
         let now = signed(now);
         self.watch(now);
         self.give_up(now, 0, i64::MIN);
-        let first = self.first_watched(now).filter(|first| self.is_at_risk(first.key, 0, now));
-        let first = first.or_else(|| self.first_of_rest())?;
-        self.take(first.slot)
+        if let Some(first) = self.first_watched(now).filter(|first| self.is_at_risk(first.key, 0, now)) {
+            return self.take(first.slot);
+        }
+        loop {
+            let first = self.rest.pop()?;
+            if !self.is_stale(&first) {
+                return self.take(first.slot);
+            }
+        }
     }
 
     #[inline]
@@ -225,15 +234,18 @@ impl<T> Guarded<T> {
         if self.reserve == 0.0 || due == i64::MAX {
             return due;
         }
-        let reserve = due.saturating_sub(signed(urgency.arrived)).max(0) as f64 * self.reserve;
-        due.saturating_sub((reserve as i64).saturating_sub(work(urgency)).max(0))
+        let arrived = signed(urgency.arrived);
+        // Of what lies between two times, so nothing overflows.
+        let reserve = ((due.max(arrived) - arrived) as f64 * self.reserve) as i64;
+        due.saturating_sub((reserve - work(urgency)).max(0))
     }
 
     /// From when on it is watched, by 1 above.
     #[inline]
     fn watched_from(&self, urgency: &Urgency) -> i64 {
+        let arrived = signed(urgency.arrived);
         let latest_start = self.due(urgency).saturating_sub(work(urgency));
-        latest_start.saturating_sub(latest_start.saturating_sub(signed(urgency.arrived)).max(0) / 4 * SHARE)
+        latest_start - (latest_start.max(arrived) - arrived) / 4 * SHARE
     }
 
     /// Whether so much work besides what is watched leaves no time to spare until `due`.
@@ -389,10 +401,10 @@ impl<T> Guarded<T> {
 /// What the rest goes by.
 #[inline]
 fn rank(urgency: &Urgency) -> i64 {
-    let (arrived, here) = (signed(urgency.arrived), rounded(nanos(urgency.here)));
-    let spare = urgency.due().saturating_sub(arrived).max(0).unsigned_abs().saturating_sub(here);
-    let after = here.saturating_mul(PATIENCE).saturating_add(spare.min(here.saturating_mul(SPARE)));
-    arrived.saturating_add_unsigned(after)
+    // Times are not below zero and work is an hour at most, so nothing overflows but, at the end of all time, the sum.
+    let (arrived, here) = (signed(urgency.arrived), rounded(nanos(urgency.here).min(HOUR)).cast_signed());
+    let spare = urgency.due().max(arrived) - arrived - here;
+    arrived.saturating_add(here * PATIENCE + spare.clamp(0, here * SPARE))
 }
 
 /// An estimate to within an eighth, so that calls that differ by less than any estimate is good for stay in the order in which
@@ -407,7 +419,6 @@ fn rounded(nanos: u64) -> u64 {
 /// The work that is left, at most an hour of it, so that sums stay in range.
 #[inline]
 fn work(urgency: &Urgency) -> i64 {
-    const HOUR: u64 = 3600 * 1_000_000_000;
     nanos(urgency.here).clamp(1, HOUR).cast_signed()
 }
 

@@ -142,7 +142,7 @@ impl<J: Job> Runners<J> {
     ///
     /// # Errors
     /// What `mmap` said of a new stack: out of memory, or of mappings (`vm.max_map_count`).
-    #[inline]
+    #[inline(always)]
     pub(super) fn take(&mut self) -> io::Result<Box<Runner<J>>> {
         match self.resting.pop() {
             Some(runner) => Ok(runner),

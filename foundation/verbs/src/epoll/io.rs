@@ -8,7 +8,7 @@ use super::{EpollQueue, about};
 use crate::detached::Carrier;
 use crate::hot::Change;
 use crate::socket::{ACCEPT_PAUSE, connect_outcome, lack_of, peer_of, reason_of};
-use crate::stream::{Due, Note, Phase};
+use crate::stream::{Due, Note, Phase, Reads};
 use crate::{AcceptMode, CloseReason, DetachedEndpoint, EndpointId, Event, ListenerId};
 
 impl EpollQueue {
@@ -82,7 +82,7 @@ impl EpollQueue {
     /// Reads an endpoint, and keeps count of how active it is. False: there was nothing.
     fn read(&mut self, key: u64, to_the_end: bool, sink: &mut dyn FnMut(Event<'_>)) -> bool {
         let found = self.drain(key, to_the_end, sink);
-        if found {
+        if found && self.streams.at(key).is_some_and(|stream| stream.reads == Reads::Freely) {
             let change = self.hot.note(key);
             self.apply(change);
         }
@@ -101,8 +101,16 @@ impl EpollQueue {
             if stream.is_to_go() {
                 return found;
             }
+            let most = match stream.reads {
+                Reads::Freely => self.scratch.len(),
+                Reads::Once => Reads::METERED.min(self.scratch.len()),
+                Reads::Metered => {
+                    *self.unread.entry(key).or_default() |= to_the_end;
+                    return found;
+                }
+            };
             self.stats.system_calls += 1;
-            let reason = match recv(&stream.socket, &mut *self.scratch, RecvFlags::DONTWAIT) {
+            let reason = match recv(&stream.socket, &mut self.scratch[..most], RecvFlags::DONTWAIT) {
                 Ok((count @ 1.., _)) => {
                     found = true;
                     let (bytes, limit) = (&mut self.scratch[..count], self.posting.chunk_bytes);
@@ -116,7 +124,7 @@ impl EpollQueue {
                                 self.up.push(key);
                                 return true;
                             }
-                            if count < self.scratch.len() && !to_the_end {
+                            if count < most && !to_the_end {
                                 return true;
                             }
                             continue;
@@ -132,9 +140,20 @@ impl EpollQueue {
             self.end(key, reason, sink);
             return found;
         }
+        self.read_later(key, to_the_end);
+        found
+    }
+
+    fn read_later(&mut self, key: u64, to_the_end: bool) {
         let flags = if to_the_end { EventFlags::IN | EventFlags::RDHUP } else { EventFlags::IN };
         self.ready.push((key | about::ENDPOINT, flags));
-        found
+    }
+
+    /// Reads what was not, as it was not asked for.
+    pub(super) fn read_unread(&mut self, key: u64) {
+        if let Some(to_the_end) = self.unread.remove(&key) {
+            self.read_later(key, to_the_end);
+        }
     }
 
     /// Writes what was posted to an endpoint, as far as its socket takes it.
@@ -171,6 +190,7 @@ impl EpollQueue {
 
     fn end(&mut self, key: u64, reason: CloseReason, sink: &mut dyn FnMut(Event<'_>)) {
         self.streams.remove(key);
+        self.unread.remove(&key);
         self.hot.forget(key);
         sink(Event::Closed { endpoint: EndpointId(key), reason });
     }

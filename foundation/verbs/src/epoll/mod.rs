@@ -10,7 +10,7 @@
 
 mod io;
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::sync::Arc;
@@ -22,11 +22,11 @@ use rustix::fd::{AsFd, OwnedFd};
 
 use crate::detached::Carrier;
 use crate::handshakes::Handshakes;
-use crate::hot::Hot;
+use crate::hot::{Change, Hot};
 use crate::outbox::{Shared, Spare};
 use crate::slots::Slots;
 use crate::socket::{ACCEPT_PAUSE, ListeningSocket, Progress, begin_connect};
-use crate::stream::{Due, Note, Phase, Posting, Stream, Timers, list};
+use crate::stream::{Due, Note, Phase, Posting, Reads, Stream, Timers, list};
 use crate::wake::{Bell, EventBell};
 use crate::{
     AcceptMode, Address, Backend, Bound, Close, CompletionQueue, DetachedEndpoint, EndpointId, Event, ListenerId,
@@ -46,7 +46,7 @@ mod about {
 /// Invariants:
 /// 1. A stream in `streams` is registered with the epoll instance, unless it is direct or connecting failed; and no
 ///    other descriptor of it exists, so that dropping it takes it out.
-/// 2. A stream that may have unread bytes is in `ready`, is direct, or epoll has yet to report it.
+/// 2. A stream that may have unread bytes is in `ready`, is direct, is in `unread`, or epoll has yet to report it.
 /// 3. A stream whose outbox holds something is in `dirty`, is connecting, or waits for epoll to report room.
 #[derive(Debug)]
 pub(crate) struct EpollQueue {
@@ -58,6 +58,8 @@ pub(crate) struct EpollQueue {
     scratch: Box<[u8]>,
     /// Reported, not handled.
     ready: Vec<(u64, epoll::EventFlags)>,
+    /// Metered, and reported before it was asked for: whether to the end.
+    unread: HashMap<u64, bool>,
     hot: Hot,
     /// Polls since epoll was asked.
     turn: u32,
@@ -106,6 +108,7 @@ impl EpollQueue {
             posting: Posting { chunk_bytes: config.chunk_bytes, mark: config.backlog_bytes, spare: Spare::default() },
             scratch: vec![0; longest.max(Self::READ)].into_boxed_slice(),
             ready: Vec::new(),
+            unread: HashMap::new(),
             hot: Hot::default(),
             turn: 0,
             waits: false,
@@ -314,10 +317,14 @@ impl CompletionQueue for EpollQueue {
     fn close(&mut self, endpoint: EndpointId, how: Close) {
         let Some(stream) = self.streams.at_mut(endpoint.0) else { return };
         match (how, stream.phase) {
-            (Close::Abort, _) => drop(self.streams.remove(endpoint.0)),
+            (Close::Abort, _) => {
+                self.unread.remove(&endpoint.0);
+                self.streams.remove(endpoint.0);
+            }
             (Close::Flush, Phase::Connecting { .. }) => stream.phase = Phase::Connecting { closing: true },
             (Close::Flush, Phase::Open) => {
                 stream.phase = Phase::Flushing;
+                self.meter(endpoint, false);
                 self.write(endpoint.0);
             }
             (Close::Flush, _) => {}
@@ -380,6 +387,31 @@ impl CompletionQueue for EpollQueue {
     fn tag(&mut self, endpoint: EndpointId, code_point: u8) -> Result<(), VerbsError> {
         let tagged = self.streams.at(endpoint.0).map_or(Ok(()), |stream| stream.tag(code_point));
         tagged.map_err(|errno| VerbsError::System { doing: "tagging a connection", source: errno.into() })
+    }
+
+    fn meter(&mut self, endpoint: EndpointId, metered: bool) {
+        let Some(stream) = self.streams.at_mut(endpoint.0) else { return };
+        match (stream.reads, metered) {
+            (Reads::Freely, true) => {
+                stream.reads = Reads::Metered;
+                if self.hot.forget(endpoint.0) {
+                    self.apply(Change { told: [Some(endpoint.0), None], ..Change::default() });
+                }
+            }
+            (Reads::Once | Reads::Metered, false) => {
+                stream.reads = Reads::Freely;
+                self.read_unread(endpoint.0);
+            }
+            _ => {}
+        }
+    }
+
+    fn post_receive(&mut self, endpoint: EndpointId) {
+        let Some(stream) = self.streams.at_mut(endpoint.0).filter(|stream| stream.reads == Reads::Metered) else {
+            return;
+        };
+        stream.reads = Reads::Once;
+        self.read_unread(endpoint.0);
     }
 
     fn submit(&mut self) {

@@ -11,7 +11,7 @@ use super::{Connection, Gather, UringQueue, request};
 use crate::detached::Carrier;
 use crate::outbox::Takeoff;
 use crate::socket::{ACCEPT_PAUSE, connect_outcome, lack_of, peer_of, reason_of};
-use crate::stream::{Due, Note, Phase, Stream};
+use crate::stream::{Due, Note, Phase, Reads, Stream};
 use crate::{AcceptMode, CloseReason, DetachedEndpoint, EndpointId, Event, ListenerId};
 
 impl UringQueue {
@@ -75,11 +75,15 @@ impl UringQueue {
                 let limit = self.posting.chunk_bytes;
                 match stream.receive(EndpointId(key), bytes, limit, &mut self.stats, sink) {
                     Ok(()) => {
+                        let is_free = stream.reads == Reads::Freely;
                         if stream.is_urgent() {
                             self.answer(key);
                         }
-                        let change = self.hot.note(key);
-                        return self.apply(change);
+                        if is_free {
+                            let change = self.hot.note(key);
+                            self.apply(change);
+                        }
+                        return;
                     }
                     Err(reason) => reason,
                 }
@@ -196,10 +200,14 @@ impl UringQueue {
     }
 
     pub(super) fn receive_from(&mut self, key: u64) {
-        if let Some(connection) = self.connections.at_mut(key) {
-            connection.receiving = true;
-            self.ring.receive(connection.stream.socket.as_fd(), key | request::RECEIVE);
+        let Some(connection) = self.connections.at_mut(key) else { return };
+        let (socket, data) = (connection.stream.socket.as_fd(), key | request::RECEIVE);
+        match connection.stream.reads {
+            Reads::Freely => self.ring.receive(socket, data),
+            Reads::Once => self.ring.receive_once(socket, Reads::METERED as u32, data),
+            Reads::Metered => return,
         }
+        connection.receiving = true;
     }
 
     pub(super) fn accept_at(&mut self, key: u64) {

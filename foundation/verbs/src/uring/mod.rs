@@ -29,11 +29,11 @@ use rustix::io::Errno;
 use crate::detached::Carrier;
 use crate::framing::PREFIX;
 use crate::handshakes::Handshakes;
-use crate::hot::Hot;
+use crate::hot::{Change, Hot};
 use crate::outbox::{Shared, Spare};
 use crate::slots::Slots;
 use crate::socket::{ListeningSocket, Progress, begin_connect};
-use crate::stream::{Due, Note, Phase, Posting, Stream, Timers, list};
+use crate::stream::{Due, Note, Phase, Posting, Reads, Stream, Timers, list};
 use crate::wake::{Bell, EventBell};
 use crate::{
     AcceptMode, Address, Backend, Bound, Close, CloseReason, CompletionQueue, DetachedEndpoint, EndpointId, Event,
@@ -324,6 +324,7 @@ impl CompletionQueue for UringQueue {
             (Close::Flush, Phase::Connecting { .. }) => connection.stream.phase = Phase::Connecting { closing: true },
             (Close::Flush, Phase::Open) => {
                 connection.stream.phase = Phase::Flushing;
+                self.meter(endpoint, false);
                 self.send(endpoint.0);
             }
             (Close::Flush, _) => {}
@@ -388,6 +389,35 @@ impl CompletionQueue for UringQueue {
         let tagged =
             self.connections.at(endpoint.0).map(|found| &found.stream).map_or(Ok(()), |stream| stream.tag(code_point));
         tagged.map_err(|errno| VerbsError::System { doing: "tagging a connection", source: errno.into() })
+    }
+
+    fn meter(&mut self, endpoint: EndpointId, metered: bool) {
+        let key = endpoint.0;
+        let Some(connection) = self.connections.at_mut(key) else { return };
+        match (connection.stream.reads, metered) {
+            (Reads::Freely, true) => {
+                connection.stream.reads = Reads::Metered;
+                if connection.receiving {
+                    self.ring.cancel(key | request::RECEIVE, request::CANCEL);
+                }
+                if self.hot.forget(key) {
+                    self.apply(Change { told: [Some(key), None], ..Change::default() });
+                }
+            }
+            (Reads::Once | Reads::Metered, false) => {
+                connection.stream.reads = Reads::Freely;
+                self.settle(key);
+            }
+            _ => {}
+        }
+    }
+
+    fn post_receive(&mut self, endpoint: EndpointId) {
+        let Some(connection) = self.connections.at_mut(endpoint.0) else { return };
+        if connection.stream.reads == Reads::Metered {
+            connection.stream.reads = Reads::Once;
+            self.settle(endpoint.0);
+        }
     }
 
     fn submit(&mut self) {

@@ -65,6 +65,14 @@ impl Ring {
         unsafe { self.push(entry.user_data(user_data)) }
     }
 
+    /// Receives into one of the registered buffers, no more than `most` bytes.
+    pub(super) fn receive_once(&mut self, socket: BorrowedFd<'_>, most: u32, user_data: u64) {
+        let receive = opcode::Recv::new(Fd(socket.as_raw_fd()), std::ptr::null_mut(), most).buf_group(Buffers::GROUP);
+        let entry = receive.build().flags(squeue::Flags::BUFFER_SELECT);
+        // SAFETY: the request refers to the registered buffers only.
+        unsafe { self.push(entry.user_data(user_data)) }
+    }
+
     /// Sends bytes, as many as the socket takes.
     ///
     /// # Safety

@@ -201,7 +201,7 @@ impl Callee {
     }
 
     /// Notes which task serves an open call, to be said when it is cancelled.
-    #[inline]
+    #[inline(always)]
     pub fn served_by(&mut self, call: CallId, task: usize) {
         let own = match self.slots.get_mut(slot_of(call)) {
             Some((_, Slot::Open(open, own))) if *open == call => own,

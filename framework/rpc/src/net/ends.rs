@@ -59,6 +59,8 @@ pub(super) struct Ends {
     pub(super) fates: Vec<Fate>,
     /// What was found while something was posted, for the next poll to tell.
     pub(super) late: Events,
+    /// Connections that were read because that was asked for, and whose they are.
+    pub(super) read: Vec<(PeerKey, u64)>,
     /// When a connection could last not be accepted.
     starved: Option<Time>,
     /// When a connection was last one too many.
@@ -83,6 +85,10 @@ pub(super) struct Peer {
     pub(super) identity: Option<Arc<Identity>>,
     /// What it holds, if it came in.
     pub(super) usage: Option<ConnectionUsage>,
+    /// Whose it is, if it is read only when that is asked for.
+    pub(super) metered: Option<u64>,
+    /// Whether it is to be read once.
+    pub(super) is_asked: bool,
     pub(super) retiring: Retiring,
     pub(super) end: End,
 }
@@ -170,6 +176,7 @@ impl Ends {
             draining: false,
             fates: Vec::new(),
             late: Events::default(),
+            read: Vec::new(),
             starved: None,
             crowded: None,
             slots: Vec::new(),
@@ -189,6 +196,8 @@ impl Ends {
             noted: Time::MAX,
             identity: None,
             usage: None,
+            metered: None,
+            is_asked: false,
             retiring: Retiring::NEVER,
             end,
         });
@@ -395,10 +404,14 @@ impl Ends {
         finish: &mut impl FnMut(&mut Events, Finished),
     ) {
         let Some(index) = self.index_of(endpoint) else { return };
-        let Self { peers, pool, counters, fates, most_assembly, is_tight, .. } = self;
+        let Self { peers, pool, counters, fates, read, most_assembly, is_tight, .. } = self;
         let Some(peer) = peers.get_mut(index) else { return };
-        let Peer { serial, dirty, end, usage, .. } = peer;
+        let Peer { serial, dirty, end, usage, is_asked, metered, .. } = peer;
         let key = PeerKey { index, serial: *serial };
+        if *is_asked {
+            *is_asked = false;
+            read.extend(metered.map(|owner| (key, owner)));
+        }
         let mut done = |done| finish(events, done);
         let (received, link) = match end {
             End::Caller(dialer) => {

@@ -110,7 +110,7 @@ pub(crate) struct EventLoop {
     /// One per method, so that a method that was judged wrongly costs no other its permit.
     admissions: Vec<Admission>,
     /// The method that was called last.
-    found: Option<(MethodId, usize)>,
+    found: Option<Found>,
     dispatch: Dispatch,
     loads: Vec<Load>,
     events: Events,
@@ -118,6 +118,16 @@ pub(crate) struct EventLoop {
     found_last: Vec<usize>,
     drain_until: Option<Time>,
     stopped: bool,
+}
+
+/// A method that was called.
+#[derive(Clone, Copy)]
+struct Found {
+    id: MethodId,
+    method: usize,
+    /// Whether its calls are taken in with no question but when they are due: it doesn't stream, and neither who may call it nor
+    /// whose its calls are makes a difference.
+    is_plain: bool,
 }
 
 /// A call that a handler here made.
@@ -237,10 +247,16 @@ impl EventLoop {
             self.pacing.owes();
         }
         let ran;
-        (now, ran) = self.run_ready(now);
+        (now, ran) = match self.sharing {
+            None => self.run_ready::<true>(now),
+            Some(_) => self.run_shared(now),
+        };
         worked |= ran;
         if self.ready() == 0 {
             now = self.post(now);
+        }
+        if let Some(sharing) = &mut self.sharing {
+            worked |= sharing.read_in_turn(now, !worked, &mut self.net);
         }
         self.check_drained(now);
         if worked {
@@ -253,14 +269,21 @@ impl EventLoop {
     /// How many tasks are ready to run.
     #[inline]
     fn ready(&self) -> usize {
-        self.jobs.ready() + self.sharing.as_ref().map_or(0, |sharing| sharing.aside())
+        self.ready_of::<false>()
+    }
+
+    /// The same. `PLAIN`: whether time is not shared, for certain.
+    #[inline]
+    fn ready_of<const PLAIN: bool>(&self) -> usize {
+        let sharing = self.sharing.as_ref().filter(|_| !PLAIN);
+        self.jobs.ready() + sharing.map_or(0, |sharing| sharing.aside())
     }
 
     /// What is known of a method, where time is shared by that tenant's calls.
     #[inline]
-    fn known(&self, tenant: Tenant, method: usize) -> Known {
+    fn known<const PLAIN: bool>(&self, tenant: Tenant, method: usize) -> Known {
         let known = self.methods[method].known();
-        match &self.sharing {
+        match self.sharing.as_ref().filter(|_| !PLAIN) {
             None => known,
             Some(sharing) => sharing.known(tenant, method, known),
         }
@@ -325,17 +348,18 @@ impl EventLoop {
     /// Deals with what polls and sweeps found.
     fn attend(&mut self, mut now: Time) {
         let mut events = std::mem::take(&mut self.events);
-        for event in events.found.drain(..) {
+        // Where they lie: a call is long enough that moving it tells.
+        for event in &mut events.found {
             match event {
                 Event::Call(peer, arrival) => {
-                    self.arrive(now, peer, arrival);
+                    self.arrive(now, *peer, arrival);
                     if self.pacing.is_full() {
                         now = self.post(now);
                     }
                 }
                 Event::Done { token, outcome } => {
-                    let outcome = events.outcomes.take(outcome);
-                    if let (Some(call), Some(mut outcome)) = (self.calls.try_remove(token), outcome) {
+                    let outcome = events.outcomes.take(*outcome);
+                    if let (Some(call), Some(mut outcome)) = (self.calls.try_remove(*token), outcome) {
                         call.cell.token.set(None);
                         if self.mailbox.is_cramped.get() {
                             outcome.decompress();
@@ -347,17 +371,29 @@ impl EventLoop {
                         self.completed(now, call.task);
                     }
                 }
-                Event::Announced(peer, call, method, deadline) => self.announced(now, peer, call, method, deadline),
-                Event::Cancelled(peer, call, task) => self.cancel(now, peer, call, task),
-                Event::Streamed(peer, call, news) => self.streamed(peer, call, news),
-                Event::Accepted(endpoint) => self.hand_out(now, endpoint),
+                Event::Announced(peer, call, method, deadline) => self.announced(now, *peer, *call, *method, *deadline),
+                Event::Cancelled(peer, call, task) => self.cancel(now, *peer, *call, *task),
+                event @ (Event::Streamed(..) | Event::Accepted(_)) => {
+                    self.attend_to(now, std::mem::replace(event, Event::Over));
+                }
                 // Handlers make such calls by a channel's dispatcher.
-                Event::Answered(_) => {}
+                Event::Answered(_) | Event::Over => {}
             }
         }
+        events.found.clear();
         // Refusals made on the way may have put new events in; what is empty keeps its memory.
         if self.events.is_empty() {
             self.events = events;
+        }
+    }
+
+    /// Deals with what is rare, or kept.
+    #[inline(never)]
+    fn attend_to(&mut self, now: Time, event: Event) {
+        match event {
+            Event::Streamed(peer, call, news) => self.streamed(peer, call, news),
+            Event::Accepted(endpoint) => self.hand_out(now, endpoint),
+            _ => {}
         }
     }
 

@@ -6,6 +6,7 @@ mod inbox;
 mod limiter;
 mod load_report;
 mod meta;
+mod metering;
 mod methods;
 mod plan;
 mod protobuf;

@@ -3,9 +3,11 @@
 //! What a call teaches is kept for its tenant and method, so that nobody's calls are refused for what others' calls took or came
 //! too late. Such pairs are bounded; beyond that a tenant is refused nothing by estimate.
 
+use super::metering::{CALM, Metering, OWNERS};
 use super::methods::{Known, Learned, Lesson};
 use super::task::{Handler, Tasks};
 use crate::config::ServerConfig;
+use crate::net::{Net, PeerKey};
 use crate::shares::ShareConfig;
 use greenwave_policy::{Admission, Aside, Budget, Margin, Ready, Shares, Span, TenantId, Time, Urgency, Verdict};
 use greenwave_proto::Peer;
@@ -16,8 +18,15 @@ use std::time::Duration;
 /// How many pairs of a tenant and a method something is kept of: some 6 KiB each.
 const PAIRS: usize = 512;
 
-/// What a call takes beside its handler, about.
+/// What a call takes beside its handler, about, and how many bytes of it are read in a nanosecond.
 const CALL: Duration = Duration::from_micros(1);
+const BYTES_A_NANO: u64 = 4;
+
+/// What a read takes beside what is found.
+const READ: Duration = Duration::from_micros(2);
+
+/// For how long whoever calls is not alone, after another has called.
+const CONTENDED: Duration = Duration::from_secs(1);
 
 /// Of how many rows those are given up whose tenants have no calls, when there is no room for another pair.
 const LOOKS: usize = 8;
@@ -35,6 +44,10 @@ pub(super) struct Sharing {
     /// For those of whom nothing is kept: it knows no estimate.
     plain: Admission,
     server: ServerConfig,
+    metering: Metering,
+    /// Who called last, 0 if nobody has, and until when others count as being there too.
+    last: u64,
+    contended_until: Time,
 }
 
 /// The jobs of a thread.
@@ -45,6 +58,8 @@ pub(super) type Jobs = Scheduler<Handler, usize>;
 struct Row {
     /// Whose it is: its place may be another's later.
     key: u64,
+    /// When it was last seen to have had more than its share.
+    over: Time,
     /// By methods.
     pairs: Vec<Option<Box<Pair>>>,
 }
@@ -73,14 +88,95 @@ impl Sharing {
             hand: 0,
             plain: Admission::new(server.admission),
             server: server.clone(),
+            metering: Metering::default(),
+            last: 0,
+            contended_until: Time::ZERO,
         }
     }
 
-    /// Whose a call is that came in, which that is charged for: also if it is refused, or its handler takes no time.
+    /// Whose a call is that came in.
     pub(super) fn tenant(&mut self, peer: &Peer, metadata: Option<&[u8]>) -> Tenant {
-        let tenant = self.keyed(self.config.tenant(peer, metadata));
-        self.shares.charge(tenant.id, CALL);
-        tenant
+        self.keyed(self.config.tenant(peer, metadata))
+    }
+
+    /// A call of so many bytes came over this owner's connection, who is charged for that, whoever has made it, and whether it is
+    /// refused or its handler takes no time. Whether the connection is to be read in turn from now on.
+    pub(super) fn read(&mut self, now: Time, owner: Tenant, bytes: usize) -> bool {
+        self.shares.charge(owner.id, CALL + Duration::from_nanos(bytes as u64 / BYTES_A_NANO));
+        if owner.key != self.last {
+            let is_first = std::mem::replace(&mut self.last, owner.key) == 0;
+            self.contended_until = if is_first { Time::ZERO } else { now + CONTENDED };
+        }
+        now < self.contended_until && self.is_over(now, owner)
+    }
+
+    /// Whether a tenant has had more than its share, which is remembered.
+    fn is_over(&mut self, now: Time, tenant: Tenant) -> bool {
+        let is_over = self.shares.is_over(tenant.id);
+        if is_over && let Some(row) = self.rows.get_mut(tenant.id.index()) {
+            row.over = now;
+        }
+        is_over
+    }
+
+    /// Reads a connection of this owner's in turn from now on. Whether it was not before.
+    #[cold]
+    pub(super) fn meter(&mut self, net: &mut Net, peer: PeerKey, owner: u64) -> bool {
+        let begins = net.meter(peer, owner);
+        if begins {
+            self.metering.wait(peer, owner, |peer| net.has(peer));
+        }
+        begins
+    }
+
+    /// Has metered connections read whose turn it is. `is_idle`: nobody has anything to do. Whether any is to be read now.
+    pub(super) fn read_in_turn(&mut self, now: Time, is_idle: bool, net: &mut Net) -> bool {
+        while let Some((peer, owner)) = net.next_read() {
+            // Also if there was no call in it.
+            let tenant = self.keyed(owner);
+            self.shares.charge(tenant.id, READ);
+            self.metering.wait(peer, owner, |peer| net.has(peer));
+        }
+        !self.metering.is_empty() && self.give_turns(now, is_idle, net)
+    }
+
+    #[cold]
+    fn give_turns(&mut self, now: Time, is_idle: bool, net: &mut Net) -> bool {
+        let mut any = false;
+        for _ in 0..OWNERS.min(self.metering.len()) {
+            let Some(owner) = self.metering.next_owner() else { break };
+            let tenant = self.keyed(owner);
+            if self.is_over(now, tenant) {
+                continue;
+            }
+            let is_calm = self.rows.get(tenant.id.index()).is_none_or(|row| now.since(row.over) > CALM);
+            any |= self.read_one(owner, |peer| {
+                if is_calm {
+                    net.unmeter(peer);
+                }
+                is_calm || net.post_receive(peer)
+            });
+        }
+        if !any && is_idle {
+            let tenants: Vec<Tenant> = {
+                let owners: Vec<u64> = self.metering.owners().collect();
+                owners.into_iter().map(|owner| self.keyed(owner)).collect()
+            };
+            let first = self.shares.turn_among(tenants.iter().map(|tenant| tenant.id));
+            let owner = tenants.iter().find(|tenant| Some(tenant.id) == first).map(|tenant| tenant.key);
+            any = owner.is_some_and(|owner| self.read_one(owner, |peer| net.post_receive(peer)));
+        }
+        any
+    }
+
+    /// Has one connection of an owner's read that is there still.
+    fn read_one(&mut self, owner: u64, mut read: impl FnMut(PeerKey) -> bool) -> bool {
+        while let Some(peer) = self.metering.take(owner) {
+            if read(peer) {
+                return true;
+            }
+        }
+        false
     }
 
     /// The tenant that other threads know by this key.
@@ -93,7 +189,7 @@ impl Sharing {
         let row = &mut self.rows[index];
         if row.key != key && id != TenantId::REST {
             self.pairs -= row.pairs.iter().flatten().count();
-            *row = Row { key, pairs: Vec::new() };
+            *row = Row { key, ..Row::default() };
         }
         Tenant { key, id }
     }

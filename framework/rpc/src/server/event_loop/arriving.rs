@@ -1,6 +1,6 @@
 //! How calls come in: found, judged, put into the ready queue or given to a worker.
 
-use super::EventLoop;
+use super::{EventLoop, Found};
 use crate::authorize::{Authorize, AuthorizeRequest};
 use crate::context::Context;
 use crate::counters::Counter;
@@ -45,91 +45,111 @@ struct Checked {
 impl EventLoop {
     /// A method by its id. One that is called is called again, as a rule.
     #[inline]
-    fn find(&mut self, id: MethodId) -> Option<usize> {
+    fn find(&mut self, id: MethodId) -> Option<Found> {
         match self.found {
-            Some((last, method)) if last == id => Some(method),
-            _ => {
-                self.found = self.role.router.find(id).map(|method| (id, method));
-                self.found.map(|(_, method)| method)
-            }
+            Some(last) if last.id == id => Some(last),
+            _ => self.look_up(id),
         }
+    }
+
+    #[cold]
+    fn look_up(&mut self, id: MethodId) -> Option<Found> {
+        self.found = self.role.router.find(id).map(|method| {
+            let entry = self.role.router.at(method);
+            let is_plain = entry.authorizer().is_none() && !entry.streams() && self.sharing.is_none();
+            Found { id, method, is_plain }
+        });
+        self.found
     }
 
     /// A call came in: admit it or refuse it, here or for a worker.
     #[inline(always)]
-    pub(super) fn arrive(&mut self, now: Time, peer: PeerKey, arrival: Arrival) {
+    pub(super) fn arrive(&mut self, now: Time, peer: PeerKey, arrival: &mut Arrival) {
         self.role.counters.calls.add(1);
-        let Some(method) = self.find(arrival.method) else {
+        let Some(Found { method, is_plain, .. }) = self.find(arrival.method) else {
             self.role.counters.unknown_method.add(1);
             let text = format!("no method has the id {} here", arrival.method);
-            return self.refuse(now, peer, &arrival, Status::refused(Reason::UnknownMethod, text));
+            return self.refuse(now, peer, arrival, Status::refused(Reason::UnknownMethod, text));
         };
-        let is_plain = arrival.body.len() <= SMALL && self.sharing.is_none();
-        if !is_plain || self.role.router.at(method).authorizer().is_some() {
+        if !is_plain || arrival.body.len() > SMALL || arrival.streams {
             return self.check(now, peer, arrival, method);
         }
-        self.admit(now, peer, arrival, method, Checked::default());
+        self.admit::<true>(now, peer, arrival, method, Checked::default());
     }
 
     /// Asks whether a call may be made, whose it is, and whether there is room for its request, where any is a question. Apart, so that
     /// nothing of it is in other calls' way.
     #[inline(never)]
-    fn check(&mut self, now: Time, peer: PeerKey, arrival: Arrival, method: usize) {
+    fn check(&mut self, now: Time, peer: PeerKey, arrival: &mut Arrival, method: usize) {
         let mut checked = Checked::default();
         if let Some(authorizer) = self.role.router.at(method).authorizer() {
-            match self.authorize(authorizer, peer, method, &arrival) {
+            match self.authorize(authorizer, peer, method, arrival) {
                 Ok(subject) => checked.peer = subject,
-                Err(status) => return self.refuse(now, peer, &arrival, status),
+                Err(status) => return self.refuse(now, peer, arrival, status),
             }
         }
         if arrival.body.len() > SMALL {
             let criticality = criticality_of(arrival.metadata.as_deref());
             match self.net.charge(peer, arrival.body.len(), criticality) {
                 Ok(charge) => checked.charge = charge,
-                Err(status) => return self.refuse(now, peer, &arrival, status),
+                Err(status) => return self.refuse(now, peer, arrival, status),
             }
         }
         if let Some(sharing) = &mut self.sharing {
-            let caller = checked.peer.as_ref().or_else(|| self.net.identity(peer));
-            checked.tenant =
-                sharing.tenant(caller.map_or(&Peer::UNKNOWN, |caller| caller), arrival.metadata.as_deref());
+            let identity = self.net.identity(peer).map_or(&Peer::UNKNOWN, |identity| &**identity);
+            let (caller, metadata) = (checked.peer.as_deref().unwrap_or(identity), arrival.metadata.as_deref());
+            checked.tenant = sharing.tenant(caller, metadata);
+            let is_own = checked.peer.is_none() && metadata.is_none();
+            let owner = if is_own { checked.tenant } else { sharing.tenant(identity, None) };
+            if sharing.read(now, owner, arrival.body.len()) {
+                self.role.counters.metered.add(u64::from(sharing.meter(&mut self.net, peer, owner.key)));
+            }
         }
-        self.admit(now, peer, arrival, method, checked);
+        self.admit::<false>(now, peer, arrival, method, checked);
     }
 
-    /// Takes a call in, or refuses it, here or for a worker.
+    /// Takes a call in, or refuses it, here or for a worker. `PLAIN`: whether its method is, and
+    /// nothing else was asked of it.
     #[inline(always)]
-    fn admit(&mut self, now: Time, peer: PeerKey, arrival: Arrival, method: usize, checked: Checked) {
-        let Known { estimate, needed } = self.known(checked.tenant, method);
+    fn admit<const PLAIN: bool>(
+        &mut self,
+        now: Time,
+        peer: PeerKey,
+        arrival: &mut Arrival,
+        method: usize,
+        checked: Checked,
+    ) {
+        let Known { estimate, needed } = self.known::<PLAIN>(checked.tenant, method);
         let budget = arrival.deadline.budget(now);
         let gate = Gate::new(arrival.deadline, !self.role.config.report_only);
         let mut reported = false;
         let ruling = gate.ask(Check::Enqueue, now, false);
         if let Some(status) = self.heed(ruling, || Refusal::Expired { late: budget.late() }, &mut reported) {
-            return self.refuse(now, peer, &arrival, status);
+            return self.refuse(now, peer, arrival, status);
         }
         let given = if self.role.workers.is_empty() { 0 } else { self.look_at_workers() };
-        let mut queued = self.ready() + self.stalled + given + self.given_away.len();
+        let mut queued = self.ready_of::<PLAIN>() + self.stalled + given + self.given_away.len();
         if queued >= self.role.config.admission.max_queue {
             let criticality = self.believed(criticality_of(arrival.metadata.as_deref()));
             queued -= self.make_room(now, estimate.map(|(here, _)| here), criticality, checked.tenant);
         }
         if !reported
-            && let Verdict::Refuse(refusal) = self.decide(now, (checked.tenant, method), budget, needed, queued)
+            && let Verdict::Refuse(refusal) =
+                self.decide::<PLAIN>(now, (checked.tenant, method), budget, needed, queued)
             && let Some(status) = self.heed(gate.judge(Check::Enqueue, &refusal), || refusal, &mut reported)
         {
-            return self.refuse(now, peer, &arrival, status);
+            return self.refuse(now, peer, arrival, status);
         }
         let judged = Judged { method, gate, reported };
-        if arrival.streams || self.role.router.at(method).streams() {
+        if !PLAIN && (arrival.streams || self.role.router.at(method).streams()) {
             return self.take_in_streams(now, peer, arrival, judged, checked);
         }
-        self.take_in(now, peer, arrival, judged, checked, None);
+        self.take_in::<PLAIN>(now, peer, arrival, judged, checked, None);
     }
 
     /// What admission says.
     #[inline(always)]
-    fn decide(
+    fn decide<const PLAIN: bool>(
         &mut self,
         now: Time,
         (tenant, method): (Tenant, usize),
@@ -137,7 +157,7 @@ impl EventLoop {
         needed: Option<Duration>,
         queued: usize,
     ) -> Verdict {
-        match &mut self.sharing {
+        match self.sharing.as_mut().filter(|_| !PLAIN) {
             None => self.admissions[method].decide(now, budget, needed, queued),
             Some(sharing) => {
                 let limit = self.role.config.admission.max_queue;
@@ -192,7 +212,7 @@ impl EventLoop {
     /// is said once that is there, and so is what it counts for.
     #[cold]
     pub(super) fn announced(&mut self, now: Time, peer: PeerKey, call: CallId, method: MethodId, deadline: Deadline) {
-        let Some(method) = self.find(method).filter(|_| self.role.config.refuses()) else { return };
+        let Some(Found { method, .. }) = self.find(method).filter(|_| self.role.config.refuses()) else { return };
         // Who may not call is not told how long calls take, and makes no difference to admission.
         if self.role.router.at(method).authorizer().is_some() {
             return;
@@ -227,32 +247,33 @@ impl EventLoop {
 
     /// Takes in a call that was let in and whose method streams.
     #[cold]
-    fn take_in_streams(&mut self, now: Time, peer: PeerKey, mut arrival: Arrival, judged: Judged, checked: Checked) {
-        match self.begin_streams(peer, judged.method, &mut arrival) {
-            Ok(halves) => self.take_in(now, peer, arrival, judged, checked, Some(halves)),
-            Err(status) => self.refuse(now, peer, &arrival, status),
+    fn take_in_streams(&mut self, now: Time, peer: PeerKey, arrival: &mut Arrival, judged: Judged, checked: Checked) {
+        match self.begin_streams(peer, judged.method, arrival) {
+            Ok(halves) => self.take_in::<false>(now, peer, arrival, judged, checked, Some(halves)),
+            Err(status) => self.refuse(now, peer, arrival, status),
         }
     }
 
     /// Takes in a call that was let in, here or for a worker.
     #[inline(always)]
-    fn take_in(
+    fn take_in<const PLAIN: bool>(
         &mut self,
         now: Time,
         peer: PeerKey,
-        arrival: Arrival,
+        arrival: &mut Arrival,
         judged: Judged,
         checked: Checked,
         halves: Option<(Incoming, Outgoing)>,
     ) {
         let Judged { method, gate, reported } = judged;
         let Checked { peer: caller, charge, tenant } = checked;
-        let (name, estimate) = (self.role.router.at(method).name, self.known(tenant, method).estimate);
-        if let Some(sharing) = &mut self.sharing {
+        let (name, estimate) = (self.role.router.at(method).name, self.known::<PLAIN>(tenant, method).estimate);
+        if let Some(sharing) = self.sharing.as_mut().filter(|_| !PLAIN) {
             sharing.came(tenant);
         }
-        let Arrival { call, deadline, birth, parallel_unit, received, metadata, coding, body, .. } = arrival;
-        let metadata = Metadata::received(metadata, &self.role.config.pass_on);
+        let Arrival { call, deadline, birth, parallel_unit, received, coding, .. } = *arrival;
+        let body = std::mem::take(&mut arrival.body);
+        let metadata = Metadata::received(arrival.metadata.take(), &self.role.config.pass_on);
         let request = Received { gate, birth, parallel_unit, method: name, metadata };
         let (here, ahead) = estimate.unwrap_or_default();
         let urgency = Urgency { arrived: received, birth, deadline, here, ahead };
@@ -262,9 +283,9 @@ impl EventLoop {
             let inbox = &self.role.inbox;
             if let Some(global) = &self.role.global
                 && halves.is_none()
-                && global.takes(inbox.busy_rounds(), self.ready(), estimate.map(|(here, _)| here))
+                && global.takes(inbox.busy_rounds(), self.ready_of::<PLAIN>(), estimate.map(|(here, _)| here))
             {
-                if let Some(sharing) = &mut self.sharing {
+                if let Some(sharing) = self.sharing.as_mut().filter(|_| !PLAIN) {
                     sharing.began(tenant);
                 }
                 let context = Context::received(request, caller);
@@ -280,14 +301,14 @@ impl EventLoop {
             if let Some(halves) = halves {
                 self.tasks[task].invocation.give_streams(halves);
             }
-            if self.sharing.is_some() {
+            if !PLAIN && self.sharing.is_some() {
                 self.tasks[task].tenant = tenant;
             }
             self.net.served_by(peer, call, task);
             self.found_last.push(task);
             return self.schedule(now, task);
         }
-        if let Some(sharing) = &mut self.sharing {
+        if let Some(sharing) = self.sharing.as_mut().filter(|_| !PLAIN) {
             sharing.began(tenant);
         }
         let worker = &self.role.workers[self.dispatch.choose(&self.loads)];
@@ -338,7 +359,7 @@ impl EventLoop {
             sharing.came(tenant);
             self.tasks[task].tenant = tenant;
         }
-        if let Some((here, ahead)) = self.known(self.tasks[task].tenant, method).estimate {
+        if let Some((here, ahead)) = self.known::<false>(self.tasks[task].tenant, method).estimate {
             let urgency = &mut self.tasks[task].urgency;
             (urgency.here, urgency.ahead) = (here, ahead);
         }

@@ -13,18 +13,18 @@ use greenwave_quanta::scheduler::{Event, JobId, Turn};
 use std::time::Duration;
 
 /// A task's turn, as the head sees it.
-struct TaskTurn<'a> {
+///
+/// `PLAIN`: whether time is not shared. Otherwise it is asked after each quantum whose turn it is.
+struct TaskTurn<'a, const PLAIN: bool> {
     clock: &'a mut Ticking,
     task: &'a mut Task,
     learned: &'a Learned,
     pacing: &'a mut Pacing,
     inbox: &'a Inbox,
     until: Time,
-    /// Whether it is asked after each quantum whose turn it is.
-    is_shared: bool,
 }
 
-impl Turn for TaskTurn<'_> {
+impl<const PLAIN: bool> Turn for TaskTurn<'_, PLAIN> {
     #[inline]
     fn now(&mut self) -> Time {
         self.clock.now()
@@ -43,16 +43,23 @@ impl Turn for TaskTurn<'_> {
         self.task.turns += 1;
         self.pacing.ran(span);
         self.inbox.turn_served();
-        self.pacing.after_quantum(now) == Due::Nothing && !self.is_shared
+        self.pacing.after_quantum(now) == Due::Nothing && PLAIN
     }
 }
 
 impl EventLoop {
+    /// [`run_ready`](Self::run_ready) where time is shared.
+    #[inline(never)]
+    pub(super) fn run_shared(&mut self, now: Time) -> (Time, bool) {
+        self.run_ready::<false>(now)
+    }
+
     /// Runs ready tasks until it is time to look at the completion queue again. The time then, and whether there were any.
-    pub(super) fn run_ready(&mut self, mut now: Time) -> (Time, bool) {
+    #[inline(always)]
+    pub(super) fn run_ready<const PLAIN: bool>(&mut self, mut now: Time) -> (Time, bool) {
         let mut any = false;
         loop {
-            let next = match &mut self.sharing {
+            let next = match self.sharing.as_mut().filter(|_| !PLAIN) {
                 None => self.jobs.next(now),
                 Some(sharing) => sharing.next(now, &mut self.jobs, &mut self.tasks),
             };
@@ -62,7 +69,7 @@ impl EventLoop {
             };
             any = true;
             let is_preempted;
-            (now, is_preempted) = self.step(now, job, since);
+            (now, is_preempted) = self.step::<PLAIN>(now, job, since);
             let due = if is_preempted { self.pacing.after_quantum(now) } else { self.pacing.after_call(now) };
             if matches!(due, Due::Post | Due::Both) {
                 now = self.post(now);
@@ -86,11 +93,12 @@ impl EventLoop {
     }
 
     /// Gives a task that has waited for it since then its turn. The time afterwards, and whether it was preempted.
-    fn step(&mut self, now: Time, job: JobId, since: Time) -> (Time, bool) {
+    #[inline(always)]
+    fn step<const PLAIN: bool>(&mut self, now: Time, job: JobId, since: Time) -> (Time, bool) {
         let index = self.jobs.key(job);
         if !self.tasks[index].is_fresh() {
             self.tasks[index].queue += now.span_since(since);
-        } else if !self.begin(now, job, index) {
+        } else if !self.begin::<PLAIN>(now, job, index) {
             return (now, false);
         }
         let Self { tasks, mailbox, clock, methods, pacing, role, jobs, sharing, .. } = self;
@@ -106,15 +114,14 @@ impl EventLoop {
         mailbox.received.set(task.received);
         mailbox.resumed.set(now);
         let learned = &methods[task.method];
-        let is_shared = sharing.is_some();
         let had = task.service;
-        let mut turn = TaskTurn { clock, task, learned, pacing, inbox: &role.inbox, until: now, is_shared };
+        let mut turn = TaskTurn::<PLAIN> { clock, task, learned, pacing, inbox: &role.inbox, until: now };
         role.inbox.begin_turn(turn.task.method);
         let event = jobs.run(now, job, &mut turn);
         role.inbox.end_turn();
         let after = turn.until;
         let task = &mut self.tasks[index];
-        if let Some(sharing) = sharing {
+        if let Some(sharing) = sharing.as_mut().filter(|_| !PLAIN) {
             sharing.charge(task.tenant, task.service.less(had));
         }
         task.behind = self.mailbox.behind.take();
@@ -158,7 +165,8 @@ impl EventLoop {
 
     /// Whether a fresh task begins: it gets what it needs for that, if it still makes sense to serve it. One that has to wait
     /// for a permit stays out of the queue.
-    fn begin(&mut self, now: Time, job: JobId, index: usize) -> bool {
+    #[inline(always)]
+    fn begin<const PLAIN: bool>(&mut self, now: Time, job: JobId, index: usize) -> bool {
         let task = &mut self.tasks[index];
         let (budget, mut reported) = (task.urgency.deadline.budget(now), task.reported);
         let (gate, ruling) = (task.invocation.context.gate(), task.invocation.context.ask(Check::Dequeue, now));
@@ -171,8 +179,8 @@ impl EventLoop {
             // Who has a permit is asked this once.
             let Task { method, urgency, received, tenant, .. } = self.tasks[index];
             let (whole, needed) = (urgency.deadline.budget(received), self.methods[method].needed());
-            let queued = self.ready() + self.stalled;
-            let mut recheck = || match &mut self.sharing {
+            let queued = self.ready_of::<PLAIN>() + self.stalled;
+            let mut recheck = || match self.sharing.as_mut().filter(|_| !PLAIN) {
                 None => self.admissions[method].recheck(now, budget, whole, needed, queued),
                 Some(sharing) => sharing.recheck(now, (tenant, method), (budget, whole), queued),
             };
@@ -192,13 +200,14 @@ impl EventLoop {
         }
         task.invocation.provide(self.net.buffer(self.methods[task.method].reply_bytes));
         task.begin = Some(Begin { at: now, queued });
-        if let Some(sharing) = &mut self.sharing {
+        if let Some(sharing) = self.sharing.as_mut().filter(|_| !PLAIN) {
             sharing.began(task.tenant);
         }
         true
     }
 
     /// Takes a permit for a task among the begun of its method, or lets it wait for one. Whether it has one now.
+    #[inline(always)]
     fn take_permit(&mut self, now: Time, index: usize) -> bool {
         let task = &mut self.tasks[index];
         // A stream waits for its peer, and may for ever: it would say nothing of the stages behind.
