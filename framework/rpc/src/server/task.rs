@@ -28,11 +28,12 @@ use std::sync::Arc;
 pub(super) struct Task {
     /// Whether it is one: what is left of one that is over is used again.
     lives: bool,
-    /// If another thread has the connection.
-    pub(super) reply_guard: Option<ReplyGuard>,
+    /// If another thread has the connection. What few tasks have lies apart, so that many tasks are near.
+    pub(super) reply_guard: Option<Box<ReplyGuard>>,
     /// What its request takes, if that counts.
     charge: Option<Charge>,
-    foreign: Option<ForeignCall>,
+    /// The name of that thread, if it is another's call, or else 0.
+    foreign: usize,
     pub(super) peer: PeerKey,
     pub(super) call: CallId,
     pub(super) method: usize,
@@ -85,7 +86,7 @@ pub(super) struct Invocation {
     pub(super) context: Context,
     coding: Coding,
     request: Cell<Vec<u8>>,
-    halves: Cell<Option<(Incoming, Outgoing)>>,
+    halves: Cell<Option<Box<(Incoming, Outgoing)>>>,
     /// Where the handler puts its reply.
     reply: Cell<Vec<u8>>,
     /// What the handler made: the reply, or why there is none.
@@ -121,7 +122,7 @@ type ForeignCall = (usize, PeerKey, CallId);
 
 /// A call that is about to be a task.
 pub(super) struct Admitted {
-    pub(super) reply_guard: Option<ReplyGuard>,
+    pub(super) reply_guard: Option<Box<ReplyGuard>>,
     pub(super) charge: Option<Charge>,
     pub(super) peer: PeerKey,
     pub(super) call: CallId,
@@ -153,7 +154,7 @@ impl Task {
             lives: true,
             reply_guard,
             charge,
-            foreign: None,
+            foreign: 0,
             peer,
             call,
             method,
@@ -216,7 +217,7 @@ impl Invocation {
             return self.serve_coded();
         }
         let (request, mut reply) = (self.request.take(), self.reply.take());
-        let halves = || self.halves.take();
+        let halves = || self.halves.take().map(|halves| *halves);
         let (request, result) = self.router.at(self.method).serve(&self.context, request, &mut reply, halves);
         self.request.set(request);
         self.product.set(Some(result.map(|()| reply).map_err(Status::by_handler)));
@@ -227,7 +228,7 @@ impl Invocation {
     #[inline(never)]
     fn serve_coded(&self) {
         let (request, mut reply) = (self.request.take(), self.reply.take());
-        let halves = || self.halves.take();
+        let halves = || self.halves.take().map(|halves| *halves);
         let (request, result) =
             self.router.serve_coded(self.method, self.coding, &self.context, request, &mut reply, halves);
         self.request.set(request);
@@ -242,7 +243,7 @@ impl Invocation {
 
     /// Gives the handler its streams.
     pub(super) fn give_streams(&self, halves: (Incoming, Outgoing)) {
-        self.halves.set(Some(halves));
+        self.halves.set(Some(Box::new(halves)));
     }
 
     /// Gives the handler memory for its reply.
@@ -292,7 +293,7 @@ impl Tasks {
         let invocation = invocation(&self.router, admitted.method, admitted.coding, context, request);
         let foreign = admitted
             .reply_guard
-            .as_ref()
+            .as_deref()
             .and_then(ReplyGuard::head_name)
             .map(|head| (head, admitted.peer, admitted.call));
         let index = match self.free.pop() {
@@ -308,7 +309,7 @@ impl Tasks {
             }
         };
         if let Some(foreign) = foreign {
-            self.slots[index].foreign = Some(foreign);
+            self.slots[index].foreign = foreign.0;
             self.foreign.insert(foreign, index);
         }
         index
@@ -323,8 +324,8 @@ impl Tasks {
     #[inline]
     pub(super) fn end(&mut self, index: usize) -> Option<Vec<u8>> {
         let task = &mut self.slots[index];
-        if let Some(foreign) = task.foreign.take() {
-            self.foreign.remove(&foreign);
+        if task.foreign != 0 {
+            self.foreign.remove(&(std::mem::take(&mut task.foreign), task.peer, task.call));
         }
         task.clear();
         self.free.push(index);

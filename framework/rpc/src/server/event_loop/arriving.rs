@@ -345,7 +345,7 @@ impl EventLoop {
             if self.role.global.is_some() {
                 self.role.counters.stolen.add(1);
             }
-            Some(reply_guard)
+            Some(Box::new(reply_guard))
         };
         let is_own = reply_guard.is_none();
         let admitted = Admitted { reply_guard, charge, peer, call, method, coding, urgency, reported };
