@@ -192,7 +192,7 @@ pub fn callee(steps: &[u8]) {
                 assert!(calls.iter().any(|arrival| arrival.call == call), "it isn't open");
             }
             CalleeEvent::Message(call, _) | CalleeEvent::Ended(call) => {
-                assert!(calls.iter().any(|arrival| arrival.call == call && arrival.streams), "it doesn't stream");
+                assert!(calls.iter().any(|arrival| arrival.call == call && arrival.streams()), "it doesn't stream");
             }
             CalleeEvent::Sent(call, volume) => {
                 assert!(volume.cost() > 0 && calls.iter().any(|arrival| arrival.call == call), "it isn't open");

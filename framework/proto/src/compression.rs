@@ -31,6 +31,14 @@ pub enum Undecodable {
     /// It would be longer than so many bytes.
     #[error("it has more than {0} bytes when it is decompressed")]
     TooLong(usize),
+    /// There is no room for all that it takes.
+    #[error("{takes} bytes are needed to decompress it, with room left for {left} more")]
+    NoRoom {
+        /// Bytes that it takes in all.
+        takes: usize,
+        /// Bytes that may be held beside what is held.
+        left: usize,
+    },
     /// It is cut short, or none of its kind.
     #[error("it is not sound {name}: {why}", name = .0.name(), why = .1)]
     Corrupt(Encoding, String),
@@ -39,12 +47,17 @@ pub enum Undecodable {
     NotBuiltIn(Encoding),
 }
 
+/// Is told how many bytes are held from now on; `Err`: there is no room for them.
+#[cfg(any(feature = "compression", feature = "zstd"))]
+type Take<'a> = dyn FnMut(usize) -> Result<(), Undecodable> + 'a;
+
 impl Undecodable {
     /// The failure of a call whose request it was.
     #[must_use]
     pub fn of_request(self) -> Status {
         match self {
             Self::TooLong(_) => Status::refused(Reason::MessageTooLarge, format!("the request can't be taken: {self}")),
+            Self::NoRoom { .. } => Status::refused(Reason::TooManyCalls, format!("the request can't be taken: {self}")),
             Self::Corrupt(..) => Status::new(Code::Internal, format!("the request can't be read: {self}")),
             Self::NotBuiltIn(_) => Status::new(Code::Unimplemented, format!("the request can't be read: {self}")),
         }
@@ -106,14 +119,36 @@ impl Encoding {
     /// # Errors
     /// It is longer, or corrupt, or this program can't.
     pub fn decompress(self, compressed: &[u8], most: usize) -> Result<Vec<u8>, Undecodable> {
+        self.decompress_within(compressed, most, &mut |_| Ok(()))
+    }
+
+    /// Decompresses a message as [`Self::decompress`] does, in memory that it asks for.
+    ///
+    /// `room`: is told how many bytes are to be held in all from then on, the message's and those that it takes to read it,
+    /// before they are; or says how many more there is room for. The last that it is told is the message's length.
+    ///
+    /// # Errors
+    /// Those of [`Self::decompress`], and that there is no room. What is held then is nothing.
+    pub fn decompress_within(
+        self,
+        compressed: &[u8],
+        most: usize,
+        room: &mut dyn FnMut(usize) -> Result<(), usize>,
+    ) -> Result<Vec<u8>, Undecodable> {
+        #[cfg(any(feature = "compression", feature = "zstd"))]
+        let mut take = |takes| room(takes).map_err(|left| Undecodable::NoRoom { takes, left });
         match self {
             #[cfg(feature = "compression")]
-            Self::Gzip => gzip::decompress(compressed, most),
+            Self::Gzip => gzip::decompress(compressed, most, &mut take),
             #[cfg(feature = "zstd")]
-            Self::Zstd => zstd::decompress(compressed, most),
+            Self::Zstd => zstd::decompress(compressed, most, &mut take),
             #[cfg(not(feature = "zstd"))]
             other => {
                 let _ = (compressed, most);
+                #[cfg(feature = "compression")]
+                let _ = &mut take;
+                #[cfg(not(feature = "compression"))]
+                let _ = room;
                 Err(Undecodable::NotBuiltIn(other))
             }
         }

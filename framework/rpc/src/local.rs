@@ -45,6 +45,8 @@ pub(crate) enum Command {
     Sleep { completions: usize, until: Option<Time> },
     /// Resume me when this promise is kept or broken, or at that time.
     Await { promise: Arc<dyn Pending>, until: Time },
+    /// Count what my request takes once it is decompressed.
+    Hold(Shared<Hold>),
     /// Resume me when it is my turn.
     GiveWay,
 }
@@ -62,6 +64,13 @@ pub(crate) struct Start {
     pub(crate) method: MethodId,
     pub(crate) body: Vec<u8>,
     pub(crate) cell: Shared<OutcomeCell>,
+}
+
+/// How many bytes a request takes, and whether there is room for them.
+pub(crate) struct Hold {
+    pub(crate) bytes: usize,
+    /// `Err`: for so many more.
+    pub(crate) granted: Cell<Result<(), usize>>,
 }
 
 /// Where a call's outcome is put for the coroutine that waits for it.
@@ -165,6 +174,16 @@ impl Mailbox {
     fn ask(&self, command: Command) {
         critical(|| self.commands.borrow_mut().push(command));
     }
+}
+
+/// Has the head count what the request of the calling handler takes from now on, in bytes; `Err`: there is room for so many
+/// more. Outside of handlers nobody counts.
+pub(crate) fn hold(bytes: usize) -> Result<(), usize> {
+    let Some(mailbox) = mailbox() else { return Ok(()) };
+    let hold = Shared::new(Hold { bytes, granted: Cell::new(Ok(())) });
+    mailbox.ask(Command::Hold(hold.clone()));
+    greenwave_quanta::yield_now();
+    hold.granted.get()
 }
 
 /// Whether the calling coroutine's stack has no room to compress messages and decompress them.

@@ -5,6 +5,7 @@ mod access;
 use crate::authorize::{Authorize, Rules};
 use crate::config::ServerConfig;
 use crate::context::Context;
+use crate::local;
 use crate::status::{Code, Status};
 use crate::stream::{Incoming, Outgoing};
 use crate::transcoding::{Decompression, Types};
@@ -383,7 +384,9 @@ impl Router {
         if let Some(encoding) = coding.request().filter(|_| !method.streams()) {
             context.note_compressed();
             let most = if coding.format() == Format::Json { self.json_bytes.unwrap_or(usize::MAX) } else { usize::MAX };
-            let read = self.decompression().up_to(most).read(encoding, &request, Undecodable::of_request);
+            let compressed = request.len();
+            let room = &mut |bytes| local::hold(compressed.saturating_add(bytes));
+            let read = self.decompression().up_to(most).read(encoding, &request, room, Undecodable::of_request);
             return match read {
                 Ok(message) => {
                     let coding = coding.with_request(None);

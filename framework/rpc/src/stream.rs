@@ -43,6 +43,7 @@ mod coding;
 mod metadata;
 mod queues;
 
+use coding::Held;
 pub(crate) use coding::StreamCoding;
 pub use metadata::Metadata;
 pub(crate) use queues::{Home, Inbound, Item, Outbound};
@@ -79,7 +80,7 @@ impl Streams {
     /// What a handler or a caller is given of them.
     pub(crate) fn halves(&self, coding: StreamCoding) -> (Incoming, Outgoing) {
         let inbound = Taking(Arc::clone(&self.inbound));
-        let incoming = Incoming { inbound, decode: Ok, coding, was_compressed: false };
+        let incoming = Incoming { inbound, decode: Ok, coding, was_compressed: false, held: Held::default() };
         let outbound = Sending(Arc::clone(&self.outbound));
         (incoming, Outgoing { outbound, encode: Ok, has_begun: false, coding })
     }
@@ -122,6 +123,7 @@ pub struct Incoming<T = Vec<u8>> {
     decode: fn(Vec<u8>) -> Result<T, Status>,
     coding: StreamCoding,
     was_compressed: bool,
+    held: Held,
 }
 
 /// Who takes what comes; nobody does once this is dropped.
@@ -130,8 +132,8 @@ struct Taking(Arc<Inbound>);
 impl Incoming {
     /// The same messages, decoded.
     pub fn decoded<T>(self, decode: fn(Vec<u8>) -> Result<T, Status>) -> Incoming<T> {
-        let Self { inbound, coding, was_compressed, .. } = self;
-        Incoming { inbound, decode, coding, was_compressed }
+        let Self { inbound, coding, was_compressed, held, .. } = self;
+        Incoming { inbound, decode, coding, was_compressed, held }
     }
 }
 
@@ -184,7 +186,7 @@ impl<T> Incoming<T> {
     fn decode(&mut self, message: Option<StreamMessage>) -> Result<Option<(T, Deadline)>, Status> {
         let Some(message) = message else { return Ok(None) };
         let deadline = message.deadline;
-        let (body, compressed) = self.coding.read(message)?;
+        let (body, compressed) = self.coding.read(message, &mut self.held, &*self.inbound.0.home)?;
         self.was_compressed = compressed.is_some();
         Ok(Some(((self.decode)(body)?, deadline)))
     }

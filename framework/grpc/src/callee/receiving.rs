@@ -9,7 +9,7 @@ use greenwave_http2::{Event, Name, Reason as HttpReason, Stream};
 use greenwave_policy::{Budget, Deadline, Time};
 use greenwave_proto::Coding;
 use greenwave_proto::compression::Encodings;
-use greenwave_proto::connection::{Arrival, CalleeEvent};
+use greenwave_proto::connection::{Arrival, CalleeEvent, Form};
 use greenwave_proto::receipt::Receipt;
 use greenwave_proto::status::{Code, Reason, Status};
 use greenwave_proto::wire::{CallId, MethodId};
@@ -401,23 +401,25 @@ impl GrpcCallee {
         there.phase = Phase::Open;
         self.open += 1;
         self.assembling -= std::mem::take(&mut there.announced);
+        let (form, coding) = match &there.web {
+            None if there.says_more => {
+                let coding = Coding::PLAIN.with_request(there.incoming.compressed()).with_answer(there.answer);
+                (Form::coded(there.streams, coding), coding)
+            }
+            None => (Form::plain(there.streams), Coding::PLAIN),
+            Some(web) => (Form::coded(there.streams, web.coding), web.coding),
+        };
         (reading.sink)(CalleeEvent::Arrived(Arrival {
             call: call_in(slot, there.generation),
             method: there.method,
             deadline: Deadline::at(there.received, there.budget),
             birth: there.received,
             parallel_unit: false,
-            streams: there.streams,
+            form,
             answer_streams: there.web.as_ref().is_none_or(|web| web.style.streams()),
             received: there.received,
             metadata: there.metadata.take(),
-            coding: match &there.web {
-                None if there.says_more => {
-                    Coding::PLAIN.with_request(there.incoming.compressed()).with_answer(there.answer)
-                }
-                None => Coding::PLAIN,
-                Some(web) => web.coding,
-            },
+            coding,
             body,
         }));
     }

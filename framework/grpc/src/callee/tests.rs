@@ -523,7 +523,7 @@ fn messages_of_a_stream_come_one_by_one_and_go_out_one_by_one() {
         let (mut response, mut stream) = pair.open(&[]);
         pair.run();
         let arrival = pair.arrived().unwrap();
-        assert!(arrival.streams && arrival.answer_streams && arrival.body.is_empty());
+        assert!(arrival.streams() && arrival.answer_streams && arrival.body.is_empty());
         let call = arrival.call;
         let mut metadata = Vec::new();
         push_meta(&mut metadata, "first", b"1").unwrap();

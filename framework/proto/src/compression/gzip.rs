@@ -1,6 +1,6 @@
 //! gzip, by flate2.
 
-use super::{Encoding, Undecodable};
+use super::{Encoding, Take, Undecodable};
 use flate2::Compression;
 use flate2::bufread::GzDecoder;
 use flate2::write::GzEncoder;
@@ -19,7 +19,10 @@ pub(super) fn compress(message: &[u8]) -> Option<Vec<u8>> {
     encoder.finish().ok()
 }
 
-pub(super) fn decompress(compressed: &[u8], most: usize) -> Result<Vec<u8>, Undecodable> {
+/// Bytes that are held to read a member beside its message: a window of 32 KiB, and tables.
+const STATE: usize = 48 << 10;
+
+pub(super) fn decompress(compressed: &[u8], most: usize, take: &mut Take<'_>) -> Result<Vec<u8>, Undecodable> {
     let corrupt = |why: &str| Encoding::Gzip.corrupt(why);
     // A member ends with the length of what it holds.
     let length =
@@ -31,12 +34,17 @@ pub(super) fn decompress(compressed: &[u8], most: usize) -> Result<Vec<u8>, Unde
     if length > most {
         return Err(Undecodable::TooLong(most));
     }
+    take(length + STATE)?;
     let mut message = vec![0; length];
     let mut decoder = GzDecoder::new(compressed);
     decoder.read_exact(&mut message).map_err(|error| Encoding::Gzip.corrupt(error.to_string()))?;
     // By this its checksum is compared too.
     match decoder.read(&mut [0]) {
-        Ok(0) if decoder.get_ref().is_empty() => Ok(message),
+        Ok(0) if decoder.get_ref().is_empty() => {
+            drop(decoder);
+            take(length)?;
+            Ok(message)
+        }
         Ok(0) => Err(corrupt("there is something behind its end")),
         Ok(_) => Err(corrupt("it is longer than it says")),
         Err(error) => Err(Encoding::Gzip.corrupt(error.to_string())),

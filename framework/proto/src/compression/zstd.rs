@@ -2,7 +2,7 @@
 //!
 //! That is no Rust, so whoever runs within it is not preempted: it is given a piece at a time.
 
-use super::{Encoding, Undecodable};
+use super::{Encoding, Take, Undecodable};
 use zstd_safe::zstd_sys::ZSTD_EndDirective;
 use zstd_safe::{CCtx, CParameter, DCtx, DParameter, InBuffer, OutBuffer};
 use zstd_safe::{get_error_name, get_frame_content_size};
@@ -49,7 +49,27 @@ pub(super) fn compress(message: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-pub(super) fn decompress(compressed: &[u8], most: usize) -> Result<Vec<u8>, Undecodable> {
+/// Bytes that are held to read a frame beside its message and its window: tables, and two blocks.
+const STATE: usize = 160 << 10;
+const BLOCK: usize = 128 << 10;
+
+/// Bytes of a frame's window, by its header (RFC 8878, 3.1.1.1). Of one that is cut short or too long it doesn't matter: it is
+/// not read.
+fn window(compressed: &[u8], said: Option<u64>) -> usize {
+    let most = 1 << WINDOW_MOST;
+    let said = said.map_or(most, |said| most.min(said.try_into().unwrap_or(most)));
+    match compressed.get(MAGIC.len()..) {
+        // A single segment: its window is as long as its message.
+        Some([descriptor, ..]) if descriptor & 1 << 5 != 0 => said,
+        Some([_, window, ..]) => {
+            let base = 1_usize.checked_shl(10 + u32::from(window >> 3)).unwrap_or(most);
+            said.min(base.saturating_add(base / 8 * usize::from(window & 7)))
+        }
+        _ => 0,
+    }
+}
+
+pub(super) fn decompress(compressed: &[u8], most: usize, take: &mut Take<'_>) -> Result<Vec<u8>, Undecodable> {
     let corrupt = |why: &str| Encoding::Zstd.corrupt(why);
     // Neither a frame of an older format, which a library may still read, nor one to be skipped.
     if !compressed.starts_with(&MAGIC) {
@@ -62,6 +82,9 @@ pub(super) fn decompress(compressed: &[u8], most: usize) -> Result<Vec<u8>, Unde
     // Without a word of its length, what comes makes room for more of the same.
     let likely = said.map_or(compressed.len().saturating_mul(4), |said| said as usize);
     let likely = likely.min(compressed.len().saturating_mul(RATIO_MOST)).min(most);
+    let window = window(compressed, said);
+    let state = STATE + window + 2 * window.min(BLOCK);
+    take(likely + state)?;
     let mut context = DCtx::try_create().ok_or_else(|| corrupt("there is no memory to read it with"))?;
     context.set_parameter(DParameter::WindowLogMax(WINDOW_MOST)).map_err(|code| corrupt(get_error_name(code)))?;
     let (mut message, mut len) = (vec![0; likely], 0);
@@ -70,6 +93,8 @@ pub(super) fn decompress(compressed: &[u8], most: usize) -> Result<Vec<u8>, Unde
         if len == message.len() {
             // One byte more than there may be, to see whether there is more.
             let longer = (2 * len).max(PIECE).min(most + 1);
+            // While it is moved it is there twice.
+            take(len + longer + state)?;
             message.reserve_exact(longer - len);
             message.resize(longer, 0);
         }
@@ -94,6 +119,9 @@ pub(super) fn decompress(compressed: &[u8], most: usize) -> Result<Vec<u8>, Unde
     if begun < compressed.len() {
         return Err(corrupt("there is something behind its end"));
     }
+    drop(context);
     message.truncate(len);
+    message.shrink_to_fit();
+    take(len)?;
     Ok(message)
 }

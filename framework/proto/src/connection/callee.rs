@@ -44,8 +44,8 @@ pub struct Arrival {
     pub birth: Time,
     /// Whether it is a branch of a parallel unit.
     pub parallel_unit: bool,
-    /// Whether the request is a stream: `body` is empty, and its messages come as [`CalleeEvent::Message`].
-    pub streams: bool,
+    /// How the request comes.
+    pub form: Form,
     /// Whether the answer may be a stream.
     pub answer_streams: bool,
     /// When its first chunk was taken in.
@@ -56,6 +56,41 @@ pub struct Arrival {
     pub coding: Coding,
     /// The message.
     pub body: Vec<u8>,
+}
+
+/// How a request comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// Whole, in `body`, as it is.
+    Whole,
+    /// As a stream: `body` is empty, and its messages come as [`CalleeEvent::Message`].
+    Stream,
+    /// Whole, and compressed as [`Arrival::coding`] says.
+    Compressed,
+}
+
+impl Form {
+    /// Of a request that isn't compressed.
+    #[inline(always)]
+    #[must_use]
+    pub const fn plain(streams: bool) -> Self {
+        if streams { Self::Stream } else { Self::Whole }
+    }
+
+    /// Of a request whose message has to be treated so.
+    #[must_use]
+    pub fn coded(streams: bool, coding: Coding) -> Self {
+        if !streams && coding.request().is_some() { Self::Compressed } else { Self::plain(streams) }
+    }
+}
+
+impl Arrival {
+    /// Whether the request is a stream.
+    #[inline]
+    #[must_use]
+    pub fn streams(&self) -> bool {
+        self.form == Form::Stream
+    }
 }
 
 /// What to answer, and what it cost.
@@ -344,7 +379,7 @@ impl Callee {
             deadline: Deadline::at(now, budget),
             birth: now - header.elapsed,
             parallel_unit: header.deadline.parallel_unit,
-            streams: header.streams,
+            form: Form::plain(header.streams),
             answer_streams: header.streams,
             received: now,
             metadata: (!call.meta.is_empty()).then(|| call.meta.into()),

@@ -20,7 +20,7 @@ mod tests;
 mod timers;
 mod violation;
 
-pub use callee::{Answer, Arrival, Callee, CalleeEvent};
+pub use callee::{Answer, Arrival, Callee, CalleeEvent, Form};
 pub use caller::{Caller, Finished, Going};
 pub use link::{Absolute, Link, Setup};
 pub use request::{Request, Terms};

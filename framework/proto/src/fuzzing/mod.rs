@@ -13,7 +13,7 @@ mod format;
 mod pair;
 mod peer;
 
-use crate::compression::Encoding;
+use crate::compression::{Encoding, Undecodable};
 use crate::connection::{Caller, Finished, Request};
 use bytes::Bytes;
 pub use format::{frame, receipt};
@@ -47,12 +47,22 @@ pub fn caller(steps: &[u8]) {
 /// Reads bytes as a compressed message, of each kind, which is to have `most` bytes at the most.
 ///
 /// # Panics
-/// If it has more.
+/// If it has more, or takes memory without asking.
 pub fn compression(bytes: &[u8], most: usize) {
     for encoding in [Encoding::Gzip, Encoding::Zstd] {
-        if let Ok(message) = encoding.decompress(bytes, most) {
+        let (mut held, mut peak) = (0, 0);
+        let mut room = |bytes| {
+            (held, peak) = (bytes, peak.max(bytes));
+            Ok(())
+        };
+        let read = encoding.decompress_within(bytes, most, &mut room);
+        if let Ok(message) = &read {
             assert!(message.len() <= most, "it is too long");
+            assert_eq!(held, message.len(), "it doesn't say what is held");
         }
+        // With any less there is no room.
+        let within = encoding.decompress_within(bytes, most, &mut |bytes| if bytes < peak { Ok(()) } else { Err(0) });
+        assert!(peak == 0 || matches!(within, Err(Undecodable::NoRoom { takes, .. }) if takes == peak), "{within:?}");
     }
 }
 

@@ -132,6 +132,18 @@ impl Account {
         self.left_of(self.usage.bounds.memory)
     }
 
+    /// The same for a request. Of all that may be held the last quarter is for calls that are critical, half of it for those that
+    /// are sheddable-plus as well.
+    fn left_for(&self, criticality: Criticality) -> usize {
+        let memory = self.usage.bounds.memory;
+        let spared = match criticality {
+            Criticality::Sheddable => memory / 4,
+            Criticality::SheddablePlus => memory / 8,
+            Criticality::Critical | Criticality::CriticalPlus => 0,
+        };
+        self.left_of(memory - spared)
+    }
+
     /// The same, where so many may be held by all.
     fn left_of(&self, memory: usize) -> usize {
         let Bounds { connection_memory, .. } = self.usage.bounds;
@@ -185,16 +197,9 @@ impl ConnectionUsage {
         bytes <= self.account.left()
     }
 
-    /// Counts a request, for as long as the charge is there; `Err`: there is only so much room. Of all that may be held the last
-    /// quarter is for calls that are critical, half of it for those that are sheddable-plus as well.
+    /// Counts a request, for as long as the charge is there; `Err`: there is only so much room, for what matters as much.
     pub(super) fn charge(&mut self, bytes: usize, criticality: Criticality) -> Result<Charge, usize> {
-        let memory = self.account.usage.bounds.memory;
-        let spared = match criticality {
-            Criticality::Sheddable => memory / 4,
-            Criticality::SheddablePlus => memory / 8,
-            Criticality::Critical | Criticality::CriticalPlus => 0,
-        };
-        let left = self.account.left_of(memory - spared);
+        let left = self.account.left_for(criticality);
         if bytes > left {
             return Err(left);
         }
@@ -219,6 +224,30 @@ impl Drop for ConnectionUsage {
                 all.remove(&from);
             }
         }
+    }
+}
+
+impl Charge {
+    /// One beside it, of nothing.
+    pub(crate) fn beside(&self) -> Self {
+        Self { account: Arc::clone(&self.account), bytes: 0 }
+    }
+
+    /// Counts so many bytes from now on; `Err`: there is only so much room beside what is held, and it stays as it is.
+    pub(crate) fn change(&mut self, bytes: usize, criticality: Criticality) -> Result<(), usize> {
+        let before = self.bytes;
+        if bytes > before {
+            let left = self.account.left_for(criticality);
+            if bytes - before > left {
+                return Err(left);
+            }
+            // As above.
+            self.account.add(bytes - before);
+        } else {
+            self.account.sub(before - bytes);
+        }
+        self.bytes = bytes;
+        Ok(())
     }
 }
 
@@ -305,7 +334,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_held_is_the_sum_of_what_was_told_and_charged(steps in prop::collection::vec((0_usize..3, 0_usize..20_000), 0..60)) {
+        fn what_is_held_is_the_sum_of_what_was_told_and_charged(steps in prop::collection::vec((0_usize..4, 0_usize..20_000), 0..60)) {
             let usage = usage();
             let mut connection = usage.connect(None).unwrap();
             let mut charges = Vec::new();
@@ -313,6 +342,10 @@ mod tests {
                 match kind {
                     0 => _ = connection.tell(bytes),
                     1 => charges.extend(connection.charge(bytes, Criticality::Critical)),
+                    2 => if let Some(charge) = charges.last_mut() {
+                        let (before, changed) = (charge.bytes, charge.change(bytes, Criticality::Critical));
+                        prop_assert_eq!(charge.bytes, if changed.is_ok() { bytes } else { before });
+                    },
                     _ => drop(charges.pop()),
                 }
                 let charged: usize = charges.iter().map(|charge: &Charge| charge.bytes).sum();

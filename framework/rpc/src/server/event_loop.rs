@@ -330,6 +330,7 @@ impl EventLoop {
                 self.answer(peer, answer);
             }
             Message::Cancel(head, peer, call) => self.cancel_of(now, &head, peer, call),
+            Message::NoRoom => self.role.counters.memory_refused.add(1),
             Message::Look(peer, call) => self.look_at_stream(peer, call),
             Message::Kept(wait) => self.jobs.end(now, wait),
             Message::Drain(until) => {

@@ -10,7 +10,7 @@ use crate::stream::{Home, Incoming, Outgoing};
 use crate::waiter::Resume;
 use crate::wire::CallId;
 use crossbeam_queue::SegQueue;
-use greenwave_policy::{Deadline, Load, Time, Urgency};
+use greenwave_policy::{Criticality, Deadline, Load, Time, Urgency};
 use greenwave_proto::Coding;
 use greenwave_proto::connection::Answer;
 use greenwave_quanta::scheduler::WaitId;
@@ -30,6 +30,8 @@ pub(super) enum Message {
     Cancel(Arc<Inbox>, PeerKey, CallId),
     /// Whoever serves this call, which streams, has left something for its connection.
     Look(PeerKey, CallId),
+    /// There was no room for a message of a stream once it was decompressed.
+    NoRoom,
     /// What a task waits for, if it is still in that wait of its, has come or won't.
     Kept(WaitId),
     /// Take no further calls, finish the others, stop. Whoever is late at the time given is cut off.
@@ -127,11 +129,20 @@ pub(super) struct StreamedCall {
     pub(super) head: Arc<Inbox>,
     pub(super) peer: PeerKey,
     pub(super) call: CallId,
+    /// What its messages are counted by once they are decompressed, if that is bounded.
+    pub(super) room: Option<Charge>,
+    pub(super) criticality: Criticality,
 }
 
 impl Home for StreamedCall {
     fn look(&self) {
         self.head.send(Message::Look(self.peer, self.call));
+    }
+
+    fn hold(&self, held: &mut Option<Charge>, bytes: usize) -> Result<(), usize> {
+        let Some(room) = &self.room else { return Ok(()) };
+        let holds = held.get_or_insert_with(|| room.beside()).change(bytes, self.criticality);
+        holds.inspect_err(|_| self.head.send(Message::NoRoom))
     }
 }
 

@@ -148,6 +148,12 @@ impl Task {
         self.begin.is_none()
     }
 
+    /// Counts what its request takes from now on; `Err`: there is room for so many bytes more.
+    pub(super) fn hold(&mut self, bytes: usize) -> Result<(), usize> {
+        let criticality = self.invocation.context.criticality();
+        self.charge.as_mut().map_or(Ok(()), |charge| charge.change(bytes, criticality))
+    }
+
     fn new(admitted: Admitted, invocation: Rc<Invocation>) -> Self {
         let Admitted { reply_guard, charge, peer, call, method, urgency, reported, .. } = admitted;
         Self {

@@ -1,10 +1,31 @@
 //! What is done to the messages of a stream on their way to whoever takes them, and from whoever sends them.
 
+use super::Home;
 use crate::context::Context;
+use crate::net::Charge;
 use crate::status::Status;
 use crate::transcoding::Decompression;
 use greenwave_proto::compression::{Encoding, Encodings, Undecodable};
 use greenwave_proto::connection::StreamMessage;
+use greenwave_quanta::critical;
+
+/// What the message that was taken last takes, if it came compressed.
+#[derive(Default)]
+pub(super) struct Held(Option<Charge>);
+
+impl Held {
+    fn let_go(&mut self) {
+        if self.0.is_some() {
+            critical(|| self.0 = None);
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.let_go();
+    }
+}
 
 /// How a stream's messages are compressed and decompressed, in the time of whoever sends and takes them.
 #[derive(Clone, Copy, Debug)]
@@ -33,16 +54,24 @@ impl StreamCoding {
 
     /// What a message is.
     #[inline]
-    pub(super) fn read(&self, message: StreamMessage) -> Result<(Vec<u8>, Option<Encoding>), Status> {
+    pub(super) fn read(
+        &self,
+        message: StreamMessage,
+        held: &mut Held,
+        home: &dyn Home,
+    ) -> Result<(Vec<u8>, Option<Encoding>), Status> {
         match message.compressed {
             None => Ok((message.body, None)),
-            Some(encoding) => self.decompress(encoding, &message.body).map(|body| (body, Some(encoding))),
+            Some(encoding) => self.decompress(encoding, &message.body, held, home).map(|body| (body, Some(encoding))),
         }
     }
 
     #[cold]
-    fn decompress(&self, encoding: Encoding, body: &[u8]) -> Result<Vec<u8>, Status> {
-        self.decompression.read(encoding, body, self.failure)
+    fn decompress(&self, encoding: Encoding, body: &[u8], held: &mut Held, home: &dyn Home) -> Result<Vec<u8>, Status> {
+        // Who asks for the next has done with the one before.
+        held.let_go();
+        let room = &mut |bytes: usize| critical(|| home.hold(&mut held.0, bytes.saturating_add(body.len())));
+        self.decompression.read(encoding, body, room, self.failure)
     }
 
     /// Messages that are sent without a context are compressed as this one has it.

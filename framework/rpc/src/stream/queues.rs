@@ -2,6 +2,7 @@
 
 use super::Tail;
 use crate::local::Pending;
+use crate::net::Charge;
 use crate::status::{Code, Status};
 use crate::waiter::Waiter;
 use greenwave_proto::connection::{StreamMessage, Volume};
@@ -18,7 +19,14 @@ const TAKEN_LEAST: usize = 32 << 10;
 pub(crate) trait Home: Send + Sync {
     /// Has the loop look at the stream.
     fn look(&self);
+
+    /// Counts what a message takes from now on that came compressed; `Err`: there is room for so many bytes more. An answer's
+    /// doesn't count: who asked for it says how long it may be.
+    fn hold(&self, _held: &mut Option<Charge>, _bytes: usize) -> Result<(), usize> {
+        Ok(())
+    }
 }
+
 /// What comes in.
 pub(crate) struct Inbound {
     pub(super) home: Arc<dyn Home>,

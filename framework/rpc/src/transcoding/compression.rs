@@ -38,11 +38,12 @@ impl Decompression {
         Self { most: self.most.min(bytes), ..self }
     }
 
-    /// Decompresses a message.
+    /// Decompresses a message. `room`: as [`Encoding::decompress_within`] has it.
     pub(crate) fn read(
         self,
         encoding: Encoding,
         message: &[u8],
+        room: &mut dyn FnMut(usize) -> Result<(), usize>,
         failure: fn(Undecodable) -> Status,
     ) -> Result<Vec<u8>, Status> {
         if self.too_small {
@@ -52,7 +53,7 @@ impl Decompression {
             );
             return Err(Status::new(Code::Unimplemented, text));
         }
-        encoding.decompress(message, self.most).map_err(failure)
+        encoding.decompress_within(message, self.most, room).map_err(failure)
     }
 
     /// Compresses a message in place, if one of these encodings makes it shorter: which one did.
@@ -80,7 +81,10 @@ mod tests {
                     let message: Vec<u8> = (0..len).map(|at| (at / 7 % 251) as u8).collect();
                     let mut compressed = message.clone();
                     assert_eq!(coding.write(encoding.into(), &mut compressed), Some(encoding));
-                    assert!(coding.read(encoding, &compressed, Undecodable::of_request).as_ref() == Ok(&message));
+                    assert!(
+                        coding.read(encoding, &compressed, &mut |_| Ok(()), Undecodable::of_request).as_ref()
+                            == Ok(&message)
+                    );
                 }
             }
         };
@@ -94,7 +98,7 @@ mod tests {
         let coding = Decompression::of(&Limits::default()).on_stacks(Decompression::is_too_much_for(STACK_LEAST - 1));
         let mut message = vec![7; 1000];
         assert_eq!(coding.write(Encoding::Gzip.into(), &mut message), None);
-        let failed = coding.read(Encoding::Gzip, &message, Undecodable::of_request).unwrap_err();
+        let failed = coding.read(Encoding::Gzip, &message, &mut |_| Ok(()), Undecodable::of_request).unwrap_err();
         assert!(failed.code == Code::Unimplemented && message == [7; 1000]);
     }
 }

@@ -1,7 +1,7 @@
 //! Bad circumstances, over real sockets and processes, for servers that others use at the same time.
 //!
 //! Peers that break the rules: `greetings`, `frames`, `parts`, `credits`, `farewells`. Peers that keep to them and are a
-//! burden all the same: `bounds`, `storms`, `silence`, `rings`, `cuts`. Systems that refuse: `descriptors`, `starts`.
+//! burden all the same: `bounds`, `inflated`, `storms`, `silence`, `rings`, `cuts`. Systems that refuse: `descriptors`, `starts`.
 //!
 //! Whatever happens happens beside a bystander, whose calls must all be answered: before it, during it and after it.
 
@@ -12,6 +12,11 @@ mod descriptors;
 mod farewells;
 mod frames;
 mod greetings;
+#[path = "../http/mod.rs"]
+#[cfg(feature = "compression")]
+mod http;
+#[cfg(feature = "compression")]
+mod inflated;
 mod parts;
 #[path = "../raw/mod.rs"]
 mod raw;

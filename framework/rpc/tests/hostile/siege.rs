@@ -131,9 +131,14 @@ impl Siege {
 
     pub(crate) fn listening(config: ServerConfig) -> Self {
         let methods = Methods::default();
-        let server = Server::start(config, methods.router()).unwrap();
+        Self::serving(config, &methods, methods.router())
+    }
+
+    /// A server of these methods, and maybe of others.
+    pub(crate) fn serving(config: ServerConfig, methods: &Methods, router: Router) -> Self {
+        let server = Server::start(config, router).unwrap();
         let bystander = Bystander::at(&server.addresses()[0]);
-        Self { server, counted: methods.counted, begun: methods.begun, bystander }
+        Self { server, counted: methods.counted.clone(), begun: methods.begun.clone(), bystander }
     }
 
     pub(crate) fn address(&self) -> &Address {

@@ -8,7 +8,7 @@ use crate::chunked::NoChunks;
 use crate::head::{Body, Framing, HEAD_MOST, NoHead, end_of_head, read as read_head};
 use crate::response::Response;
 use greenwave_policy::{Deadline, Time};
-use greenwave_proto::connection::{Arrival, CalleeEvent};
+use greenwave_proto::connection::{Arrival, CalleeEvent, Form};
 use greenwave_proto::status::{Code, Reason, Status};
 
 /// Tells a client to send the body.
@@ -224,7 +224,7 @@ impl WebCallee {
                     deadline: Deadline::at(received, budget),
                     birth: received,
                     parallel_unit: false,
-                    streams: false,
+                    form: Form::coded(false, coding),
                     answer_streams: streams,
                     received,
                     metadata,

@@ -363,7 +363,7 @@ fn a_stream_of_answers_comes_in_chunks_and_its_sender_hears_what_has_left() {
     served.send(request.as_bytes());
     let arrival = served.calls.pop().unwrap();
     let call = arrival.call;
-    assert!(arrival.answer_streams && !arrival.streams);
+    assert!(arrival.answer_streams && !arrival.streams());
     served.callee.send(call, message(b"abc"));
     served.wire.room = head.len() + 5;
     served.transmit();

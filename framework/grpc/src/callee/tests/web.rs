@@ -53,7 +53,7 @@ fn json_arrives_with_its_mark_and_the_answer_is_plain_http() {
         assert_eq!(arrival.coding, Coding::of(Format::Json, false));
         let metadata = arrival.metadata.clone().unwrap();
         assert_eq!(Meta::parse(&metadata).unwrap().value("x-who"), Some(&b"Ada"[..]));
-        assert!(!arrival.streams && !arrival.answer_streams && pair.callee.unanswered() == 1);
+        assert!(!arrival.streams() && !arrival.answer_streams && pair.callee.unanswered() == 1);
         pair.answer(&arrival, Ok(b"{\"a\":1}".to_vec()));
         let expected = (200, "application/json".to_owned(), b"{\"a\":1}".to_vec());
         assert_eq!(told(&mut pair, &mut response, "content-type"), expected);
@@ -134,7 +134,7 @@ fn a_stream_of_answers_ends_with_a_frame_of_trailers() {
     let mut pair = usual();
     let mut response = post(&mut pair, "grpc-web", &framed(b""));
     let arrival = pair.arrived().unwrap();
-    assert!(arrival.answer_streams && !arrival.streams);
+    assert!(arrival.answer_streams && !arrival.streams());
     for body in [&b"one"[..], b"two"] {
         pair.callee.send(arrival.call, StreamMessage::new(body.to_vec()));
         pair.run();

@@ -56,7 +56,7 @@ impl Ends {
         self.begin(token, Terms::born(self.now, Budget::UNLIMITED).streaming());
         self.pass();
         match self.events.pop() {
-            Some(CalleeEvent::Arrived(arrival)) if arrival.streams && arrival.body.is_empty() => arrival.call,
+            Some(CalleeEvent::Arrived(arrival)) if arrival.streams() && arrival.body.is_empty() => arrival.call,
             _ => panic!("it did not arrive"),
         }
     }

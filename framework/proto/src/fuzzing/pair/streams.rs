@@ -88,7 +88,7 @@ impl Stream {
 }
 
 pub(super) fn arrived(streams: &mut BTreeMap<usize, Stream>, arrival: &Arrival) {
-    if arrival.streams
+    if arrival.streams()
         && let Some(stream) = streams.get_mut(&(arrival.method.as_u64() as usize))
     {
         stream.call = Some(arrival.call);

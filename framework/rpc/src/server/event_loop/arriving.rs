@@ -14,7 +14,7 @@ use crate::status::{Check, Reason, Status};
 use crate::stream::{Incoming, Outgoing};
 use crate::wire::{CallId, MethodId};
 use greenwave_policy::{Budget, Deadline, Refusal, Time, Urgency, Verdict};
-use greenwave_proto::connection::{Answer, Arrival};
+use greenwave_proto::connection::{Answer, Arrival, Form};
 use greenwave_proto::context::{Metadata, Received, called, criticality_of};
 use greenwave_proto::{Gate, Peer, Ruling};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -71,7 +71,7 @@ impl EventLoop {
             let text = format!("no method has the id {} here", arrival.method);
             return self.refuse(now, peer, arrival, Status::refused(Reason::UnknownMethod, text));
         };
-        if !is_plain || arrival.body.len() > SMALL || arrival.streams {
+        if !is_plain || arrival.body.len() > SMALL || arrival.form != Form::Whole {
             return self.check(now, peer, arrival, method);
         }
         self.admit::<true>(now, peer, arrival, method, Checked::default());
@@ -141,8 +141,8 @@ impl EventLoop {
             return self.refuse(now, peer, arrival, status);
         }
         let judged = Judged { method, gate, reported };
-        if !PLAIN && (arrival.streams || self.role.router.at(method).streams()) {
-            return self.take_in_streams(now, peer, arrival, judged, checked);
+        if !PLAIN && (arrival.form != Form::Whole || self.role.router.at(method).streams()) {
+            return self.take_in_apart(now, peer, arrival, judged, checked);
         }
         self.take_in::<PLAIN>(now, peer, arrival, judged, checked, None);
     }
@@ -245,9 +245,20 @@ impl EventLoop {
         }
     }
 
-    /// Takes in a call that was let in and whose method streams.
+    /// Takes in a call that was let in and whose method streams, or whose request is compressed: that one counts however short it
+    /// is, as nobody knows yet how long it will be.
     #[cold]
-    fn take_in_streams(&mut self, now: Time, peer: PeerKey, arrival: &mut Arrival, judged: Judged, checked: Checked) {
+    fn take_in_apart(&mut self, now: Time, peer: PeerKey, arrival: &mut Arrival, judged: Judged, mut checked: Checked) {
+        if !self.role.router.at(judged.method).streams() && !arrival.streams() {
+            if checked.charge.is_none() {
+                let criticality = criticality_of(arrival.metadata.as_deref());
+                match self.net.charge(peer, arrival.body.len(), criticality) {
+                    Ok(charge) => checked.charge = charge,
+                    Err(status) => return self.refuse(now, peer, arrival, status),
+                }
+            }
+            return self.take_in::<false>(now, peer, arrival, judged, checked, None);
+        }
         match self.begin_streams(peer, judged.method, arrival) {
             Ok(halves) => self.take_in::<false>(now, peer, arrival, judged, checked, Some(halves)),
             Err(status) => self.refuse(now, peer, arrival, status),

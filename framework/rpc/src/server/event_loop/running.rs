@@ -252,6 +252,11 @@ impl EventLoop {
                     }
                 }
                 Command::Await { promise, until } => resume &= !self.wait_for(job, &*promise, until),
+                Command::Hold(hold) => {
+                    let granted = self.tasks[index].hold(hold.bytes);
+                    self.role.counters.memory_refused.add(granted.is_err().into());
+                    hold.granted.set(granted);
+                }
                 Command::GiveWay => {}
             }
         }

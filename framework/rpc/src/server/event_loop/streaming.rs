@@ -8,6 +8,7 @@ use crate::status::{Reason, Status};
 use crate::stream::{Home, Incoming, Item, Outgoing, StreamCoding, Streams, Tail};
 use crate::wire::CallId;
 use greenwave_proto::connection::{Arrival, StreamMessage};
+use greenwave_proto::context::criticality_of;
 use std::sync::Arc;
 
 impl EventLoop {
@@ -31,10 +32,12 @@ impl EventLoop {
             let text = format!("{} takes or gives a stream of messages: open it as one", method.name);
             return Err(Status::refused(Reason::UnknownMethod, text));
         }
-        let home: Arc<dyn Home> =
-            Arc::new(StreamedCall { head: Arc::clone(&self.role.inbox), peer, call: arrival.call });
+        let criticality = criticality_of(arrival.metadata.as_deref());
+        let room = self.net.charge(peer, 0, criticality)?;
+        let head = Arc::clone(&self.role.inbox);
+        let home: Arc<dyn Home> = Arc::new(StreamedCall { head, peer, call: arrival.call, room, criticality });
         let streams = Streams::new(&home);
-        if !arrival.streams {
+        if !arrival.streams() {
             let (body, deadline) = (std::mem::take(&mut arrival.body), arrival.deadline);
             streams.inbound.push(StreamMessage { body, deadline, compressed: arrival.coding.request() });
             streams.inbound.end(Ok(Tail::default()));
