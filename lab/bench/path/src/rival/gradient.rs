@@ -82,7 +82,7 @@ mod tests {
         let mut limit = Gradient::new();
         after(&mut limit, 200, MS);
         // Half of it and four more: that stands at eight.
-        assert_eq!(after(&mut limit, 40, 20 * MS), 8);
+        assert_eq!(after(&mut limit, 80, 20 * MS), 8);
     }
 
     #[test]
