@@ -60,8 +60,8 @@ impl Serving {
     ///
     /// # Errors
     /// When one can't be started, or ends before it listens.
-    pub(crate) fn unit(aggregator: StageArgs, shards: Vec<StageArgs>) -> Result<Self> {
-        let shards = shards.iter().map(start).collect::<Result<Vec<_>>>()?;
+    pub(crate) fn unit(aggregator: StageArgs, shards: impl Iterator<Item = StageArgs>) -> Result<Self> {
+        let shards = shards.map(|shard| start(&shard)).collect::<Result<Vec<_>>>()?;
         let (mut started, behind): (Vec<_>, Vec<_>) = shards.into_iter().unzip();
         let (process, address) = start(&StageArgs { behind, ..aggregator })?;
         started.push(process);

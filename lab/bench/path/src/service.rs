@@ -177,7 +177,7 @@ impl Service {
             }
             Gated::Unit(data, shards) => {
                 let shards = (0..*shards).map(|shard| stage("shard", data, UNITS_TIMES, shard.into()));
-                Serving::unit(stage("aggregator", data, UNITS_TIMES, 0), shards.collect())
+                Serving::unit(stage("aggregator", data, UNITS_TIMES, 0), shards)
             }
             Gated::No => bail!("{} isn't served behind gates", self.case),
         }

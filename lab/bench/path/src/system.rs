@@ -189,8 +189,8 @@ mod tests {
 
     #[test]
     fn every_rival_and_all_that_is_ours_is_measured_in_a_full_run() {
-        let named = |name: &&str| ALL.iter().any(|system| system.name == *name);
-        assert!(RIVALS.iter().chain(&OURS).chain(&QUICK).chain(&QUICKEST).all(|name| named(&name)));
+        let is_one = |name: &&str| ALL.iter().any(|system| system.name == *name);
+        assert!(RIVALS.iter().chain(&OURS).chain(&QUICK).chain(&QUICKEST).all(is_one));
         assert!(ALL.iter().filter(|system| RIVALS.contains(&system.name)).all(|system| !system.is_ours()));
         assert!(ALL.iter().filter(|system| !RIVALS.contains(&system.name)).all(System::is_ours));
         let cancels: Vec<_> = ALL.iter().filter(|it| it.patience() == Patience::Enforced).map(|it| it.name).collect();
