@@ -14,4 +14,4 @@ pub mod serve;
 pub mod store;
 pub mod users;
 
-pub use serve::{StageConfig, StageRole, serve_stage};
+pub use serve::{StageConfig, StageRole, serve_stage, stage_router};

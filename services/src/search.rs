@@ -16,4 +16,4 @@ pub mod shard;
 pub mod skipped;
 pub mod vocabulary;
 
-pub use serve::{AggregatorConfig, ShardConfig, serve_aggregator, serve_shard};
+pub use serve::{AggregatorConfig, ShardConfig, aggregator_router, serve_aggregator, serve_shard, shard_router};

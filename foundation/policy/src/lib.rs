@@ -28,7 +28,7 @@
 //!
 //! **Who is served, and when.** [`ready_queue`]: the order in which a server's work runs. [`admission`]: whether it is let in at
 //! all. [`service_time`]: how long a method takes, learned while running; [`margin`]: how much longer than that it may need.
-//! [`begin_limit`]: how many may be begun at once. [`shares`]: how much of the time is whose; [`criticality`]: who is turned
+//! [`begin_limit`]: how many may be begun at once. [`codel_lifo`]: a queue for where nobody says deadlines. [`shares`]: how much of the time is whose; [`criticality`]: who is turned
 //! away first. [`dispatch`]: the worker that runs it. [`steal`]: when a thread gives work
 //! away.
 //!
@@ -98,6 +98,7 @@ pub mod admission;
 pub mod backoff;
 pub mod balance;
 pub mod begin_limit;
+pub mod codel_lifo;
 pub mod credit;
 pub mod criticality;
 pub mod deadline;
@@ -128,6 +129,7 @@ pub use admission::{Admission, AdmissionConfig, AdmissionConfigError, AdmissionC
 pub use backoff::Backoff;
 pub use balance::{Balance, BalanceRule, Ended, Sample};
 pub use begin_limit::BeginLimit;
+pub use codel_lifo::{CodelLifo, CodelLifoRule};
 pub use credit::{CreditError, Credits, Returns};
 pub use criticality::{Criticality, UnknownCriticality};
 pub use deadline::{Budget, Deadline, DeadlineField};

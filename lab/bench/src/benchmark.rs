@@ -171,6 +171,7 @@ impl Benchmark {
         tables(&self.results);
         let verdicts = Verdicts::of(claims, cases, &self.results);
         println!("{verdicts}");
+        self.results.claims = verdicts.judged();
         self.notes.iter().for_each(|note| println!("{note}"));
         if let Some(others) = self.watch.others() {
             self.results.push("machine", "others", "busy_cores", others);

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use crate::result::Results;
 use crate::table::{MISSING, Table, significant};
 
@@ -20,6 +22,8 @@ pub struct Claim {
     pub aim: Aim,
     /// Whether it says more of the machine than of the system, as a rate does.
     pub of_machine: bool,
+    /// Whether it comes out alike on every machine and every time: a count, or what was found in virtual time.
+    pub steady: bool,
 }
 
 /// What a figure should be.
@@ -41,7 +45,7 @@ pub const fn claim(
     metric: &'static str,
     aim: Aim,
 ) -> Claim {
-    Claim { what, case, system, metric, aim, of_machine: false }
+    Claim { what, case, system, metric, aim, of_machine: false, steady: false }
 }
 
 impl Claim {
@@ -49,6 +53,14 @@ impl Claim {
     #[must_use]
     pub const fn on_this_machine(mut self) -> Self {
         self.of_machine = true;
+        self
+    }
+
+    /// The same of a figure that doesn't depend on the machine, nor on what else runs there: a change of it is one of the
+    /// code.
+    #[must_use]
+    pub const fn steady(mut self) -> Self {
+        self.steady = true;
         self
     }
 }
@@ -87,6 +99,31 @@ pub fn fits(pattern: &str, case: &str) -> bool {
 #[derive(Clone, Debug)]
 pub struct Verdicts(Vec<(Claim, String, Option<f64>)>);
 
+/// A claim with what was measured, as results keep it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Judged {
+    /// What it says.
+    pub what: String,
+    /// What was done.
+    pub case: String,
+    /// By whom.
+    pub system: String,
+    /// What was measured.
+    pub metric: String,
+    /// What that should be, as in `<= 1.05`.
+    pub aim: String,
+    /// What it is; `None` if it wasn't measured.
+    pub measured: Option<f64>,
+    /// Whether that is what it should be; `None` if nothing is known of it.
+    pub holds: Option<bool>,
+    /// Whether it says more of the machine than of the system.
+    #[serde(default)]
+    pub of_machine: bool,
+    /// Whether it comes out alike on every machine and every time.
+    #[serde(default)]
+    pub steady: bool,
+}
+
 /// How many claims hold, fail, and couldn't be judged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
@@ -111,6 +148,23 @@ impl Verdicts {
             about.into_iter().map(verdict).collect::<Vec<_>>()
         };
         Self(claims.iter().flat_map(of_claim).collect())
+    }
+
+    /// Each with its verdict, as results keep them.
+    #[must_use]
+    pub fn judged(&self) -> Vec<Judged> {
+        let judged = |(claim, case, measured): &(Claim, String, Option<f64>)| Judged {
+            what: claim.what.to_owned(),
+            case: case.clone(),
+            system: claim.system.to_owned(),
+            metric: claim.metric.to_owned(),
+            aim: claim.aim.to_string(),
+            measured: *measured,
+            holds: measured.map(|value| claim.aim.is_reached(value)),
+            of_machine: claim.of_machine,
+            steady: claim.steady,
+        };
+        self.0.iter().map(judged).collect()
     }
 
     /// How many claims hold, fail, and couldn't be judged.
@@ -150,11 +204,9 @@ impl fmt::Display for Verdicts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::Machine;
 
     fn results(figures: &[(&str, f64)]) -> Results {
-        let (commit, machine) = ("c".into(), Machine::default());
-        let mut results = Results { bench: "t".into(), commit, machine, rows: vec![], distributions: vec![] };
+        let mut results = Results::of("t", "c");
         figures.iter().for_each(|(metric, value)| results.push("case", "system", *metric, *value));
         results
     }

@@ -9,7 +9,8 @@
 //!   adds its lateness to the latencies and reports it.
 //! - [`measured`] counts as goodput what was answered within its deadline. Whatever else happened to a request (a late
 //!   answer, a refusal, an error, silence) is a miss, and is counted by name.
-//! - [`capacity`] measures what a target can serve, so that load can be stated as a share of it.
+//! - [`capacity`] measures what a target serves in a closed loop, [`sustained`] what it keeps up with in an open one, so that
+//!   load can be stated as a share of it.
 //! - [`result`] is the JSON that every benchmark writes, [`machine`] the facts about the machine that go with it,
 //!   [`disturbance`] what others did to it meanwhile, [`claims`] what should have come out, and
 //!   [`report`] a page that people can read.
@@ -48,6 +49,7 @@ pub mod result;
 pub mod rounds;
 pub mod rpc;
 pub mod stages;
+pub mod sustained;
 pub mod table;
 pub mod target;
 pub mod tools;

@@ -4,6 +4,7 @@
 //! requests carry its name in front, as in `tight/p99_ms`. Where nothing was measured, as with the p99 of a system that
 //! answered nothing, there is no row.
 
+use std::collections::BTreeMap;
 use std::env;
 use std::fs;
 use std::io;
@@ -12,6 +13,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::claims::Judged;
 use crate::machine::{self, Machine};
 use crate::measured::{Measured, Tally};
 use crate::table::{MISSING, Table, significant};
@@ -25,6 +27,21 @@ pub struct Results {
     pub commit: String,
     /// Where.
     pub machine: Machine,
+    /// When it was begun, in UTC, as in `2026-11-26T06:15:48Z`; empty in results that are older than this field.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub time: String,
+    /// What the benchmark was told on its command line.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub options: Vec<String>,
+    /// What was chosen where a system has several variants.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub variants: Vec<Variant>,
+    /// Versions of programs that were measured beside this project, by their names.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub versions: BTreeMap<String, String>,
+    /// What is claimed of the figures, and whether it holds.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub claims: Vec<Judged>,
     /// The figures.
     pub rows: Vec<Row>,
     /// Whole distributions, where a few quantiles don't tell enough.
@@ -43,6 +60,17 @@ pub struct Row {
     pub metric: String,
     /// The figure.
     pub value: f64,
+}
+
+/// Which variant of a system was measured.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Variant {
+    /// What was done.
+    pub case: String,
+    /// By whom.
+    pub system: String,
+    /// How.
+    pub variant: String,
 }
 
 /// How often which values occurred.
@@ -67,10 +95,33 @@ pub struct WriteError {
 }
 
 impl Results {
-    /// No figures yet, of the commit that is checked out and on this machine.
+    /// No figures yet, of the commit that is checked out, on this machine, from now on, with this program's options.
     pub fn new(bench: impl Into<String>) -> Self {
         let (commit, machine) = (machine::commit(), Machine::this());
-        Self { bench: bench.into(), commit, machine, rows: Vec::new(), distributions: Vec::new() }
+        let (time, options) = (machine::time(), env::args().skip(1).collect());
+        Self { machine, time, options, ..Self::of(bench, commit) }
+    }
+
+    /// No figures yet, of this commit; nothing is known of where, when and how.
+    pub fn of(bench: impl Into<String>, commit: impl Into<String>) -> Self {
+        Self {
+            bench: bench.into(),
+            commit: commit.into(),
+            machine: Machine::default(),
+            time: String::new(),
+            options: Vec::new(),
+            variants: Vec::new(),
+            versions: BTreeMap::new(),
+            claims: Vec::new(),
+            rows: Vec::new(),
+            distributions: Vec::new(),
+        }
+    }
+
+    /// Notes which variant of a system was measured.
+    pub fn push_variant(&mut self, case: &str, system: &str, variant: impl Into<String>) {
+        let (case, system) = (case.to_owned(), system.to_owned());
+        self.variants.push(Variant { case, system, variant: variant.into() });
     }
 
     /// Adds a figure; nothing if it isn't a number.
@@ -163,13 +214,22 @@ impl Results {
 
     /// JSON with a line for each row and each distribution, so that two results can be compared line by line.
     fn text(&self) -> serde_json::Result<String> {
-        let Self { bench, commit, machine, rows, distributions } = self;
+        let Self { bench, commit, machine, time, options, variants, versions, claims, rows, distributions } = self;
         let mut fields = vec![
             ("bench", serde_json::to_string(bench)?),
             ("commit", serde_json::to_string(commit)?),
             ("machine", serde_json::to_string(machine)?),
-            ("rows", lines(rows)?),
+            ("time", serde_json::to_string(time)?),
+            ("options", serde_json::to_string(options)?),
+            ("versions", serde_json::to_string(versions)?),
         ];
+        if !variants.is_empty() {
+            fields.push(("variants", lines(variants)?));
+        }
+        if !claims.is_empty() {
+            fields.push(("claims", lines(claims)?));
+        }
+        fields.push(("rows", lines(rows)?));
         if !distributions.is_empty() {
             fields.push(("distributions", lines(distributions)?));
         }
@@ -220,10 +280,10 @@ fn ms(time: Duration) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::claims::{Aim, Verdicts, claim};
 
     fn results() -> Results {
-        let (commit, machine) = ("c".into(), Machine::default());
-        let mut results = Results { bench: "t".into(), commit, machine, rows: vec![], distributions: vec![] };
+        let mut results = Results::of("t", "c");
         results.push("one", "fifo", "p50_ms", 1.5);
         results.push("one", "edf", "p50_ms", 1.25);
         results.push("two", "edf", "rate_per_s", 1e6);
@@ -236,6 +296,24 @@ mod tests {
         let text = serde_json::to_string(&results()).expect("plain data");
         assert_eq!(serde_json::from_str::<Results>(&text).expect("as written"), results());
         assert!(text.contains(r#"{"case":"one","system":"fifo","metric":"p50_ms","value":1.5}"#));
+    }
+
+    #[test]
+    fn results_of_older_versions_are_read() {
+        let old = r#"{"bench":"t","commit":"c","machine":{},"rows":[]}"#;
+        assert_eq!(serde_json::from_str::<Results>(old).expect("as it was"), Results::of("t", "c"));
+    }
+
+    #[test]
+    fn variants_versions_and_claims_are_written_and_read() {
+        let mut results = results();
+        results.push_variant("one", "edf", "two connections");
+        results.versions.insert("etcd".into(), "3.4.23".into());
+        let claim = claim("is fast", "one", "edf", "p50_ms", Aim::AtMost(1.0));
+        results.claims = Verdicts::of(&[claim], &[], &results).judged();
+        let text = results.text().expect("plain data");
+        assert_eq!(serde_json::from_str::<Results>(&text).expect("as written"), results);
+        assert!(text.contains(r#""aim":"<= 1.00","measured":1.25,"holds":false"#), "{text}");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use greenwave_bench::classes::{Class, Classes};
 use greenwave_bench::load::{self, Plan};
 use greenwave_bench::measured::{LATE, Measured, UNANSWERED, UNSENT};
 use greenwave_bench::progress::Progress;
+use greenwave_bench::sustained::{self, Spell, TOLERATED};
 use greenwave_bench::target::{Answer, Reply, Request, Rotation, StageReceipt, Target};
 use greenwave_policy::Time;
 
@@ -246,4 +247,35 @@ fn a_closed_loop_of_one_keeps_the_server_busy() {
     };
     let measured = drive(&plan, &mut OneQueue::new(MS, Oddity::Nothing));
     assert!((999..=1000).contains(&measured.total.good), "{:?}", measured.total);
+}
+
+/// How fast a server's queue grows that can do 1000 a second.
+fn growth(rate: f64, warm_up: Duration) -> f64 {
+    let spell = Spell { warm_up, time: 3 * SECOND, seed: 1 };
+    let (mut server, classes) = (OneQueue::new(MS, Oddity::Nothing), Classes::single(MS));
+    sustained::growth(&spell, rate, &classes, &mut server, &mut Rotation::new(vec![]), &mut Progress::hidden()).unwrap()
+}
+
+#[test]
+fn a_queue_grows_by_what_comes_beyond_what_can_be_done() {
+    for warm_up in [Duration::ZERO, SECOND] {
+        assert!(growth(900.0, warm_up).abs() < 1.0);
+        let grows = growth(1200.0, warm_up);
+        assert!((grows - 200.0).abs() < 4.0, "{grows}");
+    }
+}
+
+#[test]
+fn what_is_sustained_in_an_open_loop_is_what_the_server_can_do() {
+    let found = sustained::search(700.0, 5, |rate| Ok::<_, ()>(growth(rate, SECOND) <= TOLERATED * rate)).unwrap();
+    assert!((980.0..1025.0).contains(&found), "{found}");
+}
+
+#[test]
+fn a_silent_server_sustains_nothing() {
+    let spell = Spell { warm_up: SECOND, time: SECOND, seed: 1 };
+    let (mut server, classes) = (OneQueue::new(MS, Oddity::Loses(1)), Classes::single(MS));
+    let found =
+        sustained::growth(&spell, 10.0, &classes, &mut server, &mut Rotation::new(vec![]), &mut Progress::hidden());
+    assert_eq!(found, Err(CapacityError::Silent { within: 2 * SECOND }));
 }

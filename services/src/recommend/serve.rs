@@ -50,11 +50,21 @@ pub enum StageRole {
 /// # Errors
 /// When its store wasn't built or is open elsewhere, or the server can't start.
 pub fn serve_stage(config: StageConfig) -> Result<ServerHandle, ServeError> {
+    let server = config.server.clone();
+    Ok(Server::start(server, stage_router(config)?)?)
+}
+
+/// The methods of a stage, for a server that runs something around them. Of the server's configuration it takes what holds for
+/// calls of the next stage.
+///
+/// # Errors
+/// When its store wasn't built or is open elsewhere.
+pub fn stage_router(config: StageConfig) -> Result<Router, ServeError> {
     let StageConfig { store, stage, adapt, server } = config;
     let channel = ChannelConfig::of(&server);
     let adapt = Adapt(adapt);
     let ahead = Ahead::unknown();
-    let router: Router = match stage {
+    Ok(match stage {
         StageRole::Profile { next } => {
             let next = proto::HistoryClient::new(Channel::new(next, channel)?);
             let stage = ProfileStage { profiles: Profiles::open(&store)?, next, ahead, adapt };
@@ -69,8 +79,7 @@ pub fn serve_stage(config: StageConfig) -> Result<ServerHandle, ServeError> {
             let stage = LastStage { recommendations: Recommendations::open(&store)?, adapt };
             proto::RecommendationServer::new(Arc::new(stage)).into()
         }
-    };
-    Ok(Server::start(server, router)?)
+    })
 }
 
 struct ProfileStage {

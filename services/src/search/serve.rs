@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use greenwave::{
-    Address, Aggregator, Channel, ChannelConfig, Code, Context, Partial, Server, ServerConfig, ServerHandle, Status,
+    Address, Aggregator, Channel, ChannelConfig, Code, Context, Partial, Router, Server, ServerConfig, ServerHandle,
+    Status,
 };
 use prost::Message;
 
@@ -35,9 +36,18 @@ pub struct ShardConfig {
 /// # Errors
 /// When the index isn't there, or the server can't start.
 pub fn serve_shard(config: ShardConfig) -> Result<ServerHandle, ServeError> {
+    let router = shard_router(&config)?;
+    Ok(Server::start(config.server, router)?)
+}
+
+/// The methods of a shard, for a server that runs something around them.
+///
+/// # Errors
+/// When the index isn't there.
+pub fn shard_router(config: &ShardConfig) -> Result<Router, ServeError> {
     let shard = Shard::open(&config.index, config.shard, config.depth)?;
     let served = ServedShard { shard, adapt: Adapt(config.adapt) };
-    Ok(Server::start(config.server, proto::SearchShardServer::new(Arc::new(served)))?)
+    Ok(proto::SearchShardServer::new(Arc::new(served)).into())
 }
 
 struct ServedShard {
@@ -69,6 +79,16 @@ pub struct AggregatorConfig {
 /// # Errors
 /// When the server can't start.
 pub fn serve_aggregator(config: AggregatorConfig) -> Result<ServerHandle, ServeError> {
+    let server = config.server.clone();
+    Ok(Server::start(server, aggregator_router(config)?)?)
+}
+
+/// The methods of the aggregator, for a server that runs something around them. Of the server's configuration it takes what
+/// holds for calls of the shards.
+///
+/// # Errors
+/// When a setting of a channel can't be meant.
+pub fn aggregator_router(config: AggregatorConfig) -> Result<Router, ServeError> {
     let AggregatorConfig { shards, unit, server } = config;
     let channel = ChannelConfig::of(&server);
     let mut channels = Vec::with_capacity(shards.len());
@@ -77,7 +97,7 @@ pub fn serve_aggregator(config: AggregatorConfig) -> Result<ServerHandle, ServeE
         channels.push(replicas.into_iter().map(open).collect::<Result<Vec<_>, _>>()?);
     }
     let front = Front { shards: channels, aggregator: Aggregator::new(unit) };
-    Ok(Server::start(server, proto::SearchServer::new(Arc::new(front)))?)
+    Ok(proto::SearchServer::new(Arc::new(front)).into())
 }
 
 /// The aggregator: what a query is split over.

@@ -8,6 +8,7 @@
 mod bare;
 mod bench;
 mod chaos;
+mod claims;
 mod demo;
 mod ebpf;
 mod fuzz;
@@ -15,6 +16,7 @@ mod interop;
 #[cfg(test)]
 mod licences;
 mod preempt;
+mod results;
 mod step;
 mod tally;
 mod test;
@@ -30,8 +32,9 @@ Usage: cargo xtask COMMAND [OPTIONS]
 Commands:
   test [--quick]                        formatting, lints, panics, documentation, dependencies, models, fuzz, tests
   demo [ARGS]                           shows three services under load, in a table and a page
-  bench flows|grpc|grpc-served|path|preempt|replica|rpc|served|verbs [--quick] [ARGS]
+  bench flows|grpc|grpc-served|path|preempt|replica|rpc|served|verbs [--quick] [--check] [ARGS]
                                         builds and runs a benchmark; all but verbs write target/bench/NAME.json
+  results [document] [--verify]         runs all benchmarks, keeps their results, writes the documents' figures from them
   chaos [--seed N] [--minutes M]        runs real replicas under load and faults, and checks what clients saw
   interop [--client NAME]               runs clients of gRPC against our server, and ours against others'
   ebpf [--check]                        builds the agent's eBPF object, or checks the one that is kept
@@ -51,6 +54,7 @@ fn main() -> ExitCode {
         "demo" => demo::run(rest),
         "ebpf" => ebpf::run(rest),
         "bench" => bench::run(rest),
+        "results" => results::run(rest),
         "chaos" => chaos::run(rest),
         "fuzz" => fuzz::run(rest),
         "unsafe" => unsafety::run(rest),

@@ -8,13 +8,14 @@ use std::time::Duration;
 
 use anyhow::Result;
 
+use crate::claims::Which;
 use crate::step::{Steps, asks_for_help, cargo, has_libfabric, root, say, target, works, wrong_use};
 use crate::tally::Tally;
-use crate::{bare, chaos, ebpf, fuzz};
+use crate::{bare, bench, chaos, ebpf, fuzz};
 
 const HELP: &str = "\
 Checks formatting, lints, panics, documentation, dependencies, the models of lock-free code, fuzz targets, the eBPF
-object, and runs all tests.
+object, what is claimed of figures that are the same on every machine, and runs all tests.
 
 Usage: cargo xtask test [--quick]
 
@@ -39,7 +40,7 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
         [word] if word == "--quick" => true,
         _ => return Err(wrong_use(format!("`{}` is not understood", words.join(" ")), "cargo xtask test --help")),
     };
-    let mut steps = Steps::new(if quick { 3 } else { 13 + fabric_steps() });
+    let mut steps = Steps::new(if quick { 3 } else { 16 + fabric_steps() });
     steps.run("formatting", &mut cargo(["fmt", "--all", "--check"]))?;
     let lints = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
     steps.run("lints", &mut cargo(lints))?;
@@ -57,6 +58,7 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
         ebpf::check(&mut steps)?;
         fabric(&mut steps)?;
         chaos::smoke(&mut steps)?;
+        steady_claims(&mut steps)?;
     }
     tests(&mut steps)?;
     steps.finish();
@@ -71,6 +73,21 @@ fn tests(steps: &mut Steps) -> Result<()> {
     let tested = steps.run_by("tests", command.env("PATH", path), |command| tally.run(command));
     println!("{tally}");
     tested
+}
+
+/// What is claimed of figures that were found in virtual time: the replica's model against its source's own figures. Claims of
+/// times and rates are not for a machine that does other things meanwhile.
+fn steady_claims(steps: &mut Steps) -> Result<()> {
+    const PROGRAM: &str = "greenwave-bench-replica";
+    steps.run("claims: build", &mut cargo(["build", "--package", PROGRAM, "--bin", PROGRAM]))?;
+    // What was measured before isn't written over.
+    let folder = target().join("steady");
+    let mut bench = Command::new(target().join("debug").join(PROGRAM));
+    bench.args(["bench", "--case", "source"]).current_dir(root()).env("CARGO_TARGET_DIR", &folder);
+    steps.run("claims: measure", &mut bench)?;
+    let check = || Which::Steady.check(&bench::written_in(&folder, "replica"));
+    println!("{}", steps.work("claims: check", "those that come out alike on every machine", check)?);
+    Ok(())
 }
 
 /// Licences, sources and advisories of what is depended on, where cargo-deny is. What is let through is in deny.toml.

@@ -7,6 +7,7 @@ mod arithmetic;
 mod backoff;
 mod balance;
 mod begin_limit;
+mod codel_lifo;
 mod credit;
 mod d2p;
 mod dispatch;

@@ -1,8 +1,8 @@
 //! The main job, shown: three services, the usual scheduling, the deadline-aware one and the preemptive one, three loads,
 //! one page.
 
+use crate::comparison::{Times, measure_closed_loop, run};
 use crate::fleet;
-use crate::path::{LOADS, Times, measure_capacity, run};
 use crate::service::Service;
 use crate::system::{FIFO, LEAST_LAXITY, PREEMPTIVE, System};
 use anyhow::{Context as _, Result};
@@ -43,7 +43,7 @@ impl Demo {
     pub(crate) fn run(self) -> Result<()> {
         let ms = Duration::from_millis;
         let load = self.seconds;
-        let times = Times { rounds: 1, warm_up: ms(500), load, drain: ms(1000), capacity: ms(400) };
+        let times = Times { rounds: 1, warm_up: ms(500), load, drain: ms(1000), capacity: ms(400), halvings: 0 };
         println!("preparing the chain's stores and the search index");
         if !is_instrumented() {
             eprintln!("note: built without cargo quanta, so nothing is preempted; `cargo xtask demo` builds it with");
@@ -65,7 +65,7 @@ impl Demo {
         let mut progress = Progress::new(services.len() * (1 + LOADS.len() * systems.len()));
         fleet::pin(1);
         for mut service in services {
-            let capacity = measure_capacity(&mut service, &times.trial(), &mut progress)?;
+            let capacity = measure_closed_loop(&mut service, &times.trial(), &mut progress)?;
             results.push(&format!("{}/capacity", service.case), FIFO.name, "capacity_per_s", capacity);
             let mut runs = Vec::new();
             for load in LOADS {
@@ -93,6 +93,9 @@ impl Demo {
         Ok(())
     }
 }
+
+/// Loads as shares of capacity.
+const LOADS: [f64; 3] = [0.7, 0.9, 1.3];
 
 /// All systems that are shown.
 const ALL: [System; 3] = [FIFO, LEAST_LAXITY, PREEMPTIVE];

@@ -1,16 +1,19 @@
 //! `greenwave-path`: real services as processes of their own, measured from outside.
 //!
 //! [`path`] is the benchmark of deadline scheduling on a chain and on a parallel unit, with [`hops`] for the exactness
-//! of receipts and [`named`] for servers by name; [`demo`] runs a part of it and shows it as a page. The services are served by `greenwave`, which has to
-//! lie beside this program.
+//! of receipts and [`named`] for servers by name; [`demo`] runs a part of it and shows it as a page. The services are served by
+//! `greenwave`, which has to lie beside this program, and for some [`rival`]s by this program itself.
 
 #![forbid(unsafe_code)]
 
+mod claims;
+mod comparison;
 mod demo;
 mod fleet;
 mod hops;
 mod named;
 mod path;
+mod rival;
 mod service;
 mod system;
 
@@ -37,12 +40,16 @@ struct Cli {
 enum Command {
     Bench(path::PathArgs),
     Demo(demo::Demo),
+    /// Serves a stage behind a gate until standard input ends: what the benchmark starts
+    #[command(hide = true)]
+    Stage(rival::stage::StageArgs),
 }
 
 fn main() -> Result<()> {
     match Cli::parse().command {
         Command::Bench(bench) => bench.run(),
         Command::Demo(demo) => demo.run(),
+        Command::Stage(stage) => stage.serve(),
     }
 }
 

@@ -4,7 +4,7 @@
 //! cores. The load is half of what the three good ones can do. It is put on these three alone, on all four by the wait to be
 //! expected, and on all four in turn. A DNS server of the benchmark's own knows the names.
 
-use crate::path::Times;
+use crate::comparison::Times;
 use anyhow::{Context as _, Result};
 use greenwave::{
     Address, BalanceRule, Channel, ChannelConfig, Promise, Router, Server, ServerConfig, ServerHandle, Wait, promise,

@@ -1,32 +1,25 @@
-//! Deadline scheduling against the usual: a chain and a parallel unit at 0.7, 0.9 and 1.3 of what they can do.
+//! Deadline scheduling against what others do: a chain and a parallel unit at 0.7, 0.9, 1.3 and 1.5 of what they sustain.
 //!
-//! Every system gets the same requests at the same times: open loop, Poisson, three classes. A machine that others use
-//! too changes its speed by the second, so each load is put on in rounds, the systems in another order each time, and
-//! capacity is measured with the usual system at first and after each run: a load is a share of the median of
-//! the capacities measured so far, the figures of a system are those of all its requests in all rounds, and its goodput
-//! is compared with the capacities around its runs.
+//! Every system gets the same requests at the same times: open loop, Poisson, three classes. [`comparison`](crate::comparison)
+//! puts the load on, in rounds, the systems in another order each time; the figures of a system are those of all its requests
+//! in all rounds, and its goodput is compared with the capacities around its runs. [`claims`](crate::claims) says what should
+//! come out.
 
+use crate::claims::{self, CLAIMS};
+use crate::comparison::{Comparison, Times};
 use crate::service::Service;
-use crate::system::{ALL, FIFO, LEAST_LAXITY, System};
+use crate::system::{ALL, FIFO, QUICK, QUICKEST, System};
 use crate::{fleet, hops, named};
 use anyhow::Result;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use greenwave_bench::arrivals::Arrivals;
-use greenwave_bench::capacity::{self, Trial};
-use greenwave_bench::load::{self, Plan};
-use greenwave_bench::measured::Measured;
-use greenwave_bench::progress::Progress;
+use greenwave_bench::benchmark::Benchmark;
 use greenwave_bench::result::Results;
-use greenwave_bench::rounds::range;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Loads as shares of capacity.
-pub(crate) const LOADS: [f64; 3] = [0.7, 0.9, 1.3];
-
-/// How often each load is put on each system.
-const ROUNDS: usize = 3;
+/// Loads as shares of capacity; in a quick run, the second and third of them.
+const LOADS: [f64; 4] = [0.7, 0.9, 1.3, 1.5];
 
 /// Compare deadline scheduling with first come, first served on a chain and on a parallel unit
 #[derive(Args, Debug)]
@@ -37,20 +30,24 @@ pub(crate) struct PathArgs {
     /// The text that is searched and the crates that are recommended [default: the local Cargo registry].
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Seconds of load per run; a system has three runs at each load.
+    /// Seconds of load per run.
     #[arg(long, value_name = "S", value_parser = crate::seconds)]
     seconds: Option<Duration>,
+    /// How many runs a system has at each load [default: 3].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
+    rounds: Option<u8>,
     /// Processes that a search is split over, 1 to 60: receipts have to hold them all.
     #[arg(long, default_value_t = 18, value_parser = clap::value_parser!(u16).range(1..=60))]
     shards: u16,
     /// Only one of the cases: chain, parallel-unit, five-hops or four-servers.
     #[arg(long, value_parser = ["chain", "parallel-unit", "five-hops", "four-servers"], hide_possible_values = true)]
     case: Option<String>,
-    /// Only these systems: fifo, fifo-admission, edf, least-laxity, oldest-first, stage-laxity.
+    /// Only these systems: fifo, fifo-expiry, fifo-admission, codel-lifo, gradient, edf, least-laxity, default,
+    /// oldest-first, stage-laxity.
     #[arg(long, value_delimiter = ',', value_name = "NAMES", value_parser = PossibleValuesParser::new(ALL.map(|it| it.name)), hide_possible_values = true)]
     systems: Vec<String>,
-    /// Loads as shares of capacity.
-    #[arg(long, value_delimiter = ',', value_name = "SHARES", default_values_t = LOADS, value_parser = crate::share)]
+    /// Loads as shares of capacity [default: 0.7,0.9,1.3,1.5].
+    #[arg(long, value_delimiter = ',', value_name = "SHARES", value_parser = crate::share)]
     loads: Vec<f64>,
     /// A further option of `greenwave serve` for the systems that know deadlines. May be repeated.
     #[arg(long, value_name = "OPTION", allow_hyphen_values = true)]
@@ -60,191 +57,58 @@ pub(crate) struct PathArgs {
     seed: u64,
 }
 
-/// How long things run.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Times {
-    pub(crate) rounds: usize,
-    pub(crate) warm_up: Duration,
-    pub(crate) load: Duration,
-    pub(crate) drain: Duration,
-    pub(crate) capacity: Duration,
-}
-
 impl PathArgs {
     /// Runs the benchmark, prints the table and writes `path.json`.
     pub(crate) fn run(self) -> Result<()> {
         let wanted = |case: &str| self.case.as_ref().is_none_or(|prefix| case.starts_with(prefix.as_str()));
-        let times = Times::new(self.seconds, self.quick);
+        let times = Times::new(self.seconds, self.rounds.map(usize::from), self.quick);
+        let loads = match (self.loads.as_slice(), self.quick) {
+            ([], true) => LOADS[1..3].to_vec(),
+            ([], false) => LOADS.to_vec(),
+            (loads, _) => loads.to_vec(),
+        };
         let mut services = Vec::new();
         if wanted("chain") {
-            services.push((Service::chain(self.dir.as_ref(), self.seed)?, ALL.to_vec()));
+            services.push((Service::chain(self.dir.as_ref(), self.seed)?, self.systems(&QUICK)));
         }
         if wanted("parallel-unit") {
-            let systems = if self.quick { vec![FIFO, LEAST_LAXITY] } else { ALL.to_vec() };
-            services.push((Service::unit(self.dir.as_ref(), self.shards, self.seed)?, systems));
+            services.push((Service::unit(self.dir.as_ref(), self.shards, self.seed)?, self.systems(&QUICKEST)));
         }
-        for (service, systems) in &mut services {
+        for (service, _) in &mut services {
             service.further.clone_from(&self.with);
-            systems.retain(|system| self.systems.is_empty() || self.systems.iter().any(|name| name == system.name));
         }
-        let runs: usize = services.iter().map(|(_, systems)| times.runs(systems.len()) * self.loads.len()).sum();
+        let runs: usize = services.iter().map(|(_, systems)| times.steps(systems.len()) * loads.len()).sum();
         let named = if wanted("four-servers") { named::SYSTEMS.len() * named::MORE_ROUNDS * times.rounds } else { 0 };
-        let mut progress = Progress::new(runs + named + usize::from(wanted("five-hops")));
-        let mut results = Results::new("path");
+        let mut bench = Benchmark::new("path", runs + named + usize::from(wanted("five-hops")));
+        let Benchmark { results, progress, .. } = &mut bench;
         if wanted("five-hops") {
             progress.step("five-hops");
-            hops::measure(if self.quick { 2_000 } else { 20_000 }, &mut results)?;
+            hops::measure(if self.quick { 2_000 } else { 20_000 }, results)?;
         }
         if wanted("four-servers") {
-            named::measure(&times, self.seed, &mut results, &mut progress)?;
+            named::measure(&times, self.seed, results, progress)?;
         }
         fleet::pin(1);
         for (service, systems) in &mut services {
-            let plan = Comparison { systems, loads: &self.loads, times: &times, seed: self.seed };
-            plan.run(service, &mut results, &mut progress)?;
+            let plan = Comparison { systems, loads: &loads, times: &times, seed: self.seed };
+            plan.run(service, results, progress)?;
+            // Each service takes many minutes, and what comes later may fail or be ended.
+            results.write()?;
         }
-        drop(progress);
-        print(&results);
-        println!("\n{}", results.write()?.display());
+        claims::compare(results);
+        let cases: Vec<String> = results.distinct(|row| &row.case).into_iter().map(str::to_owned).collect();
+        bench.finish(&CLAIMS, &cases, print)?;
         Ok(())
     }
-}
 
-impl Times {
-    fn new(seconds: Option<Duration>, quick: bool) -> Self {
-        let ms = Duration::from_millis;
-        let (rounds, warm_up, load, drain, capacity) = if quick {
-            (1, ms(150), ms(700), ms(250), ms(200))
-        } else {
-            (ROUNDS, ms(1000), ms(4000), ms(3000), ms(1000))
+    /// Those that are wanted of all systems; if none is named, `quick` ones in a quick run.
+    fn systems(&self, quick: &[&str]) -> Vec<System> {
+        let is_wanted = |system: &System| match self.systems.as_slice() {
+            [] => !self.quick || quick.contains(&system.name),
+            named => named.iter().any(|name| name == system.name),
         };
-        Self { rounds, warm_up, load: seconds.unwrap_or(load), drain, capacity }
+        ALL.into_iter().filter(is_wanted).collect()
     }
-
-    /// How many runs and measurements of capacity a load takes.
-    fn runs(&self, systems: usize) -> usize {
-        1 + self.rounds * systems * if self.probe().is_some() { 2 } else { 1 }
-    }
-
-    /// How capacity is measured.
-    pub(crate) fn trial(&self) -> Trial {
-        Trial { in_flight: 16, warm_up: self.warm_up, windows: 5, window: self.capacity, seed: 1 }
-    }
-
-    /// How it is measured between runs, on fresh processes that are as warm as those of a run; not at all where there
-    /// is no time for it.
-    fn probe(&self) -> Option<Trial> {
-        (self.rounds > 1).then(|| Trial { windows: 3, ..self.trial() })
-    }
-}
-
-/// What is compared on a service.
-struct Comparison<'a> {
-    systems: &'a [System],
-    loads: &'a [f64],
-    times: &'a Times,
-    seed: u64,
-}
-
-impl Comparison<'_> {
-    fn run(&self, service: &mut Service, results: &mut Results, progress: &mut Progress) -> Result<()> {
-        let Self { systems, loads, times, seed } = *self;
-        let mut capacities = Vec::new();
-        for (turn, &load) in loads.iter().enumerate() {
-            let mut sums: Vec<Option<Sum>> = systems.iter().map(|_| None).collect();
-            let mut before = measure_capacity(service, &times.trial(), progress)?;
-            capacities.push(before);
-            for round in 0..times.rounds {
-                let rate = capacity::median(&capacities) * load;
-                // In another order each time: none has the machine at its best or worst for being the first or the last.
-                for place in 0..systems.len() {
-                    let index = (place + turn + round) % systems.len();
-                    let system = &systems[index];
-                    progress.step(format!("{} {} at {load}", service.case, system.name));
-                    let measured = run(service, system, rate, times, seed + round as u64, progress)?;
-                    let after = match times.probe() {
-                        Some(trial) => measure_capacity(service, &trial, progress)?,
-                        None => before,
-                    };
-                    capacities.push(after);
-                    Sum::add(&mut sums[index], measured, f64::midpoint(before, after));
-                    before = after;
-                }
-            }
-            let case = format!("{}/load-{load}", service.case);
-            for (system, sum) in systems.iter().zip(sums) {
-                sum.into_iter().for_each(|sum| sum.push(results, &case, system.name));
-            }
-        }
-        let (least, most) = range(&capacities);
-        let case = format!("{}/capacity", service.case);
-        results.push(&case, FIFO.name, "capacity_per_s", capacity::median(&capacities));
-        results.push(&case, FIFO.name, "least_capacity_per_s", least);
-        results.push(&case, FIFO.name, "most_capacity_per_s", most);
-        Ok(())
-    }
-}
-
-/// The rounds of a system at a load.
-struct Sum {
-    measured: Measured,
-    /// The capacities around its runs.
-    near: Vec<f64>,
-    /// The goodput of each run as a share of that.
-    of_capacity: Vec<f64>,
-}
-
-impl Sum {
-    fn add(sum: &mut Option<Self>, measured: Measured, near: f64) {
-        let share = measured.goodput_per_s() / near;
-        match sum {
-            None => *sum = Some(Self { measured, near: vec![near], of_capacity: vec![share] }),
-            Some(sum) => {
-                sum.measured.append(measured);
-                sum.near.push(near);
-                sum.of_capacity.push(share);
-            }
-        }
-    }
-
-    fn push(&self, results: &mut Results, case: &str, system: &str) {
-        results.push_load(case, system, &self.measured);
-        let near = self.near.iter().sum::<f64>() / self.near.len() as f64;
-        let (least, most) = range(&self.of_capacity);
-        results.push(case, system, "capacity_meanwhile_per_s", near);
-        results.push(case, system, "goodput_of_capacity", self.measured.goodput_per_s() / near);
-        results.push(case, system, "least_goodput_of_capacity", least);
-        results.push(case, system, "most_goodput_of_capacity", most);
-    }
-}
-
-/// What the service can do, first come, first served.
-pub(crate) fn measure_capacity(service: &mut Service, trial: &Trial, progress: &mut Progress) -> Result<f64> {
-    progress.step(format!("{} capacity", service.case));
-    let serving = service.start(&FIFO)?;
-    let mut target = service.connect(&serving.address)?;
-    let measured = capacity::measure(trial, &service.classes, &mut target, &mut *service.requests, progress)?;
-    Ok(measured.per_second)
-}
-
-/// One run of load on fresh processes.
-pub(crate) fn run(
-    service: &mut Service,
-    system: &System,
-    rate: f64,
-    times: &Times,
-    seed: u64,
-    progress: &mut Progress,
-) -> Result<Measured> {
-    let serving = service.start(system)?;
-    let mut target = service.connect(&serving.address)?;
-    let plan = Plan {
-        warm_up: times.warm_up,
-        drain: times.drain,
-        seed,
-        ..Plan::new(Arrivals::Poisson { per_second: rate }, service.classes.clone(), times.load)
-    };
-    Ok(load::run(&plan, &mut target, &mut *service.requests, progress))
 }
 
 fn print(results: &Results) {
@@ -267,6 +131,12 @@ fn print(results: &Results) {
         "goodput_of_capacity",
         "least_goodput_of_capacity",
         "most_goodput_of_capacity",
+        "offered_of_capacity",
+        "offered_off_share",
+        "measured_again",
+        "tight/missed_over_rivals",
+        "goodput_over_rivals",
+        "sustained_over_closed_loop",
         "wasted_work_share",
         "p99_of_three_good",
         "least_p99_of_three_good",
@@ -286,7 +156,7 @@ fn print(results: &Results) {
 fn worse(results: &Results) -> Vec<String> {
     let mut lines = Vec::new();
     for case in results.distinct(|row| &row.case) {
-        for system in ALL.iter().filter(|system| system.deadlines) {
+        for system in ALL.iter().filter(|system| system.is_ours()) {
             for class in ["tight", "normal", "loose"] {
                 let missed = format!("{class}/missed_share");
                 let usual = results.value(case, FIFO.name, &missed);

@@ -1,8 +1,10 @@
 //! The services as they are measured: pinned to one core, the load generator on another.
 
 use crate::fleet::Serving;
-use crate::system::{System, classes};
-use anyhow::{Context as _, Result};
+use crate::rival::gate::Rule;
+use crate::rival::stage::StageArgs;
+use crate::system::{Refuses, System, classes};
+use anyhow::{Context as _, Result, bail};
 use greenwave::{Address, ChannelConfig, Wait};
 use greenwave_bench::classes::{Class, Classes};
 use greenwave_bench::result::bench_folder;
@@ -37,9 +39,24 @@ pub(crate) struct Service {
     pub(crate) requests: Box<dyn Payloads>,
     /// A class whose requests call a method of their own, and that method.
     also: Option<(&'static str, &'static str)>,
+    /// Its stages, as processes of their own that have a gate.
+    gated: Gated,
     /// Requests by how soon they have to be answered.
     pub(crate) classes: Classes,
 }
+
+/// How a service is served behind gates.
+enum Gated {
+    /// These stages, each calling the next, over the stores in this folder.
+    Chain(PathBuf),
+    /// An aggregator and so many shards, over the index in this folder.
+    Unit(PathBuf, u16),
+    /// It isn't.
+    No,
+}
+
+/// By how much the controlled delay of the parallel unit is longer than that of the chain: as its deadlines are.
+const UNITS_TIMES: u32 = 3;
 
 const MS: Duration = Duration::from_millis(1);
 const US: Duration = Duration::from_micros(1);
@@ -69,6 +86,7 @@ impl Service {
             further: Vec::new(),
             requests: Box::new(Rotation::new(requests.collect())),
             also: None,
+            gated: Gated::Chain(data),
             classes: classes(50 * MS, 200 * MS, 800 * MS),
         })
     }
@@ -95,6 +113,7 @@ impl Service {
             further: Vec::new(),
             requests: Box::new(Rotation::new(requests)),
             also: None,
+            gated: Gated::Unit(data, shards),
             // A query is five times the work of a recommendation, and the longest are four times the usual ones.
             classes: classes(150 * MS, 500 * MS, 2000 * MS),
         })
@@ -122,27 +141,52 @@ impl Service {
             further: Vec::new(),
             requests: Box::new(Mix(Rotation::new(gets))),
             also: Some((SCAN, kv::SCAN)),
+            gated: Gated::No,
             classes: Classes::new(vec![get, scan])?,
         })
     }
 
     /// Starts its processes.
     pub(crate) fn start(&self, system: &System) -> Result<Serving> {
+        if let Some(rule) = system.gate {
+            return self.start_gated(rule);
+        }
         let mut arguments = vec!["serve".to_owned(), self.name.to_owned()];
         arguments.extend(self.options.iter().cloned());
         arguments.extend(system.options());
-        if system.deadlines {
+        if system.refuses == Refuses::Infeasible {
             arguments.extend(self.further.iter().cloned());
         }
         arguments.extend(["--listen=tcp://127.0.0.1:0", "--wait=block", "--cores=0"].map(str::to_owned));
         Serving::start(&arguments)
     }
 
-    /// A connection that load is put on. The client waits for every answer, however late, so that all systems are
-    /// scored by what their servers do.
-    pub(crate) fn connect(&self, address: &Address) -> Result<RpcTarget> {
+    fn start_gated(&self, rule: Rule) -> Result<Serving> {
+        let stage = |stage: &str, data: &PathBuf, times, shard| StageArgs {
+            rule,
+            times,
+            stage: stage.to_owned(),
+            data: data.clone(),
+            shard,
+            behind: Vec::new(),
+            core: 0,
+        };
+        match &self.gated {
+            Gated::Chain(data) => {
+                Serving::chain(store::Stage::ALL.map(|it| stage(it.name(), data, 1, 0)).into_iter().collect())
+            }
+            Gated::Unit(data, shards) => {
+                let shards = (0..*shards).map(|shard| stage("shard", data, UNITS_TIMES, shard.into()));
+                Serving::unit(stage("aggregator", data, UNITS_TIMES, 0), shards)
+            }
+            Gated::No => bail!("{} isn't served behind gates", self.case),
+        }
+    }
+
+    /// A connection that load is put on, whose client does this when a deadline passes.
+    pub(crate) fn connect(&self, address: &Address, patience: Patience) -> Result<RpcTarget> {
         let config = ChannelConfig::default().wait(Wait::default());
-        let target = RpcTarget::connect(address, &config, self.method, self.stage, Patience::Observed)?;
+        let target = RpcTarget::connect(address, &config, self.method, self.stage, patience)?;
         Ok(match self.also {
             Some((class, method)) => target.calling(class, method),
             None => target,

@@ -45,6 +45,7 @@ fn measure(group: &Group, plan: &Plan, bench: &mut Benchmark) {
         if let Some(best) = bench.settle(&format!("{} in {}", run.system.name(), run.case.name), best) {
             if variants.len() > 1 {
                 let (case, system) = (run.case.name, run.system.name());
+                bench.results.push_variant(case, &system, best.variant);
                 bench.notes.push(format!("Best variant in {case}: {system} {}", best.variant));
             }
             runs.push(best);

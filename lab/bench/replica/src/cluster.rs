@@ -32,6 +32,9 @@ pub(crate) trait Cluster {
 
     /// The replicas' processes.
     fn members(&mut self) -> &mut [Member; MEMBERS];
+
+    /// The ids of those that run.
+    fn processes(&self) -> Vec<u32>;
 }
 
 /// How long a cluster may take until it has a leader, and a read until it is answered.

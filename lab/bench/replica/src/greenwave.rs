@@ -116,6 +116,10 @@ impl Cluster for Greenwave {
     fn members(&mut self) -> &mut [Member; MEMBERS] {
         &mut self.members
     }
+
+    fn processes(&self) -> Vec<u32> {
+        self.members.iter().filter_map(Member::process).collect()
+    }
 }
 
 struct StoreClient(GroupClient);

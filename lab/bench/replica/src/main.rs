@@ -4,12 +4,15 @@
 //! - [`failover`]: the time without a leader after a kill, and whether anything acknowledged is lost.
 //! - [`lone`]: what the controller costs a lone request.
 //! - [`model`]: batches and windows, by the model, by the controller and as others choose them, in simulated networks.
-//!   [`source`]: the model's source's own figures. [`parallel`]: both on all cores.
+//!   [`best`]: what they are held against. [`change`]: the same where load and path change.
+//!   [`source`]: the model's source's own figures. [`parallel`]: all of these on all cores.
 //! - [`cluster`]: what a system has to be able to do; [`greenwave`], [`etcd`]: both. [`member`]: the processes.
 //! - [`run`]: all of it, as `cargo xtask bench replica`. [`claims`]: what should come out.
 
 #![forbid(unsafe_code)]
 
+mod best;
+mod change;
 mod claims;
 mod cluster;
 mod etcd;

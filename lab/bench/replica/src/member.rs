@@ -46,6 +46,11 @@ impl Member {
         self.process = None;
     }
 
+    /// The id of its process, if it runs.
+    pub(crate) fn process(&self) -> Option<u32> {
+        self.process.as_ref().map(Process::id)
+    }
+
     /// An error with what it said, if it has ended although nobody killed it.
     pub(crate) fn check(&mut self) -> anyhow::Result<()> {
         self.process.as_mut().map_or(Ok(()), Process::check)

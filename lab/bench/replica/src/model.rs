@@ -1,26 +1,35 @@
-//! `model/<environment>`: what ways of choosing batches and windows are worth, from a rack to two continents.
+//! `model/<environment>` and `held-out/<environment>`: what ways of choosing batches and windows are worth, from a rack to two
+//! continents.
 //!
 //! The cores are the real ones, links, processors and disks are simulated ([`greenwave_sim::replica::measure`]): no
-//! machine has all these networks, and none has them twice the same. What can be had at most is found by trying all
-//! settings of a grid.
+//! machine has all these networks, and none has them twice the same. The first environments were there while model and
+//! controller were made. The others are drawn by a seed, and nothing was ever tuned with them: they say what to expect. What
+//! can be had at most is what a [search](crate::best) finds, which chooses by other seeds than those that score.
 
 use greenwave_bench::benchmark::Benchmark;
 use greenwave_bench::result::Results;
 use greenwave_bench::rounds::{Cell, Figures, Rounds, figures};
 use greenwave_bench::table::{MISSING, Table};
-use greenwave_policy::replication::Setting;
 use greenwave_sim::Seed;
-use greenwave_sim::replica::environments::{Case, cases};
-use greenwave_sim::replica::measure::{Measured, System, grid, measure as simulate};
+use greenwave_sim::replica::StartError;
+use greenwave_sim::replica::environments::{self, Case};
+use greenwave_sim::replica::measure::{Measured, Scene, System, measure_in};
 
-use crate::parallel;
 use crate::run::Scope;
+use crate::{best, parallel};
 
 /// What the names of these cases begin with.
 pub(crate) const KIND: &str = "model/";
+pub(crate) const HELD_OUT: &str = "held-out/";
+
+/// The case of what all that are held out come to.
+pub(crate) const ALL_HELD_OUT: &str = "held-out";
+
+/// How near to the best is near, for whom.
+pub(crate) const NEAR: [(&str, f64); 2] = [("model", 0.90), ("controller", 0.95)];
 
 /// Whose throughput counts as 1.
-pub(crate) const BEST: &str = "best-of-grid";
+pub(crate) const BEST: &str = "best-fixed";
 
 /// What chooses, beside the grid.
 const CHOOSERS: [(&str, System); 7] = [
@@ -36,8 +45,8 @@ const CHOOSERS: [(&str, System); 7] = [
 /// What a quick run has time for: a rack and a long way, a core, a disk and a network that are busy.
 const QUICK: [&str; 3] = ["lan-1g-50us-1k-fast-3", "wan-100m-25ms-1k-slow-3", "wan-10m-50ms-8k-disk-5"];
 
-/// Runs of all, each with a seed of its own.
-const SEEDS: u64 = 3;
+/// Runs of all, each with a seed of its own: these score, and choose nothing.
+pub(crate) const SEEDS: u64 = 3;
 
 /// The names of all systems.
 pub(crate) fn systems() -> Vec<&'static str> {
@@ -46,7 +55,21 @@ pub(crate) fn systems() -> Vec<&'static str> {
 
 /// The names of all cases.
 pub(crate) fn names() -> anyhow::Result<Vec<String>> {
-    Ok(cases()?.iter().map(name).collect())
+    Ok(cases()?.into_iter().map(|(name, _)| name).chain([ALL_HELD_OUT.to_owned()]).collect())
+}
+
+/// All cases by their names.
+fn cases() -> anyhow::Result<Vec<(String, Case)>> {
+    let named = |kind: &str, cases: Vec<Case>| {
+        let named = |case: Case| (format!("{kind}{}", case.name), case);
+        cases.into_iter().map(named).collect::<Vec<_>>()
+    };
+    Ok([named(KIND, environments::cases()?), named(HELD_OUT, environments::held_out()?)].concat())
+}
+
+/// Whether a case is simulated.
+pub(crate) fn is_one(name: &str) -> bool {
+    name.starts_with(KIND) || name.starts_with(ALL_HELD_OUT)
 }
 
 /// Whether a quick run has time for a case.
@@ -54,12 +77,9 @@ pub(crate) fn is_quick(name: &str) -> bool {
     name.strip_prefix(KIND).is_some_and(|name| QUICK.contains(&name))
 }
 
-fn name(case: &Case) -> String {
-    format!("{KIND}{}", case.name)
-}
-
 /// A run of one system in one case with one seed.
 struct Run<'a> {
+    name: &'a str,
     case: &'a Case,
     seed: u64,
     system: &'static str,
@@ -68,61 +88,75 @@ struct Run<'a> {
 
 impl Run<'_> {
     fn name(&self) -> String {
-        format!("{KIND}{}: seed {}, {}", self.case.name, self.seed, self.system)
+        format!("{}: seed {}, {}", self.name, self.seed, self.system)
     }
 
     fn run(&self) -> anyhow::Result<Measured> {
-        Ok(simulate(&self.case.environment, self.how, self.case.load, Seed::new(self.seed))?)
+        Ok(simulate(self.case, self.how, self.seed)?)
     }
 }
 
-/// Measures the systems that are wanted, and the best of the grid.
+fn simulate(case: &Case, how: System, seed: u64) -> Result<Measured, StartError> {
+    let Case { environment, load, distances, .. } = case;
+    measure_in(&Scene { environment, load: *load, distances, change: None }, how, Seed::new(seed))
+}
+
+/// Measures the systems that are wanted, and the best fixed setting.
 pub(crate) fn measure(scope: &Scope<'_>, bench: &mut Benchmark) -> anyhow::Result<()> {
     let systems = scope.wanted.choose_among(&systems());
-    if systems.is_empty() { Ok(()) } else { run(&scope.cases, &systems, scope.wanted.quick, &mut bench.results) }
+    if systems.is_empty() {
+        return Ok(());
+    }
+    run(&scope.cases, &systems, scope.wanted.quick, &mut bench.results)?;
+    if scope.cases.iter().any(|case| case == ALL_HELD_OUT) {
+        sum_up(&mut bench.results)?;
+    }
+    Ok(())
 }
 
 fn run(named: &[String], systems: &[&str], quick: bool, results: &mut Results) -> anyhow::Result<()> {
     let mut cases = cases()?;
-    cases.retain(|case| named.contains(&name(case)));
+    cases.retain(|(name, _)| named.contains(name));
+    let environments: Vec<_> = cases.iter().map(|(_, case)| &case.environment).collect();
+    let best = best::settings(&environments, quick, |at, setting, seed| {
+        Ok(simulate(&cases[at].1, System::Fixed(setting), seed)?.ops_per_s)
+    })?;
     let seeds = if quick { 1 } else { SEEDS };
     let mut runs = Vec::new();
-    for case in &cases {
-        for seed in 1..=seeds {
-            let choosers = CHOOSERS.iter().filter(|(name, _)| systems.contains(name));
-            let fixed = settings(case, quick).into_iter().map(|setting| (BEST, System::Fixed(setting)));
-            runs.extend(choosers.copied().chain(fixed).map(|(system, how)| Run { case, seed, system, how }));
-        }
+    for ((name, case), best) in cases.iter().zip(best) {
+        let choosers = CHOOSERS.iter().copied().filter(|(name, _)| systems.contains(name));
+        let all: Vec<_> = choosers.chain([(BEST, System::Fixed(best))]).collect();
+        let of_seed = |seed| all.iter().map(move |&(system, how)| Run { name, case, seed, system, how });
+        runs.extend((1..=seeds).flat_map(of_seed));
     }
-    // The longest first, so that none of them is left alone at the end.
-    runs.sort_by_key(|run| run.system == BEST);
     let measured = parallel::run(&runs, Run::name, Run::run)?;
-    for case in &cases {
-        let mut rounds = Rounds::new(Cell::of_case(&name(case), &self::systems()));
-        let mut add = |seed: u64, system: &str, measured, best| {
-            let cell = rounds.cells().iter().position(|cell| cell.system == system);
-            cell.into_iter().for_each(|cell| rounds.add(seed as usize - 1, cell, shown(measured, best)));
-        };
+    for (name, _) in &cases {
+        let mut rounds = Rounds::new(Cell::of_case(name, &self::systems()));
         for seed in 1..=seeds {
-            let all = runs.iter().zip(&measured).filter(|(run, _)| run.case.name == case.name && run.seed == seed);
-            let (tried, chosen): (Vec<_>, Vec<_>) = all.partition(|(run, _)| run.system == BEST);
-            let best = tried.into_iter().max_by(|(_, one), (_, other)| one.ops_per_s.total_cmp(&other.ops_per_s));
-            let Some((_, best)) = best else { continue };
-            add(seed, BEST, best, best);
-            chosen.into_iter().for_each(|(run, measured)| add(seed, run.system, measured, best));
+            let of_seed = || runs.iter().zip(&measured).filter(|(run, _)| run.name == name && run.seed == seed);
+            let Some((_, best)) = of_seed().find(|(run, _)| run.system == BEST) else { continue };
+            for (run, measured) in of_seed() {
+                let cell = rounds.cells().iter().position(|cell| cell.system == run.system);
+                cell.into_iter().for_each(|cell| rounds.add(seed as usize - 1, cell, shown(measured, best)));
+            }
         }
         rounds.push(results, |_| true);
     }
     Ok(())
 }
 
-/// The grid; in a quick run every fourth point of it.
-fn settings(case: &Case, quick: bool) -> Vec<Setting> {
-    let mut settings = grid(&case.environment);
-    let smallest = settings.first().map_or(1, Setting::batch_bytes);
-    let is_even = |power_of_two: u64| power_of_two.trailing_zeros().is_multiple_of(2);
-    settings.retain(|setting| !quick || is_even(setting.batch_bytes() / smallest) && is_even(setting.window()));
-    settings
+/// Adds in how many of the environments that are held out a chooser is near the best, and the least that it reaches.
+fn sum_up(results: &mut Results) -> anyhow::Result<()> {
+    let names: Vec<String> = names()?.into_iter().filter(|name| name.starts_with(HELD_OUT)).collect();
+    for (system, near) in NEAR {
+        let ratios: Option<Vec<f64>> = names.iter().map(|name| results.value(name, system, "ops_over_best")).collect();
+        let Some(ratios) = ratios else { continue };
+        let count = ratios.iter().filter(|ratio| **ratio >= near).count();
+        results.push(ALL_HELD_OUT, system, "environments", ratios.len() as f64);
+        results.push(ALL_HELD_OUT, system, "environments_near_best", count as f64);
+        results.push(ALL_HELD_OUT, system, "least_ops_over_best", ratios.into_iter().fold(f64::INFINITY, f64::min));
+    }
+    Ok(())
 }
 
 fn shown(measured: &Measured, best: &Measured) -> Figures {
@@ -133,16 +167,17 @@ fn shown(measured: &Measured, best: &Measured) -> Figures {
         ("p99_ms", measured.p99.as_secs_f64() * 1e3),
         ("batch_bytes", measured.setting.batch_bytes() as f64),
         ("window_batches", measured.setting.window() as f64),
+        ("settled_ms", measured.settled.as_secs_f64() * 1e3),
     ])
 }
 
-/// A line for each case: throughput beside the best of the grid, and what was chosen, in bytes and batches, each the
+/// A line for each case: throughput beside the best fixed setting, and what was chosen, in bytes and batches, each the
 /// median of the seeds. The rest is in the file.
 pub(crate) fn table(results: &Results) -> Table {
     let columns = CHOOSERS.map(|(system, _)| system);
-    let settings = ["best's setting", "model's", "controller's"];
+    let settings = ["best's setting", "model's", "controller's", "settled, ms"];
     let mut table = Table::new(["ops_over_best", "best, ops/s"].into_iter().chain(columns).chain(settings));
-    for case in results.distinct(|row| &row.case).into_iter().filter(|case| case.starts_with(KIND)) {
+    for case in results.distinct(|row| &row.case).into_iter().filter(|case| is_one(case) && *case != ALL_HELD_OUT) {
         let value = |system, metric| results.value(case, system, metric);
         let ratios = columns.map(|system| results.shown(case, system, "ops_over_best"));
         let setting = |system| {
@@ -150,7 +185,9 @@ pub(crate) fn table(results: &Results) -> Table {
             batch.zip(window).map_or_else(|| MISSING.to_owned(), |(batch, window)| format!("{batch:.0} x {window:.0}"))
         };
         let settings = [BEST, "model", "controller"].map(setting);
-        table.row([case.to_owned(), results.shown(case, BEST, "ops_per_s")].into_iter().chain(ratios).chain(settings));
+        let settled = [results.shown(case, "controller", "settled_ms")];
+        let first = [case.to_owned(), results.shown(case, BEST, "ops_per_s")];
+        table.row(first.into_iter().chain(ratios).chain(settings).chain(settled));
     }
     table
 }
@@ -163,17 +200,9 @@ mod tests {
     #[test]
     fn there_are_sixteen_environments_or_more_and_a_quick_run_takes_some() {
         let names = names().expect("none is out of range");
-        assert!(names.len() >= 16, "{names:?}");
+        assert!(names.iter().filter(|name| name.starts_with(KIND)).count() >= 16, "{names:?}");
+        assert_eq!(names.iter().filter(|name| name.starts_with(HELD_OUT)).count(), 40);
         assert_eq!(names.iter().filter(|name| is_quick(name)).count(), QUICK.len());
-    }
-
-    #[test]
-    fn a_quick_grid_is_a_part_of_the_grid_up_to_its_ends() {
-        for case in cases().expect("none is out of range") {
-            let (all, some) = (settings(&case, false), settings(&case, true));
-            assert!(some.iter().all(|setting| all.contains(setting)) && some.len() * 3 < all.len(), "{}", case.name);
-            assert!([1, 256].iter().all(|window| some.iter().any(|setting| setting.window() == *window)));
-        }
     }
 
     #[test]
@@ -190,5 +219,24 @@ mod tests {
         let table = table(&results).to_string();
         let row: Vec<&str> = table.lines().last().unwrap_or_default().split_whitespace().collect();
         assert_eq!(row[..2], [case.as_str(), significant(value(BEST, "ops_per_s")).as_str()], "{table}");
+    }
+
+    #[test]
+    fn what_is_held_out_is_summed_up_once_all_of_it_is_there() {
+        let mut results = Results::new("replica");
+        let names: Vec<String> = names().expect("none is out of range");
+        let held_out: Vec<&String> = names.iter().filter(|name| name.starts_with(HELD_OUT)).collect();
+        let value = |results: &Results, metric| results.value(ALL_HELD_OUT, "model", metric);
+        for (at, name) in held_out.iter().enumerate() {
+            sum_up(&mut results).expect("there are names");
+            assert_eq!(value(&results, "environments"), None);
+            results.push(name, "model", "ops_over_best", if at < 2 { 0.8 + at as f64 / 100.0 } else { 0.95 });
+        }
+        sum_up(&mut results).expect("there are names");
+        assert_eq!(
+            (value(&results, "environments"), value(&results, "environments_near_best")),
+            (Some(40.0), Some(38.0))
+        );
+        assert_eq!(value(&results, "least_ops_over_best"), Some(0.8));
     }
 }

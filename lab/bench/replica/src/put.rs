@@ -1,10 +1,12 @@
 //! `put-256B`: values of 256 bytes are put, by so many clients at a time, or at a fixed rate.
 
-use std::time::Duration;
+use std::process;
+use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use greenwave_bench::arrivals::{Arrivals, Seeded};
 use greenwave_bench::classes::Classes;
+use greenwave_bench::cpu;
 use greenwave_bench::load::{self, Plan};
 use greenwave_bench::pin;
 use greenwave_bench::progress::Progress;
@@ -53,10 +55,12 @@ impl Put {
         let plan =
             Plan { warm_up: time / 4, samples: 0, seed, ..Plan::new(self.arrivals, Classes::single(PATIENCE), time) };
         let mut messages = messages(cluster, seed);
+        let (begun, worked) = (Instant::now(), Worked::so_far(cluster)?);
         let measured = pin::with(&[client], || {
             let mut target = cluster.target(connections)?;
             anyhow::Ok(load::run(&plan, &mut *target, &mut messages, progress))
         })??;
+        let worked = Worked::so_far(cluster)?.since(&worked, begun.elapsed());
         let total = &measured.total;
         ensure!(
             total.missed() == 0,
@@ -67,10 +71,33 @@ impl Put {
         );
         let ops_per_s = total.results.count() as f64 / measured.time.as_secs_f64();
         let mut figures = rounds::figures([("ops_per_s", ops_per_s)].into_iter().chain(total.results.quantiles_us()));
+        figures.extend(worked);
         if !matches!(self.arrivals, Arrivals::Closed { .. }) {
             figures.insert("max_send_lag_us".to_owned(), measured.max_send_lag.as_secs_f64() * 1e6);
         }
         Ok(figures)
+    }
+}
+
+/// How long processes have run.
+struct Worked {
+    servers: Duration,
+    generator: Duration,
+}
+
+impl Worked {
+    fn so_far(cluster: &dyn Cluster) -> anyhow::Result<Self> {
+        let servers = cluster.processes().into_iter().map(cpu::time).sum::<anyhow::Result<Duration>>()?;
+        Ok(Self { servers, generator: cpu::time(process::id())? })
+    }
+
+    /// How many cores the servers, all together, and the generator kept busy, its warm-up included.
+    fn since(&self, before: &Self, time: Duration) -> Figures {
+        let busy = |now: Duration, then: Duration| now.saturating_sub(then).as_secs_f64() / time.as_secs_f64();
+        rounds::figures([
+            ("server_busy_cores", busy(self.servers, before.servers)),
+            ("generator_busy_cores", busy(self.generator, before.generator)),
+        ])
     }
 }
 

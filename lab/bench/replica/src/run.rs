@@ -9,15 +9,17 @@ use greenwave_bench::rounds::{Cell, Rounds, order};
 use crate::claims::CLAIMS;
 use crate::put::{PUTS, Put};
 use crate::system::System;
-use crate::{failover, lone, model, source};
+use crate::{change, etcd, failover, lone, model, source};
 
 /// What is shown of each case, of what it has.
-const SHOWN: [&str; 14] = [
+const SHOWN: [&str; 16] = [
     "ops_per_s",
     "p50_us",
     "p99_us",
     "p999_us",
     "max_send_lag_us",
+    "server_busy_cores",
+    "generator_busy_cores",
     "ops_over_etcd",
     "p50_over_etcd",
     "p99_over_etcd",
@@ -32,12 +34,17 @@ const SHOWN: [&str; 14] = [
 /// All cases' names.
 pub(crate) fn names() -> anyhow::Result<Vec<String>> {
     let real = PUTS.iter().map(|put| put.name).chain([lone::NAME, failover::NAME]).map(str::to_owned);
-    Ok(real.chain(source::names()).chain(model::names()?).collect())
+    Ok(real.chain(source::names()).chain(model::names()?).chain(change::names()).collect())
 }
 
 /// All systems' names.
 pub(crate) fn systems() -> Vec<&'static str> {
     System::ALL.map(System::name).into_iter().chain(model::systems()).chain([source::SIMULATED]).collect()
+}
+
+/// Whether a quick run has time for a case.
+fn is_quick(name: &str) -> bool {
+    model::is_quick(name) || !(model::is_one(name) || name.starts_with(change::KIND))
 }
 
 /// What is measured of it.
@@ -49,11 +56,10 @@ pub(crate) struct Scope<'a> {
 
 /// Measures what is wanted, prints it and writes it.
 pub(crate) fn run(wanted: &Wanted) -> anyhow::Result<()> {
-    let (cases, left_out) =
-        wanted.choose_cases(&names()?, |name| !name.starts_with(model::KIND) || model::is_quick(name))?;
+    let (cases, left_out) = wanted.choose_cases(&names()?, is_quick)?;
     wanted.choose_systems(&systems())?;
     let mut bench = Benchmark::new("replica", 0);
-    if wanted.quick && cases.iter().any(|case| case.starts_with(model::KIND)) {
+    if wanted.quick && cases.iter().any(|case| model::is_one(case) || case.starts_with(change::KIND)) {
         let note =
             "Since it was to be quick, the best setting is that of every fourth point of the grid, with one seed.";
         bench.notes.push(note.to_owned());
@@ -66,24 +72,33 @@ pub(crate) fn run(wanted: &Wanted) -> anyhow::Result<()> {
         bench.notes.extend(missing.as_ref().map(|why| format!("Passed over: {}, {why}", store.name())));
         missing.is_none()
     });
+    if stores.contains(&System::Etcd)
+        && let Some(version) = etcd::version()
+    {
+        bench.results.versions.insert(System::Etcd.name().to_owned(), version);
+    }
     let scope = Scope { wanted, cases, stores };
     // One after the other, and the others although one fails.
     type Part = fn(&Scope, &mut Benchmark) -> anyhow::Result<()>;
-    let parts: [(&str, Part); 5] = [
+    let parts: [(&str, Part); 6] = [
         ("put-256B", measure_puts),
         (lone::NAME, measure_lone),
         (failover::NAME, measure_failover),
         ("source", source::measure),
         ("model", model::measure),
+        ("change", change::measure),
     ];
     for (name, part) in parts {
         let done = part(&scope, &mut bench);
         bench.settle(name, done);
     }
     bench.finish(&CLAIMS, &scope.cases, |results| {
-        let is_simulated = |case: &str| case.starts_with(model::KIND) || case.starts_with(source::KIND);
+        let is_simulated = |case: &str| {
+            model::is_one(case) && case != model::ALL_HELD_OUT
+                || [source::KIND, change::KIND].iter().any(|kind| case.starts_with(kind))
+        };
         let real = results.table_of_each(&SHOWN, |case| !is_simulated(case));
-        let all = real.into_iter().chain([source::table(results), model::table(results)]);
+        let all = real.into_iter().chain([source::table(results), model::table(results), change::table(results)]);
         all.filter(|table| !table.is_empty()).for_each(|table| println!("{table}"));
     })?;
     Ok(())
@@ -154,7 +169,6 @@ mod tests {
     use super::*;
 
     fn cases(quick: bool) -> (Vec<String>, Vec<String>) {
-        let is_quick = |name: &str| !name.starts_with(model::KIND) || model::is_quick(name);
         let wanted = Wanted { quick, ..Wanted::default() };
         wanted.choose_cases(&names().expect("there are cases"), is_quick).expect("none is named")
     }
@@ -164,7 +178,8 @@ mod tests {
         let (all, none) = cases(false);
         assert_eq!((&all, none.len()), (&names().expect("there are cases"), 0));
         let (measured, left_out) = cases(true);
-        assert!(left_out.iter().all(|case| case.starts_with(model::KIND)), "{left_out:?}");
+        let is_simulated = |case: &String| model::is_one(case) || case.starts_with(change::KIND);
+        assert!(left_out.iter().all(is_simulated), "{left_out:?}");
         assert_eq!(measured.len() + left_out.len(), all.len());
         for kind in ["put-256B", lone::NAME, failover::NAME, source::KIND, model::KIND] {
             assert!(measured.iter().any(|case| case.starts_with(kind)), "{kind}");
@@ -183,7 +198,9 @@ mod tests {
         assert_eq!(chosen(&["model/lan-10g-20us-128-fast-3"]).expect("it is one"), ["model/lan-10g-20us-128-fast-3"]);
         assert_eq!(chosen(&["source"]).expect("it is a kind"), source::names());
         let models = chosen(&["model", failover::NAME]).expect("both are there");
-        assert_eq!(models.len(), model::names().expect("there are cases").len() + 1);
+        assert_eq!(models.len(), all.iter().filter(|case| case.starts_with(model::KIND)).count() + 1);
+        assert_eq!(chosen(&["held-out"]).expect("it is a kind").len(), 41);
+        assert_eq!(chosen(&["change"]).expect("it is a kind"), change::names());
         assert!(chosen(&["put"]).is_err_and(|error| error.to_string().contains("`put`")));
         for system in systems() {
             assert_eq!(wanted(&[], &[system]).choose_systems(&systems()).expect("it is one"), [system]);

@@ -55,6 +55,33 @@ pub struct Measured {
     pub setting: Setting,
     /// Batches that the slowest follower was behind the leader's log then, those on their way to it included.
     pub behind: u64,
+    /// After what time as much was answered as in the end, but for a tenth.
+    pub settled: Duration,
+}
+
+/// Where and under what a group is measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Scene<'a> {
+    /// What it runs on.
+    pub environment: &'a Environment,
+    /// [`Load::Saturated`] is taken as 4096 clients.
+    pub load: Load,
+    /// How far each follower is from the leader, in multiples of the environment's delay, the nearest first; 1 if nothing is
+    /// said of it. The environment's delay is that of the follower that completes the quorum.
+    pub distances: &'a [f64],
+    /// What changes in the middle of it.
+    pub change: Option<Change>,
+}
+
+/// What changes while a group is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// So many times as many clients as there were; in the end, those of the load.
+    MoreClients(u32),
+    /// All ways are so many times as long, and carry so many times less in a second.
+    SlowerPath(u32),
+    /// A follower dies, the nearest to the leader.
+    DeadFollower,
 }
 
 /// Runs a group in `environment` under `load`, and measures it once it has settled. [`Load::Saturated`] is taken as
@@ -63,16 +90,26 @@ pub struct Measured {
 /// # Errors
 /// If no such group can be started.
 pub fn measure(environment: &Environment, system: System, load: Load, seed: Seed) -> Result<Measured, StartError> {
-    let fixed = |setting| run(environment, Sizing::Fixed(setting), load, seed, None);
+    measure_in(&Scene { environment, load, distances: &[], change: None }, system, seed)
+}
+
+/// The same, with followers at several distances, or with something that changes: then what is answered from before the
+/// change to long after it counts, by the time that passed.
+///
+/// # Errors
+/// If no such group can be started.
+pub fn measure_in(scene: &Scene<'_>, system: System, seed: Seed) -> Result<Measured, StartError> {
+    let &Scene { environment, load, .. } = scene;
+    let fixed = |setting| run(scene, Sizing::Fixed(setting), seed, None);
     match system {
         System::Fixed(setting) => fixed(setting),
         System::Static(window) => fixed(Setting::with_window(STATIC_BATCH, window)),
         System::Model => fixed(recommend(environment, load, Aim::Throughput)),
-        System::Within(limit) => run(environment, Sizing::Auto(Aim::Latency(limit)), load, seed, None),
-        System::Controller => run(environment, Sizing::Auto(Aim::Throughput), load, seed, None),
+        System::Within(limit) => run(scene, Sizing::Auto(Aim::Latency(limit)), seed, None),
+        System::Controller => run(scene, Sizing::Auto(Aim::Throughput), seed, None),
         System::Aimd => {
             let first = Sizing::Fixed(Setting::with_window(STATIC_BATCH, 1));
-            run(environment, first, load, seed, Some(Aimd::new(environment)))
+            run(scene, first, seed, Some(Aimd::new(environment)))
         }
         System::BestOfGrid => {
             let mut best: Option<Measured> = None;
@@ -119,6 +156,8 @@ struct Run {
     free: Vec<usize>,
     /// Instants of answers, and how long each took.
     answers: Vec<(Time, Duration)>,
+    /// Instants of those that came while it settled.
+    settling: Vec<Time>,
     environment: Environment,
     aimd: Option<Aimd>,
 }
@@ -132,15 +171,11 @@ enum Arrival {
     Look,
 }
 
-fn run(
-    environment: &Environment,
-    sizing: Sizing,
-    load: Load,
-    seed: Seed,
-    aimd: Option<Aimd>,
-) -> Result<Measured, StartError> {
+fn run(scene: &Scene<'_>, sizing: Sizing, seed: Seed, aimd: Option<Aimd>) -> Result<Measured, StartError> {
+    let &Scene { environment, load, distances, change } = scene;
     let mut group = Group::new(rule(environment, sizing), seed)?;
     let leader = elect(&mut group);
+    set_apart(&mut group, leader, distances);
     let load = if load == Load::Saturated { Load::Closed { clients: 4096, think: Duration::ZERO } } else { load };
     let mut run = Run {
         group,
@@ -151,10 +186,15 @@ fn run(
         arrived: Vec::new(),
         free: Vec::new(),
         answers: Vec::new(),
+        settling: Vec::new(),
         environment: *environment,
         aimd,
     };
-    run.begin();
+    let began = run.group.now();
+    run.begin(match change {
+        Some(Change::MoreClients(times)) => times.max(1) as usize,
+        _ => 1,
+    });
     // Settling: until everybody was answered a few times, and the window was looked at often enough.
     let clients = run.arrived.len();
     let settled = match (&run.aimd, sizing) {
@@ -163,27 +203,88 @@ fn run(
         (None, Sizing::Fixed(_)) => Duration::ZERO,
     };
     run.go_on((3 * clients).max(1_000), settled);
-    run.answers.clear();
+    run.settling = run.answers.drain(..).map(|(at, _)| at).collect();
+    if let Some(change) = change {
+        return Ok(run.measured_through(change, began));
+    }
     let least = if matches!(sizing, Sizing::Auto(_)) { span(environment) * 10 } else { Duration::ZERO };
     run.go_on(COMMANDS.max(4 * clients), least);
-    Ok(run.measured())
+    Ok(run.measured(began))
+}
+
+/// How long it goes on before a change and after it, in [`span`]s.
+const BEFORE: u32 = 20;
+const AFTER: u32 = 60;
+
+/// Gives each follower its distance from the leader.
+fn set_apart(group: &mut Group<Nothing, Arrival>, leader: usize, distances: &[f64]) {
+    let followers = (0..group.rule().replicas).filter(|node| *node != leader);
+    for (follower, &distance) in followers.zip(distances) {
+        let rule = group.network.link(leader, follower).rule();
+        let rule = LinkRule { delay: rule.delay.mul_f64(distance), ..rule };
+        group.network.change(leader, follower, rule);
+        group.network.change(follower, leader, rule);
+    }
 }
 
 impl Run {
-    fn begin(&mut self) {
+    /// Begins with one of so many clients.
+    fn begin(&mut self, of: usize) {
         match self.load {
-            Load::Closed { clients, .. } => {
-                self.arrived = vec![Time::ZERO; clients as usize];
-                for client in 0..clients as usize {
-                    let soon = self.chance.span(Duration::from_millis(1));
-                    self.group.after(soon, Arrival::Command(client));
-                }
-            }
+            Load::Closed { clients, .. } => self.come((clients as usize / of).max(1)),
             Load::Open { .. } | Load::Saturated => self.group.after(Duration::ZERO, Arrival::Next),
         }
         if let Some(aimd) = &self.aimd {
             self.group.after(aimd.every, Arrival::Look);
         }
+    }
+
+    /// Further clients come, until there are so many.
+    fn come(&mut self, clients: usize) {
+        let there = self.arrived.len();
+        self.arrived.resize(clients.max(there), Time::ZERO);
+        for client in there..clients {
+            let soon = self.chance.span(Duration::from_millis(1));
+            self.group.after(soon, Arrival::Command(client));
+        }
+    }
+
+    /// Something changes.
+    fn change(&mut self, change: Change) {
+        let (leader, replicas) = (self.leader, self.environment.replicas() as usize);
+        match (change, self.load) {
+            (Change::MoreClients(_), Load::Closed { clients, .. }) => self.come(clients as usize),
+            (Change::MoreClients(_), _) => {}
+            (Change::SlowerPath(times), _) => {
+                let times = times.max(1);
+                for (from, to) in (0..replicas).flat_map(|from| (0..replicas).map(move |to| (from, to))) {
+                    let rule = self.group.network.link(from, to).rule();
+                    let bandwidth = match rule.bandwidth {
+                        Bandwidth::UNLIMITED => Bandwidth::UNLIMITED,
+                        limit => Bandwidth::bytes_per_s(limit.as_bytes_per_s() / u64::from(times)),
+                    };
+                    if from != to {
+                        self.group.network.change(from, to, LinkRule { delay: rule.delay * times, bandwidth, ..rule });
+                    }
+                }
+            }
+            (Change::DeadFollower, _) => {
+                if let Some(nearest) = (0..replicas).find(|node| *node != leader) {
+                    self.group.kill(nearest);
+                }
+            }
+        }
+    }
+
+    /// What is answered from before a change to long after it.
+    fn measured_through(&mut self, change: Change, began: Time) -> Measured {
+        let (from, span) = (self.group.now(), span(&self.environment));
+        self.go_on(0, span * BEFORE);
+        self.change(change);
+        self.go_on(0, span * AFTER);
+        let took = self.group.now().since(from).as_secs_f64();
+        let ops_per_s = self.answers.len() as f64 / took.max(1e-9);
+        Measured { ops_per_s, ..self.measured(began) }
     }
 
     /// Until so many commands are answered and so much time has passed, or for the longest that is waited.
@@ -268,7 +369,7 @@ impl Run {
         self.group.pump(self.leader);
     }
 
-    fn measured(&mut self) -> Measured {
+    fn measured(&mut self, began: Time) -> Measured {
         let mut took: Vec<Duration> = self.answers.iter().map(|&(_, took)| took).collect();
         took.sort_unstable();
         let quantile = |share: f64| {
@@ -286,7 +387,22 @@ impl Run {
             let (last, others) = (core.figures().last, core.inspect().others);
             others.iter().map(|other| last.0.saturating_sub(other.matched.0)).max().unwrap_or(0)
         });
-        Measured { ops_per_s, p50: quantile(0.5), p99: quantile(0.99), setting, behind }
+        let settled = self.settled(began, ops_per_s);
+        Measured { ops_per_s, p50: quantile(0.5), p99: quantile(0.99), setting, behind, settled }
+    }
+
+    /// After what time the rate was within a tenth of what it is in the end, over two [`span`]s in a row.
+    fn settled(&self, began: Time, ops_per_s: f64) -> Duration {
+        let span = span(&self.environment).max(Duration::from_millis(1));
+        let last = self.settling.last().map_or(Duration::ZERO, |at| at.since(began));
+        let mut counts = vec![0_u32; (last.as_nanos() / span.as_nanos()) as usize + 1];
+        for at in &self.settling {
+            counts[(at.since(began).as_nanos() / span.as_nanos()) as usize] += 1;
+        }
+        let enough = 0.9 * ops_per_s * span.as_secs_f64();
+        let is_enough = |pair: &[u32]| pair.iter().all(|&count| f64::from(count) >= enough);
+        let at = counts.windows(2).position(is_enough);
+        at.map_or(last, |at| span * u32::try_from(at + 1).unwrap_or(u32::MAX))
     }
 }
 

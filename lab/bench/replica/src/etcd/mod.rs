@@ -6,6 +6,7 @@ use std::env;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::Command;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
@@ -22,8 +23,17 @@ use tonic::{Code, Request};
 use crate::cluster::{Client, Cluster, Folder, MEMBERS, PATIENCE, free_ports, wait_until_led};
 use crate::member::Member;
 
-/// How long one attempt of a client's may take.
-const ATTEMPT: Duration = Duration::from_secs(2);
+/// How long a client may take to put a value, and the shortest part of it that one member has to answer in. An attempt has a
+/// quarter of what is left, as one of ours has.
+const PUT: Duration = Duration::from_secs(2);
+const ATTEMPT_LEAST: Duration = Duration::from_millis(100);
+/// Between two attempts, as nobody answers while nobody leads.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// How long a member waits for a leader before it stands for election: as long as ours do, by default. Heartbeats have to come
+/// five times as often.
+const ELECTION: Duration = Duration::from_millis(300);
+const HEARTBEAT: Duration = Duration::from_millis(50);
 
 /// Windows that nothing here ever fills.
 const WINDOW: u32 = 4 << 20;
@@ -50,6 +60,13 @@ pub(crate) fn program() -> Option<PathBuf> {
         .chain([PathBuf::from("/usr/bin")])
         .map(|folder| folder.join("etcd"))
         .find(|path| path.is_file())
+}
+
+/// Which version the program is.
+pub(crate) fn version() -> Option<String> {
+    let output = Command::new(program()?).arg("--version").output().ok()?;
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    said.lines().find_map(|line| line.strip_prefix("etcd Version: ")).map(|version| version.trim().to_owned())
 }
 
 /// Installs it where that can be done: on Debian and its like, by root.
@@ -91,7 +108,9 @@ impl Etcd {
                 ("--quota-backend-bytes", (8_u64 << 30).to_string()),
                 ("--logger", "zap".to_owned()),
                 ("--log-level", "error".to_owned()),
-                // Heartbeats (100 ms), elections (1 s) and writes to disk are as they are by default.
+                ("--heartbeat-interval", HEARTBEAT.as_millis().to_string()),
+                ("--election-timeout", ELECTION.as_millis().to_string()),
+                // Writes to disk are as they are by default.
             ];
             let words = words.iter().flat_map(|(name, value)| [OsString::from(name), OsString::from(value)]).collect();
             Member::start(&program, words, &[("GOMAXPROCS", cores.to_string())])
@@ -140,6 +159,10 @@ impl Cluster for Etcd {
     fn members(&mut self) -> &mut [Member; MEMBERS] {
         &mut self.members
     }
+
+    fn processes(&self) -> Vec<u32> {
+        self.members.iter().filter_map(Member::process).collect()
+    }
 }
 
 impl Calls {
@@ -165,28 +188,31 @@ struct EtcdClient {
 }
 
 impl EtcdClient {
-    fn attempt(&mut self, path: &'static str, message: Vec<u8>) -> Option<Bytes> {
-        let reply = self.calls.within(ATTEMPT, self.at, path, message.into());
-        if reply.is_none() {
+    /// Tries one member after another for so long.
+    fn within(&mut self, limit: Duration, path: &'static str, message: Vec<u8>) -> Option<Bytes> {
+        let (begun, message) = (Instant::now(), Bytes::from(message));
+        loop {
+            let left = limit.checked_sub(begun.elapsed()).filter(|left| !left.is_zero())?;
+            let part = (left / 4).max(ATTEMPT_LEAST).min(left);
+            if let Some(reply) = self.calls.within(part, self.at, path, message.clone()) {
+                return Some(reply);
+            }
             self.at = (self.at + 1) % MEMBERS;
+            thread::sleep(PAUSE.min(left));
         }
-        reply
     }
 }
 
 impl Client for EtcdClient {
     fn try_put(&mut self, key: &[u8], value: &[u8]) -> bool {
-        self.attempt(wire::PUT, put(key, value)).is_some()
+        self.within(PUT, wire::PUT, put(key, value)).is_some()
     }
 
     fn read(&mut self, key: &[u8]) -> anyhow::Result<Option<Vec<u8>>> {
-        let begun = Instant::now();
-        while begun.elapsed() < PATIENCE {
-            let request = wire::RangeRequest { key: key.to_vec() }.encode_to_vec();
-            if let Some(said) = self.attempt(wire::RANGE, request) {
-                let mut found = wire::RangeResponse::decode(said)?.kvs;
-                return Ok(found.pop().map(|found| found.value));
-            }
+        let request = wire::RangeRequest { key: key.to_vec() }.encode_to_vec();
+        if let Some(said) = self.within(PATIENCE, wire::RANGE, request) {
+            let mut found = wire::RangeResponse::decode(said)?.kvs;
+            return Ok(found.pop().map(|found| found.value));
         }
         anyhow::bail!("no member of etcd answers within {PATIENCE:?}")
     }

@@ -1,0 +1,179 @@
+//! `cargo xtask results`: what the documents say of measurements, and where it comes from.
+//!
+//! - [`campaign`]: runs every benchmark at one commit, goes on where it was ended, and keeps what was written.
+//! - [`files`]: the results as they are kept. [`figure`]: how a document names one of their figures.
+//! - [`document`]: the parts of documents that are written from them. [`by_hand`]: figures outside of these.
+
+mod by_hand;
+mod campaign;
+mod document;
+mod figure;
+mod files;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+use crate::step::{asks_for_help, root, say, wrong_use};
+use document::Outcome;
+use files::Kept;
+
+const HELP: &str = "\
+Runs all benchmarks at the commit that is checked out, keeps their results in docs/results, and writes the figures of
+README.md and docs from them. What was measured at this commit already is not measured again, so a run that was ended goes
+on where it was. It takes some hours, and root for the networks.
+
+Usage: cargo xtask results [--only NAME]...
+       cargo xtask results document
+       cargo xtask results --verify
+
+  --only NAME   of these benchmarks alone; repeatable. Then nothing is copied to docs/results
+  document      writes the figures of the documents anew, of docs/results as it is
+  --verify      ends with 1 where a figure in a document isn't in a result, or isn't what is there, or was written by hand,
+                and if results are of several commits or machines
+
+Documents: what stands between `<!-- figures:` and `-->` is written, with its figures, between that and
+`<!-- end of figures -->`. A figure is {FILE CASE SYSTEM METRIC FORMAT}; see tools/xtask/src/results/figure.rs.";
+
+pub(crate) fn run(words: &[String]) -> Result<()> {
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        _ if asks_for_help(&words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>()) => say(HELP),
+        ["document"] => document_all(),
+        ["--verify"] => verify(),
+        _ => campaign::run(&only(&words)?).and_then(|complete| if complete { document_all() } else { Ok(()) }),
+    }
+}
+
+fn only(words: &[&str]) -> Result<Vec<String>> {
+    let mut only = Vec::new();
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        let Some(name) = words.next().filter(|_| *word == "--only") else {
+            return Err(wrong_use(format!("`{word}` is not understood"), "cargo xtask results --help"));
+        };
+        only.push((*name).to_owned());
+    }
+    Ok(only)
+}
+
+/// Documents that are written by other commands, whose tests see to it that they are right.
+const OF_OTHERS: [&str; 2] = ["interop.md", "unsafe.md"];
+
+/// The documents that may have figures: the README, and what is in `docs`.
+fn documents() -> Result<Vec<PathBuf>> {
+    let mut found = vec![root().join("README.md")];
+    for folder in [root().join("docs"), folder()] {
+        let entries = std::fs::read_dir(&folder).with_context(|| format!("can't read {}", folder.display()))?;
+        for entry in entries {
+            let path = entry?.path();
+            let is_ours = !path.file_name().is_some_and(|name| OF_OTHERS.iter().any(|other| name == *other));
+            if is_ours && path.extension().is_some_and(|extension| extension == "md") {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Where results are kept.
+fn folder() -> PathBuf {
+    root().join("docs").join("results")
+}
+
+fn read(document: &Path) -> Result<String> {
+    std::fs::read_to_string(document).with_context(|| format!("can't read {}", document.display()))
+}
+
+/// A document's name as the project has it.
+fn named(document: &Path) -> String {
+    document.strip_prefix(root()).unwrap_or(document).display().to_string()
+}
+
+/// Writes the figures of all documents.
+fn document_all() -> Result<()> {
+    let kept = Kept::read(&folder())?;
+    for document in documents()? {
+        let before = read(&document)?;
+        let Outcome { text, pending, .. } = document::written(&before, &kept).with_context(|| named(&document))?;
+        pending.iter().for_each(|why| println!("{}: left as it is: {why}", named(&document)));
+        if text != before {
+            std::fs::write(&document, text).with_context(|| format!("can't write {}", document.display()))?;
+            println!("wrote {}", named(&document));
+        }
+    }
+    Ok(())
+}
+
+/// Fails where a document says what no result does, or results don't belong together.
+fn verify() -> Result<()> {
+    let kept = Kept::read(&folder())?;
+    let mut wrong = kept.discord();
+    let known = by_hand::Known::read(&folder())?;
+    let mut seen = BTreeMap::new();
+    for document in documents()? {
+        let (name, text) = (named(&document), read(&document)?);
+        let found = document::written(&text, &kept)?;
+        wrong.extend(found.pending.iter().map(|why| format!("{name}: {why}")));
+        wrong.extend(found.stale.iter().map(|line| format!("{name}: not what the results say: {line}")));
+        let unknown = known.unknown(&name, &text);
+        wrong.extend(known.not_stated(&name, &text).into_iter().map(|figure| match unknown.contains(&figure) {
+            true => format!("{name}: in no result and no list: {figure}"),
+            false => format!("{name}: by hand: {figure}"),
+        }));
+        seen.insert(name, text);
+    }
+    wrong.extend(known.gone(&seen).into_iter().map(|entry| format!("no longer there, but in a list: {entry}")));
+    if !wrong.is_empty() {
+        wrong.sort();
+        bail!("{} things are wrong:\n  {}", wrong.len(), wrong.join("\n  "));
+    }
+    println!("every figure has a result, all of one commit");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What `--verify` asks for, as far as it holds. Exempt are:
+    /// - that all results are of one commit and one machine, which they are once all have been measured in one go;
+    /// - parts whose benchmark has been changed since it was measured, and so has no such results yet: [`PENDING`];
+    /// - figures by hand that were there before documents were written from results: those in `by-hand.txt`, which may
+    ///   become fewer and not more;
+    /// - figures by hand in other documents than those of [`BEGUN`], most of which are settings.
+    #[test]
+    fn every_figure_in_a_document_is_in_a_result_or_is_known_not_to_be() {
+        let kept = Kept::read(&folder()).unwrap();
+        let known = by_hand::Known::read(&folder()).unwrap();
+        let (mut wrong, mut figures) = (Vec::new(), 0);
+        let mut seen = BTreeMap::new();
+        for document in documents().unwrap() {
+            let (name, text) = (named(&document), read(&document).unwrap());
+            let found = document::written(&text, &kept).unwrap_or_else(|error| panic!("{name}: {error:#}"));
+            figures += found.figures;
+            wrong.extend(found.stale.iter().map(|line| format!("{name}: {line}")));
+            let pending = found.pending.iter().filter(|why| !PENDING.iter().any(|file| why.contains(file)));
+            wrong.extend(pending.map(|why| format!("{name}: {why}")));
+            if BEGUN.contains(&name.as_str()) {
+                wrong
+                    .extend(known.unknown(&name, &text).into_iter().map(|figure| format!("{name}: by hand: {figure}")));
+            }
+            seen.insert(name, text);
+        }
+        wrong.extend(
+            known.gone(&seen).into_iter().map(|entry| format!("no longer there, take it out of the list: {entry}")),
+        );
+        assert!(wrong.is_empty(), "to write figures from results: cargo xtask results document\n{}", wrong.join("\n"));
+        assert!(figures > 100, "{figures} figures are written from results");
+    }
+
+    /// Documents in which figures by hand are counted.
+    const BEGUN: [&str; 2] = ["README.md", "docs/results/README.md"];
+
+    /// What parts are written from and what there is none of yet: the systems and capacities that `bench path` has now, the
+    /// third build of `bench preempt`.
+    const PENDING: [&str; 2] = ["path.json", "ratio_to_control"];
+}
