@@ -171,7 +171,7 @@ mod tests {
     }
 }
 
-/// Run with `RUSTFLAGS="--cfg loom" cargo test -p greenwave-quanta --release --lib model`, in a target directory of its
+/// Run with `RUSTFLAGS="--cfg loom" cargo test -p greenwave-quanta --features loom --release --lib model`, in a target directory of its
 /// own.
 #[cfg(all(test, loom))]
 mod model {

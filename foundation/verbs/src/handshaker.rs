@@ -104,6 +104,10 @@ impl Handshaker {
         // Of those that wait here the oldest gives way too, as of those under way.
         let oldest = if submitted.len() >= self.most { submitted.pop_front() } else { None };
         submitted.push_back((endpoint, Box::new(then)));
+        // Its thread may have died since, and then nobody takes anything out. The lock says so for certain.
+        if inbox.died.load(Ordering::Acquire) {
+            submitted.clear();
+        }
         drop(submitted);
         inbox.waker.wake();
         drop(oldest);

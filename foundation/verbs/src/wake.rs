@@ -200,7 +200,7 @@ mod tests {
     }
 }
 
-/// Run with `RUSTFLAGS="--cfg loom" cargo test -p greenwave-verbs --lib model`, in a target directory of its own.
+/// Run with `RUSTFLAGS="--cfg loom" cargo test -p greenwave-verbs --features loom --lib model`, in a target directory of its own.
 #[cfg(all(test, loom))]
 mod model {
     use super::*;

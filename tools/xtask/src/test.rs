@@ -148,9 +148,9 @@ fn fabric_steps() -> usize {
 
 /// Every interleaving of the lock-free protocols, by loom. Its own target folder keeps the flag from rebuilding all else.
 fn models(steps: &mut Steps) -> Result<()> {
-    let packages = ["--package", "greenwave-verbs", "--package", "greenwave-quanta"];
+    let packages = ["--package", "greenwave-verbs", "--package", "greenwave-quanta", "--package", "greenwave-rpc"];
     let mut model = cargo(["test", "--release", "--lib"]);
-    model.args(packages).args(["--", "model"]);
+    model.args(packages).args(["--features", "greenwave-rpc/loom", "--", "model"]);
     let folder = root().join("target").join("loom");
     steps.run("models", model.env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", folder))
 }

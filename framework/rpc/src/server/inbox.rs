@@ -1,5 +1,6 @@
 //! What other threads tell a head or a worker.
 
+use super::mail::Mail;
 use super::methods::Lesson;
 use super::sharing::Tenant;
 use crate::context::Context;
@@ -9,14 +10,13 @@ use crate::status::{Code, Status};
 use crate::stream::{Home, Incoming, Outgoing};
 use crate::waiter::Resume;
 use crate::wire::CallId;
-use crossbeam_queue::SegQueue;
 use greenwave_policy::{Criticality, Deadline, Load, Time, Urgency};
 use greenwave_proto::Coding;
 use greenwave_proto::connection::Answer;
 use greenwave_quanta::scheduler::WaitId;
 use greenwave_verbs::{DetachedEndpoint, Waker};
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// A message to a thread of the server.
 pub(super) enum Message {
@@ -155,16 +155,10 @@ impl Resume for Inbox {
 /// A thread's inbox, and what it publishes of its load. The load has a cache line of its own, so that reading it does
 /// not slow the inbox down.
 pub(super) struct Inbox {
-    messages: SegQueue<Message>,
-    /// Of the thread's completion queue, and of those that it has had in its place.
-    wakers: [OnceLock<Waker>; LIVES],
-    /// Which of the wakers it is; as many as there are: the thread has ended.
-    life: AtomicUsize,
+    /// Woken is its completion queue, and those that it has had in its place.
+    mail: Mail<Message, Waker>,
     load: Published,
 }
-
-/// How often a thread may begin: a head that dies, which none should, is followed by another, but not for ever.
-pub(super) const LIVES: usize = 8;
 
 #[repr(align(64))]
 #[derive(Default)]
@@ -193,54 +187,39 @@ pub(super) struct Running {
 
 impl Inbox {
     pub(super) fn new() -> Self {
-        Self {
-            messages: SegQueue::new(),
-            wakers: [const { OnceLock::new() }; LIVES],
-            life: AtomicUsize::new(0),
-            load: Published::default(),
-        }
+        Self { mail: Mail::new(), load: Published::default() }
     }
 
     /// The thread begins for the `life`th time, with a completion queue that has this waker.
     pub(super) fn begin(&self, life: usize, waker: Waker) {
-        let first = self.wakers[life].set(waker).is_ok();
-        debug_assert!(first, "a life begins once");
-        self.life.store(life, Ordering::Release);
+        self.mail.begin(life, waker);
     }
 
     /// The thread has ended for good: what was sent to it is dropped, and so is what will be.
     pub(super) fn end(&self) {
-        self.life.store(LIVES, Ordering::Release);
         self.load.busy_rounds.store(u32::MAX, Ordering::Relaxed);
-        while self.messages.pop().is_some() {}
+        self.mail.end();
     }
 
     pub(super) fn is_alive(&self) -> bool {
-        self.life.load(Ordering::Acquire) < LIVES
+        self.mail.is_alive()
     }
 
     pub(super) fn send(&self, message: Message) {
-        self.messages.push(message);
-        if !self.is_alive() {
-            // Whoever is owed an answer by what is dropped is told so by that.
-            while self.messages.pop().is_some() {}
-        }
-        self.wake();
+        self.mail.send(message);
     }
 
     /// Has the thread look about, if it sleeps.
     pub(super) fn wake(&self) {
-        if let Some(waker) = self.wakers.get(self.life.load(Ordering::Acquire)).and_then(OnceLock::get) {
-            waker.wake();
-        }
+        self.mail.wake();
     }
 
     pub(super) fn take(&self) -> Option<Message> {
-        self.messages.pop()
+        self.mail.take()
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.messages.is_empty()
+        self.mail.is_empty()
     }
 
     pub(super) fn load(&self) -> Load {

@@ -5,6 +5,7 @@ mod health;
 mod inbox;
 mod limiter;
 mod load_report;
+mod mail;
 mod meta;
 mod metering;
 mod methods;

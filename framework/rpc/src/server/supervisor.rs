@@ -10,7 +10,7 @@
 
 use super::StartError;
 use super::event_loop::{EventLoop, Role};
-use super::inbox::LIVES;
+use super::mail::LIVES;
 use super::plan::ThreadPlan;
 use crate::net::{ConnectionConfig, Net, prefaces};
 use greenwave_verbs::{Address, ListenerId, TlsServer, VerbsError};
