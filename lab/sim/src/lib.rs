@@ -9,7 +9,10 @@
 //! - [`link`]: delay, jitter, bandwidth, loss and partition between two ends. [`network`]: nodes and all the links
 //!   between them. [`cpu`]: work takes time and has to queue. [`disk`]: appending, syncing, failing.
 //!   [`clock`]: what a node takes for the time.
-//! - [`replica`]: a replica group. [`server`]: one core of a server that preempts.
+//! - [`replica`]: a replica group. [`server`]: one core of a server that preempts. [`cores`]: as many cores as one likes,
+//!   with dispatchers and stealing, at millions of events a second. [`graph`]: services as chains of stages and parallel units.
+//!   [`fabric`]: TCP flows through switches.
+//! - [`scenario`]: simulations of the two that are told by a file, with what varies.
 //! - [`proxy`]: the rules of [`link`] for real processes: a TCP proxy that delays, limits, loses and cuts.
 //!
 //! # A simulation
@@ -46,16 +49,21 @@
 #![forbid(unsafe_code)]
 
 pub mod clock;
+pub mod cores;
 pub mod cpu;
 pub mod disk;
 pub mod event;
+pub mod fabric;
+pub mod graph;
 pub mod link;
 pub mod network;
 pub mod proxy;
 pub mod replica;
+pub mod scenario;
 pub mod seed;
 pub mod server;
 pub mod trace;
+mod turns;
 
 pub use clock::Clock;
 pub use cpu::{Cpu, CpuCost};

@@ -27,6 +27,20 @@ impl Trace {
         self
     }
 
+    /// Adds numbers, as one after the other.
+    pub fn numbers(&mut self, numbers: &[u64]) -> &mut Self {
+        const SOME: usize = 64;
+        let mut bytes = [0; 8 * SOME];
+        for some in numbers.chunks(SOME) {
+            for (place, number) in bytes.chunks_exact_mut(8).zip(some) {
+                place.copy_from_slice(&number.to_le_bytes());
+            }
+            self.hasher.update(&bytes[..8 * some.len()]);
+        }
+        self.entries += numbers.len() as u64;
+        self
+    }
+
     /// Adds bytes and how many they are.
     pub fn bytes(&mut self, bytes: &[u8]) -> &mut Self {
         self.number(bytes.len() as u64);
@@ -50,5 +64,34 @@ impl Trace {
 impl fmt::Debug for Trace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Trace({:016x} of {})", self.hash(), self.entries)
+    }
+}
+
+/// Numbers on their way into the trace, some at a time.
+pub(crate) struct Block {
+    numbers: [u64; Self::SIZE],
+    filled: usize,
+}
+
+impl Block {
+    const SIZE: usize = 64;
+
+    pub(crate) fn new() -> Self {
+        Self { numbers: [0; Self::SIZE], filled: 0 }
+    }
+
+    /// Adds two numbers, and says whether there is no room for further ones.
+    #[inline]
+    pub(crate) fn add(&mut self, one: u64, other: u64) -> bool {
+        let at = self.filled & (Self::SIZE - 2);
+        self.numbers[at] = one;
+        self.numbers[at + 1] = other;
+        self.filled = at + 2;
+        self.filled == Self::SIZE
+    }
+
+    pub(crate) fn take(&mut self) -> &[u64] {
+        let filled = std::mem::take(&mut self.filled);
+        &self.numbers[..filled]
     }
 }

@@ -30,6 +30,7 @@ Benchmarks:
            where it can
   rpc      calls of 64 bytes to 1 MB, batches, many connections, against raw sockets, tonic, tarpc, volo and gRPC for Go
   served   a whole server over TCP: mixes of calls, deadlines and loads in several orders and quanta, beside tonic
+  sim      events a second of the simulation of cores, on one core and on all, and its memory; prints alone
   verbs    ping-pong over each backend against raw sockets; prints alone
 
 Options:
@@ -79,6 +80,8 @@ fn bench(name: &str, quick: bool) -> Option<Bench> {
             (own, Some(("etcd", "prepare")), &["bench"])
         }
         "rpc" => (&[["greenwave-peers", "--bin", "greenwave-peers"]], Some(("other languages", "build")), &["bench"]),
+        "sim" if quick => (&[["greenwave-sim", "--example", "speed"]], None, &["--quick"]),
+        "sim" => (&[["greenwave-sim", "--example", "speed"]], None, &[]),
         "verbs" if quick => (&[["greenwave-verbs", "--example", "ping_pong"]], None, &["3"]),
         "verbs" => (&[["greenwave-verbs", "--example", "ping_pong"]], None, &[]),
         _ => return None,
@@ -135,7 +138,7 @@ pub(crate) fn measure(name: &str, rest: &[String]) -> Result<()> {
     let Some(bench) = bench(name, quick) else {
         return Err(wrong_use(format!("no benchmark is called `{name}`"), "cargo xtask bench --help"));
     };
-    let rest = rest.iter().filter(|word| name != "verbs" || *word != "--quick");
+    let rest = rest.iter().filter(|word| !["sim", "verbs"].contains(&name.as_str()) || *word != "--quick");
     let mut steps = Steps::new(if bench.before.is_some() { 3 } else { 2 });
     // A call takes less than a microsecond, half of it in small functions of several crates.
     let profile = if ["grpc", "rpc"].contains(&name) { "whole" } else { "release" };

@@ -1,9 +1,13 @@
 //! Laws of the simulator's core, as properties of whatever is put into it.
 
+mod cores;
 mod determinism;
 mod disk;
 mod event;
+mod fabric;
+mod graph;
 mod link;
 mod network;
+mod scenario;
 mod seed;
 mod server;

@@ -1,0 +1,16 @@
+//! Figures without the command: `cargo run -p greenwave-reproduce --example figures -- NAME [--quick]`, as a page.
+
+use greenwave_reproduce::{Effort, Entry, page};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let name = std::env::args().nth(1).unwrap_or_else(|| "all".to_owned());
+    let quick = std::env::args().any(|word| word == "--quick");
+    let threads = std::thread::available_parallelism()?.get();
+    let effort = Effort { quick, threads, seed: 1 };
+    let mut figures = Vec::new();
+    for entry in Entry::named(&name) {
+        figures.push((entry, entry.run(&effort)?));
+    }
+    println!("{}", page::markdown(&figures, &effort));
+    Ok(())
+}

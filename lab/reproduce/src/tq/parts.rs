@@ -1,0 +1,235 @@
+//! What the parts of TQ are worth.
+
+use super::systems::{ASSUMED, QUANTUM, System, TQ, WORKERS, ns, two_level};
+use crate::claim::{Claim, Figure, Table, Within};
+use crate::page::number;
+use crate::{Effort, ReproduceError, parallel};
+use greenwave_policy::{DispatchRule, Order};
+use greenwave_sim::Seed;
+use greenwave_sim::cores::search::highest;
+use greenwave_sim::cores::{Cores, Costs, Load, Plan, Report, Scheme, Steal, run};
+use std::time::Duration;
+
+fn extreme() -> Load {
+    Load::named("extreme").unwrap_or_else(|| Load::exponential(ns(1000)))
+}
+
+fn short(report: &Report) -> f64 {
+    report.methods[0].quantile(0.999) * 1e6
+}
+
+/// With another quantum; `None`: to the job's end.
+fn with_quantum(cores: &Cores, quantum: Option<Duration>) -> Cores {
+    let scheme = match cores.scheme {
+        Scheme::Central { order, .. } => Scheme::Central { order, quantum },
+        Scheme::TwoLevel { dispatch, order, steal, .. } => Scheme::TwoLevel { dispatch, order, quantum, steal },
+    };
+    Cores { scheme, ..cores.clone() }
+}
+
+const QUANTA: [(&str, Option<Duration>); 8] = [
+    ("0.5 us", Some(ns(500))),
+    ("1 us", Some(ns(1000))),
+    ("2 us", Some(ns(2000))),
+    ("5 us", Some(ns(5000))),
+    ("10 us", Some(ns(10_000))),
+    ("20 us", Some(ns(20_000))),
+    ("50 us", Some(ns(50_000))),
+    ("none", None),
+];
+
+/// The quantum against tail and cost.
+pub(crate) fn quantum(effort: &Effort) -> Result<Figure, ReproduceError> {
+    let costs = [("free", 0), ("40 ns", 40), ("200 ns", 200), ("1 us", 1000)];
+    let items: Vec<_> = QUANTA.iter().flat_map(|(_, quantum)| costs.map(|(_, cost)| (*quantum, cost))).collect();
+    let reports = parallel::map(effort.threads, &items, |&(quantum, cost)| {
+        let cores =
+            with_quantum(&two_level(Order::ProcessorSharing).with_costs(Costs { switch: ns(cost), ..TQ }), quantum);
+        let plan = Plan { most_unfinished: 200_000, ..Plan::new(effort.jobs(3_000_000)).with_share(0.7) };
+        run(&cores, &extreme(), &plan, Seed::new(effort.seed))
+    });
+    let reports: Vec<Report> = reports.into_iter().collect::<Result<_, _>>()?;
+    let mut figure = Figure {
+        text: vec![
+            "The p99.9 of short jobs of the extreme mix in microseconds, two levels at 70 % of the capacity of 16 workers, \
+             by the quantum and by what a switch costs. The work says that the tail grows with the quantum if switches are \
+             cheap, and that small quanta pay only then."
+                .to_owned(),
+        ],
+        ..Figure::default()
+    };
+    let mut tails = Table::new("p99.9 of short jobs, us.", &["quantum", "free", "40 ns", "200 ns", "1 us"]);
+    for ((name, _), reports) in QUANTA.iter().zip(reports.chunks(costs.len())) {
+        let shown = reports.iter().map(|report| match report.cut {
+            Some(_) => "overload".to_owned(),
+            None => number(short(report)),
+        });
+        tails.row(std::iter::once((*name).to_owned()).chain(shown));
+        reports.iter().for_each(|report| figure.note(report.hash));
+    }
+    figure.tables.push(tails);
+    // The column of cheap switches, from the smallest quantum to none.
+    let cheap: Vec<f64> = reports.iter().skip(1).step_by(costs.len()).map(short).collect();
+    let grows = cheap.windows(2).skip(1).filter(|pair| pair[1] > pair[0]).count();
+    figure.claims.push(Claim::new(
+        "steps from 1 us to none, of 6, at which the tail grows (switches of 40 ns)",
+        6.0,
+        grows as f64,
+        Within::Amount(0.0),
+    ));
+    let dear = reports[3].cut.is_some() || short(&reports[3]) > cheap[0] * 2.0;
+    figure.claims.push(Claim::new(
+        "0.5 us with switches of 1 us: more than twice the tail of cheap ones (1 is yes)",
+        1.0,
+        f64::from(u8::from(dear)),
+        Within::Amount(0.0),
+    ));
+    Ok(figure)
+}
+
+/// One central queue against two levels, with the same quantum.
+pub(crate) fn levels(effort: &Effort) -> Result<Figure, ReproduceError> {
+    let central = |dispatch: u64| {
+        let scheme = Scheme::Central { order: Order::ProcessorSharing, quantum: Some(QUANTUM) };
+        Cores::new(WORKERS, scheme).with_costs(Costs { dispatch: ns(dispatch), ..TQ })
+    };
+    let systems = [
+        ("one queue, for nothing", central(0)),
+        ("one queue, 71 ns a turn", central(71)),
+        ("one queue, 200 ns a turn", central(200)),
+        ("two levels, for nothing", two_level(Order::ProcessorSharing).with_costs(Costs { dispatch: ns(0), ..TQ })),
+        ("two levels, 71 ns a job", two_level(Order::ProcessorSharing).with_costs(TQ)),
+    ];
+    let found = parallel::map(effort.threads, &systems, |(_, cores)| {
+        let plan = Plan::new(effort.jobs(3_000_000));
+        highest(cores, &extreme(), &plan, Seed::new(effort.seed), effort.halvings(), |report| short(report) <= 50.0)
+    });
+    let mut figure = Figure {
+        text: vec![
+            "The extreme mix with quanta of 1 us on 16 workers: the highest rate at which the p99.9 of short jobs stays \
+             within 50 us. With one queue the dispatcher gives out every turn, with two levels every job once. The work says \
+             that two levels come near to an ideal central queue, and that a real one can't keep up."
+                .to_owned(),
+        ],
+        ..Figure::default()
+    };
+    let mut rates = Table::new("", &["system", "Mrps", "share of the capacity"]);
+    let mut shares = Vec::new();
+    for ((name, _), found) in systems.iter().zip(found) {
+        let found = found?;
+        rates.row([(*name).to_owned(), number(found.per_second / 1e6), number(found.share)]);
+        figure.note(found.report.map_or(0, |report| report.hash));
+        shares.push(found.share);
+    }
+    figure.tables.push(rates);
+    figure.claims.push(Claim::new(
+        "two levels, as a share of one queue for nothing: at least 0.9",
+        0.9,
+        shares[4] / shares[0],
+        Within::AtLeast,
+    ));
+    figure.claims.push(Claim::new(
+        "two levels to one queue at 200 ns a turn: at least 2 (Shinjuku's ratio is 2.6)",
+        2.0,
+        shares[4] / shares[2],
+        Within::AtLeast,
+    ));
+    Ok(figure)
+}
+
+/// What each part is worth.
+pub(crate) fn ablations(effort: &Effort) -> Result<Figure, ReproduceError> {
+    let ps = || two_level(Order::ProcessorSharing);
+    let dispatched = |dispatch| {
+        let scheme =
+            Scheme::TwoLevel { dispatch, order: Order::ProcessorSharing, quantum: Some(QUANTUM), steal: Steal::Never };
+        Cores::new(WORKERS, scheme).with_costs(TQ)
+    };
+    let systems = [
+        ("full TQ", 1.0, System::Tq.cores()),
+        ("probes that count instructions, 60 % of the work", 0.62, ps().with_costs(Costs { probes: 0.6, ..TQ })),
+        ("switches that take 1 us longer", 0.81, ps().with_costs(Costs { switch: TQ.switch + ns(1000), ..TQ })),
+        ("quanta that are up to 100 % too long or short", 0.81, ps().with_costs(Costs { inexact: 1.0, ..TQ })),
+        ("random dispatch", 0.53, dispatched(DispatchRule::Random)),
+        ("power of two", 1.0, dispatched(DispatchRule::PowerOfTwo)),
+        ("workers that serve first come first", 0.34, with_quantum(&ps().with_costs(TQ), None)),
+    ];
+    let found = parallel::map(effort.threads, &systems, |(_, _, cores)| {
+        let plan = Plan::new(effort.jobs(3_000_000));
+        highest(cores, &extreme(), &plan, Seed::new(effort.seed), effort.halvings(), |report| short(report) <= 50.0)
+    });
+    let mut figure = Figure {
+        text: vec![
+            "The extreme mix on 16 workers: the highest rate at which the p99.9 of short jobs stays within 50 us, as a share \
+             of full TQ's."
+                .to_owned(),
+            ASSUMED.to_owned(),
+        ],
+        ..Figure::default()
+    };
+    let mut full = 0.0;
+    for ((name, theirs, _), found) in systems.iter().zip(found) {
+        let found = found?;
+        if full == 0.0 {
+            full = found.share;
+        } else {
+            let claim = Claim::new(*name, *theirs, found.share / full, Within::Amount(0.1));
+            figure.claims.push(match reason(name) {
+                Some(reason) => claim.because(reason),
+                None => claim,
+            });
+        }
+        figure.note(found.report.map_or(0, |report| report.hash));
+    }
+    Ok(figure)
+}
+
+fn reason(_name: &str) -> Option<&'static str> {
+    None
+}
+
+/// A dispatcher's limit, and polling in place beside it.
+pub(crate) fn dispatcher(effort: &Effort) -> Result<Figure, ReproduceError> {
+    // As many cores in all: one of them dispatches, or all poll in place.
+    const CORES: [usize; 5] = [4, 8, 16, 32, 64];
+    let systems = CORES.map(|cores| {
+        let with = two_level(Order::ProcessorSharing).with_costs(TQ);
+        let without = System::Heads.cores();
+        // What a worker does for a job's request and reply where nobody dispatches: that, and the dispatcher's part.
+        let costs = Costs { io: TQ.io + TQ.dispatch, ..without.costs };
+        [Cores { workers: cores - 1, ..with }, Cores { workers: cores, costs, ..without }]
+    });
+    let items: Vec<(Cores, Load)> = systems
+        .iter()
+        .flat_map(|pair| pair.clone().map(|cores| (cores, Load::exponential(ns(1000)))))
+        .chain(systems.iter().flat_map(|pair| pair.clone().map(|cores| (cores, extreme()))))
+        .collect();
+    let found = parallel::map(effort.threads, &items, |(cores, load)| {
+        let plan = Plan::new(effort.jobs(1_500_000));
+        highest(cores, load, &plan, Seed::new(effort.seed), effort.halvings(), |report| short(report) <= 50.0)
+    });
+    let found = found.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let mut figure = Figure {
+        text: vec![
+            "The highest rate, in millions a second, at which the p99.9 of short jobs stays within 50 us: with a dispatcher \
+             on one of the cores (71 ns a job, and 100 ns of a worker), and where each core polls its own connections (171 \
+             ns a job), serves by our default order and gives calls away. Connections lie on cores at random."
+                .to_owned(),
+        ],
+        ..Figure::default()
+    };
+    let mut rates = Table::new(
+        "",
+        &["cores in all", "exponential 1 us, dispatcher", "in place", "extreme, dispatcher", "in place"],
+    );
+    for (at, cores) in CORES.iter().enumerate() {
+        let of =
+            |workload: usize, way: usize| number(found[workload * 2 * CORES.len() + at * 2 + way].per_second / 1e6);
+        rates.row([cores.to_string(), of(0, 0), of(0, 1), of(1, 0), of(1, 1)]);
+    }
+    figure.tables.push(rates);
+    found.iter().for_each(|found| figure.note(found.report.as_ref().map_or(0, |report| report.hash)));
+    let most = found[..2 * CORES.len()].iter().step_by(2).map(|found| found.per_second / 1e6).fold(0.0, f64::max);
+    figure.claims.push(Claim::new("a dispatcher's limit, Mrps", 14.0, most, Within::Share(0.1)).fitted());
+    Ok(figure)
+}

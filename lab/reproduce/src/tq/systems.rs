@@ -1,0 +1,85 @@
+//! The systems, and what they are assumed to cost.
+
+use greenwave_policy::{DispatchRule, Order, StealRule};
+use greenwave_sim::cores::{Cores, Costs, Scheme, Steal};
+use std::time::Duration;
+
+pub(super) const fn ns(nanos: u64) -> Duration {
+    Duration::from_nanos(nanos)
+}
+
+/// The workers of the works' machine.
+pub(super) const WORKERS: usize = 16;
+
+/// TQ's quantum.
+pub(super) const QUANTUM: Duration = ns(1000);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum System {
+    Tq,
+    /// The same, by our default order in place of processor sharing.
+    Guarded,
+    /// Our server: no dispatcher, each worker has connections, polls them in place, and gives calls away.
+    Heads,
+    Shinjuku,
+    Caladan,
+}
+
+impl System {
+    pub(super) const ALL: [Self; 5] = [Self::Tq, Self::Shinjuku, Self::Caladan, Self::Guarded, Self::Heads];
+
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Tq => "TQ",
+            Self::Guarded => "TQ by our default order",
+            Self::Heads => "our heads",
+            Self::Shinjuku => "centralised, 5 us",
+            Self::Caladan => "FCFS with stealing",
+        }
+    }
+
+    pub(super) fn cores(self) -> Cores {
+        match self {
+            Self::Tq => two_level(Order::ProcessorSharing).with_costs(TQ),
+            Self::Guarded => two_level(Order::Guarded).with_costs(TQ),
+            Self::Heads => {
+                let steal = Steal::Given(StealRule::default());
+                let (dispatch, quantum) = (DispatchRule::Random, Some(QUANTUM));
+                let scheme = Scheme::TwoLevel { dispatch, order: Order::Guarded, quantum, steal };
+                Cores::new(WORKERS, scheme).with_costs(Costs { dispatch: ns(0), io: CALADAN_IO, steal: ns(300), ..TQ })
+            }
+            Self::Shinjuku => {
+                let scheme = Scheme::Central { order: Order::ProcessorSharing, quantum: Some(ns(5000)) };
+                let costs =
+                    Costs { dispatch: SHINJUKU_DISPATCH, preempt: ns(1000), switch: ns(100), ..Costs::default() };
+                Cores::new(WORKERS, scheme).with_costs(costs)
+            }
+            Self::Caladan => {
+                let (dispatch, steal) = (DispatchRule::Random, Steal::WhenIdle);
+                let scheme = Scheme::TwoLevel { dispatch, order: Order::Fcfs, quantum: None, steal };
+                Cores::new(WORKERS, scheme).with_costs(Costs { io: CALADAN_IO, steal: ns(200), ..Costs::default() })
+            }
+        }
+    }
+}
+
+/// A dispatcher that does 14 million jobs a second, as the work says; a change of coroutines, and what probes cost.
+pub(super) const TQ: Costs =
+    Costs { dispatch: ns(71), switch: ns(40), preempt: ns(0), io: ns(100), steal: ns(0), probes: 0.03, inexact: 0.0 };
+
+/// Fitted to the exponential workload, where nothing else limits it.
+const SHINJUKU_DISPATCH: Duration = ns(500);
+
+/// Fitted to the same.
+const CALADAN_IO: Duration = ns(350);
+
+pub(super) fn two_level(order: Order) -> Cores {
+    let dispatch = DispatchRule::JoinShortestQueue;
+    Cores::new(WORKERS, Scheme::TwoLevel { dispatch, order, quantum: Some(QUANTUM), steal: Steal::Never })
+}
+
+pub(super) const ASSUMED: &str = "Assumed, as the work's summary doesn't state it: a change of coroutines costs 40 ns, probes \
+    3 % of the work, a worker's part in a job's request and reply 100 ns in TQ. The centralised system needs 1 us for an \
+    interrupt and 100 ns for a switch. What its dispatcher needs for each turn, 500 ns, and what FCFS with stealing needs \
+    for a job's I/O, 350 ns, were fitted to the exponential workload, so that workload shows nothing of them. The network \
+    outside the server takes no time.";

@@ -1,0 +1,241 @@
+//! How a server is run, and for how long.
+
+use super::load::{Load, Work};
+use crate::turns;
+use greenwave_policy::{DispatchRule, Order, StealRule};
+use std::time::Duration;
+
+/// The workers of a server and who gives them jobs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cores {
+    /// How many workers: 1 to 4094. A dispatcher is beside them.
+    pub workers: usize,
+    /// Who gives them jobs.
+    pub scheme: Scheme,
+    /// What that costs.
+    pub costs: Costs,
+    /// What is known of a job's work when it arrives.
+    pub knowledge: Knowledge,
+}
+
+impl Cores {
+    /// Workers without any cost, where methods' works are learned.
+    #[must_use]
+    pub fn new(workers: usize, scheme: Scheme) -> Self {
+        Self { workers, scheme, costs: Costs::default(), knowledge: Knowledge::Learned }
+    }
+
+    /// With these costs.
+    #[must_use]
+    pub fn with_costs(self, costs: Costs) -> Self {
+        Self { costs, ..self }
+    }
+}
+
+/// Who gives jobs to workers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Scheme {
+    /// One queue before all workers: whoever is free takes what goes first. Who is preempted goes back there.
+    Central {
+        /// Who goes first.
+        order: Order,
+        /// How long a turn is; `None`: to the job's end.
+        quantum: Option<Duration>,
+    },
+    /// Each job is given to a worker, which has a queue of its own.
+    TwoLevel {
+        /// To which.
+        dispatch: DispatchRule,
+        /// Whose turn it is there.
+        order: Order,
+        /// How long a turn is; `None`: to the job's end.
+        quantum: Option<Duration>,
+        /// Whether workers take others' jobs.
+        steal: Steal,
+    },
+}
+
+impl Scheme {
+    pub(super) fn order(&self) -> Order {
+        match *self {
+            Self::Central { order, .. } | Self::TwoLevel { order, .. } => order,
+        }
+    }
+
+    pub(super) fn quantum(&self) -> Option<Duration> {
+        match *self {
+            Self::Central { quantum, .. } | Self::TwoLevel { quantum, .. } => quantum,
+        }
+    }
+}
+
+/// How jobs go from a worker to another.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Steal {
+    /// They stay where they were given to.
+    #[default]
+    Never,
+    /// Who has nothing to do takes a job that has not begun from another's queue (Caladan).
+    WhenIdle,
+    /// Who has too much gives new jobs away, and who has little to do takes them, by the server's rule.
+    Given(StealRule),
+}
+
+/// What is known of a job's work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Knowledge {
+    /// What its method's jobs took so far: their median, as the server learns it.
+    #[default]
+    Learned,
+    /// All: an oracle.
+    Exact,
+    /// Nothing.
+    Nothing,
+}
+
+/// What running jobs costs beside their work.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Costs {
+    /// The dispatcher's time for each job it gives to a worker, and in the central scheme for each turn. Zero: there is no
+    /// dispatcher.
+    pub dispatch: Duration,
+    /// A worker's time to begin a turn of another job.
+    pub switch: Duration,
+    /// A worker's time to end a turn before the job's end, beside that.
+    pub preempt: Duration,
+    /// A worker's time for each job's request and reply.
+    pub io: Duration,
+    /// A worker's time for a job that it takes from another.
+    pub steal: Duration,
+    /// How much longer work takes for the probes in it, as a share: 0.02 is 2 %.
+    pub probes: f64,
+    /// By how much a quantum is too long or too short at most, as a share of it: uniform.
+    pub inexact: f64,
+}
+
+/// How much is simulated.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Plan {
+    /// How many jobs arrive.
+    pub jobs: u64,
+    /// Which share of them, the first, is not counted.
+    pub warmup: f64,
+    /// How many arrive in a second, at random.
+    pub rate: Rate,
+    /// With more unfinished jobs than this the run is cut: it would never end.
+    pub most_unfinished: usize,
+}
+
+/// How many jobs arrive.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Rate {
+    /// So many a second.
+    PerSecond(f64),
+    /// This share of what the workers could do without any cost.
+    Share(f64),
+}
+
+impl Plan {
+    /// So many jobs at half the capacity, of which the first tenth isn't counted; cut at a million unfinished ones.
+    #[must_use]
+    pub fn new(jobs: u64) -> Self {
+        Self { jobs, warmup: 0.1, rate: Rate::Share(0.5), most_unfinished: 1 << 20 }
+    }
+
+    /// At this share of what the workers could do without any cost.
+    #[must_use]
+    pub fn with_share(self, share: f64) -> Self {
+        Self { rate: Rate::Share(share), ..self }
+    }
+
+    /// With so many jobs a second.
+    #[must_use]
+    pub fn with_rate(self, per_second: f64) -> Self {
+        Self { rate: Rate::PerSecond(per_second), ..self }
+    }
+
+    /// Jobs a second.
+    #[must_use]
+    pub fn per_second(&self, cores: &Cores, load: &Load) -> f64 {
+        match self.rate {
+            Rate::PerSecond(rate) => rate,
+            Rate::Share(share) => share * cores.workers as f64 * 1e9 / load.mean_ns(),
+        }
+    }
+
+    pub(crate) fn validate(&self, cores: &Cores, load: &Load) -> Result<(), PlanError> {
+        if !(1..=turns::MOST - 2).contains(&cores.workers) {
+            return Err(PlanError::Workers(cores.workers));
+        }
+        if cores.scheme.quantum().is_some_and(|quantum| quantum.is_zero() || quantum > MOST_COST) {
+            return Err(PlanError::Quantum);
+        }
+        let costs = &cores.costs;
+        for span in [costs.dispatch, costs.switch, costs.preempt, costs.io, costs.steal] {
+            if span > MOST_COST {
+                return Err(PlanError::Cost(span));
+            }
+        }
+        for share in [costs.probes, costs.inexact] {
+            if !(0.0..=1.0).contains(&share) {
+                return Err(PlanError::CostShare(share));
+            }
+        }
+        if !(0.0..1.0).contains(&self.warmup) {
+            return Err(PlanError::Warmup(self.warmup));
+        }
+        if self.jobs == 0 || self.most_unfinished == 0 || self.most_unfinished > MOST_UNFINISHED {
+            return Err(PlanError::Jobs);
+        }
+        let rate = self.per_second(cores, load);
+        if !(rate.is_finite() && (1e-6..=1e12).contains(&rate)) {
+            return Err(PlanError::Rate(rate));
+        }
+        // What lies further ahead than instants reach.
+        if self.jobs as f64 / rate > 40.0 * 86_400.0 {
+            return Err(PlanError::TooLong(self.jobs as f64 / rate));
+        }
+        Ok(())
+    }
+}
+
+const MOST_COST: Duration = Duration::from_secs(60);
+const MOST_UNFINISHED: usize = 1 << 26;
+
+/// A run that can't be meant.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+pub enum PlanError {
+    /// Of workers.
+    #[error("{0} workers; allowed: 1 to 4094")]
+    Workers(usize),
+    /// Of methods.
+    #[error("{0} methods; allowed: 1 to 256")]
+    Methods(usize),
+    /// A method's.
+    #[error("a share of {0}; allowed: a number that is more than 0")]
+    Share(f64),
+    /// A method's.
+    #[error("a work of {0:?}; allowed: times of 1ns to 1 day, least below most, alpha above 0 and neither 1 nor 2")]
+    Work(Work),
+    /// A turn's length.
+    #[error("a quantum that is 0 or longer than a minute")]
+    Quantum,
+    /// One of the costs that are times.
+    #[error("a cost of {0:?}; allowed: up to a minute")]
+    Cost(Duration),
+    /// One of the costs that are shares.
+    #[error("a cost of {0}, as a share; allowed: 0 to 1")]
+    CostShare(f64),
+    /// The share that isn't counted.
+    #[error("a warm-up of {0}; allowed: 0 to 1, without 1")]
+    Warmup(f64),
+    /// How much is simulated.
+    #[error("jobs and unfinished jobs: 1 at least, and at most 67,108,864 unfinished ones, which take 5 GB")]
+    Jobs,
+    /// Arrivals.
+    #[error("{0} jobs a second; allowed: 0.000001 to 1,000,000,000,000")]
+    Rate(f64),
+    /// More virtual time than there is.
+    #[error("{0:.0} s of virtual time; allowed: 40 days; ask for fewer jobs")]
+    TooLong(f64),
+}

@@ -1,0 +1,100 @@
+//! A port: its queues, and what is on its cable.
+
+use super::network::PortRule;
+use std::collections::VecDeque;
+
+/// What is on its way. Sizes are in bytes, and instants in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Packet {
+    pub(super) flow: u32,
+    /// The number of a segment, or with an acknowledgement of the next one that is expected.
+    pub(super) number: u32,
+    /// When the segment was sent, or that which is acknowledged.
+    pub(super) sent: u64,
+    pub(super) bytes: u16,
+    pub(super) hop: u8,
+    pub(super) band: u8,
+    pub(super) is_ack: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Port {
+    bands: Vec<VecDeque<Packet>>,
+    waiting: u64,
+    most: u64,
+    /// Nanoseconds of a byte, in 65536ths.
+    per_byte: u64,
+    delay: u64,
+    sending: Option<Packet>,
+    /// What is on the cable, the first to arrive first.
+    cable: VecDeque<(u64, Packet)>,
+    pub(super) loss: f64,
+}
+
+impl Port {
+    pub(super) fn new(rule: &PortRule) -> Self {
+        Self {
+            bands: (0..rule.bands).map(|_| VecDeque::new()).collect(),
+            waiting: 0,
+            most: rule.queue,
+            per_byte: (8_000_000_000_u64 << 16) / rule.rate,
+            delay: rule.delay.as_nanos() as u64,
+            sending: None,
+            cable: VecDeque::new(),
+            loss: rule.loss,
+        }
+    }
+
+    /// Takes in a packet; whether there was room. When it will be sent if the port was idle.
+    #[inline]
+    pub(super) fn enter(&mut self, now: u64, packet: Packet) -> (bool, Option<u64>) {
+        if self.sending.is_none() {
+            self.sending = Some(packet);
+            return (true, Some(now + self.takes(packet)));
+        }
+        if self.waiting + u64::from(packet.bytes) > self.most {
+            return (false, None);
+        }
+        self.waiting += u64::from(packet.bytes);
+        let band = usize::from(packet.band).min(self.bands.len() - 1);
+        self.bands[band].push_back(packet);
+        (true, None)
+    }
+
+    /// The flow of what is being sent.
+    pub(super) fn sends(&self) -> Option<u32> {
+        self.sending.map(|packet| packet.flow)
+    }
+
+    /// What was sent is on the cable, unless it is lost there. When the next is sent, if there is one; and when what is first
+    /// on the cable arrives, if it wasn't there before.
+    #[inline]
+    pub(super) fn sent(&mut self, now: u64, is_lost: bool) -> (Option<u64>, Option<u64>) {
+        let mut arrives = None;
+        if let Some(packet) = self.sending.take().filter(|_| !is_lost) {
+            if self.cable.is_empty() {
+                arrives = Some(now + self.delay);
+            }
+            self.cable.push_back((now + self.delay, packet));
+        }
+        let next = self.bands.iter_mut().find_map(VecDeque::pop_front);
+        let until = next.map(|packet| {
+            self.waiting -= u64::from(packet.bytes);
+            self.sending = Some(packet);
+            now + self.takes(packet)
+        });
+        (until, arrives)
+    }
+
+    /// What arrives at the cable's other end, and when the next does.
+    #[inline]
+    pub(super) fn arrives(&mut self) -> (Option<Packet>, Option<u64>) {
+        let first = self.cable.pop_front().map(|(_, packet)| packet);
+        (first, self.cable.front().map(|(at, _)| *at))
+    }
+
+    #[inline]
+    fn takes(&self, packet: Packet) -> u64 {
+        (u64::from(packet.bytes) * self.per_byte) >> 16
+    }
+}

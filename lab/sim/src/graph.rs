@@ -1,0 +1,170 @@
+//! Services as graphs: stages in a chain, and stages whose requests are split over parallel units and put together again.
+//!
+//! Requests carry what is left of their expected deadline from stage to stage, as D2P has it, by the types that do so in the
+//! server: [`Budget`](greenwave_policy::Budget) on the wire, [`Deadline`](greenwave_policy::Deadline) at a stage,
+//! [`ReadyQueue`](greenwave_policy::ReadyQueue) before its workers, [`Admission`](greenwave_policy::Admission) for who is too
+//! late. Works are learned by [`ServiceTimes`](greenwave_policy::ServiceTimes). Who is begun is served to the end.
+//!
+//! ```
+//! use greenwave_policy::Order;
+//! use greenwave_sim::Seed;
+//! use greenwave_sim::cores::Work;
+//! use greenwave_sim::graph::{Class, Graph, Stage, run};
+//! use std::time::Duration;
+//!
+//! let ms = Duration::from_millis;
+//! let stage = Stage::new(1, Work::Exponential(ms(5)));
+//! let mut graph = Graph::new(vec![stage; 3], Order::Fcfs);
+//! graph.classes = vec![Class { name: "all".into(), share: 1.0, deadline: Some(ms(200)) }];
+//! let chain = run(&graph, 100.0, 50_000, Seed::new(1))?;
+//! // By Jackson's theorem each stage is an M/M/1 queue: 10 ms at half its capacity.
+//! assert!((chain.since_birth[2].mean() / 0.030 - 1.0).abs() < 0.05);
+//! # Ok::<(), greenwave_sim::graph::GraphError>(())
+//! ```
+
+mod outcome;
+mod requests;
+mod run;
+mod station;
+
+use crate::cores::{PlanError, Work};
+use greenwave_policy::{AdmissionConfig, AdmissionConfigError, Order};
+use std::time::Duration;
+
+pub use outcome::{Outcome, Tally};
+pub use run::run;
+pub(crate) use run::validate;
+
+/// A chain of stages, and the requests that pass through it.
+#[derive(Clone, Debug)]
+pub struct Graph {
+    /// One after the other: 1 to 64.
+    pub stages: Vec<Stage>,
+    /// Who goes first, at every stage.
+    pub order: Order,
+    /// Who is refused as it can't be in time; `None`: nobody.
+    pub admission: Option<AdmissionConfig>,
+    /// How long a request takes from a stage to the next.
+    pub wire: Option<Work>,
+    /// What deadlines requests have, and how many have each.
+    pub classes: Vec<Class>,
+    /// With so many unfinished requests the run is cut.
+    pub most_unfinished: usize,
+}
+
+impl Graph {
+    /// These stages, for requests without deadlines, on a network that takes no time.
+    #[must_use]
+    pub fn new(stages: Vec<Stage>, order: Order) -> Self {
+        let all = Class { name: "all".to_owned(), share: 1.0, deadline: None };
+        Self { stages, order, admission: None, wire: None, classes: vec![all], most_unfinished: 1 << 20 }
+    }
+
+    /// The share of its time in which the busiest station is, at so many requests a second.
+    #[must_use]
+    pub fn busiest(&self, per_second: f64) -> f64 {
+        let of = |stage: &Stage| {
+            let units = per_second * stage.work.mean_ns() / 1e9 / stage.workers as f64;
+            let merge = stage.merge.map_or(0.0, |merge| per_second * merge.mean_ns() / 1e9);
+            units.max(merge)
+        };
+        self.stages.iter().map(of).fold(0.0, f64::max)
+    }
+
+    fn validate(&self) -> Result<(), GraphError> {
+        if !(1..=64).contains(&self.stages.len()) {
+            return Err(GraphError::Stages(self.stages.len()));
+        }
+        for stage in &self.stages {
+            if !(1..=1024).contains(&stage.workers) {
+                return Err(GraphError::Workers(stage.workers));
+            }
+            if !(1..=1024).contains(&stage.units) {
+                return Err(GraphError::Units(stage.units));
+            }
+            stage.work.validate()?;
+            stage.merge.map_or(Ok(()), |merge| merge.validate())?;
+        }
+        self.wire.map_or(Ok(()), |wire| wire.validate())?;
+        if let Some(admission) = &self.admission {
+            admission.validate().map_err(GraphError::Admission)?;
+        }
+        if !(1..=256).contains(&self.classes.len()) {
+            return Err(GraphError::Classes(self.classes.len()));
+        }
+        match self.classes.iter().find(|class| !(class.share.is_finite() && class.share > 0.0)) {
+            Some(class) => Err(GraphError::Share(class.share)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A stage.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Stage {
+    /// Cores of the stage, or of each of its units: 1 to 1024.
+    pub workers: usize,
+    /// What a request takes here, or each of its parts.
+    pub work: Work,
+    /// Units that each request is split over, and that each have a queue of their own: 1 to 1024.
+    pub units: usize,
+    /// What it takes to put a request's parts together, on one core; `None`: no time.
+    pub merge: Option<Work>,
+}
+
+impl Stage {
+    /// A stage whose requests aren't split.
+    #[must_use]
+    pub fn new(workers: usize, work: Work) -> Self {
+        Self { workers, work, units: 1, merge: None }
+    }
+
+    /// A parallel unit: each request is split over so many units of one core, and put together.
+    #[must_use]
+    pub fn parallel(units: usize, work: Work, merge: Option<Work>) -> Self {
+        Self { workers: 1, work, units, merge }
+    }
+}
+
+/// Requests with the same expected deadline.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Class {
+    /// Its name in reports.
+    pub name: String,
+    /// How many of all requests are of it, beside the others': more than 0.
+    pub share: f64,
+    /// Within which time they are expected to be answered.
+    pub deadline: Option<Duration>,
+}
+
+/// A graph that can't be meant.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+pub enum GraphError {
+    /// Of stages.
+    #[error("{0} stages; allowed: 1 to 64")]
+    Stages(usize),
+    /// Of a stage's cores.
+    #[error("{0} workers of a stage; allowed: 1 to 1024")]
+    Workers(usize),
+    /// Of parallel units.
+    #[error("{0} units of a stage; allowed: 1 to 1024")]
+    Units(usize),
+    /// Of classes.
+    #[error("{0} classes; allowed: 1 to 256")]
+    Classes(usize),
+    /// A class's.
+    #[error("a class's share of {0}; allowed: a number that is more than 0")]
+    Share(f64),
+    /// Requests a second.
+    #[error("{0} requests a second; allowed: 0.000001 to 1,000,000,000,000")]
+    Rate(f64),
+    /// Requests in all, or at a time.
+    #[error("requests, and unfinished ones: allowed: 1 or more, and at most 16,777,216 unfinished ones")]
+    Requests,
+    /// A work.
+    #[error(transparent)]
+    Work(#[from] PlanError),
+    /// Admission's settings.
+    #[error("{0}")]
+    Admission(AdmissionConfigError),
+}

@@ -1,0 +1,134 @@
+//! Doing the runs, on several threads.
+
+use super::file::Subject;
+use super::row::{Cell, Row};
+use crate::cores::{Histogram, Report, run};
+use crate::graph::{self, Outcome};
+use crate::seed::Seed;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+
+/// A run: what is special about it, and what it is.
+#[derive(Clone, Debug)]
+pub(super) struct Run {
+    pub(super) cells: Vec<(String, Cell)>,
+    pub(super) subject: Subject,
+    pub(super) seed: u64,
+}
+
+impl Run {
+    pub(super) fn most_unfinished(&self) -> usize {
+        match &self.subject {
+            Subject::Cores { plan, .. } => plan.most_unfinished,
+            Subject::Graph { graph, .. } => graph.most_unfinished,
+        }
+    }
+
+    pub(super) fn at_most(&mut self, jobs: u64) {
+        let of = match &mut self.subject {
+            Subject::Cores { plan, .. } => &mut plan.jobs,
+            Subject::Graph { requests, .. } => requests,
+        };
+        *of = (*of).min(jobs.max(1));
+    }
+
+    fn row(&self) -> Row {
+        let mut row = Row::default();
+        self.cells.iter().for_each(|(name, cell)| row.push(name, cell.clone()));
+        row.add("seed", self.seed as f64);
+        let seed = Seed::new(self.seed);
+        match &self.subject {
+            Subject::Cores { cores, load, plan } => match run(cores, load, plan, seed) {
+                Ok(report) => {
+                    row.add("rate", plan.per_second(cores, load));
+                    cores_row(&mut row, &report, load.methods().iter().map(|method| method.name.as_str()));
+                }
+                Err(error) => row.push("cut", Cell::Text(error.to_string())),
+            },
+            Subject::Graph { graph, per_second, requests } => match graph::run(graph, *per_second, *requests, seed) {
+                Ok(outcome) => {
+                    row.add("rate", *per_second);
+                    graph_row(&mut row, &outcome, graph.classes.iter().map(|class| class.name.as_str()));
+                }
+                Err(error) => row.push("cut", Cell::Text(error.to_string())),
+            },
+        }
+        row
+    }
+}
+
+const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p999", 0.999)];
+
+fn spans(row: &mut Row, prefix: &str, spans: &Histogram) {
+    row.add(format!("{prefix}mean_us"), spans.mean() * 1e6);
+    for (name, quantile) in QUANTILES {
+        row.add(format!("{prefix}{name}_us"), spans.quantile(quantile) * 1e6);
+    }
+}
+
+fn cores_row<'a>(row: &mut Row, report: &Report, methods: impl Iterator<Item = &'a str>) {
+    row.add("done", report.done as f64);
+    row.add("throughput", report.throughput());
+    spans(row, "", &report.all);
+    if report.methods.len() > 1 {
+        for (name, method) in methods.zip(&report.methods) {
+            spans(row, &format!("{name}."), method);
+        }
+    }
+    row.add("slowdown_p999", report.slowdown(0.999));
+    row.add("late", report.late.iter().sum::<u64>() as f64);
+    row.add("busy", report.busy);
+    row.add("overhead", report.overhead);
+    row.add("preemptions", report.preemptions as f64);
+    row.add("stolen", report.stolen as f64);
+    row.add("most_unfinished", report.most_unfinished as f64);
+    row.add("events", report.events as f64);
+    row.push("hash", Cell::Text(format!("{:016x}", report.hash)));
+    row.push("cut", Cell::Text(report.cut.map(|cut| cut.to_string()).unwrap_or_default()));
+}
+
+fn graph_row<'a>(row: &mut Row, outcome: &Outcome, classes: impl Iterator<Item = &'a str>) {
+    for (stage, since_birth) in outcome.since_birth.iter().enumerate() {
+        spans(row, &format!("s{}.", stage + 1), since_birth);
+    }
+    for (name, class) in classes.zip(&outcome.classes) {
+        row.add(format!("{name}.in_time"), class.in_time as f64);
+        row.add(format!("{name}.late"), class.late as f64);
+        row.add(format!("{name}.refused"), class.refused as f64);
+    }
+    row.add("good", outcome.good());
+    row.add("events", outcome.events as f64);
+    row.push("hash", Cell::Text(format!("{:016x}", outcome.hash)));
+    let cut = outcome.cut_at.map(|at| format!("cut at {at} unfinished requests: more come than can be served"));
+    row.push("cut", Cell::Text(cut.unwrap_or_default()));
+}
+
+/// Does all, and tells rows in order.
+pub(super) fn all(runs: &[Run], threads: usize, each: &mut impl FnMut(Row)) {
+    let (next, (done, rows)) = (AtomicUsize::new(0), mpsc::channel());
+    std::thread::scope(|scope| {
+        for _ in 0..threads.clamp(1, runs.len().max(1)) {
+            let (done, next) = (done.clone(), &next);
+            scope.spawn(move || {
+                loop {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(run) = runs.get(at) else { return };
+                    if done.send((at, run.row())).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        drop(done);
+        let mut early: BTreeMap<usize, Row> = BTreeMap::new();
+        let mut told = 0;
+        for (at, row) in rows {
+            early.insert(at, row);
+            while let Some(row) = early.remove(&told) {
+                told += 1;
+                each(row);
+            }
+        }
+    });
+}

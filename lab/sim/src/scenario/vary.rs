@@ -1,0 +1,118 @@
+//! All combinations of what varies.
+
+use super::file::{BYTES_EACH, File};
+use super::row::Cell;
+use super::runs::Run;
+use super::{MOST_MEMORY, MOST_RUNS, ScenarioError};
+use serde::Deserialize;
+use toml::{Table, Value};
+
+/// The runs that a file asks for, seeds innermost.
+pub(super) fn runs(text: &str) -> Result<Vec<Run>, ScenarioError> {
+    // Once as it stands, as errors have their lines then.
+    let file: File = toml::from_str(text).map_err(|error| at_line(text, &error))?;
+    let table: Table = text.parse().map_err(|error| at_line(text, &error))?;
+    let axes = axes(&file.vary)?;
+    let seeds: Vec<u64> = file.run.seeds()?.collect();
+    let combinations = axes.iter().try_fold(seeds.len(), |all, (_, values)| all.checked_mul(values.len()));
+    if combinations.is_none_or(|all| all > MOST_RUNS) {
+        return Err(ScenarioError(format!("more than {MOST_RUNS} runs; let less vary, or fewer seeds")));
+    }
+    let mut runs = Vec::new();
+    let mut chosen = vec![0; axes.len()];
+    loop {
+        let mut varied = table.clone();
+        let mut cells = Vec::new();
+        for ((key, values), at) in axes.iter().zip(&chosen) {
+            set(&mut varied, key, values[*at].clone())?;
+            cells.push((key.clone(), cell(&values[*at])));
+        }
+        let told = |what: String| match cells.is_empty() {
+            true => ScenarioError(what),
+            false => ScenarioError(format!("{what}; {}", said(&cells))),
+        };
+        let file = File::deserialize(Value::Table(varied)).map_err(|error| told(error.message().to_owned()))?;
+        let subject = file.subject().map_err(|error| told(error.0))?;
+        for seed in file.run.seeds()? {
+            runs.push(Run { cells: cells.clone(), subject: subject.clone(), seed });
+        }
+        // The last axis goes round first.
+        let Some(turn) = (0..axes.len()).rev().find(|axis| chosen[*axis] + 1 < axes[*axis].1.len()) else { break };
+        chosen[turn] += 1;
+        chosen[turn + 1..].fill(0);
+    }
+    match runs.iter().map(Run::most_unfinished).max() {
+        Some(most) if most as u64 * BYTES_EACH > MOST_MEMORY => {
+            let allowed = MOST_MEMORY / BYTES_EACH;
+            Err(ScenarioError(format!("run.most_unfinished is {most}; allowed: up to {allowed}, which take 4 GiB")))
+        }
+        _ => Ok(runs),
+    }
+}
+
+fn said(cells: &[(String, Cell)]) -> String {
+    cells.iter().map(|(key, value)| format!("{key} = {value}")).collect::<Vec<_>>().join(", ")
+}
+
+/// Keys, and the values that each has one after the other.
+fn axes(vary: &Table) -> Result<Vec<(String, Vec<Value>)>, ScenarioError> {
+    let mut axes = Vec::new();
+    for (key, value) in vary {
+        match value {
+            Value::Array(values) if !values.is_empty() => axes.push((key.clone(), values.clone())),
+            _ => {
+                let told = "allowed: a list of values, such as \"load.share\" = [0.5, 0.8]";
+                return Err(ScenarioError(format!("vary.{key} is {}; {told}", cell(value))));
+            }
+        }
+    }
+    Ok(axes)
+}
+
+/// Sets the value that a dotted key leads to; in lists of tables the first is 0.
+fn set(table: &mut Table, key: &str, value: Value) -> Result<(), ScenarioError> {
+    let wrong = || ScenarioError(format!("vary has the key {key:?}, which leads nowhere; such as \"load.share\""));
+    let mut parts = key.split('.');
+    let first = parts.next().filter(|first| !matches!(*first, "vary" | "")).ok_or_else(wrong)?;
+    let mut at = table.entry(first).or_insert_with(|| Value::Table(Table::new()));
+    for part in parts {
+        at = match at {
+            Value::Table(table) => table.entry(part).or_insert_with(|| Value::Table(Table::new())),
+            Value::Array(list) => part.parse().ok().and_then(|at: usize| list.get_mut(at)).ok_or_else(wrong)?,
+            _ => return Err(wrong()),
+        };
+    }
+    *at = value;
+    Ok(())
+}
+
+fn cell(value: &Value) -> Cell {
+    match value {
+        Value::Integer(number) => Cell::Number(*number as f64),
+        Value::Float(number) => Cell::Number(*number),
+        other => Cell::Text(text(other)),
+    }
+}
+
+/// A value as a file has it, nearly: texts at the top have no quotes.
+fn text(value: &Value) -> String {
+    let all = |parts: Vec<String>| parts.join(", ");
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Integer(number) => number.to_string(),
+        Value::Float(number) => number.to_string(),
+        Value::Boolean(is) => is.to_string(),
+        Value::Datetime(date) => date.to_string(),
+        Value::Array(values) => format!("[{}]", all(values.iter().map(text).collect())),
+        Value::Table(table) => {
+            format!("{{ {} }}", all(table.iter().map(|(key, value)| format!("{key} = {}", text(value))).collect()))
+        }
+    }
+}
+
+fn at_line(text: &str, error: &toml::de::Error) -> ScenarioError {
+    let line = error.span().map(|span| 1 + text[..span.start.min(text.len())].matches('\n').count());
+    let line = line.map(|line| format!("line {line}: ")).unwrap_or_default();
+    let what = error.message().replace('`', "\"");
+    ScenarioError(format!("{line}{}", what.lines().collect::<Vec<_>>().join(" ")))
+}

@@ -1,0 +1,103 @@
+//! Networks keep to what is known of TCP, and bands do what they are for.
+
+use greenwave_policy::FlowRule;
+use greenwave_sim::Seed;
+use greenwave_sim::cores::forms;
+use greenwave_sim::fabric::{Fabric, FabricError, Flows, Network, Outcome, PortRule, Sizes, Tagging, TcpRule, run};
+use std::time::Duration;
+
+const MS: Duration = Duration::from_millis(1);
+
+fn fabric(network: Network, tagging: Tagging) -> Fabric {
+    Fabric { network, tagging, tcp: TcpRule::default() }
+}
+
+fn flows(flows: u64, load: f64, sizes: Sizes) -> Flows {
+    Flows { flows, load, sizes, small: 30_000, most_unfinished: 10_000 }
+}
+
+fn outcome(fabric: &Fabric, flows: &Flows, seed: u64) -> Outcome {
+    run(fabric, flows, Seed::new(seed)).unwrap()
+}
+
+fn near(this: f64, that: f64, within: f64, what: &str) {
+    assert!((this / that - 1.0).abs() < within, "{what}: {this} and {that}");
+}
+
+/// A flow that is alone takes as long as its bytes, once its window is open.
+#[test]
+fn a_flow_that_is_alone_fills_the_cable() {
+    let port = PortRule { queue: 4 << 20, ..PortRule::GIGABIT };
+    let star = fabric(Network::star(2, port, port).unwrap(), Tagging::None);
+    let lone = outcome(&star, &flows(20, 0.02, Sizes::Fixed(10_000_000)), 1);
+    near(lone.large.quantile(0.5), 10e6 * 8.0 * (1538.0 / 1460.0) / 1e9, 0.05, "10 MB");
+    assert_eq!((lone.lost, lone.timeouts), (0, 0));
+    // Of one packet: its time on two cables, and their lengths.
+    let short = outcome(&star, &flows(100, 1e-6, Sizes::Fixed(100)), 2);
+    near(short.small.quantile(0.5), 2.0 * (178.0 * 8e-9 + 2e-6), 0.02, "100 bytes");
+}
+
+/// The law of the square root, where losses are few and each window has at most one.
+#[test]
+fn throughput_is_as_the_square_root_law_has_it() {
+    for loss in [0.0005, 0.002] {
+        let fast = PortRule { rate: 100_000_000_000, queue: 64 << 20, delay: 5 * MS, ..PortRule::GIGABIT };
+        let lossy = PortRule { loss, ..fast };
+        let mut fabric = fabric(Network::star(2, lossy, fast).unwrap(), Tagging::None);
+        fabric.tcp.most_window = 100_000;
+        // Flows that are so long that their beginnings don't count, and never beside one another in the same direction for long.
+        let flows = Flows { most_unfinished: 1000, ..flows(12, 0.000_05, Sizes::Fixed(200_000_000)) };
+        let rate = outcome(&fabric, &flows, 3).large_rate;
+        // Acknowledgements are lost, too, and cumulative, so that doesn't count; both directions have loss on one cable.
+        near(rate / 8.0 / 1460.0, forms::tcp_segments_per_s(0.020, loss), 0.1, "segments a second");
+    }
+}
+
+/// Small flows wait behind large ones; served first, by what was sent or is left, they don't, and large ones lose little.
+#[test]
+fn small_flows_are_served_first_by_bands() {
+    let port = |bands| PortRule { bands, queue: 1 << 20, ..PortRule::GIGABIT };
+    let sizes = Sizes::Pareto { least: 2000, most: 10_000_000, alpha: 1.1 };
+    let through = |bands, tagging| {
+        let fabric = fabric(Network::star(8, port(bands), port(bands)).unwrap(), tagging);
+        outcome(&fabric, &flows(10_000, 0.5, sizes), 4)
+    };
+    let fifo = through(1, Tagging::None);
+    for tagging in [Tagging::Sent(Tagging::limits(30_000)), Tagging::Left(Tagging::limits(30_000))] {
+        let banded = through(8, tagging);
+        let (slow, fast) = (fifo.small.quantile(0.99), banded.small.quantile(0.99));
+        assert!(fast < 0.7 * slow, "{tagging:?}: {fast} and {slow}");
+        assert!(banded.large.mean() < 1.5 * fifo.large.mean(), "{tagging:?}");
+        assert_eq!(banded.small.count(), fifo.small.count());
+    }
+}
+
+#[test]
+fn same_seed_same_run_and_every_flow_arrives() {
+    let port = PortRule { bands: 2, queue: 64 << 10, loss: 0.001, ..PortRule::GIGABIT };
+    let tree = Network::fat_tree(2, 2, 2, port, port).unwrap();
+    let fabric = fabric(tree, Tagging::Bucket(FlowRule::AS_PUBLISHED));
+    let flows = flows(3000, 0.7, Sizes::Pareto { least: 500, most: 2_000_000, alpha: 1.2 });
+    let once = outcome(&fabric, &flows, 5);
+    assert_eq!(once, outcome(&fabric, &flows, 5));
+    assert_ne!(once.hash, outcome(&fabric, &flows, 6).hash);
+    assert_eq!(once.small.count() + once.large.count(), 2700);
+    assert!(once.lost > 0 && once.cut_at.is_none());
+}
+
+#[test]
+fn what_can_not_be_meant_is_refused_and_endless_overload_is_cut() {
+    let port = PortRule::GIGABIT;
+    assert_eq!(Network::star(1, port, port).unwrap_err(), FabricError::Hosts(1));
+    assert_eq!(Network::star(2000, port, port).unwrap_err(), FabricError::Hosts(2000));
+    assert_eq!(Network::star(2, PortRule { rate: 0, ..port }, port).unwrap_err(), FabricError::Rate(0));
+    assert_eq!(Network::star(2, PortRule { loss: -0.1, ..port }, port).unwrap_err(), FabricError::Loss(-0.1));
+    assert!(matches!(Network::fat_tree(9, 9, 9, port, port).unwrap_err(), FabricError::Ports(_)));
+    let star = fabric(Network::star(4, port, port).unwrap(), Tagging::None);
+    let refused = |flows: &Flows| run(&star, flows, Seed::new(1)).unwrap_err();
+    assert_eq!(refused(&flows(1, -1.0, Sizes::Fixed(1))), FabricError::Load(-1.0));
+    assert_eq!(refused(&flows(1, 1.0, Sizes::Fixed(0))), FabricError::Sizes);
+    assert_eq!(refused(&flows(0, 1.0, Sizes::Fixed(1))), FabricError::Flows);
+    let cut = Flows { most_unfinished: 200, ..flows(u64::MAX, 5.0, Sizes::Fixed(1_000_000)) };
+    assert_eq!(outcome(&star, &cut, 7).cut_at, Some(200));
+}

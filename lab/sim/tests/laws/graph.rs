@@ -1,0 +1,106 @@
+//! Graphs of services keep to theory, and deadlines do what they can and no more.
+
+use greenwave_policy::{AdmissionConfig, Order};
+use greenwave_sim::Seed;
+use greenwave_sim::cores::{Work, forms};
+use greenwave_sim::graph::{Class, Graph, GraphError, Outcome, Stage, Tally, run};
+use std::time::Duration;
+
+const MS: Duration = Duration::from_millis(1);
+
+fn class(name: &str, share: f64, deadline: Duration) -> Class {
+    Class { name: name.to_owned(), share, deadline: Some(deadline) }
+}
+
+fn chain(order: Order, classes: &[Class]) -> Graph {
+    let work = Work::Normal { mean: 8 * MS, deviation: 3 * MS };
+    let mut graph = Graph::new(vec![Stage::new(1, work); 3], order);
+    graph.classes = classes.to_vec();
+    graph
+}
+
+fn outcome(graph: &Graph, per_second: f64, requests: u64, seed: u64) -> Outcome {
+    run(graph, per_second, requests, Seed::new(seed)).unwrap()
+}
+
+fn near(this: f64, that: f64, within: f64) {
+    assert!((this / that - 1.0).abs() < within, "{this} and by theory {that}");
+}
+
+/// Jackson: stages of a chain with exponential work are queues on their own.
+#[test]
+fn a_chain_is_as_jackson_has_it() {
+    let stages = vec![Stage::new(1, Work::Exponential(5 * MS)), Stage::new(3, Work::Exponential(20 * MS))];
+    let outcome = outcome(&Graph::new(stages, Order::Fcfs), 100.0, 300_000, 1);
+    near(outcome.at_stage[0].mean(), forms::mm1_response(0.5, 0.005), 0.03);
+    near(outcome.at_stage[1].mean(), forms::erlang_c_response(3, 2.0 / 3.0, 0.020), 0.03);
+}
+
+/// Without queues the slowest of m exponential parts takes the m-th harmonic number of means.
+#[test]
+fn an_aggregation_waits_for_the_slowest() {
+    let stage = Stage::parallel(8, Work::Exponential(MS), Some(Work::Fixed(MS)));
+    let outcome = outcome(&Graph::new(vec![stage], Order::Fcfs), 0.5, 40_000, 2);
+    let slowest: f64 = (1..=8).map(|part| 1.0 / f64::from(part)).sum();
+    near(outcome.at_stage[0].mean(), (slowest + 1.0) / 1e3, 0.02);
+    near(outcome.units[0][3].mean(), 1e-3, 0.03);
+}
+
+/// With one expected deadline for all, the earliest deadline is who was born first: at the first stage the order of arrival.
+#[test]
+fn equal_deadlines_are_first_come_first_served_at_the_first_stage() {
+    let same = [class("all", 1.0, 200 * MS)];
+    let fcfs = outcome(&chain(Order::Fcfs, &same), 100.0, 30_000, 3);
+    let edf = outcome(&chain(Order::EarliestDeadline, &same), 100.0, 30_000, 3);
+    assert_eq!(fcfs.since_birth[0], edf.since_birth[0]);
+    // One core a stage keeps the order of arrival all along.
+    assert_eq!(fcfs.since_birth[2], edf.since_birth[2]);
+}
+
+#[test]
+fn deadlines_pay_where_they_differ() {
+    let classes = [class("fast", 1.0, 50 * MS), class("usual", 1.0, 200 * MS), class("slow", 1.0, 800 * MS)];
+    let good = |order| outcome(&chain(order, &classes), 100.0, 60_000, 4).classes[0].good();
+    let (fcfs, edf) = (good(Order::Fcfs), good(Order::EarliestDeadline));
+    assert!(edf > fcfs + 0.05, "{edf} and {fcfs}");
+}
+
+/// Under overload the earliest deadline without refusals has everybody late; with admission most of what can be done is good.
+#[test]
+fn under_overload_refusals_are_what_helps() {
+    let classes = [class("all", 1.0, 100 * MS)];
+    let mut graph = chain(Order::EarliestDeadline, &classes);
+    let none = outcome(&graph, 150.0, 30_000, 5).good();
+    graph.admission = Some(AdmissionConfig::default());
+    let some = outcome(&graph, 150.0, 30_000, 5);
+    assert!(none < 0.1 && some.good() > 0.5, "{none} and {}", some.good());
+    assert_eq!(some.classes[0].all(), 27_000);
+}
+
+#[test]
+fn same_seed_same_run() {
+    let classes = [class("fast", 1.0, 50 * MS), class("slow", 1.0, 800 * MS)];
+    for order in Order::ALL {
+        let mut graph = chain(order, &classes);
+        graph.stages[1] = Stage::parallel(4, graph.stages[1].work, Some(Work::Fixed(MS)));
+        graph.wire = Some(Work::Exponential(MS));
+        graph.admission = Some(AdmissionConfig::default());
+        let once = outcome(&graph, 110.0, 4_000, 6);
+        assert_eq!(once, outcome(&graph, 110.0, 4_000, 6), "{order}");
+        assert_ne!(once.hash, outcome(&graph, 110.0, 4_000, 7).hash, "{order}");
+        assert_eq!(once.classes.iter().map(Tally::all).sum::<u64>(), 3_600, "{order}");
+    }
+}
+
+#[test]
+fn what_can_not_be_meant_is_refused_and_endless_overload_is_cut() {
+    let refused = |graph: &Graph, rate| run(graph, rate, 10, Seed::new(1)).unwrap_err();
+    assert_eq!(refused(&Graph::new(vec![], Order::Fcfs), 1.0), GraphError::Stages(0));
+    let mut graph = Graph::new(vec![Stage::new(1, Work::Fixed(MS))], Order::Fcfs);
+    assert_eq!(refused(&graph, -1.0), GraphError::Rate(-1.0));
+    graph.most_unfinished = 100;
+    let cut = run(&graph, 1e5, 1 << 40, Seed::new(1)).unwrap();
+    assert_eq!(cut.cut_at, Some(100));
+    graph.stages[0].workers = 0;
+    assert_eq!(refused(&graph, 1.0), GraphError::Workers(0));
+}
