@@ -138,7 +138,7 @@ pub(crate) fn measure(name: &str, rest: &[String]) -> Result<()> {
     let Some(bench) = bench(name, quick) else {
         return Err(wrong_use(format!("no benchmark is called `{name}`"), "cargo xtask bench --help"));
     };
-    let rest = rest.iter().filter(|word| !["sim", "verbs"].contains(&name.as_str()) || *word != "--quick");
+    let rest = rest.iter().filter(|word| !["sim", "verbs"].contains(&name) || *word != "--quick");
     let mut steps = Steps::new(if bench.before.is_some() { 3 } else { 2 });
     // A call takes less than a microsecond, half of it in small functions of several crates.
     let profile = if ["grpc", "rpc"].contains(&name) { "whole" } else { "release" };

@@ -185,8 +185,10 @@ impl<T> Guarded<T> {
     pub(super) fn pop(&mut self, now: Time) -> Option<(Urgency, T)> {
         let now = signed(now);
         self.watch(now);
-        self.give_up(now, 0, i64::MIN);
-        if let Some(first) = self.first_watched(now).filter(|first| self.is_at_risk(first.key, 0, now)) {
+        // As a rule nobody is.
+        if self.guarded > 0
+            && let Some(first) = self.first_at_risk(now)
+        {
             return self.take(first.slot);
         }
         loop {
@@ -195,6 +197,13 @@ impl<T> Guarded<T> {
                 return self.take(first.slot);
             }
         }
+    }
+
+    /// The first of those watched, if that is at risk.
+    #[inline(never)]
+    fn first_at_risk(&mut self, now: i64) -> Option<Entry> {
+        self.give_up(now, 0, i64::MIN);
+        self.first_watched(now).filter(|first| self.is_at_risk(first.key, 0, now))
     }
 
     #[inline]
