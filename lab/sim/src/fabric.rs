@@ -6,7 +6,7 @@
 //!
 //! - [`Network`]: ports, and the ways between hosts: a [fat tree](Network::fat_tree) or a [star](Network::star).
 //! - [`Flows`]: how many come, how large, from whom to whom.
-//! - [`run`]: what became of them.
+//! - [`run()`]: what became of them.
 //!
 //! TCP has slow start, congestion avoidance, fast retransmission with NewReno's recovery, and timeouts. Each flow begins with a
 //! window of its own. There are no delayed acknowledgements and no selective ones.

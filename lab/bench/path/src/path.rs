@@ -2,7 +2,7 @@
 //!
 //! Every system gets the same requests at the same times: open loop, Poisson, three classes. [`comparison`](crate::comparison)
 //! puts the load on, in rounds, the systems in another order each time; the figures of a system are those of all its requests
-//! in all rounds, and its goodput is compared with the capacities around its runs. [`claims`](crate::claims) says what should
+//! in all rounds, and its goodput is compared with the capacities around its runs. [`claims`] says what should
 //! come out.
 
 use crate::claims::{self, CLAIMS};
