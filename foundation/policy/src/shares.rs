@@ -85,6 +85,8 @@ pub struct Shares {
     accounts: Vec<Account>,
     places: HashMap<u64, u32>,
     level: Mark,
+    /// No mark is greater.
+    most: Mark,
     weight: u64,
     round: Mark,
     /// Where to look for a place next.
@@ -130,6 +132,7 @@ impl Shares {
             accounts: vec![Account::new(0, 1, 0)],
             places: HashMap::new(),
             level: 0,
+            most: 0,
             weight: 0,
             round: 0,
             hand: 1,
@@ -232,6 +235,7 @@ impl Shares {
         if let Some(account) = self.accounts.get_mut(tenant.index()) {
             let took = u128::from(took.into().as_nanos()) * u128::from(account.rate);
             account.mark = account.mark.max(least).saturating_add(took);
+            self.most = self.most.max(account.mark);
         }
     }
 
@@ -284,6 +288,21 @@ impl Shares {
     #[inline]
     fn mark(&self, tenant: TenantId) -> Mark {
         self.accounts.get(tenant.index()).map_or(0, |account| account.mark)
+    }
+
+    /// What this tenant has had beyond its share is forgiven, as nobody else wanted it.
+    #[inline]
+    pub fn forgive(&mut self, tenant: TenantId) {
+        let most = self.level.saturating_add(self.round);
+        if let Some(account) = self.accounts.get_mut(tenant.index()) {
+            account.mark = account.mark.min(most);
+        }
+    }
+
+    /// Nobody wants anything: what tenants have had beyond their shares is forgiven to all.
+    #[inline]
+    pub fn rest(&mut self) {
+        self.rise(self.most);
     }
 
     /// Whose turn it is of some that are all over their shares while nobody else has anything to do; it is as if they were not,

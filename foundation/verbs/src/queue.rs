@@ -163,8 +163,10 @@ pub trait CompletionQueue: Send {
 
     /// Reads from an endpoint only when that is [asked for](Self::post_receive) from now on, or, if not `metered`, as soon as
     /// something is there, as at first. What isn't read waits in the kernel, and then at the peer; so does the news that the
-    /// peer has gone. Transports that aren't streams are read as ever. A stale id is ignored.
-    fn meter(&mut self, _endpoint: EndpointId, _metered: bool) {}
+    /// peer has gone. Whether that is so from now on: not of a stale id, nor of transports that aren't streams.
+    fn meter(&mut self, _endpoint: EndpointId, _metered: bool) -> bool {
+        false
+    }
 
     /// Asks for something to be read of an endpoint that is [metered](Self::meter): what one read finds as soon as something is
     /// there, a chunk of the longest kind or so. Asked for twice it is read once.

@@ -226,7 +226,7 @@ impl Stream {
         }
         let before = stats.bytes_in;
         let received = self.receive_all(id, bytes, limit, stats, sink);
-        if stats.bytes_in != before {
+        if stats.bytes_in != before && self.reads == Reads::Once {
             self.reads = Reads::Metered;
         }
         received
@@ -302,6 +302,8 @@ impl Stream {
                 self.fault = Some(fault.into());
                 self.outbox.give_up_posted();
                 self.phase = Phase::Flushing;
+                // As after every close, it is read to its end.
+                self.reads = Reads::Freely;
                 Ok(())
             }
         }

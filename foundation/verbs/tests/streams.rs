@@ -408,3 +408,25 @@ fn an_endpoint_that_was_read_directly_can_be_metered_and_closed() {
         until([&mut site.server], |[server]| server.closed(endpoint).is_some());
     });
 }
+
+#[test]
+fn what_is_asked_for_all_the_time_hides_nothing_that_others_send() {
+    over_both(|mut site| {
+        let mut flood = site.peer();
+        let endpoint = site.server.accepted().unwrap();
+        site.server.queue.meter(endpoint, true);
+        flood.set_nonblocking(true).unwrap();
+        let chunk = framed(&[7; 1000]).repeat(64);
+        let mut other = UnixStream::connect(site.directory.path().join("socket")).unwrap();
+        other.write_all(&framed(b"heard")).unwrap();
+        let mut turns = 0;
+        while !site.server.chunks().iter().any(|chunk| *chunk == b"heard") {
+            // As much as it takes, so that there is always something to read. What is cut off ends the flood, and the test.
+            while flood.write(&chunk).is_ok_and(|written| written == chunk.len()) {}
+            site.server.queue.post_receive(endpoint);
+            site.server.turn();
+            turns += 1;
+            assert!(turns < 1000, "the other is not heard");
+        }
+    });
+}

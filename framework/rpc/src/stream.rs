@@ -155,12 +155,20 @@ impl<T> Incoming<T> {
     /// # Errors
     /// As [`next`](Self::next).
     pub fn next_due(&mut self, context: &Context) -> Result<Option<(T, Deadline)>, Status> {
+        // Who asks for the next has done with the one before.
+        self.held.let_go();
+        self.after(context)
+    }
+
+    /// The next message, where the one before is still of use.
+    fn after(&mut self, context: &Context) -> Result<Option<(T, Deadline)>, Status> {
         let message = wait(&self.inbound.0, context, || self.inbound.0.next())?;
         self.decode(message)
     }
 
     /// [`next`](Self::next) for tasks of executors, without a deadline but the call's.
     pub fn poll_next(&mut self, task: &TaskContext<'_>) -> Poll<Result<Option<T>, Status>> {
+        self.held.let_go();
         let message = std::task::ready!(poll(&*self.inbound.0, task, || self.inbound.0.next()))?;
         Poll::Ready(self.decode(message).map(|decoded| decoded.map(|(message, _)| message)))
     }
@@ -180,7 +188,7 @@ impl<T> Incoming<T> {
     pub fn only(mut self, context: &Context) -> Result<T, Status> {
         let wrong = |what| Status::new(Code::Internal, format!("there is {what}, and the method has one message here"));
         let message = self.next(context)?.ok_or_else(|| wrong("no message"))?;
-        if self.next(context)?.is_some() { Err(wrong("more than one message")) } else { Ok(message) }
+        if self.after(context)?.is_some() { Err(wrong("more than one message")) } else { Ok(message) }
     }
 
     fn decode(&mut self, message: Option<StreamMessage>) -> Result<Option<(T, Deadline)>, Status> {

@@ -152,8 +152,15 @@ impl EpollQueue {
     /// Reads what was not, as it was not asked for.
     pub(super) fn read_unread(&mut self, key: u64) {
         if let Some(to_the_end) = self.unread.remove(&key) {
+            self.is_asked = true;
             self.read_later(key, to_the_end);
         }
+    }
+
+    /// Takes a stream out that is over.
+    pub(super) fn forget(&mut self, key: u64) {
+        self.streams.remove(key);
+        self.unread.remove(&key);
     }
 
     /// Writes what was posted to an endpoint, as far as its socket takes it.
@@ -189,8 +196,7 @@ impl EpollQueue {
     }
 
     fn end(&mut self, key: u64, reason: CloseReason, sink: &mut dyn FnMut(Event<'_>)) {
-        self.streams.remove(key);
-        self.unread.remove(&key);
+        self.forget(key);
         self.hot.forget(key);
         sink(Event::Closed { endpoint: EndpointId(key), reason });
     }

@@ -60,6 +60,8 @@ pub(crate) struct EpollQueue {
     ready: Vec<(u64, epoll::EventFlags)>,
     /// Metered, and reported before it was asked for: whether to the end.
     unread: HashMap<u64, bool>,
+    /// Some of those that are in `ready` are there because they were asked for.
+    is_asked: bool,
     hot: Hot,
     /// Polls since epoll was asked.
     turn: u32,
@@ -109,6 +111,7 @@ impl EpollQueue {
             scratch: vec![0; longest.max(Self::READ)].into_boxed_slice(),
             ready: Vec::new(),
             unread: HashMap::new(),
+            is_asked: false,
             hot: Hot::default(),
             turn: 0,
             waits: false,
@@ -229,12 +232,12 @@ impl EpollQueue {
                 Note::Adopted => match stream.release(endpoint, self.posting.chunk_bytes, &mut self.stats, sink) {
                     Ok(()) => self.write(key),
                     Err(reason) => {
-                        self.streams.remove(key);
+                        self.forget(key);
                         sink(Event::Closed { endpoint, reason });
                     }
                 },
                 Note::Closed(reason) => {
-                    self.streams.remove(key);
+                    self.forget(key);
                     sink(Event::Closed { endpoint, reason });
                 }
             }
@@ -318,8 +321,7 @@ impl CompletionQueue for EpollQueue {
         let Some(stream) = self.streams.at_mut(endpoint.0) else { return };
         match (how, stream.phase) {
             (Close::Abort, _) => {
-                self.unread.remove(&endpoint.0);
-                self.streams.remove(endpoint.0);
+                self.forget(endpoint.0);
             }
             (Close::Flush, Phase::Connecting { .. }) => stream.phase = Phase::Connecting { closing: true },
             (Close::Flush, Phase::Open) => {
@@ -389,8 +391,8 @@ impl CompletionQueue for EpollQueue {
         tagged.map_err(|errno| VerbsError::System { doing: "tagging a connection", source: errno.into() })
     }
 
-    fn meter(&mut self, endpoint: EndpointId, metered: bool) {
-        let Some(stream) = self.streams.at_mut(endpoint.0) else { return };
+    fn meter(&mut self, endpoint: EndpointId, metered: bool) -> bool {
+        let Some(stream) = self.streams.at_mut(endpoint.0) else { return false };
         match (stream.reads, metered) {
             (Reads::Freely, true) => {
                 stream.reads = Reads::Metered;
@@ -404,6 +406,7 @@ impl CompletionQueue for EpollQueue {
             }
             _ => {}
         }
+        true
     }
 
     fn post_receive(&mut self, endpoint: EndpointId) {
@@ -440,7 +443,9 @@ impl CompletionQueue for EpollQueue {
         if self.hot.is_any_direct() {
             self.read_direct(sink);
         }
-        if self.ready.is_empty() && (self.turn >= Self::TURNS || !self.hot.is_any_direct()) {
+        // What was asked for can be there in each poll, and must not hide what others have.
+        let is_free = self.ready.is_empty() || std::mem::take(&mut self.is_asked);
+        if self.turn >= Self::TURNS || (is_free && !self.hot.is_any_direct()) {
             self.turn = 0;
             if !std::mem::take(&mut self.waits) {
                 self.reap(Some(&Timespec::default()));

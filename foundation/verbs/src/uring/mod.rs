@@ -391,9 +391,9 @@ impl CompletionQueue for UringQueue {
         tagged.map_err(|errno| VerbsError::System { doing: "tagging a connection", source: errno.into() })
     }
 
-    fn meter(&mut self, endpoint: EndpointId, metered: bool) {
+    fn meter(&mut self, endpoint: EndpointId, metered: bool) -> bool {
         let key = endpoint.0;
-        let Some(connection) = self.connections.at_mut(key) else { return };
+        let Some(connection) = self.connections.at_mut(key) else { return false };
         match (connection.stream.reads, metered) {
             (Reads::Freely, true) => {
                 connection.stream.reads = Reads::Metered;
@@ -410,6 +410,7 @@ impl CompletionQueue for UringQueue {
             }
             _ => {}
         }
+        true
     }
 
     fn post_receive(&mut self, endpoint: EndpointId) {

@@ -7,6 +7,7 @@ use super::agenda::Agenda;
 use super::dialer::{Dialer, Line};
 use super::directory::Directory;
 use super::endpoint::Endpoint;
+use super::metering::Carries;
 use super::plain::{PlainCallee, PlainOver};
 use super::pool::Pool;
 use super::retiring::Retiring;
@@ -59,8 +60,9 @@ pub(super) struct Ends {
     pub(super) fates: Vec<Fate>,
     /// What was found while something was posted, for the next poll to tell.
     pub(super) late: Events,
-    /// Connections that were read because that was asked for, and whose they are.
+    /// Connections that were read because that was asked for, and whose they are; those that came in, of 0.
     pub(super) read: Vec<(PeerKey, u64)>,
+    pub(super) tells_new: bool,
     /// When a connection could last not be accepted.
     starved: Option<Time>,
     /// When a connection was last one too many.
@@ -89,6 +91,7 @@ pub(super) struct Peer {
     pub(super) metered: Option<u64>,
     /// Whether it is to be read once.
     pub(super) is_asked: bool,
+    pub(super) carries: Carries,
     pub(super) retiring: Retiring,
     pub(super) end: End,
 }
@@ -177,6 +180,7 @@ impl Ends {
             fates: Vec::new(),
             late: Events::default(),
             read: Vec::new(),
+            tells_new: false,
             starved: None,
             crowded: None,
             slots: Vec::new(),
@@ -198,6 +202,7 @@ impl Ends {
             usage: None,
             metered: None,
             is_asked: false,
+            carries: Carries::Nothing,
             retiring: Retiring::NEVER,
             end,
         });
@@ -331,6 +336,9 @@ impl Ends {
         peer.usage = Some(usage);
         self.counters.connections.add(1);
         self.connect(key.index, endpoint);
+        if self.tells_new {
+            self.read.push((key, 0));
+        }
         true
     }
 

@@ -138,8 +138,11 @@ struct HandlerCall {
 }
 
 impl EventLoop {
-    pub(super) fn new(role: Role, net: Net) -> Self {
+    pub(super) fn new(role: Role, mut net: Net) -> Self {
         let config = &role.config;
+        if config.shares.is_some() {
+            net.tell_new();
+        }
         let quantum = config.quantum.filter(|_| is_instrumented()).map_or(Quantum::NONE, Quantum::of);
         let mailbox = Shared::<Mailbox>::default();
         mailbox.is_cramped.set(Decompression::is_too_much_for(config.stack.bytes()));

@@ -3,7 +3,7 @@
 //! What a call teaches is kept for its tenant and method, so that nobody's calls are refused for what others' calls took or came
 //! too late. Such pairs are bounded; beyond that a tenant is refused nothing by estimate.
 
-use super::metering::{CALM, Metering, OWNERS};
+use super::metering::{AT_ONCE, CALM, Metering, OWNERS, REST, STALE, TimeUsage};
 use super::methods::{Known, Learned, Lesson};
 use super::task::{Handler, Tasks};
 use crate::config::ServerConfig;
@@ -48,6 +48,8 @@ pub(super) struct Sharing {
     /// Who called last, 0 if nobody has, and until when others count as being there too.
     last: u64,
     contended_until: Time,
+    /// When a connection may next be read because it has waited for long.
+    stale_next: Time,
 }
 
 /// The jobs of a thread.
@@ -60,6 +62,7 @@ struct Row {
     key: u64,
     /// When it was last seen to have had more than its share.
     over: Time,
+    usage: TimeUsage,
     /// By methods.
     pairs: Vec<Option<Box<Pair>>>,
 }
@@ -91,6 +94,7 @@ impl Sharing {
             metering: Metering::default(),
             last: 0,
             contended_until: Time::ZERO,
+            stale_next: Time::ZERO,
         }
     }
 
@@ -99,32 +103,47 @@ impl Sharing {
         self.keyed(self.config.tenant(peer, metadata))
     }
 
-    /// A call of so many bytes came over this owner's connection, who is charged for that, whoever has made it, and whether it is
-    /// refused or its handler takes no time. Whether the connection is to be read in turn from now on.
-    pub(super) fn read(&mut self, now: Time, owner: Tenant, bytes: usize) -> bool {
-        self.shares.charge(owner.id, CALL + Duration::from_nanos(bytes as u64 / BYTES_A_NANO));
-        if owner.key != self.last {
-            let is_first = std::mem::replace(&mut self.last, owner.key) == 0;
+    /// A call of this tenant's came with so many bytes, which is charged whether it is refused or its handler takes no time.
+    /// Whether the tenant has had more than its share while others were there.
+    pub(super) fn read(&mut self, now: Time, tenant: Tenant, bytes: usize) -> bool {
+        self.charge_read(tenant, CALL + Duration::from_nanos(bytes as u64 / BYTES_A_NANO));
+        if tenant.key != self.last {
+            let is_first = std::mem::replace(&mut self.last, tenant.key) == 0;
             self.contended_until = if is_first { Time::ZERO } else { now + CONTENDED };
         }
-        now < self.contended_until && self.is_over(now, owner)
+        if now >= self.contended_until {
+            // What nobody else wanted is nobody's loss.
+            self.shares.forgive(tenant.id);
+        }
+        self.is_over(now, tenant)
     }
 
-    /// Whether a tenant has had more than its share, which is remembered.
-    fn is_over(&mut self, now: Time, tenant: Tenant) -> bool {
-        let is_over = self.shares.is_over(tenant.id);
-        if is_over && let Some(row) = self.rows.get_mut(tenant.id.index()) {
-            row.over = now;
+    fn charge_read(&mut self, tenant: Tenant, took: Duration) {
+        self.shares.charge(tenant.id, took);
+        if let Some(row) = self.rows.get_mut(tenant.id.index()) {
+            row.usage.add_read(took.into());
         }
-        is_over
+    }
+
+    /// Whether a tenant has had more than its share while others were there, and not least by what it has sent; that is
+    /// remembered.
+    fn is_over(&mut self, now: Time, tenant: Tenant) -> bool {
+        if now >= self.contended_until || !self.shares.is_over(tenant.id) {
+            return false;
+        }
+        let Some(row) = self.rows.get_mut(tenant.id.index()).filter(|row| row.usage.is_much_read()) else {
+            return false;
+        };
+        row.over = now;
+        true
     }
 
     /// Reads a connection of this owner's in turn from now on. Whether it was not before.
     #[cold]
-    pub(super) fn meter(&mut self, net: &mut Net, peer: PeerKey, owner: u64) -> bool {
-        let begins = net.meter(peer, owner);
+    pub(super) fn meter(&mut self, now: Time, net: &mut Net, peer: PeerKey, owner: u64) -> bool {
+        let begins = self.metering.has_room(owner) && net.meter(peer, owner);
         if begins {
-            self.metering.wait(peer, owner, |peer| net.has(peer));
+            self.metering.wait(now, peer, owner, |peer| net.has(peer));
         }
         begins
     }
@@ -132,12 +151,32 @@ impl Sharing {
     /// Has metered connections read whose turn it is. `is_idle`: nobody has anything to do. Whether any is to be read now.
     pub(super) fn read_in_turn(&mut self, now: Time, is_idle: bool, net: &mut Net) -> bool {
         while let Some((peer, owner)) = net.next_read() {
+            if owner == 0 {
+                self.begin(now, net, peer);
+                continue;
+            }
             // Also if there was no call in it.
             let tenant = self.keyed(owner);
-            self.shares.charge(tenant.id, READ);
-            self.metering.wait(peer, owner, |peer| net.has(peer));
+            self.charge_read(tenant, READ);
+            self.metering.wait(now, peer, owner, |peer| net.has(peer));
         }
-        !self.metering.is_empty() && self.give_turns(now, is_idle, net)
+        if !self.metering.is_empty() {
+            return self.give_turns(now, is_idle, net);
+        }
+        if is_idle {
+            self.shares.rest();
+        }
+        false
+    }
+
+    /// A connection came in. If whoever has it is over the share, it is read in turn from the beginning: others have been, and who
+    /// is over would only have to make new ones.
+    fn begin(&mut self, now: Time, net: &mut Net, peer: PeerKey) {
+        let Some(identity) = net.identity(peer) else { return };
+        let owner = self.tenant(identity, None);
+        if self.is_over(now, owner) && self.metering.has_room(owner.key) && net.meter(peer, owner.key) {
+            net.post_receive(peer);
+        }
     }
 
     #[cold]
@@ -147,24 +186,30 @@ impl Sharing {
             let Some(owner) = self.metering.next_owner() else { break };
             let tenant = self.keyed(owner);
             if self.is_over(now, tenant) {
+                let is_stale = self.metering.since(owner).is_some_and(|since| now.since(since) > STALE);
+                if is_stale && now >= self.stale_next {
+                    self.stale_next = now + REST;
+                    any |= self.read_one(owner, |peer| net.post_receive(peer));
+                }
                 continue;
             }
             let is_calm = self.rows.get(tenant.id.index()).is_none_or(|row| now.since(row.over) > CALM);
-            any |= self.read_one(owner, |peer| {
-                if is_calm {
-                    net.unmeter(peer);
-                }
-                is_calm || net.post_receive(peer)
-            });
+            for _ in 0..AT_ONCE {
+                any |= self.read_one(owner, |peer| {
+                    if is_calm {
+                        net.unmeter(peer);
+                    }
+                    is_calm || net.post_receive(peer)
+                });
+            }
         }
-        if !any && is_idle {
-            let tenants: Vec<Tenant> = {
-                let owners: Vec<u64> = self.metering.owners().collect();
-                owners.into_iter().map(|owner| self.keyed(owner)).collect()
-            };
+        // Of some owners no connection may be left.
+        while !any && is_idle && !self.metering.is_empty() {
+            let owners: Vec<u64> = self.metering.owners().collect();
+            let tenants: Vec<Tenant> = owners.into_iter().map(|owner| self.keyed(owner)).collect();
             let first = self.shares.turn_among(tenants.iter().map(|tenant| tenant.id));
-            let owner = tenants.iter().find(|tenant| Some(tenant.id) == first).map(|tenant| tenant.key);
-            any = owner.is_some_and(|owner| self.read_one(owner, |peer| net.post_receive(peer)));
+            let Some(owner) = tenants.iter().find(|tenant| Some(tenant.id) == first) else { break };
+            any = self.read_one(owner.key, |peer| net.post_receive(peer));
         }
         any
     }
@@ -222,6 +267,9 @@ impl Sharing {
     #[inline]
     pub(super) fn charge(&mut self, tenant: Tenant, took: Span) {
         self.shares.charge(tenant.id, took);
+        if let Some(row) = self.rows.get_mut(tenant.id.index()) {
+            row.usage.add_served(took);
+        }
     }
 
     /// How many wait for their tenants' turns.

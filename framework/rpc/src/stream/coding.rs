@@ -14,7 +14,7 @@ use greenwave_quanta::critical;
 pub(super) struct Held(Option<Charge>);
 
 impl Held {
-    fn let_go(&mut self) {
+    pub(super) fn let_go(&mut self) {
         if self.0.is_some() {
             critical(|| self.0 = None);
         }
@@ -68,8 +68,6 @@ impl StreamCoding {
 
     #[cold]
     fn decompress(&self, encoding: Encoding, body: &[u8], held: &mut Held, home: &dyn Home) -> Result<Vec<u8>, Status> {
-        // Who asks for the next has done with the one before.
-        held.let_go();
         let room = &mut |bytes: usize| critical(|| home.hold(&mut held.0, bytes.saturating_add(body.len())));
         self.decompression.read(encoding, body, room, self.failure)
     }

@@ -68,6 +68,7 @@ impl EventLoop {
         self.role.counters.calls.add(1);
         let Some(Found { method, is_plain, .. }) = self.find(arrival.method) else {
             self.role.counters.unknown_method.add(1);
+            self.note_refused(now, peer, arrival.body.len());
             let text = format!("no method has the id {} here", arrival.method);
             return self.refuse(now, peer, arrival, Status::refused(Reason::UnknownMethod, text));
         };
@@ -81,31 +82,58 @@ impl EventLoop {
     /// nothing of it is in other calls' way.
     #[inline(never)]
     fn check(&mut self, now: Time, peer: PeerKey, arrival: &mut Arrival, method: usize) {
+        if self.net.identity(peer).is_none() {
+            // Its connection has ended since, and with that it can't be told any more who has made it.
+            return self.role.counters.cancelled.add(1);
+        }
         let mut checked = Checked::default();
         if let Some(authorizer) = self.role.router.at(method).authorizer() {
             match self.authorize(authorizer, peer, method, arrival) {
                 Ok(subject) => checked.peer = subject,
-                Err(status) => return self.refuse(now, peer, arrival, status),
+                Err(status) => {
+                    self.note_refused(now, peer, arrival.body.len());
+                    return self.refuse(now, peer, arrival, status);
+                }
             }
         }
         if arrival.body.len() > SMALL {
             let criticality = criticality_of(arrival.metadata.as_deref());
             match self.net.charge(peer, arrival.body.len(), criticality) {
                 Ok(charge) => checked.charge = charge,
-                Err(status) => return self.refuse(now, peer, arrival, status),
+                Err(status) => {
+                    self.note_refused(now, peer, arrival.body.len());
+                    return self.refuse(now, peer, arrival, status);
+                }
             }
         }
         if let Some(sharing) = &mut self.sharing {
             let identity = self.net.identity(peer).map_or(&Peer::UNKNOWN, |identity| &**identity);
             let (caller, metadata) = (checked.peer.as_deref().unwrap_or(identity), arrival.metadata.as_deref());
             checked.tenant = sharing.tenant(caller, metadata);
-            let is_own = checked.peer.is_none() && metadata.is_none();
-            let owner = if is_own { checked.tenant } else { sharing.tenant(identity, None) };
-            if sharing.read(now, owner, arrival.body.len()) {
-                self.role.counters.metered.add(u64::from(sharing.meter(&mut self.net, peer, owner.key)));
+            let is_over = sharing.read(now, checked.tenant, arrival.body.len());
+            if self.net.carries_only(peer, checked.tenant.key) && is_over {
+                let begins = sharing.meter(now, &mut self.net, peer, checked.tenant.key);
+                self.role.counters.metered.add(u64::from(begins));
             }
         }
         self.admit::<false>(now, peer, arrival, method, checked);
+    }
+
+    /// A call is refused before it is known whose it is: it counts for the tenant whose calls its connection carries, or for whoever
+    /// has that.
+    #[cold]
+    fn note_refused(&mut self, now: Time, peer: PeerKey, bytes: usize) {
+        let Some(sharing) = &mut self.sharing else { return };
+        let carried = self.net.carried(peer);
+        let Some(identity) = self.net.identity(peer) else { return };
+        let tenant = match carried {
+            Ok(Some(key)) => sharing.keyed(key),
+            _ => sharing.tenant(identity, None),
+        };
+        if sharing.read(now, tenant, bytes) && carried.is_ok() {
+            let begins = sharing.meter(now, &mut self.net, peer, tenant.key);
+            self.role.counters.metered.add(u64::from(begins));
+        }
     }
 
     /// Takes a call in, or refuses it, here or for a worker. `PLAIN`: whether its method is, and
@@ -242,6 +270,7 @@ impl EventLoop {
             && self.net.refuse_announced(now, peer, call, &status)
         {
             self.role.counters.calls.add(1);
+            self.note_refused(now, peer, 0);
         }
     }
 
