@@ -345,3 +345,38 @@ fn criticality_is_what_its_name_says_and_nothing_else() {
         assert_eq!(Criticality::parse(other.as_bytes()), None, "{other:?}");
     }
 }
+
+#[test]
+fn what_nobody_else_wanted_is_forgiven() {
+    let mut shares = Shares::new(&[]);
+    let [busy, other, third] = [1, 3, 5].map(|key| shares.tenant(key));
+    [busy, other].into_iter().for_each(|tenant| shares.came(tenant));
+    shares.charge(busy, 500 * MS);
+    shares.charge(other, 100 * MS);
+    assert!(shares.is_over(busy) && shares.is_over(other) && !shares.is_over(third));
+    let mut alone = shares.clone();
+    alone.forgive(busy);
+    assert!(!alone.is_over(busy) && alone.is_over(other), "of one, where it was alone");
+    // It is not paid for it either: a round more, and it is over again.
+    alone.charge(busy, Shares::ROUND);
+    assert!(alone.is_over(busy));
+    shares.rest();
+    assert!(
+        ![busy, other, third].into_iter().any(|tenant| shares.is_over(tenant)),
+        "of all, where nobody wants anything"
+    );
+    shares.charge(busy, 2 * Shares::ROUND);
+    assert!(shares.is_over(busy) && !shares.is_over(other));
+}
+
+#[test]
+fn of_those_that_are_over_it_is_the_turn_of_the_one_that_is_least_so() {
+    let mut shares = Shares::new(&[]);
+    let [much, less] = [1, 3].map(|key| shares.tenant(key));
+    [much, less].into_iter().for_each(|tenant| shares.came(tenant));
+    shares.charge(much, 500 * MS);
+    shares.charge(less, 100 * MS);
+    assert_eq!(shares.turn_among([much, less]), Some(less));
+    assert!(!shares.is_over(less) && shares.is_over(much), "and so it is not over any more");
+    assert_eq!(shares.turn_among([]), None);
+}
