@@ -7,7 +7,7 @@ use greenwave_rpc::*;
 use greenwave_verbs::Address;
 use std::net::TcpStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 const MESSAGE: usize = 1 << 20;
 const CONNECTION: usize = 4 * MESSAGE;
@@ -16,16 +16,27 @@ const ECHO: Method = Method::named("test.Echo/Echo");
 const NEVER: Method = Method::named("test.Echo/Never");
 const KEEP: Method = Method::named("test.Echo/Keep");
 
-/// Room for four messages of a connection, and six of all. `Keep` takes a stream's messages and never ends; it counts those that it
-/// was given.
-fn short_of_memory() -> (Siege, Arc<AtomicU64>) {
+/// What becomes of the messages that `Keep` takes.
+#[derive(Default)]
+struct Kept {
+    /// How many it was given.
+    given: AtomicU64,
+    /// Whether it is done with each at once, and takes the next.
+    goes_on: AtomicBool,
+}
+
+/// Room for four messages of a connection, and six of all. `Keep` takes a stream's messages and keeps them.
+fn short_of_memory() -> (Siege, Arc<Kept>) {
     let bounds = Bounds::new().memory(SERVER).connection_memory(CONNECTION);
     let config = ServerConfig::default().limits(Limits::default().message_bytes(MESSAGE)).bounds(bounds);
-    let (methods, kept) = (Methods::default(), Arc::<AtomicU64>::default());
-    let counts = kept.clone();
+    let (methods, kept) = (Methods::default(), Arc::<Kept>::default());
+    let keeps = kept.clone();
     let keep = move |context: &Context, mut incoming: Incoming, _: Outgoing| {
         while incoming.next(context)?.is_some() {
-            counts.fetch_add(1, Ordering::Relaxed);
+            keeps.given.fetch_add(1, Ordering::Relaxed);
+            while !keeps.goes_on.load(Ordering::Relaxed) {
+                context.checkpoint()?;
+            }
         }
         Ok(())
     };
@@ -94,10 +105,12 @@ fn so_do_messages_of_streams_until_the_next_is_taken() {
             outgoing.send(&context, vec![0; MESSAGE]).unwrap();
         }
         let refused = || siege.server.counters().memory_refused;
-        eventually("what there is no room for is refused", || kept.load(Ordering::Relaxed) + refused() == 8);
-        assert!((2..=4).contains(&kept.load(Ordering::Relaxed)), "{encoding:?}: {kept:?}");
+        let given = || kept.given.load(Ordering::Relaxed);
+        eventually("what there is no room for is refused", || given() + refused() == 8);
+        assert!((2..=4).contains(&given()), "{encoding:?}: {}", given());
         siege.others_are_served();
         drop(streams);
+        kept.goes_on.store(true, Ordering::Relaxed);
         // One after the other there is room for any number of them.
         eventually("there is room again", || {
             let (mut outgoing, mut incoming) = channel.open(&context, KEEP).unwrap();
