@@ -6,6 +6,7 @@
 //! - [`load`] and [`pairs`]: clients, and what they write down ([`history`], [`value`]).
 //! - [`checker`]: whether one register could have answered so. [`checkpoint`]: the group at rest.
 //! - [`run`]: all of it. [`report`]: what came of it.
+//! - [`rows`]: a replica's rows alone, without a group.
 
 #![forbid(unsafe_code)]
 
@@ -21,6 +22,7 @@ mod pairs;
 mod plan;
 mod replica;
 mod report;
+mod rows;
 mod run;
 mod value;
 
@@ -63,14 +65,15 @@ Examples:
   cargo xtask chaos --seed 7 --minutes 10
   cargo xtask chaos --seed 7 --plan              shows what would happen
   cargo xtask chaos --only kill --only power-torn --faults 20
+  cargo xtask chaos rows --seed 7 --minutes 5    a replica's rows alone: thousands of starts
   cargo xtask chaos --old-greenwave ../old/target/release/greenwave --only rolling"
 )]
 struct Cli {
     /// What the plan follows from [default: a random one, which is printed]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", global = true)]
     seed: Option<u64>,
     /// How long faults come, about
-    #[arg(long, value_name = "M", default_value_t = 2.0)]
+    #[arg(long, value_name = "M", default_value_t = 2.0, global = true)]
     minutes: f64,
     /// How many faults come, in place of how long
     #[arg(long, value_name = "K")]
@@ -94,27 +97,37 @@ struct Cli {
     #[arg(long)]
     stale: bool,
     #[command(subcommand)]
-    hidden: Option<Hidden>,
+    other: Option<Other>,
 }
 
+/// What there is beside a group under faults.
 #[derive(Subcommand)]
-enum Hidden {
+enum Other {
     /// Becomes another program, which ends when the process that started this does
     #[command(hide = true)]
     Guard {
         #[arg(last = true, required = true)]
         words: Vec<OsString>,
     },
+    /// Kills one replica's rows again and again, without a group, and checks what each start finds of them
+    Rows,
+    /// Applies entries to the rows in a folder until it is killed
+    #[command(hide = true)]
+    Apply { directory: PathBuf, log_start: u64, seed: u64 },
 }
 
 fn main() -> anyhow::Result<ExitCode> {
     let cli = Cli::parse();
-    if let Some(Hidden::Guard { words }) = cli.hidden {
-        process::become_program(&words, Signal::KILL)?;
-    }
     let seed = cli.seed.unwrap_or_else(random);
-    let replicas = usize::from(cli.replicas);
+    match &cli.other {
+        Some(Other::Guard { words }) => process::become_program(words, Signal::KILL)?,
+        Some(Other::Apply { directory, log_start, seed }) => {
+            return rows::apply(directory, *log_start, *seed).map(ExitCode::from);
+        }
+        Some(Other::Rows) | None => {}
+    }
     let time = Duration::try_from_secs_f64(cli.minutes * 60.0).context("--minutes is no time; say a few")?;
+    let replicas = usize::from(cli.replicas);
     let plan = Plan::new(&Wanted { seed, replicas, time, faults: cli.faults, only: cli.only.clone() });
     if cli.plan {
         print!("{plan}");
@@ -127,16 +140,23 @@ fn main() -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::from(PASSED_OVER));
     }
     end_with_signals()?;
-    let program = cli.greenwave.clone().map_or_else(beside, Ok)?;
-    let old = cli.old_greenwave.clone().unwrap_or_else(|| program.clone());
-    for program in [&program, &old] {
-        ensure!(program.is_file(), "{} isn't there; build it: cargo build --bin greenwave", program.display());
-    }
     let folder = bench_folder().with_file_name("chaos").join(seed.to_string());
     let folder = std::path::absolute(folder)?;
     // What another run of this seed left.
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).with_context(|| format!("can't make {}", folder.display()))?;
+    if let Some(Other::Rows) = cli.other {
+        let log = folder.join("rows.log");
+        println!("seed {seed}; what happens is in {}", log.display());
+        let outcome = rows::run(seed, time, &log);
+        disk::end();
+        return outcome.map(|()| ExitCode::SUCCESS);
+    }
+    let program = cli.greenwave.clone().map_or_else(beside, Ok)?;
+    let old = cli.old_greenwave.clone().unwrap_or_else(|| program.clone());
+    for program in [&program, &old] {
+        ensure!(program.is_file(), "{} isn't there; build it: cargo build --bin greenwave", program.display());
+    }
     fs::write(folder.join("plan.txt"), plan.to_string())?;
     println!(
         "seed {seed}, {} faults in {} rounds; logs in {}",

@@ -16,13 +16,15 @@
 //! counts from the moment that all of it is durable.
 
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
+use std::fs::{self, File, TryLockError};
+use std::io::{self, ErrorKind, Read, Write};
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode, Readable, Snapshot};
 use greenwave_kv::Value;
+use greenwave_replica::log::{Disk as _, RealDisk};
 use greenwave_replica::machine::MachineView;
 use greenwave_replica::sessions::SessionChange;
 use greenwave_replica::{Index, MachineError, StateMachine};
@@ -40,6 +42,9 @@ pub const LONGEST_KEY: usize = 1024;
 /// Bytes of the longest value.
 pub const LONGEST_VALUE: usize = 1 << 20;
 
+/// The keyspace that says which generation counts.
+const ABOUT: &str = "about";
+
 const GENERATION: &[u8] = b"generation";
 const APPLIED: &[u8] = b"a";
 const ROW: u8 = b'r';
@@ -47,6 +52,9 @@ const SESSION: u8 = b's';
 
 /// What follows the last row of a snapshot, where the length of a key would be.
 const END: u32 = u32::MAX;
+
+/// The file that whoever has the engine's folder open holds a lock on.
+const LOCK: &str = "lock";
 
 /// Memory for blocks.
 const CACHE_BYTES: u64 = 64 << 20;
@@ -80,17 +88,16 @@ pub enum StoreError {
         /// Which store.
         path: PathBuf,
         /// What the system said.
-        source: std::io::Error,
+        source: io::Error,
     },
 }
 
 impl StoreError {
     /// Whether what is there can't be read any more, as after a loss of power that tore what wasn't synced.
     fn is_damage(&self) -> bool {
-        use std::io::ErrorKind::{AlreadyExists, InvalidData, NotFound, UnexpectedEof};
+        use ErrorKind::{AlreadyExists, InvalidData, NotFound, UnexpectedEof};
         // Files that are there or missing are those of a store that was half made, or half written.
-        let torn =
-            |error: &std::io::Error| matches!(error.kind(), AlreadyExists | InvalidData | NotFound | UnexpectedEof);
+        let torn = |error: &io::Error| matches!(error.kind(), AlreadyExists | InvalidData | NotFound | UnexpectedEof);
         match self {
             Self::Damaged { .. } => true,
             Self::Engine { source, .. } => match source {
@@ -141,21 +148,35 @@ impl Store {
             source => StoreError::Engine { path: path.to_owned(), source },
         };
         let damaged = || StoreError::Damaged { path: path.to_owned() };
+        let io = |source| StoreError::Io { path: path.to_owned(), source };
+        // The engine syncs what is in its folder, but not the folder's name.
+        RealDisk.create_directory(path).map_err(io)?;
+        let is_new = fs::read_dir(path).map_err(io)?.next().is_none();
         let database = Database::builder(path).worker_threads(1).cache_size(CACHE_BYTES).manual_journal_persist(true);
         let database = database.open().map_err(failed)?;
-        let about = database.keyspace("about", KeyspaceCreateOptions::default).map_err(failed)?;
+        let names = database.list_keyspace_names();
+        let has = |name: &str| names.iter().any(|known| **known == *name);
+        // What the engine lost of a keyspace it would make anew, empty, and fill by half from its journal.
+        if !is_new && !has(ABOUT) {
+            return Err(damaged());
+        }
+        let about = database.keyspace(ABOUT, KeyspaceCreateOptions::default).map_err(failed)?;
         let generation = match about.get(GENERATION).map_err(failed)? {
             None => 0,
             Some(bytes) => number(&bytes).ok_or_else(damaged)?,
         };
+        if !is_new && !has(&name_of(generation)) {
+            return Err(damaged());
+        }
         // What a crash left of a snapshot that didn't come to count, or did.
-        for name in database.list_keyspace_names() {
-            if name.starts_with("state-") && *name != *name_of(generation) {
-                let old = database.keyspace(&name, KeyspaceCreateOptions::default).map_err(failed)?;
+        for name in &names {
+            if name.starts_with("state-") && **name != *name_of(generation) {
+                let old = database.keyspace(name, KeyspaceCreateOptions::default).map_err(failed)?;
                 database.delete_keyspace(old).map_err(failed)?;
             }
         }
         let state = database.keyspace(&name_of(generation), KeyspaceCreateOptions::default).map_err(failed)?;
+        sync_name(&state).map_err(io)?;
         let applied = match state.get(APPLIED).map_err(failed)? {
             None => Index::ZERO,
             Some(bytes) => Index(number(&bytes).ok_or_else(damaged)?),
@@ -180,20 +201,28 @@ impl Store {
         }
     }
 
-    /// Removes a store, if it is there.
+    /// Removes a store, if it is there. Its name is gone for good before the first of its files is: a loss of power can't
+    /// bring back a part of it, nor mix it with what is made in its place.
     ///
     /// # Errors
     /// When somebody has it open, or it can't be removed.
     pub fn remove(path: &Path) -> Result<(), StoreError> {
-        if let Err(locked @ StoreError::Locked { .. }) = Self::open(path) {
-            return Err(locked);
-        }
-        match std::fs::remove_dir_all(path) {
-            Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
-                Err(StoreError::Io { path: path.to_owned(), source })
-            }
-            _ => Ok(()),
-        }
+        let io = |source| StoreError::Io { path: path.to_owned(), source };
+        let _held = match File::open(path.join(LOCK)).map(|lock| (lock.try_lock(), lock)) {
+            Ok((Err(TryLockError::WouldBlock), _)) => return Err(StoreError::Locked { path: path.to_owned() }),
+            Ok((Err(TryLockError::Error(source)), _)) => return Err(io(source)),
+            Ok((Ok(()), lock)) => Some(lock),
+            // One that was made by half.
+            Err(source) if source.kind() == ErrorKind::NotFound => None,
+            Err(source) => return Err(io(source)),
+        };
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let removed = path.with_extension("removed");
+        // What another start didn't come to the end of.
+        gone(fs::remove_dir_all(&removed)).map_err(io)?;
+        gone(fs::rename(path, &removed)).map_err(io)?;
+        gone(RealDisk.sync_directory(parent)).map_err(io)?;
+        gone(fs::remove_dir_all(&removed)).map_err(io)
     }
 
     /// What reads its rows.
@@ -351,6 +380,7 @@ impl StateMachine for Store {
         if !state.is_empty().map_err(engine)? {
             state.clear().map_err(engine)?;
         }
+        sync_name(&state)?;
         self.fill(&state, applied, sessions, from)?;
         self.database.persist(PersistMode::SyncAll).map_err(engine)?;
         self.about.insert(GENERATION, generation.to_be_bytes()).map_err(engine)?;
@@ -433,6 +463,17 @@ pub fn checked_value(value: &Bytes) -> Result<(), String> {
     let bytes = value.len();
     let fits = bytes <= LONGEST_VALUE;
     if fits { Ok(()) } else { Err(format!("a value has {bytes} bytes; allowed are 0 to {LONGEST_VALUE}")) }
+}
+
+/// Makes a keyspace's folder durable, whose name the engine doesn't sync: without it a loss of power takes the keyspace away,
+/// and leaves what the journal has of it.
+fn sync_name(keyspace: &Keyspace) -> io::Result<()> {
+    keyspace.path().parent().map_or(Ok(()), |folder| RealDisk.sync_directory(folder))
+}
+
+/// What isn't there need not be removed.
+fn gone(removed: io::Result<()>) -> io::Result<()> {
+    removed.or_else(|error| if error.kind() == ErrorKind::NotFound { Ok(()) } else { Err(error) })
 }
 
 fn name_of(generation: u64) -> String {

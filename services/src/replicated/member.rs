@@ -2,7 +2,7 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::Ipv4Addr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -160,20 +160,45 @@ fn start(config: &MemberConfig) -> Result<(Replica, super::machine::StoreReader)
     let core = CoreConfig { bootstrap, seed, ..CoreConfig::new(node) };
     let limits = Limits { log_bytes: log_bytes.unwrap_or(core.limits.log_bytes), ..core.limits };
     let core = CoreConfig { sizing: sizing.map_or(core.sizing, Sizing::Fixed), limits, ..core };
-    let config = ReplicaConfig::new(core, xxh3_64(group.as_bytes()), directory.join("log"));
+    let config = ReplicaConfig::new(core, xxh3_64(group.as_bytes()), log_directory(directory));
     let channel = config.channel.clone().tls(peer_tls.clone());
     let reach = Reach::new(|address| address.parse::<Spot>().map(|spot| spot.peers().clone()));
     let config = ReplicaConfig { contacts, channel, reach, access: access.clone(), ..config };
-    let (rows, mark) = (directory.join("store"), FailureMark::of(&config.directory));
+    let store = open_rows(directory)?;
+    let reader = store.reader();
+    Ok((Replica::start(config, store)?, reader))
+}
+
+/// Opens the rows of the replica in this directory. If a write or a sync had failed before its last end, or they can't be
+/// read, they are empty: it has all of them in its snapshot and its log.
+///
+/// # Errors
+/// When they are open elsewhere, or can't be made.
+pub fn open_rows(directory: &Path) -> Result<Store, StoreError> {
+    let (rows, mark) = (directory.join("store"), failure_mark(directory));
     if mark.is_set() {
         tracing::warn!("a write or a sync had failed: the rows are made again from the snapshot and the log");
         Store::remove(&rows)?;
     }
-    let store = Store::open_or_begin(&rows)?;
+    let store = Store::open_or_begin(&rows).inspect_err(|error| {
+        // The disk failed while they were opened, which writes and syncs.
+        if matches!(error, StoreError::Engine { .. } | StoreError::Io { .. }) {
+            mark.set();
+        }
+    })?;
     // Until there is a new one the old one is not to be trusted, however often that takes.
-    mark.clear().map_err(|source| StoreError::Io { path: rows.clone(), source })?;
-    let reader = store.reader();
-    Ok((Replica::start(config, store)?, reader))
+    mark.clear().map_err(|source| StoreError::Io { path: rows, source })?;
+    Ok(store)
+}
+
+/// What the replica in this directory leaves for its next start when a write or a sync has failed.
+#[must_use]
+pub fn failure_mark(directory: &Path) -> FailureMark {
+    FailureMark::of(&log_directory(directory))
+}
+
+fn log_directory(directory: &Path) -> PathBuf {
+    directory.join("log")
 }
 
 impl Member {

@@ -228,3 +228,46 @@ fn what_is_no_snapshot_is_refused_and_the_state_stays() {
     store.restore(Index(9), &[], &mut &[row(b"b"), end.to_vec()].concat()[..]).unwrap();
     assert_eq!(rows(&store), map(&[("b", "")]));
 }
+
+/// The engine would make it anew, and fill it with what the journal has of it: rows from before the journal would be gone, and
+/// nobody would notice.
+#[test]
+fn a_store_that_lost_a_keyspace_begins_anew() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("store");
+    for lost in ["state", "about"] {
+        let mut store = Store::open_or_begin(&path).unwrap();
+        apply(&mut store, 1, put("old", "1"));
+        store.commit(Index(1), &[]).unwrap();
+        let mut snapshot = Vec::new();
+        store.view().unwrap().write(&mut snapshot).unwrap();
+        store.restore(Index(5), &[], &mut snapshot.as_slice()).unwrap();
+        apply(&mut store, 6, put("new", "2"));
+        store.commit(Index(6), &[]).unwrap();
+        store.view().unwrap();
+        let folder = if lost == "state" { store.state.path() } else { store.about.path() }.to_owned();
+        drop(store);
+        fs::remove_dir_all(folder).unwrap();
+
+        assert!(matches!(Store::open(&path), Err(StoreError::Damaged { .. })), "{lost}");
+        for _ in 0..2 {
+            let store = Store::open_or_begin(&path).unwrap();
+            assert_eq!((store.applied(), rows(&store)), (Index::ZERO, map(&[])), "{lost}");
+        }
+        Store::remove(&path).unwrap();
+    }
+}
+
+#[test]
+fn a_store_is_removed_with_what_is_left_of_an_earlier_one_and_not_while_it_is_open() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("store");
+    let store = Store::open(&path).unwrap();
+    assert!(matches!(Store::remove(&path), Err(StoreError::Locked { .. })));
+    drop(store);
+    fs::create_dir_all(path.with_extension("removed").join("keyspaces")).unwrap();
+    for _ in 0..2 {
+        Store::remove(&path).unwrap();
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+    }
+}

@@ -137,8 +137,12 @@ pub(super) fn start(config: ReplicaConfig, machine: impl StateMachine + 'static)
     if machine > log_end {
         return Err(ReplicaStartError::Lost { machine, log: log_end });
     }
+    let mark = FailureMark::of(&directory);
+    if let Err(error) = mark.prepare() {
+        tracing::warn!(%error, "a disk that is full will have no room for the mark that a write failed");
+    }
     if applier.needs_snapshot() {
-        applying::restore_from(&mut applier, &snapshots, begin)?;
+        applying::restore_from(&mut applier, &snapshots, begin).inspect_err(|_| mark.set())?;
     }
     let Kept { identity, file } = kept;
     let founders = core.bootstrap.clone().filter(|_| nothing);
@@ -180,7 +184,7 @@ pub(super) fn start(config: ReplicaConfig, machine: impl StateMachine + 'static)
         me: settings.node,
         entrance,
         beginning,
-        mark: FailureMark::of(&directory),
+        mark,
         report: Arc::clone(&report),
         open: Slab::new(),
         committed: Vec::new(),
