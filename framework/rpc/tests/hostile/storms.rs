@@ -9,6 +9,9 @@ use std::time::Duration;
 const THREADS: usize = 4;
 const CONNECTIONS: usize = 500;
 
+/// How many may be needed until one finds all that it needs.
+const STORMS: usize = 10;
+
 /// Connects as quickly as it can. Half are closed at once, the others stay until the server has had enough of them.
 fn storm(site: &Site) {
     let address = socket_of(&site.address);
@@ -36,18 +39,23 @@ fn is_survived_by(clusters: usize) {
     let mut site = Site::start(&plan).unwrap();
     let bystander = Bystander::at(&site.address);
     let files = site.files();
-    let mut memory = Vec::new();
-    for storms in 1..=3 {
+    let mut memory: Vec<u64> = Vec::new();
+    // One leaves tables and pools behind that are as large as it was, and the next may be larger; but at some time one finds all
+    // that it needs. What leaks grows each time.
+    let mut has_grown = true;
+    while has_grown && memory.len() < STORMS {
+        let storms = memory.len() as u64 + 1;
         storm(&site);
         let all = 1 + storms * (THREADS * CONNECTIONS) as u64;
         site.comes_to("accepted", all);
         site.comes_to("connections", 1);
         eventually("the descriptors are back", || site.files() == files);
         bystander.is_served();
-        memory.push(site.memory());
+        let (most, now) = (memory.iter().max().copied(), site.memory());
+        has_grown = most.is_none_or(|most| now > most + 512);
+        memory.push(now);
     }
-    // The first one leaves tables and pools behind that are as large as it was; the others must find them.
-    assert!(memory[2] < memory[0] + 4096, "KiB after each storm: {memory:?}");
+    assert!(!has_grown, "KiB after each storm: {memory:?}");
     assert_eq!((site.counter("threads_died"), site.counter("starved")), (0, 0));
     Bystander::at(&site.address).leaves();
     bystander.leaves();
