@@ -159,7 +159,7 @@ impl<'a> Generator<'a> {
     }
 
     fn settle(&mut self, reply: Reply<'_>) {
-        let slot = (reply.tag & u64::from(u32::MAX)) as usize;
+        let slot = slot(reply.tag);
         match self.pending.get(slot) {
             Some(pending) if tag(slot, pending.sequence) == reply.tag => {
                 let pending = self.pending.remove(slot);
@@ -207,6 +207,12 @@ impl<'a> Generator<'a> {
         }
         self.gathering.finish()
     }
+}
+
+/// The number of whoever made the request with this tag: the least that nobody had who was still without an answer. In a closed
+/// loop these are the clients, each of which has one request at a time.
+pub const fn slot(tag: u64) -> usize {
+    (tag & u32::MAX as u64) as usize
 }
 
 /// The low half is the slot, the high half tells the requests that a slot holds one after another apart.

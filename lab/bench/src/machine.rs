@@ -69,25 +69,9 @@ pub fn commit() -> String {
     said.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty()).unwrap_or_else(|| "unknown".to_owned())
 }
 
-/// The time now, in UTC: `2026-11-26T06:15:48Z`.
+/// The time now, in UTC and to the second: `2026-11-26T06:15:48Z` (RFC 3339).
 pub fn time() -> String {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    utc(since.as_secs())
-}
-
-/// Seconds since 1970 as a date and a time, by the Gregorian calendar.
-fn utc(seconds: u64) -> String {
-    let (days, second) = (seconds / 86_400, seconds % 86_400);
-    // Years begin in March here, so that the day that some have more is their last.
-    let day = days + 719_468;
-    let (era, day) = (day / 146_097, day % 146_097);
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    let (year, month) = if month < 10 { (year + 400 * era, month + 3) } else { (year + 400 * era + 1, month - 9) };
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+    humantime::format_rfc3339_seconds(SystemTime::now()).to_string()
 }
 
 fn memory_gib() -> Option<f64> {
@@ -109,6 +93,7 @@ fn line(path: impl AsRef<Path>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     #[test]
     fn fields_are_found_by_their_whole_name() {
@@ -118,11 +103,11 @@ mod tests {
     }
 
     #[test]
-    fn seconds_are_a_date() {
-        assert_eq!(utc(0), "1970-01-01T00:00:00Z");
-        assert_eq!(utc(951_782_400), "2000-02-29T00:00:00Z");
-        assert_eq!(utc(1_709_251_199), "2024-02-29T23:59:59Z");
-        assert_eq!(utc(1_798_761_599), "2026-12-31T23:59:59Z");
+    fn the_time_is_now_to_the_second() {
+        let (before, said, after) = (SystemTime::now(), time(), SystemTime::now());
+        let read = humantime::parse_rfc3339(&said).expect("it is a time");
+        assert!(read <= after && read + Duration::from_secs(1) > before, "{said}");
+        assert!(said.len() == "2026-11-26T06:15:48Z".len() && said.ends_with('Z'), "{said}");
     }
 
     #[test]

@@ -247,6 +247,18 @@ mod tests {
     }
 
     #[test]
+    fn the_documents_count_as_many_kinds() {
+        let count = Kind::value_variants().len();
+        for (text, said) in [
+            (include_str!("../../../docs/replica.md"), format!("faults of {count} kinds")),
+            (include_str!("../../../docs/promises.md"), format!("{count} kinds of faults")),
+            (include_str!("../../../docs/chaos.md"), format!("{} clients get, put", crate::load::CLIENTS)),
+        ] {
+            assert!(text.contains(&said), "no document says `{said}`");
+        }
+    }
+
+    #[test]
     fn the_same_seed_gives_the_same_plan_and_another_one_another() {
         assert_eq!(Plan::new(&wanted(7)), Plan::new(&wanted(7)));
         assert_ne!(Plan::new(&wanted(7)), Plan::new(&wanted(8)));

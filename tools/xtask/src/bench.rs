@@ -22,13 +22,13 @@ Benchmarks:
            the same client
   grpc-served
            rare long calls among short ones, by gRPC, beside tonic: as it is, with its own limits, with our layers and pool
-  path     the services under six orders, and as others serve; its loads are shares of what is sustained, chosen by
+  path     the services under several orders, and as others serve; its loads are shares of what is sustained, chosen by
            --loads, its cases by --case, its systems by --systems
-  preempt  46 programs with probes and without: what they cost, and how exactly quanta end
+  preempt  programs with probes and without: what they cost, and how exactly quanta end
   replica  three replicas that put values, beside etcd; time without a leader after kills; batches and windows in
            simulated networks, such with which nothing was tuned and such that change among them; installs etcd-server
            where it can
-  rpc      calls of 64 bytes to 1 MB, batches, many connections, against raw sockets, tonic, tarpc, volo and gRPC for Go
+  rpc      calls of 64 bytes to 1 MB, typed calls, batches, many connections, against raw sockets, tonic, tarpc, volo and gRPC for Go
   served   a whole server over TCP: mixes of calls, deadlines and loads in several orders and quanta, beside tonic
   sim      events a second of the simulation of cores, on one core and on all, and its memory; prints alone
   verbs    ping-pong over each backend against raw sockets; prints alone

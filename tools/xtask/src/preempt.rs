@@ -75,3 +75,14 @@ fn keep(built: &Path, folder: &Path, name: &str) -> Result<()> {
     std::fs::copy(built, &to).with_context(|| format!("can't copy {} to {}", built.display(), to.display()))?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_readme_counts_as_many_layouts() {
+        let said = format!("each in {LAYOUTS} layouts");
+        assert!(include_str!("../../../README.md").contains(&said), "README.md doesn't say `{said}`");
+    }
+}

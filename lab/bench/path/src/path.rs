@@ -22,6 +22,9 @@ use std::time::Duration;
 const LOADS: [f64; 4] = [0.7, 0.9, 1.3, 1.5];
 
 /// Compare deadline scheduling with first come, first served on a chain and on a parallel unit
+/// Processes that a search is split over, unless something else is said.
+pub(crate) const SHARDS: u16 = 18;
+
 #[derive(Args, Debug)]
 pub(crate) struct PathArgs {
     /// Less of everything, within 45 seconds.
@@ -37,7 +40,7 @@ pub(crate) struct PathArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
     rounds: Option<u8>,
     /// Processes that a search is split over, 1 to 60: receipts have to hold them all.
-    #[arg(long, default_value_t = 18, value_parser = clap::value_parser!(u16).range(1..=60))]
+    #[arg(long, default_value_t = SHARDS, value_parser = clap::value_parser!(u16).range(1..=60))]
     shards: u16,
     /// Only one of the cases: chain, parallel-unit, five-hops or four-servers.
     #[arg(long, value_parser = ["chain", "parallel-unit", "five-hops", "four-servers"], hide_possible_values = true)]

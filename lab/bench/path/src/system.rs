@@ -171,6 +171,7 @@ pub(crate) fn classes(tight: Duration, normal: Duration, loose: Duration) -> Cla
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::path::SHARDS;
 
     #[test]
     fn those_that_know_deadlines_differ_by_their_order_alone() {
@@ -195,5 +196,21 @@ mod tests {
         assert!(ALL.iter().filter(|system| !RIVALS.contains(&system.name)).all(System::is_ours));
         let cancels: Vec<_> = ALL.iter().filter(|it| it.patience() == Patience::Enforced).map(|it| it.name).collect();
         assert_eq!(cancels, ["fifo-expiry", "codel-lifo", "gradient"]);
+    }
+
+    #[test]
+    fn the_readme_counts_as_many() {
+        let readme = include_str!("../../../../docs/figures/README.md.in");
+        let shown =
+            ALL.iter().filter(|it| readme.contains(&format!("{{path chain/load-0.9 {} tight", it.name))).count();
+        let classes = classes(Duration::ZERO, Duration::ZERO, Duration::ZERO).as_slice().len();
+        for said in [
+            format!("over {SHARDS} shards"),
+            format!("{classes} deadline classes"),
+            format!("{} ways to serve, {shown} of which are in the table", ALL.len()),
+            format!("the best of the {} rivals", RIVALS.len()),
+        ] {
+            assert!(readme.contains(&said), "docs/figures/README.md.in doesn't say `{said}`");
+        }
     }
 }

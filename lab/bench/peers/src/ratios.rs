@@ -20,6 +20,9 @@ pub(crate) struct Ratio {
 /// All ratios of a system's figures in a case: our own over everybody else's.
 pub(crate) fn of(case: Case, system: System) -> Vec<Ratio> {
     let ratio = |name: String, of, over| Ratio { name, of, over };
+    let over = |other: System| {
+        ["p50_us", "rate_per_s", "best_rate_per_s"].map(|of| ratio(ratios::name(of, &other.name()), of, (case, other)))
+    };
     match (case.kind, system) {
         (Kind::Skew, System::GreenwaveStealing) => {
             vec![ratio("stealing_over_none".into(), "rate_per_s", (case, System::Greenwave))]
@@ -27,14 +30,16 @@ pub(crate) fn of(case: Case, system: System) -> Vec<Ratio> {
         (Kind::Connections, System::Greenwave) if case != FEW_CONNECTIONS => {
             vec![ratio("rate_over_connections_16".into(), "rate_per_s", (FEW_CONNECTIONS, system))]
         }
+        // There all call over channels, so what differs is the types alone.
+        (Kind::Client { .. }, System::GreenwaveTyped) => over(System::Greenwave).into(),
         (Kind::Client { .. }, _) => Vec::new(),
         (_, own) if own.flavour().is_some() => {
-            let over = |other: System| {
-                ["p50_us", "rate_per_s", "best_rate_per_s"]
-                    .map(|of| ratio(ratios::name(of, &other.name()), of, (case, other)))
+            // Of our own the plain one is what others are compared with, and bytes are what types are.
+            let counts = |other: &System| match other {
+                System::Greenwave => own != *other,
+                System::GreenwaveChannel => own == System::GreenwaveTyped,
+                other => other.flavour().is_none(),
             };
-            // Of our own the plain one is what others are compared with.
-            let counts = |other: &System| other.flavour().is_none() || (*other == System::Greenwave && own != *other);
             System::value_variants().iter().copied().filter(counts).flat_map(over).collect()
         }
         (_, System::GreenwaveGrpc) => ["p50_us", "rate_per_s", "rate_per_server_core"]

@@ -43,9 +43,9 @@ fn measure(group: &Group, plan: &Plan, bench: &mut Benchmark) {
     for (run, variants) in group {
         let best = best_variant(run, variants, plan.pilot(), &mut bench.progress);
         if let Some(best) = bench.settle(&format!("{} in {}", run.system.name(), run.case.name), best) {
+            let (case, system) = (run.case.name, run.system.name());
+            bench.results.push_variant(case, &system, best.variant);
             if variants.len() > 1 {
-                let (case, system) = (run.case.name, run.system.name());
-                bench.results.push_variant(case, &system, best.variant);
                 bench.notes.push(format!("Best variant in {case}: {system} {}", best.variant));
             }
             runs.push(best);
@@ -88,7 +88,8 @@ fn add_ratios(rounds: &mut Rounds, runs: &[Run]) {
 /// What our own systems' p50 and rate are, over those of the others.
 fn ratio_table(results: &Results) -> Table {
     let mut others: Vec<String> = System::value_variants().iter().map(System::name).collect();
-    others.retain(|name| name != "greenwave-stealing");
+    let metrics = results.distinct(|row| &row.metric);
+    others.retain(|name| ["p50", "rate"].iter().any(|of| metrics.contains(&&*ratios::name(of, name))));
     let mut table = Table::new(["case", "system", "over:"].map(str::to_owned).into_iter().chain(others.clone()));
     for case in results.distinct(|row| &row.case) {
         table.gap();
@@ -141,6 +142,20 @@ mod tests {
         assert_eq!(results.value("batch-8", "greenwave", "rate_per_s"), Some(14.0));
         assert_eq!(results.value("batch-8", "greenwave", "rate_over_raw_tcp_spin"), Some(0.6));
         assert_eq!(results.value("batch-8", "greenwave", "p50_over_raw_tcp_spin"), None);
+    }
+
+    #[test]
+    fn typed_calls_are_compared_with_calls_of_bytes_by_the_same_and_by_other_clients() {
+        let systems = [System::Greenwave, System::GreenwaveChannel, System::GreenwaveTyped];
+        let found = results(&systems.map(|system| ("unary-64B-inflight-64", system)), &[&[10.0, 8.0, 6.0]]);
+        let over = |system, metric| found.value("unary-64B-inflight-64", system, metric);
+        assert_eq!(over("greenwave-typed", "rate_over_greenwave"), Some(0.6));
+        assert_eq!(over("greenwave-typed", "rate_over_greenwave_channel"), Some(0.75));
+        assert_eq!(over("greenwave-channel", "rate_over_greenwave"), Some(0.8));
+        assert_eq!(over("greenwave", "rate_over_greenwave_channel"), None);
+        let threads = [System::Greenwave, System::GreenwaveTyped].map(|system| ("client-4-one-direct", system));
+        let found = results(&threads, &[&[10.0, 9.0]]);
+        assert_eq!(found.value("client-4-one-direct", "greenwave-typed", "rate_over_greenwave"), Some(0.9));
     }
 
     #[test]

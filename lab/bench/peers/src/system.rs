@@ -33,6 +33,10 @@ pub(crate) enum System {
     GreenwaveStealing,
     /// With encrypted connections.
     GreenwaveTls,
+    /// Called over a channel, where the ones before use a call queue.
+    GreenwaveChannel,
+    /// The same with a generated client and server, as the README has them.
+    GreenwaveTyped,
     /// Its server, called by gRPC: the client is tonic's.
     GreenwaveGrpc,
     /// gRPC.
@@ -69,6 +73,10 @@ impl System {
             Self::GreenwaveStealing if case.kind == Kind::Skew => greenwave_peer::variants(case),
             Self::GreenwaveTls if unary && case.bytes != 1 << 10 && case.bytes < 1 << 20 => {
                 greenwave_peer::variants(case)
+            }
+            Self::GreenwaveChannel if unary || case.kind == Kind::Blocking => greenwave_peer::channel_variants(case),
+            Self::GreenwaveTyped if unary || matches!(case.kind, Kind::Blocking | Kind::Client { .. }) => {
+                greenwave_peer::channel_variants(case)
             }
             Self::Tonic | Self::GreenwaveGrpc if unary && case.in_flight > 1 => {
                 &["park", "spin", "park-4-connections", "spin-4-connections"]
@@ -153,6 +161,8 @@ impl System {
             Self::Greenwave => Some(Flavour::Plain),
             Self::GreenwaveStealing => Some(Flavour::Stealing),
             Self::GreenwaveTls => Some(Flavour::Tls),
+            Self::GreenwaveChannel => Some(Flavour::Channel),
+            Self::GreenwaveTyped => Some(Flavour::Typed),
             _ => None,
         }
     }

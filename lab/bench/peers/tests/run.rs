@@ -70,7 +70,8 @@ fn a_benchmark_measures_what_is_named_and_writes_every_figure() {
     let folder = tempfile::tempdir().expect("a folder");
     let words = ["bench", "--quick", "--case", "unary-64B-inflight-1-blocking", "--case", "fabric-shm-64B-inflight-1"];
     let mut command = peers(&words);
-    command.args(["--system", "greenwave", "--system", "raw-tcp-blocking"]).env("CARGO_TARGET_DIR", folder.path());
+    let systems = ["greenwave", "greenwave-channel", "greenwave-typed", "raw-tcp-blocking"];
+    command.args(systems.iter().flat_map(|system| ["--system", system])).env("CARGO_TARGET_DIR", folder.path());
     let output = output(command);
     let (said, wrong) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{said}{wrong}");
@@ -88,7 +89,15 @@ fn a_benchmark_measures_what_is_named_and_writes_every_figure() {
     };
     assert!(["p50_us", "p99_us", "p999_us", "rate_per_s"].iter().all(|metric| has("greenwave", metric)), "{written}");
     assert!(has("raw-tcp-blocking", "p50_us") && has("greenwave", "p50_over_raw_tcp_blocking"), "{written}");
+    let typed = ["p50_us", "p50_over_greenwave", "p50_over_greenwave_channel", "p50_over_raw_tcp_blocking"];
+    assert!(typed.iter().all(|metric| has("greenwave-typed", metric)), "{written}");
     assert!(!has("tonic", "p50_us"));
+    // Which way of using it each row is of.
+    let variants = written["variants"].as_array().expect("variants");
+    let of = |row: &serde_json::Value| (row["case"].clone(), row["system"].clone());
+    for row in rows.iter().filter(|row| row["case"] != "machine") {
+        assert_eq!(variants.iter().filter(|variant| of(variant) == of(row)).count(), 1, "{row} {variants:?}");
+    }
 }
 
 #[test]

@@ -198,6 +198,12 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_readme_counts_as_many() {
+        let said = format!("runs {} programs", PROGRAMS.len());
+        assert!(include_str!("../../../../README.md").contains(&said), "README.md doesn't say `{said}`");
+    }
+
+    #[test]
     fn every_program_comes_to_the_same_whenever_it_is_run_and_prepared() {
         for program in PROGRAMS {
             let (first, second) = (program.prepare(Scale::TINY), program.prepare(Scale::TINY));

@@ -18,8 +18,8 @@ pub(crate) const MEMBERS: usize = 3;
 
 /// A replicated store that is up. It ends with this handle, and its files are removed.
 pub(crate) trait Cluster {
-    /// A generator's way to put, over so many connections to the leader that there is now.
-    fn target(&self, connections: usize) -> anyhow::Result<Box<dyn Target>>;
+    /// A generator's way to put, of so many clients at most, over so many connections to the leader that there is now.
+    fn target(&self, clients: usize, connections: usize) -> anyhow::Result<Box<dyn Target>>;
 
     /// The message by which that puts a value.
     fn message(&self, key: &[u8], value: &[u8]) -> Vec<u8>;

@@ -8,7 +8,6 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::Args;
 use greenwave::{Address, Channel, ChannelConfig, Context};
-use greenwave_bench::rpc::{Patience, RpcTarget};
 use greenwave_bench::target::Target;
 use greenwave_policy::replication::Setting;
 use greenwave_services::proto::replicated as proto;
@@ -17,6 +16,7 @@ use greenwave_services::replicated::member::{MemberConfig, serve_member};
 use greenwave_services::replicated::peers::Peers;
 use prost::Message as _;
 
+use crate::clients::Clients;
 use crate::cluster::{Client, Cluster, Folder, MEMBERS, PATIENCE, free_ports, wait_until_led};
 use crate::member::Member;
 
@@ -90,12 +90,12 @@ impl Greenwave {
 
 impl Cluster for Greenwave {
     /// All calls of one thread go over one connection, whatever the number.
-    fn target(&self, _connections: usize) -> anyhow::Result<Box<dyn Target>> {
+    fn target(&self, clients: usize, _connections: usize) -> anyhow::Result<Box<dyn Target>> {
         let leader = self.leader().context("the group has no leader")?;
-        let config = ChannelConfig::default();
-        Ok(Box::new(RpcTarget::connect(&self.addresses[leader], &config, proto::PUT, "kv", Patience::Observed)?))
+        Ok(Box::new(Clients::connect(&self.addresses[leader], &ChannelConfig::default(), clients)?))
     }
 
+    /// Its client adds its session.
     fn message(&self, key: &[u8], value: &[u8]) -> Vec<u8> {
         let (key, value) = (key.to_vec().into(), value.to_vec().into());
         proto::PutRequest { key, value, session: None }.encode_to_vec()

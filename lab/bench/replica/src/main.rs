@@ -6,7 +6,7 @@
 //! - [`model`]: batches and windows, by the model, by the controller and as others choose them, in simulated networks.
 //!   [`best`]: what they are held against. [`change`]: the same where load and path change.
 //!   [`source`]: the model's source's own figures. [`parallel`]: all of these on all cores.
-//! - [`cluster`]: what a system has to be able to do; [`greenwave`], [`etcd`]: both. [`member`]: the processes.
+//! - [`clients`]: ours, each with its session. [`cluster`]: what a system has to be able to do; [`greenwave`], [`etcd`]: both. [`member`]: the processes.
 //! - [`run`]: all of it, as `cargo xtask bench replica`. [`claims`]: what should come out.
 
 #![forbid(unsafe_code)]
@@ -14,6 +14,7 @@
 mod best;
 mod change;
 mod claims;
+mod clients;
 mod cluster;
 mod etcd;
 mod failover;

@@ -200,8 +200,16 @@ mod tests {
     #[test]
     fn there_are_sixteen_environments_or_more_and_a_quick_run_takes_some() {
         let names = names().expect("none is out of range");
-        assert!(names.iter().filter(|name| name.starts_with(KIND)).count() >= 16, "{names:?}");
-        assert_eq!(names.iter().filter(|name| name.starts_with(HELD_OUT)).count(), 40);
+        let count = |kind| names.iter().filter(|name| name.starts_with(kind)).count();
+        assert!(count(KIND) >= 16, "{names:?}");
+        assert_eq!(count(HELD_OUT), 40);
+        let documented = include_str!("../../../../docs/replica.md");
+        for said in [
+            format!("`--case model`, {} environments", count(KIND)),
+            format!("with {} environments that", count(HELD_OUT)),
+        ] {
+            assert!(documented.contains(&said), "docs/replica.md doesn't say `{said}`");
+        }
         assert_eq!(names.iter().filter(|name| is_quick(name)).count(), QUICK.len());
     }
 

@@ -19,6 +19,9 @@ use crate::cluster::Cluster;
 const KEYS: usize = 1 << 14;
 const VALUE_BYTES: usize = 256;
 
+/// How many clients there are in an open loop: as many as wait when nothing is answered for some seconds.
+const OPEN_CLIENTS: usize = 2048;
+
 /// Who waits for longer gives up.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -55,12 +58,16 @@ impl Put {
         let plan =
             Plan { warm_up: time / 4, samples: 0, seed, ..Plan::new(self.arrivals, Classes::single(PATIENCE), time) };
         let mut messages = messages(cluster, seed);
-        let (begun, worked) = (Instant::now(), Worked::so_far(cluster)?);
-        let measured = pin::with(&[client], || {
-            let mut target = cluster.target(connections)?;
-            anyhow::Ok(load::run(&plan, &mut *target, &mut messages, progress))
+        let clients = match self.arrivals {
+            Arrivals::Closed { in_flight } => in_flight,
+            _ => OPEN_CLIENTS,
+        };
+        let (measured, worked) = pin::with(&[client], || {
+            let mut target = cluster.target(clients, connections)?;
+            let (begun, worked) = (Instant::now(), Worked::so_far(cluster)?);
+            let measured = load::run(&plan, &mut *target, &mut messages, progress);
+            anyhow::Ok((measured, Worked::so_far(cluster)?.since(&worked, begun.elapsed())))
         })??;
-        let worked = Worked::so_far(cluster)?.since(&worked, begun.elapsed());
         let total = &measured.total;
         ensure!(
             total.missed() == 0,

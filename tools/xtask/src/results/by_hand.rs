@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn code_links_names_and_parts_have_none() {
-        let text = "`5 us` [5](docs/5 ms.md) p99 ms, HTTP/1.1 ms v3 s\n```\n5 us\n```\n<!-- figures:\n{x} 6 us\n-->\n6 us\n<!-- end of figures -->";
+        let text = "`5 us` [5](docs/5 ms.md) p99 ms, HTTP/1.1 ms v3 s\n```\n5 us\n```\n<!-- figures: x -->\n6 us\n<!-- end of figures -->";
         assert_eq!(figures(text), Vec::<String>::new());
     }
 

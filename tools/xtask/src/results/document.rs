@@ -1,22 +1,50 @@
 //! The parts of a document that are written from results.
 //!
-//! A part begins with a comment, in which it stands as it is to be, with names in place of figures, and ends with another:
+//! A part stands between two comments, the first of which names it:
 //! ```text
-//! <!-- figures:
-//! The p50 is {rpc unary-64B-inflight-1 greenwave p50_us 1} us.
-//! -->
+//! <!-- figures: latency -->
 //! The p50 is 10.0 us.
 //! <!-- end of figures -->
 //! ```
+//! What it is written from is in a file of templates, `docs/figures/DOCUMENT.in`, between the same comments, with
+//! names in place of figures:
+//! ```text
+//! <!-- figures: latency -->
+//! The p50 is {rpc unary-64B-inflight-1 greenwave p50_us 1} us.
+//! <!-- end of figures -->
+//! ```
 
-use anyhow::{Context, Result, bail};
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, bail, ensure};
 
 use super::figure::{self, Missing};
 use super::files::Kept;
 
-const BEGIN: &str = "<!-- figures:";
-const TOLD: &str = "-->";
+const BEGIN: &str = "<!-- figures: ";
+const CLOSE: &str = " -->";
 const END: &str = "<!-- end of figures -->";
+
+/// What the parts of a document are written from, by their names.
+#[derive(Debug, Default)]
+pub(crate) struct Templates(BTreeMap<String, String>);
+
+impl Templates {
+    /// Those of a file. What stands outside of them is for who reads it.
+    ///
+    /// # Errors
+    /// When one has no end, or two have the same name.
+    pub(crate) fn of(text: &str) -> Result<Self> {
+        let mut templates = BTreeMap::new();
+        let mut lines = text.split_inclusive('\n');
+        while let Some(line) = lines.next() {
+            let Some(name) = named(line) else { continue };
+            let template = until_end(&mut lines, name)?;
+            ensure!(templates.insert(name.to_owned(), template).is_none(), "two templates are called `{name}`");
+        }
+        Ok(Self(templates))
+    }
+}
 
 /// A document with its figures written.
 pub(crate) struct Outcome {
@@ -32,17 +60,19 @@ pub(crate) struct Outcome {
 /// Writes all parts of a document. One of whose benchmark there are no results, or which lack a figure, is left as it is.
 ///
 /// # Errors
-/// When a part has no end, or names a figure in a way that makes no sense.
-pub(crate) fn written(document: &str, kept: &Kept) -> Result<Outcome> {
+/// When a part has no end or no template, a template no part, or a figure is named in a way that makes no sense.
+pub(crate) fn written(document: &str, templates: &Templates, kept: &Kept) -> Result<Outcome> {
     let mut outcome = Outcome { text: String::new(), figures: 0, pending: Vec::new(), stale: Vec::new() };
+    let mut unused = templates.0.clone();
     let mut lines = document.split_inclusive('\n');
     while let Some(line) = lines.next() {
         outcome.text.push_str(line);
-        if line.trim_end() != BEGIN {
-            continue;
-        }
-        let template = until(&mut lines, TOLD).context("a part isn't told to its end, by a line of `-->`")?;
-        let there = until(&mut lines, END).with_context(|| format!("a part has no end, a line of `{END}`"))?;
+        let Some(name) = named(line) else { continue };
+        let template = unused.remove(name).with_context(|| match templates.0.contains_key(name) {
+            true => format!("two parts are called `{name}`"),
+            false => format!("there is no template of the part `{name}`"),
+        })?;
+        let there = until_end(&mut lines, name)?;
         let mut figures = 0;
         let part = match filled(&template, kept, &mut figures)? {
             Ok(part) => {
@@ -57,7 +87,7 @@ pub(crate) fn written(document: &str, kept: &Kept) -> Result<Outcome> {
                 there
             }
         };
-        for piece in [&template, TOLD, "\n", &part, END, "\n"] {
+        for piece in [&part, END, "\n"] {
             outcome.text.push_str(piece);
         }
     }
@@ -65,19 +95,28 @@ pub(crate) fn written(document: &str, kept: &Kept) -> Result<Outcome> {
     if !document.ends_with('\n') && outcome.text.ends_with('\n') {
         outcome.text.pop();
     }
+    if let Some(name) = unused.keys().next() {
+        bail!("no part is called `{name}`, of which there is a template");
+    }
     Ok(outcome)
 }
 
-/// What comes up to a line.
-fn until<'a>(lines: &mut impl Iterator<Item = &'a str>, end: &str) -> Result<String> {
+/// The name of the part that a line begins, if it begins one.
+fn named(line: &str) -> Option<&str> {
+    line.trim_end().strip_prefix(BEGIN)?.strip_suffix(CLOSE)
+}
+
+/// What comes up to the end of a part.
+fn until_end<'a>(lines: &mut impl Iterator<Item = &'a str>, part: &str) -> Result<String> {
     let mut text = String::new();
     for line in lines {
-        if line.trim_end() == end {
+        if line.trim_end() == END {
             return Ok(text);
         }
+        ensure!(named(line).is_none(), "another part begins before the end of `{part}`, a line of `{END}`");
         text.push_str(line);
     }
-    bail!("the document ends before")
+    bail!("the part `{part}` has no end, a line of `{END}`")
 }
 
 /// A part with its figures in place of their names.
@@ -103,7 +142,7 @@ pub(crate) fn without_parts(document: &str) -> String {
     let mut text = String::new();
     let mut is_part = false;
     for line in document.lines() {
-        is_part = is_part || line.trim_end() == BEGIN;
+        is_part = is_part || named(line).is_some();
         if !is_part {
             text.push_str(line);
         }
@@ -121,16 +160,24 @@ mod tests {
         Kept::of("rpc", r#"{"commit":"abcdef0","rows":[{"case":"c","system":"s","metric":"p50_us","value":9.96}]}"#)
     }
 
-    fn document(name: &str, there: &str) -> String {
-        format!("# Title\n<!-- figures:\n| p50 | {{{name}}} us |\n-->\n{there}<!-- end of figures -->\nThe end")
+    fn templates(figure: &str) -> Templates {
+        Templates::of(&format!(
+            "What is for the reader.\n<!-- figures: p50 -->\n| p50 | {{{figure}}} us |\n<!-- end of figures -->\n"
+        ))
+        .unwrap()
+    }
+
+    fn document(there: &str) -> String {
+        format!("# Title\n<!-- figures: p50 -->\n{there}<!-- end of figures -->\nThe end")
     }
 
     #[test]
     fn figures_are_written_and_the_rest_stays() {
-        let outcome = written(&document("rpc c s p50_us 1", "| p50 | 7 us |\n"), &kept()).unwrap();
-        assert_eq!(outcome.text, document("rpc c s p50_us 1", "| p50 | 10.0 us |\n"));
+        let templates = templates("rpc c s p50_us 1");
+        let outcome = written(&document("| p50 | 7 us |\n"), &templates, &kept()).unwrap();
+        assert_eq!(outcome.text, document("| p50 | 10.0 us |\n"));
         assert_eq!((outcome.figures, outcome.stale), (1, vec!["| p50 | 10.0 us |".to_owned()]));
-        let again = written(&outcome.text, &kept()).unwrap();
+        let again = written(&outcome.text, &templates, &kept()).unwrap();
         assert_eq!((again.text, again.stale.len()), (outcome.text, 0));
     }
 
@@ -138,22 +185,35 @@ mod tests {
     fn a_part_without_results_is_left_as_it_is_and_told() {
         for (name, why) in [("path c s p50_us 1", "there is no path.json"), ("rpc c s q 1", "there is no rpc c s q 1")]
         {
-            let text = document(name, "| p50 | 7 us |\n");
-            let outcome = written(&text, &kept()).unwrap();
+            let text = document("| p50 | 7 us |\n");
+            let outcome = written(&text, &templates(name), &kept()).unwrap();
             assert_eq!((outcome.text, outcome.pending, outcome.figures), (text, vec![why.to_owned()], 0));
         }
     }
 
     #[test]
-    fn a_part_that_makes_no_sense_is_an_error() {
-        assert!(written(&document("what", ""), &kept()).is_err());
-        assert!(written("<!-- figures:\nno end\n", &kept()).is_err());
-        assert!(written("<!-- figures:\n-->\nno end\n", &kept()).is_err());
+    fn what_makes_no_sense_is_an_error() {
+        let error = |document: &str, templates: &Templates| {
+            written(document, templates, &kept()).err().expect("it makes no sense").to_string()
+        };
+        let known = templates("rpc c s p50_us 1");
+        assert_eq!(error(&document(""), &templates("what")), "`{what}` is no figure");
+        assert_eq!(error(&document(""), &Templates::default()), "there is no template of the part `p50`");
+        assert_eq!(error("# Title\n", &known), "no part is called `p50`, of which there is a template");
+        assert_eq!(error(&format!("{}\n{}", document(""), document("")), &known), "two parts are called `p50`");
+        assert_eq!(
+            error("<!-- figures: p50 -->\nno end\n", &known),
+            "the part `p50` has no end, a line of `<!-- end of figures -->`"
+        );
+        let nested = "<!-- figures: a -->\n<!-- figures: b -->\n<!-- end of figures -->\n";
+        assert!(Templates::of(nested).unwrap_err().to_string().starts_with("another part begins"));
+        let twice = "<!-- figures: a -->\n<!-- end of figures -->\n".repeat(2);
+        assert_eq!(Templates::of(&twice).unwrap_err().to_string(), "two templates are called `a`");
     }
 
     #[test]
     fn parts_can_be_left_out_and_the_lines_keep_their_numbers() {
-        let text = without_parts(&document("rpc c s p50_us 1", "| p50 | 7 us |\n"));
-        assert_eq!(text, "# Title\n\n\n\n\n\nThe end\n");
+        let text = without_parts(&document("| p50 | 7 us |\n"));
+        assert_eq!(text, "# Title\n\n\n\nThe end\n");
     }
 }

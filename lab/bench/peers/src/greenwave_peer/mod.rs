@@ -8,6 +8,7 @@ mod certificates;
 mod clients;
 mod idle;
 mod skew;
+mod typed;
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -17,6 +18,8 @@ use greenwave::{Address, ChannelConfig, Choice, Limits, MethodId, Router, Server
 use greenwave_verbs::QueueConfig;
 
 use certificates::Certificates;
+use clients::Bytes;
+use typed::Typed;
 
 use crate::case::{Case, Kind};
 use crate::harness::Figures;
@@ -30,7 +33,7 @@ const WORK: &str = "peers.Echo/Work";
 const WHERE: &str = "peers.Echo/Where";
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// The settings of a server that are systems of their own.
+/// The settings of a server, and the ways of calling it, that are systems of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flavour {
     Plain,
@@ -38,9 +41,18 @@ pub(crate) enum Flavour {
     Stealing,
     /// Connections are encrypted.
     Tls,
+    /// A channel calls, where it's a call queue otherwise.
+    Channel,
+    /// A channel too, and client and server are generated.
+    Typed,
 }
 
 impl Flavour {
+    /// Whether a channel calls in cases that are about something else.
+    fn has_channel(self) -> bool {
+        matches!(self, Self::Channel | Self::Typed)
+    }
+
     /// What it changes at the server.
     fn server(self, config: ServerConfig, certificates: Option<&Certificates>) -> anyhow::Result<ServerConfig> {
         let tls = certificates.map(Certificates::server).transpose()?;
@@ -69,6 +81,19 @@ pub(crate) fn variants(case: Case) -> &'static [&'static str] {
         Kind::FabricShm | Kind::Client { .. } | Kind::Idle => (0, &["auto"]),
     };
     if *URING { all } else { &all[uring..] }
+}
+
+/// The variants that make sense where a channel calls. The kernel's interface is that of the server: a channel's queue moves
+/// between threads, which io_uring's can't. Futures have the dispatcher, which has the client's core to share, and may block
+/// at once.
+pub(crate) fn channel_variants(case: Case) -> &'static [&'static str] {
+    match (case.kind, variants(case)) {
+        (Kind::Unary, [first, ..]) if case.in_flight > 1 => match backend(first) {
+            Choice::Uring => &["uring", "uring-block", "epoll", "epoll-block"],
+            _ => &["epoll", "epoll-block"],
+        },
+        (_, variants) => variants,
+    }
 }
 
 pub(crate) fn serve(flavour: Flavour, variant: &str, case: Case, cores: Cores, rounds: u64) -> anyhow::Result<()> {
@@ -116,6 +141,7 @@ fn router(rounds: u64) -> Router {
             reply.extend_from_slice(std::thread::current().name().unwrap_or_default().as_bytes());
             Ok(())
         })
+        .merge(typed::router())
 }
 
 /// Makes the calls of a case.
@@ -128,21 +154,39 @@ pub(crate) fn drive(flavour: Flavour, server: &ServerProcess, run: &Run) -> anyh
         .wait(match run.case.kind {
             Kind::Blocking | Kind::Skew => Wait::Block,
             Kind::Client { .. } => Wait::default(),
+            Kind::Unary if flavour.has_channel() && run.case.in_flight > 1 => match run.variant.ends_with("block") {
+                true => Wait::Block,
+                false => Wait::default(),
+            },
             _ => Wait::Spin,
         })
-        .backend(backend(run.variant))
+        .backend(if flavour.has_channel() { Choice::Auto } else { backend(run.variant) })
         .limits(match run.case.kind {
             Kind::Connections => limits(run.variant).credits(1024),
             _ => limits(run.variant),
         });
     let config = flavour.client(config, server.authority.as_deref())?;
+    match flavour {
+        Flavour::Channel => return by_channel::<Bytes>(&address, &config, run),
+        Flavour::Typed => return by_channel::<Typed>(&address, &config, run),
+        Flavour::Plain | Flavour::Stealing | Flavour::Tls => {}
+    }
     match run.case.kind {
         Kind::Unary | Kind::Blocking | Kind::FabricShm => calls::unary(&address, &config, run),
         Kind::Batch => calls::batches(&address, &config, run),
         Kind::Connections => calls::connections(&address, &config, run),
         Kind::Skew => skew::drive(&address, &config, run),
-        Kind::Client { shared, mode } => clients::drive(&address, &config, shared, mode, run),
+        Kind::Client { .. } => by_channel::<Bytes>(&address, &config, run),
         Kind::Idle => idle::drive(&address, &config, server, run),
+    }
+}
+
+/// The same over channels: waiting where one call is in flight at a time, or each has a thread, and by futures elsewhere.
+fn by_channel<E: clients::Echo>(address: &Address, config: &ChannelConfig, run: &Run) -> anyhow::Result<Figures> {
+    match run.case.kind {
+        Kind::Client { shared, mode } => clients::threads::<E>(address, config, shared, mode, run),
+        _ if run.case.in_flight == 1 => clients::one::<E>(address, config, run),
+        _ => clients::tasks::<E>(address, config, run),
     }
 }
 

@@ -65,7 +65,10 @@ pub(crate) fn program() -> Option<PathBuf> {
 /// Which version the program is.
 pub(crate) fn version() -> Option<String> {
     let output = Command::new(program()?).arg("--version").output().ok()?;
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    version_in(&String::from_utf8_lossy(&output.stdout))
+}
+
+fn version_in(said: &str) -> Option<String> {
     said.lines().find_map(|line| line.strip_prefix("etcd Version: ")).map(|version| version.trim().to_owned())
 }
 
@@ -124,7 +127,8 @@ impl Etcd {
 }
 
 impl Cluster for Etcd {
-    fn target(&self, connections: usize) -> anyhow::Result<Box<dyn Target>> {
+    /// A client of etcd's has no session: a put that is sent again is put again.
+    fn target(&self, _clients: usize, connections: usize) -> anyhow::Result<Box<dyn Target>> {
         // Calls to another member would be passed on to this one, and take longer.
         let leader = self.leader().context("etcd has no leader")?;
         let settings = Settings {
@@ -230,4 +234,17 @@ fn channel(port: u16) -> anyhow::Result<Channel> {
         .initial_connection_window_size(WINDOW)
         .connect_timeout(Duration::from_secs(1));
     Ok(endpoint.connect_lazy())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_is_what_the_program_says() {
+        let said =
+            "etcd Version: 3.5.16\nGit SHA: Not provided (use ./build instead of go build)\nGo Version: go1.24.4\n";
+        assert_eq!(version_in(said).as_deref(), Some("3.5.16"));
+        assert_eq!(version_in("Go Version: go1.24.4\n"), None);
+    }
 }
