@@ -144,11 +144,12 @@ struct Variant {
     limit_us: f64,
 }
 
+/// The last is the one that values which differ are held against: one for all, not for each the one that suits it.
 const VARIANTS: [Variant; 4] = [
     Variant { what: "1 us, within 50 us", quantum: QUANTUM, limit_us: 50.0 },
-    Variant { what: "1 us, within 10 us", quantum: QUANTUM, limit_us: 10.0 },
+    Variant { what: "1 us, within 20 us", quantum: QUANTUM, limit_us: 20.0 },
     Variant { what: "2 us, within 50 us", quantum: ns(2000), limit_us: 50.0 },
-    Variant { what: "2 us, within 10 us", quantum: ns(2000), limit_us: 10.0 },
+    Variant { what: "2 us, within 20 us", quantum: ns(2000), limit_us: 20.0 },
 ];
 
 /// What each part is worth.
@@ -182,7 +183,7 @@ pub(crate) fn ablations(effort: &Effort) -> Result<Figure, ReproduceError> {
         text: vec![
             "The extreme mix on 16 workers: the highest rate at which the p99.9 of short jobs stays within 50 us, as a share \
              of full TQ's. The work's summary says neither the limit, the workload nor the quantum of its ablations; a value \
-             that differs is explained if another quantum or limit gives the work's."
+             that differs is explained if quanta of 2 us and a limit of 20 us give the work's, the same two for all."
                 .to_owned(),
             ASSUMED.to_owned(),
         ],
@@ -195,16 +196,16 @@ pub(crate) fn ablations(effort: &Effort) -> Result<Figure, ReproduceError> {
         let shares: Vec<f64> = found.iter().zip(full).map(|(found, full)| found.share / full.share).collect();
         let claim = Claim::new(*name, *theirs, shares[0], NEAR);
         let gives = |share: &&f64| Claim { ours: **share, ..claim.clone() }.verdict() == Verdict::Agrees;
-        let other = shares.iter().zip(&VARIANTS).skip(1).find(|(share, _)| gives(share));
-        let reason = other.map(|(share, variant)| {
+        let other = shares.last().filter(gives).map(|share| {
             format!(
-                "At which quantum and limit the work measured isn't said: with {} it is {}.",
-                variant.what,
+                "At which quantum and limit the work measured isn't said: with quanta of 2 us, within 20 us, it is {}.",
                 number(*share)
             )
         });
         table.row([(*name).to_owned(), number(*theirs)].into_iter().chain(shares.iter().map(|share| number(*share))));
-        figure.claims.push(Claim { reason, ..claim });
+        // What such probes cost isn't known, so they cost what gives the work's value.
+        let is_fitted = name.starts_with("probes");
+        figure.claims.push(Claim { reason: other, is_fitted, ..claim });
     }
     figure.tables.push(table);
     found.iter().for_each(|found| figure.note(found.report.as_ref().map_or(0, |report| report.hash)));
@@ -236,7 +237,8 @@ pub(crate) fn dispatcher(effort: &Effort) -> Result<Figure, ReproduceError> {
         text: vec![
             "The highest rate, in millions a second, at which the p99.9 of short jobs stays within 50 us: with a dispatcher \
              on one of the cores (71 ns a job, and 100 ns of a worker), and where each core polls its own connections (171 \
-             ns a job), serves by our default order and gives calls away. Connections lie on cores at random."
+             ns a job), serves by our default order and gives calls away. Connections lie on cores at random. Rates are found to a sixty-fourth of 1.2 times the capacity with \
+             --quick, and to a 256th without, so with many cores they are coarse."
                 .to_owned(),
         ],
         ..Figure::default()

@@ -62,7 +62,7 @@ pub(crate) fn validate(fabric: &Fabric, flows: &Flows) -> Result<Tags, FabricErr
     flows.validate()?;
     let seconds = flows.flows as f64 / flows.per_second(&fabric.network);
     // What lies further ahead than instants reach.
-    if !(seconds <= 40.0 * 86_400.0) {
+    if seconds > 40.0 * 86_400.0 {
         return Err(FabricError::TooLong(seconds));
     }
     Tags::new(fabric.tagging, fabric.network.hosts)
