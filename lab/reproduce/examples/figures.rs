@@ -11,6 +11,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for entry in Entry::named(&name) {
         figures.push((entry, entry.run(&effort)?));
     }
-    println!("{}", page::markdown(&figures, &effort));
+    println!("{}", page::markdown(&figures, &effort, &name));
     Ok(())
 }

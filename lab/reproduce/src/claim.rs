@@ -16,6 +16,15 @@ pub struct Figure {
 }
 
 impl Figure {
+    /// What comes of comparing all of its values: that of the one that is furthest from agreeing. A figure whose values were
+    /// all fitted to shows nothing.
+    #[must_use]
+    pub fn verdict(&self) -> Verdict {
+        let worst = [Verdict::Differs, Verdict::Explained, Verdict::Agrees];
+        let has = |verdict: &Verdict| self.claims.iter().any(|claim| claim.verdict() == *verdict);
+        worst.into_iter().find(has).unwrap_or(Verdict::Fitted)
+    }
+
     /// Adds the hash of a run.
     pub fn note(&mut self, hash: u64) {
         self.hash = (self.hash.rotate_left(5) ^ hash).wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -137,6 +146,20 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_figure_is_as_its_worst_value() {
+        let agrees = Claim::new("x", 2.0, 2.0, Within::Share(0.1));
+        let differs = Claim { ours: 3.0, ..agrees.clone() };
+        let of = |claims: &[&Claim]| {
+            Figure { claims: claims.iter().map(|claim| (*claim).clone()).collect(), ..Figure::default() }.verdict()
+        };
+        let fitted = agrees.clone().fitted();
+        assert_eq!(of(&[&fitted]), Verdict::Fitted);
+        assert_eq!(of(&[&fitted, &agrees]), Verdict::Agrees);
+        assert_eq!(of(&[&agrees, &differs.clone().because("a reason")]), Verdict::Explained);
+        assert_eq!(of(&[&agrees, &differs.clone().because("a reason"), &differs]), Verdict::Differs);
+    }
 
     #[test]
     fn a_reason_explains_and_does_not_make_agree() {

@@ -1,4 +1,4 @@
-//! Figures as a page and as JSON.
+//! Figures as text, as a page and as JSON.
 
 use crate::claim::{Claim, Figure, Table, Verdict};
 use crate::{Effort, Entry};
@@ -18,42 +18,165 @@ pub struct Count {
     pub differ: usize,
 }
 
-/// Counts verdicts.
-#[must_use]
-pub fn count(figures: &[(Entry, Figure)]) -> Count {
-    let mut count = Count::default();
-    for claim in figures.iter().flat_map(|(_, figure)| &figure.claims) {
-        *match claim.verdict() {
-            Verdict::Agrees => &mut count.agree,
-            Verdict::Fitted => &mut count.fitted,
-            Verdict::Explained => &mut count.explained,
-            Verdict::Differs => &mut count.differ,
-        } += 1;
+impl Count {
+    fn of(verdicts: impl Iterator<Item = Verdict>) -> Self {
+        let mut count = Self::default();
+        for verdict in verdicts {
+            *match verdict {
+                Verdict::Agrees => &mut count.agree,
+                Verdict::Fitted => &mut count.fitted,
+                Verdict::Explained => &mut count.explained,
+                Verdict::Differs => &mut count.differ,
+            } += 1;
+        }
+        count
     }
-    count
+
+    /// Counts the verdicts of figures.
+    #[must_use]
+    pub fn of_figures(figures: &[(Entry, Figure)]) -> Self {
+        Self::of(figures.iter().map(|(_, figure)| figure.verdict()))
+    }
+
+    /// Counts the verdicts of all their values.
+    #[must_use]
+    pub fn of_values(figures: &[(Entry, Figure)]) -> Self {
+        Self::of(figures.iter().flat_map(|(_, figure)| &figure.claims).map(Claim::verdict))
+    }
+
+    /// All of them.
+    #[must_use]
+    pub fn all(&self) -> usize {
+        self.agree + self.fitted + self.explained + self.differ
+    }
 }
 
-/// The page, in Markdown. It says nothing of when or how fast it was made, so the same seed gives the same page.
+/// One hash for all figures.
 #[must_use]
-pub fn markdown(figures: &[(Entry, Figure)], effort: &Effort) -> String {
+pub fn hash(figures: &[(Entry, Figure)]) -> u64 {
+    let mut all = Figure::default();
+    figures.iter().for_each(|(_, figure)| all.note(figure.hash));
+    all.hash
+}
+
+/// How many agree and how many don't, in a few lines.
+#[must_use]
+pub fn summary(figures: &[(Entry, Figure)]) -> String {
+    let line = |name: &str, count: Count| {
+        let cells = [count.all(), count.agree, count.explained, count.differ, count.fitted];
+        std::iter::once(name.to_owned()).chain(cells.map(|cell| cell.to_string())).collect::<Vec<_>>()
+    };
+    let head = ["", "all", "agree", "differ, explained", "differ", "fitted"].map(str::to_owned);
+    let rows = [line("figures", Count::of_figures(figures)), line("values", Count::of_values(figures))];
+    format!("{}\nhash {:016x}", aligned(&head, &rows), hash(figures))
+}
+
+/// A figure for a terminal.
+#[must_use]
+pub fn text(entry: &Entry, figure: &Figure) -> String {
+    let mut text = format!("{}: {}\n", entry.name, entry.about);
+    figure.text.iter().for_each(|paragraph| text += &wrapped(paragraph));
+    if !figure.claims.is_empty() {
+        let (values, reasons) = values(&figure.claims);
+        text += &format!("\n{}", aligned(&values.head, &values.rows));
+        for (at, reason) in reasons.iter().enumerate() {
+            text += &wrapped(&format!("({}) {reason}", at + 1));
+        }
+    }
+    for table in &figure.tables {
+        text += "\n";
+        if !table.title.is_empty() {
+            text += &wrapped(&table.title);
+        }
+        text += &aligned(&table.head, &table.rows);
+    }
+    text + &format!("\nIt {}; hash {:016x}\n", figure.verdict(), figure.hash)
+}
+
+/// Lines of up to so many letters.
+const WIDTH: usize = 100;
+
+fn wrapped(text: &str) -> String {
+    let (mut lines, mut width) = (String::new(), 0);
+    for word in text.split_whitespace() {
+        let letters = word.chars().count();
+        if width > 0 && width + 1 + letters > WIDTH {
+            lines.push('\n');
+            width = 0;
+        }
+        if width > 0 {
+            lines.push(' ');
+            width += 1;
+        }
+        lines += word;
+        width += letters;
+    }
+    lines + "\n"
+}
+
+/// Columns that stand below their names: numbers at the right, words at the left. Each line ends with a line break.
+#[must_use]
+pub fn aligned(head: &[String], rows: &[Vec<String>]) -> String {
+    let width = |text: &str| text.chars().count();
+    let of = |row: &[String], column: usize| row.get(column).map_or("", String::as_str).to_owned();
+    let columns: Vec<(usize, bool)> = (0..head.len())
+        .map(|column| {
+            let cells = rows.iter().map(|row| of(row, column));
+            let widest = cells.clone().map(|cell| width(&cell)).max().unwrap_or(0).max(width(&head[column]));
+            let numbers = cells.filter(|cell| !cell.is_empty()).all(|cell| cell.parse::<f64>().is_ok());
+            (widest, numbers)
+        })
+        .collect();
+    let line = |row: &[String]| {
+        let mut line = String::new();
+        for (column, (widest, right)) in columns.iter().enumerate() {
+            let cell = of(row, column);
+            let gap = " ".repeat(widest - width(&cell));
+            let between = if column == 0 { "" } else { "  " };
+            line += &if *right { format!("{between}{gap}{cell}") } else { format!("{between}{cell}{gap}") };
+        }
+        format!("{}\n", line.trim_end())
+    };
+    std::iter::once(line(head)).chain(rows.iter().map(|row| line(row))).collect()
+}
+
+/// The page, in Markdown, of what `name` means. It says nothing of when or how fast it was made, so the same seed gives the same
+/// page.
+#[must_use]
+pub fn markdown(figures: &[(Entry, Figure)], effort: &Effort, name: &str) -> String {
     let mut page = String::from(
         "# What published works report, and what comes out here\n\
          Greenwave's policies are those of five works. Here their tables and figures are simulated in virtual time by the \
          policy types that the framework runs with, and what comes out stands beside what the works say. It is a \
          simulation, not a measurement: costs are those that are stated, and what isn't stated costs nothing.\n\n",
     );
-    let Count { agree, fitted, explained, differ } = count(figures);
     let how = if effort.quick { " --quick" } else { "" };
+    for (what, count) in [("figures", Count::of_figures(figures)), ("values", Count::of_values(figures))] {
+        let Count { agree, fitted, explained, differ } = count;
+        let _ = writeln!(
+            page,
+            "Of {} {what} {agree} agree, {explained} differ for a reason that is stated, {differ} differ without one, and \
+             {fitted} are what a parameter was fitted to, so they show nothing.\n",
+            count.all(),
+        );
+    }
     let _ = writeln!(
         page,
-        "Of {} values {agree} agree, {explained} differ for a reason that is stated, {differ} differ without one, and \
-         {fitted} are what a parameter was fitted to, so they show nothing. Written by `greenwave reproduce all{how}` with \
-         seed {}.\n",
-        agree + fitted + explained + differ,
-        effort.seed
+        "A figure differs if one of its values does. Written by `greenwave reproduce {name}{how}` with seed {}; hash {:016x}.\n",
+        effort.seed,
+        hash(figures),
     );
+    let mut overview =
+        Table::new("", &["figure", "verdict", "values", "agree", "differ, explained", "differ", "fitted"]);
     for (entry, figure) in figures {
-        let _ = writeln!(page, "## {}: {}", entry.name, entry.about);
+        let count = Count::of(figure.claims.iter().map(Claim::verdict));
+        let counts = [count.all(), count.agree, count.explained, count.differ, count.fitted];
+        let first = [format!("[{}](#{})", entry.name, entry.name), figure.verdict().to_string()];
+        overview.row(first.into_iter().chain(counts.map(|count| count.to_string())));
+    }
+    page += &table(&overview);
+    for (entry, figure) in figures {
+        let _ = writeln!(page, "## {}\n{}{}.\n", entry.name, entry.about[..1].to_uppercase(), &entry.about[1..]);
         figure.text.iter().for_each(|text| page += &format!("{text}\n\n"));
         page += &claims(&figure.claims);
         figure.tables.iter().for_each(|values| page += &table(values));
@@ -62,10 +185,8 @@ pub fn markdown(figures: &[(Entry, Figure)], effort: &Effort) -> String {
     page + "\n"
 }
 
-fn claims(claims: &[Claim]) -> String {
-    if claims.is_empty() {
-        return String::new();
-    }
+/// Values beside each other, and the reasons to which their verdicts refer.
+fn values(claims: &[Claim]) -> (Table, Vec<&str>) {
     let mut values = Table::new("", &["value", "theirs", "ours", "verdict"]);
     let mut reasons: Vec<&str> = Vec::new();
     for claim in claims {
@@ -80,6 +201,14 @@ fn claims(claims: &[Claim]) -> String {
         }
         values.row([claim.what.clone(), number(claim.theirs), number(claim.ours), shown]);
     }
+    (values, reasons)
+}
+
+fn claims(claims: &[Claim]) -> String {
+    if claims.is_empty() {
+        return String::new();
+    }
+    let (values, reasons) = values(claims);
     let mut text = table(&values);
     for (at, reason) in reasons.iter().enumerate() {
         let _ = writeln!(text, "({}) {reason}\n", at + 1);
@@ -121,15 +250,46 @@ pub fn json(figures: &[(Entry, Figure)], effort: &Effort) -> Value {
         };
         let table = |table: &Table| json!({ "title": table.title, "head": table.head, "rows": table.rows });
         json!({
-            "name": entry.name, "about": entry.about, "hash": format!("{:016x}", figure.hash),
+            "name": entry.name, "about": entry.about, "verdict": figure.verdict().to_string(),
+            "hash": format!("{:016x}", figure.hash),
             "claims": figure.claims.iter().map(claim).collect::<Vec<_>>(),
             "tables": figure.tables.iter().map(table).collect::<Vec<_>>(),
         })
     };
-    let Count { agree, fitted, explained, differ } = count(figures);
+    let counts = |count: Count| {
+        let Count { agree, fitted, explained, differ } = count;
+        json!({ "agree": agree, "explained": explained, "differ": differ, "fitted": fitted })
+    };
     json!({
-        "seed": effort.seed, "quick": effort.quick,
-        "agree": agree, "fitted": fitted, "explained": explained, "differ": differ,
+        "seed": effort.seed, "quick": effort.quick, "hash": format!("{:016x}", hash(figures)),
+        "count": { "figures": counts(Count::of_figures(figures)), "values": counts(Count::of_values(figures)) },
         "figures": figures.iter().map(figure).collect::<Vec<_>>(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_stand_below_their_names() {
+        let cells = |cells: [&str; 2]| cells.map(str::to_owned);
+        let rows = [cells(["a", "10"]).to_vec(), cells(["longer", "9"]).to_vec(), vec!["b".to_owned()]];
+        assert_eq!(aligned(&cells(["what", "n"]), &rows), "what     n\na       10\nlonger   9\nb\n");
+    }
+
+    #[test]
+    fn numbers_have_three_digits() {
+        assert_eq!(
+            [0.0, 0.012_34, 1.0, 12.345, 1234.5, f64::NAN].map(number),
+            ["0", "0.0123", "1.00", "12.3", "1234", "none"]
+        );
+    }
+
+    #[test]
+    fn lines_are_wrapped_between_words() {
+        let text = wrapped(&"word ".repeat(50));
+        assert!(text.lines().all(|line| line.len() <= WIDTH) && text.lines().count() == 3);
+        assert_eq!(text.split_whitespace().count(), 50);
+    }
 }

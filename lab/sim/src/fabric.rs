@@ -22,6 +22,7 @@ use std::time::Duration;
 
 pub use flows::{Flows, Sizes};
 pub use network::{Network, PortRule};
+pub(crate) use run::validate;
 pub use run::{Fabric, Outcome, run};
 pub use tagging::Tagging;
 pub use tcp::TcpRule;
@@ -56,6 +57,9 @@ pub enum FabricError {
     /// How many.
     #[error("no flows; allowed: 1 or more, and at most 1,000,000 unfinished ones")]
     Flows,
+    /// More virtual time than there is.
+    #[error("{0:.0} s of virtual time; allowed: 40 days; ask for fewer flows")]
+    TooLong(f64),
     /// A rule of tagging.
     #[error("{0}")]
     Rule(greenwave_policy::FlowRuleError),

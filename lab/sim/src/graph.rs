@@ -161,6 +161,9 @@ pub enum GraphError {
     /// Requests in all, or at a time.
     #[error("requests, and unfinished ones: allowed: 1 or more, and at most 16,777,216 unfinished ones")]
     Requests,
+    /// More virtual time than there is.
+    #[error("{0:.0} s of virtual time; allowed: 40 days; ask for fewer requests")]
+    TooLong(f64),
     /// A work.
     #[error(transparent)]
     Work(#[from] PlanError),

@@ -12,7 +12,7 @@
 //! - [`replica`]: a replica group. [`server`]: one core of a server that preempts. [`cores`]: as many cores as one likes,
 //!   with dispatchers and stealing, at millions of events a second. [`graph`]: services as chains of stages and parallel units.
 //!   [`fabric`]: TCP flows through switches.
-//! - [`scenario`]: simulations of the two that are told by a file, with what varies.
+//! - [`scenario`]: simulations of these three that are told by a file, with what varies.
 //! - [`proxy`]: the rules of [`link`] for real processes: a TCP proxy that delays, limits, loses and cuts.
 //!
 //! # A simulation

@@ -1,7 +1,7 @@
 //! Simulations that are told by a file: what there is, what comes, and what varies.
 //!
-//! A [`Scenario`] is a file of TOML with the cores of a server or a graph of services, its load, and lists of values for some of
-//! its keys. Each combination of them, under each seed, is a run, and each run a [`Row`] of named values. Keys that nobody
+//! A [`Scenario`] is a file of TOML with the cores of a server, a graph of services or a network of switches, its load, and lists
+//! of values for some of its keys. Each combination of them, under each seed, is a run, and each run a [`Row`] of named values. Keys that nobody
 //! knows are refused with those that there are, and what would take too much memory or time before anything runs.
 //!
 //! ```
@@ -31,6 +31,7 @@
 //! ```
 
 mod file;
+mod network;
 mod quantity;
 mod row;
 mod runs;
@@ -52,6 +53,20 @@ impl Scenario {
     #[must_use]
     pub fn len(&self) -> usize {
         self.runs.len()
+    }
+
+    /// What `text` asks for, with seeds from elsewhere in place of those that it says.
+    ///
+    /// # Errors
+    /// If the text can't be meant.
+    pub fn parse(text: &str, seeds: Seeds) -> Result<Self, ScenarioError> {
+        vary::runs(text, seeds).map(|runs| Self { runs })
+    }
+
+    /// What the largest of the runs takes of memory if it is as full as it may be, in bytes; up to [`MOST_MEMORY`].
+    #[must_use]
+    pub fn memory(&self) -> u64 {
+        self.runs.iter().map(Run::memory).max().unwrap_or(0)
     }
 
     /// Whether there are none, which isn't possible: a file without variations is one run.
@@ -78,8 +93,17 @@ impl FromStr for Scenario {
     type Err = ScenarioError;
 
     fn from_str(text: &str) -> Result<Self, ScenarioError> {
-        vary::runs(text).map(|runs| Self { runs })
+        Self::parse(text, Seeds::default())
     }
+}
+
+/// Seeds in place of a file's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seeds {
+    /// The first.
+    pub first: Option<u64>,
+    /// How many, one after the other.
+    pub count: Option<u64>,
 }
 
 /// A file that can't be meant: what is wrong, where, and what is allowed, in one line.

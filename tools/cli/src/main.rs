@@ -32,11 +32,13 @@ mod problem;
 mod quantity;
 mod reflection;
 mod replicas;
+mod reproduce;
 mod samples;
 mod schema;
 mod secured;
 mod serve;
 mod server;
+mod sim;
 mod top;
 mod tune;
 mod web;
@@ -66,6 +68,8 @@ enum Command {
     Doctor(doctor::Doctor),
     Agent(agent::Agent),
     Top(top::Top),
+    Sim(sim::Sim),
+    Reproduce(reproduce::Reproduce),
 }
 
 const EXAMPLES: &str = "\
@@ -89,6 +93,8 @@ fn main() -> ExitCode {
             Command::Doctor(doctor) => doctor.run(),
             Command::Agent(agent) => agent.run(),
             Command::Top(top) => top.run(),
+            Command::Sim(sim) => sim.run(),
+            Command::Reproduce(reproduce) => reproduce.run(),
         },
         Err(shown) if shown.kind() == ErrorKind::DisplayHelp || shown.kind() == ErrorKind::DisplayVersion => {
             return print(&shown, ExitCode::SUCCESS);

@@ -75,15 +75,12 @@ pub(crate) fn workloads(effort: &Effort) -> Result<Figure, ReproduceError> {
                 rate(System::Tq) / rate(system),
                 Within::Share(0.25),
             );
-            let claim = if fitted { claim.fitted() } else { claim };
-            match reason(row.workload, system) {
-                Some(reason) => claim.because(reason),
-                None => claim,
-            }
+            if fitted { claim.fitted() } else { claim }
         };
-        let is_fitted = row.workload == "exponential";
-        figure.claims.push(ratio("the centralised one", row.shinjuku, System::Shinjuku, is_fitted));
-        figure.claims.push(ratio("FCFS with stealing", row.caladan, System::Caladan, is_fitted));
+        let fitted = |workloads: &[&str]| workloads.contains(&row.workload);
+        let to_both = fitted(&["exponential", "extreme"]);
+        figure.claims.push(ratio("the centralised one", row.shinjuku, System::Shinjuku, to_both));
+        figure.claims.push(ratio("FCFS with stealing", row.caladan, System::Caladan, fitted(&["exponential"])));
         let shown = System::ALL.map(|system| {
             let found = of(system);
             format!("{} ({})", number(found.per_second / 1e6), number(found.share))
@@ -103,9 +100,4 @@ fn search(row: &Row, system: System, effort: &Effort) -> Result<Found, Reproduce
     let turns = (load.mean_ns() / super::systems::QUANTUM.as_nanos() as f64).max(1.0);
     let plan = Plan::new(effort.jobs(((30e6 / turns) as u64).clamp(300_000, 4_000_000)));
     Ok(highest(&system.cores(), &load, &plan, Seed::new(effort.seed), effort.halvings(), row.is_good)?)
-}
-
-/// Why ours is another.
-fn reason(_workload: &str, _system: System) -> Option<&'static str> {
-    None
 }

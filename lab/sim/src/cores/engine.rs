@@ -62,6 +62,7 @@ struct Engine<'a> {
     steal: Steal,
     quantum: u64,
     dispatch_ns: u64,
+    turn_ns: u64,
     switch_ns: u64,
     preempt_ns: u64,
     io_ns: u64,
@@ -101,6 +102,8 @@ struct Engine<'a> {
     report: Report,
     busy_ns: u128,
     overhead_ns: u128,
+    /// The instant of the last arrival, with work and costs until then.
+    last_arrival: Option<(u64, u128, u128)>,
 }
 
 impl<'a> Engine<'a> {
@@ -137,6 +140,7 @@ impl<'a> Engine<'a> {
             steal,
             quantum: scheme.quantum().map_or(u64::MAX, nanos),
             dispatch_ns: nanos(costs.dispatch),
+            turn_ns: nanos(costs.turn.unwrap_or(costs.dispatch)),
             switch_ns: nanos(costs.switch),
             preempt_ns: nanos(costs.preempt),
             io_ns: nanos(costs.io),
@@ -171,6 +175,7 @@ impl<'a> Engine<'a> {
             report,
             busy_ns: 0,
             overhead_ns: 0,
+            last_arrival: None,
         }
     }
 
@@ -209,6 +214,7 @@ impl<'a> Engine<'a> {
 
     fn plan_arrival(&mut self) {
         if self.to_come == 0 {
+            self.last_arrival = Some((self.now, self.busy_ns, self.overhead_ns));
             return self.turns.set(ARRIVALS, NEVER);
         }
         self.to_come -= 1;
@@ -409,7 +415,8 @@ impl<'a> Engine<'a> {
         let mut from = self.now;
         if self.dispatch_ns > 0 && matches!(self.scheme, Scheme::Central { .. }) {
             // The dispatcher gives out one turn at a time.
-            from = from.max(self.dispatcher_free) + self.dispatch_ns;
+            let takes = if self.jobs.of(job).had == 0 { self.dispatch_ns } else { self.turn_ns };
+            from = from.max(self.dispatcher_free) + takes;
             self.dispatcher_free = from;
         }
         let mut cost = cost + self.switch_ns;
@@ -473,12 +480,14 @@ impl<'a> Engine<'a> {
 
     fn report(mut self, cut: Option<Cut>) -> Report {
         self.trace.numbers(self.block.take());
-        let in_all = self.now as f64 * self.workers.len() as f64;
         let mut report = self.report;
         report.seconds = self.now as f64 / 1e9;
+        // What workers still do after the last arrival says nothing of the load.
+        let (until, busy, overhead) = self.last_arrival.unwrap_or((self.now, self.busy_ns, self.overhead_ns));
+        let in_all = until as f64 * self.workers.len() as f64;
         if in_all > 0.0 {
-            report.busy = self.busy_ns as f64 / in_all;
-            report.overhead = self.overhead_ns as f64 / in_all;
+            report.busy = busy as f64 / in_all;
+            report.overhead = overhead as f64 / in_all;
         }
         report.most_unfinished = self.jobs.most();
         report.events = self.events;

@@ -56,13 +56,17 @@ pub enum Scheme {
 }
 
 impl Scheme {
-    pub(super) fn order(&self) -> Order {
+    /// Whose turn it is.
+    #[must_use]
+    pub fn order(&self) -> Order {
         match *self {
             Self::Central { order, .. } | Self::TwoLevel { order, .. } => order,
         }
     }
 
-    pub(super) fn quantum(&self) -> Option<Duration> {
+    /// How long a turn is; `None`: to the job's end.
+    #[must_use]
+    pub fn quantum(&self) -> Option<Duration> {
         match *self {
             Self::Central { quantum, .. } | Self::TwoLevel { quantum, .. } => quantum,
         }
@@ -99,6 +103,8 @@ pub struct Costs {
     /// The dispatcher's time for each job it gives to a worker, and in the central scheme for each turn. Zero: there is no
     /// dispatcher.
     pub dispatch: Duration,
+    /// In the central scheme, the dispatcher's time for each turn of a job but its first; `None`: as for the first.
+    pub turn: Option<Duration>,
     /// A worker's time to begin a turn of another job.
     pub switch: Duration,
     /// A worker's time to end a turn before the job's end, beside that.
@@ -171,7 +177,8 @@ impl Plan {
             return Err(PlanError::Quantum);
         }
         let costs = &cores.costs;
-        for span in [costs.dispatch, costs.switch, costs.preempt, costs.io, costs.steal] {
+        for span in [costs.dispatch, costs.turn.unwrap_or_default(), costs.switch, costs.preempt, costs.io, costs.steal]
+        {
             if span > MOST_COST {
                 return Err(PlanError::Cost(span));
             }

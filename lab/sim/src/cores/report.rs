@@ -18,7 +18,7 @@ pub struct Report {
     pub seconds: f64,
     /// Jobs that were done in all, the uncounted included.
     pub done: u64,
-    /// Which share of the workers' time was jobs' work.
+    /// Which share of the workers' time was jobs' work, until the last arrival.
     pub busy: f64,
     /// Which share of it was costs.
     pub overhead: f64,
@@ -41,6 +41,13 @@ impl Report {
     #[must_use]
     pub fn throughput(&self) -> f64 {
         if self.seconds > 0.0 { self.done as f64 / self.seconds } else { 0.0 }
+    }
+
+    /// Whether the workers could go on like this for ever: it wasn't cut, and a fiftieth of their time was left. Orders that put
+    /// long jobs last serve short ones well for a while even where more comes than can be served.
+    #[must_use]
+    pub fn is_sustained(&self) -> bool {
+        self.cut.is_none() && self.busy + self.overhead <= 0.98
     }
 
     /// The number of unfinished jobs on average, by Little's law.

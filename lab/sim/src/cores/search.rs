@@ -16,8 +16,8 @@ pub struct Found {
     pub report: Option<Report>,
 }
 
-/// Halves the range of shares of the capacity, 0 to 1.2, so many times, for the highest at which `is_good` holds. A run that is
-/// cut isn't good. Where a higher rate can be better than a lower one, one of the ends is found.
+/// Halves the range of shares of the capacity, 0 to 1.2, so many times, for the highest at which `is_good` holds. A run that isn't
+/// [sustained](Report::is_sustained) isn't good. Where a higher rate can be better than a lower one, one of the ends is found.
 ///
 /// # Errors
 /// If the plan or the cores can't be meant.
@@ -36,7 +36,7 @@ pub fn highest(
         // Overload is seen long before a million wait.
         let plan = Plan { most_unfinished: plan.most_unfinished.min(200_000), ..plan.with_share(share) };
         let report = super::run(cores, load, &plan, seed)?;
-        if report.cut.is_none() && is_good(&report) {
+        if report.is_sustained() && is_good(&report) {
             low = share;
             found = Found { share, per_second: plan.per_second(cores, load), report: Some(report) };
         } else {

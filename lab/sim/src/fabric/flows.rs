@@ -1,6 +1,6 @@
 //! What flows there are.
 
-use super::FabricError;
+use super::{FabricError, Network};
 use crate::seed::Stream;
 
 /// How many bytes flows have.
@@ -76,6 +76,12 @@ pub struct Flows {
 }
 
 impl Flows {
+    /// How many begin in a second, in a network of so many hosts.
+    #[must_use]
+    pub fn per_second(&self, network: &Network) -> f64 {
+        network.host_rate() as f64 * network.hosts() as f64 * self.load / (self.sizes.mean() * 8.0)
+    }
+
     pub(super) fn validate(&self) -> Result<(), FabricError> {
         self.sizes.validate()?;
         if !(self.load > 0.0 && self.load <= 10.0) {

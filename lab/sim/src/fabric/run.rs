@@ -33,7 +33,7 @@ pub struct Outcome {
     pub large: Histogram,
     /// What a large flow got on average, in bits a second.
     pub large_rate: f64,
-    /// Bits a second that receivers got in all.
+    /// Bits a second that receivers got in all, of flows that they had all of, until the last one began.
     pub goodput: f64,
     /// Packets that were lost, and timeouts.
     pub lost: u64,
@@ -54,9 +54,18 @@ pub struct Outcome {
 /// # Errors
 /// If network, flows or tagging can't be meant. A run that is cut is no error: [`Outcome::cut_at`].
 pub fn run(fabric: &Fabric, flows: &Flows, seed: Seed) -> Result<Outcome, FabricError> {
-    flows.validate()?;
-    let tags = Tags::new(fabric.tagging, fabric.network.hosts)?;
+    let tags = validate(fabric, flows)?;
     Ok(Run::new(fabric, flows, tags, seed).run())
+}
+
+pub(crate) fn validate(fabric: &Fabric, flows: &Flows) -> Result<Tags, FabricError> {
+    flows.validate()?;
+    let seconds = flows.flows as f64 / flows.per_second(&fabric.network);
+    // What lies further ahead than instants reach.
+    if seconds > 40.0 * 86_400.0 {
+        return Err(FabricError::TooLong(seconds));
+    }
+    Tags::new(fabric.tagging, fabric.network.hosts)
 }
 
 const BEGINS: usize = 0;
@@ -99,6 +108,8 @@ struct Run<'a> {
     trace: Trace,
     block: Block,
     delivered: u64,
+    /// The instant at which the last flow began, with what was delivered until then.
+    last_begin: Option<(u64, u64)>,
     large_rates: f64,
     outcome: Outcome,
 }
@@ -106,7 +117,6 @@ struct Run<'a> {
 impl<'a> Run<'a> {
     fn new(fabric: &'a Fabric, flows: &'a Flows, tags: Tags, seed: Seed) -> Self {
         let network = &fabric.network;
-        let in_all = network.host_rate() as f64 * network.hosts as f64 * flows.load;
         Self {
             fabric,
             flows,
@@ -121,11 +131,12 @@ impl<'a> Run<'a> {
             draws: seed.stream("flows", 0),
             losses: seed.stream("losses", 0),
             next_begin: 0.0,
-            gap: flows.sizes.mean() * 8e9 / in_all,
+            gap: 1e9 / flows.per_second(network),
             begun: 0,
             trace: Trace::new(),
             block: Block::new(),
             delivered: 0,
+            last_begin: None,
             large_rates: 0.0,
             outcome: Outcome {
                 small: Histogram::new(),
@@ -172,8 +183,9 @@ impl<'a> Run<'a> {
         let seconds = self.now as f64 / 1e9;
         self.outcome.seconds = seconds;
         self.outcome.hash = self.trace.hash();
-        if seconds > 0.0 {
-            self.outcome.goodput = self.delivered as f64 * 8.0 / seconds;
+        let (until, delivered) = self.last_begin.filter(|(until, _)| *until > 0).unwrap_or((self.now, self.delivered));
+        if until > 0 {
+            self.outcome.goodput = delivered as f64 * 8e9 / until as f64;
         }
         if self.outcome.large.count() > 0 {
             self.outcome.large_rate = self.large_rates / self.outcome.large.count() as f64;
@@ -188,6 +200,7 @@ impl<'a> Run<'a> {
             self.turns.set(BEGINS, self.next_begin as u64);
         } else {
             self.turns.set(BEGINS, NEVER);
+            self.last_begin = Some((self.now, self.delivered));
         }
         let network = &self.fabric.network;
         let hosts = network.hosts as u64;

@@ -31,7 +31,7 @@ impl Tagging {
     }
 }
 
-pub(super) struct Tags {
+pub(crate) struct Tags {
     tagging: Tagging,
     pace: Option<Pace>,
     /// Of each pair of hosts.

@@ -48,6 +48,10 @@ pub(crate) fn validate(graph: &Graph, per_second: f64, requests: u64) -> Result<
     if requests == 0 || graph.most_unfinished == 0 || graph.most_unfinished > 1 << 24 {
         return Err(GraphError::Requests);
     }
+    // What lies further ahead than instants reach.
+    if requests as f64 / per_second > 40.0 * 86_400.0 {
+        return Err(GraphError::TooLong(requests as f64 / per_second));
+    }
     Ok(())
 }
 

@@ -1,8 +1,10 @@
 //! What a file may say.
 
-use super::ScenarioError;
+use super::network::{NetworkTable, SizesTable};
 use super::quantity::{Span, SpanOrOff};
+use super::{MOST_MEMORY, ScenarioError};
 use crate::cores::{self, Cores, Costs, Knowledge, Load, Method, Plan, Rate, Scheme, Steal, Work};
+use crate::fabric::{self, Fabric, Flows, Sizes};
 use crate::graph::{Class, Graph, Stage};
 use greenwave_policy::{AdmissionConfig, DispatchRule, Order, StealRule};
 use serde::Deserialize;
@@ -14,6 +16,7 @@ use std::str::FromStr;
 pub(super) struct File {
     cores: Option<CoresTable>,
     graph: Option<GraphTable>,
+    network: Option<NetworkTable>,
     load: LoadTable,
     #[serde(default)]
     pub(super) run: RunTable,
@@ -71,6 +74,7 @@ enum KnowledgeName {
 #[serde(deny_unknown_fields, default)]
 struct CostsTable {
     dispatch: Span,
+    turn: Option<Span>,
     switch: Span,
     preempt: Span,
     io: Span,
@@ -120,6 +124,8 @@ struct LoadTable {
     method: Vec<MethodTable>,
     rate: Option<f64>,
     share: Option<f64>,
+    sizes: Option<SizesTable>,
+    small: Option<u64>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -147,15 +153,15 @@ enum WorkTable {
 #[serde(deny_unknown_fields, default)]
 pub(super) struct RunTable {
     pub(super) jobs: u64,
-    warmup: f64,
+    warmup: Option<f64>,
     seed: u64,
     seeds: u64,
-    most_unfinished: usize,
+    most_unfinished: Option<usize>,
 }
 
 impl Default for RunTable {
     fn default() -> Self {
-        Self { jobs: 1_000_000, warmup: 0.1, seed: 1, seeds: 1, most_unfinished: 1 << 20 }
+        Self { jobs: 1_000_000, warmup: None, seed: 1, seeds: 1, most_unfinished: None }
     }
 }
 
@@ -167,6 +173,32 @@ impl RunTable {
         }
         Ok(self.seed..self.seed + self.seeds)
     }
+
+    /// With how many unfinished jobs a run is cut, if each takes so many bytes at most and all runs take `beside`: what is
+    /// asked for, or `usual`, or as many as fit.
+    fn most_unfinished(&self, usual: usize, each: u64, beside: u64) -> Result<usize, ScenarioError> {
+        let fit = MOST_MEMORY.saturating_sub(beside) / each;
+        match self.most_unfinished {
+            _ if fit == 0 => {
+                let gib = (beside + each) >> 30;
+                Err(ScenarioError(format!("a run of this takes {gib} GiB at least; allowed: up to 4 GiB")))
+            }
+            Some(most) if most as u64 > fit => {
+                let each = each as f64 / 1024.0;
+                Err(ScenarioError(format!(
+                    "run.most_unfinished is {most}; allowed: up to {fit}, which take 4 GiB, {each:.1} KiB each"
+                )))
+            }
+            Some(most) => Ok(most),
+            None => Ok(usual.min(usize::try_from(fit).unwrap_or(usize::MAX))),
+        }
+    }
+
+    /// Others than cores always leave out the first tenth.
+    fn refuse_warmup(&self, of: &str) -> Result<(), ScenarioError> {
+        let told = format!("run.warmup is for [cores]; {of} always leaves out the first tenth");
+        self.warmup.map_or(Ok(()), |_| Err(ScenarioError(told)))
+    }
 }
 
 /// What is run, once for each seed.
@@ -174,16 +206,87 @@ impl RunTable {
 pub(super) enum Subject {
     Cores { cores: Cores, load: Load, plan: Plan },
     Graph { graph: Graph, per_second: f64, requests: u64 },
+    Network { fabric: Fabric, flows: Flows },
 }
+
+impl Subject {
+    /// What a run takes of memory if it is as full as it may be, in bytes.
+    pub(super) fn memory(&self) -> u64 {
+        let (each, beside, most) = match self {
+            Self::Cores { cores, load, plan } => {
+                let (each, beside) = cores_memory(cores, load);
+                (each, beside, plan.most_unfinished)
+            }
+            Self::Graph { graph, .. } => {
+                let (each, beside) = graph_memory(graph);
+                (each, beside, graph.most_unfinished)
+            }
+            Self::Network { fabric, flows } => {
+                let (each, beside) = network_memory(fabric, &flows.sizes);
+                (each, beside, flows.most_unfinished)
+            }
+        };
+        (most as u64).saturating_mul(each).saturating_add(beside)
+    }
+}
+
+/// A job, its place in queues and in the list of free ones; vectors grow by doubling. And what all take.
+fn cores_memory(cores: &Cores, load: &Load) -> (u64, u64) {
+    (512, HISTOGRAM * (load.methods().len() as u64 + 2) + 4096 * cores.workers as u64)
+}
+
+/// Each request has a part in the queue of each unit of its stage.
+fn graph_memory(graph: &Graph) -> (u64, u64) {
+    let stations = graph.stages.iter().map(|stage| stage.units as u64 + 1).sum::<u64>();
+    let widest = graph.stages.iter().map(|stage| stage.units as u64).max().unwrap_or(1);
+    (256 + 256 * widest, (HISTOGRAM + 8192) * (stations + 2 * graph.stages.len() as u64))
+}
+
+/// A flow, a bit for each of its segments, and as many packets under way as its window lets it have.
+fn network_memory(fabric: &Fabric, sizes: &Sizes) -> (u64, u64) {
+    let largest = match *sizes {
+        Sizes::Fixed(bytes) => bytes,
+        Sizes::Pareto { most, .. } => most,
+    };
+    let segments = largest / 1460 + 1;
+    let hosts = fabric.network.hosts() as u64;
+    (1024 + segments / 4 + segments.min(fabric.tcp.most_window.into()) * 96, (1 << 20) + 64 * hosts * hosts)
+}
+
+/// What a histogram takes.
+const HISTOGRAM: u64 = 43 << 10;
 
 impl File {
     /// What the file says is to be run.
     pub(super) fn subject(&self) -> Result<Subject, ScenarioError> {
-        match (&self.cores, &self.graph) {
-            (Some(cores), None) => self.cores(cores),
-            (None, Some(graph)) => self.graph(graph),
-            _ => Err(ScenarioError("a file has one of the tables [cores] and [graph]".to_owned())),
+        match (&self.cores, &self.graph, &self.network) {
+            (Some(cores), None, None) => self.cores(cores),
+            (None, Some(graph), None) => self.graph(graph),
+            (None, None, Some(network)) => self.network(network),
+            _ => Err(ScenarioError("a file has one of the tables [cores], [graph] and [network]".to_owned())),
         }
+    }
+
+    fn network(&self, table: &NetworkTable) -> Result<Subject, ScenarioError> {
+        let of = &self.load;
+        if of.workload.is_some() || !of.method.is_empty() || of.rate.is_some() {
+            let told =
+                "beside [network], [load] says share, of what the hosts' cables carry, and sizes, and may say small";
+            return Err(ScenarioError(told.to_owned()));
+        }
+        let (Some(load), Some(sizes)) = (of.share, of.sizes) else {
+            let told = "load says share, of what the hosts' cables carry, and sizes, such as { pareto = [1000, 10000000, 1.2] }";
+            return Err(ScenarioError(told.to_owned()));
+        };
+        self.run.refuse_warmup("[network]")?;
+        let fabric = table.fabric()?;
+        let sizes = sizes.sizes();
+        let (each, beside) = network_memory(&fabric, &sizes);
+        let most_unfinished = self.run.most_unfinished(100_000, each, beside)?;
+        let small = of.small.unwrap_or(30_000);
+        let flows = Flows { flows: self.run.jobs, load, sizes, small, most_unfinished };
+        fabric::validate(&fabric, &flows).map_err(|error| ScenarioError(error.to_string()))?;
+        Ok(Subject::Network { fabric, flows })
     }
 
     fn cores(&self, table: &CoresTable) -> Result<Subject, ScenarioError> {
@@ -203,6 +306,7 @@ impl File {
             scheme,
             costs: Costs {
                 dispatch: costs.dispatch.0,
+                turn: costs.turn.map(|span| span.0),
                 switch: costs.switch.0,
                 preempt: costs.preempt.0,
                 io: costs.io.0,
@@ -226,8 +330,10 @@ impl File {
                 ));
             }
         };
-        let RunTable { jobs, warmup, most_unfinished, .. } = self.run;
-        let plan = Plan { jobs, warmup, rate, most_unfinished };
+        self.load.refuse_flows()?;
+        let (each, beside) = cores_memory(&cores, &load);
+        let most_unfinished = self.run.most_unfinished(1 << 20, each, beside)?;
+        let plan = Plan { jobs: self.run.jobs, warmup: self.run.warmup.unwrap_or(0.1), rate, most_unfinished };
         plan.validate(&cores, &load).map_err(|error| ScenarioError(error.to_string()))?;
         Ok(Subject::Cores { cores, load, plan })
     }
@@ -246,7 +352,6 @@ impl File {
         let mut graph = Graph::new(table.stage.iter().map(stage).collect(), table.order);
         graph.admission = table.admission.then(AdmissionConfig::default);
         graph.wire = table.wire.map(WorkTable::work);
-        graph.most_unfinished = self.run.most_unfinished;
         if !table.class.is_empty() {
             let class = |class: &ClassTable| Class {
                 name: class.name.clone(),
@@ -264,12 +369,23 @@ impl File {
                 ));
             }
         };
+        self.load.refuse_flows()?;
+        self.run.refuse_warmup("[graph]")?;
+        let (each, beside) = graph_memory(&graph);
+        graph.most_unfinished = self.run.most_unfinished(1 << 20, each, beside)?;
         crate::graph::validate(&graph, per_second, self.run.jobs).map_err(|error| ScenarioError(error.to_string()))?;
         Ok(Subject::Graph { graph, per_second, requests: self.run.jobs })
     }
 }
 
 impl LoadTable {
+    fn refuse_flows(&self) -> Result<(), ScenarioError> {
+        match self.sizes.is_some() || self.small.is_some() {
+            true => Err(ScenarioError("load.sizes and load.small are of flows, beside [network]".to_owned())),
+            false => Ok(()),
+        }
+    }
+
     fn jobs(&self) -> Result<Load, ScenarioError> {
         let known = || Load::NAMES.join(", ");
         match &self.workload {
@@ -309,7 +425,9 @@ impl WorkTable {
 }
 
 /// By the name that configurations have for it; the error says which there are.
-fn named<'de, D: Deserializer<'de>, T: FromStr<Err: std::fmt::Display>>(deserializer: D) -> Result<T, D::Error> {
+pub(super) fn named<'de, D: Deserializer<'de>, T: FromStr<Err: std::fmt::Display>>(
+    deserializer: D,
+) -> Result<T, D::Error> {
     String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
 }
 
@@ -320,6 +438,3 @@ fn one() -> usize {
 fn whole() -> f64 {
     1.0
 }
-
-/// What a run takes of memory at most, in bytes: a job or request, its place in queues and in the list of free ones.
-pub(super) const BYTES_EACH: u64 = 512;

@@ -3,6 +3,7 @@
 use super::file::Subject;
 use super::row::{Cell, Row};
 use crate::cores::{Histogram, Report, run};
+use crate::fabric;
 use crate::graph::{self, Outcome};
 use crate::seed::Seed;
 use std::collections::BTreeMap;
@@ -18,17 +19,15 @@ pub(super) struct Run {
 }
 
 impl Run {
-    pub(super) fn most_unfinished(&self) -> usize {
-        match &self.subject {
-            Subject::Cores { plan, .. } => plan.most_unfinished,
-            Subject::Graph { graph, .. } => graph.most_unfinished,
-        }
+    pub(super) fn memory(&self) -> u64 {
+        self.subject.memory()
     }
 
     pub(super) fn at_most(&mut self, jobs: u64) {
         let of = match &mut self.subject {
             Subject::Cores { plan, .. } => &mut plan.jobs,
             Subject::Graph { requests, .. } => requests,
+            Subject::Network { flows, .. } => &mut flows.flows,
         };
         *of = (*of).min(jobs.max(1));
     }
@@ -50,6 +49,13 @@ impl Run {
                 Ok(outcome) => {
                     row.add("rate", *per_second);
                     graph_row(&mut row, &outcome, graph.classes.iter().map(|class| class.name.as_str()));
+                }
+                Err(error) => row.push("cut", Cell::Text(error.to_string())),
+            },
+            Subject::Network { fabric, flows } => match fabric::run(fabric, flows, seed) {
+                Ok(outcome) => {
+                    row.add("rate", flows.per_second(&fabric.network));
+                    network_row(&mut row, &outcome);
                 }
                 Err(error) => row.push("cut", Cell::Text(error.to_string())),
             },
@@ -101,6 +107,20 @@ fn graph_row<'a>(row: &mut Row, outcome: &Outcome, classes: impl Iterator<Item =
     row.add("events", outcome.events as f64);
     row.push("hash", Cell::Text(format!("{:016x}", outcome.hash)));
     let cut = outcome.cut_at.map(|at| format!("cut at {at} unfinished requests: more come than can be served"));
+    row.push("cut", Cell::Text(cut.unwrap_or_default()));
+}
+
+fn network_row(row: &mut Row, outcome: &fabric::Outcome) {
+    row.add("done", (outcome.small.count() + outcome.large.count()) as f64);
+    spans(row, "small.", &outcome.small);
+    spans(row, "large.", &outcome.large);
+    row.add("large_mbit", outcome.large_rate / 1e6);
+    row.add("goodput_mbit", outcome.goodput / 1e6);
+    row.add("lost", outcome.lost as f64);
+    row.add("timeouts", outcome.timeouts as f64);
+    row.add("events", outcome.events as f64);
+    row.push("hash", Cell::Text(format!("{:016x}", outcome.hash)));
+    let cut = outcome.cut_at.map(|at| format!("cut at {at} unfinished flows: more come than can be carried"));
     row.push("cut", Cell::Text(cut.unwrap_or_default()));
 }
 

@@ -118,6 +118,7 @@ fn no_job_gets_lost() {
     let load = Load::named("extreme").unwrap();
     let costs = Costs {
         dispatch: Duration::from_nanos(50),
+        turn: Some(Duration::from_nanos(20)),
         switch: Duration::from_nanos(40),
         preempt: Duration::from_nanos(100),
         io: Duration::from_nanos(30),

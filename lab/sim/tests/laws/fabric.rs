@@ -98,6 +98,7 @@ fn what_can_not_be_meant_is_refused_and_endless_overload_is_cut() {
     assert_eq!(refused(&flows(1, -1.0, Sizes::Fixed(1))), FabricError::Load(-1.0));
     assert_eq!(refused(&flows(1, 1.0, Sizes::Fixed(0))), FabricError::Sizes);
     assert_eq!(refused(&flows(0, 1.0, Sizes::Fixed(1))), FabricError::Flows);
-    let cut = Flows { most_unfinished: 200, ..flows(u64::MAX, 5.0, Sizes::Fixed(1_000_000)) };
+    assert!(matches!(refused(&flows(u64::MAX, 5.0, Sizes::Fixed(1_000_000))), FabricError::TooLong(_)));
+    let cut = Flows { most_unfinished: 200, ..flows(1 << 32, 5.0, Sizes::Fixed(1_000_000)) };
     assert_eq!(outcome(&star, &cut, 7).cut_at, Some(200));
 }

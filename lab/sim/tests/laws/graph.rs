@@ -98,8 +98,9 @@ fn what_can_not_be_meant_is_refused_and_endless_overload_is_cut() {
     assert_eq!(refused(&Graph::new(vec![], Order::Fcfs), 1.0), GraphError::Stages(0));
     let mut graph = Graph::new(vec![Stage::new(1, Work::Fixed(MS))], Order::Fcfs);
     assert_eq!(refused(&graph, -1.0), GraphError::Rate(-1.0));
+    assert!(matches!(run(&graph, 1e-6, 1 << 40, Seed::new(1)).unwrap_err(), GraphError::TooLong(_)));
     graph.most_unfinished = 100;
-    let cut = run(&graph, 1e5, 1 << 40, Seed::new(1)).unwrap();
+    let cut = run(&graph, 1e5, 1 << 38, Seed::new(1)).unwrap();
     assert_eq!(cut.cut_at, Some(100));
     graph.stages[0].workers = 0;
     assert_eq!(refused(&graph, 1.0), GraphError::Workers(0));

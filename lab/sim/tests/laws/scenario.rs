@@ -1,6 +1,6 @@
 //! Files are refused with what is wrong, or are all their combinations.
 
-use greenwave_sim::scenario::{Cell, Row, Scenario};
+use greenwave_sim::scenario::{Cell, MOST_MEMORY, Row, Scenario, Seeds};
 use proptest::prelude::*;
 
 const FILE: &str = r#"
@@ -78,6 +78,90 @@ fn what_is_wrong_is_named_with_what_is_allowed() {
         }
         assert_eq!(told.lines().count(), 1, "{told}");
     }
+}
+
+const NETWORK: &str = r#"
+[network]
+shape = "fat-tree"
+pods = 2
+per_pod = 2
+per_edge = 2
+tagging = "bucket"
+
+[load]
+share = 0.7
+sizes = { pareto = [1000, 1000000, 1.2] }
+
+[run]
+jobs = 2000
+"#;
+
+const GRAPH: &str = r#"
+[graph]
+stage = [{ work = { fixed = "1ms" } }, { units = 18, work = { exponential = "5ms" }, merge = { fixed = "1ms" } }]
+
+[load]
+rate = 50
+
+[run]
+jobs = 200
+"#;
+
+#[test]
+fn networks_and_graphs_are_told_likewise() {
+    let small = |tagging: &str| {
+        let rows = rows(&NETWORK.replace("bucket", tagging), 1);
+        assert!(rows[0].cut().is_none() && rows[0].number("done") == Some(1800.0), "{tagging}");
+        rows[0].number("small.p50_us").unwrap()
+    };
+    let none = small("none");
+    assert!(small("left") < none && small("sent") < none && small("bucket") > 0.0);
+    assert!(rows(GRAPH, 1)[0].number("s2.p50_us").unwrap() > 5_000.0);
+    for (file, from, to, parts) in [
+        (NETWORK, "per_edge = 2", "per_edge = 2\nhosts = 3", &["fat tree", "not hosts"][..]),
+        (NETWORK, "per_edge = 2", "per_edge = 2000", &["8000 hosts", "2 to 1024"]),
+        (NETWORK, "fat-tree", "ring", &["ring", "star, fat-tree"]),
+        (NETWORK, "\"bucket\"", "\"bucket\"\nhost = { mbit = -5 }", &["0 bits a second", "1 kbit/s"]),
+        (NETWORK, "\"bucket\"", "\"bucket\"\nhost = { mbits = 5 }", &["line 8", "mbits", "delay"]),
+        (NETWORK, "share = 0.7", "share = -0.3", &["-0.3", "more than 0"]),
+        (NETWORK, "share = 0.7", "rate = 3.0", &["beside [network]"]),
+        (NETWORK, "jobs = 2000", "jobs = 2000\nwarmup = 0.5", &["run.warmup", "[cores]"]),
+        (GRAPH, "rate = 50", "rate = -50", &["-50 requests a second"]),
+        (GRAPH, "rate = 50", "rate = 50\nsizes = { fixed = 3 }", &["beside [network]"]),
+        (GRAPH, "units = 18", "units = 5000", &["5000 units", "1 to 1024"]),
+        (GRAPH, "jobs = 200", "jobs = 200\nmost_unfinished = 2000000", &["2000000", "4.8 KiB each"]),
+    ] {
+        assert!(file.contains(from), "{from}");
+        let told = refused(&file.replacen(from, to, 1));
+        for part in parts {
+            assert!(told.contains(part), "no {part:?} in {told:?}");
+        }
+    }
+}
+
+/// What nobody asked for is what fits, so that a wide graph isn't refused for a limit that its file doesn't have.
+#[test]
+fn what_fits_is_counted_by_what_a_run_holds() {
+    let parsed = |text: &str| text.parse::<Scenario>().unwrap();
+    let wide = parsed(&GRAPH.replace("units = 18", "units = 1024"));
+    let narrow = parsed(&GRAPH.replace("units = 18", "units = 2"));
+    assert!(narrow.memory() < wide.memory() && wide.memory() <= MOST_MEMORY);
+    let few = parsed(&GRAPH.replace("jobs = 200", "jobs = 200\nmost_unfinished = 1000"));
+    assert!(few.memory() < 16 << 20, "{}", few.memory());
+}
+
+#[test]
+fn seeds_from_elsewhere_are_in_place_of_the_files() {
+    let seeds = |seeds: Seeds| {
+        let mut all = Vec::new();
+        Scenario::parse(FILE, seeds).unwrap().run(2, |row| all.push(row.number("seed").unwrap()));
+        all
+    };
+    assert_eq!(seeds(Seeds::default()), [7.0]);
+    assert_eq!(seeds(Seeds { first: Some(3), count: Some(2) }), [3.0, 4.0]);
+    assert_eq!(seeds(Seeds { first: None, count: Some(3) }), [7.0, 8.0, 9.0]);
+    assert!(Scenario::parse(FILE, Seeds { first: Some(u64::MAX), count: None }).is_err());
+    assert!(Scenario::parse(FILE, Seeds { first: None, count: Some(u64::MAX) }).is_err());
 }
 
 proptest! {

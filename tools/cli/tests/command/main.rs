@@ -16,6 +16,7 @@ mod recommend;
 mod search;
 mod secured;
 mod settings;
+mod sim;
 mod top;
 mod tune;
 mod web;

@@ -1,0 +1,111 @@
+//! `greenwave reproduce`: tables and figures of published works, simulated by the policies that servers run with, beside what the
+//! works say.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use greenwave_reproduce::{ENTRIES, Effort, Entry, Figure, page};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::problem::Problem;
+
+/// Simulate tables and figures of published works, and set what comes out beside what the works say
+#[derive(Args)]
+#[command(after_help = "\
+Each value has a verdict: it agrees; it differs for a reason that is stated and was checked by a simulation of its own; it
+differs, and no reason is known; or a parameter was fitted to it, so that it shows nothing. The same seed gives the same values
+and the same hash, whatever the number of threads.
+
+Examples:
+  greenwave reproduce list
+  greenwave reproduce tq-workloads --quick
+  greenwave reproduce d2p                                     all figures of a work
+  greenwave reproduce all --quick --write docs/reproduction.md
+  greenwave reproduce all --json | jq '.figures[] | {name, verdict}'")]
+pub(crate) struct Reproduce {
+    /// A figure, a work of which all are meant, `all`, or `list`
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// About a tenth of all, for a first look
+    #[arg(long)]
+    quick: bool,
+    /// From which all chance comes
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    seed: u64,
+    /// So many simulations at a time; all cores without it
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    /// Write the page, in Markdown, to this file
+    #[arg(long, value_name = "FILE")]
+    write: Option<PathBuf>,
+}
+
+impl Reproduce {
+    /// Does all figures of this name, and shows each when it is done.
+    pub(crate) fn run(self) -> Result<(), Problem> {
+        if self.name == "list" {
+            let line = |entry: &Entry| vec![entry.name.to_owned(), entry.about.to_owned()];
+            let rows: Vec<_> = ENTRIES.iter().map(line).collect();
+            show!("{}", page::aligned(&["name".to_owned(), "about".to_owned()], &rows).trim_end());
+            return Ok(());
+        }
+        let entries = Entry::named(&self.name);
+        if entries.is_empty() {
+            let names = ENTRIES.map(|entry| entry.name).join(", ");
+            let what = format!("no figure is called {:?}", self.name);
+            return Err(Problem::wrong_use(what).remedy(format_args!("there are: all, list, {names}")));
+        }
+        if let Some(file) = &self.write {
+            writable(file)?;
+        }
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = self.threads.map_or_else(cores, usize::from);
+        let effort = Effort { quick: self.quick, threads, seed: self.seed };
+        let bar = bar(entries.len());
+        let mut figures: Vec<(Entry, Figure)> = Vec::new();
+        for entry in entries {
+            bar.set_message(entry.name);
+            let figure = entry.run(&effort).map_err(|error| Problem::failure(error).at(entry.name))?;
+            bar.inc(1);
+            if !self.json {
+                bar.suspend(|| show!("{}", page::text(&entry, &figure)));
+            }
+            figures.push((entry, figure));
+        }
+        bar.finish_and_clear();
+        if self.json {
+            show!("{}", page::json(&figures, &effort));
+        } else {
+            show!("{}", page::summary(&figures));
+        }
+        if let Some(file) = &self.write {
+            let refused = |error| Problem::failure(format_args!("can't be written: {error}")).at(file.display());
+            std::fs::write(file, page::markdown(&figures, &effort, &self.name)).map_err(refused)?;
+            tell!("written: {}", file.display());
+        }
+        Ok(())
+    }
+}
+
+/// Whether there is a folder for the page, which is known before minutes are spent on it.
+fn writable(file: &Path) -> Result<(), Problem> {
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if folder.is_dir() && !file.is_dir() {
+        return Ok(());
+    }
+    Err(Problem::wrong_use("no file can be written there")
+        .at(file.display())
+        .remedy("--write names a file in a folder"))
+}
+
+fn bar(figures: usize) -> ProgressBar {
+    let bar = ProgressBar::new(figures as u64);
+    let style = ProgressStyle::with_template("{bar:32.green/dim} {pos} of {len} figures  {wide_msg} {elapsed}");
+    bar.set_style(style.expect("the template is fixed and well-formed").progress_chars("━━─"));
+    bar.enable_steady_tick(Duration::from_millis(200));
+    bar
+}

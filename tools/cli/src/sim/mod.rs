@@ -1,0 +1,278 @@
+//! `greenwave sim`: what a file describes, simulated in virtual time: the cores of a server, a graph of services, or a network.
+//!
+//! What a file may say is the simulation's ([`greenwave_sim::scenario`]); here are its runs, shown as a [`table`], as JSON or as
+//! CSV. Whoever interrupts it has the runs that were done by then.
+
+mod memory;
+mod table;
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use greenwave_sim::scenario::{Cell, Row, Scenario, Seeds};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::{Map, Value, json};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::problem::Problem;
+
+/// Simulate what a file describes in virtual time: the cores of a server, a graph of services, a network of switches
+#[derive(Args)]
+#[command(after_help = "\
+A file says what there is ([cores], [graph] or [network]), what comes ([load]), how much is simulated ([run]), and which values
+vary ([vary]). Each combination is a run under each seed. Times in results are in microseconds. docs/scenarios has files to
+begin with, and README.md there all keys.
+
+A run to which more comes than can be served is cut and says so; what it shows is what was done by then. Ctrl-C shows the runs
+that are done. The same file and seed give the same hash.
+
+Examples:
+  greenwave sim docs/scenarios/orders.toml
+  greenwave sim docs/scenarios/chain.toml --seed 7 --seeds 5
+  greenwave sim docs/scenarios/fat-tree.toml --jobs 20000 --csv > flows.csv
+  greenwave sim docs/scenarios/orders.toml --json | jq '.runs[] | {order: .[\"cores.order\"], p999_us}'
+  greenwave sim docs/scenarios/orders.toml --check                  how many runs it asks for, without any")]
+pub(crate) struct Sim {
+    /// What is simulated
+    #[arg(value_name = "FILE.toml")]
+    file: PathBuf,
+    /// The first seed, in place of the file's
+    #[arg(long, value_name = "NUMBER")]
+    seed: Option<u64>,
+    /// How many seeds, one after the other, in place of the file's
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
+    seeds: Option<u64>,
+    /// So many jobs, requests or flows in each run at most
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
+    jobs: Option<u64>,
+    /// So many runs at a time; all cores without it
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+    /// Print one JSON object
+    #[arg(long, conflicts_with_all = ["csv", "check"])]
+    json: bool,
+    /// Print a line of CSV for each run
+    #[arg(long, conflicts_with = "check")]
+    csv: bool,
+    /// Read the file, and say how many runs it asks for
+    #[arg(long)]
+    check: bool,
+}
+
+impl Sim {
+    /// Does all runs and shows them.
+    pub(crate) fn run(self) -> Result<(), Problem> {
+        let text = read(&self.file)?;
+        let seeds = Seeds { first: self.seed, count: self.seeds };
+        let wrong = |error| Problem::wrong_use(error).at(self.file.display()).remedy("see docs/scenarios/README.md");
+        let mut scenario = Scenario::parse(&text, seeds).map_err(wrong)?;
+        if let Some(jobs) = self.jobs {
+            scenario = scenario.at_most(jobs);
+        }
+        let asked = self.threads.map_or_else(memory::cores, usize::from);
+        let threads = memory::threads(asked, scenario.memory())?;
+        if self.check {
+            let mib = scenario.memory().div_ceil(1 << 20);
+            show!("{} runs, {threads} at a time, of up to {mib} MiB each", scenario.len());
+            return Ok(());
+        }
+        let show = if self.json {
+            Show::Json
+        } else if self.csv {
+            Show::Csv
+        } else {
+            Show::Text
+        };
+        let done =
+            Arc::new(Mutex::new(Some(Done { rows: Vec::new(), of: scenario.len(), began: Instant::now(), show })));
+        keep_when_interrupted(&done)?;
+        let bar = bar(scenario.len());
+        scenario.run(threads, |row| {
+            bar.inc(1);
+            if let Some(done) = done.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+                done.rows.push(row);
+            }
+        });
+        bar.finish_and_clear();
+        // An interruption while this is shown waits for its end.
+        let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(done) = done.take() {
+            done.show();
+        }
+        Ok(())
+    }
+}
+
+/// The runs that are done.
+struct Done {
+    rows: Vec<Row>,
+    of: usize,
+    began: Instant,
+    show: Show,
+}
+
+#[derive(Clone, Copy)]
+enum Show {
+    Text,
+    Json,
+    Csv,
+}
+
+impl Done {
+    fn show(&self) {
+        match self.show {
+            Show::Text => {
+                show!("{}", table::text(&self.rows, self.of, self.began.elapsed(), hash(&self.rows)));
+            }
+            Show::Json => show!("{}", self.json()),
+            Show::Csv => {
+                csv(&self.rows).into_iter().for_each(|line| show!("{line}"));
+                tell_cut(&self.rows);
+            }
+        }
+    }
+
+    fn json(&self) -> Value {
+        let value = |cell: &Cell| match cell {
+            // As many digits as the text has.
+            Cell::Number(_) => cell.to_string().parse().map_or(Value::Null, |number: f64| whole(number)),
+            Cell::Text(text) => Value::from(text.as_str()),
+        };
+        let run = |row: &Row| row.cells().iter().map(|(name, cell)| (name.clone(), value(cell))).collect::<Map<_, _>>();
+        let cut = self.rows.iter().filter(|row| row.cut().is_some()).count();
+        json!({
+            "runs": self.rows.iter().map(run).collect::<Vec<_>>(),
+            "asked": self.of,
+            "done": self.rows.len(),
+            "cut": cut,
+            "hash": format!("{:016x}", hash(&self.rows)),
+        })
+    }
+}
+
+/// A number without a fraction as JSON has whole ones.
+fn whole(number: f64) -> Value {
+    if number.fract() == 0.0 && number.abs() < 9e15 { Value::from(number as i64) } else { Value::from(number) }
+}
+
+/// A hash over those of all runs.
+fn hash(rows: &[Row]) -> u64 {
+    let all: Vec<String> = rows.iter().filter_map(|row| row.cell("hash")).map(ToString::to_string).collect();
+    xxh3_64(all.join(" ").as_bytes())
+}
+
+/// All names in the order in which they are met first, and a line for each run, in which what it hasn't is empty: methods and
+/// stages may vary, and their names with them.
+fn csv(rows: &[Row]) -> Vec<String> {
+    let mut names: Vec<&str> = Vec::new();
+    let alike = rows.windows(2).all(|pair| {
+        let of = |row: &'_ Row| row.cells().iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
+        of(&pair[0]) == of(&pair[1])
+    });
+    if alike {
+        return rows.first().map(Row::csv_head).into_iter().chain(rows.iter().map(Row::csv)).collect();
+    }
+    for (name, _) in rows.iter().flat_map(Row::cells) {
+        if !names.contains(&name.as_str()) {
+            names.push(name);
+        }
+    }
+    let quoted = |text: String| match text.contains([',', '"', '\n', '\r']) {
+        true => format!("\"{}\"", text.replace('"', "\"\"")),
+        false => text,
+    };
+    let line = |cells: Vec<String>| cells.into_iter().map(quoted).collect::<Vec<_>>().join(",");
+    let head = line(names.iter().map(ToString::to_string).collect());
+    let of = |row: &Row| names.iter().map(|name| row.cell(name).map(ToString::to_string).unwrap_or_default()).collect();
+    std::iter::once(head).chain(rows.iter().map(|row| line(of(row)))).collect()
+}
+
+/// Where results are for machines, what was cut is said beside them, too.
+fn tell_cut(rows: &[Row]) {
+    let cut = rows.iter().filter(|row| row.cut().is_some()).count();
+    if cut > 0 {
+        tell!("{cut} of {} runs were cut, as their last column says: more came than could be served", rows.len());
+    }
+}
+
+fn bar(runs: usize) -> ProgressBar {
+    let bar = ProgressBar::new(runs as u64);
+    let style = ProgressStyle::with_template("{bar:32.green/dim} {pos} of {len} runs  {elapsed} {eta:>6} left");
+    bar.set_style(style.expect("the template is fixed and well-formed").progress_chars("━━─"));
+    bar.enable_steady_tick(Duration::from_millis(200));
+    bar
+}
+
+/// Has SIGINT and SIGTERM show what was done by then, and end the command with 130.
+fn keep_when_interrupted(done: &Arc<Mutex<Option<Done>>>) -> Result<(), Problem> {
+    let refused = |error| Problem::failure(format_args!("signals can't be listened to: {error}"));
+    let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(refused)?;
+    let done = done.clone();
+    std::thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(move || {
+            if signals.forever().next().is_none() {
+                return;
+            }
+            // Kept until the end, so that nothing is shown twice.
+            let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(done) = done.take() {
+                done.show();
+                tell!("interrupted; {} of {} runs are done", done.rows.len(), done.of);
+            }
+            std::process::exit(130);
+        })
+        .map_err(|error| Problem::failure(format_args!("no thread for signals: {error}")))?;
+    Ok(())
+}
+
+/// Far more than anyone writes.
+const MOST_BYTES: u64 = 1 << 20;
+
+fn read(path: &Path) -> Result<String, Problem> {
+    let refused = |error: std::io::Error| Problem::wrong_use(format_args!("can't be read: {error}")).at(path.display());
+    let mut text = String::new();
+    File::open(path).map_err(refused)?.take(MOST_BYTES + 1).read_to_string(&mut text).map_err(refused)?;
+    if text.len() as u64 > MOST_BYTES {
+        return Err(Problem::wrong_use("a file of more than 1 MiB").at(path.display()));
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(text: &str) -> Vec<Row> {
+        let mut rows = Vec::new();
+        text.parse::<Scenario>().unwrap().run(2, |row| rows.push(row));
+        rows
+    }
+
+    #[test]
+    fn runs_with_other_methods_have_one_head_in_csv() {
+        let rows = rows(
+            "cores.workers = 1\nload = { workload = 'high', share = 0.3 }\nrun.jobs = 200\n\
+             [vary]\n'load.workload' = ['high', 'exponential']",
+        );
+        let lines = csv(&rows);
+        let columns = |line: &str| line.split(',').count();
+        assert_eq!(lines.len(), 3);
+        assert!(lines.iter().all(|line| columns(line) == columns(&lines[0])), "{lines:#?}");
+        assert!(lines[0].contains("short.p50_us") && lines[0].starts_with("load.workload,seed,"));
+        assert!(csv(&[]).is_empty());
+    }
+
+    #[test]
+    fn numbers_are_the_same_in_json_and_csv() {
+        assert_eq!(whole(3.0).to_string(), "3");
+        assert_eq!(whole(0.25).to_string(), "0.25");
+        assert_eq!(whole(f64::INFINITY), Value::Null);
+    }
+}
