@@ -19,6 +19,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind, Read, Write};
 use std::ops::Bound;
+use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -191,7 +192,9 @@ impl Store {
     /// # Errors
     /// When it is open elsewhere, or can't be made.
     pub fn open_or_begin(path: &Path) -> Result<Self, StoreError> {
-        match Self::open(path) {
+        // The engine has assertions about what it reads, and damage may not end the process at every start.
+        let opened = catch_unwind(|| Self::open(path));
+        match opened.unwrap_or_else(|_| Err(StoreError::Damaged { path: path.to_owned() })) {
             Err(error) if error.is_damage() => {
                 tracing::warn!(%error, "the rows are made again from the snapshot and the log");
                 Self::remove(path)?;

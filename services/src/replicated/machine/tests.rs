@@ -229,6 +229,38 @@ fn what_is_no_snapshot_is_refused_and_the_state_stays() {
     assert_eq!(rows(&store), map(&[("b", "")]));
 }
 
+/// A loss of power leaves zeros from some place of the journal on. In the middle of an item the engine panics on some, where it has
+/// assertions.
+#[test]
+fn a_journal_that_ends_in_zeros_is_read_up_to_them_or_begun_anew() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, copy) = (directory.path().join("store"), directory.path().join("copy"));
+    let mut store = Store::open(&path).unwrap();
+    for index in 1..=3 {
+        apply(&mut store, index, put("key", "value"));
+        store.commit(Index(index), &[]).unwrap();
+    }
+    drop(store);
+    let journal = fs::read(path.join("0.jnl")).unwrap();
+    let end = journal.iter().rposition(|byte| *byte != 0).unwrap();
+    // The last batch has two items of some thirty bytes each, between thirteen for its start and as many for its end.
+    let mut found = BTreeMap::new();
+    for zeros_from in (end - 90..=end).step_by(3) {
+        copy_all(&path, &copy);
+        let mut torn = journal.clone();
+        torn[zeros_from..].fill(0);
+        fs::write(copy.join("0.jnl"), torn).unwrap();
+        let store = Store::open_or_begin(&copy).unwrap();
+        let applied = store.applied().0;
+        let wanted = if applied == 0 { map(&[]) } else { map(&[("key", "value")]) };
+        assert_eq!(rows(&store), wanted, "zeros from {zeros_from} of {end}");
+        *found.entry(applied).or_insert(0) += 1;
+        drop(store);
+        Store::remove(&copy).unwrap();
+    }
+    assert!(found.keys().all(|applied| [0, 1, 2].contains(applied)) && found.contains_key(&2), "{found:?}");
+}
+
 /// The engine would make it anew, and fill it with what the journal has of it: rows from before the journal would be gone, and
 /// nobody would notice.
 #[test]
