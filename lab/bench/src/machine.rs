@@ -16,7 +16,7 @@ pub struct Machine {
     pub cores: Option<usize>,
     /// Whether the machine says that it's a virtual one.
     pub virtualized: Option<bool>,
-    /// Main memory.
+    /// Main memory, to a hundredth.
     pub memory_gib: Option<f64>,
     /// Name and release of the operating system's kernel.
     pub kernel: Option<String>,
@@ -77,7 +77,8 @@ pub fn time() -> String {
 fn memory_gib() -> Option<f64> {
     let meminfo = fs::read_to_string("/proc/meminfo").ok()?;
     let kib: f64 = field(&meminfo, "MemTotal")?.strip_suffix(" kB")?.trim().parse().ok()?;
-    Some(kib / f64::from(1 << 20))
+    // Not all numbers with seventeen digits are read from JSON as they were written.
+    Some((kib / f64::from(1 << 20) * 100.0).round() / 100.0)
 }
 
 /// The value of the first line `name: value`.
