@@ -2,15 +2,21 @@
 //!
 //! A virtual machine's core is taken away by its host for milliseconds at a time, several times a second where both cores
 //! are busy: more than one call in a hundred is late for that reason alone, and a p99 would be the host's. So the
-//! processor time of both threads, the server's and the load generator's, is read every [`EVERY`]. Where one of them had
-//! less than passed, calls don't count that were due then, shortly before, or until what was held up has been made up
+//! processor time of both sides, the server's and the load generator's, is read every [`EVERY`]: by a call where the
+//! server is ours and spoken to in our own protocol, else by a thread of the server's process on the same core, which costs
+//! all servers of gRPC the same. Where one side had less than passed, calls don't count that were due then, shortly before, or until what was held up has been made up
 //! for. That goes by the clocks alone and not by what became of calls, and is the same for all systems; the figures of
 //! all calls are in the results too.
 
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 use std::time::Duration;
 
+use anyhow::Context as _;
+use greenwave_bench::clock;
 use greenwave_bench::classes::Classes;
 use greenwave_bench::measured::{LATE, Tally, UNANSWERED};
+use greenwave_bench::process::{self, ServerProcess};
 use greenwave_bench::target::{Answer, Reply, Request, Target};
 use greenwave_policy::Time;
 use rustix::time::{ClockId, clock_gettime};
@@ -44,8 +50,53 @@ struct Outage {
 
 /// The processor time of the calling thread.
 pub(crate) fn processor_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time_of(ClockId::ThreadCPUTime)
+}
+
+fn time_of(clock: ClockId) -> Duration {
+    let time = clock_gettime(clock);
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
+}
+
+/// What a server is asked for its readings, and what its answer begins with.
+const READINGS: &str = "readings";
+
+/// Notes what processor time this process has had, tells it when asked, and ends the process when its standard input ends.
+/// All threads of the process have to be on one core, which is the calling thread's, and never to sleep all at once.
+pub(crate) fn note_readings() {
+    let noted = Arc::new(Mutex::new(Vec::new()));
+    let notes = Arc::clone(&noted);
+    thread::spawn(move || {
+        loop {
+            thread::sleep(EVERY);
+            // What another thread has had is known to the nanosecond only while it doesn't run.
+            let reading = Reading { at: clock::now(), cpu: time_of(ClockId::ProcessCPUTime) };
+            notes.lock().unwrap_or_else(PoisonError::into_inner).push(reading);
+        }
+    });
+    thread::spawn(move || {
+        let told = process::answer_all(|question| {
+            anyhow::ensure!(question == READINGS, "`{question}`: nothing else is known than {READINGS}");
+            let readings = std::mem::take(&mut *noted.lock().unwrap_or_else(PoisonError::into_inner));
+            let words = readings.iter().map(|Reading { at, cpu }| format!(" {} {}", at.as_nanos(), cpu.as_nanos()));
+            Ok(Some(format!("{READINGS}{}", words.collect::<String>())))
+        });
+        let failed = told.inspect_err(|error| eprintln!("{error:#}")).is_err();
+        std::process::exit(i32::from(failed));
+    });
+}
+
+/// What a server has noted by [`note_readings`].
+pub(crate) fn ask(server: &mut ServerProcess) -> anyhow::Result<Vec<Reading>> {
+    let line = server.ask(READINGS, |line| line.starts_with(READINGS))?;
+    parsed(&line).with_context(|| format!("the server's readings can't be read: {line}"))
+}
+
+fn parsed(line: &str) -> Option<Vec<Reading>> {
+    let words: Vec<u64> = line.split_whitespace().skip(1).map(str::parse).collect::<Result<_, _>>().ok()?;
+    let (pairs, rest) = words.as_chunks();
+    let reading = |&[at, cpu]: &[u64; 2]| Reading { at: Time::from_nanos(at), cpu: Duration::from_nanos(cpu) };
+    rest.is_empty().then(|| pairs.iter().map(reading).collect())
 }
 
 /// A target all of whose calls are noted.
@@ -72,9 +123,18 @@ impl<'a> Recorder<'a> {
 
     /// What became of the calls of each class that were due from `from` on while it was calm, and which share of all they
     /// are. Work that is held up at this load is made up for in as long again as the rest of the capacity takes.
-    pub(crate) fn calm(self, from: Time, load: f64, classes: &Classes) -> (Vec<Tally>, f64) {
-        let servers = self.target.readings();
-        let outages: Vec<Outage> = outages(&self.own).chain(outages(servers)).collect();
+    ///
+    /// # Errors
+    /// When the server doesn't say when it had its core.
+    pub(crate) fn calm(
+        self,
+        from: Time,
+        load: f64,
+        classes: &Classes,
+        server: &mut ServerProcess,
+    ) -> anyhow::Result<(Vec<Tally>, f64)> {
+        let servers = self.target.readings(server)?;
+        let outages: Vec<Outage> = outages(&self.own).chain(outages(&servers)).collect();
         let spans: Vec<(Time, Time)> = outages.iter().map(|outage| outage.disturbs(load)).collect();
         let mut tallies = vec![Tally::default(); classes.as_slice().len()];
         let (mut all, mut calm) = (0_usize, 0_usize);
@@ -85,7 +145,7 @@ impl<'a> Recorder<'a> {
                 settle(&mut tallies[call.class], call, classes.as_slice()[call.class].deadline);
             }
         }
-        (tallies, calm as f64 / all.max(1) as f64)
+        Ok((tallies, calm as f64 / all.max(1) as f64))
     }
 
     /// When the first call was due.
@@ -178,6 +238,13 @@ mod tests {
         let found: Vec<Outage> = outages(&readings).collect();
         let lacked = Duration::from_millis(3);
         assert_eq!(found, [Outage { from: readings[1].at, to: readings[2].at, lacked }]);
+    }
+
+    #[test]
+    fn readings_are_understood_as_they_are_told() {
+        assert_eq!(parsed("readings 1000000 500000 2000000 1490000"), Some(vec![reading(1000, 500), reading(2000, 1490)]));
+        assert_eq!(parsed("readings"), Some(Vec::new()));
+        assert_eq!([parsed("readings 1"), parsed("readings 1 x")], [None, None]);
     }
 
     #[test]

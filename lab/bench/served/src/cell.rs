@@ -76,7 +76,7 @@ impl Testbed {
         let time = self.times.saturated;
         let trial = Trial { in_flight: IN_FLIGHT, warm_up: time / 5, windows: 1, window: time, seed: 1 };
         let calls = Calls::new(mix, Deadlines::None, trial.seed)?;
-        let measure = |calls: &mut Calls, target: &mut dyn Served| {
+        let measure = |calls: &mut Calls, target: &mut dyn Served, _: &mut ServerProcess| {
             let classes = calls.classes().clone();
             Ok(capacity::measure(&trial, &classes, target, calls, progress)?)
         };
@@ -124,12 +124,12 @@ impl Testbed {
         };
         let names: Vec<String> = calls.names().map(str::to_owned).collect();
         let expected = (1.2 * case.load * capacity * time.as_secs_f64()) as usize;
-        let measure = |calls: &mut Calls, target: &mut dyn Served| {
+        let measure = |calls: &mut Calls, target: &mut dyn Served, server: &mut ServerProcess| {
             let classes = calls.classes().clone();
             let mut recorder = Recorder::new(target, expected);
             let measured = load::run(&plan, &mut recorder, calls, progress);
             let from = recorder.begin().map_or(Time::ZERO, |begin| begin + plan.warm_up);
-            let calm = (!case.is_overload()).then(|| recorder.calm(from, case.load, &classes));
+            let calm = (!case.is_overload()).then(|| recorder.calm(from, case.load, &classes, server)).transpose()?;
             Ok((measured, calm))
         };
         let ((measured, calm), usage) = with_server(system, case.mix, calls, self.core, time + DRAIN, measure)?;
@@ -164,7 +164,7 @@ fn with_server<T>(
     mut calls: Calls,
     core: usize,
     time: Duration,
-    measure: impl FnOnce(&mut Calls, &mut dyn Served) -> anyhow::Result<T>,
+    measure: impl FnOnce(&mut Calls, &mut dyn Served, &mut ServerProcess) -> anyhow::Result<T>,
 ) -> anyhow::Result<(T, Option<Usage>)> {
     let what = || format!("{} under {}", system.name, mix.name);
     let _limit = TimeLimit::start(what(), time + PATIENCE);
@@ -172,13 +172,14 @@ fn with_server<T>(
     let socket = server.socket()?;
     let mut target: Box<dyn Served> = match system.stack {
         Stack::Greenwave => Box::new(Greenwave::connect(&Address::Tcp(socket), &calls)?),
-        Stack::Grpc => Box::new(grpc_client::connect(socket, crate::calls::SERVICE, &calls)?),
-        Stack::Tonic | Stack::TonicLimits | Stack::TonicPool | Stack::TonicLayers => {
-            Box::new(grpc_client::connect(socket, grpc::SERVICE, &calls)?)
+        stack => {
+            let service = if stack == Stack::Grpc { crate::calls::SERVICE } else { grpc::SERVICE };
+            Box::new(grpc_client::connect(socket, service, &calls, stack != Stack::TonicPool)?)
         }
     };
     let before = target.usage().with_context(what)?;
-    let measured = measure(&mut calls, &mut *target).with_context(|| format!("{}: {}", what(), server.state()))?;
+    let measured = measure(&mut calls, &mut *target, &mut server);
+    let measured = measured.with_context(|| format!("{}: {}", what(), server.state()))?;
     let after = target.usage().with_context(what)?;
     Ok((measured, after.zip(before).map(|(after, before)| after.since(before))))
 }

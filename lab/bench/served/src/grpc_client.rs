@@ -4,8 +4,12 @@ use std::net::SocketAddr;
 
 use greenwave_bench::grpc::wire::{Settings, WireTarget};
 
+use greenwave_bench::process::ServerProcess;
+use greenwave_bench::target::{Reply, Request, Target};
+use greenwave_policy::Time;
+
 use crate::calls::Calls;
-use crate::calm::Reading;
+use crate::calm::{self, Reading};
 use crate::target::{Served, Usage};
 
 /// How many calls may be outstanding. Further ones are not sent and count as missed: it can't be served what is asked
@@ -15,8 +19,15 @@ pub(crate) const MOST: usize = 4096;
 /// With one alone tonic does less.
 const CONNECTIONS: usize = 4;
 
-/// `service`: what the methods belong to.
-pub(crate) fn connect(address: SocketAddr, service: &str, calls: &Calls) -> anyhow::Result<WireTarget> {
+/// Methods of a server of gRPC.
+pub(crate) struct Grpc {
+    wire: WireTarget,
+    /// Whether the server never sleeps: otherwise its processor time doesn't tell whether its core was taken away.
+    spins: bool,
+}
+
+/// `service`: what the methods belong to. `spins`: whether the server never sleeps.
+pub(crate) fn connect(address: SocketAddr, service: &str, calls: &Calls, spins: bool) -> anyhow::Result<Grpc> {
     let miss = |code| match code {
         // Of DEADLINE_EXCEEDED and CANCELLED, which tonic says in its place.
         1 | 4 => "given-up",
@@ -34,18 +45,36 @@ pub(crate) fn connect(address: SocketAddr, service: &str, calls: &Calls) -> anyh
         sleeps: false,
         miss,
     };
-    WireTarget::connect(address, settings)
+    Ok(Grpc { wire: WireTarget::connect(address, settings)?, spins })
 }
 
-impl Served for WireTarget {
+impl Target for Grpc {
+    fn now(&self) -> Time {
+        self.wire.now()
+    }
+
+    fn submit(&mut self, request: &Request<'_>) -> Result<(), &'static str> {
+        self.wire.submit(request)
+    }
+
+    fn poll(&mut self, sink: &mut dyn FnMut(Reply<'_>)) {
+        self.wire.poll(sink);
+    }
+
+    fn wait(&mut self, until: Time) {
+        self.wire.wait(until);
+    }
+}
+
+impl Served for Grpc {
     fn read(&mut self) {}
 
-    fn readings(&self) -> &[Reading] {
-        &[]
+    fn readings(&mut self, server: &mut ServerProcess) -> anyhow::Result<Vec<Reading>> {
+        if self.spins { calm::ask(server) } else { Ok(Vec::new()) }
     }
 
     fn usage(&mut self) -> anyhow::Result<Option<Usage>> {
         // The last that is asked for: whether it was there all the time.
-        self.check().map(|()| None)
+        self.wire.check().map(|()| None)
     }
 }

@@ -106,7 +106,11 @@ fn main() -> anyhow::Result<()> {
 impl Serve {
     fn run(self) -> anyhow::Result<()> {
         pin::this_thread(self.core)?;
-        process::end_with_starter();
+        match self.stack {
+            // It's asked by a call.
+            Stack::Greenwave => process::end_with_starter(),
+            _ => calm::note_readings(),
+        }
         let quantum = self.quantum_us.map(|micros| Duration::try_from_secs_f64(micros / 1e6)).transpose()?;
         match self.stack {
             Stack::Greenwave | Stack::Grpc => server::serve(self.mix, self.core, self.order, quantum),

@@ -1,12 +1,14 @@
 //! Greenwave's server as a target of load: a call queue, one connection, polled by the generator's own thread.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::mem;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use greenwave::{Address, CallQueue, ChannelConfig, Code, Completion, Context, MethodId, Status, Wait};
 use greenwave_bench::capacity::OUT_OF_REACH;
 use greenwave_bench::clock;
+use greenwave_bench::process::ServerProcess;
 use greenwave_bench::rpc::{AT_ONCE, miss};
 use greenwave_bench::target::{Answer, Reply, Request, Target};
 use greenwave_policy::Time;
@@ -18,12 +20,15 @@ use crate::work::LENGTH;
 
 /// A target that can say what its server has used.
 pub(crate) trait Served: Target {
-    /// Asks how much processor time the server's thread has had, if it tells; the answer is one of the
-    /// [readings](Self::readings) when it has come.
+    /// Asks how much processor time the server's thread has had, unless the server notes that by itself; the answer is one
+    /// of the [readings](Self::readings) when it has come.
     fn read(&mut self);
 
-    /// What it has told so far.
-    fn readings(&self) -> &[Reading];
+    /// What it has told, or noted, so far. None of a server that sleeps.
+    ///
+    /// # Errors
+    /// When the server doesn't say.
+    fn readings(&mut self, server: &mut ServerProcess) -> anyhow::Result<Vec<Reading>>;
 
     /// What the server has used so far, if it tells.
     fn usage(&mut self) -> anyhow::Result<Option<Usage>>;
@@ -184,8 +189,8 @@ impl Served for Greenwave {
         self.stream.submit(&Context::unlimited(), MethodId::of(server::CPU), &[], READING);
     }
 
-    fn readings(&self) -> &[Reading] {
-        &self.readings
+    fn readings(&mut self, _server: &mut ServerProcess) -> anyhow::Result<Vec<Reading>> {
+        Ok(mem::take(&mut self.readings))
     }
 
     fn usage(&mut self) -> anyhow::Result<Option<Usage>> {
