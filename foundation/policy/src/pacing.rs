@@ -5,8 +5,9 @@
 //! there finished. No constant is right: a look that finds nothing may cost 0.3 us and a post 5 us, on another machine
 //! or network the tenth or the tenfold of it.
 //!
-//! So the loop has an allowance: a [share](Pacing::SHARE) of the time in which handlers run, saved up to a few times the
-//! price of a look and a post, as it was measured lately. Whoever has to be waited for decides when it is spent:
+//! So the loop has an allowance: a [share](Pacing::SHARE) of the time in which handlers run, and, as it costs nobody
+//! anything, [half](Pacing::SPARE) of the time in which lately nothing was to be run; saved up to a few times the price of a
+//! look and a post, as it was measured lately. Whoever has to be waited for decides when it is spent:
 //! 1. At the end of a quantum: whoever runs longer than that keeps others waiting, who may be there unseen. A look is due if
 //!    there is enough saved for it and for a post. So a lone short call beside a long one is found within a quantum.
 //! 2. The post follows when what was found has run and somebody's quantum ends again. A reply that waited for the next look
@@ -19,8 +20,10 @@
 //! 5. Replies of which more wait than fit into a write are posted even while what was found is looked through: refusals,
 //!    of which a full queue makes as many as there are calls.
 //!
-//! Time in which there is nothing to run costs nobody anything, so it fills the allowance. While handlers could run all the
-//! time, what the loop uses stays within the share, but for 4, 5 and the batches of 3.
+//! Time in which there is nothing to run fills the allowance. While handlers could run all the time, what the loop uses stays
+//! within the share, but for 4, 5 and the batches of 3. Where there is time to spare, calls of some 500 us at 0.8 of a core
+//! would otherwise keep short ones waiting for nine times what a look and a post cost, though the core has nothing else to do
+//! soon after.
 
 use crate::time::{Span, Time};
 use std::time::Duration;
@@ -47,6 +50,13 @@ pub struct Pacing {
     saved: i64,
     /// What has run since the last look, in nanoseconds.
     ran: u64,
+    /// What each nanosecond that runs earns, in parts of [`ONE`](Self::ONE).
+    rate: u64,
+    /// How long there was something to do lately, and nothing, in nanoseconds.
+    busy: u64,
+    idle: u64,
+    /// Since when there has been nothing to run, if there is nothing.
+    rested_at: Option<Time>,
     /// Whether it has posted since the last look.
     has_posted: bool,
     replies: usize,
@@ -65,8 +75,24 @@ impl Pacing {
     /// How many replies are as much as a write takes.
     const FULL: usize = 8 * Self::BATCH;
 
-    /// How much has to run for each unit that may be used.
+    /// How much has to run for each unit that may be used, where no time is spare.
     const PARTS: u64 = 9;
+
+    /// Which part of the time to spare may be used, too.
+    pub const SPARE: f64 = 1.0 / Self::SPARED as f64;
+    const SPARED: u64 = 2;
+
+    /// A unit that is earned for each that runs. More is never earned.
+    const ONE: u64 = 1 << 16;
+    /// What is earned where no time is spare.
+    const LEAST: u64 = Self::ONE / Self::PARTS;
+
+    /// Over how long it is seen how much time there is to spare, in nanoseconds, and as much again with half the weight, and
+    /// so on: some calls of the longest kind.
+    const LATELY: u64 = 4_000_000;
+
+    /// Longer spans count as this long: some twenty minutes.
+    const LONGEST: u64 = 1 << 40;
 
     /// How many looks and posts can be saved up.
     const MOST: i64 = 4;
@@ -75,16 +101,35 @@ impl Pacing {
     #[must_use]
     pub fn new() -> Self {
         let (look, post) = (Price::FIRST, Price::FIRST);
-        let mut new = Self { look, post, saved: 0, ran: 0, has_posted: false, replies: 0, due: Time::MAX };
-        new.rested();
+        let mut new = Self {
+            look,
+            post,
+            saved: 0,
+            ran: 0,
+            rate: Self::LEAST,
+            busy: 0,
+            idle: 0,
+            rested_at: None,
+            has_posted: false,
+            replies: 0,
+            due: Time::MAX,
+        };
+        new.saved = new.most();
         new
     }
 
-    /// The loop looked, which took so long without what was done for what it found.
+    /// The loop looked, which took so long without what was done for what it found: so many calls, and whatever else.
     #[inline]
-    pub fn looked(&mut self, cost: Span) {
-        self.look.learn(cost);
+    pub fn looked(&mut self, cost: Span, found: usize) {
+        self.look.learn(cost, found);
         self.spend(self.look.mean);
+        self.busy += self.ran.min(Self::LONGEST);
+        if self.rested_at.is_none() {
+            self.busy += cost.as_nanos().min(Self::LONGEST);
+        }
+        if self.busy + self.idle > Self::LATELY {
+            self.see_how_much_is_spare();
+        }
         (self.ran, self.has_posted) = (0, false);
     }
 
@@ -93,24 +138,36 @@ impl Pacing {
     pub fn posted(&mut self, cost: Span) -> bool {
         let some = self.replies > 0;
         if some {
-            self.post.learn(cost);
+            self.post.learn(cost, self.replies);
             self.spend(self.post.mean);
+            self.busy += cost.as_nanos().min(Self::LONGEST);
+            // What is posted at the end of all work is work.
+            self.rested_at = self.rested_at.map(|since| since + Duration::from(cost));
         }
         (self.replies, self.due, self.has_posted) = (0, Time::MAX, true);
         some
     }
 
-    /// There was nothing to run.
+    /// There is nothing to run.
     #[inline]
-    pub fn rested(&mut self) {
+    pub fn rested(&mut self, now: Time) {
         self.saved = self.saved.max(self.most());
+        self.rested_at.get_or_insert(now);
+    }
+
+    /// There is something to run.
+    #[inline]
+    pub fn resumed(&mut self, now: Time) {
+        if let Some(since) = self.rested_at.take() {
+            self.idle += now.span_since(since).as_nanos().min(Self::LONGEST);
+        }
     }
 
     /// Handlers ran for so long, and what it takes to run them.
     #[inline]
     pub fn ran(&mut self, span: Span) {
         self.ran = self.ran.saturating_add(span.as_nanos());
-        let earned = (span.as_nanos() / Self::PARTS).cast_signed();
+        let earned = (span.as_nanos().min(Self::LONGEST) * self.rate / Self::ONE).cast_signed();
         self.saved = self.saved.saturating_add(earned).min(self.most());
     }
 
@@ -145,7 +202,7 @@ impl Pacing {
     #[inline]
     #[must_use]
     pub fn after_call(&self, now: Time) -> Due {
-        if self.ran >= self.price() * Self::PARTS {
+        if self.ran.min(Self::LONGEST) * self.rate >= self.price() * Self::ONE {
             Due::Both
         } else if self.replies >= Self::BATCH || self.is_pressing(now) {
             Due::Post
@@ -159,6 +216,15 @@ impl Pacing {
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.replies >= Self::FULL
+    }
+
+    #[cold]
+    fn see_how_much_is_spare(&mut self) {
+        let spare = self.idle.saturating_mul(Self::ONE) / (self.busy.max(1) * Self::SPARED);
+        self.rate = (Self::LEAST + spare).min(Self::ONE);
+        // However long nothing happened, what is seen from now on counts.
+        let most = 2 * Self::LATELY;
+        (self.busy, self.idle) = (self.busy.min(most) / 2, self.idle.min(most) / 2);
     }
 
     /// What a look and a post are expected to cost.
@@ -209,15 +275,26 @@ impl Price {
     /// How many are remembered.
     const MEMORY: u64 = 8;
 
+    /// What each reply adds is a part of what a post costs by itself, and so it is with the calls that a look finds: over one
+    /// connection and over four of TCP, about a sixteenth.
+    ///
+    /// Only what they cost by themselves is saved by doing them more seldom. The whole, counted as the price, would feed
+    /// itself: the longer the next look is put off, the more it finds, and the longer the one after it is put off.
+    const PARTS: u64 = 16;
+
     /// None is less or more than this.
     const RANGE: (u64, u64) = (50, 1_000_000);
 
     /// One that is far above the others is no price but the time for which the thread was kept from running, so it counts for
     /// four times the mean at most.
     #[inline]
-    fn learn(&mut self, cost: Span) {
+    fn learn(&mut self, cost: Span, carried: usize) {
+        let mut cost = cost.as_nanos();
+        if carried > 0 {
+            cost = cost.saturating_mul(Self::PARTS) / Self::PARTS.saturating_add(carried as u64);
+        }
         self.count = (self.count + 1).min(Self::MEMORY);
-        let sum = self.mean * (self.count - 1) + cost.as_nanos().min(self.mean * 4);
+        let sum = self.mean * (self.count - 1) + cost.min(self.mean * 4);
         let (least, most) = Self::RANGE;
         self.mean = sum.div_ceil(self.count).clamp(least, most);
     }

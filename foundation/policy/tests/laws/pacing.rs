@@ -9,26 +9,30 @@ const fn us(micros: u64) -> Span {
     Span::from_nanos(micros * 1000)
 }
 
-/// What is done while calls run without end in quanta of 5 us, for 20 ms. Looks cost `look`, posts `post`; there is a reply
-/// in each quantum if `replies`. How many looks and posts, and the share of all the time that they took.
+/// What is done while calls run without end in quanta of 5 us, for 20 ms. Looks cost `look`; posts cost `post`, and a
+/// sixteenth of that for each reply; there is a reply in each quantum if `replies`. How many looks and posts, and the share
+/// of all the time that they took, replies by themselves aside.
 fn run(look: Span, post: Span, replies: bool) -> (usize, usize, f64) {
     let (mut pacing, mut now, mut looks, mut posts, mut spent) = (Pacing::new(), 0, 0, 0, 0);
-    let end = 20_000_000;
+    let (end, mut waiting) = (20_000_000, 0);
     while now < end {
         pacing.ran(us(5));
         now += 5000;
         if replies {
             pacing.replied(None);
+            waiting += 1;
         }
         let cost = match pacing.after_quantum(Time::from_nanos(now)) {
             Due::Look => {
-                pacing.looked(look);
+                pacing.looked(look, 0);
                 looks += 1;
                 look
             }
             Due::Post => {
-                pacing.posted(post);
+                let each = post.as_nanos() * std::mem::take(&mut waiting) / 16;
+                pacing.posted(Span::from_nanos(post.as_nanos() + each));
                 posts += 1;
+                now += each;
                 post
             }
             Due::Nothing | Due::Both => Span::ZERO,
@@ -52,9 +56,9 @@ fn a_reply_to_what_was_found_does_not_wait_for_the_next_look() {
         pacing.ran(us(5));
         pacing.after_quantum(Time::ZERO)
     };
-    (0..50).for_each(|_| pacing.looked(us(1)));
+    (0..50).for_each(|_| pacing.looked(us(1), 1));
     while at_end(&mut pacing) != Due::Look {}
-    pacing.looked(us(1));
+    pacing.looked(us(1), 1);
     pacing.ran(Span::from_nanos(500));
     pacing.replied(None);
     assert_eq!(at_end(&mut pacing), Due::Post);
@@ -71,7 +75,7 @@ fn a_burst_of_replies_is_posted_with_few_calls() {
             pacing.posted(us(5));
         }
         if due == Due::Both {
-            pacing.looked(us(1));
+            pacing.looked(us(1), 1);
         }
         due != Due::Nothing
     });
@@ -81,7 +85,7 @@ fn a_burst_of_replies_is_posted_with_few_calls() {
 #[test]
 fn a_reply_that_would_be_late_is_posted_at_once() {
     let mut pacing = Pacing::new();
-    (0..50).for_each(|_| pacing.looked(us(5)));
+    (0..50).for_each(|_| pacing.looked(us(5), 1));
     let now = Time::from_nanos(1_000_000);
     pacing.replied(Some(now + Duration::from_millis(50)));
     assert_eq!([pacing.after_quantum(now), pacing.after_call(now)], [Due::Nothing; 2]);
@@ -94,10 +98,70 @@ fn a_reply_that_would_be_late_is_posted_at_once() {
 #[test]
 fn time_without_work_fills_the_allowance() {
     let mut pacing = Pacing::new();
-    (0..50).for_each(|_| pacing.looked(us(5)));
+    (0..50).for_each(|_| pacing.looked(us(5), 1));
     assert_eq!(pacing.after_quantum(Time::ZERO), Due::Nothing);
-    pacing.rested();
+    pacing.rested(Time::ZERO);
     assert_eq!(pacing.after_quantum(Time::ZERO), Due::Look);
+}
+
+/// The longest time between two looks, in microseconds, while long calls run in quanta of 5 us and so many short ones come in
+/// a millisecond. Each of those costs 1 us to read and to run, and 1 us to answer, beside 5 us for a look and 20 us for a
+/// post.
+fn longest_gap(per_ms: u64) -> u64 {
+    let (mut pacing, mut now) = (Pacing::new(), 0);
+    let at = |nanos| Time::from_nanos(nanos);
+    let (mut last, mut longest, end) = (now, 0, now + 50_000_000);
+    while now < end {
+        pacing.ran(us(5));
+        now += 5000;
+        match pacing.after_quantum(at(now)) {
+            Due::Look => {
+                let found = (now - last) * per_ms / 1_000_000;
+                longest = longest.max(now - last);
+                last = now;
+                pacing.looked(us(5 + found), found as usize);
+                pacing.ran(us(found));
+                (0..found).for_each(|_| pacing.replied(None));
+                now += 1000 * (5 + 2 * found);
+            }
+            Due::Post => {
+                let replies = (now - last) * per_ms / 1_000_000;
+                pacing.posted(us(20 + replies));
+                now += 1000 * (20 + replies);
+            }
+            Due::Nothing | Due::Both => {}
+        }
+    }
+    longest / 1000
+}
+
+#[test]
+fn many_calls_do_not_put_the_next_look_off() {
+    let [few, many] = [40, 160].map(longest_gap);
+    assert!(many < 2 * few, "{few} us with few calls, {many} with many");
+}
+
+#[test]
+fn where_time_is_spare_looks_come_sooner() {
+    let [busy, idle] = [0, 60].map(|idle| {
+        let mut pacing = Pacing::new();
+        let at = |nanos| Time::from_nanos(nanos);
+        for round in 0..1000 {
+            pacing.ran(us(100 - idle));
+            pacing.looked(us(5), 1);
+            pacing.rested(at(round * 100_000));
+            pacing.resumed(at(round * 100_000 + idle * 1000));
+        }
+        pacing.looked(us(5), 1);
+        while pacing.after_quantum(Time::ZERO) == Due::Look {
+            pacing.looked(us(5), 1);
+        }
+        (1..).find(|_| {
+            pacing.ran(us(5));
+            pacing.after_quantum(Time::ZERO) == Due::Look
+        })
+    });
+    assert!(idle.unwrap() * 3 < busy.unwrap(), "{idle:?} {busy:?}");
 }
 
 proptest! {
@@ -123,7 +187,7 @@ proptest! {
             since += 1;
             longest = longest.max(since);
             if pacing.after_quantum(Time::ZERO) == Due::Look {
-                pacing.looked(if stall == 0 { us(10_000) } else { us(1) });
+                pacing.looked(if stall == 0 { us(10_000) } else { us(1) }, 1);
                 since = 0;
             }
         }
@@ -131,15 +195,16 @@ proptest! {
     }
 
     #[test]
-    fn it_takes_anything(acts in vec((0..5_u8, any::<u64>()), 0..50)) {
+    fn it_takes_anything(acts in vec((0..6_u8, any::<u64>()), 0..50)) {
         let mut pacing = Pacing::new();
         for (act, number) in acts {
             match act {
                 0 => pacing.ran(Span::from_nanos(number)),
-                1 => pacing.looked(Span::from_nanos(number)),
+                1 => pacing.looked(Span::from_nanos(number), number as usize),
                 2 => _ = pacing.posted(Span::from_nanos(number)),
                 3 => pacing.replied(Some(Time::from_nanos(number))),
-                _ => pacing.rested(),
+                4 => pacing.rested(Time::from_nanos(number)),
+                _ => pacing.resumed(Time::from_nanos(number)),
             }
             let _ = pacing.after_quantum(Time::from_nanos(number));
             let _ = pacing.after_call(Time::from_nanos(number));

@@ -241,7 +241,7 @@ impl EventLoop {
         // What was found has the time at which it was found, which is later than that of the round.
         let begun = std::mem::replace(&mut now, self.clock.now());
         let look = self.net.found().unwrap_or(now).min(now).span_since(begun);
-        self.pacing.looked(look);
+        self.pacing.looked(look, self.events.found.len());
         self.role.counters.looks.add(1);
         self.role.counters.look_nanos.add(look.as_nanos());
         self.attend(now);

@@ -173,8 +173,9 @@ fn with_server<T>(
     let mut target: Box<dyn Served> = match system.stack {
         Stack::Greenwave => Box::new(Greenwave::connect(&Address::Tcp(socket), &calls)?),
         stack => {
-            let service = if stack == Stack::Grpc { crate::calls::SERVICE } else { grpc::SERVICE };
-            Box::new(grpc_client::connect(socket, service, &calls, stack != Stack::TonicPool)?)
+            let is_ours = stack == Stack::Grpc;
+            let service = if is_ours { crate::calls::SERVICE } else { grpc::SERVICE };
+            Box::new(grpc_client::connect(socket, service, &calls, stack != Stack::TonicPool, is_ours)?)
         }
     };
     let before = target.usage().with_context(what)?;

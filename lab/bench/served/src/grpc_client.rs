@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use greenwave::Address;
 use greenwave_bench::grpc::wire::{Settings, WireTarget};
 
 use greenwave_bench::process::ServerProcess;
@@ -10,7 +11,7 @@ use greenwave_policy::Time;
 
 use crate::calls::Calls;
 use crate::calm::{self, Reading};
-use crate::target::{Served, Usage};
+use crate::target::{Served, Usage, usage_of};
 
 /// How many calls may be outstanding. Further ones are not sent and count as missed: it can't be served what is asked
 /// for, and would take ever longer.
@@ -24,10 +25,19 @@ pub(crate) struct Grpc {
     wire: WireTarget,
     /// Whether the server never sleeps: otherwise its processor time doesn't tell whether its core was taken away.
     spins: bool,
+    /// Where it's asked what it used, in our own protocol, if it's ours.
+    own: Option<Address>,
 }
 
-/// `service`: what the methods belong to. `spins`: whether the server never sleeps.
-pub(crate) fn connect(address: SocketAddr, service: &str, calls: &Calls, spins: bool) -> anyhow::Result<Grpc> {
+/// `service`: what the methods belong to. `spins`: whether the server never sleeps. `is_ours`: whether it speaks our own
+/// protocol, too.
+pub(crate) fn connect(
+    address: SocketAddr,
+    service: &str,
+    calls: &Calls,
+    spins: bool,
+    is_ours: bool,
+) -> anyhow::Result<Grpc> {
     let miss = |code| match code {
         // Of DEADLINE_EXCEEDED and CANCELLED, which tonic says in its place.
         1 | 4 => "given-up",
@@ -45,7 +55,7 @@ pub(crate) fn connect(address: SocketAddr, service: &str, calls: &Calls, spins: 
         sleeps: false,
         miss,
     };
-    Ok(Grpc { wire: WireTarget::connect(address, settings)?, spins })
+    Ok(Grpc { wire: WireTarget::connect(address, settings)?, spins, own: is_ours.then_some(Address::Tcp(address)) })
 }
 
 impl Target for Grpc {
@@ -75,6 +85,7 @@ impl Served for Grpc {
 
     fn usage(&mut self) -> anyhow::Result<Option<Usage>> {
         // The last that is asked for: whether it was there all the time.
-        self.wire.check().map(|()| None)
+        self.wire.check()?;
+        self.own.as_ref().map(usage_of).transpose()
     }
 }

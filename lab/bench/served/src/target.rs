@@ -34,6 +34,13 @@ pub(crate) trait Served: Target {
     fn usage(&mut self) -> anyhow::Result<Option<Usage>>;
 }
 
+/// What a server of ours says that it has used.
+pub(crate) fn usage_of(address: &Address) -> anyhow::Result<Usage> {
+    let config = ChannelConfig::default().wait(Wait::Spin).limits(server::limits());
+    let stream = CallQueue::connect(address, &config)?;
+    Greenwave { stream, methods: Vec::new(), ended: None, held_back: VecDeque::new(), readings: Vec::new() }.used()
+}
+
 /// What a server has used since it was started, or between two times; in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Usage {
@@ -110,6 +117,26 @@ impl Greenwave {
                 Err(status) => return Err(status.into()),
             }
         }
+    }
+
+    fn used(&mut self) -> anyhow::Result<Usage> {
+        let reading = server::reading(&self.ask(server::CPU)?).context("the server doesn't say what it used")?;
+        let counters = String::from_utf8(self.ask("greenwave.Meta/Counters")?)?;
+        let counters: BTreeMap<&str, u64> = counters
+            .lines()
+            .filter_map(|line| line.split_once(' '))
+            .filter_map(|(name, value)| Some((name, value.parse().ok()?)))
+            .collect();
+        let counter = |name: &str| counters.get(name).copied().with_context(|| format!("no counter is called {name}"));
+        Ok(Usage {
+            at: reading.at,
+            taken: Duration::ZERO,
+            cpu: reading.cpu.as_nanos() as u64,
+            service: counter("service_nanos")?,
+            wasted: counter("wasted_nanos")?,
+            looks: [counter("looks")?, counter("look_nanos")?],
+            posts: [counter("posts")?, counter("post_nanos")?],
+        })
     }
 
     fn ask_once(&mut self, method: &str) -> anyhow::Result<Result<Vec<u8>, Status>> {
@@ -194,23 +221,7 @@ impl Served for Greenwave {
     }
 
     fn usage(&mut self) -> anyhow::Result<Option<Usage>> {
-        let reading = server::reading(&self.ask(server::CPU)?).context("the server doesn't say what it used")?;
-        let counters = String::from_utf8(self.ask("greenwave.Meta/Counters")?)?;
-        let counters: BTreeMap<&str, u64> = counters
-            .lines()
-            .filter_map(|line| line.split_once(' '))
-            .filter_map(|(name, value)| Some((name, value.parse().ok()?)))
-            .collect();
-        let counter = |name: &str| counters.get(name).copied().with_context(|| format!("no counter is called {name}"));
-        Ok(Some(Usage {
-            at: reading.at,
-            taken: Duration::ZERO,
-            cpu: reading.cpu.as_nanos() as u64,
-            service: counter("service_nanos")?,
-            wasted: counter("wasted_nanos")?,
-            looks: [counter("looks")?, counter("look_nanos")?],
-            posts: [counter("posts")?, counter("post_nanos")?],
-        }))
+        self.used().map(Some)
     }
 }
 

@@ -64,9 +64,12 @@ impl EventLoop {
                 Some(sharing) => sharing.next(now, &mut self.jobs, &mut self.tasks),
             };
             let Some((job, since)) = next else {
-                self.pacing.rested();
+                self.pacing.rested(now);
                 return (now, any);
             };
+            if !any {
+                self.pacing.resumed(now);
+            }
             any = true;
             let is_preempted;
             (now, is_preempted) = self.step::<PLAIN>(now, job, since);
