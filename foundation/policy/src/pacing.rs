@@ -14,8 +14,8 @@
 //!    instead would wait for longer than its call did. Looks and posts take turns, so that neither uses up the allowance.
 //! 3. After a call that was done within its quantum: those that came with it are next, and what is found earlier would
 //!    wait behind them. A look and a post are due when as much has run since the last look as earns their price, so batches
-//!    grow by themselves where calls are short and many; and a post when [so many](Pacing::BATCH) replies wait: their
-//!    callers may have nothing else to do.
+//!    grow by themselves where calls are short and many, though there be time to spare: it's the clients' time, too, that
+//!    batches save. And a post when [so many](Pacing::BATCH) replies wait: their callers may have nothing else to do.
 //! 4. A reply that would be late by then is posted at once.
 //! 5. Replies of which more wait than fit into a write are posted even while what was found is looked through: refusals,
 //!    of which a full queue makes as many as there are calls.
@@ -202,7 +202,7 @@ impl Pacing {
     #[inline]
     #[must_use]
     pub fn after_call(&self, now: Time) -> Due {
-        if self.ran.min(Self::LONGEST) * self.rate >= self.price() * Self::ONE {
+        if self.ran >= self.price() * Self::PARTS {
             Due::Both
         } else if self.replies >= Self::BATCH || self.is_pressing(now) {
             Due::Post
