@@ -122,7 +122,7 @@ impl Pacing {
     #[inline]
     pub fn looked(&mut self, cost: Span, found: usize) {
         self.look.learn(cost, found);
-        self.spend(self.look.mean);
+        self.spend(self.look.alone);
         self.busy += self.ran.min(Self::LONGEST);
         if self.rested_at.is_none() {
             self.busy += cost.as_nanos().min(Self::LONGEST);
@@ -139,7 +139,7 @@ impl Pacing {
         let some = self.replies > 0;
         if some {
             self.post.learn(cost, self.replies);
-            self.spend(self.post.mean);
+            self.spend(self.post.alone);
             self.busy += cost.as_nanos().min(Self::LONGEST);
             // What is posted at the end of all work is work.
             self.rested_at = self.rested_at.map(|since| since + Duration::from(cost));
@@ -188,7 +188,7 @@ impl Pacing {
     #[inline]
     #[must_use]
     pub fn after_quantum(&self, now: Time) -> Due {
-        let may_post = !self.has_posted && self.saved >= self.post.mean.cast_signed();
+        let may_post = !self.has_posted && self.saved >= self.post.alone.cast_signed();
         if self.replies > 0 && (may_post || self.is_pressing(now)) {
             Due::Post
         } else if self.saved >= self.price().cast_signed() {
@@ -202,7 +202,7 @@ impl Pacing {
     #[inline]
     #[must_use]
     pub fn after_call(&self, now: Time) -> Due {
-        if self.ran >= self.price() * Self::PARTS {
+        if self.ran >= self.whole_price() * Self::PARTS {
             Due::Both
         } else if self.replies >= Self::BATCH || self.is_pressing(now) {
             Due::Post
@@ -227,16 +227,22 @@ impl Pacing {
         (self.busy, self.idle) = (self.busy.min(most) / 2, self.idle.min(most) / 2);
     }
 
-    /// What a look and a post are expected to cost.
+    /// What a look and a post are expected to cost, whatever they find and carry.
     #[inline]
     fn price(&self) -> u64 {
-        self.look.mean + self.post.mean
+        self.look.alone + self.post.alone
+    }
+
+    /// The same with what they find and carry.
+    #[inline]
+    fn whole_price(&self) -> u64 {
+        self.look.whole + self.post.whole
     }
 
     /// Whether a reply that waits would be late if it waited until a look and a post have been earned.
     #[inline]
     fn is_pressing(&self, now: Time) -> bool {
-        self.due < Time::MAX && self.due.since(now) <= Duration::from_nanos(self.price() * Self::PARTS)
+        self.due < Time::MAX && self.due.since(now) <= Duration::from_nanos(self.whole_price() * Self::PARTS)
     }
 
     #[inline]
@@ -263,23 +269,26 @@ impl Default for Pacing {
 /// is made up for.
 #[derive(Clone, Debug)]
 struct Price {
-    mean: u64,
-    /// How many the mean is of, at most so many as it remembers.
+    /// Of all that it does.
+    whole: u64,
+    /// Of what it costs though it finds or carries nothing.
+    alone: u64,
+    /// How many the means are of, at most so many as are remembered.
     count: u64,
 }
 
 impl Price {
     /// Before any was measured: 2 us.
-    const FIRST: Self = Self { mean: 2000, count: 0 };
+    const FIRST: Self = Self { whole: 2000, alone: 2000, count: 0 };
 
     /// How many are remembered.
     const MEMORY: u64 = 8;
 
-    /// What each reply adds is a part of what a post costs by itself, and so it is with the calls that a look finds: over one
+    /// What each reply adds is a part of what a post costs alone, and so it is with the calls that a look finds: over one
     /// connection and over four of TCP, about a sixteenth.
     ///
-    /// Only what they cost by themselves is saved by doing them more seldom. The whole, counted as the price, would feed
-    /// itself: the longer the next look is put off, the more it finds, and the longer the one after it is put off.
+    /// Only what they cost alone is saved by doing them more seldom. The whole in its place would feed itself: the longer the
+    /// next look is put off, the more it finds, and the longer the one after it is put off.
     const PARTS: u64 = 16;
 
     /// None is less or more than this.
@@ -289,13 +298,21 @@ impl Price {
     /// four times the mean at most.
     #[inline]
     fn learn(&mut self, cost: Span, carried: usize) {
-        let mut cost = cost.as_nanos();
-        if carried > 0 {
-            cost = cost.saturating_mul(Self::PARTS) / Self::PARTS.saturating_add(carried as u64);
+        let whole = cost.as_nanos().min(self.whole * 4);
+        let alone = whole * Self::PARTS / Self::PARTS.saturating_add(carried as u64);
+        if self.count < Self::MEMORY {
+            self.count += 1;
+            self.whole = Self::mean(self.whole, whole, self.count);
+            self.alone = Self::mean(self.alone, alone, self.count);
+        } else {
+            self.whole = Self::mean(self.whole, whole, Self::MEMORY);
+            self.alone = Self::mean(self.alone, alone, Self::MEMORY);
         }
-        self.count = (self.count + 1).min(Self::MEMORY);
-        let sum = self.mean * (self.count - 1) + cost.min(self.mean * 4);
+    }
+
+    #[inline(always)]
+    fn mean(before: u64, new: u64, count: u64) -> u64 {
         let (least, most) = Self::RANGE;
-        self.mean = sum.div_ceil(self.count).clamp(least, most);
+        (before * (count - 1) + new).div_ceil(count).clamp(least, most)
     }
 }
