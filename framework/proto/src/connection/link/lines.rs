@@ -278,7 +278,14 @@ impl Link {
         self.lines.ready.iter().map(|(_, len)| *len).min()
     }
 
+    /// Whether any piece is.
+    #[inline(always)]
+    pub(super) fn is_any_ready(&self) -> bool {
+        !self.lines.ready.is_empty()
+    }
+
     /// Hands what is ready to the splitting queue.
+    #[inline(never)]
     pub(super) fn queue_ready(&mut self, room: usize) {
         let mut ready = std::mem::take(&mut self.lines.ready);
         for (call, len) in ready.drain(..) {

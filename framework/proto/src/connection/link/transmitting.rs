@@ -82,7 +82,7 @@ impl Link {
         if self.waiting_bytes > Pace::CHUNK_LEAST {
             self.pacing.begin(transport);
         }
-        if self.waiting > 0 {
+        if self.is_any_ready() {
             self.queue_ready(room);
         }
         while self.waiting > 0 && self.credits.available() > 0 {
