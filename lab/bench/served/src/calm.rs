@@ -13,8 +13,8 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use greenwave_bench::clock;
 use greenwave_bench::classes::Classes;
+use greenwave_bench::clock;
 use greenwave_bench::measured::{LATE, Tally, UNANSWERED};
 use greenwave_bench::process::{self, ServerProcess};
 use greenwave_bench::target::{Answer, Reply, Request, Target};
@@ -242,7 +242,10 @@ mod tests {
 
     #[test]
     fn readings_are_understood_as_they_are_told() {
-        assert_eq!(parsed("readings 1000000 500000 2000000 1490000"), Some(vec![reading(1000, 500), reading(2000, 1490)]));
+        assert_eq!(
+            parsed("readings 1000000 500000 2000000 1490000"),
+            Some(vec![reading(1000, 500), reading(2000, 1490)])
+        );
         assert_eq!(parsed("readings"), Some(Vec::new()));
         assert_eq!([parsed("readings 1"), parsed("readings 1 x")], [None, None]);
     }
