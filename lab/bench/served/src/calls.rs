@@ -212,7 +212,8 @@ mod tests {
         let mut calls = Calls::new(MIXES[0], Deadlines::None, 1).unwrap();
         let short = amount(calls.payload(0, 7));
         let long = calls.payload(1, 7).to_vec();
-        assert!((amount(&long) / short / 1000.0 - 1.0).abs() < 0.1, "{short} {}", amount(&long));
+        // Amounts are whole, and few on a machine that is slow.
+        assert!((amount(&long) / 1000.0 - short).abs() <= 0.5, "{short} {}", amount(&long));
         assert_eq!(calls.payload(1, 7), long);
         assert_ne!(calls.payload(1, 8), long);
     }
