@@ -3,10 +3,10 @@
 //! A virtual machine's core is taken away by its host for milliseconds at a time, several times a second where both cores
 //! are busy: more than one call in a hundred is late for that reason alone, and a p99 would be the host's. So the
 //! processor time of both sides, the server's and the load generator's, is read every [`EVERY`]: by a call where the
-//! server is ours and spoken to in our own protocol, else by a thread of the server's process on the same core, which costs
-//! all servers of gRPC the same. Where one side had less than passed, calls don't count that were due then, shortly before, or until what was held up has been made up
-//! for. That goes by the clocks alone and not by what became of calls, and is the same for all systems; the figures of
-//! all calls are in the results too.
+//! server is ours and spoken to in our own protocol, else by a thread of the server's process on the same core, which is the
+//! same for all servers of gRPC that never sleep. Where one side had less than passed, calls don't count that were due then,
+//! shortly before, or until what was held up has been made up for. That goes by the clocks alone and not by what became of
+//! calls; the figures of all calls are in the results too.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -32,11 +32,11 @@ const BEFORE: Duration = Duration::from_millis(5);
 /// How long after that they don't, at least.
 const AFTER: Duration = Duration::from_millis(1);
 
-/// What a thread that never sleeps had of its core.
+/// What a thread, or a process, that never sleeps had of its core.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Reading {
     pub(crate) at: Time,
-    /// The thread's processor time.
+    /// Its processor time.
     pub(crate) cpu: Duration,
 }
 

@@ -6,7 +6,6 @@ use anyhow::Context;
 use greenwave::Address;
 use greenwave_bench::arrivals::Arrivals;
 use greenwave_bench::capacity::{self, Trial};
-use greenwave_bench::grpc;
 use greenwave_bench::load::{self, Plan};
 use greenwave_bench::measured::{Measured, Tally};
 use greenwave_bench::process::{ServerProcess, TimeLimit};
@@ -172,11 +171,7 @@ fn with_server<T>(
     let socket = server.socket()?;
     let mut target: Box<dyn Served> = match system.stack {
         Stack::Greenwave => Box::new(Greenwave::connect(&Address::Tcp(socket), &calls)?),
-        stack => {
-            let is_ours = stack == Stack::Grpc;
-            let service = if is_ours { crate::calls::SERVICE } else { grpc::SERVICE };
-            Box::new(grpc_client::connect(socket, service, &calls, stack != Stack::TonicPool, is_ours)?)
-        }
+        stack => Box::new(grpc_client::connect(socket, stack, &calls)?),
     };
     let before = target.usage().with_context(what)?;
     let measured = measure(&mut calls, &mut *target, &mut server);

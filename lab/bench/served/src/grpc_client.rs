@@ -3,14 +3,15 @@
 use std::net::SocketAddr;
 
 use greenwave::Address;
+use greenwave_bench::grpc;
 use greenwave_bench::grpc::wire::{Settings, WireTarget};
-
 use greenwave_bench::process::ServerProcess;
 use greenwave_bench::target::{Reply, Request, Target};
 use greenwave_policy::Time;
 
-use crate::calls::Calls;
+use crate::calls::{Calls, SERVICE};
 use crate::calm::{self, Reading};
+use crate::system::Stack;
 use crate::target::{Served, Usage, usage_of};
 
 /// How many calls may be outstanding. Further ones are not sent and count as missed: it can't be served what is asked
@@ -29,15 +30,10 @@ pub(crate) struct Grpc {
     own: Option<Address>,
 }
 
-/// `service`: what the methods belong to. `spins`: whether the server never sleeps. `is_ours`: whether it speaks our own
-/// protocol, too.
-pub(crate) fn connect(
-    address: SocketAddr,
-    service: &str,
-    calls: &Calls,
-    spins: bool,
-    is_ours: bool,
-) -> anyhow::Result<Grpc> {
+/// `stack`: what serves there.
+pub(crate) fn connect(address: SocketAddr, stack: Stack, calls: &Calls) -> anyhow::Result<Grpc> {
+    let own = (stack == Stack::Grpc).then_some(Address::Tcp(address));
+    let service = if own.is_some() { SERVICE } else { grpc::SERVICE };
     let miss = |code| match code {
         // Of DEADLINE_EXCEEDED and CANCELLED, which tonic says in its place.
         1 | 4 => "given-up",
@@ -55,7 +51,7 @@ pub(crate) fn connect(
         sleeps: false,
         miss,
     };
-    Ok(Grpc { wire: WireTarget::connect(address, settings)?, spins, own: is_ours.then_some(Address::Tcp(address)) })
+    Ok(Grpc { wire: WireTarget::connect(address, settings)?, spins: stack != Stack::TonicPool, own })
 }
 
 impl Target for Grpc {
