@@ -318,7 +318,7 @@ fn metered_of_two(shared: bool) -> u64 {
     let connections: Vec<ConnectionId> = (0..2).map(|_| queue.open(address, &config).unwrap()).collect();
     let callers = ["h", "o"].map(|token| by(token, &Context::with_deadline(HOUR)));
     let submit = |queue: &mut CallQueue, tag: u64| {
-        let caller = usize::from(tag % 50 == 0);
+        let caller = usize::from(tag.is_multiple_of(50));
         let connection = if shared { tag as usize / 50 % 2 } else { caller };
         queue.submit_on(connections[connection], &callers[caller], WORK, &[0; 1], tag);
     };
