@@ -34,9 +34,11 @@
 //! whose weight was configured keep their places.
 
 mod aside;
+mod overhead;
 
 use crate::time::Span;
 pub use aside::{Aside, Ready};
+pub use overhead::CallOverhead;
 use std::collections::HashMap;
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! Shares: whatever mix of calls tenants bring, and whatever they claim, none gets more than its share while others wait.
 
 use greenwave_policy::{
-    Aside, Budget, Criticality, Deadline, Order, Ready, ReadyQueue, Shares, Span, TenantId, Time, Urgency,
+    Aside, Budget, CallOverhead, Criticality, Deadline, Order, Ready, ReadyQueue, Shares, Span, TenantId, Time, Urgency,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -186,6 +186,41 @@ proptest! {
         let all: usize = (0..1500).map(|key| shares.tenant(key)).collect::<std::collections::HashSet<_>>()
             .into_iter().map(|tenant| shares.calls(tenant)).sum();
         prop_assert!(all <= here.len());
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_call_counts_for_what_calls_take_and_a_stall_for_little(
+        takes in micros(1..40),
+        posts in micros(0..10),
+        batches in vec(1_usize..64, 2000),
+        stalled in 0_usize..2000,
+    ) {
+        let mut overhead = CallOverhead::default();
+        for (at, calls) in batches.iter().enumerate() {
+            overhead.found(*calls, takes * *calls as u32);
+            overhead.spent(posts * *calls as u32);
+            if at == stalled {
+                overhead.found(1, Duration::from_secs(1));
+                overhead.spent(Duration::from_secs(1));
+            }
+        }
+        let (each, expected) = (overhead.each(), takes + posts);
+        // The time of a stall that counts is a quarter of what is remembered, and soon forgotten.
+        prop_assert!(each >= expected.mul_f64(0.95) && each <= expected.mul_f64(1.4), "{each:?} of {expected:?}");
+    }
+
+    #[test]
+    fn whatever_is_said_of_it_a_call_counts_for_no_more_than_the_most(
+        said in vec((any::<usize>(), any::<u64>(), any::<u64>()), 0..200),
+    ) {
+        let mut overhead = CallOverhead::default();
+        for (calls, found, spent) in said {
+            overhead.found(calls, Span::from_nanos(found));
+            overhead.spent(Span::from_nanos(spent));
+            prop_assert!(overhead.each() <= CallOverhead::MOST);
+        }
     }
 }
 

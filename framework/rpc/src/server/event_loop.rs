@@ -244,7 +244,11 @@ impl EventLoop {
         self.pacing.looked(look, self.events.found.len());
         self.role.counters.looks.add(1);
         self.role.counters.look_nanos.add(look.as_nanos());
+        let found = self.events.found.len();
         self.attend(now);
+        if let Some(sharing) = self.sharing.as_mut().filter(|_| found > 0) {
+            sharing.found(found, look + self.clock.now().span_since(now));
+        }
         next = next.into_iter().chain(self.relieve(now)).min();
         if self.net.has_output() {
             self.pacing.owes();
@@ -358,7 +362,7 @@ impl EventLoop {
                 Event::Call(peer, arrival) => {
                     self.arrive(now, *peer, arrival);
                     if self.pacing.is_full() {
-                        now = self.post(now);
+                        (now, _) = self.flush(now);
                     }
                 }
                 Event::Done { token, outcome } => {

@@ -9,7 +9,9 @@ use super::task::{Handler, Tasks};
 use crate::config::ServerConfig;
 use crate::net::{Net, PeerKey};
 use crate::shares::ShareConfig;
-use greenwave_policy::{Admission, Aside, Budget, Margin, Ready, Shares, Span, TenantId, Time, Urgency, Verdict};
+use greenwave_policy::{
+    Admission, Aside, Budget, CallOverhead, Margin, Ready, Shares, Span, TenantId, Time, Urgency, Verdict,
+};
 use greenwave_proto::Peer;
 use greenwave_quanta::Scheduler;
 use greenwave_quanta::scheduler::JobId;
@@ -18,8 +20,7 @@ use std::time::Duration;
 /// How many pairs of a tenant and a method something is kept of: some 6 KiB each.
 const PAIRS: usize = 512;
 
-/// What a call takes beside its handler, about, and how many bytes of it are read in a nanosecond.
-const CALL: Duration = Duration::from_micros(1);
+/// How many bytes of a call are read in a nanosecond, about.
 const BYTES_A_NANO: u64 = 4;
 
 /// What a read takes beside what is found.
@@ -36,6 +37,7 @@ pub(super) struct Sharing {
     config: ShareConfig,
     shares: Shares,
     aside: Aside<JobId>,
+    overhead: CallOverhead,
     /// By tenants.
     rows: Vec<Row>,
     pairs: usize,
@@ -86,6 +88,7 @@ impl Sharing {
             config: config.clone(),
             shares: config.accounts(),
             aside: Aside::new(super::ready_queue(server)),
+            overhead: CallOverhead::default(),
             rows: Vec::new(),
             pairs: 0,
             hand: 0,
@@ -106,7 +109,7 @@ impl Sharing {
     /// A call of this tenant's came with so many bytes, which is charged whether it is refused or its handler takes no time.
     /// Whether the tenant has had more than its share while others were there.
     pub(super) fn read(&mut self, now: Time, tenant: Tenant, bytes: usize) -> bool {
-        self.charge_read(tenant, CALL + Duration::from_nanos(bytes as u64 / BYTES_A_NANO));
+        self.charge_read(tenant, self.overhead.each() + Duration::from_nanos(bytes as u64 / BYTES_A_NANO));
         if tenant.key != self.last {
             let is_first = std::mem::replace(&mut self.last, tenant.key) == 0;
             self.contended_until = if is_first { Time::ZERO } else { now + CONTENDED };
@@ -136,6 +139,16 @@ impl Sharing {
         };
         row.over = now;
         true
+    }
+
+    /// So many calls were found and dealt with in so long, posts of replies included.
+    pub(super) fn found(&mut self, calls: usize, took: Span) {
+        self.overhead.found(calls, took);
+    }
+
+    /// Replies were posted, which took so long.
+    pub(super) fn posted(&mut self, took: Span) {
+        self.overhead.spent(took);
     }
 
     /// Reads a connection of this owner's in turn from now on. Whether it was not before.

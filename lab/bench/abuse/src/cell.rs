@@ -232,8 +232,9 @@ impl Reading {
 }
 
 /// What a server of ours refuses or ends.
-const REFUSALS: [&str; 12] = [
+const REFUSALS: [&str; 13] = [
     "accepted",
+    "metered",
     "connections_refused",
     "memory_refused",
     "violations",

@@ -85,14 +85,24 @@ impl EventLoop {
 
     /// Posts what waits. The time afterwards.
     pub(super) fn post(&mut self, now: Time) -> Time {
+        let (after, any) = self.flush(now);
+        if let Some(sharing) = self.sharing.as_mut().filter(|_| any) {
+            sharing.posted(after.span_since(now));
+        }
+        after
+    }
+
+    /// The same, as a part of dealing with what was found. The time afterwards, and whether anything waited.
+    pub(super) fn flush(&mut self, now: Time) -> (Time, bool) {
         self.net.flush(now);
         let after = self.clock.now();
         let cost = after.span_since(now);
-        if self.pacing.posted(cost) {
+        let any = self.pacing.posted(cost);
+        if any {
             self.role.counters.posts.add(1);
             self.role.counters.post_nanos.add(cost.as_nanos());
         }
-        after
+        (after, any)
     }
 
     /// Gives a task that has waited for it since then its turn. The time afterwards, and whether it was preempted.
