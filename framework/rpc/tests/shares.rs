@@ -60,7 +60,8 @@ fn hog(address: &Address, stop: &AtomicBool) {
     let mut queue = CallQueue::connect(address, &config).unwrap();
     let connections: Vec<ConnectionId> = (0..50).map(|_| queue.open(address, &config).unwrap()).collect();
     let submit = |queue: &mut CallQueue, tag: u64| {
-        let context = by("h", &Context::with_deadline(60 * MS));
+        // So soon that it goes first, and not so soon that most are refused, which counts as well.
+        let context = by("h", &Context::with_deadline(400 * MS));
         queue.submit_on(connections[tag as usize % 50], &context, WORK, &[0; 200], tag);
     };
     (0..200).for_each(|tag| submit(&mut queue, tag));
@@ -77,7 +78,7 @@ fn hog(address: &Address, stop: &AtomicBool) {
     }
 }
 
-/// How many of the hog's calls are served beside some 300 of an honest tenant's, of which some wait all the while, and how many those are.
+/// How many of the hog's calls are served beside some 1000 of an honest tenant's, of which some wait all the while, and how many those are.
 fn beside_a_hog(config: ServerConfig) -> (usize, usize) {
     let served = Arc::new(Served::default());
     let server = start(config, mill(&served));
@@ -92,10 +93,11 @@ fn beside_a_hog(config: ServerConfig) -> (usize, usize) {
             queue.submit(&by("o", &Context::with_deadline(HOUR)), WORK, &[0; 200], 0);
             queue.flush();
         };
-        (0..16).for_each(|_| submit(&mut queue));
+        // As many as are served in 25 ms, so that some wait though this thread may be kept from its core.
+        (0..128).for_each(|_| submit(&mut queue));
         let before = (served.hog.load(SeqCst), served.honest.load(SeqCst));
         let mut refused = 0;
-        for _ in 0..300 {
+        for _ in 0..1000 {
             let done = queue.take().expect("calls are open");
             refused += usize::from(done.result.is_err());
             submit(&mut queue);
@@ -187,10 +189,14 @@ fn a_full_queue_turns_away_what_matters_least() {
     let sheddable = critical.with_criticality(Criticality::Sheddable).unwrap();
     for config in [ServerConfig::default(), ServerConfig::default().shares(ShareConfig::new())] {
         for order in [Order::Guarded, Order::Fcfs] {
-            let (many, few, counters) = a_rush(config.clone().order(order), &sheddable, &critical);
-            assert_eq!(few, 6, "{order}: {counters:?}");
-            assert!(many < 60 && counters.queue_full as usize == 60 - many, "{order}: {counters:?}");
-            assert!(counters.shed_less_critical > 0, "{order}: {counters:?}");
+            let once = || {
+                let (many, few, counters) = a_rush(config.clone().order(order), &sheddable, &critical);
+                assert_eq!(few, 6, "{order}: {counters:?}");
+                assert!(many < 60 && counters.queue_full as usize == 60 - many, "{order}: {counters:?}");
+                counters.shed_less_critical > 0
+            };
+            // Where the machine is busy the six may come when there is room again.
+            assert!((0..5).any(|_| once()), "{order}");
         }
     }
 }
@@ -200,11 +206,15 @@ fn a_full_queue_is_cut_where_one_tenant_has_most_whatever_it_claims() {
     let hog = by("h", &Context::with_deadline(HOUR)).with_criticality(Criticality::CriticalPlus).unwrap();
     let honest = by("o", &Context::with_deadline(HOUR)).with_criticality(Criticality::Sheddable).unwrap();
     for order in [Order::Guarded, Order::Fcfs] {
-        let config = ServerConfig::default().shares(ShareConfig::new()).order(order);
-        let (many, few, counters) = a_rush(config, &hog, &honest);
-        assert_eq!(few, 6, "{order}: {counters:?}");
-        assert!(counters.shed_over_share > 0 && counters.shed_less_critical == 0, "{order}: {counters:?}");
-        assert!(many > 0 && counters.queue_full as usize == 60 - many, "{order}: {counters:?}");
+        let once = || {
+            let config = ServerConfig::default().shares(ShareConfig::new()).order(order);
+            let (many, few, counters) = a_rush(config, &hog, &honest);
+            assert_eq!((few, counters.shed_less_critical), (6, 0), "{order}: {counters:?}");
+            assert!(many > 0 && counters.queue_full as usize == 60 - many, "{order}: {counters:?}");
+            counters.shed_over_share > 0
+        };
+        // Where the machine is busy the six may come when there is room again.
+        assert!((0..5).any(|_| once()), "{order}");
     }
 }
 

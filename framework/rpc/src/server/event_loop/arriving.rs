@@ -82,10 +82,10 @@ impl EventLoop {
     /// nothing of it is in other calls' way.
     #[inline(never)]
     fn check(&mut self, now: Time, peer: PeerKey, arrival: &mut Arrival, method: usize) {
-        if self.net.identity(peer).is_none() {
+        let Some(identity) = self.net.identity(peer) else {
             // Its connection has ended since, and with that it can't be told any more who has made it.
             return self.role.counters.cancelled.add(1);
-        }
+        };
         let mut checked = Checked::default();
         if let Some(authorizer) = self.role.router.at(method).authorizer() {
             match self.authorize(authorizer, peer, method, arrival) {
@@ -96,24 +96,17 @@ impl EventLoop {
                 }
             }
         }
+        if let Some(sharing) = &mut self.sharing {
+            let (caller, metadata) = (checked.peer.as_deref().unwrap_or(identity), arrival.metadata.as_deref());
+            checked.tenant = sharing.tenant(caller, metadata);
+            let is_alone = self.net.carries_only(peer, checked.tenant.key);
+            self.count_read(now, peer, checked.tenant, arrival.body.len(), is_alone);
+        }
         if arrival.body.len() > SMALL {
             let criticality = criticality_of(arrival.metadata.as_deref());
             match self.net.charge(peer, arrival.body.len(), criticality) {
                 Ok(charge) => checked.charge = charge,
-                Err(status) => {
-                    self.note_refused(now, peer, arrival.body.len());
-                    return self.refuse(now, peer, arrival, status);
-                }
-            }
-        }
-        if let Some(sharing) = &mut self.sharing {
-            let identity = self.net.identity(peer).map_or(&Peer::UNKNOWN, |identity| &**identity);
-            let (caller, metadata) = (checked.peer.as_deref().unwrap_or(identity), arrival.metadata.as_deref());
-            checked.tenant = sharing.tenant(caller, metadata);
-            let is_over = sharing.read(now, checked.tenant, arrival.body.len());
-            if self.net.carries_only(peer, checked.tenant.key) && is_over {
-                let begins = sharing.meter(now, &mut self.net, peer, checked.tenant.key);
-                self.role.counters.metered.add(u64::from(begins));
+                Err(status) => return self.refuse(now, peer, arrival, status),
             }
         }
         self.admit::<false>(now, peer, arrival, method, checked);
@@ -130,7 +123,14 @@ impl EventLoop {
             Ok(Some(key)) => sharing.keyed(key),
             _ => sharing.tenant(identity, None),
         };
-        if sharing.read(now, tenant, bytes) && carried.is_ok() {
+        self.count_read(now, peer, tenant, bytes, carried.is_ok());
+    }
+
+    /// A call of this tenant's came, with so many bytes. `is_alone`: over a connection that carries nobody else's, which is read
+    /// in turn from now on if the tenant has had more than its share.
+    fn count_read(&mut self, now: Time, peer: PeerKey, tenant: Tenant, bytes: usize, is_alone: bool) {
+        let Some(sharing) = &mut self.sharing else { return };
+        if sharing.read(now, tenant, bytes) && is_alone {
             let begins = sharing.meter(now, &mut self.net, peer, tenant.key);
             self.role.counters.metered.add(u64::from(begins));
         }
