@@ -51,6 +51,9 @@ pub(crate) fn bench(core: usize, wanted: &Options) -> anyhow::Result<()> {
         bench.round(&mut open, round, 0..systems.len(), |round, at, progress| {
             let mut figures = testbed.open(systems[at], CASE, capacity, round as u64 + 1, progress)?;
             figures.insert("capacity_per_s".to_owned(), capacity);
+            // Whether a system is asked for more than it can do.
+            let own = testbed.saturated(systems[at], RARE, progress)?;
+            figures.extend(own.get("saturated_per_s").map(|rate| (OWN.to_owned(), rate / capacity)));
             Ok(figures)
         });
     }
@@ -63,9 +66,13 @@ pub(crate) fn bench(core: usize, wanted: &Options) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// What a system itself does in a closed loop, to what tonic does.
+const OWN: &str = "own_capacity_over_tonic";
+
 /// What the table shows; the file has all.
-const SHOWN: [&str; 11] = [
+const SHOWN: [&str; 12] = [
     "capacity_per_s",
+    OWN,
     "short/p50_us",
     "short/p99_us",
     "short/p999_us",
