@@ -1,8 +1,8 @@
 //! `cargo quanta build|run|test|bench`: cargo, with this executable as the linker.
 
 use crate::link::{SETTINGS, Settings};
-use crate::report;
 use crate::toolchain::Toolchain;
+use crate::{relink, report};
 use anyhow::{Context, Result, bail};
 use clap::{Parser, ValueEnum};
 use std::ffi::OsString;
@@ -81,6 +81,10 @@ pub(crate) fn run() -> Result<ExitCode> {
         only: arguments.only,
     };
     let itself = std::env::current_exe().context("can't find this executable")?;
+    let settings = serde_json::to_string(&settings)?;
+    let made = std::fs::metadata(&itself).and_then(|about| about.modified());
+    let made = made.with_context(|| format!("can't look at {}", itself.display()))?;
+    relink::remove_others(&folder, &toolchain.host, &format!("{settings}\n{} {made:?}\n", itself.display()))?;
     let triple = toolchain.host.to_uppercase().replace('-', "_");
     let mut cargo = Command::new(cargo());
     let is_report = matches!(arguments.task, Task::Report);
@@ -94,7 +98,7 @@ pub(crate) fn run() -> Result<ExitCode> {
         .env("CARGO_ENCODED_RUSTFLAGS", flags("RUSTFLAGS"))
         // Those of documentation tests, which are programs of their own.
         .env("CARGO_ENCODED_RUSTDOCFLAGS", flags("RUSTDOCFLAGS"))
-        .env(SETTINGS, serde_json::to_string(&settings)?);
+        .env(SETTINGS, settings);
     if is_report {
         return report::report(cargo.arg("--message-format=json-render-diagnostics"));
     }

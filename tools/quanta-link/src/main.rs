@@ -28,6 +28,7 @@ mod loops;
 mod module;
 mod objects;
 mod place;
+mod relink;
 mod repeat;
 mod report;
 mod sections;
