@@ -322,6 +322,33 @@ fn attempts_to_reach_a_server_that_only_accepts_are_spaced_out() {
     assert_eq!(imposter.accepted(), 1);
 }
 
+/// The length of its first answer is wrong, as a broken network can make it: whatever else it sends is taken for the rest of
+/// that. It has the connection open, and keeps to the rules.
+#[test]
+fn calls_that_nothing_is_heard_of_are_not_made_over_the_same_connection_for_ever() {
+    let imposter = Imposter::introduced(|number, raw| {
+        let (mut header, _) = raw.next_call();
+        if number == 0 {
+            raw.write(&4000_u32.to_le_bytes());
+            raw.write(&[0; 60]);
+            raw.farewell();
+            return;
+        }
+        loop {
+            raw.send(&reply(header.call, b"fine", 4));
+            (header, _) = raw.next_call();
+        }
+    });
+    let address = imposter.address.clone();
+    within_reason("calls over a connection that is of no use", move || {
+        let short = Duration::from_millis(50);
+        let config = ChannelConfig::default().limits(PATIENT.handshake(short).stall(3 * short));
+        let channel = Channel::new(address, config).unwrap();
+        while channel.call(&Context::with_deadline(short), ECHO, b"").is_err() {}
+    });
+    assert!(imposter.accepted() >= 2);
+}
+
 /// Whatever one connection did, the next call is made on another.
 #[test]
 fn a_client_recovers_from_a_breach() {

@@ -1,6 +1,7 @@
 //! The group at rest, after everything was mended: is it alive, are the replicas equal, was all of the round in order?
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::checker::{self, Verdict};
@@ -15,6 +16,10 @@ const ALIVE: Duration = Duration::from_secs(60);
 
 /// How long replicas may take to have applied the same when nothing is written.
 const EQUAL: Duration = Duration::from_secs(60);
+
+/// How long a replica may take to end after something has failed, and how often that is looked at.
+const ENDS: Duration = Duration::from_secs(3);
+const LOOK: Duration = Duration::from_millis(50);
 
 /// How long the search for an order of a key's calls may take.
 const SEARCH: Duration = Duration::from_secs(20);
@@ -34,6 +39,7 @@ pub(crate) struct Passed {
 
 /// Puts the group to the test. Calls of clients are held back meanwhile.
 pub(crate) fn check(group: &mut Group, shared: &Shared) -> Passed {
+    bring_back(group, shared);
     for replica in &mut group.replicas {
         if let Some(status) = replica.ended() {
             shared.find(format!("replica {} ended by itself: {}", replica.id(), replica::shown(status)));
@@ -61,6 +67,24 @@ pub(crate) fn check(group: &mut Group, shared: &Shared) -> Passed {
         }
     }
     passed
+}
+
+/// A replica to which something failed ends by itself, and takes a moment for that. It is started again, as whoever runs it
+/// would do.
+fn bring_back(group: &mut Group, shared: &Shared) {
+    let begun = Instant::now();
+    while !group.may_end.is_empty() && begun.elapsed() < ENDS {
+        let Group { may_end, replicas, .. } = group;
+        may_end.retain(|node| {
+            let has_ended = replicas[*node].ended().is_some();
+            if has_ended && let Err(error) = replicas[*node].start(0) {
+                shared.find(format!("replica {} doesn't start: {error:#}", replicas[*node].id()));
+            }
+            !has_ended
+        });
+        thread::sleep(LOOK);
+    }
+    group.may_end.clear();
 }
 
 /// Whether all replicas have the same rows, and how many. What clients were told nothing of may still be done meanwhile, so

@@ -1,5 +1,6 @@
 //! The group under test: its replicas, their disks, the network between them, and who leads.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -31,6 +32,8 @@ pub(crate) struct Group {
     pub(crate) network: Network,
     /// The command that replicas are processes of; the second one for rolling restarts.
     pub(crate) programs: [PathBuf; 2],
+    /// The nodes of replicas to which something failed since the group was last at rest, of which they may end by themselves.
+    pub(crate) may_end: BTreeSet<usize>,
     /// Asks who leads.
     client: GroupClient,
 }
@@ -62,7 +65,7 @@ impl Group {
         let disks = (0..of).map(Disk::new).collect::<anyhow::Result<Vec<_>>>()?;
         let replica = |node: usize| Replica::new(node, of, &programs[0], folder, disks[node].data());
         let (replicas, client) = ((0..of).map(replica).collect(), load::client(of)?);
-        Ok(Self { replicas, disks, network, programs, client })
+        Ok(Self { replicas, disks, network, programs, may_end: BTreeSet::new(), client })
     }
 
     /// The node where clients are.

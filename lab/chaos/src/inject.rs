@@ -27,6 +27,9 @@ const BACK: Duration = Duration::from_secs(60);
 /// Connections of a client that doesn't read.
 const UNREAD: usize = 16;
 
+/// Faults of which a replica ends by itself, as it says.
+const BY_ITSELF: [Kind; 4] = [Kind::DiskFull, Kind::SyncFails, Kind::Descriptors, Kind::Memory];
+
 /// A fault under way.
 pub(crate) struct Active {
     fault: Fault,
@@ -84,6 +87,9 @@ impl Active {
                 Kind::Wipe => add_anew(node, group, shared),
                 _ => {}
             }
+            if BY_ITSELF.contains(&self.fault.kind) {
+                group.may_end.insert(node);
+            }
             let stays_down = others.iter().any(|other| other.keeps_down() && other.targets.contains(&node));
             if self.ends_process() && !stays_down {
                 // One that has ended is started again, as whoever runs it would do.
@@ -97,8 +103,7 @@ impl Active {
 
     /// Whether a process may end of it.
     fn ends_process(&self) -> bool {
-        let by_itself = [Kind::DiskFull, Kind::SyncFails, Kind::Descriptors, Kind::Memory];
-        self.keeps_down() || by_itself.contains(&self.fault.kind)
+        self.keeps_down() || BY_ITSELF.contains(&self.fault.kind)
     }
 
     fn keeps_down(&self) -> bool {

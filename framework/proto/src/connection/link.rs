@@ -108,6 +108,9 @@ pub struct Link {
     /// Whether this end compares them, and what it asked last.
     pings: bool,
     pinged: Option<u64>,
+    /// Whether anything was heard since that is waited for, and whether it was asked for.
+    pub(super) is_heard: bool,
+    asks: bool,
     barrier: Barrier,
     pub(super) timers: TimerTable,
 }
@@ -144,6 +147,12 @@ const CONTROL_MOST: usize = 64;
 
 /// What the PING behind a GOAWAY asks. Others ask dates, and this is none.
 const BARRIER: u64 = u64::MAX;
+
+/// What a PING asks that any answer will do for.
+pub(super) const PRESENCE: u64 = u64::MAX - 1;
+
+/// Which part of the time after which a peer is stalled it may take to answer a PING.
+const PONG_PARTS: u32 = 3;
 
 impl Link {
     /// One end of a connection that begins at this time.
@@ -191,6 +200,8 @@ impl Link {
             // It is the callee that has to know how far the caller's clock is off.
             pings: setup.absolute.is_some() && serves,
             pinged: None,
+            is_heard: false,
+            asks: false,
             barrier: Barrier::None,
             timers,
         }
@@ -382,6 +393,31 @@ impl Link {
         }
     }
 
+    /// A call was not answered in time. Its connection may be of no use, though it is open: bytes that a broken network has
+    /// changed can have made the peer, or this end, wait for the rest of a chunk that will never come.
+    #[cold]
+    pub(super) fn doubt(&mut self, now: Time) {
+        if !self.timers.is_set(Timer::Heard) {
+            (self.is_heard, self.asks) = (false, false);
+            self.timers.set(Timer::Heard, now + self.handshake);
+        }
+    }
+
+    /// Nothing was heard in time, or something was.
+    fn heard(&mut self, now: Time) -> Result<(), Violation> {
+        let patience = self.stall / PONG_PARTS;
+        if self.is_heard {
+            return Ok(());
+        }
+        if self.asks {
+            return Err(Violation::Stalled(patience));
+        }
+        self.asks = true;
+        self.push_control(Ping(Probe { credits: 0, opaque: PRESENCE, sent: None }).encode());
+        self.timers.set(Timer::Heard, now + patience);
+        Ok(())
+    }
+
     /// When [`on_timeout`](Self::on_timeout) is to be asked next, at the latest; [`Time::MAX`] if nothing is waited for.
     #[inline]
     pub fn next_timeout(&self) -> Time {
@@ -409,6 +445,9 @@ impl Link {
         }
         if self.timers.fires(Timer::Ping, now) {
             self.ping(now);
+        }
+        if self.timers.fires(Timer::Heard, now) {
+            self.heard(now)?;
         }
         if self.timers.fires(Timer::Unsent, now) {
             if self.agreed.is_some() {

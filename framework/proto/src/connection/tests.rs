@@ -291,6 +291,36 @@ fn a_peer_is_stalled_while_something_waits_for_it_and_no_longer() {
     }
 }
 
+/// A connection that is open and of no use: what was sent over it is not answered, and neither is a PING. Or it is of use.
+#[test]
+fn a_peer_that_lets_a_call_expire_and_says_nothing_any_more_is_given_up() {
+    let Limits { stall, handshake, .. } = Limits::default();
+    for answers in [false, true] {
+        let mut caller = met(wire::HelloLimits { calls: 9, ..THEIRS });
+        call(&mut caller, 0, Budget::from_nanos(1000), 0);
+        transmit(&mut caller, Time::ZERO);
+        let (mut now, mut ended) = (Time::from_nanos(1_000_000), 0);
+        caller.on_timeout(now, &mut |_| ended += 1).unwrap();
+        assert_eq!(ended, 1);
+        now = now + handshake;
+        caller.on_timeout(now, &mut nothing).unwrap();
+        let mut transport = Memory::default();
+        caller.transmit(now, &mut transport, |_| {}).unwrap();
+        let posted: Vec<Vec<u8>> = std::iter::from_fn(|| transport.take()).collect();
+        let kinds: Vec<_> = posted.iter().map(|chunk| Frame::parse(chunk, false).unwrap().kind()).collect();
+        assert!(kinds.contains(&wire::Kind::Ping), "{kinds:?}");
+        if answers {
+            let probe = wire::Probe { credits: 0, opaque: super::link::PRESENCE, sent: None };
+            let pong = Frame::Pong(wire::Pong(probe)).encode(false);
+            caller.receive(now, &pong, Vec::with_capacity, &mut nothing).unwrap();
+        }
+        let outcome = caller.on_timeout(now + stall, &mut nothing);
+        assert_eq!(outcome.is_ok(), answers, "{outcome:?}");
+        assert_eq!(caller.link.next_timeout(), Time::MAX, "nothing is waited for");
+        caller.check();
+    }
+}
+
 /// A post that fails may have failed anywhere: what was in it may have been heard of, and isn't sent again.
 #[test]
 fn what_was_lost_while_it_was_posted_is_lost_and_what_waited_is_not() {

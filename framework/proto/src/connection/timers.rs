@@ -22,6 +22,10 @@ pub(super) enum Timer {
     /// Clocks are compared, where deadlines travel as dates, by the serving end. A PING is sent with the peer's HELLO,
     /// which sets it, and whenever it fires, which sets it again. Every 5 s.
     Ping,
+    /// The peer has to be heard. Set by the calling end, unless it is, when the time of a call is up that the peer was sent;
+    /// after `limits.handshake`, 5 s. When it fires and nothing was heard since, the peer is sent a PING, which sets it again,
+    /// to a third of `limits.stall`, 10 s; if nothing is heard then either, the connection is over.
+    Heard,
     /// A call has to be looked at: it may be late or cancelled. Set by each call, to its deadline, or to 10 ms from now if
     /// it can be cancelled and is due later; when it fires such calls are finished, and it is set for those that are left.
     Calls,

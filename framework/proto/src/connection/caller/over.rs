@@ -146,13 +146,17 @@ impl Caller {
             }
             stays
         });
-        let mut ended = Vec::new();
+        let (mut ended, mut is_silent) = (Vec::new(), false);
         for (slot, open) in self.open_slots() {
             if let Some(status) = over(now, &open.request.terms, open.posted.is_some(), &self.link) {
+                is_silent |= open.posted.is_some() && matches!(status.reason, Reason::Expired(_));
                 let outcome = Outcome::local(status, now.since(open.request.started));
                 done(Finished { token: open.request.token, outcome });
                 ended.push(slot);
             }
+        }
+        if is_silent {
+            self.link.doubt(now);
         }
         self.end(now, false, ended, |_, _| {});
         let waiting = self.queued.values().map(|queued| &queued.request.terms);

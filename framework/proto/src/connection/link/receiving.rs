@@ -44,6 +44,7 @@ impl Link {
     /// A chunk with a part of a message was read, and these credits came with it.
     #[inline(always)]
     fn pass(&mut self, chunk: &[u8], credits: u16) -> Result<(), Violation> {
+        self.is_heard = true;
         // The chunk is read to its end before the next one is looked at: its buffer is free again.
         self.returns.passed()?;
         self.unreturned += chunk.len();
@@ -69,8 +70,11 @@ impl Link {
         agreed.check(&frame)?;
         if frame.kind().uses_credit() {
             self.pass(chunk, frame.credits())?;
-        } else if frame.credits() > 0 {
-            self.take_back(frame.credits())?;
+        } else {
+            self.is_heard = true;
+            if frame.credits() > 0 {
+                self.take_back(frame.credits())?;
+            }
         }
         match frame {
             Frame::Hello(_) => Err(Violation::SecondHello),
