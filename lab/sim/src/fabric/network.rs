@@ -16,12 +16,15 @@ pub struct PortRule {
     pub bands: usize,
     /// Which share of packets is lost on the way, beside those that find the queue full.
     pub loss: f64,
+    /// Up to so many bytes of one flow that wait one behind the other are sent as one, as hosts merge packets: once begun, they
+    /// go before all others. 0: each packet alone.
+    pub merged: u64,
 }
 
 impl PortRule {
     /// 1 Gbit/s, 2 us, a queue of 256 KiB without bands.
     pub const GIGABIT: Self =
-        Self { rate: 1_000_000_000, delay: Duration::from_micros(2), queue: 256 << 10, bands: 1, loss: 0.0 };
+        Self { rate: 1_000_000_000, delay: Duration::from_micros(2), queue: 256 << 10, bands: 1, loss: 0.0, merged: 0 };
 
     pub(super) fn validate(&self) -> Result<(), FabricError> {
         if !(1_000..=1_000_000_000_000).contains(&self.rate) {

@@ -26,6 +26,10 @@ pub(super) struct Port {
     per_byte: u64,
     delay: u64,
     sending: Option<Packet>,
+    /// The most bytes that are sent as one, how many of these are begun, and in which band.
+    merged: u64,
+    begun: u64,
+    band: usize,
     /// What is on the cable, the first to arrive first.
     cable: VecDeque<(u64, Packet)>,
     pub(super) loss: f64,
@@ -40,6 +44,9 @@ impl Port {
             per_byte: (8_000_000_000_u64 << 16) / rule.rate,
             delay: rule.delay.as_nanos() as u64,
             sending: None,
+            merged: rule.merged,
+            begun: 0,
+            band: 0,
             cable: VecDeque::new(),
             loss: rule.loss,
         }
@@ -50,13 +57,14 @@ impl Port {
     pub(super) fn enter(&mut self, now: u64, packet: Packet) -> (bool, Option<u64>) {
         if self.sending.is_none() {
             self.sending = Some(packet);
+            (self.begun, self.band) = (u64::from(packet.bytes), self.band_of(packet));
             return (true, Some(now + self.takes(packet)));
         }
         if self.waiting + u64::from(packet.bytes) > self.most {
             return (false, None);
         }
         self.waiting += u64::from(packet.bytes);
-        let band = usize::from(packet.band).min(self.bands.len() - 1);
+        let band = self.band_of(packet);
         self.bands[band].push_back(packet);
         (true, None)
     }
@@ -71,13 +79,14 @@ impl Port {
     #[inline]
     pub(super) fn sent(&mut self, now: u64, is_lost: bool) -> (Option<u64>, Option<u64>) {
         let mut arrives = None;
+        let flow = self.sends();
         if let Some(packet) = self.sending.take().filter(|_| !is_lost) {
             if self.cable.is_empty() {
                 arrives = Some(now + self.delay);
             }
             self.cable.push_back((now + self.delay, packet));
         }
-        let next = self.bands.iter_mut().find_map(VecDeque::pop_front);
+        let next = self.next_of(flow);
         let until = next.map(|packet| {
             self.waiting -= u64::from(packet.bytes);
             self.sending = Some(packet);
@@ -91,6 +100,28 @@ impl Port {
     pub(super) fn arrives(&mut self) -> (Option<Packet>, Option<u64>) {
         let first = self.cable.pop_front().map(|(_, packet)| packet);
         (first, self.cable.front().map(|(at, _)| *at))
+    }
+
+    /// What is sent next: the rest of what was merged with a packet of `flow`, else what is first.
+    #[inline]
+    fn next_of(&mut self, flow: Option<u32>) -> Option<Packet> {
+        if self.merged > 0
+            && let Some(first) = self.bands[self.band].front()
+            && flow == Some(first.flow)
+            && self.begun + u64::from(first.bytes) <= self.merged
+        {
+            self.begun += u64::from(first.bytes);
+            return self.bands[self.band].pop_front();
+        }
+        let band = self.bands.iter().position(|band| !band.is_empty())?;
+        let next = self.bands[band].pop_front();
+        (self.begun, self.band) = (next.map_or(0, |next| next.bytes.into()), band);
+        next
+    }
+
+    #[inline]
+    fn band_of(&self, packet: Packet) -> usize {
+        usize::from(packet.band).min(self.bands.len() - 1)
     }
 
     #[inline]

@@ -46,7 +46,7 @@ pub(super) struct Tcp {
     least_timeout: u64,
     pub(super) timeout_at: u64,
     /// The next that the receiver expects, and which of those behind it are there.
-    expected: u32,
+    pub(super) expected: u32,
     early: Vec<u64>,
 }
 
