@@ -97,7 +97,11 @@ pub const ENTRIES: [Entry; 15] = [
     Entry { name: "darpc-queues", about: "who serves completion queues, and at which rate", run: darpc::queues },
     Entry { name: "darpc-access", about: "how callers come to their completions", run: darpc::access },
     Entry { name: "darpc-latency", about: "of what a call's latency consists", run: darpc::latency },
-    Entry { name: "small-flows-traps", about: "three delays of small flows, alone and together", run: small_flows::traps },
+    Entry {
+        name: "small-flows-traps",
+        about: "three delays of small flows, alone and together",
+        run: small_flows::traps,
+    },
     Entry { name: "small-flows-fabric", about: "small flows among large ones of 128 hosts", run: small_flows::fabric },
     Entry { name: "batching-wan", about: "batches and windows on 10 Mbit/s and 50 ms", run: batching::wan },
     Entry { name: "batching-lan", about: "batches and windows in a local network", run: batching::lan },

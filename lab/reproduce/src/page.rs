@@ -305,7 +305,10 @@ mod tests {
              fitted to, so it shows nothing."
         );
         let twos = Count { agree: 2, fitted: 2, explained: 2, differ: 0 };
-        assert!(sentence("values", twos).contains("2 agree, 2 differ for a reason that is stated, 0 differ without one, and 2 are"));
+        assert!(
+            sentence("values", twos)
+                .contains("2 agree, 2 differ for a reason that is stated, 0 differ without one, and 2 are")
+        );
     }
 
     #[test]

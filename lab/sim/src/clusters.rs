@@ -46,9 +46,27 @@ pub enum Serving {
     Clusters {
         /// How many: 1 to the number of cores.
         heads: usize,
-        /// When a head gives calls away, if it ever does.
-        steal: Option<StealRule>,
+        /// Whether calls are given away.
+        steal: Option<Stealing>,
     },
+}
+
+/// When a head gives calls away, and when one takes what was given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stealing {
+    /// When it gives.
+    pub rule: StealRule,
+    /// When it takes.
+    pub taking: Taking,
+}
+
+/// When a head takes a call that was given away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taking {
+    /// On every turn before it looks at its own queue, as in DaRPC.
+    BeforeOwn,
+    /// When it has few calls of its own, and now and then all the same, as our server.
+    WithFewOwn,
 }
 
 /// What a connection's thread does when its queue is empty.

@@ -1,16 +1,22 @@
 //! The loop over what happens to calls.
 
-use super::{Access, Clients, ClustersError, Costs, Outcome, Parts, Server, Serving, Waiting};
+use super::{Access, Clients, ClustersError, Costs, Outcome, Parts, Server, Serving, Stealing, Taking, Waiting};
 use crate::cores::Histogram;
 use crate::event::{Event, Simulation};
 use crate::seed::{Seed, Stream};
 use crate::trace::Trace;
-use greenwave_policy::{Busy, Credits, ServiceTimes, StealRule, Time};
+use greenwave_policy::{Busy, Credits, ServiceTimes, Time};
 use std::collections::VecDeque;
 use std::time::Duration;
 
 /// After so many calls what they take is estimated anew.
 const LEARNED_EVERY: u64 = 16;
+
+/// With as many calls of its own a head takes no other's, as in the server.
+const ENOUGH: usize = 2;
+
+/// A head that always has as many takes one in so many turns, likewise.
+const EVERY: u32 = 16;
 
 /// Lets so many calls be answered.
 ///
@@ -103,7 +109,7 @@ struct Run<'a> {
     interfaces: Vec<Time>,
     works: Stream,
     wires: Stream,
-    steal: Option<StealRule>,
+    steal: Option<Stealing>,
     times: ServiceTimes,
     learned: Option<Duration>,
     /// What waits for the dispatcher, and for workers.
@@ -291,7 +297,7 @@ impl<'a> Run<'a> {
             waiting: self.given.len(),
             others: self.threads.len() - 1,
         };
-        if !self.steal.is_some_and(|rule| rule.gives(&busy)) {
+        if !self.steal.is_some_and(|stealing| stealing.rule.gives(&busy)) {
             return self.threads[head].queue.push_back(call);
         }
         // Who has nothing to do polls, and finds it at once.
@@ -370,7 +376,9 @@ impl<'a> Run<'a> {
         }
         match self.serving {
             Serving::Clusters { .. } => {
-                if let Some(call) = self.given.pop_front() {
+                if self.may_take(at)
+                    && let Some(call) = self.given.pop_front()
+                {
                     self.outcome.stolen += 1;
                     return self.begin(at, call, self.costs.steal);
                 }
@@ -390,6 +398,16 @@ impl<'a> Run<'a> {
         }
         if self.threads[at].running.is_none() {
             self.rests(at);
+        }
+    }
+
+    /// Whether a head takes what was given away, if anything was.
+    fn may_take(&self, at: usize) -> bool {
+        let thread = &self.threads[at];
+        match self.steal.map(|stealing| stealing.taking) {
+            None => false,
+            Some(Taking::BeforeOwn) => true,
+            Some(Taking::WithFewOwn) => thread.queue.len() < ENOUGH || thread.rounds.is_multiple_of(EVERY),
         }
     }
 

@@ -10,7 +10,7 @@ pub struct PortRule {
     pub rate: u64,
     /// From the port to the next one, or to the host.
     pub delay: Duration,
-    /// How many bytes may wait.
+    /// How many bytes may wait in each band.
     pub queue: u64,
     /// Queues, the first served before the others: 1 to 8.
     pub bands: usize,

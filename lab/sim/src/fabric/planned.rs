@@ -1,6 +1,6 @@
 //! Flows that begin by a plan.
 
-use super::{FabricError, Network};
+use super::{FabricError, Network, TcpRule};
 use crate::cores::Histogram;
 use crate::seed::{Seed, Stream};
 use crate::vcpu::{Vcpu, VcpuRule};
@@ -18,10 +18,14 @@ pub struct Planned {
     pub to: usize,
     /// How large each is.
     pub bytes: u64,
-    /// From one to the next; the first begins at once.
+    /// When the first begins.
+    pub after: Duration,
+    /// From one to the next.
     pub every: Duration,
-    /// At most so much later than that each begins, uniformly.
+    /// At most so much later each begins, uniformly.
     pub jitter: Duration,
+    /// The largest window in segments, where it is smaller than all flows' ([`TcpRule`]): what hosts let a guest have under way.
+    pub window: Option<u32>,
     /// The guest that sends them shares a core, and has to be woken for each. The time counts from then.
     pub vcpu: Option<VcpuRule>,
 }
@@ -71,6 +75,7 @@ pub(super) struct Begins {
     pub(super) plan: usize,
     pub(super) counted: bool,
     pub(super) choice: u64,
+    pub(super) tcp: TcpRule,
 }
 
 pub(super) struct Plans<'a> {
@@ -88,9 +93,8 @@ pub(super) struct Plans<'a> {
 
 impl<'a> Plans<'a> {
     pub(super) fn new(plans: &'a [Planned], time: Duration, seed: Seed) -> Self {
-        let vcpu = |(at, plan): (usize, &Planned)| {
-            plan.vcpu.map(|rule| Vcpu::new(rule, seed.stream("vcpu", at as u64)))
-        };
+        let vcpu =
+            |(at, plan): (usize, &Planned)| plan.vcpu.map(|rule| Vcpu::new(rule, seed.stream("vcpu", at as u64)));
         let mut new = Self {
             plans,
             end: nanos(time),
@@ -108,8 +112,9 @@ impl<'a> Plans<'a> {
     /// Puts a plan's next flow among those that lie ahead.
     fn plan(&mut self, at: usize) {
         let plan = &self.plans[at];
-        let jitter = self.jitters[at].span(plan.jitter + Duration::from_nanos(1));
-        let since = nanos(plan.every).saturating_mul(self.planned[at]).saturating_add(nanos(jitter));
+        let jitter = self.jitters[at].span(plan.jitter.saturating_add(Duration::from_nanos(1)));
+        let since =
+            nanos(plan.every).saturating_mul(self.planned[at]).saturating_add(nanos(plan.after.saturating_add(jitter)));
         self.planned[at] += 1;
         if since >= self.end {
             return;
@@ -127,11 +132,13 @@ impl<'a> Plans<'a> {
         self.end
     }
 
-    pub(super) fn next(&mut self, choice: u64) -> Option<Begins> {
+    pub(super) fn next(&mut self, choice: u64, tcp: &TcpRule) -> Option<Begins> {
         let Reverse((_, since, at)) = self.ahead.pop()?;
         self.plan(at);
-        let Planned { from, to, bytes, .. } = self.plans[at];
-        Some(Begins { from, to, bytes, since, plan: at, counted: true, choice })
+        let Planned { from, to, bytes, window, .. } = self.plans[at];
+        let most_window = window.unwrap_or(u32::MAX).min(tcp.most_window);
+        let tcp = TcpRule { most_window, ..*tcp };
+        Some(Begins { from, to, bytes, since, plan: at, counted: true, choice, tcp })
     }
 
     pub(super) fn received(&mut self, plan: usize, took: u64) {

@@ -20,7 +20,8 @@ pub(super) struct Packet {
 #[derive(Debug)]
 pub(super) struct Port {
     bands: Vec<VecDeque<Packet>>,
-    waiting: u64,
+    /// How many bytes wait in each band, and how many may.
+    waiting: Vec<u64>,
     most: u64,
     /// Nanoseconds of a byte, in 65536ths.
     per_byte: u64,
@@ -39,7 +40,7 @@ impl Port {
     pub(super) fn new(rule: &PortRule) -> Self {
         Self {
             bands: (0..rule.bands).map(|_| VecDeque::new()).collect(),
-            waiting: 0,
+            waiting: vec![0; rule.bands],
             most: rule.queue,
             per_byte: (8_000_000_000_u64 << 16) / rule.rate,
             delay: rule.delay.as_nanos() as u64,
@@ -60,11 +61,11 @@ impl Port {
             (self.begun, self.band) = (u64::from(packet.bytes), self.band_of(packet));
             return (true, Some(now + self.takes(packet)));
         }
-        if self.waiting + u64::from(packet.bytes) > self.most {
+        let band = self.band_of(packet);
+        if self.waiting[band] + u64::from(packet.bytes) > self.most {
             return (false, None);
         }
-        self.waiting += u64::from(packet.bytes);
-        let band = self.band_of(packet);
+        self.waiting[band] += u64::from(packet.bytes);
         self.bands[band].push_back(packet);
         (true, None)
     }
@@ -88,7 +89,7 @@ impl Port {
         }
         let next = self.next_of(flow);
         let until = next.map(|packet| {
-            self.waiting -= u64::from(packet.bytes);
+            self.waiting[self.band] -= u64::from(packet.bytes);
             self.sending = Some(packet);
             now + self.takes(packet)
         });

@@ -64,7 +64,12 @@ pub fn run(fabric: &Fabric, flows: &Flows, seed: Seed) -> Result<Outcome, Fabric
 ///
 /// # Errors
 /// If network, plans or tagging can't be meant.
-pub fn run_planned(fabric: &Fabric, plans: &[Planned], time: Duration, seed: Seed) -> Result<PlannedOutcome, FabricError> {
+pub fn run_planned(
+    fabric: &Fabric,
+    plans: &[Planned],
+    time: Duration,
+    seed: Seed,
+) -> Result<PlannedOutcome, FabricError> {
     let tags = Tags::new(fabric.tagging, fabric.network.hosts)?;
     plans.iter().try_for_each(|plan| plan.validate(&fabric.network))?;
     // As many a second as nanoseconds have; what is asked is only whether instants reach so far.
@@ -249,11 +254,12 @@ impl<'a> Run<'a> {
                 let to = (from + 1 + self.draws.below(hosts - 1)) % hosts;
                 let (choice, bytes) = (self.draws.number() >> 1, flows.sizes.draw(&mut self.draws));
                 let counted = self.begun > flows.flows / 10;
-                Begins { from: from as usize, to: to as usize, bytes, since: self.now, plan: 0, counted, choice }
+                let (since, tcp) = (self.now, self.fabric.tcp);
+                Begins { from: from as usize, to: to as usize, bytes, since, plan: 0, counted, choice, tcp }
             }
             Source::Planned(plans) => {
                 let choice = self.draws.number() >> 1;
-                let begins = plans.next(choice);
+                let begins = plans.next(choice, &self.fabric.tcp);
                 self.turns.set(BEGINS, plans.first().unwrap_or(NEVER));
                 let Some(begins) = begins else { return };
                 begins
@@ -264,13 +270,13 @@ impl<'a> Run<'a> {
 
     fn begin_flow(&mut self, begins: Begins) {
         let network = &self.fabric.network;
-        let Begins { from, to, bytes, since, plan, counted, choice } = begins;
+        let Begins { from, to, bytes, since, plan, counted, choice, tcp } = begins;
         let at = self.free.pop().unwrap_or_else(|| {
             self.open.push(Flow::default());
             (self.open.len() - 1) as u32
         });
         let flow = &mut self.open[at as usize];
-        flow.tcp.begin(&self.fabric.tcp, bytes);
+        flow.tcp.begin(&tcp, bytes);
         (flow.from, flow.to, flow.began, flow.bytes, flow.plan) = (from, to, since, bytes, plan);
         (flow.there, flow.back) = (Some(network.way(from, to, choice)), Some(network.way(to, from, choice)));
         flow.counted = counted;

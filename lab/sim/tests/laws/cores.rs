@@ -5,7 +5,8 @@ use greenwave_sim::Seed;
 use greenwave_sim::cores::forms::{self, Tail};
 use greenwave_sim::cores::ideal::{self, Sharing};
 use greenwave_sim::cores::{
-    Cores, Costs, Cut, Histogram, Knowledge, Load, Method, Plan, PlanError, QuantumError, Report, Scheme, Steal, Work, run,
+    Cores, Costs, Cut, Histogram, Knowledge, Load, Method, Plan, PlanError, QuantumError, Report, Scheme, Steal, Work,
+    run,
 };
 use std::time::Duration;
 
@@ -153,8 +154,9 @@ fn errors_of_quanta_that_are_a_jobs_own_cost_more() {
         let scheme = Scheme::Central { order: Order::ProcessorSharing, quantum: Some(US) };
         report(&Cores::new(2, scheme).with_costs(costs), &load, 0.7, 20_000, 14).overhead
     };
-    let [exact, quanta, jobs] = [(0.0, QuantumError::EachQuantum), (1.0, QuantumError::EachQuantum), (1.0, QuantumError::EachJob)]
-        .map(|(inexact, error)| overhead(inexact, error));
+    let [exact, quanta, jobs] =
+        [(0.0, QuantumError::EachQuantum), (1.0, QuantumError::EachQuantum), (1.0, QuantumError::EachJob)]
+            .map(|(inexact, error)| overhead(inexact, error));
     near(quanta, exact, 0.1, "errors that average out");
     assert!(jobs > 2.0 * exact, "{jobs} and {exact}");
 }

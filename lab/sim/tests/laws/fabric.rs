@@ -4,7 +4,8 @@ use greenwave_policy::FlowRule;
 use greenwave_sim::Seed;
 use greenwave_sim::cores::forms;
 use greenwave_sim::fabric::{
-    Fabric, FabricError, Flows, Network, Outcome, Planned, PlannedOutcome, PortRule, Sizes, Tagging, TcpRule, run, run_planned,
+    Fabric, FabricError, Flows, Network, Outcome, Planned, PlannedOutcome, PortRule, Sizes, Tagging, TcpRule, run,
+    run_planned,
 };
 use greenwave_sim::vcpu::VcpuRule;
 use std::time::Duration;
@@ -111,7 +112,16 @@ fn what_can_not_be_meant_is_refused_and_endless_overload_is_cut() {
 #[test]
 fn small_flows_of_a_plan_pass_by_bulk() {
     let time = Duration::from_secs(5);
-    let small = Planned { from: 0, to: 2, bytes: 1000, every: 5 * MS, jitter: 4 * MS, vcpu: None };
+    let small = Planned {
+        from: 0,
+        to: 2,
+        bytes: 1000,
+        after: Duration::ZERO,
+        every: 5 * MS,
+        jitter: 4 * MS,
+        window: None,
+        vcpu: None,
+    };
     let bulk = Planned { to: 1, bytes: 1 << 39, every: 2 * time, jitter: Duration::ZERO, ..small };
     let through = |plans: &[Planned], bands, merged| {
         let up = PortRule { bands, merged, queue: 100_000, ..PortRule::GIGABIT };
@@ -127,9 +137,13 @@ fn small_flows_of_a_plan_pass_by_bulk() {
     let [queued, merged, split] = [(1, 0), (2, 65_536), (2, 0)].map(|(bands, merged)| through(&both, bands, merged));
     assert!(most(&queued) > 500e-6 && queued.lost > 0, "{}", most(&queued));
     assert!((300e-6..600e-6).contains(&most(&merged)), "{}", most(&merged));
-    // Packets of the small flow that are large by a packet of bulk are so seldom that none is here.
-    assert!(most(&split) < most(&alone) + 1.1 * 1538.0 * 8e-9, "{}", most(&split));
+    // One that is being sent, and one that found tokens as bulk's packets do now and then.
+    assert!(most(&split) < most(&alone) + 2.2 * 1538.0 * 8e-9, "{}", most(&split));
     assert!(queued.plans[1].rate > 0.9e9 * 1460.0 / 1538.0, "{}", queued.plans[1].rate);
+    // A window that the queue has room for: the bulk's packets wait, and none is lost.
+    let windowed = through(&[small, Planned { window: Some(40), ..bulk }], 1, 0);
+    assert_eq!(windowed.lost, 0);
+    near(windowed.plans[0].took.quantile(0.5), 40.0 * 1538.0 * 8e-9, 0.15, "the queue of a window");
     assert_eq!(split, through(&both, 2, 0));
 }
 
@@ -137,7 +151,16 @@ fn small_flows_of_a_plan_pass_by_bulk() {
 #[test]
 fn a_plan_waits_for_its_guest_to_run() {
     let rule = VcpuRule { runs: MS, sleeps: MS / 9, tick: 10 * MS, preempts: false };
-    let plan = Planned { from: 0, to: 1, bytes: 1000, every: 5 * MS, jitter: 4 * MS, vcpu: Some(rule) };
+    let plan = Planned {
+        from: 0,
+        to: 1,
+        bytes: 1000,
+        after: Duration::ZERO,
+        every: 5 * MS,
+        jitter: 4 * MS,
+        window: None,
+        vcpu: Some(rule),
+    };
     let star = fabric(Network::star(2, PortRule::GIGABIT, PortRule::GIGABIT).unwrap(), Tagging::None);
     let mean = |plan| run_planned(&star, &[plan], Duration::from_secs(50), Seed::new(9)).unwrap().plans[0].took.mean();
     let waits = mean(plan) - mean(Planned { vcpu: Some(VcpuRule { preempts: true, ..rule }), ..plan });
