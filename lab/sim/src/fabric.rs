@@ -11,6 +11,7 @@
 //! TCP has slow start, congestion avoidance, fast retransmission with NewReno's recovery, and timeouts. Each flow begins with a
 //! window of its own. There are no delayed acknowledgements and no selective ones.
 
+mod codel;
 mod flows;
 mod network;
 mod planned;
@@ -21,6 +22,7 @@ mod tcp;
 
 use std::time::Duration;
 
+pub use codel::CodelRule;
 pub use flows::{Flows, Sizes};
 pub use network::{Network, PortRule};
 pub use planned::{Planned, PlannedOutcome, Served};

@@ -26,6 +26,9 @@ pub struct Planned {
     pub jitter: Duration,
     /// The largest window in segments, where it is smaller than all flows' ([`TcpRule`]): what hosts let a guest have under way.
     pub window: Option<u32>,
+    /// All of them are sent over one connection, and what that had sent before the first; `None`: each has a connection of its own.
+    /// What a connection has sent is all that [`Tagging::Sent`](super::Tagging::Sent) sees.
+    pub sent: Option<u64>,
     /// The guest that sends them shares a core, and has to be woken for each. The time counts from then.
     pub vcpu: Option<VcpuRule>,
 }
@@ -75,6 +78,8 @@ pub(super) struct Begins {
     pub(super) plan: usize,
     pub(super) counted: bool,
     pub(super) choice: u64,
+    /// What its connection has sent before it.
+    pub(super) sent: u64,
     pub(super) tcp: TcpRule,
 }
 
@@ -85,6 +90,8 @@ pub(super) struct Plans<'a> {
     ahead: BinaryHeap<Reverse<(u64, u64, usize)>>,
     /// How many of each plan have been put there.
     planned: Vec<u64>,
+    /// What the connection of each plan has sent.
+    sent: Vec<u64>,
     jitters: Vec<Stream>,
     vcpus: Vec<Option<Vcpu>>,
     took: Vec<Histogram>,
@@ -100,6 +107,7 @@ impl<'a> Plans<'a> {
             end: nanos(time),
             ahead: BinaryHeap::new(),
             planned: vec![0; plans.len()],
+            sent: plans.iter().map(|plan| plan.sent.unwrap_or(0)).collect(),
             jitters: (0..plans.len()).map(|at| seed.stream("plan", at as u64)).collect(),
             vcpus: plans.iter().enumerate().map(vcpu).collect(),
             took: vec![Histogram::new(); plans.len()],
@@ -135,10 +143,14 @@ impl<'a> Plans<'a> {
     pub(super) fn next(&mut self, choice: u64, tcp: &TcpRule) -> Option<Begins> {
         let Reverse((_, since, at)) = self.ahead.pop()?;
         self.plan(at);
-        let Planned { from, to, bytes, window, .. } = self.plans[at];
+        let Planned { from, to, bytes, window, sent: connection, .. } = self.plans[at];
+        let sent = self.sent[at];
+        if connection.is_some() {
+            self.sent[at] += bytes;
+        }
         let most_window = window.unwrap_or(u32::MAX).min(tcp.most_window);
         let tcp = TcpRule { most_window, ..*tcp };
-        Some(Begins { from, to, bytes, since, plan: at, counted: true, choice, tcp })
+        Some(Begins { from, to, bytes, since, plan: at, counted: true, choice, sent, tcp })
     }
 
     pub(super) fn received(&mut self, plan: usize, took: u64) {

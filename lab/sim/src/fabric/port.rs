@@ -1,5 +1,6 @@
 //! A port: its queues, and what is on its cable.
 
+use super::codel::Codel;
 use super::network::PortRule;
 use std::collections::VecDeque;
 
@@ -15,6 +16,8 @@ pub(super) struct Packet {
     pub(super) hop: u8,
     pub(super) band: u8,
     pub(super) is_ack: bool,
+    /// When it came to the port that it is at.
+    pub(super) entered: u64,
 }
 
 #[derive(Debug)]
@@ -34,6 +37,9 @@ pub(super) struct Port {
     /// What is on the cable, the first to arrive first.
     cable: VecDeque<(u64, Packet)>,
     pub(super) loss: f64,
+    codel: Option<Codel>,
+    /// The flows of what it dropped.
+    dropped: Vec<u32>,
 }
 
 impl Port {
@@ -50,6 +56,8 @@ impl Port {
             band: 0,
             cable: VecDeque::new(),
             loss: rule.loss,
+            codel: rule.codel.map(Codel::new),
+            dropped: Vec::new(),
         }
     }
 
@@ -66,8 +74,14 @@ impl Port {
             return (false, None);
         }
         self.waiting[band] += u64::from(packet.bytes);
-        self.bands[band].push_back(packet);
+        self.bands[band].push_back(Packet { entered: now, ..packet });
         (true, None)
+    }
+
+    /// The flows of what was dropped since it was asked, one after the other.
+    #[inline]
+    pub(super) fn dropped(&mut self) -> Option<u32> {
+        self.dropped.pop()
     }
 
     /// The flow of what is being sent.
@@ -87,13 +101,17 @@ impl Port {
             }
             self.cable.push_back((now + self.delay, packet));
         }
-        let next = self.next_of(flow);
-        let until = next.map(|packet| {
+        while let Some(packet) = self.next_of(flow) {
             self.waiting[self.band] -= u64::from(packet.bytes);
+            let behind = self.waiting[self.band];
+            if self.codel.as_mut().is_some_and(|codel| codel.drops(now, now - packet.entered, behind)) {
+                self.dropped.push(packet.flow);
+                continue;
+            }
             self.sending = Some(packet);
-            now + self.takes(packet)
-        });
-        (until, arrives)
+            return (Some(now + self.takes(packet)), arrives);
+        }
+        (None, arrives)
     }
 
     /// What arrives at the cable's other end, and when the next does.

@@ -102,6 +102,8 @@ struct Flow {
     began: u64,
     bytes: u64,
     counted: bool,
+    /// What its connection has sent before it.
+    sent: u64,
     /// Of which plan it is.
     plan: usize,
     is_open: bool,
@@ -255,7 +257,7 @@ impl<'a> Run<'a> {
                 let (choice, bytes) = (self.draws.number() >> 1, flows.sizes.draw(&mut self.draws));
                 let counted = self.begun > flows.flows / 10;
                 let (since, tcp) = (self.now, self.fabric.tcp);
-                Begins { from: from as usize, to: to as usize, bytes, since, plan: 0, counted, choice, tcp }
+                Begins { from: from as usize, to: to as usize, bytes, since, plan: 0, counted, choice, sent: 0, tcp }
             }
             Source::Planned(plans) => {
                 let choice = self.draws.number() >> 1;
@@ -270,7 +272,7 @@ impl<'a> Run<'a> {
 
     fn begin_flow(&mut self, begins: Begins) {
         let network = &self.fabric.network;
-        let Begins { from, to, bytes, since, plan, counted, choice, tcp } = begins;
+        let Begins { from, to, bytes, since, plan, counted, choice, sent, tcp } = begins;
         let at = self.free.pop().unwrap_or_else(|| {
             self.open.push(Flow::default());
             (self.open.len() - 1) as u32
@@ -279,7 +281,7 @@ impl<'a> Run<'a> {
         flow.tcp.begin(&tcp, bytes);
         (flow.from, flow.to, flow.began, flow.bytes, flow.plan) = (from, to, since, bytes, plan);
         (flow.there, flow.back) = (Some(network.way(from, to, choice)), Some(network.way(to, from, choice)));
-        flow.counted = counted;
+        (flow.counted, flow.sent) = (counted, sent);
         flow.is_open = true;
         flow.generation = flow.generation.wrapping_add(1);
         flow.tcp.timeout_at = self.now + flow.tcp.timeout();
@@ -329,9 +331,18 @@ impl<'a> Run<'a> {
         let payload = flow.bytes.saturating_sub(before).min(PAYLOAD);
         let bytes = (payload + HEADERS) as u16;
         let (from, to, left) = (flow.from, flow.to, flow.bytes.saturating_sub(before));
-        let band = self.tags.band(self.now, from, to, bytes, before, left);
+        let band = self.tags.band(self.now, from, to, bytes, flow.sent + before, left);
         self.open[at as usize].under_way += 1;
-        self.enter(Packet { flow: at, number: segment, sent: self.now, bytes, hop: 0, band, is_ack: false });
+        self.enter(Packet {
+            flow: at,
+            number: segment,
+            sent: self.now,
+            bytes,
+            hop: 0,
+            band,
+            is_ack: false,
+            entered: 0,
+        });
     }
 
     /// A packet comes to its next port, or is there.
@@ -360,6 +371,10 @@ impl<'a> Run<'a> {
         self.turns.set(PORTS + 2 * port, next.unwrap_or(NEVER));
         if let Some(arrives) = arrives {
             self.turns.set(PORTS + 2 * port + 1, arrives);
+        }
+        while let Some(flow) = self.ports[port].dropped() {
+            self.outcome.lost += 1;
+            self.gone(flow);
         }
     }
 

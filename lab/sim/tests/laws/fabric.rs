@@ -147,6 +147,30 @@ fn small_flows_of_a_plan_pass_by_bulk() {
     assert_eq!(split, through(&both, 2, 0));
 }
 
+/// Bytes sent tell a small flow from bulk where it has a connection of its own, and not where it has one that has sent much.
+#[test]
+fn bytes_sent_misjudge_connections_that_are_kept() {
+    let time = Duration::from_secs(2);
+    let planned = |to, bytes, every, window, sent| Planned {
+        from: 0,
+        to,
+        bytes,
+        after: Duration::ZERO,
+        every,
+        jitter: 4 * MS,
+        window,
+        sent,
+        vcpu: None,
+    };
+    let median = |sent| {
+        let port = PortRule { bands: 8, queue: 1 << 20, ..PortRule::GIGABIT };
+        let star = fabric(Network::star(3, port, port).unwrap(), Tagging::Sent(Tagging::limits(30_000)));
+        let plans = [planned(2, 1000, 5 * MS, None, sent), planned(1, 1 << 39, 2 * time, Some(64), Some(1 << 30))];
+        run_planned(&star, &plans, time, Seed::new(10)).unwrap().plans[0].took.quantile(0.5)
+    };
+    assert!(median(Some(1 << 30)) > 10.0 * median(None), "{} and {}", median(Some(1 << 30)), median(None));
+}
+
 /// The time of a guest's flow counts from when it is woken.
 #[test]
 fn a_plan_waits_for_its_guest_to_run() {
