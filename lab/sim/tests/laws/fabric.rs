@@ -120,6 +120,7 @@ fn small_flows_of_a_plan_pass_by_bulk() {
         every: 5 * MS,
         jitter: 4 * MS,
         window: None,
+        sent: None,
         vcpu: None,
     };
     let bulk = Planned { to: 1, bytes: 1 << 39, every: 2 * time, jitter: Duration::ZERO, ..small };
@@ -183,6 +184,7 @@ fn a_plan_waits_for_its_guest_to_run() {
         every: 5 * MS,
         jitter: 4 * MS,
         window: None,
+        sent: None,
         vcpu: Some(rule),
     };
     let star = fabric(Network::star(2, PortRule::GIGABIT, PortRule::GIGABIT).unwrap(), Tagging::None);
