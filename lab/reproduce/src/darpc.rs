@@ -84,12 +84,12 @@ fn mean_us(outcome: &Outcome) -> f64 {
     outcome.latency.mean() * 1e6
 }
 
-const ASSUMED: &str = "Assumed, as the work's summary doesn't state it: 16 hardware threads; a context switch of 1 us, and 1 us for \
-    a call that a head takes from another; clients with one call under way each, one to a connection, on machines that don't \
-    limit one another. Each of these was fitted to one of the work's values, which therefore shows nothing: a head's 2 us for a \
-    call, or 1.25 us where its memory is local; the dispatcher's 694 ns for each; the interface's 346 ns for each post and 70 ns \
-    for each reply in it; the wire's 3.7 to 4.7 us, at random. Waking a thread takes 8 us: by so much the work's callers that are woken are slower \
-    than those that poll.";
+const ASSUMED: &str = "Assumed, as the work's summary doesn't state it: 16 hardware threads; a context switch of 1 us, and 1 \
+    us for a call that a head takes from another; clients with one call under way each, one to a connection, on machines \
+    that don't limit one another. Each of these was fitted to one of the work's values, which therefore shows nothing: a \
+    head's 2 us for a call, or 1.25 us where its memory is local; the dispatcher's 694 ns for each; the interface's 346 ns \
+    for each post and 70 ns for each reply in it; the wire's 3.7 to 4.7 us, at random. Waking a thread takes 8 us: by so \
+    much the work's callers that are woken are slower than those that poll.";
 
 const COUNTS: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
 
@@ -168,13 +168,13 @@ pub(crate) fn queues(effort: &Effort) -> Result<Figure, ReproduceError> {
         near("the interface's limit, eight by eight: Mrps", 8.8, by_eight).fitted(),
     ]);
     figure.text.push(format!(
-        "That sleeping threads serve clients that sleep, too, was chosen as it comes nearer to the work's 0.48 at 16 clients than \
-         clients that poll. That two interfaces share four clusters was assumed: with local memory these are then kept from \
-         their 3.2 by the interface alone, which is what the 2.3 with one are compared with. With eight clusters two interfaces \
-         would have {}. What makes a queue and a thread for each connection fall beyond 16 clients isn't in the simulation, in \
-         which caches, interrupts and the interface's memory for connections cost nothing. Threads that sleep leave their cores to \
-         others, and of threads that spin as many are served at a time as there are cores while the others wait for a slice of 1 \
-         ms: the rate stays, and the p99 of 32 clients is {} us after {} of 16.",
+        "That sleeping threads serve clients that sleep, too, was chosen as it comes nearer to the work's 0.48 at 16 clients \
+         than clients that poll. That two interfaces share four clusters was assumed: with local memory these are then kept \
+         from their 3.2 by the interface alone, which is what the 2.3 with one are compared with. With eight clusters two \
+         interfaces would have {}. What makes a queue and a thread for each connection fall beyond 16 clients isn't in the \
+         simulation, in which caches, interrupts and the interface's memory for connections cost nothing. Threads that sleep \
+         leave their cores to others, and of threads that spin as many are served at a time as there are cores while the \
+         others wait for a slice of 1 ms: the rate stays, and the p99 of 32 clients is {} us after {} of 16.",
         number(eight_heads),
         number(p99(2, 32)),
         number(p99(2, 16)),
@@ -211,9 +211,9 @@ fn stealing(effort: &Effort, hash: &mut u64) -> Result<Table, ReproduceError> {
     let outcomes = outcomes(effort, &items, &mut figure)?;
     *hash = figure.hash;
     let mut table = Table::new(
-        "Stealing, of which the work's summary has no values: four heads, of which the first has all callers but one for each of \
-         the others. A head that takes what was given before it looks at its own queue doesn't come to its own while more is given: \
-         its p99 says so.",
+        "Stealing, of which the work's summary has no values: four heads, of which the first has all callers but one for \
+         each of the others. A head that takes what was given before it looks at its own queue doesn't come to its own while \
+         more is given: its p99 says so.",
         &["handler", "callers", "who takes", "Mrps", "p50, us", "p99, us", "calls taken, share"],
     );
     for (at, outcome) in outcomes.iter().enumerate() {
@@ -233,8 +233,8 @@ fn stealing(effort: &Effort, hash: &mut u64) -> Result<Table, ReproduceError> {
     Ok(table)
 }
 
-/// A client's dispatcher's time for a completion, by the work's 34 to 40 us of 16 threads; with what is left of the 5.5 us that a
-/// caller waits longer for it than for its own poll.
+/// A client's dispatcher's time for a completion, by the work's 34 to 40 us of 16 threads; with what is left of the 5.5 us that
+/// a caller waits longer for it than for its own poll.
 const EACH: Duration = ns(2300);
 const REACH: Duration = ns(3200);
 
@@ -266,12 +266,14 @@ pub(crate) fn access(effort: &Effort) -> Result<Figure, ReproduceError> {
     );
     let mut figure = Figure {
         text: vec![
-            "Mean latencies of a call that does nothing, in microseconds, on a server of four clusters with local memory: one \
-             thread, 16 threads on one connection, and 16 with a connection each, by how a caller comes to its completion."
+            "Mean latencies of a call that does nothing, in microseconds, on a server of four clusters with local memory: \
+             one thread, 16 threads on one connection, and 16 with a connection each, by how a caller comes to its \
+             completion."
                 .to_owned(),
-            "A caller that polls for itself is assumed to have the connection from posting to its completion; the work says only \
-             that threads contend for a lock, and if they took it for each look alone, there would be little to wait for. Fitted: a dispatcher's 2.3 us for each completion to the 34 to 40 us, and the 3.2 \
-             us and 8 us until a caller that polls or is woken has it to the 17 and 25 us. The rest is as in darpc-queues."
+            "A caller that polls for itself is assumed to have the connection from posting to its completion; the work says \
+             only that threads contend for a lock, and if they took it for each look alone, there would be little to wait \
+             for. Fitted: a dispatcher's 2.3 us for each completion to the 34 to 40 us, and the 3.2 us and 8 us until a \
+             caller that polls or is woken has it to the 17 and 25 us. The rest is as in darpc-queues."
                 .to_owned(),
         ],
         ..Figure::default()
@@ -294,8 +296,8 @@ pub(crate) fn access(effort: &Effort) -> Result<Figure, ReproduceError> {
     }
     figure.tables.push(table);
     let mut table = Table::new(
-        "One thread that has several calls under way on a connection (DaRPC's stream and futures), and a head that posts up to \
-         eight replies at once.",
+        "One thread that has several calls under way on a connection (DaRPC's stream and futures), and a head that posts up \
+         to eight replies at once.",
         &["under way", "Mrps", "mean, us", "Mrps, by eight", "mean, us, by eight"],
     );
     for (calls, pair) in under_way.iter().zip(outcomes[first + fewer.len()..].chunks(2)) {
@@ -308,8 +310,8 @@ pub(crate) fn access(effort: &Effort) -> Result<Figure, ReproduceError> {
     let slower = mean_us(&outcomes[first + 2]);
     let separate = if (slower / 16.0 - 1.0).abs() <= 0.15 {
         separate.because(format!(
-            "How many clusters the server had, and of which kind, isn't said. Simulated with two clusters without local memory it \
-             is {} us.",
+            "How many clusters the server had, and of which kind, isn't said. Simulated with two clusters without local \
+             memory it is {} us.",
             number(slower)
         ))
     } else {
@@ -341,10 +343,10 @@ pub(crate) fn latency(effort: &Effort) -> Result<Figure, ReproduceError> {
     }
     let mut figure = Figure {
         text: vec![
-            "A call that does nothing on four clusters with local memory, one call under way for each client: of what its latency \
-             consists. The network is the wire and the server's interface, with its queue; waiting is until the head serves it. \
-             The work's summary has the two values of a lone call only, to which the wire and what is left of a call without \
-             one, 0.25 us, were fitted."
+            "A call that does nothing on four clusters with local memory, one call under way for each client: of what its \
+             latency consists. The network is the wire and the server's interface, with its queue; waiting is until the head \
+             serves it. The work's summary has the two values of a lone call only, to which the wire and what is left of a \
+             call without one, 0.25 us, were fitted."
                 .to_owned(),
         ],
         ..Figure::default()
@@ -358,8 +360,8 @@ pub(crate) fn latency(effort: &Effort) -> Result<Figure, ReproduceError> {
     let alone = mean_us(&outcomes[1]);
     let near = counts.iter().zip(&outcomes[2..]).take_while(|(_, outcome)| mean_us(outcome) <= 1.1 * alone).last();
     figure.text.push(format!(
-        "It claims that latency stays near that under load, without a value. Here it is within a tenth of it up to {} clients, and \
-         then the interface's queue grows.",
+        "It claims that latency stays near that under load, without a value. Here it is within a tenth of it up to {} \
+         clients, and then the interface's queue grows.",
         near.map_or(0, |(count, _)| *count),
     ));
     let titles = [

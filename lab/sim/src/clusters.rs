@@ -3,8 +3,8 @@
 //! Connections have callers, each of which makes a call when its last one is answered. Requests come to completion queues:
 //! one for each connection with a thread of its own, one for all with a dispatcher and workers, or some, each with a cluster
 //! head that runs calls in place and maybe gives some away ([`Serving`]). Calls take credits
-//! ([`Credits`](greenwave_policy::Credits)), and heads give calls away by the server's own
-//! [`StealRule`](greenwave_policy::StealRule), of what [`ServiceTimes`](greenwave_policy::ServiceTimes) learn.
+//! ([`Credits`](greenwave_policy::Credits)), and heads give calls away by the server's own [`StealRule`], of what
+//! [`ServiceTimes`](greenwave_policy::ServiceTimes) learn.
 //!
 //! - [`Server`]: its cores, who serves its queues, what that costs.
 //! - [`Clients`]: connections, callers, and how callers come to their completions ([`Access`]).

@@ -1,9 +1,9 @@
 //! A guest's virtual CPU that shares a core with another, under Xen's credit scheduler.
 //!
-//! A virtual CPU that is woken by an interrupt is *boosted*: it runs at once, before those that have been running. But a boosted
-//! one doesn't preempt another boosted one, so a guest that wakes now and then waits behind a neighbour that was itself woken
-//! a moment ago, until that sleeps or a tick of the scheduler takes its boost away. *Small is Better* (SoCC'13) has one line
-//! that lets it preempt.
+//! A virtual CPU that is woken by an interrupt is *boosted*: it runs at once, before those that have been running. But a
+//! boosted one doesn't preempt another boosted one, so a guest that wakes now and then waits behind a neighbour that was
+//! itself woken a moment ago, until that sleeps or a tick of the scheduler takes its boost away. *Small is Better* (SoCC'13)
+//! has one line that lets it preempt.
 //!
 //! What the guest itself does on the core takes no time, and the neighbour always has credits, as it has when nobody else uses
 //! much of the core.

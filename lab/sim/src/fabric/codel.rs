@@ -37,8 +37,8 @@ impl Codel {
         Self { target, interval, above_at: None, is_dropping: false, drop_at: 0, count: 0 }
     }
 
-    /// Whether the packet that leaves the queue is dropped, after which the next leaves it. It has waited for so long, and so many
-    /// bytes wait behind it.
+    /// Whether the packet that leaves the queue is dropped, after which the next leaves it. It has waited for so long, and so
+    /// many bytes wait behind it.
     pub(super) fn drops(&mut self, now: u64, waited: u64, behind: u64) -> bool {
         const PACKET: u64 = 1538;
         let is_above = if waited < self.target || behind <= PACKET {

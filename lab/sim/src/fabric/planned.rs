@@ -24,10 +24,11 @@ pub struct Planned {
     pub every: Duration,
     /// At most so much later each begins, uniformly.
     pub jitter: Duration,
-    /// The largest window in segments, where it is smaller than all flows' ([`TcpRule`]): what hosts let a guest have under way.
+    /// The largest window in segments, where it is smaller than all flows' ([`TcpRule`]): what hosts let a guest have under
+    /// way.
     pub window: Option<u32>,
-    /// All of them are sent over one connection, and what that had sent before the first; `None`: each has a connection of its own.
-    /// What a connection has sent is all that [`Tagging::Sent`](super::Tagging::Sent) sees.
+    /// All of them are sent over one connection, and what that had sent before the first; `None`: each has a connection of its
+    /// own. What a connection has sent is all that [`Tagging::Sent`](super::Tagging::Sent) sees.
     pub sent: Option<u64>,
     /// The guest that sends them shares a core, and has to be woken for each. The time counts from then.
     pub vcpu: Option<VcpuRule>,
