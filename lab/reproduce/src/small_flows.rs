@@ -105,8 +105,8 @@ pub(crate) fn fabric(effort: &Effort) -> Result<Figure, ReproduceError> {
              ports serve tagged ones first."
                 .to_owned(),
             "Assumed, as the work's summary doesn't state it: the load is 0.4 of the hosts' cables, sizes are Pareto with an \
-             exponent of 1.2 between 1 KB and 10 MB, small flows have 30 KB at most, a port has room for 256 KiB, cables and \
-             switches take 2 us. The work keeps one TCP connection between any two hosts; here each flow begins with a \
+             exponent of 1.2 between 1 KB and 10 MB, small flows have 30 KB at most, a port's band has room for 256 KiB, cables \
+             and switches take 2 us. The work keeps one TCP connection between any two hosts; here each flow begins with a \
              window of its own, of 10 segments, and in rows that say so with an open one. Which of its values are of 128 \
              hosts and which of its testbed isn't said either. Nothing was fitted."
                 .to_owned(),
@@ -209,8 +209,8 @@ struct Testbed {
     /// What connections had sent before, if they are kept.
     sent: Option<u64>,
     tagging: Tagging,
-    /// Whether the host's queue goes by tags, whether it splits what was merged, whether the switch goes by tags, and whether who
-    /// is boosted preempts who is.
+    /// Whether the host's queue goes by tags, whether it splits what was merged, whether the switch goes by tags, and whether
+    /// who is boosted preempts who is.
     host: bool,
     splits: bool,
     switch: bool,
