@@ -12,13 +12,17 @@
 mod batching;
 mod claim;
 mod d2p;
+mod darpc;
 pub mod page;
 mod parallel;
+mod small_flows;
 mod tq;
 
 pub use claim::{Claim, Figure, Table, Verdict, Within};
 
+use greenwave_sim::clusters::ClustersError;
 use greenwave_sim::cores::PlanError;
+use greenwave_sim::fabric::FabricError;
 use greenwave_sim::graph::GraphError;
 use greenwave_sim::replica::StartError;
 
@@ -77,7 +81,7 @@ impl Entry {
 }
 
 /// All of them, in the order of the page.
-pub const ENTRIES: [Entry; 10] = [
+pub const ENTRIES: [Entry; 15] = [
     Entry { name: "tq-workloads", about: "six workloads on 16 workers under five systems", run: tq::workloads },
     Entry { name: "tq-quantum", about: "the quantum against the tail of short jobs, and its cost", run: tq::quantum },
     Entry { name: "tq-levels", about: "one central queue against two levels", run: tq::levels },
@@ -90,6 +94,15 @@ pub const ENTRIES: [Entry; 10] = [
     },
     Entry { name: "d2p-parallel", about: "table 2: 18 workers of a parallel unit", run: d2p::parallel },
     Entry { name: "d2p-growth", about: "latency and variability along five stages", run: d2p::growth },
+    Entry { name: "darpc-queues", about: "who serves completion queues, and at which rate", run: darpc::queues },
+    Entry { name: "darpc-access", about: "how callers come to their completions", run: darpc::access },
+    Entry { name: "darpc-latency", about: "of what a call's latency consists", run: darpc::latency },
+    Entry {
+        name: "small-flows-traps",
+        about: "three delays of small flows, alone and together",
+        run: small_flows::traps,
+    },
+    Entry { name: "small-flows-fabric", about: "small flows among large ones of 128 hosts", run: small_flows::fabric },
     Entry { name: "batching-wan", about: "batches and windows on 10 Mbit/s and 50 ms", run: batching::wan },
     Entry { name: "batching-lan", about: "batches and windows in a local network", run: batching::lan },
 ];
@@ -103,6 +116,12 @@ pub enum ReproduceError {
     /// Of a graph.
     #[error(transparent)]
     Graph(#[from] GraphError),
+    /// Of completion queues.
+    #[error(transparent)]
+    Clusters(#[from] ClustersError),
+    /// Of a network.
+    #[error(transparent)]
+    Fabric(#[from] FabricError),
     /// Of a replica group.
     #[error("a group that can't be started: {0}")]
     Group(#[from] StartError),

@@ -152,13 +152,7 @@ pub fn markdown(figures: &[(Entry, Figure)], effort: &Effort, name: &str) -> Str
     );
     let how = if effort.quick { " --quick" } else { "" };
     for (what, count) in [("figures", Count::of_figures(figures)), ("values", Count::of_values(figures))] {
-        let Count { agree, fitted, explained, differ } = count;
-        let _ = writeln!(
-            page,
-            "Of {} {what} {agree} agree, {explained} differ for a reason that is stated, {differ} differ without one, and \
-             {fitted} are what a parameter was fitted to, so they show nothing.\n",
-            count.all(),
-        );
+        let _ = writeln!(page, "{}\n", sentence(what, count));
     }
     let _ = writeln!(
         page,
@@ -183,6 +177,22 @@ pub fn markdown(figures: &[(Entry, Figure)], effort: &Effort, name: &str) -> Str
     }
     page.truncate(page.trim_end().len());
     page + "\n"
+}
+
+/// How many have come out how, as a sentence.
+fn sentence(what: &str, count: Count) -> String {
+    let verb = |number: usize, one: &'static str, many: &'static str| if number == 1 { one } else { many };
+    let Count { agree, fitted, explained, differ } = count;
+    format!(
+        "Of {} {what} {agree} {}, {explained} {} for a reason that is stated, {differ} {} without one, and {fitted} {} what a \
+         parameter was fitted to, so {} nothing.",
+        count.all(),
+        verb(agree, "agrees", "agree"),
+        verb(explained, "differs", "differ"),
+        verb(differ, "differs", "differ"),
+        verb(fitted, "is", "are"),
+        verb(fitted, "it shows", "they show"),
+    )
 }
 
 /// Values beside each other, and the reasons to which their verdicts refer.
@@ -283,6 +293,21 @@ mod tests {
         assert_eq!(
             [0.0, 0.012_34, 1.0, 12.345, 1234.5, f64::NAN].map(number),
             ["0", "0.0123", "1.00", "12.3", "1234", "none"]
+        );
+    }
+
+    #[test]
+    fn one_is_singular() {
+        let ones = Count { agree: 1, fitted: 1, explained: 1, differ: 1 };
+        assert_eq!(
+            sentence("values", ones),
+            "Of 4 values 1 agrees, 1 differs for a reason that is stated, 1 differs without one, and 1 is what a parameter was \
+             fitted to, so it shows nothing."
+        );
+        let twos = Count { agree: 2, fitted: 2, explained: 2, differ: 0 };
+        assert!(
+            sentence("values", twos)
+                .contains("2 agree, 2 differ for a reason that is stated, 0 differ without one, and 2 are")
         );
     }
 

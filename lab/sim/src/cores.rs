@@ -47,5 +47,5 @@ pub mod search;
 pub use engine::run;
 pub use histogram::Histogram;
 pub use load::{Load, Method, Work};
-pub use plan::{Cores, Costs, Knowledge, Plan, PlanError, Rate, Scheme, Steal};
+pub use plan::{Cores, Costs, Knowledge, Plan, PlanError, QuantumError, Rate, Scheme, Steal};
 pub use report::{Cut, Report};

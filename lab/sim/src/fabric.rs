@@ -6,13 +6,15 @@
 //!
 //! - [`Network`]: ports, and the ways between hosts: a [fat tree](Network::fat_tree) or a [star](Network::star).
 //! - [`Flows`]: how many come, how large, from whom to whom.
-//! - [`run()`]: what became of them.
+//! - [`run()`]: what became of them. [`run_planned()`]: the same of flows of which each is [`Planned`].
 //!
 //! TCP has slow start, congestion avoidance, fast retransmission with NewReno's recovery, and timeouts. Each flow begins with a
 //! window of its own. There are no delayed acknowledgements and no selective ones.
 
+mod codel;
 mod flows;
 mod network;
+mod planned;
 mod port;
 mod run;
 mod tagging;
@@ -20,10 +22,12 @@ mod tcp;
 
 use std::time::Duration;
 
+pub use codel::CodelRule;
 pub use flows::{Flows, Sizes};
 pub use network::{Network, PortRule};
+pub use planned::{Planned, PlannedOutcome, Served};
 pub(crate) use run::validate;
-pub use run::{Fabric, Outcome, run};
+pub use run::{Fabric, Outcome, run, run_planned};
 pub use tagging::Tagging;
 pub use tcp::TcpRule;
 
@@ -57,6 +61,9 @@ pub enum FabricError {
     /// How many.
     #[error("no flows; allowed: 1 or more, and at most 1,000,000 unfinished ones")]
     Flows,
+    /// A plan.
+    #[error("a plan from host {0} to host {1}; allowed: two of the network's, at least one byte, every 1us or more")]
+    Plan(usize, usize),
     /// More virtual time than there is.
     #[error("{0:.0} s of virtual time; allowed: 40 days; ask for fewer flows")]
     TooLong(f64),

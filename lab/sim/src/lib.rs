@@ -10,8 +10,9 @@
 //!   between them. [`cpu`]: work takes time and has to queue. [`disk`]: appending, syncing, failing.
 //!   [`clock`]: what a node takes for the time.
 //! - [`replica`]: a replica group. [`server`]: one core of a server that preempts. [`cores`]: as many cores as one likes,
-//!   with dispatchers and stealing, at millions of events a second. [`graph`]: services as chains of stages and parallel units.
-//!   [`fabric`]: TCP flows through switches.
+//!   with dispatchers and stealing, at millions of events a second. [`clusters`]: who serves a server's completion queues.
+//!   [`graph`]: services as chains of stages and parallel units. [`fabric`]: TCP flows through switches. [`vcpu`]: guests that
+//!   share a core.
 //! - [`scenario`]: simulations of these three that are told by a file, with what varies.
 //! - [`proxy`]: the rules of [`link`] for real processes: a TCP proxy that delays, limits, loses and cuts.
 //!
@@ -49,6 +50,7 @@
 #![forbid(unsafe_code)]
 
 pub mod clock;
+pub mod clusters;
 pub mod cores;
 pub mod cpu;
 pub mod disk;
@@ -64,6 +66,7 @@ pub mod seed;
 pub mod server;
 pub mod trace;
 mod turns;
+pub mod vcpu;
 
 pub use clock::Clock;
 pub use cpu::{Cpu, CpuCost};

@@ -1,8 +1,9 @@
 //! Simulations that are told by a file: what there is, what comes, and what varies.
 //!
-//! A [`Scenario`] is a file of TOML with the cores of a server, a graph of services or a network of switches, its load, and lists
-//! of values for some of its keys. Each combination of them, under each seed, is a run, and each run a [`Row`] of named values. Keys that nobody
-//! knows are refused with those that there are, and what would take too much memory or time before anything runs.
+//! A [`Scenario`] is a file of TOML with the cores of a server, a graph of services or a network of switches, its load, and
+//! lists of values for some of its keys. Each combination of them, under each seed, is a run, and each run a [`Row`] of named
+//! values. Keys that nobody knows are refused with those that there are, and what would take too much memory or time before
+//! anything runs.
 //!
 //! ```
 //! use greenwave_sim::scenario::Scenario;

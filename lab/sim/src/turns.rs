@@ -6,6 +6,14 @@ pub(crate) const NEVER: u64 = u64::MAX >> SOURCE_BITS;
 /// Enough for 4094 workers; instants have the other 52 bits, which are 52 days.
 const SOURCE_BITS: u32 = 12;
 
+/// How many days a run may have in virtual time, so that what lies ahead at its end still has an instant.
+const MOST_DAYS: f64 = 40.0;
+
+/// How many seconds so many arrivals take at this rate, if that is more virtual time than a run may have.
+pub(crate) fn too_long(arrivals: u64, per_second: f64) -> Option<f64> {
+    Some(arrivals as f64 / per_second).filter(|seconds| *seconds > MOST_DAYS * 86_400.0)
+}
+
 /// The most sources there can be.
 pub(crate) const MOST: usize = 1 << SOURCE_BITS;
 

@@ -9,7 +9,7 @@ mod known;
 
 use super::histogram::Histogram;
 use super::load::Load;
-use super::plan::{Cores, Plan, PlanError, Scheme, Steal};
+use super::plan::{Cores, Plan, PlanError, QuantumError, Scheme, Steal};
 use super::report::{Cut, Report};
 
 use crate::seed::{Seed, Stream};
@@ -68,6 +68,8 @@ struct Engine<'a> {
     io_ns: u64,
     steal_ns: u64,
     inexact: f64,
+    error: QuantumError,
+    seed: u64,
     stretch: f64,
     mean_gap: f64,
     to_come: u64,
@@ -146,6 +148,8 @@ impl<'a> Engine<'a> {
             io_ns: nanos(costs.io),
             steal_ns: nanos(costs.steal),
             inexact: costs.inexact,
+            error: costs.error,
+            seed: seed.number(),
             stretch: 1.0 + costs.probes,
             mean_gap: 1e9 / plan.per_second(cores, load),
             to_come: plan.jobs,
@@ -438,12 +442,25 @@ impl<'a> Engine<'a> {
         let left = self.jobs.of(job).left;
         let mut quantum = self.quantum;
         if self.inexact > 0.0 && quantum != u64::MAX {
-            let factor = 1.0 + self.inexact * (2.0 * self.choices.unit() - 1.0);
+            let unit = match self.error {
+                QuantumError::EachQuantum => self.choices.unit(),
+                QuantumError::EachJob => self.unit_of(job),
+            };
+            let factor = 1.0 + self.inexact * (2.0 * unit - 1.0);
             quantum = ((quantum as f64 * factor) as u64).max(1);
         }
         let slice = left.min(quantum);
         self.workers[at].slice = slice;
         self.turns.set(WORKERS + at, from + slice);
+    }
+
+    /// A number from 0 to 1, without 1, that is a job's as long as it lives.
+    fn unit_of(&self, job: u32) -> f64 {
+        // SplitMix64's last steps, of its arrival and the seed.
+        let mixed = self.jobs.of(job).arrived.wrapping_add(self.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        let mixed = (mixed ^ mixed >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+        ((mixed ^ mixed >> 31) >> 11) as f64 / (1_u64 << 53) as f64
     }
 
     fn finish(&mut self, job: u32) {

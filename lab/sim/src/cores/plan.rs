@@ -117,6 +117,18 @@ pub struct Costs {
     pub probes: f64,
     /// By how much a quantum is too long or too short at most, as a share of it: uniform.
     pub inexact: f64,
+    /// Whose the error is.
+    pub error: QuantumError,
+}
+
+/// Whose the error of a quantum is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum QuantumError {
+    /// Each quantum's, so that those of a job are right on average.
+    #[default]
+    EachQuantum,
+    /// A job's, as where its code has too few probes or too many: all its quanta are as much too long or too short.
+    EachJob,
 }
 
 /// How much is simulated.
@@ -198,9 +210,8 @@ impl Plan {
         if !(rate.is_finite() && (1e-6..=1e12).contains(&rate)) {
             return Err(PlanError::Rate(rate));
         }
-        // What lies further ahead than instants reach.
-        if self.jobs as f64 / rate > 40.0 * 86_400.0 {
-            return Err(PlanError::TooLong(self.jobs as f64 / rate));
+        if let Some(seconds) = turns::too_long(self.jobs, rate) {
+            return Err(PlanError::TooLong(seconds));
         }
         Ok(())
     }

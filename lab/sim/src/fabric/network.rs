@@ -1,6 +1,6 @@
 //! Ports, and the ways between hosts.
 
-use super::FabricError;
+use super::{CodelRule, FabricError};
 use std::time::Duration;
 
 /// One direction of a cable, with the queue before it.
@@ -10,18 +10,30 @@ pub struct PortRule {
     pub rate: u64,
     /// From the port to the next one, or to the host.
     pub delay: Duration,
-    /// How many bytes may wait.
+    /// How many bytes may wait in each band.
     pub queue: u64,
     /// Queues, the first served before the others: 1 to 8.
     pub bands: usize,
     /// Which share of packets is lost on the way, beside those that find the queue full.
     pub loss: f64,
+    /// Up to so many bytes of one flow that wait one behind the other are sent as one, as hosts merge packets: once begun, they
+    /// go before all others. 0: each packet alone.
+    pub merged: u64,
+    /// Whether packets are dropped where all have waited for too long.
+    pub codel: Option<CodelRule>,
 }
 
 impl PortRule {
     /// 1 Gbit/s, 2 us, a queue of 256 KiB without bands.
-    pub const GIGABIT: Self =
-        Self { rate: 1_000_000_000, delay: Duration::from_micros(2), queue: 256 << 10, bands: 1, loss: 0.0 };
+    pub const GIGABIT: Self = Self {
+        rate: 1_000_000_000,
+        delay: Duration::from_micros(2),
+        queue: 256 << 10,
+        bands: 1,
+        loss: 0.0,
+        merged: 0,
+        codel: None,
+    };
 
     pub(super) fn validate(&self) -> Result<(), FabricError> {
         if !(1_000..=1_000_000_000_000).contains(&self.rate) {

@@ -3,15 +3,17 @@
 use super::FabricError;
 use super::flows::Flows;
 use super::network::{Network, Way};
+use super::planned::{Begins, Planned, PlannedOutcome, Plans};
 use super::port::{Packet, Port};
 use super::tagging::{Tagging, Tags};
 use super::tcp::{ACK, Follows, HEADERS, PAYLOAD, Tcp, TcpRule};
 use crate::cores::Histogram;
 use crate::seed::{Seed, Stream};
 use crate::trace::{Block, Trace};
-use crate::turns::{NEVER, Turns};
+use crate::turns::{self, NEVER, Turns};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::time::Duration;
 
 /// A network and how it is used.
 #[derive(Clone, Debug)]
@@ -55,14 +57,32 @@ pub struct Outcome {
 /// If network, flows or tagging can't be meant. A run that is cut is no error: [`Outcome::cut_at`].
 pub fn run(fabric: &Fabric, flows: &Flows, seed: Seed) -> Result<Outcome, FabricError> {
     let tags = validate(fabric, flows)?;
-    Ok(Run::new(fabric, flows, tags, seed).run())
+    Ok(Run::new(fabric, Source::Random(flows), tags, seed).run().0)
+}
+
+/// Sends flows that are planned through a network for so long, and says what became of those of each plan.
+///
+/// # Errors
+/// If network, plans or tagging can't be meant.
+pub fn run_planned(
+    fabric: &Fabric,
+    plans: &[Planned],
+    time: Duration,
+    seed: Seed,
+) -> Result<PlannedOutcome, FabricError> {
+    let tags = Tags::new(fabric.tagging, fabric.network.hosts)?;
+    plans.iter().try_for_each(|plan| plan.validate(&fabric.network))?;
+    // As many a second as nanoseconds have; what is asked is only whether instants reach so far.
+    if let Some(seconds) = turns::too_long(time.as_secs(), 1.0) {
+        return Err(FabricError::TooLong(seconds));
+    }
+    let source = Source::Planned(Plans::new(plans, time, seed));
+    Ok(Run::new(fabric, source, tags, seed).run().1)
 }
 
 pub(crate) fn validate(fabric: &Fabric, flows: &Flows) -> Result<Tags, FabricError> {
     flows.validate()?;
-    let seconds = flows.flows as f64 / flows.per_second(&fabric.network);
-    // What lies further ahead than instants reach.
-    if seconds > 40.0 * 86_400.0 {
+    if let Some(seconds) = turns::too_long(flows.flows, flows.per_second(&fabric.network)) {
         return Err(FabricError::TooLong(seconds));
     }
     Tags::new(fabric.tagging, fabric.network.hosts)
@@ -82,6 +102,10 @@ struct Flow {
     began: u64,
     bytes: u64,
     counted: bool,
+    /// What its connection has sent before it.
+    sent: u64,
+    /// Of which plan it is.
+    plan: usize,
     is_open: bool,
     /// Tells it from those that had its place before.
     generation: u32,
@@ -89,9 +113,15 @@ struct Flow {
     under_way: u32,
 }
 
+/// Where flows come from.
+enum Source<'a> {
+    Random(&'a Flows),
+    Planned(Plans<'a>),
+}
+
 struct Run<'a> {
     fabric: &'a Fabric,
-    flows: &'a Flows,
+    source: Source<'a>,
     tags: Tags,
     now: u64,
     turns: Turns,
@@ -115,11 +145,15 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    fn new(fabric: &'a Fabric, flows: &'a Flows, tags: Tags, seed: Seed) -> Self {
+    fn new(fabric: &'a Fabric, source: Source<'a>, tags: Tags, seed: Seed) -> Self {
         let network = &fabric.network;
+        let gap = match &source {
+            Source::Random(flows) => 1e9 / flows.per_second(network),
+            Source::Planned(_) => 0.0,
+        };
         Self {
             fabric,
-            flows,
+            source,
             tags,
             now: 0,
             turns: Turns::new(PORTS + 2 * network.ports.len()),
@@ -131,7 +165,7 @@ impl<'a> Run<'a> {
             draws: seed.stream("flows", 0),
             losses: seed.stream("losses", 0),
             next_begin: 0.0,
-            gap: 1e9 / flows.per_second(network),
+            gap,
             begun: 0,
             trace: Trace::new(),
             block: Block::new(),
@@ -153,11 +187,15 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn run(mut self) -> Outcome {
-        self.turns.set(BEGINS, 0);
+    fn run(mut self) -> (Outcome, PlannedOutcome) {
+        let (first, end) = match &self.source {
+            Source::Random(_) => (0, NEVER),
+            Source::Planned(plans) => (plans.first().unwrap_or(NEVER), plans.end()),
+        };
+        self.turns.set(BEGINS, first);
         loop {
             let (instant, source) = self.turns.first();
-            if instant == NEVER {
+            if instant >= end {
                 break;
             }
             self.now = instant;
@@ -168,7 +206,11 @@ impl<'a> Run<'a> {
             match source {
                 BEGINS => {
                     let unfinished = self.open.len() - self.free.len();
-                    if unfinished >= self.flows.most_unfinished {
+                    let most = match &self.source {
+                        Source::Random(flows) => flows.most_unfinished,
+                        Source::Planned(_) => usize::MAX,
+                    };
+                    if unfinished >= most {
                         self.outcome.cut_at = Some(unfinished);
                         break;
                     }
@@ -190,33 +232,56 @@ impl<'a> Run<'a> {
         if self.outcome.large.count() > 0 {
             self.outcome.large_rate = self.large_rates / self.outcome.large.count() as f64;
         }
-        self.outcome
+        let planned = match self.source {
+            Source::Random(_) => PlannedOutcome::default(),
+            Source::Planned(plans) => plans.outcome(self.outcome.hash, self.outcome.lost, self.outcome.timeouts),
+        };
+        (self.outcome, planned)
     }
 
+    /// Begins a flow.
     fn begin(&mut self) {
-        self.begun += 1;
-        if self.begun < self.flows.flows {
-            self.next_begin -= (1.0 - self.gaps.unit()).ln() * self.gap;
-            self.turns.set(BEGINS, self.next_begin as u64);
-        } else {
-            self.turns.set(BEGINS, NEVER);
-            self.last_begin = Some((self.now, self.delivered));
-        }
+        let hosts = self.fabric.network.hosts as u64;
+        let begins = match &mut self.source {
+            Source::Random(flows) => {
+                self.begun += 1;
+                if self.begun < flows.flows {
+                    self.next_begin -= (1.0 - self.gaps.unit()).ln() * self.gap;
+                    self.turns.set(BEGINS, self.next_begin as u64);
+                } else {
+                    self.turns.set(BEGINS, NEVER);
+                    self.last_begin = Some((self.now, self.delivered));
+                }
+                let from = self.draws.below(hosts);
+                let to = (from + 1 + self.draws.below(hosts - 1)) % hosts;
+                let (choice, bytes) = (self.draws.number() >> 1, flows.sizes.draw(&mut self.draws));
+                let counted = self.begun > flows.flows / 10;
+                let (since, tcp) = (self.now, self.fabric.tcp);
+                Begins { from: from as usize, to: to as usize, bytes, since, plan: 0, counted, choice, sent: 0, tcp }
+            }
+            Source::Planned(plans) => {
+                let choice = self.draws.number() >> 1;
+                let begins = plans.next(choice, &self.fabric.tcp);
+                self.turns.set(BEGINS, plans.first().unwrap_or(NEVER));
+                let Some(begins) = begins else { return };
+                begins
+            }
+        };
+        self.begin_flow(begins);
+    }
+
+    fn begin_flow(&mut self, begins: Begins) {
         let network = &self.fabric.network;
-        let hosts = network.hosts as u64;
-        let from = self.draws.below(hosts);
-        let to = (from + 1 + self.draws.below(hosts - 1)) % hosts;
-        let (choice, bytes) = (self.draws.number() >> 1, self.flows.sizes.draw(&mut self.draws));
-        let (from, to) = (from as usize, to as usize);
+        let Begins { from, to, bytes, since, plan, counted, choice, sent, tcp } = begins;
         let at = self.free.pop().unwrap_or_else(|| {
             self.open.push(Flow::default());
             (self.open.len() - 1) as u32
         });
         let flow = &mut self.open[at as usize];
-        flow.tcp.begin(&self.fabric.tcp, bytes);
-        (flow.from, flow.to, flow.began, flow.bytes) = (from, to, self.now, bytes);
+        flow.tcp.begin(&tcp, bytes);
+        (flow.from, flow.to, flow.began, flow.bytes, flow.plan) = (from, to, since, bytes, plan);
         (flow.there, flow.back) = (Some(network.way(from, to, choice)), Some(network.way(to, from, choice)));
-        flow.counted = self.begun > self.flows.flows / 10;
+        (flow.counted, flow.sent) = (counted, sent);
         flow.is_open = true;
         flow.generation = flow.generation.wrapping_add(1);
         flow.tcp.timeout_at = self.now + flow.tcp.timeout();
@@ -266,9 +331,18 @@ impl<'a> Run<'a> {
         let payload = flow.bytes.saturating_sub(before).min(PAYLOAD);
         let bytes = (payload + HEADERS) as u16;
         let (from, to, left) = (flow.from, flow.to, flow.bytes.saturating_sub(before));
-        let band = self.tags.band(self.now, from, to, bytes, before, left);
+        let band = self.tags.band(self.now, from, to, bytes, flow.sent + before, left);
         self.open[at as usize].under_way += 1;
-        self.enter(Packet { flow: at, number: segment, sent: self.now, bytes, hop: 0, band, is_ack: false });
+        self.enter(Packet {
+            flow: at,
+            number: segment,
+            sent: self.now,
+            bytes,
+            hop: 0,
+            band,
+            is_ack: false,
+            entered: 0,
+        });
     }
 
     /// A packet comes to its next port, or is there.
@@ -298,6 +372,10 @@ impl<'a> Run<'a> {
         if let Some(arrives) = arrives {
             self.turns.set(PORTS + 2 * port + 1, arrives);
         }
+        while let Some(flow) = self.ports[port].dropped() {
+            self.outcome.lost += 1;
+            self.gone(flow);
+        }
     }
 
     fn arrives(&mut self, port: usize) {
@@ -312,7 +390,11 @@ impl<'a> Run<'a> {
         let at = packet.flow;
         let flow = &mut self.open[at as usize];
         if !packet.is_ack {
+            let before = flow.tcp.expected;
             let (expected, has_all) = flow.tcp.receive(packet.number);
+            if let Source::Planned(plans) = &mut self.source {
+                plans.delivered(flow.plan, u64::from(expected - before) * PAYLOAD);
+            }
             if has_all {
                 self.received(at);
             }
@@ -347,14 +429,15 @@ impl<'a> Run<'a> {
         let flow = &mut self.open[at as usize];
         let (took, bytes) = (self.now - flow.began, flow.bytes);
         self.delivered += bytes;
-        if !flow.counted {
-            return;
-        }
-        if bytes <= self.flows.small {
-            self.outcome.small.add(took);
-        } else {
-            self.outcome.large.add(took);
-            self.large_rates += bytes as f64 * 8e9 / took.max(1) as f64;
+        let (plan, counted) = (flow.plan, flow.counted);
+        match &mut self.source {
+            Source::Random(flows) if counted && bytes <= flows.small => self.outcome.small.add(took),
+            Source::Random(_) if counted => {
+                self.outcome.large.add(took);
+                self.large_rates += bytes as f64 * 8e9 / took.max(1) as f64;
+            }
+            Source::Random(_) => {}
+            Source::Planned(plans) => plans.received(plan, took),
         }
     }
 }

@@ -11,12 +11,19 @@ pub struct TcpRule {
     pub most_window: u32,
     /// The shortest timeout.
     pub least_timeout: Duration,
+    /// The timeout before a round trip was seen: shorter where connections are kept from flow to flow.
+    pub first_timeout: Duration,
 }
 
 impl Default for TcpRule {
-    /// 10 segments, a megabyte, 200 ms: as Linux has them.
+    /// 10 segments, a megabyte, 200 ms and a second: as Linux has them.
     fn default() -> Self {
-        Self { first_window: 10, most_window: 700, least_timeout: Duration::from_millis(200) }
+        Self {
+            first_window: 10,
+            most_window: 700,
+            least_timeout: Duration::from_millis(200),
+            first_timeout: Duration::from_secs(1),
+        }
     }
 }
 
@@ -44,9 +51,10 @@ pub(super) struct Tcp {
     deviation: f64,
     backoff: u32,
     least_timeout: u64,
+    first_timeout: u64,
     pub(super) timeout_at: u64,
     /// The next that the receiver expects, and which of those behind it are there.
-    expected: u32,
+    pub(super) expected: u32,
     early: Vec<u64>,
 }
 
@@ -74,6 +82,7 @@ impl Tcp {
             threshold: f64::INFINITY,
             most_window: f64::from(rule.most_window.max(1)),
             least_timeout: rule.least_timeout.as_nanos() as u64,
+            first_timeout: rule.first_timeout.as_nanos() as u64,
             early,
             ..Self::default()
         };
@@ -159,9 +168,12 @@ impl Tcp {
     }
 
     pub(super) fn timeout(&self) -> u64 {
-        const FIRST: f64 = 1e9;
-        let usual = if self.smoothed == 0.0 { FIRST } else { self.smoothed + 4.0 * self.deviation };
-        (usual as u64).max(self.least_timeout) << self.backoff
+        let usual = if self.smoothed == 0.0 {
+            self.first_timeout
+        } else {
+            ((self.smoothed + 4.0 * self.deviation) as u64).max(self.least_timeout)
+        };
+        usual << self.backoff
     }
 
     fn in_flight(&self) -> f64 {

@@ -8,6 +8,7 @@ use crate::cores::Histogram;
 use crate::event::{Event, Simulation};
 use crate::seed::{Seed, Stream};
 use crate::trace::Trace;
+use crate::turns;
 use greenwave_policy::{Budget, Deadline, Time, Urgency};
 use std::time::Duration;
 
@@ -48,9 +49,8 @@ pub(crate) fn validate(graph: &Graph, per_second: f64, requests: u64) -> Result<
     if requests == 0 || graph.most_unfinished == 0 || graph.most_unfinished > 1 << 24 {
         return Err(GraphError::Requests);
     }
-    // What lies further ahead than instants reach.
-    if requests as f64 / per_second > 40.0 * 86_400.0 {
-        return Err(GraphError::TooLong(requests as f64 / per_second));
+    if let Some(seconds) = turns::too_long(requests, per_second) {
+        return Err(GraphError::TooLong(seconds));
     }
     Ok(())
 }

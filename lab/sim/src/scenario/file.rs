@@ -313,6 +313,7 @@ impl File {
                 steal: costs.steal.0,
                 probes: costs.probes,
                 inexact: costs.inexact,
+                ..Costs::default()
             },
             knowledge: match table.knowledge {
                 KnowledgeName::Learned => Knowledge::Learned,

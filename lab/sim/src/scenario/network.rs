@@ -172,7 +172,7 @@ impl NetworkTable {
 impl PortTable {
     fn rule(self, bands: usize) -> PortRule {
         let Self { mbit, delay: Span(delay), queue, loss } = self;
-        PortRule { rate: bits(mbit), delay, queue, bands, loss }
+        PortRule { rate: bits(mbit), delay, queue, bands, loss, merged: 0, codel: None }
     }
 }
 

@@ -5,7 +5,8 @@ use greenwave_sim::Seed;
 use greenwave_sim::cores::forms::{self, Tail};
 use greenwave_sim::cores::ideal::{self, Sharing};
 use greenwave_sim::cores::{
-    Cores, Costs, Cut, Histogram, Knowledge, Load, Method, Plan, PlanError, Report, Scheme, Steal, Work, run,
+    Cores, Costs, Cut, Histogram, Knowledge, Load, Method, Plan, PlanError, QuantumError, Report, Scheme, Steal, Work,
+    run,
 };
 use std::time::Duration;
 
@@ -125,6 +126,7 @@ fn no_job_gets_lost() {
         steal: Duration::from_nanos(200),
         probes: 0.02,
         inexact: 0.3,
+        ..Costs::default()
     };
     let mut schemes = vec![];
     for order in Order::ALL {
@@ -141,6 +143,22 @@ fn no_job_gets_lost() {
         assert_eq!(report.all.count(), 3_600, "{scheme:?}");
         near(report.busy * report.seconds * 5.0 / 1.02, 4_000.0 * load.mean_ns() / 1e9, 0.5, "work");
     }
+}
+
+/// Errors of quanta that are a job's own don't average out: some jobs change places for nothing all the time.
+#[test]
+fn errors_of_quanta_that_are_a_jobs_own_cost_more() {
+    let load = Load::new(vec![Method::new("all", 1.0, Work::Fixed(200 * US))]).unwrap();
+    let overhead = |inexact, error| {
+        let costs = Costs { switch: Duration::from_nanos(40), inexact, error, ..Costs::default() };
+        let scheme = Scheme::Central { order: Order::ProcessorSharing, quantum: Some(US) };
+        report(&Cores::new(2, scheme).with_costs(costs), &load, 0.7, 20_000, 14).overhead
+    };
+    let [exact, quanta, jobs] =
+        [(0.0, QuantumError::EachQuantum), (1.0, QuantumError::EachQuantum), (1.0, QuantumError::EachJob)]
+            .map(|(inexact, error)| overhead(inexact, error));
+    near(quanta, exact, 0.1, "errors that average out");
+    assert!(jobs > 2.0 * exact, "{jobs} and {exact}");
 }
 
 /// What a dispatcher can hand over is all that there can be, however many workers there are.

@@ -3,7 +3,11 @@
 use greenwave_policy::FlowRule;
 use greenwave_sim::Seed;
 use greenwave_sim::cores::forms;
-use greenwave_sim::fabric::{Fabric, FabricError, Flows, Network, Outcome, PortRule, Sizes, Tagging, TcpRule, run};
+use greenwave_sim::fabric::{
+    Fabric, FabricError, Flows, Network, Outcome, Planned, PlannedOutcome, PortRule, Sizes, Tagging, TcpRule, run,
+    run_planned,
+};
+use greenwave_sim::vcpu::VcpuRule;
 use std::time::Duration;
 
 const MS: Duration = Duration::from_millis(1);
@@ -101,4 +105,93 @@ fn what_can_not_be_meant_is_refused_and_endless_overload_is_cut() {
     assert!(matches!(refused(&flows(u64::MAX, 5.0, Sizes::Fixed(1_000_000))), FabricError::TooLong(_)));
     let cut = Flows { most_unfinished: 200, ..flows(1 << 32, 5.0, Sizes::Fixed(1_000_000)) };
     assert_eq!(outcome(&star, &cut, 7).cut_at, Some(200));
+}
+
+/// A small flow beside bulk waits for the bulk's queue; by tags for what was merged with what is being sent; and split, for one
+/// packet.
+#[test]
+fn small_flows_of_a_plan_pass_by_bulk() {
+    let time = Duration::from_secs(5);
+    let small = Planned {
+        from: 0,
+        to: 2,
+        bytes: 1000,
+        after: Duration::ZERO,
+        every: 5 * MS,
+        jitter: 4 * MS,
+        window: None,
+        sent: None,
+        vcpu: None,
+    };
+    let bulk = Planned { to: 1, bytes: 1 << 39, every: 2 * time, jitter: Duration::ZERO, ..small };
+    let through = |plans: &[Planned], bands, merged| {
+        let up = PortRule { bands, merged, queue: 100_000, ..PortRule::GIGABIT };
+        let star = fabric(Network::star(3, up, PortRule::GIGABIT).unwrap(), Tagging::Bucket(FlowRule::AS_PUBLISHED));
+        run_planned(&star, plans, time, Seed::new(8)).unwrap()
+    };
+    let most = |outcome: &PlannedOutcome| outcome.plans[0].took.quantile(1.0);
+    let alone = through(&[small], 1, 0);
+    assert_eq!(alone.plans[0].took.count(), 1000);
+    // Of one packet: its time on two cables, and their lengths.
+    near(most(&alone), 2.0 * (1078.0 * 8e-9 + 2e-6), 0.05, "alone");
+    let both = [small, bulk];
+    let [queued, merged, split] = [(1, 0), (2, 65_536), (2, 0)].map(|(bands, merged)| through(&both, bands, merged));
+    assert!(most(&queued) > 500e-6 && queued.lost > 0, "{}", most(&queued));
+    assert!((300e-6..600e-6).contains(&most(&merged)), "{}", most(&merged));
+    // One that is being sent, and one that found tokens as bulk's packets do now and then.
+    assert!(most(&split) < most(&alone) + 2.2 * 1538.0 * 8e-9, "{}", most(&split));
+    assert!(queued.plans[1].rate > 0.9e9 * 1460.0 / 1538.0, "{}", queued.plans[1].rate);
+    // A window that the queue has room for: the bulk's packets wait, and none is lost.
+    let windowed = through(&[small, Planned { window: Some(40), ..bulk }], 1, 0);
+    assert_eq!(windowed.lost, 0);
+    near(windowed.plans[0].took.quantile(0.5), 40.0 * 1538.0 * 8e-9, 0.15, "the queue of a window");
+    assert_eq!(split, through(&both, 2, 0));
+}
+
+/// Bytes sent tell a small flow from bulk where it has a connection of its own, and not where it has one that has sent much.
+#[test]
+fn bytes_sent_misjudge_connections_that_are_kept() {
+    let time = Duration::from_secs(2);
+    let planned = |to, bytes, every, window, sent| Planned {
+        from: 0,
+        to,
+        bytes,
+        after: Duration::ZERO,
+        every,
+        jitter: 4 * MS,
+        window,
+        sent,
+        vcpu: None,
+    };
+    let median = |sent| {
+        let port = PortRule { bands: 8, queue: 1 << 20, ..PortRule::GIGABIT };
+        let star = fabric(Network::star(3, port, port).unwrap(), Tagging::Sent(Tagging::limits(30_000)));
+        let plans = [planned(2, 1000, 5 * MS, None, sent), planned(1, 1 << 39, 2 * time, Some(64), Some(1 << 30))];
+        run_planned(&star, &plans, time, Seed::new(10)).unwrap().plans[0].took.quantile(0.5)
+    };
+    assert!(median(Some(1 << 30)) > 10.0 * median(None), "{} and {}", median(Some(1 << 30)), median(None));
+}
+
+/// The time of a guest's flow counts from when it is woken.
+#[test]
+fn a_plan_waits_for_its_guest_to_run() {
+    let rule = VcpuRule { runs: MS, sleeps: MS / 9, tick: 10 * MS, preempts: false };
+    let plan = Planned {
+        from: 0,
+        to: 1,
+        bytes: 1000,
+        after: Duration::ZERO,
+        every: 5 * MS,
+        jitter: 4 * MS,
+        window: None,
+        sent: None,
+        vcpu: Some(rule),
+    };
+    let star = fabric(Network::star(2, PortRule::GIGABIT, PortRule::GIGABIT).unwrap(), Tagging::None);
+    let mean = |plan| run_planned(&star, &[plan], Duration::from_secs(50), Seed::new(9)).unwrap().plans[0].took.mean();
+    let waits = mean(plan) - mean(Planned { vcpu: Some(VcpuRule { preempts: true, ..rule }), ..plan });
+    assert!((0.7e-3..0.95e-3).contains(&waits), "{waits}");
+    let refused = |plan| run_planned(&star, &[plan], MS, Seed::new(1)).unwrap_err();
+    assert_eq!(refused(Planned { to: 0, ..plan }), FabricError::Plan(0, 0));
+    assert_eq!(refused(Planned { bytes: 0, ..plan }), FabricError::Plan(0, 1));
 }

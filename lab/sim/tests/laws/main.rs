@@ -1,5 +1,6 @@
 //! Laws of the simulator's core, as properties of whatever is put into it.
 
+mod clusters;
 mod cores;
 mod determinism;
 mod disk;
@@ -11,3 +12,4 @@ mod network;
 mod scenario;
 mod seed;
 mod server;
+mod vcpu;

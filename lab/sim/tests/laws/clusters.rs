@@ -1,0 +1,132 @@
+//! Completion queues keep to what is known of closed loops, and heads give away what others can take.
+
+use greenwave_policy::StealRule;
+use greenwave_sim::Seed;
+use greenwave_sim::clusters::{
+    Access, Clients, ClustersError, Costs, Outcome, Server, Serving, Stealing, Taking, Waiting, run,
+};
+use greenwave_sim::cores::Work;
+use std::time::Duration;
+
+const US: Duration = Duration::from_micros(1);
+const SHARED: Access = Access::Shared { look: Duration::ZERO };
+
+fn server(cores: usize, serving: Serving) -> Server {
+    Server { cores, serving, costs: Costs { call: 2 * US, ..Costs::default() }, interfaces: 1, batch: 1 }
+}
+
+const fn clusters(heads: usize) -> Serving {
+    Serving::Clusters { heads, steal: None }
+}
+
+/// A wire of 5 us each way, and handlers of 1 us.
+fn clients(callers: &[u32], access: Access) -> Clients {
+    let (wire, jitter) = (5 * US, Duration::from_nanos(50));
+    Clients { callers: callers.to_vec(), credits: 64, access, own: Duration::ZERO, wire, jitter, work: Work::Fixed(US) }
+}
+
+fn outcome(server: &Server, clients: &Clients) -> Outcome {
+    run(server, clients, 20_000, Seed::new(1)).unwrap()
+}
+
+fn near(this: f64, that: f64, within: f64, what: &str) {
+    assert!((this / that - 1.0).abs() < within, "{what}: {this} and {that}");
+}
+
+/// One call takes the sum of its parts; many are as many a second as the heads can serve.
+#[test]
+fn a_closed_loop_is_limited_by_its_round_trip_and_then_by_the_heads() {
+    let alone = outcome(&server(4, clusters(4)), &clients(&[1], Access::Direct));
+    near(alone.latency.mean(), 13e-6, 0.02, "alone");
+    let parts = alone.parts;
+    near(parts.client + parts.network + parts.waiting + parts.service, alone.latency.mean(), 0.01, "parts");
+    near(parts.service, 3e-6, 0.01, "service");
+    let many = outcome(&server(4, clusters(4)), &clients(&[1; 64], Access::Direct));
+    near(many.per_second, 4.0 / 3e-6, 0.01, "four heads");
+    // By Little's law.
+    near(many.latency.mean(), 64.0 / many.per_second, 0.02, "64 callers");
+}
+
+/// A dispatcher hands over one after the other, an interface posts one after the other, and together is cheaper.
+#[test]
+fn a_dispatcher_and_an_interface_are_limits() {
+    let mut shared = server(8, Serving::Shared);
+    shared.costs.hand_over = US;
+    near(outcome(&shared, &clients(&[1; 64], Access::Direct)).per_second, 1e6, 0.01, "handed over");
+    let mut posts = server(16, clusters(16));
+    (posts.costs.post, posts.costs.reply) = (US, US / 10);
+    let eights = clients(&[8; 32], SHARED);
+    near(outcome(&posts, &eights).per_second, 1e6 / 1.1, 0.01, "one by one");
+    posts.batch = 8;
+    assert!(outcome(&posts, &eights).per_second > 2e6);
+}
+
+/// Threads that spin wait for one another's slices; threads that sleep only for one another's calls.
+#[test]
+fn more_spinning_threads_than_cores_keep_one_another_waiting() {
+    let with = |waiting, connections| {
+        let mut server = server(4, Serving::PerConnection(waiting));
+        server.costs.wake = 3 * US;
+        outcome(&server, &clients(&vec![1; connections], Access::Direct))
+    };
+    let spins = Waiting::Spins { slice: 100 * US };
+    near(with(spins, 4).latency.mean(), 13e-6, 0.02, "spinning");
+    near(with(Waiting::Sleeps, 4).latency.mean(), 16e-6, 0.02, "sleeping");
+    // As many are served as there are cores, and the others wait for a slice.
+    near(with(spins, 8).per_second, with(spins, 4).per_second, 0.1, "twice as many spinning");
+    assert!(with(spins, 8).latency.quantile(0.99) > 100e-6);
+    assert!(with(Waiting::Sleeps, 8).per_second > 1.5 * with(Waiting::Sleeps, 4).per_second);
+}
+
+/// A caller that has the connection for itself keeps the others waiting; a dispatcher serves one after the other.
+#[test]
+fn callers_on_one_connection_wait_for_it_or_for_the_dispatcher() {
+    let four = server(4, clusters(4));
+    let locked = outcome(&four, &clients(&[8], Access::Direct));
+    near(locked.latency.mean(), 8.0 * 13e-6, 0.02, "with the connection for itself");
+    near(locked.parts.client, 7.0 * 13e-6, 0.02, "waiting for it");
+    near(outcome(&four, &clients(&[8], SHARED)).per_second, 1.0 / 3e-6, 0.01, "by one head");
+    let each = 10 * US;
+    let dispatched = outcome(&four, &clients(&[1; 8], Access::Dispatched { each, reach: US }));
+    near(dispatched.per_second, 1e5, 0.01, "by the dispatcher");
+    let few = Clients { credits: 2, ..clients(&[8], SHARED) };
+    near(outcome(&four, &few).per_second, 2.0 / 14.5e-6, 0.15, "by two credits");
+}
+
+/// What comes to one head is served by all if it may be taken and is worth it.
+#[test]
+fn heads_take_what_is_given_away() {
+    let rate = |steal: Option<StealRule>, work| {
+        let steal = steal.map(|rule| Stealing { rule, taking: Taking::WithFewOwn });
+        let clients = Clients { work: Work::Fixed(work), ..clients(&[16, 1, 1, 1], SHARED) };
+        let stealing = Server { serving: Serving::Clusters { heads: 4, steal }, ..server(4, clusters(4)) };
+        let outcome = outcome(&stealing, &clients);
+        (outcome.per_second, outcome.stolen)
+    };
+    let (alone, none) = rate(None, 20 * US);
+    let (shared, some) = rate(Some(StealRule::default()), 20 * US);
+    // The first head's whole time, and the others' for a caller each; then all heads' whole time.
+    near(alone, 1.0 / 22e-6 + 3.0 / 32e-6, 0.01, "alone");
+    near(shared, 4.0 / 22e-6, 0.01, "shared");
+    assert!(none == 0 && some > 0);
+    assert_eq!(rate(Some(StealRule::default()), US), rate(None, US), "short calls are better done at once");
+}
+
+#[test]
+fn same_seed_same_run_and_what_can_not_be_meant_is_refused() {
+    let (four, many) = (server(4, clusters(4)), clients(&[3; 10], SHARED));
+    assert_eq!(outcome(&four, &many), outcome(&four, &many));
+    assert_ne!(outcome(&four, &many).hash, run(&four, &many, 20_000, Seed::new(2)).unwrap().hash);
+    let refused = |server: &Server, clients: &Clients, calls| run(server, clients, calls, Seed::new(1)).unwrap_err();
+    assert_eq!(refused(&server(1, Serving::Shared), &many, 1), ClustersError::Cores(1));
+    assert_eq!(refused(&server(4, clusters(5)), &many, 1), ClustersError::Heads(5));
+    assert_eq!(refused(&Server { interfaces: 0, ..four.clone() }, &many, 1), ClustersError::Interfaces(0));
+    assert_eq!(refused(&Server { batch: 0, ..four.clone() }, &many, 1), ClustersError::Batch);
+    assert_eq!(refused(&four, &clients(&[], SHARED), 1), ClustersError::Callers);
+    assert_eq!(refused(&four, &clients(&[1, 0], SHARED), 1), ClustersError::Callers);
+    assert_eq!(refused(&four, &many, 0), ClustersError::Calls);
+    let never = Serving::PerConnection(Waiting::Spins { slice: Duration::ZERO });
+    assert_eq!(refused(&server(4, never), &many, 1), ClustersError::Slice(Duration::ZERO));
+    let long = Duration::from_secs(3600);
+    assert_eq!(refused(&four, &Clients { wire: long, ..many.clone() }, 1), ClustersError::Span(long));
+}
