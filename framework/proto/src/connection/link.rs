@@ -111,6 +111,7 @@ pub struct Link {
     /// Whether anything was heard since that is waited for, and whether it was asked for.
     pub(super) is_heard: bool,
     asks: bool,
+    begins_to_wait: bool,
     barrier: Barrier,
     pub(super) timers: TimerTable,
 }
@@ -202,6 +203,7 @@ impl Link {
             pinged: None,
             is_heard: false,
             asks: false,
+            begins_to_wait: true,
             barrier: Barrier::None,
             timers,
         }
@@ -375,14 +377,15 @@ impl Link {
     #[inline]
     pub(super) fn received_part(&mut self, now: Time, half_received: usize) {
         let at = if half_received > 0 { now + self.stall } else { Time::MAX };
+        self.begins_to_wait = half_received > 0 && !self.timers.is_set(Timer::HalfReceived);
         self.timers.set(Timer::HalfReceived, at);
     }
 
     /// Whether what was received can have made something due earlier: the peer has yet to introduce itself, or a message is
-    /// half received.
+    /// half received since then. Each further part of one makes it due later.
     #[inline]
-    pub fn is_waited_for(&self) -> bool {
-        self.timers.is_set(Timer::HalfReceived) || self.agreed.is_none()
+    pub fn begins_to_wait(&self) -> bool {
+        self.begins_to_wait
     }
 
     /// The peer works on what it got: what waits for its credits does not wait for nothing.

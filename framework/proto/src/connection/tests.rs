@@ -310,7 +310,7 @@ fn a_peer_that_lets_a_call_expire_and_says_nothing_any_more_is_given_up() {
         let kinds: Vec<_> = posted.iter().map(|chunk| Frame::parse(chunk, false).unwrap().kind()).collect();
         assert!(kinds.contains(&wire::Kind::Ping), "{kinds:?}");
         if answers {
-            let probe = wire::Probe { credits: 0, opaque: super::link::PRESENCE, sent: None };
+            let probe = wire::Probe { credits: 0, opaque: link::PRESENCE, sent: None };
             let pong = Frame::Pong(wire::Pong(probe)).encode(false);
             caller.receive(now, &pong, Vec::with_capacity, &mut nothing).unwrap();
         }

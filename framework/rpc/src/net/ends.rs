@@ -467,7 +467,7 @@ impl Ends {
                     *dirty = true;
                     self.dirty.push(index);
                 }
-                if link.is_waited_for() {
+                if link.begins_to_wait() {
                     self.expect(index);
                 }
             }

@@ -110,6 +110,7 @@ impl Link {
                 }
                 self.peer = Some(Arc::new(Answerer { name: agreed.peer, metadata: None, compressed: None }));
                 self.timers.stop(Timer::Handshake);
+                self.begins_to_wait = false;
                 if self.pings {
                     self.ping(now);
                 }
