@@ -130,14 +130,12 @@ pub(crate) fn queues(effort: &Effort) -> Result<Figure, ReproduceError> {
         ..Figure::default()
     };
     let outcomes = outcomes(effort, &items, &mut figure)?;
-    let rate = |design: usize, count: usize| {
+    let of = |design: usize, count: usize| {
         let at = COUNTS.iter().position(|it| *it == count).unwrap_or(0);
-        millions(&outcomes[design * COUNTS.len() + at])
+        &outcomes[design * COUNTS.len() + at]
     };
-    let p99 = |design: usize, count: usize| {
-        let at = COUNTS.iter().position(|it| *it == count).unwrap_or(0);
-        outcomes[design * COUNTS.len() + at].latency.quantile(0.99) * 1e6
-    };
+    let rate = |design: usize, count: usize| millions(of(design, count));
+    let p99 = |design: usize, count: usize| of(design, count).latency.quantile(0.99) * 1e6;
     let most = |design: usize| COUNTS.iter().map(|count| rate(design, *count)).fold(0.0, f64::max);
     let mut rates = Table::new("Millions of calls a second, by the number of clients.", &["clients"]);
     rates.head.extend(designs.iter().map(|(name, ..)| (*name).to_owned()));

@@ -4,7 +4,7 @@ use super::{FabricError, Network, TcpRule};
 use crate::cores::Histogram;
 use crate::seed::{Seed, Stream};
 use crate::vcpu::{Vcpu, VcpuRule};
-use greenwave_policy::Time;
+use greenwave_policy::{Span, Time};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
@@ -105,7 +105,7 @@ impl<'a> Plans<'a> {
             |(at, plan): (usize, &Planned)| plan.vcpu.map(|rule| Vcpu::new(rule, seed.stream("vcpu", at as u64)));
         let mut new = Self {
             plans,
-            end: nanos(time),
+            end: Span::from(time).as_nanos(),
             ahead: BinaryHeap::new(),
             planned: vec![0; plans.len()],
             sent: plans.iter().map(|plan| plan.sent.unwrap_or(0)).collect(),
@@ -122,8 +122,8 @@ impl<'a> Plans<'a> {
     fn plan(&mut self, at: usize) {
         let plan = &self.plans[at];
         let jitter = self.jitters[at].span(plan.jitter.saturating_add(Duration::from_nanos(1)));
-        let since =
-            nanos(plan.every).saturating_mul(self.planned[at]).saturating_add(nanos(plan.after.saturating_add(jitter)));
+        let (every, first) = (Span::from(plan.every), Span::from(plan.after.saturating_add(jitter)));
+        let since = every.as_nanos().saturating_mul(self.planned[at]).saturating_add(first.as_nanos());
         self.planned[at] += 1;
         if since >= self.end {
             return;
@@ -168,8 +168,4 @@ impl<'a> Plans<'a> {
         let plans = self.took.into_iter().zip(self.delivered).map(served).collect();
         PlannedOutcome { plans, lost, timeouts, hash }
     }
-}
-
-fn nanos(span: Duration) -> u64 {
-    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -12,6 +12,19 @@ use std::time::Duration;
 
 const MS: Duration = Duration::from_millis(1);
 
+/// Small flows from the first host to the second, each over a connection of its own.
+const SMALL: Planned = Planned {
+    from: 0,
+    to: 1,
+    bytes: 1000,
+    after: Duration::ZERO,
+    every: Duration::from_millis(5),
+    jitter: Duration::from_millis(4),
+    window: None,
+    sent: None,
+    vcpu: None,
+};
+
 fn fabric(network: Network, tagging: Tagging) -> Fabric {
     Fabric { network, tagging, tcp: TcpRule::default() }
 }
@@ -112,17 +125,7 @@ fn what_can_not_be_meant_is_refused_and_endless_overload_is_cut() {
 #[test]
 fn small_flows_of_a_plan_pass_by_bulk() {
     let time = Duration::from_secs(5);
-    let small = Planned {
-        from: 0,
-        to: 2,
-        bytes: 1000,
-        after: Duration::ZERO,
-        every: 5 * MS,
-        jitter: 4 * MS,
-        window: None,
-        sent: None,
-        vcpu: None,
-    };
+    let small = Planned { to: 2, ..SMALL };
     let bulk = Planned { to: 1, bytes: 1 << 39, every: 2 * time, jitter: Duration::ZERO, ..small };
     let through = |plans: &[Planned], bands, merged| {
         let up = PortRule { bands, merged, queue: 100_000, ..PortRule::GIGABIT };
@@ -152,21 +155,11 @@ fn small_flows_of_a_plan_pass_by_bulk() {
 #[test]
 fn bytes_sent_misjudge_connections_that_are_kept() {
     let time = Duration::from_secs(2);
-    let planned = |to, bytes, every, window, sent| Planned {
-        from: 0,
-        to,
-        bytes,
-        after: Duration::ZERO,
-        every,
-        jitter: 4 * MS,
-        window,
-        sent,
-        vcpu: None,
-    };
     let median = |sent| {
         let port = PortRule { bands: 8, queue: 1 << 20, ..PortRule::GIGABIT };
         let star = fabric(Network::star(3, port, port).unwrap(), Tagging::Sent(Tagging::limits(30_000)));
-        let plans = [planned(2, 1000, 5 * MS, None, sent), planned(1, 1 << 39, 2 * time, Some(64), Some(1 << 30))];
+        let bulk = Planned { bytes: 1 << 39, every: 2 * time, window: Some(64), sent: Some(1 << 30), ..SMALL };
+        let plans = [Planned { to: 2, sent, ..SMALL }, bulk];
         run_planned(&star, &plans, time, Seed::new(10)).unwrap().plans[0].took.quantile(0.5)
     };
     assert!(median(Some(1 << 30)) > 10.0 * median(None), "{} and {}", median(Some(1 << 30)), median(None));
@@ -176,17 +169,7 @@ fn bytes_sent_misjudge_connections_that_are_kept() {
 #[test]
 fn a_plan_waits_for_its_guest_to_run() {
     let rule = VcpuRule { runs: MS, sleeps: MS / 9, tick: 10 * MS, preempts: false };
-    let plan = Planned {
-        from: 0,
-        to: 1,
-        bytes: 1000,
-        after: Duration::ZERO,
-        every: 5 * MS,
-        jitter: 4 * MS,
-        window: None,
-        sent: None,
-        vcpu: Some(rule),
-    };
+    let plan = Planned { vcpu: Some(rule), ..SMALL };
     let star = fabric(Network::star(2, PortRule::GIGABIT, PortRule::GIGABIT).unwrap(), Tagging::None);
     let mean = |plan| run_planned(&star, &[plan], Duration::from_secs(50), Seed::new(9)).unwrap().plans[0].took.mean();
     let waits = mean(plan) - mean(Planned { vcpu: Some(VcpuRule { preempts: true, ..rule }), ..plan });
