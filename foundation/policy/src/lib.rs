@@ -146,7 +146,7 @@ pub use ready_queue::{Order, ReadyQueue, Urgency};
 pub use retry::{Retries, RetryConfig};
 pub use rotation::Rotation;
 pub use service_time::ServiceTimes;
-pub use shares::{Aside, CallOverhead, Ready, Shares, TenantId};
+pub use shares::{Aside, CallOverhead, ReadOverhead, Ready, Shares, TenantId};
 pub use split::SplitQueue;
 pub use steal::{Busy, StealRule};
 pub use time::{Span, Time};

@@ -38,7 +38,7 @@ mod overhead;
 
 use crate::time::Span;
 pub use aside::{Aside, Ready};
-pub use overhead::CallOverhead;
+pub use overhead::{CallOverhead, ReadOverhead};
 use std::collections::HashMap;
 use std::time::Duration;
 

@@ -4,7 +4,13 @@
 //! detached, is submitted here, and comes back when its handshake is done, to be [adopted](crate::CompletionQueue::adopt). What the
 //! client has sent with its last flight goes along with it, and so does who it is. Who doesn't get done is closed on.
 //!
+//! They are begun [by turns](turns) of the addresses that they come from, a [few](AT_ONCE) at a time, and give way to threads that
+//! serve where there aren't cores for both: who is served already is not to be harmed by whoever begins handshakes without end, nor
+//! is who comes now.
+//!
 //! Each thread has a completion queue of its own, over epoll, which reads a connection no further than to the end of its handshake.
+
+mod turns;
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -20,6 +26,15 @@ use greenwave_policy::Time;
 use crate::detached::Carrier;
 use crate::epoll::EpollQueue;
 use crate::{Address, Close, CompletionQueue, DetachedEndpoint, EndpointId, Event, QueueConfig, VerbsError, Waker};
+
+use turns::Turns;
+
+/// How many are begun before those that are under way are looked at again.
+const AT_ONCE: usize = 8;
+
+/// By how much the threads are nicer (sched(7)) than the one that starts them: beside one that never rests they have about a tenth of
+/// a core.
+const NICER: i32 = 10;
 
 /// What is done with a connection whose handshake is done. It runs on a thread of the handshakes' and must not block.
 type Then = Box<dyn FnOnce(DetachedEndpoint) + Send>;
@@ -53,7 +68,7 @@ struct Worker {
 }
 
 struct Inbox {
-    submitted: Mutex<VecDeque<(DetachedEndpoint, Then)>>,
+    submitted: Mutex<Turns<(DetachedEndpoint, Then)>>,
     stops: AtomicBool,
     /// Its thread panicked, by a defect.
     died: AtomicBool,
@@ -82,6 +97,9 @@ impl Handshaker {
             let (own, time) = (Arc::clone(&inbox), config.time);
             let thread = std::thread::Builder::new().name(format!("greenwave-tls-{number}"));
             let thread = thread.spawn(move || {
+                if let Err(error) = rustix::process::nice(NICER) {
+                    tracing::debug!(%error, "handshakes don't give way to calls");
+                }
                 if catch_unwind(AssertUnwindSafe(|| UnderWay::new(queue, time).run(&own))).is_err() {
                     own.died.store(true, Ordering::Release);
                     own.submitted.lock().unwrap_or_else(PoisonError::into_inner).clear();
@@ -94,16 +112,15 @@ impl Handshaker {
     }
 
     /// Has the handshake of a connection made, of a listener with TLS; what comes of it is handed to `then`, unless it fails. Where as
-    /// many wait as may be under way, the oldest of them is closed.
+    /// many wait as may be under way, the oldest is closed of the address of which most do.
     pub fn submit(&self, endpoint: DetachedEndpoint, then: impl FnOnce(DetachedEndpoint) + Send + 'static) {
         let turn = self.next.fetch_add(1, Ordering::Relaxed) % self.workers.len();
         let (before, from) = self.workers.split_at(turn);
         let mut alive = from.iter().chain(before).filter(|worker| !worker.inbox.died.load(Ordering::Acquire));
         let Some(Worker { inbox, .. }) = alive.next() else { return };
         let mut submitted = inbox.submitted.lock().unwrap_or_else(PoisonError::into_inner);
-        // Of those that wait here the oldest gives way too, as of those under way.
-        let oldest = if submitted.len() >= self.most { submitted.pop_front() } else { None };
-        submitted.push_back((endpoint, Box::new(then)));
+        let from = endpoint.peer.socket().map(|socket| socket.ip());
+        let oldest = submitted.push(from, (endpoint, Box::new(then)), self.most);
         // Its thread may have died since, and then nobody takes anything out. The lock says so for certain.
         if inbox.died.load(Ordering::Acquire) {
             submitted.clear();
@@ -168,13 +185,22 @@ impl UnderWay {
                     then(DetachedEndpoint { peer, carrier: Carrier::Secured(Box::new(stream)) });
                 }
             }
-            let submitted = std::mem::take(&mut *inbox.submitted.lock().unwrap_or_else(PoisonError::into_inner));
-            for (endpoint, then) in submitted {
-                self.begin(now, endpoint, then);
-            }
+            let more = self.begin_some(now, inbox);
             let next = self.end_overdue(now);
-            self.queue.wait(now, next.map(|next| next.since(now)));
+            if !more {
+                self.queue.wait(now, next.map(|next| next.since(now)));
+            }
         }
+    }
+
+    /// Begins those whose turn it is. Whether there are more.
+    fn begin_some(&mut self, now: Time, inbox: &Inbox) -> bool {
+        for _ in 0..AT_ONCE {
+            let next = inbox.submitted.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            let Some((endpoint, then)) = next else { return false };
+            self.begin(now, endpoint, then);
+        }
+        !inbox.submitted.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
     fn begin(&mut self, now: Time, endpoint: DetachedEndpoint, then: Then) {

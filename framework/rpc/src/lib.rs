@@ -176,6 +176,7 @@ mod lab;
 mod local;
 mod net;
 mod promise;
+mod queue;
 mod server;
 mod service;
 mod shares;

@@ -351,3 +351,51 @@ fn a_connection_with_the_calls_of_several_is_not_read_in_turn() {
     assert_eq!(metered_of_two(true), 0);
     assert!(metered_of_two(false) > 0, "each has its own, and one is over its share");
 }
+
+/// Calls of 8 MiB, of which the first has all the memory that there is for messages: the others are refused at their first bytes, and
+/// those that follow are read all the same.
+fn bulk(address: &Address, stop: &AtomicBool) {
+    let mut queue = CallQueue::connect(address, &ChannelConfig::default()).unwrap();
+    let request = vec![0; 8 << 20];
+    let submit = |queue: &mut CallQueue| {
+        queue.submit(&Context::with_deadline(HOUR), SLOW, &request, 0);
+        queue.flush();
+    };
+    (0..4).for_each(|_| submit(&mut queue));
+    while !stop.load(SeqCst) {
+        if queue.take_timeout(MS).is_some() {
+            submit(&mut queue);
+        }
+    }
+}
+
+#[test]
+fn what_is_read_of_calls_that_are_refused_counts_for_who_sends_it() {
+    let socket = std::env::temp_dir().join(format!("greenwave-bulk-{}", std::process::id()));
+    let listen = ["tcp://127.0.0.1:0".parse::<Address>().unwrap(), Address::Unix(socket)];
+    let router = mill(&Arc::default()).method(SLOW.name().unwrap(), |context, _, _| {
+        let (_promise, never) = promise::<()>();
+        never.wait(context)
+    });
+    let limits = Limits::default().message_bytes(9 << 20);
+    let bounds = Bounds::new().memory(12 << 20).connection_memory(12 << 20);
+    let config = ServerConfig::default().shares(ShareConfig::new()).limits(limits).bounds(bounds);
+    let server = Server::start(config.listen(listen), router).unwrap();
+    let (tcp, unix) = (server.addresses()[0].clone(), server.addresses()[1].clone());
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| bulk(&unix, &stop));
+        let mut queue = CallQueue::connect(&tcp, &ChannelConfig::default()).unwrap();
+        let mut answered = 0;
+        // By what they are as calls these have a thousandth of the time that the others have.
+        while answered < 20_000 && server.counters().metered == 0 {
+            while queue.in_flight() < 8 {
+                queue.submit(&Context::with_deadline(HOUR), WORK, &[0; 200], 0);
+            }
+            answered += usize::from(queue.take().is_some_and(|done| done.result.is_ok()));
+        }
+        stop.store(true, SeqCst);
+    });
+    let counters = server.counters();
+    assert!(counters.metered > 0 && counters.memory_refused > 0, "{counters:?}");
+}

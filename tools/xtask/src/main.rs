@@ -17,6 +17,7 @@ mod interop;
 mod licences;
 mod preempt;
 mod results;
+mod sanitize;
 mod step;
 mod tally;
 mod test;
@@ -40,6 +41,7 @@ Commands:
   ebpf [--check]                        builds the agent's eBPF object, or checks the one that is kept
   unsafe [--write]                      counts `unsafe` in each crate, for docs/unsafe.md
   fuzz [TARGET...] [--minutes N]        runs the fuzz targets, or some of them
+  sanitize [--package NAME]             runs the tests of verbs, quanta and rpc under AddressSanitizer
 
 `cargo xtask COMMAND --help` says more.";
 
@@ -57,6 +59,7 @@ fn main() -> ExitCode {
         "results" => results::run(rest),
         "chaos" => chaos::run(rest),
         "fuzz" => fuzz::run(rest),
+        "sanitize" => sanitize::run(rest),
         "unsafe" => unsafety::run(rest),
         "interop" => interop::run(rest),
         "help" | "--help" | "-h" => step::say(HELP),

@@ -1,7 +1,7 @@
 //! Shares: whatever mix of calls tenants bring, and whatever they claim, none gets more than its share while others wait.
 
 use greenwave_policy::{
-    Aside, Budget, CallOverhead, Criticality, Deadline, Order, Ready, ReadyQueue, Shares, Span, TenantId, Time, Urgency,
+    Aside, Budget, CallOverhead, Criticality, Deadline, Order, ReadOverhead, Ready, ReadyQueue, Shares, Span, TenantId, Time, Urgency,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -209,6 +209,41 @@ proptest! {
         let (each, expected) = (overhead.each(), takes + posts);
         // The time of a stall that counts is a quarter of what is remembered, and soon forgotten.
         prop_assert!(each >= expected.mul_f64(0.95) && each <= expected.mul_f64(1.4), "{each:?} of {expected:?}");
+    }
+
+    #[test]
+    fn bytes_count_for_what_they_take_and_a_stall_for_little(
+        nanos_of_64 in 4_u64..256,
+        reads in vec(4096_usize..1 << 20, 2000),
+        stalled in 0_usize..2000,
+    ) {
+        let mut overhead = ReadOverhead::default();
+        let mut bytes_since = 0;
+        for (at, bytes) in reads.iter().enumerate() {
+            overhead.read(*bytes, Span::from_nanos(*bytes as u64 * nanos_of_64 / 64));
+            bytes_since += bytes;
+            if at == stalled {
+                overhead.read(4096, Duration::from_secs(1));
+                bytes_since = 0;
+            }
+        }
+        let (of, expected) = (overhead.of(1 << 20), Duration::from_nanos((1 << 20) * nanos_of_64 / 64));
+        // It counts as 64 us, and that is forgotten with the next ten milliseconds.
+        let forgotten = expected.mul_f64(bytes_since as f64 / f64::from(1 << 20)) > Duration::from_millis(200);
+        let most = if forgotten { 1.01 } else { 1.1 };
+        prop_assert!(of >= expected.mul_f64(0.98) && of <= expected.mul_f64(most), "{of:?} of {expected:?}");
+    }
+
+    #[test]
+    fn whatever_is_said_of_it_a_byte_counts_for_no_more_than_the_most(
+        said in vec((any::<usize>(), any::<u64>()), 0..200),
+        asked in any::<usize>(),
+    ) {
+        let mut overhead = ReadOverhead::default();
+        for (bytes, took) in said {
+            overhead.read(bytes, Span::from_nanos(took));
+            prop_assert!(overhead.of(asked) <= Duration::from_nanos((asked as u64).saturating_mul(ReadOverhead::MOST)));
+        }
     }
 
     #[test]

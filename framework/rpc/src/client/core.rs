@@ -4,31 +4,27 @@
 //! until its own reply is there (DaRPC's direct access to the completion queue, without its lock convoy). In dispatched
 //! mode it is a thread of its own, until the last channel is gone. How the lead changes hands is [`Leadership`]'s.
 //!
-//! What a thread that doesn't lead wants goes into the inbox; the leader is woken and looks. Completions go into oneshots
+//! What a thread that doesn't lead wants is a request; the leader is woken and looks. Completions go into oneshots
 //! and streams, each of which wakes its own waiter.
 //!
-//! Protocol between dispatcher and callers:
-//! 1. `dispatched` is set once there is a thread that leads, or will be given the lead before all others. Who finds it
-//!    set after it has put its request into the inbox just waits.
-//! 2. A dispatcher that panics unsets it, and then refuses all in the inbox. So a request is refused, or its maker
-//!    finds `dispatched` unset and asks for the lead like everybody in direct mode.
+//! What callers and a dispatcher that dies owe one another is [`Requests`]'s.
 
 use super::config::{ChannelConfig, Delivery, Mode};
 use super::driven::{Driven, Receiver, Request};
 use super::leadership::{Leadership, Role};
 use super::oneshot::{Oneshot, Woken};
+use super::requests::Requests;
 use super::starting::Starting;
 use crate::config::Wait;
 use crate::context::Context;
 use crate::net::{Net, PeerKey, Route};
 use crate::status::{Code, Reason, Status};
 use crate::wire::MethodId;
-use crossbeam_queue::{ArrayQueue, SegQueue};
+use crossbeam_queue::ArrayQueue;
 use greenwave_policy::Time;
 use greenwave_proto::outcome::Outcome;
 use greenwave_verbs::{Address, Waker};
 use std::borrow::Cow;
-use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -38,10 +34,9 @@ const SPARE_ONESHOTS: usize = 256;
 /// A completion queue and the threads that share it.
 pub(crate) struct Core {
     leadership: Leadership,
-    inbox: SegQueue<Request>,
+    requests: Requests<Request>,
     waker: Waker,
     wait: Wait,
-    dispatched: AtomicBool,
     /// Locked by those who start a dispatcher, one at a time.
     starting: Mutex<Starting>,
     /// Locked by the leader alone, so never waited for.
@@ -90,10 +85,9 @@ impl Core {
             .map_err(|error| Status::refused(Reason::Unreachable, error.to_string()))?;
         Ok(Self {
             leadership: Leadership::default(),
-            inbox: SegQueue::new(),
+            requests: Requests::new(),
             waker: net.waker(),
             wait: config.wait,
-            dispatched: AtomicBool::new(false),
             starting: Mutex::new(Starting::new(config.backoff())),
             driven: Mutex::new(Driven::new(net)),
             spare: ArrayQueue::new(SPARE_ONESHOTS),
@@ -165,10 +159,8 @@ impl Core {
 
     /// Puts requests where leaders look, and wakes the leader once for all of them.
     pub(super) fn ask_all(&self, requests: impl Iterator<Item = Request>) {
-        requests.for_each(|request| self.inbox.push(request));
+        self.requests.put(requests);
         self.waker.wake();
-        // Between this and the look whether there is a dispatcher; see the protocol.
-        fence(Ordering::SeqCst);
     }
 
     pub(super) fn ask(&self, request: Request) {
@@ -176,7 +168,7 @@ impl Core {
     }
 
     fn is_dispatched(&self) -> bool {
-        self.dispatched.load(Ordering::Acquire)
+        self.requests.is_dispatched()
     }
 
     /// Makes sure that a thread of the queue's own leads, so that futures and streams make progress.
@@ -196,7 +188,7 @@ impl Core {
                 Status::new(Code::ResourceExhausted, text)
             })
         })?;
-        self.dispatched.store(true, Ordering::Release);
+        self.requests.begin_dispatch();
         Ok(())
     }
 
@@ -214,9 +206,9 @@ impl Core {
         self.driven.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One round: inbox, completions, timers, writes; and if there was nothing, waiting as configured.
+    /// One round: requests, completions, timers, writes; and if there was nothing, waiting as configured.
     fn round(&self, driven: &mut Driven, idle_since: &mut Option<Time>) {
-        while let Some(request) = self.inbox.pop() {
+        while let Some(request) = self.requests.take() {
             driven.accept(request);
         }
         let now = crate::clock::monotonic();
@@ -228,7 +220,7 @@ impl Core {
             return;
         }
         let idle = now.since(*idle_since.get_or_insert(now));
-        if self.wait.patience().is_some_and(|patience| idle >= patience) && self.inbox.is_empty() {
+        if self.wait.patience().is_some_and(|patience| idle >= patience) && self.requests.is_empty() {
             driven.net.wait(now, next.map(|next| next.since(now)));
         } else {
             std::hint::spin_loop();
@@ -272,10 +264,9 @@ impl Drop for Leading<'_> {
         let core = self.0;
         if std::thread::panicking() {
             // What the connections are like now nobody knows: their calls fail, and the next ones have new connections.
-            core.dispatched.store(false, Ordering::Release);
-            fence(Ordering::SeqCst);
+            core.requests.end_dispatch();
             core.driven().fail_all();
-            while let Some(request) = core.inbox.pop() {
+            while let Some(request) = core.requests.take() {
                 Driven::refuse(request);
             }
         }

@@ -14,6 +14,7 @@ mod leadership;
 mod line;
 pub(crate) mod oneshot;
 mod open_call;
+mod requests;
 #[cfg(feature = "resolver")]
 mod resolver;
 mod servers;

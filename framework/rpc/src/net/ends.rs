@@ -12,7 +12,7 @@ use super::plain::{PlainCallee, PlainOver};
 use super::pool::Pool;
 use super::retiring::Retiring;
 use super::rotation::Elsewhere;
-use super::usage::{ConnectionUsage, Usage};
+use super::usage::{ConnectionUsage, SMALL, Usage};
 use super::{CallingEnd, ConnectionConfig, Event, Events, News, PeerKey};
 use crate::counters::Counters;
 use greenwave_grpc::CallerEvent;
@@ -63,6 +63,8 @@ pub(super) struct Ends {
     /// Connections that were read because that was asked for, and whose they are; those that came in, of 0.
     pub(super) read: Vec<(PeerKey, u64)>,
     pub(super) tells_new: bool,
+    /// How much was read that is long, and over which connections.
+    pub(super) long: Vec<(PeerKey, usize)>,
     /// When a connection could last not be accepted.
     starved: Option<Time>,
     /// When a connection was last one too many.
@@ -181,6 +183,7 @@ impl Ends {
             late: Events::default(),
             read: Vec::new(),
             tells_new: false,
+            long: Vec::new(),
             starved: None,
             crowded: None,
             slots: Vec::new(),
@@ -412,13 +415,16 @@ impl Ends {
         finish: &mut impl FnMut(&mut Events, Finished),
     ) {
         let Some(index) = self.index_of(endpoint) else { return };
-        let Self { peers, pool, counters, fates, read, most_assembly, is_tight, .. } = self;
+        let Self { peers, pool, counters, fates, read, tells_new, long, most_assembly, is_tight, .. } = self;
         let Some(peer) = peers.get_mut(index) else { return };
         let Peer { serial, dirty, end, usage, is_asked, metered, .. } = peer;
         let key = PeerKey { index, serial: *serial };
         if *is_asked {
             *is_asked = false;
             read.extend(metered.map(|owner| (key, owner)));
+        }
+        if chunk.len() > SMALL && *tells_new {
+            note_long(long, key, chunk.len());
         }
         let mut done = |done| finish(events, done);
         let (received, link) = match end {
@@ -477,6 +483,15 @@ impl Ends {
                 self.fates.push(Fate::Expel(key, violation));
             }
         }
+    }
+}
+
+/// Notes what was read over a connection; what follows in the same read is added to it.
+#[cold]
+fn note_long(long: &mut Vec<(PeerKey, usize)>, key: PeerKey, bytes: usize) {
+    match long.last_mut() {
+        Some((last, sum)) if *last == key => *sum += bytes,
+        _ => long.push((key, bytes)),
     }
 }
 

@@ -12,7 +12,8 @@ pub(super) enum Carries {
 }
 
 impl Net {
-    /// Tells of connections that come in from now on as of those that were [read](Self::next_read), with an owner of 0.
+    /// Tells of connections that come in from now on as of those that were [read](Self::next_read), with an owner of 0; and of what
+    /// is read that is [long](Self::next_long).
     pub(crate) fn tell_new(&mut self) {
         self.ends.tells_new = true;
     }
@@ -52,6 +53,22 @@ impl Net {
     /// A connection that was read since it was asked for, and its owner.
     pub(crate) fn next_read(&mut self) -> Option<(PeerKey, u64)> {
         self.ends.read.pop()
+    }
+
+    /// How many bytes were read that are long and [nobody has asked after](Self::next_long).
+    pub(crate) fn long_bytes(&self) -> usize {
+        self.ends.long.iter().map(|(_, bytes)| bytes).sum()
+    }
+
+    /// Whether any were.
+    #[inline]
+    pub(crate) fn has_long(&self) -> bool {
+        !self.ends.long.is_empty()
+    }
+
+    /// A connection over which more than a short message was read at once, and how many bytes that was.
+    pub(crate) fn next_long(&mut self) -> Option<(PeerKey, usize)> {
+        self.ends.long.pop()
     }
 
     /// A tenant's call came over a connection. Whether all that ever did are that tenant's; otherwise it is read freely, as it

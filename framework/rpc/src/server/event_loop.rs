@@ -244,6 +244,12 @@ impl EventLoop {
         self.pacing.looked(look, self.events.found.len());
         self.role.counters.looks.add(1);
         self.role.counters.look_nanos.add(look.as_nanos());
+        if self.net.has_long()
+            && let Some(sharing) = &mut self.sharing
+        {
+            let begun = sharing.read_long(now, now.span_since(begun).less(look), &mut self.net);
+            self.role.counters.metered.add(begun as u64);
+        }
         let found = self.events.found.len();
         self.attend(now);
         if let Some(sharing) = self.sharing.as_mut().filter(|_| found > 0) {

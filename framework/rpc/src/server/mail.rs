@@ -10,14 +10,10 @@
 //! one order of all sequentially consistent accesses: the queue's own, and those to `life`. If it is the message, the thread finds
 //! it. If not, the sender sees the life that has begun, and wakes that, or that there is none.
 
-use std::sync::OnceLock;
-
-#[cfg(not(loom))]
-use crossbeam_queue::SegQueue as Queue;
+use crate::queue::Queue;
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicUsize, Ordering, fence};
-#[cfg(loom)]
-use queue::Queue;
+use std::sync::OnceLock;
 #[cfg(not(loom))]
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -102,62 +98,6 @@ impl<M, W: Wake> Mail<M, W> {
 
     pub(super) fn is_empty(&self) -> bool {
         self.messages.is_empty()
-    }
-}
-
-/// What crossbeam's queue is to the threads that use it: the accesses to its two ends are the same ones.
-#[cfg(loom)]
-mod queue {
-    use loom::sync::Mutex;
-    use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
-
-    /// As many messages as a model sends.
-    const MOST: usize = 3;
-
-    pub(super) struct Queue<M> {
-        head: AtomicUsize,
-        tail: AtomicUsize,
-        slots: [Slot<M>; MOST],
-    }
-
-    struct Slot<M> {
-        message: Mutex<Option<M>>,
-        is_written: AtomicBool,
-    }
-
-    impl<M> Queue<M> {
-        pub(super) fn new() -> Self {
-            let slots = std::array::from_fn(|_| Slot { message: Mutex::new(None), is_written: AtomicBool::new(false) });
-            Self { head: AtomicUsize::new(0), tail: AtomicUsize::new(0), slots }
-        }
-
-        pub(super) fn push(&self, message: M) {
-            let slot = &self.slots[self.tail.fetch_add(1, Ordering::SeqCst)];
-            *slot.message.lock().unwrap() = Some(message);
-            slot.is_written.store(true, Ordering::Release);
-        }
-
-        pub(super) fn pop(&self) -> Option<M> {
-            loop {
-                let head = self.head.load(Ordering::Acquire);
-                fence(Ordering::SeqCst);
-                if head == self.tail.load(Ordering::Relaxed) {
-                    return None;
-                }
-                if self.head.compare_exchange(head, head + 1, Ordering::SeqCst, Ordering::Acquire).is_err() {
-                    continue;
-                }
-                let slot = &self.slots[head];
-                while !slot.is_written.load(Ordering::Acquire) {
-                    loom::thread::yield_now();
-                }
-                return slot.message.lock().unwrap().take();
-            }
-        }
-
-        pub(super) fn is_empty(&self) -> bool {
-            self.head.load(Ordering::SeqCst) == self.tail.load(Ordering::SeqCst)
-        }
     }
 }
 

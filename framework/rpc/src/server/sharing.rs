@@ -7,10 +7,10 @@ use super::metering::{AT_ONCE, CALM, Metering, OWNERS, REST, STALE, TimeUsage};
 use super::methods::{Known, Learned, Lesson};
 use super::task::{Handler, Tasks};
 use crate::config::ServerConfig;
-use crate::net::{Net, PeerKey};
+use crate::net::{Net, PeerKey, SMALL};
 use crate::shares::ShareConfig;
 use greenwave_policy::{
-    Admission, Aside, Budget, CallOverhead, Margin, Ready, Shares, Span, TenantId, Time, Urgency, Verdict,
+    Admission, Aside, Budget, CallOverhead, Margin, ReadOverhead, Ready, Shares, Span, TenantId, Time, Urgency, Verdict,
 };
 use greenwave_proto::Peer;
 use greenwave_quanta::Scheduler;
@@ -19,9 +19,6 @@ use std::time::Duration;
 
 /// How many pairs of a tenant and a method something is kept of: some 6 KiB each.
 const PAIRS: usize = 512;
-
-/// How many bytes of a call are read in a nanosecond, about.
-const BYTES_A_NANO: u64 = 4;
 
 /// What a read takes beside what is found.
 const READ: Duration = Duration::from_micros(2);
@@ -38,6 +35,7 @@ pub(super) struct Sharing {
     shares: Shares,
     aside: Aside<JobId>,
     overhead: CallOverhead,
+    reading: ReadOverhead,
     /// By tenants.
     rows: Vec<Row>,
     pairs: usize,
@@ -89,6 +87,7 @@ impl Sharing {
             shares: config.accounts(),
             aside: Aside::new(super::ready_queue(server)),
             overhead: CallOverhead::default(),
+            reading: ReadOverhead::default(),
             rows: Vec::new(),
             pairs: 0,
             hand: 0,
@@ -106,10 +105,42 @@ impl Sharing {
         self.keyed(self.config.tenant(peer, metadata))
     }
 
-    /// A call of this tenant's came with so many bytes, which is charged whether it is refused or its handler takes no time.
-    /// Whether the tenant has had more than its share while others were there.
+    /// A call of this tenant's came, which is charged whether it is refused or its handler takes no time. What is long about it was
+    /// [charged](Self::read_long) as it was read. Whether the tenant has had more than its share while others were there.
     pub(super) fn read(&mut self, now: Time, tenant: Tenant, bytes: usize) -> bool {
-        self.charge_read(tenant, self.overhead.each() + Duration::from_nanos(bytes as u64 / BYTES_A_NANO));
+        let short = if bytes > SMALL { 0 } else { bytes };
+        self.take_note(now, tenant, self.overhead.each() + self.reading.of(short))
+    }
+
+    /// Charges what was read that is long: the bytes of a call take their time before it is there, and those of one that was refused
+    /// at its first do after. `took`: all that was found then was read in so long. How many connections are read in turn from now on.
+    #[cold]
+    pub(super) fn read_long(&mut self, now: Time, took: Span, net: &mut Net) -> usize {
+        self.reading.read(net.long_bytes(), took);
+        let mut begin = 0;
+        while let Some((peer, bytes)) = net.next_long() {
+            let Some((tenant, is_alone)) = self.carried(net, peer) else { continue };
+            if self.take_note(now, tenant, self.reading.of(bytes)) && is_alone {
+                begin += usize::from(self.meter(now, net, peer, tenant.key));
+            }
+        }
+        begin
+    }
+
+    /// Whose calls a connection carries, or who has it if none came yet; and whether it carries nobody else's.
+    pub(super) fn carried(&mut self, net: &mut Net, peer: PeerKey) -> Option<(Tenant, bool)> {
+        let carried = net.carried(peer);
+        let identity = net.identity(peer)?;
+        let tenant = match carried {
+            Ok(Some(key)) => self.keyed(key),
+            _ => self.tenant(identity, None),
+        };
+        Some((tenant, carried.is_ok()))
+    }
+
+    /// A tenant has sent something, which took so long. Whether it has had more than its share while others were there.
+    fn take_note(&mut self, now: Time, tenant: Tenant, took: Duration) -> bool {
+        self.charge_read(tenant, took);
         if tenant.key != self.last {
             let is_first = std::mem::replace(&mut self.last, tenant.key) == 0;
             self.contended_until = if is_first { Time::ZERO } else { now + CONTENDED };

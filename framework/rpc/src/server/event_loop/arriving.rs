@@ -117,13 +117,8 @@ impl EventLoop {
     #[cold]
     fn note_refused(&mut self, now: Time, peer: PeerKey, bytes: usize) {
         let Some(sharing) = &mut self.sharing else { return };
-        let carried = self.net.carried(peer);
-        let Some(identity) = self.net.identity(peer) else { return };
-        let tenant = match carried {
-            Ok(Some(key)) => sharing.keyed(key),
-            _ => sharing.tenant(identity, None),
-        };
-        self.count_read(now, peer, tenant, bytes, carried.is_ok());
+        let Some((tenant, is_alone)) = sharing.carried(&mut self.net, peer) else { return };
+        self.count_read(now, peer, tenant, bytes, is_alone);
     }
 
     /// A call of this tenant's came, with so many bytes. `is_alone`: over a connection that carries nobody else's, which is read
