@@ -163,3 +163,38 @@ fn what_became_of_an_abandoned_call_is_not_reported() {
     client.abandon(key, 3, &mut events);
     assert!(events.is_empty());
 }
+
+/// The bytes of a long message are told as they are read, before there is a call; of short ones nothing is.
+#[test]
+fn what_is_read_that_is_long_is_told_before_it_is_a_call() {
+    const BYTES: usize = 1 << 20;
+    let network = Network::new(0);
+    let (mut net, mut client) = (serving(&network), timed(&network));
+    net.0.tell_new();
+    let (method, now) = (MethodId::of("any"), Time::from_nanos(1));
+    let key = client.0.open(route(SERVER));
+    let mut call = |client: &mut Timed, token, body: Vec<u8>| {
+        let terms = crate::context::Context::unlimited().into();
+        let mut events = Events::default();
+        client.0.call(key, Request { token, terms, method, started: now }, body, now, &mut events);
+    };
+    call(&mut client, 0, vec![7; SMALL / 2]);
+    (0..5).for_each(|_| [&mut client, &mut net].into_iter().for_each(|it| turn(it, now)));
+    assert!(!net.0.has_long() && net.0.next_long().is_none());
+    call(&mut client, 1, vec![7; BYTES]);
+    let (mut told, mut told_before, mut calls) = (0, 0, 0);
+    while calls == 0 {
+        turn(&mut client, now);
+        let mut events = Events::default();
+        net.0.poll(now, &mut events);
+        calls += events.found.iter().filter(|event| matches!(event, crate::net::Event::Call(..))).count();
+        let sum = net.0.long_bytes();
+        let each: usize = std::iter::from_fn(|| net.0.next_long()).map(|(_, bytes)| bytes).sum();
+        assert_eq!(each, sum);
+        told += sum;
+        told_before = if calls == 0 { told } else { told_before };
+        net.0.flush(now);
+    }
+    assert!(told_before > BYTES / 2, "{told_before}");
+    assert!((BYTES - SMALL..BYTES + BYTES / 16).contains(&told), "{told}");
+}
