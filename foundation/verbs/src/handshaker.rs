@@ -97,9 +97,8 @@ impl Handshaker {
             let (own, time) = (Arc::clone(&inbox), config.time);
             let thread = std::thread::Builder::new().name(format!("greenwave-tls-{number}"));
             let thread = thread.spawn(move || {
-                if let Err(error) = rustix::process::nice(NICER) {
-                    tracing::debug!(%error, "handshakes don't give way to calls");
-                }
+                // Who may not be nicer than it is makes handshakes all the same.
+                let _ = rustix::process::nice(NICER);
                 if catch_unwind(AssertUnwindSafe(|| UnderWay::new(queue, time).run(&own))).is_err() {
                     own.died.store(true, Ordering::Release);
                     own.submitted.lock().unwrap_or_else(PoisonError::into_inner).clear();
