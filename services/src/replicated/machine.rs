@@ -219,12 +219,11 @@ impl Store {
             Err(source) if source.kind() == ErrorKind::NotFound => None,
             Err(source) => return Err(io(source)),
         };
-        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let removed = path.with_extension("removed");
         // What another start didn't come to the end of.
         gone(fs::remove_dir_all(&removed)).map_err(io)?;
         gone(fs::rename(path, &removed)).map_err(io)?;
-        gone(RealDisk.sync_directory(parent)).map_err(io)?;
+        gone(RealDisk.sync_name(path)).map_err(io)?;
         gone(fs::remove_dir_all(&removed)).map_err(io)
     }
 
@@ -471,7 +470,7 @@ pub fn checked_value(value: &Bytes) -> Result<(), String> {
 /// Makes a keyspace's folder durable, whose name the engine doesn't sync: without it a loss of power takes the keyspace away,
 /// and leaves what the journal has of it.
 fn sync_name(keyspace: &Keyspace) -> io::Result<()> {
-    keyspace.path().parent().map_or(Ok(()), |folder| RealDisk.sync_directory(folder))
+    RealDisk.sync_name(keyspace.path())
 }
 
 /// What isn't there need not be removed.

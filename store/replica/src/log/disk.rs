@@ -4,7 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
 use rustix::io::Errno;
@@ -160,6 +160,17 @@ pub enum Locking<L> {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RealDisk;
 
+impl RealDisk {
+    /// Makes durable that there is something of this name, or isn't any more.
+    ///
+    /// # Errors
+    /// As [`sync_directory`](Disk::sync_directory).
+    pub fn sync_name(&self, path: &Path) -> io::Result<()> {
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        self.sync_directory(parent.unwrap_or(Path::new(".")))
+    }
+}
+
 impl Disk for RealDisk {
     type File = RealFile;
     type Lock = File;
@@ -172,7 +183,7 @@ impl Disk for RealDisk {
                 Err(_) if directory.exists() => false,
                 Err(error) => return Err(error),
             };
-            match self.sync_directory(&parent(directory)) {
+            match self.sync_name(directory) {
                 // What others own, and don't let us read, they have made long ago.
                 Err(error) if made || error.kind() != io::ErrorKind::PermissionDenied => return Err(error),
                 _ => {}
@@ -260,14 +271,6 @@ impl DiskFile for RealFile {
 
     fn sync_data(&mut self) -> io::Result<()> {
         self.0.sync_data()
-    }
-}
-
-/// The directory that a name is in.
-fn parent(path: &Path) -> PathBuf {
-    match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
-        _ => PathBuf::from("."),
     }
 }
 

@@ -5,7 +5,7 @@
 //! what is durable. The log writes again what it recovers. A state machine has to be made again from the last snapshot and
 //! the log. The mark need not be durable itself: when power is lost, what was in memory alone is lost with it.
 
-use crate::log::{Disk as _, RealDisk};
+use crate::log::RealDisk;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -42,7 +42,7 @@ impl FailureMark {
     pub fn clear(&self) -> io::Result<()> {
         match fs::remove_file(&self.0) {
             // A loss of power must not bring it back: all would be made again for nothing.
-            Ok(()) => self.0.parent().map_or(Ok(()), |folder| RealDisk.sync_directory(folder)),
+            Ok(()) => RealDisk.sync_name(&self.0),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             Err(error) => Err(error),
         }
