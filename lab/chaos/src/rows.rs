@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::env;
 use std::fs;
-use std::io::{BufRead as _, BufReader, Cursor, Write as _};
+use std::io::{self, BufRead as _, BufReader, Cursor, Write as _};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{self, Receiver};
@@ -19,7 +19,7 @@ use anyhow::{Context as _, ensure};
 use greenwave_bench::progress::Progress;
 use greenwave_replica::{Index, StateMachine as _};
 use greenwave_services::proto::replicated as proto;
-use greenwave_services::replicated::machine::Store;
+use greenwave_services::replicated::machine::{self, Store};
 use greenwave_services::replicated::member;
 use prost::Message as _;
 use prost::bytes::Bytes;
@@ -33,9 +33,6 @@ const KEYS: u64 = 300;
 
 /// Bytes of the longest value, beside its entry's number.
 const LONGEST: u64 = 6000;
-
-/// What follows the last row of a snapshot.
-const END: [u8; 4] = u32::MAX.to_le_bytes();
 
 /// How long it may take to open what it finds.
 const OPENING: Duration = Duration::from_secs(20);
@@ -83,16 +80,13 @@ impl Model {
     }
 
     /// As a replica's snapshot has it.
-    fn snapshot(&self) -> Vec<u8> {
+    fn snapshot(&self) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         for (&number, &index) in &self.last {
-            for part in [key(number), value(index)] {
-                bytes.extend_from_slice(&(part.len() as u32).to_le_bytes());
-                bytes.extend_from_slice(&part);
-            }
+            machine::write_row(&key(number), &value(index), &mut bytes)?;
         }
-        bytes.extend_from_slice(&END);
-        bytes
+        machine::write_end(&mut bytes)?;
+        Ok(bytes)
     }
 
     /// What the rows lack.
@@ -144,7 +138,7 @@ pub(crate) fn apply(directory: &Path, log_start: u64, seed: u64) -> anyhow::Resu
     println!("{CHECKED}");
     if model.at < log_start {
         model.advance(log_start);
-        store.restore(Index(log_start), &[], &mut Cursor::new(model.snapshot())).inspect_err(|_| mark.set())?;
+        store.restore(Index(log_start), &[], &mut Cursor::new(model.snapshot()?)).inspect_err(|_| mark.set())?;
         println!("restored {log_start}");
     }
     let is_sent_snapshots = draw.next_u32().is_multiple_of(4);
@@ -154,7 +148,7 @@ pub(crate) fn apply(directory: &Path, log_start: u64, seed: u64) -> anyhow::Resu
             2 if is_sent_snapshots => {
                 model.advance(model.at + 50);
                 let at = Index(model.at);
-                store.restore(at, &[], &mut Cursor::new(model.snapshot())).map(|()| println!("restored {at}"))
+                store.restore(at, &[], &mut Cursor::new(model.snapshot()?)).map(|()| println!("restored {at}"))
             }
             _ => {
                 let to = model.at + 1 + u64::from(draw.next_u32() % 8);

@@ -438,13 +438,30 @@ impl MachineView for View {
     fn write(&mut self, to: &mut dyn Write) -> Result<(), MachineError> {
         for found in self.snapshot.prefix(&self.state, [ROW]) {
             let (key, value) = found.into_inner().map_err(engine)?;
-            for part in [&key[1..], &value[..]] {
-                to.write_all(&(part.len() as u32).to_le_bytes())?;
-                to.write_all(part)?;
-            }
+            write_row(&key[1..], &value, to)?;
         }
-        Ok(to.write_all(&END.to_le_bytes())?)
+        Ok(write_end(to)?)
     }
+}
+
+/// Writes a row as a snapshot has it.
+///
+/// # Errors
+/// Those of `to`.
+pub fn write_row(key: &[u8], value: &[u8], to: &mut dyn Write) -> io::Result<()> {
+    for part in [key, value] {
+        to.write_all(&(part.len() as u32).to_le_bytes())?;
+        to.write_all(part)?;
+    }
+    Ok(())
+}
+
+/// Writes what follows the last row of a snapshot.
+///
+/// # Errors
+/// Those of `to`.
+pub fn write_end(to: &mut dyn Write) -> io::Result<()> {
+    to.write_all(&END.to_le_bytes())
 }
 
 /// Whether a row can have the key.
