@@ -29,6 +29,7 @@ mod data;
 mod doctor;
 mod group;
 mod problem;
+mod progress;
 mod quantity;
 mod reflection;
 mod replicas;

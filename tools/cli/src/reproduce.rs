@@ -2,13 +2,12 @@
 //! works say.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use clap::Args;
 use greenwave_reproduce::{ENTRIES, Effort, Entry, Figure, page};
-use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::problem::Problem;
+use crate::progress;
 
 /// Simulate tables and figures of published works, and set what comes out beside what the works say
 #[derive(Args)]
@@ -65,7 +64,7 @@ impl Reproduce {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         let threads = self.threads.map_or_else(cores, usize::from);
         let effort = Effort { quick: self.quick, threads, seed: self.seed };
-        let bar = bar(entries.len());
+        let bar = progress::bar(entries.len(), "figures  {wide_msg} {elapsed}");
         let mut figures: Vec<(Entry, Figure)> = Vec::new();
         for entry in entries {
             bar.set_message(entry.name);
@@ -100,12 +99,4 @@ fn writable(file: &Path) -> Result<(), Problem> {
     Err(Problem::wrong_use("no file can be written there")
         .at(file.display())
         .remedy("--write names a file in a folder"))
-}
-
-fn bar(figures: usize) -> ProgressBar {
-    let bar = ProgressBar::new(figures as u64);
-    let style = ProgressStyle::with_template("{bar:32.green/dim} {pos} of {len} figures  {wide_msg} {elapsed}");
-    bar.set_style(style.expect("the template is fixed and well-formed").progress_chars("━━─"));
-    bar.enable_steady_tick(Duration::from_millis(200));
-    bar
 }

@@ -10,17 +10,17 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use clap::Args;
 use greenwave_sim::scenario::{Cell, Row, Scenario, Seeds};
-use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Map, Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::problem::Problem;
+use crate::progress;
 
 /// Simulate what a file describes in virtual time: the cores of a server, a graph of services, a network of switches
 #[derive(Args)]
@@ -92,7 +92,7 @@ impl Sim {
         let done =
             Arc::new(Mutex::new(Some(Done { rows: Vec::new(), of: scenario.len(), began: Instant::now(), show })));
         keep_when_interrupted(&done)?;
-        let bar = bar(scenario.len());
+        let bar = progress::bar(scenario.len(), "runs  {elapsed} {eta:>6} left");
         scenario.run(threads, |row| {
             bar.inc(1);
             if let Some(done) = done.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
@@ -199,14 +199,6 @@ fn tell_cut(rows: &[Row]) {
     if cut > 0 {
         tell!("{cut} of {} runs were cut, as their last column says: more came than could be served", rows.len());
     }
-}
-
-fn bar(runs: usize) -> ProgressBar {
-    let bar = ProgressBar::new(runs as u64);
-    let style = ProgressStyle::with_template("{bar:32.green/dim} {pos} of {len} runs  {elapsed} {eta:>6} left");
-    bar.set_style(style.expect("the template is fixed and well-formed").progress_chars("━━─"));
-    bar.enable_steady_tick(Duration::from_millis(200));
-    bar
 }
 
 /// Has SIGINT and SIGTERM show what was done by then, and end the command with 130.
