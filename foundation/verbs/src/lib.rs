@@ -57,6 +57,7 @@ mod handshakes;
 mod hot;
 pub mod memory;
 mod outbox;
+mod pending;
 mod queue;
 #[cfg(test)]
 #[path = "../../../lab/fuzz/replay.rs"]

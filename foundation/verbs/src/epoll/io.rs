@@ -7,8 +7,9 @@ use rustix::net::{RecvFlags, recv};
 use super::{EpollQueue, about};
 use crate::detached::Carrier;
 use crate::hot::Change;
+use crate::pending::{Due, Note};
 use crate::socket::{ACCEPT_PAUSE, connect_outcome, lack_of, peer_of, reason_of};
-use crate::stream::{Due, Note, Phase, Reads};
+use crate::stream::{Phase, Reads};
 use crate::{AcceptMode, CloseReason, DetachedEndpoint, EndpointId, Event, ListenerId};
 
 impl EpollQueue {

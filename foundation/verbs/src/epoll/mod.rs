@@ -24,9 +24,10 @@ use crate::detached::Carrier;
 use crate::handshakes::Handshakes;
 use crate::hot::{Change, Hot};
 use crate::outbox::{Shared, Spare};
+use crate::pending::{Due, Note, Timers};
 use crate::slots::Slots;
 use crate::socket::{ACCEPT_PAUSE, ListeningSocket, Progress, begin_connect};
-use crate::stream::{Due, Note, Phase, Posting, Reads, Stream, Timers, list};
+use crate::stream::{Phase, Posting, Reads, Stream, list};
 use crate::wake::{Bell, EventBell};
 use crate::{
     AcceptMode, Address, Backend, Bound, Close, CompletionQueue, DetachedEndpoint, EndpointId, Event, ListenerId,

@@ -4,7 +4,7 @@ use super::connection::{Closing, Connection, Stage, Turn, Violation};
 use super::port::{Done, Handed, Port};
 use super::wire::{BadChunk, HEADER, Header, Kind, chunks};
 use super::{FabricQueue, meeting};
-use crate::stream::{Due, Note};
+use crate::pending::{Due, Note};
 use crate::{CloseReason, EndpointId, Event, QueueStats};
 
 impl FabricQueue {

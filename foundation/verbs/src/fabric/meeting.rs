@@ -14,8 +14,8 @@ use super::wire::{End, NoNote, Note as Said};
 use super::{FabricQueue, about};
 use crate::detached::Carrier;
 use crate::framing::PREFIX;
+use crate::pending::{Due, Note};
 use crate::socket::{ACCEPT_PAUSE, connect_outcome, lack_of, peer_of, reason_of};
-use crate::stream::{Due, Note};
 use crate::{AcceptMode, Address, CloseReason, DetachedEndpoint, EndpointId, Event, FabricAddress, ListenerId};
 
 /// Asks the kernel to find out whether the machine at the other end still lives, and not to take longer for it than

@@ -60,9 +60,9 @@ pub(crate) use wire::read_back;
 
 use crate::detached::Carrier;
 use crate::framing::PREFIX;
+use crate::pending::{Due, Note, Timers};
 use crate::slots::Slots;
 use crate::socket::{ListeningSocket, Progress, begin_connect};
-use crate::stream::{Due, Note, Timers};
 use crate::wake::{Bell, EventBell};
 use crate::{
     AcceptMode, Address, Backend, Close, CompletionQueue, DetachedEndpoint, EndpointId, Event, FabricAddress,

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::FabricQueue;
 use super::connection::{Closing, Stage};
 use super::wire::Kind;
-use crate::stream::Note;
+use crate::pending::Note;
 use crate::wake::Bell;
 
 impl FabricQueue {

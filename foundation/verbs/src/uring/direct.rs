@@ -5,8 +5,9 @@ use rustix::net::{RecvFlags, recv};
 
 use super::{UringQueue, request};
 use crate::hot::Change;
+use crate::pending::Note;
 use crate::socket::reason_of;
-use crate::stream::{Note, Phase};
+use crate::stream::Phase;
 use crate::{CloseReason, EndpointId, Event};
 
 impl UringQueue {

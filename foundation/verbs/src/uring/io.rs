@@ -10,8 +10,9 @@ use rustix::net::{Shutdown, shutdown};
 use super::{Connection, Gather, UringQueue, request};
 use crate::detached::Carrier;
 use crate::outbox::Takeoff;
+use crate::pending::{Due, Note};
 use crate::socket::{ACCEPT_PAUSE, connect_outcome, lack_of, peer_of, reason_of};
-use crate::stream::{Due, Note, Phase, Reads, Stream};
+use crate::stream::{Phase, Reads, Stream};
 use crate::{AcceptMode, CloseReason, DetachedEndpoint, EndpointId, Event, ListenerId};
 
 impl UringQueue {

@@ -31,9 +31,10 @@ use crate::framing::PREFIX;
 use crate::handshakes::Handshakes;
 use crate::hot::{Change, Hot};
 use crate::outbox::{Shared, Spare};
+use crate::pending::{Due, Note, Timers};
 use crate::slots::Slots;
 use crate::socket::{ListeningSocket, Progress, begin_connect};
-use crate::stream::{Due, Note, Phase, Posting, Reads, Stream, Timers, list};
+use crate::stream::{Phase, Posting, Reads, Stream, list};
 use crate::wake::{Bell, EventBell};
 use crate::{
     AcceptMode, Address, Backend, Bound, Close, CloseReason, CompletionQueue, DetachedEndpoint, EndpointId, Event,
