@@ -5,13 +5,11 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
-use greenwave_bench::grpc::AsIs;
+use greenwave_bench::grpc::{self, AsIs};
 use greenwave_bench::process;
-use tokio::net::TcpListener;
 use tonic::codegen::{Body, BoxFuture, Service, StdError, http};
 use tonic::server::{Grpc, NamedService, UnaryService};
 use tonic::transport::Server;
-use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status};
 
 use crate::work::{self, Job, KERNELS, Kernel, LARGE, Progress, SERVICE};
@@ -35,9 +33,7 @@ pub(crate) fn serve() -> anyhow::Result<()> {
     work::prepare();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let listener = TcpListener::bind("127.0.0.1:0").await?;
-        process::say_listening(listener.local_addr()?);
-        let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+        let incoming = grpc::listen().await?;
         let mut server = Server::builder()
             .concurrency_limit_per_connection(CALLS)
             .load_shed(true)

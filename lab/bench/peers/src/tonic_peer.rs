@@ -4,10 +4,8 @@ use std::future::ready;
 use std::net::SocketAddr;
 
 use bytes::Bytes;
-use greenwave_bench::grpc::{AsIs, Calls, path};
-use greenwave_bench::{clock, process};
-use tokio::net::TcpListener;
-use tonic::transport::server::TcpIncoming;
+use greenwave_bench::clock;
+use greenwave_bench::grpc::{self, AsIs, Calls, path};
 use tonic::transport::{Channel, Endpoint, Server};
 use tonic::{Request, Response};
 
@@ -22,14 +20,12 @@ const FRAME: u32 = 1 << 20;
 
 pub(crate) fn serve(idle: Idle) -> anyhow::Result<()> {
     tokio_runtime::run(idle, async {
-        let listener = TcpListener::bind("127.0.0.1:0").await?;
-        process::say_listening(listener.local_addr()?);
         let mut server = Server::builder()
             .initial_stream_window_size(WINDOW)
             .initial_connection_window_size(WINDOW)
             .max_frame_size(FRAME)
             .max_concurrent_streams(1024);
-        let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+        let incoming = grpc::listen().await?;
         let echo = |request: Request<Bytes>| ready(Ok(Response::new(request.into_inner())));
         Ok(server.add_service(Calls(move |_: &str| echo)).serve_with_incoming(incoming).await?)
     })

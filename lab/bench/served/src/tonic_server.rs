@@ -9,15 +9,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use greenwave_bench::grpc::Calls;
-use greenwave_bench::process;
+use greenwave_bench::grpc::{self, Calls};
 use greenwave_policy::Order;
 use greenwave_quanta::Pool;
 use greenwave_quanta::pool::Terms;
 use greenwave_tower::{AdmissionLayer, DeadlineLayer, Settings};
-use tokio::net::TcpListener;
 use tonic::transport::Server;
-use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status};
 
 use crate::calls::{is_long, methods};
@@ -76,10 +73,8 @@ pub(crate) fn serve(mix: Mix, around: Around) -> anyhow::Result<()> {
         });
     }
     runtime.block_on(async {
-        let listener = TcpListener::bind("127.0.0.1:0").await?;
-        process::say_listening(listener.local_addr()?);
         let mut server = Server::builder().max_concurrent_streams(MOST as u32);
-        let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+        let incoming = grpc::listen().await?;
         match around {
             Around::Nothing | Around::Pool => Ok(server.add_service(service).serve_with_incoming(incoming).await?),
             Around::Limits => {

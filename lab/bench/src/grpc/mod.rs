@@ -8,21 +8,35 @@ use std::convert::Infallible;
 use std::task::{Context, Poll};
 
 use bytes::{Buf, BufMut, Bytes};
+use tokio::net::TcpListener;
 use tonic::client::Grpc as Client;
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::codegen::{Body, BoxFuture, Service, StdError, http};
 use tonic::server::{Grpc, NamedService, UnaryService};
 use tonic::transport::Channel;
+use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status};
 
 pub use target::{GrpcTarget, Settings};
+
+use crate::process;
 
 /// What all methods belong to.
 pub const SERVICE: &str = "bench.Calls";
 
 /// Answers may have so many bytes.
 const LONGEST: usize = 32 << 20;
+
+/// What a server of tonic's listens on: a free port of this machine, which whoever has started this process is told.
+///
+/// # Errors
+/// When there is none.
+pub async fn listen() -> anyhow::Result<TcpIncoming> {
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    process::say_listening(listener.local_addr()?);
+    Ok(TcpIncoming::from(listener).with_nodelay(Some(true)))
+}
 
 /// The path of a method.
 ///

@@ -6,13 +6,10 @@ use std::iter::{RepeatN, repeat_n};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use greenwave_bench::grpc::{AsIs, SERVICE};
-use greenwave_bench::process;
-use tokio::net::TcpListener;
+use greenwave_bench::grpc::{self, AsIs, SERVICE};
 use tonic::codegen::{Body, BoxFuture, Service, StdError, http};
 use tonic::server::{Grpc, NamedService, ServerStreamingService, StreamingService, UnaryService};
 use tonic::transport::Server;
-use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::{FRAME, STREAMS, WINDOW};
@@ -21,14 +18,12 @@ use crate::system::Idle;
 
 pub(crate) fn serve(idle: Idle) -> anyhow::Result<()> {
     super::on_tokio(idle, async {
-        let listener = TcpListener::bind("127.0.0.1:0").await?;
-        process::say_listening(listener.local_addr()?);
         let mut server = Server::builder()
             .initial_stream_window_size(WINDOW)
             .initial_connection_window_size(WINDOW)
             .max_frame_size(FRAME)
             .max_concurrent_streams(STREAMS);
-        let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+        let incoming = grpc::listen().await?;
         Ok(server.add_service(Echo).serve_with_incoming(incoming).await?)
     })
 }
