@@ -3,31 +3,19 @@
 use std::collections::HashSet;
 
 use greenwave_bench::arrivals::Seeded;
+use greenwave_bench::grpc::wire::frame::flag::{ACK, END_HEADERS, END_STREAM};
+use greenwave_bench::grpc::wire::frame::kind::{DATA, GOAWAY, HEADERS, PING, RST_STREAM, SETTINGS, WINDOW_UPDATE};
+use greenwave_bench::grpc::wire::frame::{self, FIRST_WINDOW, Head, PREFACE, WIDEST, head, setting};
 
-use super::behaviour::{Behaviour, Io, add};
+use super::behaviour::{Io, add};
+use super::caller::Protocol;
 use super::calls::{Asked, Calls};
 use crate::case::Case;
-use crate::mix::Units;
 use crate::work::SERVICE;
 
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-const HEAD: usize = 9;
-
-const DATA: u8 = 0;
-const HEADERS: u8 = 1;
-const RST_STREAM: u8 = 3;
-const SETTINGS: u8 = 4;
-const PING: u8 = 6;
-const GOAWAY: u8 = 7;
-const WINDOW_UPDATE: u8 = 8;
-
-const END_STREAM: u8 = 1;
-const ACK: u8 = 1;
-const END_HEADERS: u8 = 4;
+/// Why a call is taken back.
 const CANCEL: u32 = 8;
-
-const FIRST_WINDOW: u32 = 65_535;
-const WIDEST: u32 = (1 << 31) - 1;
+/// Bytes of the longest frame.
 const FRAME: usize = 16_384;
 /// A connection whose streams have nearly run out is given up.
 const LAST_STREAM: u32 = 1 << 30;
@@ -35,7 +23,7 @@ const LAST_STREAM: u32 = 1 << 30;
 /// The beginning of a connection, and of headers that would be long.
 pub(super) fn endless_headers() -> Vec<u8> {
     let mut bytes = PREFACE.to_vec();
-    head(0, SETTINGS, 0, 0, &mut bytes);
+    frame::settings(&[], &mut bytes);
     head(FRAME, HEADERS, 0, 1, &mut bytes);
     bytes.extend(fields("Get", None));
     bytes
@@ -69,12 +57,6 @@ fn text(text: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(text.as_bytes());
 }
 
-fn head(length: usize, kind: u8, flags: u8, stream: u32, out: &mut Vec<u8>) {
-    out.extend_from_slice(&(length as u32).to_be_bytes()[1..]);
-    out.extend([kind, flags]);
-    out.extend(stream.to_be_bytes());
-}
-
 /// A message that is being sent.
 struct Sending {
     stream: u32,
@@ -83,14 +65,11 @@ struct Sending {
     window: i64,
 }
 
-/// A connection that makes calls.
+/// A connection of HTTP/2.
 pub(super) struct Http2 {
-    calls: Calls,
     case: Case,
     random: Seeded,
-    said: bool,
     is_greeted: bool,
-    partial: Vec<u8>,
     next: u32,
     /// Streams that have no end yet.
     open: HashSet<u32>,
@@ -102,14 +81,11 @@ pub(super) struct Http2 {
 }
 
 impl Http2 {
-    pub(super) fn new(case: Case, units: Units, number: u64) -> Self {
+    pub(super) fn new(case: Case, number: u64) -> Self {
         Self {
-            calls: Calls::new(case, units),
             case,
             random: Seeded::new(number),
-            said: false,
             is_greeted: false,
-            partial: Vec::new(),
             next: 1,
             open: HashSet::new(),
             most: u32::MAX,
@@ -119,31 +95,16 @@ impl Http2 {
         }
     }
 
-    fn take(&mut self, came: &[u8], io: &mut Io<'_>) {
-        self.partial.extend_from_slice(came);
-        let mut input = std::mem::take(&mut self.partial);
-        let mut at = 0;
-        while let Some((head, rest)) = input[at..].split_first_chunk::<HEAD>() {
-            let length = usize::from(head[0]) << 16 | usize::from(head[1]) << 8 | usize::from(head[2]);
-            let stream = u32::from_be_bytes([head[5], head[6], head[7], head[8]]) & WIDEST;
-            let Some(payload) = rest.get(..length) else { break };
-            self.frame(head[3], head[4], stream, payload, io);
-            at += HEAD + length;
-        }
-        input.drain(..at);
-        self.partial = input;
-    }
-
-    fn frame(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8], io: &mut Io<'_>) {
+    fn frame(&mut self, head: Head, payload: &[u8], io: &mut Io<'_>) {
+        let Head { kind, flags, stream, .. } = head;
         match kind {
             HEADERS | DATA if flags & END_STREAM != 0 => self.ends(stream, io),
             RST_STREAM => self.ends(stream, io),
             SETTINGS if flags & ACK == 0 => {
-                for pair in payload.chunks_exact(6) {
-                    let value = u32::from_be_bytes([pair[2], pair[3], pair[4], pair[5]]);
-                    match u16::from_be_bytes([pair[0], pair[1]]) {
-                        3 => self.most = value,
-                        4 => {
+                for (id, value) in frame::parse_settings(payload) {
+                    match id {
+                        setting::MAX_CONCURRENT_STREAMS => self.most = value,
+                        setting::INITIAL_WINDOW_SIZE => {
                             let change = i64::from(value) - self.stream_window;
                             self.stream_window += change;
                             self.sending.iter_mut().for_each(|sending| sending.window += change);
@@ -152,10 +113,10 @@ impl Http2 {
                     }
                 }
                 self.is_greeted = true;
-                head(0, SETTINGS, ACK, 0, io.out);
+                frame::head(0, SETTINGS, ACK, 0, io.out);
             }
             PING if flags & ACK == 0 => {
-                head(payload.len(), PING, ACK, 0, io.out);
+                frame::head(payload.len(), PING, ACK, 0, io.out);
                 io.out.extend_from_slice(payload);
             }
             GOAWAY => io.leaves = true,
@@ -179,20 +140,14 @@ impl Http2 {
         }
     }
 
-    fn send(&mut self, io: &mut Io<'_>) {
-        while io.has_room() && self.send_one(io) {}
-        io.leaves |= self.next > LAST_STREAM;
-    }
-
-    fn send_one(&mut self, io: &mut Io<'_>) -> bool {
+    fn send_one(&mut self, calls: &mut Calls, io: &mut Io<'_>) -> bool {
         if let Some(sending) = self.sending.take() {
-            return self.send_part(sending, io);
+            return self.send_part(sending, calls, io);
         }
-        let has_manners = self.calls.has_manners();
-        if has_manners && self.open.len() as u64 >= u64::from(self.most.min(self.calls.at_once())) {
+        if calls.has_manners() && self.open.len() as u64 >= u64::from(self.most.min(calls.at_once())) {
             return false;
         }
-        let Some(asked) = self.calls.next(&mut self.random) else { return false };
+        let Some(asked) = calls.next(&mut self.random) else { return false };
         let stream = self.next;
         self.next += 2;
         let block = fields(asked.kernel.name(), asked.deadline.map(|deadline| deadline.as_micros()));
@@ -205,15 +160,15 @@ impl Http2 {
             return true;
         }
         self.open.insert(stream);
-        self.send_part(Sending { stream, asked, sent: 0, window: self.stream_window }, io)
+        self.send_part(Sending { stream, asked, sent: 0, window: self.stream_window }, calls, io)
     }
 
     /// Sends of a message what the windows have room for; whether that was anything.
-    fn send_part(&mut self, mut sending: Sending, io: &mut Io<'_>) -> bool {
+    fn send_part(&mut self, mut sending: Sending, calls: &mut Calls, io: &mut Io<'_>) -> bool {
         // The message's own head comes with its first part.
         let prefix = if sending.sent == 0 { 5 } else { 0 };
         let left = sending.asked.length - sending.sent;
-        let room = match self.calls.has_manners() {
+        let room = match calls.has_manners() {
             true => self.window.min(sending.window).clamp(0, FRAME as i64) as usize,
             false => FRAME,
         };
@@ -228,7 +183,7 @@ impl Http2 {
             io.out.push(0);
             io.out.extend(sending.asked.length.to_be_bytes());
         }
-        io.out.extend_from_slice(self.calls.body(sending.asked, sending.sent, bytes as u32));
+        io.out.extend_from_slice(calls.body(sending.asked, sending.sent, bytes as u32));
         self.window -= (prefix + bytes) as i64;
         sending.window -= (prefix + bytes) as i64;
         sending.sent += bytes as u32;
@@ -237,53 +192,53 @@ impl Http2 {
     }
 }
 
-impl Behaviour for Http2 {
-    fn go(&mut self, came: &[u8], io: &mut Io<'_>) {
-        if !self.said {
-            self.said = true;
-            io.out.extend(PREFACE);
-            head(6, SETTINGS, 0, 0, io.out);
-            io.out.extend(4_u16.to_be_bytes());
-            io.out.extend(WIDEST.to_be_bytes());
-            head(4, WINDOW_UPDATE, 0, 0, io.out);
-            io.out.extend((WIDEST - FIRST_WINDOW).to_be_bytes());
-        }
-        self.take(came, io);
-        if self.is_greeted {
-            self.send(io);
-        }
+impl Protocol for Http2 {
+    fn greet(&self, out: &mut Vec<u8>) {
+        out.extend(PREFACE);
+        frame::settings(&[(setting::INITIAL_WINDOW_SIZE, WIDEST)], out);
+        frame::window_update(0, WIDEST - FIRST_WINDOW, out);
     }
 
-    fn visit(&mut self, io: &mut Io<'_>) {
-        self.calls.visit();
-        if self.is_greeted {
-            self.send(io);
+    fn take(&mut self, came: &[u8], _: &Calls, io: &mut Io<'_>) -> usize {
+        let mut left = came;
+        while let Some((head, rest)) = left.split_first_chunk() {
+            let head = Head::parse(head);
+            let Some((payload, rest)) = rest.split_at_checked(head.length) else { break };
+            self.frame(head, payload, io);
+            left = rest;
         }
+        came.len() - left.len()
     }
 
-    fn reads(&self) -> bool {
-        self.calls.reads(self.is_greeted)
+    fn is_greeted(&self) -> bool {
+        self.is_greeted
+    }
+
+    fn send(&mut self, calls: &mut Calls, io: &mut Io<'_>) {
+        while io.has_room() && self.send_one(calls, io) {}
+        io.leaves |= self.next > LAST_STREAM;
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attack::behaviour::Tallies;
+    use crate::attack::behaviour::{Behaviour as _, Tallies};
+    use crate::attack::caller::Caller;
+    use crate::mix::Units;
 
     /// The kinds of frames that are sent to a server that takes so many streams.
     fn sent_to(case: Case, streams: u32) -> Vec<u8> {
         let mut theirs = Vec::new();
-        head(6, SETTINGS, 0, 0, &mut theirs);
-        theirs.extend(3_u16.to_be_bytes());
-        theirs.extend(streams.to_be_bytes());
+        frame::settings(&[(setting::MAX_CONCURRENT_STREAMS, streams)], &mut theirs);
         let (mut out, tallies) = (Vec::new(), Tallies::default());
-        let mut http2 = Http2::new(case, Units { look_up_ns: 50.0, row_ns: 50.0 }, 1);
-        http2.go(&theirs, &mut Io { out: &mut out, leaves: false, tallies: &tallies });
+        let mut caller = Caller::new(Http2::new(case, 1), case, Units { look_up_ns: 50.0, row_ns: 50.0 });
+        caller.go(&theirs, &mut Io { out: &mut out, leaves: false, tallies: &tallies });
         let (mut kinds, mut rest) = (Vec::new(), out.strip_prefix(PREFACE).unwrap());
-        while let Some((head, after)) = rest.split_first_chunk::<HEAD>() {
-            kinds.push(head[3]);
-            rest = &after[usize::from(head[0]) << 16 | usize::from(head[1]) << 8 | usize::from(head[2])..];
+        while let Some((head, after)) = rest.split_first_chunk() {
+            let Head { length, kind, .. } = Head::parse(head);
+            kinds.push(kind);
+            rest = &after[length..];
         }
         kinds
     }

@@ -1,7 +1,7 @@
 //! The attacker: a process that does one thing to a server until its standard input ends.
 //!
-//! One thread makes all connections ([`swarm`]), each of which [behaves](behaviour) in one way: it makes the [`calls`] of the
-//! case by our own protocol ([`own`]) or by HTTP/2 ([`http2`]), says a few bytes of whatever ([`few`]), or is in a TLS
+//! One thread makes all connections ([`swarm`]), each of which [behaves](behaviour) in one way: it [makes](caller) the
+//! [`calls`] of the case by our own protocol ([`own`]) or by HTTP/2 ([`http2`]), says a few bytes of whatever ([`few`]), or is in a TLS
 //! handshake ([`tls`]). They go over plain sockets, as clients of ours would refuse most of it.
 //!
 //! What the attacker may take is bounded: connections by [`Case::force`], bytes that wait to be sent, and how many
@@ -9,6 +9,7 @@
 //! it does to the server.
 
 mod behaviour;
+mod caller;
 mod calls;
 mod few;
 mod http2;
@@ -29,6 +30,7 @@ use crate::mix::Units;
 use crate::report;
 use crate::system::System;
 use behaviour::{Behaviour, Tallies};
+use caller::Caller;
 use swarm::Swarm;
 
 /// What the attacker says once it has as many connections as it will, or can't have more.
@@ -96,7 +98,7 @@ fn maker(options: &Options) -> anyhow::Result<Maker> {
         Case::SlowLoris => Box::new(move |number| Box::new(few::Loris::new(by_own, number))),
         Case::Silent => Box::new(|_| Box::new(few::Silent)),
         Case::HandshakeStorm => tls::maker()?,
-        _ if by_own => Box::new(move |number| Box::new(own::Own::new(case, units, number))),
-        _ => Box::new(move |number| Box::new(http2::Http2::new(case, units, number))),
+        _ if by_own => Box::new(move |number| Box::new(Caller::new(own::Own::new(number), case, units))),
+        _ => Box::new(move |number| Box::new(Caller::new(http2::Http2::new(case, number), case, units))),
     })
 }

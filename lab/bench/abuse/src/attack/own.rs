@@ -10,10 +10,9 @@ use greenwave_proto::wire::{
     MethodId, Pong, Probe, StageName,
 };
 
-use super::behaviour::{Behaviour, Io, add};
+use super::behaviour::{Io, add};
+use super::caller::Protocol;
 use super::calls::{Asked, Calls};
-use crate::case::Case;
-use crate::mix::Units;
 
 /// What is taken of a chunk before credits are given back for it.
 const CREDITS: u32 = 1024;
@@ -34,62 +33,39 @@ fn push(frame: &Frame<'_>, out: &mut Vec<u8>) {
     out.extend(chunk);
 }
 
-/// A connection that makes calls.
+/// A connection of our own protocol.
 pub(super) struct Own {
-    calls: Calls,
     random: Seeded,
     /// What the server takes, once it has said so.
     credits: u32,
     is_greeted: bool,
-    said: bool,
     owed: u32,
     /// Slots that are free, with their last generations, and how many bytes of the answers of those that aren't are to come.
     free: Vec<(u16, u16)>,
     taken: Vec<Option<(u16, u32)>>,
     /// A call of which parts are still to be sent: how many bytes were.
     sending: Option<(CallId, Asked, u32)>,
-    partial: Vec<u8>,
 }
 
 impl Own {
-    pub(super) fn new(case: Case, units: Units, number: u64) -> Self {
+    pub(super) fn new(number: u64) -> Self {
         Self {
-            calls: Calls::new(case, units),
             random: Seeded::new(number),
             credits: 0,
             is_greeted: false,
-            said: false,
             owed: 0,
             free: Vec::new(),
             taken: Vec::new(),
             sending: None,
-            partial: Vec::new(),
         }
     }
 
-    /// Takes the whole chunks of what came.
-    fn take(&mut self, came: &[u8], io: &mut Io<'_>) {
-        self.partial.extend_from_slice(came);
-        let mut input = std::mem::take(&mut self.partial);
-        let mut at = 0;
-        while let Some((length, rest)) = input[at..].split_first_chunk() {
-            let Some(chunk) = rest.get(..u32::from_le_bytes(*length) as usize) else { break };
-            match Frame::parse(chunk, false) {
-                Ok(frame) => self.frame(&frame, io),
-                Err(_) => io.leaves = true,
-            }
-            at += 4 + chunk.len();
-        }
-        input.drain(..at);
-        self.partial = input;
-    }
-
-    fn frame(&mut self, frame: &Frame<'_>, io: &mut Io<'_>) {
+    fn frame(&mut self, frame: &Frame<'_>, calls: &Calls, io: &mut Io<'_>) {
         match frame {
             Frame::Hello(hello) => {
                 self.is_greeted = true;
                 self.credits = hello.limits.credits;
-                let slots = hello.limits.calls.min(self.calls.at_once()) as u16;
+                let slots = hello.limits.calls.min(calls.at_once()) as u16;
                 self.free = (0..slots).map(|slot| (slot, 0)).collect();
                 self.taken = vec![None; usize::from(slots)];
             }
@@ -135,26 +111,19 @@ impl Own {
         }
     }
 
-    /// Sends all that there is leave for.
-    fn send(&mut self, io: &mut Io<'_>) {
-        while io.has_room() && (self.credits > 0 || !self.calls.has_manners()) && self.send_one(io) {
-            self.credits = self.credits.saturating_sub(1);
-        }
-    }
-
-    fn send_one(&mut self, io: &mut Io<'_>) -> bool {
+    fn send_one(&mut self, calls: &mut Calls, io: &mut Io<'_>) -> bool {
         let room = CHUNK - 64;
         if let Some((call, asked, sent)) = self.sending.take() {
             let bytes = room.min(asked.length - sent);
             let header = DataHeader { call, credits: 0, direction: Direction::Request, offset: sent };
-            let body = self.calls.body(asked, sent, bytes);
+            let body = calls.body(asked, sent, bytes);
             push(&Frame::Data(Data { header, body }), io.out);
             self.sending = (sent + bytes < asked.length).then_some((call, asked, sent + bytes));
             return true;
         }
-        let next = if self.calls.has_manners() { self.free.pop() } else { self.any_slot() };
+        let next = if calls.has_manners() { self.free.pop() } else { self.any_slot() };
         let Some((slot, generation)) = next else { return false };
-        let Some(asked) = self.calls.next(&mut self.random) else {
+        let Some(asked) = calls.next(&mut self.random) else {
             self.free.push((slot, generation));
             return false;
         };
@@ -173,7 +142,7 @@ impl Own {
             streams: false,
         };
         let bytes = room.min(asked.length);
-        push(&Frame::Call(Call { header, meta: &[], body: self.calls.body(asked, 0, bytes) }), io.out);
+        push(&Frame::Call(Call { header, meta: &[], body: calls.body(asked, 0, bytes) }), io.out);
         self.sending = (bytes < asked.length).then_some((call, asked, bytes));
         self.taken[usize::from(slot)] = Some((generation.get(), 0));
         add(&io.tallies.calls, 1);
@@ -190,34 +159,42 @@ impl Own {
     }
 }
 
-impl Behaviour for Own {
-    fn go(&mut self, came: &[u8], io: &mut Io<'_>) {
-        if !self.said {
-            self.said = true;
-            io.out.extend(hello());
-        }
-        self.take(came, io);
-        if self.is_greeted {
-            self.send(io);
-        }
+impl Protocol for Own {
+    fn greet(&self, out: &mut Vec<u8>) {
+        out.extend(hello());
     }
 
-    fn visit(&mut self, io: &mut Io<'_>) {
-        self.calls.visit();
-        if self.is_greeted {
-            self.send(io);
+    fn take(&mut self, came: &[u8], calls: &Calls, io: &mut Io<'_>) -> usize {
+        let mut left = came;
+        while let Some((length, rest)) = left.split_first_chunk() {
+            let Some((chunk, rest)) = rest.split_at_checked(u32::from_le_bytes(*length) as usize) else { break };
+            match Frame::parse(chunk, false) {
+                Ok(frame) => self.frame(&frame, calls, io),
+                Err(_) => io.leaves = true,
+            }
+            left = rest;
         }
+        came.len() - left.len()
     }
 
-    fn reads(&self) -> bool {
-        self.calls.reads(self.is_greeted)
+    fn is_greeted(&self) -> bool {
+        self.is_greeted
+    }
+
+    fn send(&mut self, calls: &mut Calls, io: &mut Io<'_>) {
+        while io.has_room() && (self.credits > 0 || !calls.has_manners()) && self.send_one(calls, io) {
+            self.credits = self.credits.saturating_sub(1);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attack::behaviour::{MOST_OUT, Tallies};
+    use crate::attack::behaviour::{Behaviour as _, MOST_OUT, Tallies};
+    use crate::attack::caller::Caller;
+    use crate::case::Case;
+    use crate::mix::Units;
 
     /// The frames that are sent to a server that takes so many chunks and calls.
     fn sent_to(case: Case, credits: u32, calls: u32) -> Vec<String> {
@@ -225,8 +202,8 @@ mod tests {
         let mut theirs = Vec::new();
         push(&Frame::Hello(Hello::new(Features::RECEIPTS, limits, StageName::UNNAMED)), &mut theirs);
         let (mut out, tallies) = (Vec::new(), Tallies::default());
-        let mut own = Own::new(case, Units { look_up_ns: 50.0, row_ns: 50.0 }, 1);
-        own.go(&theirs, &mut Io { out: &mut out, leaves: false, tallies: &tallies });
+        let mut caller = Caller::new(Own::new(1), case, Units { look_up_ns: 50.0, row_ns: 50.0 });
+        caller.go(&theirs, &mut Io { out: &mut out, leaves: false, tallies: &tallies });
         let (mut kinds, mut rest) = (Vec::new(), &out[..]);
         while let Some((length, after)) = rest.split_first_chunk() {
             let (chunk, after) = after.split_at(u32::from_le_bytes(*length) as usize);

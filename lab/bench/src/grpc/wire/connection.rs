@@ -8,29 +8,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail, ensure};
 use greenwave_policy::Time;
 
+use super::frame::flag::{ACK, END_HEADERS, END_STREAM, PADDED, PRIORITY};
+use super::frame::kind::{DATA, GOAWAY, HEADERS, PING, RST_STREAM, SETTINGS, WINDOW_UPDATE};
+use super::frame::{self, FIRST_WINDOW, HEAD, Head, PREFACE, WIDEST, head, setting};
 use super::hpack::{Decoder, Encoder};
 
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-const HEAD: usize = 9;
-
-const DATA: u8 = 0;
-const HEADERS: u8 = 1;
-const RST_STREAM: u8 = 3;
-const SETTINGS: u8 = 4;
-const PING: u8 = 6;
-const GOAWAY: u8 = 7;
-const WINDOW_UPDATE: u8 = 8;
-
-const END_STREAM: u8 = 1;
-const ACK: u8 = 1;
-const END_HEADERS: u8 = 4;
-const PADDED: u8 = 8;
-const PRIORITY: u8 = 0x20;
-
-/// What a window is at first, of a stream and of the connection.
-const FIRST_WINDOW: i64 = 65_535;
-/// What they are raised to: no answer waits for the client.
-const WINDOW: u32 = (1 << 31) - 1;
 /// After so many bytes the connection's window is raised again.
 const REFILL: u32 = 1 << 30;
 /// How long a server may take to say its settings.
@@ -120,14 +102,9 @@ impl Connection {
         let socket = TcpStream::connect(server).with_context(|| format!("can't connect to {server}"))?;
         socket.set_nodelay(true)?;
         let mut out = PREFACE.to_vec();
-        // No pushes, streams with wide windows.
-        let settings = [(2_u16, 0_u32), (4, WINDOW)];
-        head(settings.len() * 6, SETTINGS, 0, 0, &mut out);
-        for (id, value) in settings {
-            out.extend(id.to_be_bytes());
-            out.extend(value.to_be_bytes());
-        }
-        update(WINDOW - FIRST_WINDOW as u32, &mut out);
+        // No pushes, and windows so wide that no answer waits for the client.
+        frame::settings(&[(setting::ENABLE_PUSH, 0), (setting::INITIAL_WINDOW_SIZE, WIDEST)], &mut out);
+        frame::window_update(0, WIDEST - FIRST_WINDOW, &mut out);
         let mut connection = Self {
             socket,
             out,
@@ -140,8 +117,8 @@ impl Connection {
             in_flight: 0,
             most: usize::MAX,
             frame: 16_384,
-            stream_window: FIRST_WINDOW,
-            window: FIRST_WINDOW,
+            stream_window: i64::from(FIRST_WINDOW),
+            window: i64::from(FIRST_WINDOW),
             came: 0,
             waiting: VecDeque::new(),
             decoder: Decoder::new(),
@@ -216,7 +193,7 @@ impl Connection {
             encoder.changing(TIMEOUT, "grpc-timeout", &written(timeout), out);
         }
         let length = out.len() - at - HEAD;
-        put_head(length, HEADERS, END_HEADERS, stream, &mut out[at..]);
+        Head { length, kind: HEADERS, flags: END_HEADERS, stream }.put(&mut out[at..]);
         self.calls.push_back(Some(Call { tag, each, came: 0, code: None, refused: false, window: self.stream_window }));
         self.in_flight += 1;
         stream
@@ -329,10 +306,8 @@ impl Connection {
                     self.end(self.passing_of, sink);
                 }
             }
-            let Some((head, rest)) = input.split_at_checked(HEAD) else { return Ok(input.len()) };
-            let length = usize::from(head[0]) << 16 | usize::from(head[1]) << 8 | usize::from(head[2]);
-            let (kind, flags) = (head[3], head[4]);
-            let stream = u32::from_be_bytes([head[5], head[6], head[7], head[8]]) & 0x7fff_ffff;
+            let Some((head, rest)) = input.split_first_chunk() else { return Ok(input.len()) };
+            let Head { length, kind, flags, stream } = Head::parse(head);
             if kind == DATA {
                 ensure!(flags & PADDED == 0, "the server pads, which isn't read here");
                 (self.passing, self.passing_of, self.ends) = (length, stream, flags & END_STREAM != 0);
@@ -352,7 +327,7 @@ impl Connection {
     fn data(&mut self, bytes: usize, sink: &mut dyn FnMut(u64, End)) {
         self.came += bytes as u32;
         if self.came >= REFILL {
-            update(std::mem::take(&mut self.came), &mut self.out);
+            frame::window_update(0, std::mem::take(&mut self.came), &mut self.out);
         }
         let stream = self.passing_of;
         let Some(call) = self.slot(stream).and_then(Option::as_mut) else { return };
@@ -399,7 +374,7 @@ impl Connection {
                 bail!("the server says GOAWAY: {}", String::from_utf8_lossy(payload.get(8..).unwrap_or_default()))
             }
             WINDOW_UPDATE => {
-                let more = i64::from(number(payload)? & 0x7fff_ffff);
+                let more = i64::from(number(payload)? & WIDEST);
                 match stream {
                     0 => self.window += more,
                     stream => {
@@ -418,17 +393,18 @@ impl Connection {
     }
 
     fn settings(&mut self, payload: &[u8]) -> anyhow::Result<()> {
-        for pair in payload.chunks_exact(6) {
-            let value = u32::from_be_bytes([pair[2], pair[3], pair[4], pair[5]]);
-            match u16::from_be_bytes([pair[0], pair[1]]) {
-                1 => ensure!(value >= 1024, "the server keeps a table of {value} bytes, which is too small here"),
-                3 => self.most = value as usize,
-                4 => {
+        for (id, value) in frame::parse_settings(payload) {
+            match id {
+                setting::HEADER_TABLE_SIZE => {
+                    ensure!(value >= 1024, "the server keeps a table of {value} bytes, which is too small here");
+                }
+                setting::MAX_CONCURRENT_STREAMS => self.most = value as usize,
+                setting::INITIAL_WINDOW_SIZE => {
                     let change = i64::from(value) - self.stream_window;
                     self.stream_window += change;
                     self.calls.iter_mut().flatten().for_each(|call| call.window += change);
                 }
-                5 => self.frame = value as usize,
+                setting::MAX_FRAME_SIZE => self.frame = value as usize,
                 _ => {}
             }
         }
@@ -468,24 +444,6 @@ impl Connection {
 
 fn number(payload: &[u8]) -> anyhow::Result<u32> {
     Ok(u32::from_be_bytes(payload.first_chunk().copied().context("a frame is too short")?))
-}
-
-fn head(length: usize, kind: u8, flags: u8, stream: u32, out: &mut Vec<u8>) {
-    let at = out.len();
-    out.extend([0; HEAD]);
-    put_head(length, kind, flags, stream, &mut out[at..]);
-}
-
-fn put_head(length: usize, kind: u8, flags: u8, stream: u32, into: &mut [u8]) {
-    into[..3].copy_from_slice(&(length as u32).to_be_bytes()[1..]);
-    (into[3], into[4]) = (kind, flags);
-    into[5..HEAD].copy_from_slice(&stream.to_be_bytes());
-}
-
-/// Raises the connection's window.
-fn update(by: u32, out: &mut Vec<u8>) {
-    head(4, WINDOW_UPDATE, 0, 0, out);
-    out.extend(by.to_be_bytes());
 }
 
 /// A time limit as gRPC writes it: up to eight digits and a unit.

@@ -5,6 +5,7 @@
 //! on, windows are respected, answers are decoded as far as their code.
 
 mod connection;
+pub mod frame;
 mod hpack;
 mod huffman;
 
