@@ -18,7 +18,7 @@
 //! - A [`benchmark`] is systems and cases, measured in [`rounds`] and compared by [`ratios`]; each package beside this one
 //!   says which.
 //! - [`process`] starts servers and others as processes of their own, and [`pin`] keeps them on their cores. [`probes`]
-//!   finds what `cargo quanta` has built, [`tools`] builds programs in other languages, [`cpu`] tells what a process has used, and [`workload`] has the published mixes of jobs.
+//!   finds what `cargo quanta` has built, [`tools`] builds programs in other languages, [`cpu`] tells what a process has used, [`netns`] has network namespaces, and [`workload`] the published mixes of jobs.
 //!
 //! What is driven is a [`target::Target`]; a Greenwave service is one by [`rpc::RpcTarget`]. A target brings its own
 //! clock, so the same generator runs in real time against a server and in virtual time in this crate's tests.
@@ -39,6 +39,7 @@ pub mod latencies;
 pub mod load;
 pub mod machine;
 pub mod measured;
+pub mod netns;
 pub mod pin;
 pub mod probes;
 pub mod process;

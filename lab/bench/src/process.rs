@@ -9,6 +9,7 @@ use std::fmt::Display;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
 use std::os::unix::process::{CommandExt, parent_id};
+use std::path::Path;
 use std::process::{self, Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
@@ -243,6 +244,11 @@ pub fn say_listening(address: impl Display) {
 /// [`say_listening`], with the authority of this process's certificate, in the PEM format.
 pub fn say_listening_with(address: impl Display, authority: &str) {
     say(format_args!("{LISTENS}{address} {}", authority.replace('\n', "|")));
+}
+
+/// Whether there is no process of this number any more.
+pub fn is_gone(id: u32) -> bool {
+    !Path::new("/proc").join(id.to_string()).exists()
 }
 
 /// Answers each line of standard input, until it ends.

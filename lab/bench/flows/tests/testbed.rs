@@ -2,12 +2,11 @@
 //!
 //! Only root can make namespaces. Elsewhere these tests are passed over, and say so.
 
-use std::fs;
 use std::io::{BufRead as _, BufReader};
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use clap::ValueEnum as _;
+use greenwave_bench::netns;
 use greenwave_flows::agent::Programs;
 use greenwave_flows::role::Role;
 use greenwave_flows::testbed::{Bands, Bottleneck, Link, Node, Testbed};
@@ -26,9 +25,7 @@ fn possible() -> bool {
 
 /// The namespaces of testbeds whose names begin so.
 fn namespaces(beginning: &str) -> Vec<String> {
-    let entries = fs::read_dir("/run/netns").into_iter().flatten().flatten();
-    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-    names.filter(|name| name.starts_with(&format!("gwf-{beginning}"))).collect()
+    netns::names().into_iter().filter(|name| name.starts_with(&format!("gwf-{beginning}"))).collect()
 }
 
 fn programs() -> Programs {
@@ -83,7 +80,7 @@ fn guests_and_receivers_reach_each_other_and_nothing_is_left_behind() {
             drop(responding);
         }
     }
-    let path = Path::new("/run/netns").join(&namespace);
+    let path = netns::path(&namespace);
     assert!(path.exists());
     drop(testbed);
     assert!(!path.exists());
@@ -107,7 +104,7 @@ fn a_panic_takes_the_testbed_down() {
         return;
     }
     let testbed = Testbed::up().expect("no obstacle");
-    let path = Path::new("/run/netns").join(testbed.namespace(Node::A1));
+    let path = netns::path(&testbed.namespace(Node::A1));
     let thread = std::thread::spawn(move || {
         let _testbed = testbed;
         panic!("on purpose");

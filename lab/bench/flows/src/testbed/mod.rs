@@ -23,6 +23,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 
 use clap::ValueEnum as _;
+use greenwave_bench::process::is_gone;
 use rustix::process::geteuid;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -289,8 +290,7 @@ fn remove(name: &str) -> Result<(), Problem> {
 
 /// Removes the testbeds whose owners are gone.
 fn clear_leftovers() {
-    let is_gone = |name: &str| owner(name).is_some_and(|owner| !Path::new("/proc").join(owner.to_string()).exists());
-    for name in names().iter().filter(|name| is_gone(name)) {
+    for name in names().iter().filter(|name| owner(name).is_some_and(is_gone)) {
         // Another process may be clearing it away as well.
         let _ = remove(name);
     }

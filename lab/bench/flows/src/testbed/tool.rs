@@ -1,7 +1,8 @@
 //! `ip` and `tc`, run in batches: a namespace is set up by one process instead of twenty.
 
-use std::io::Write as _;
 use std::process::{Command, Output, Stdio};
+
+use greenwave_bench::netns;
 
 use super::Problem;
 
@@ -24,16 +25,8 @@ pub(super) fn read(tool: &str, words: &[&str]) -> Result<String, Problem> {
 }
 
 fn batch(tool: &str, namespace: Option<&str>, lines: &[String]) -> Result<(), Problem> {
-    let mut command = Command::new(tool);
-    command.args(namespace.into_iter().flat_map(|name| ["-n", name])).args(["-batch", "-"]);
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let missing = |source| Problem::Tool { tool: tool.to_owned(), source };
-    let mut child = command.spawn().map_err(missing)?;
-    if let Some(mut stdin) = child.stdin.take() {
-        // What it doesn't take, it says why.
-        let _ = stdin.write_all((lines.join("\n") + "\n").as_bytes());
-    }
-    let output = child.wait_with_output().map_err(missing)?;
+    let output = netns::batch(tool, namespace, lines);
+    let output = output.map_err(|source| Problem::Tool { tool: tool.to_owned(), source })?;
     let shown = || format!("{tool}{} {}", namespace.map_or(String::new(), |it| format!(" -n {it}")), lines.join("; "));
     checked(&output, shown)
 }
