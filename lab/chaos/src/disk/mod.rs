@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use fuser::{BackgroundSession, Config, MountOption, SessionACL};
+use greenwave_bench::process::is_gone;
 
 use mounted::Mounted;
 use volume::Volume;
@@ -120,8 +121,8 @@ pub(crate) fn end() {
 /// Unmounts what processes have left that are gone.
 pub(crate) fn clear_leftovers() {
     for entry in fs::read_dir(FOLDER).into_iter().flatten().flatten() {
-        let owner = entry.file_name().into_string().ok().and_then(|name| name.parse::<u32>().ok());
-        if owner.is_some_and(|owner| !Path::new("/proc").join(owner.to_string()).exists()) {
+        let owner = entry.file_name().into_string().ok().and_then(|name| name.parse().ok());
+        if owner.is_some_and(is_gone) {
             clear(&entry.path());
         }
     }

@@ -12,7 +12,7 @@ use fuser::{
 };
 
 use super::held;
-use super::volume::{About, BLOCKS, ROOT, Trouble, Volume};
+use super::volume::{About, BLOCKS, ROOT, Refusal, Volume};
 
 /// Nothing changes but by this kernel.
 const KNOWN_FOR: Duration = Duration::from_secs(3600);
@@ -36,15 +36,15 @@ impl Mounted {
     }
 }
 
-fn errno(trouble: Trouble) -> Errno {
-    match trouble {
-        Trouble::NotFound => Errno::ENOENT,
-        Trouble::Exists => Errno::EEXIST,
-        Trouble::NotEmpty => Errno::ENOTEMPTY,
-        Trouble::IsFolder => Errno::EISDIR,
-        Trouble::NoFolder => Errno::ENOTDIR,
-        Trouble::Full => Errno::ENOSPC,
-        Trouble::Io => Errno::EIO,
+fn errno(refusal: Refusal) -> Errno {
+    match refusal {
+        Refusal::NotFound => Errno::ENOENT,
+        Refusal::Exists => Errno::EEXIST,
+        Refusal::NotEmpty => Errno::ENOTEMPTY,
+        Refusal::IsFolder => Errno::EISDIR,
+        Refusal::NoFolder => Errno::ENOTDIR,
+        Refusal::Full => Errno::ENOSPC,
+        Refusal::Io => Errno::EIO,
     }
 }
 
@@ -69,17 +69,17 @@ fn attributes(about: About) -> FileAttr {
     }
 }
 
-fn entry(about: Result<About, Trouble>, reply: ReplyEntry) {
+fn entry(about: Result<About, Refusal>, reply: ReplyEntry) {
     match about {
         Ok(about) => reply.entry(&KNOWN_FOR, &attributes(about), Generation(0)),
-        Err(trouble) => reply.error(errno(trouble)),
+        Err(refusal) => reply.error(errno(refusal)),
     }
 }
 
-fn empty(done: Result<(), Trouble>, reply: ReplyEmpty) {
+fn empty(done: Result<(), Refusal>, reply: ReplyEmpty) {
     match done {
         Ok(()) => reply.ok(),
-        Err(trouble) => reply.error(errno(trouble)),
+        Err(refusal) => reply.error(errno(refusal)),
     }
 }
 
@@ -95,7 +95,7 @@ impl Filesystem for Mounted {
     fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         match held(&self.volume).about(ino.0) {
             Ok(about) => reply.attr(&KNOWN_FOR, &attributes(about)),
-            Err(trouble) => reply.error(errno(trouble)),
+            Err(refusal) => reply.error(errno(refusal)),
         }
     }
 
@@ -121,7 +121,7 @@ impl Filesystem for Mounted {
         let done = size.map_or(Ok(()), |size| volume.truncate(ino.0, size));
         match done.and_then(|()| volume.about(ino.0)) {
             Ok(about) => reply.attr(&KNOWN_FOR, &attributes(about)),
-            Err(trouble) => reply.error(errno(trouble)),
+            Err(refusal) => reply.error(errno(refusal)),
         }
     }
 
@@ -166,7 +166,7 @@ impl Filesystem for Mounted {
     ) {
         match held(&self.volume).read(ino.0, offset, size as usize) {
             Ok(bytes) => reply.data(&bytes),
-            Err(trouble) => reply.error(errno(trouble)),
+            Err(refusal) => reply.error(errno(refusal)),
         }
     }
 
@@ -184,7 +184,7 @@ impl Filesystem for Mounted {
     ) {
         match held(&self.volume).write(ino.0, offset, data) {
             Ok(()) => reply.written(data.len() as u32),
-            Err(trouble) => reply.error(errno(trouble)),
+            Err(refusal) => reply.error(errno(refusal)),
         }
     }
 
@@ -203,7 +203,7 @@ impl Filesystem for Mounted {
     fn readdir(&self, _: &Request, ino: INodeNo, _: FileHandle, offset: u64, mut reply: ReplyDirectory) {
         let names = match held(&self.volume).list(ino.0) {
             Ok(names) => names,
-            Err(trouble) => return reply.error(errno(trouble)),
+            Err(refusal) => return reply.error(errno(refusal)),
         };
         let here = [(".", ino.0), ("..", ROOT)].map(|(name, node)| (name.into(), node, FileType::Directory));
         let inside = names.into_iter().map(|(name, about)| (name, about.node, attributes(about).kind));
@@ -226,7 +226,7 @@ impl Filesystem for Mounted {
                 let attributes = attributes(about);
                 reply.created(&KNOWN_FOR, &attributes, Generation(0), FileHandle(0), FopenFlags::empty());
             }
-            Err(trouble) => reply.error(errno(trouble)),
+            Err(refusal) => reply.error(errno(refusal)),
         }
     }
 

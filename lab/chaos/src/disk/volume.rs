@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rand_chacha::ChaCha8Rng;
@@ -25,7 +26,7 @@ pub(super) const BLOCKS: u64 = 1 << 20;
 
 /// Why something isn't done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Trouble {
+pub(super) enum Refusal {
     NotFound,
     Exists,
     NotEmpty,
@@ -88,7 +89,8 @@ struct File {
 
 #[derive(Default)]
 struct Contents {
-    blocks: BTreeMap<u64, Box<[u8; BLOCK]>>,
+    /// Those that were synced are the same bytes in both contents of a file.
+    blocks: BTreeMap<u64, Arc<[u8; BLOCK]>>,
     length: u64,
 }
 
@@ -117,8 +119,8 @@ impl Volume {
         Self { nodes: BTreeMap::from([(ROOT, root)]), next: ROOT + 1, ills: Ills::default() }
     }
 
-    pub(super) fn about(&self, node: u64) -> Result<About, Trouble> {
-        let found = self.nodes.get(&node).ok_or(Trouble::NotFound)?;
+    pub(super) fn about(&self, node: u64) -> Result<About, Refusal> {
+        let found = self.nodes.get(&node).ok_or(Refusal::NotFound)?;
         let (is_folder, length) = match &found.kind {
             Inside::File(file) => (false, file.live.length),
             Inside::Folder(_) => (true, 0),
@@ -127,8 +129,8 @@ impl Volume {
     }
 
     /// What is under a name. The kernel knows it from now on.
-    pub(super) fn look_up(&mut self, folder: u64, name: &OsStr) -> Result<About, Trouble> {
-        let node = *self.folder(folder)?.live.get(name).ok_or(Trouble::NotFound)?;
+    pub(super) fn look_up(&mut self, folder: u64, name: &OsStr) -> Result<About, Refusal> {
+        let node = *self.folder(folder)?.live.get(name).ok_or(Refusal::NotFound)?;
         self.know(node);
         self.about(node)
     }
@@ -141,18 +143,18 @@ impl Volume {
     }
 
     /// The names in a folder.
-    pub(super) fn list(&self, folder: u64) -> Result<Vec<(OsString, About)>, Trouble> {
+    pub(super) fn list(&self, folder: u64) -> Result<Vec<(OsString, About)>, Refusal> {
         let names = &self.folder(folder)?.live;
         names.iter().map(|(name, node)| Ok((name.clone(), self.about(*node)?))).collect()
     }
 
     /// Makes a file or a folder, which the kernel knows from now on.
-    pub(super) fn make(&mut self, folder: u64, name: &OsStr, is_folder: bool) -> Result<About, Trouble> {
+    pub(super) fn make(&mut self, folder: u64, name: &OsStr, is_folder: bool) -> Result<About, Refusal> {
         if self.folder(folder)?.live.contains_key(name) {
-            return Err(Trouble::Exists);
+            return Err(Refusal::Exists);
         }
         if self.ills.full {
-            return Err(Trouble::Full);
+            return Err(Refusal::Full);
         }
         let node = self.next;
         self.next += 1;
@@ -162,20 +164,20 @@ impl Volume {
         self.about(node)
     }
 
-    pub(super) fn remove(&mut self, folder: u64, name: &OsStr, a_folder: bool) -> Result<(), Trouble> {
-        let node = *self.folder(folder)?.live.get(name).ok_or(Trouble::NotFound)?;
-        match (&self.nodes.get(&node).ok_or(Trouble::NotFound)?.kind, a_folder) {
-            (Inside::File(_), true) => return Err(Trouble::NoFolder),
-            (Inside::Folder(_), false) => return Err(Trouble::IsFolder),
-            (Inside::Folder(inner), true) if !inner.live.is_empty() => return Err(Trouble::NotEmpty),
+    pub(super) fn remove(&mut self, folder: u64, name: &OsStr, a_folder: bool) -> Result<(), Refusal> {
+        let node = *self.folder(folder)?.live.get(name).ok_or(Refusal::NotFound)?;
+        match (&self.nodes.get(&node).ok_or(Refusal::NotFound)?.kind, a_folder) {
+            (Inside::File(_), true) => return Err(Refusal::NoFolder),
+            (Inside::Folder(_), false) => return Err(Refusal::IsFolder),
+            (Inside::Folder(inner), true) if !inner.live.is_empty() => return Err(Refusal::NotEmpty),
             _ => {}
         }
         self.folder_mut(folder)?.change(vec![(name.to_owned(), None)]);
         Ok(())
     }
 
-    pub(super) fn rename(&mut self, from: (u64, &OsStr), to: (u64, &OsStr)) -> Result<(), Trouble> {
-        let node = *self.folder(from.0)?.live.get(from.1).ok_or(Trouble::NotFound)?;
+    pub(super) fn rename(&mut self, from: (u64, &OsStr), to: (u64, &OsStr)) -> Result<(), Refusal> {
+        let node = *self.folder(from.0)?.live.get(from.1).ok_or(Refusal::NotFound)?;
         let (gone, there) = ((from.1.to_owned(), None), (to.1.to_owned(), Some(node)));
         if from.0 == to.0 {
             self.folder_mut(from.0)?.change(vec![gone, there]);
@@ -186,7 +188,7 @@ impl Volume {
         Ok(())
     }
 
-    pub(super) fn read(&self, node: u64, offset: u64, length: usize) -> Result<Vec<u8>, Trouble> {
+    pub(super) fn read(&self, node: u64, offset: u64, length: usize) -> Result<Vec<u8>, Refusal> {
         let contents = &self.file(node)?.live;
         let length = (contents.length.saturating_sub(offset)).min(length as u64) as usize;
         let mut bytes = vec![0; length];
@@ -202,19 +204,19 @@ impl Volume {
         Ok(bytes)
     }
 
-    pub(super) fn write(&mut self, node: u64, offset: u64, bytes: &[u8]) -> Result<(), Trouble> {
+    pub(super) fn write(&mut self, node: u64, offset: u64, bytes: &[u8]) -> Result<(), Refusal> {
         let full = self.ills.full;
         let file = self.file_mut(node)?;
         let end = offset + bytes.len() as u64;
         if full && end > file.reserved.max(file.live.length) {
-            return Err(Trouble::Full);
+            return Err(Refusal::Full);
         }
         let mut at = 0;
         while at < bytes.len() {
             let (block, within) = place(offset + at as u64);
             let part = (BLOCK - within).min(bytes.len() - at);
-            let content = file.live.blocks.entry(block).or_insert_with(|| Box::new([0; BLOCK]));
-            content[within..within + part].copy_from_slice(&bytes[at..at + part]);
+            let content = file.live.blocks.entry(block).or_insert_with(|| Arc::new([0; BLOCK]));
+            Arc::make_mut(content)[within..within + part].copy_from_slice(&bytes[at..at + part]);
             file.touch(block);
             at += part;
         }
@@ -223,11 +225,11 @@ impl Volume {
     }
 
     /// Takes room up to here, and makes the file so long if it was shorter and that is wanted.
-    pub(super) fn reserve(&mut self, node: u64, end: u64, lengthen: bool) -> Result<(), Trouble> {
+    pub(super) fn reserve(&mut self, node: u64, end: u64, lengthen: bool) -> Result<(), Refusal> {
         let full = self.ills.full;
         let file = self.file_mut(node)?;
         if full && end > file.reserved.max(file.live.length) {
-            return Err(Trouble::Full);
+            return Err(Refusal::Full);
         }
         file.reserved = file.reserved.max(end);
         if lengthen {
@@ -236,13 +238,13 @@ impl Volume {
         Ok(())
     }
 
-    pub(super) fn truncate(&mut self, node: u64, length: u64) -> Result<(), Trouble> {
+    pub(super) fn truncate(&mut self, node: u64, length: u64) -> Result<(), Refusal> {
         let file = self.file_mut(node)?;
         let (block, within) = place(length);
         let gone = file.live.blocks.split_off(&(block + u64::from(within > 0)));
         gone.into_keys().for_each(|block| file.touch(block));
         if let Some(last) = file.live.blocks.get_mut(&block).filter(|_| within > 0 && length < file.live.length) {
-            last[within..].fill(0);
+            Arc::make_mut(last)[within..].fill(0);
             file.touch(block);
         }
         file.reserved = file.reserved.min(length);
@@ -251,17 +253,17 @@ impl Volume {
     }
 
     /// Makes a file or a folder durable.
-    pub(super) fn sync(&mut self, node: u64) -> Result<(), Trouble> {
+    pub(super) fn sync(&mut self, node: u64) -> Result<(), Refusal> {
         if self.ills.sync_fails {
             if let Ok(file) = self.file_mut(node) {
                 file.forgotten.append(&mut file.unsynced);
             }
-            return Err(Trouble::Io);
+            return Err(Refusal::Io);
         }
-        match &mut self.nodes.get_mut(&node).ok_or(Trouble::NotFound)?.kind {
+        match &mut self.nodes.get_mut(&node).ok_or(Refusal::NotFound)?.kind {
             Inside::File(file) => {
                 for block in std::mem::take(&mut file.unsynced) {
-                    file.settle(block, |_| true);
+                    file.settle(block);
                 }
                 file.durable.length = file.live.length;
                 file.durable.trim();
@@ -312,31 +314,31 @@ impl Volume {
         }
     }
 
-    fn folder(&self, node: u64) -> Result<&Folder, Trouble> {
-        match &self.nodes.get(&node).ok_or(Trouble::NotFound)?.kind {
+    fn folder(&self, node: u64) -> Result<&Folder, Refusal> {
+        match &self.nodes.get(&node).ok_or(Refusal::NotFound)?.kind {
             Inside::Folder(folder) => Ok(folder),
-            Inside::File(_) => Err(Trouble::NoFolder),
+            Inside::File(_) => Err(Refusal::NoFolder),
         }
     }
 
-    fn folder_mut(&mut self, node: u64) -> Result<&mut Folder, Trouble> {
-        match &mut self.nodes.get_mut(&node).ok_or(Trouble::NotFound)?.kind {
+    fn folder_mut(&mut self, node: u64) -> Result<&mut Folder, Refusal> {
+        match &mut self.nodes.get_mut(&node).ok_or(Refusal::NotFound)?.kind {
             Inside::Folder(folder) => Ok(folder),
-            Inside::File(_) => Err(Trouble::NoFolder),
+            Inside::File(_) => Err(Refusal::NoFolder),
         }
     }
 
-    fn file(&self, node: u64) -> Result<&File, Trouble> {
-        match &self.nodes.get(&node).ok_or(Trouble::NotFound)?.kind {
+    fn file(&self, node: u64) -> Result<&File, Refusal> {
+        match &self.nodes.get(&node).ok_or(Refusal::NotFound)?.kind {
             Inside::File(file) => Ok(file),
-            Inside::Folder(_) => Err(Trouble::IsFolder),
+            Inside::Folder(_) => Err(Refusal::IsFolder),
         }
     }
 
-    fn file_mut(&mut self, node: u64) -> Result<&mut File, Trouble> {
-        match &mut self.nodes.get_mut(&node).ok_or(Trouble::NotFound)?.kind {
+    fn file_mut(&mut self, node: u64) -> Result<&mut File, Refusal> {
+        match &mut self.nodes.get_mut(&node).ok_or(Refusal::NotFound)?.kind {
             Inside::File(file) => Ok(file),
-            Inside::Folder(_) => Err(Trouble::IsFolder),
+            Inside::Folder(_) => Err(Refusal::IsFolder),
         }
     }
 }
@@ -348,11 +350,19 @@ impl File {
         self.unsynced.insert(block);
     }
 
+    /// Has the durable block be what the live one is.
+    fn settle(&mut self, block: u64) {
+        match self.live.blocks.get(&block) {
+            Some(bytes) => drop(self.durable.blocks.insert(block, Arc::clone(bytes))),
+            None => drop(self.durable.blocks.remove(&block)),
+        }
+    }
+
     /// Has the durable block take over those sectors of the live one that are wanted.
-    fn settle(&mut self, block: u64, mut wanted: impl FnMut(usize) -> bool) {
+    fn tear(&mut self, block: u64, mut wanted: impl FnMut(usize) -> bool) {
         const NOTHING: [u8; BLOCK] = [0; BLOCK];
         let live = self.live.blocks.get(&block).map_or(&NOTHING, |block| block);
-        let durable = self.durable.blocks.entry(block).or_insert_with(|| Box::new(NOTHING));
+        let durable = Arc::make_mut(self.durable.blocks.entry(block).or_insert_with(|| Arc::new(NOTHING)));
         for sector in (0..BLOCK).step_by(SECTOR).filter(|sector| wanted(*sector)) {
             durable[sector..sector + SECTOR].copy_from_slice(&live[sector..sector + SECTOR]);
         }
@@ -364,8 +374,8 @@ impl File {
             for &block in &unsynced {
                 match draw.next_u32() % 3 {
                     0 => {}
-                    1 => self.settle(block, |_| true),
-                    _ => self.settle(block, |_| draw.next_u32().is_multiple_of(2)),
+                    1 => self.settle(block),
+                    _ => self.tear(block, |_| draw.next_u32().is_multiple_of(2)),
                 }
             }
             if draw.next_u32().is_multiple_of(2) {
@@ -377,7 +387,7 @@ impl File {
         self.live.trim();
         for block in unsynced.into_iter().chain(forgotten) {
             match self.durable.blocks.get(&block) {
-                Some(bytes) => drop(self.live.blocks.insert(block, bytes.clone())),
+                Some(bytes) => drop(self.live.blocks.insert(block, Arc::clone(bytes))),
                 None => drop(self.live.blocks.remove(&block)),
             }
         }
@@ -389,8 +399,9 @@ impl Contents {
     fn trim(&mut self) {
         let (last, within) = place(self.length);
         drop(self.blocks.split_off(&(last + u64::from(within > 0))));
-        if let Some(block) = self.blocks.get_mut(&last) {
-            block[within..].fill(0);
+        let is_zero = |block: &[u8; BLOCK]| block[within..].iter().all(|byte| *byte == 0);
+        if let Some(block) = self.blocks.get_mut(&last).filter(|block| !is_zero(block)) {
+            Arc::make_mut(block)[within..].fill(0);
         }
     }
 }

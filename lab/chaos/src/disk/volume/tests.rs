@@ -75,7 +75,7 @@ fn a_name_is_durable_once_its_folder_was_synced() {
     volume.write(new, 0, b"y").unwrap();
     volume.sync(new).unwrap();
     volume.cut(Kept::Nothing);
-    assert_eq!(volume.look_up(ROOT, name("new")), Err(Trouble::NotFound));
+    assert_eq!(volume.look_up(ROOT, name("new")), Err(Refusal::NotFound));
     volume.rename((ROOT, name("file")), (ROOT, name("other"))).unwrap();
     assert_eq!(volume.look_up(ROOT, name("other")).unwrap().node, file);
     volume.cut(Kept::Nothing);
@@ -83,7 +83,7 @@ fn a_name_is_durable_once_its_folder_was_synced() {
     volume.rename((ROOT, name("file")), (ROOT, name("other"))).unwrap();
     volume.sync(ROOT).unwrap();
     volume.cut(Kept::Nothing);
-    assert_eq!(volume.look_up(ROOT, name("file")), Err(Trouble::NotFound));
+    assert_eq!(volume.look_up(ROOT, name("file")), Err(Refusal::NotFound));
     assert_eq!(volume.look_up(ROOT, name("other")).unwrap().node, file);
 }
 
@@ -114,9 +114,9 @@ fn a_full_disk_has_room_for_what_was_reserved() {
     volume.reserve(file, 1_000, false).unwrap();
     volume.ills.full = true;
     volume.write(file, 0, &[2; 1_000]).unwrap();
-    assert_eq!(volume.write(file, 1_000, &[2]), Err(Trouble::Full));
-    assert_eq!(volume.reserve(file, 2_000, true), Err(Trouble::Full));
-    assert_eq!(volume.make(ROOT, name("new"), false), Err(Trouble::Full));
+    assert_eq!(volume.write(file, 1_000, &[2]), Err(Refusal::Full));
+    assert_eq!(volume.reserve(file, 2_000, true), Err(Refusal::Full));
+    assert_eq!(volume.make(ROOT, name("new"), false), Err(Refusal::Full));
     volume.ills.full = false;
     volume.write(file, 1_000, &[2]).unwrap();
 }
@@ -126,7 +126,7 @@ fn a_sync_that_fails_makes_nothing_durable_nor_does_the_next_one() {
     let (mut volume, file) = with_file(&[1; 2 * BLOCK]);
     volume.write(file, 0, &[2; 2 * BLOCK]).unwrap();
     volume.ills.sync_fails = true;
-    assert_eq!(volume.sync(file), Err(Trouble::Io));
+    assert_eq!(volume.sync(file), Err(Refusal::Io));
     volume.ills.sync_fails = false;
     volume.write(file, BLOCK as u64, &[3; BLOCK]).unwrap();
     volume.sync(file).unwrap();
