@@ -1,12 +1,10 @@
-//! The group at rest, after everything was mended: is it alive, are the replicas equal, was all of the round in order?
+//! The group at rest, after everything was mended: is it alive, are the replicas equal?
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::checker::{self, Verdict};
 use crate::group::{Group, Rows};
-use crate::history::{Ask, Call};
 use crate::load::Shared;
 use crate::replica;
 use crate::value;
@@ -21,9 +19,6 @@ const EQUAL: Duration = Duration::from_secs(60);
 const ENDS: Duration = Duration::from_secs(3);
 const LOOK: Duration = Duration::from_millis(50);
 
-/// How long the search for an order of a key's calls may take.
-const SEARCH: Duration = Duration::from_secs(20);
-
 /// What was found at a checkpoint, beside what shouldn't be.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Passed {
@@ -31,10 +26,6 @@ pub(crate) struct Passed {
     pub(crate) alive_after: Duration,
     /// Rows of each replica.
     pub(crate) rows: usize,
-    /// Keys for whose calls there is an order.
-    pub(crate) keys: usize,
-    /// Keys for which none was found in time.
-    pub(crate) undecided: usize,
 }
 
 /// Puts the group to the test. Calls of clients are held back meanwhile.
@@ -114,30 +105,4 @@ fn difference(rows: &[Rows]) -> Option<String> {
     let shown: Vec<_> = keys.iter().take(5).map(shown).collect();
     let rows = (one.len(), other.len());
     Some(format!("1 and {} in {} keys ({} and {} rows): {}", at + 2, keys.len(), rows.0, rows.1, shown.join("; ")))
-}
-
-/// Whether there is an order for the calls of those keys that are wanted; and the calls of those for which there is none.
-pub(crate) fn order(calls: &[Call], wanted: impl Fn(&str) -> bool, passed: &mut Passed, shared: &Shared) -> Vec<Call> {
-    let mut violated = Vec::new();
-    for (key, steps) in checker::by_key(calls).into_iter().filter(|(key, _)| wanted(key)) {
-        match checker::check(&steps, Instant::now() + SEARCH) {
-            Verdict::Linearizable => passed.keys += 1,
-            Verdict::Undecided => passed.undecided += 1,
-            Verdict::Violated { explained } => {
-                shared.find(format!(
-                    "{key} is not linearizable: no order explains more than {explained} of its {} calls",
-                    steps.len()
-                ));
-                violated.extend(calls.iter().filter(|call| concerns(&call.ask, &key)).cloned());
-            }
-        }
-    }
-    violated
-}
-
-fn concerns(ask: &Ask, of: &str) -> bool {
-    match ask {
-        Ask::Get { key } | Ask::Put { key, .. } | Ask::Delete { key } | Ask::Swap { key, .. } => key == of,
-        Ask::Scan { keys } => keys.iter().any(|key| key == of),
-    }
 }

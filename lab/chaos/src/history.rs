@@ -55,6 +55,16 @@ pub(crate) enum Ask {
     },
 }
 
+impl Ask {
+    /// Whether it asks for a key, or for what may be there.
+    pub(crate) fn concerns(&self, of: &str) -> bool {
+        match self {
+            Self::Get { key } | Self::Put { key, .. } | Self::Delete { key } | Self::Swap { key, .. } => key == of,
+            Self::Scan { keys } => keys.iter().any(|key| key == of),
+        }
+    }
+}
+
 /// What came of a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Outcome {
@@ -88,17 +98,13 @@ pub(crate) struct Count {
 }
 
 impl Count {
-    /// Of all these calls.
-    pub(crate) fn of(calls: &[Call]) -> Self {
-        let mut count = Self::default();
-        for call in calls {
-            match call.outcome {
-                Outcome::Failed(_) => count.failed += 1,
-                Outcome::Unknown(_) => count.unknown += 1,
-                _ => count.answered += 1,
-            }
+    /// One more.
+    pub(crate) fn add(&mut self, outcome: &Outcome) {
+        match outcome {
+            Outcome::Failed(_) => self.failed += 1,
+            Outcome::Unknown(_) => self.unknown += 1,
+            _ => self.answered += 1,
         }
-        count
     }
 }
 

@@ -3,6 +3,7 @@
 //! Each round has keys of its own, so that the search for an order stays short; what was written in rounds before is read now
 //! and then. No two writes have the same value.
 
+use std::mem;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -45,6 +46,7 @@ pub(crate) struct Shared {
     pub(crate) accepted: AtomicU64,
     /// What shouldn't be.
     findings: Mutex<Vec<String>>,
+    /// What wasn't taken yet.
     calls: Mutex<Vec<Call>>,
     gate: Mutex<Gate>,
     moved: Condvar,
@@ -149,9 +151,14 @@ impl Shared {
         outcome
     }
 
-    /// A copy of what was written down so far.
-    pub(crate) fn calls(&self) -> Vec<Call> {
-        held(&self.calls).clone()
+    /// Takes what was written down since the last time.
+    pub(crate) fn take_calls(&self) -> Vec<Call> {
+        mem::take(&mut *held(&self.calls))
+    }
+
+    /// Whether no call of a client is open.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        held(&self.gate).busy == 0
     }
 
     /// Writes down what shouldn't be.

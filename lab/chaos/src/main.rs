@@ -4,7 +4,8 @@
 //! - [`network`]: namespaces, and the switch between them, which is this process. [`disk`]: a disk for each replica, which
 //!   is this process as well. [`replica`]: its process. [`group`]: all of these.
 //! - [`load`] and [`pairs`]: clients, and what they write down ([`history`], [`value`]).
-//! - [`checker`]: whether one register could have answered so. [`checkpoint`]: the group at rest.
+//! - [`record`]: what becomes of that. [`checker`]: whether registers could have answered so.
+//! - [`checkpoint`]: the group at rest.
 //! - [`run`]: all of it. [`report`]: what came of it.
 //! - [`rows`]: a replica's rows alone, without a group.
 
@@ -20,6 +21,7 @@ mod load;
 mod network;
 mod pairs;
 mod plan;
+mod record;
 mod replica;
 mod report;
 mod rows;
@@ -167,16 +169,16 @@ fn main() -> anyhow::Result<ExitCode> {
     let reads = if cli.stale { Freshness::Stale } else { Freshness::Linearizable };
     let mut progress = Progress::new(plan.rounds.len() + 2);
     let setting = Setting { plan, replicas, programs: [program, old], folder, reads };
-    let outcome = run::run(&setting, &mut progress);
+    let summary = run::run(&setting, &mut progress);
     drop(progress);
     network::end();
     disk::end();
-    let outcome = outcome?;
-    let results = report::results(&setting, &outcome);
+    let summary = summary?;
+    let results = report::results(&setting, &summary);
     let path = results.write()?;
-    println!("{}", report::text(&setting, &outcome, &repeat(seed)));
+    println!("{}", report::text(&setting, &summary, &repeat(seed)));
     println!("figures are in {}", path.display());
-    Ok(if outcome.is_well() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if summary.is_well() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// The command line that runs the same plan.

@@ -5,26 +5,26 @@ use std::path::Path;
 
 use greenwave_bench::result::Results;
 
-use crate::run::{Outcome, Setting};
+use crate::run::{Setting, Summary};
 
 /// Figures in the form that benchmarks have.
-pub(crate) fn results(setting: &Setting, outcome: &Outcome) -> Results {
+pub(crate) fn results(setting: &Setting, summary: &Summary) -> Results {
     let mut results = Results::new("chaos");
     let case = format!("seed-{}", setting.plan.seed);
     let system = format!("{}-replicas", setting.replicas);
     let mut push = |metric: &str, value: f64| results.push(&case, &system, metric, value);
     push("faults", setting.plan.faults().count() as f64);
-    push("accepted", outcome.accepted as f64);
-    push("answered", outcome.count.answered as f64);
-    push("failed", outcome.count.failed as f64);
-    push("unknown", outcome.count.unknown as f64);
-    push("lost", outcome.lost() as f64);
-    push("keys_in_order", outcome.whole.keys as f64);
-    push("keys_undecided", outcome.whole.undecided as f64);
-    push("findings", outcome.findings.len() as f64);
-    let longest = outcome.passed.iter().map(|passed| passed.alive_after).max().unwrap_or_default();
+    push("accepted", summary.accepted as f64);
+    push("answered", summary.count.answered as f64);
+    push("failed", summary.count.failed as f64);
+    push("unknown", summary.count.unknown as f64);
+    push("lost", summary.lost() as f64);
+    push("keys_in_order", summary.keys.in_order as f64);
+    push("keys_undecided", summary.keys.undecided as f64);
+    push("findings", summary.findings.len() as f64);
+    let longest = summary.passed.iter().map(|passed| passed.alive_after).max().unwrap_or_default();
     push("longest_until_written_again_ms", longest.as_secs_f64() * 1e3);
-    let spoiled = outcome.spoiled;
+    let spoiled = summary.spoiled;
     let packets = [
         ("packets", spoiled.packets),
         ("packets_lost", spoiled.lost),
@@ -37,7 +37,7 @@ pub(crate) fn results(setting: &Setting, outcome: &Outcome) -> Results {
     results
 }
 
-impl Outcome {
+impl Summary {
     /// Calls of which nobody was told what became of them.
     pub(crate) fn lost(&self) -> u64 {
         let count = self.count;
@@ -51,8 +51,8 @@ impl Outcome {
 }
 
 /// What is said in the end.
-pub(crate) fn text(setting: &Setting, outcome: &Outcome, repeat: &str) -> String {
-    let Outcome { accepted, count, passed, whole, spoiled, passed_over, findings } = outcome;
+pub(crate) fn text(setting: &Setting, summary: &Summary, repeat: &str) -> String {
+    let Summary { accepted, count, passed, keys, spoiled, passed_over, findings } = summary;
     let faults = setting.plan.faults().count();
     let mut text = format!(
         "seed {}: {faults} faults; {accepted} calls, {} answered, {} failed, {} unknown, {} lost\n",
@@ -60,7 +60,7 @@ pub(crate) fn text(setting: &Setting, outcome: &Outcome, repeat: &str) -> String
         count.answered,
         count.failed,
         count.unknown,
-        outcome.lost()
+        summary.lost()
     );
     let rows = passed.last().map_or(0, |last| last.rows);
     // A text can always be written to.
@@ -69,8 +69,8 @@ pub(crate) fn text(setting: &Setting, outcome: &Outcome, repeat: &str) -> String
         "{} checkpoints; the calls of {} keys have an order, {} were not decided; {rows} rows, the same on each replica \
          unless something was found",
         passed.len(),
-        whole.keys,
-        whole.undecided
+        keys.in_order,
+        keys.undecided
     );
     let _ = writeln!(
         text,
@@ -80,7 +80,7 @@ pub(crate) fn text(setting: &Setting, outcome: &Outcome, repeat: &str) -> String
     for over in passed_over {
         let _ = writeln!(text, "passed over: {over}");
     }
-    if outcome.is_well() {
+    if summary.is_well() {
         text += "nothing was found";
     } else {
         findings.iter().for_each(|finding| {

@@ -1,7 +1,7 @@
 //! A run: the group is started, put under load, hit as the plan says, put to the test after each round and in the end.
 
-use std::fs::{self, File};
-use std::io::{BufRead as _, BufReader, BufWriter, Write as _};
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -12,13 +12,15 @@ use greenwave::Context as Budget;
 use greenwave_bench::progress::Progress;
 use greenwave_services::replicated::client::Freshness;
 
+use crate::checker::Found;
 use crate::checkpoint::{self, Passed};
 use crate::group::Group;
-use crate::history::{Ask, Call, Count};
+use crate::history::{Ask, Count, Outcome};
 use crate::inject::{self, Active};
 use crate::load::{self, Load, Shared};
 use crate::network::Spoiled;
 use crate::plan::{Plan, Round};
+use crate::record::Record;
 
 /// How long a group may take to begin.
 const BEGINNING: Duration = Duration::from_secs(60);
@@ -38,15 +40,15 @@ pub(crate) struct Setting {
 }
 
 /// What came of a run.
-pub(crate) struct Outcome {
+pub(crate) struct Summary {
     /// Calls that were made.
     pub(crate) accepted: u64,
     /// What became of them.
     pub(crate) count: Count,
     /// What the checkpoints found.
     pub(crate) passed: Vec<Passed>,
-    /// Keys of all rounds, and pairs, for whose calls there is an order, once all was read in the end.
-    pub(crate) whole: Passed,
+    /// Keys of all rounds, and pairs, once all was read in the end.
+    pub(crate) keys: Found,
     /// What was done to packets.
     pub(crate) spoiled: Spoiled,
     /// Faults that couldn't be made, with why.
@@ -59,7 +61,7 @@ pub(crate) struct Outcome {
 ///
 /// # Errors
 /// When the machine doesn't have what it takes, or the group doesn't begin.
-pub(crate) fn run(setting: &Setting, progress: &mut Progress) -> anyhow::Result<Outcome> {
+pub(crate) fn run(setting: &Setting, progress: &mut Progress) -> anyhow::Result<Summary> {
     let Setting { plan, replicas, programs, folder, reads } = setting;
     progress.step("the group begins");
     let mut group = Group::new(*replicas, plan.seed, programs.clone(), folder)?;
@@ -70,7 +72,7 @@ pub(crate) fn run(setting: &Setting, progress: &mut Progress) -> anyhow::Result<
         .probe(BEGINNING)
         .map_err(|why| anyhow::anyhow!("the group doesn't begin: {why}; see {}", folder.display()))?;
     let load = Load::start(*replicas, plan.seed, *reads)?;
-    let mut events = Events::new(folder)?;
+    let (mut events, mut record) = (Events::new(folder)?, Record::new(folder)?);
     let (mut passed, mut passed_over) = (Vec::new(), Vec::new());
     for (number, round) in plan.rounds.iter().enumerate() {
         progress.step(format!("round {}", number + 1));
@@ -81,12 +83,11 @@ pub(crate) fn run(setting: &Setting, progress: &mut Progress) -> anyhow::Result<
         hit(round, &mut group, &load.shared, &mut events, &mut passed_over, progress)?;
         progress.show(0.9, 0);
         events.tell("all is mended")?;
-        let mut found = checkpoint::check(&mut group, &load.shared);
-        let calls = load.shared.calls();
-        let keys = load::keys(number);
-        let violated = checkpoint::order(&calls, |key| keys.iter().any(|own| own == key), &mut found, &load.shared);
-        write_calls(&folder.join(format!("violated-{}.txt", number + 1)), &violated)?;
-        passed.push(found);
+        passed.push(checkpoint::check(&mut group, &load.shared));
+        // A part of the history ends where no call is open.
+        if load.shared.is_at_rest() {
+            record.take(&load.shared, &format!("violated-{}.txt", number + 1))?;
+        }
         for finding in &load.shared.findings()[before..] {
             events.tell(&format!("found: {finding}"))?;
             eprintln!("round {}: {finding}", number + 1);
@@ -96,18 +97,15 @@ pub(crate) fn run(setting: &Setting, progress: &mut Progress) -> anyhow::Result<
     load.shared.resume();
     let shared = load.stop();
     read_all(plan.rounds.len(), *replicas, &shared)?;
-    let calls = shared.calls();
-    let mut whole = Passed::default();
-    let violated = checkpoint::order(&calls, |_| true, &mut whole, &shared);
-    write_calls(&folder.join("violated.txt"), &violated)?;
-    write_history(&folder.join("history.jsonl"), &calls)?;
+    record.end(&shared)?;
     let spoiled = group.network.spoiled();
     for replica in &group.replicas {
         search_log(&replica.log(), &shared)?;
     }
     drop(group);
     let accepted = shared.accepted.load(Ordering::Relaxed);
-    Ok(Outcome { accepted, count: Count::of(&calls), passed, whole, spoiled, passed_over, findings: shared.findings() })
+    let (count, keys) = (record.count(), record.keys());
+    Ok(Summary { accepted, count, passed, keys, spoiled, passed_over, findings: shared.findings() })
 }
 
 /// Has the faults of a round happen.
@@ -160,7 +158,7 @@ fn read_all(rounds: usize, replicas: usize, shared: &Shared) -> anyhow::Result<(
         let context = Budget::with_deadline(Duration::from_secs(30));
         let read =
             shared.call(load::CLIENTS + 2, ask, |ask| load::make(&mut store, &context, ask, Freshness::Linearizable));
-        if !matches!(read, crate::history::Outcome::Rows(_)) {
+        if !matches!(read, Outcome::Rows(_)) {
             shared.find(format!("round {} can't be read in the end: {read:?}", round + 1));
         }
     }
@@ -178,23 +176,6 @@ fn search_log(path: &Path, shared: &Shared) -> anyhow::Result<()> {
         }
     }
     Ok(())
-}
-
-fn write_history(path: &Path, calls: &[Call]) -> anyhow::Result<()> {
-    let mut file = BufWriter::new(File::create(path).with_context(|| format!("can't write {}", path.display()))?);
-    for call in calls {
-        serde_json::to_writer(&mut file, call)?;
-        file.write_all(b"\n")?;
-    }
-    Ok(file.flush()?)
-}
-
-fn write_calls(path: &Path, calls: &[Call]) -> anyhow::Result<()> {
-    if calls.is_empty() {
-        return Ok(());
-    }
-    let text: String = calls.iter().map(|call| format!("{call}\n")).collect();
-    fs::write(path, text).with_context(|| format!("can't write {}", path.display()))
 }
 
 /// What happened when, for those who read the logs.
