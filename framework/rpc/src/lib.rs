@@ -156,7 +156,7 @@
 
 #![forbid(unsafe_code)]
 
-// Each of these modules uses only those before it: clock, counters, waiter, authorize, bounds, shares, config, net, local, context, wait, promise,
+// Each of these modules uses only those before it: clock, counters, queue, waiter, authorize, bounds, shares, config, net, local, context, wait, promise,
 // block_on, transcoding, stream, service, client, fanout, server.
 
 mod authorize;

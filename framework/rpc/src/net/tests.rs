@@ -173,7 +173,7 @@ fn what_is_read_that_is_long_is_told_before_it_is_a_call() {
     net.0.tell_new();
     let (method, now) = (MethodId::of("any"), Time::from_nanos(1));
     let key = client.0.open(route(SERVER));
-    let mut call = |client: &mut Timed, token, body: Vec<u8>| {
+    let call = |client: &mut Timed, token, body: Vec<u8>| {
         let terms = crate::context::Context::unlimited().into();
         let mut events = Events::default();
         client.0.call(key, Request { token, terms, method, started: now }, body, now, &mut events);
