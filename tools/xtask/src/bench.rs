@@ -30,7 +30,8 @@ Benchmarks:
            where it can
   rpc      calls of 64 bytes to 1 MB, typed calls, batches, many connections, against raw sockets, tonic, tarpc, volo and gRPC for Go
   served   a whole server over TCP: mixes of calls, deadlines and loads in several orders and quanta, beside tonic
-  sim      events a second of the simulation of cores, on one core and on all, and its memory; prints alone
+  sim      the simulation itself: events a second of cores and of a fat tree, its memory, runs on several cores, what it gives
+           beside closed forms; beside SimPy and ns-3, which it installs below target/ where pip and a C++ compiler are
   verbs    ping-pong over each backend against raw sockets; prints alone
 
 Options:
@@ -39,8 +40,8 @@ Options:
                            count that come out alike on every machine, as counts do, and what was found in virtual time
   --only overhead|gap|mix  of preempt: one part of it
   --program NAME           of preempt: one program
-  --case NAME              of abuse, flows, grpc, replica, rpc and served: this case; repeatable
-  --system NAME            of abuse, flows, grpc, grpc-served, replica, rpc and served: this system; repeatable
+  --case NAME              of abuse, flows, grpc, replica, rpc, served and sim: this case; repeatable
+  --system NAME            of abuse, flows, grpc, grpc-served, replica, rpc, served and sim: this system; repeatable
 
 Further ARGS go to the benchmark: --rounds N and --window MS of abuse and served, for example.
 
@@ -48,6 +49,7 @@ Examples:
   cargo xtask bench rpc --quick
   cargo xtask bench abuse --quick
   cargo xtask bench replica --case source --check=steady
+  cargo xtask bench sim --case forms --case tcp --check=steady
   cargo xtask bench abuse --case hog --case poisoner --system greenwave --rounds 3";
 
 /// What a benchmark is made of.
@@ -80,8 +82,10 @@ fn bench(name: &str, quick: bool) -> Option<Bench> {
             (own, Some(("etcd", "prepare")), &["bench"])
         }
         "rpc" => (&[["greenwave-peers", "--bin", "greenwave-peers"]], Some(("other languages", "build")), &["bench"]),
-        "sim" if quick => (&[["greenwave-sim", "--example", "speed"]], None, &["--quick"]),
-        "sim" => (&[["greenwave-sim", "--example", "speed"]], None, &[]),
+        "sim" => {
+            let own = &[["greenwave-bench-sim", "--bin", "greenwave-bench-sim"]];
+            (own, Some(("simulators of others", "prepare")), &["bench"])
+        }
         "verbs" if quick => (&[["greenwave-verbs", "--example", "ping_pong"]], None, &["3"]),
         "verbs" => (&[["greenwave-verbs", "--example", "ping_pong"]], None, &[]),
         _ => return None,
@@ -138,7 +142,7 @@ pub(crate) fn measure(name: &str, rest: &[String]) -> Result<()> {
     let Some(bench) = bench(name, quick) else {
         return Err(wrong_use(format!("no benchmark is called `{name}`"), "cargo xtask bench --help"));
     };
-    let rest = rest.iter().filter(|word| !["sim", "verbs"].contains(&name) || *word != "--quick");
+    let rest = rest.iter().filter(|word| name != "verbs" || *word != "--quick");
     let mut steps = Steps::new(if bench.before.is_some() { 3 } else { 2 });
     // A call takes less than a microsecond, half of it in small functions of several crates.
     let profile = if ["grpc", "rpc"].contains(&name) { "whole" } else { "release" };

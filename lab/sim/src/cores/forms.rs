@@ -42,6 +42,64 @@ pub fn erlang_c_response(workers: usize, load: f64, mean: f64) -> f64 {
     mean + erlang_c(workers, load) * mean / (workers as f64 * (1.0 - load))
 }
 
+/// Workers that get jobs in turns, each with a queue of its own, exponential work: the mean response time. To a worker jobs come by
+/// an Erlang distribution of as many phases as there are workers, so each is an Ek/M/1.
+///
+/// To give each job to the shortest queue is better than this (Winston, 1977), and no better than [one queue for
+/// all](erlang_c_response).
+#[must_use]
+pub fn round_robin_response(workers: usize, load: f64, mean: f64) -> f64 {
+    let phases = load * workers as f64;
+    // The probability that a job finds its worker busy: the least fixed point, to which the iteration rises.
+    let mut waits: f64 = 0.0;
+    loop {
+        let next = (phases / (phases + 1.0 - waits)).powf(workers as f64);
+        if next - waits < 1e-13 {
+            return mean / (1.0 - next);
+        }
+        waits = next;
+    }
+}
+
+/// Two workers, each with a queue of its own, exponential work, each job to the shorter queue: the mean response time.
+///
+/// There is no closed form, so it is the balance of the Markov chain of both queues' lengths, found by iteration; queues are cut
+/// where they are as likely as one in 10^12.
+#[must_use]
+pub fn shorter_of_two_response(load: f64, mean: f64) -> f64 {
+    let most = ((-12.0 * 10_f64.ln() / load.ln() / 2.0) as usize + 4).min(400);
+    let place = |one: usize, other: usize| one.min(other) * (most + 1) + one.max(other);
+    let all = 2.0 * load + 2.0;
+    let mut likely = vec![0.0; (most + 1) * (most + 1)];
+    likely[0] = 1.0;
+    let mut unfinished = 0.0;
+    loop {
+        for _ in 0..1000 {
+            let mut next = vec![0.0; likely.len()];
+            for short in 0..=most {
+                for long in short..=most {
+                    let here = likely[place(short, long)] / all;
+                    let arrives = place((short + 1).min(most), long);
+                    next[arrives] += 2.0 * load * here;
+                    for (one, other) in [(short, long), (long, short)] {
+                        next[place(one.saturating_sub(1), other)] += here;
+                    }
+                }
+            }
+            likely = next;
+        }
+        let rows = likely.chunks_exact(most + 1).enumerate();
+        let sums = rows
+            .flat_map(|(short, row)| row.iter().enumerate().map(move |(long, likely)| (short + long) as f64 * likely));
+        let now: f64 = sums.sum();
+        // Little's law.
+        if (now - unfinished).abs() < 1e-9 * now {
+            return now / (2.0 * load) * mean;
+        }
+        unfinished = now;
+    }
+}
+
 /// A distribution of works by its tail, as the formulae for orders by work need it.
 #[derive(Debug)]
 pub struct Tail {
@@ -91,10 +149,16 @@ impl Tail {
 }
 
 /// The throughput of a TCP connection by the square-root law (Mathis et al., 1997), in segments a second: at this round trip,
-/// and this share of segments lost at random, each acknowledged. Its constant is 1.31 for random losses (1.22 for periodic ones).
+/// and this share of segments lost at random, each acknowledged. Its constant for random losses is 1.31.
 #[must_use]
 pub fn tcp_segments_per_s(round_trip: f64, loss: f64) -> f64 {
     1.31 / loss.sqrt() / round_trip
+}
+
+/// The same law as it is derived: losses are as far apart as they can be, and the constant is the square root of 3/2.
+#[must_use]
+pub fn tcp_segments_per_s_by_even_losses(round_trip: f64, loss: f64) -> f64 {
+    (1.5 / loss).sqrt() / round_trip
 }
 
 #[cfg(test)]
@@ -112,6 +176,22 @@ mod tests {
         near(tail.las_response(0.7), mm1_response(0.7, 1.0));
         near(mg1_fcfs_response(0.7, 1.0, 2.0), mm1_response(0.7, 1.0));
         assert!(tail.srpt_response(0.7) < 0.8 * mm1_response(0.7, 1.0));
+    }
+
+    /// Each bound is on its side, and all are the same where there is one worker or nobody waits.
+    #[test]
+    fn the_shorter_queue_is_between_its_bounds() {
+        near(round_robin_response(1, 0.7, 2.0), mm1_response(0.7, 2.0));
+        near(round_robin_response(4, 0.01, 1.0), 1.0);
+        near(shorter_of_two_response(0.01, 1.0), 1.0);
+        for load in [0.3, 0.6, 0.8] {
+            let (least, shorter, most) = (
+                erlang_c_response(2, load, 1.0),
+                shorter_of_two_response(load, 1.0),
+                round_robin_response(2, load, 1.0),
+            );
+            assert!(least < shorter && shorter < most && most < mm1_response(load, 1.0), "{least} {shorter} {most}");
+        }
     }
 
     /// Values that can be found in tables.

@@ -100,6 +100,22 @@ fn dispatch_rules_are_as_good_as_theory_says() {
     assert!(bound < shortest && shortest < two && two < 0.6 * random, "{bound} {shortest} {two} {random}");
 }
 
+/// In turns each worker is an Ek/M/1, and to the shorter of two queues is the balance of a chain that can be computed.
+#[test]
+fn turns_and_the_shorter_queue_are_as_theory_has_them() {
+    let load = Load::exponential(100 * US);
+    let mean = |workers, rule, jobs| {
+        let cores = two_level(workers, rule, Order::Fcfs, None, Steal::Never);
+        report(&cores, &load, 0.8, jobs, 15).all.mean()
+    };
+    for workers in [2, 16] {
+        let turns = mean(workers, DispatchRule::RoundRobin, 400_000);
+        near(turns, forms::round_robin_response(workers, 0.8, 100e-6), 0.03, "round robin");
+    }
+    let shorter = mean(2, DispatchRule::JoinShortestQueue, 800_000);
+    near(shorter, forms::shorter_of_two_response(0.8, 100e-6), 0.03, "the shorter of two");
+}
+
 #[test]
 fn same_seed_same_run_and_schemes_see_the_same_jobs() {
     let load = Load::named("high").unwrap();
