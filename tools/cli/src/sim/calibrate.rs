@@ -46,8 +46,9 @@ pub(super) struct Calibrate {
 /// How long each thing is measured.
 const TIME: Duration = Duration::from_millis(300);
 
-/// Into how many parts of a time what a server counts is divided, so that there is a spread.
-const PARTS: usize = 12;
+/// Into how many parts of a time what a server counts is divided, so that there is a spread: few of them are disturbed where
+/// others use the machine, as a thread that is kept from its core is so for some milliseconds.
+const PARTS: usize = 150;
 
 /// Calls under way while a server is never idle.
 const MANY: u64 = 64;
@@ -63,9 +64,9 @@ impl Calibrate {
         if self.stretch > 1.0 {
             return Err(Problem::wrong_use(format!("--stretch is {}; allowed: 0 to 1", self.stretch)));
         }
+        let mut made = Calibration::new(Machine::this().describe(), is_instrumented());
         let core = take_cores()?;
         let mut progress = Progress::new(6);
-        let mut made = Calibration::new(Machine::this().describe(), is_instrumented());
         made.stretch = self.stretch;
         progress.step("switches between coroutines");
         made.switch_ns = Measured::of(switches()?);

@@ -199,7 +199,8 @@ impl Compare {
         let measured = load::run(&plan, &mut spinning, &mut Works([work(self.short), work(self.long)]), progress);
         let missed = measured.total.missed_share();
         if missed > 0.001 {
-            let what = format!("{:.1} % of the calls were not answered with a result", 100.0 * missed);
+            let mostly = measured.total.misses.iter().max_by_key(|(_, count)| **count).map_or("", |(name, _)| name);
+            let what = format!("{:.1} % of {rate:.0} calls a second were not answered, mostly {mostly}", 100.0 * missed);
             return Err(Problem::failure(what).remedy("this machine can't keep up: say less with --load"));
         }
         Ok(measured)

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use greenwave::{
-    Address, CallQueue, ChannelConfig, Code, Completion, Context, Limits, Method, Order, Router, Server, ServerConfig,
+    Address, AdmissionConfig, CallQueue, ChannelConfig, Code, Completion, Context, Limits, Method, Order, Router, Server, ServerConfig,
     ServerHandle, Status, Wait,
 };
 use greenwave_bench::clock;
@@ -40,7 +40,9 @@ impl Spinning {
         let listen: Address = "tcp://127.0.0.1:0".parse().map_err(Problem::failure)?;
         let limits = Limits::default().calls(65535).chunk_bytes(1024).credits(16384);
         let config = ServerConfig::default().name("spin").listen([listen]).cores(vec![core]).wait(wait);
-        let config = config.limits(limits.clone()).order(order).quantum(quantum);
+        // Where others use the machine, many wait for a moment.
+        let admission = AdmissionConfig { max_queue: 32_768, ..AdmissionConfig::default() };
+        let config = config.limits(limits.clone()).order(order).quantum(quantum).admission(admission);
         let router = METHODS.into_iter().fold(Router::new(), |router, name| {
             router.method(name, |_, request, reply| {
                 let nanos = request.try_into().map(u64::from_le_bytes);
