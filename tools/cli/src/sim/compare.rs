@@ -200,7 +200,8 @@ impl Compare {
         let missed = measured.total.missed_share();
         if missed > 0.001 {
             let mostly = measured.total.misses.iter().max_by_key(|(_, count)| **count).map_or("", |(name, _)| name);
-            let what = format!("{:.1} % of {rate:.0} calls a second were not answered, mostly {mostly}", 100.0 * missed);
+            let what =
+                format!("{:.1} % of {rate:.0} calls a second were not answered, mostly {mostly}", 100.0 * missed);
             return Err(Problem::failure(what).remedy("this machine can't keep up: say less with --load"));
         }
         Ok(measured)

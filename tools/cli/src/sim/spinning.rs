@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 use greenwave::{
-    Address, AdmissionConfig, CallQueue, ChannelConfig, Code, Completion, Context, Limits, Method, Order, Router, Server, ServerConfig,
-    ServerHandle, Status, Wait,
+    Address, AdmissionConfig, CallQueue, ChannelConfig, Code, Completion, Context, Limits, Method, Order, Router,
+    Server, ServerConfig, ServerHandle, Status, Wait,
 };
 use greenwave_bench::clock;
 use greenwave_bench::pin;
