@@ -29,10 +29,12 @@ pub struct Calibration {
     pub probe_ns: Measured,
     /// By how much work takes longer for its probes, as a share.
     pub stretch: f64,
-    /// An event loop's look at its connections, whatever it finds; and what each call adds.
+    /// An event loop's look at its connections that finds something, whatever that is; and what each call adds.
     pub look_ns: Measured,
     /// See [`look_ns`](Self::look_ns).
     pub look_each_ns: f64,
+    /// A look that finds nothing.
+    pub look_empty_ns: f64,
     /// Its post of replies, whatever it carries; and what each reply adds.
     pub post_ns: Measured,
     /// See [`post_ns`](Self::post_ns).
@@ -138,6 +140,7 @@ impl Calibration {
             stretch: 0.0,
             look_ns: none,
             look_each_ns: 0.0,
+            look_empty_ns: 0.0,
             post_ns: none,
             post_each_ns: 0.0,
             call_ns: none,
@@ -190,6 +193,7 @@ impl Calibration {
         let event_loop = LoopCosts {
             look: self.look_ns.span(),
             look_each: nanos(self.look_each_ns),
+            look_empty: nanos(self.look_empty_ns),
             post: self.post_ns.span(),
             post_each: nanos(self.post_each_ns),
             spin: Some(nanos(self.spin_ns)),
@@ -229,8 +233,12 @@ impl Calibration {
             ("null_call_ns", self.null_call_ns),
             ("sync_ns", self.sync_ns),
         ];
-        let each =
-            [("look_each_ns", self.look_each_ns), ("post_each_ns", self.post_each_ns), ("spin_ns", self.spin_ns)];
+        let each = [
+            ("look_each_ns", self.look_each_ns),
+            ("look_empty_ns", self.look_empty_ns),
+            ("post_each_ns", self.post_each_ns),
+            ("spin_ns", self.spin_ns),
+        ];
         let all = times.into_iter().flat_map(|(key, of)| [of.median, of.low, of.high].map(|value| (key, value)));
         for (key, value) in all.chain(each) {
             if !(0.0..=MINUTE_NS).contains(&value) {

@@ -232,7 +232,10 @@ impl<'a> Run<'a> {
         head.found.extend(head.socket.drain(..));
         let found = head.found.len() as u64;
         head.busy_rounds = if found > 0 || head.queue.len() > 0 { head.busy_rounds.saturating_add(1) } else { 0 };
-        let look = nanos(self.costs.look) + found * nanos(self.costs.look_each);
+        let look = match found {
+            0 => nanos(self.costs.look_empty),
+            found => nanos(self.costs.look) + found * nanos(self.costs.look_each),
+        };
         head.doing = Doing::Look { cost: look };
         self.overhead_ns += u128::from(cost + look);
         self.turns.set(HEADS + at, self.now + after + cost + look);
@@ -253,7 +256,10 @@ impl<'a> Run<'a> {
             Doing::Post { cost, then_look } => {
                 self.note(HEADS + at, u32::MAX - 1);
                 self.has_posted(at, cost);
-                if then_look { self.look(at, 0) } else { self.go_on(at) }
+                let head = &self.heads[at];
+                // With nothing to run it looks until something comes.
+                let rests = head.socket.is_empty() && head.queue.is_empty() && self.given.is_empty();
+                if then_look && !rests { self.look(at, 0) } else { self.go_on(at) }
             }
         }
     }

@@ -88,6 +88,7 @@ impl LoopCosts {
     pub const NONE: Self = Self {
         look: Duration::ZERO,
         look_each: Duration::ZERO,
+        look_empty: Duration::ZERO,
         post: Duration::ZERO,
         post_each: Duration::ZERO,
         spin: None,
@@ -149,10 +150,12 @@ pub struct Costs {
 /// What the event loop of a head costs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LoopCosts {
-    /// A look at the connections, whatever it finds, and what each call adds that it finds.
+    /// A look at the connections that finds something, whatever that is, and what each call adds that it finds.
     pub look: Duration,
     /// See [`look`](Self::look).
     pub look_each: Duration,
+    /// A look that finds nothing.
+    pub look_empty: Duration,
     /// A post of replies, whatever it carries, and what each reply adds.
     pub post: Duration,
     /// See [`post`](Self::post).
@@ -235,7 +238,8 @@ impl Plan {
         let costs = &cores.costs;
         let of_loop = &costs.event_loop;
         let all = [costs.dispatch, costs.turn.unwrap_or_default(), costs.switch, costs.preempt, costs.io, costs.steal];
-        let loops = [of_loop.look, of_loop.look_each, of_loop.post, of_loop.post_each, of_loop.wake];
+        let loops =
+            [of_loop.look, of_loop.look_each, of_loop.look_empty, of_loop.post, of_loop.post_each, of_loop.wake];
         for span in all.into_iter().chain(loops) {
             if span > MOST_COST {
                 return Err(PlanError::Cost(span));

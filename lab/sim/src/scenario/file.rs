@@ -87,6 +87,7 @@ struct CostsTable {
     inexact: f64,
     look: Span,
     look_each: Span,
+    look_empty: Span,
     post: Span,
     post_each: Span,
     spin: SpanOrOff,
@@ -343,6 +344,7 @@ impl File {
                 event_loop: LoopCosts {
                     look: costs.look.0,
                     look_each: costs.look_each.0,
+                    look_empty: costs.look_empty.0,
                     post: costs.post.0,
                     post_each: costs.post_each.0,
                     spin: costs.spin.0,

@@ -74,6 +74,7 @@ fn calibrate(table: &mut Table, path: &Path) -> Result<(), ScenarioError> {
         ("io", nanos(costs.io)),
         ("look", nanos(of_loop.look)),
         ("look_each", nanos(of_loop.look_each)),
+        ("look_empty", nanos(of_loop.look_empty)),
         ("post", nanos(of_loop.post)),
         ("post_each", nanos(of_loop.post_each)),
         ("wake", nanos(of_loop.wake)),

@@ -180,6 +180,7 @@ fn empty_look(spinning: &Spinning) -> f64 {
 fn fit(made: &mut Calibration, empty: f64, lone: &Lone, crowd: &Crowd) {
     made.null_call_ns = Measured::of(lone.took.clone());
     made.null_calls = histogram(&lone.took);
+    made.look_empty_ns = empty;
     made.handler_ns = Measured::of(lone.parts.iter().map(|part| part.service_ns / part.calls).collect());
     let of_one = |of: fn(&Counted, f64) -> f64| Measured::of(lone.parts.iter().map(|part| of(part, empty)).collect());
     let look = of_one(|part, empty| ((part.look_ns - empty * (part.looks - part.calls)) / part.calls).max(empty));
@@ -274,6 +275,7 @@ fn told(made: &Calibration) {
         100.0 * made.stretch
     );
     line("look of the event loop", &made.look_ns);
+    tell!("  {:<34} {:>9.0} ns", "look that finds nothing", made.look_empty_ns);
     line("post of the event loop", &made.post_ns);
     tell!("  {:<34} {:>9.0} and {:.0} ns", "each call adds to look and post", made.look_each_ns, made.post_each_ns);
     line("rest of a call", &made.call_ns);

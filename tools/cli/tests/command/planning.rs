@@ -7,7 +7,7 @@ use crate::process::{Running, run};
 use crate::world::World;
 
 const CALIBRATION: &str = "greenwave_calibration = 1\nmachine = 'none'\nprobes = false\nstretch = 0.03\n\
-    look_each_ns = 50.0\npost_each_ns = 90.0\nspin_ns = 20000.0\nnull_calls = [[15000, 9], [20000, 1]]\n";
+    look_each_ns = 50.0\nlook_empty_ns = 300.0\npost_each_ns = 90.0\nspin_ns = 20000.0\nnull_calls = [[15000, 9], [20000, 1]]\n";
 
 /// A calibration of no machine at all.
 fn calibration(world: &World) -> String {
