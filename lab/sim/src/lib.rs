@@ -59,6 +59,8 @@ pub mod cpu;
 pub mod disk;
 pub mod event;
 pub mod fabric;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 pub mod graph;
 pub mod link;
 pub mod network;
