@@ -87,7 +87,9 @@ struct Run<'a> {
     report: Report,
     busy_ns: u128,
     overhead_ns: u128,
-    last_arrival: Option<(u64, u128, u128)>,
+    /// What looks and posts took whatever they found and carried.
+    fixed_ns: u128,
+    last_arrival: Option<(u64, u128, u128, u128)>,
 }
 
 /// Serves jobs by heads.
@@ -149,6 +151,7 @@ impl<'a> Run<'a> {
             report: Report::empty(load.methods().len()),
             busy_ns: 0,
             overhead_ns: 0,
+            fixed_ns: 0,
             last_arrival: None,
         }
     }
@@ -182,7 +185,7 @@ impl<'a> Run<'a> {
 
     fn plan_arrival(&mut self) {
         if self.to_come == 0 {
-            self.last_arrival = Some((self.now, self.busy_ns, self.overhead_ns));
+            self.last_arrival = Some((self.now, self.busy_ns, self.overhead_ns, self.fixed_ns));
             return self.turns.set(ARRIVALS, NEVER);
         }
         self.to_come -= 1;
@@ -232,12 +235,11 @@ impl<'a> Run<'a> {
         head.found.extend(head.socket.drain(..));
         let found = head.found.len() as u64;
         head.busy_rounds = if found > 0 || head.queue.len() > 0 { head.busy_rounds.saturating_add(1) } else { 0 };
-        let look = match found {
-            0 => nanos(self.costs.look_empty),
-            found => nanos(self.costs.look) + found * nanos(self.costs.look_each),
-        };
+        let fixed = nanos(if found == 0 { self.costs.look_empty } else { self.costs.look });
+        let look = fixed + found * nanos(self.costs.look_each);
         head.doing = Doing::Look { cost: look };
-        self.overhead_ns += u128::from(cost + look);
+        self.fixed_ns += u128::from(fixed);
+        self.overhead_ns += u128::from(cost + look - fixed);
         self.turns.set(HEADS + at, self.now + after + cost + look);
     }
 
@@ -362,9 +364,11 @@ impl<'a> Run<'a> {
     fn post(&mut self, at: usize, then_look: bool) {
         let head = &mut self.heads[at];
         std::mem::swap(&mut head.replies, &mut head.posting);
-        let cost = nanos(self.costs.post) + head.posting.len() as u64 * nanos(self.costs.post_each);
+        let each = head.posting.len() as u64 * nanos(self.costs.post_each);
+        let cost = nanos(self.costs.post) + each;
         head.doing = Doing::Post { cost, then_look };
-        self.overhead_ns += u128::from(cost);
+        self.fixed_ns += u128::from(cost - each);
+        self.overhead_ns += u128::from(each);
         self.turns.set(HEADS + at, self.now + cost);
     }
 
@@ -394,11 +398,15 @@ impl<'a> Run<'a> {
         self.trace.numbers(self.block.take());
         let mut report = self.report;
         report.seconds = self.now as f64 / 1e9;
-        let (until, busy, overhead) = self.last_arrival.unwrap_or((self.now, self.busy_ns, self.overhead_ns));
+        let (until, busy, overhead, fixed) =
+            self.last_arrival.unwrap_or((self.now, self.busy_ns, self.overhead_ns, self.fixed_ns));
         let in_all = until as f64 * self.heads.len() as f64;
         if in_all > 0.0 {
+            // Looks and posts fill what time there is. What they have to have is their share of it, or one for each batch.
+            let batches = report.done as f64 / Pacing::BATCH as f64;
+            let needed = (batches * nanos(self.costs.look + self.costs.post) as f64).max(Pacing::SHARE * in_all);
             report.busy = busy as f64 / in_all;
-            report.overhead = overhead as f64 / in_all;
+            report.overhead = (overhead as f64 + needed.min(fixed as f64)) / in_all;
         }
         report.most_unfinished = self.jobs.most();
         report.hash = self.trace.hash();

@@ -43,7 +43,8 @@ fn batches_grow_with_the_load() {
     let cores = heads(1, Order::Fcfs, None, LoopCosts { look: 2 * US, post: 4 * US, ..LoopCosts::default() });
     let heavy = report(&cores, &load, 0.6, 100_000);
     assert!(heavy.is_sustained(), "busy {}, overhead {}", heavy.busy, heavy.overhead);
-    assert!(heavy.overhead < 0.38, "seven us for each would be more than there are: {}", heavy.overhead);
+    // Six us for each would be more than there are.
+    assert!(heavy.throughput() > 0.59e6, "{}", heavy.throughput());
     // With little to do each call has a look and a post of its own.
     let light = report(&cores, &load, 0.01, 20_000);
     assert!((6.9e-6..7.5e-6).contains(&light.all.quantile(0.5)), "{}", light.all.quantile(0.5));

@@ -41,7 +41,7 @@ impl Spinning {
         let limits = Limits::default().calls(65535).chunk_bytes(1024).credits(16384);
         let config = ServerConfig::default().name("spin").listen([listen]).cores(vec![core]).wait(wait);
         // Where others use the machine, many wait for a moment.
-        let admission = AdmissionConfig { max_queue: 32_768, ..AdmissionConfig::default() };
+        let admission = AdmissionConfig::default().max_queue(32_768);
         let config = config.limits(limits.clone()).order(order).quantum(quantum).admission(admission);
         let router = METHODS.into_iter().fold(Router::new(), |router, name| {
             router.method(name, |_, request, reply| {
