@@ -1,7 +1,8 @@
 //! Shares: whatever mix of calls tenants bring, and whatever they claim, none gets more than its share while others wait.
 
 use greenwave_policy::{
-    Aside, Budget, CallOverhead, Criticality, Deadline, Order, ReadOverhead, Ready, ReadyQueue, Shares, Span, TenantId, Time, Urgency,
+    Aside, Budget, CallOverhead, Criticality, Deadline, Order, ReadOverhead, Ready, ReadyQueue, Shares, Span, TenantId,
+    Time, Urgency,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;

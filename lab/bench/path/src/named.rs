@@ -155,9 +155,7 @@ pub(crate) fn measure(times: &Times, seed: u64, results: &mut Results, progress:
         let mut ratios: Vec<f64> = tails.iter().map(|tails| tails[index] / tails[0]).collect();
         ratios.sort_by(f64::total_cmp);
         let (least, middle, most) = (ratios[0], median(&ratios), ratios[rounds - 1]);
-        for (metric, value) in
-            [(RATIO, middle), ("least_p99_of_three_good", least), ("most_p99_of_three_good", most)]
-        {
+        for (metric, value) in [(RATIO, middle), ("least_p99_of_three_good", least), ("most_p99_of_three_good", most)] {
             if value.is_finite() {
                 results.push(CASE, system, metric, value);
             }

@@ -46,8 +46,8 @@ pub(super) struct Calibrate {
 /// How long each thing is measured.
 const TIME: Duration = Duration::from_millis(300);
 
-/// Into how many parts of a time what a server counts is divided, so that there is a spread: few of them are disturbed where
-/// others use the machine, as a thread that is kept from its core is so for some milliseconds.
+/// Into how many parts of a time what a server counts is divided. The third that is calmest counts: a thread that others keep from
+/// its core is kept from it for some milliseconds.
 const PARTS: usize = 150;
 
 /// Calls under way while a server is never idle.
@@ -128,13 +128,9 @@ struct Counted {
 
 impl Lone {
     fn measure(spinning: &mut Spinning) -> Result<Self, Problem> {
-        let (mut took, mut parts) = (Vec::new(), Vec::new());
-        for _ in 0..PARTS {
-            let (counted, more) = Counted::during(spinning, 1, Duration::ZERO)?;
-            took.extend(more);
-            parts.push(counted);
-        }
-        Ok(Self { took, parts })
+        let parts: Result<Vec<_>, _> = (0..PARTS).map(|_| Counted::during(spinning, 1, Duration::ZERO)).collect();
+        let (parts, took): (Vec<_>, Vec<_>) = calm(parts?, |(counted, _)| counted).into_iter().unzip();
+        Ok(Self { took: took.concat(), parts })
     }
 }
 
@@ -142,7 +138,7 @@ impl Crowd {
     fn measure(spinning: &mut Spinning) -> Result<Self, Problem> {
         spinning.closed(TIME / 3, MANY, WORK)?;
         let parts = (0..PARTS).map(|_| Counted::during(spinning, MANY, WORK).map(|(counted, _)| counted));
-        Ok(Self { parts: parts.collect::<Result<_, _>>()? })
+        Ok(Self { parts: calm(parts.collect::<Result<_, _>>()?, |counted| counted) })
     }
 }
 
@@ -165,6 +161,14 @@ impl Counted {
             service_ns: more(|it| it.service_nanos),
         }
     }
+}
+
+/// The third of the parts in which calls took least: in others somebody else had the core.
+fn calm<T>(mut parts: Vec<T>, counted: impl Fn(&T) -> &Counted) -> Vec<T> {
+    let each = |part: &T| counted(part).wall / counted(part).calls;
+    parts.sort_by(|one, other| each(one).total_cmp(&each(other)));
+    parts.truncate(parts.len().div_ceil(3));
+    parts
 }
 
 /// What a look takes that finds nothing.
@@ -263,6 +267,10 @@ fn probes() -> Vec<f64> {
 /// What was measured, on standard error.
 fn told(made: &Calibration) {
     tell!("{}", made.machine);
+    let spread = |of: &Measured| of.high > 3.0 * of.median;
+    if [&made.look_ns, &made.post_ns, &made.null_call_ns].into_iter().any(spread) {
+        tell!("warning: others used the machine meanwhile, as the spreads show; calibrate again when it is idle");
+    }
     let line = |name: &str, measured: &Measured| {
         let Measured { median, low, high, count } = *measured;
         tell!("  {name:<34} {median:>9.0} ns  ({low:.0} to {high:.0}, {count} samples)");
