@@ -28,7 +28,7 @@
 //! ```
 //!
 //! # What is left out
-//! The network before and behind the server, admission, and jobs that wait for other servers. Workers don't slow one another
+//! The network before and behind the server (but for [`LoopCosts::wire`]), admission, and jobs that wait for other servers (but for [`Method::behind`]). Workers don't slow one another
 //! down by sharing caches or memory.
 //!
 //! # Same seed, same run
@@ -37,6 +37,7 @@
 
 mod engine;
 pub mod forms;
+mod heads;
 pub mod histogram;
 pub mod ideal;
 mod load;
@@ -46,6 +47,6 @@ pub mod search;
 
 pub use engine::run;
 pub use histogram::Histogram;
-pub use load::{Load, Method, Work};
-pub use plan::{Cores, Costs, Knowledge, Plan, PlanError, QuantumError, Rate, Scheme, Steal};
+pub use load::{Load, Method, Sample, Work};
+pub use plan::{Cores, Costs, Knowledge, LoopCosts, Plan, PlanError, QuantumError, Rate, Scheme, Steal};
 pub use report::{Cut, Report};

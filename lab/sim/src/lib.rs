@@ -14,6 +14,8 @@
 //!   [`graph`]: services as chains of stages and parallel units. [`fabric`]: TCP flows through switches. [`vcpu`]: guests that
 //!   share a core.
 //! - [`scenario`]: simulations of these three that are told by a file, with what varies.
+//! - [`recording`]: what a real service was seen to do. [`calibration`]: what the runtime costs on a machine.
+//!   [`planning`]: how many heads, which order and quantum keep latencies within limits.
 //! - [`proxy`]: the rules of [`link`] for real processes: a TCP proxy that delays, limits, loses and cuts.
 //!
 //! # A simulation
@@ -49,6 +51,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod calibration;
 pub mod clock;
 pub mod clusters;
 pub mod cores;
@@ -56,10 +59,14 @@ pub mod cpu;
 pub mod disk;
 pub mod event;
 pub mod fabric;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 pub mod graph;
 pub mod link;
 pub mod network;
+pub mod planning;
 pub mod proxy;
+pub mod recording;
 pub mod replica;
 pub mod scenario;
 pub mod seed;

@@ -31,6 +31,7 @@ mod group;
 mod problem;
 mod progress;
 mod quantity;
+mod record;
 mod reflection;
 mod replicas;
 mod reproduce;
@@ -69,7 +70,8 @@ enum Command {
     Doctor(doctor::Doctor),
     Agent(agent::Agent),
     Top(top::Top),
-    Sim(sim::Sim),
+    Record(record::Record),
+    Sim(Box<sim::Sim>),
     Reproduce(reproduce::Reproduce),
 }
 
@@ -94,6 +96,7 @@ fn main() -> ExitCode {
             Command::Doctor(doctor) => doctor.run(),
             Command::Agent(agent) => agent.run(),
             Command::Top(top) => top.run(),
+            Command::Record(record) => record.run(),
             Command::Sim(sim) => sim.run(),
             Command::Reproduce(reproduce) => reproduce.run(),
         },

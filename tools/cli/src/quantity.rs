@@ -11,6 +11,18 @@ pub(crate) fn rate(text: &str) -> Result<u64, String> {
     scaled(text.trim_end_matches("/s"), &units).ok_or_else(wrong)
 }
 
+/// Things a second: `50k/s`, `1.2M/s`, `800`.
+pub(crate) fn per_second(text: &str) -> Result<f64, String> {
+    let wrong = || format!("`{}` is no rate; such as 50k/s, 1.2M/s, 800", short(text));
+    let number = text.trim().trim_end_matches("/s");
+    let (number, factor) = match number.strip_suffix(['k', 'K']) {
+        Some(number) => (number, 1e3),
+        None => number.strip_suffix(['m', 'M']).map_or((number, 1.0), |number| (number, 1e6)),
+    };
+    let rate = number.trim().parse::<f64>().ok().map(|number| number * factor);
+    rate.filter(|rate| rate.is_finite() && *rate > 0.0 && *rate <= 1e12).ok_or_else(wrong)
+}
+
 /// Bytes: `30KB`, `64KiB`, `1500`.
 pub(crate) fn bytes(text: &str) -> Result<u64, String> {
     let units = [
@@ -147,6 +159,14 @@ mod tests {
             assert!(positive(text).unwrap_err().contains("more than 0"), "{text}");
         }
         assert!(some_span("0").is_err() && positive("0").is_err());
+    }
+
+    #[test]
+    fn rates_of_calls_have_thousands() {
+        assert_eq!([per_second("50k/s"), per_second("1.5M/s"), per_second("800")], [Ok(50e3), Ok(1.5e6), Ok(800.0)]);
+        for text in ["", "-5k/s", "0", "nan", "inf", "5q/s", "1e300M"] {
+            assert!(per_second(text).unwrap_err().contains("such as 50k/s"), "{text}");
+        }
     }
 
     #[test]

@@ -24,6 +24,7 @@ use super::inbox::{Answered, Inbox, Message};
 use super::limiter::Limiter;
 use super::load_report::Told;
 use super::methods::{Known, Learned};
+use super::recording::Recorder;
 use super::sharing::{Jobs, Sharing, Tenant};
 use super::steal::GlobalQueue;
 use super::task::Tasks;
@@ -56,6 +57,7 @@ pub(super) struct Role {
     pub(super) config: ServerConfig,
     pub(super) router: Arc<Router>,
     pub(super) counters: Arc<Counters>,
+    pub(super) recorder: Recorder,
     pub(super) usage: Arc<Usage>,
     pub(super) inbox: Arc<Inbox>,
     /// The inboxes of the cluster's workers; empty: handlers run in place.

@@ -11,6 +11,7 @@ mod metering;
 mod methods;
 mod plan;
 mod protobuf;
+mod recording;
 mod reflection;
 mod refresher;
 mod sharing;
@@ -47,6 +48,7 @@ use greenwave_verbs::{Address, HandshakeConfig, Handshaker, VerbsError};
 use health::Watchers;
 use inbox::{Inbox, Message};
 use plan::plan;
+use recording::Recording;
 use refresher::Refresher;
 use std::io;
 use std::sync::Arc;
@@ -107,13 +109,14 @@ impl Server {
         let plans = plan(&config);
         let counters: Arc<[Arc<Counters>]> = plans.iter().map(|_| Arc::default()).collect();
         let watchers = Watchers::default();
-        let router = with_built_in(router.into(), &config.name, &counters, &watchers);
+        let heads = plans.iter().filter(|plan| plan.is_head).count();
+        let recording = Recording::new(&config, plans.len(), heads);
+        let router = with_built_in(router.into(), &config.name, &counters, &watchers, &recording);
         let inboxes: Vec<Arc<Inbox>> = plans.iter().map(|_| Arc::new(Inbox::new())).collect();
         let router = load_report::with_load_reports(router, &counters, &inboxes, &watchers);
         router.check()?;
         router.check_rules().map_err(|error| StartError::Scope(error.to_string()))?;
         let router = Arc::new(router.served(&config));
-        let heads = plans.iter().filter(|plan| plan.is_head).count();
         let global = config.steal.filter(|_| config.workers == 0 && heads > 1);
         let global = global.map(|rule| Arc::new(GlobalQueue::new(rule, inboxes[..heads].to_vec())));
         let (threads, usage) = (Vec::new(), Usage::new(config.bounds));
@@ -137,6 +140,7 @@ impl Server {
                 config: config.clone(),
                 router: Arc::clone(&router),
                 counters: Arc::clone(&handle.counters[index]),
+                recorder: recording.recorder(index),
                 usage: Arc::clone(&handle.usage),
                 inbox: Arc::clone(&handle.inboxes[index]),
                 workers: inboxes_of(&plan.workers),
@@ -179,8 +183,14 @@ fn handshaker(config: &ServerConfig) -> Result<Arc<Handshaker>, VerbsError> {
 }
 
 /// A router with the methods that every server has.
-fn with_built_in(router: Router, name: &str, counters: &Arc<[Arc<Counters>]>, watchers: &Watchers) -> Router {
-    meta::with_meta(reflection::with_reflection(health::with_health(router, watchers)), name, counters)
+fn with_built_in(
+    router: Router,
+    name: &str,
+    counters: &Arc<[Arc<Counters>]>,
+    watchers: &Watchers,
+    recording: &Arc<Recording>,
+) -> Router {
+    meta::with_meta(reflection::with_reflection(health::with_health(router, watchers)), name, counters, recording)
 }
 
 /// An event loop without a thread, for tests that run it by hand.
@@ -203,6 +213,7 @@ pub(crate) fn event_loop_by_hand(
         config: config.clone(),
         router,
         counters: Arc::clone(&counters),
+        recorder: Recording::new(config, 1, 1).recorder(0),
         usage,
         inbox: Arc::new(Inbox::new()),
         workers: Vec::new(),

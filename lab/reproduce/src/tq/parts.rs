@@ -23,6 +23,7 @@ fn with_quantum(cores: &Cores, quantum: Option<Duration>) -> Cores {
     let scheme = match cores.scheme {
         Scheme::Central { order, .. } => Scheme::Central { order, quantum },
         Scheme::TwoLevel { dispatch, order, steal, .. } => Scheme::TwoLevel { dispatch, order, quantum, steal },
+        Scheme::Heads { order, steal, .. } => Scheme::Heads { order, quantum, steal },
     };
     Cores { scheme, ..cores.clone() }
 }

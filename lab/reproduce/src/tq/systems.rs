@@ -1,7 +1,7 @@
 //! The systems, and what they are assumed to cost.
 
 use greenwave_policy::{DispatchRule, Order, StealRule};
-use greenwave_sim::cores::{Cores, Costs, QuantumError, Scheme, Steal};
+use greenwave_sim::cores::{Cores, Costs, LoopCosts, QuantumError, Scheme, Steal};
 use std::time::Duration;
 
 pub(super) const fn ns(nanos: u64) -> Duration {
@@ -79,6 +79,7 @@ pub(super) const TQ: Costs = Costs {
     probes: 0.03,
     inexact: 0.0,
     error: QuantumError::EachQuantum,
+    event_loop: LoopCosts::NONE,
 };
 
 /// Fitted to the exponential workload, where nothing else limits it.

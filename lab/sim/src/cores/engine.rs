@@ -4,10 +4,9 @@
 //! there is no heap of events, but a tournament among sources ([`Turns`]). Jobs lie in one flat array and are numbers
 //! everywhere else; nothing is allocated once there have been as many unfinished jobs as there ever are.
 
-mod jobs;
-mod known;
+pub(super) mod jobs;
+pub(super) mod known;
 
-use super::histogram::Histogram;
 use super::load::Load;
 use super::plan::{Cores, Plan, PlanError, QuantumError, Scheme, Steal};
 use super::report::{Cut, Report};
@@ -15,7 +14,7 @@ use super::report::{Cut, Report};
 use crate::seed::{Seed, Stream};
 use crate::trace::{Block, Trace};
 use crate::turns::{NEVER, Turns};
-use greenwave_policy::{Busy, Deadline, Dispatch, ReadyQueue, Time, Urgency};
+use greenwave_policy::{Busy, Deadline, Dispatch, DispatchRule, ReadyQueue, Time, Urgency};
 use jobs::{Job, Jobs};
 use known::Known;
 use std::collections::VecDeque;
@@ -40,6 +39,9 @@ const EVERY: u32 = 16;
 /// If the plan or the cores can't be meant. A run that is cut is no error: [`Report::cut`].
 pub fn run(cores: &Cores, load: &Load, plan: &Plan, seed: Seed) -> Result<Report, PlanError> {
     plan.validate(cores, load)?;
+    if let Scheme::Heads { .. } = cores.scheme {
+        return Ok(super::heads::run(cores, load, plan, seed));
+    }
     let mut engine = Engine::new(cores, load, plan, seed);
     let cut = engine.run();
     Ok(engine.report(cut))
@@ -112,7 +114,7 @@ impl<'a> Engine<'a> {
     fn new(cores: &Cores, load: &'a Load, plan: &Plan, seed: Seed) -> Self {
         let scheme = cores.scheme;
         let (rule, steal) = match scheme {
-            Scheme::Central { .. } => (greenwave_policy::DispatchRule::JoinShortestQueue, Steal::Never),
+            Scheme::Central { .. } | Scheme::Heads { .. } => (DispatchRule::JoinShortestQueue, Steal::Never),
             Scheme::TwoLevel { dispatch, steal, .. } => (dispatch, steal),
         };
         let costs = cores.costs;
@@ -120,22 +122,7 @@ impl<'a> Engine<'a> {
         let worker =
             |idle_at| Worker { running: NONE, slice: 0, queue: ReadyQueue::new(scheme.order()), rounds: 0, idle_at };
         let methods = load.methods().len();
-        let report = Report {
-            all: Histogram::new(),
-            methods: vec![Histogram::new(); methods],
-            late: vec![0; methods],
-            slowdown: Histogram::new(),
-            seconds: 0.0,
-            done: 0,
-            busy: 0.0,
-            overhead: 0.0,
-            preemptions: 0,
-            stolen: 0,
-            most_unfinished: 0,
-            events: 0,
-            hash: 0,
-            cut: None,
-        };
+        let report = Report::empty(methods);
         Self {
             load,
             scheme,
@@ -256,7 +243,7 @@ impl<'a> Engine<'a> {
                 }
             },
             Scheme::TwoLevel { .. } if self.dispatch_ns == 0 => self.assign(job),
-            Scheme::TwoLevel { .. } => {
+            Scheme::TwoLevel { .. } | Scheme::Heads { .. } => {
                 if self.inbox.is_empty() {
                     self.turns.set(DISPATCHER, self.now + self.dispatch_ns);
                 }

@@ -34,6 +34,77 @@ pub enum Work {
         /// The exponent, more than 0 and not 1 or 2.
         alpha: f64,
     },
+    /// As it was measured. Kept for good, so that works are small: a program has few.
+    Measured(&'static Sample),
+}
+
+/// What was measured: how many were how long, in nanoseconds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// Lengths, and how many are as long or shorter.
+    upto: Vec<(u64, u64)>,
+}
+
+impl Sample {
+    /// So many of each length; `None` if there are none, or more than can be counted.
+    #[must_use]
+    pub fn new(mut spans: Vec<(u64, u64)>) -> Option<Self> {
+        spans.sort_unstable();
+        let mut all = 0_u64;
+        let mut upto = Vec::with_capacity(spans.len());
+        for (nanos, count) in spans.into_iter().filter(|(_, count)| *count > 0) {
+            all = all.checked_add(count)?;
+            upto.push((nanos, all));
+        }
+        (all > 0).then_some(Self { upto })
+    }
+
+    /// The same for good.
+    #[must_use]
+    pub fn keep(self) -> &'static Self {
+        Box::leak(Box::new(self))
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.upto.last().map_or(0, |(_, all)| *all)
+    }
+
+    /// What a share of `quantile` stays within, in nanoseconds.
+    #[must_use]
+    pub fn quantile(&self, quantile: f64) -> u64 {
+        self.ranked(((self.count() as f64 * quantile).ceil() as u64).saturating_sub(1))
+    }
+
+    /// The same, each made another.
+    #[must_use]
+    pub fn map(&self, make: impl Fn(u64) -> u64) -> Self {
+        let mut before = 0;
+        let counts = self.upto.iter().map(|(nanos, all)| (make(*nanos), all - std::mem::replace(&mut before, *all)));
+        let mut made: Vec<(u64, u64)> = counts.collect();
+        made.sort_unstable();
+        let mut all = 0;
+        made.iter_mut().for_each(|(_, count)| {
+            all += *count;
+            *count = all;
+        });
+        Self { upto: made }
+    }
+
+    fn ranked(&self, rank: u64) -> u64 {
+        let at = self.upto.partition_point(|(_, all)| *all <= rank);
+        self.upto.get(at).or(self.upto.last()).map_or(0, |(nanos, _)| *nanos)
+    }
+
+    fn moment(&self, power: i32) -> f64 {
+        let mut before = 0;
+        let each = self.upto.iter().map(|(nanos, all)| {
+            let count = all - std::mem::replace(&mut before, *all);
+            (*nanos as f64).powi(power) * count as f64
+        });
+        each.sum::<f64>() / self.count() as f64
+    }
 }
 
 impl Work {
@@ -44,6 +115,7 @@ impl Work {
             Self::Fixed(span) | Self::Exponential(span) | Self::Normal { mean: span, .. } => ns(span),
             Self::Uniform { least, most } => f64::midpoint(ns(least), ns(most)),
             Self::Pareto { least, most, alpha } => pareto_moment(ns(least), ns(most), alpha, 1.0),
+            Self::Measured(sample) => sample.moment(1),
         }
     }
 
@@ -56,6 +128,7 @@ impl Work {
             Self::Normal { mean, deviation } => ns(mean).powi(2) + ns(deviation).powi(2),
             Self::Uniform { least, most } => (ns(least).powi(2) + ns(least) * ns(most) + ns(most).powi(2)) / 3.0,
             Self::Pareto { least, most, alpha } => pareto_moment(ns(least), ns(most), alpha, 2.0),
+            Self::Measured(sample) => sample.moment(2),
         }
     }
 
@@ -63,6 +136,7 @@ impl Work {
     #[inline]
     pub fn draw(&self, stream: &mut Stream) -> u64 {
         let span = match *self {
+            Self::Measured(sample) => return sample.ranked(stream.below(sample.count())).max(1),
             Self::Fixed(span) => ns(span),
             Self::Exponential(mean) => -(1.0 - stream.unit()).ln() * ns(mean),
             Self::Uniform { least, most } => ns(least) + stream.unit() * (ns(most) - ns(least)),
@@ -85,6 +159,7 @@ impl Work {
         let in_range = |span: Duration| !span.is_zero() && span <= DAY;
         let fine = match *self {
             Self::Fixed(span) | Self::Exponential(span) => in_range(span),
+            Self::Measured(sample) => sample.upto.last().is_some_and(|(most, _)| *most <= ns(DAY) as u64),
             Self::Normal { mean, deviation } => in_range(mean) && deviation <= DAY,
             Self::Uniform { least, most } => in_range(least) && in_range(most) && least <= most,
             Self::Pareto { least, most, alpha } => {
@@ -116,13 +191,15 @@ pub struct Method {
     pub work: Work,
     /// Within which time from their arrival they are expected to be done; `None`: whenever.
     pub deadline: Option<Duration>,
+    /// How long it waits for other servers, beside that; of [heads](super::Scheme::Heads) alone. It has no core meanwhile.
+    pub behind: Option<Work>,
 }
 
 impl Method {
     /// Without a deadline.
     #[must_use]
     pub fn new(name: &str, share: f64, work: Work) -> Self {
-        Self { name: name.to_owned(), share, work, deadline: None }
+        Self { name: name.to_owned(), share, work, deadline: None, behind: None }
     }
 }
 
@@ -143,6 +220,7 @@ impl Load {
         }
         for method in &methods {
             method.work.validate()?;
+            method.behind.map_or(Ok(()), |behind| behind.validate())?;
             if !(method.share.is_finite() && method.share > 0.0) {
                 return Err(PlanError::Share(method.share));
             }

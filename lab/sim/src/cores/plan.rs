@@ -53,6 +53,16 @@ pub enum Scheme {
         /// Whether workers take others' jobs.
         steal: Steal,
     },
+    /// As a server has them: each is a head with connections of its own, which looks at them, runs calls in place and posts
+    /// replies, when [`Pacing`](greenwave_policy::Pacing) says so.
+    Heads {
+        /// Whose turn it is.
+        order: Order,
+        /// How long a turn is; `None`: to the job's end.
+        quantum: Option<Duration>,
+        /// When calls are given away for other heads to take.
+        steal: Option<StealRule>,
+    },
 }
 
 impl Scheme {
@@ -60,7 +70,7 @@ impl Scheme {
     #[must_use]
     pub fn order(&self) -> Order {
         match *self {
-            Self::Central { order, .. } | Self::TwoLevel { order, .. } => order,
+            Self::Central { order, .. } | Self::TwoLevel { order, .. } | Self::Heads { order, .. } => order,
         }
     }
 
@@ -68,9 +78,23 @@ impl Scheme {
     #[must_use]
     pub fn quantum(&self) -> Option<Duration> {
         match *self {
-            Self::Central { quantum, .. } | Self::TwoLevel { quantum, .. } => quantum,
+            Self::Central { quantum, .. } | Self::TwoLevel { quantum, .. } | Self::Heads { quantum, .. } => quantum,
         }
     }
+}
+
+impl LoopCosts {
+    /// None, and heads that never sleep.
+    pub const NONE: Self = Self {
+        look: Duration::ZERO,
+        look_each: Duration::ZERO,
+        look_empty: Duration::ZERO,
+        post: Duration::ZERO,
+        post_each: Duration::ZERO,
+        spin: None,
+        wake: Duration::ZERO,
+        wire: None,
+    };
 }
 
 /// How jobs go from a worker to another.
@@ -119,6 +143,29 @@ pub struct Costs {
     pub inexact: f64,
     /// Whose the error is.
     pub error: QuantumError,
+    /// What the event loop of a head costs; nothing to others.
+    pub event_loop: LoopCosts,
+}
+
+/// What the event loop of a head costs.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct LoopCosts {
+    /// A look at the connections that finds something, whatever that is, and what each call adds that it finds.
+    pub look: Duration,
+    /// See [`look`](Self::look).
+    pub look_each: Duration,
+    /// A look that finds nothing.
+    pub look_empty: Duration,
+    /// A post of replies, whatever it carries, and what each reply adds.
+    pub post: Duration,
+    /// See [`post`](Self::post).
+    pub post_each: Duration,
+    /// How long a head that has nothing to do looks on before it sleeps; `None`: for ever.
+    pub spin: Option<Duration>,
+    /// How long it takes until one that sleeps looks again.
+    pub wake: Duration,
+    /// The way from a caller to the server and back, with what it takes of the caller; it is a part of what a job takes.
+    pub wire: Option<Work>,
 }
 
 /// Whose the error of a quantum is.
@@ -189,8 +236,11 @@ impl Plan {
             return Err(PlanError::Quantum);
         }
         let costs = &cores.costs;
-        for span in [costs.dispatch, costs.turn.unwrap_or_default(), costs.switch, costs.preempt, costs.io, costs.steal]
-        {
+        let of_loop = &costs.event_loop;
+        let all = [costs.dispatch, costs.turn.unwrap_or_default(), costs.switch, costs.preempt, costs.io, costs.steal];
+        let loops =
+            [of_loop.look, of_loop.look_each, of_loop.look_empty, of_loop.post, of_loop.post_each, of_loop.wake];
+        for span in all.into_iter().chain(loops) {
             if span > MOST_COST {
                 return Err(PlanError::Cost(span));
             }
@@ -200,6 +250,7 @@ impl Plan {
                 return Err(PlanError::CostShare(share));
             }
         }
+        of_loop.wire.map_or(Ok(()), |wire| wire.validate())?;
         if !(0.0..1.0).contains(&self.warmup) {
             return Err(PlanError::Warmup(self.warmup));
         }

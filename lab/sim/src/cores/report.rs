@@ -20,7 +20,8 @@ pub struct Report {
     pub done: u64,
     /// Which share of the workers' time was jobs' work, until the last arrival.
     pub busy: f64,
-    /// Which share of it was costs.
+    /// Which share of it was costs. Of [heads](super::Scheme::Heads), what looks and posts cost alone counts for as much as they
+    /// have to have: they fill what time there is, and bring fewer calls at a time.
     pub overhead: f64,
     /// Turns that ended before their jobs did, for others to go on.
     pub preemptions: u64,

@@ -3,12 +3,13 @@
 use super::network::{NetworkTable, SizesTable};
 use super::quantity::{Span, SpanOrOff};
 use super::{MOST_MEMORY, ScenarioError};
-use crate::cores::{self, Cores, Costs, Knowledge, Load, Method, Plan, Rate, Scheme, Steal, Work};
+use crate::cores::{self, Cores, Costs, Knowledge, Load, LoopCosts, Method, Plan, Rate, Scheme, Steal, Work};
 use crate::fabric::{self, Fabric, Flows, Sizes};
 use crate::graph::{Class, Graph, Stage};
 use greenwave_policy::{AdmissionConfig, DispatchRule, Order, StealRule};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 #[derive(Debug, Deserialize)]
@@ -50,6 +51,7 @@ enum SchemeName {
     #[default]
     Central,
     TwoLevel,
+    Heads,
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
@@ -73,6 +75,8 @@ enum KnowledgeName {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct CostsTable {
+    /// A calibration; what is said beside it counts more.
+    pub(super) file: Option<PathBuf>,
     dispatch: Span,
     turn: Option<Span>,
     switch: Span,
@@ -81,6 +85,14 @@ struct CostsTable {
     steal: Span,
     probes: f64,
     inexact: f64,
+    look: Span,
+    look_each: Span,
+    look_empty: Span,
+    post: Span,
+    post_each: Span,
+    spin: SpanOrOff,
+    wake: Span,
+    wire: Option<WorkTable>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -257,6 +269,11 @@ fn network_memory(fabric: &Fabric, sizes: &Sizes) -> (u64, u64) {
 const HISTOGRAM: u64 = 43 << 10;
 
 impl File {
+    /// The calibration that costs are taken from.
+    pub(super) fn calibration(&self) -> Option<&Path> {
+        self.cores.as_ref()?.costs.file.as_deref()
+    }
+
     /// What the file says is to be run.
     pub(super) fn subject(&self) -> Result<Subject, ScenarioError> {
         match (&self.cores, &self.graph, &self.network) {
@@ -299,6 +316,17 @@ impl File {
         let scheme = match table.scheme {
             SchemeName::Central => Scheme::Central { order: table.order, quantum },
             SchemeName::TwoLevel => Scheme::TwoLevel { dispatch: table.dispatch, order: table.order, quantum, steal },
+            SchemeName::Heads => {
+                let steal = match steal {
+                    Steal::Never => None,
+                    Steal::Given(rule) => Some(rule),
+                    Steal::WhenIdle => {
+                        let told = "cores.steal is \"when-idle\"; heads give calls away: \"given\" or \"never\"";
+                        return Err(ScenarioError(told.to_owned()));
+                    }
+                };
+                Scheme::Heads { order: table.order, quantum, steal }
+            }
         };
         let costs = &table.costs;
         let cores = Cores {
@@ -313,6 +341,16 @@ impl File {
                 steal: costs.steal.0,
                 probes: costs.probes,
                 inexact: costs.inexact,
+                event_loop: LoopCosts {
+                    look: costs.look.0,
+                    look_each: costs.look_each.0,
+                    look_empty: costs.look_empty.0,
+                    post: costs.post.0,
+                    post_each: costs.post_each.0,
+                    spin: costs.spin.0,
+                    wake: costs.wake.0,
+                    wire: costs.wire.map(WorkTable::work),
+                },
                 ..Costs::default()
             },
             knowledge: match table.knowledge {
@@ -405,6 +443,7 @@ impl LoadTable {
                     share: method.share,
                     work: method.work.work(),
                     deadline: method.deadline.map(|span| span.0),
+                    behind: None,
                 };
                 let methods = self.method.iter().map(method).collect();
                 Load::new(methods).map_err(|error: cores::PlanError| ScenarioError(error.to_string()))

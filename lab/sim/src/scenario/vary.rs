@@ -4,7 +4,10 @@ use super::file::File;
 use super::row::Cell;
 use super::runs::Run;
 use super::{MOST_RUNS, ScenarioError, Seeds};
+use crate::calibration::Calibration;
 use serde::Deserialize;
+use std::path::Path;
+use std::time::Duration;
 use toml::{Table, Value};
 
 /// The runs that a file asks for, seeds innermost.
@@ -18,6 +21,9 @@ pub(super) fn runs(text: &str, instead: Seeds) -> Result<Vec<Run>, ScenarioError
                 i64::try_from(number).map_err(|_| ScenarioError(format!("run.{key} is {number}; too large")))?;
             set(&mut table, &format!("run.{key}"), Value::Integer(number))?;
         }
+    }
+    if let Some(path) = file.calibration() {
+        calibrate(&mut table, path)?;
     }
     let axes = axes(&file.vary)?;
     let file = File::deserialize(Value::Table(table.clone())).map_err(|error| ScenarioError(error.message().into()))?;
@@ -50,6 +56,40 @@ pub(super) fn runs(text: &str, instead: Seeds) -> Result<Vec<Run>, ScenarioError
         chosen[turn + 1..].fill(0);
     }
     Ok(runs)
+}
+
+/// Puts what a calibration says where the file says nothing.
+fn calibrate(table: &mut Table, path: &Path) -> Result<(), ScenarioError> {
+    let wrong = |what: String| ScenarioError(format!("cores.costs.file {:?}: {what}", path.display().to_string()));
+    let text = std::fs::read_to_string(path).map_err(|error| wrong(format!("can't be read: {error}")))?;
+    let calibration = Calibration::parse(&text).map_err(|error| wrong(error.to_string()))?;
+    let costs = calibration.costs();
+    let nanos = |span: Duration| Value::String(format!("{}ns", span.as_nanos()));
+    let of_loop = costs.event_loop;
+    let wire = of_loop.wire.map_or(0.0, |wire| wire.mean_ns());
+    let mut fixed = Table::new();
+    fixed.insert("fixed".to_owned(), Value::String(format!("{}ns", (wire.round() as u64).max(1))));
+    let values = [
+        ("switch", nanos(costs.switch)),
+        ("io", nanos(costs.io)),
+        ("look", nanos(of_loop.look)),
+        ("look_each", nanos(of_loop.look_each)),
+        ("look_empty", nanos(of_loop.look_empty)),
+        ("post", nanos(of_loop.post)),
+        ("post_each", nanos(of_loop.post_each)),
+        ("wake", nanos(of_loop.wake)),
+        ("spin", of_loop.spin.map_or(Value::String("off".to_owned()), nanos)),
+        ("probes", Value::Float(calibration.stretch)),
+        ("wire", Value::Table(fixed)),
+    ];
+    let at = table.get_mut("cores").and_then(|cores| cores.get_mut("costs")).and_then(Value::as_table_mut);
+    let Some(at) = at else { return Ok(()) };
+    for (key, value) in values {
+        if !at.contains_key(key) {
+            at.insert(key.to_owned(), value);
+        }
+    }
+    Ok(())
 }
 
 fn said(cells: &[(String, Cell)]) -> String {

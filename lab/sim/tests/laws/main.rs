@@ -7,6 +7,7 @@ mod disk;
 mod event;
 mod fabric;
 mod graph;
+mod heads;
 mod link;
 mod network;
 mod scenario;

@@ -3,7 +3,11 @@
 //! What a file may say is the simulation's ([`greenwave_sim::scenario`]); here are its runs, shown as a [`table`], as JSON or as
 //! CSV. Whoever interrupts it has the runs that were done by then.
 
+mod calibrate;
+mod compare;
 mod memory;
+mod plan;
+mod spinning;
 mod table;
 
 use std::fs::File;
@@ -12,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use greenwave_sim::scenario::{Cell, Row, Scenario, Seeds};
 use serde_json::{Map, Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -24,6 +28,7 @@ use crate::progress;
 
 /// Simulate what a file describes in virtual time: the cores of a server, a graph of services, a network of switches
 #[derive(Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(after_help = "\
 A file says what there is ([cores], [graph] or [network]), what comes ([load]), how much is simulated ([run]), and which values
 vary ([vary]). Each combination is a run under each seed. Times in results are in microseconds. docs/scenarios has files to
@@ -32,16 +37,23 @@ begin with, and README.md there all keys.
 A run to which more comes than can be served is cut and says so; what it shows is what was done by then. Ctrl-C shows the runs
 that are done. The same file and seed give the same hash.
 
+Of a real service: `greenwave record` writes down what its calls take, `sim calibrate` what this machine costs, and `sim plan`
+says how many cores a load takes. `sim compare` says how far predictions are from what is measured here.
+
 Examples:
   greenwave sim docs/scenarios/orders.toml
+  greenwave sim calibrate -o machine.toml
+  greenwave sim plan --recorded kv.toml --costs machine.toml --p999 2ms --load 50k/s
   greenwave sim docs/scenarios/chain.toml --seed 7 --seeds 5
   greenwave sim docs/scenarios/fat-tree.toml --jobs 20000 --csv > flows.csv
   greenwave sim docs/scenarios/orders.toml --json | jq '.runs[] | {order: .[\"cores.order\"], p999_us}'
   greenwave sim docs/scenarios/orders.toml --check                  how many runs it asks for, without any")]
 pub(crate) struct Sim {
+    #[command(subcommand)]
+    of: Option<Of>,
     /// What is simulated
-    #[arg(value_name = "FILE.toml")]
-    file: PathBuf,
+    #[arg(value_name = "FILE.toml", required = true)]
+    file: Option<PathBuf>,
     /// The first seed, in place of the file's
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
@@ -65,12 +77,29 @@ pub(crate) struct Sim {
     check: bool,
 }
 
+/// What is done for a real service.
+#[derive(Subcommand)]
+enum Of {
+    Calibrate(calibrate::Calibrate),
+    Compare(compare::Compare),
+    Plan(plan::Plan),
+}
+
 impl Sim {
     /// Does all runs and shows them.
     pub(crate) fn run(self) -> Result<(), Problem> {
-        let text = read(&self.file)?;
+        match self.of {
+            Some(Of::Calibrate(calibrate)) => return calibrate.run(),
+            Some(Of::Compare(compare)) => return compare.run(),
+            Some(Of::Plan(plan)) => return plan.run(),
+            None => {}
+        }
+        let Some(file) = self.file else {
+            return Err(Problem::wrong_use("no file is named").remedy("see --help"));
+        };
+        let text = read(&file, MOST_BYTES)?;
         let seeds = Seeds { first: self.seed, count: self.seeds };
-        let wrong = |error| Problem::wrong_use(error).at(self.file.display()).remedy("see docs/scenarios/README.md");
+        let wrong = |error| Problem::wrong_use(error).at(file.display()).remedy("see docs/scenarios/README.md");
         let mut scenario = Scenario::parse(&text, seeds).map_err(wrong)?;
         if let Some(jobs) = self.jobs {
             scenario = scenario.at_most(jobs);
@@ -224,15 +253,25 @@ fn keep_when_interrupted(done: &Arc<Mutex<Option<Done>>>) -> Result<(), Problem>
     Ok(())
 }
 
+/// Writes a file, or prints it if there is none to write.
+pub(crate) fn write(path: Option<&PathBuf>, text: &str) -> Result<(), Problem> {
+    let Some(path) = path else {
+        show!("{}", text.trim_end());
+        return Ok(());
+    };
+    let refused = |error| Problem::failure(format_args!("can't be written: {error}")).at(path.display());
+    std::fs::write(path, text).map_err(refused)
+}
+
 /// Far more than anyone writes.
 const MOST_BYTES: u64 = 1 << 20;
 
-fn read(path: &Path) -> Result<String, Problem> {
+fn read(path: &Path, most: u64) -> Result<String, Problem> {
     let refused = |error: std::io::Error| Problem::wrong_use(format_args!("can't be read: {error}")).at(path.display());
     let mut text = String::new();
-    File::open(path).map_err(refused)?.take(MOST_BYTES + 1).read_to_string(&mut text).map_err(refused)?;
-    if text.len() as u64 > MOST_BYTES {
-        return Err(Problem::wrong_use("a file of more than 1 MiB").at(path.display()));
+    File::open(path).map_err(refused)?.take(most + 1).read_to_string(&mut text).map_err(refused)?;
+    if text.len() as u64 > most {
+        return Err(Problem::wrong_use(format_args!("a file of more than {} MiB", most >> 20)).at(path.display()));
     }
     Ok(text)
 }

@@ -53,6 +53,14 @@ pub(super) fn measure(directory: &Path) -> Result<DiskMeasured, Problem> {
     Ok(DiskMeasured { disk: Disk { sync, bandwidth }, syncs: small.len(), most: at(&small, 9) })
 }
 
+/// How long small writes below a directory took with their syncs.
+///
+/// # Errors
+/// When nothing can be written there.
+pub(crate) fn small_syncs(directory: &Path) -> std::io::Result<Vec<Duration>> {
+    Scratch::create(directory)?.syncs(SMALL)
+}
+
 /// A file that is gone when this is.
 struct Scratch {
     file: File,

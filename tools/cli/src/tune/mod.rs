@@ -8,7 +8,7 @@
 mod advice;
 mod apply;
 mod curve;
-mod disk;
+pub(crate) mod disk;
 mod json;
 mod measured;
 mod presets;

@@ -11,6 +11,7 @@ mod grpc;
 mod kv;
 mod loaded;
 mod membership;
+mod planning;
 mod process;
 mod recommend;
 mod search;

@@ -71,7 +71,8 @@ mod tests {
     /// without a test.
     #[test]
     fn the_seeds_of_each_target_are_replayed_by_a_test() {
-        let sources = ["foundation", "framework", "store", "tools"].map(|folder| WalkDir::new(root().join(folder)));
+        let sources =
+            ["foundation", "framework", "lab/sim", "store", "tools"].map(|folder| WalkDir::new(root().join(folder)));
         let sources = sources.into_iter().flatten().flatten().map(walkdir::DirEntry::into_path);
         let sources = sources.filter(|path| path.extension().is_some_and(|it| it == "rs"));
         let text: String = sources.map(|path| fs::read_to_string(path).unwrap()).collect();

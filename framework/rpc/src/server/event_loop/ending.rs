@@ -6,6 +6,7 @@ use crate::receipt::{Receipt, StageReceipt};
 use crate::server::limiter::Permit;
 use crate::server::load_report::Told;
 use crate::server::methods::{Behind, Lesson, Outcome};
+use crate::server::recording::Taken;
 use crate::server::task::Task;
 use crate::status::{Check, Code, Reason, Status};
 use crate::wire::CallId;
@@ -30,6 +31,9 @@ impl EventLoop {
         let behind = if receipt.children.is_empty() { Behind::default() } else { Behind::of(&receipt.children) };
         let lesson = lesson(task, &receipt, behind, late, &result);
         self.return_permit(now, index, behind);
+        if self.role.recorder.is_on(now) {
+            self.record(index, &receipt, result.is_err());
+        }
         let task = &mut self.tasks[index];
         let learned = &mut self.methods[task.method];
         if let Some(lesson) = &lesson {
@@ -83,6 +87,16 @@ impl EventLoop {
                 self.net.answer(peer, Answer { call, result, receipt, deadline, extra });
             }
             Some(reply_guard) => reply_guard.answer(lesson, Answer { call, result, receipt, deadline, extra }),
+        }
+    }
+
+    /// Notes what a task took, for who records. A stream's time says nothing of its messages.
+    #[cold]
+    fn record(&self, index: usize, receipt: &Receipt, failed: bool) {
+        let task = &self.tasks[index];
+        if !task.invocation.streams() {
+            let (method, begun, service) = (task.method, task.begin.is_some(), task.service);
+            self.role.recorder.note(&Taken { method, begun, failed, service, receipt });
         }
     }
 

@@ -205,8 +205,8 @@ impl EventLoop {
         let task = &mut self.tasks[index];
         // All that it has waited for so far was a queue or a permit.
         let queued = now.span_since(task.received);
+        task.queue = queued;
         if let Some(status) = refused {
-            task.queue = queued;
             self.jobs.withdraw(job);
             self.finish(now, index, Err(status));
             return false;

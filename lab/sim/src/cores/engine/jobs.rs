@@ -4,40 +4,40 @@ use greenwave_policy::Deadline;
 
 /// A job, times in nanoseconds.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Job {
-    pub(super) arrived: u64,
+pub(in crate::cores) struct Job {
+    pub(in crate::cores) arrived: u64,
     /// What it still has to do, probes included, and what it has done.
-    pub(super) left: u64,
-    pub(super) had: u64,
+    pub(in crate::cores) left: u64,
+    pub(in crate::cores) had: u64,
     /// What it has to do in all, without probes.
-    pub(super) work: u64,
-    pub(super) deadline: Deadline,
-    pub(super) quanta: u32,
-    pub(super) method: u16,
-    pub(super) counted: bool,
+    pub(in crate::cores) work: u64,
+    pub(in crate::cores) deadline: Deadline,
+    pub(in crate::cores) quanta: u32,
+    pub(in crate::cores) method: u16,
+    pub(in crate::cores) counted: bool,
 }
 
 /// What a job is after a turn.
-pub(super) struct Served {
-    pub(super) left: u64,
-    pub(super) quanta: u32,
+pub(in crate::cores) struct Served {
+    pub(in crate::cores) left: u64,
+    pub(in crate::cores) quanta: u32,
 }
 
 /// All unfinished jobs, by numbers that are used again.
 #[derive(Debug)]
-pub(super) struct Jobs {
+pub(in crate::cores) struct Jobs {
     jobs: Vec<Job>,
     free: Vec<u32>,
 }
 
 impl Jobs {
-    pub(super) fn new(limit: usize) -> Self {
+    pub(in crate::cores) fn new(limit: usize) -> Self {
         let room = limit.min(1 << 12);
         Self { jobs: Vec::with_capacity(room), free: Vec::with_capacity(room) }
     }
 
     #[inline]
-    pub(super) fn add(&mut self, job: Job) -> u32 {
+    pub(in crate::cores) fn add(&mut self, job: Job) -> u32 {
         match self.free.pop() {
             Some(free) => {
                 self.jobs[free as usize] = job;
@@ -51,18 +51,18 @@ impl Jobs {
     }
 
     #[inline]
-    pub(super) fn remove(&mut self, job: u32) {
+    pub(in crate::cores) fn remove(&mut self, job: u32) {
         self.free.push(job);
     }
 
     #[inline]
-    pub(super) fn of(&self, job: u32) -> &Job {
+    pub(in crate::cores) fn of(&self, job: u32) -> &Job {
         &self.jobs[job as usize]
     }
 
     /// A turn with so much work is over.
     #[inline]
-    pub(super) fn serve(&mut self, job: u32, slice: u64) -> Served {
+    pub(in crate::cores) fn serve(&mut self, job: u32, slice: u64) -> Served {
         let job = &mut self.jobs[job as usize];
         job.left -= slice;
         job.had += slice;
@@ -70,12 +70,12 @@ impl Jobs {
         Served { left: job.left, quanta: job.quanta }
     }
 
-    pub(super) fn unfinished(&self) -> usize {
+    pub(in crate::cores) fn unfinished(&self) -> usize {
         self.jobs.len() - self.free.len()
     }
 
     /// How many were unfinished at most.
-    pub(super) fn most(&self) -> usize {
+    pub(in crate::cores) fn most(&self) -> usize {
         self.jobs.len()
     }
 }

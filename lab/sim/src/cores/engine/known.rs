@@ -9,7 +9,7 @@ use std::time::Duration;
 /// After so many jobs of a method its estimate is made anew.
 const EVERY: u64 = 16;
 
-pub(super) struct Known {
+pub(in crate::cores) struct Known {
     knowledge: Knowledge,
     /// Whether anybody asks.
     is_asked: bool,
@@ -23,7 +23,7 @@ struct Learned {
 }
 
 impl Known {
-    pub(super) fn new(knowledge: Knowledge, order: Order, steal: Steal, load: &Load) -> Self {
+    pub(in crate::cores) fn new(knowledge: Knowledge, order: Order, steal: Steal, load: &Load) -> Self {
         let by_work = matches!(order, Order::Guarded | Order::LeastLaxity | Order::StageLaxity);
         Self {
             knowledge,
@@ -33,7 +33,7 @@ impl Known {
     }
 
     #[inline]
-    pub(super) fn observe(&mut self, method: usize, took: u64) {
+    pub(in crate::cores) fn observe(&mut self, method: usize, took: u64) {
         if !self.is_asked || self.knowledge != Knowledge::Learned {
             return;
         }
@@ -45,13 +45,13 @@ impl Known {
     }
 
     /// What jobs of a method take.
-    pub(super) fn work(&self, method: usize) -> Option<Duration> {
+    pub(in crate::cores) fn work(&self, method: usize) -> Option<Duration> {
         self.methods[method].estimate
     }
 
     /// What a job is still going to take.
     #[inline]
-    pub(super) fn left(&self, job: &Job) -> Duration {
+    pub(in crate::cores) fn left(&self, job: &Job) -> Duration {
         if !self.is_asked {
             return Duration::ZERO;
         }

@@ -1,0 +1,306 @@
+//! What the runtime costs on a machine, as it was measured there, for simulations to go by.
+//!
+//! `greenwave sim calibrate` writes one, and `greenwave sim compare` writes into it how far a simulation by it was from what was
+//! measured: the [error](Errors) that is left. A file of TOML with a version.
+
+use crate::cores::{Costs, LoopCosts, Sample, Work};
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// The version that is read and written.
+pub const VERSION: u32 = 1;
+
+const MOST_BYTES: usize = 1 << 20;
+const MINUTE_NS: f64 = 60e9;
+
+/// What was measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Calibration {
+    #[serde(rename = "greenwave_calibration")]
+    version: u32,
+    /// The machine, in words.
+    pub machine: String,
+    /// Whether the program that measured has probes: whether `cargo quanta` has built it.
+    pub probes: bool,
+    /// To a coroutine and back.
+    pub switch_ns: Measured,
+    /// A probe, by which code with probes is longer.
+    pub probe_ns: Measured,
+    /// By how much work takes longer for its probes, as a share.
+    pub stretch: f64,
+    /// An event loop's look at its connections that finds something, whatever that is; and what each call adds.
+    pub look_ns: Measured,
+    /// See [`look_ns`](Self::look_ns).
+    pub look_each_ns: f64,
+    /// A look that finds nothing.
+    pub look_empty_ns: f64,
+    /// Its post of replies, whatever it carries; and what each reply adds.
+    pub post_ns: Measured,
+    /// See [`post_ns`](Self::post_ns).
+    pub post_each_ns: f64,
+    /// What a call takes beside that, and beside its handler: to be taken in, begun and answered.
+    pub call_ns: Measured,
+    /// What a server counts as the time of a handler that does nothing: the switch and what is around the handler.
+    pub handler_ns: Measured,
+    /// How long it takes until an event loop that sleeps looks again.
+    pub wake_ns: Measured,
+    /// How long one looks on before it sleeps.
+    pub spin_ns: f64,
+    /// A call that does nothing, over TCP on this machine, to an event loop that doesn't sleep.
+    pub null_call_ns: Measured,
+    /// The same as lengths, and how many there were of each.
+    pub null_calls: Vec<(u64, u64)>,
+    /// Writing a little to the disk so that it lasts.
+    pub sync_ns: Measured,
+    /// How far a simulation by this was from what was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<Errors>,
+}
+
+/// A time in nanoseconds: the median of many, and what nine tenths of them lay between.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Measured {
+    /// The median.
+    pub median: f64,
+    /// A twentieth was shorter.
+    pub low: f64,
+    /// A twentieth was longer.
+    pub high: f64,
+    /// How many there were.
+    pub count: u64,
+}
+
+/// By which share of the measured value a prediction was away from it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Errors {
+    /// Of the median.
+    pub p50: f64,
+    /// Of p99.
+    pub p99: f64,
+    /// Of p99.9.
+    pub p999: f64,
+    /// What was compared.
+    pub of: String,
+}
+
+/// A calibration that can't be read, or can't be meant.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CalibrationError {
+    /// Longer than any.
+    #[error("{0} bytes; allowed: up to 1 MiB")]
+    TooLong(usize),
+    /// Not TOML, or not with these keys.
+    #[error("not a calibration: {0}; make one with `greenwave sim calibrate -o FILE`")]
+    Syntax(String),
+    /// Of a version that isn't known here.
+    #[error("a calibration of version {0}, and this reads version {VERSION}; calibrate anew")]
+    Version(u32),
+    /// A value out of its range.
+    #[error("{key} is {value}; allowed: {allowed}; calibrate anew")]
+    Value {
+        /// The key.
+        key: &'static str,
+        /// What it says.
+        value: f64,
+        /// What it may say.
+        allowed: &'static str,
+    },
+}
+
+impl Measured {
+    /// Of these times in nanoseconds, of which there is one at least.
+    #[must_use]
+    pub fn of(mut times: Vec<f64>) -> Self {
+        times.sort_unstable_by(f64::total_cmp);
+        let at = |share: f64| times.get(((times.len() as f64 * share) as usize).min(times.len().max(1) - 1)).copied();
+        let at = |share| at(share).unwrap_or_default();
+        Self { median: at(0.5), low: at(0.05), high: at(0.95), count: times.len() as u64 }
+    }
+
+    fn span(&self) -> Duration {
+        Duration::from_nanos(self.median.round() as u64)
+    }
+}
+
+impl Calibration {
+    /// Nothing was measured yet, on a machine that is so in words.
+    #[must_use]
+    pub fn new(machine: String, probes: bool) -> Self {
+        let none = Measured::default();
+        Self {
+            version: VERSION,
+            machine,
+            probes,
+            switch_ns: none,
+            probe_ns: none,
+            stretch: 0.0,
+            look_ns: none,
+            look_each_ns: 0.0,
+            look_empty_ns: 0.0,
+            post_ns: none,
+            post_each_ns: 0.0,
+            call_ns: none,
+            handler_ns: none,
+            wake_ns: none,
+            spin_ns: 20_000.0,
+            null_call_ns: none,
+            null_calls: Vec::new(),
+            sync_ns: none,
+            error: None,
+        }
+    }
+
+    /// Reads a calibration.
+    ///
+    /// # Errors
+    /// If it is none, of another version, or says what can't be.
+    pub fn parse(text: &str) -> Result<Self, CalibrationError> {
+        #[derive(Deserialize)]
+        struct Versioned {
+            greenwave_calibration: u32,
+        }
+        if text.len() > MOST_BYTES {
+            return Err(CalibrationError::TooLong(text.len()));
+        }
+        let syntax = |error: toml::de::Error| {
+            let line = error.span().map_or(1, |span| 1 + text[..span.start.min(text.len())].matches('\n').count());
+            let what = error.message().lines().collect::<Vec<_>>().join(" ").replace('`', "\"");
+            CalibrationError::Syntax(format!("line {line}: {what}"))
+        };
+        let Versioned { greenwave_calibration: version } = toml::from_str(text).map_err(syntax)?;
+        if version != VERSION {
+            return Err(CalibrationError::Version(version));
+        }
+        let calibration: Self = toml::from_str(text).map_err(syntax)?;
+        calibration.validate()?;
+        Ok(calibration)
+    }
+
+    /// As [`parse`](Self::parse) reads it.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        toml::to_string(self).unwrap_or_default()
+    }
+
+    /// What simulations go by. Heads [sleep](LoopCosts::spin) unless they are said not to.
+    #[must_use]
+    pub fn costs(&self) -> Costs {
+        let nanos = |nanos: f64| Duration::from_nanos(nanos.round() as u64);
+        let event_loop = LoopCosts {
+            look: self.look_ns.span(),
+            look_each: nanos(self.look_each_ns),
+            look_empty: nanos(self.look_empty_ns),
+            post: self.post_ns.span(),
+            post_each: nanos(self.post_each_ns),
+            spin: Some(nanos(self.spin_ns)),
+            wake: self.wake_ns.span(),
+            wire: self.wire(),
+        };
+        // What is around a handler is a call's once, and the switch each turn's.
+        let around = (self.handler_ns.median - self.switch_ns.median).max(0.0);
+        let (switch, io) = (self.switch_ns.span(), nanos(self.call_ns.median + around));
+        Costs { switch, io, event_loop, ..Costs::default() }
+    }
+
+    /// What a call takes that finds an event loop with nothing to do, at the server.
+    #[must_use]
+    pub fn at_server_ns(&self) -> f64 {
+        let looks = self.look_ns.median + self.look_each_ns;
+        let handler = self.handler_ns.median.max(self.switch_ns.median);
+        looks + self.call_ns.median + handler + self.post_ns.median + self.post_each_ns
+    }
+
+    /// What is left of a call that does nothing without what the server takes.
+    fn wire(&self) -> Option<Work> {
+        let at_server = self.at_server_ns() as u64;
+        let sample = Sample::new(self.null_calls.clone())?;
+        Some(Work::Measured(sample.map(|nanos| nanos.saturating_sub(at_server)).keep()))
+    }
+
+    fn validate(&self) -> Result<(), CalibrationError> {
+        let times = [
+            ("switch_ns", self.switch_ns),
+            ("probe_ns", self.probe_ns),
+            ("look_ns", self.look_ns),
+            ("post_ns", self.post_ns),
+            ("call_ns", self.call_ns),
+            ("handler_ns", self.handler_ns),
+            ("wake_ns", self.wake_ns),
+            ("null_call_ns", self.null_call_ns),
+            ("sync_ns", self.sync_ns),
+        ];
+        let each = [
+            ("look_each_ns", self.look_each_ns),
+            ("look_empty_ns", self.look_empty_ns),
+            ("post_each_ns", self.post_each_ns),
+            ("spin_ns", self.spin_ns),
+        ];
+        let all = times.into_iter().flat_map(|(key, of)| [of.median, of.low, of.high].map(|value| (key, value)));
+        for (key, value) in all.chain(each) {
+            if !(0.0..=MINUTE_NS).contains(&value) {
+                return Err(CalibrationError::Value { key, value, allowed: "0 to a minute, in nanoseconds" });
+            }
+        }
+        let errors = self
+            .error
+            .iter()
+            .flat_map(|error| [("error.p50", error.p50), ("error.p99", error.p99), ("error.p999", error.p999)]);
+        for (key, value) in errors.chain([("stretch", self.stretch)]) {
+            if !(0.0..=10.0).contains(&value) {
+                return Err(CalibrationError::Value { key, value, allowed: "a share, 0 to 10" });
+            }
+        }
+        let is_wrong = |pair: &&(u64, u64)| pair.0 as f64 > MINUTE_NS || pair.1 > 1 << 40;
+        match self.null_calls.iter().find(is_wrong) {
+            Some((nanos, _)) => {
+                let (value, allowed) = (*nanos as f64, "lengths up to a minute, and how many there are");
+                Err(CalibrationError::Value { key: "null_calls", value, allowed })
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn calibration() -> Calibration {
+        let mut made = Calibration::new("a machine".to_owned(), false);
+        made.switch_ns = Measured::of(vec![80.0; 20]);
+        made.look_ns = Measured::of((0..100).map(f64::from).collect());
+        made.null_calls = vec![(9000, 3), (12_000, 1)];
+        made
+    }
+
+    #[test]
+    fn what_is_written_is_read_and_is_what_it_costs() {
+        let made = calibration();
+        assert_eq!((made.look_ns.median, made.look_ns.low, made.look_ns.high), (50.0, 5.0, 95.0));
+        assert_eq!(Calibration::parse(&made.to_text()), Ok(made.clone()));
+        let costs = made.costs();
+        assert_eq!(costs.switch, Duration::from_nanos(80));
+        let wire = costs.event_loop.wire.map(|wire| wire.mean_ns());
+        assert_eq!(wire, Some((3.0 * (9000.0 - 130.0) + 12_000.0 - 130.0) / 4.0));
+    }
+
+    #[test]
+    fn what_can_not_be_meant_is_refused_with_its_key() {
+        let mut wrong = calibration();
+        wrong.switch_ns.median = -1.0;
+        assert!(Calibration::parse(&wrong.to_text()).unwrap_err().to_string().contains("switch_ns is -1"));
+        let mut wrong = calibration();
+        wrong.stretch = f64::NAN;
+        assert!(Calibration::parse(&wrong.to_text()).unwrap_err().to_string().contains("stretch is NaN"));
+        let text = calibration().to_text();
+        let newer = text.replace("greenwave_calibration = 1", "greenwave_calibration = 2");
+        assert_eq!(Calibration::parse(&newer), Err(CalibrationError::Version(2)));
+        for text in ["", "greenwave_calibration = 1", "greenwave_calibration = 'x'", &(text.clone() + "\n[more]\n")] {
+            assert!(matches!(Calibration::parse(text), Err(CalibrationError::Syntax(_))), "{text}");
+        }
+    }
+}

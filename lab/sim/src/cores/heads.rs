@@ -1,0 +1,444 @@
+//! Heads as a server has them: each looks at its connections, runs what it found in place, and posts the replies.
+//!
+//! When a head looks and when it posts is decided by [`Pacing`], who goes first by [`ReadyQueue`], and what is given away by
+//! [`StealRule`], all as in the server. A look and a post cost what they cost alone and what each call adds
+//! ([`LoopCosts`]), so batches grow with the load by themselves, and a reply waits until it is posted. A connection has one
+//! head, and connections are many: a call comes to any head alike.
+//!
+//! A head does one thing at a time, and what comes next is known when that is over. So a head is a source with one event.
+
+use super::engine::jobs::{Job, Jobs};
+use super::engine::known::Known;
+use super::histogram::Histogram;
+use super::load::Load;
+use super::plan::{Cores, LoopCosts, Plan, Scheme, Steal};
+use super::report::{Cut, Report};
+use crate::seed::{Seed, Stream};
+use crate::trace::{Block, Trace};
+use crate::turns::{NEVER, Turns};
+use greenwave_policy::{Budget, Busy, Deadline, Due, Pacing, ReadyQueue, Span, StealRule, Time, Urgency};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+const ARRIVALS: usize = 0;
+const HEADS: usize = 1;
+
+/// With as many calls of its own a head takes no other's, as in the server.
+const ENOUGH: usize = 2;
+
+/// A head that always has as many takes one in so many rounds, likewise.
+const EVERY: u32 = 16;
+
+/// What a head is doing; it is over at its event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Doing {
+    /// Nothing, since then.
+    Nothing { since: u64 },
+    /// Looking for what has come.
+    Look { cost: u64 },
+    /// Running a job.
+    Run { job: u32, slice: u64, cost: u64 },
+    /// Posting replies, to look or to run on after that.
+    Post { cost: u64, then_look: bool },
+}
+
+struct Head {
+    doing: Doing,
+    /// What came and was not looked at.
+    socket: VecDeque<u32>,
+    /// What the look under way finds.
+    found: Vec<u32>,
+    queue: ReadyQueue<u32>,
+    pacing: Pacing,
+    replies: Vec<u32>,
+    posting: Vec<u32>,
+    /// Rounds in a row in which there was something to do, and all.
+    busy_rounds: u32,
+    rounds: u32,
+}
+
+struct Run<'a> {
+    load: &'a Load,
+    costs: LoopCosts,
+    quantum: u64,
+    switch: u64,
+    preempt: u64,
+    io: u64,
+    steal_ns: u64,
+    stretch: f64,
+    steal: Option<StealRule>,
+    mean_gap: f64,
+    to_come: u64,
+    uncounted: u64,
+    limit: usize,
+    gaps: Stream,
+    works: Stream,
+    choices: Stream,
+    wires: Stream,
+    now: u64,
+    next_arrival: f64,
+    turns: Turns,
+    jobs: Jobs,
+    known: Known,
+    heads: Vec<Head>,
+    given: VecDeque<u32>,
+    trace: Trace,
+    block: Block,
+    report: Report,
+    busy_ns: u128,
+    overhead_ns: u128,
+    /// What looks and posts took whatever they found and carried.
+    fixed_ns: u128,
+    last_arrival: Option<(u64, u128, u128, u128)>,
+}
+
+/// Serves jobs by heads.
+pub(super) fn run(cores: &Cores, load: &Load, plan: &Plan, seed: Seed) -> Report {
+    let mut run = Run::new(cores, load, plan, seed);
+    let cut = run.run();
+    run.report(cut)
+}
+
+fn nanos(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
+}
+
+impl<'a> Run<'a> {
+    fn new(cores: &Cores, load: &'a Load, plan: &Plan, seed: Seed) -> Self {
+        let (scheme, costs) = (cores.scheme, cores.costs);
+        let steal = match scheme {
+            Scheme::Heads { steal, .. } => steal.filter(|_| cores.workers > 1),
+            _ => None,
+        };
+        let head = |_| Head {
+            doing: Doing::Nothing { since: 0 },
+            socket: VecDeque::new(),
+            found: Vec::new(),
+            queue: ReadyQueue::new(scheme.order()),
+            pacing: Pacing::new(),
+            replies: Vec::new(),
+            posting: Vec::new(),
+            busy_rounds: 0,
+            rounds: 0,
+        };
+        Self {
+            load,
+            costs: costs.event_loop,
+            quantum: scheme.quantum().map_or(u64::MAX, nanos),
+            switch: nanos(costs.switch),
+            preempt: nanos(costs.preempt),
+            io: nanos(costs.io),
+            steal_ns: nanos(costs.steal),
+            stretch: 1.0 + costs.probes,
+            steal,
+            mean_gap: 1e9 / plan.per_second(cores, load),
+            to_come: plan.jobs,
+            uncounted: (plan.jobs as f64 * plan.warmup) as u64,
+            limit: plan.most_unfinished,
+            gaps: seed.stream("gaps", 0),
+            works: seed.stream("works", 0),
+            choices: seed.stream("choices", 0),
+            wires: seed.stream("wires", 0),
+            now: 0,
+            next_arrival: 0.0,
+            turns: Turns::new(HEADS + cores.workers),
+            jobs: Jobs::new(plan.most_unfinished),
+            known: Known::new(cores.knowledge, scheme.order(), steal.map_or(Steal::Never, Steal::Given), load),
+            heads: (0..cores.workers).map(head).collect(),
+            given: VecDeque::new(),
+            trace: Trace::new(),
+            block: Block::new(),
+            report: Report::empty(load.methods().len()),
+            busy_ns: 0,
+            overhead_ns: 0,
+            fixed_ns: 0,
+            last_arrival: None,
+        }
+    }
+
+    fn run(&mut self) -> Option<Cut> {
+        self.plan_arrival();
+        loop {
+            let (instant, source) = self.turns.first();
+            if instant == NEVER {
+                return None;
+            }
+            self.now = instant;
+            self.report.events += 1;
+            if source == ARRIVALS {
+                let unfinished = self.jobs.unfinished();
+                if unfinished >= self.limit {
+                    return Some(Cut::Overload { unfinished });
+                }
+                self.arrive();
+            } else {
+                self.is_over(source - HEADS);
+            }
+        }
+    }
+
+    fn note(&mut self, source: usize, what: u32) {
+        if self.block.add(self.now, (source as u64) << 32 | u64::from(what)) {
+            self.trace.numbers(self.block.take());
+        }
+    }
+
+    fn plan_arrival(&mut self) {
+        if self.to_come == 0 {
+            self.last_arrival = Some((self.now, self.busy_ns, self.overhead_ns, self.fixed_ns));
+            return self.turns.set(ARRIVALS, NEVER);
+        }
+        self.to_come -= 1;
+        self.next_arrival -= (1.0 - self.gaps.unit()).ln() * self.mean_gap;
+        self.turns.set(ARRIVALS, self.next_arrival as u64);
+    }
+
+    fn arrive(&mut self) {
+        let (method, work) = self.load.draw(&mut self.works);
+        let left = if self.stretch == 1.0 { work } else { (work as f64 * self.stretch).round() as u64 };
+        let arrived = Time::from_nanos(self.now);
+        let deadline = self.load.methods()[method].deadline;
+        let deadline = deadline.map_or(Deadline::NEVER, |span| Deadline::at(arrived, Budget::expected(span)));
+        let counted = self.uncounted == 0;
+        self.uncounted = self.uncounted.saturating_sub(1);
+        let (arrived, method) = (self.now, method as u16);
+        let job = self.jobs.add(Job { arrived, left, had: 0, work, deadline, method, counted, quanta: 0 });
+        self.note(ARRIVALS, job);
+        self.plan_arrival();
+        let at = if self.heads.len() > 1 { self.choices.below(self.heads.len() as u64) as usize } else { 0 };
+        self.heads[at].socket.push_back(job);
+        self.rouse(at);
+    }
+
+    /// A head that has nothing to do looks; one that sleeps is woken before.
+    fn rouse(&mut self, at: usize) {
+        let Doing::Nothing { since } = self.heads[at].doing else { return };
+        let sleeps = self.costs.spin.is_some_and(|spin| self.now - since > nanos(spin));
+        let wake = if sleeps { nanos(self.costs.wake) } else { 0 };
+        self.look(at, wake);
+    }
+
+    /// A round begins: the head takes what others gave away, and looks at its connections.
+    fn look(&mut self, at: usize, after: u64) {
+        let head = &mut self.heads[at];
+        head.rounds = head.rounds.wrapping_add(1);
+        let mut cost = 0;
+        if !self.given.is_empty()
+            && (head.queue.len() < ENOUGH || head.rounds.is_multiple_of(EVERY))
+            && let Some(job) = self.given.pop_front()
+        {
+            self.report.stolen += 1;
+            cost += self.steal_ns;
+            let urgency = urgency(&self.jobs, &self.known, job);
+            head.queue.push(Time::from_nanos(self.now), urgency, job);
+        }
+        head.found.extend(head.socket.drain(..));
+        let found = head.found.len() as u64;
+        head.busy_rounds = if found > 0 || head.queue.len() > 0 { head.busy_rounds.saturating_add(1) } else { 0 };
+        let fixed = nanos(if found == 0 { self.costs.look_empty } else { self.costs.look });
+        let look = fixed + found * nanos(self.costs.look_each);
+        head.doing = Doing::Look { cost: look };
+        self.fixed_ns += u128::from(fixed);
+        self.overhead_ns += u128::from(cost + look - fixed);
+        self.turns.set(HEADS + at, self.now + after + cost + look);
+    }
+
+    /// What a head was doing is over.
+    fn is_over(&mut self, at: usize) {
+        match self.heads[at].doing {
+            Doing::Nothing { .. } => self.turns.set(HEADS + at, NEVER),
+            Doing::Look { cost } => {
+                self.note(HEADS + at, u32::MAX);
+                self.has_looked(at, cost);
+            }
+            Doing::Run { job, slice, cost } => {
+                self.note(HEADS + at, job);
+                self.has_run(at, job, slice, cost);
+            }
+            Doing::Post { cost, then_look } => {
+                self.note(HEADS + at, u32::MAX - 1);
+                self.has_posted(at, cost);
+                let head = &self.heads[at];
+                // With nothing to run it looks until something comes.
+                let rests = head.socket.is_empty() && head.queue.is_empty() && self.given.is_empty();
+                if then_look && !rests { self.look(at, 0) } else { self.go_on(at) }
+            }
+        }
+    }
+
+    fn has_looked(&mut self, at: usize, cost: u64) {
+        let now = Time::from_nanos(self.now);
+        let found = std::mem::take(&mut self.heads[at].found);
+        self.heads[at].pacing.looked(Span::from_nanos(cost), found.len());
+        for &job in &found {
+            if let Some(rule) = self.steal {
+                let head = &self.heads[at];
+                let busy = Busy {
+                    rounds: head.busy_rounds,
+                    ready: head.queue.len(),
+                    work: self.known.work(self.jobs.of(job).method.into()),
+                    waiting: self.given.len(),
+                    others: self.heads.len() - 1,
+                };
+                if rule.gives(&busy) {
+                    self.given.push_back(job);
+                    self.overhead_ns += u128::from(self.steal_ns);
+                    if let Some(idle) = self.heads.iter().position(|head| matches!(head.doing, Doing::Nothing { .. })) {
+                        self.rouse(idle);
+                    }
+                    continue;
+                }
+            }
+            let urgency = urgency(&self.jobs, &self.known, job);
+            self.heads[at].queue.push(now, urgency, job);
+        }
+        let mut found = found;
+        found.clear();
+        self.heads[at].found = found;
+        if self.heads[at].queue.len() > 0 {
+            self.heads[at].pacing.resumed(now);
+        }
+        self.go_on(at);
+    }
+
+    /// Runs what goes first; with nothing to run the head posts, looks again, or rests.
+    fn go_on(&mut self, at: usize) {
+        let now = Time::from_nanos(self.now);
+        let head = &mut self.heads[at];
+        let next = if self.quantum == u64::MAX { head.queue.pop(now) } else { head.queue.pop_due(now) };
+        if let Some((_, job)) = next {
+            let cost = self.switch + if self.jobs.of(job).had == 0 { self.io } else { 0 };
+            return self.run_job(at, job, cost);
+        }
+        head.pacing.rested(now);
+        if !head.replies.is_empty() {
+            return self.post(at, true);
+        }
+        if !head.socket.is_empty() || !self.given.is_empty() {
+            return self.look(at, 0);
+        }
+        head.busy_rounds = 0;
+        head.doing = Doing::Nothing { since: self.now };
+        self.turns.set(HEADS + at, NEVER);
+    }
+
+    fn run_job(&mut self, at: usize, job: u32, cost: u64) {
+        let slice = self.jobs.of(job).left.min(self.quantum);
+        self.overhead_ns += u128::from(cost);
+        self.heads[at].doing = Doing::Run { job, slice, cost };
+        self.turns.set(HEADS + at, self.now + cost + slice);
+    }
+
+    fn has_run(&mut self, at: usize, job: u32, slice: u64, cost: u64) {
+        let now = Time::from_nanos(self.now);
+        self.busy_ns += u128::from(slice);
+        let served = self.jobs.serve(job, slice);
+        let head = &mut self.heads[at];
+        // The switch counts as the handler's, what else a call costs doesn't, as in the server.
+        head.pacing.ran(Span::from_nanos(slice + cost.min(self.switch)));
+        let due = if served.left > 0 {
+            let urgency = urgency(&self.jobs, &self.known, job);
+            let due = head.pacing.after_quantum(now);
+            if due == Due::Nothing && head.queue.goes_on(now, &urgency) {
+                return self.run_job(at, job, 0);
+            }
+            head.queue.preempted(now, urgency, job);
+            self.report.preemptions += 1;
+            self.overhead_ns += u128::from(self.preempt);
+            self.now += self.preempt;
+            due
+        } else {
+            let of = self.jobs.of(job);
+            self.known.observe(of.method.into(), of.had);
+            head.pacing.replied(of.deadline.expires());
+            head.replies.push(job);
+            head.pacing.after_call(now)
+        };
+        match due {
+            Due::Post | Due::Both if !self.heads[at].replies.is_empty() => self.post(at, due == Due::Both),
+            Due::Look | Due::Both => self.look(at, 0),
+            _ => self.go_on(at),
+        }
+    }
+
+    fn post(&mut self, at: usize, then_look: bool) {
+        let head = &mut self.heads[at];
+        std::mem::swap(&mut head.replies, &mut head.posting);
+        let each = head.posting.len() as u64 * nanos(self.costs.post_each);
+        let cost = nanos(self.costs.post) + each;
+        head.doing = Doing::Post { cost, then_look };
+        self.fixed_ns += u128::from(cost - each);
+        self.overhead_ns += u128::from(each);
+        self.turns.set(HEADS + at, self.now + cost);
+    }
+
+    fn has_posted(&mut self, at: usize, cost: u64) {
+        self.heads[at].pacing.posted(Span::from_nanos(cost));
+        let mut posted = std::mem::take(&mut self.heads[at].posting);
+        for job in posted.drain(..) {
+            let done = *self.jobs.of(job);
+            let method = usize::from(done.method);
+            self.report.done += 1;
+            if done.counted {
+                let behind = self.load.methods()[method].behind.map_or(0, |behind| behind.draw(&mut self.wires));
+                let wire = self.costs.wire.map_or(0, |wire| wire.draw(&mut self.wires));
+                let took = self.now - done.arrived + wire + behind;
+                self.report.all.add(took);
+                self.report.methods[method].add(took);
+                self.report.slowdown.add(took.saturating_mul(1000) / done.work);
+                let ended = Time::from_nanos(done.arrived + took);
+                self.report.late[method] += u64::from(done.deadline.is_past(ended));
+            }
+            self.jobs.remove(job);
+        }
+        self.heads[at].posting = posted;
+    }
+
+    fn report(mut self, cut: Option<Cut>) -> Report {
+        self.trace.numbers(self.block.take());
+        let mut report = self.report;
+        report.seconds = self.now as f64 / 1e9;
+        let (until, busy, overhead, fixed) =
+            self.last_arrival.unwrap_or((self.now, self.busy_ns, self.overhead_ns, self.fixed_ns));
+        let in_all = until as f64 * self.heads.len() as f64;
+        if in_all > 0.0 {
+            // Looks and posts fill what time there is. What they have to have is their share of it, or one for each batch.
+            let batches = report.done as f64 / Pacing::BATCH as f64;
+            let needed = (batches * nanos(self.costs.look + self.costs.post) as f64).max(Pacing::SHARE * in_all);
+            report.busy = busy as f64 / in_all;
+            report.overhead = (overhead as f64 + needed.min(fixed as f64)) / in_all;
+        }
+        report.most_unfinished = self.jobs.most();
+        report.hash = self.trace.hash();
+        report.cut = cut;
+        report
+    }
+}
+
+fn urgency(jobs: &Jobs, known: &Known, job: u32) -> Urgency {
+    let job = jobs.of(job);
+    let arrived = Time::from_nanos(job.arrived);
+    Urgency { arrived, birth: arrived, deadline: job.deadline, here: known.left(job), ahead: Duration::ZERO }
+}
+
+impl Report {
+    /// Of nothing yet.
+    pub(super) fn empty(methods: usize) -> Self {
+        Self {
+            all: Histogram::new(),
+            methods: vec![Histogram::new(); methods],
+            late: vec![0; methods],
+            slowdown: Histogram::new(),
+            seconds: 0.0,
+            done: 0,
+            busy: 0.0,
+            overhead: 0.0,
+            preemptions: 0,
+            stolen: 0,
+            most_unfinished: 0,
+            events: 0,
+            hash: 0,
+            cut: None,
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! `greenwave sim calibrate`: what the runtime costs on this machine.
+
+use std::hint::black_box;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use greenwave::{Order, Snapshot, Wait};
+use greenwave_bench::machine::Machine;
+use greenwave_bench::progress::Progress;
+use greenwave_quanta::{Coroutine, StackPool, StackSize, is_instrumented, suspend};
+use greenwave_sim::calibration::{Calibration, Measured};
+
+use super::spinning::{Spinning, take_cores};
+use crate::problem::Problem;
+use crate::quantity;
+use crate::tune::disk;
+
+/// Measure what the runtime costs on this machine, for simulations to go by
+#[derive(Args)]
+#[command(after_help = "\
+Takes some seconds, and two cores: a server's, and its caller's. Medians are what simulations go by; beside them is what nine
+tenths lay between. What else runs meanwhile is measured too, so measure on a machine that is otherwise idle.
+
+A file for `greenwave sim` takes its costs from it with
+  [cores]
+  scheme = \"heads\"
+  costs = { file = \"machine.toml\" }
+
+Examples:
+  greenwave sim calibrate -o machine.toml
+  greenwave sim calibrate --data /var/lib/kv -o machine.toml        the disk below that directory
+  greenwave sim plan --recorded kv.toml --costs machine.toml --p999 2ms --load 50k/s")]
+pub(super) struct Calibrate {
+    /// Where it is written to; without it, it is printed
+    #[arg(short, long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Measure syncs of the disk by a file in this directory that is removed again [default: that of temporary files]
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// By how much work takes longer for its probes, as `cargo xtask bench preempt` measures it of programs: 0.03, or 3%
+    #[arg(long, value_name = "SHARE", default_value = "3%", value_parser = quantity::share)]
+    stretch: f64,
+}
+
+/// How long each thing is measured.
+const TIME: Duration = Duration::from_millis(300);
+
+/// Into how many parts of a time what a server counts is divided. The third that is calmest counts: a thread that others keep from
+/// its core is kept from it for some milliseconds.
+const PARTS: usize = 150;
+
+/// Calls under way while a server is never idle.
+const MANY: u64 = 64;
+
+/// What handlers compute for then, so that it is the server that is waited for.
+const WORK: Duration = Duration::from_micros(3);
+
+/// How many rounds or syscalls are one sample.
+const BATCH: u32 = 1000;
+
+impl Calibrate {
+    pub(super) fn run(self) -> Result<(), Problem> {
+        if self.stretch > 1.0 {
+            return Err(Problem::wrong_use(format!("--stretch is {}; allowed: 0 to 1", self.stretch)));
+        }
+        let mut made = Calibration::new(Machine::this().describe(), is_instrumented());
+        let core = take_cores()?;
+        let mut progress = Progress::new(6);
+        made.stretch = self.stretch;
+        progress.step("switches between coroutines");
+        made.switch_ns = Measured::of(switches()?);
+        progress.step("probes");
+        made.probe_ns = Measured::of(probes());
+        progress.step("calls that do nothing, one at a time");
+        let mut spinning = Spinning::start(core, Wait::Spin, Order::default(), None)?;
+        spinning.closed(TIME / 3, 1, Duration::ZERO)?;
+        let alone = empty_look(&spinning);
+        let lone = Lone::measure(&mut spinning)?;
+        progress.step("a server that is never idle");
+        let busy = Crowd::measure(&mut spinning)?;
+        drop(spinning);
+        fit(&mut made, alone, &lone, &busy);
+        progress.step("a server that sleeps");
+        let mut sleeping = Spinning::start(core, Wait::Block, Order::default(), None)?;
+        sleeping.closed(TIME / 3, 1, Duration::ZERO)?;
+        let woken = sleeping.closed(TIME, 1, Duration::ZERO)?;
+        drop(sleeping);
+        let more = |took: f64| (took - made.null_call_ns.median).max(0.0);
+        made.wake_ns = Measured::of(woken.into_iter().map(more).collect());
+        progress.step("syncs of the disk");
+        let directory = self.data.unwrap_or_else(std::env::temp_dir);
+        let refused = |error| {
+            let problem = Problem::failure(format!("the disk can't be measured: {error}")).at(directory.display());
+            problem.remedy("name a directory with --data that can be written")
+        };
+        let syncs = disk::small_syncs(&directory).map_err(refused)?;
+        made.sync_ns = Measured::of(syncs.iter().map(|took| took.as_nanos() as f64).collect());
+        drop(progress);
+        super::write(self.out.as_ref(), &made.to_text())?;
+        told(&made);
+        Ok(())
+    }
+}
+
+/// Calls one at a time, to a server that looks on without sleeping.
+struct Lone {
+    took: Vec<f64>,
+    parts: Vec<Counted>,
+}
+
+/// Many calls at a time, each with work.
+struct Crowd {
+    parts: Vec<Counted>,
+}
+
+/// What a server counted for some calls.
+#[derive(Clone, Copy)]
+struct Counted {
+    wall: f64,
+    calls: f64,
+    looks: f64,
+    look_ns: f64,
+    posts: f64,
+    post_ns: f64,
+    service_ns: f64,
+}
+
+impl Lone {
+    fn measure(spinning: &mut Spinning) -> Result<Self, Problem> {
+        let parts: Result<Vec<_>, _> = (0..PARTS).map(|_| Counted::during(spinning, 1, Duration::ZERO)).collect();
+        let (parts, took): (Vec<_>, Vec<_>) = calm(parts?, |(counted, _)| counted).into_iter().unzip();
+        Ok(Self { took: took.concat(), parts })
+    }
+}
+
+impl Crowd {
+    fn measure(spinning: &mut Spinning) -> Result<Self, Problem> {
+        spinning.closed(TIME / 3, MANY, WORK)?;
+        let parts = (0..PARTS).map(|_| Counted::during(spinning, MANY, WORK).map(|(counted, _)| counted));
+        Ok(Self { parts: calm(parts.collect::<Result<_, _>>()?, |counted| counted) })
+    }
+}
+
+impl Counted {
+    fn during(spinning: &mut Spinning, in_flight: u64, work: Duration) -> Result<(Self, Vec<f64>), Problem> {
+        let (began, before) = (Instant::now(), spinning.server.counters());
+        let took = spinning.closed(TIME / PARTS as u32, in_flight, work)?;
+        Ok((Self::between(&before, &spinning.server.counters(), began.elapsed()), took))
+    }
+
+    fn between(before: &Snapshot, after: &Snapshot, wall: Duration) -> Self {
+        let more = |of: fn(&Snapshot) -> u64| of(after).wrapping_sub(of(before)) as f64;
+        Self {
+            wall: wall.as_nanos() as f64,
+            calls: more(|it| it.calls).max(1.0),
+            looks: more(|it| it.looks),
+            look_ns: more(|it| it.look_nanos),
+            posts: more(|it| it.posts).max(1.0),
+            post_ns: more(|it| it.post_nanos),
+            service_ns: more(|it| it.service_nanos),
+        }
+    }
+}
+
+/// The third of the parts in which calls took least: in others somebody else had the core.
+fn calm<T>(mut parts: Vec<T>, counted: impl Fn(&T) -> &Counted) -> Vec<T> {
+    let each = |part: &T| counted(part).wall / counted(part).calls;
+    parts.sort_by(|one, other| each(one).total_cmp(&each(other)));
+    parts.truncate(parts.len().div_ceil(3));
+    parts
+}
+
+/// What a look takes that finds nothing.
+fn empty_look(spinning: &Spinning) -> f64 {
+    let before = spinning.server.counters();
+    std::thread::sleep(TIME / 3);
+    let counted = Counted::between(&before, &spinning.server.counters(), TIME / 3);
+    counted.look_ns / counted.looks.max(1.0)
+}
+
+/// What a look, a post and a call cost alone and each. One at a time a look and a post have one call; with many calls under way
+/// there are fewer posts than calls, and about as many looks that find something.
+fn fit(made: &mut Calibration, empty: f64, lone: &Lone, crowd: &Crowd) {
+    made.null_call_ns = Measured::of(lone.took.clone());
+    made.null_calls = histogram(&lone.took);
+    made.look_empty_ns = empty;
+    made.handler_ns = Measured::of(lone.parts.iter().map(|part| part.service_ns / part.calls).collect());
+    let of_one = |of: fn(&Counted, f64) -> f64| Measured::of(lone.parts.iter().map(|part| of(part, empty)).collect());
+    let look = of_one(|part, empty| ((part.look_ns - empty * (part.looks - part.calls)) / part.calls).max(empty));
+    let post = of_one(|part, _| part.post_ns / part.posts);
+    let of_many = |of: &dyn Fn(&Counted) -> f64| Measured::of(crowd.parts.iter().map(of).collect()).median;
+    let batch = of_many(&|part| part.calls / part.posts).max(1.0);
+    let look_many = of_many(&|part| (part.look_ns - empty * (part.looks - part.posts).max(0.0)) / part.posts);
+    let post_many = of_many(&|part| part.post_ns / part.posts);
+    // Of `alone + each` and `alone + batch * each`; with hardly a batch there is nothing to tell them apart by.
+    let each = |one: f64, many: f64| {
+        if batch < 1.5 { one / 16.0 } else { ((many - one) / (batch - 1.0)).clamp(0.0, one) }
+    };
+    (made.look_each_ns, made.post_each_ns) = (each(look.median, look_many), each(post.median, post_many));
+    let less = |all: Measured, each: f64| Measured {
+        median: (all.median - each).max(0.0),
+        low: (all.low - each).max(0.0),
+        high: (all.high - each).max(0.0),
+        count: all.count,
+    };
+    (made.look_ns, made.post_ns) = (less(look, made.look_each_ns), less(post, made.post_each_ns));
+    let rest = |part: &Counted| ((part.wall - part.look_ns - part.post_ns - part.service_ns) / part.calls).max(0.0);
+    made.call_ns = Measured::of(crowd.parts.iter().map(rest).collect());
+}
+
+/// Lengths and how many there are, within some hundredths.
+fn histogram(took: &[f64]) -> Vec<(u64, u64)> {
+    let mut spans: Vec<u64> = took.iter().map(|nanos| round(*nanos as u64)).collect();
+    spans.sort_unstable();
+    spans.chunk_by(|one, next| one == next).map(|alike| (alike[0], alike.len() as u64)).collect()
+}
+
+/// To six binary digits.
+fn round(nanos: u64) -> u64 {
+    let shift = (64 - nanos.leading_zeros()).saturating_sub(6);
+    (nanos >> shift) << shift
+}
+
+/// What it takes to a coroutine and back.
+fn switches() -> Result<Vec<f64>, Problem> {
+    let stack = StackPool::new(StackSize::default(), 1).take().map_err(Problem::failure)?;
+    let mut coroutine = Coroutine::new(stack, || while suspend().is_ok() {});
+    let mut samples = Vec::new();
+    let began = Instant::now();
+    while began.elapsed() < TIME || samples.is_empty() {
+        let since = Instant::now();
+        for _ in 0..BATCH {
+            black_box(coroutine.resume());
+        }
+        samples.push(since.elapsed().as_nanos() as f64 / f64::from(BATCH));
+    }
+    Ok(samples)
+}
+
+/// What a probe does as a rule: takes something from what the thread may still do, and sees whether anything is left. Made by hand,
+/// so that it is the same in any build.
+fn probes() -> Vec<f64> {
+    thread_local!(static LEFT: std::cell::Cell<i64> = const { std::cell::Cell::new(i64::MAX) });
+    let time = |probe: bool| {
+        let since = Instant::now();
+        for step in 0..BATCH {
+            black_box(step);
+            if probe {
+                let left = LEFT.get() - i64::from(black_box(1_u8));
+                LEFT.set(left);
+                if left < 0 {
+                    black_box(left);
+                }
+            }
+        }
+        since.elapsed().as_nanos() as f64 / f64::from(BATCH)
+    };
+    let (mut samples, began) = (Vec::new(), Instant::now());
+    while began.elapsed() < TIME / 3 || samples.is_empty() {
+        let (without, with) = (time(black_box(false)), time(black_box(true)));
+        samples.push((with - without).max(0.0));
+    }
+    samples
+}
+
+/// What was measured, on standard error.
+fn told(made: &Calibration) {
+    tell!("{}", made.machine);
+    let spread = |of: &Measured| of.high > 3.0 * of.median;
+    if [&made.look_ns, &made.post_ns, &made.null_call_ns].into_iter().any(spread) {
+        tell!("warning: others used the machine meanwhile, as the spreads show; calibrate again when it is idle");
+    }
+    let line = |name: &str, measured: &Measured| {
+        let Measured { median, low, high, count } = *measured;
+        tell!("  {name:<34} {median:>9.0} ns  ({low:.0} to {high:.0}, {count} samples)");
+    };
+    line("switch to a coroutine and back", &made.switch_ns);
+    tell!(
+        "  {:<34} {:>9.1} ns  (by hand; work is taken to be {:.1} % longer)",
+        "probe",
+        made.probe_ns.median,
+        100.0 * made.stretch
+    );
+    line("look of the event loop", &made.look_ns);
+    tell!("  {:<34} {:>9.0} ns", "look that finds nothing", made.look_empty_ns);
+    line("post of the event loop", &made.post_ns);
+    tell!("  {:<34} {:>9.0} and {:.0} ns", "each call adds to look and post", made.look_each_ns, made.post_each_ns);
+    line("rest of a call", &made.call_ns);
+    line("handler that does nothing", &made.handler_ns);
+    line("null call over TCP", &made.null_call_ns);
+    line("waking a server that sleeps", &made.wake_ns);
+    line("sync of 4 KiB", &made.sync_ns);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_are_counted_within_some_hundredths() {
+        assert_eq!(histogram(&[7.0, 7.0, 1000.0, 1001.0]), [(7, 2), (992, 2)]);
+        assert!((0..1_000_000).step_by(777).all(|nanos| nanos - round(nanos) <= nanos / 32));
+    }
+
+    #[test]
+    fn what_is_alone_and_each_is_told_apart() {
+        let part = |calls: f64, posts: f64| Counted {
+            wall: 1e6,
+            calls,
+            looks: posts + 100.0,
+            look_ns: 100.0 * 50.0 + posts * 1000.0 + calls * 40.0,
+            posts,
+            post_ns: posts * 4000.0 + calls * 90.0,
+            service_ns: calls * 120.0,
+        };
+        let lone = Lone { took: vec![20_000.0; 9], parts: vec![part(50.0, 50.0); 3] };
+        let mut made = Calibration::new(String::new(), false);
+        fit(&mut made, 50.0, &lone, &Crowd { parts: vec![part(400.0, 25.0); 3] });
+        let near = |value: f64, expected: f64| assert!((value - expected).abs() < 1.0, "{value} for {expected}");
+        near(made.look_ns.median, 1000.0);
+        near(made.look_each_ns, 40.0);
+        near(made.post_ns.median, 4000.0);
+        near(made.post_each_ns, 90.0);
+        near(made.handler_ns.median, 120.0);
+    }
+}

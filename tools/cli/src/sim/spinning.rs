@@ -1,0 +1,158 @@
+//! A real server whose handlers compute for as long as they are told, and who calls it: what calibration and comparison measure.
+//!
+//! The server has one head with a core of its own, the caller another core, and a connection of TCP is between them.
+
+use std::time::Duration;
+
+use greenwave::{
+    Address, AdmissionConfig, CallQueue, ChannelConfig, Code, Completion, Context, Limits, Method, Order, Router,
+    Server, ServerConfig, ServerHandle, Status, Wait,
+};
+use greenwave_bench::clock;
+use greenwave_bench::pin;
+use greenwave_bench::rpc::{AT_ONCE, miss};
+use greenwave_bench::target::{Answer, Payloads, Reply, Request, Target};
+use greenwave_policy::Time;
+use greenwave_quanta::critical;
+
+use crate::problem::Problem;
+
+/// The methods: one for each kind of call, as servers learn of each how long it takes.
+pub(super) const METHODS: [&str; 2] = ["greenwave.plan.Spin/Short", "greenwave.plan.Spin/Long"];
+
+/// How long a handler computes at a time, between which it can be preempted.
+const PIECE: Duration = Duration::from_nanos(250);
+
+/// A server that computes, and a connection to it.
+pub(super) struct Spinning {
+    pub(super) server: ServerHandle,
+    pub(super) queue: CallQueue,
+    /// What ended a wait, until it's polled for.
+    held: Option<Completion>,
+}
+
+impl Spinning {
+    /// Starts the server on a core, and connects to it from this thread, which has to be on another.
+    ///
+    /// # Errors
+    /// When it can't be started.
+    pub(super) fn start(core: usize, wait: Wait, order: Order, quantum: Option<Duration>) -> Result<Self, Problem> {
+        let listen: Address = "tcp://127.0.0.1:0".parse().map_err(Problem::failure)?;
+        let limits = Limits::default().calls(65535).chunk_bytes(1024).credits(16384);
+        let config = ServerConfig::default().name("spin").listen([listen]).cores(vec![core]).wait(wait);
+        // Where others use the machine, many wait for a moment.
+        let admission = AdmissionConfig::default().max_queue(32_768);
+        let config = config.limits(limits.clone()).order(order).quantum(quantum).admission(admission);
+        let router = METHODS.into_iter().fold(Router::new(), |router, name| {
+            router.method(name, |_, request, reply| {
+                let nanos = request.try_into().map(u64::from_le_bytes);
+                let nanos = nanos.map_err(|_| Status::new(Code::InvalidArgument, "no number of nanoseconds"))?;
+                spin(Duration::from_nanos(nanos));
+                reply.extend_from_slice(request);
+                Ok(())
+            })
+        });
+        let server = Server::start(config, router).map_err(Problem::failure)?;
+        let address = server.addresses().first().cloned().ok_or_else(|| Problem::failure("it listens nowhere"))?;
+        let config = ChannelConfig::default().wait(Wait::Spin).limits(limits);
+        let queue = CallQueue::connect(&address, &config).map_err(Problem::failure)?;
+        Ok(Self { server, queue, held: None })
+    }
+
+    /// Calls for so long, with so many calls under way at a time, each of which computes for that long. What each took.
+    ///
+    /// # Errors
+    /// When one fails.
+    pub(super) fn closed(&mut self, for_time: Duration, in_flight: u64, work: Duration) -> Result<Vec<f64>, Problem> {
+        let method = Method::named(METHODS[0]);
+        let request = u64::try_from(work.as_nanos()).unwrap_or(u64::MAX).to_le_bytes();
+        let (end, mut took) = (clock::now() + for_time, Vec::new());
+        let submit = |queue: &mut CallQueue, tag: u64| {
+            let sent = clock::now();
+            queue.submit(&Context::unlimited(), method, &request, tag);
+            sent
+        };
+        let mut sent: Vec<Time> = (0..in_flight).map(|tag| submit(&mut self.queue, tag)).collect();
+        let mut open = in_flight;
+        while open > 0 {
+            let Some(Completion { tag, result, .. }) = self.queue.poll() else { continue };
+            let now = clock::now();
+            let reply = result.map_err(|failure| Problem::failure(failure.status))?;
+            self.queue.recycle(reply);
+            took.push(now.since(sent[tag as usize]).as_nanos() as f64);
+            if now < end { sent[tag as usize] = submit(&mut self.queue, tag) } else { open -= 1 }
+        }
+        Ok(took)
+    }
+}
+
+impl Target for Spinning {
+    fn now(&self) -> Time {
+        clock::now()
+    }
+
+    fn submit(&mut self, request: &Request<'_>) -> Result<(), &'static str> {
+        let method = Method::named(METHODS[request.class_index.min(1)]);
+        self.queue.submit(&Context::unlimited(), method, request.payload, request.tag);
+        Ok(())
+    }
+
+    fn poll(&mut self, sink: &mut dyn FnMut(Reply<'_>)) {
+        for _ in 0..AT_ONCE {
+            let Some(Completion { tag, result, .. }) = self.held.take().or_else(|| self.queue.poll()) else { break };
+            let received = clock::now();
+            match result {
+                Ok(reply) => {
+                    sink(Reply { tag, received, answer: Answer::Ok, stages: &[] });
+                    self.queue.recycle(reply);
+                }
+                Err(failure) => sink(Reply { tag, received, answer: Answer::Miss(miss(&failure.status)), stages: &[] }),
+            }
+        }
+    }
+
+    fn wait(&mut self, until: Time) {
+        if self.held.is_none() {
+            self.held = self.queue.take_timeout(until.since(clock::now()));
+        }
+    }
+}
+
+/// For each class of calls how long its handlers compute.
+pub(super) struct Works(pub(super) [[u8; 8]; 2]);
+
+impl Payloads for Works {
+    fn payload(&mut self, class: usize, _: u64) -> &[u8] {
+        &self.0[class.min(1)]
+    }
+}
+
+/// Computes for so long, on the clock: its own time, as nobody else has the thread within a piece.
+fn spin(work: Duration) {
+    let mut left = work;
+    while !left.is_zero() {
+        let piece = left.min(PIECE);
+        let had = critical(|| {
+            let began = clock::now();
+            loop {
+                let had = clock::now().since(began);
+                if had >= piece {
+                    return had;
+                }
+                std::hint::spin_loop();
+            }
+        });
+        left = left.saturating_sub(had);
+    }
+}
+
+/// A core for the server, and this thread on another.
+///
+/// # Errors
+/// When there is one core alone.
+pub(super) fn take_cores() -> Result<usize, Problem> {
+    let remedy = "run it where the process may use two cores (see `nproc` and `taskset -p $$`)";
+    let cores = pin::Cores::two().map_err(|error| Problem::failure(error).remedy(remedy))?;
+    pin::this_thread(cores.client).map_err(|error| Problem::failure(error).remedy(remedy))?;
+    Ok(cores.server)
+}
