@@ -234,7 +234,7 @@ impl<'a> Run<'a> {
         }
         head.found.extend(head.socket.drain(..));
         let found = head.found.len() as u64;
-        head.busy_rounds = if found > 0 || head.queue.len() > 0 { head.busy_rounds.saturating_add(1) } else { 0 };
+        head.busy_rounds = if found > 0 || !head.queue.is_empty() { head.busy_rounds.saturating_add(1) } else { 0 };
         let fixed = nanos(if found == 0 { self.costs.look_empty } else { self.costs.look });
         let look = fixed + found * nanos(self.costs.look_each);
         head.doing = Doing::Look { cost: look };
@@ -295,7 +295,7 @@ impl<'a> Run<'a> {
         let mut found = found;
         found.clear();
         self.heads[at].found = found;
-        if self.heads[at].queue.len() > 0 {
+        if !self.heads[at].queue.is_empty() {
             self.heads[at].pacing.resumed(now);
         }
         self.go_on(at);

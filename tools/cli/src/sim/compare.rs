@@ -173,7 +173,7 @@ impl Compare {
     fn simulate(&self, costs: Costs, jobs: &Load, rate: f64) -> Result<Report, Problem> {
         let scheme = Scheme::Heads { order: self.order, quantum: self.quantum(), steal: None };
         let cores = Cores::new(1, scheme).with_costs(costs);
-        let many = (rate * self.time.as_secs_f64() * f64::from(self.rounds)).max(JOBS).min(1e8) as u64;
+        let many = (rate * self.time.as_secs_f64() * f64::from(self.rounds)).clamp(JOBS, 1e8) as u64;
         let plan = cores::Plan { most_unfinished: 100_000, ..cores::Plan::new(many).with_rate(rate) };
         let report = cores::run(&cores, jobs, &plan, Seed::new(self.seed)).map_err(Problem::wrong_use)?;
         match report.cut {

@@ -152,7 +152,7 @@ impl Plan {
                 show!("error: not known; `greenwave sim compare --costs {} --keep` tells", costs.display());
             }
             (None, None) => {
-                show!("error: not known, and all costs of the runtime are left out: see `greenwave sim calibrate`")
+                show!("error: not known, and all costs of the runtime are left out: see `greenwave sim calibrate`");
             }
         }
         if recording.unrecorded > 0 {

@@ -42,7 +42,7 @@ impl Spinning {
         let config = ServerConfig::default().name("spin").listen([listen]).cores(vec![core]).wait(wait);
         // Where others use the machine, many wait for a moment.
         let admission = AdmissionConfig::default().max_queue(32_768);
-        let config = config.limits(limits.clone()).order(order).quantum(quantum).admission(admission);
+        let config = config.limits(limits).order(order).quantum(quantum).admission(admission);
         let router = METHODS.into_iter().fold(Router::new(), |router, name| {
             router.method(name, |_, request, reply| {
                 let nanos = request.try_into().map(u64::from_le_bytes);
