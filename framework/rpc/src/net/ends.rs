@@ -423,9 +423,6 @@ impl Ends {
             *is_asked = false;
             read.extend(metered.map(|owner| (key, owner)));
         }
-        if chunk.len() > SMALL && *tells_new {
-            note_long(long, key, chunk.len());
-        }
         let mut done = |done| finish(events, done);
         let (received, link) = match end {
             End::Caller(dialer) => {
@@ -457,9 +454,17 @@ impl Ends {
                 if let Some(usage) = usage {
                     *is_tight |= usage.tell(callee.held());
                 }
+                if chunk.len() > SMALL && *tells_new {
+                    note_long(long, key, chunk.len());
+                }
                 (received, &callee.link)
             }
-            End::Plain(_) => return self.receive_plain(now, index, chunk, events),
+            End::Plain(_) => {
+                if chunk.len() > SMALL && *tells_new {
+                    note_long(long, key, chunk.len());
+                }
+                return self.receive_plain(now, index, chunk, events);
+            }
             End::GrpcCaller(_) | End::GrpcLeaving { .. } => {
                 return self.receive_answers(now, index, chunk, &mut |event| match event {
                     CallerEvent::Finished(done) => finish(events, done),

@@ -119,7 +119,9 @@ impl Speed {
                 let load = load(is_extreme);
                 let costs = match scheme {
                     Scheme::Central { .. } => Costs::default(),
-                    Scheme::TwoLevel { .. } | Scheme::Heads { .. } => Costs { switch: Duration::from_nanos(40), ..Costs::default() },
+                    Scheme::TwoLevel { .. } | Scheme::Heads { .. } => {
+                        Costs { switch: Duration::from_nanos(40), ..Costs::default() }
+                    }
                 };
                 let plan = Plan::new(jobs).with_share(LOAD);
                 let report = cores::run(&Cores::new(workers, scheme).with_costs(costs), &load, &plan, seed)?;
