@@ -394,7 +394,7 @@ mod tests {
             "name = \"a \\\"b\\\"\"",
             "name = \"a.B/C\"\ncalls = 2\nfailed = 0\nrefused = 1\nqueue_ns = 6000",
             "service = [[5056, 2]]",
-            "waiting = [[0, 1], [52",
+            "waiting = [[0, 1], [51712, 1]]",
             "branches = true\nrequests = 1\ncalls = 2",
         ] {
             assert!(text.contains(part), "no {part:?} in {text}");
