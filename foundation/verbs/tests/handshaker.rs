@@ -84,6 +84,26 @@ fn a_connection_comes_back_with_who_it_is_and_all_that_was_sent_in_order() {
 }
 
 #[test]
+fn its_threads_give_way_to_those_that_serve() {
+    over_both(|mut server, mut client| {
+        let handshaker = handshaker(8, HOUR);
+        let address = listen(&mut server);
+        client.connect(&address);
+        until([&mut server, &mut client], |[server, _]| matches!(server.log[..], [Seen::Detached(_)]));
+        let Some(Seen::Detached(endpoint)) = server.log.pop() else { unreachable!() };
+        let (done, comes) = channel();
+        handshaker.submit(endpoint, move |_| done.send(rustix::process::nice(0).unwrap()).unwrap());
+        let nice = loop {
+            client.turn();
+            if let Ok(nice) = comes.try_recv() {
+                break nice;
+            }
+        };
+        assert_eq!(nice, (rustix::process::nice(0).unwrap() + 10).min(19));
+    });
+}
+
+#[test]
 fn who_takes_too_long_or_is_crowded_out_or_has_no_certificate_does_not_come_back() {
     over_both(|mut server, mut client| {
         let address = listen(&mut server);

@@ -4,7 +4,7 @@
 
 use greenwave_rpc::{CallQueue, ChannelConfig, MethodId, Router, Server, ServerConfig};
 use greenwave_verbs::{Address, Choice};
-use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, Stats, StatsAlloc};
 use std::alloc::System;
 use std::time::Duration;
 
@@ -40,11 +40,18 @@ fn a_null_call_allocates_nothing_once_warm() {
         let mut stream = CallQueue::connect(&server.addresses()[0], &config).unwrap();
         for batch in [1, 64] {
             call(&mut stream, batch, 2000);
-            let region = Region::new(ALLOCATOR);
-            call(&mut stream, batch, 2000);
-            let counted = region.change();
-            let allocations = counted.allocations + counted.reallocations;
-            assert_eq!(allocations, 0, "over {backend:?}, {batch} at a time: {counted:?}");
+            // A queue grows when it is deeper than ever before, which a busy machine may bring about in any of these. What
+            // calls allocate, each or now and then, is in all of them.
+            let counted: Vec<_> = (0..5).map(|_| counted(|| call(&mut stream, batch, 2000))).collect();
+            let none = counted.iter().any(|counted| counted.allocations + counted.reallocations == 0);
+            assert!(none, "over {backend:?}, {batch} at a time: {counted:#?}");
         }
     }
+}
+
+/// What the process allocates meanwhile.
+fn counted(work: impl FnOnce()) -> Stats {
+    let region = Region::new(ALLOCATOR);
+    work();
+    region.change()
 }

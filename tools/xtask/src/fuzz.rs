@@ -18,15 +18,16 @@ use campaign::Campaign;
 use target::Target;
 
 const HELP: &str = "\
-Runs the fuzz targets, or those that are named, on all cores, one target to a core. Prints what each has covered, and
-writes target/bench/fuzz.json. What finds a fault is kept in lab/fuzz/artifacts, and all the others run to their end.
+Runs the fuzz targets, or those that are named, one to a core. Prints what each has covered, and writes
+target/bench/fuzz.json. What finds a fault is kept in lab/fuzz/artifacts, and all the others run to their end.
 
-Usage: cargo xtask fuzz [TARGET...] [--minutes N | --seconds N] [--minimise]
+Usage: cargo xtask fuzz [TARGET...] [--minutes N | --seconds N] [--jobs N] [--minimise]
        cargo xtask fuzz --list
 
 Options:
   --minutes N  how long each target runs, not all of them together [default: 1]
   --seconds N  the same in seconds
+  --jobs N     how many run at a time [default: as many as there are cores]
   --minimise   makes lab/fuzz/seeds anew of all that was found: as few inputs as have the same coverage, of 4096 bytes,
                300 inputs and 300 KB for each target at the most. Without a time it runs nothing else
   --list       names the targets
@@ -50,7 +51,7 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
     steps.run("fuzz targets: build", &mut build::command(&asked.targets))?;
     if runs {
         let time = asked.time.unwrap_or(USUAL);
-        let campaign = Campaign::new(asked.targets.clone(), time);
+        let campaign = Campaign::new(asked.targets.clone(), time, asked.jobs);
         let found = steps.work("fuzz targets", &campaign.to_string(), || campaign.run())?;
         report::write(&found)?;
         println!("{}", report::table(&found));
@@ -80,7 +81,7 @@ pub(crate) fn smoke(steps: &mut Steps, time: Duration) -> Result<()> {
         steps.pass_over("fuzz targets", why);
         return Ok(());
     }
-    let campaign = Campaign::new(targets.clone(), time);
+    let campaign = Campaign::new(targets.clone(), time, None);
     steps.work("fuzz targets", &campaign.to_string(), || {
         build::run(&targets)?;
         let found = campaign.run()?;
@@ -94,6 +95,7 @@ pub(crate) fn smoke(steps: &mut Steps, time: Duration) -> Result<()> {
 struct Asked {
     targets: Vec<Target>,
     time: Option<Duration>,
+    jobs: Option<usize>,
     minimises: bool,
     lists: bool,
 }
@@ -101,17 +103,19 @@ struct Asked {
 impl Asked {
     fn parse(words: &[String], all: &[Target]) -> Result<Self> {
         const REMEDY: &str = "cargo xtask fuzz --help";
-        let mut asked = Self { targets: Vec::new(), time: None, minimises: false, lists: false };
+        let mut asked = Self { targets: Vec::new(), time: None, jobs: None, minimises: false, lists: false };
         let mut words = words.iter();
+        let number = |word: &str, number: Option<&String>| {
+            let number = number.and_then(|number| number.parse::<u32>().ok()).filter(|number| *number > 0);
+            number.ok_or_else(|| wrong_use(format!("`{word}` needs a whole number from 1"), REMEDY))
+        };
         while let Some(word) = words.next() {
             match word.as_str() {
                 "--minutes" | "--seconds" => {
                     let unit = if word == "--minutes" { 60 } else { 1 };
-                    let number =
-                        words.next().and_then(|number| number.parse::<u32>().ok()).filter(|number| *number > 0);
-                    let wrong = || wrong_use(format!("`{word}` needs a whole number from 1"), REMEDY);
-                    asked.time = Some(Duration::from_secs(unit * u64::from(number.ok_or_else(wrong)?)));
+                    asked.time = Some(Duration::from_secs(unit * u64::from(number(word, words.next())?)));
                 }
+                "--jobs" => asked.jobs = Some(number(word, words.next())? as usize),
                 "--minimise" => asked.minimises = true,
                 "--list" => asked.lists = true,
                 name => match all.iter().find(|target| target.name() == name) {
@@ -145,7 +149,9 @@ mod tests {
         let all = asked("--seconds 7").unwrap();
         assert_eq!(all.time, Some(Duration::from_secs(7)));
         assert!(all.targets.len() > 10);
-        let two = asked("frame receipt --minutes 10").unwrap();
+        assert_eq!(all.jobs, None);
+        let two = asked("frame receipt --minutes 10 --jobs 1").unwrap();
+        assert_eq!(two.jobs, Some(1));
         assert_eq!(two.targets.iter().map(Target::name).collect::<Vec<_>>(), ["frame", "receipt"]);
         assert_eq!(two.time, Some(Duration::from_secs(600)));
     }
@@ -155,7 +161,7 @@ mod tests {
         let error = asked("elsewhere").unwrap_err();
         assert!(error.is::<crate::step::WrongUse>());
         assert!(error.to_string().contains("frame"), "{error}");
-        for wrong in ["--seconds", "--minutes 0", "--seconds soon"] {
+        for wrong in ["--seconds", "--minutes 0", "--seconds soon", "--jobs none", "--jobs 0"] {
             assert!(asked(wrong).unwrap_err().is::<crate::step::WrongUse>());
         }
     }

@@ -26,6 +26,8 @@ const MEMORY_MOST: u32 = 1024;
 pub(super) struct Campaign {
     targets: Vec<Target>,
     time: Duration,
+    /// How many run at a time.
+    jobs: usize,
 }
 
 /// What a target has done.
@@ -49,8 +51,9 @@ pub(super) struct Found {
 }
 
 impl Campaign {
-    pub(super) fn new(targets: Vec<Target>, time: Duration) -> Self {
-        Self { targets, time }
+    /// As many at a time as there are cores, if nothing else is said.
+    pub(super) fn new(targets: Vec<Target>, time: Duration, jobs: Option<usize>) -> Self {
+        Self { targets, time, jobs: jobs.unwrap_or_else(cores) }
     }
 
     /// Runs them all, whatever one of them finds.
@@ -65,7 +68,7 @@ impl Campaign {
             Ok(found)
         };
         let found = thread::scope(|scope| {
-            let workers: Vec<_> = (0..cores()).map(|_| scope.spawn(work)).collect();
+            let workers: Vec<_> = (0..self.jobs).map(|_| scope.spawn(work)).collect();
             let joined = workers.into_iter().map(|worker| worker.join().expect("it doesn't panic"));
             joined.collect::<Result<Vec<_>>>()
         })?;
@@ -104,7 +107,7 @@ impl Campaign {
 
 impl fmt::Display for Campaign {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} of them, {:?} each, {} at a time", self.targets.len(), self.time, cores())
+        write!(f, "{} of them, {:?} each, {} at a time", self.targets.len(), self.time, self.jobs)
     }
 }
 
