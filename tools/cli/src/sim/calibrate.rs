@@ -53,8 +53,10 @@ const PARTS: usize = 150;
 /// Calls under way while a server is never idle.
 const MANY: u64 = 64;
 
-/// What handlers compute for then, so that it is the server that is waited for.
-const WORK: Duration = Duration::from_micros(3);
+/// What handlers compute for then, so that it is the server that is waited for: by the server's pacing many short calls have a look
+/// and a post together, and few long ones.
+const SHORT: Duration = Duration::from_micros(3);
+const LONG: Duration = Duration::from_micros(60);
 
 /// How many rounds or syscalls are one sample.
 const BATCH: u32 = 1000;
@@ -78,9 +80,10 @@ impl Calibrate {
         let alone = empty_look(&spinning);
         let lone = Lone::measure(&mut spinning)?;
         progress.step("a server that is never idle");
-        let busy = Crowd::measure(&mut spinning)?;
+        let few = Crowd::measure(&mut spinning, LONG)?;
+        let many = Crowd::measure(&mut spinning, SHORT)?;
         drop(spinning);
-        fit(&mut made, alone, &lone, &busy);
+        fit(&mut made, alone, &lone, &few, &many);
         progress.step("a server that sleeps");
         let mut sleeping = Spinning::start(core, Wait::Block, Order::default(), None)?;
         sleeping.closed(TIME / 3, 1, Duration::ZERO)?;
@@ -135,10 +138,16 @@ impl Lone {
 }
 
 impl Crowd {
-    fn measure(spinning: &mut Spinning) -> Result<Self, Problem> {
-        spinning.closed(TIME / 3, MANY, WORK)?;
-        let parts = (0..PARTS).map(|_| Counted::during(spinning, MANY, WORK).map(|(counted, _)| counted));
+    fn measure(spinning: &mut Spinning, work: Duration) -> Result<Self, Problem> {
+        spinning.closed(TIME / 3, MANY, work)?;
+        let parts = (0..PARTS).map(|_| Counted::during(spinning, MANY, work).map(|(counted, _)| counted));
         Ok(Self { parts: calm(parts.collect::<Result<_, _>>()?, |counted| counted) })
+    }
+}
+
+impl Crowd {
+    fn each(&self, pair: impl Fn(&Counted) -> (f64, f64)) -> Vec<(f64, f64)> {
+        self.parts.iter().map(pair).collect()
     }
 }
 
@@ -154,7 +163,7 @@ impl Counted {
         Self {
             wall: wall.as_nanos() as f64,
             calls: more(|it| it.calls).max(1.0),
-            looks: more(|it| it.looks),
+            looks: more(|it| it.looks).max(1.0),
             look_ns: more(|it| it.look_nanos),
             posts: more(|it| it.posts).max(1.0),
             post_ns: more(|it| it.post_nanos),
@@ -179,34 +188,31 @@ fn empty_look(spinning: &Spinning) -> f64 {
     counted.look_ns / counted.looks.max(1.0)
 }
 
-/// What a look, a post and a call cost alone and each. One at a time a look and a post have one call; with many calls under way
-/// there are fewer posts than calls, and about as many looks that find something.
-fn fit(made: &mut Calibration, empty: f64, lone: &Lone, crowd: &Crowd) {
+/// What a look, a post and a call cost alone and each: by two loads under which the server is never idle, one with few calls to a
+/// look and a post, and one with many. Where it waits for calls, what its many looks that find nothing take would be all that is
+/// seen.
+fn fit(made: &mut Calibration, empty: f64, lone: &Lone, few: &Crowd, many: &Crowd) {
     made.null_call_ns = Measured::of(lone.took.clone());
     made.null_calls = histogram(&lone.took);
     made.look_empty_ns = empty;
     made.handler_ns = Measured::of(lone.parts.iter().map(|part| part.service_ns / part.calls).collect());
-    let of_one = |of: fn(&Counted, f64) -> f64| Measured::of(lone.parts.iter().map(|part| of(part, empty)).collect());
-    let look = of_one(|part, empty| ((part.look_ns - empty * (part.looks - part.calls)) / part.calls).max(empty));
-    let post = of_one(|part, _| part.post_ns / part.posts);
-    let of_many = |of: &dyn Fn(&Counted) -> f64| Measured::of(crowd.parts.iter().map(of).collect()).median;
-    let batch = of_many(&|part| part.calls / part.posts).max(1.0);
-    let look_many = of_many(&|part| (part.look_ns - empty * (part.looks - part.posts).max(0.0)) / part.posts);
-    let post_many = of_many(&|part| part.post_ns / part.posts);
-    // Of `alone + each` and `alone + batch * each`; with hardly a batch there is nothing to tell them apart by.
-    let each = |one: f64, many: f64| {
-        if batch < 1.5 { one / 16.0 } else { ((many - one) / (batch - 1.0)).clamp(0.0, one) }
-    };
-    (made.look_each_ns, made.post_each_ns) = (each(look.median, look_many), each(post.median, post_many));
-    let less = |all: Measured, each: f64| Measured {
-        median: (all.median - each).max(0.0),
-        low: (all.low - each).max(0.0),
-        high: (all.high - each).max(0.0),
-        count: all.count,
-    };
-    (made.look_ns, made.post_ns) = (less(look, made.look_each_ns), less(post, made.post_each_ns));
+    let looks = |of: &Crowd| of.each(|part| (part.calls / part.looks, part.look_ns / part.looks));
+    let posts = |of: &Crowd| of.each(|part| (part.calls / part.posts, part.post_ns / part.posts));
+    (made.look_ns, made.look_each_ns) = apart(&looks(few), &looks(many));
+    (made.post_ns, made.post_each_ns) = apart(&posts(few), &posts(many));
     let rest = |part: &Counted| ((part.wall - part.look_ns - part.post_ns - part.service_ns) / part.calls).max(0.0);
-    made.call_ns = Measured::of(crowd.parts.iter().map(rest).collect());
+    made.call_ns = Measured::of(many.parts.iter().map(rest).collect());
+}
+
+/// What is alone, and what each adds, of pairs of how many there were and what it took: it took `alone + many * each`.
+fn apart(few: &[(f64, f64)], many: &[(f64, f64)]) -> (Measured, f64) {
+    let median = |pairs: &[(f64, f64)], of: fn(&(f64, f64)) -> f64| Measured::of(pairs.iter().map(of).collect()).median;
+    let (carried, took) = (median(few, |pair| pair.0), median(few, |pair| pair.1));
+    let more = median(many, |pair| pair.0) - carried;
+    // Where there are hardly more, nothing tells them apart.
+    let each = if more > 1.0 { (median(many, |pair| pair.1) - took) / more } else { 0.0 };
+    let each = each.clamp(0.0, took / carried.max(1.0));
+    (Measured::of(few.iter().map(|(carried, took)| (took - carried * each).max(0.0)).collect()), each)
 }
 
 /// Lengths and how many there are, within some hundredths.
@@ -305,18 +311,19 @@ mod tests {
 
     #[test]
     fn what_is_alone_and_each_is_told_apart() {
-        let part = |calls: f64, posts: f64| Counted {
+        let part = |calls: f64, batch: f64| Counted {
             wall: 1e6,
             calls,
-            looks: posts + 100.0,
-            look_ns: 100.0 * 50.0 + posts * 1000.0 + calls * 40.0,
-            posts,
-            post_ns: posts * 4000.0 + calls * 90.0,
+            looks: calls / batch,
+            look_ns: calls / batch * 1000.0 + calls * 40.0,
+            posts: calls / batch,
+            post_ns: calls / batch * 4000.0 + calls * 90.0,
             service_ns: calls * 120.0,
         };
-        let lone = Lone { took: vec![20_000.0; 9], parts: vec![part(50.0, 50.0); 3] };
+        let lone = Lone { took: vec![20_000.0; 9], parts: vec![part(50.0, 1.0); 3] };
+        let crowd = |batch| Crowd { parts: vec![part(400.0, batch); 3] };
         let mut made = Calibration::new(String::new(), false);
-        fit(&mut made, 50.0, &lone, &Crowd { parts: vec![part(400.0, 25.0); 3] });
+        fit(&mut made, 50.0, &lone, &crowd(2.0), &crowd(30.0));
         let near = |value: f64, expected: f64| assert!((value - expected).abs() < 1.0, "{value} for {expected}");
         near(made.look_ns.median, 1000.0);
         near(made.look_each_ns, 40.0);
