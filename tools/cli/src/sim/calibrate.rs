@@ -143,9 +143,7 @@ impl Crowd {
         let parts = (0..PARTS).map(|_| Counted::during(spinning, MANY, work).map(|(counted, _)| counted));
         Ok(Self { parts: calm(parts.collect::<Result<_, _>>()?, |counted| counted) })
     }
-}
 
-impl Crowd {
     fn each(&self, pair: impl Fn(&Counted) -> (f64, f64)) -> Vec<(f64, f64)> {
         self.parts.iter().map(pair).collect()
     }
