@@ -247,16 +247,14 @@ fn command(program: &str, arguments: &[&str]) -> Output {
     try_command(program, arguments).unwrap_or_else(|error| panic!("{program}: {error}"))
 }
 
-/// Held while a child is made. A program is at a device until the last descriptor of its link is closed, and a child has
-/// all of them from its fork to its exec: of an agent that ends meanwhile, for another test, packets would be tagged still.
+/// Held while there is a child. A program is at a device until the last descriptor of its link is closed, and a child has all of
+/// them from its fork on: of an agent that ends meanwhile, for another test, packets would be tagged still. It closes them at its
+/// exec, but whoever made it may go on before that; once it has ended it has none for certain.
 static FORKS: Mutex<()> = Mutex::new(());
 
 fn try_command(program: &str, arguments: &[&str]) -> io::Result<Output> {
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let child = {
-        let _nobody_else_forks = FORKS.lock();
-        command.spawn()?
-    };
-    child.wait_with_output()
+    let _nobody_else_forks = FORKS.lock();
+    command.spawn()?.wait_with_output()
 }
