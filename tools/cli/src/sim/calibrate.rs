@@ -183,7 +183,7 @@ fn empty_look(spinning: &Spinning) -> f64 {
     let before = spinning.server.counters();
     std::thread::sleep(TIME / 3);
     let counted = Counted::between(&before, &spinning.server.counters(), TIME / 3);
-    counted.look_ns / counted.looks.max(1.0)
+    counted.look_ns / counted.looks
 }
 
 /// What a look, a post and a call cost alone and each: by two loads under which the server is never idle, one with few calls to a
