@@ -118,8 +118,14 @@ impl<T: Ord> Sorted<T> {
     }
 
     /// Takes out what goes first.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn pop(&mut self) -> Option<T> {
+        // As a rule an event loop asks until there is nothing.
+        if self.used == 0 && self.heap.is_empty() { None } else { self.pop_some() }
+    }
+
+    #[inline]
+    fn pop_some(&mut self) -> Option<T> {
         let line = self.first_line();
         let front = line.and_then(|line| self.lines[line].front());
         if self.heap.peek().is_some_and(|top| front.is_none_or(|front| top > front)) {

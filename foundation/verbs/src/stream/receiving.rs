@@ -107,6 +107,7 @@ impl Stream {
     }
 
     /// Hands on the chunks in plain bytes.
+    #[inline]
     pub(super) fn deliver(
         &mut self,
         id: EndpointId,

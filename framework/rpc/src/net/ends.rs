@@ -262,7 +262,7 @@ impl Ends {
     }
 
     /// Sees to it that an end is swept in time.
-    #[inline]
+    #[inline(always)]
     pub(super) fn expect(&mut self, index: usize) {
         let peer = &mut self.peers[index];
         let due = peer.due();
@@ -626,6 +626,7 @@ impl Peer {
     }
 
     /// Posts what can be posted.
+    #[inline(always)]
     pub(super) fn transmit(
         &mut self,
         now: Time,

@@ -399,7 +399,8 @@ impl EventLoop {
         events.found.clear();
         // Refusals made on the way may have put new events in; what is empty keeps its memory.
         if self.events.is_empty() {
-            self.events = events;
+            // What is there then has no memory; to find that out takes longer than one would think.
+            std::mem::forget(std::mem::replace(&mut self.events, events));
         }
     }
 
