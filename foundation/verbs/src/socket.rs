@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
@@ -38,6 +38,10 @@ pub(crate) struct ListeningSocket {
     pub(crate) address: Address,
 }
 
+/// How long an address may be in use by a process that has ended, many times as long as was seen; and how often is looked.
+const IN_USE: Duration = Duration::from_secs(1);
+const LOOKS: Duration = Duration::from_millis(5);
+
 impl ListeningSocket {
     pub(crate) fn open(address: &Address, backend: Backend) -> Result<Self, VerbsError> {
         let failed = |source: io::Error| {
@@ -56,11 +60,14 @@ impl ListeningSocket {
     }
 
     fn tcp(address: SocketAddr) -> Result<Self, Errno> {
-        let socket = socket_with(family_of(address), SocketType::STREAM, FLAGS, None)?;
-        sockopt::set_socket_reuseaddr(&socket, true)?;
-        set_up_tcp(&socket);
-        bind(&socket, &address)?;
-        listen(&socket, BACKLOG)?;
+        let socket = patiently(|| {
+            let socket = socket_with(family_of(address), SocketType::STREAM, FLAGS, None)?;
+            sockopt::set_socket_reuseaddr(&socket, true)?;
+            set_up_tcp(&socket);
+            bind(&socket, &address)?;
+            listen(&socket, BACKLOG)?;
+            Ok(socket)
+        })?;
         let address = Address::Tcp(getsockname(&socket)?.try_into()?);
         Ok(Self { socket, address })
     }
@@ -105,6 +112,18 @@ impl ListeningSocket {
 impl Drop for ListeningSocket {
     fn drop(&mut self) {
         self.remove_file();
+    }
+}
+
+/// Does it again for a while as long as the address is in use: the kernel takes io_uring's requests back some time after their process
+/// has ended, and a listener that they accept from listens until then. So who is killed and started again would often be refused.
+fn patiently(listen: impl Fn() -> Result<OwnedFd, Errno>) -> Result<OwnedFd, Errno> {
+    let began = Instant::now();
+    loop {
+        match listen() {
+            Err(Errno::ADDRINUSE) if began.elapsed() < IN_USE => std::thread::sleep(LOOKS),
+            listens => return listens,
+        }
     }
 }
 
@@ -236,6 +255,20 @@ fn family_of(address: SocketAddr) -> AddressFamily {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_address_that_is_in_use_a_little_longer_is_waited_for_and_one_that_stays_so_is_refused() {
+        let first = ListeningSocket::open(&"tcp://127.0.0.1:0".parse().unwrap(), Backend::Epoll).unwrap();
+        let address = first.address.clone();
+        let refused = ListeningSocket::open(&address, Backend::Epoll).map(drop).unwrap_err();
+        assert!(refused.to_string().contains("in use"), "{refused}");
+        std::thread::scope(|scope| {
+            let second = scope.spawn(|| ListeningSocket::open(&address, Backend::Epoll).map(drop));
+            std::thread::sleep(10 * LOOKS);
+            drop(first);
+            second.join().unwrap().unwrap();
+        });
+    }
 
     #[test]
     fn both_ends_of_a_connection_send_at_once_and_find_out_that_the_other_has_vanished() {
