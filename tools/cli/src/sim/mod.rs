@@ -137,7 +137,7 @@ impl Sim {
         bar.finish_and_clear();
         // An interruption while this is shown waits for its end.
         let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
-        done.take().map_or(Ok(()), |done| done.show())
+        done.take().map_or(Ok(()), Done::show)
     }
 }
 
@@ -162,19 +162,19 @@ struct Page {
 impl Page {
     /// Makes the file, so that whoever can't have it hears of it before the runs.
     fn open(path: PathBuf, file: PathBuf, text: String) -> Result<Self, Problem> {
-        let to = File::create(&path).map_err(|error| unwritable(&path, error))?;
+        let to = File::create(&path).map_err(|error| unwritable(&path, &error))?;
         Ok(Self { path, to, file, text })
     }
 
     fn write(mut self, rows: &[Row], of: usize) -> Result<(), Problem> {
         let page = page::page(&self.file, &self.text, rows, of, hash(rows));
-        self.to.write_all(page.as_bytes()).map_err(|error| unwritable(&self.path, error))?;
+        self.to.write_all(page.as_bytes()).map_err(|error| unwritable(&self.path, &error))?;
         tell!("wrote {}", self.path.display());
         Ok(())
     }
 }
 
-fn unwritable(path: &Path, error: std::io::Error) -> Problem {
+fn unwritable(path: &Path, error: &std::io::Error) -> Problem {
     Problem::failure(format_args!("can't be written: {error}")).at(path.display())
 }
 
@@ -295,7 +295,7 @@ pub(crate) fn write(path: Option<&PathBuf>, text: &str) -> Result<(), Problem> {
         show!("{}", text.trim_end());
         return Ok(());
     };
-    std::fs::write(path, text).map_err(|error| unwritable(path, error))
+    std::fs::write(path, text).map_err(|error| unwritable(path, &error))
 }
 
 /// Far more than anyone writes.

@@ -111,7 +111,7 @@ fn by_quantile(rows: &[Row], groups: &[Group<'_>]) -> Vec<Sweep> {
     }
     let lines = lines(groups, None);
     let plots = of.into_iter().flat_map(|prefix| {
-        let line = |groups: &[&Group<'_>]| -> Vec<Point> {
+        let line = move |groups: &[&Group<'_>]| -> Vec<Point> {
             let points = |(name, quantile): (&str, f64)| {
                 groups.first().and_then(|group| point(group, &format!("{prefix}{name}"), quantile))
             };
