@@ -35,6 +35,7 @@
 //! Arrivals, works and choices have streams of their own, so two schemes under the same seed see the same jobs at the same
 //! instants. Every event goes into the report's hash with its instant and whom it concerned.
 
+mod arrivals;
 mod engine;
 pub mod forms;
 mod heads;

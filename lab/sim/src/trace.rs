@@ -67,8 +67,31 @@ impl fmt::Debug for Trace {
     }
 }
 
+/// A trace of events that takes some at a time.
+#[derive(Default)]
+pub(crate) struct Events {
+    trace: Trace,
+    block: Block,
+}
+
+impl Events {
+    /// An event: when it was, and what.
+    #[inline]
+    pub(crate) fn add(&mut self, instant: u64, what: u64) {
+        if self.block.add(instant, what) {
+            self.trace.numbers(self.block.take());
+        }
+    }
+
+    /// The hash of all.
+    pub(crate) fn hash(&mut self) -> u64 {
+        self.trace.numbers(self.block.take());
+        self.trace.hash()
+    }
+}
+
 /// Numbers on their way into the trace, some at a time.
-pub(crate) struct Block {
+struct Block {
     numbers: [u64; Self::SIZE],
     filled: usize,
 }
@@ -76,13 +99,9 @@ pub(crate) struct Block {
 impl Block {
     const SIZE: usize = 64;
 
-    pub(crate) fn new() -> Self {
-        Self { numbers: [0; Self::SIZE], filled: 0 }
-    }
-
     /// Adds two numbers, and says whether there is no room for further ones.
     #[inline]
-    pub(crate) fn add(&mut self, one: u64, other: u64) -> bool {
+    fn add(&mut self, one: u64, other: u64) -> bool {
         let at = self.filled & (Self::SIZE - 2);
         self.numbers[at] = one;
         self.numbers[at + 1] = other;
@@ -90,8 +109,14 @@ impl Block {
         self.filled == Self::SIZE
     }
 
-    pub(crate) fn take(&mut self) -> &[u64] {
+    fn take(&mut self) -> &[u64] {
         let filled = std::mem::take(&mut self.filled);
         &self.numbers[..filled]
+    }
+}
+
+impl Default for Block {
+    fn default() -> Self {
+        Self { numbers: [0; Self::SIZE], filled: 0 }
     }
 }

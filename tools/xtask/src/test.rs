@@ -40,7 +40,7 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
         [word] if word == "--quick" => true,
         _ => return Err(wrong_use(format!("`{}` is not understood", words.join(" ")), "cargo xtask test --help")),
     };
-    let mut steps = Steps::new(if quick { 3 } else { 17 + fabric_steps() });
+    let mut steps = Steps::new(if quick { 3 } else { 18 + fabric_steps() });
     steps.run("formatting", &mut cargo(["fmt", "--all", "--check"]))?;
     let lints = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
     steps.run("lints", &mut cargo(lints))?;
@@ -75,17 +75,26 @@ fn tests(steps: &mut Steps) -> Result<()> {
     tested
 }
 
-/// What is claimed of figures that were found in virtual time: the replica's model against its source's own figures. Claims of
-/// times and rates are not for a machine that does other things meanwhile.
+/// What is claimed of figures that were found in virtual time: the replica's model against its source's own figures, and the
+/// simulation against theory. Claims of times and rates are not for a machine that does other things meanwhile.
 fn steady_claims(steps: &mut Steps) -> Result<()> {
-    const PROGRAM: &str = "greenwave-bench-replica";
-    steps.run("claims: build", &mut cargo(["build", "--package", PROGRAM, "--bin", PROGRAM]))?;
+    const CASES: [(&str, &str, &[&str]); 2] = [
+        ("replica", "greenwave-bench-replica", &["--case", "source"]),
+        ("sim", "greenwave-bench-sim", &["--case", "forms", "--case", "tcp"]),
+    ];
+    let build = CASES.iter().flat_map(|(_, program, _)| ["--package", program, "--bin", program]);
+    steps.run("claims: build", cargo(["build"]).args(build))?;
     // What was measured before isn't written over.
     let folder = target().join("steady");
-    let mut bench = Command::new(target().join("debug").join(PROGRAM));
-    bench.args(["bench", "--case", "source"]).current_dir(root()).env("CARGO_TARGET_DIR", &folder);
-    steps.run("claims: measure", &mut bench)?;
-    let check = || Which::Steady.check(&bench::written_in(&folder, "replica"));
+    for (name, program, cases) in CASES {
+        let mut bench = Command::new(target().join("debug").join(program));
+        bench.arg("bench").args(cases).current_dir(root()).env("CARGO_TARGET_DIR", &folder);
+        steps.run(&format!("claims: {name}"), &mut bench)?;
+    }
+    let check = || {
+        let said = CASES.map(|(name, ..)| Which::Steady.check(&bench::written_in(&folder, name)));
+        said.into_iter().collect::<Result<Vec<_>>>().map(|said| said.concat())
+    };
     println!("{}", steps.work("claims: check", "those that come out alike on every machine", check)?);
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use greenwave_bench::report::{Sweep, sweeps};
+use greenwave_bench::report::{Point, Sweep, Unit, sweeps};
 use greenwave_bench::result::{Results, WriteError, bench_folder, write};
 
 use crate::cases::{BURSTS, RATES};
@@ -25,15 +25,18 @@ pub(crate) const SHOWN: [&str; 12] = [
 
 /// Draws what the bucket's rate and burst do, if that was measured, and returns where.
 pub(crate) fn plot(results: &Results) -> Result<Option<PathBuf>, WriteError> {
-    let line = |settings: &[(&str, f64)], metric: &str| -> Vec<(f64, f64)> {
-        let point =
-            |(system, setting): &(&str, f64)| Some((*setting, results.value("sensitivity", system, metric)? * 1e3));
+    let line = |settings: &[(&str, f64)], metric: &str| -> Vec<Point> {
+        let point = |&(system, setting): &(&str, f64)| {
+            let value = results.value("sensitivity", system, metric)? * 1e3;
+            Some(Point { setting, value, range: None })
+        };
         settings.iter().filter_map(point).collect()
     };
-    let sweep = |title: &str, setting, settings: &[(&str, f64)]| {
+    let sweep = |title: &str, setting: &str, settings: &[(&str, f64)]| {
         let lines = [("median", "p50_us"), ("p99", "p99_us")];
         let lines = lines.map(|(name, metric)| (name.to_owned(), line(settings, metric))).to_vec();
-        Sweep { title: title.to_owned(), setting, figure: "2 KB response", lines }
+        let [title, setting, figure] = [title, setting, "2 KB response"].map(str::to_owned);
+        Sweep { title, setting, setting_unit: Unit::Number, figure, figure_unit: Unit::Nanos, lines }
     };
     let plots = [
         sweep("Rate, at a burst of 30 KB", "rate, Mbit/s", &RATES),
@@ -45,6 +48,7 @@ pub(crate) fn plot(results: &Results) -> Result<Option<PathBuf>, WriteError> {
     let lead = "How long 2 KB responses take beside bulk, when the bucket that tells small flows from large ones has \
                 another rate or another burst.";
     let path = bench_folder().join("flows.html");
-    write(&path, &sweeps("Small flows: the bucket", lead, results, &plots))?;
+    let made = format!("{} · {}", results.commit, results.machine.describe());
+    write(&path, &sweeps("Small flows: the bucket", lead, &made, &plots, ""))?;
     Ok(Some(path))
 }

@@ -41,4 +41,4 @@ mod waterfall;
 pub use curve::Curve;
 pub use data::{ClassRun, Data, Figures, Kind, Run, Service, StageRun, System};
 pub use page::page;
-pub use sweep::{Sweep, sweeps};
+pub use sweep::{MOST_LINES, Point, Sweep, Unit, sweeps};

@@ -13,16 +13,16 @@ const LABELS: f64 = 20.0;
 const AXIS_TITLE: f64 = 15.0;
 
 /// What an axis shows.
-pub(super) struct Axis {
+pub(super) struct Axis<'a> {
     pub(super) scale: Scale,
-    pub(super) title: &'static str,
+    pub(super) title: &'a str,
     pub(super) label: fn(f64) -> String,
     /// Where marks are, if not where the scale would have them.
     pub(super) at: Option<Vec<f64>>,
 }
 
-impl Axis {
-    pub(super) fn new(scale: Scale, title: &'static str, label: fn(f64) -> String) -> Self {
+impl<'a> Axis<'a> {
+    pub(super) fn new(scale: Scale, title: &'a str, label: fn(f64) -> String) -> Self {
         Self { scale, title, label, at: None }
     }
 
@@ -49,7 +49,7 @@ pub(super) struct Panel {
 
 impl Panel {
     /// A frame of this height with room for `right` units of text at the right edge.
-    pub(super) fn new(title: &str, x: &Axis, y: &Axis, height: f64, right: f64) -> Self {
+    pub(super) fn new(title: &str, x: &Axis<'_>, y: &Axis<'_>, height: f64, right: f64) -> Self {
         let bottom = LABELS + if x.title.is_empty() { 0.0 } else { AXIS_TITLE };
         let [head, marks, words] = [const { String::new() }; 3];
         let mut panel = Self { x: x.scale, y: y.scale, height, right, bottom, head, marks, words };
@@ -108,7 +108,7 @@ impl Panel {
         format!("{}{}{}</svg>", self.head, self.marks, self.words)
     }
 
-    fn draw_x(&mut self, axis: &Axis) {
+    fn draw_x(&mut self, axis: &Axis<'_>) {
         let [_, top, right, bottom] = self.area();
         for tick in axis.ticks() {
             let (x, _) = self.at(tick.value, 0.0);
@@ -122,10 +122,11 @@ impl Panel {
             }
         }
         let (x, y) = (right, self.height - 6.0);
-        self.head.push_str(&format!("<text class=axis text-anchor=end x={x:.1} y={y:.1}>{}</text>", axis.title));
+        self.head
+            .push_str(&format!("<text class=axis text-anchor=end x={x:.1} y={y:.1}>{}</text>", escape(axis.title)));
     }
 
-    fn draw_y(&mut self, axis: &Axis) {
+    fn draw_y(&mut self, axis: &Axis<'_>) {
         let [left, _, right, bottom] = self.area();
         for tick in axis.ticks() {
             let (_, y) = self.at(0.0, tick.value);
@@ -134,7 +135,7 @@ impl Panel {
             let (label, y) = ((axis.label)(tick.value), y + 3.5);
             self.head.push_str(&format!("<text class=tick text-anchor=end x={} y={y:.1}>{label}</text>", left - 6.0));
         }
-        self.head.push_str(&format!("<text class=axis x=0 y=25>{}</text>", axis.title));
+        self.head.push_str(&format!("<text class=axis x=0 y=25>{}</text>", escape(axis.title)));
     }
 }
 

@@ -100,8 +100,8 @@ pub(super) fn time_axis<'a>(curves: impl Iterator<Item = &'a Curve>, deadlines: 
 
 fn distribution(
     title: &str,
-    x: &Axis,
-    y: &Axis,
+    x: &Axis<'_>,
+    y: &Axis<'_>,
     lines: &[Line<'_>],
     deadline: Option<f64>,
     points: impl Fn(&Curve) -> Vec<(f64, f64)>,

@@ -119,6 +119,16 @@ pub(super) fn count(value: f64) -> String {
     }
 }
 
+/// A number with three significant digits at the least.
+pub(super) fn number(value: f64) -> String {
+    if value.abs() >= 99.5 || value == 0.0 {
+        return count(value);
+    }
+    let digits = (2.0 - value.abs().log10().floor()).clamp(0.0, 9.0) as usize;
+    let text = format!("{value:.digits$}");
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -155,5 +165,6 @@ mod tests {
             ["0%", "0.04%", "3.4%", "50%", "99.96%", "100%"]
         );
         assert_eq!([0.5, 99.0, 1234.0, 45_000.0, 2.5e6].map(count), ["0.5", "99", "1234", "45 k", "2.5 M"]);
+        assert_eq!([0.0, 0.85, 0.0625, 1.0, 12.5, 2.5e6].map(number), ["0", "0.85", "0.0625", "1", "12.5", "2.5 M"]);
     }
 }

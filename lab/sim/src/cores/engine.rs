@@ -7,15 +7,16 @@
 pub(super) mod jobs;
 pub(super) mod known;
 
+use super::arrivals::Arrivals;
 use super::load::Load;
 use super::plan::{Cores, Plan, PlanError, QuantumError, Scheme, Steal};
 use super::report::{Cut, Report};
 
 use crate::seed::{Seed, Stream};
-use crate::trace::{Block, Trace};
+use crate::trace::Events;
 use crate::turns::{NEVER, Turns};
-use greenwave_policy::{Busy, Deadline, Dispatch, DispatchRule, ReadyQueue, Time, Urgency};
-use jobs::{Job, Jobs};
+use greenwave_policy::{Busy, Dispatch, DispatchRule, ReadyQueue, Time, Urgency};
+use jobs::Jobs;
 use known::Known;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -59,7 +60,6 @@ struct Worker {
 }
 
 struct Engine<'a> {
-    load: &'a Load,
     scheme: Scheme,
     steal: Steal,
     quantum: u64,
@@ -72,18 +72,11 @@ struct Engine<'a> {
     inexact: f64,
     error: QuantumError,
     seed: u64,
-    stretch: f64,
-    mean_gap: f64,
-    to_come: u64,
-    uncounted: u64,
+    arrivals: Arrivals<'a>,
     limit: usize,
 
-    gaps: Stream,
-    works: Stream,
     choices: Stream,
     now: u64,
-    /// The next arrival, with what would be lost by whole nanoseconds.
-    next_arrival: f64,
     turns: Turns,
     jobs: Jobs,
     known: Known,
@@ -101,8 +94,7 @@ struct Engine<'a> {
     /// Jobs in workers' queues that have not begun, so that thieves know whether to look.
     stealable: usize,
     events: u64,
-    trace: Trace,
-    block: Block,
+    trace: Events,
     report: Report,
     busy_ns: u128,
     overhead_ns: u128,
@@ -124,7 +116,6 @@ impl<'a> Engine<'a> {
         let methods = load.methods().len();
         let report = Report::empty(methods);
         Self {
-            load,
             scheme,
             steal,
             quantum: scheme.quantum().map_or(u64::MAX, nanos),
@@ -137,16 +128,10 @@ impl<'a> Engine<'a> {
             inexact: costs.inexact,
             error: costs.error,
             seed: seed.number(),
-            stretch: 1.0 + costs.probes,
-            mean_gap: 1e9 / plan.per_second(cores, load),
-            to_come: plan.jobs,
-            uncounted: (plan.jobs as f64 * plan.warmup) as u64,
+            arrivals: Arrivals::new(cores, load, plan, seed),
             limit: plan.most_unfinished,
-            gaps: seed.stream("gaps", 0),
-            works: seed.stream("works", 0),
             choices: seed.stream("choices", 0),
             now: 0,
-            next_arrival: 0.0,
             turns: Turns::new(WORKERS + cores.workers),
             jobs: Jobs::new(plan.most_unfinished),
             known: Known::new(cores.knowledge, scheme.order(), steal, load),
@@ -161,8 +146,7 @@ impl<'a> Engine<'a> {
             given: VecDeque::new(),
             stealable: 0,
             events: 0,
-            trace: Trace::new(),
-            block: Block::new(),
+            trace: Events::default(),
             report,
             busy_ns: 0,
             overhead_ns: 0,
@@ -198,40 +182,19 @@ impl<'a> Engine<'a> {
 
     #[inline]
     fn note(&mut self, source: usize, job: u32) {
-        if self.block.add(self.now, (source as u64) << 32 | u64::from(job)) {
-            self.trace.numbers(self.block.take());
-        }
+        self.trace.add(self.now, (source as u64) << 32 | u64::from(job));
     }
 
     fn plan_arrival(&mut self) {
-        if self.to_come == 0 {
+        let next = self.arrivals.next();
+        if next.is_none() {
             self.last_arrival = Some((self.now, self.busy_ns, self.overhead_ns));
-            return self.turns.set(ARRIVALS, NEVER);
         }
-        self.to_come -= 1;
-        self.next_arrival -= (1.0 - self.gaps.unit()).ln() * self.mean_gap;
-        self.turns.set(ARRIVALS, self.next_arrival as u64);
+        self.turns.set(ARRIVALS, next.unwrap_or(NEVER));
     }
 
     fn arrive(&mut self) {
-        let (method, work) = self.load.draw(&mut self.works);
-        let stretched = if self.stretch == 1.0 { work } else { (work as f64 * self.stretch).round() as u64 };
-        let arrived = Time::from_nanos(self.now);
-        let deadline = self.load.methods()[method]
-            .deadline
-            .map_or(Deadline::NEVER, |span| Deadline::at(arrived, greenwave_policy::Budget::expected(span)));
-        let counted = self.uncounted == 0;
-        self.uncounted = self.uncounted.saturating_sub(1);
-        let job = self.jobs.add(Job {
-            arrived: self.now,
-            left: stretched,
-            had: 0,
-            work,
-            deadline,
-            method: method as u16,
-            counted,
-            quanta: 0,
-        });
+        let job = self.jobs.add(self.arrivals.job(self.now));
         self.note(ARRIVALS, job);
         self.plan_arrival();
         match self.scheme {
@@ -239,7 +202,7 @@ impl<'a> Engine<'a> {
                 Some(worker) => self.begin(worker as usize, job, 0),
                 None => {
                     let urgency = self.urgency(job);
-                    self.central.push(arrived, urgency, job);
+                    self.central.push(Time::from_nanos(self.now), urgency, job);
                 }
             },
             Scheme::TwoLevel { .. } if self.dispatch_ns == 0 => self.assign(job),
@@ -483,7 +446,6 @@ impl<'a> Engine<'a> {
     }
 
     fn report(mut self, cut: Option<Cut>) -> Report {
-        self.trace.numbers(self.block.take());
         let mut report = self.report;
         report.seconds = self.now as f64 / 1e9;
         // What workers still do after the last arrival says nothing of the load.

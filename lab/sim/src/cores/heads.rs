@@ -7,16 +7,17 @@
 //!
 //! A head does one thing at a time, and what comes next is known when that is over. So a head is a source with one event.
 
-use super::engine::jobs::{Job, Jobs};
+use super::arrivals::Arrivals;
+use super::engine::jobs::Jobs;
 use super::engine::known::Known;
 use super::histogram::Histogram;
 use super::load::Load;
 use super::plan::{Cores, LoopCosts, Plan, Scheme, Steal};
 use super::report::{Cut, Report};
 use crate::seed::{Seed, Stream};
-use crate::trace::{Block, Trace};
+use crate::trace::Events;
 use crate::turns::{NEVER, Turns};
-use greenwave_policy::{Budget, Busy, Deadline, Due, Pacing, ReadyQueue, Span, StealRule, Time, Urgency};
+use greenwave_policy::{Busy, Due, Pacing, ReadyQueue, Span, StealRule, Time, Urgency};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -65,25 +66,18 @@ struct Run<'a> {
     preempt: u64,
     io: u64,
     steal_ns: u64,
-    stretch: f64,
     steal: Option<StealRule>,
-    mean_gap: f64,
-    to_come: u64,
-    uncounted: u64,
+    arrivals: Arrivals<'a>,
     limit: usize,
-    gaps: Stream,
-    works: Stream,
     choices: Stream,
     wires: Stream,
     now: u64,
-    next_arrival: f64,
     turns: Turns,
     jobs: Jobs,
     known: Known,
     heads: Vec<Head>,
     given: VecDeque<u32>,
-    trace: Trace,
-    block: Block,
+    trace: Events,
     report: Report,
     busy_ns: u128,
     overhead_ns: u128,
@@ -129,25 +123,18 @@ impl<'a> Run<'a> {
             preempt: nanos(costs.preempt),
             io: nanos(costs.io),
             steal_ns: nanos(costs.steal),
-            stretch: 1.0 + costs.probes,
             steal,
-            mean_gap: 1e9 / plan.per_second(cores, load),
-            to_come: plan.jobs,
-            uncounted: (plan.jobs as f64 * plan.warmup) as u64,
+            arrivals: Arrivals::new(cores, load, plan, seed),
             limit: plan.most_unfinished,
-            gaps: seed.stream("gaps", 0),
-            works: seed.stream("works", 0),
             choices: seed.stream("choices", 0),
             wires: seed.stream("wires", 0),
             now: 0,
-            next_arrival: 0.0,
             turns: Turns::new(HEADS + cores.workers),
             jobs: Jobs::new(plan.most_unfinished),
             known: Known::new(cores.knowledge, scheme.order(), steal.map_or(Steal::Never, Steal::Given), load),
             heads: (0..cores.workers).map(head).collect(),
             given: VecDeque::new(),
-            trace: Trace::new(),
-            block: Block::new(),
+            trace: Events::default(),
             report: Report::empty(load.methods().len()),
             busy_ns: 0,
             overhead_ns: 0,
@@ -178,31 +165,19 @@ impl<'a> Run<'a> {
     }
 
     fn note(&mut self, source: usize, what: u32) {
-        if self.block.add(self.now, (source as u64) << 32 | u64::from(what)) {
-            self.trace.numbers(self.block.take());
-        }
+        self.trace.add(self.now, (source as u64) << 32 | u64::from(what));
     }
 
     fn plan_arrival(&mut self) {
-        if self.to_come == 0 {
+        let next = self.arrivals.next();
+        if next.is_none() {
             self.last_arrival = Some((self.now, self.busy_ns, self.overhead_ns, self.fixed_ns));
-            return self.turns.set(ARRIVALS, NEVER);
         }
-        self.to_come -= 1;
-        self.next_arrival -= (1.0 - self.gaps.unit()).ln() * self.mean_gap;
-        self.turns.set(ARRIVALS, self.next_arrival as u64);
+        self.turns.set(ARRIVALS, next.unwrap_or(NEVER));
     }
 
     fn arrive(&mut self) {
-        let (method, work) = self.load.draw(&mut self.works);
-        let left = if self.stretch == 1.0 { work } else { (work as f64 * self.stretch).round() as u64 };
-        let arrived = Time::from_nanos(self.now);
-        let deadline = self.load.methods()[method].deadline;
-        let deadline = deadline.map_or(Deadline::NEVER, |span| Deadline::at(arrived, Budget::expected(span)));
-        let counted = self.uncounted == 0;
-        self.uncounted = self.uncounted.saturating_sub(1);
-        let (arrived, method) = (self.now, method as u16);
-        let job = self.jobs.add(Job { arrived, left, had: 0, work, deadline, method, counted, quanta: 0 });
+        let job = self.jobs.add(self.arrivals.job(self.now));
         self.note(ARRIVALS, job);
         self.plan_arrival();
         let at = if self.heads.len() > 1 { self.choices.below(self.heads.len() as u64) as usize } else { 0 };
@@ -395,7 +370,6 @@ impl<'a> Run<'a> {
     }
 
     fn report(mut self, cut: Option<Cut>) -> Report {
-        self.trace.numbers(self.block.take());
         let mut report = self.report;
         report.seconds = self.now as f64 / 1e9;
         let (until, busy, overhead, fixed) =

@@ -9,7 +9,7 @@ use super::tagging::{Tagging, Tags};
 use super::tcp::{ACK, Follows, HEADERS, PAYLOAD, Tcp, TcpRule};
 use crate::cores::Histogram;
 use crate::seed::{Seed, Stream};
-use crate::trace::{Block, Trace};
+use crate::trace::Events;
 use crate::turns::{self, NEVER, Turns};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -135,8 +135,7 @@ struct Run<'a> {
     next_begin: f64,
     gap: f64,
     begun: u64,
-    trace: Trace,
-    block: Block,
+    trace: Events,
     delivered: u64,
     /// The instant at which the last flow began, with what was delivered until then.
     last_begin: Option<(u64, u64)>,
@@ -167,8 +166,7 @@ impl<'a> Run<'a> {
             next_begin: 0.0,
             gap,
             begun: 0,
-            trace: Trace::new(),
-            block: Block::new(),
+            trace: Events::default(),
             delivered: 0,
             last_begin: None,
             large_rates: 0.0,
@@ -200,9 +198,7 @@ impl<'a> Run<'a> {
             }
             self.now = instant;
             self.outcome.events += 1;
-            if self.block.add(instant, source as u64) {
-                self.trace.numbers(self.block.take());
-            }
+            self.trace.add(instant, source as u64);
             match source {
                 BEGINS => {
                     let unfinished = self.open.len() - self.free.len();
@@ -221,7 +217,6 @@ impl<'a> Run<'a> {
                 _ => self.arrives((source - PORTS) / 2),
             }
         }
-        self.trace.numbers(self.block.take());
         let seconds = self.now as f64 / 1e9;
         self.outcome.seconds = seconds;
         self.outcome.hash = self.trace.hash();

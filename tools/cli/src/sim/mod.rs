@@ -6,12 +6,13 @@
 mod calibrate;
 mod compare;
 mod memory;
+mod page;
 mod plan;
 mod spinning;
 mod table;
 
 use std::fs::File;
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -47,6 +48,7 @@ Examples:
   greenwave sim docs/scenarios/chain.toml --seed 7 --seeds 5
   greenwave sim docs/scenarios/fat-tree.toml --jobs 20000 --csv > flows.csv
   greenwave sim docs/scenarios/orders.toml --json | jq '.runs[] | {order: .[\"cores.order\"], p999_us}'
+  greenwave sim docs/scenarios/orders.toml --page orders.html
   greenwave sim docs/scenarios/orders.toml --check                  how many runs it asks for, without any")]
 pub(crate) struct Sim {
     #[command(subcommand)]
@@ -72,6 +74,9 @@ pub(crate) struct Sim {
     /// Print a line of CSV for each run
     #[arg(long, conflicts_with = "check")]
     csv: bool,
+    /// Write a page with plots of the results, too
+    #[arg(long, value_name = "FILE.html", conflicts_with = "check")]
+    page: Option<PathBuf>,
     /// Read the file, and say how many runs it asks for
     #[arg(long)]
     check: bool,
@@ -118,8 +123,9 @@ impl Sim {
         } else {
             Show::Text
         };
-        let done =
-            Arc::new(Mutex::new(Some(Done { rows: Vec::new(), of: scenario.len(), began: Instant::now(), show })));
+        let page = self.page.map(|path| Page::open(path, file, text)).transpose()?;
+        let done = Done { rows: Vec::new(), of: scenario.len(), began: Instant::now(), show, page };
+        let done = Arc::new(Mutex::new(Some(done)));
         keep_when_interrupted(&done)?;
         let bar = progress::bar(scenario.len(), "runs  {elapsed} {eta:>6} left");
         scenario.run(threads, |row| {
@@ -131,10 +137,7 @@ impl Sim {
         bar.finish_and_clear();
         // An interruption while this is shown waits for its end.
         let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(done) = done.take() {
-            done.show();
-        }
-        Ok(())
+        done.take().map_or(Ok(()), Done::show)
     }
 }
 
@@ -144,6 +147,35 @@ struct Done {
     of: usize,
     began: Instant,
     show: Show,
+    page: Option<Page>,
+}
+
+/// A page with plots that is to be written.
+struct Page {
+    path: PathBuf,
+    to: File,
+    /// What is simulated.
+    file: PathBuf,
+    text: String,
+}
+
+impl Page {
+    /// Makes the file, so that whoever can't have it hears of it before the runs.
+    fn open(path: PathBuf, file: PathBuf, text: String) -> Result<Self, Problem> {
+        let to = File::create(&path).map_err(|error| unwritable(&path, &error))?;
+        Ok(Self { path, to, file, text })
+    }
+
+    fn write(mut self, rows: &[Row], of: usize) -> Result<(), Problem> {
+        let page = page::page(&self.file, &self.text, rows, of, hash(rows));
+        self.to.write_all(page.as_bytes()).map_err(|error| unwritable(&self.path, &error))?;
+        tell!("wrote {}", self.path.display());
+        Ok(())
+    }
+}
+
+fn unwritable(path: &Path, error: &std::io::Error) -> Problem {
+    Problem::failure(format_args!("can't be written: {error}")).at(path.display())
 }
 
 #[derive(Clone, Copy)]
@@ -154,7 +186,7 @@ enum Show {
 }
 
 impl Done {
-    fn show(&self) {
+    fn show(mut self) -> Result<(), Problem> {
         match self.show {
             Show::Text => {
                 show!("{}", table::text(&self.rows, self.of, self.began.elapsed(), hash(&self.rows)));
@@ -165,6 +197,7 @@ impl Done {
                 tell_cut(&self.rows);
             }
         }
+        self.page.take().map_or(Ok(()), |page| page.write(&self.rows, self.of))
     }
 
     fn json(&self) -> Value {
@@ -244,8 +277,11 @@ fn keep_when_interrupted(done: &Arc<Mutex<Option<Done>>>) -> Result<(), Problem>
             // Kept until the end, so that nothing is shown twice.
             let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(done) = done.take() {
-                done.show();
-                tell!("interrupted; {} of {} runs are done", done.rows.len(), done.of);
+                let (runs, of) = (done.rows.len(), done.of);
+                if let Err(problem) = done.show() {
+                    tell!("{problem}");
+                }
+                tell!("interrupted; {runs} of {of} runs are done");
             }
             std::process::exit(130);
         })
@@ -259,8 +295,7 @@ pub(crate) fn write(path: Option<&PathBuf>, text: &str) -> Result<(), Problem> {
         show!("{}", text.trim_end());
         return Ok(());
     };
-    let refused = |error| Problem::failure(format_args!("can't be written: {error}")).at(path.display());
-    std::fs::write(path, text).map_err(refused)
+    std::fs::write(path, text).map_err(|error| unwritable(path, &error))
 }
 
 /// Far more than anyone writes.

@@ -26,16 +26,31 @@ const SHOWN: [&str; 13] = [
 const MOST_TAILS: usize = 6;
 
 /// Runs with the same values of what varies.
-struct Group<'a> {
-    varied: Vec<String>,
-    rows: Vec<&'a Row>,
+pub(super) struct Group<'a> {
+    pub(super) varied: Vec<String>,
+    pub(super) rows: Vec<&'a Row>,
 }
 
 /// The table, what was cut, and how much it was.
 pub(super) fn text(rows: &[Row], of: usize, took: Duration, hash: u64) -> String {
-    let Some(first) = rows.first() else { return format!("none of {of} runs was done") };
+    if rows.is_empty() {
+        return format!("none of {of} runs was done");
+    }
+    let seeds = seeds(&groups(rows));
+    let by = if seeds > 1 { format!(", means over {seeds} seeds") } else { String::new() };
+    let seconds = took.as_secs_f64();
+    combinations(rows)
+        + &format!(
+            "\n{} of {of} runs in {seconds:.1} s{by}; hash {hash:016x}; more columns with --csv and --json",
+            rows.len()
+        )
+}
+
+/// A row for each combination of what varies, and how many runs were cut.
+pub(super) fn combinations(rows: &[Row]) -> String {
+    let Some(first) = rows.first() else { return String::new() };
     let groups = groups(rows);
-    let seeds = groups.iter().map(|group| group.rows.len()).max().unwrap_or(1);
+    let seeds = seeds(&groups);
     let columns = columns(rows);
     let tail = rows[0].cells().iter().rev().find(|(name, _)| name.ends_with("p999_us")).map(|(name, _)| name.as_str());
     let tail = tail.filter(|_| seeds > 1).map(|tail| if first.number("p999_us").is_some() { "p999_us" } else { tail });
@@ -73,21 +88,20 @@ pub(super) fn text(rows: &[Row], of: usize, took: Duration, hash: u64) -> String
         let count = cut.len();
         text += &format!("\n{count} of {} runs were cut; values are of what was done by then. {why}\n", rows.len());
     }
-    let by = if seeds > 1 { format!(", means over {seeds} seeds") } else { String::new() };
-    let seconds = took.as_secs_f64();
-    text + &format!(
-        "\n{} of {of} runs in {seconds:.1} s{by}; hash {hash:016x}; more columns with --csv and --json",
-        rows.len()
-    )
+    text
+}
+
+fn seeds(groups: &[Group<'_>]) -> usize {
+    groups.iter().map(|group| group.rows.len()).max().unwrap_or(1)
 }
 
 /// What varies stands before the seed.
-fn varied(row: &Row) -> impl Iterator<Item = (String, String)> + '_ {
+pub(super) fn varied(row: &Row) -> impl Iterator<Item = (String, String)> + '_ {
     let cells = row.cells().iter().take_while(|(name, _)| name != "seed");
     cells.map(|(name, cell)| (name.clone(), cell.to_string()))
 }
 
-fn groups(rows: &[Row]) -> Vec<Group<'_>> {
+pub(super) fn groups(rows: &[Row]) -> Vec<Group<'_>> {
     let mut groups: Vec<Group<'_>> = Vec::new();
     for row in rows {
         let varied: Vec<String> = varied(row).map(|(_, value)| value).collect();
@@ -100,7 +114,7 @@ fn groups(rows: &[Row]) -> Vec<Group<'_>> {
     groups
 }
 
-fn columns(rows: &[Row]) -> Vec<&str> {
+pub(super) fn columns(rows: &[Row]) -> Vec<&str> {
     let has = |name: &str| rows.iter().any(|row| row.number(name).is_some());
     let mut columns: Vec<&str> = SHOWN.into_iter().filter(|name| has(name)).collect();
     let mut tails: Vec<&str> = Vec::new();

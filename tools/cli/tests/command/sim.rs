@@ -54,6 +54,22 @@ fn the_same_seed_is_the_same_run_on_any_number_of_threads() {
 }
 
 #[test]
+fn a_page_has_a_plot_of_each_figure_and_is_the_same_for_the_same_seed() {
+    let world = World::new();
+    let (file, path) = (example("orders.toml"), world.path("orders.html"));
+    let page = || {
+        let said = run(&["sim", &file, "--jobs=2000", "--page", &path]);
+        assert!(said.status.success() && said.err.contains("orders.html"), "{}", said.err);
+        std::fs::read_to_string(&path).unwrap()
+    };
+    let once = page();
+    assert!(once.starts_with("<!doctype html>") && once.contains("aria-label=\"short.p99.9\""), "{once}");
+    assert_eq!(once, page());
+    let nowhere = world.path("no/such/folder.html");
+    assert_refused(&run(&["sim", &file, "--page", &nowhere]), 1, &["folder.html", "can't be written"]);
+}
+
+#[test]
 fn text_and_csv_have_what_json_has() {
     let file = example("orders.toml");
     let text = run(&["sim", &file, "--jobs=2000", "--seeds=2"]);

@@ -12,8 +12,8 @@ use crate::step::{root, target, wrong_use};
 use crate::{bench, interop};
 
 /// What is measured, the ones that take longest last.
-const ALL: [&str; 10] =
-    ["flows", "rpc", "grpc", "grpc-served", "abuse", "replica", "interop", "preempt", "path", "served"];
+const ALL: [&str; 11] =
+    ["flows", "rpc", "grpc", "grpc-served", "abuse", "sim", "replica", "interop", "preempt", "path", "served"];
 
 /// Measures what hasn't been measured at this commit yet. Returns whether all has been, and was copied to where results are
 /// kept.
