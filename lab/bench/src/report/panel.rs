@@ -130,8 +130,15 @@ impl Panel {
         let [left, _, right, bottom] = self.area();
         for tick in axis.ticks() {
             let (_, y) = self.at(0.0, tick.value);
-            let class = if y > bottom - 0.5 { "base" } else { "grid" };
-            self.head.push_str(&format!("<path class={class} d=\"M{left} {y:.1}H{right}\"/>"));
+            let class = match tick.major {
+                _ if y > bottom - 0.5 => "base",
+                true => "grid",
+                false => "grid minor",
+            };
+            self.head.push_str(&format!("<path class=\"{class}\" d=\"M{left} {y:.1}H{right}\"/>"));
+            if !tick.major {
+                continue;
+            }
             let (label, y) = ((axis.label)(tick.value), y + 3.5);
             self.head.push_str(&format!("<text class=tick text-anchor=end x={} y={y:.1}>{label}</text>", left - 6.0));
         }

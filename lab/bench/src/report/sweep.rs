@@ -135,7 +135,9 @@ fn panel(sweep: &Sweep) -> Option<String> {
     let settings: Vec<f64> = all().map(|point| point.setting).collect();
     let ranges = all().flat_map(|point| point.range).flat_map(|(least, most)| [least, most]);
     let values: Vec<f64> = all().map(|point| point.value).chain(ranges.filter(|&value| up.has(value))).collect();
-    let (x, y) = (across.across(&sweep.setting, &settings), up.up(&sweep.figure, &values));
+    // A figure is named once.
+    let figure = if sweep.figure == sweep.title { "" } else { &sweep.figure };
+    let (x, y) = (across.across(&sweep.setting, &settings), up.up(figure, &values));
     let mut panel = Panel::new(&sweep.title, &x, &y, HEIGHT, NAMES);
     let mut named = Vec::new();
     for (index, (name, points)) in lines.iter().enumerate() {
@@ -219,6 +221,16 @@ mod tests {
         assert_eq!((page.matches("<circle").count(), page.matches("class=\"range s0\"").count()), (2, 2));
         assert!(page.contains(">10</text>") && page.contains("a &lt; b") && page.contains("<p>more</p>"), "{page}");
         assert!(page.contains("8 ms (4 ms to 8 ms)") && page.contains("&lt;Mbit/s&gt;"), "{page}");
+    }
+
+    #[test]
+    fn a_long_axis_is_labelled_at_powers_of_ten_and_a_figure_is_named_once() {
+        let mut plot = sweep(vec![(1.0, 8e3), (10.0, 8e8)]);
+        plot.figure = plot.title.clone();
+        let page = page(plot);
+        assert!(page.contains(">100 ms</text>") && !page.contains(">200 ms</text>"), "{page}");
+        assert!(page.contains("class=\"grid minor\""), "{page}");
+        assert_eq!(page.matches(">Rate</text>").count(), 1, "{page}");
     }
 
     #[test]

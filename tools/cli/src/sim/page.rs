@@ -79,7 +79,7 @@ fn setting(value: &str, unit: Unit) -> Option<f64> {
 
 /// A plot for each figure, and lines for what else varies.
 fn by_setting(rows: &[Row], groups: &[Group<'_>], across: &Across) -> Vec<Sweep> {
-    let lines = lines(groups, Some(across.at));
+    let lines = lines(rows, groups, Some(across.at));
     let figures = table::columns(rows).into_iter().filter(|figure| *figure != "rate");
     let plots = figures.flat_map(|figure| {
         let unit = unit(figure);
@@ -109,7 +109,7 @@ fn by_quantile(rows: &[Row], groups: &[Group<'_>]) -> Vec<Sweep> {
             of.push(prefix);
         }
     }
-    let lines = lines(groups, None);
+    let lines = lines(rows, groups, None);
     let plots = of.into_iter().flat_map(|prefix| {
         let line = move |groups: &[&Group<'_>]| -> Vec<Point> {
             let points = |(name, quantile): (&str, f64)| {
@@ -131,17 +131,28 @@ fn by_quantile(rows: &[Row], groups: &[Group<'_>]) -> Vec<Sweep> {
 }
 
 /// Combinations that differ in nothing but the setting across, under what they have in common.
-fn lines<'a>(groups: &'a [Group<'a>], across: Option<usize>) -> Vec<(String, Vec<&'a Group<'a>>)> {
+fn lines<'a>(rows: &[Row], groups: &'a [Group<'a>], across: Option<usize>) -> Vec<(String, Vec<&'a Group<'a>>)> {
+    let settings: Vec<String> = rows.first().into_iter().flat_map(table::varied).map(|(name, _)| name).collect();
     let mut lines: Vec<(String, Vec<&Group<'_>>)> = Vec::new();
     for group in groups {
         let others = group.varied.iter().enumerate().filter(|(at, _)| Some(*at) != across);
-        let name = others.map(|(_, value)| value.as_str()).collect::<Vec<_>>().join(", ");
+        let name = others.map(|(at, value)| worded(&settings[at], value)).collect::<Vec<_>>().join(", ");
         match lines.iter_mut().find(|(of, _)| *of == name) {
             Some((_, groups)) => groups.push(group),
             None => lines.push((name, vec![group])),
         }
     }
     lines
+}
+
+/// A value as it is understood without its setting: those that are on or off need that one's name.
+fn worded(setting: &str, value: &str) -> String {
+    let name = setting.rsplit('.').next().unwrap_or(setting);
+    match value {
+        "true" => name.to_owned(),
+        "false" => format!("no {name}"),
+        value => value.to_owned(),
+    }
 }
 
 /// The mean over the seeds, and how far apart they are.
@@ -212,6 +223,13 @@ mod tests {
         assert!(page.contains(">500 ns</text>") && page.contains(">2.5 \u{b5}s</text>"), "{page}");
         let page = page_of(&format!("{one}'cores.quantum' = ['1us', 'off']"));
         assert!(page.contains(">share of them</text>") && page.contains(">off</text>"), "{page}");
+    }
+
+    #[test]
+    fn what_is_on_or_off_is_named() {
+        assert_eq!(worded("graph.admission", "true"), "admission");
+        assert_eq!(worded("graph.admission", "false"), "no admission");
+        assert_eq!(worded("graph.order", "edf"), "edf");
     }
 
     #[test]
