@@ -136,11 +136,10 @@ impl Panel {
                 false => "grid minor",
             };
             self.head.push_str(&format!("<path class=\"{class}\" d=\"M{left} {y:.1}H{right}\"/>"));
-            if !tick.major {
-                continue;
+            if tick.major {
+                let (label, x, y) = ((axis.label)(tick.value), left - 6.0, y + 3.5);
+                self.head.push_str(&format!("<text class=tick text-anchor=end x={x} y={y:.1}>{label}</text>"));
             }
-            let (label, y) = ((axis.label)(tick.value), y + 3.5);
-            self.head.push_str(&format!("<text class=tick text-anchor=end x={} y={y:.1}>{label}</text>", left - 6.0));
         }
         self.head.push_str(&format!("<text class=axis x=0 y=25>{}</text>", escape(axis.title)));
     }

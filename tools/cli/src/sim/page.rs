@@ -79,7 +79,7 @@ fn setting(value: &str, unit: Unit) -> Option<f64> {
 
 /// A plot for each figure, and lines for what else varies.
 fn by_setting(rows: &[Row], groups: &[Group<'_>], across: &Across) -> Vec<Sweep> {
-    let lines = lines(rows, groups, Some(across.at));
+    let lines = lines(groups, Some(across.at));
     let figures = table::columns(rows).into_iter().filter(|figure| *figure != "rate");
     let plots = figures.flat_map(|figure| {
         let unit = unit(figure);
@@ -109,7 +109,7 @@ fn by_quantile(rows: &[Row], groups: &[Group<'_>]) -> Vec<Sweep> {
             of.push(prefix);
         }
     }
-    let lines = lines(rows, groups, None);
+    let lines = lines(groups, None);
     let plots = of.into_iter().flat_map(|prefix| {
         let line = move |groups: &[&Group<'_>]| -> Vec<Point> {
             let points = |(name, quantile): (&str, f64)| {
@@ -131,12 +131,12 @@ fn by_quantile(rows: &[Row], groups: &[Group<'_>]) -> Vec<Sweep> {
 }
 
 /// Combinations that differ in nothing but the setting across, under what they have in common.
-fn lines<'a>(rows: &[Row], groups: &'a [Group<'a>], across: Option<usize>) -> Vec<(String, Vec<&'a Group<'a>>)> {
-    let settings: Vec<String> = rows.first().into_iter().flat_map(table::varied).map(|(name, _)| name).collect();
+fn lines<'a>(groups: &'a [Group<'a>], across: Option<usize>) -> Vec<(String, Vec<&'a Group<'a>>)> {
     let mut lines: Vec<(String, Vec<&Group<'_>>)> = Vec::new();
     for group in groups {
-        let others = group.varied.iter().enumerate().filter(|(at, _)| Some(*at) != across);
-        let name = others.map(|(at, value)| worded(&settings[at], value)).collect::<Vec<_>>().join(", ");
+        let varied = group.rows.first().into_iter().flat_map(|row| table::varied(row));
+        let others = varied.enumerate().filter(|(at, _)| Some(*at) != across);
+        let name = others.map(|(_, (setting, value))| worded(&setting, &value)).collect::<Vec<_>>().join(", ");
         match lines.iter_mut().find(|(of, _)| *of == name) {
             Some((_, groups)) => groups.push(group),
             None => lines.push((name, vec![group])),
