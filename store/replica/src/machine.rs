@@ -50,7 +50,7 @@ pub trait StateMachine: Send {
     /// The state as it is now, to be written while the machine goes on.
     ///
     /// # Errors
-    /// No view can be had.
+    /// The machine can't go on, as one whose disk doesn't sync; its replica stops.
     fn view(&mut self) -> Result<Box<dyn MachineView>, MachineError>;
 
     /// Replaces the state by one that a view wrote, which is that of `applied`; `sessions` as in
@@ -74,7 +74,7 @@ pub trait MachineView: Send {
 #[derive(Debug, thiserror::Error)]
 pub enum MachineError {
     /// Reading or writing failed.
-    #[error("the state machine can't read or write its state; see to the disk and start the replica again")]
+    #[error("the state machine can't read or write its state: {0}; see to the disk and start the replica again")]
     Io(#[from] std::io::Error),
     /// Bytes that should be a state aren't.
     #[error("a snapshot can't be read as a state: {0}; take the replica out of the group and add it as a new one")]

@@ -9,10 +9,11 @@
 //! | piece | length: u32, 1 to 1 MiB; CRC32C of the bytes of all pieces up to and with this one; bytes |
 //! | end | zero: u32; CRC32C of all pieces; bytes of all pieces: u64 |
 
+use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::{Buf, BufMut, Bytes};
 use crc32c::{crc32c, crc32c_append};
@@ -81,6 +82,8 @@ pub struct Snapshots<D: Disk> {
     owner: Owner,
     /// Those from this index on are kept.
     from: Arc<AtomicU64>,
+    /// Those of these indices are kept too.
+    held: Arc<Mutex<BTreeSet<u64>>>,
 }
 
 /// A snapshot that is being written. Dropping it leaves a file that the next one replaces.
@@ -108,7 +111,7 @@ pub struct SnapshotReader<F> {
 }
 
 impl<D: Disk> Snapshots<D> {
-    /// How many are kept at least, beside those that [`keep_from`](Self::keep_from) says.
+    /// How many are kept at least, beside those that [`keep_from`](Self::keep_from) and [`hold`](Self::hold) say.
     pub const KEPT: usize = 2;
 
     /// Those of a directory; what a crash left half written is removed.
@@ -117,7 +120,7 @@ impl<D: Disk> Snapshots<D> {
     /// When the file system fails.
     pub fn open(disk: D, directory: &Path, owner: Owner) -> Result<Self, SnapshotError> {
         let from = Arc::new(AtomicU64::new(u64::MAX));
-        let snapshots = Self { disk, directory: directory.to_owned(), owner, from };
+        let snapshots = Self { disk, directory: directory.to_owned(), owner, from, held: Arc::default() };
         for name in snapshots.names()? {
             if name.starts_with("snapshot-") && place_of(&name).is_none() {
                 snapshots.remove(&name)?;
@@ -130,6 +133,17 @@ impl<D: Disk> Snapshots<D> {
     /// durable, and a replica can't start without the snapshot of its log's beginning.
     pub fn keep_from(&self, index: u64) {
         self.from.store(index, Ordering::Release);
+    }
+
+    /// That of this index is kept until it is [released](Self::release), wherever the log begins: the state machine is to
+    /// be restored from it, which may take longer than it takes for others to come.
+    pub fn hold(&self, index: u64) {
+        self.held().insert(index);
+    }
+
+    /// Those up to this index aren't [held](Self::hold) any more.
+    pub fn release(&self, up_to: u64) {
+        self.held().retain(|index| *index > up_to);
     }
 
     /// Index and term of all of them, the oldest first.
@@ -194,6 +208,10 @@ impl<D: Disk> Snapshots<D> {
         Ok(SnapshotReader { file, path, meta, piece: Bytes::new(), offset, sum: 0, bytes: 0, ended: false })
     }
 
+    fn held(&self) -> MutexGuard<'_, BTreeSet<u64>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn names(&self) -> Result<Vec<String>, SnapshotError> {
         self.disk.list(&self.directory).map_err(self.failed("list", &self.directory))
     }
@@ -239,7 +257,8 @@ impl<D: Disk> SnapshotWriter<D> {
         snapshots.disk.sync_directory(directory).map_err(snapshots.failed("sync", directory))?;
         let places = snapshots.list()?;
         let from = snapshots.from.load(Ordering::Acquire);
-        for (index, term) in places.iter().rev().skip(Snapshots::<D>::KEPT).filter(|(index, _)| *index < from) {
+        let goes = |index: u64| index < from && !snapshots.held().contains(&index);
+        for (index, term) in places.iter().rev().skip(Snapshots::<D>::KEPT).filter(|(index, _)| goes(*index)) {
             let path = snapshots.path(*index, *term);
             snapshots.disk.remove(&path).map_err(snapshots.failed("remove", &path))?;
         }

@@ -74,6 +74,7 @@ impl<M: StateMachine> Machine<M> {
             if taken.is_empty() && self.jobs.is_closed() {
                 return;
             }
+            self.pass_over(&mut taken);
             for job in taken.drain(..) {
                 let done = match job {
                     Job::Apply(apply) => self.apply(apply).map(Event::Applied),
@@ -81,10 +82,11 @@ impl<M: StateMachine> Machine<M> {
                     Job::TakeSnapshot => {
                         let taken = self.take_snapshot(writer);
                         self.open.fetch_sub(1, Ordering::Release);
-                        if taken {
-                            continue;
+                        match taken {
+                            Ok(true) => continue,
+                            Ok(false) => Ok(Event::SnapshotFailed),
+                            Err(error) => Err(error),
                         }
-                        Ok(Event::SnapshotFailed)
                     }
                 };
                 let event = done.unwrap_or_else(|error| failed(&error));
@@ -97,14 +99,23 @@ impl<M: StateMachine> Machine<M> {
         }
     }
 
+    /// Leaves out what a later snapshot takes the place of: the core hears of that one alone, and says of all before it
+    /// that it can't know what came of them.
+    fn pass_over(&self, jobs: &mut Vec<Job>) {
+        let last = jobs.iter().rposition(|job| matches!(job, Job::Restore(_))).unwrap_or(0);
+        jobs.drain(..last);
+        self.open.fetch_sub(last, Ordering::Release);
+    }
+
     /// Whether there will be one.
-    fn take_snapshot(&self, writer: &Inbox<SnapshotJob>) -> bool {
+    fn take_snapshot(&self, writer: &Inbox<SnapshotJob>) -> Result<bool, ApplyError> {
         match self.applier().snapshot() {
-            Ok(view) => writer.push(SnapshotJob::Take(view)).is_ok(),
-            Err(error) => {
+            Ok(view) => Ok(writer.push(SnapshotJob::Take(view)).is_ok()),
+            Err(error @ ApplyError::PassingOver { .. }) => {
                 tracing::warn!(%error, "no snapshot can be taken; it is tried again later");
-                false
+                Ok(false)
             }
+            Err(error) => Err(error),
         }
     }
 
@@ -155,6 +166,7 @@ fn restore<M: StateMachine>(
 ) -> Result<Event, ApplyError> {
     let index = meta.index;
     restore_from(applier, snapshots, meta)?;
+    snapshots.release(index.0);
     Ok(Event::Restored(index))
 }
 

@@ -218,7 +218,11 @@ impl Driver {
     fn carry_out(&mut self, output: Output) {
         match output {
             Output::Send { to, message } => self.links.send(to, &message),
-            Output::Persist(write) => self.pen.push(writing::Job::Write(write)),
+            Output::Persist(write) => {
+                // Before it is durable: from then on the log may begin at a later one.
+                write.snapshot.iter().for_each(|meta| self.snapshots.hold(meta.index.0));
+                self.pen.push(writing::Job::Write(write));
+            }
             Output::Apply(apply) => self.committed.push(apply),
             Output::Answer { ticket, outcome } => self.keep(ticket, Done::Outcome(outcome)),
             Output::ReadReady { ticket, index } => self.keep(ticket, Done::Read(index)),

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 mod attacks;
@@ -27,6 +28,16 @@ type Shared = Arc<Mutex<BTreeMap<String, String>>>;
 struct Store {
     applied: Index,
     state: Shared,
+    ills: Arc<Ills>,
+}
+
+/// What a machine suffers from.
+#[derive(Default)]
+struct Ills {
+    /// As of an engine whose disk has failed once.
+    no_views: AtomicBool,
+    /// Who holds it keeps the machine from being restored.
+    restoring: Mutex<()>,
 }
 
 impl StateMachine for Store {
@@ -47,10 +58,14 @@ impl StateMachine for Store {
     }
 
     fn view(&mut self) -> Result<Box<dyn MachineView>, MachineError> {
+        if self.ills.no_views.load(Ordering::Relaxed) {
+            return Err(MachineError::Other("poisoned".into()));
+        }
         Ok(Box::new(View(self.state.lock().unwrap().clone())))
     }
 
     fn restore(&mut self, at: Index, _: &[SessionChange], from: &mut dyn Read) -> Result<(), MachineError> {
+        let _free = self.ills.restoring.lock().unwrap();
         let mut text = String::new();
         from.read_to_string(&mut text)?;
         let pairs = text.lines().filter_map(|line| line.split_once('='));
@@ -72,6 +87,7 @@ struct Running {
     handle: ReplicaHandle,
     server: ServerHandle,
     state: Shared,
+    ills: Arc<Ills>,
 }
 
 /// What names stand for.
@@ -125,7 +141,7 @@ impl Group {
         let lookup = lookup.intervals(PATIENCE, Duration::from_millis(5));
         let config = ReplicaConfig { contacts, lookup, access: self.access.clone(), ..config };
         let store = Store::default();
-        let state = Arc::clone(&store.state);
+        let (state, ills) = (Arc::clone(&store.state), Arc::clone(&store.ills));
         let Replica { handle, router } = Replica::start(config, store).unwrap();
         let puts = handle.clone();
         let router = router.method_bytes(PUT, move |context, request, reply| {
@@ -138,7 +154,7 @@ impl Group {
             Place::Host { name, .. } => Address::Tcp(*self.hosts.lock().unwrap()[&name].last().unwrap()),
         }];
         let server = Server::start(ServerConfig::default().listen(listen), router).unwrap();
-        self.running.insert(node, Running { handle, server, state });
+        self.running.insert(node, Running { handle, server, state, ills });
     }
 
     /// Without any leave-taking.
@@ -276,6 +292,60 @@ fn a_replica_that_missed_too_much_is_sent_a_snapshot() {
     group.start_one(other);
     assert!(group.running[&other].state.lock().unwrap().len() > 200, "it begins with the snapshot");
     group.eventually(|group| (group.running[&other].state.lock().unwrap().len() == 301).then_some(()));
+    group.stop();
+}
+
+/// A follower whose machine is slow to be restored is sent one snapshot after another, and the log begins at later ones.
+#[test]
+fn snapshots_that_come_while_one_is_restored_take_nothing_away() {
+    let mut group = Group::start(|core| core.limits.log_bytes = 2000);
+    let filling = "x".repeat(400);
+    group.put(Session::NONE, "first=1");
+    let leader = group.eventually(Group::leader);
+    let other = *group.running.keys().find(|node| **node != leader).unwrap();
+    group.stop_one(other);
+    (0..30).for_each(|number| drop(group.put(Session::NONE, &format!("key-{number}={filling}"))));
+    let directory = group.directory.path().join(other.to_string());
+    group.start_one(other);
+    let ills = Arc::clone(&group.running[&other].ills);
+    let held = ills.restoring.lock().unwrap();
+    let came = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for putter in 0..4 {
+            let (group, filling, came) = (&group, &filling, &came);
+            scope.spawn(move || {
+                for number in (0..40).cycle().take_while(|_| !came.load(Ordering::Relaxed)) {
+                    group.put(Session::NONE, &format!("key-{putter}-{number}={filling}"));
+                }
+            });
+        }
+        let seen = Mutex::new(std::collections::BTreeSet::new());
+        group.eventually(|_| {
+            let files = std::fs::read_dir(&directory).unwrap().map(|file| file.unwrap().file_name());
+            let mut seen = seen.lock().unwrap();
+            seen.extend(files.filter(|name| name.to_string_lossy().matches('-').count() == 2));
+            (seen.len() >= 6).then_some(())
+        });
+        came.store(true, Ordering::Relaxed);
+    });
+    drop(held);
+    group.put(Session::NONE, "last=1");
+    group.eventually(|group| group.running[&other].state.lock().unwrap().get("last").map(drop));
+    assert!(group.running[&other].handle.report().stopped.is_none());
+    group.stop();
+}
+
+/// Otherwise its log could never be made shorter, and it would lead without taking anything.
+#[test]
+fn a_replica_whose_machine_gives_no_snapshot_stops_and_another_leads() {
+    let group = Group::start(|core| core.limits.log_bytes = 4000);
+    group.put(Session::NONE, "first=1");
+    let ill = group.eventually(Group::leader);
+    group.running[&ill].ills.no_views.store(true, Ordering::Relaxed);
+    (0..300).for_each(|number| drop(group.put(Session::NONE, &format!("key-{number}={number}"))));
+    let stopped = group.eventually(|group| group.running[&ill].handle.report().stopped);
+    assert_eq!(stopped, crate::core::StopCause::Machine);
+    assert_eq!(group.get("key-299"), Some("299".into()));
     group.stop();
 }
 

@@ -66,6 +66,25 @@ fn the_snapshot_of_the_logs_beginning_is_kept() {
     assert_eq!(snapshots.list().unwrap(), [(21, 2), (30, 2)]);
 }
 
+/// What comes from a leader while the state machine is still being restored doesn't take it away.
+#[test]
+fn a_snapshot_that_is_to_be_restored_is_kept() {
+    let snapshots = open(&FaultyDisk::new(1));
+    snapshots.hold(3);
+    snapshots.hold(7);
+    for index in [3, 7, 20, 21] {
+        write(&snapshots.clone(), index, 10).unwrap();
+        snapshots.keep_from(index);
+    }
+    assert_eq!(snapshots.list().unwrap(), [(3, 2), (7, 2), (20, 2), (21, 2)]);
+    snapshots.release(3);
+    write(&snapshots, 30, 10).unwrap();
+    assert_eq!(snapshots.list().unwrap(), [(7, 2), (21, 2), (30, 2)]);
+    snapshots.release(40);
+    write(&snapshots, 31, 10).unwrap();
+    assert_eq!(snapshots.list().unwrap(), [(21, 2), (30, 2), (31, 2)], "the log begins at 21");
+}
+
 #[test]
 fn no_bit_can_change_and_nothing_can_be_missing() {
     let disk = FaultyDisk::new(1);
