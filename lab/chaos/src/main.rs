@@ -32,6 +32,8 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -51,13 +53,17 @@ use run::Setting;
 /// How this process ends when there is nothing it could do here.
 const PASSED_OVER: u8 = 77;
 
+/// How it ends when nothing was found in the rounds before it was told to end, as of SIGINT.
+const ENDED_EARLY: u8 = 130;
+
 /// Runs a replicated store as real processes, breaks what they run on by a seeded plan, and checks what clients saw
 ///
 /// Each replica has a network namespace and a disk of its own; the switch between them and the disks are this process. After
 /// each round of faults everything is mended, and the group has to write again, to have equal replicas, and to have
 /// answered as one machine could have.
 ///
-/// Ends with 0 if nothing was found, 1 if something was, and 77 where it can't run, as without root.
+/// Ends with 0 if nothing was found, 1 if something was, and 77 where it can't run, as without root. Ctrl-C ends it after the
+/// round that is under way, with what was found until then and with 130 if that is nothing; the second one at once.
 #[derive(Parser)]
 #[command(
     name = "cargo xtask chaos",
@@ -141,7 +147,8 @@ fn main() -> anyhow::Result<ExitCode> {
         println!("passed over: {why:#}");
         return Ok(ExitCode::from(PASSED_OVER));
     }
-    end_with_signals()?;
+    let is_to_end = Arc::new(AtomicBool::new(false));
+    end_with_signals(cli.other.is_none().then(|| Arc::clone(&is_to_end)))?;
     let folder = bench_folder().with_file_name("chaos").join(seed.to_string());
     let folder = std::path::absolute(folder)?;
     // What another run of this seed left.
@@ -168,7 +175,7 @@ fn main() -> anyhow::Result<ExitCode> {
     );
     let reads = if cli.stale { Freshness::Stale } else { Freshness::Linearizable };
     let mut progress = Progress::new(plan.rounds.len() + 2);
-    let setting = Setting { plan, replicas, programs: [program, old], folder, reads };
+    let setting = Setting { plan, replicas, programs: [program, old], folder, reads, is_to_end };
     let summary = run::run(&setting, &mut progress);
     drop(progress);
     network::end();
@@ -178,7 +185,11 @@ fn main() -> anyhow::Result<ExitCode> {
     let path = results.write()?;
     println!("{}", report::text(&setting, &summary, &repeat(seed)));
     println!("figures are in {}", path.display());
-    Ok(if summary.is_well() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(match summary.is_well() {
+        true if summary.passed.len() < setting.plan.rounds.len() => ExitCode::from(ENDED_EARLY),
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
 }
 
 /// The command line that runs the same plan.
@@ -201,11 +212,17 @@ fn random() -> u64 {
     RandomState::new().hash_one("seed") % 1_000_000
 }
 
-/// Takes down everything when a signal ends this process.
-fn end_with_signals() -> std::io::Result<()> {
+/// Has a signal end the run after the round that is under way, and another one this process at once, with all that it has set
+/// up. Where no run could be told to end, the first one does.
+fn end_with_signals(mut run: Option<Arc<AtomicBool>>) -> std::io::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
     thread::spawn(move || {
-        if let Some(signal) = signals.forever().next() {
+        for signal in signals.forever() {
+            if let Some(is_to_end) = run.take() {
+                is_to_end.store(true, Ordering::Relaxed);
+                eprintln!("ends after this round; the same signal again ends it at once");
+                continue;
+            }
             network::end();
             disk::end();
             signal_hook::low_level::exit(128 + signal);

@@ -13,7 +13,7 @@ pub(crate) fn results(setting: &Setting, summary: &Summary) -> Results {
     let case = format!("seed-{}", setting.plan.seed);
     let system = format!("{}-replicas", setting.replicas);
     let mut push = |metric: &str, value: f64| results.push(&case, &system, metric, value);
-    push("faults", setting.plan.faults().count() as f64);
+    push("faults", summary.faults(setting) as f64);
     push("accepted", summary.accepted as f64);
     push("answered", summary.count.answered as f64);
     push("failed", summary.count.failed as f64);
@@ -44,6 +44,11 @@ impl Summary {
         self.accepted - count.answered - count.failed - count.unknown
     }
 
+    /// Faults of the rounds that were run.
+    fn faults(&self, setting: &Setting) -> usize {
+        setting.plan.rounds.iter().take(self.passed.len()).map(|round| round.faults.len()).sum()
+    }
+
     /// Whether all is as it should be.
     pub(crate) fn is_well(&self) -> bool {
         self.findings.is_empty() && self.lost() == 0
@@ -53,9 +58,15 @@ impl Summary {
 /// What is said in the end.
 pub(crate) fn text(setting: &Setting, summary: &Summary, repeat: &str) -> String {
     let Summary { accepted, count, passed, keys, spoiled, passed_over, findings } = summary;
-    let faults = setting.plan.faults().count();
-    let mut text = format!(
-        "seed {}: {faults} faults; {accepted} calls, {} answered, {} failed, {} unknown, {} lost\n",
+    let faults = summary.faults(setting);
+    let mut text = String::new();
+    if passed.len() < setting.plan.rounds.len() {
+        text = format!("ended early, after {} of {} rounds\n", passed.len(), setting.plan.rounds.len());
+    }
+    // A text can always be written to.
+    let _ = writeln!(
+        text,
+        "seed {}: {faults} faults; {accepted} calls, {} answered, {} failed, {} unknown, {} lost",
         setting.plan.seed,
         count.answered,
         count.failed,
@@ -63,7 +74,6 @@ pub(crate) fn text(setting: &Setting, summary: &Summary, repeat: &str) -> String
         summary.lost()
     );
     let rows = passed.last().map_or(0, |last| last.rows);
-    // A text can always be written to.
     let _ = writeln!(
         text,
         "{} checkpoints; the calls of {} keys have an order, {} were not decided; {rows} rows, the same on each replica \

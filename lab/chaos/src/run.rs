@@ -3,7 +3,8 @@
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -37,6 +38,8 @@ pub(crate) struct Setting {
     pub(crate) folder: PathBuf,
     /// How clients read.
     pub(crate) reads: Freshness,
+    /// Whether the round that is under way is the last.
+    pub(crate) is_to_end: Arc<AtomicBool>,
 }
 
 /// What came of a run.
@@ -45,7 +48,7 @@ pub(crate) struct Summary {
     pub(crate) accepted: u64,
     /// What became of them.
     pub(crate) count: Count,
-    /// What the checkpoints found.
+    /// What the checkpoints found, one after each round.
     pub(crate) passed: Vec<Passed>,
     /// Keys of all rounds, and pairs, once all was read in the end.
     pub(crate) keys: Found,
@@ -62,7 +65,7 @@ pub(crate) struct Summary {
 /// # Errors
 /// When the machine doesn't have what it takes, or the group doesn't begin.
 pub(crate) fn run(setting: &Setting, progress: &mut Progress) -> anyhow::Result<Summary> {
-    let Setting { plan, replicas, programs, folder, reads } = setting;
+    let Setting { plan, replicas, programs, folder, reads, is_to_end } = setting;
     progress.step("the group begins");
     let mut group = Group::new(*replicas, plan.seed, programs.clone(), folder)?;
     for replica in &mut group.replicas {
@@ -92,11 +95,14 @@ pub(crate) fn run(setting: &Setting, progress: &mut Progress) -> anyhow::Result<
             events.tell(&format!("found: {finding}"))?;
             eprintln!("round {}: {finding}", number + 1);
         }
+        if is_to_end.load(Ordering::Relaxed) {
+            break;
+        }
     }
     progress.step("everything is read and searched");
     load.shared.resume();
     let shared = load.stop();
-    read_all(plan.rounds.len(), *replicas, &shared)?;
+    read_all(passed.len(), *replicas, &shared)?;
     record.end(&shared)?;
     let spoiled = group.network.spoiled();
     for replica in &group.replicas {

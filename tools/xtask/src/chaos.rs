@@ -1,8 +1,10 @@
 //! `cargo xtask chaos`: real replicas under load and faults.
 
 use std::process::{Command, ExitStatus};
+use std::sync::Arc;
 
 use anyhow::{Result, bail};
+use signal_hook::consts::SIGINT;
 
 use crate::step::{Steps, asks_for_help, cargo, root, say, target};
 
@@ -11,7 +13,8 @@ Builds the command `greenwave`, runs a group of replicas of it, each with a netw
 clients call it, and has a seeded plan of faults happen: kills, pauses, partitions, bad links, full, slow and failing disks,
 power cuts, clocks, limits, lost disks, rolling restarts. Checks that every call was answered or is known to have failed,
 that there is an order that explains all answers, and that replicas are equal in the end (docs/chaos.md). Root alone can
-run it; without root it is passed over. Writes target/bench/chaos.json; logs and histories are in target/chaos/SEED.
+run it; without root it is passed over. Ctrl-C ends it after the round that is under way, and again at once. Writes
+target/bench/chaos.json; logs and histories are in target/chaos/SEED.
 
 With `rows` there is no group: one replica's rows are written, killed and cut from power thousands of times, and each start
 has to find all of what was applied up to some entry.
@@ -46,6 +49,8 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
     let mut steps = Steps::new(2);
     steps.run("build", &mut build())?;
     let mut chaos = program(words);
+    // Ctrl-C is for the program, which ends in its own time and says what it has found.
+    signal_hook::flag::register(SIGINT, Arc::default())?;
     steps.run_by("chaos", &mut chaos, |command| {
         let status = command.status()?;
         // It has said why.
