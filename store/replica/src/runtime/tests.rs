@@ -344,7 +344,7 @@ fn a_replica_whose_machine_gives_no_snapshot_stops_and_another_leads() {
     group.running[&ill].ills.no_views.store(true, Ordering::Relaxed);
     (0..300).for_each(|number| drop(group.put(Session::NONE, &format!("key-{number}={number}"))));
     let stopped = group.eventually(|group| group.running[&ill].handle.report().stopped);
-    assert_eq!(stopped, crate::core::StopCause::Machine);
+    assert_eq!(stopped, StopCause::Machine);
     assert_eq!(group.get("key-299"), Some("299".into()));
     group.stop();
 }
