@@ -2,6 +2,7 @@
 
 use std::io::{ErrorKind, Write as _};
 use std::net::TcpStream;
+use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -248,7 +249,7 @@ fn add_anew(node: usize, group: &mut Group, shared: &Shared) {
     }
     for words in [["group", "remove", &id, "--peers", &peers], ["group", "add", &joining, "--peers", &peers]] {
         let mut command = Command::new(&group.programs[0]);
-        let output = command.args(words).args(["--deadline", "60s"]).stdin(Stdio::null()).output();
+        let output = command.args(words).args(["--deadline", "60s"]).process_group(0).stdin(Stdio::null()).output();
         match output.context("can't run the command") {
             Ok(output) if output.status.success() => {}
             Ok(output) => {

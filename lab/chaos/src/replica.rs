@@ -3,7 +3,7 @@
 use std::env;
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
-use std::os::unix::process::ExitStatusExt as _;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -77,7 +77,8 @@ impl Replica {
             command.arg("--");
         }
         command.arg(&self.program).args(self.words());
-        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        // Ctrl-C in a terminal is for this program, not for the replicas.
+        command.process_group(0).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         self.process = Some(Network::spawn(self.node, &mut command)?);
         Ok(())
     }
