@@ -42,6 +42,9 @@ Examples:
 /// How the program ends where it can't run.
 const PASSED_OVER: i32 = 77;
 
+/// How the program ends after Ctrl-C, if it has found nothing till then.
+const INTERRUPTED: i32 = 130;
+
 pub(crate) fn run(words: &[String]) -> Result<()> {
     if asks_for_help(words) {
         return say(HELP);
@@ -54,7 +57,11 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
     steps.run_by("chaos", &mut chaos, |command| {
         let status = command.status()?;
         // It has said why.
-        Ok(if status.code() == Some(PASSED_OVER) { ExitStatus::default() } else { status })
+        match status.code() {
+            Some(PASSED_OVER) => Ok(ExitStatus::default()),
+            Some(INTERRUPTED) => std::process::exit(INTERRUPTED),
+            _ => Ok(status),
+        }
     })
 }
 
