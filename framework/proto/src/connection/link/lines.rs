@@ -209,10 +209,11 @@ impl Link {
     /// The peer lets a stream send more. Whether there is one.
     pub(in crate::connection) fn widen(&mut self, call: CallId, bytes: u32) -> Result<bool, Violation> {
         let Some(line) = self.lines.by_call.get_mut(&call) else { return Ok(false) };
-        line.window += i64::from(bytes);
-        if line.window > STREAM_WINDOW.into() {
+        let window = line.window + i64::from(bytes);
+        if window > STREAM_WINDOW.into() {
             return Err(Violation::Window(call));
         }
+        line.window = window;
         self.wake(call);
         Ok(true)
     }
