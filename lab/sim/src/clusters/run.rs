@@ -94,6 +94,17 @@ struct Thread {
     /// Turns in a row in which there was something to do.
     rounds: u32,
     is_awake: bool,
+    /// When it has served what it has in its hands, and what was left of that when it lost its core.
+    ends: Time,
+    left: Duration,
+}
+
+/// A lock that all threads share.
+#[derive(Default)]
+struct Lock {
+    holder: Option<usize>,
+    /// Who has a call in its hands and waits, the longest first.
+    wanting: VecDeque<usize>,
 }
 
 struct Run<'a> {
@@ -126,6 +137,7 @@ struct Run<'a> {
     cores: usize,
     on_core: Vec<usize>,
     is_over: Vec<bool>,
+    lock: Option<Lock>,
     dispatcher_free: Time,
     to_do: u64,
     uncounted: u64,
@@ -180,6 +192,7 @@ impl<'a> Run<'a> {
             cores: server.cores,
             on_core: (0..server.cores).collect(),
             is_over: vec![false; server.cores],
+            lock: matches!(server.serving, Serving::PerConnection(Waiting::SpinsForLock { .. })).then(Lock::default),
             dispatcher_free: Time::ZERO,
             to_do: calls,
             uncounted: calls / 10,
@@ -203,9 +216,11 @@ impl<'a> Run<'a> {
         for (after, call) in begins {
             self.simulation.after(after, Happens::Wish(call));
         }
-        if let Serving::PerConnection(Waiting::Spins { slice }) = self.serving {
+        if let Some(slice) = self.slice() {
             for core in (0..self.cores).filter(|core| core + self.cores < self.threads.len()) {
-                self.simulation.after(slice, Happens::SliceOver(core));
+                // Cores don't change in step.
+                let first = slice * (core as u32 + 1) / self.cores as u32;
+                self.simulation.after(first, Happens::SliceOver(core));
             }
         }
         while self.to_do > 0 {
@@ -230,6 +245,10 @@ impl<'a> Run<'a> {
         }
         self.outcome.hash = self.simulation.hash();
         self.outcome
+    }
+
+    fn slice(&self) -> Option<Duration> {
+        if let Serving::PerConnection(waiting) = self.serving { waiting.slice() } else { None }
     }
 
     fn way(&mut self) -> Duration {
@@ -273,10 +292,9 @@ impl<'a> Run<'a> {
                     self.simulation.after(self.costs.wake, Happens::Woken(connection));
                 }
             }
-            Serving::PerConnection(Waiting::Spins { .. }) => {
-                let thread = &mut self.threads[connection];
-                thread.queue.push_back(call);
-                if self.on_core[connection % self.cores] == connection && thread.running.is_none() {
+            Serving::PerConnection(Waiting::Spins { .. } | Waiting::SpinsForLock { .. }) => {
+                self.threads[connection].queue.push_back(call);
+                if self.is_on_core(connection) && self.threads[connection].running.is_none() {
                     self.serve_next(connection, Duration::ZERO);
                 }
             }
@@ -329,8 +347,19 @@ impl<'a> Run<'a> {
         self.serve_next(thread, self.costs.switch);
     }
 
+    fn is_on_core(&self, thread: usize) -> bool {
+        self.on_core[thread % self.cores] == thread
+    }
+
     fn slice_over(&mut self, core: usize) {
-        if self.threads[self.on_core[core]].running.is_some() {
+        let at = self.on_core[core];
+        if let Some(lock) = &self.lock {
+            if lock.holder == Some(at) {
+                let thread = &mut self.threads[at];
+                thread.left = std::mem::replace(&mut thread.ends, Time::MAX).since(self.simulation.now());
+            }
+            self.change_thread(core);
+        } else if self.threads[at].running.is_some() {
             self.is_over[core] = true;
         } else {
             self.change_thread(core);
@@ -339,13 +368,34 @@ impl<'a> Run<'a> {
 
     /// A core goes on to the next of the threads that share it.
     fn change_thread(&mut self, core: usize) {
-        let Serving::PerConnection(Waiting::Spins { slice }) = self.serving else { return };
+        let Some(slice) = self.slice() else { return };
         self.is_over[core] = false;
         let next = self.on_core[core] + self.cores;
         let next = if next < self.threads.len() { next } else { core };
         self.on_core[core] = next;
         self.simulation.after(self.costs.switch + slice, Happens::SliceOver(core));
-        self.serve_next(next, self.costs.switch);
+        let has_lock = self.lock.as_ref().is_some_and(|lock| lock.holder == Some(next));
+        if has_lock {
+            let left = self.threads[next].left;
+            self.ends_after(next, self.costs.switch + left);
+        } else if self.threads[next].running.is_some() {
+            self.pass_lock_on(self.costs.switch);
+        } else {
+            self.serve_next(next, self.costs.switch);
+        }
+    }
+
+    /// Gives the lock to whoever has waited longest of those that run, if it is free.
+    fn pass_lock_on(&mut self, cost: Duration) {
+        let Some(mut lock) = self.lock.take() else { return };
+        if lock.holder.is_none()
+            && let Some(at) = lock.wanting.iter().position(|thread| self.is_on_core(*thread))
+            && let Some(thread) = lock.wanting.remove(at)
+        {
+            lock.holder = Some(thread);
+            self.serve(thread, cost);
+        }
+        self.lock = Some(lock);
     }
 
     /// A thread begins the next call of its queue, if there is one.
@@ -356,15 +406,39 @@ impl<'a> Run<'a> {
     }
 
     fn begin(&mut self, thread: usize, call: usize, cost: Duration) {
-        let began = self.simulation.now() + cost;
-        self.calls[call].began = began;
         self.threads[thread].running = Some(call);
         self.threads[thread].rounds = self.threads[thread].rounds.saturating_add(1);
-        self.simulation.at(began + self.costs.call + self.calls[call].work, Happens::Served(thread));
+        if let Some(lock) = &mut self.lock {
+            lock.wanting.push_back(thread);
+            self.pass_lock_on(cost);
+        } else {
+            self.serve(thread, cost);
+        }
+    }
+
+    /// Nothing keeps a thread from the call that it has in its hands.
+    fn serve(&mut self, thread: usize, cost: Duration) {
+        let Some(call) = self.threads[thread].running else { return };
+        self.calls[call].began = self.simulation.now() + cost;
+        let takes = self.costs.call + self.calls[call].work;
+        self.ends_after(thread, cost + takes);
+    }
+
+    fn ends_after(&mut self, thread: usize, span: Duration) {
+        self.threads[thread].ends = self.simulation.now() + span;
+        self.simulation.after(span, Happens::Served(thread));
     }
 
     fn served(&mut self, at: usize) {
+        if self.threads[at].ends != self.simulation.now() {
+            // It lost its core before.
+            return;
+        }
         let Some(call) = self.threads[at].running.take() else { return };
+        if let Some(lock) = &mut self.lock {
+            lock.holder = None;
+            self.pass_lock_on(Duration::ZERO);
+        }
         self.calls[call].served = self.simulation.now();
         self.times.observe(self.calls[call].work);
         if self.times.count().is_multiple_of(LEARNED_EVERY) {
@@ -389,7 +463,9 @@ impl<'a> Run<'a> {
                     self.begin(at, call, Duration::ZERO);
                 }
             }
-            Serving::PerConnection(Waiting::Sleeps) => self.serve_next(at, Duration::ZERO),
+            Serving::PerConnection(Waiting::Sleeps | Waiting::SpinsForLock { .. }) => {
+                self.serve_next(at, Duration::ZERO);
+            }
             Serving::PerConnection(Waiting::Spins { .. }) if self.is_over[at % self.cores] => {
                 self.post(at);
                 return self.change_thread(at % self.cores);
@@ -424,7 +500,7 @@ impl<'a> Run<'a> {
                     None => self.free_cores += 1,
                 }
             }
-            Serving::PerConnection(Waiting::Spins { .. }) => {}
+            Serving::PerConnection(Waiting::Spins { .. } | Waiting::SpinsForLock { .. }) => {}
         }
     }
 

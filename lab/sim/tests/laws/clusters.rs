@@ -78,6 +78,24 @@ fn more_spinning_threads_than_cores_keep_one_another_waiting() {
     assert!(with(Waiting::Sleeps, 8).per_second > 1.5 * with(Waiting::Sleeps, 4).per_second);
 }
 
+/// Who shares a lock is served one at a time; and whoever is taken from its core with the lock keeps all others waiting until
+/// it runs again, which the more threads share the core the later it does.
+#[test]
+fn a_lock_is_kept_by_who_has_lost_its_core() {
+    let rate = |connections| {
+        let server = server(8, Serving::PerConnection(Waiting::SpinsForLock { slice: 1000 * US }));
+        // Calls don't come in step with slices.
+        let clients = Clients { jitter: 4 * US, ..clients(&vec![1; connections], Access::Direct) };
+        run(&server, &clients, 200_000, Seed::new(1)).unwrap().per_second
+    };
+    near(rate(1), 1.0 / 17e-6, 0.02, "alone");
+    near(rate(8), 1.0 / 3e-6, 0.1, "one after the other");
+    // A slice ends on each of eight cores once a slice, with the lock on one of them: it is missing for a slice then, or
+    // for three.
+    near(rate(16), 0.5 / 3e-6, 0.2, "two threads to a core");
+    near(rate(32), 0.25 / 3e-6, 0.2, "four threads to a core");
+}
+
 /// A caller that has the connection for itself keeps the others waiting; a dispatcher serves one after the other.
 #[test]
 fn callers_on_one_connection_wait_for_it_or_for_the_dispatcher() {
