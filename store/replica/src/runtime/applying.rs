@@ -74,7 +74,7 @@ impl<M: StateMachine> Machine<M> {
             if taken.is_empty() && self.jobs.is_closed() {
                 return;
             }
-            self.pass_over(&mut taken);
+            self.drop_superseded(&mut taken);
             for job in taken.drain(..) {
                 let done = match job {
                     Job::Apply(apply) => self.apply(apply).map(Event::Applied),
@@ -101,7 +101,7 @@ impl<M: StateMachine> Machine<M> {
 
     /// Leaves out what a later snapshot takes the place of: the core hears of that one alone, and says of all before it
     /// that it can't know what came of them.
-    fn pass_over(&self, jobs: &mut Vec<Job>) {
+    fn drop_superseded(&self, jobs: &mut Vec<Job>) {
         let last = jobs.iter().rposition(|job| matches!(job, Job::Restore(_))).unwrap_or(0);
         jobs.drain(..last);
         self.open.fetch_sub(last, Ordering::Release);
