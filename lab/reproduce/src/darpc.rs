@@ -99,8 +99,8 @@ const COUNTS: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
 /// How completion queues are served.
 pub(crate) fn queues(effort: &Effort) -> Result<Figure, ReproduceError> {
     let slice = Duration::from_millis(1);
-    let spins = Serving::PerConnection(Waiting::Spins { slice });
-    let locks = Serving::PerConnection(Waiting::SpinsForLock { slice });
+    let spins = Serving::PerConnection(Waiting::Spins { slice, locks: false });
+    let locks = Serving::PerConnection(Waiting::Spins { slice, locks: true });
     let sleeps = Serving::PerConnection(Waiting::Sleeps);
     let two = Server { interfaces: 2, ..server(clusters(4), LOCAL) };
     let polls = |count: usize| clients(vec![1; count], Access::Direct, OWN);

@@ -78,24 +78,11 @@ pub enum Waiting {
     Spins {
         /// How long: more than 0.
         slice: Duration,
+        /// Whether all threads share one lock, which each has for the whole of a call. Those that wait for it spin, too, and
+        /// whoever has it when its slice is over keeps it until it runs again. Of those that wait and run, the one that has
+        /// waited longest gets it.
+        locks: bool,
     },
-    /// The same, and all threads share one lock, which each has for the whole of a call. Those that wait for it spin, too,
-    /// and whoever has it when its slice is over keeps it until it runs again. Of those that wait and run, the one that
-    /// has waited longest gets it.
-    SpinsForLock {
-        /// How long a slice is: more than 0.
-        slice: Duration,
-    },
-}
-
-impl Waiting {
-    /// For how long a thread keeps its core where threads have to share it.
-    pub(crate) const fn slice(self) -> Option<Duration> {
-        match self {
-            Self::Sleeps => None,
-            Self::Spins { slice } | Self::SpinsForLock { slice } => Some(slice),
-        }
-    }
 }
 
 /// What calls cost beside their handlers.
@@ -226,11 +213,10 @@ impl Server {
             Serving::Clusters { heads, .. } if !(1..=self.cores).contains(&heads) => {
                 return Err(ClustersError::Heads(heads));
             }
-            Serving::PerConnection(waiting) => {
-                let allowed = Duration::from_micros(1)..=Duration::from_secs(1);
-                if let Some(slice) = waiting.slice().filter(|slice| !allowed.contains(slice)) {
-                    return Err(ClustersError::Slice(slice));
-                }
+            Serving::PerConnection(Waiting::Spins { slice, .. })
+                if !(Duration::from_micros(1)..=Duration::from_secs(1)).contains(&slice) =>
+            {
+                return Err(ClustersError::Slice(slice));
             }
             _ => {}
         }

@@ -192,7 +192,8 @@ impl<'a> Run<'a> {
             cores: server.cores,
             on_core: (0..server.cores).collect(),
             is_over: vec![false; server.cores],
-            lock: matches!(server.serving, Serving::PerConnection(Waiting::SpinsForLock { .. })).then(Lock::default),
+            lock: matches!(server.serving, Serving::PerConnection(Waiting::Spins { locks: true, .. }))
+                .then(Lock::default),
             dispatcher_free: Time::ZERO,
             to_do: calls,
             uncounted: calls / 10,
@@ -216,7 +217,7 @@ impl<'a> Run<'a> {
         for (after, call) in begins {
             self.simulation.after(after, Happens::Wish(call));
         }
-        if let Some(slice) = self.slice() {
+        if let Serving::PerConnection(Waiting::Spins { slice, .. }) = self.serving {
             for core in (0..self.cores).filter(|core| core + self.cores < self.threads.len()) {
                 // Cores don't change in step.
                 let first = slice * (core as u32 + 1) / self.cores as u32;
@@ -245,10 +246,6 @@ impl<'a> Run<'a> {
         }
         self.outcome.hash = self.simulation.hash();
         self.outcome
-    }
-
-    fn slice(&self) -> Option<Duration> {
-        if let Serving::PerConnection(waiting) = self.serving { waiting.slice() } else { None }
     }
 
     fn way(&mut self) -> Duration {
@@ -292,7 +289,7 @@ impl<'a> Run<'a> {
                     self.simulation.after(self.costs.wake, Happens::Woken(connection));
                 }
             }
-            Serving::PerConnection(Waiting::Spins { .. } | Waiting::SpinsForLock { .. }) => {
+            Serving::PerConnection(Waiting::Spins { .. }) => {
                 self.threads[connection].queue.push_back(call);
                 if self.is_on_core(connection) && self.threads[connection].running.is_none() {
                     self.serve_next(connection, Duration::ZERO);
@@ -368,7 +365,7 @@ impl<'a> Run<'a> {
 
     /// A core goes on to the next of the threads that share it.
     fn change_thread(&mut self, core: usize) {
-        let Some(slice) = self.slice() else { return };
+        let Serving::PerConnection(Waiting::Spins { slice, .. }) = self.serving else { return };
         self.is_over[core] = false;
         let next = self.on_core[core] + self.cores;
         let next = if next < self.threads.len() { next } else { core };
@@ -463,9 +460,7 @@ impl<'a> Run<'a> {
                     self.begin(at, call, Duration::ZERO);
                 }
             }
-            Serving::PerConnection(Waiting::Sleeps | Waiting::SpinsForLock { .. }) => {
-                self.serve_next(at, Duration::ZERO);
-            }
+            Serving::PerConnection(Waiting::Sleeps) => self.serve_next(at, Duration::ZERO),
             Serving::PerConnection(Waiting::Spins { .. }) if self.is_over[at % self.cores] => {
                 self.post(at);
                 return self.change_thread(at % self.cores);
@@ -500,7 +495,7 @@ impl<'a> Run<'a> {
                     None => self.free_cores += 1,
                 }
             }
-            Serving::PerConnection(Waiting::Spins { .. } | Waiting::SpinsForLock { .. }) => {}
+            Serving::PerConnection(Waiting::Spins { .. }) => {}
         }
     }
 

@@ -69,7 +69,7 @@ fn more_spinning_threads_than_cores_keep_one_another_waiting() {
         server.costs.wake = 3 * US;
         outcome(&server, &clients(&vec![1; connections], Access::Direct))
     };
-    let spins = Waiting::Spins { slice: 100 * US };
+    let spins = Waiting::Spins { slice: 100 * US, locks: false };
     near(with(spins, 4).latency.mean(), 13e-6, 0.02, "spinning");
     near(with(Waiting::Sleeps, 4).latency.mean(), 16e-6, 0.02, "sleeping");
     // As many are served as there are cores, and the others wait for a slice.
@@ -83,7 +83,7 @@ fn more_spinning_threads_than_cores_keep_one_another_waiting() {
 #[test]
 fn a_lock_is_kept_by_who_has_lost_its_core() {
     let rate = |connections| {
-        let server = server(8, Serving::PerConnection(Waiting::SpinsForLock { slice: 1000 * US }));
+        let server = server(8, Serving::PerConnection(Waiting::Spins { slice: 1000 * US, locks: true }));
         // Calls don't come in step with slices.
         let clients = Clients { jitter: 4 * US, ..clients(&vec![1; connections], Access::Direct) };
         run(&server, &clients, 200_000, Seed::new(1)).unwrap().per_second
@@ -143,7 +143,7 @@ fn same_seed_same_run_and_what_can_not_be_meant_is_refused() {
     assert_eq!(refused(&four, &clients(&[], SHARED), 1), ClustersError::Callers);
     assert_eq!(refused(&four, &clients(&[1, 0], SHARED), 1), ClustersError::Callers);
     assert_eq!(refused(&four, &many, 0), ClustersError::Calls);
-    let never = Serving::PerConnection(Waiting::Spins { slice: Duration::ZERO });
+    let never = Serving::PerConnection(Waiting::Spins { slice: Duration::ZERO, locks: false });
     assert_eq!(refused(&server(4, never), &many, 1), ClustersError::Slice(Duration::ZERO));
     let long = Duration::from_secs(3600);
     assert_eq!(refused(&four, &Clients { wire: long, ..many.clone() }, 1), ClustersError::Span(long));
