@@ -23,10 +23,11 @@ Options:
   --quick  formatting, lints and tests alone
 
 The fuzz targets run for two seconds each where `cargo xtask fuzz` has built them before, and their seeds are replayed by
-the tests in any case; dependencies are checked by deny.toml where cargo-deny is, with advisories if those can be had; C
-code is put to the test where clang is, the harness in Go where Go is, the backend over libfabric where libfabric-dev is,
-and replicas under faults for some seconds where root runs it. The tests find no programs but those that README.md names.
-What is passed over is said, with what to install, and counted.";
+the tests in any case; dependencies are checked by deny.toml where cargo-deny is, with advisories if those can be had;
+signed tokens and AWS-LC's cryptography, which are off by default, are tested by themselves; C code is put to the test
+where clang is, the harness in Go where Go is, the backend over libfabric where libfabric-dev is, and replicas under
+faults for some seconds where root runs it. The tests find no programs but those that README.md names. What is passed
+over is said, with what to install, and counted.";
 
 /// How long each fuzz target runs.
 const FUZZ_TIME: Duration = Duration::from_secs(2);
@@ -40,7 +41,7 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
         [word] if word == "--quick" => true,
         _ => return Err(wrong_use(format!("`{}` is not understood", words.join(" ")), "cargo xtask test --help")),
     };
-    let mut steps = Steps::new(if quick { 3 } else { 18 + fabric_steps() });
+    let mut steps = Steps::new(if quick { 3 } else { 20 + fabric_steps() });
     steps.run("formatting", &mut cargo(["fmt", "--all", "--check"]))?;
     let lints = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
     steps.run("lints", &mut cargo(lints))?;
@@ -56,6 +57,7 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
         c_code(&mut steps)?;
         go(&mut steps)?;
         ebpf::check(&mut steps)?;
+        options(&mut steps)?;
         fabric(&mut steps)?;
         chaos::smoke(&mut steps)?;
         steady_claims(&mut steps)?;
@@ -135,6 +137,15 @@ fn c_code(steps: &mut Steps) -> Result<()> {
     };
     let mut test = cargo(["test", "--package", "cargo-quanta", "--test", "clang", "--", "--ignored"]);
     steps.run("C code", test.env("CLANG", clang))
+}
+
+/// What is off by default and built by nothing else in the workspace: signed tokens, and TLS with AWS-LC's cryptography.
+fn options(steps: &mut Steps) -> Result<()> {
+    const OPTIONS: [&str; 4] = ["--package", "greenwave-rpc", "--features", "aws-lc-rs,jwt"];
+    let mut lints = cargo(["clippy", "--all-targets"]);
+    steps.run("options: lints", lints.args(OPTIONS).args(["--", "-D", "warnings"]))?;
+    let tests = ["jwt", "authorize", "identity", "renewal", "tls"].into_iter().flat_map(|test| ["--test", test]);
+    steps.run("options: calls", cargo(["test"]).args(OPTIONS).args(tests))
 }
 
 /// The backend over libfabric, in shared memory and over TCP, where libfabric's headers are.
