@@ -41,7 +41,7 @@ Commands:
   ebpf [--check]                        builds the agent's eBPF object, or checks the one that is kept
   unsafe [--write]                      counts `unsafe` in each crate, for docs/unsafe.md
   fuzz [TARGET...] [--minutes N]        runs the fuzz targets, or some of them
-  sanitize [--package NAME]             runs the tests of verbs, quanta and rpc under AddressSanitizer
+  sanitize [--package NAME]             runs the tests of verbs, quanta and rpc under sanitizers and Miri
 
 `cargo xtask COMMAND --help` says more.";
 
