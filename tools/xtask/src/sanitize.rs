@@ -153,7 +153,8 @@ impl Tool {
             Self::Thread => {
                 let no_callers = if suite.switches { Self::NO_CALLERS } else { "" };
                 command.arg("-Zbuild-std").env("RUSTFLAGS", format!("-Zsanitizer=thread {no_callers}"));
-                command.env("TSAN_OPTIONS", Self::FAULTS);
+                let suppressions = root().join("tools/xtask/thread-sanitizer.txt");
+                command.env("TSAN_OPTIONS", format!("suppressions='{}':{}", suppressions.display(), Self::FAULTS));
             }
             Self::Miri => {
                 // Futexes' calls and the clock are the machine's.
