@@ -140,15 +140,19 @@ impl<F: DiskFile> Read<F> {
     ///
     /// The last block may have been read from memory that was never written to the disk, because the process ended
     /// before its sync, or because its sync failed: the system then believes that there is nothing left to write. So it
-    /// is written again.
+    /// is written again. The same goes for a torn block that was cut off: the file is left without room behind the cut
+    /// until that is durable, and who finds it so cuts again. With room, zeros would be read where the disk has the torn
+    /// block still, and it would come back behind a block that is written in its place.
     fn settle(&mut self, torn: Option<&Torn>) -> io::Result<()> {
-        if let Some(torn) = torn {
-            let size = self.bytes.len() as u64;
-            self.file.truncate(torn.offset)?;
-            self.file.allocate(size)?;
+        if torn.is_some() || self.end == self.bytes.len() {
+            self.file.truncate(self.end as u64)?;
         }
         self.file.write_all_at(self.last_block as u64, &self.bytes[self.last_block..self.end])?;
-        self.file.sync_data()
+        self.file.sync_data()?;
+        if torn.is_some() {
+            self.file.allocate(self.bytes.len() as u64)?;
+        }
+        Ok(())
     }
 
     /// Reads its blocks.

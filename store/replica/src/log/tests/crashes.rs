@@ -119,6 +119,26 @@ fn what_is_recovered_is_durable_even_if_the_sync_that_wrote_it_failed() {
     }
 }
 
+/// A torn block was cut off, the sync of that failed, and the block that came in its place was torn as well.
+#[test]
+fn a_torn_block_whose_cut_was_not_synced_does_not_come_back() {
+    let tear = |disk: &FaultyDisk, bytes: usize| {
+        let (mut log, recovered) = open(disk).unwrap();
+        let next = recovered.entries.len() as u64 + 1;
+        log.append(&entries(next..=next, bytes)).unwrap();
+        disk.fail(Fault::End(2));
+        assert!(log.sync().is_err());
+        disk.after_power_loss()
+    };
+    for seed in 0..200 {
+        let disk = tear(&FaultyDisk::new(seed), 2000);
+        disk.fail(Fault::Sync(1));
+        assert!(open(&disk).is_err());
+        let disk = tear(&disk.after_kill(), 600);
+        assert!(open(&disk).is_ok(), "seed {seed}");
+    }
+}
+
 #[test]
 fn a_log_can_be_opened_again_and_again() {
     let disk = FaultyDisk::new(1);
