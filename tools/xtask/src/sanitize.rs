@@ -102,7 +102,7 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
     for (tool, suite) in runs {
         let name = format!("{}: {}", tool.name(), suite.package);
         match tool.lacks() {
-            Some(lack) => steps.pass_over(&name, &lack),
+            Some(lack) => steps.pass_over(&name, lack),
             None => steps.run(&name, &mut tool.tests(suite, &asked.arguments))?,
         }
     }
@@ -130,14 +130,15 @@ impl Tool {
     }
 
     /// What keeps it from being run here, and what to do about it.
-    fn lacks(self) -> Option<String> {
+    fn lacks(self) -> Option<&'static str> {
         match self {
-            Self::Address => None,
-            Self::Thread => (!has_sources())
-                .then(|| "passed over, the standard library's sources are lacking: rustup component add rust-src".to_owned()),
-            Self::Miri => (!works(Command::new("rustup").args(INTERPRETER).arg("--version"))).then(|| {
-                "passed over, no nightly toolchain has Miri here: rustup toolchain install nightly --component miri,rust-src".to_owned()
-            }),
+            Self::Thread if !has_sources() => Some(
+                "passed over: there are no sources of the standard library; to install them: rustup component add rust-src",
+            ),
+            Self::Miri if !works(Command::new("rustup").args(INTERPRETER).arg("--version")) => Some(
+                "passed over: no nightly toolchain has Miri; to install it: rustup toolchain install nightly --component miri,rust-src",
+            ),
+            Self::Address | Self::Thread | Self::Miri => None,
         }
     }
 
