@@ -4,7 +4,7 @@ use crate::compression::Encoding;
 use crate::gate::{Gate, Ruling};
 use crate::peer::Peer;
 use crate::status::Check;
-use crate::wire::{Meta, MetaError, push_meta};
+use crate::wire::{Meta, MetaError, push_meta, raw_entries};
 use greenwave_policy::{Budget, Criticality, Deadline, Time};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -156,10 +156,12 @@ pub fn called<'a>(method: &'a str, mut entries: impl Iterator<Item = (&'a str, &
 /// What is passed on, if anything is: the entries of these names, and the criticality if it isn't the default; and that.
 fn read(all: &[u8], pass_on: &[String]) -> (Option<Arc<[u8]>>, Criticality) {
     let (mut kept, mut said) = (Vec::new(), None);
-    for (name, value) in entries(Some(all)) {
-        if name == CRITICALITY {
+    for (name, value) in raw_entries(all) {
+        if name == CRITICALITY.as_bytes() {
             said = Some(value);
-        } else if pass_on.iter().any(|passed| passed == name) && push_meta(&mut kept, name, value).is_err() {
+        } else if let Some(passed) = pass_on.iter().find(|passed| passed.as_bytes() == name)
+            && push_meta(&mut kept, passed, value).is_err()
+        {
             kept.clear();
             break;
         }

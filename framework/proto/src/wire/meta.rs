@@ -78,6 +78,15 @@ impl<'a> Iterator for MetaEntries<'a> {
     }
 }
 
+/// The entries of metadata that were parsed before, with their names as bytes: to look for some of them costs less so.
+pub(crate) fn raw_entries(mut rest: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    std::iter::from_fn(move || {
+        let (name, value, after) = split_entry(rest)?;
+        rest = after;
+        Some((name, value))
+    })
+}
+
 /// Adds an entry to metadata that are being written. Whatever is refused, `into` is as before.
 pub fn push_meta(into: &mut Vec<u8>, name: &str, value: &[u8]) -> Result<(), MetaError> {
     check_name(name.as_bytes(), into.len())?;

@@ -46,6 +46,7 @@ pub use hello::{Features, HELLO_FIXED, Hello, HelloLimits, Negotiated, Versions}
 pub use limits::*;
 pub use message::{Begin, End, MESSAGE_FIXED, Message, MessageHeader, Window};
 pub(crate) use meta::fitting;
+pub(crate) use meta::raw_entries;
 pub use meta::{Meta, MetaEntries, MetaError, push_meta};
 pub(crate) use reply::META_LENS_BYTES;
 pub use reply::{REPLY_FIXED, Reply, ReplyHeader, ReplyMeta};
