@@ -262,15 +262,16 @@ impl Net {
         let Ends { peers, pool, .. } = &mut self.ends;
         let Some(peer) = peers.get_mut(key.index).filter(|peer| peer.serial == key.serial) else { return };
         peer.retiring.used = self.polled;
-        match &mut peer.end {
+        let spare = match &mut peer.end {
             End::Callee(callee) => {
                 callee.link.lend(|| pool.take_queue());
-                if let Some(body) = callee.answer(answer) {
-                    pool.put(body);
-                }
+                callee.answer(answer)
             }
             End::Plain(callee) => callee.answer(answer),
             _ => return,
+        };
+        if let Some(body) = spare {
+            pool.put(body);
         }
         self.ends.mark(key.index);
     }

@@ -14,29 +14,34 @@ use greenwave_proto::wire::CallId;
 const ANSWER_MOST: usize = i32::MAX as usize - message::PREFIX;
 
 impl GrpcCallee {
-    /// Answers an open call. An answer to a call that is not open is dropped: the connection it came on is another's.
-    pub fn answer(&mut self, answer: Answer) {
-        let Some(slot) = self.open_slot(answer.call) else { return };
+    /// Answers an open call. An answer to a call that is not open is dropped: the connection it came on is another's. What is given
+    /// back is the message's buffer, if it isn't needed any more.
+    pub fn answer(&mut self, answer: Answer) -> Option<Vec<u8>> {
+        let slot = self.open_slot(answer.call)?;
         self.keeping.answered = true;
         let there = &mut self.slots[usize::from(slot)];
         if let Some(web) = there.web.take() {
             self.answer_web(slot, &web, answer);
-            return self.free_slot(slot);
+            self.free_slot(slot);
+            return None;
         }
         let (stream, has_begun, says_more) = (there.stream, there.has_begun, there.says_more);
         // Of a call that the peer has taken back nothing is sent.
-        match answer.result {
+        let spare = match answer.result {
             Ok(body) if !has_begun && !says_more && answer.extra.is_none() && body.len() <= ANSWER_MOST => {
                 self.http.respond(stream, &self.usual.headers(), false);
-                self.http.send(stream, &message::prefix(body.len()), body, false);
+                let spare = self.http.send(stream, &message::prefix(body.len()), body, false);
                 self.http.end(stream, &self.usual.trailers());
+                spare
             }
             result => {
                 let receipt = there.wants_receipt.then_some(&answer.receipt);
                 self.answer_at_length(slot, result, receipt, answer.extra.map(|extra| *extra));
+                None
             }
-        }
+        };
         self.free_slot(slot);
+        spare
     }
 
     /// Answers with more than the message.

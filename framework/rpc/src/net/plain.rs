@@ -119,8 +119,15 @@ impl PlainCallee {
         either!(self, callee => callee.transmit(now, endpoint, sink))
     }
 
-    pub(super) fn answer(&mut self, answer: Answer) {
-        either!(self, callee => callee.answer(answer));
+    /// Gives back the message's buffer, if it isn't needed any more.
+    pub(super) fn answer(&mut self, answer: Answer) -> Option<Vec<u8>> {
+        match self {
+            Self::Grpc(callee) => callee.answer(answer),
+            Self::Web(callee) => {
+                callee.answer(answer);
+                None
+            }
+        }
     }
 
     /// Of a call of gRPC's; others are not announced.
