@@ -108,6 +108,12 @@ pub enum Event<'a> {
         /// Why.
         reason: CloseReason,
     },
+    /// Something is told of this connection next, or next but one or two. A hint, and not counted: where there are many
+    /// connections, what is kept about this one may be [fetched](crate::fetch) meanwhile.
+    Ahead {
+        /// The connection; it may be over by then.
+        endpoint: EndpointId,
+    },
     /// [`Waker::wake`](crate::Waker::wake) was called since the last poll, once or more often.
     Woken,
 }

@@ -37,6 +37,7 @@
 //! ```
 
 mod address;
+mod ahead;
 mod bound;
 mod changes;
 mod config;
@@ -70,6 +71,7 @@ mod uring;
 mod wake;
 
 pub use address::{Address, FabricAddress, ParseAddressError};
+pub use ahead::fetch;
 pub use changes::FileChanges;
 pub use config::{Backend, Choice, QueueConfig};
 pub use detached::DetachedEndpoint;

@@ -1,6 +1,6 @@
 //! A table whose keys never mean something else later.
 
-use crate::VerbsError;
+use crate::{VerbsError, fetch};
 
 /// Values in numbered slots, each under a key of slot and generation.
 ///
@@ -52,6 +52,14 @@ impl<T> Slots<T> {
     pub(crate) fn at(&self, key: u64) -> Option<&T> {
         let slot = self.slots.get(key as u32 as usize)?;
         if slot.generation == (key >> 32) as u32 { slot.value.as_ref() } else { None }
+    }
+
+    /// Has the processor fetch what is in the slot.
+    #[inline]
+    pub(crate) fn fetch(&self, key: u64) {
+        if let Some(slot) = self.slots.get(key as u32 as usize) {
+            fetch(slot, size_of::<Slot<T>>());
+        }
     }
 
     #[inline]

@@ -257,6 +257,14 @@ impl GrpcCallee {
         }
     }
 
+    /// Says where what the next call needs lies, beside itself: for a processor to fetch.
+    pub fn each_part(&self, each: &mut dyn FnMut(*const u8, usize)) {
+        each(self.slots.as_ptr().cast(), size_of::<Slot>());
+        each(self.free.as_ptr().cast(), size_of::<u16>());
+        each(self.of_stream.as_ptr().cast(), size_of::<u16>());
+        self.http.each_part(each);
+    }
+
     /// Bytes of messages that this end has: announced of those that are half received, not consumed, and unsent.
     pub fn held(&self) -> usize {
         self.assembling + self.held + self.unread() + self.http.unsent()

@@ -324,6 +324,15 @@ impl Connection {
         self.encoder.know(name, value)
     }
 
+    /// Says where what the next stream needs lies, beside the connection itself: for a processor to fetch.
+    pub fn each_part(&self, each: &mut dyn FnMut(*const u8, usize)) {
+        self.streams.each_part(each);
+        self.recent.each_part(each);
+        self.decoder.each_part(each);
+        self.encoder.each_part(each);
+        each(self.out.as_ptr(), self.out.capacity().min(256));
+    }
+
     /// Ends a stream before its time.
     pub fn reset(&mut self, stream: Stream, reason: Reason) {
         if self.streams.state(stream).is_some() {

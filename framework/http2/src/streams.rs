@@ -99,6 +99,13 @@ impl Streams {
         self.slots.len() - self.free.len()
     }
 
+    /// See [`Connection::each_part`](crate::Connection::each_part).
+    pub(crate) fn each_part(&self, each: &mut dyn FnMut(*const u8, usize)) {
+        each(self.slots.as_ptr().cast(), size_of::<State>());
+        each(self.free.as_ptr().cast(), size_of::<u16>());
+        each(self.ids.as_slices().0.as_ptr().cast(), size_of::<(u32, u16)>());
+    }
+
     /// Adds a stream with a number above all others. Others are `most - 1` at most.
     pub(crate) fn insert(&mut self, id: u32, incoming: i64, outgoing: i64) -> Stream {
         let slot = self.free.pop().unwrap_or_else(|| {
@@ -213,7 +220,8 @@ impl Streams {
 /// How streams ended lately, for what comes of them after that.
 #[derive(Debug)]
 pub(crate) struct Recent {
-    ended: [(u32, Ended); RECENT],
+    /// Apart, as of all this one place is used with each stream.
+    ended: Box<[(u32, Ended); RECENT]>,
     next: usize,
 }
 
@@ -230,7 +238,7 @@ pub(crate) enum Ended {
 
 impl Default for Recent {
     fn default() -> Self {
-        Self { ended: [(0, Ended::InOrder); RECENT], next: 0 }
+        Self { ended: Box::new([(0, Ended::InOrder); RECENT]), next: 0 }
     }
 }
 
@@ -239,6 +247,11 @@ impl Recent {
     pub(crate) fn note(&mut self, id: u32, ended: Ended) {
         self.ended[self.next % RECENT] = (id, ended);
         self.next += 1;
+    }
+
+    /// See [`Connection::each_part`](crate::Connection::each_part).
+    pub(crate) fn each_part(&self, each: &mut dyn FnMut(*const u8, usize)) {
+        each((&raw const self.ended[self.next % RECENT]).cast(), size_of::<(u32, Ended)>());
     }
 
     pub(crate) fn find(&self, id: u32) -> Option<Ended> {

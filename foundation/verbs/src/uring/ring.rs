@@ -135,10 +135,10 @@ impl Ring {
         !self.io.completion().is_empty()
     }
 
-    /// Takes a completion.
+    /// Takes completions, so many at most.
     #[inline]
-    pub(super) fn next(&mut self) -> Option<cqueue::Entry> {
-        self.io.completion().next()
+    pub(super) fn take(&mut self, most: usize, into: &mut VecDeque<cqueue::Entry>) {
+        into.extend(self.io.completion().take(most));
     }
 
     /// Hands over requests and brings completions about, without waiting.

@@ -73,7 +73,7 @@ impl Host {
     pub(crate) fn poll_at(&mut self, now: Time) -> usize {
         let log = &mut self.log;
         let before = log.len();
-        let found = self.queue.poll(now, &mut |event| log.push(Seen::from(event)));
+        let found = self.queue.poll(now, &mut |event| log.extend(Seen::of(event)));
         assert_eq!(found, log.len() - before, "poll says how many events there were");
         found
     }
@@ -123,9 +123,11 @@ impl Host {
     }
 }
 
-impl From<Event<'_>> for Seen {
-    fn from(event: Event<'_>) -> Self {
-        match event {
+impl Seen {
+    /// `None`: it is said ahead of what it is about.
+    fn of(event: Event<'_>) -> Option<Self> {
+        let seen = match event {
+            Event::Ahead { .. } => return None,
             Event::Accepted { endpoint, .. } => Self::Accepted(endpoint),
             Event::AcceptedDetached { endpoint, .. } => Self::Detached(endpoint),
             Event::AcceptFailed { error, .. } => Self::AcceptFailed(error),
@@ -136,7 +138,8 @@ impl From<Event<'_>> for Seen {
             Event::Writable { endpoint } => Self::Writable(endpoint),
             Event::Closed { endpoint, reason } => Self::Closed(endpoint, reason),
             Event::Woken => Self::Woken,
-        }
+        };
+        Some(seen)
     }
 }
 

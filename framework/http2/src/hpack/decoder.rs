@@ -34,6 +34,11 @@ impl Decoder {
         Self { table, table_most, list_most, last: Vec::new(), is_last_good: false }
     }
 
+    /// See [`Connection::each_part`](crate::Connection::each_part).
+    pub(crate) fn each_part(&self, each: &mut dyn FnMut(*const u8, usize)) {
+        each(self.last.as_ptr(), self.last.len().min(256));
+    }
+
     /// Decodes a block into the list, which takes the place of what is there; that is to be what this made of the block before.
     pub(crate) fn decode(&mut self, block: &[u8], list: &mut List) -> Result<Result<(), TooLong>, Malformed> {
         // Most calls of a connection have the headers of the one before.

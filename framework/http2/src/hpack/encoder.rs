@@ -53,6 +53,11 @@ impl Encoder {
         Some(Known(number))
     }
 
+    /// See [`Connection::each_part`](crate::Connection::each_part).
+    pub(crate) fn each_part(&self, each: &mut dyn FnMut(*const u8, usize)) {
+        each(self.known.as_ptr().cast(), self.known.len() * size_of::<Entry>());
+    }
+
     /// The peer allows a table of this size.
     pub(crate) fn allow(&mut self, most: usize) {
         let most = most.min(self.wanted);

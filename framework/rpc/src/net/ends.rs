@@ -21,7 +21,7 @@ use greenwave_policy::{Rotation, Time};
 use greenwave_proto::Peer as Identity;
 use greenwave_proto::connection::{Callee, CalleeEvent, Caller, Finished, Link, Violation};
 use greenwave_verbs::tls::CertificateNames;
-use greenwave_verbs::{Address, CloseReason, EndpointId, Event as QueueEvent, VerbsError};
+use greenwave_verbs::{Address, CloseReason, EndpointId, Event as QueueEvent, VerbsError, fetch};
 use slab::Slab;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -73,6 +73,8 @@ pub(super) struct Ends {
     pub(super) slots: Vec<u16>,
     /// Empty but for its memory: which ends a sweep looks at.
     swept: Vec<usize>,
+    /// The end that was looked at ahead last.
+    ahead: usize,
     /// How many ends sweeps have looked at.
     #[cfg(test)]
     pub(super) visited: usize,
@@ -188,6 +190,7 @@ impl Ends {
             crowded: None,
             slots: Vec::new(),
             swept: Vec::new(),
+            ahead: 0,
             #[cfg(test)]
             visited: 0,
         }
@@ -371,7 +374,29 @@ impl Ends {
             }
             QueueEvent::AcceptFailed { error, .. } => self.starve(now, &error),
             QueueEvent::Closed { endpoint, reason } => self.fates.push(Fate::Gone(endpoint, reason)),
+            QueueEvent::Ahead { endpoint } => self.look_ahead(endpoint),
             QueueEvent::Woken => {}
+        }
+    }
+
+    /// Has the processor fetch what is kept about a connection over which something has arrived. What its end refers to is not
+    /// known before the end itself is there, so that is fetched one connection later.
+    fn look_ahead(&mut self, endpoint: EndpointId) {
+        let Some(index) = self.index_of(endpoint) else { return };
+        let before = std::mem::replace(&mut self.ahead, index);
+        if let Some(Peer { end: End::Plain(callee), .. }) = self.peers.get(before).filter(|_| before != index) {
+            callee.each_part(&mut fetch);
+        }
+        let Some(peer) = self.peers.get(index) else { return };
+        fetch(peer, size_of::<Peer>());
+        if let Some(identity) = &peer.identity {
+            // Its counts, which come before it.
+            fetch(Arc::as_ptr(identity).cast::<usize>().wrapping_sub(2), 2 * size_of::<usize>());
+        }
+        match &peer.end {
+            End::Plain(callee) => fetch(&raw const **callee, size_of::<PlainCallee>()),
+            End::Callee(callee) => fetch(&raw const **callee, size_of::<Callee>()),
+            _ => {}
         }
     }
 

@@ -162,6 +162,13 @@ impl PlainCallee {
         either!(self, callee => callee.open_calls().for_each(|(call, task)| each(call, task)));
     }
 
+    /// Says where what the next call needs lies, beside itself: for a processor to fetch.
+    pub(super) fn each_part(&self, each: &mut dyn FnMut(*const u8, usize)) {
+        if let Self::Grpc(callee) = self {
+            callee.each_part(each);
+        }
+    }
+
     pub(super) fn held(&self) -> usize {
         either!(self, callee => callee.held())
     }
