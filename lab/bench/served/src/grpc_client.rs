@@ -16,7 +16,7 @@ use crate::target::{Served, Usage, usage_of};
 
 /// How many calls may be outstanding. Further ones are not sent and count as missed: it can't be served what is asked
 /// for, and would take ever longer.
-pub(crate) const MOST: usize = 4096;
+const MOST: usize = 4096;
 
 /// With one alone tonic does less.
 const CONNECTIONS: usize = 4;

@@ -19,7 +19,6 @@ use tonic::{Request, Response, Status};
 
 use crate::calls::{is_long, methods};
 use crate::case::Mix;
-use crate::grpc_client::MOST;
 use crate::work::Kernel;
 
 /// What is around the handlers.
@@ -37,6 +36,10 @@ pub(crate) enum Around {
 
 /// How many calls tonic serves at once on a connection before it sheds.
 const LIMIT: usize = 64;
+
+/// How many calls there may be on a connection; others wait at the client. With thousands each of them costs tonic more, and
+/// it doesn't work off what has piled up. With 128 or less long ones that wait in the pool keep short ones away.
+const STREAMS: u32 = 256;
 
 /// How many calls are served at once with our layers: as many as the pool takes, where the long ones wait by deadline.
 const PERMITS: usize = 4096;
@@ -73,7 +76,7 @@ pub(crate) fn serve(mix: Mix, around: Around) -> anyhow::Result<()> {
         });
     }
     runtime.block_on(async {
-        let mut server = Server::builder().max_concurrent_streams(MOST as u32);
+        let mut server = Server::builder().max_concurrent_streams(STREAMS);
         let incoming = grpc::listen().await?;
         match around {
             Around::Nothing | Around::Pool => Ok(server.add_service(service).serve_with_incoming(incoming).await?),
