@@ -37,12 +37,16 @@ pub(crate) enum Around {
 /// How many calls tonic serves at once on a connection before it sheds.
 const LIMIT: usize = 64;
 
-/// How many calls there may be on a connection; others wait at the client. With thousands each of them costs tonic more, and
-/// it doesn't work off what has piled up. With 128 or less long ones that wait in the pool keep short ones away.
-const STREAMS: u32 = 256;
+/// How many calls there may be on a connection; others wait at the client. With hundreds each of them costs tonic more, and
+/// it doesn't work off what has piled up.
+const STREAMS: u32 = 64;
 
-/// How many calls are served at once with our layers: as many as the pool takes, where the long ones wait by deadline.
+/// How many calls are served at once with our layers: all that there may be, as the long ones wait by deadline in the pool.
 const PERMITS: usize = 4096;
+
+/// How many long calls there are at most with our layers. With more, those that wait would keep short ones off the
+/// connections.
+const LONG: usize = 64;
 
 /// How long the pool has the core before tokio looks for what is to be read: with less tokio finds a call at a time, and
 /// calls cost it twice as much.
@@ -53,7 +57,7 @@ pub(crate) fn serve(mix: Mix, around: Around) -> anyhow::Result<()> {
     let with_pool = matches!(around, Around::Pool | Around::Layers);
     let mut builder = Pool::builder().workers(1).spin(Duration::ZERO);
     if around == Around::Layers {
-        builder = builder.order(Order::EarliestDeadline).yields(true).quantum(QUANTUM);
+        builder = builder.order(Order::EarliestDeadline).yields(true).quantum(QUANTUM).capacity(LONG);
     }
     let pool = with_pool.then(|| builder.build()).transpose()?.map(Arc::new);
     let kernels: HashMap<&str, Kernel> = methods(mix).inspect(|(_, kernel)| kernel.prepare()).collect();
