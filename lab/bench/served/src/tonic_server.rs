@@ -35,7 +35,7 @@ pub(crate) enum Around {
 }
 
 /// How many calls tonic serves at once on a connection before it sheds.
-const LIMIT: usize = 64;
+const LIMIT: usize = 32;
 
 /// How many calls there may be on a connection; others wait at the client. With hundreds each of them costs tonic more, and
 /// it doesn't work off what has piled up.
