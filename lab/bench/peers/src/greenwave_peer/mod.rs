@@ -202,9 +202,12 @@ fn backend(variant: &str) -> Choice {
     }
 }
 
+/// How long a connection may take until it is greeted: a thousand of them may share their cores with others.
+const HANDSHAKE: Duration = Duration::from_secs(60);
+
 /// With larger chunks fewer of them, so that both take as much memory.
 fn limits(variant: &str) -> Limits {
-    let limits = Limits::default();
+    let limits = Limits::default().handshake(HANDSHAKE);
     match variant.ends_with("128KB-chunks") {
         true => limits.chunk_bytes(128 << 10).credits(64),
         false => limits,
