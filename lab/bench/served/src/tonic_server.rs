@@ -41,7 +41,8 @@ const LIMIT: usize = 32;
 /// it doesn't work off what has piled up.
 const STREAMS: u32 = 64;
 
-/// How many calls are served at once with our layers: all that there may be, as the long ones wait by deadline in the pool.
+/// How many calls are served at once with our layers: all that there may be on the connections, as the pool bounds the long
+/// ones.
 const PERMITS: usize = 4096;
 
 /// How many long calls there are at most with our layers. With more, those that wait would keep short ones off the
