@@ -54,6 +54,9 @@ const RESETS_MOST: u32 = 4096;
 const IDLE_FRAMES_MOST: u32 = 1 << 20;
 const REFILL: Duration = Duration::from_secs(1);
 
+/// How long the rest of a request is waited for, at the least, after it was answered; at the most it is twice as long.
+const REST: Duration = Duration::from_secs(1);
+
 /// Memory of each of an idle connection's buffers beyond which it is given up, in bytes.
 const IDLE_MOST: usize = 16 << 10;
 
@@ -108,6 +111,8 @@ struct Timers {
     unsent: Time,
     /// Be looked after: see [`keeping`].
     look: Time,
+    /// Send the rest of requests that were answered. It is told then that it need not.
+    unread: Time,
     /// When it is next forgiven what it did for nothing.
     refill: Time,
 }
@@ -120,12 +125,13 @@ impl Timers {
         announce: Time::MAX,
         unsent: Time::MAX,
         look: Time::MAX,
+        unread: Time::MAX,
         refill: Time::MAX,
     };
 }
 
 /// How long a request may come behind its headers before its call is announced. A refusal before a short request is sent gains
-/// nothing, and clients such as curl take it for a failure of the connection.
+/// nothing.
 const GRACE: Duration = Duration::from_millis(2);
 
 /// A call, or room for one. Its memory is used again.
@@ -325,6 +331,9 @@ impl GrpcCallee {
             self.timers.unsent = self.timers.unsent.min(now + self.limits.stall_time());
         }
         self.left = (written, queued);
+        if self.timers.unread == Time::MAX && self.http.has_unread() {
+            self.timers.unread = now + REST;
+        }
         if std::mem::take(&mut self.keeping.ended) {
             self.keeping.idle = now;
         }
@@ -449,8 +458,8 @@ impl GrpcCallee {
     /// When [`on_timeout`](Self::on_timeout) is to be asked next, at the latest; [`Time::MAX`] if nothing is waited for.
     #[inline]
     pub fn next_timeout(&self) -> Time {
-        let Timers { handshake, mid_frame, half_received, announce, unsent, look, refill: _ } = self.timers;
-        handshake.min(mid_frame).min(half_received).min(announce).min(unsent).min(look)
+        let Timers { handshake, mid_frame, half_received, announce, unsent, look, unread, refill: _ } = self.timers;
+        handshake.min(mid_frame).min(half_received).min(announce).min(unsent).min(look).min(unread)
     }
 
     /// Gives up requests of which nothing more came. What the peer did not do in time for the whole connection, if there is
@@ -461,6 +470,10 @@ impl GrpcCallee {
         }
         if self.timers.half_received <= now {
             self.give_up_stalled(&mut Reading { now, buffer: &mut Vec::with_capacity, sink });
+        }
+        if self.timers.unread <= now {
+            self.http.give_up_unread();
+            self.timers.unread = if self.http.has_unread() { now + REST } else { Time::MAX };
         }
         if self.timers.handshake <= now {
             Some(Over::Handshake(self.limits.handshake_time()))

@@ -12,6 +12,7 @@ mod control;
 mod headers;
 mod reading;
 mod sending;
+mod unread;
 
 use crate::fields::{Fields, List};
 use crate::frame::{self, kind, setting};
@@ -21,6 +22,7 @@ use crate::reason::{Error, Reason};
 use crate::settings::{FRAME_LEAST, Settings, TABLE_DEFAULT, WINDOW_LEAST};
 use crate::streams::{Ended, Recent, Streams};
 use reading::Input;
+use unread::Unread;
 
 /// Which side of a connection this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,6 +158,8 @@ pub struct Connection {
     /// The last stream of this side that the peer takes in, if it said so; those above are yet to be told of.
     peer_leaves_at: Option<u32>,
     streams: Streams,
+    /// Those over for the user whose peer has yet to say its last, the oldest first. They are not in `recent`.
+    unread: Vec<Unread>,
     recent: Recent,
     order: Order,
     /// The largest number of a stream that the peer, or this side, has opened.
@@ -207,6 +211,7 @@ impl Connection {
             leaving: Leaving::No,
             peer_leaves_at: None,
             streams: Streams::default(),
+            unread: Vec::new(),
             recent: Recent::default(),
             order: Order::default(),
             last_id: 0,
@@ -342,8 +347,16 @@ impl Connection {
     }
 
     /// A stream is over.
+    #[inline]
     fn forget(&mut self, stream: Stream, how: Ended) {
         self.recent.note(stream.id, how);
+        self.remove(stream);
+        if how == Ended::InOrder {
+            self.resets = (self.resets + 1).min(self.settings.resets);
+        }
+    }
+
+    fn remove(&mut self, stream: Stream) {
         self.order.take(&mut self.streams.slots, stream.slot);
         let state = &self.streams.slots[stream.slot()];
         self.queued -= state.left;
@@ -351,9 +364,6 @@ impl Connection {
             self.reported -= state.left;
         }
         self.streams.remove(stream);
-        if how == Ended::InOrder {
-            self.resets = (self.resets + 1).min(self.settings.resets);
-        }
     }
 
     /// So many bytes of a stream's data are no longer held: as many more of that stream may come. The peer is told by half
@@ -453,6 +463,7 @@ impl Connection {
         while let Some(stream) = self.streams.last() {
             self.forget(stream, Ended::ResetHere);
         }
+        self.unread.clear();
         self.error = Some(error);
         error
     }
@@ -480,6 +491,7 @@ impl Connection {
         }
         assert_eq!((self.queued, self.reported), (queued, reported));
         assert!((0..=i64::from(self.settings.connection_window)).contains(&self.incoming));
+        self.check_unread();
         self.input.check(header_block_bytes as usize, frame_bytes as usize + frame::HEAD);
     }
 }

@@ -98,6 +98,7 @@ pub fn connection(steps: &[u8]) {
                 0 => connection.drain(),
                 1 => connection.abort(Reason::INTERNAL_ERROR, b"why"),
                 2 => drop(connection.ping([7; 8])),
+                3 => connection.give_up_unread(),
                 _ => connection.refill(),
             },
             _ => {}

@@ -101,6 +101,7 @@ enum Step {
     Pass(bool, usize),
     Ping(bool),
     Refill,
+    GiveUp,
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -116,6 +117,7 @@ fn step() -> impl Strategy<Value = Step> {
         6 => (any::<bool>(), prop_oneof![1_usize..50, 1_usize..100_000]).prop_map(|(side, room)| Step::Pass(side, room)),
         1 => any::<bool>().prop_map(Step::Ping),
         1 => Just(Step::Refill),
+        1 => Just(Step::GiveUp),
     ]
 }
 
@@ -180,6 +182,7 @@ proptest! {
                     client.connection.refill();
                     server.connection.refill();
                 }
+                Step::GiveUp => server.connection.give_up_unread(),
             }
         }
         loop {
@@ -187,6 +190,9 @@ proptest! {
                 for id in side.streams.keys().copied().collect::<Vec<_>>() {
                     side.give_back(id);
                 }
+            }
+            for _ in 0..2 {
+                server.connection.give_up_unread();
             }
             if client.pass(&mut server, 10_000) + server.pass(&mut client, 10_000) == 0 {
                 break;

@@ -139,6 +139,98 @@ fn more_streams_than_were_said_are_refused() {
     assert_eq!(read(&mut server, &frame(kind::DATA, 1, 5, &[0; 10])).unwrap(), [""; 0]);
 }
 
+/// A server that has answered streams whose requests have yet to come, and has sent that.
+fn answered_early(ids: impl Iterator<Item = u32>, fields: &[u8]) -> Connection {
+    let mut server = server(Settings::new().frame_bytes(60_000).window(100_000).connection_window(200_000));
+    for id in ids {
+        assert_eq!(read(&mut server, &frame(kind::HEADERS, 4, id, fields)).unwrap(), [format!("headers {id} false")]);
+        server.respond(server.stream(id).unwrap(), &[Header::Plain(b":status", b"415")], true);
+        assert_eq!(server.streams(), 0);
+    }
+    assert_eq!(resets(&output(&mut server)), 0);
+    server
+}
+
+/// How many streams are reset.
+fn resets(said: &[u8]) -> usize {
+    said.windows(4).filter(|bytes| bytes == &[0, 4, kind::RST_STREAM, 0]).count()
+}
+
+/// Clients that have their answer take a reset for a failure, if they have yet to send the rest.
+#[test]
+fn who_is_answered_early_is_reset_only_if_much_more_comes() {
+    const FIVE: [u8; 3] = [0x0f, 0x0d, 1];
+    let announced = [REQUEST, &FIVE, b"5"].concat();
+    let reset = |reason: Reason| frame(kind::RST_STREAM, 0, 1, &reason.0.to_be_bytes());
+    let data = |len: usize, end: bool| frame(kind::DATA, end.into(), 1, &vec![7; len]);
+    let trailers = |flags: u8, block: &[u8]| frame(kind::HEADERS, flags, 1, block);
+    let nothing = Vec::new;
+    for (fields, rest, said) in [
+        (REQUEST, data(5, true), nothing()),
+        (REQUEST, data(0, true), nothing()),
+        (REQUEST, [data(5, false), trailers(5, &[])].concat(), nothing()),
+        (REQUEST, [data(20_000, false), data(29_999, false), data(50_000, true)].concat(), nothing()),
+        (REQUEST, frame(kind::RST_STREAM, 0, 1, &[0, 0, 0, 8]), nothing()),
+        (REQUEST, frame(kind::WINDOW_UPDATE, 0, 1, &[0, 0, 0, 1]), nothing()),
+        (REQUEST, [data(20_000, false), data(30_000, false), data(9, false)].concat(), reset(Reason::NO_ERROR)),
+        (REQUEST, frame(kind::WINDOW_UPDATE, 0, 1, &[0; 4]), reset(Reason::PROTOCOL_ERROR)),
+        (REQUEST, trailers(4, &[]), reset(Reason::PROTOCOL_ERROR)),
+        (REQUEST, trailers(5, REQUEST), reset(Reason::PROTOCOL_ERROR)),
+        (&announced, data(5, true), nothing()),
+        (&announced, [data(2, false), data(3, false), trailers(5, &[])].concat(), nothing()),
+        (&announced, data(6, true), reset(Reason::PROTOCOL_ERROR)),
+        (&announced, data(4, true), reset(Reason::PROTOCOL_ERROR)),
+        (&announced, [data(4, false), trailers(5, &[])].concat(), reset(Reason::PROTOCOL_ERROR)),
+    ] {
+        for cut in [1, 10, usize::MAX] {
+            let mut server = answered_early([1].into_iter(), fields);
+            let mut came = Vec::new();
+            for piece in rest.chunks(cut.min(rest.len())) {
+                read_into(&mut server, piece, &mut came).unwrap();
+                server.check();
+            }
+            let is_over = !rest.starts_with(&[0, 0, 4, kind::WINDOW_UPDATE]) || !said.is_empty();
+            assert_eq!((came, server.has_unread()), (Vec::new(), !is_over));
+            server.give_up_unread();
+            // The connection's window may open before it.
+            let heard = output(&mut server);
+            assert!(heard.ends_with(&said) && resets(&heard) == resets(&said), "{heard:?}");
+        }
+    }
+}
+
+#[test]
+fn those_answered_early_are_waited_for_in_number_and_until_they_are_given_up() {
+    let mut server = answered_early((0..128).map(|at| 2 * at + 1), REQUEST);
+    server.give_up_unread();
+    assert_eq!(output(&mut server), []);
+    read(&mut server, &frame(kind::HEADERS, 4, 257, REQUEST)).unwrap();
+    server.respond(server.stream(257).unwrap(), &[Header::Plain(b":status", b"415")], true);
+    let reset = |id| frame(kind::RST_STREAM, 0, id, &[0; 4]);
+    assert!(output(&mut server).ends_with(&reset(1)), "the oldest makes room");
+    server.give_up_unread();
+    assert_eq!(output(&mut server), (1..128).flat_map(|at| reset(2 * at + 1)).collect::<Vec<_>>());
+    assert!(server.has_unread(), "the last was not there when others were given up");
+    server.give_up_unread();
+    assert_eq!((output(&mut server), server.has_unread()), (reset(257), false));
+    // What was under way is not heeded.
+    assert_eq!(read(&mut server, &frame(kind::DATA, 1, 257, &[7; 9])).unwrap(), [""; 0]);
+    assert_eq!(output(&mut server), []);
+}
+
+/// The frame began before the answer, and ends the request.
+#[test]
+fn who_is_answered_amid_the_last_of_its_data_is_not_reset() {
+    let mut server = server(Settings::new());
+    let all = [frame(kind::HEADERS, 4, 1, REQUEST), frame(kind::DATA, 1, 1, &[7; 100])].concat();
+    let (first, rest) = all.split_at(all.len() - 50);
+    assert_eq!(read(&mut server, first).unwrap(), ["headers 1 false", "data 1 50 false"]);
+    server.respond(server.stream(1).unwrap(), &[Header::Plain(b":status", b"200")], true);
+    output(&mut server);
+    assert_eq!(read(&mut server, rest).unwrap(), [""; 0]);
+    assert!(!server.has_unread() && output(&mut server).is_empty());
+}
+
 #[test]
 fn more_than_a_window_is_not_taken() {
     let settings = Settings::new().window(65_535).connection_window(100_000);

@@ -299,7 +299,7 @@ fn a_request_that_does_not_go_on_is_given_up_and_harms_no_other() {
     assert!(matches!(pair.events[..], [CalleeEvent::Refused]));
     pair.run();
     assert_eq!(pair.failed_with(&mut stalled), "4");
-    assert_eq!(pair.callee.next_timeout(), pair.now + stall / 2);
+    assert_eq!(pair.callee.timers.half_received, pair.now + stall / 2);
     other.send_data(framed(b"slow").slice(6..), true).unwrap();
     pair.run();
     let arrival = pair.arrived().unwrap();
@@ -489,6 +489,34 @@ fn a_method_that_is_not_there_is_refused_at_the_headers() {
     pair.run();
     assert_eq!(pair.failed_with(&mut refused), "12");
     assert!(matches!(pair.events[..], [CalleeEvent::Refused]) && pair.callee.assembling == 0);
+}
+
+/// Clients that have yet to send a short message take a reset for a failure, though they have their answer.
+#[test]
+fn who_is_refused_at_the_headers_is_not_reset_while_the_rest_may_come() {
+    for rest_comes in [true, false] {
+        let mut pair = Pair::new(Limits::new());
+        pair.callee.set_methods(Arc::new(|_| None));
+        let (mut refused, mut stream) = pair.open(&[]);
+        pair.run();
+        assert!(stream.poll_reset(&mut Context::from_waker(Waker::noop())).is_pending());
+        if rest_comes {
+            stream.send_data(framed(b""), true).unwrap();
+            pair.run();
+        }
+        while pair.callee.next_timeout() < Time::MAX {
+            pair.now = pair.callee.next_timeout();
+            assert_eq!(pair.callee.on_timeout(pair.now, &mut |_| {}), None);
+            pair.run();
+        }
+        assert_eq!(pair.now, Time::ZERO + if rest_comes { REST } else { 2 * REST });
+        if !rest_comes {
+            let reset = stream.poll_reset(&mut Context::from_waker(Waker::noop()));
+            assert!(matches!(reset, Poll::Ready(Ok(Reason::NO_ERROR))));
+        }
+        assert_eq!(pair.failed_with(&mut refused), "12");
+        assert_eq!(pair.callee.over(), None);
+    }
 }
 
 /// A method whose requests are a stream.

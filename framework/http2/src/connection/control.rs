@@ -30,6 +30,11 @@ impl Connection {
             return Ok(Step::Nothing);
         }
         let Some(stream) = self.streams.find(head.stream) else {
+            if more == 0
+                && let Some(at) = self.find_unread(head.stream)
+            {
+                return self.fault_unread(at, Reason::PROTOCOL_ERROR);
+            }
             // What was under way when the stream ended.
             return if self.was_opened(head.stream) {
                 Ok(Step::Nothing)
@@ -52,6 +57,9 @@ impl Connection {
     pub(super) fn take_reset(&mut self, head: Head, payload: &[u8]) -> Result<Step, Error> {
         let reason = Reason(u32::from_be_bytes(Self::sized(payload)?));
         let Some(stream) = self.streams.find(head.stream) else {
+            if let Some(at) = self.find_unread(head.stream) {
+                self.end_unread(at, Ended::ResetByPeer);
+            }
             return if self.was_opened(head.stream) {
                 self.count_idle().map(|()| Step::Nothing)
             } else {

@@ -116,6 +116,13 @@ impl Connection {
         self.list.as_before = checked.is_some_and(|checked| checked.was_told);
         let id = block.stream;
         let Some(stream) = self.streams.find(id) else {
+            if let Some(at) = self.find_unread(id) {
+                let fits = fits.is_ok() && block.end && self.unread[at].is_whole();
+                let are_trailers = fits && self.check_list(Kind::Trailers, checked).is_some();
+                // Nobody is told of them.
+                self.checked = None;
+                return self.take_unread_trailers(at, are_trailers);
+            }
             if !self.opens(id)? {
                 return Ok(Step::Nothing);
             }

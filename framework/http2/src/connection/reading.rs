@@ -282,7 +282,7 @@ impl Connection {
         self.input.data = Data { stream: None, left, padding, end };
         let Some(stream) = self.streams.find(head.stream) else {
             self.release((head.len - left - padding) as usize);
-            return self.refuse_data(head.stream);
+            return self.refuse_data(head, left);
         };
         let state = &mut self.streams.slots[stream.slot()];
         let wrong = if state.has_received_end {
@@ -324,7 +324,11 @@ impl Connection {
     }
 
     /// Data of a stream that isn't open.
-    fn refuse_data(&mut self, id: u32) -> Result<Step, Error> {
+    fn refuse_data(&mut self, head: Head, data: u32) -> Result<Step, Error> {
+        let id = head.stream;
+        if let Some(at) = self.find_unread(id) {
+            return self.take_unread_data(at, head.len, data, head.has(flag::END_STREAM));
+        }
         if !self.was_opened(id) {
             return Err(Error::protocol("data of a stream that was not opened"));
         }
@@ -360,6 +364,12 @@ impl Connection {
                     self.end_receiving(stream);
                 }
                 return Some((stream, len, end));
+            }
+            if end
+                && let Some(stream) = data.stream.take()
+                && let Some(at) = self.find_unread(stream.id)
+            {
+                self.end_unread(at, Ended::InOrder);
             }
             *input = &input[len..];
             self.release(len);

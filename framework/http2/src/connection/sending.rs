@@ -3,7 +3,6 @@
 use super::{Connection, Leaving, OUTPUT_KEPT, OpenError, Role, Stream};
 use crate::fields::Header;
 use crate::frame::{self, HEAD, flag, kind};
-use crate::reason::Reason;
 use crate::settings::WINDOW_MOST;
 use crate::streams::{Ended, Piece, Sent};
 
@@ -314,8 +313,7 @@ impl Connection {
         if state.has_received_end {
             self.forget(stream, Ended::InOrder);
         } else if self.role == Role::Server {
-            // What is left of the request is of no use (RFC 9113, 8.1).
-            self.reset(stream, Reason::NO_ERROR);
+            self.answered_early(stream);
         }
     }
 
